@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// aofServer is a Redis of the test's own whose data lies in dir, with a deployment of one shard.
+// aofServer starts a Redis for this test that keeps its data in dir, with a deployment of one shard.
 func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.RedisServer, *bundle) {
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: dir, Args: args})
@@ -31,8 +31,8 @@ func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
 	return storetest.Grab(t, b.store.Shard(0), "rain", fmt.Sprintf("%s/r%d", user(n), n))[0]
 }
 
-// whole checks that each of the first n grabs is there in all of its parts, and nothing of any other: seq, entry,
-// receipt, stock and counts.
+// whole checks that Redis has all parts of the first n grabs, and nothing of any other grab: seq, entry, receipt, stock
+// and counts.
 func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 	t.Helper()
 	k := b.store.Shard(0)
@@ -66,7 +66,7 @@ func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 		[]string{f["granted"], f["loaded"], f["granted_amount"]})
 }
 
-// increments gives the path and size of the append-only file that Redis writes to.
+// increments returns the path and size of the append-only file that Redis writes to.
 func increments(t *testing.T, dir string) (string, int64) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "appendonlydir", "*.incr.aof"))
@@ -77,8 +77,8 @@ func increments(t *testing.T, dir string) (string, int64) {
 	return files[0], info.Size()
 }
 
-// The append-only file ends anywhere in the last three grabs (F14): each of them is there whole, or not at all, and the
-// last whole one is the one before the cut.
+// The append-only file is cut at any place within the last three grabs (F14). Each of these grabs is there completely
+// or not at all, and all grabs before the cut are complete.
 func TestTornAppendOnlyFile(t *testing.T) {
 	t.Parallel()
 	const before, torn, packets = 3, 3, 10
@@ -111,15 +111,15 @@ func TestTornAppendOnlyFile(t *testing.T) {
 		again, c := aofServer(t, copied, map[string]string{"aof-load-truncated": "yes"})
 		c.whole(t, whole, packets)
 		require.NoError(t, storetest.Open(t.Context(), c.store))
-		c.grabOne(t, 100) // and it goes on
+		c.grabOne(t, 100) // the shard accepts new grabs
 		c.whole(t, whole+1, packets)
 		require.NoError(t, again.Close())
 	}
-	t.Logf("cuts by the grabs that were whole: %v", wholes)
+	t.Logf("number of cuts by complete grabs: %v", wholes)
 	require.Len(t, wholes, torn+1)
 }
 
-// cuts are places between the ends: those around each end, and every 31st.
+// cuts returns places between the ends: the ones around each end, and every 31st byte.
 func cuts(ends []int64) []int64 {
 	var out []int64
 	for i := range len(ends) - 1 {
@@ -133,11 +133,11 @@ func cuts(ends []int64) []int64 {
 	return append(out, ends[len(ends)-1])
 }
 
-// Redis is killed while it rewrites its append-only file (F19), five times: every grab that was answered is there.
+// Redis is killed five times while it rewrites its append-only file (F19). Every answered grab is still there.
 func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 	t.Parallel()
 	const packets = 1000
-	// Each key that the rewrite saves takes it a tenth of a second longer, so that the kill finds it at work.
+	// The delay makes each saved key take a tenth of a second, so that the kill interrupts the rewrite.
 	server, b := aofServer(t, t.TempDir(), map[string]string{"appendfsync": "always", "rdb-key-save-delay": "100000"})
 	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	b.load(t, spec("rain", packets, 100_000))
@@ -157,7 +157,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 		require.Equal(t, "1", info["Persistence"]["aof_rewrite_in_progress"], "the kill must come in the middle")
 		require.NoError(t, server.Kill())
 		require.NoError(t, server.Restart())
-		testkit.EventuallyOK(t, 30*time.Second, func() error { return b.rdb.Ping(t.Context()).Err() }, "it answers again")
+		testkit.EventuallyOK(t, 30*time.Second, func() error { return b.rdb.Ping(t.Context()).Err() }, "Redis answers again")
 		require.NoError(t, storetest.Open(t.Context(), b.store))
 		b.whole(t, int64(n), packets)
 	}

@@ -34,7 +34,7 @@ import (
 
 const balanceToken = "token-of-the-tests-0123"
 
-// remoteBalance is a balance server over a ledger of its own, as `hongbao balance` runs it.
+// remoteBalance starts a balance server with its own ledger, as `hongbao balance` runs it.
 func remoteBalance(t *testing.T) (url string, books *ledger.Ledger) {
 	t.Helper()
 	books = newDatabase(t, sqlite(filepath.Join(t.TempDir(), "balance.db")))
@@ -66,8 +66,8 @@ func remoteBalance(t *testing.T) (url string, books *ledger.Ledger) {
 	return "http://" + addr.String(), books
 }
 
-// liar stands in front of a balance server. It brings a request there, and then may answer something else; or it
-// answers at once and does not bring it there; or it brings it there long after.
+// liar is a proxy before a balance server. It forwards a request, and may then change or withhold the answer. Or it
+// answers at once without forwarding, or forwards long after the caller has given up.
 type liar struct {
 	*httptest.Server
 	target string
@@ -75,10 +75,10 @@ type liar struct {
 
 	mu     sync.Mutex
 	random *rand.Rand
-	share  float64 // of the requests that go wrong
-	next   int     // lie
+	share  float64 // of the requests that get a fault
+	next   int     // the next kind of fault
 	lied   [lies]int
-	wrong  map[string]bool // bodies that were answered with the wrong thing
+	wrong  map[string]bool // bodies that got a wrong answer
 }
 
 func newLiar(t *testing.T, target string) *liar {
@@ -89,18 +89,18 @@ func newLiar(t *testing.T, target string) *liar {
 	return l
 }
 
-// What becomes of a request.
+// The faults that a request can get.
 const (
 	truth     = iota - 1
-	lieUnsent // answered at once, and brought nowhere
-	lieLate   // brought there when nobody waits any more, and not answered
-	lieSilent // brought there like all below, and not answered
+	lieUnsent // answered at once, and not forwarded
+	lieLate   // forwarded when no one waits any more, and not answered
+	lieSilent // forwarded, like all below, and not answered
 	lie500
 	lie502
 	lie504
 	lieWrong // another amount than was booked
 	lieCut   // half an answer
-	lieSlow  // the answer, after the caller's timeout
+	lieSlow  // the right answer, after the caller's timeout
 	lies
 )
 
@@ -110,7 +110,8 @@ func (l *liar) draw(r *http.Request, body []byte) int {
 	if l.random.Float64() >= l.share {
 		return truth
 	}
-	// Who is asked does not lie about what it has; and a remote that says the wrong thing again and again is for a person.
+	// A query never gets a wrong answer. Neither does the same request twice, since a remote that repeats a wrong
+	// answer needs a person.
 	which, get := l.next, r.Method == http.MethodGet
 	if which == lieWrong && (get || l.wrong[string(body)]) || which == lieLate && get {
 		which = lie500
@@ -121,13 +122,13 @@ func (l *liar) draw(r *http.Request, body []byte) int {
 	return which
 }
 
-// fired tells that each lie was told.
+// fired checks that each fault happened.
 func (l *liar) fired(t *testing.T) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for which, n := range l.lied {
-		require.Positive(t, n, "lie %d was never told", which)
+		require.Positive(t, n, "fault %d never happened", which)
 	}
 }
 
@@ -203,7 +204,7 @@ func lie(w http.ResponseWriter, r *http.Request, which int, answer []byte) {
 	}
 }
 
-// remoteWorker is a consumer that settles at the remote. It gives a stop that waits.
+// remoteWorker starts a consumer that settles at the remote. It returns a function that stops it and waits.
 func (b *bundle) remoteWorker(t *testing.T, name, url string, db *ledger.Ledger, books remote.Ledger,
 	change func(*remote.Config)) (*consumer.Consumer, func()) {
 	t.Helper()
@@ -250,7 +251,7 @@ func (b *bundle) plans(t *testing.T, l *ledger.Ledger) *campaign.Plans {
 	return plans
 }
 
-// crowd makes users take all packets, and gives what each user has to get.
+// crowd lets users grab all packets, and returns what each user must get.
 func (b *bundle) crowd(t *testing.T, id string, packets int) map[string]hongbao.Amount {
 	t.Helper()
 	p := b.producer(t)
@@ -264,7 +265,7 @@ func (b *bundle) crowd(t *testing.T, id string, packets int) map[string]hongbao.
 	return want
 }
 
-// paid tells that the remote's ledger has exactly these credits, each once.
+// paid checks that the remote's ledger has exactly these credits, each once.
 func paid(t *testing.T, l *ledger.Ledger, want map[string]hongbao.Amount) {
 	t.Helper()
 	differences, err := l.CheckCredits(t.Context())
@@ -277,8 +278,9 @@ func paid(t *testing.T, l *ledger.Ledger, want map[string]hongbao.Amount) {
 	}
 }
 
-// Both ends, with a liar between them: what the remote applied and denied, or answered wrong, or too late, is never
-// credited twice, and nothing is left unresolved that a question could resolve. One worker is stopped on the way.
+// A worker settles at a balance server through a proxy that injects faults. The remote applies credits whose answers
+// are failures, wrong or late. Nothing is credited twice, and nothing that a query can resolve stays unresolved. One
+// worker is stopped on the way.
 func TestRemoteBalanceBehindALiar(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*remote.Config){
@@ -297,7 +299,7 @@ func TestRemoteBalanceBehindALiar(t *testing.T) {
 			l := newLiar(t, url)
 			c1, stop := b.remoteWorker(t, "w1", l.URL, db, books, change)
 			testkit.Eventually(t, 60*time.Second, func() bool { return c1.Stats().Done >= packets/4 },
-				"the first worker is well on its way")
+				"the first worker has settled a quarter")
 			stop()
 			c2, _ := b.remoteWorker(t, "w2", l.URL, db, books, change)
 			testkit.Eventually(t, 120*time.Second, func() bool {
@@ -309,7 +311,7 @@ func TestRemoteBalanceBehindALiar(t *testing.T) {
 			l.late.Wait()
 			paid(t, bank, want)
 			l.fired(t)
-			require.Zero(t, b.dead(t), "nothing is left to a person")
+			require.Zero(t, b.dead(t), "there are no dead letters")
 			pending, err := books.Pending(t.Context(), 0, hongbao.Grant{}, 10)
 			require.NoError(t, err)
 			require.Empty(t, pending)
@@ -317,7 +319,7 @@ func TestRemoteBalanceBehindALiar(t *testing.T) {
 	}
 }
 
-// settled tells that nothing is pending.
+// settled reports whether no entry is pending.
 func (b *bundle) settled(t *testing.T) bool {
 	t.Helper()
 	for i := range b.store.Len() {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// commands are what a page tells its reader to run: its sh blocks, the commands of its console blocks, and its make lines.
+// commands returns the commands that a page tells its reader to run: its sh blocks, the commands of its console blocks,
+// and its make lines.
 func commands(text string) (all []string) {
 	for _, m := range regexp.MustCompile("(?s)```(sh|console)\n(.*?)```").FindAllStringSubmatch(text, -1) {
 		lines := strings.Split(strings.TrimSpace(m[2]), "\n")
@@ -24,7 +25,7 @@ func commands(text string) (all []string) {
 	return all
 }
 
-// README.zh-CN.md tells its readers to run what README.md does, line by line.
+// README.zh-CN.md and README.md contain the same commands, line by line.
 func TestChineseReadme(t *testing.T) {
 	t.Parallel()
 	english := page(t, "README.md")

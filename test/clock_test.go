@@ -15,19 +15,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// ahead does to pending entries what a clock does that is set ahead by an hour: they have been idle for that hour, and
-// nothing else.
+// ahead does to pending entries what a clock that jumps ahead by an hour does: their idle time becomes one hour.
 var ahead = redis.NewScript(`for _, row in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1000)) do
 	redis.call('XCLAIM', KEYS[1], ARGV[1], row[2], 0, row[1], 'IDLE', 3600000, 'JUSTID')
 end
 return 0`)
 
-// heedless settles whatever has become of its lease. Its first call waits for goOn.
+// heedless settles grants even after its lease is lost. Its first call waits for goOn.
 type heedless struct {
 	hongbao.Handler
 	began, goOn chan struct{}
 	once        sync.Once
-	settled     int // grants that it was told are settled
+	settled     int // grants that the settler reported as settled
 }
 
 func (h *heedless) Handle(ctx context.Context, grants []hongbao.Grant) []error {
@@ -42,13 +41,13 @@ func (h *heedless) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-// The clock of Redis is set ahead by an hour while a worker is in the middle (F60): its leases are over at that moment,
-// a peer settles the same grants, and so does the first worker after that. Each grant is credited once.
+// The clock of Redis jumps ahead by an hour during a worker's call (F60). The leases end at that moment. A peer settles
+// the same grants, and the first worker settles them again after that. Each grant is credited once.
 func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	const packets = 300
-	l, settler := b.ledger(t, b.load(t, spec("rain", 2*packets, 100_000))) // the pool could pay everybody twice
+	l, settler := b.ledger(t, b.load(t, spec("rain", 2*packets, 100_000))) // the pool could pay everyone twice
 	want := b.crowd(t, "rain", packets)
 	start := func(name string, h hongbao.Handler) (w *consumer.Consumer, stop func()) {
 		return b.work(t, "balance", name, h, func(c *consumer.Config) {
@@ -61,12 +60,12 @@ func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	require.NoError(t, ahead.Run(t.Context(), b.rdb, []string{b.store.Shard(0).Keys.Events()}, "balance").Err())
 	peer, stopPeer := start("peer", settler)
 	testkit.Eventually(t, 30*time.Second, func() bool { return peer.Stats().Done == packets },
-		"the peer has settled all, and what the slow one has in its hands")
-	require.Positive(t, peer.Stats().Taken, "the leases were doubled")
+		"the peer has settled all grants, including the slow worker's")
+	require.Positive(t, peer.Stats().Taken, "the peer took over entries")
 	close(h.goOn)
 	stopSlow()
 	stopPeer()
-	require.Positive(t, h.settled, "the slow one settled what the peer had settled")
+	require.Positive(t, h.settled, "the slow worker settled what the peer had settled")
 	for name, amount := range want {
 		balance, _, err := l.Balance(t.Context(), ledger.UserAccount(name, "CNY"))
 		require.NoError(t, err)

@@ -20,8 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// ending is a deployment of its own, seen through the real program, with campaign "rain" of 50 packets that is open
-// now.
+// ending is a deployment of its own, used through the real program. Its campaign "rain" has 50 packets and is open now.
 type ending struct {
 	*cli
 	rdb   redis.UniversalClient
@@ -39,7 +38,7 @@ func newEnding(t *testing.T, more ...string) *ending {
 	return newEndingOn(t, testkit.Redis(t).Client(t), "", 2, append(more, "HONGBAO_REDIS_ADDRS="+testkit.Redis(t).Addr)...)
 }
 
-// newEndingOn is an ending on a Redis with so many shards. spec are more lines of the campaign's specification.
+// newEndingOn creates an ending with n shards on rdb. spec has further lines for the campaign's specification.
 func newEndingOn(t *testing.T, rdb redis.UniversalClient, spec string, n int, more ...string) *ending {
 	t.Helper()
 	e := &ending{rdb: rdb, cli: newCLI(t, map[string]string{"DEPLOYMENT_SHARDS": fmt.Sprint(n),
@@ -73,7 +72,7 @@ func (e *ending) file(name, text string) string {
 	return writeFile(e.t, name, text)
 }
 
-// work starts a worker; stop it with the function that it gives.
+// work starts a worker, and returns the function that stops it.
 func (e *ending) work() (stop func()) {
 	e.t.Helper()
 	cmd := e.command("work")
@@ -88,7 +87,7 @@ func (e *ending) work() (stop func()) {
 	}
 }
 
-// left is what the campaign has left, as the close tells it.
+// left returns the amount that the campaign has left, by its close entry.
 func (e *ending) left() int64 {
 	e.t.Helper()
 	c, err := e.keys.CloseOf(e.t.Context(), "rain")
@@ -96,7 +95,7 @@ func (e *ending) left() int64 {
 	return int64(c.Close.LeftAmount)
 }
 
-// balances asks the ledger's file for pool, sponsor and the number of refunds.
+// balances returns the balances of pool and sponsor and the number of refunds, by the ledger's file.
 func (e *ending) balances() (pool, sponsor int64, refunds int) {
 	e.t.Helper()
 	l, err := ledger.Open(e.t.Context(), sqlite(e.ledger))
@@ -114,8 +113,8 @@ func (e *ending) balances() (pool, sponsor int64, refunds int) {
 	return int64(p), int64(s), refunds
 }
 
-// From the first grab to the last receipt: grabs, close while the settler is stopped, one refund, reveal, verify,
-// audit, retirement, receipts from the ledger.
+// A campaign runs from the first grab to the last receipt: grabs, a close while the settler is stopped, one refund,
+// reveal, verify, audit, retirement, receipts from the ledger.
 func TestCloseToReceipts(t *testing.T) {
 	t.Parallel()
 	broker := testkit.Kafka(t)
@@ -136,7 +135,7 @@ func TestCloseToReceipts(t *testing.T) {
 	e.exits(1, []string{"campaign", "reveal", "rain"}, "not refunded")
 	closed := e.exits(0, []string{"campaign", "close", "rain", "--early"}, "granted 7 packets", "left 43 packets",
 		"settling")
-	require.Equal(t, closed, e.ok("campaign", "close", "rain"), "once more, the same")
+	require.Equal(t, closed, e.ok("campaign", "close", "rain"), "a second close prints the same")
 	e.exits(0, []string{"grab", "rain", user(8)}, "ended")
 
 	left := e.left()
@@ -153,7 +152,7 @@ func TestCloseToReceipts(t *testing.T) {
 	first := e.exits(0, []string{"campaign", "refund", "rain", "--amount", amount, "--wait", "30s"}, "was refunded",
 		"to sponsor acme")
 	require.Equal(t, first, e.ok("campaign", "refund", "rain", "--amount", amount))
-	require.Contains(t, e.ok("campaign", "refund", "rain"), first, "without an amount it tells of the refund")
+	require.Contains(t, e.ok("campaign", "refund", "rain"), first, "without an amount the command prints the refund")
 	pool, sponsor, refunds = e.balances()
 	require.Equal(t, []int64{0, left - endTotal, 1}, []int64{pool, sponsor, int64(refunds)})
 	e.exits(0, []string{"audit", "--wait", "30s"}, "agrees")
@@ -167,7 +166,7 @@ func TestCloseToReceipts(t *testing.T) {
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		n, err := e.rdb.Exists(t.Context(), e.keys.Keys.Campaign("rain"), e.keys.Keys.Receipts("rain"), e.keys.Keys.Stock("rain")).Result()
 		return err == nil && n == 0
-	}, "it has left Redis")
+	}, "the campaign has left Redis")
 	stop()
 	require.Equal(t, strings.Replace(receipt, "redis", "ledger", 1), e.ok("receipts", "rain", user(3), "--json"))
 	e.exits(0, []string{"receipts", "rain", user(9)}, "0 receipts", "from ledger")
@@ -178,8 +177,8 @@ func TestCloseToReceipts(t *testing.T) {
 	e.exits(0, []string{"audit", "--wait", "10s"}, "agrees")
 }
 
-// verified reveals the campaign of seven grants, and has the draw checked by public data alone: no server is configured
-// for verify.
+// verified reveals the campaign of seven grants, and verifies the draw with public data only: verify has no server
+// configured.
 func (e *ending) verified() {
 	e.t.Helper()
 	revealed := e.ok("campaign", "reveal", "rain")
@@ -209,7 +208,7 @@ func do(t *testing.T, cmd redis.Cmder) {
 	require.NoError(t, cmd.Err())
 }
 
-// F57, F58: ten processes close and refund at once and are killed at any point, again and again; there is one refund.
+// Ten processes refund at once and are killed at any point, again and again (F57, F58). There is one refund.
 func TestRefundsAreKilled(t *testing.T) {
 	t.Parallel()
 	e := newEnding(t)
@@ -224,7 +223,7 @@ func TestRefundsAreKilled(t *testing.T) {
 		for i := range 10 {
 			cmd := e.command("campaign", "refund", "rain", "--amount", amount, "--wait", "20s")
 			require.NoError(t, cmd.Start())
-			// From before it has connected until it has posted.
+			// The kills fall between the connection to the servers and the posting.
 			kill := time.AfterFunc(time.Duration(5+10*i+7*round)*time.Millisecond, func() { _ = cmd.Process.Kill() })
 			group.Go(func() error {
 				defer kill.Stop()

@@ -19,8 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// The whole on a Redis Cluster of three masters: every shard has its own, a worker that vanished is taken over from,
-// everything is settled, and what is finished is trimmed.
+// A deployment runs on a Redis Cluster of three masters, one shard on each. The worker takes over the entries of a
+// vanished worker. Everything is settled, and finished events are trimmed.
 func TestTheWholeOnARedisCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
@@ -70,11 +70,11 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 				err = fmt.Errorf("finished is %d", finished)
 			}
 			return err
-		}, "the trimmer tells how far shard %d is", i)
+		}, "the trimmer records how far shard %d is", i)
 	}
 }
 
-// oneCampaignAShard names a campaign for each shard, and checks that each shard lives on a master of its own.
+// oneCampaignAShard returns a campaign id for each shard, and checks that each shard has its own master.
 func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, st *store.Store) []string {
 	t.Helper()
 	ids := make([]string, st.Len())
@@ -93,7 +93,7 @@ func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, st *store.Stor
 	return ids
 }
 
-// vanished is a worker that reads from every shard and is never seen again. It tells how many entries it took along.
+// vanished reads from every shard as a worker that never comes back. It returns how many entries the worker took.
 func vanished(t *testing.T, b *bundle) (entries int) {
 	t.Helper()
 	for i := range b.store.Len() {
@@ -106,8 +106,8 @@ func vanished(t *testing.T, b *bundle) (entries int) {
 	return entries
 }
 
-// oneSlotAShard sees that the server finds all keys of a shard in one slot, another one for each shard, and sees that
-// the cluster would refuse a script whose keys are not of one slot (F10).
+// oneSlotAShard checks that the server puts all keys of a shard into one slot, and each shard into another one. It also
+// checks that the cluster refuses a script with keys of two slots (F10).
 func oneSlotAShard(t *testing.T, b *bundle) {
 	t.Helper()
 	slots := map[int64]bool{}
@@ -133,7 +133,7 @@ func oneSlotAShard(t *testing.T, b *bundle) {
 	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)
 }
 
-// ownClock sees that a shard's own server is asked for the time by which campaigns leave it.
+// ownClock checks that the lookup of campaigns to retire asks the shard's own server for the time.
 func ownClock(t *testing.T, b *bundle, cluster *testkit.RedisCluster, client *redis.ClusterClient) {
 	t.Helper()
 	k := b.store.Shard(1)

@@ -20,15 +20,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// everyServer makes TestServers run each server in each topology, and compare docs/compatibility.md: make test-servers.
+// everyServer makes TestServers run each server in each topology and compare docs/compatibility.md (make test-servers).
 var everyServer = flag.Bool("servers", false,
 	"run TestServers with every server, and not only Redis from PATH on a cluster")
 
-// topologies are those of redis.mode, as the table has them.
+// topologies has the values of redis.mode, in the order of the table.
 var topologies = []string{configs.Standalone, configs.Sentinel, configs.Cluster}
 
-// A deployment's whole life with every command that asks Redis, and what its durability promises, on each server in each
-// topology: the same test for all.
+// One test runs on each server in each topology: a deployment's whole life with every command that uses Redis, and the
+// promises of the durability classes.
 func TestServers(t *testing.T) {
 	programs, err := testkit.RedisPrograms(t.Context())
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// comparePage compares the table with that of docs/compatibility.md, or writes it there with -update.
+// comparePage compares the table with the one in docs/compatibility.md, or writes it there with -update.
 func comparePage(t *testing.T, table string) {
 	t.Helper()
 	const path = "../docs/compatibility.md"
@@ -84,13 +84,13 @@ func comparePage(t *testing.T, table string) {
 		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), old, table, 1)), 0o644))
 		return
 	}
-	require.Equal(t, old, table, "docs/compatibility.md says something else: make test-servers UPDATE=1")
+	require.Equal(t, old, table, "docs/compatibility.md has another table: run make test-servers UPDATE=1")
 }
 
 // life is the life of campaigns on one server in one topology.
 type life struct {
 	*site
-	classes map[hongbao.Durability]string // a campaign of each class, each on a shard of its own
+	classes map[hongbao.Durability]string // a campaign of each class, each on its own shard
 	wide    string                        // a campaign over all shards, to which packets are added
 	packets map[string]int                // of each campaign
 }
@@ -126,8 +126,8 @@ func wholeLife(t *testing.T, p testkit.RedisProgram, mode string) {
 	l.end()
 }
 
-// grab lets a crowd grab each campaign empty, all by one device but for nine. What is asked again gets the same answer.
-// WAIT and WAITAOF are asked of the server that decided, and of no other.
+// grab lets a crowd empty each campaign. A repeated grab gets the same answer. WAIT and WAITAOF go to the server that
+// decided, and to no other.
 func (l *life) grab(program testkit.RedisProgram) {
 	t := l.t
 	p := l.site.producer()
@@ -158,7 +158,7 @@ func (l *life) grab(program testkit.RedisProgram) {
 		require.Equal(t, hongbao.OutcomeAlreadyGranted, other.Outcome)
 		want := map[hongbao.Durability]string{hongbao.DurabilityReplica: "wait", hongbao.DurabilityFsync: "waitaof"}[class]
 		if want == "waitaof" && strings.HasPrefix(program.Version, "7.0.") {
-			want = "" // it has none, and appendfsync always
+			want = "" // Redis 7.0 has no WAITAOF; the test sets appendfsync always
 		}
 		for at, n := range l.waits() {
 			addr, command, _ := strings.Cut(at, " ")
@@ -171,8 +171,8 @@ func (l *life) grab(program testkit.RedisProgram) {
 	}
 }
 
-// grabWide lets a crowd grab the campaign over all shards empty. Packets are added: those who came too late get some of
-// them, and others the rest. What is asked again gets the same answer.
+// grabWide lets a crowd empty the campaign over all shards. After a top-up, users who were refused get some of the new
+// packets, and other users get the rest. A repeated grab gets the same answer.
 func (l *life) grabWide() {
 	p := l.site.producer()
 	answer := func(i int) hongbao.Answer {
@@ -198,12 +198,12 @@ func (l *life) grabWide() {
 		"--expect", fmt.Sprint(200*lifePackets), "--id", "more", "--by", "ann", "--why", "a test")
 	grab(lifePackets, lifePackets+lifePeople, lifePackets+lifeAdded)
 	require.Len(l.t, on, siteShards, "each shard has granted")
-	for i, told := range receipts {
-		require.Equal(l.t, told, answer(i).Receipts, "the same request, the same receipt")
+	for i, want := range receipts {
+		require.Equal(l.t, want, answer(i).Receipts, "the same request, the same receipt")
 	}
 }
 
-// homeOf is the address of the server that has a campaign.
+// homeOf returns the address of the server that has a campaign.
 func (l *life) homeOf(campaign string) string {
 	l.t.Helper()
 	if l.at.cluster == nil {
@@ -229,7 +229,7 @@ func (l *life) waits() map[string]int {
 	return all
 }
 
-// bury makes dead letters of both sinks out of the first grants of campaign fast.
+// bury makes a dead letter for each sink from the first grant of campaign fast.
 func (l *life) bury() {
 	t, id := l.t, l.classes[hongbao.DurabilityFast]
 	k := l.store.Home(id)
@@ -249,8 +249,8 @@ func (l *life) bury() {
 	}
 }
 
-// settle starts a worker while one sink is paused, lets it go on, requeues the dead letters, and sees all of it in the
-// ledger and in the topic.
+// settle starts a worker while one sink is paused, resumes the sink, requeues the dead letters, and checks that the
+// ledger and the topic have everything.
 func (l *life) settle() {
 	why := []string{"--by", "ann", "--why", "a test"}
 	l.ok(append([]string{"sink", "pause", "kafka"}, why...)...)
@@ -265,13 +265,13 @@ func (l *life) settle() {
 	require.NoError(l.t, json.Unmarshal([]byte(l.ok("dead", "list", "--json")), &dead))
 	require.Len(l.t, dead.Letters, 2)
 	l.ok(append([]string{"dead", "requeue", "--class", "permanent", "--expect", "2"}, why...)...)
-	l.nobodyLost()
+	l.allAgree()
 	for id, packets := range l.packets {
 		require.Equal(l.t, packets, l.published(id))
 	}
 }
 
-// look asks whatever only looks, and replays to a topic of its own.
+// look runs all commands that only read, and a replay to another topic.
 func (l *life) look() {
 	all := 0
 	for id, packets := range l.packets {
@@ -293,7 +293,7 @@ func (l *life) look() {
 	l.says([]string{"init"}, "3 founded before")
 }
 
-// end pauses, resumes, closes and refunds each campaign, and takes it out of Redis.
+// end pauses, resumes, closes and refunds each campaign, and retires it from Redis.
 func (l *life) end() {
 	for id, packets := range l.packets {
 		l.ok("campaign", "pause", id, "--why", "test")
@@ -306,7 +306,7 @@ func (l *life) end() {
 		l.says([]string{"campaign", "refund", id, "--amount", "0", "--wait", "30s"}, "refunded")
 		l.says([]string{"campaign", "reveal", id}, "seed")
 	}
-	l.nobodyLost()
+	l.allAgree()
 	stop()
 	l.env = append(l.env, "HONGBAO_CAMPAIGN_GRACE=0s")
 	stop = l.work()
@@ -322,7 +322,7 @@ func (l *life) end() {
 	}
 }
 
-// places are the shards of a campaign.
+// places returns the shards of a campaign.
 func (l *life) places(id string) []*store.Shard {
 	if id == l.wide {
 		return l.store.Places(id, siteShards)

@@ -10,7 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 )
 
-// docs/coupons.md shows configs/coupons.yaml as it is, and that is a specification. cmd/hongbao runs it.
+// docs/coupons.md shows configs/coupons.yaml unchanged, and that file is a valid specification. A test of cmd/hongbao
+// runs it.
 func TestCouponsOfTheDocs(t *testing.T) {
 	t.Parallel()
 	spec, err := os.ReadFile("../configs/coupons.yaml")
@@ -22,7 +23,7 @@ func TestCouponsOfTheDocs(t *testing.T) {
 	c, err := campaign.Read(strings.NewReader(string(spec)))
 	require.NoError(t, err)
 	c.Packets = 2342
-	require.NoError(t, campaign.Validate(c, c.From), "the largest campaign that the page says its pattern is for")
+	require.NoError(t, campaign.Validate(c, c.From), "the largest campaign that the page allows for its pattern")
 	c.Packets++
 	require.ErrorContains(t, campaign.Validate(c, c.From), "code_space_too_small")
 }

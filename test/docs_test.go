@@ -24,7 +24,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// Every log line that docs/operations.md tells to alert on is written somewhere, and its Deployment waits for the
+// The code writes every log line that docs/operations.md lists for alerts. The Deployment of that page waits for the
 // drain.
 func TestOperationsAreTrue(t *testing.T) {
 	t.Parallel()
@@ -57,8 +57,8 @@ func TestOperationsAreTrue(t *testing.T) {
 	require.Greater(t, time.Duration(seconds)*time.Second, cfg.Consumer.DrainTimeout+10*time.Second)
 }
 
-// Each alarm has a code, and docs/alarms.md has each code in its table, and under a heading of its own what it means,
-// what to check by which command, and what to mend.
+// Each alarm has a code. docs/alarms.md has each code in its table, and a section for it: what it means, what to check
+// by which command, and how to fix it.
 func TestAlarmsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/alarms.md")
@@ -104,14 +104,14 @@ func TestAlarmsAreDocumented(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(a.codes)), documented)
 }
 
-// alarms are the codes that the program's log lines have.
+// alarms collects the codes that the program's log lines have.
 type alarms struct {
 	consts map[string]string // string constants by name
 	codes  map[string]bool
 	calls  int
 }
 
-// declared notes a constant; those of a block of codes are codes.
+// declared notes a constant. The constants of a block whose comment begins with "The codes of a" are codes.
 func (a *alarms) declared(n ast.Node) bool {
 	d, ok := n.(*ast.GenDecl)
 	if !ok || d.Tok != token.CONST {
@@ -133,7 +133,7 @@ func (a *alarms) declared(n ast.Node) bool {
 	return true
 }
 
-// raised notes the code of a log line, and wants one in each alarm.
+// raised notes the code of a log line. Each alarm must have one.
 func (a *alarms) raised(t *testing.T, file string, n ast.Node) bool {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -176,7 +176,7 @@ func (a *alarms) raised(t *testing.T, file string, n ast.Node) bool {
 	return true
 }
 
-// literal is the text of a string that stands in the code, or of the first part of a sum of them.
+// literal returns the text of a string literal, or of the first part of a sum of literals.
 func literal(e ast.Expr) (string, bool) {
 	if sum, ok := e.(*ast.BinaryExpr); ok {
 		return literal(sum.X)
@@ -189,7 +189,7 @@ func literal(e ast.Expr) (string, bool) {
 	return text, err == nil
 }
 
-// isCall tells whether a node is x.name(...).
+// isCall reports whether a node is x.name(...).
 func isCall(n ast.Node, x, name string) bool {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -203,14 +203,15 @@ func isCall(n ast.Node, x, name string) bool {
 	return ok && id.Name == x
 }
 
-// wrong are words that are always wrong here, with better ones. The lint of the house can't know them: most have two words.
+// wrong maps phrases that are always wrong here to better ones. The linter can't check them, because most have two
+// words.
 var wrong = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?i)\bfor ever\b`):    "permanently, or forever",
 	regexp.MustCompile(`(?i)\banew\b`):        "again",
 	regexp.MustCompile(`(?i)\bof one that\b`): "the thing's name",
 }
 
-// The words that are always wrong stand in no source, script or page.
+// No source, script or page contains the phrases of wrong.
 func TestWordsThatAreAlwaysWrong(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files", "-z", "*.go", "*.lua", "*.md", "*.sql", "*.html", "*.yaml").Output()

@@ -21,8 +21,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// killReplicated kills a primary as soon as its replicas have all that it has decided. Calls are under way: those that
-// it has not decided by then die with it.
+// killReplicated kills a primary as soon as its replicas have every grab that it decided. Calls that are undecided then
+// die with it.
 func killReplicated(t *testing.T, primary *testkit.RedisServer, replicas ...*testkit.RedisServer) {
 	t.Helper()
 	primary.Order(t, "CLIENT PAUSE 60000 WRITE")
@@ -32,14 +32,14 @@ func killReplicated(t *testing.T, primary *testkit.RedisServer, replicas ...*tes
 	for _, replica := range replicas {
 		testkit.Eventually(t, startTime, func() bool {
 			return offset(primary, "master_repl_offset") == offset(replica, "slave_repl_offset")
-		}, "a replica has all")
+		}, "a replica has everything")
 	}
 	require.NoError(t, primary.Kill())
 }
 
-// The primary of a shard is killed under load, its replica takes over, and hands back in an orderly failover. Grabs
-// meanwhile are undecided, and none gets a wrong answer; workers wait. The shard freezes both times, since another
-// server has it, and opens by itself; nothing is lost, and nobody has anything twice.
+// The primary of a shard is killed under load. Its replica takes over, and later hands back in an orderly failover.
+// Grabs are undecided meanwhile, and none gets a wrong answer; workers wait. The shard freezes both times, because its
+// server changed, and opens automatically. Nothing is lost, and no one gets anything twice.
 func TestAPrimaryFailsOver(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
@@ -62,17 +62,17 @@ func TestAPrimaryFailsOver(t *testing.T) {
 		began, undecided := r.crowd.count()
 		epoch := s.epochOf(0)
 		over.do()
-		testkit.Eventually(t, startTime, func() bool { return s.epochOf(0) > epoch }, "the shard opens by itself")
+		testkit.Eventually(t, startTime, func() bool { return s.epochOf(0) > epoch }, "the shard opens automatically")
 		require.Same(t, over.to, s.primaryOf(0))
 		_, waited := r.crowd.count()
 		require.Greater(t, waited, undecided, "the load met the failover")
-		r.pours("grants go on")
+		r.pours("grants continue")
 		t.Logf("%d grants before it, %d undecided answers until the shard was open", began, waited-undecided)
 	}
 	r.ends()
 }
 
-// The same by Sentinel: the primary of all shards is killed under load, and one of two replicas is promoted.
+// The same happens with Sentinel: the primary of all shards is killed under load, and one of two replicas is promoted.
 func TestAPrimaryFailsOverBySentinel(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Sentinel, ""))
@@ -88,23 +88,22 @@ func TestAPrimaryFailsOverBySentinel(t *testing.T) {
 	killReplicated(t, set.Primary, set.Replicas[:]...)
 	set.AwaitPromotion(t)
 	for i := range epochs {
-		testkit.Eventually(t, startTime, func() bool { return s.epochOf(i) > epochs[i] }, "shard %d opens by itself", i)
+		testkit.Eventually(t, startTime, func() bool { return s.epochOf(i) > epochs[i] }, "shard %d opens automatically", i)
 	}
 	_, waited := r.crowd.count()
 	require.Greater(t, waited, undecided, "the load met the failover")
-	r.pours("grants go on")
+	r.pours("grants continue")
 	t.Logf("%d grants before it, %d undecided answers until the shards were open", began, waited-undecided)
 	r.ends()
 }
 
-// stall stops a replica, and fills what the kernel holds for it: what its primary writes from now on stays with the
-// primary.
+// stall stops a replica and fills the kernel's buffers of its connection. Later writes then reach the primary only.
 func stall(t *testing.T, primary, replica *testkit.RedisServer) {
 	t.Helper()
 	require.NoError(t, replica.Stop())
 	client, pad := primary.Client(t), strings.Repeat("x", 4<<20)
 	name := ""
-	for i := 0; name == ""; i++ { // until one belongs to this node
+	for i := 0; name == ""; i++ { // until a key belongs to this node
 		err := client.Set(t.Context(), fmt.Sprint("pad", i), "", 0).Err()
 		if err == nil {
 			name = fmt.Sprint("pad", i)
@@ -117,7 +116,7 @@ func stall(t *testing.T, primary, replica *testkit.RedisServer) {
 	}
 }
 
-// metaOn is a number in a shard's meta on a server.
+// metaOn returns a number in a shard's meta on a server.
 func (s *site) metaOn(server *testkit.RedisServer, shard int, field string) (n int64) {
 	s.t.Helper()
 	_, err := fmt.Sscan(server.Order(s.t, "HGET "+s.store.Shard(shard).Keys.Meta()+" "+field), &n)
@@ -125,17 +124,17 @@ func (s *site) metaOn(server *testkit.RedisServer, shard int, field string) (n i
 	return n
 }
 
-// lossOf is what `hongbao recover` says of a shard that has lost something.
+// lossOf returns what `hongbao recover` reports about a shard that has lost data.
 func (s *site) lossOf(shard int) recovery.Verdict {
 	s.t.Helper()
-	testkit.Eventually(s.t, startTime, func() bool { code, _ := s.run("recover"); return code == 3 }, "the loss is told")
+	testkit.Eventually(s.t, startTime, func() bool { code, _ := s.run("recover"); return code == 3 }, "the loss is reported")
 	out := s.exits(3, []string{"recover", "--json"})
 	var all struct{ Shards []recovery.Verdict }
 	require.NoError(s.t, json.Unmarshal([]byte(out), &all))
 	return all.Shards[shard]
 }
 
-// refundLost ends a campaign that Redis has lost, once its grants are settled.
+// refundLost refunds a campaign that Redis has lost, once its grants are settled.
 func (s *site) refundLost(id string) {
 	s.t.Helper()
 	testkit.EventuallyOK(s.t, startTime, func() error {
@@ -152,8 +151,8 @@ func (s *site) refundLost(id string) {
 	}, "%s is refunded", id)
 }
 
-// acceptLoss accepts what shard 0 has lost, and returns what the command said. A process may still report what it has seen, and
-// the report changes: then it is read again.
+// acceptLoss accepts the loss of shard 0, and returns the output of the command. The report changes while processes
+// still add what they have seen. acceptLoss then reads it again.
 func (s *site) acceptLoss() (said string) {
 	s.t.Helper()
 	testkit.Eventually(s.t, startTime, func() bool {
@@ -168,10 +167,11 @@ func (s *site) acceptLoss() (said string) {
 	return said
 }
 
-// A replica takes over that has not got the last grants, and the producer that has told users of them is gone. Class fast has
-// answered them: they are lost, each is counted, and the ledger and the topic keep what they had. Class replica has told
-// nobody. Where no packets may be withheld for that producer, the shard stays frozen, and answers nothing wrong, until a person
-// accepts the loss; the others go on. `make losses` shows what happens where they may.
+// A replica without the last grants takes over, and the producer that reported them to users is gone. Class fast has
+// answered these grabs: the grants are lost, each is counted, and the ledger and the topic keep what they had. Class
+// replica has not answered them. This test allows no packets to be withheld for the gone producer. So the shard stays
+// frozen and gives no wrong answer until a person accepts the loss; the other shards continue. `make losses` shows what
+// happens if packets may be withheld.
 func TestAFailoverThatLosesGrants(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""), "HONGBAO_WORK_RESTORE_MARGIN=0s")
@@ -187,13 +187,13 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 		crowds[id] = s.people(gone.Producer, id)
 		crowds[id].grab(t.Context(), 0, 20, 8)
 	}
-	s.nobodyLost()
+	s.allAgree()
 	primary, replica := s.at.cluster.Masters[0], s.at.cluster.Replicas[0]
 	before := s.metaOn(primary, 0, "seq")
 	stall(t, primary, replica)
 	crowds[fast].grab(t.Context(), 20, 40, 8)
-	require.False(t, crowds[safe].once(t.Context(), user(20)), "no replica has it, so nobody is told of it")
-	s.nobodyLost() // the suffix is paid and published
+	require.False(t, crowds[safe].once(t.Context(), user(20)), "no replica has the grant, so no answer reports it")
+	s.allAgree() // the suffix is paid and published
 	gone.kill()
 	for _, c := range crowds {
 		c.p = p
@@ -205,27 +205,27 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 
 	v := s.lossOf(0)
 	require.Equal(t, []int64{before, before + 21, before + 21}, []int64{v.Redis, v.Ledger, v.Topic})
-	for _, u := range []int{0, 20, 50} { // who has his packet, who has lost it, who has none
+	for _, u := range []int{0, 20, 50} { // a user with a packet, one who lost it, one without
 		require.False(t, crowds[fast].once(t.Context(), user(u)), "user %d is undecided", u)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	crowds[near].grab(ctx, 20, 40, 8)
-	require.NoError(t, ctx.Err(), "another shard goes on")
-	require.EqualValues(t, 1, s.metaOn(replica, 0, "epoch"), "it stays frozen")
+	require.NoError(t, ctx.Err(), "another shard continues")
+	require.EqualValues(t, 1, s.metaOn(replica, 0, "epoch"), "the shard stays frozen")
 
 	said := s.acceptLoss()
 	lost := 0
 	for id, want := range map[string]int{fast: 20, safe: 0} {
 		require.Contains(t, said, "campaign "+id+" stays frozen")
-		require.False(t, crowds[id].once(t.Context(), user(1)), "it is undecided still")
+		require.False(t, crowds[id].once(t.Context(), user(1)), "the grab is still undecided")
 		without := 0
 		for user := range crowds[id].granted {
 			if !s.rdb.HExists(t.Context(), s.store.Home(id).Keys.Receipts(id), user).Val() {
 				without++
 			}
 		}
-		require.Equal(t, want, without, "so many users of %s have lost what they were told of", id)
+		require.Equal(t, want, without, "users of %s who lost a reported packet", id)
 		lost += without
 		s.refundLost(id)
 	}
@@ -233,17 +233,17 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 	s.create(again, 50, hongbao.DurabilityFast, oneEach)
 	crowds[again] = s.people(p, again)
 	crowds[again].grab(ctx, 0, 50, 8)
-	require.NoError(t, ctx.Err(), "the shard goes on")
-	s.nobodyLost()
+	require.NoError(t, ctx.Err(), "the shard continues")
+	s.allAgree()
 	stop()
 	for id, want := range map[string]int{fast: 40, safe: 21, near: 40, again: 50} {
 		crowds[id].right(t)
 		require.Equal(t, want, s.published(id), id)
 	}
-	t.Logf("Redis has lost %d grants that users were told of, all of them paid and published", lost)
+	t.Logf("Redis lost %d grants that users had an answer for, all of them paid and published", lost)
 }
 
-// without counts the users who were told of a packet, and of whom Redis has no receipt.
+// without counts the users who had an answer with a packet, but have no receipt in Redis.
 func (s *site) without(c *people) (n int) {
 	s.t.Helper()
 	for user := range c.granted {
@@ -254,14 +254,14 @@ func (s *site) without(c *people) (n int) {
 	return n
 }
 
-// killed is a producer in a process of its own, as far as Redis can tell, that can be killed.
+// killed is a producer that can be killed. To Redis it looks like a process of its own.
 type killed struct {
 	*producer.Producer
 
 	kill func()
 }
 
-// goneProducer makes a producer that ends without a word.
+// goneProducer makes a producer that ends without releasing anything.
 func (s *site) goneProducer() killed {
 	s.t.Helper()
 	return s.goneProducerOn(s.cfg.RedisClient())
@@ -274,14 +274,14 @@ func (s *site) goneProducerOn(rdb redis.UniversalClient) killed {
 	return killed{p, sync.OnceFunc(func() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = p.Close(ended) // it takes no line away
+		_ = p.Close(ended) // Close removes no line
 		require.NoError(s.t, rdb.Close())
 	})}
 }
 
-// A replica takes over that has not got the last grants, while no worker runs: only the producers know of them, and the
-// one that made the last of them is idle since. Beside it another one is busy on the other shard. Once a worker runs, the
-// shard opens by itself, and all users have what they were told, by their own records.
+// A replica without the last grants takes over while no worker runs. Only the producers know of these grants, and the
+// producer of the latest ones has been idle since. Another producer is busy on the other shard. Once a worker runs, the
+// shard opens automatically, and all users have what their answers said, by their own records.
 func TestALossyFailoverThatIdleProducersHaveSeen(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
@@ -295,7 +295,7 @@ func TestALossyFailoverThatIdleProducersHaveSeen(t *testing.T) {
 	busy.grab(t.Context(), 0, 20, 8)
 	secure := s.people(busy.p, safe)
 	secure.grab(t.Context(), 0, 20, 8)
-	s.nobodyLost()
+	s.allAgree()
 	stop()
 	own := s.cfg.RedisClient()
 	t.Cleanup(func() { require.NoError(t, own.Close()) })
@@ -315,7 +315,7 @@ func TestALossyFailoverThatIdleProducersHaveSeen(t *testing.T) {
 	stall(t, primary, replica)
 	busy.grab(ctx, 20, 30, 8)
 	idle.grab(ctx, 30, 60, 8)
-	require.False(t, secure.once(ctx, user(20)), "no replica has it, so nobody is told of it")
+	require.False(t, secure.once(ctx, user(20)), "no replica has the grant, so no answer reports it")
 	require.NoError(t, primary.Kill())
 	require.NoError(t, replica.Cont())
 	s.at.cluster.AwaitPromotion(t, 0)
@@ -323,7 +323,7 @@ func TestALossyFailoverThatIdleProducersHaveSeen(t *testing.T) {
 	began := time.Now()
 	stop = s.work()
 
-	testkit.Eventually(t, startTime, func() bool { return s.epochOf(0) > 1 }, "the shard opens by itself")
+	testkit.Eventually(t, startTime, func() bool { return s.epochOf(0) > 1 }, "the shard opens automatically")
 	t.Logf("open %s after the worker was started", time.Since(began).Round(time.Millisecond))
 	require.Zero(t, s.without(busy)+s.without(idle)+s.without(secure), "by the users' own records")
 	for _, c := range []*people{busy, idle} {
@@ -331,9 +331,9 @@ func TestALossyFailoverThatIdleProducersHaveSeen(t *testing.T) {
 			require.True(t, c.once(ctx, user), "user %s asks again", user)
 		}
 	}
-	require.NoError(t, primary.Restart()) // class replica needs one
+	require.NoError(t, primary.Restart()) // class replica needs a replica
 	primary.Says(t, "INFO replication", "role:slave", "master_link_status:up")
-	secure.grab(ctx, 20, 30, 8) // user 20 was told of nothing, and grabs again
+	secure.grab(ctx, 20, 30, 8) // user 20 has no answer yet, and grabs again
 	more := s.people(busy.p, fast)
 	more.grab(ctx, 60, 100, 8)
 	enough()
@@ -341,9 +341,9 @@ func TestALossyFailoverThatIdleProducersHaveSeen(t *testing.T) {
 	late := s.people(busy.p, near)
 	late.grab(ctx, 20_000, 20_050, 8)
 	granted, _ := late.count()
-	require.Equal(t, 50, granted, "the other shard goes on")
+	require.Equal(t, 50, granted, "the other shard continues")
 	require.NoError(t, ctx.Err())
-	s.nobodyLost()
+	s.allAgree()
 	stop()
 	for _, c := range []*people{busy, idle, secure, more, load, late} {
 		c.right(t)

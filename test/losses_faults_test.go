@@ -17,8 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// byHand is a Redis whose address a person moves from one server to another. Replicas follow the first server through
-// links that can be cut.
+// byHand is a Redis whose address a person moves from one server to another. The replicas follow the first server
+// through links that can be cut.
 type byHand struct {
 	servers []*testkit.RedisServer
 	links   []*proxy.Proxy // of the replicas
@@ -41,13 +41,13 @@ func redisByHand(t *testing.T, replicas int, opts testkit.RedisOptions) *redisAt
 		env: []string{"HONGBAO_REDIS_MODE=" + configs.Standalone, "HONGBAO_REDIS_ADDRS=" + h.front.Addr}}
 }
 
-// cut keeps a replica from what the first server writes from now on.
+// cut stops replication from the first server to a replica.
 func (h *byHand) cut(replica int) {
 	h.links[replica-1].Refuse(true)
 	h.links[replica-1].CutAll()
 }
 
-// promote makes a server the primary, and moves the address there.
+// promote makes a server the primary, and points the address to it.
 func (h *byHand) promote(t *testing.T, i int) *testkit.RedisServer {
 	t.Helper()
 	h.servers[i].Order(t, "REPLICAOF NO ONE")
@@ -55,7 +55,7 @@ func (h *byHand) promote(t *testing.T, i int) *testkit.RedisServer {
 	return h.servers[i]
 }
 
-// follow makes a server the replica of another one, and waits until it has all.
+// follow makes a server the replica of another one, and waits until it has all data.
 func follow(t *testing.T, replica, primary *testkit.RedisServer) {
 	t.Helper()
 	host, port, _ := strings.Cut(primary.Addr, ":")
@@ -63,7 +63,7 @@ func follow(t *testing.T, replica, primary *testkit.RedisServer) {
 	replica.Says(t, "INFO replication", "role:slave", "master_link_status:up")
 }
 
-// withReplicas is a Redis of so many replicas, which a person promotes.
+// withReplicas starts a Redis with n replicas, which a person promotes.
 func withReplicas(n int) func(t *testing.T, _ hongbao.Durability) *redisAt {
 	return func(t *testing.T, _ hongbao.Durability) *redisAt {
 		return redisByHand(t, n, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
@@ -74,7 +74,7 @@ func bySentinel(t *testing.T, _ hongbao.Durability) *redisAt { return atRedis(t,
 
 func byCluster(t *testing.T, _ hongbao.Durability) *redisAt { return atRedis(t, configs.Cluster, "") }
 
-// withEverySec is a Redis that can say what is on the disk.
+// withEverySec starts a Redis that can report what is on the disk.
 func withEverySec(t *testing.T, _ hongbao.Durability) *redisAt {
 	programs, err := testkit.RedisPrograms(t.Context())
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func withEverySec(t *testing.T, _ hongbao.Durability) *redisAt {
 		Args: map[string]string{"appendfsync": "everysec", "aof-load-truncated": "yes"}})
 }
 
-// awaitMaster waits until a server is a primary, and notes when.
+// awaitMaster waits until one of the servers is a primary, and notes when.
 func (l *losing) awaitMaster(servers ...*testkit.RedisServer) (promoted *testkit.RedisServer) {
 	l.t.Helper()
 	clients := map[*testkit.RedisServer]*redis.Client{}
@@ -130,14 +130,14 @@ func promotedByCluster(l *losing) {
 	l.at.cluster.AwaitPromotion(l.t, l.node)
 	for _, c := range l.near {
 		began, _ := c.count()
-		testkit.Eventually(l.t, startTime, func() bool { n, _ := c.count(); return n > began+20 }, "other shards go on")
+		testkit.Eventually(l.t, startTime, func() bool { n, _ := c.count(); return n > began+20 }, "other shards continue")
 	}
-	require.NoError(l.t, primary.Restart()) // class replica needs one
+	require.NoError(l.t, primary.Restart()) // class replica needs a replica
 }
 
 func promotedByHand(l *losing) { byHandWhile(func(*losing) {})(l) }
 
-// byHandWhile promotes a replica that lags by hand. More happens just before the primary dies.
+// byHandWhile promotes a lagging replica by hand. It calls more just before the primary dies.
 func byHandWhile(more func(l *losing)) func(l *losing) {
 	return func(l *losing) {
 		h := l.at.hand
@@ -146,7 +146,7 @@ func byHandWhile(more func(l *losing)) func(l *losing) {
 		more(l)
 		last := l.dies(h.servers[0])
 		l.lacks(last, h.promote(l.t, 1))
-		if l.class == replica { // it needs one
+		if l.class == replica { // it needs a replica
 			require.NoError(l.t, h.servers[0].Restart())
 			follow(l.t, h.servers[0], h.servers[1])
 		}
@@ -160,7 +160,7 @@ func flushed(l *losing) {
 	server.Order(l.t, "FLUSHALL")
 }
 
-// twoPrimaries: one process goes on with the old primary, which the others do not reach.
+// twoPrimaries lets one process continue with the old primary, which the others can't reach.
 func twoPrimaries(l *losing) {
 	cutOff(l)
 	l.lasts(l.since, 4*time.Second, "two primaries")
@@ -176,7 +176,7 @@ func cutOff(l *losing) {
 	l.lacks(l.cutAt, h.promote(l.t, 1))
 }
 
-// joins ends the old primary, which has granted more. Its process goes on with the new one.
+// joins kills the old primary, which has granted more. Its process continues with the new one.
 func (l *losing) joins() {
 	h := l.at.hand
 	last := l.dies(h.servers[0])
@@ -184,7 +184,7 @@ func (l *losing) joins() {
 	l.side.Point(h.servers[1].Addr)
 }
 
-// demotedAndPromoted: the server that is promoted again has the run_id that the shard was opened for.
+// demotedAndPromoted promotes a server again. It still has the run_id that the shard was opened for.
 func demotedAndPromoted(l *losing) {
 	h := l.at.hand
 	h.cut(1)
@@ -200,7 +200,7 @@ func joinsLater(l *losing) {
 	l.lasts(time.Now(), 3*time.Second, "two primaries")
 	l.joins()
 	if !l.person {
-		l.pours("the rain goes on")
+		l.pours("the rain continues")
 	}
 }
 
@@ -210,7 +210,7 @@ func killCallers(l *losing) {
 	}
 }
 
-// newCallers are users of a new process.
+// newCallers adds the users of a new process.
 func newCallers(l *losing) {
 	c := &callers{people: l.people(l.producer(), l.id), first: 9_000_000}
 	l.busy = append(l.busy, c)
@@ -220,17 +220,17 @@ func newCallers(l *losing) {
 	}
 }
 
-// stopWorker stops a worker that settles and publishes, wherever it is.
+// stopWorker stops the first worker at any point of its work.
 func stopWorker(l *losing) { l.workers[0].Signal(syscall.SIGSTOP) }
 
 func resumeWorker(l *losing) {
 	l.workers[0].Signal(syscall.SIGCONT)
 	if !l.person {
-		l.pours("the rain goes on")
+		l.pours("the rain continues")
 	}
 }
 
-// twice loses two times: the second replica lags more than the first, which dies after a while.
+// twice loses writes two times. The second replica lags more than the first one, which dies after while returns.
 func twice(while func(l *losing, first *testkit.RedisServer)) func(l *losing) {
 	return func(l *losing) {
 		h := l.at.hand
@@ -251,7 +251,7 @@ func later(l *losing, _ *testkit.RedisServer) {
 	l.lasts(l.since, 3500*time.Millisecond, "the first failover")
 }
 
-// outage is how long the ledger or Kafka are down after the loss.
+// outage is how long the ledger or Kafka is down after the loss.
 const outage = 8 * time.Second
 
 func down(ledger, kafka bool) func(l *losing) {
@@ -284,7 +284,7 @@ func topUp(l *losing) {
 // dealtAgain waits until a worker has dealt the packets again.
 func dealtAgain(l *losing) {
 	if !l.person {
-		l.pours("the rain goes on")
+		l.pours("the rain continues")
 		testkit.Eventually(l.t, startTime, func() bool {
 			return l.ask("SELECT count(*) FROM generation WHERE state = 'dealt'") == 1
 		}, "the packets are dealt again")
@@ -302,7 +302,7 @@ func closeAgain(l *losing) {
 	}
 }
 
-// unknown wants a field of a campaign that the replica does not have: the fault fires.
+// unknown checks that the primary has a field of a campaign that differs on the replica: the fault fired.
 func (l *losing) unknown(campaign, field string) {
 	l.t.Helper()
 	is := make([]string, 2)
@@ -311,10 +311,10 @@ func (l *losing) unknown(campaign, field string) {
 		is[i] = client.HGet(l.t.Context(), l.store.Home(campaign).Keys.Campaign(campaign), field).Val()
 	}
 	require.NotEmpty(l.t, is[0])
-	require.NotEqual(l.t, is[0], is[1], "the replica knows of it")
+	require.NotEqual(l.t, is[0], is[1], "the replica has it too")
 }
 
-// other is another campaign of the shard.
+// other returns the id of another campaign of the shard.
 func (l *losing) other() string { return l.on(0, "other") }
 
 func closeOther(l *losing) {
@@ -333,12 +333,12 @@ func refundOther(l *losing) {
 	l.unknown(l.other(), "state")
 }
 
-// pause is known to the ledger before it is lost: a worker brings it there once a second.
+// pause pauses the campaign, and waits until a worker has copied the pause to the ledger. Then the pause is lost.
 func pause(l *losing) {
 	l.ok("campaign", "pause", l.id, "--why", "a test")
 	testkit.Eventually(l.t, startTime, func() bool {
 		return l.ask("SELECT count(*) FROM control WHERE campaign = '"+l.id+"'") > 0
-	}, "the ledger knows of the pause")
+	}, "the ledger has the pause")
 	l.unknown(l.id, "state")
 }
 
@@ -346,11 +346,11 @@ func resume(l *losing) {
 	if !l.person {
 		l.says([]string{"campaign", "show", l.id}, "paused")
 		l.ok("campaign", "resume", l.id, "--why", "a test")
-		l.pours("the rain goes on")
+		l.pours("the rain continues")
 	}
 }
 
-// full has the new primary refuse whatever grows memory.
+// full makes the new primary refuse writes that need memory.
 func full(l *losing) {
 	to := l.at.hand.servers[1]
 	byHandWhile(func(l *losing) {
@@ -361,10 +361,10 @@ func full(l *losing) {
 	to.Order(l.t, "CONFIG SET maxmemory 0")
 }
 
-// killRecoverer kills all workers while one of them restores the shard. Another one begins.
+// killRecoverer kills all workers while one of them restores the shard, and starts another one.
 func killRecoverer(l *losing) {
 	promotedByHand(l)
-	l.mends(l.at.hand.servers[1])
+	l.restores(l.at.hand.servers[1])
 	for _, w := range l.workers {
 		w.Kill()
 	}

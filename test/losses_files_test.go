@@ -14,7 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// fsyncs writes marks to the append-only file, and gives the last one that was on the disk, until the test ends.
+// fsyncs writes marks to the append-only file until the test ends. It returns the last mark written, and the last one
+// on the disk.
 func fsyncs(l *losing, server *testkit.RedisServer) (written, onDisk *atomic.Int64) {
 	written, onDisk = &atomic.Int64{}, &atomic.Int64{}
 	client := server.Client(l.t, func(o *redis.Options) { o.PoolSize, o.ReadTimeout = 500, startTime })
@@ -28,7 +29,7 @@ func fsyncs(l *losing, server *testkit.RedisServer) (written, onDisk *atomic.Int
 				pipe.Set(ctx, fsyncMark, n, 0)
 				on := pipe.Do(ctx, "WAITAOF", 1, 0, 0)
 				if _, err := pipe.Exec(ctx); err != nil {
-					return // the server is gone
+					return // the server was killed
 				}
 				if got, err := on.Slice(); err == nil && len(got) == 2 && got[0] == int64(1) {
 					for was := onDisk.Load(); was < n && !onDisk.CompareAndSwap(was, n); was = onDisk.Load() {
@@ -42,7 +43,7 @@ func fsyncs(l *losing, server *testkit.RedisServer) (written, onDisk *atomic.Int
 
 const fsyncMark = "fsync-mark"
 
-// cutToTheLastFsync is a machine that crashes: of the append-only file it keeps what was on the disk.
+// cutToTheLastFsync does what a crash of the machine does: the append-only file keeps only what was on the disk.
 func cutToTheLastFsync(l *losing) {
 	server := l.at.hand.servers[0]
 	written, onDisk := fsyncs(l, server)
@@ -54,23 +55,23 @@ func cutToTheLastFsync(l *losing) {
 		if l.class == fast {
 			l.idle.some(l.t.Context(), 20)
 		}
-		testkit.Eventually(l.t, startTime, func() bool { return written.Load() > onDisk.Load()+40 }, "the next one is to come")
+		testkit.Eventually(l.t, startTime, func() bool { return written.Load() > onDisk.Load()+40 }, "the next fsync is due")
 		last = l.grantedOn(server)
 		behind := written.Load() + 1
-		testkit.Eventually(l.t, startTime, func() bool { return written.Load() > behind+2 }, "a mark is behind these grants")
+		testkit.Eventually(l.t, startTime, func() bool { return written.Load() > behind+2 }, "a mark follows these grants")
 		require.NoError(l.t, server.Stop())
-		l.lasts(time.Now(), 200*time.Millisecond, "answers that it has sent arrive")
+		l.lasts(time.Now(), 200*time.Millisecond, "answers in flight arrive")
 		if cutsGrants(l, server, onDisk.Load()+1, behind) {
 			break
 		}
-		require.Less(l.t, tries, 20, "no fsync ended with grants behind it")
+		require.Less(l.t, tries, 20, "no grants were written after an fsync")
 		require.NoError(l.t, server.Cont())
 	}
 	require.NoError(l.t, server.Restart())
 	l.lacks(last, server)
 }
 
-// cutsGrants kills a stopped server and cuts its file before a mark, if grants lie between this mark and a later one.
+// cutsGrants kills a stopped server and cuts its file before a mark, if grants are between this mark and a later one.
 func cutsGrants(l *losing, server *testkit.RedisServer, mark, later int64) bool {
 	l.t.Helper()
 	file, _ := increments(l.t, server.Dir())
@@ -90,10 +91,10 @@ func cutsGrants(l *losing, server *testkit.RedisServer, mark, later int64) bool 
 	return true
 }
 
-// fileAge is how old a file is that Redis starts from.
+// fileAge is the age of the file that Redis starts from.
 const fileAge = 12 * time.Second
 
-// olderAppendOnlyFile puts a copy in the place of the file.
+// olderAppendOnlyFile replaces the append-only file with an older copy.
 func olderAppendOnlyFile(l *losing) {
 	server, old := l.at.hand.servers[0], l.t.TempDir()
 	file, _ := increments(l.t, server.Dir())
@@ -105,7 +106,7 @@ func olderAppendOnlyFile(l *losing) {
 	l.lacks(last, server)
 }
 
-// replaces starts a server from another folder of append-only files.
+// replaces starts a server with other append-only files.
 func (l *losing) replaces(server *testkit.RedisServer, files string) {
 	l.t.Helper()
 	dir := filepath.Join(server.Dir(), "appendonlydir")
@@ -114,7 +115,7 @@ func (l *losing) replaces(server *testkit.RedisServer, files string) {
 	require.NoError(l.t, server.Restart())
 }
 
-// olderRDB starts Redis from an RDB file, the base of an empty append-only file.
+// olderRDB starts Redis from an RDB file, as the base of an empty append-only file.
 func olderRDB(l *losing) {
 	server, old := l.at.hand.servers[0], l.t.TempDir()
 	server.Order(l.t, "SAVE")

@@ -19,19 +19,19 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// result is a line of the table.
+// result has the numbers of a line of the table.
 type result struct {
-	missing                                         int64 // grants, at least
-	told, lost, twice, paidTwice, copies, seqsTwice int
+	missing                                         int64 // grants that Redis lost, at least
+	answered, lost, twice, paidTwice, copies, seqsTwice int
 	holes                                           int64
-	withheld                                        int64 // packets, for processes that were silent
+	withheld                                        int64 // packets, for processes that did not report
 	frozen                                          time.Duration
 	person                                          bool
-	unreported                                      int // lost, and in no report
+	unreported                                      int // lost grants that no report has
 	lostOf                                          []string
 }
 
-// isOpen reports whether a shard was opened since the loss.
+// isOpen reports whether a shard was opened after the loss.
 func (l *losing) isOpen(shard int) bool {
 	v, err := l.rdb.HMGet(l.t.Context(), l.store.Shard(shard).Keys.Meta(), "frozen", "epoch").Result()
 	if err != nil || v[0] != nil || v[1] == nil {
@@ -46,7 +46,7 @@ func (l *losing) allOpen() bool {
 	return !slices.ContainsFunc(l.shards, func(i int) bool { return !l.isOpen(i) })
 }
 
-// opens waits until the shards are open again. If they do not open by themselves, a person does what the runbook says.
+// opens waits until the shards are open again. If they do not open automatically, a person does what the runbook says.
 func (l *losing) opens() {
 	l.t.Helper()
 	limit, cancel := context.WithTimeout(l.t.Context(), max(l.loss.patience, 25*time.Second))
@@ -64,7 +64,7 @@ func (l *losing) opens() {
 	l.frozen = time.Since(l.since)
 }
 
-// decide accepts the losses, and ends the campaigns that stay frozen.
+// decide accepts the losses, and refunds the campaigns that stay frozen.
 func (l *losing) decide() {
 	l.t.Helper()
 	ended := map[string]bool{}
@@ -98,7 +98,8 @@ func (l *losing) decide() {
 	}
 }
 
-// announceMissing sends to the topic what the ledger has paid and the topic lacks, as the audit says after an accepted loss.
+// announceMissing publishes grants that the ledger has paid and the topic lacks, as the audit suggests after an
+// accepted loss.
 func (l *losing) announceMissing() {
 	l.t.Helper()
 	if _, text := l.run("audit", "--wait", "40s"); strings.Contains(text, "missing_in_topic") {
@@ -106,33 +107,34 @@ func (l *losing) announceMissing() {
 	}
 }
 
-// recovery is what `hongbao recover` says.
+// recovery returns the report of `hongbao recover`.
 func (l *losing) recovery() (r app.Recovery) {
 	l.t.Helper()
 	cmd := l.command("recover", "--json")
-	_ = cmd.Run() // 3: something is lost
+	_ = cmd.Run() // exit code 3: something is lost
 	out := fmt.Sprint(cmd.Stdout)
 	require.NoError(l.t, json.NewDecoder(bytes.NewBufferString(out)).Decode(&r), "%s%s", out, cmd.Stderr)
 	return r
 }
 
-// judge ends the rain, has every user ask once more by another process, and counts what became of what users were told.
+// judge ends the rain. It lets every user ask once more through another process, and compares what users were told with
+// the result.
 func (l *losing) judge() {
 	l.t.Helper()
 	l.halt()
 	ctx, cancel := context.WithTimeout(l.t.Context(), 90*time.Second)
 	defer cancel()
-	everybody, p := slices.Concat(l.busy, l.near, []*callers{l.idle}), l.producer()
-	for _, c := range everybody {
+	everyone, p := slices.Concat(l.busy, l.near, []*callers{l.idle}), l.producer()
+	for _, c := range everyone {
 		c.p = p
 		c.grab(ctx, c.first, c.first+int(c.asked.Load()), 64)
 		require.NoError(l.t, c.failed)
 	}
-	require.NoError(l.t, ctx.Err(), "everybody gets a final answer; the last other one: %s", l.busy[0].lastAnswer())
+	require.NoError(l.t, ctx.Err(), "everyone gets a final answer; the last other one: %s", l.busy[0].lastAnswer())
 	if l.person {
 		l.announceMissing()
 	}
-	l.nobodyLost()
+	l.allAgree()
 	for _, w := range l.workers {
 		if !w.Ended() {
 			w.Signal(syscall.SIGTERM)
@@ -146,23 +148,23 @@ func (l *losing) judge() {
 			l.reported[r.Shard] = append(l.reported[r.Shard], stream.SeqRange{First: r.First, Last: r.Last})
 		}
 	}
-	l.count(everybody)
+	l.count(everyone)
 }
 
-// grantKey is a packet of a user.
+// grantKey identifies a packet of a user.
 type grantKey struct {
 	campaign, user string
 	packet         int64
 }
 
-// eventKey is a number of an event.
+// eventKey identifies an event.
 type eventKey struct {
 	shard int
 	seq   int64
 }
 
 // count compares the users' own records with the ledger and the topic.
-func (l *losing) count(everybody []*callers) {
+func (l *losing) count(everyone []*callers) {
 	l.t.Helper()
 	paid, owners := map[grantKey]bool{}, map[eventKey]map[grantKey]bool{}
 	owns := func(at eventKey, g grantKey) {
@@ -179,14 +181,14 @@ func (l *losing) count(everybody []*callers) {
 			l.paidTwice++
 		}
 	})
-	for _, c := range everybody {
+	for _, c := range everyone {
 		for user, packets := range c.granted {
 			if len(packets) > 1 {
 				l.twice++
 			}
 			for packet, r := range packets {
 				g := grantKey{c.campaign, user, packet}
-				l.told++
+				l.answered++
 				owns(eventKey{r.Shard, r.Seq}, g)
 				if paid[g] {
 					continue
@@ -216,7 +218,7 @@ func (l *losing) count(everybody []*callers) {
 	}
 }
 
-// eachPaid reads the grants of the ledger.
+// eachPaid calls fn with each grant of the ledger.
 func (l *losing) eachPaid(fn func(g grantKey, at eventKey)) {
 	l.t.Helper()
 	conn, err := pgx.Connect(l.t.Context(), l.dsn)
@@ -233,7 +235,7 @@ func (l *losing) eachPaid(fn func(g grantKey, at eventKey)) {
 	require.NoError(l.t, err)
 }
 
-// ask asks the ledger for a number.
+// ask returns a number from the ledger.
 func (l *losing) ask(query string) (n int64) {
 	l.t.Helper()
 	conn, err := pgx.Connect(l.t.Context(), l.dsn)

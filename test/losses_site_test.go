@@ -25,19 +25,19 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// callers are the users of one process that grabs for them.
+// callers are users whose grabs go through one process.
 type callers struct {
 	*people
 
 	first int          // the number of the first user
 	asked atomic.Int64 // how many users have asked
-	kill  func()       // ends the process without a word
+	kill  func()       // ends the process without a release
 }
 
-// callersAtOnce is how many users of one process ask at once.
+// callersAtOnce is how many users of one process ask at the same time.
 const callersAtOnce = 16
 
-// pour lets new users grab, so many a second at most, until ctx ends.
+// pour lets new users grab until ctx ends, at most rate users a second.
 func (c *callers) pour(ctx context.Context, rate int) {
 	var wg sync.WaitGroup
 	for range callersAtOnce {
@@ -56,18 +56,18 @@ func (c *callers) pour(ctx context.Context, rate int) {
 	wg.Wait()
 }
 
-// some lets a few new users grab.
+// some lets n new users grab.
 func (c *callers) some(ctx context.Context, n int) {
 	from := c.first + int(c.asked.Add(int64(n))) - n
 	c.grab(ctx, from, from+n, 8)
 }
 
-// webGrabber grabs at `hongbao serve`, with a token of each user.
+// webGrabber sends grabs to `hongbao serve`, with a token for each user.
 type webGrabber struct{ url string }
 
 const tokenSecret = "a secret of the rows of TestLosses, long enough"
 
-// Grab is one request.
+// Grab sends one request.
 func (h *webGrabber) Grab(ctx context.Context, g *hongbao.Grab) (a hongbao.Answer, err error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"iss": "https://id.test", "aud": "hongbao",
 		"sub": g.User, "exp": time.Now().Add(time.Hour).Unix()})
@@ -110,7 +110,7 @@ func (h *webGrabber) Grab(ctx context.Context, g *hongbao.Grab) (a hongbao.Answe
 	return a, nil
 }
 
-// losing is a deployment under a rain that loses writes, and what its users were told.
+// losing is a deployment that loses writes during a rain. It records the packets in the answers to its users.
 type losing struct {
 	*site
 
@@ -121,21 +121,21 @@ type losing struct {
 	kafka *testkit.KafkaBroker
 
 	id      string  // the campaign of the rain
-	node    int     // of a cluster, that loses
-	shards  []int   // that lose
+	node    int     // the node of a cluster that loses writes
+	shards  []int   // the shards that lose writes
 	packets int     // of the campaign
-	epochs  []int64 // of each shard, before
+	epochs  []int64 // of each shard, before the loss
 
 	workers []*testkit.Program
-	idle    *callers // of a process that is idle when the loss comes
+	idle    *callers // of a process that is idle during the loss
 	busy    []*callers
 	near    []*callers // on shards that lose nothing
 	served  *callers   // one of busy, behind HTTP
 	side    *proxy.Proxy
 	halt    func()
 
-	cutAt    int64     // grants of a primary when another one was promoted
-	since    time.Time // from when on a server without some writes answers
+	cutAt    int64     // grants of the old primary when another one was promoted
+	since    time.Time // when a server that lacks writes began to answer
 	reported map[int][]stream.SeqRange
 	result
 }
@@ -168,7 +168,7 @@ func newLosing(t *testing.T, row *loss, class hongbao.Durability) *losing {
 	return l
 }
 
-// own makes the ledger's server, and the broker of a row that stops it.
+// own starts the ledger's server, and a broker for a row that stops the broker.
 func (l *losing) own(t *testing.T) []string {
 	t.Helper()
 	l.pg = newLedgerServer(t)
@@ -184,7 +184,8 @@ func (l *losing) own(t *testing.T) []string {
 	return env
 }
 
-// choose names the shards that lose: all of the server's, on a cluster those of the node with the fewest.
+// choose selects the shards that lose: all shards of the server. On a cluster these are the shards of the node with the
+// fewest.
 func (l *losing) choose() {
 	n := l.store.Len()
 	l.epochs = make([]int64, n)
@@ -242,7 +243,7 @@ func (l *losing) callers() {
 	}
 	for i := range lossBusy {
 		gone := l.goneProducer
-		if i == 0 && l.loss.two { // it goes on with the old primary
+		if i == 0 && l.loss.two { // this process continues with the old primary
 			l.side = testkit.NewProxy(l.t, l.at.hand.servers[0].Addr)
 			aside := *l.cfg
 			aside.Redis.Addrs = []string{l.side.Addr}
@@ -304,7 +305,7 @@ func (l *losing) pours(what string) {
 	}
 }
 
-// grantedOn counts the users who have a packet of the rain on the shards that lose, by a server.
+// grantedOn counts the users who have a packet of the rain on the losing shards, by a server.
 func (l *losing) grantedOn(server *testkit.RedisServer) (sum int64) {
 	l.t.Helper()
 	client := redis.NewClient(server.Options())
@@ -317,7 +318,8 @@ func (l *losing) grantedOn(server *testkit.RedisServer) (sum int64) {
 	return sum
 }
 
-// ahead waits until a primary has grants that its replicas lack, some of them to users of the process that is idle from then on.
+// ahead waits until a primary has grants that its replicas lack. Some of them belong to users of the process that is
+// idle from then on.
 func (l *losing) ahead(primary *testkit.RedisServer) {
 	l.t.Helper()
 	if l.class == replica {
@@ -329,32 +331,32 @@ func (l *losing) ahead(primary *testkit.RedisServer) {
 	testkit.Eventually(l.t, startTime, func() bool { return l.grantedOn(primary) >= began+2*lossRate }, "the primary is ahead")
 }
 
-// untold has a primary grant packets that no replica gets, so no user is told of them.
+// untold lets a primary grant packets that no replica gets, so no answer reports them to a user.
 func (l *losing) untold(primary *testkit.RedisServer) {
 	l.t.Helper()
 	const users = 20
 	began, from := l.grantedOn(primary), l.idle.first+int(l.idle.asked.Add(users))-users
-	var told atomic.Int64
+	var answered atomic.Int64
 	var wg sync.WaitGroup
 	for i := range users {
 		wg.Go(func() {
 			if l.idle.once(l.t.Context(), user(from+i)) {
-				told.Add(1)
+				answered.Add(1)
 			}
 		})
 	}
 	wg.Wait()
-	require.Zero(l.t, told.Load(), "class replica tells no user of a packet that no replica has")
+	require.Zero(l.t, answered.Load(), "class replica reports no packet to a user before a replica has it")
 	require.GreaterOrEqual(l.t, l.grantedOn(primary), began+users, "the primary is ahead")
 }
 
-// lasts waits until something has gone on for a while.
+// lasts waits until d has passed since a time.
 func (l *losing) lasts(since time.Time, d time.Duration, what string) {
 	l.t.Helper()
 	testkit.Eventually(l.t, d+startTime, func() bool { return time.Since(since) > d }, "%s", what)
 }
 
-// dies kills a primary, and returns how many grants it had at least.
+// dies kills a primary, and returns the number of grants that it had at least.
 func (l *losing) dies(primary *testkit.RedisServer) int64 {
 	l.t.Helper()
 	last := l.grantedOn(primary)
@@ -362,7 +364,7 @@ func (l *losing) dies(primary *testkit.RedisServer) int64 {
 	return last
 }
 
-// lacks counts what a server lacks that answers from now on: the fault has fired.
+// lacks counts the grants that a server lacks when it begins to answer, and checks that the fault fired.
 func (l *losing) lacks(last int64, server *testkit.RedisServer) {
 	l.t.Helper()
 	if l.since.IsZero() {
@@ -373,8 +375,8 @@ func (l *losing) lacks(last int64, server *testkit.RedisServer) {
 	l.missing += missing
 }
 
-// mends waits until a worker restores shard 0 on a server.
-func (l *losing) mends(server *testkit.RedisServer) {
+// restores waits until a worker restores shard 0 on a server.
+func (l *losing) restores(server *testkit.RedisServer) {
 	l.t.Helper()
 	client := server.Client(l.t)
 	testkit.Eventually(l.t, startTime, func() bool {

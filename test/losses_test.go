@@ -14,25 +14,25 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// everyLoss makes TestLosses run each row: make losses.
+// everyLoss makes TestLosses run all rows (make losses).
 var everyLoss = flag.Bool("losses", false, "run each row of TestLosses, and not only the quick one")
 
-// loss is a row of docs/reliability.md: how Redis loses writes.
+// loss is a row of docs/reliability.md: one way in which Redis loses writes.
 type loss struct {
 	name    string
-	classes []hongbao.Durability // none: fast
+	classes []hongbao.Durability // nil means fast
 	redis   func(t *testing.T, class hongbao.Durability) *redisAt
 	shards  int  // of the deployment; 0 for one
 	wide    bool // the campaign is on all of them
 	stops   bool // the row stops the ledger, Kafka or both
-	// fault has Redis lose writes. It returns when a server without them answers.
+	// fault makes Redis lose writes. It returns when a server without them answers.
 	fault  func(l *losing)
-	before func(l *losing) // comes first; nil: nothing
-	// after is what goes on once the shards are open. nil: the rain.
+	before func(l *losing) // runs first; nil for nothing
+	// after continues once the shards are open; nil means that the rain continues.
 	after    func(l *losing)
-	patience time.Duration // until a person comes; 0 for 25 s
+	patience time.Duration // how long a person waits before they act; 0 for 25 s
 
-	empties bool // no copy has what was lost
+	empties bool // no copy of the lost data exists
 	killed  bool // a process that answered users ends
 	two     bool // two servers answer at once
 	quick   bool // part of make test
@@ -43,7 +43,7 @@ var (
 	fastAndReplica       = []hongbao.Durability{fast, replica}
 )
 
-// losses are the rows.
+// losses returns the rows.
 func losses() []loss {
 	return []loss{
 		{name: "a replica that lags is promoted by Sentinel", classes: fastAndReplica, redis: bySentinel,
@@ -71,7 +71,7 @@ func losses() []loss {
 		{name: "a worker is stopped before, and goes on once the shard is open", redis: withReplicas(1),
 			fault: byHandWhile(stopWorker), after: resumeWorker},
 		{name: "two failovers within 5 s", redis: withReplicas(2), fault: twice(later)},
-		{name: "a second loss while a worker restores the first", redis: withReplicas(2), fault: twice((*losing).mends)},
+		{name: "a second loss while a worker restores the first", redis: withReplicas(2), fault: twice((*losing).restores)},
 		{name: "the ledger is down until 8 s after it", redis: withReplicas(1), stops: true, fault: down(true, false)},
 		{name: "Kafka is down until 8 s after it", redis: withReplicas(1), stops: true, fault: down(false, true)},
 		{name: "the ledger and Kafka are down until 8 s after it", redis: withReplicas(1), stops: true,
@@ -85,8 +85,9 @@ func losses() []loss {
 	}
 }
 
-// Redis loses writes in many ways, under a rain. Users keep what they were told: each packet is paid once and announced once,
-// and what is lost all the same is in a report. `make losses` runs all rows and writes the table of docs/reliability.md.
+// Redis loses writes in many ways during a rain. Users keep what they were told: each packet is paid and published
+// once. A report names everything that is lost nevertheless. `make losses` runs all rows and writes the table of
+// docs/reliability.md.
 func TestLosses(t *testing.T) {
 	if !*everyLoss {
 		t.Parallel()
@@ -116,7 +117,7 @@ func (row *loss) run(t *testing.T, class hongbao.Durability) {
 	case row.after != nil:
 		row.after(l)
 	case !l.person:
-		l.pours("the rain goes on")
+		l.pours("the rain continues")
 	}
 	l.judge()
 	t.Logf("%s", l.line())
@@ -126,23 +127,23 @@ func (row *loss) run(t *testing.T, class hongbao.Durability) {
 	require.Zero(t, l.paidTwice, "paid twice")
 	require.Zero(t, l.copies, "copies in the topic")
 	if !row.two {
-		require.Zero(t, l.seqsTwice, "seqs of two grants")
+		require.Zero(t, l.seqsTwice, "seqs with two grants")
 	}
 	if !row.two && !row.killed {
-		require.Zero(t, l.unreported, "lost, and in no report: %.500s", fmt.Sprint(l.lostOf))
+		require.Zero(t, l.unreported, "lost without a report: %.500s", fmt.Sprint(l.lostOf))
 	}
 	if row.empties {
-		require.LessOrEqual(t, int64(l.lost), l.holes, "each loss is named")
+		require.LessOrEqual(t, int64(l.lost), l.holes, "a report names each loss")
 	}
 	switch {
 	case class == replica:
-		require.Zero(t, l.lost+l.twice, "a replica has what users were told")
+		require.Zero(t, l.lost+l.twice, "a replica has every packet that an answer reported")
 	case !row.two && !row.killed && !row.empties:
-		require.Zero(t, l.lost, "the processes that told users live: %.500s", fmt.Sprint(l.lostOf))
+		require.Zero(t, l.lost, "lost, though the processes that answered are running: %.500s", fmt.Sprint(l.lostOf))
 	}
 }
 
-// line is the line of the table.
+// line returns the line of the table.
 func (l *losing) line() string {
 	end := "opened by itself"
 	if l.person {
@@ -151,13 +152,13 @@ func (l *losing) line() string {
 	if l.withheld > 0 {
 		end += fmt.Sprintf(", %d packets withheld", l.withheld)
 	}
-	return fmt.Sprintf("| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %.1f | %s |", l.loss.name, l.class, l.missing, l.told,
+	return fmt.Sprintf("| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %.1f | %s |", l.loss.name, l.class, l.missing, l.answered,
 		l.lost, l.twice, l.paidTwice, l.copies, l.seqsTwice, l.holes, l.frozen.Seconds(), end)
 }
 
 const reliabilityPage = "../docs/reliability.md"
 
-// lossLines are the lines of the page's table: its head, and one of each row and class.
+// lossLines returns the lines of the page's table: its head, and one line for each row and class.
 func lossLines(t *testing.T) (page, table string, lines []string) {
 	t.Helper()
 	text, err := os.ReadFile(reliabilityPage)
@@ -167,13 +168,13 @@ func lossLines(t *testing.T) (page, table string, lines []string) {
 	return string(text), table, strings.Split(strings.TrimSuffix(table, "\n"), "\n")
 }
 
-// keyOf is the row and the class of a line.
+// keyOf returns the row and the class of a line.
 func keyOf(line string) string {
 	cells := strings.SplitN(line, "|", 4)
 	return cells[1] + cells[2]
 }
 
-// writeLoss puts a line into the page.
+// writeLoss writes a line into the page.
 func writeLoss(t *testing.T, l *losing) {
 	t.Helper()
 	page, table, lines := lossLines(t)
@@ -195,7 +196,7 @@ func writeLoss(t *testing.T, l *losing) {
 		[]byte(strings.Replace(page, table, strings.Join(fresh, "\n")+"\n", 1)), 0o644))
 }
 
-// The page has a line of each row and class.
+// The page has a line for each row and class.
 func TestLossesAreDocumented(t *testing.T) {
 	t.Parallel()
 	_, _, lines := lossLines(t)

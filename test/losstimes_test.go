@@ -22,9 +22,9 @@ import (
 // lossTime is a row of the second table of docs/reliability.md: how fast shards open after a promotion.
 type lossTime struct {
 	name   string
-	mode   string // of redis
+	mode   string // value of redis.mode
 	shards int
-	limit  time.Duration // 0: nothing is promised
+	limit  time.Duration // 0: no promise
 	lag    time.Duration // of the replicas
 	quick  bool          // part of make test
 }
@@ -48,8 +48,8 @@ const (
 	timedProcesses = 4
 )
 
-// Shards open soon after a promotion, at 2,000 grabs a second. With -losses each row has 20 failovers to and fro, and its
-// limit is checked; -update writes the table.
+// Shards open soon after a promotion, at 2,000 grabs a second. With -losses each row has 20 failovers back and forth,
+// and its limit is checked. -update writes the table.
 func TestLossTimes(t *testing.T) {
 	if !*everyLoss {
 		t.Parallel()
@@ -61,7 +61,7 @@ func TestLossTimes(t *testing.T) {
 	}
 }
 
-// timing is a deployment whose shards are promoted to and fro.
+// timing is a deployment whose primaries change back and forth.
 type timing struct {
 	*losing
 
@@ -85,9 +85,9 @@ func (row *lossTime) run(t *testing.T) {
 	for _, c := range w.crowds {
 		c.right(t)
 	}
-	w.nobodyLost()
+	w.allAgree()
 	steps, restored := w.steps()
-	require.GreaterOrEqual(t, len(steps), runs*row.shards, "each opening is in the log")
+	require.GreaterOrEqual(t, len(steps), runs*row.shards, "the log has each opening")
 	if row.lag > 0 {
 		require.GreaterOrEqual(t, restored, runs, "each failover lost grants")
 	} else {
@@ -120,7 +120,7 @@ func (row *lossTime) start(t *testing.T) *timing {
 		w.servers = []*testkit.RedisServer{at.cluster.Masters[i], at.cluster.Replicas[i]}
 	} else {
 		w.servers = append([]*testkit.RedisServer{at.sentinels.Primary}, at.sentinels.Replicas[:]...)
-		for _, s := range at.sentinels.Sentinels { // no failover begins within twice that of the one before
+		for _, s := range at.sentinels.Sentinels { // Sentinel starts the next failover only after twice this time
 			s.Order(t, "SENTINEL SET "+testkit.SentinelName+" failover-timeout 3000")
 		}
 	}
@@ -131,7 +131,7 @@ func (row *lossTime) start(t *testing.T) *timing {
 	return w
 }
 
-// rain lets users of four processes grab on each shard.
+// rain lets the users of four processes grab on each shard.
 func (w *timing) rain() {
 	raining, halt := context.WithCancel(w.t.Context())
 	var wg sync.WaitGroup
@@ -171,7 +171,7 @@ func (w *timing) pourTimed(what string) {
 	testkit.Eventually(w.t, startTime, func() bool { return all() > began+2*timedRate }, "%s", what)
 }
 
-// promote has another server become the primary, and returns how long after that all shards are open.
+// promote makes another server the primary, and returns how long after that all shards are open.
 func (w *timing) promote() time.Duration {
 	w.t.Helper()
 	t := w.t
@@ -185,7 +185,7 @@ func (w *timing) promote() time.Duration {
 	}
 	if w.row.lag > 0 {
 		for _, s := range w.servers[1:] {
-			s.Order(t, "REPLICAOF 127.0.0.1 1") // nobody is there
+			s.Order(t, "REPLICAOF 127.0.0.1 1") // no server listens there
 		}
 		select {
 		case <-time.After(w.row.lag):
@@ -211,7 +211,7 @@ func (w *timing) promote() time.Duration {
 	return took
 }
 
-// epochsOn are the epochs of all shards on a server.
+// epochsOn returns the epochs of all shards on a server.
 func (w *timing) epochsOn(server *testkit.RedisServer) (epochs []int64) {
 	for i := range w.row.shards {
 		epochs = append(epochs, w.metaOn(server, i, "epoch"))
@@ -219,7 +219,7 @@ func (w *timing) epochsOn(server *testkit.RedisServer) (epochs []int64) {
 	return epochs
 }
 
-// opened waits until all shards are open on the primary in later epochs, and returns how long that is after the promotion.
+// opened waits until all shards are open on the primary in later epochs, and returns the time since the promotion.
 func (w *timing) opened(was []int64) time.Duration {
 	w.t.Helper()
 	client := w.servers[0].Client(w.t)
@@ -235,11 +235,11 @@ func (w *timing) opened(was []int64) time.Duration {
 			}
 		}
 		return nil
-	}, "the shards open by themselves")
+	}, "the shards open automatically")
 	return time.Since(w.since)
 }
 
-// steps are those of each opening, as the workers' logs have them, and how many of these restored something.
+// steps returns the steps of each opening from the workers' logs, and how many openings restored something.
 func (w *timing) steps() (steps []recovery.Steps, restored int) {
 	w.t.Helper()
 	for _, p := range w.workers {
@@ -263,7 +263,7 @@ func (w *timing) steps() (steps []recovery.Steps, restored int) {
 	return steps, restored
 }
 
-// line is the row's line: seconds until the shards are open, and the median of each step in ms.
+// line returns the row's line: seconds until the shards are open, and the median and the maximum of each step in ms.
 func (row *lossTime) line(took []time.Duration, steps []recovery.Steps) string {
 	slices.Sort(took)
 	median := func(ms func(*recovery.Steps) int64) string {
@@ -289,7 +289,7 @@ func (row *lossTime) line(took []time.Duration, steps []recovery.Steps) string {
 // timesTable finds the second table of the page.
 var timesTable = regexp.MustCompile(`(?m)^\| promotion .*\n(\|.*\n)+`)
 
-// write puts the line into the page.
+// write writes the line into the page.
 func (row *lossTime) write(t *testing.T, line string) {
 	t.Helper()
 	page, err := os.ReadFile(reliabilityPage)
@@ -311,7 +311,7 @@ func (row *lossTime) write(t *testing.T, line string) {
 		[]byte(strings.Replace(string(page), table, strings.Join(fresh, "\n")+"\n", 1)), 0o644))
 }
 
-// The page has a line of each row.
+// The page has a line for each row.
 func TestLossTimesAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(reliabilityPage)

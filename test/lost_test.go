@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
-// simpleBank books whatever it is sent, however often. While hold is not nil an answer waits for it.
+// simpleBank books every request, however often it comes. While hold is not nil, an answer waits for it.
 type simpleBank struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -50,7 +50,7 @@ func newSimpleBank(t *testing.T) *simpleBank {
 	return b
 }
 
-// once tells that the remote booked these packets of campaign rain, each once.
+// once checks that the remote booked these packets of campaign rain, each once.
 func (b *simpleBank) once(t *testing.T, packets ...int64) {
 	t.Helper()
 	want := map[string]int{}
@@ -62,7 +62,8 @@ func (b *simpleBank) once(t *testing.T, packets ...int64) {
 	require.Equal(t, want, b.booked)
 }
 
-// blindWorkers make handlers for a remote that can neither repeat nor be asked, and for one that remembers keys.
+// blindWorkers makes handlers for a remote that has no idempotency and can't be queried, or for one that remembers
+// keys.
 type blindWorkers struct {
 	*bundle
 	*inLedger
@@ -100,8 +101,7 @@ func rainGrants(packets ...int64) (list []hongbao.Grant) {
 	return list
 }
 
-// Another worker gets the grant while the first request is under way, as after a failover of Redis: nothing is sent a
-// second time.
+// Another worker gets the grant while the first request is in flight, as after a failover of Redis. It sends nothing.
 func TestAnotherWorkerWhileTheRemoteBooks(t *testing.T) {
 	t.Parallel()
 	b := newBlindWorkers(t)
@@ -129,15 +129,15 @@ func TestAnotherWorkerWhileTheRemoteBooks(t *testing.T) {
 	b.agrees(t)
 }
 
-// The ledger quarantines a credit that the remote has booked, for it is above the funding. When it comes again it is
-// not sent again.
+// The ledger quarantines a credit that the remote has booked, because it exceeds the funding. When the grant comes
+// again, it is not sent again.
 func TestQuarantinedAtTheRemote(t *testing.T) {
 	t.Parallel()
 	for name, retention := range map[string]time.Duration{"neither": 0, "idempotent": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBlindWorkers(t)
-			b.plan.forged[planKey("rain", 2)] = 1_000_000 // the plan lies, so that the last guard is met
+			b.plan.forged[planKey("rain", 2)] = 1_000_000 // a wrong plan, so that the funding check is reached
 			list := rainGrants(1, 2, 3)
 			list[1].Amount = 1_000_000
 			require.Nil(t, b.worker(t, retention).Handle(t.Context(), list))

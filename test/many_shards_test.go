@@ -19,17 +19,17 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// steady is a Redis Cluster that waits for a node that is silent: nobody takes over from it.
+// steady starts a Redis Cluster that waits for a silent node: no replica takes over.
 func steady(t *testing.T) (*testkit.RedisCluster, *redis.ClusterClient) {
 	t.Helper()
 	c := testkit.NewRedisCluster(t, testkit.RedisOptions{Args: map[string]string{"cluster-node-timeout": "120000"}})
-	for _, addr := range c.Addrs() { // such patient nodes also learn of each other's slots slowly
+	for _, addr := range c.Addrs() { // with this timeout, nodes learn each other's slots slowly
 		c.Node(t, addr).Says(t, "CLUSTER INFO", "cluster_slots_assigned:16384")
 	}
 	return c, c.Client(t, nil)
 }
 
-// nodeOf is the server that has a shard.
+// nodeOf returns the server that has a shard.
 func nodeOf(t *testing.T, c *testkit.RedisCluster, rdb *redis.ClusterClient, k *store.Shard) *testkit.RedisServer {
 	t.Helper()
 	master, err := rdb.MasterForKey(t.Context(), k.Keys.Meta())
@@ -37,22 +37,22 @@ func nodeOf(t *testing.T, c *testkit.RedisCluster, rdb *redis.ClusterClient, k *
 	return c.Node(t, master.Options().Addr)
 }
 
-// heldBy are the receipts that the program tells.
+// heldBy returns the receipts that the program reports.
 func (e *ending) heldBy(user string) (source string, packets []int64) {
 	e.t.Helper()
-	var told struct {
+	var got struct {
 		Source   string            `json:"source"`
 		Receipts []hongbao.Receipt `json:"receipts"`
 	}
-	require.NoError(e.t, json.Unmarshal([]byte(e.ok("receipts", "rain", user, "--json")), &told))
-	for _, r := range told.Receipts {
+	require.NoError(e.t, json.Unmarshal([]byte(e.ok("receipts", "rain", user, "--json")), &got))
+	for _, r := range got.Receipts {
 		packets = append(packets, r.Packet)
 	}
 	slices.Sort(packets)
-	return told.Source, packets
+	return got.Source, packets
 }
 
-// grabOnEach has two users grab on each place, and one on the first and the third.
+// grabOnEach grabs for two users on each place, and for a third user on the first and the third place.
 func (e *ending) grabOnEach(places []*store.Shard) {
 	e.t.Helper()
 	for j, k := range places {
@@ -66,8 +66,9 @@ func (e *ending) grabOnEach(places []*store.Shard) {
 	}
 }
 
-// A campaign on four shards of a cluster: grabs on each, a close while a node is stopped, one refund once all are closed
-// and settled, audits with the closes in the stream and without, receipts from all shards.
+// A campaign has four shards on a cluster. The test grabs on each, closes while a node is stopped, refunds once after
+// all are closed and settled, and audits with the close entries in the stream and without. Receipts come from all
+// shards.
 func TestEndOnFourShards(t *testing.T) {
 	t.Parallel()
 	cluster, rdb := steady(t)
@@ -105,7 +106,7 @@ func TestEndOnFourShards(t *testing.T) {
 	require.NoError(t, stopped.Cont())
 	e.exits(1, []string{"campaign", "refund", "rain", "--amount", "1"}, "not closed", "hongbao campaign close rain")
 	closed := e.exits(0, []string{"campaign", "close", "rain", "--early"}, "granted 10 packets", "left 40 packets", "settling")
-	require.Equal(t, closed, e.ok("campaign", "close", "rain"), "once more, the same")
+	require.Equal(t, closed, e.ok("campaign", "close", "rain"), "a second close prints the same")
 
 	amount := e.leftOver(places)
 	e.exits(4, []string{"campaign", "refund", "rain", "--amount", fmt.Sprint(amount)}, "settling")
@@ -126,7 +127,7 @@ func TestEndOnFourShards(t *testing.T) {
 				rdb.Exists(t.Context(), k.Keys.Stock("rain")).Val()
 		}
 		return there == 0
-	}, "it has left each shard")
+	}, "the campaign has left each shard")
 	stop()
 	source, packets := e.heldBy(user(1))
 	require.Equal(t, "ledger", source)
@@ -137,7 +138,7 @@ func TestEndOnFourShards(t *testing.T) {
 	e.exits(0, []string{"audit", "--wait", "30s"}, "agrees")
 }
 
-// closer ends campaigns as a server does that was there before a node fell silent: a command would not even begin.
+// closer ends campaigns as a running server does when a node falls silent. A command could not even start then.
 func (e *ending) closer() *closing.Closer {
 	e.t.Helper()
 	l, err := ledger.Open(e.t.Context(), sqlite(e.ledger))
@@ -152,7 +153,7 @@ func (e *ending) closer() *closing.Closer {
 	return c
 }
 
-// row is the ledger's row of a campaign.
+// row returns the ledger's row of a campaign.
 func (e *ending) row(id string) *ledger.StoredCampaign {
 	e.t.Helper()
 	l, err := ledger.Open(e.t.Context(), sqlite(e.ledger))
@@ -164,7 +165,7 @@ func (e *ending) row(id string) *ledger.StoredCampaign {
 	return &c
 }
 
-// leftOver is what the closes of all places left.
+// leftOver returns the sum that the close entries of all places left.
 func (e *ending) leftOver(places []*store.Shard) (sum int64) {
 	e.t.Helper()
 	for _, k := range places {

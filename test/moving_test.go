@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// primaryOf is the server that has a shard now.
+// primaryOf returns the server that has a shard now.
 func (s *site) primaryOf(shard int) *testkit.RedisServer {
 	s.t.Helper()
 	s.rdb.(*redis.ClusterClient).ReloadState(s.t.Context())
@@ -28,7 +28,7 @@ func (s *site) primaryOf(shard int) *testkit.RedisServer {
 	return s.at.cluster.Node(s.t, addr)
 }
 
-// epochOf is the epoch of a shard, which rises with each opening.
+// epochOf returns the epoch of a shard, which rises with each opening.
 func (s *site) epochOf(shard int) int64 {
 	n, _ := s.rdb.HGet(s.t.Context(), s.store.Shard(shard).Keys.Meta(), "epoch").Int64() // 0 while it can't be read
 	return n
@@ -48,12 +48,12 @@ func redirected(t *testing.T, servers [2]*testkit.RedisServer) (all int) {
 	return all
 }
 
-// callsAStep is how many calls meet the slot between two of its keys.
+// callsAStep is how many calls reach the slot between the moves of two keys.
 const callsAStep = 10
 
-// The slot of a shard moves to another node and back under load, key by key. Grabs meanwhile are undecided, and none
-// gets a wrong answer; workers wait. The shard freezes, since another server has it, and opens by itself; nothing is
-// lost, and nobody has anything twice.
+// The slot of a shard moves to another node and back under load, key by key. Grabs are undecided meanwhile, and none
+// gets a wrong answer; workers wait. The shard freezes, because its server changed, and opens automatically. Nothing is
+// lost, and no one gets anything twice.
 func TestASlotMovesUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
@@ -65,31 +65,31 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 		r.pours("grants pour in")
 		began, _ := r.crowd.count()
 		epoch, sent := s.epochOf(0), redirected(t, way)
-		// met counts the calls that servers have decided or sent away since the round began.
+		// met counts the calls that servers have decided or redirected since the round began.
 		met := func() int { n, _ := r.crowd.count(); return n - began + redirected(t, way) - sent }
 		var decided []int // before each key, and after the last one
 		s.at.cluster.MoveSlot(t, slot, way[0], way[1], round == 1, func(int) {
 			before := met()
-			testkit.Eventually(t, startTime, func() bool { return met() >= before+callsAStep }, "the load meets the slot as it is")
+			testkit.Eventually(t, startTime, func() bool { return met() >= before+callsAStep }, "calls reach the slot in this state")
 			n, _ := r.crowd.count()
 			decided = append(decided, n)
 		})
 		keys := len(decided) - 1
 		require.Greater(t, keys, 5, "the slot's keys moved one by one")
-		require.Equal(t, decided[keys-1], decided[keys], "nothing is decided while its keys lie on two servers")
+		require.Equal(t, decided[keys-1], decided[keys], "nothing is decided while the keys are on two servers")
 		sent = redirected(t, way) - sent
 		require.Greater(t, sent, 10, "the load met the move")
-		testkit.Eventually(t, startTime, func() bool { return s.epochOf(0) > epoch }, "the shard opens by itself")
+		testkit.Eventually(t, startTime, func() bool { return s.epochOf(0) > epoch }, "the shard opens automatically")
 		require.Same(t, way[1], s.primaryOf(0))
-		r.pours("grants go on")
-		t.Logf("%d keys moved after %d grants, %d calls were sent away", keys, decided[0], sent)
+		r.pours("grants continue")
+		t.Logf("%d keys moved after %d grants, %d calls were redirected", keys, decided[0], sent)
 	}
 	granted, undecided := r.crowd.count()
-	t.Logf("%d granted under way, %d undecided answers", granted, undecided)
+	t.Logf("%d granted meanwhile, %d undecided answers", granted, undecided)
 	r.ends()
 }
 
-// slotOf is the slot of a shard's keys.
+// slotOf returns the slot of a shard's keys.
 func (s *site) slotOf(shard int) int {
 	s.t.Helper()
 	slot, err := s.rdb.ClusterKeySlot(s.t.Context(), s.store.Shard(shard).Keys.Meta()).Result()
@@ -97,9 +97,9 @@ func (s *site) slotOf(shard int) int {
 	return int(slot)
 }
 
-// The slot of a shard moves to another node and back under load, by the server's own migration: Valkey 9 has it of the
-// servers that are tested. Grabs are decided while its keys are copied. The shard freezes, since another server has it,
-// and opens by itself; nothing is lost, and nobody has anything twice.
+// The slot of a shard moves to another node and back under load, by the server's own migration. Of the tested servers
+// only Valkey 9 has it. Grabs are decided while the keys are copied. The shard freezes, because its server changed, and
+// opens automatically. Nothing is lost, and no one gets anything twice.
 func TestASlotMovesAtomically(t *testing.T) {
 	if !*everyServer {
 		t.Skip("make test-servers runs it") //nolint:forbidigo // other tests need no Valkey
@@ -122,16 +122,16 @@ func TestASlotMovesAtomically(t *testing.T) {
 			s.at.cluster.MigrateSlot(t, slot, way[0], way[1])
 			moved := time.Since(start)
 			at, _ := r.crowd.count()
-			testkit.Eventually(t, startTime, func() bool { return s.epochOf(0) > epoch }, "the shard opens by itself")
+			testkit.Eventually(t, startTime, func() bool { return s.epochOf(0) > epoch }, "the shard opens automatically")
 			require.Same(t, way[1], s.primaryOf(0))
 			_, waited := r.crowd.count()
-			t.Logf("%s %s: the slot moved in %s, with %d grants on the way; the shard was open again %s after the order, after "+
+			t.Logf("%s %s: the slot moved in %s, with %d grants meanwhile; the shard was open again %s after the order, after "+
 				"%d undecided answers", p.Name, p.Version, moved.Round(time.Millisecond), at-began,
 				time.Since(start).Round(100*time.Millisecond), waited-undecided)
 			for _, server := range way {
-				require.NotContains(t, server.Order(t, "INFO errorstats"), "TRYAGAIN", "no script met a part of its keys")
+				require.NotContains(t, server.Order(t, "INFO errorstats"), "TRYAGAIN", "no script found only some of its keys")
 			}
-			r.pours("grants go on")
+			r.pours("grants continue")
 		}
 		r.ends()
 	}

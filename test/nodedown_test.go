@@ -17,18 +17,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// run runs a command to its end, and gives its exit code and all that it said.
+// run runs a command to its end, and returns its exit code and all its output.
 func (s *site) run(args ...string) (code int, text string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.path, args...)
 	cmd.Env = s.env
-	out, _ := cmd.CombinedOutput() // the exit code tells
+	out, _ := cmd.CombinedOutput() // the exit code is enough
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// deploymentShard is the shard whose server also has what marks the prefix.
+// deploymentShard returns the shard whose server also has the key that marks the prefix.
 func (s *site) deploymentShard() int {
 	s.t.Helper()
 	slot, err := s.rdb.ClusterKeySlot(s.t.Context(), s.store.Deployment()).Result()
@@ -36,7 +36,7 @@ func (s *site) deploymentShard() int {
 	return int(slot) * siteShards / 16384
 }
 
-// firstPlaces are users who have nothing of a campaign over all shards yet, one for each of its places.
+// firstPlaces returns new users for a campaign over all shards: for each of its places, one user who begins there.
 func (s *site) firstPlaces(id string) []string {
 	users := make([]string, siteShards)
 	course := walk.NewCourse(id, siteShards, 1)
@@ -50,11 +50,11 @@ func (s *site) firstPlaces(id string) []string {
 	return users
 }
 
-// byAnn says who changes a sink, and why.
+// byAnn has the flags that say who changes a sink, and why.
 var byAnn = []string{"--by", "ann", "--why", "a test"}
 
-// commandsWhileDown calls commands while a shard is down. Those of a campaign on another shard go on. Those that need the
-// shard fail and name it.
+// commandsWhileDown runs commands while a shard is down. Commands on a campaign of another shard work. Commands that
+// need the shard fail and name it.
 func (s *site) commandsWhileDown(down int, lost, near string) {
 	s.t.Helper()
 	goOn := [][]string{
@@ -71,7 +71,7 @@ func (s *site) commandsWhileDown(down int, lost, near string) {
 	_, text := s.run("campaign", "refund", near)
 	amount := regexp.MustCompile(`--amount (\d+)`).FindStringSubmatch(text)
 	require.NotNil(s.t, amount, text)
-	s.says([]string{"campaign", "refund", near, "--amount", amount[1], "--wait", "30s"}, "refunded") // so all are settled
+	s.says([]string{"campaign", "refund", near, "--amount", amount[1], "--wait", "30s"}, "refunded") // so all its grants are settled
 	needAll := [][]string{
 		append([]string{"sink", "pause", "kafka"}, byAnn...), {"audit"}, {"dead", "list"}, {"recover"}, {"init"},
 		{"receipts", lost, user(1)}, {"campaign", "close", lost, "--early"}, {"doctor"}, {"status"}, {"sink", "list"},
@@ -84,9 +84,9 @@ func (s *site) commandsWhileDown(down int, lost, near string) {
 	}
 }
 
-// A primary and its replica are down, and with them one shard and the mark of the prefix: grabs, settlement, publication
-// and commands of the campaigns on other shards go on, in processes that run and in ones that start now. What needs all
-// shards names the one that is away. It comes back, and opens by itself.
+// A primary and its replica are down, and with them one shard and the mark of the prefix. Grabs, settlement,
+// publication and commands of campaigns on other shards continue, in running processes and in ones that start now.
+// Commands that need all shards name the one that is down. When the nodes come back, the shard opens automatically.
 func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
@@ -104,7 +104,7 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 		crowds[id] = s.people(p, id)
 		crowds[id].grab(t.Context(), 0, 20, 8)
 	}
-	s.nobodyLost()
+	s.allAgree()
 	require.NoError(t, s.at.cluster.Masters[down].Kill())
 	require.NoError(t, s.at.cluster.Replicas[down].Kill())
 
@@ -113,17 +113,17 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	crowds[near].grab(ctx, 20, 40, 8)
 	fresh := s.people(s.producer(), far)
 	fresh.grab(ctx, 20, 40, 8)
-	require.NoError(t, ctx.Err(), "grabs on other shards go on, in a producer that begins now as well")
-	require.False(t, crowds[lost].once(ctx, user(50)), "one on that shard is undecided")
+	require.NoError(t, ctx.Err(), "grabs on other shards continue, also in a producer that starts now")
+	require.False(t, crowds[lost].once(ctx, user(50)), "a grab on that shard is undecided")
 	first := s.firstPlaces(wide)
-	require.False(t, crowds[wide].once(ctx, first[0]), "so is one whose first place is there")
-	require.True(t, crowds[wide].once(ctx, first[1]), "others go on")
+	require.False(t, crowds[wide].once(ctx, first[0]), "a grab whose first place is on that shard is undecided")
+	require.True(t, crowds[wide].once(ctx, first[1]), "other grabs continue")
 	late := s.people(s.producer(), wide)
-	require.False(t, late.once(ctx, first[2]), "one who meets the campaign now can't learn over which shards it is")
+	require.False(t, late.once(ctx, first[2]), "a new producer can't learn over which shards the campaign is")
 	require.Empty(t, late.granted)
 	require.NoError(t, late.failed)
 	stop()
-	stop = s.work() // it begins while the node is down
+	stop = s.work() // the worker starts while the node is down
 	for _, id := range []string{near, far} {
 		testkit.Eventually(t, startTime, func() bool { return s.published(id) == 40 }, "the others' grants are published")
 	}
@@ -131,22 +131,22 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	s.commandsWhileDown(down, lost, near)
 	require.NoError(t, s.at.cluster.Masters[down].Restart())
 	require.NoError(t, s.at.cluster.Replicas[down].Restart())
-	ctx, cancel = context.WithTimeout(t.Context(), 90*time.Second) // all of the above took its time
+	ctx, cancel = context.WithTimeout(t.Context(), 90*time.Second) // the steps above used up the earlier limit
 	defer cancel()
 	crowds[lost].grab(ctx, 20, 40, 8)
-	require.NoError(t, ctx.Err(), "the shard opens by itself")
+	require.NoError(t, ctx.Err(), "the shard opens automatically")
 	require.True(t, late.once(ctx, first[2]))
 	s.ok(append([]string{"sink", "resume", "kafka"}, byAnn...)...)
 	for _, crowd := range crowds {
 		crowd.right(t)
 	}
-	s.nobodyLost()
+	s.allAgree()
 	stop()
 }
 
-// A cluster that stops as a whole when a slot has no server is refused, and one of which a slot belongs to no node; with
-// unsafe.allow the first one only warns. In a producer that runs, grabs on that slot's shard are undecided until a node
-// has it again, and the others go on.
+// The program refuses a cluster that stops as a whole when a slot has no server, and a cluster with a slot that no node
+// owns. With unsafe.allow it only warns about the first one. In a running producer, grabs on that slot's shard are
+// undecided until a node owns it again, and the others continue.
 func TestClustersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	at := atRedis(t, configs.Cluster, "")

@@ -19,7 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// oneCopy is a deployment of its own with one shard and a topic of two partitions, reached through a fault proxy.
+// oneCopy is a deployment of its own with one shard and a topic of two partitions, which it reaches through a fault
+// proxy.
 type oneCopy struct {
 	*cli
 	broker *testkit.KafkaBroker
@@ -50,7 +51,7 @@ func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *o
 	return c
 }
 
-// grants writes n grants, ten an entry, all in one step, decided so long ago.
+// grants writes n grants of the given age in one step, ten in each entry.
 func (c *oneCopy) grants(n int) {
 	c.t.Helper()
 	at := time.Now().Add(-c.age).UnixMilli()
@@ -70,7 +71,7 @@ func (c *oneCopy) grants(n int) {
 	require.NoError(c.t, err)
 }
 
-// worker starts `hongbao work` as a process of its own.
+// worker starts `hongbao work` as its own process.
 func (c *oneCopy) worker() *exec.Cmd {
 	c.t.Helper()
 	cmd := c.command("work")
@@ -85,10 +86,11 @@ func (c *oneCopy) worker() *exec.Cmd {
 	return cmd
 }
 
-// finished waits until the group has finished everything.
+// finished waits until the group has finished all events.
 func (c *oneCopy) finished() { c.finishedBut(0) }
 
-// finishedBut waits until the group has finished everything but n events, which somebody deleted before it read them.
+// finishedBut waits until the group has finished all events but n, which were deleted from the stream before it read
+// them.
 func (c *oneCopy) finishedBut(n int64) {
 	c.t.Helper()
 	testkit.EventuallyOK(c.t, 60*time.Second, func() error {
@@ -101,7 +103,8 @@ func (c *oneCopy) finishedBut(n int64) {
 	}, "everything published")
 }
 
-// records is how many records the topic's first partition has, asked past the proxy; -1 if it can't be asked.
+// records returns the number of records in the topic's first partition. It bypasses the proxy, and returns -1 if the
+// broker does not answer.
 func (c *oneCopy) records() int64 { return records(c.t.Context(), c.broker, c.topic, 0) }
 
 func records(ctx context.Context, broker *testkit.KafkaBroker, topic string, partition int) int64 {
@@ -114,12 +117,12 @@ func records(ctx context.Context, broker *testkit.KafkaBroker, topic string, par
 	return res.Topics[topic][0].LastOffset
 }
 
-// inFlight has a worker send grants. The broker has their records, and the worker does not have its answer.
+// inFlight makes a worker send grants. The broker has their records, and the worker does not have the answer.
 func (c *oneCopy) inFlight() *exec.Cmd {
 	c.t.Helper()
 	w := c.worker()
 	c.grants(10)
-	c.finished() // now it has its producer id
+	c.finished() // now the worker has its producer id
 	had := c.records()
 	c.broker.Proxy.Delay(time.Minute)
 	c.t.Cleanup(func() { c.broker.Proxy.Delay(0) })
@@ -127,11 +130,11 @@ func (c *oneCopy) inFlight() *exec.Cmd {
 	before := c.broker.Proxy.Fired().Delayed
 	testkit.Eventually(c.t, 20*time.Second, func() bool { return c.records() > had }, "the batch is in the log")
 	testkit.Eventually(c.t, 20*time.Second, func() bool { return c.broker.Proxy.Fired().Delayed > before },
-		"its answer is held back")
+		"the proxy holds the answer back")
 	return w
 }
 
-// once checks that the topic has each event exactly once, as another program sees it.
+// once checks that the topic has each event exactly once, as `hongbao tail` reads it.
 func (c *oneCopy) once() {
 	c.t.Helper()
 	copies := c.copies(c.topic)
@@ -145,7 +148,7 @@ func (c *oneCopy) drain(workers ...*exec.Cmd) {
 	c.t.Helper()
 	for _, w := range workers {
 		require.NoError(c.t, w.Process.Signal(syscall.SIGTERM))
-		require.NoError(c.t, w.Wait(), "a worker that is asked to stop ends well")
+		require.NoError(c.t, w.Wait(), "a worker that must stop exits with 0")
 	}
 }
 
@@ -156,12 +159,12 @@ func kill(t *testing.T, w *exec.Cmd) {
 	require.ErrorAs(t, w.Wait(), &exit)
 }
 
-// oneCopyFaults fire while grants are on their way, and end when all are published.
+// oneCopyFaults fire while grants are in flight, and end when all grants are published.
 var oneCopyFaults = map[string]func(c *oneCopy){
 	"answer swallowed": func(c *oneCopy) {
 		w := c.worker()
 		c.grants(10)
-		c.finished() // now its session has shown itself
+		c.finished() // now the worker's session has sent a batch
 		before := c.broker.Proxy.Fired().Swallowed
 		c.broker.Proxy.SwallowAnswers(3, proxy.KafkaRequest(proxy.KafkaProduce))
 		c.grants(200)
@@ -181,9 +184,9 @@ var oneCopyFaults = map[string]func(c *oneCopy){
 		require.NoError(c.t, asleep.Process.Signal(syscall.SIGSTOP))
 		c.broker.Proxy.Delay(0)
 		w := c.worker()
-		c.finished() // so it was taken over
+		c.finished() // so its entries were taken over
 		require.NoError(c.t, asleep.Process.Signal(syscall.SIGCONT))
-		for range 5 { // both work on
+		for range 5 { // both continue
 			c.grants(50)
 			c.finished()
 		}
@@ -223,8 +226,8 @@ var oneCopyFaults = map[string]func(c *oneCopy){
 	},
 }
 
-// There is one copy of each grant in the topic, whatever happens between the send and its answer, and however old the
-// grants are: brokers forget producers by the records' time when they start again.
+// The topic has one copy of each grant, whatever happens between the send and its answer, and however old the grants
+// are. The age matters because a broker that restarts forgets producers by the records' time.
 func TestOneCopyInKafka(t *testing.T) {
 	t.Parallel()
 	for _, age := range []time.Duration{0, 49 * time.Hour} {

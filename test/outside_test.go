@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// outside is examples/outside, built as the module of its own that it is, for a deployment.
+// outside runs examples/outside, built as a separate module, for a deployment.
 type outside struct {
 	path, listen string
 	env          []string
@@ -51,7 +51,7 @@ func (o *outside) stop(t *testing.T) {
 	require.Zero(t, o.Wait(time.Minute), o.Err.String())
 }
 
-// grab asks the program over HTTP until it answers.
+// grab sends the request to the program over HTTP until it answers.
 func (o *outside) grab(t *testing.T, user string) hongbao.Answer {
 	t.Helper()
 	var answer hongbao.Answer
@@ -66,8 +66,8 @@ func (o *outside) grab(t *testing.T, user string) hongbao.Answer {
 	return answer
 }
 
-// What a programmer may build with the public packages alone works: examples/outside grabs, mails, reads the topic, and
-// verifies the draw. Each winner is mailed once and read once.
+// A program that uses only the public packages works. examples/outside grabs, mails, reads the topic, and verifies the
+// draw. It mails each winner once and reads each winner once.
 func TestOutsideModule(t *testing.T) {
 	t.Parallel()
 	broker := testkit.Kafka(t)
@@ -85,7 +85,7 @@ func TestOutsideModule(t *testing.T) {
 	for i := range 7 {
 		answer := o.grab(t, user(i))
 		require.Equal(t, hongbao.OutcomeGranted, answer.Outcome)
-		require.Equal(t, answer.Receipts, o.grab(t, user(i)).Receipts, "the same request again has the same receipt")
+		require.Equal(t, answer.Receipts, o.grab(t, user(i)).Receipts, "a repeated request gets the same receipt")
 		want = append(want, fmt.Sprint(user(i), " ", answer.Receipts[0].Packet))
 	}
 	all := func() bool { return strings.Count(o.Out.String(), "\n") >= 2*len(want) }

@@ -18,7 +18,7 @@ import (
 
 // program builds the real binary once.
 var program = sync.OnceValues(func() (string, error) {
-	path, err := filepath.Abs("../.cache/test/hongbao") // git does not see it
+	path, err := filepath.Abs("../.cache/test/hongbao") // git ignores this folder
 	if err != nil {
 		return "", err
 	}
@@ -29,7 +29,7 @@ var program = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// cli is the real program with the environment of a deployment of its own.
+// cli is the real program with the environment of its own deployment.
 type cli struct {
 	t      *testing.T
 	path   string
@@ -38,7 +38,7 @@ type cli struct {
 	env    []string
 }
 
-// newCLI has quick knobs, and those that are given.
+// newCLI sets short timeouts, and the given knobs.
 func newCLI(t *testing.T, knobs map[string]string, more ...string) *cli {
 	t.Helper()
 	path, err := program()
@@ -65,17 +65,18 @@ func (c *cli) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// exits runs the program to its end, which must have the exit code and name every part, and gives what it printed.
+// exits runs the program to its end, and returns what it printed. The program must have the exit code and print every
+// part.
 func (c *cli) exits(code int, args []string, parts ...string) string {
 	c.t.Helper()
 	cmd := c.command(args...)
 	err := cmd.Run()
 	var exit *exec.ExitError
 	require.True(c.t, err == nil || errors.As(err, &exit), "%v: %v", args, err)
-	out, told := fmt.Sprint(cmd.Stdout), fmt.Sprint(cmd.Stderr)
-	require.Equal(c.t, code, cmd.ProcessState.ExitCode(), "%v: %s%s", args, out, told)
+	out, stderr := fmt.Sprint(cmd.Stdout), fmt.Sprint(cmd.Stderr)
+	require.Equal(c.t, code, cmd.ProcessState.ExitCode(), "%v: %s%s", args, out, stderr)
 	for _, part := range parts {
-		require.Contains(c.t, out+told, part, "%v", args)
+		require.Contains(c.t, out+stderr, part, "%v", args)
 	}
 	return out
 }

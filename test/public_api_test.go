@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/public-api.txt again")
 
-// Each public name is a promise, so a new one shows in a review: docs/public-api.txt has them all, one a line.
-// After a change that is meant: go test ./test -run TestPublicAPI -update
+// Each public name is a promise, so a review must show a new one. docs/public-api.txt lists all names, one a line.
+// After an intended change run: go test ./test -run TestPublicAPI -update
 func TestPublicAPI(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -35,10 +35,10 @@ func TestPublicAPI(t *testing.T) {
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, strings.Split(string(want), "\n"), strings.Split(got, "\n"),
-		"run this test with -update, and say in the commit why a promise comes or goes")
+		"run this test with -update, and explain in the commit why a promise is added or removed")
 }
 
-// publicFolders has the folders of packages that other modules can import.
+// publicFolders returns the folders of packages that other modules can import.
 func publicFolders(t *testing.T) (dirs []string) {
 	t.Helper()
 	hidden := []string{"internal", "cmd", "test", "bench", "examples", "testdata", "docs", "scripts"}
@@ -55,7 +55,7 @@ func publicFolders(t *testing.T) (dirs []string) {
 	return dirs
 }
 
-// publicNames gives the exported names of a folder's package: constants, variables, functions, types, and the methods
+// publicNames returns the exported names of a folder's package: constants, variables, functions, types, and the methods
 // of types.
 func publicNames(t *testing.T, dir string) (names []string) {
 	t.Helper()
@@ -101,10 +101,10 @@ func publicNames(t *testing.T, dir string) (names []string) {
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names) // a name can come twice, for two systems
+	return slices.Compact(names) // two operating systems can declare the same name
 }
 
-// receiverOf gives the name of a method's type, "" for a function.
+// receiverOf returns the name of a method's type, and "" for a function.
 func receiverOf(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""

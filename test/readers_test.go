@@ -30,7 +30,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// fact is what a reader of the topic learns of a grant.
+// fact has the fields of a grant that a reader of the topic gets.
 type fact struct {
 	Campaign string         `json:"campaign"`
 	Packet   int64          `json:"packet"`
@@ -45,8 +45,8 @@ func order(facts []fact) []fact {
 	return facts
 }
 
-// published has a crowd of n users grab a campaign and the publisher put it into a topic, compressed so; it gives what
-// they got.
+// published lets n users grab a campaign, and publishes the grants to a topic with the compression. It returns what the
+// users got.
 func published(t *testing.T, broker *testkit.KafkaBroker, topic, compression string, n int) []fact {
 	t.Helper()
 	b := setup(t, 2)
@@ -79,22 +79,22 @@ func published(t *testing.T, broker *testkit.KafkaBroker, topic, compression str
 	return order(facts)
 }
 
-// block is the first code block of docs/subscribers.md that holds a text.
-func block(t *testing.T, holds string) string {
+// block returns the first code block of docs/subscribers.md that contains a text.
+func block(t *testing.T, part string) string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/subscribers.md")
 	require.NoError(t, err)
 	for _, found := range regexp.MustCompile("(?s)```[a-z]*\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		if strings.Contains(found[1], holds) {
+		if strings.Contains(found[1], part) {
 			return found[1]
 		}
 	}
-	require.Fail(t, "docs/subscribers.md has no code block with "+holds)
+	require.Fail(t, "docs/subscribers.md has no code block with "+part)
 	return ""
 }
 
-// What docs/subscribers.md tells works: package subscriber, Kafka's own console consumer by the very command of the
-// page, and another client by the very code of the page all learn what the users were told.
+// The ways of docs/subscribers.md to read the topic work: package subscriber, Kafka's console consumer by the page's
+// command, and another client by the page's code. All of them read what the users were told.
 func TestReadersOfTheTopic(t *testing.T) {
 	t.Parallel()
 	broker := testkit.Kafka(t)
@@ -124,7 +124,7 @@ func TestReadersOfTheTopic(t *testing.T) {
 	})
 }
 
-// Whatever the batches are compressed with, package subscriber and Kafka's own console consumer read them.
+// Package subscriber and Kafka's console consumer read batches of every compression.
 func TestReadersOfACompressedTopic(t *testing.T) {
 	t.Parallel()
 	broker := testkit.Kafka(t)
@@ -170,7 +170,7 @@ func bySubscriber(t *testing.T, addr, name, dead string, n int) (got []fact) {
 	return order(got)
 }
 
-// byConsole runs the command of docs/subscribers.md.
+// byConsole runs the command from docs/subscribers.md.
 func byConsole(t *testing.T, broker *testkit.KafkaBroker, topic string) (got []fact) {
 	n := records(t.Context(), broker, topic, 0) + records(t.Context(), broker, topic, 1)
 	command := strings.ReplaceAll(strings.ReplaceAll(block(t, "ConsoleConsumer"), "\\\n", " "), "'", "")
@@ -206,7 +206,7 @@ func byConsole(t *testing.T, broker *testkit.KafkaBroker, topic string) (got []f
 	return order(got)
 }
 
-// readGrants reads a topic from its beginning with franz-go until fn gives false or ctx ends.
+// readGrants reads a topic from its beginning with franz-go until fn returns false or ctx ends.
 func readGrants(ctx context.Context, addr, name string, fn func(r *kgo.Record, e topic.Event) bool) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(name),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))

@@ -19,15 +19,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// What the README shows is run: a line "$ command" of a console block, and below it what the command prints.
+// These tests run what the README shows: a line "$ command" of a console block. The lines below it are what the command
+// prints.
 
-// step is one command of a console block, with what it prints.
+// step is one command of a console block and its output.
 type step struct {
 	command string
 	prints  []string
 }
 
-// section gives the text of README.md from a heading to the next one of the same level.
+// section returns the text of README.md from a heading to the next one of the same level.
 func section(t *testing.T, heading string) string {
 	t.Helper()
 	text, err := os.ReadFile("../README.md")
@@ -40,7 +41,7 @@ func section(t *testing.T, heading string) string {
 
 var fence = regexp.MustCompile("(?s)```(\\w+)\n(.*?)```")
 
-// steps reads the console blocks of a text.
+// steps returns the commands in the console blocks of a text.
 func steps(text string) []step {
 	var out []step
 	for _, block := range fence.FindAllStringSubmatch(text, -1) {
@@ -61,7 +62,7 @@ func steps(text string) []step {
 	return out
 }
 
-// What differs from run to run, and what stands for it.
+// shapes matches what differs from run to run, and has the mark that replaces it.
 var shapes = []struct {
 	is   *regexp.Regexp
 	mark string
@@ -75,7 +76,7 @@ var shapes = []struct {
 	{regexp.MustCompile(` {2,}`), " "},
 }
 
-// shape is a line without what differs from run to run.
+// shape returns a line without what differs from run to run.
 func shape(line string) string {
 	for _, s := range shapes {
 		line = s.is.ReplaceAllString(line, s.mark)
@@ -93,7 +94,7 @@ func shapesOf(lines []string) []string {
 	return out
 }
 
-// build puts the program into a folder's bin, and the examples beside it, as they are in the repository.
+// build builds the program into bin of a folder, and copies configs and examples/clients there, as in the repository.
 func build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -106,13 +107,13 @@ func build(t *testing.T) string {
 	return dir
 }
 
-// The quick start, word by word, on real servers.
+// The quick start works as written, on real servers.
 func TestReadmeQuickStart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	t.Parallel()
-	// Its ports may be taken here, and nobody else needs its pause before the end.
+	// The page's ports may be in use on this machine. The test does not need the drain delay of the server.
 	api, ops := testkit.FreeAddr(t), testkit.FreeAddr(t)
 	runPage(t, "README.md", strings.NewReplacer("http://127.0.0.1:8080/", "http://"+api+"/",
 		"http://127.0.0.1:8082/", "http://"+ops+"/", "bin/hongbao serve ", "bin/hongbao serve --serve.listen="+api+
@@ -120,7 +121,7 @@ func TestReadmeQuickStart(t *testing.T) {
 		Replace(section(t, "Quick start on your servers")))
 }
 
-// The newcomer's page, from its first line to its last, on `hongbao dev`.
+// The page for newcomers works from its first line to its last, on `hongbao dev`.
 func TestStartPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -131,7 +132,7 @@ func TestStartPage(t *testing.T) {
 	runPageOnDev(t, "docs/start.md", string(text))
 }
 
-// The README's first steps, on `hongbao dev`.
+// The README's first steps work on `hongbao dev`.
 func TestReadmeFiveMinutes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -140,8 +141,8 @@ func TestReadmeFiveMinutes(t *testing.T) {
 	runPageOnDev(t, "README.md", section(t, "Five minutes"))
 }
 
-// runPageOnDev runs a page in two shells, as it says: what is in its sh block stays, beside the commands. Ports may be
-// taken here, so those are free ones.
+// runPageOnDev runs a page in two shells, as the page says: the command of its sh block keeps running beside the
+// others. It uses free ports, because the page's ports may be in use.
 func runPageOnDev(t *testing.T, page, text string) {
 	t.Helper()
 	block := fence.FindStringSubmatch(text)
@@ -158,8 +159,8 @@ func runPageOnDev(t *testing.T, page, text string) {
 	require.Zero(t, server.Wait(time.Minute), "%s%s", server.Out.String(), server.Err.String())
 }
 
-// runPage runs the commands of a page in a shell, and compares what each prints with what the page shows. Only the
-// variables that name the servers have other values.
+// runPage runs the commands of a page in a shell, and compares the output of each with the page. Only the variables
+// that name the servers have other values.
 func runPage(t *testing.T, page, text string) {
 	t.Helper()
 	rdb, kafka := testkit.NewRedis(t, testkit.RedisOptions{}), testkit.Kafka(t)
@@ -171,14 +172,14 @@ func runPage(t *testing.T, page, text string) {
 		"HONGBAO_KAFKA_CREATE_TOPIC=true", "HONGBAO_KAFKA_REPLICATION_FACTOR=1"})
 }
 
-// newLedgerServer starts a PostgreSQL that keeps its promises.
+// newLedgerServer starts a PostgreSQL with fsync and full_page_writes.
 func newLedgerServer(t *testing.T) *testkit.PostgresServer {
 	t.Helper()
 	return testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on",
 		"full_page_writes": "on"}})
 }
 
-// runPageOn is runPage with the values of all variables that the page exports.
+// runPageOn is runPage with the values for all variables that the page exports.
 func runPageOn(t *testing.T, page, text string, env []string) {
 	t.Helper()
 	topic := fmt.Sprintf("readme-%d", time.Now().UnixNano())
@@ -192,16 +193,16 @@ func runPageOn(t *testing.T, page, text string, env []string) {
 		topic, "hongbao.grants")
 }
 
-// steppedPage is a page whose commands are run.
+// steppedPage is a page whose commands the test runs.
 type steppedPage struct {
 	name, text string
-	dir        string           // the folder that they run in
-	env        []string         // their variables
-	server     *testkit.Program // what runs beside them; nil for nothing
+	dir        string           // the folder of the commands
+	env        []string         // the variables of the commands
+	server     *testkit.Program // a server that runs meanwhile; nil for none
 }
 
-// runSteps runs the commands of a page, and compares what each prints with what the page shows. renamed are pairs of a
-// name here and that on the page.
+// runSteps runs the commands of a page, and compares the output of each with the page. renamed has pairs of a name here
+// and the page's name for it.
 func runSteps(t *testing.T, page steppedPage, renamed ...string) {
 	t.Helper()
 	todo := steps(page.text)
@@ -228,13 +229,13 @@ func runSteps(t *testing.T, page steppedPage, renamed ...string) {
 	}
 }
 
-// runScript gives what a page's commands print. They wait for servers without an end of their own: if the one beside them
-// ends, or after some minutes, so do they.
+// runScript returns what a page's commands print. The commands may wait for servers without a limit. runScript
+// therefore kills them when the server beside them ends, or after four minutes.
 func runScript(t *testing.T, page steppedPage, script string) string {
 	t.Helper()
 	cmd := exec.Command("bash", "-eu", "-c", script)
 	cmd.Dir, cmd.Env = page.dir, testkit.Environ(page.env...)
-	cmd.WaitDelay = 10 * time.Second // what it left in the background holds its output open
+	cmd.WaitDelay = 10 * time.Second // background processes keep the output open
 	shell := testkit.StartProgram(t, cmd)
 	var ended <-chan struct{}
 	if page.server != nil {
@@ -256,7 +257,7 @@ func runScript(t *testing.T, page steppedPage, script string) string {
 	return shell.Out.String()
 }
 
-// logsBeside is what the servers of a page said.
+// logsBeside returns the output of a page's servers.
 func logsBeside(t *testing.T, page steppedPage) string {
 	t.Helper()
 	var all strings.Builder
@@ -273,8 +274,8 @@ func logsBeside(t *testing.T, page steppedPage) string {
 	return all.String()
 }
 
-// overHTTP gives the block of a page that starts a server and grabs there, with an end to that server behind it; empty
-// if there is none. Only the ports are others, so that they are free, and what the server needs to listen there.
+// overHTTP returns the block of a page that starts a server and grabs there, and appends commands that stop the server.
+// It returns "" if there is none. Only the ports and the drain delay differ from the page.
 func overHTTP(t *testing.T, text string) (script string, env []string) {
 	t.Helper()
 	for _, block := range fence.FindAllStringSubmatch(text, -1) {
@@ -305,7 +306,8 @@ func TestReadmeShowsTheExample(t *testing.T) {
 	require.Contains(t, flat(string(example)), flat(block[2]))
 }
 
-// The demo prints what the README shows, line for line but for the progress, what becomes of the kill, and the histogram.
+// The demo prints what the README shows. The comparison leaves out the progress, the lines about the kill, and the
+// histogram.
 func TestReadmeDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the demo")
@@ -327,7 +329,7 @@ func TestReadmeDemo(t *testing.T) {
 	require.Contains(t, string(out), "AGREES")
 }
 
-// anchors are those of a document's headings, as GitHub makes them.
+// anchors returns the anchors of a document's headings, as GitHub makes them.
 func anchors(text string) map[string]bool {
 	all := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^#+ (.+)$").FindAllStringSubmatch(text, -1) {
@@ -337,7 +339,7 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// Every file, heading and make target that the documents name is there.
+// Every file, heading and make target that the documents name exists.
 func TestDocsNameWhatIsThere(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("../Makefile")
@@ -356,7 +358,7 @@ func TestDocsNameWhatIsThere(t *testing.T) {
 			if m[2] != "" {
 				page, err := os.ReadFile(linked)
 				require.NoError(t, err)
-				require.Contains(t, anchors(string(page)), m[2], "%s links to a heading that %s has not", file, linked)
+				require.Contains(t, anchors(string(page)), m[2], "%s links to a heading that %s does not have", file, linked)
 			}
 		}
 		for _, m := range target.FindAllStringSubmatch(string(text), -1) {
@@ -377,7 +379,7 @@ func TestExampleCampaign(t *testing.T) {
 	require.EqualValues(t, 1, c.UserHold())
 }
 
-// The comparison of shapes tells outputs apart.
+// The shapes of different outputs differ.
 func TestShape(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, shape("packet 7, amount 12, request id ab-1"), shape("packet 912, amount 1, request id zz"))

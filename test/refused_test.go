@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// doorman stands in front of a balance server and refuses one account without a word.
+// doorman is a proxy before a balance server that refuses one account without an explanation.
 type doorman struct {
 	*httptest.Server
 	account atomic.Value
@@ -51,7 +51,8 @@ func newDoorman(t *testing.T, target, account string) *doorman {
 	return d
 }
 
-// The remote refuses one account: its shard goes on, with what comes later too. When the account is let in, it is paid.
+// The remote refuses one account. The shard's other grants continue, including later ones. Once the remote accepts the
+// account, it is paid.
 func TestOneAccountTheRemoteRefuses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -63,19 +64,19 @@ func TestOneAccountTheRemoteRefuses(t *testing.T) {
 	d := newDoorman(t, address, user(7))
 	c, _ := b.remoteWorker(t, "w1", d.URL, db, books, func(*remote.Config) {})
 	testkit.Eventually(t, 30*time.Second, func() bool { return c.Stats().Done == packets-1 },
-		"all others of the campaign are paid")
+		"all other grants of the campaign are paid")
 	for account, amount := range b.crowd(t, "snow", packets) {
 		want[account] += amount
 	}
 	testkit.Eventually(t, 30*time.Second, func() bool { return c.Stats().Done == 2*packets-2 },
-		"and all others of the next one")
+		"all other grants of the next campaign are paid")
 	require.Positive(t, d.refused.Load())
 	require.Zero(t, c.Stats().Outages)
 	balances, err := bank.AccountBalances(t.Context(), user(7))
 	require.NoError(t, err)
 	require.Empty(t, balances)
 	d.account.Store("")
-	testkit.Eventually(t, 30*time.Second, func() bool { return b.settled(t) }, "it is let in")
+	testkit.Eventually(t, 30*time.Second, func() bool { return b.settled(t) }, "the account is accepted")
 	require.Zero(t, b.dead(t))
 	for account, amount := range want {
 		balances, err := bank.AccountBalances(t.Context(), account)

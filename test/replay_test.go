@@ -21,8 +21,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A replay to a fresh topic, killed at random points many times, ends with each event there once; so does one that gets
-// its answers late, so that it is killed between a send and its answer.
+// A replay to a new topic, killed at random points many times, publishes each event there once. So does a replay whose
+// answers are late, so that it is killed between a send and its answer.
 func TestReplayKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
@@ -86,7 +86,7 @@ func openClaims(c *oneCopy, sink string) []string {
 	return open
 }
 
-// settled puts all grants into the ledger, which is a sink of the deployment from now on.
+// settled puts all grants into the ledger, and makes the ledger a sink of the deployment.
 func (c *oneCopy) settled() {
 	c.t.Helper()
 	entries, err := c.keys.Entries(c.t.Context(), "-", "+")
@@ -112,8 +112,8 @@ func (hundred) Amount(context.Context, string, int64) (hongbao.Amount, bool, err
 	return 100, true, nil
 }
 
-// The stream is trimmed between the kills, under the batches that were stored from it, and the ledger goes on where it
-// ends.
+// The stream is trimmed between the kills, including entries of stored batches. Where the stream ends, the replay
+// continues from the ledger.
 func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
@@ -133,8 +133,8 @@ func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
 	t.Logf("killed %d times", kills)
 }
 
-// A replay with --missing finds events that the topic lost after they were finished, and pushes them. The plain replay
-// pushes events that were never finished. Each comes once, beside the letters that wait for a decision.
+// A replay with --missing publishes events that the topic lost after they were finished, once each. The plain replay
+// skips them. Neither can publish events whose entry was deleted from the stream before a worker read it.
 func TestReplayRepairsTheTopic(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
@@ -156,11 +156,11 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 		}
 	}
 	c.exactly(c.topic, gone...)
-	_, err = c.hongbao("replay", "mend", "--to", "kafka")
+	_, err = c.hongbao("replay", "recover", "--to", "kafka")
 	require.NoError(t, err)
-	c.exactly(c.topic, gone...) // nobody has 151 to 160 but the deleted entry
+	c.exactly(c.topic, gone...) // only the deleted entry had 151 to 160
 	for range 2 {
-		_, err = c.hongbao("replay", "mend-lost", "--to", "kafka", "--missing")
+		_, err = c.hongbao("replay", "recover-lost", "--to", "kafka", "--missing")
 		require.NoError(t, err)
 		c.exactly(c.topic, gone[21:]...)
 	}
@@ -168,8 +168,8 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 	require.ErrorContains(t, err, "say --to kafka")
 }
 
-// The trimmer deletes done bits behind the stream. Their events still count as done: a replay to the topic pushes none
-// a second time, and one with --missing finds those that the topic lacks.
+// The trimmer deletes done bits behind the stream. Their events still count as done. A replay to the topic publishes
+// none of them a second time, and one with --missing finds events that the topic lacks.
 func TestReplayBehindTheDoneBits(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
@@ -203,8 +203,8 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	c.exactly(c.topic)
 }
 
-// Two replays with --missing at once, under names of their own, push each event once: the second one looks at the topic
-// when the first has ended.
+// Two replays with --missing and different names run at once, and publish each event once. The second one reads the
+// topic when the first has ended.
 func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})

@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A requeue of dead letters, killed between each of its steps, puts each into the topic once and ends it once. Among
-// them are letters whose first push is an open claim: one that arrived, and one that did not.
+// A requeue of dead letters is killed at random points. It publishes each dead letter once and ends it once. Some of
+// the dead letters have an open claim from their first push, which may have reached the topic or not.
 func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
-	arrived := c.inFlight() // its batch is in the topic, the answer is held back
+	arrived := c.inFlight() // the batch is in the topic, and the proxy holds the answer back
 	kill(t, arrived)
 	c.broker.Proxy.Delay(0)
 	inTopic := len(c.copies(c.topic))
@@ -27,7 +27,7 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	c.grants(300)
 	letters := c.bury("kafka")
 
-	args := []string{"dead", "requeue", "--sink", "kafka", "--by", "ann", "--why", "mended", "--rate", "150",
+	args := []string{"dead", "requeue", "--sink", "kafka", "--by", "ann", "--why", "fixed", "--rate", "150",
 		"--publisher.batch_grants", "20", "--expect", strconv.FormatInt(letters, 10)}
 	kills := c.killed(5, 400*time.Millisecond, func(int) {
 		args[len(args)-1] = strconv.FormatInt(c.rdb.XLen(t.Context(), c.keys.Keys.Dead("kafka")).Val(), 10)
@@ -35,11 +35,11 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	c.exactly(c.topic)
 	require.Empty(t, openClaims(c, "kafka"))
 	require.Zero(t, c.rdb.XLen(t.Context(), c.keys.Keys.Dead("kafka")).Val())
-	require.Equal(t, letters, c.rdb.XLen(t.Context(), c.keys.Keys.Resolved("kafka")).Val(), "each letter was ended once")
+	require.Equal(t, letters, c.rdb.XLen(t.Context(), c.keys.Keys.Resolved("kafka")).Val(), "each dead letter was ended once")
 	t.Logf("killed %d times; %d of %d were in the topic before", kills, inTopic, c.seq)
 }
 
-// bury makes every event that is not finished a dead letter, and counts them.
+// bury makes dead letters of all unfinished events, and returns their number.
 func (c *oneCopy) bury(group string) (letters int64) {
 	c.t.Helper()
 	entries, err := c.keys.Entries(c.t.Context(), "-", "+")

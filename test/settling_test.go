@@ -22,23 +22,23 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// settling is where grants are settled: the ledger on one of its databases, or a remote balance system. One suite, that
-// of settling_cases_test.go, holds for all of them; what only a ledger can tell is in package ledger's own suite.
+// settling is a place where grants are settled: the ledger on one of its databases, or a remote balance system. The
+// suite in settling_cases_test.go runs on all of them. Package ledger has a suite for what only a ledger can show.
 type settling interface {
 	// create makes a campaign that can pay all of its packets.
 	create(t *testing.T, id, currency string, packets int64)
-	// worker is one more settler, as of another process.
+	// worker returns another settler, as of another process.
 	worker(t *testing.T) hongbao.Handler
-	// aside tells which of the grants that a worker answered with errs wait for a person's decision.
+	// aside returns the packets of the grants that wait for a person. errs is the answer of a worker for the grants.
 	aside(t *testing.T, grants []hongbao.Grant, errs []error) []int64
-	// statement lists what a user was credited, balance tells what that comes to.
+	// statement lists what a user was credited; balance returns the sum.
 	statement(t *testing.T, user, currency string) []hongbao.Amount
 	balance(t *testing.T, user, currency string) hongbao.Amount
 	// agrees checks the books against themselves.
 	agrees(t *testing.T)
 }
 
-// planned are the amounts of every campaign's packets.
+// planned has the amounts of every campaign's packets.
 type planned struct {
 	mu     sync.Mutex
 	forged map[string]hongbao.Amount // by campaign and packet
@@ -119,7 +119,7 @@ func (l *inLedger) aside(t *testing.T, grants []hongbao.Grant, errs []error) []i
 	require.NoError(t, err)
 	var packets []int64
 	for i := range list {
-		list[i].Grant.Currency = "" // the ledger's; a grant comes without
+		list[i].Grant.Currency = "" // the ledger sets it; the grants here have none
 	}
 	for _, g := range grants {
 		if slices.ContainsFunc(list, func(q ledger.Quarantined) bool { return q.Grant == g }) {
@@ -159,10 +159,10 @@ func (l *inLedger) agrees(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-// atRemote settles at a balance server, over HTTP.
+// atRemote settles at a balance server over HTTP.
 type atRemote struct {
 	*bundle
-	*inLedger // where it is recorded
+	*inLedger // the ledger that records the credits
 	url       string
 	bank      *ledger.Ledger
 	batch     int
@@ -198,7 +198,7 @@ func (r *atRemote) aside(t *testing.T, grants []hongbao.Grant, errs []error) []i
 	return packets
 }
 
-// get asks the balance server.
+// get sends a query to the balance server.
 func (r *atRemote) get(t *testing.T, path string, answer any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, http.NoBody)

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// bundle is what a test of the whole needs of Redis: one deployment of its own.
+// bundle has what a test of several stages needs of Redis: a deployment of its own.
 type bundle struct {
 	rdb   redis.UniversalClient
 	store *store.Store
@@ -41,7 +41,7 @@ func bundleOf(st *store.Store, log *zap.Logger) *bundle {
 	return &bundle{rdb: st.Redis(), store: st, log: log}
 }
 
-// spec is a campaign that is open now; change it before it is loaded.
+// spec returns a campaign that is open now. Change it before it is loaded.
 func spec(id string, packets int64, total hongbao.Amount) hongbao.Campaign {
 	c := loaded.Rain(id, packets, total)
 	c.Split = hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}
@@ -56,7 +56,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) ledger.Campaign {
 	return row
 }
 
-// rowOf draws a campaign for the ledger.
+// rowOf returns the ledger's row of a campaign with a new seed.
 func rowOf(c hongbao.Campaign) ledger.Campaign {
 	seed := campaign.NewSeed()
 	return ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed)}
@@ -72,7 +72,7 @@ func (b *bundle) producer(t *testing.T) *producer.Producer {
 	return p
 }
 
-// work runs a worker of a sink until stop, with a change of its Config.
+// work runs a worker of a sink until stop. change changes its Config.
 func (b *bundle) work(t *testing.T, sink, name string, h hongbao.Handler,
 	change func(*consumer.Config)) (w *consumer.Consumer, stop func()) {
 	t.Helper()
@@ -100,7 +100,7 @@ func newDatabase(t *testing.T, c ledger.Config) *ledger.Ledger {
 	return l
 }
 
-// ledger is an SQLite ledger with the campaigns, and the settler on it.
+// ledger returns an SQLite ledger with the campaigns, and a settler on it.
 func (b *bundle) ledger(t *testing.T, campaigns ...ledger.Campaign) (*ledger.Ledger, *ledger.Settler) {
 	t.Helper()
 	l := newDatabase(t, sqlite(filepath.Join(t.TempDir(), "ledger.db")))
@@ -116,7 +116,7 @@ func (b *bundle) ledger(t *testing.T, campaigns ...ledger.Campaign) (*ledger.Led
 
 func user(i int) string { return fmt.Sprintf("u%08d", i) }
 
-// farAlong makes every shard look as if it had come a long way: for grants that no grab wrote.
+// farAlong makes every shard look as if it had issued many events, for grants that no grab wrote.
 func (b *bundle) farAlong(t *testing.T) *bundle {
 	t.Helper()
 	storetest.FarAlong(t, b.store)

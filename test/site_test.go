@@ -25,7 +25,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// redisAt is a Redis in one topology: how the configuration names it, and the servers.
+// redisAt is a Redis in one topology: its servers, and the configuration that names them.
 type redisAt struct {
 	mode string
 	env  []string
@@ -36,7 +36,7 @@ type redisAt struct {
 	hand      *byHand
 }
 
-// atRedis starts a Redis by a program. The class replica has a replica in every topology.
+// atRedis starts Redis servers of a program. Every topology has a replica, for class replica.
 func atRedis(t *testing.T, mode, program string) *redisAt {
 	t.Helper()
 	opts := testkit.RedisOptions{Binary: program, Args: map[string]string{"appendfsync": "always"}}
@@ -60,8 +60,8 @@ func atRedis(t *testing.T, mode, program string) *redisAt {
 	return at
 }
 
-// site is a deployment of three shards with both sinks, seen through the real program, and through a producer that has
-// the program's own client. On a cluster each shard has a primary of its own.
+// site is a deployment of three shards with both sinks. Tests use it through the real program, and through a producer
+// with the program's own client. On a cluster each shard has its own primary.
 type site struct {
 	*cli
 	at    *redisAt
@@ -71,7 +71,7 @@ type site struct {
 	store *store.Store
 }
 
-// siteShards is how many shards a site has.
+// siteShards is the number of shards of a site.
 const siteShards = 3
 
 func newSite(t *testing.T, at *redisAt, more ...string) *site {
@@ -95,7 +95,7 @@ func newSite(t *testing.T, at *redisAt, more ...string) *site {
 	return s
 }
 
-// on names a campaign that lies on a shard.
+// on returns a campaign id whose home is a shard.
 func (s *site) on(shard int, name string) string {
 	for i := 0; ; i++ {
 		if id := fmt.Sprintf("%s-%d", name, i); s.store.Home(id).Index() == shard {
@@ -104,7 +104,7 @@ func (s *site) on(shard int, name string) string {
 	}
 }
 
-// says runs a command that must succeed, and name every part.
+// says runs a command that must succeed and print every part.
 func (s *site) says(args []string, parts ...string) string {
 	s.t.Helper()
 	out := s.ok(args...)
@@ -135,7 +135,7 @@ durability: %s
 	s.ok("campaign", "load", id)
 }
 
-// work starts a worker. Stop it with the function that it gives.
+// work starts a worker, and returns the function that stops it.
 func (s *site) work() (stop func()) {
 	s.t.Helper()
 	_, stop = s.startWork()
@@ -149,7 +149,7 @@ func (s *site) startWork() (p *testkit.Program, stop func()) {
 	p = testkit.StartProgram(s.t, cmd)
 	s.t.Cleanup(func() {
 		if s.t.Failed() {
-			s.t.Logf("the worker said:\n%s", p.Err.String())
+			s.t.Logf("the worker's log:\n%s", p.Err.String())
 		}
 	})
 	return p, func() {
@@ -164,25 +164,25 @@ func (s *site) producer() *producer.Producer {
 	return s.producerOn(s.rdb)
 }
 
-// producerOn makes a producer. With a client of its own it knows only what it has seen itself, as in a process of its own.
+// producerOn makes a producer. With its own client it knows only what it has seen itself, as in a separate process.
 func (s *site) producerOn(rdb redis.UniversalClient) *producer.Producer {
 	s.t.Helper()
 	cfg := s.cfg.Producer
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, s.store.Space(), s.cfg.Deployment.ID
-	cfg.Log = zap.NewNop() // so it watches the servers
+	cfg.Log = zap.NewNop() // with a log the producer watches the servers
 	p, err := producer.New(cfg)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, p.Close(context.Background())) })
 	return p
 }
 
-// nobodyLost waits until both sinks have all, and lets the audit compare Redis, the ledger and the topic.
-func (s *site) nobodyLost() {
+// allAgree waits until both sinks have finished, and lets the audit compare Redis, the ledger and the topic.
+func (s *site) allAgree() {
 	s.t.Helper()
 	s.says([]string{"audit", "--wait", "40s"}, "agrees")
 }
 
-// published counts the topic's records of a campaign; each event must be there once.
+// published counts the topic's records of a campaign. Each event must be there once.
 func (s *site) published(campaign string) int {
 	s.t.Helper()
 	seen := map[string]bool{}
@@ -195,28 +195,28 @@ func (s *site) published(campaign string) int {
 	return len(seen)
 }
 
-// grabber answers grabs: a producer, or one behind HTTP.
+// grabber answers grabs: a producer, or a server over HTTP.
 type grabber interface {
 	Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error)
 }
 
-// people grab from a campaign by request ids, which they repeat until they have a final answer.
+// people grab from a campaign with request ids. They repeat each request until they have a final answer.
 type people struct {
 	p        grabber
 	campaign string
 
 	mu        sync.Mutex
-	granted   map[string]map[int64]hongbao.Receipt // the packets that each was told of, by all answers
-	undecided int                                  // answers
-	failed    error                                // the last error that is no outage
-	last      string                               // the last answer without a packet, or its error
+	granted   map[string]map[int64]hongbao.Receipt // the packets of each user, by all answers
+	undecided int                                  // undecided answers
+	failed    error                                // the last error that is not an outage
+	last      string                               // the last answer without a packet, and its error
 }
 
 func (s *site) people(p grabber, campaign string) *people {
 	return &people{p: p, campaign: campaign, granted: map[string]map[int64]hongbao.Receipt{}}
 }
 
-// grab lets people from first to last-1 grab, so many at once, until each has a final answer.
+// grab lets the people first to last-1 grab, atOnce at a time, until each has a final answer.
 func (c *people) grab(ctx context.Context, first, last, atOnce int) {
 	next := make(chan int)
 	var wg sync.WaitGroup
@@ -235,7 +235,7 @@ func (c *people) grab(ctx context.Context, first, last, atOnce int) {
 	wg.Wait()
 }
 
-// once asks for one person. It tells whether the answer was final.
+// once sends one person's grab, and reports whether the answer was final.
 func (c *people) once(ctx context.Context, user string) (final bool) {
 	a, err := c.p.Grab(ctx, &hongbao.Grab{Campaign: c.campaign, User: user, RequestID: "r-" + user})
 	c.mu.Lock()
@@ -262,51 +262,51 @@ func (c *people) once(ctx context.Context, user string) (final bool) {
 	return true
 }
 
-// lastAnswer is the last answer that had no packet.
+// lastAnswer returns the last answer without a packet.
 func (c *people) lastAnswer() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
 }
 
-// count tells how many have a packet, and how many answers were undecided.
+// count returns how many people have a packet, and how many answers were undecided.
 func (c *people) count() (granted, undecided int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.granted), c.undecided
 }
 
-// right fails unless nobody's call ended in an error that is no outage, everybody was told of one packet, the same by
-// each answer, and no packet was given to two.
+// right checks that no call ended in an error other than an outage. It also checks that all answers to a user name the
+// same packet, and that no two users have the same one.
 func (c *people) right(t *testing.T) {
 	t.Helper()
 	require.NoError(t, c.failed)
 	owner := map[int64]string{}
 	for user, packets := range c.granted {
-		require.Len(t, packets, 1, "%s was told of two packets by one request id", user)
+		require.Len(t, packets, 1, "%s got two packets for one request id", user)
 		for packet := range packets {
-			require.Empty(t, owner[packet], "packet %d went to two", packet)
+			require.Empty(t, owner[packet], "packet %d went to two users", packet)
 			owner[packet] = user
 		}
 	}
 }
 
-// rain is a campaign on shard 0 that a crowd grabs from while workers settle and publish.
+// rain is a campaign on shard 0. A crowd grabs from it while workers settle and publish.
 type rain struct {
 	*site
 	id      string
 	packets int
 	crowd   *people
 
-	ctx   context.Context // within which everybody must have his packet
-	halt  func()          // ends the crowd
+	ctx   context.Context // everyone must have their packet before it ends
+	halt  func()          // stops the crowd
 	stops []func()        // the workers
 }
 
-// oneEach is the limit of a specification by which everybody gets one packet.
+// oneEach is the limit of a specification that allows one packet for each user.
 const oneEach = "limits:\n  - {by: user, per: campaign, max: 1}\n"
 
-// rains lets a crowd as large as the campaign begin to grab.
+// rains starts a crowd as large as the campaign.
 func (s *site) rains(packets, workers int) *rain {
 	s.t.Helper()
 	r := &rain{site: s, id: s.on(0, "rain"), packets: packets}
@@ -333,7 +333,7 @@ func (s *site) rains(packets, workers int) *rain {
 	return r
 }
 
-// pours waits for more grants.
+// pours waits until the crowd has more grants.
 func (r *rain) pours(what string) {
 	r.t.Helper()
 	began, _ := r.crowd.count()
@@ -347,8 +347,8 @@ func (r *rain) pours(what string) {
 	}, "%s", what)
 }
 
-// ends lets all grab once more by the same ids, and those who have nothing yet. Everybody has one packet, which is paid
-// and published once.
+// ends lets all users grab once more with the same request ids, and then checks that everyone has one packet, which is
+// paid and published once.
 func (r *rain) ends() {
 	r.t.Helper()
 	r.halt()
@@ -356,8 +356,8 @@ func (r *rain) ends() {
 	require.NoError(r.t, r.ctx.Err())
 	r.crowd.right(r.t)
 	final, _ := r.crowd.count()
-	require.Equal(r.t, r.packets, final, "everybody has one packet")
-	r.nobodyLost()
+	require.Equal(r.t, r.packets, final, "everyone has one packet")
+	r.allAgree()
 	for _, stop := range r.stops {
 		stop()
 	}
@@ -371,5 +371,5 @@ func writeFile(t *testing.T, name, text string) string {
 	return path
 }
 
-// startTime is how long a server, a worker or a step of it may take at most.
+// startTime is the longest time that a server, a worker or a step may take.
 const startTime = 30 * time.Second

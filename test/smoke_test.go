@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// The smoke test of the whole: a campaign is loaded, a crowd grabs, every grant is settled once.
+// A campaign is loaded, a crowd grabs, and every grant is settled once.
 func TestCampaignToLedger(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)

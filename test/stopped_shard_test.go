@@ -17,7 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// mob is a crowd on a campaign over four shards. Each user asks until he has an answer; nine in ten have one home.
+// mob is a crowd on a campaign over four shards. Each user grabs until they have an answer. Nine in ten have the same
+// first place.
 type mob struct {
 	t                        *testing.T
 	p                        *producer.Producer
@@ -26,7 +27,7 @@ type mob struct {
 	packets                  sync.Map // by user
 }
 
-// grab asks for one user until he has an answer.
+// grab sends a user's grab until it has an answer.
 func (m *mob) grab(user string) {
 	for m.t.Context().Err() == nil {
 		a, err := m.p.Grab(m.t.Context(), &hongbao.Grab{Campaign: "rain", User: user, RequestID: "r"})
@@ -40,7 +41,7 @@ func (m *mob) grab(user string) {
 		case a.Outcome == hongbao.OutcomeSoldOut:
 			m.soldOut.Add(1)
 			if m.silent.Load() {
-				m.t.Errorf("%s is told sold_out while a shard with packets is silent", user)
+				m.t.Errorf("%s got sold_out while a shard with packets is silent", user)
 			}
 		default:
 			m.t.Errorf("%s: %s", user, a.Outcome)
@@ -49,7 +50,7 @@ func (m *mob) grab(user string) {
 	}
 }
 
-// mobOf makes up users: of thirty, 27 have place 0 as their first.
+// mobOf makes up users. Of thirty, 27 have place 0 as their first.
 func mobOf(n int) (users []string) {
 	course := walk.NewCourse("rain", 4, 1)
 	for i := 0; len(users) < n; i++ {
@@ -61,8 +62,9 @@ func mobOf(n int) (users []string) {
 	return users
 }
 
-// A node of a cluster is stopped for 20 s while a crowd of which nine in ten have one home grabs. The crowd empties what
-// answers; nobody is told sold_out meanwhile; then the rest is granted too, each packet once, no user two.
+// A node of a cluster is stopped for 20 s while a crowd grabs, of which nine in ten have the same first place. The
+// crowd empties the shards that answer, and no one gets sold_out meanwhile. Then the rest is granted too: each packet
+// once, and no user gets two.
 func TestCrowdWhileAShardIsStopped(t *testing.T) {
 	t.Parallel()
 	cluster, rdb := steady(t)
@@ -88,7 +90,7 @@ func TestCrowdWhileAShardIsStopped(t *testing.T) {
 	require.NotEqual(t, home, stopped)
 
 	m := &mob{t: t, p: b.producer(t)}
-	for _, u := range mobOf(users / 30) { // the first ones come before it stops
+	for _, u := range mobOf(users / 30) { // these users grab before the node stops
 		m.grab(u)
 	}
 	require.NoError(t, stopped.Stop())

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sources calls fn with every file of the repository whose name ends with one of the suffixes; path uses slashes.
+// sources calls fn with every file of the repository whose name ends with one of the suffixes. path uses slashes.
 func sources(t *testing.T, suffixes []string, fn func(path string)) {
 	t.Helper()
 	found := 0
@@ -28,10 +28,10 @@ func sources(t *testing.T, suffixes []string, fn func(path string)) {
 		}
 		return nil
 	}))
-	require.Positive(t, found, "no file ends with %v: the test looks at nothing", suffixes)
+	require.Positive(t, found, "no file ends with %v: the test checks nothing", suffixes)
 }
 
-// headSins names what the head of a script lacks. A script without commands is a library that others include.
+// headSins returns what the head of a script lacks. A script without commands is a library that others include.
 func headSins(name, src string) []string {
 	var head strings.Builder
 	for line := range strings.Lines(src) {
@@ -45,14 +45,14 @@ func headSins(name, src string) []string {
 		sins = append(sins, `want "-- `+name+`: <purpose>" as its first line`)
 	}
 	want := []string{"KEYS", "ARGV", "Reply", "Cost", "First write", "Repeat"}
-	// put in front of other scripts
+	// libraries that are put before other scripts
 	if name == "bits" || name == "control" || name == "fields" || name == "guard" || name == "left" || name == "parking" || name == "stub" ||
 		name == "withheld" {
 		want = nil
 	}
 	for _, field := range want {
 		if !regexp.MustCompile(`(?m)^-- ` + field + `\s+\S`).MatchString(head.String()) {
-			sins = append(sins, "its head does not tell: "+field)
+			sins = append(sins, "its head lacks "+field)
 		}
 	}
 	return sins

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every step of docs/walk.md is a function that is there, and the page counts its steps right.
+// Every step of docs/walk.md is a function that exists, and the page numbers its steps correctly.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/walk.md")
