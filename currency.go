@@ -17,7 +17,7 @@ const currencies = " AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BHD BIF BMD
 // CheckCurrency returns an error if a currency is not an ISO 4217 code in use, in capital letters.
 func CheckCurrency(code string) error {
 	if len(code) != 3 || strings.Contains(code, " ") || !strings.Contains(currencies, " "+code+" ") {
-		return fmt.Errorf("%.40q is no currency: want a code of ISO 4217 in use, as CNY", code)
+		return fmt.Errorf("%.40q is no currency: want a code of ISO 4217 in use, such as CNY", code)
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func CheckID(id string) error {
 		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(id), MaxIDLength)
 	}
 	if id == "-" {
-		return errors.New(`a lone "-" stands for "none" and can't be an id`)
+		return errors.New(`a lone "-" means "none" and can't be an id`)
 	}
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] > '~' {

@@ -23,7 +23,7 @@ func checkTraceparent(s string) error {
 	case version == "ff":
 		return errors.New("version ff is forbidden")
 	case strings.Trim(trace, "0") == "" || strings.Trim(parent, "0") == "":
-		return errors.New("a trace id or parent id of zeros is none")
+		return errors.New("a trace id or parent id of zeros is not valid")
 	case version == "00" && rest != "" || rest != "" && rest[0] != '-':
 		return errors.New("something follows the flags")
 	}

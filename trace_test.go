@@ -11,8 +11,8 @@ import (
 
 const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// The examples of W3C Trace Context, and each way to be wrong.
-func TestGrabsTraceparentIsThatOfW3C(t *testing.T) {
+// Check accepts the examples of W3C Trace Context, and rejects each malformed variant.
+func TestGrabsTraceparentFollowsW3C(t *testing.T) {
 	t.Parallel()
 	check := func(trace string) error {
 		g := hongbao.Grab{Campaign: "rain", User: "u1", Trace: trace}

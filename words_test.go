@@ -69,7 +69,7 @@ func TestGrabCheck(t *testing.T) {
 	}
 	require.Less(t, len(err.Error()), 2000)
 
-	good.Facts = map[string]string{"user": "", "a b": "v v"} // no limit counts by them, as far as anybody knows here
+	good.Facts = map[string]string{"user": "", "a b": "v v"} // no limit counts by them, as far as Check knows
 	require.NoError(t, good.Check())
 }
 
@@ -116,7 +116,7 @@ func TestUserHold(t *testing.T) {
 		hongbao.Limit{By: "device", Per: hongbao.PerCampaign, Max: 1}))
 }
 
-// The names in JSON are what programs serve; they never change.
+// Programs depend on the names in JSON, so they never change.
 func TestAnswerInJSON(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1700000000123).UTC()

@@ -312,7 +312,7 @@ func checkLimit(path string, l hongbao.Limit, p *problems) {
 	case l.Max < 1 || l.Max > hongbao.MaxPackets:
 		p.add(path+".max", "limit_max_out_of_range", "%d; give 1 to %d", l.Max, hongbao.MaxPackets)
 	case l.By == hongbao.ByUser && l.Per == hongbao.PerCampaign && l.Max > hongbao.MaxUserHold:
-		p.add(path+".max", "user_hold_too_large", "%d; a user may hold at most %d", l.Max, hongbao.MaxUserHold)
+		p.add(path+".max", "user_hold_too_large", "%d; a user may have at most %d", l.Max, hongbao.MaxUserHold)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestCodesOfASpecification(t *testing.T) {
 	c, err = readCoupons(100, `{file: codes.txt}`)
 	require.NoError(t, err)
 	require.Equal(t, &hongbao.Codes{File: "codes.txt"}, c.Codes)
-	require.NotContains(t, string(Canonical(readValid(t))), "codes", "what has none is hashed as before")
+	require.NotContains(t, string(Canonical(readValid(t))), "codes", "a campaign without codes has the same hash as before")
 }
 
 func readValid(t *testing.T) hongbao.Campaign {
@@ -57,7 +57,7 @@ var codeProblems = []string{
 	"code_count_mismatch", "code_empty", "code_invalid", "code_duplicate",
 }
 
-// Every problem is named, each with its code, and all at once.
+// Every problem is named with its code, all at once.
 func TestCodesThatCantBe(t *testing.T) {
 	t.Parallel()
 	for codes, want := range map[string][]string{
@@ -97,7 +97,7 @@ func requireCodes(t *testing.T, err error, want ...string) {
 	require.Len(t, got, len(want), "%v", err)
 }
 
-// Every code fits its pattern, and each byte of an alphabet comes up, about as often as any other.
+// Every code fits its pattern. Each byte of an alphabet occurs about as often as any other.
 func TestDrawCodes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -138,7 +138,7 @@ func TestReadCodes(t *testing.T) {
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 }
 
-// All that is wrong is named with its line, up to a bound, and no code is told.
+// ReadCodes names every problem with its line, up to a bound, and repeats no code.
 func TestReadCodesRefuses(t *testing.T) {
 	t.Parallel()
 	says := func(text string, packets int64, want ...string) error {

@@ -109,7 +109,7 @@ func (d decoder) object(path string, n *yaml.Node, fields map[string]field) {
 		case n.Content[i].Kind != yaml.ScalarNode || read == nil:
 			d.add(path, "unknown_field", "the key %.40q does not exist%s", key, hint(key, fields))
 		case seen[key]:
-			d.add(prefix+key, "duplicate_field", "the key stands twice; keep one")
+			d.add(prefix+key, "duplicate_field", "the key occurs twice; keep one")
 		default:
 			seen[key] = true
 			read(prefix+key, n.Content[i+1])
@@ -202,7 +202,7 @@ var rfc3339 = regexp.MustCompile(
 func (d decoder) time(to *time.Time) field {
 	return func(path string, n *yaml.Node) {
 		if !to.IsZero() {
-			d.add(path, "duplicate_field", "it stands in window and at the top as well; keep one")
+			d.add(path, "duplicate_field", "it is both in window and at the top; keep one")
 			return
 		}
 		malformed := func() {

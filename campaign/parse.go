@@ -30,7 +30,7 @@ func parse(data []byte, p *problems) *yaml.Node {
 		d.UseNumber()
 		var err error
 		if root, err = parseJSON(d); err != nil {
-			p.add("", "syntax", "not JSON: %.120q; mend it there", err.Error())
+			p.add("", "syntax", "not JSON: %.120q; fix it there", err.Error())
 			return nil
 		}
 	} else {
@@ -51,7 +51,7 @@ func parseYAML(data []byte, p *problems) *yaml.Node {
 		p.add("", "document_required", "the text is empty; write a specification")
 		return nil
 	case err != nil:
-		p.add("", "syntax", "neither YAML nor JSON: %.120q; mend it there", err.Error())
+		p.add("", "syntax", "neither YAML nor JSON: %.120q; fix it there", err.Error())
 		return nil
 	}
 	var next yaml.Node

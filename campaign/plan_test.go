@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The vectors were computed by the Python program in docs/campaigns.md. They must never change: plans of campaigns that
-// are open would.
+// The vectors were computed by the Python program in docs/campaigns.md. They must never change, because the plans of
+// open campaigns would change too.
 func TestPlanGolden(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -123,7 +123,7 @@ func TestPlanProperties(t *testing.T) {
 	})
 }
 
-// luckiest counts, over many plans of a hundred packets, which place holds the largest.
+// luckiest counts, over many plans of a hundred packets, which place has the largest packet.
 func luckiest(plans int, mix bool) [100]int {
 	c := randomCampaign(1_000_000, 100, 1, 1_000_000)
 	var counts [100]int
@@ -156,7 +156,7 @@ func TestShuffleMakesPlacesEqual(t *testing.T) {
 	require.Greater(t, chi, 60.0, "more even than chance can be")
 }
 
-// A maximum near the mean must not heap packets up at either bound.
+// A maximum near the mean must not collect packets at either bound.
 func TestRandomKeepsItsMeanNearTheMaximum(t *testing.T) {
 	t.Parallel()
 	c := randomCampaign(80_000, 1000, 1, 100)

@@ -153,7 +153,7 @@ func (p *Plans) make(ctx context.Context, campaign string, short *Plan) (*Plan, 
 		return nil, fmt.Errorf("finding the plan of campaign %.80q: %w", campaign, err)
 	}
 	if c.ID != campaign {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "asked for campaign %.80q, the source gave %.80q", campaign, c.ID)
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "asked for campaign %.80q, the source returned %.80q", campaign, c.ID)
 	}
 	select {
 	case p.making <- struct{}{}:

@@ -64,7 +64,7 @@ func TestPlansShareOneCallOfTheSource(t *testing.T) {
 		require.EqualValues(t, 1, calls.Load())
 		_, _, err := p.Amount(t.Context(), "a", 1)
 		require.NoError(t, err)
-		require.EqualValues(t, 1, calls.Load(), "the plan is held")
+		require.EqualValues(t, 1, calls.Load(), "the plan is kept")
 	})
 }
 
@@ -80,7 +80,7 @@ func TestPlansKeepNoErrors(t *testing.T) {
 	})
 	_, _, got := p.Amount(t.Context(), "a", 1)
 	require.ErrorIs(t, got, down)
-	require.True(t, hongbao.IsOutage(got), "the source's class stays")
+	require.True(t, hongbao.IsOutage(got), "the error keeps the source's class")
 
 	err, id = nil, "b"
 	_, _, got = p.Amount(t.Context(), "a", 1)
@@ -98,7 +98,7 @@ func TestPlansKeepNoErrors(t *testing.T) {
 	require.EqualValues(t, 7, amount)
 }
 
-// Those who wait for one who is called off must not get his cancellation.
+// Callers that wait for a cancelled caller must not get that caller's cancellation.
 func TestPlansOutliveTheCallerWhoIsCalledOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,20 +114,20 @@ func TestPlansOutliveTheCallerWhoIsCalledOff(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if _, _, err := p.Amount(first, "a", 1); !errors.Is(err, context.Canceled) {
-				t.Errorf("the first got %v", err)
+				t.Errorf("the first caller got %v", err)
 			}
 		})
 		synctest.Wait()
 		wg.Go(func() {
 			if amount, ok, err := p.Amount(t.Context(), "a", 1); amount != 7 || !ok || err != nil {
-				t.Errorf("the second got %d, %t, %v", amount, ok, err)
+				t.Errorf("the second caller got %d, %t, %v", amount, ok, err)
 			}
 		})
 		impatient, leave := context.WithCancel(t.Context())
 		wg.Go(func() {
 			_, _, err := p.Amount(impatient, "a", 1)
 			if !errors.Is(err, context.Canceled) || hongbao.ClassOf(err) != hongbao.ClassTransient {
-				t.Errorf("the impatient one got %v", err)
+				t.Errorf("the cancelled caller got %v", err)
 			}
 		})
 		synctest.Wait()
@@ -172,7 +172,7 @@ func TestPlansLetGoOfTheLeastRecentlyUsed(t *testing.T) {
 			require.Equal(t, len(p.held), p.recent.Len())
 		}
 	}
-	use("a", "b", "c", "a", "d") // b goes, it was used longest ago
+	use("a", "b", "c", "a", "d") // b is dropped: it was used longest ago
 	require.Equal(t, []string{"a", "b", "c", "d"}, asked)
 	use("a", "c", "d")
 	require.Equal(t, []string{"a", "b", "c", "d"}, asked)

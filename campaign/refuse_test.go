@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// change is a specification with one mistake: the text that replaces another in whole, and what must be said of it.
+// change is a specification with one mistake: the text that replaces another one, and the problem that must be
+// reported.
 type change struct{ name, old, new, path, code string }
 
 var changes = []change{
@@ -154,7 +155,7 @@ func facts(n int) string {
 	return b.String()
 }
 
-// amounts are texts that are no amount, with the code that says why.
+// amounts are texts that are no amount, with the code of the problem.
 var amounts = map[string]string{
 	"1.5": "amount_not_integer_minor_units", "1e3": "amount_not_integer_minor_units",
 	`"100"`: "amount_not_integer_minor_units", "1_000": "amount_not_integer_minor_units",

@@ -25,7 +25,7 @@ sponsor: acme
 durability: fsync
 `
 
-// wholeCampaign is what whole means.
+// wholeCampaign returns the campaign that whole specifies.
 func wholeCampaign() hongbao.Campaign {
 	return hongbao.Campaign{
 		ID: "spring-2027", Name: "Spring rain 春", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 1000, Packets: 10,

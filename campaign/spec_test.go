@@ -45,7 +45,7 @@ func TestReadBounds(t *testing.T) {
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 }
 
-func TestReadTellsEverythingAtOnce(t *testing.T) {
+func TestReadReportsEverythingAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := Read(strings.NewReader(`
 id: A
@@ -183,11 +183,11 @@ func TestCanonical(t *testing.T) {
 		`"sponsor":"acme","durability":"fsync"}`, string(want))
 	c.From = c.From.In(time.FixedZone("x", 3600)).Add(time.Microsecond)
 	require.Equal(t, want, Canonical(c),
-		"the zone that a time is held in does not matter, nor what is below a millisecond")
+		"the zone of a time does not matter, nor does a fraction of a millisecond")
 	require.True(t, json.Valid(want))
 }
 
-// One shard is written as none: what was committed to before there could be more keeps its hash, byte by byte.
+// One shard is written as none, so campaigns that are older than shards keep their hash, byte by byte.
 func TestShardsInTheCanonicalForm(t *testing.T) {
 	t.Parallel()
 	const before = "d8c62feabe745e1eb138aa8c9a3f2fde0bc847aedbd5335fdbb6bad67d5bfab5"

@@ -66,7 +66,7 @@ func (t *TopUp) plan(c hongbao.Campaign) (*Plan, error) {
 // of returns campaign c with the packets of the top-up alone.
 func (t *TopUp) of(c hongbao.Campaign) (hongbao.Campaign, error) {
 	if t.Campaign != c.ID {
-		return c, hongbao.Errorf(hongbao.ClassPermanent, "a top-up of campaign %.80q is none of campaign %.80q",
+		return c, hongbao.Errorf(hongbao.ClassPermanent, "the top-up is for campaign %.80q, not for campaign %.80q",
 			t.Campaign, c.ID)
 	}
 	c.Packets, c.Total, c.Split = t.Packets, t.Total, t.Split

@@ -58,7 +58,7 @@ func TestTopUpIsDrawnByTheSameRules(t *testing.T) {
 	require.ErrorContains(t, one.Check(c), "all zero")
 	one.Total = 5 * 301
 	_, err = one.plan(c)
-	require.ErrorContains(t, err, "budget_too_large", "the bounds are those of the campaign")
+	require.ErrorContains(t, err, "budget_too_large", "the campaign's bounds apply")
 	require.Equal(t, err, one.Check(c))
 	one.Campaign = "snow"
 	_, err = one.plan(c)
@@ -66,7 +66,7 @@ func TestTopUpIsDrawnByTheSameRules(t *testing.T) {
 	require.Equal(t, err, one.Check(c))
 }
 
-// A cached plan learns of packets that were added later. Packets that it has are not read again.
+// A cached plan gets packets that were added later. Packets that it has are not read again.
 func TestPlansLearnOfTopUps(t *testing.T) {
 	t.Parallel()
 	c := randomCampaign(1000, 10, 1, 500)
@@ -109,7 +109,7 @@ func TestPlansLearnOfTopUps(t *testing.T) {
 	whole, err = NewPlan(c, testSeed(t), added...)
 	require.NoError(t, err)
 	require.Equal(t, amounts, whole.Amounts)
-	require.EqualValues(t, 40, p.packets, "a plan is held once")
+	require.EqualValues(t, 40, p.packets, "a plan is kept once")
 	_, ok, err = p.Amount(t.Context(), c.ID, 41)
 	require.NoError(t, err)
 	require.False(t, ok)
@@ -133,7 +133,7 @@ func TestPlansAskAgainAfterAnOlderCall(t *testing.T) {
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _, _ = p.Amount(t.Context(), c.ID, 1) })
-		synctest.Wait() // the call has asked, and waits for the answer
+		synctest.Wait() // the call has asked the source, and waits for the answer
 		has.Store(1)
 		wg.Go(func() {
 			if _, ok, err := p.Amount(t.Context(), c.ID, 11); err != nil || !ok {
@@ -175,7 +175,7 @@ func TestDisclosureWithTopUps(t *testing.T) {
 	_, old := disclosed(t, 0)
 	text, err = json.Marshal(old)
 	require.NoError(t, err)
-	require.NotContains(t, string(text), "top_ups", "a file without top-ups is what it was")
+	require.NotContains(t, string(text), "top_ups", "a file without top-ups is unchanged")
 }
 
 func TestDisclosureWithTopUpsThatWereAltered(t *testing.T) {

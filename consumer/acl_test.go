@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// The users of deploy/rights/redis.acl are enough for a worker and its trimmer, and stop who may only look.
+// The users of deploy/rights/redis.acl have enough rights for a worker and its trimmer. The reader can't write.
 func TestUsersOfTheRights(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{})

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// pipelines hands each pipeline that begins with a read of the stream to do.
+// pipelines calls do for each pipeline that begins with a read of the stream.
 type pipelines struct {
 	do func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
 }
@@ -31,8 +31,8 @@ func (h pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// While there is always something to read, a batch costs one round trip before the handler: the read brings done bits,
-// head and pause with it.
+// While there are always entries to read, a batch costs one round trip before the handler: the read also returns done
+// bits, head and pause.
 func TestReadBringsProgress(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -54,10 +54,11 @@ func TestReadBringsProgress(t *testing.T) {
 	require.NoError(t, w.stop())
 	s.onceEach(t, 400)
 	require.GreaterOrEqual(t, reads.Load(), int64(15), "of about 20 batches")
-	require.LessOrEqual(t, len(asked.seen), 3, "batches that asked in a round trip of their own")
+	require.LessOrEqual(t, len(asked.seen), 3, "batches that needed another round trip")
 }
 
-// While a slot moves, a progress may be older than the entries that it came with: it makes no forged ones of them.
+// While a slot moves, a progress may be older than the entries that come with it. The worker does not take these
+// entries for forged ones.
 func TestProgressThatIsOlderThanItsEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

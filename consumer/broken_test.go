@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// stands waits until a shard has the health, and returns it.
-func (w *worker) stands(shard int, code string) Health {
+// awaitHealth waits until a shard has the health, and returns it.
+func (w *worker) awaitHealth(shard int, code string) Health {
 	w.t.Helper()
 	var h Health
 	testkit.Eventually(w.t, soon, func() bool {
@@ -27,9 +27,9 @@ func TestBrokenShardIsTriedAgain(t *testing.T) {
 	b := setup(t, 2)
 	ids := b.add(t, 0, 1, 1, 1)
 	b.add(t, 1, 5)
-	var mended atomic.Bool
+	var fixed atomic.Bool
 	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
-		if grants[0].Shard == 1 || mended.Load() {
+		if grants[0].Shard == 1 || fixed.Load() {
 			return nil
 		}
 		return failing(func(seq int64) error {
@@ -40,20 +40,20 @@ func TestBrokenShardIsTriedAgain(t *testing.T) {
 		})(t.Context(), grants)
 	})
 	w := start(t, b.config(t, "w", s))
-	h := w.stands(0, ShardBroken)
+	h := w.awaitHealth(0, ShardBroken)
 	require.ErrorContains(t, h.Err, "the topic is not there")
 	require.False(t, h.Since.IsZero())
-	testkit.Eventually(t, soon, func() bool { return w.logged("shard is broken") >= 2 }, "tried again, and told again")
+	testkit.Eventually(t, soon, func() bool { return w.logged("shard is broken") >= 2 }, "tried again, and reported again")
 	b.add(t, 1, 5)
 	b.idle(t, 1)
-	w.stands(1, Working)
+	w.awaitHealth(1, Working)
 	holder, count := b.holder(t, ids[1])
-	require.NotEmpty(t, holder, "it is not done")
+	require.NotEmpty(t, holder, "the entry is not done")
 	require.Zero(t, count, "no attempt was taken")
-	mended.Store(true)
+	fixed.Store(true)
 	b.add(t, 0, 2)
 	b.idle(t, 0)
-	require.NoError(t, w.stands(0, Working).Err)
+	require.NoError(t, w.awaitHealth(0, Working).Err)
 	require.NoError(t, w.stop())
 	require.Empty(t, b.dead(t))
 	require.Equal(t, 5+10, s.size())
@@ -72,36 +72,36 @@ func TestShardSurvivesThatRedisDeniesACommand(t *testing.T) {
 		require.NoError(t, b.rdb.Do(t.Context(), "ACL", "SETUSER", "default", rule).Err())
 	}
 	acl("-xreadgroup")
-	require.Regexp(t, "NOPERM|can't run this command", w.stands(0, ShardBroken).Err.Error()) // by itself, or in a script
+	require.Regexp(t, "NOPERM|can't run this command", w.awaitHealth(0, ShardBroken).Err.Error()) // as a command, or in a script
 	b.add(t, 0, 3)
 	acl("+xreadgroup")
 	b.idle(t, 0)
-	w.stands(0, Working)
+	w.awaitHealth(0, Working)
 	require.NoError(t, w.stop())
 	s.onceEach(t, 6)
 }
 
-func TestHealthTellsASinkThatIsDown(t *testing.T) {
+func TestHealthReportsASinkThatIsDown(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 2)
 	up := make(chan struct{})
 	w := start(t, b.config(t, "w", newSink(down(up))))
-	require.ErrorContains(t, w.stands(0, SinkDown).Err, "connection refused")
+	require.ErrorContains(t, w.awaitHealth(0, SinkDown).Err, "connection refused")
 	close(up)
 	b.idle(t, 0)
-	w.stands(0, Working)
+	w.awaitHealth(0, Working)
 	require.NoError(t, w.stop())
 }
 
-func TestHealthTellsARedisThatIsAway(t *testing.T) {
+func TestHealthReportsARedisThatIsDown(t *testing.T) {
 	t.Parallel()
 	b, r := setupOwn(t, 1)
 	w := start(t, b.config(t, "w", newSink(nil)))
-	w.stands(0, Working)
+	w.awaitHealth(0, Working)
 	require.NoError(t, r.Kill())
-	w.stands(0, RedisDown)
+	w.awaitHealth(0, RedisDown)
 	require.NoError(t, r.Restart())
-	w.stands(0, Working)
+	w.awaitHealth(0, Working)
 	require.NoError(t, w.stop())
 }

@@ -24,7 +24,7 @@ const childEnv = "HONGBAO_CONSUMER_CHILD"
 
 // The modes of a child. Each notes in a Redis list what its handler does.
 const (
-	childHold   = "hold"   // holds the first batch until it is cancelled, then says that it is done
+	childHold   = "hold"   // keeps the first batch until it is cancelled, then returns that it is done
 	childPoison = "poison" // is killed by event 1
 )
 
@@ -80,7 +80,7 @@ func childMain() {
 	os.Exit(0)
 }
 
-// process is a worker in a process of its own.
+// process is a worker in its own process.
 type process struct {
 	*exec.Cmd
 	ended chan struct{}
@@ -99,13 +99,13 @@ func (b *bundle) child(t *testing.T, mode, name string) *process {
 		p.err = cmd.Wait()
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it has ended, unless the test failed
+		_ = cmd.Process.Kill() // the process has ended, unless the test failed
 		<-p.ended
 	})
 	return p
 }
 
-// notes are what the children noted and contain text.
+// notes returns the notes of the children that contain text.
 func (b *bundle) notes(t *testing.T, text string) []string {
 	t.Helper()
 	all, err := b.rdb.LRange(context.Background(), b.name+":notes", 0, -1).Result()
@@ -124,7 +124,7 @@ func TestPeerTakesOverFromAKilledProcess(t *testing.T) {
 	b := setup(t, 1)
 	b.add(t, 0, 5, 5)
 	cmd := b.child(t, childHold, "victim")
-	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "victim holds")) == 1 }, "it has them")
+	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "victim holds")) == 1 }, "the worker has the entries")
 	require.NoError(t, cmd.Process.Kill())
 	<-cmd.ended
 	require.ErrorContains(t, cmd.err, "killed")
@@ -139,21 +139,21 @@ func TestPeerTakesOverFromAKilledProcess(t *testing.T) {
 	require.EqualValues(t, 2, w.Stats().Taken)
 }
 
-// A process is paused past its lease, its peer takes over; when it goes on it notices and writes nothing, although its
-// handler says that all is done.
+// A process is stopped for longer than its lease, and its peer takes over. When the process continues it notices this
+// and writes nothing, although its handler reports everything as done.
 func TestPausedProcessNoticesThatItsLeaseIsLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	ids := b.add(t, 0, 5)
 	cmd := b.child(t, childHold, "sleeper")
-	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "sleeper holds")) == 1 }, "it has them")
+	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "sleeper holds")) == 1 }, "the worker has the entries")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
 	out := make(chan struct{})
 	s := newSink(func(context.Context, []hongbao.Grant) []error { <-out; return nil })
 	cfg := b.config(t, "peer", s)
 	cfg.Lease = shortLease
 	w := start(t, cfg)
-	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() == 1 }, "the peer has them")
+	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() == 1 }, "the peer has the entries")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
 	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "did 5")) == 1 }, "its handler returned")
 	require.Len(t, b.notes(t, "cancelled: "+errLeaseLost.Error()), 1)
@@ -170,7 +170,7 @@ func TestPausedProcessNoticesThatItsLeaseIsLost(t *testing.T) {
 	s.onceEach(t, 5)
 }
 
-// Event 1 kills every worker that meets it, and is the first of its batch each time.
+// Event 1 kills every worker that handles it, and is the first event of its batch each time.
 func TestPoisonThatKillsItsWorkersTakesNoNeighbourAlong(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -180,7 +180,7 @@ func TestPoisonThatKillsItsWorkersTakesNoNeighbourAlong(t *testing.T) {
 		require.Less(t, time.Since(begin), 2*soon)
 		cmd := b.child(t, childPoison, fmt.Sprintf("w%d", lives))
 		testkit.Eventually(t, soon, func() bool { return closed(cmd.ended) || len(b.dead(t)) == 1 },
-			"killed, or done with it")
+			"the worker was killed, or the event is a dead letter")
 		if !closed(cmd.ended) {
 			b.pending(t, 0)
 			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
@@ -188,7 +188,7 @@ func TestPoisonThatKillsItsWorkersTakesNoNeighbourAlong(t *testing.T) {
 			require.NoError(t, cmd.err)
 		}
 	}
-	require.Equal(t, 5, lives, "MaxAttempts is 4; the fifth buries it")
+	require.Equal(t, 5, lives, "MaxAttempts is 4; the fifth worker makes it a dead letter")
 	require.Len(t, b.notes(t, "poisoned"), 4)
 	dead := b.dead(t)
 	require.Len(t, dead, 1)

@@ -28,7 +28,7 @@ func (s *shard) batch(items []item) int {
 	return n
 }
 
-// deliver calls the handler with the open grants of one batch, until each is done or has failed by itself. It returns
+// deliver calls the handler with the open grants of one batch, until each is done or has failed alone. It returns
 // one result for each grant, in order: nil for a grant that is done. It ends early when the lease or the drain time
 // ends. The rest then has errUnanswered, because errors of a cancelled handler do not count against a grant. The
 // error is Broken, or says why the rest must wait: the sink is paused, its rate is used up, or no call is free.
@@ -99,7 +99,7 @@ func (d *delivery) handle(places []int) error {
 		case outage == nil:
 			if len(left) == 0 && outages > 1 {
 				d.s.log.Info("the sink works again", zap.Int("grants", len(places)))
-				d.s.stands(Working, nil)
+				d.s.setHealth(Working, nil)
 			}
 			return d.failed(left, leftErrs, len(left) == len(places))
 		}
@@ -116,9 +116,9 @@ func (d *delivery) waitOut(outages int64, held int, err error) {
 		d.s.c.count.outages.Add(1)
 		d.l.giveBack()
 	}
-	d.s.stands(SinkDown, err)
+	d.s.setHealth(SinkDown, err)
 	pause := min(d.s.c.backoffOf(outages, 100*time.Millisecond), 10*time.Second)
-	d.s.log.Warn("sink is down, the shard waits with what it holds", zap.Int("grants", held), zap.Duration("pause", pause),
+	d.s.log.Warn("the sink is down, the shard waits with its entries", zap.Int("grants", held), zap.Duration("pause", pause),
 		zap.Error(err))
 	t := time.NewTimer(pause)
 	defer t.Stop()
@@ -189,7 +189,7 @@ func (d *delivery) call(places []int) (errs []error) {
 	}()
 	errs = d.s.cfg.Handler.Handle(ctx, grants)
 	if errs != nil && len(errs) != len(grants) {
-		err := hongbao.Errorf(hongbao.ClassBroken, "the handler gave %d errors for %d grants: it can't be told what is done",
+		err := hongbao.Errorf(hongbao.ClassBroken, "the handler returned %d errors for %d grants: it is unknown which are done",
 			len(errs), len(grants))
 		errs = slices.Repeat([]error{err}, len(grants))
 	}

@@ -32,19 +32,19 @@ func thefts(n *atomic.Int64) func(context.Context, []hongbao.Grant) []error {
 	}
 }
 
-// Entries have seqs that the shard has not reached. None is an event: the sink never sees them. The real events of
-// those seqs are delivered when they come.
+// Entries that a shard has not issued are no events: their seqs or their epoch are ahead of it. The sink never sees
+// them. The real events of those seqs are delivered when they come.
 func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 2)
 	for _, values := range [][]any{
 		forged(3, 1),
-		// its end is ahead
+		// the end of this entry is ahead
 		testkit.Entry(1, "grant", "rain", 2, 1, 1700000000000, "77 9 thief - -\n78 9 thief - -"),
 		testkit.Entry(1, "close", "rain", 4, 1, 1700000000000, "2 203 0 0"),
 		forged(1<<40, 1),
-		forged(1, 2), // of an epoch that has not begun
+		forged(1, 2), // an epoch that has not begun
 	} {
 		b.raw(t, values...)
 	}
@@ -64,7 +64,7 @@ func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 	require.Len(t, dead, 5, "nothing is dropped silently")
 	for i := range dead {
 		require.Equal(t, "conflict", dead[i]["class"])
-		require.Empty(t, dead[i]["grant"], "whole, so that nobody can requeue it")
+		require.Empty(t, dead[i]["grant"], "the whole entry, so that no one can requeue a grant")
 		require.Contains(t, dead[i]["reason"], "no grab wrote it")
 	}
 	require.Equal(t, "grant rain 3 1 1700000000000\n77 900000 thief - -", dead[0]["entry.1"])
@@ -132,8 +132,8 @@ func TestEntriesOfAnEarlierEpochAreDelivered(t *testing.T) {
 	require.Empty(t, b.dead(t))
 }
 
-// An earlier build wrote an epoch entry that skips nothing, and the next grant got the seq in it. The entry is acked
-// without a letter and sets no bit, and the grant is delivered.
+// An earlier build wrote an epoch entry that skips nothing, and the next grant got the seq of that entry. The entry is
+// acked without a dead letter and sets no bit, and the grant is delivered.
 func TestEpochThatSkipsNothing(t *testing.T) {
 	t.Parallel()
 	for name, apart := range map[string]bool{"in one batch": false, "in two": true} {
@@ -162,7 +162,7 @@ func TestEpochThatSkipsNothing(t *testing.T) {
 	}
 }
 
-// A worker asks once a batch, in one round trip, which events are done and how far the shard has come.
+// A worker needs one round trip a batch to ask which events are done and how far the shard is.
 func TestOneRoundTripABatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -183,7 +183,7 @@ func TestOneRoundTripABatch(t *testing.T) {
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
 	s.onceEach(t, 100)
-	require.EqualValues(t, 1, w.Stats().Parked, "it was taken again")
+	require.EqualValues(t, 1, w.Stats().Parked, "the failed entry was taken again")
 	for _, cmds := range hook.seen {
 		require.Equal(t, []string{"getrange", "hmget", "hgetall"}, cmds)
 	}
@@ -215,8 +215,8 @@ func (h *pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 	}
 }
 
-// A copy of an event that was finished long ago is not delivered to the sink again. The event's done bit is gone
-// with the stream's past.
+// A copy of an event that was finished long ago is not delivered to the sink again, although the event's done bit was
+// deleted behind the stream.
 func TestCopyOfWhatLeftTheStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -241,7 +241,7 @@ func TestCopyOfWhatLeftTheStream(t *testing.T) {
 	require.Equal(t, "1", b.chunks(t))
 }
 
-// A shard whose meta key is gone waits as in an outage, and goes on once the key is there again.
+// A shard without its meta key waits as in an outage, and continues once the key is there again.
 func TestShardWithoutMetaWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -250,7 +250,7 @@ func TestShardWithoutMetaWaits(t *testing.T) {
 	require.NoError(t, b.rdb.Del(t.Context(), b.keys().Keys.Meta()).Err())
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
-	require.ErrorContains(t, w.stands(0, ShardFrozen).Err, "the shard is frozen")
+	require.ErrorContains(t, w.awaitHealth(0, ShardFrozen).Err, "the shard is frozen")
 	require.Zero(t, s.numberOfCalls())
 	require.NoError(t, b.rdb.Restore(t.Context(), b.keys().Keys.Meta(), 0, meta).Err())
 	b.idle(t, 0)

@@ -72,7 +72,7 @@ func TestFailedGrantIsParkedAndItsNeighboursNeverComeAgain(t *testing.T) {
 	require.Equal(t, []int64{1, 3}, b.doneBits(t, 3), "what succeeded has its bit while the entry is pending")
 	b.pending(t, 1)
 	b.add(t, 0, 5)
-	testkit.Eventually(t, soon, func() bool { return s.size() == 7 }, "others flow on")
+	testkit.Eventually(t, soon, func() bool { return s.size() == 7 }, "other grants continue")
 	close(open)
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
@@ -233,14 +233,14 @@ func TestUncomparableErrorsDoNoHarm(t *testing.T) {
 	s.onceEach(t, 4)
 }
 
-// A worker that is told to stop while a shard is broken says so.
+// Run of a shard that is broken when the worker stops returns the error.
 func TestBrokenAtTheEndIsTheErrorOfRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	ids := b.add(t, 0, 1)
 	s := newSink(failing(func(int64) error { return hongbao.Errorf(hongbao.ClassBroken, "ledger of another deployment") }))
 	w := start(t, b.config(t, "w", s))
-	w.stands(0, ShardBroken)
+	w.awaitHealth(0, ShardBroken)
 	err := w.stop()
 	holder, count := b.holder(t, ids[0])
 	require.Equal(t, "_retry/0", holder)
@@ -275,7 +275,7 @@ func TestBrokenInOneHalfKeepsTheOtherFromTheHandler(t *testing.T) {
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
 	require.True(t, harm.Load())
-	require.False(t, after.Load(), "the other half came after the harm")
+	require.False(t, after.Load(), "the other half was handled after a Broken error")
 	s.onceEach(t, 2)
 }
 
@@ -284,11 +284,11 @@ func TestWrongNumberOfErrorsBreaksTheShard(t *testing.T) {
 	b := setup(t, 1)
 	ids := b.add(t, 0, 3)
 	w := start(t, b.config(t, "w", newSink(func(context.Context, []hongbao.Grant) []error { return make([]error, 2) })))
-	w.stands(0, ShardBroken)
+	w.awaitHealth(0, ShardBroken)
 	err := w.stop()
 	require.ErrorContains(t, err, "2 errors for 3 grants")
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
-	require.Empty(t, b.doneBits(t, 3), "it can't be told what is done")
+	require.Empty(t, b.doneBits(t, 3), "it is unknown which grants are done")
 	holder, count := b.holder(t, ids[0])
 	require.Equal(t, "_retry/0", holder)
 	require.Zero(t, count)
@@ -311,8 +311,8 @@ func TestHandlerThatTakesTooLongCostsAnAttempt(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// A grant that a live worker has in hand waits for that worker, however long, and its entry keeps its attempts; a
-// neighbour of the same entry that fails does not.
+// A grant that a live worker is pushing waits for that worker, however long, and its entry loses no attempt. If another
+// grant of the entry fails, the entry loses attempts.
 func TestHeldGrantsLoseNoAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -321,12 +321,12 @@ func TestHeldGrantsLoseNoAttempt(t *testing.T) {
 	var seen atomic.Int64
 	s := newSink(failing(func(seq int64) error {
 		if seq != 3 && seen.Add(1) <= 2*waits {
-			return hongbao.Heldf("a live worker holds event 0-%d", seq)
+			return hongbao.Heldf("a live worker has event 0-%d", seq)
 		}
 		return nil
 	}))
 	w := start(t, b.config(t, "w", s))
-	testkit.Eventually(t, soon, func() bool { return seen.Load() > waits }, "it comes again and again")
+	testkit.Eventually(t, soon, func() bool { return seen.Load() > waits }, "the grant comes again and again")
 	for _, id := range ids {
 		if holder, count := b.holder(t, id); strings.HasPrefix(holder, "_retry") {
 			require.Zero(t, count, "while it is parked")
@@ -349,7 +349,7 @@ func TestHeldGrantBesideOneThatFails(t *testing.T) {
 		case seq == 1:
 			return hongbao.Errorf(hongbao.ClassTransient, "not now")
 		case held.Add(1) <= 6:
-			return hongbao.Heldf("a live worker holds event 0-%d", seq)
+			return hongbao.Heldf("a live worker has event 0-%d", seq)
 		}
 		return nil
 	}))

@@ -42,8 +42,8 @@ func (c *Consumer) Health() []Health {
 	return slices.Clone(c.health)
 }
 
-// stands records the state of the shard. It reports whether the code has changed.
-func (s *shard) stands(code string, err error) (changed bool) {
+// setHealth records the state of the shard. It reports whether the code has changed.
+func (s *shard) setHealth(code string, err error) (changed bool) {
 	if code != Working { // entries that arrive meanwhile may be of any size
 		s.perEntry = stream.MaxEntryGrants
 	}

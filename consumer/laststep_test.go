@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A handler that ignores its context stops the steps of its shard. An idle shard of the same worker goes on. The shard
-// steps again when the handler returns.
+// A handler that ignores its context stops the steps of its shard. An idle shard of the same worker continues. The
+// first shard steps again when the handler returns.
 func TestHandlerThatHangsStopsTheStepsOfItsShard(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -39,12 +39,12 @@ func TestHandlerThatHangsStopsTheStepsOfItsShard(t *testing.T) {
 	require.Equal(t, hung.LastStep, now.LastStep, "the shard whose handler hangs does not")
 	require.Equal(t, Working, now.Code)
 	close(release)
-	testkit.Eventually(t, soon, func() bool { return w.Health()[0].LastStep.After(noticed) }, "it steps again")
+	testkit.Eventually(t, soon, func() bool { return w.Health()[0].LastStep.After(noticed) }, "the shard steps again")
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
 }
 
-// Waits that end by themselves are steps: a paused sink, one that is down, a broken shard.
+// Waits with a bound are steps: those of a paused sink, of a sink that is down, and of a broken shard.
 func TestShardThatWaitsSteps(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -55,10 +55,10 @@ func TestShardThatWaitsSteps(t *testing.T) {
 	b.add(t, 0, 1)
 	testkit.Eventually(t, soon, func() bool { return w.Health()[0].Code == SinkDown }, "down")
 	before := time.Now()
-	testkit.Eventually(t, soon, func() bool { return w.Health()[0].LastStep.After(before) }, "it tries again")
+	testkit.Eventually(t, soon, func() bool { return w.Health()[0].LastStep.After(before) }, "the shard tries again")
 	b.pause(t)
 	testkit.Eventually(t, soon, func() bool { return w.Health()[0].Code == SinkPaused }, "paused")
 	before = time.Now()
-	testkit.Eventually(t, soon, func() bool { return w.Health()[0].LastStep.After(before) }, "it asks again")
+	testkit.Eventually(t, soon, func() bool { return w.Health()[0].LastStep.After(before) }, "the shard asks again")
 	require.NoError(t, w.stop())
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// scriptCalls counts the scripts that a server has run.
+// scriptCalls returns the number of scripts that the server has run.
 func (b *bundle) scriptCalls(t *testing.T) int {
 	t.Helper()
 	text, err := b.rdb.Info(t.Context(), "commandstats").Result()
@@ -25,8 +25,8 @@ func (b *bundle) scriptCalls(t *testing.T) int {
 	return n
 }
 
-// Twenty workers with their trimmers poll little more than one: one of them leads. Without a lead it would be twenty
-// times as much.
+// Twenty workers with their trimmers poll little more than one worker, because one of them leads. Without a lead they
+// would poll twenty times as much.
 func TestTwentyWorkersPollAsOne(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -62,7 +62,8 @@ func TestTwentyWorkersPollAsOne(t *testing.T) {
 	}
 }
 
-// The leader is killed: another worker leads when its lead is over, and takes what it held when its lease is.
+// The leader is killed. Another worker leads when the lead is over, and takes the leader's entries when their lease is
+// over.
 func TestLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -76,17 +77,17 @@ func TestLeaderIsKilled(t *testing.T) {
 	cfg.Lease = shortLease
 	w := start(t, cfg)
 	b.add(t, 0, 5)
-	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "leader holds")) == 1 || s.size() == 5 }, "one has it")
+	testkit.Eventually(t, soon, func() bool { return len(b.notes(t, "leader holds")) == 1 || s.size() == 5 }, "one worker has the entry")
 	require.NoError(t, cmd.Process.Kill())
 	<-cmd.ended
 	b.idle(t, 0)
-	testkit.Eventually(t, soon, leads("peer"), "the other leads")
+	testkit.Eventually(t, soon, leads("peer"), "the other worker leads")
 	require.NoError(t, w.stop())
 	s.onceEach(t, 5)
-	require.Empty(t, b.rdb.Get(t.Context(), b.keys().Keys.Lead(group)).Val(), "who stops gives the lead up")
+	require.Empty(t, b.rdb.Get(t.Context(), b.keys().Keys.Lead(group)).Val(), "a worker that stops gives up its lead")
 }
 
-// A trimmer that leads again begins again: what it remembers may be wrong by now.
+// A trimmer that leads again starts from nothing, because what it remembers may be wrong by then.
 func TestOneTrimmerLeads(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -102,7 +103,7 @@ func TestOneTrimmerLeads(t *testing.T) {
 	require.False(t, leads(two))
 	one.at[0] = newTrimming(7)
 	require.True(t, leads(one))
-	require.EqualValues(t, 7, one.at[0].epoch, "it goes on")
+	require.EqualValues(t, 7, one.at[0].epoch, "a trimmer that keeps its lead remembers")
 	require.NoError(t, one.endLeads(t.Context()))
 	two.next[0] = time.Now()
 	require.True(t, leads(two))

@@ -21,13 +21,13 @@ type lease struct {
 
 	gaveBack bool
 
-	mu      sync.Mutex
-	items   []item    // the renewed items: the present batch and the batches after it
-	calling time.Time // since when the handler is being called; zero if it is not
-	renewed time.Time
-	told    atomic.Bool     // the loss of the lease is reported
-	gone    map[string]bool // ids of entries that were deleted from the stream meanwhile, and reported
-	wg      sync.WaitGroup
+	mu       sync.Mutex
+	items    []item    // the renewed items: the present batch and the batches after it
+	calling  time.Time // since when the handler is being called; zero if it is not
+	renewed  time.Time
+	reported atomic.Bool     // the loss of the lease is reported
+	gone     map[string]bool // ids of entries that were deleted from the stream meanwhile, and reported
+	wg       sync.WaitGroup
 }
 
 var (
@@ -204,9 +204,9 @@ func (l *lease) renew() {
 // lose gives up the lease, once.
 func (l *lease) lose(cause error, why zap.Field) {
 	l.cancel(cause)
-	if !errors.Is(context.Cause(l.ctx), cause) || l.told.Swap(true) {
+	if !errors.Is(context.Cause(l.ctx), cause) || l.reported.Swap(true) {
 		return
 	}
 	l.s.c.count.leasesLost.Add(1)
-	l.s.log.Warn("lease lost, the batch is cancelled; who has it now finishes it", why)
+	l.s.log.Warn("lease lost, the batch is cancelled; its present owner finishes it", why)
 }

@@ -61,7 +61,7 @@ func TestNothingIsTakenBeforeTheLeaseIsOver(t *testing.T) {
 	w := start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return s.size() == 5 }, "its own")
 	b.add(t, 0, 5)
-	testkit.Eventually(t, soon, func() bool { return s.size() == 10 }, "and later ones")
+	testkit.Eventually(t, soon, func() bool { return s.size() == 10 }, "later entries are handled")
 	require.NoError(t, w.stop())
 	holder, count := b.holder(t, ids[0])
 	require.Equal(t, "slow", holder)
@@ -88,8 +88,8 @@ func TestLongHandlingKeepsItsLease(t *testing.T) {
 	<-began
 	w2 := start(t, config("w2"))
 	begin := time.Now()
-	testkit.Eventually(t, soon, func() bool { return time.Since(begin) > 5*keptLease/2 }, "two leases and a half")
-	require.Equal(t, 1, s.numberOfCalls(), "the peer has not taken it")
+	testkit.Eventually(t, soon, func() bool { return time.Since(begin) > 5*keptLease/2 }, "two and a half leases have passed")
+	require.Equal(t, 1, s.numberOfCalls(), "the peer has not taken the entry")
 	close(out)
 	b.idle(t, 0)
 	require.NoError(t, w1.stop())
@@ -97,14 +97,14 @@ func TestLongHandlingKeepsItsLease(t *testing.T) {
 	s.onceEach(t, 5)
 }
 
-// A worker whose entry another worker has taken learns it at the next renewal.
+// A worker notices at the next renewal that another worker has taken its entry.
 func TestLostLeaseCancelsTheHandlerAndNothingIsWritten(t *testing.T) {
 	t.Parallel()
 	for name, result := range map[string]func(grants []hongbao.Grant) []error{
-		"done all the same": func([]hongbao.Grant) []error { return nil },
-		"failed for good":   failGrants(func() error { return hongbao.Errorf(hongbao.ClassPermanent, "no") }),
-		"failed":            failGrants(func() error { return errors.New("cancelled") }),
-		"broken":            failGrants(func() error { return hongbao.Outagef(hongbao.ClassUnknown, "down") }),
+		"done nevertheless":  func([]hongbao.Grant) []error { return nil },
+		"failed permanently": failGrants(func() error { return hongbao.Errorf(hongbao.ClassPermanent, "no") }),
+		"failed":             failGrants(func() error { return errors.New("cancelled") }),
+		"broken":             failGrants(func() error { return hongbao.Outagef(hongbao.ClassUnknown, "down") }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,7 +148,7 @@ func failGrants(of func() error) func(grants []hongbao.Grant) []error {
 	}
 }
 
-// The rest of the batch still belongs to the worker: it is handed on, and loses no attempt.
+// The rest of the batch still belongs to the worker. It is handed back, and loses no attempt.
 func TestLostLeaseHandsTheRestOfTheBatchOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -173,8 +173,8 @@ func TestLostLeaseHandsTheRestOfTheBatchOn(t *testing.T) {
 	require.Zero(t, count)
 }
 
-// A handler that never makes progress loses its lease, and a peer takes over. When it returns at last, nothing is
-// written, and the attempts count: the event ends as a dead letter.
+// A handler that never makes progress loses its lease, and a peer takes over. When the handler finally returns, nothing
+// is written. The attempts count, so the event becomes a dead letter.
 func TestHandlerThatNeverReturnsIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -243,7 +243,7 @@ func TestTwoWorkersHandleEachGrantOnce(t *testing.T) {
 	require.EqualValues(t, 2000, sum)
 }
 
-// scriptWith matches requests that run a script, by a word of its arguments.
+// scriptWith matches requests that run a script with all these words in its arguments.
 func scriptWith(words ...string) func([]byte) bool {
 	return func(request []byte) bool {
 		if !bytes.Contains(bytes.ToLower(request), []byte("eval")) {
@@ -345,7 +345,7 @@ func TestWorkerCutOffFromRedisGivesUpItsLeaseInTime(t *testing.T) {
 	case <-time.After(soon):
 		t.Fatal("the handler was never cancelled")
 	}
-	require.Less(t, time.Since(begin), soon/2, "it does not wait for its calls to Redis")
+	require.Less(t, time.Since(begin), soon/2, "the worker does not wait for its calls to Redis")
 	proxy.Delay(0)
 	proxy.CutAll()
 	require.NoError(t, w.stop())

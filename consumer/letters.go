@@ -40,7 +40,7 @@ func (s *shard) readCampaigns(ctx context.Context) {
 	list, err := s.redis.SinkCampaigns(ctx, s.cfg.Group)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.log.Warn("Redis can't tell which campaigns are paused for the sink", zap.Error(err))
+			s.log.Warn("could not read which campaigns are paused for the sink", zap.Error(err))
 		}
 		return
 	}
@@ -54,7 +54,7 @@ func (s *shard) readCampaigns(ctx context.Context) {
 				c.At.UTC().Format(time.RFC3339), c.Why)
 		case before[c.Campaign] != nil:
 			s.c.letters.forget(c.Campaign) // a person has resumed it: earlier letters no longer count
-			s.log.Info("the campaign goes on", zap.String("campaign", c.Campaign), zap.String("by", c.By),
+			s.log.Info("the campaign was resumed", zap.String("campaign", c.Campaign), zap.String("by", c.By),
 				zap.String("why", c.Why))
 		}
 	}

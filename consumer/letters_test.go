@@ -32,14 +32,13 @@ func (b *bundle) addTo(t *testing.T, campaign string, n int) {
 	}
 }
 
-// rejectsRain returns a sink that rejects the grants of campaign rain, each with its own error, until mended is
-// closed.
-func rejectsRain(mended <-chan struct{}, why func(g *hongbao.Grant) string) *sink {
+// rejectsRain returns a sink that rejects the grants of campaign rain, each with its own error, until fixed is closed.
+func rejectsRain(fixed <-chan struct{}, why func(g *hongbao.Grant) string) *sink {
 	return newSink(func(_ context.Context, grants []hongbao.Grant) []error {
 		errs := make([]error, len(grants))
 		for i := range grants {
 			select {
-			case <-mended:
+			case <-fixed:
 			default:
 				if grants[i].Campaign == "rain" {
 					errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "%s", why(&grants[i]))
@@ -83,28 +82,28 @@ func (b *bundle) pausedCampaigns(t *testing.T, shard int, sink string) (all []st
 func (b *bundle) resumeCampaign(t *testing.T, campaign string) {
 	t.Helper()
 	for shard := range b.store.Len() {
-		_, _, err := b.store.Shard(shard).ResumeSinkCampaign(t.Context(), group, campaign, annSays("mended"))
+		_, _, err := b.store.Shard(shard).ResumeSinkCampaign(t.Context(), group, campaign, annSays("fixed"))
 		require.NoError(t, err)
 	}
 }
 
-// Three letters with one reason pause the campaign for that sink on every shard. Its other grants are not tried and
-// lose no attempt. Another campaign and another sink go on. After a person resumes the campaign, earlier letters do
-// not count.
+// Three dead letters with one reason pause the campaign for that sink on every shard. Its other grants are not tried
+// and lose no attempt. Another campaign and another sink continue. After a person resumes the campaign, earlier dead
+// letters do not count.
 func TestLettersPauseTheirCampaign(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
-	mended := make(chan struct{})
-	s := rejectsRain(mended, closedAccount)
+	fixed := make(chan struct{})
+	s := rejectsRain(fixed, closedAccount)
 	cfg := b.config(t, "w", s)
 	cfg.PauseLetters, cfg.BatchGrants = 3, 2
 	w := start(t, cfg)
 	b.addTo(t, "rain", 3)
-	testkit.Eventually(t, soon, func() bool { return len(b.pausedCampaigns(t, 1, group)) == 1 }, "the other shard knows")
+	testkit.Eventually(t, soon, func() bool { return len(b.pausedCampaigns(t, 1, group)) == 1 }, "the other shard has the pause")
 	b.addTo(t, "rain", 5)
 	b.addTo(t, "snow", 4)
 	b.holds(t, group, 5)
-	require.Equal(t, 4, s.size(), "the other campaign went on")
+	require.Equal(t, 4, s.size(), "the other campaign continued")
 	letters := b.dead(t)
 	require.Len(t, letters, 3)
 	for seq := int64(4); seq <= 8; seq++ {
@@ -116,7 +115,7 @@ func TestLettersPauseTheirCampaign(t *testing.T) {
 	require.Equal(t, []any{"rain", "hongbao"}, []any{p[0].Campaign, p[0].By})
 	require.Contains(t, p[0].Why, "3 dead letters within a minute: the bank answers 422")
 	require.WithinDuration(t, time.Now(), p[0].At, time.Minute)
-	require.EqualValues(t, 1, b.rdb.HLen(t.Context(), b.keys().Keys.Controls()).Val(), "it is on its way to the ledger")
+	require.EqualValues(t, 1, b.rdb.HLen(t.Context(), b.keys().Keys.Controls()).Val(), "the pause is queued for the ledger")
 	require.Equal(t, 1, w.logs.FilterMessageSnippet("ALARM: too many grants of a campaign").Len())
 
 	other := newSink(nil)
@@ -125,7 +124,7 @@ func TestLettersPauseTheirCampaign(t *testing.T) {
 	start(t, ocfg)
 	testkit.Eventually(t, soon, func() bool { return other.size() == 12 }, "the other sink has all grants")
 
-	testkit.Eventually(t, soon, func() bool { return w.Stats().Parked > 3*5 }, "they were looked at again and again")
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Parked > 3*5 }, "the grants were checked again and again")
 	pending, err := b.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: b.keys().Keys.Events(), Group: group,
 		Start: "-", End: "+", Count: 100}).Result()
 	require.NoError(t, err)
@@ -139,7 +138,7 @@ func TestLettersPauseTheirCampaign(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return len(b.dead(t)) == 6 && len(b.pausedCampaigns(t, 0, group)) == 1 },
 		"three more letters")
 	b.holds(t, group, 2)
-	close(mended)
+	close(fixed)
 	b.resumeCampaign(t, "rain")
 	b.idle(t, 0)
 	require.Equal(t, 6, s.size())
@@ -158,7 +157,7 @@ func TestTwoWorkersPauseACampaignOnce(t *testing.T) {
 	for i := range workers {
 		cfg := b.config(t, fmt.Sprint("w", i), newSink(func(_ context.Context, grants []hongbao.Grant) []error {
 			called[i].Do(both.Done)
-			both.Wait() // neither worker knows of the other
+			both.Wait() // neither worker knows of the other's dead letter
 			errs := make([]error, len(grants))
 			for j := range errs {
 				errs[j] = hongbao.Errorf(hongbao.ClassPermanent, "no account")

@@ -25,7 +25,7 @@ func stubborn(seqs ...int64) *sink {
 	}))
 }
 
-// One parked grant is no backlog. Grabs go on far beyond the bound, and finished entries behind it leave the stream.
+// One parked grant is no backlog. Grabs continue far beyond the bound, and finished entries behind it leave the stream.
 func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -40,7 +40,7 @@ func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 			granted++
 		}
 		return granted == packets
-	}, "grabs go on beside the parked grant")
+	}, "grabs continue beside the parked grant")
 	testkit.Eventually(t, soon, func() bool {
 		return w.Stats().Done == packets-1 && b.length(t) < 20 && b.meta(t, "finished") == "299"
 	}, "all others are finished, and have left")
@@ -78,19 +78,19 @@ func TestEventsLostBeforeTheyWereRead(t *testing.T) {
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	testkit.Eventually(t, soon, func() bool {
 		return lag(t, tr).Groups[0].Lost == 3+4+1
-	}, "the trimmer finds them")
+	}, "the trimmer finds the lost events")
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	line := logs.FilterMessageSnippet("INCIDENT").All()[incidents()-1].ContextMap()
 	require.Equal(t, "events_lost", line["code"])
 	require.EqualValues(t, 8, line["events"])
 	before := incidents()
-	require.Equal(t, "15", b.meta(t, "finished"), "all but the parked one")
+	require.Equal(t, "15", b.meta(t, "finished"), "all events but the parked one")
 	b.add(t, 0, 100)
-	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 107 }, "work goes on")
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 107 }, "work continues")
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.NoError(t, tr.Trim(t.Context(), 0))
-	require.Equal(t, before, incidents(), "it is told once")
+	require.Equal(t, before, incidents(), "the loss is reported once")
 	require.NoError(t, w.stop())
 }
 

@@ -26,7 +26,7 @@ func TestTimeoutIsUnknown(t *testing.T) {
 		<-ctx.Done()
 		return []error{nil, refused, ctx.Err(), hongbao.Errorf(hongbao.ClassPermanent, "credit: %w", ctx.Err()),
 			hongbao.Errorf(hongbao.ClassPermanent, "read: %w", os.ErrDeadlineExceeded),
-			hongbao.Outagef(hongbao.ClassTransient, "the bank is away: %w", ctx.Err()), held}
+			hongbao.Outagef(hongbao.ClassTransient, "the bank is down: %w", ctx.Err()), held}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -50,7 +50,7 @@ func TestTimeoutIsUnknown(t *testing.T) {
 	quick := hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil })
 	require.Nil(t, Timeout(time.Hour)(quick).Handle(t.Context(), grants(1)))
 	lost, cancel := context.WithCancel(t.Context())
-	cancel() // the lease is lost: that is not the limit's doing
+	cancel() // the lease is lost: the time limit did not cause this error
 	errs := Timeout(time.Hour)(slow).Handle(lost, grants(7))
 	require.Equal(t, context.Canceled, errs[2])
 }

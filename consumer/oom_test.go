@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Redis is out of memory. What is in the stream must be brought to its end all the same, or memory would never be
-// freed: by a worker that ran before, by one that starts only then, and past an entry that nobody can read.
+// Redis is out of memory. The entries in the stream must be finished nevertheless, or memory would never be freed. A
+// worker that ran before does so, a worker that starts only then does so, and an unreadable entry does not prevent it.
 func TestOutOfMemoryDrains(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ late, poison bool }{
@@ -25,7 +25,7 @@ func TestOutOfMemoryDrains(t *testing.T) {
 				b.raw(t, "poison", "1e9")
 			}
 			b.add(t, 0, 1, 1, 1)
-			_, err = b.keys().ReadNew(t.Context(), group, "victim", 10, 0) // and was killed
+			_, err = b.keys().ReadNew(t.Context(), group, "victim", 10, 0) // the victim was killed
 			require.NoError(t, err)
 			cfg := b.config(t, "w", newSink(nil))
 			cfg.Lease = 2 * time.Second
@@ -41,7 +41,7 @@ func TestOutOfMemoryDrains(t *testing.T) {
 				testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1 }, "up")
 				full()
 			}
-			testkit.Eventually(t, soon, func() bool { return w.Stats().Done == want }, "everything is brought to its end")
+			testkit.Eventually(t, soon, func() bool { return w.Stats().Done == want }, "everything is finished")
 		})
 	}
 }

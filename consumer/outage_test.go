@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// down makes refuse say that the sink is down until up is closed.
+// down returns a refuse function that reports the sink as down until up is closed.
 func down(up <-chan struct{}) func(context.Context, []hongbao.Grant) []error {
 	return func(_ context.Context, grants []hongbao.Grant) []error {
 		if closed(up) {
@@ -57,7 +57,7 @@ func TestOutageTakesNoAttemptAndReadsNothingMore(t *testing.T) {
 	require.EqualValues(t, 1, n.Outages)
 	require.Zero(t, n.Parked)
 	require.Zero(t, n.LeasesLost)
-	require.Equal(t, 1, w.logs.FilterMessage("the sink works again").Len(), "the end of an outage is told as well")
+	require.Equal(t, 1, w.logs.FilterMessage("the sink works again").Len(), "the end of an outage is logged too")
 }
 
 func TestOutageInPartKeepsWhatIsDone(t *testing.T) {
@@ -88,7 +88,7 @@ func TestOutageWhileDrainingHandsBackAtOnce(t *testing.T) {
 	cfg.DrainTimeout = time.Hour
 	w := start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() >= 2 }, "waiting")
-	require.NoError(t, w.stop(), "it does not wait for the drain time")
+	require.NoError(t, w.stop(), "the worker does not wait for the drain time")
 	for _, id := range ids {
 		holder, count := b.holder(t, id)
 		require.Equal(t, "_retry/0", holder)
@@ -125,7 +125,7 @@ func TestDrainFinishesWhatIsInFlight(t *testing.T) {
 	require.EqualValues(t, 0, w.drained()["left"])
 }
 
-// When the drain time is over the handler is cancelled, and that is not held against the grants.
+// When the drain time is over, the handler is cancelled. The grants lose no attempt.
 func TestDrainOverHandsBackWithoutLosingAnAttempt(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(grants []hongbao.Grant, err error) []error{
@@ -174,7 +174,8 @@ func TestDrainOverHandsBackWithoutLosingAnAttempt(t *testing.T) {
 	}
 }
 
-// Workers start and stop under load; a lease is longer than the test, so whatever is not handed over stays behind.
+// Workers start and stop under load. A lease is longer than the test, so entries that are not handed back would stay
+// behind.
 func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -265,7 +266,7 @@ func TestKillsDuringAnOutageTakeNoAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 1)
-	for lives := range 7 { // more than MaxAttempts of the child
+	for lives := range 7 { // more lives than the child's MaxAttempts
 		cmd := b.child(t, "down", fmt.Sprintf("w%d", lives))
 		testkit.Eventually(t, soon, func() bool {
 			return len(b.notes(t, fmt.Sprintf("w%d down", lives))) > 1 || len(b.dead(t)) > 0

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// gated is a sink whose calls wait for the test, one gate for each worker.
+// gated is a sink whose calls wait for the test. Each worker has its own gate.
 func gated(in, out chan struct{}, result func([]hongbao.Grant) []error) *sink {
 	return newSink(func(_ context.Context, grants []hongbao.Grant) []error {
 		in <- struct{}{}
@@ -22,9 +22,9 @@ func gated(in, out chan struct{}, result func([]hongbao.Grant) []error) *sink {
 	})
 }
 
-// Two workers have the same entries in their hands (F29): one believes that it still holds the lease. Whoever comes
-// first acks what the other one owns, and nothing is lost by that: what is acked has its done bits. What one of them
-// could not do stays with the owner.
+// Two workers handle the same entries (F29): one of them assumes that it still has the lease. The first one to finish
+// acks entries that the other one owns. Nothing is lost, because acked grants have their done bits. Grants that one of
+// them could not do stay with the owner.
 func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 	t.Parallel()
 	all := func([]hongbao.Grant) []error { return nil }
@@ -38,7 +38,7 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 	}
 	permanent := hongbao.Errorf(hongbao.ClassPermanent, "no such account")
 	for name, c := range map[string]struct {
-		// what the handlers say: that of the worker whose entries were taken, that of their owner
+		// the results of the handlers: of the worker whose entries were taken, and of their owner
 		old, owner func([]hongbao.Grant) []error
 		ownerFirst bool
 		dead       int
@@ -63,7 +63,7 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 				cfg := b.config(t, []string{"old", "owner"}[i], s[i])
 				cfg.Lease = time.Hour
 				if i == 1 {
-					cfg.Lease = 2 * time.Second // by its clock the other one is dead by then
+					cfg.Lease = 2 * time.Second // the owner takes the other worker for dead then
 				}
 				w[i] = start(t, cfg)
 				<-in[i]
@@ -78,12 +78,12 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 			}
 			close(out[first])
 			testkit.Eventually(t, soon, func() bool { n := w[first].Stats(); return n.Done+n.Dead+n.Skipped >= 3 },
-				"the first one has ended its delivery")
+				"the first worker has ended its delivery")
 			close(out[second])
 			b.idle(t, 0)
 			require.NoError(t, w[0].stop())
 			require.NoError(t, w[1].stop())
-			require.Equal(t, []int64{1, 2, 3, 4}, b.doneBits(t, 4), "acked is done")
+			require.Equal(t, []int64{1, 2, 3, 4}, b.doneBits(t, 4), "acked grants are done")
 			require.Len(t, b.dead(t), c.dead)
 			for seq := int64(1); seq <= 4; seq++ {
 				_, old := s[0].times(seq)
@@ -96,13 +96,12 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 	}
 }
 
-// failing2 is failing for a result.
+// failing2 is failing for a function that returns results.
 func failing2(of func(seq int64) error) func([]hongbao.Grant) []error {
 	return func(grants []hongbao.Grant) []error { return failing(of)(context.Background(), grants) }
 }
 
-// The neighbours of an entry that was acked by its former owner are handed on at once: they don't wait for the end of a
-// lease.
+// If a former owner acks an entry, its neighbours are handed back at once. They do not wait for the end of a lease.
 func TestAckByAFormerOwnerDelaysNoNeighbour(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -127,7 +126,7 @@ func TestAckByAFormerOwnerDelaysNoNeighbour(t *testing.T) {
 	_, err := b.keys().Ack(t.Context(), group, []stream.SeqRange{{First: 1, Last: 2}}, ids[:1])
 	require.NoError(t, err)
 	b.idle(t, 0)
-	require.Less(t, time.Since(begin), cfg.Lease, "it did not wait for the lease")
+	require.Less(t, time.Since(begin), cfg.Lease, "the neighbour did not wait for the lease")
 	require.NoError(t, w.stop())
 	require.EqualValues(t, 1, w.Stats().LeasesLost)
 	require.Equal(t, []int64{1, 2, 3, 4}, b.doneBits(t, 4))

@@ -22,14 +22,14 @@ var errPaused = errors.New("the sink is paused")
 // step is then a reclaim, which reads the decisions again, and takes nothing until the sink is resumed.
 func (s *shard) controlled(c store.SinkControl) error {
 	if s.control.Paused && !c.Paused {
-		s.log.Info("the sink goes on", zap.String("by", c.By), zap.String("why", c.Why))
+		s.log.Info("the sink was resumed", zap.String("by", c.By), zap.String("why", c.Why))
 	}
 	s.control, s.controlAt = c, time.Now()
 	if !c.Paused {
 		return nil
 	}
 	s.lastWasReclaim, s.nextReclaim = false, time.Time{}
-	return hongbao.Errorf(hongbao.ClassTransient, "%w by %q since %s: %q; it goes on when a person resumes it",
+	return hongbao.Errorf(hongbao.ClassTransient, "%w by %q since %s: %q; it continues when a person resumes it",
 		errPaused, c.By, c.At.UTC().Format(time.RFC3339), c.Why)
 }
 
@@ -57,7 +57,7 @@ func (s *shard) freshControl(ctx context.Context) error {
 	c, err := s.redis.SinkControl(ctx, s.cfg.Group)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.log.Warn("Redis can't tell whether the sink is paused", zap.Error(err))
+			s.log.Warn("could not read whether the sink is paused", zap.Error(err))
 		}
 		return nil
 	}
@@ -66,7 +66,7 @@ func (s *shard) freshControl(ctx context.Context) error {
 
 // pause waits a while because the sink is paused. The worker has no entries meanwhile.
 func (s *shard) pause(ctx context.Context, err error) {
-	if s.stands(SinkPaused, err) {
+	if s.setHealth(SinkPaused, err) {
 		s.log.Warn("the sink was paused, its entries wait", zap.Error(err))
 	}
 	retry.Pause(ctx, jitter(controlAge))

@@ -24,13 +24,13 @@ func (b *bundle) pause(t *testing.T) {
 
 func (b *bundle) resume(t *testing.T) {
 	t.Helper()
-	_, _, err := b.keys().ResumeSink(t.Context(), group, annSays("it is open"))
+	_, _, err := b.keys().ResumeSink(t.Context(), group, annSays("the bank is open"))
 	require.NoError(t, err)
 }
 
 func (b *bundle) paused(t *testing.T, w *worker) {
 	t.Helper()
-	testkit.Eventually(t, soon, func() bool { return w.Health()[0].Code == SinkPaused }, "the worker knows")
+	testkit.Eventually(t, soon, func() bool { return w.Health()[0].Code == SinkPaused }, "the worker has noticed the pause")
 }
 
 // A sink that is down is paused while a worker retries it. The pause ends the retries, and takes no attempt.
@@ -41,7 +41,7 @@ func TestPauseDuringAnOutage(t *testing.T) {
 	up := make(chan struct{})
 	s := newSink(down(up))
 	w := start(t, b.config(t, "w", s))
-	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() >= 2 }, "it is tried")
+	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() >= 2 }, "the sink is tried")
 	b.pause(t)
 	b.paused(t, w)
 	for _, id := range ids {
@@ -86,7 +86,7 @@ func TestPauseBetweenTwoCallsOfABatch(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return s.numberOfCalls() == 1 }, "the call has begun")
 	b.pause(t)
 	paused := time.Now()
-	testkit.Eventually(t, soon, func() bool { return time.Since(paused) > controlAge }, "what the worker knows is old")
+	testkit.Eventually(t, soon, func() bool { return time.Since(paused) > controlAge }, "the worker's knowledge is old")
 	close(first)
 	b.paused(t, w)
 	require.Equal(t, 1, s.numberOfCalls(), "the halves were not tried")
@@ -114,7 +114,7 @@ func TestPausedWorkerReclaimsNothing(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool {
 		st, err := k.Status(t.Context(), group)
 		return err == nil && len(st.Workers) == 2 && st.Workers[0].Seen > 2*shortLease && st.Workers[0].Holds == 1
-	}, "the lease of the dead one is over, and its entry stays")
+	}, "the dead worker's lease is over, and its entry stays")
 	require.Zero(t, s.numberOfCalls())
 	b.resume(t)
 	b.idle(t, 0)
@@ -152,11 +152,11 @@ func TestPauseBehindMaxCalls(t *testing.T) {
 		require.NoError(t, err)
 	}
 	paused := time.Now()
-	testkit.Eventually(t, soon, func() bool { return time.Since(paused) > controlAge }, "what the worker knows is old")
+	testkit.Eventually(t, soon, func() bool { return time.Since(paused) > controlAge }, "the worker's knowledge is old")
 	close(first)
 	testkit.Eventually(t, soon, func() bool {
 		return w.Health()[0].Code == SinkPaused && w.Health()[1].Code == SinkPaused
-	}, "the worker knows")
+	}, "the worker has noticed the pause")
 	require.Equal(t, 1, s.numberOfCalls())
 	require.NoError(t, w.stop())
 	s.onceEach(t, 3)
@@ -177,7 +177,7 @@ func TestSpoiledPauseTakesNoAttempt(t *testing.T) {
 	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Sink(group), "at", "noon").Err())
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
-	testkit.Eventually(t, soon, func() bool { return w.Stats().HandedBack >= 2 }, "it takes it and hands it back")
+	testkit.Eventually(t, soon, func() bool { return w.Stats().HandedBack >= 2 }, "the worker takes the entry and hands it back")
 	holder, count := b.holder(t, ids[0])
 	require.Contains(t, []string{"_retry/0", "w"}, holder)
 	require.LessOrEqual(t, count, int64(1))

@@ -71,7 +71,7 @@ func TestEntryOfANewerBuildBreaksTheShardAndIsNotSkipped(t *testing.T) {
 	b.add(t, 0, 2)
 	for _, name := range []string{"w1", "w2"} {
 		w := start(t, b.config(t, name, newSink(nil)))
-		w.stands(0, ShardBroken)
+		w.awaitHealth(0, ShardBroken)
 		err := w.stop()
 		require.ErrorIs(t, err, stream.ErrNewerEntry)
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
@@ -116,7 +116,7 @@ func TestEntriesDeletedWhilePendingAreAnIncident(t *testing.T) {
 	require.Equal(t, 1, w.logged("INCIDENT"))
 }
 
-// An entry that is deleted while the handler is at it is counted once, however often the lease is renewed.
+// An entry that is deleted while the handler works on it is counted once, however often the lease is renewed.
 func TestEntryDeletedUnderTheHandlerIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -139,7 +139,7 @@ func TestEntryDeletedUnderTheHandlerIsCountedOnce(t *testing.T) {
 	require.Zero(t, w.Stats().LeasesLost)
 }
 
-// Parking moves an entry with XCLAIM, and that drops one that is no longer in the stream.
+// Parking moves an entry with XCLAIM, which drops an entry that is no longer in the stream.
 func TestEntryDeletedBeforeItIsParkedIsNotDroppedSilently(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

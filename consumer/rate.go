@@ -80,7 +80,7 @@ func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time
 			return given, wait, err
 		}
 		if known.note(err == nil) {
-			s.log.Warn("the shard that counts the sink's rate has gone or come back; while it is away each shard takes its "+
+			s.log.Warn("the shard that counts the sink's rate went down or came back; while it is down each shard takes its "+
 				"part of the rate", zap.Int("home", home.Index()), zap.Error(err))
 		}
 		if err == nil {
@@ -100,7 +100,7 @@ const homeAgain = 5 * time.Second
 // rateHome is a worker's knowledge of the shard that counts the sink's rate.
 type rateHome struct {
 	mu   sync.Mutex
-	away bool
+	down bool
 	next time.Time // when the worker asks the home again
 }
 
@@ -108,15 +108,15 @@ type rateHome struct {
 func (h *rateHome) due() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !h.away || time.Now().After(h.next)
+	return !h.down || time.Now().After(h.next)
 }
 
 // note records whether the home has answered, and reports whether that has changed.
 func (h *rateHome) note(answered bool) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	changed = h.away == answered
-	h.away, h.next = !answered, time.Now().Add(jitter(homeAgain))
+	changed = h.down == answered
+	h.down, h.next = !answered, time.Now().Add(jitter(homeAgain))
 	return changed
 }
 
@@ -124,7 +124,7 @@ func (h *rateHome) note(answered bool) (changed bool) {
 func (h *rateHome) split(shards int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.away {
+	if h.down {
 		return shards
 	}
 	return 1

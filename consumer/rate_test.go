@@ -43,7 +43,7 @@ func newTimedSink() (*handed, *sink) {
 	})
 }
 
-// Two workers on two shards share one rate. The rate takes no attempt, and a person changes it under way.
+// Two workers on two shards share one rate. The rate takes no attempt, and a person changes it meanwhile.
 func TestRateOverAllWorkers(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -62,7 +62,7 @@ func TestRateOverAllWorkers(t *testing.T) {
 	unbounded := 0
 	for shard := range 2 {
 		b.add(t, shard, repeat(50, 100)...)
-		_, now, err := b.store.Shard(shard).LimitSink(t.Context(), group, &unbounded, annSays("mended"))
+		_, now, err := b.store.Shard(shard).LimitSink(t.Context(), group, &unbounded, annSays("fixed"))
 		require.NoError(t, err)
 		require.Equal(t, 0, *now.Rate)
 	}
@@ -75,25 +75,25 @@ func TestRateOverAllWorkers(t *testing.T) {
 	s.onceEach(t, 10_200)
 }
 
-// homeAway fails a client's calls for the shard that counts the sink's rate, as if its server was down.
-type homeAway struct {
+// homeDown fails a client's calls for the shard that counts the sink's rate, as if its server were down.
+type homeDown struct {
 	key          string
-	away         atomic.Bool
+	down         atomic.Bool
 	failed, went atomic.Int64
 }
 
-func (*homeAway) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*homeDown) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (*homeAway) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (*homeDown) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (h *homeAway) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h *homeDown) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if !slices.Contains(cmd.Args(), any(h.key)) {
 			return next(ctx, cmd)
 		}
-		if h.away.Load() {
+		if h.down.Load() {
 			h.failed.Add(1)
 			return &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 		}
@@ -102,14 +102,14 @@ func (h *homeAway) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// The shard that counts the rate is down. The others go on, each with its part of the rate, until it is back.
+// The shard that counts the rate is down. The others continue, each with its part of the rate, until it is back.
 func TestRateWhileItsHomeIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 4)
 	home := b.store.Home(group).Index()
 	other := (home + 1) % 4
-	h := &homeAway{key: b.store.Shard(home).Keys.Rate(group)}
-	h.away.Store(true)
+	h := &homeDown{key: b.store.Shard(home).Keys.Rate(group)}
+	h.down.Store(true)
 	at, s := newTimedSink()
 	b.add(t, other, 20, 20)
 	cfg := b.config(t, "w", s)
@@ -121,15 +121,15 @@ func TestRateWhileItsHomeIsAway(t *testing.T) {
 	b.idle(t, other)
 	require.Positive(t, h.failed.Load(), "the fault fired")
 	require.Greater(t, at.upTo(39), 1500*time.Millisecond, "40 grants at 20 a second, of which the first 5 go at once")
-	require.Equal(t, 1, w.logged("each shard takes its part"), "told once")
-	h.away.Store(false)
+	require.Equal(t, 1, w.logged("each shard takes its part"), "logged once")
+	h.down.Store(false)
 	testkit.Eventually(t, soon, func() bool {
 		b.add(t, other, 1)
 		return h.went.Load() > 0
 	}, "the home is asked again")
 	b.idle(t, other)
 	require.NoError(t, w.stop())
-	require.Equal(t, 2, w.logged("each shard takes its part"), "gone and come back")
+	require.Equal(t, 2, w.logged("each shard takes its part"), "logged for the outage and for its end")
 	require.Zero(t, w.Stats().Parked)
 }
 
@@ -149,15 +149,15 @@ func TestRateSetByAPerson(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool {
 		b.book(t, 60) // another caller is always a minute ahead
 		return w.Stats().HandedBack > 0 && time.Since(begin) > 4*time.Second
-	}, "it is not their turn")
+	}, "it is not the grants' turn")
 	require.Zero(t, s.numberOfCalls())
 	b.pending(t, 1)
-	require.EqualValues(t, 1, w.Stats().HandedBack, "who has to wait takes nothing meanwhile")
+	require.EqualValues(t, 1, w.Stats().HandedBack, "a worker that must wait takes nothing meanwhile")
 	holder, count := b.holder(t, ids[0])
 	require.Equal(t, "_retry/0", holder)
 	require.Zero(t, count, "handing back takes no attempt")
 	unbounded := 0
-	_, _, err = k.LimitSink(t.Context(), group, &unbounded, annSays("mended"))
+	_, _, err = k.LimitSink(t.Context(), group, &unbounded, annSays("fixed"))
 	require.NoError(t, err)
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
@@ -203,10 +203,10 @@ func TestRateSetWhileABatchIsInHand(t *testing.T) {
 	_, _, err := k.LimitSink(t.Context(), group, &four, annSays("slowly"))
 	require.NoError(t, err)
 	limited := time.Now()
-	testkit.Eventually(t, soon, func() bool { return time.Since(limited) > controlAge }, "what the worker knows is old")
+	testkit.Eventually(t, soon, func() bool { return time.Since(limited) > controlAge }, "the worker's knowledge is old")
 	close(first)
-	testkit.Eventually(t, soon, func() bool { return s.size() >= 3 }, "it goes on slowly")
-	_, _, err = k.LimitSink(t.Context(), group, &unbounded, annSays("mended"))
+	testkit.Eventually(t, soon, func() bool { return s.size() >= 3 }, "the batch continues slowly")
+	_, _, err = k.LimitSink(t.Context(), group, &unbounded, annSays("fixed"))
 	require.NoError(t, err)
 	b.idle(t, 0)
 	require.NoError(t, w.stop())

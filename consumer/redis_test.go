@@ -61,7 +61,7 @@ func TestRedisKilledAndRestartedUnderLoad(t *testing.T) {
 		require.NoError(t, server.Restart())
 	}
 	before := s.size()
-	testkit.Eventually(t, soon, func() bool { return s.size() > before+30 }, "it flows again")
+	testkit.Eventually(t, soon, func() bool { return s.size() > before+30 }, "grants are handled again")
 	total := stop()
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
@@ -84,7 +84,7 @@ func TestRedisThatIsDownAtTheStartIsNoVanishedGroup(t *testing.T) {
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
 	s.onceEach(t, 5)
-	require.Zero(t, w.Stats().Groups, "it was never there")
+	require.Zero(t, w.Stats().Groups, "the group did not exist before")
 	require.Zero(t, w.logged("vanished"))
 }
 
@@ -133,13 +133,13 @@ func TestKeyOfAnotherTypeBreaksTheShard(t *testing.T) {
 			b.rdb.Exists(t.Context(), b.keys().Keys.Events()).Val() == 1
 	}, "runs")
 	require.NoError(t, b.rdb.Set(t.Context(), b.keys().Keys.Events(), "planted", 0).Err())
-	w.stands(0, ShardBroken)
+	w.awaitHealth(0, ShardBroken)
 	err := w.stop()
 	require.ErrorContains(t, err, "WRONGTYPE")
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// Without its done bits a sink gets all events again, and reports itself what it already has.
+// Without its done bits a sink gets all events again, and must recognise those that it has.
 func TestDoneBitsDeletedAreDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -175,7 +175,7 @@ func TestNewEntriesFlowBetweenParkedOnes(t *testing.T) {
 	cfg.Backoff, cfg.MaxBackoff, cfg.MaxAttempts, cfg.BatchGrants = time.Millisecond, time.Millisecond, 1000, 10
 	cfg.MaxEntries = 10
 	w := start(t, cfg)
-	testkit.Eventually(t, soon, func() bool { return w.Stats().Parked > 400 }, "round and round")
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Parked > 400 }, "the parked entries come again and again")
 	b.add(t, 0, repeat(1, 20)...)
 	testkit.Eventually(t, soon, func() bool { return s.size() == 20 }, "new ones are done")
 	later.Store(true)

@@ -57,13 +57,13 @@ func (s *shard) run(ctx context.Context) (left int) {
 		var err error
 		switch left, err = s.step(ctx); {
 		case err == nil:
-			s.stands(Working, nil)
+			s.setHealth(Working, nil)
 		case errors.Is(err, errPaused):
 			s.pause(ctx, err)
 		case errors.Is(err, errNoCall):
 			s.awaitCall(ctx)
 		case errors.Is(err, errLater):
-			s.stands(Working, nil)
+			s.setHealth(Working, nil)
 			retry.Pause(ctx, jitter(s.turnIn))
 		case !s.survive(ctx, err):
 			s.rest(ctx, err)
@@ -72,7 +72,7 @@ func (s *shard) run(ctx context.Context) (left int) {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := s.redis.EndLead(ending, s.cfg.Group, s.cfg.Consumer); err != nil {
-		s.log.Info("the lead ends by itself, it could not be given up", zap.Error(err))
+		s.log.Info("the lead could not be given up, it ends when its time is over", zap.Error(err))
 	}
 	return left
 }
@@ -83,7 +83,7 @@ const brokenPause, maxBrokenPause = time.Second, 30 * time.Second
 // rest pauses a broken shard. The entries that it handed back come first afterwards: they are taken before new ones
 // are read.
 func (s *shard) rest(ctx context.Context, err error) {
-	s.stands(ShardBroken, err)
+	s.setHealth(ShardBroken, err)
 	if time.Since(s.brokenAt) > 2*maxBrokenPause {
 		s.timesBroken = 0
 	}
@@ -110,10 +110,10 @@ func (s *shard) survive(ctx context.Context, err error) bool {
 	}
 	s.failures++
 	if s.epoch = 0; errors.Is(err, store.ErrStale) {
-		s.log.Info("the shard was opened again; the batch in hand begins again", zap.Error(err))
+		s.log.Info("the shard was opened again; its entries are read again", zap.Error(err))
 		return true
 	}
-	s.stands(s.waits(err), err)
+	s.setHealth(s.waits(err), err)
 	pause := min(s.c.backoffOf(s.failures, 50*time.Millisecond), 5*time.Second)
 	s.log.Warn("shard waits: a call to Redis failed", zap.Error(err), zap.Duration("pause", pause))
 	retry.Pause(ctx, pause)

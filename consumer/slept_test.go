@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// asleep lets others work while a worker asks whether its entries are real, as if it slept there.
+// asleep simulates a worker that sleeps while it asks whether its entries are real: it lets others work first.
 type asleep struct {
 	others func()
 	fell   atomic.Bool
@@ -34,8 +34,8 @@ func (h *asleep) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// A worker slept with what it had read, and meanwhile others finished it, and it was trimmed, done bits and all.
-// Nothing of it is handled again, and no alarm tells of forged entries.
+// A worker sleeps with the entries that it read. Meanwhile others finish them, and they are trimmed with their done
+// bits. The worker handles none of them again, and raises no alarm about forged entries.
 func TestSleptUntilItsEntriesWereTrimmed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -57,7 +57,7 @@ func TestSleptUntilItsEntriesWereTrimmed(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return h.fell.Load() }, "the fault fired")
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
-	require.Zero(t, s.numberOfCalls(), "it was done before")
+	require.Zero(t, s.numberOfCalls(), "the entries were done before")
 	require.Empty(t, b.dead(t))
 	require.Zero(t, w.Stats().Forged)
 	require.Zero(t, w.logged("ALARM"))

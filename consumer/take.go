@@ -138,7 +138,7 @@ func (s *shard) vanished(ids []string) {
 		return
 	}
 	s.c.count.vanished.Add(int64(len(ids)))
-	s.log.Error("INCIDENT: entries were deleted from the stream while they were pending, somebody trimmed it by hand; "+
+	s.log.Error("INCIDENT: entries were deleted from the stream while they were pending, someone trimmed it by hand; "+
 		"run `hongbao audit`, the receipts still have their grants", zap.String("code", eventsLost),
 		zap.Strings("entries", ids))
 }

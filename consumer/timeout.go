@@ -24,20 +24,20 @@ func Timeout(d time.Duration) func(hongbao.Handler) hongbao.Handler {
 			if limited.Err() == nil || ctx.Err() != nil {
 				return errs
 			}
-			var last, told error // an error that all grants share stays shared: the batch is halved then
+			var last, shared error // an error that all grants share stays shared: the batch is halved then
 			for i, err := range errs {
 				late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 				if !late || hongbao.IsHeld(err) {
 					continue
 				}
 				if last == nil || !retry.Same(err, last) {
-					tell := hongbao.Errorf
+					newError := hongbao.Errorf
 					if hongbao.IsOutage(err) {
-						tell = hongbao.Outagef
+						newError = hongbao.Outagef
 					}
-					last, told = err, tell(hongbao.ClassUnknown, "the handler did not answer within %s: %w", d, err)
+					last, shared = err, newError(hongbao.ClassUnknown, "the handler did not answer within %s: %w", d, err)
 				}
-				errs[i] = told
+				errs[i] = shared
 			}
 			return errs
 		})

@@ -96,7 +96,7 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 		errs = append(errs, err)
 	}
 	if len(cfg.Groups) == 0 {
-		errs = append(errs, errors.New("no groups: what nobody reads can't be trimmed safely"))
+		errs = append(errs, errors.New("no groups: a stream without readers can't be trimmed safely"))
 	}
 	for _, g := range cfg.Groups {
 		if err := hongbao.CheckCampaignID(g); err != nil {
@@ -171,7 +171,7 @@ func (t *Trimmer) endLeads(ctx context.Context) error {
 			continue
 		}
 		if err := t.store.Shard(shard).EndLead(ctx, trimmerLead, t.name); err != nil {
-			t.cfg.Log.Info("the leads end by themselves, they could not be given up", zap.Error(err))
+			t.cfg.Log.Info("the leads could not be given up, they end when their time is over", zap.Error(err))
 			return nil
 		}
 	}
@@ -255,7 +255,7 @@ func (t *Trimmer) report(shard int, out *store.Trimmed) {
 			zap.Strings("groups", out.Missing))
 	}
 	if len(unknown) > 0 {
-		log.Warn("groups that deployment.sinks does not name hold the stream back; if nobody works for one any more, remove "+
+		log.Warn("groups that deployment.sinks does not name keep entries in the stream; if a group has no workers any more, remove "+
 			"it with XGROUP DESTROY; one of a program of your own may stay",
 			zap.Strings("groups", unknown))
 	}
@@ -286,7 +286,7 @@ func (t *Trimmer) removeIdle(ctx context.Context, k *store.Shard, out *store.Tri
 			return err
 		}
 		if len(names) > 0 {
-			t.cfg.Log.Info("removed the consumers of workers that are no more", zap.Int("shard", k.Keys.Index()),
+			t.cfg.Log.Info("removed the consumers of workers that no longer exist", zap.Int("shard", k.Keys.Index()),
 				zap.String("group", g.Name), zap.Strings("consumers", names))
 		}
 	}

@@ -48,7 +48,7 @@ func (b *bundle) meta(t *testing.T, field string) string {
 	return v
 }
 
-// read hands n entries to a consumer of a group, and acks them.
+// finish hands n entries to a consumer of a group, and acks them.
 func (b *bundle) finish(t *testing.T, name string, n int) {
 	t.Helper()
 	_, err := b.keys().CreateGroup(t.Context(), name)
@@ -93,14 +93,14 @@ func TestTrimNeverTouchesWhatIsNotFinished(t *testing.T) {
 	b.vanish(t, "slow", 700)
 	b.ack(t, group, append(ids[:350:350], ids[360:700]...)...) // ten in the middle stay pending
 	require.NoError(t, tr.Trim(t.Context(), 0))
-	require.Less(t, b.length(t), int64(1000), "what both have finished is gone, in whole nodes")
+	require.Less(t, b.length(t), int64(1000), "entries that both groups have finished are gone, in whole nodes")
 	kept, err := b.rdb.XRange(t.Context(), b.keys().Keys.Events(), ids[350], "+").Result()
 	require.NoError(t, err)
-	require.Len(t, kept, 310, "what is pending, and what was not read yet")
+	require.Len(t, kept, 310, "pending and unread entries stay")
 	require.Equal(t, "1380", b.meta(t, "finished"))
 	b.ack(t, group, ids[350:360]...)
 	require.NoError(t, tr.Trim(t.Context(), 0))
-	require.Equal(t, "1400", b.meta(t, "finished"), "what is not read yet is not finished")
+	require.Equal(t, "1400", b.meta(t, "finished"), "unread events are not finished")
 	kept, err = b.rdb.XRange(t.Context(), b.keys().Keys.Events(), ids[700], "+").Result()
 	require.NoError(t, err)
 	require.Len(t, kept, 300)
@@ -156,7 +156,7 @@ func TestMissingGroupBlocksTrimmingAndIsReportedOnce(t *testing.T) {
 	require.Less(t, b.length(t), int64(500))
 	require.NoError(t, b.rdb.XGroupDestroy(t.Context(), b.keys().Keys.Events(), "kafka").Err())
 	require.NoError(t, tr.Trim(t.Context(), 0))
-	require.Equal(t, 2, logs.FilterMessageSnippet("declared groups do not exist").Len(), "it is missing again")
+	require.Equal(t, 2, logs.FilterMessageSnippet("declared groups do not exist").Len(), "the group is missing again")
 }
 
 func TestUnknownGroupIsRespectedAndReported(t *testing.T) {
@@ -172,7 +172,7 @@ func TestUnknownGroupIsRespectedAndReported(t *testing.T) {
 	kept, err := b.rdb.XRange(t.Context(), b.keys().Keys.Events(), ids[200], "+").Result()
 	require.NoError(t, err)
 	require.Len(t, kept, 800)
-	require.Equal(t, "1000", b.meta(t, "finished"), "it is no declared group: the grab's bound does not wait for it")
+	require.Equal(t, "1000", b.meta(t, "finished"), "the bound of grabs does not wait for a group that is not declared")
 	require.Equal(t, 1, logs.FilterMessageSnippet("deployment.sinks does not name").Len())
 }
 
@@ -301,7 +301,7 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool {
 		require.NoError(t, tr.Trim(t.Context(), 0))
 		return names() == "[_retry/1 holds]"
-	}, "the idle ones go, the one that holds an entry and the parking place stay")
+	}, "idle consumers are removed; one with an entry and the parking consumer stay")
 	b.pending(t, 1)
 }
 
@@ -346,7 +346,7 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 			granted++
 		}
 		return granted == packets
-	}, "grabs go on as the sink finishes")
+	}, "grabs continue as the sink finishes")
 	require.Equal(t, hongbao.OutcomeSoldOut, grab())
 	b.idle(t, 0)
 	testkit.Eventually(t, soon, func() bool { return b.meta(t, "finished") == strconv.Itoa(packets) }, "all finished")

@@ -43,22 +43,22 @@ func TestConfigListsEveryProblem(t *testing.T) {
 func TestConfigBounds(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Config){
-		"parking consumer":   func(c *Config) { c.Consumer = "_retry/1" },
-		"consumer space":     func(c *Config) { c.Consumer = "a b" },
-		"group":              func(c *Config) { c.Group = "a:b" },
-		"batch":              func(c *Config) { c.BatchGrants = 100_001 },
-		"entries":            func(c *Config) { c.MaxEntries = 10_001 },
-		"one attempt":        func(c *Config) { c.MaxAttempts = 1 },
-		"attempts":           func(c *Config) { c.MaxAttempts = 1_001 },
-		"block permanently":  func(c *Config) { c.Block = 0 },
-		"poll":               func(c *Config) { c.Poll = time.Hour },
-		"lease":              func(c *Config) { c.Lease = 99 * time.Millisecond },
-		"handle timeout":     func(c *Config) { c.HandleTimeout = 2 * time.Hour },
-		"drain":              func(c *Config) { c.DrainTimeout = -1 },
-		"backoff":            func(c *Config) { c.Backoff = 0 },
-		"max backoff":        func(c *Config) { c.MaxBackoff = c.Backoff - 1 },
-		"read timeout":       func(c *Config) { c.Block = 5 * time.Second },
-		"connections to few": func(c *Config) { c.Reads = withPool(t, 1); c.Space.Shards = 2 },
+		"parking consumer":    func(c *Config) { c.Consumer = "_retry/1" },
+		"consumer space":      func(c *Config) { c.Consumer = "a b" },
+		"group":               func(c *Config) { c.Group = "a:b" },
+		"batch":               func(c *Config) { c.BatchGrants = 100_001 },
+		"entries":             func(c *Config) { c.MaxEntries = 10_001 },
+		"one attempt":         func(c *Config) { c.MaxAttempts = 1 },
+		"attempts":            func(c *Config) { c.MaxAttempts = 1_001 },
+		"block permanently":   func(c *Config) { c.Block = 0 },
+		"poll":                func(c *Config) { c.Poll = time.Hour },
+		"lease":               func(c *Config) { c.Lease = 99 * time.Millisecond },
+		"handle timeout":      func(c *Config) { c.HandleTimeout = 2 * time.Hour },
+		"drain":               func(c *Config) { c.DrainTimeout = -1 },
+		"backoff":             func(c *Config) { c.Backoff = 0 },
+		"max backoff":         func(c *Config) { c.MaxBackoff = c.Backoff - 1 },
+		"read timeout":        func(c *Config) { c.Block = 5 * time.Second },
+		"too few connections": func(c *Config) { c.Reads = withPool(t, 1); c.Space.Shards = 2 },
 	} {
 		cfg := plainConfig(t)
 		spoil(&cfg)
@@ -172,8 +172,8 @@ func TestMeasureKeepsReadsWithinABatch(t *testing.T) {
 	require.Equal(t, 20, s.room(), "larger ones count at once")
 }
 
-// Behind a pause or an outage large entries may have gathered, whatever the entries before it were: the next read takes
-// no more of them than a batch has.
+// During a pause or an outage large entries may gather, whatever the entries before had been. The next read takes no
+// more of them than a batch has.
 func TestReadsBeginSmallAfterAPause(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{SinkPaused, SinkDown, RedisDown, ShardFrozen} {
@@ -183,10 +183,10 @@ func TestReadsBeginSmallAfterAPause(t *testing.T) {
 		for range 50 {
 			s.measure([]item{{entry: stream.Entry{Kind: stream.EntryClose}}})
 		}
-		s.stands(Working, nil)
+		s.setHealth(Working, nil)
 		require.Equal(t, c.cfg.MaxEntries, s.room())
-		s.stands(code, errPaused)
-		s.stands(Working, nil)
+		s.setHealth(code, errPaused)
+		s.setHealth(Working, nil)
 		require.Equal(t, c.cfg.BatchGrants/stream.MaxEntryGrants, s.room(), code)
 	}
 }

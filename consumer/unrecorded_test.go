@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A person opened the shard without the ledger: workers take nothing of it until the ledger knows that.
+// A person opened the shard without the ledger. Workers take no entry from it until the ledger has this decision.
 func TestAShardWaitsForTheLedger(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -25,5 +25,5 @@ func TestAShardWaitsForTheLedger(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return s.size() == 3 && w.logged("shard waits") > 1 }, "the other shard works")
 	require.Equal(t, SinkDown, w.Health()[0].Code)
 	require.NoError(t, b.keys().Recorded(t.Context(), string(text)))
-	testkit.Eventually(t, soon, func() bool { return s.size() == 5 }, "it goes on")
+	testkit.Eventually(t, soon, func() bool { return s.size() == 5 }, "the shard continues")
 }

@@ -41,7 +41,7 @@ func start(t testing.TB, cfg Config) *worker {
 		select {
 		case <-w.done:
 		case <-time.After(soon):
-			t.Errorf("worker %s does not end", cfg.Consumer)
+			t.Errorf("worker %s did not end", cfg.Consumer)
 		}
 	})
 	return w

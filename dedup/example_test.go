@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/dedup"
 )
 
-// A message is pushed once. One of which nobody knows whether it arrived is not pushed again by itself: whoever can ask
-// retakes it.
+// A message is pushed once. If it is unknown whether a message arrived, it is not pushed again automatically. A caller
+// that can ask the receiver retakes it.
 func ExampleOnce() {
 	ctx := context.Background()
 	server, err := miniredis.Run()
@@ -49,7 +49,7 @@ func ExampleOnce() {
 	check(err)
 	fmt.Println("m2", state, "retaken")
 	if state == dedup.Mine {
-		if !slices.Contains(arrived, "m2") { // the other end was asked
+		if !slices.Contains(arrived, "m2") { // the caller asked the receiver
 			arrived = append(arrived, "m2")
 		}
 		check(once.Complete(ctx, "m2", "e"))

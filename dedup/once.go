@@ -33,7 +33,7 @@ type Once struct {
 }
 
 // ErrFenced says that a claim is no longer the caller's: it was overtaken, or is gone.
-var ErrFenced = errors.New("the claim was taken over by somebody else")
+var ErrFenced = errors.New("the claim was taken over by another caller")
 
 // State is the state of a message id.
 type State string
@@ -91,9 +91,9 @@ func (o *Once) Release(ctx context.Context, id, token string) error {
 }
 
 // Push calls push if message id was not pushed before and no other caller is pushing it. It returns the state
-// afterwards: Done, Held, InDoubt or Free. When push fails with a Transient error, nothing was sent and the id is
-// Free again. With any other error, or when the process dies in push, the id is in doubt and is not pushed again by
-// itself.
+// afterwards: Done, Held, InDoubt or Free. When push fails with a Transient error, nothing was sent and the id is Free
+// again. With any other error, or when the process dies in push, the id is in doubt and is not pushed again
+// automatically.
 func (o *Once) Push(ctx context.Context, id, token string, push func(context.Context) error) (State, error) {
 	state, err := o.Claim(ctx, id, token)
 	if err != nil || state != Mine {

@@ -82,7 +82,7 @@ func TestOnceLife(t *testing.T) {
 	require.InDelta(t, time.Hour, ttl, float64(time.Minute), "kept for the retention")
 }
 
-// An ended lease never looks new: a caller has to look up the result, and one of those who did goes on.
+// An ended lease never looks new: a caller has to look up the result. One of the callers who did so continues.
 func TestOnceInDoubt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -94,7 +94,7 @@ func TestOnceInDoubt(t *testing.T) {
 	leaseOver(t, o, "m1")
 	s, err = o.Claim(ctx, "m1", "a")
 	require.NoError(t, err)
-	require.Equal(t, dedup.InDoubt, s, "its first owner, too, has to find out")
+	require.Equal(t, dedup.InDoubt, s, "its first owner also has to find out")
 	var mine atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -106,13 +106,13 @@ func TestOnceInDoubt(t *testing.T) {
 	}
 	wg.Wait()
 	require.EqualValues(t, 1, mine.Load())
-	require.ErrorIs(t, o.Complete(ctx, "m1", "a"), dedup.ErrFenced, "it was overtaken")
+	require.ErrorIs(t, o.Complete(ctx, "m1", "a"), dedup.ErrFenced, "the claim was taken over")
 
 	s, err = short.Claim(ctx, "m2", "a")
 	require.NoError(t, err)
 	require.Equal(t, dedup.Mine, s)
 	leaseOver(t, o, "m2")
-	require.NoError(t, o.Complete(ctx, "m2", "a"), "late, but nobody overtook it")
+	require.NoError(t, o.Complete(ctx, "m2", "a"), "late, but no one took the claim over")
 }
 
 func TestOnceRetentionEnds(t *testing.T) {
@@ -129,7 +129,7 @@ func TestOnceRetentionEnds(t *testing.T) {
 				left += b.rdb.Exists(t.Context(), b.store.Shard(i).Keys.Once("sms", "m1")).Val()
 			}
 			return left == 0
-		}, "it is forgotten after the retention")
+		}, "the message is forgotten after the retention")
 	}
 }
 
@@ -144,7 +144,7 @@ func TestPush(t *testing.T) {
 	}
 	s, err := push("m1", "a", hongbao.Errorf(hongbao.ClassTransient, "not sent"))
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
-	require.Equal(t, dedup.Free, s, "nothing was sent, so anybody may try")
+	require.Equal(t, dedup.Free, s, "nothing was sent, so any caller may try")
 	s, err = push("m1", "b", nil)
 	require.NoError(t, err)
 	require.Equal(t, dedup.Done, s)
@@ -159,21 +159,21 @@ func TestPush(t *testing.T) {
 	require.Equal(t, dedup.InDoubt, s)
 	s, err = push("m2", "b", nil)
 	require.NoError(t, err)
-	require.Equal(t, dedup.Held, s, "it is not pushed again by itself")
+	require.Equal(t, dedup.Held, s, "the message is not pushed again automatically")
 	require.Equal(t, 3, calls)
 
 	_, err = push("m 3", "a", nil)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.Equal(t, 3, calls)
 
-	// The caller leaves during the push; the result is recorded all the same.
+	// The caller leaves during the push; the result is recorded nevertheless.
 	gone, cancel := context.WithCancel(ctx)
 	s, err = o.Push(gone, "m4", "a", func(context.Context) error { cancel(); return nil })
 	require.NoError(t, err)
 	require.Equal(t, dedup.Done, s)
 }
 
-// 64 pushers at once, each message once.
+// 64 pushers push at once, and each message is pushed once.
 func TestPushByMany(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -200,7 +200,7 @@ func TestPushByMany(t *testing.T) {
 	}
 }
 
-// Answers get lost. A caller that claims again with the same token goes on, and the push happens once.
+// Answers get lost. A caller that claims again with the same token continues, and the push happens once.
 func TestPushWithLostAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -223,7 +223,7 @@ func TestPushWithLostAnswers(t *testing.T) {
 	require.Equal(t, 40, proxy.Fired().Swallowed)
 }
 
-// A key with another type of content is left alone.
+// A key with another type of content stays unchanged.
 func TestOnceForeignKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

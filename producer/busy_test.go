@@ -32,7 +32,7 @@ func TestRedisBusyWithAScript(t *testing.T) {
 		_, err = p.Grab(t.Context(), grab("u1", "r1"))
 		require.True(t, hongbao.IsOutage(err), "%v", err)
 		return strings.Contains(err.Error(), "BUSY")
-	}, "the error tells why")
+	}, "the error says why")
 	require.NoError(t, b.server.Client(t).ScriptKill(t.Context()).Err())
 	require.Error(t, <-killed)
 	for range 2 {

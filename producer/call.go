@@ -94,7 +94,7 @@ func (c *call) send() {
 	}
 }
 
-// traceparents are those of the grabs that have one.
+// traceparents returns the traceparents of the grabs that have one.
 func (c *call) traceparents() []string {
 	c.traces = c.traces[:0]
 	for _, w := range c.batch {
@@ -109,7 +109,7 @@ func (c *call) traceparents() []string {
 // carried out gets the same answers.
 func (c *call) repeat(ctx context.Context) error {
 	var doubt error // the error of a try that may have been carried out
-	last := whileAway(ctx, func() error {
+	last := whileDown(ctx, func() error {
 		last := c.try(ctx)
 		var facts *store.FactsError
 		if errors.As(last, &facts) { // the grabs were checked against an earlier campaign of the same id
@@ -129,9 +129,9 @@ func (c *call) repeat(ctx context.Context) error {
 	return last
 }
 
-// whileAway repeats a call while Redis is unreachable or does not answer, until ctx ends. It returns the last try's
+// whileDown repeats a call while Redis is unreachable or does not answer, until ctx ends. It returns the last try's
 // error, because the context's error has no class.
-func whileAway(ctx context.Context, try func() error) error {
+func whileDown(ctx context.Context, try func() error) error {
 	return retry.Do(ctx, retry.Backoff(5*time.Millisecond, 250*time.Millisecond, 0), func() (bool, error) { // ctx bounds it
 		err := try()
 		return hongbao.IsOutage(err), err
@@ -142,7 +142,7 @@ func whileAway(ctx context.Context, try func() error) error {
 func (c *call) try(ctx context.Context) error {
 	if c.lane.seen.Load() == nil { // the campaign's home named this place, whose server has its own settings
 		_, err := c.lane.look(ctx)
-		if errors.Is(err, store.ErrFrozen) { // as every script there would answer
+		if errors.Is(err, store.ErrFrozen) { // every script there would answer the same
 			c.freeze()
 			return nil
 		}
@@ -189,7 +189,7 @@ func (c *call) secure(ctx context.Context) error {
 	shard := c.lane.shard
 	var receipts [][]hongbao.Receipt
 	var users []string
-	var of []int // whose receipts they are
+	var of []int // the index of the answer that has the receipts
 	for k := range c.answers {
 		if a := &c.answers[k]; len(a.Receipts) > 0 && a.Outcome != hongbao.OutcomeSoldOut { // those are not returned
 			receipts, users, of = append(receipts, a.Receipts), append(users, c.req.Grabs[k].User), append(of, k)
@@ -213,11 +213,11 @@ func (c *call) secure(ctx context.Context) error {
 	}
 	missing, err := shard.FillCodes(ctx, c.lane.id, receipts...)
 	if err != nil {
-		return hongbao.Outagef(hongbao.ClassUnknown, "granted, but the codes are not at hand: %w", err)
+		return hongbao.Outagef(hongbao.ClassUnknown, "granted, but the codes could not be read: %w", err)
 	}
 	for k, err := range missing {
-		if err != nil { // the others have theirs
-			c.results[of[k]].err = hongbao.Outagef(hongbao.ClassUnknown, "granted, but a code is not at hand: %w", err)
+		if err != nil { // the other answers have their codes
+			c.results[of[k]].err = hongbao.Outagef(hongbao.ClassUnknown, "granted, but a code could not be read: %w", err)
 		}
 	}
 	return nil
@@ -231,5 +231,5 @@ func afterGrant(err error) error {
 	case hongbao.IsOutage(err):
 		return hongbao.Outagef(hongbao.ClassUnknown, "granted, but not known to be safe yet: %w", err)
 	}
-	return hongbao.Errorf(hongbao.ClassUnknown, "granted, but nobody can tell whether it is safe: %w", err)
+	return hongbao.Errorf(hongbao.ClassUnknown, "granted, but it is unknown whether it is safe: %w", err)
 }

@@ -72,7 +72,7 @@ func (c *crowd) size() int {
 func (c *crowd) oneEach(t *testing.T, b *bundle, n int) {
 	t.Helper()
 	require.Len(t, c.got, n)
-	stream := b.grants(t) // seqs dense, no packet twice
+	stream := b.grants(t) // seqs without a gap, no packet twice
 	require.Len(t, stream, n)
 	for request, packets := range c.got {
 		grants := stream[request[len("r-"):]]
@@ -83,8 +83,8 @@ func (c *crowd) oneEach(t *testing.T, b *bundle, n int) {
 	}
 }
 
-// The master that has the campaign is killed under load, and its replica is promoted. Grabs go on through the same
-// producer. Every answer that a user got remains true, since the campaign's class is replica. The same request id
+// The master that has the campaign is killed under load, and its replica is promoted. Grabs continue through the same
+// producer. Every answer that a user got remains true, because the campaign's class is replica. The same request id
 // never gets a second packet.
 func TestClusterFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -93,7 +93,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	st := storetest.FoundedOn(t, client, 3)
 	b := &bundle{admin: client, store: st, k: st.Home("rain")}
 	c := spec("rain", 4000)
-	for i := 0; b.k.Index() != 0; i++ { // shard 0 lies on the first master
+	for i := 0; b.k.Index() != 0; i++ { // shard 0 is on the first master
 		c.ID = fmt.Sprintf("rain-%d", i)
 		b.k = st.Home(c.ID)
 	}
@@ -115,13 +115,13 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	before := run.size()
 	require.Less(t, before, 3000, "the fault fired under load")
 	cluster.AwaitPromotion(t, 0)
-	require.NoError(t, cluster.Masters[0].Restart(), "it comes back as a replica, which the class asks for")
+	require.NoError(t, cluster.Masters[0].Restart(), "the master comes back as a replica, which class replica needs")
 	all.Wait()
 	require.NoError(t, ctx.Err(), "all have their answers in time")
 	node, err = client.MasterForKey(t.Context(), b.k.Keys.Meta())
 	require.NoError(t, err)
-	require.Equal(t, cluster.Replicas[0].Addr, node.Options().Addr, "the promoted one serves")
-	run.run(ctx, 0, 3000, 64) // all again, by the same request ids
+	require.Equal(t, cluster.Replicas[0].Addr, node.Options().Addr, "the promoted replica serves")
+	run.run(ctx, 0, 3000, 64) // all grab again with the same request ids
 	run.oneEach(t, b, 3000)
 	t.Logf("%d of 3000 granted before the kill, %d errors on the way", before, run.failed)
 }

@@ -109,7 +109,7 @@ func TestCodesOutOfReach(t *testing.T) {
 		_, err := p.Grab(ctx, grab(user, "r1"))
 		require.True(t, hongbao.IsOutage(err), "%v", err)
 		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err))
-		require.Len(t, b.grants(t), i+1, "the grant stands")
+		require.Len(t, b.grants(t), i+1, "the grant stays")
 		show()
 		a, err := p.Grab(ctx, grab(user, "r1"))
 		require.NoError(t, err)

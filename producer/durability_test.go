@@ -50,14 +50,14 @@ func TestReplicaClassAfterAnOpening(t *testing.T) {
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		servers, err := store.Inspect(t.Context(), b.admin)
 		return err == nil && servers[0].Replicas == 1
-	}, "the second one is gone")
+	}, "the second replica is gone")
 	require.NoError(t, b.admin.HDel(t.Context(), b.k.Keys.Meta(), "replicas").Err()) // as open.lua does
 	_, err = p.Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
 }
 
-// A replica that always lags by a fifth of a second, like a distant one, has each grant in time. Other clients go on
-// writing meanwhile.
+// A replica that always lags by a fifth of a second, like a distant one, has each grant in time. Other clients write
+// meanwhile.
 func TestReplicaClassOfASlowReplica(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -117,7 +117,7 @@ func TestReplicaClass(t *testing.T) {
 	testkit.EventuallyOK(t, 20*time.Second, func() error {
 		_, err := p.Grab(t.Context(), grab("u0", "r0"))
 		return err
-	}, "the replica is there")
+	}, "the replica is connected")
 	require.NoError(t, replica.Stop())
 	_, err = p.Grab(t.Context(), grab("u1", "r1"))
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
@@ -125,13 +125,13 @@ func TestReplicaClass(t *testing.T) {
 	require.ErrorContains(t, err, "WAIT")
 	require.Len(t, b.grants(t)["u1"], 1, "granted, but not safe yet")
 	_, err = p.Grab(t.Context(), grab("u1", "r1"))
-	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "a repeat waits for the first one's write as well")
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "a repeat also waits for the first grab's write")
 	require.NoError(t, replica.Cont())
 	var a hongbao.Answer
 	testkit.EventuallyOK(t, 20*time.Second, func() error {
 		a, err = p.Grab(t.Context(), grab("u1", "r1"))
 		return err
-	}, "the replica goes on")
+	}, "the replica continues")
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	grants := b.grants(t)
 	require.Len(t, grants["u1"], 1)
@@ -139,7 +139,7 @@ func TestReplicaClass(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		n, err := replica.Client(t).XLen(t.Context(), b.k.Keys.Events()).Result()
 		return err == nil && int(n) == len(b.entries(t))
-	}, "the replica has it")
+	}, "the replica has the grant")
 }
 
 func TestFsyncClass(t *testing.T) {
@@ -168,7 +168,7 @@ func TestFsyncClass(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	require.NoError(t, always.server.Kill())
 	require.NoError(t, always.server.Restart())
-	require.Len(t, always.grants(t), 1, "it was on disk before the answer")
+	require.Len(t, always.grants(t), 1, "the grant was on disk before the answer")
 }
 
 func TestServerCheck(t *testing.T) {
@@ -190,7 +190,7 @@ func TestServerCheck(t *testing.T) {
 	require.ErrorContains(t, forgets.Check(hongbao.DurabilityFsync), "appendonly is no")
 	require.ErrorContains(t, forgets.CheckAppendOnly(), "appendonly is no")
 	for _, class := range []hongbao.Durability{hongbao.DurabilityFast, hongbao.DurabilityReplica} {
-		require.NoError(t, forgets.Check(class), "unsafe.allow may have let it pass, and a producer does not know")
+		require.NoError(t, forgets.Check(class), "unsafe.allow may permit this, and a producer does not know")
 	}
 	modern := good
 	modern.Version, modern.AppendFsync = "7.2.0", "everysec"
@@ -231,7 +231,7 @@ func TestDurabilityOutOfReach(t *testing.T) {
 	testkit.EventuallyOK(t, 20*time.Second, func() error {
 		_, err := p.Grab(t.Context(), grab("u0", "r0"))
 		return err
-	}, "the replica is there")
+	}, "the replica is connected")
 	hook.on.Store(true)
 	_, err := p.Grab(t.Context(), grab("u1", "r1"))
 	require.True(t, hongbao.IsOutage(err), "%v", err)
@@ -289,11 +289,11 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 	testkit.EventuallyOK(t, 20*time.Second, func() error {
 		_, err := p.Grab(t.Context(), grab("u0", "r0"))
 		return err
-	}, "the replica is there")
+	}, "the replica is connected")
 	promoted := next.Client(t)
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		return promoted.HExists(t.Context(), b.k.Keys.Receipts("rain"), "u0").Val()
-	}, "it has what the primary has")
+	}, "the replica has what the primary has")
 	require.NoError(t, promoted.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		n, err := promoted.Do(t.Context(), "WAIT", 1, 100).Int()
@@ -308,9 +308,9 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		}
 		return err == nil && a.Outcome == hongbao.OutcomeGranted
-	}, "it is granted")
+	}, "the packet is granted")
 	require.False(t, hook.armed.Load(), "the fault fired")
-	require.True(t, promoted.HExists(t.Context(), b.k.Keys.Receipts("rain"), "u1").Val(), "the user was told of a grant")
+	require.True(t, promoted.HExists(t.Context(), b.k.Keys.Receipts("rain"), "u1").Val(), "the answer reported a grant")
 }
 
 // A user without the right to call WAIT gets no "nothing happened": the grant was made before.
@@ -323,13 +323,13 @@ func TestDurabilityRefused(t *testing.T) {
 	testkit.EventuallyOK(t, 20*time.Second, func() error {
 		_, err := p.Grab(t.Context(), grab("u0", "r0"))
 		return err
-	}, "the replica is there")
+	}, "the replica is connected")
 	require.NoError(t, b.admin.Do(t.Context(), "ACL", "SETUSER", "default", "-wait").Err())
 	_, err := p.Grab(t.Context(), grab("u1", "r1"))
 	require.ErrorContains(t, err, "NOPERM")
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 	require.False(t, hongbao.IsOutage(err), "%v", err)
-	require.Len(t, b.grants(t)["u1"], 1, "it was granted")
+	require.Len(t, b.grants(t)["u1"], 1, "the packet was granted")
 	require.NoError(t, b.admin.Do(t.Context(), "ACL", "SETUSER", "default", "+wait").Err())
 	a, err := p.Grab(t.Context(), grab("u1", "r1"))
 	require.NoError(t, err)
@@ -354,7 +354,7 @@ func TestReplicaClassWaitsForAllReplicas(t *testing.T) {
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		n, err := b.admin.Do(t.Context(), "WAIT", 2, 10).Int()
 		return err == nil && n == 1
-	}, "the second one is gone")
+	}, "the second replica is gone")
 	for _, p := range []*producer.Producer{p, b.producer(t, quick)} {
 		_, err = p.Grab(t.Context(), grab("u1", "r1"))
 		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)

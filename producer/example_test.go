@@ -11,7 +11,7 @@ import (
 )
 
 // Example shows a program that takes grabs. ann asks twice, like a client that lost the answer, and gets the same
-// answer. Nothing is left for carl.
+// answer. No packet is left for carl.
 func Example() {
 	rdb, space, stop := loaded.Campaign(loaded.Rain("spring-rain", 2, 100))
 	defer stop()

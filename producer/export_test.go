@@ -39,7 +39,7 @@ func (p *Producer) Waiting(campaign string) int {
 	return len(l.waiting) - l.left
 }
 
-// Calls returns the number of calls under way at the campaign's home.
+// Calls returns the number of calls in flight at the campaign's home.
 func (p *Producer) Calls(campaign string) int {
 	l := (*p.campaigns.Load())[campaign].lanes[0]
 	l.mu.Lock()

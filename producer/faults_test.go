@@ -27,7 +27,7 @@ func isScript(request []byte) bool {
 }
 
 // Answers are lost under load. Every request id still has one grant and its receipt. This is true for the producer's
-// own repeats, and for those of a client that repeats by itself.
+// own repeats, and for a client that repeats calls itself.
 func TestSwallowedAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -80,7 +80,7 @@ func TestSwallowedAnswers(t *testing.T) {
 	}
 }
 
-// No server listens: nothing happened, and the error says so. Grabs work again by themselves afterwards.
+// No server listens: nothing happened, and the error says so. Later grabs work again without a restart.
 func TestConnectionRefused(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}), 1)
@@ -95,7 +95,7 @@ func TestConnectionRefused(t *testing.T) {
 		_, err = p.Grab(t.Context(), grab("u1", "r1"))
 		require.True(t, hongbao.IsOutage(err), "%v", err)
 		return errors.Is(err, syscall.ECONNREFUSED)
-	}, "the error tells why")
+	}, "the error says why")
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		_, err = p.Grab(t.Context(), grab("u2", "r2"))
 		require.True(t, hongbao.IsOutage(err), "%v", err)
@@ -106,7 +106,7 @@ func TestConnectionRefused(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool { // go-redis looks again once a second
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		return err == nil && a.Outcome == hongbao.OutcomeGranted
-	}, "it works again by itself")
+	}, "grabs work again")
 	require.Len(t, b.grants(t), 2)
 }
 
@@ -148,7 +148,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)
 			require.Equal(t, 1, proxy.Fired().Swallowed)
 			require.Positive(t, refused.Load())
-			require.Len(t, b.grants(t), 2, "it was granted indeed")
+			require.Len(t, b.grants(t), 2, "the packet was granted")
 			down.Store(false)
 			a, err := p.Grab(t.Context(), grab("u1", "r1"))
 			require.NoError(t, err)
@@ -223,7 +223,7 @@ func TestContextEnds(t *testing.T) {
 	defer cancel()
 	start := time.Now()
 	_, err = p.Grab(ctx, grab("u1", "r1"))
-	require.Less(t, time.Since(start), enough+3*time.Second, "it does not wait for the answer")
+	require.Less(t, time.Since(start), enough+3*time.Second, "Grab does not wait for the answer")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "r1")
@@ -234,14 +234,14 @@ func TestContextEnds(t *testing.T) {
 	require.Len(t, b.grants(t)["u1"], 1)
 }
 
-// A caller whose context has ended reuses their Grab while the call waits to be repeated. The call goes on with the
+// A caller whose context has ended reuses their Grab while the call waits to be repeated. The call continues with the
 // old values.
 func TestGrabUsedAgain(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.load(t, spec("rain", 10))
 	proxy, rdb := b.through(t, -1)
-	var producers []*producer.Producer // of one, the second grab would wait for the first one's call
+	var producers []*producer.Producer // with one producer, the second grab would wait for the first call
 	for _, user := range []string{"u0", "v0"} {
 		p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
 		_, err := p.Grab(t.Context(), grab(user, "r0"))
@@ -290,10 +290,10 @@ func TestBrokenIsNotRepeated(t *testing.T) {
 	require.Equal(t, before+1, scripts.n.Load())
 	var reply redis.Error
 	require.ErrorAs(t, err, &reply)
-	require.Len(t, b.entries(t), 1, "the first grab's")
+	require.Len(t, b.entries(t), 1, "the entry of the first grab")
 }
 
-// The answer to the first look at a campaign is lost: the grab goes on. When no answer ever comes, nothing was
+// The answer to the first look at a campaign is lost, and the grab continues. When no answer ever comes, nothing was
 // decided, and the error says so.
 func TestFirstLookIsRepeated(t *testing.T) {
 	t.Parallel()

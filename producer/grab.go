@@ -89,7 +89,7 @@ func (c *campaign) check(g *hongbao.Grab) (*info, error) {
 		if info.hold > 1 {
 			return nil, hongbao.Errorf(hongbao.ClassPermanent,
 				"grab in campaign %s without a request id: a user may have %d packets there, so each grab needs an id of its own "+
-					"to tell a repeat from a new one", g.Campaign, info.hold)
+					"to distinguish a repeat from a new grab", g.Campaign, info.hold)
 		}
 		g.RequestID = newRequestID()
 	}
@@ -107,7 +107,7 @@ func (c *campaign) check(g *hongbao.Grab) (*info, error) {
 	return info, nil
 }
 
-// tooLate reports whether the user certainly lost: then Redis is not asked. renew: the grab goes on, and should ask
+// tooLate reports whether the user certainly lost: then Redis is not asked. renew: the grab continues, and should ask
 // the script at its first place again.
 func (c *campaign) tooLate(user string, i *info) (sold bool, now time.Time, renew bool) {
 	now = time.Now()

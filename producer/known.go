@@ -28,7 +28,7 @@ type filterLook struct {
 	running bool
 	pause   time.Duration // before the next one, after one that brought nothing
 	next    time.Time
-	told    bool // a warning says why there is no filter
+	warned  bool // a warning says why there is no filter
 }
 
 // remember notes what a call has shown of the place: that no packet is left, up to which generation, and whether the
@@ -99,8 +99,8 @@ func (c *campaign) fetchFilter(revision string) {
 	}
 	l.pause = min(max(2*l.pause, filterEvery), filterPause)
 	l.next = time.Now().Add(l.pause/2 + rand.N(l.pause))
-	if err != nil && !l.told && c.p.ctx.Err() == nil {
-		l.told = true
+	if err != nil && !l.warned && c.p.ctx.Err() == nil {
+		l.warned = true
 		c.p.log.Warn("this campaign's losers are looked up in Redis until there is a filter of its winners; it is tried again",
 			zap.String("campaign", c.id), zap.Error(err))
 	}

@@ -81,7 +81,7 @@ func (b *bundle) knows(t *testing.T, p *producer.Producer, first int) {
 		before := b.scripts(t)
 		losers(t, p, first, 1000)
 		return b.scripts(t)-before < 200
-	}, "losers are told without a call")
+	}, "losers are answered without a call")
 }
 
 // wideAlone is wide on a Redis of the test's own, because the test counts its commands.
@@ -92,7 +92,7 @@ func wideAlone(t *testing.T, n int) *bundle {
 
 // Once nothing is left, a worker builds a filter of the winners. Then losers get sold_out without a call to Redis,
 // and winners get their receipts unchanged. The producer notices packets that are added.
-func TestLosersAreToldWithoutRedis(t *testing.T) {
+func TestLosersAreAnsweredWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, places := range []int{1, 4} {
 		t.Run(fmt.Sprint("places ", places), func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestLosersAreToldWithoutRedis(t *testing.T) {
 			b.knows(t, p, 0)
 			b.topUp(t, places, 200, 240)
 			added := map[int64]bool{}
-			for i := range 40 { // each of them got sold_out before
+			for i := range 40 { // each user got sold_out before
 				a, err := p.Grab(t.Context(), grab(fmt.Sprint("l", i), "r"))
 				require.NoError(t, err)
 				require.Equal(t, hongbao.OutcomeGranted, a.Outcome, "grab %d", i)
@@ -167,12 +167,12 @@ func (b *bundle) endIsNoticed(t *testing.T, p *producer.Producer, n int) {
 		for _, k := range b.store.Places("rain", n) {
 			require.NoError(t, b.admin.HSet(t.Context(), k.Keys.Campaign("rain"), "state", step.state).Err())
 		}
-		for since, told := time.Now(), false; !told; {
+		for since, noticed := time.Now(), false; !noticed; {
 			late := time.Since(since) > walk.Lease
 			a, err := p.Grab(t.Context(), grab("l100", "r"))
 			require.NoError(t, err)
-			told = a.Outcome == step.want
-			require.True(t, told || !late, "%s after the lease", a.Outcome)
+			noticed = a.Outcome == step.want
+			require.True(t, noticed || !late, "%s after the lease", a.Outcome)
 		}
 		if step.state != "open" {
 			before := b.scripts(t)
@@ -180,7 +180,7 @@ func (b *bundle) endIsNoticed(t *testing.T, p *producer.Producer, n int) {
 				_, err := p.Grab(t.Context(), grab("l100", "r"))
 				require.NoError(t, err)
 			}
-			require.GreaterOrEqual(t, b.scripts(t)-before, 50, "Redis is asked again")
+			require.GreaterOrEqual(t, b.scripts(t)-before, 50, "the producer asks Redis again")
 		}
 		if step.state == "open" {
 			b.knows(t, p, 40)
@@ -188,7 +188,7 @@ func (b *bundle) endIsNoticed(t *testing.T, p *producer.Producer, n int) {
 	}
 }
 
-// Losers come all at once while packets are added. Each added packet is granted once, and no one gets an error.
+// Losers grab all at once while packets are added. Each added packet is granted once, and no one gets an error.
 func TestLosersWhilePacketsAreAdded(t *testing.T) {
 	t.Parallel()
 	b := wideAlone(t, 4)
@@ -219,7 +219,7 @@ func TestLosersWhilePacketsAreAdded(t *testing.T) {
 		})
 	}
 	b.topUp(t, 4, 200, 240)
-	testkit.Eventually(t, time.Minute, func() bool { return granted.Load() >= 40 }, "all that was added is granted")
+	testkit.Eventually(t, time.Minute, func() bool { return granted.Load() >= 40 }, "all added packets are granted")
 	b.knows(t, p, 0) // by the filter of the new generation
 	stop()
 	crowd.Wait()
@@ -259,14 +259,14 @@ func TestLimitReachedRenews(t *testing.T) {
 		for range 1000 {
 			require.Equal(t, hongbao.OutcomeSoldOut, next("d2"))
 		}
-		told := 0 // within a lease that began with d1's users
+		refused := 0 // within a lease that began with d1's users
 		for since := time.Now(); time.Since(since) < 4*walk.Lease; {
 			if outcome := next("d1"); time.Since(since) > 3*walk.Lease && outcome == hongbao.OutcomeSoldOut {
-				told++
+				refused++
 			}
 		}
-		return told > 0
-	}, "late users of a device that is at its limit are told sold_out")
+		return refused > 0
+	}, "late users of a device that is at its limit get sold_out")
 }
 
 // While a producer answers losers without Redis, it refuses the same bad input as before. It stops doing so once it
@@ -285,7 +285,7 @@ func TestKnowsAndRefuses(t *testing.T) {
 	p.EndWindow("rain", time.Now())
 	before := b.scripts(t)
 	losers(t, p, 0, 1000)
-	require.GreaterOrEqual(t, b.scripts(t)-before, 1000, "Redis says whether it has ended")
+	require.GreaterOrEqual(t, b.scripts(t)-before, 1000, "the producer asks Redis whether the campaign has ended")
 	require.NoError(t, p.Close(t.Context()))
 	_, err = p.Grab(t.Context(), grab("l1", "r"))
 	require.ErrorIs(t, err, producer.ErrClosed)
@@ -299,7 +299,7 @@ func TestRefusalMakesNothing(t *testing.T) {
 	b.builds(t)
 	b.knows(t, p, 0)
 	g, ctx := grab("l1", "r"), t.Context()
-	require.Zero(t, testing.AllocsPerRun(100_000, func() { _, _ = p.Grab(ctx, g) }), "objects are made for a refusal")
+	require.Zero(t, testing.AllocsPerRun(100_000, func() { _, _ = p.Grab(ctx, g) }), "a refusal allocates objects")
 }
 
 // A filter of another plan and a damaged filter are never used. The log says so once, and no answer is wrong.
@@ -316,11 +316,11 @@ func TestFilterThatCannotBeUsed(t *testing.T) {
 			other = b.admin.HGet(t.Context(), b.k.Keys.Campaign("rain"), "revision").Val()
 		}
 		require.NoError(t, b.admin.HSet(t.Context(), key, "by", "x", "head", "1 "+other+" 5 60 0000000000000001").Err())
-		told := func() int { return logs.FilterMessageSnippet("losers are looked up in Redis").Len() }
+		warnings := func() int { return logs.FilterMessageSnippet("losers are looked up in Redis").Len() }
 		testkit.Eventually(t, time.Minute, func() bool {
 			losers(t, p, 0, 10)
-			return told() > 0
-		}, "the log tells")
+			return warnings() > 0
+		}, "the log says so")
 		for before := looks.n.Load(); looks.n.Load() < before+4; { // one look reads the head twice, and a part at most
 			losers(t, p, 0, 10)
 		}
@@ -330,7 +330,7 @@ func TestFilterThatCannotBeUsed(t *testing.T) {
 			require.Equal(t, []hongbao.Receipt{receipt}, a.Receipts)
 		}
 		b.builds(t)
-		b.knows(t, p, 0) // the worker has stored a good one
-		require.Equal(t, 1, told())
+		b.knows(t, p, 0) // the worker has stored a valid filter
+		require.Equal(t, 1, warnings())
 	}
 }

@@ -59,7 +59,7 @@ type inspected struct {
 func (l *lane) first(ctx context.Context) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.p.cfg.CallTimeout)
 	defer cancel()
-	err = whileAway(ctx, func() error {
+	err = whileDown(ctx, func() error {
 		if found, err = l.look(ctx); errors.Is(err, store.ErrFrozen) { // it takes longer than a call
 			return hongbao.Errorf(hongbao.ClassTransient, "nothing was decided: %w", err)
 		}
@@ -222,7 +222,7 @@ func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	}
 	if !l.lost && time.Since(l.alive) < aliveFor {
 		l.lost = true
-		l.p.log.Error("ALARM: a campaign that was open has vanished from Redis; its grabs are answered frozen. Let nobody "+
+		l.p.log.Error("ALARM: a campaign that was open has vanished from Redis; its grabs are answered frozen. Let no one "+
 			"write to this Redis, and run `hongbao recover`", zap.String("campaign", l.id), zap.String("code", store.LostData))
 	}
 	for i := range answers {

@@ -76,7 +76,7 @@ func TestUnknownCampaignIsRemembered(t *testing.T) {
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		require.NoError(t, err)
 		return a.Outcome == hongbao.OutcomeGranted
-	}, "it is found")
+	}, "the campaign is found")
 }
 
 // The producer removes the lanes of campaigns that no one has grabbed from for a long time.
@@ -91,10 +91,10 @@ func TestIdleLanesGo(t *testing.T) {
 	}
 	p.Sweep(time.Now().Add(50 * time.Second))
 	require.Equal(t, 2, p.Lanes())
-	testkit.Eventually(t, 30*time.Second, func() bool { // the calls that answered them end
+	testkit.Eventually(t, 30*time.Second, func() bool { // the calls that answered the grabs end
 		p.Sweep(time.Now().Add(70 * time.Second))
 		return p.Lanes() == 0
-	}, "idle lanes go")
+	}, "idle lanes are removed")
 	a, err := p.Grab(t.Context(), grab("u2", ""))
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
@@ -165,7 +165,7 @@ func TestFlushUnderAProducer(t *testing.T) {
 	require.NoError(t, b.admin.FlushAll(t.Context()).Err())
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		return logs.FilterField(zap.String("code", store.LostData)).Len() > 0
-	}, "an alarm comes")
+	}, "an alarm is raised")
 	for _, id := range []string{"rain", "other"} {
 		a, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: id, User: "u1"})
 		require.True(t, err != nil || !a.Outcome.Final(), "%s: %s", id, a.Outcome)
@@ -208,7 +208,7 @@ func TestClientOptions(t *testing.T) {
 	require.ErrorContains(t, refused(redis.NewClient(&redis.Options{})), "ContextTimeoutEnabled")
 	require.NoError(t, refused(redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true})))
 	err := refused(redis.NewClusterClient(&redis.ClusterOptions{RouteByLatency: true}))
-	// the last one sets the second
+	// RouteByLatency also sets ReadOnly
 	for _, option := range []string{"ContextTimeoutEnabled", "ReadOnly", "RouteByLatency"} {
 		require.ErrorContains(t, err, option)
 	}

@@ -95,7 +95,7 @@ func TestPlaceIsLost(t *testing.T) {
 
 	require.NoError(t, b.admin.Del(t.Context(), key, b.k.Keys.Campaign("rain")).Err())
 	ask = asks(t, b.producer(t, impatient), "r1")
-	require.Equal(t, hongbao.OutcomeUnknownCampaign, ask(1), "its home says so")
+	require.Equal(t, hongbao.OutcomeUnknownCampaign, ask(1), "the campaign's home says so")
 }
 
 // The shard of a place was lost before a producer asked it. The shard is frozen at once, as the home's shard is.
@@ -109,8 +109,8 @@ func TestShardOfAPlaceIsLost(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
 }
 
-// Redis lost everything except its scripts. Grabs answer frozen at once, also through a client that repeats calls by
-// itself. The answer names the state of the shard, and not an unknown result.
+// Redis lost everything except its scripts. Grabs are answered frozen at once, also through a client that repeats calls
+// itself. The answer is the state of the shard, and not an unknown result.
 func TestEmptiedRedisIsFrozen(t *testing.T) {
 	t.Parallel()
 	for name, retries := range map[string]int{"no retries": -1, "retries": 3} {
@@ -206,7 +206,7 @@ func TestGrabWaitsUntilTheShardIsOpen(t *testing.T) {
 		go ask(fresh, fmt.Sprint("w", i))
 	}
 	testkit.Eventually(t, 20*time.Second, func() bool { return calls.Load() >= before+2 && looks.n.Load() >= 3 },
-		"both producers have been answered frozen, and asked again")
+		"both producers were answered frozen, and asked again")
 	require.Empty(t, answers)
 	require.Less(t, looks.n.Load(), int64(callers), "a look serves all callers")
 	require.NoError(t, b.admin.HDel(t.Context(), meta, "frozen").Err())

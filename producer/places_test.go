@@ -137,7 +137,7 @@ func TestRefusalsOverPlaces(t *testing.T) {
 			require.NoError(t, err)
 			receipts = append(receipts, a.Receipts...)
 		}
-		require.NotEqual(t, receipts[0].Shard, receipts[1].Shard, "one packet a place")
+		require.NotEqual(t, receipts[0].Shard, receipts[1].Shard, "one packet on each place")
 		for _, k := range b.store.Places("rain", 4) {
 			require.NoError(t, b.admin.HSet(t.Context(), k.Keys.Campaign("rain"), "state", state).Err())
 		}
@@ -185,7 +185,7 @@ func contains(cmd redis.Cmder, what string) bool {
 }
 
 // A shard that is down fails only its users' grabs, as an outage. No grab walks past that shard.
-func TestShardAway(t *testing.T) {
+func TestShardDown(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 3)
 	b.load(t, over(3, 60, 1))
@@ -209,16 +209,16 @@ func TestShardAway(t *testing.T) {
 		_, err := p.Grab(t.Context(), grab(loser, "r"))
 		lost <- err
 	}()
-	var away error
-	for place := 0; away == nil; place = 2 - place { // until both are empty; the next user asks the place that is down
+	var down error
+	for place := 0; down == nil; place = 2 - place { // until both places are empty; the next user asks the place that is down
 		var a hongbao.Answer
-		if a, away = try(place); away == nil {
+		if a, down = try(place); down == nil {
 			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 		}
 	}
-	require.True(t, hongbao.IsOutage(away), "%v", away)
+	require.True(t, hongbao.IsOutage(down), "%v", down)
 	require.True(t, hongbao.IsOutage(<-lost))
-	require.GreaterOrEqual(t, len(b.granted(t)), 20+19+1+1, "the others went on")
+	require.GreaterOrEqual(t, len(b.granted(t)), 20+19+1+1, "the other grabs continued")
 	way.down.Store(false)
 	a, err := try(0)
 	require.NoError(t, err)
@@ -237,7 +237,7 @@ func TestTopUpIsNoticed(t *testing.T) {
 		hash, err := b.admin.HGet(t.Context(), places[0].Keys.Campaign("rain"), "hash").Result()
 		require.NoError(t, err)
 		p := b.producer(t, nil)
-		for i := range 6 { // the last ones get nothing right before the announcement
+		for i := range 6 { // the last users get nothing right before the announcement
 			a, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), "r1"))
 			require.NoError(t, err)
 			require.Equal(t, i < 4, a.Outcome == hongbao.OutcomeGranted, a.Outcome)
@@ -332,6 +332,6 @@ func TestEmptyPlacesAreRemembered(t *testing.T) {
 		require.Equal(t, hongbao.OutcomeSoldOut, a.Outcome)
 	}
 	grabs, reads := scripts.keys[5], scripts.keys[3]
-	require.LessOrEqual(t, grabs, 4*(1+int(time.Since(start)/walk.Lease)), "each place once a lease")
+	require.LessOrEqual(t, grabs, 4*(1+int(time.Since(start)/walk.Lease)), "one read for each place in each lease")
 	require.Greater(t, reads, 4*grabs)
 }

@@ -91,9 +91,9 @@ func TestLonelyGrab(t *testing.T) {
 		a, err := p.Grab(t.Context(), g)
 		require.NoError(t, err)
 		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
-		require.Equal(t, g.RequestID, a.Receipts[0].RequestID, "an id was made up, and can be repeated")
+		require.Equal(t, g.RequestID, a.Receipts[0].RequestID, "the producer made up an id, which can be repeated")
 		require.NoError(t, hongbao.CheckID(g.RequestID))
-		require.Len(t, b.entries(t), i+1, "it has an entry of its own")
+		require.Len(t, b.entries(t), i+1, "the grab has its own entry")
 		again, err := p.Grab(t.Context(), g)
 		require.NoError(t, err)
 		require.Equal(t, a.Receipts, again.Receipts)
@@ -119,7 +119,7 @@ func TestAnswersHaveTheCurrency(t *testing.T) {
 		other := &hongbao.Grab{Campaign: c.ID, User: c.ID, RequestID: "r2"}
 		for _, state := range []string{"open", "paused", "closed"} {
 			require.NoError(t, b.admin.HSet(t.Context(), b.k.Keys.Campaign(c.ID), "state", state).Err())
-			for _, p := range []*producer.Producer{p, b.producer(t, nil)} { // the second one has seen no terms
+			for _, p := range []*producer.Producer{p, b.producer(t, nil)} { // the second producer has seen no terms
 				for _, g := range []*hongbao.Grab{g, other} {
 					a, err := p.Grab(t.Context(), g)
 					require.NoError(t, err)
@@ -179,7 +179,7 @@ func TestUndecided(t *testing.T) {
 	a, err = p.Grab(t.Context(), grab("u2", "r2"))
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeBusy, a.Outcome)
-	require.Greater(t, time.Since(start), 150*time.Millisecond, "it was repeated")
+	require.Greater(t, time.Since(start), 150*time.Millisecond, "the grab was repeated")
 	require.Less(t, time.Since(start), 5*time.Second)
 
 	got := make(chan hongbao.Answer, 1)
@@ -226,7 +226,7 @@ func TestCampaignReplaced(t *testing.T) {
 	b.load(t, c)
 	proxy.Delay(100 * time.Millisecond)
 	var wg sync.WaitGroup
-	for i := range 200 { // more than one call: callers who wait meanwhile were checked against the old campaign
+	for i := range 200 { // more than one call: waiting grabs were checked against the old campaign
 		wg.Go(func() {
 			a, err := p.Grab(t.Context(), grab(fmt.Sprintf("u%d", i), "r"))
 			if err == nil || hongbao.ClassOf(err) == hongbao.ClassUnknown {
@@ -306,7 +306,7 @@ func TestClose(t *testing.T) { //nolint:paralleltest // see above
 		wg.Go(func() { require.NoError(t, p.Close(context.Background())) })
 	}
 	wg.Wait()
-	require.NoError(t, <-granted, "what was under way is finished")
+	require.NoError(t, <-granted, "grabs in flight are finished")
 	_, err = p.Grab(t.Context(), grab("u2", ""))
 	require.ErrorIs(t, err, producer.ErrClosed)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))

@@ -60,10 +60,10 @@ func TestFactsAreTheCallersAgain(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool { return refused.Load() > 0 }, "the call is under way")
 	cancel()
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(<-left))
-	mine["device"] = "d0" // under the race detector this is what kills a program
+	mine["device"] = "d0" // the race detector would report a shared map here
 	down.Store(false)
 	testkit.Eventually(t, 30*time.Second, func() bool { return len(b.grants(t)["u1"]) == 1 },
-		"it counts by d1, which had none")
+		"the call counts by d1, which had no packet")
 }
 
 // A packet without a code fails the answer that has it, and no other one of the call.
@@ -76,7 +76,7 @@ func TestMissingCodeFailsItsOwnAnswer(t *testing.T) {
 	_, err := p.Grab(t.Context(), grab("u0", "r"))
 	require.NoError(t, err)
 	require.NoError(t, b.admin.HDel(t.Context(), b.k.Keys.Codes("rain"), "20").Err())
-	proxy.Delay(100 * time.Millisecond) // the others wait while the first one's call is under way
+	proxy.Delay(100 * time.Millisecond) // the other grabs wait while the first call is in flight
 	var wg sync.WaitGroup
 	var failed atomic.Int64
 	for i := range 40 {
@@ -95,7 +95,7 @@ func TestMissingCodeFailsItsOwnAnswer(t *testing.T) {
 	require.EqualValues(t, 1, failed.Load())
 	for _, e := range b.entries(t) {
 		if e.Grants[0].Packet <= 20 && e.Grants[len(e.Grants)-1].Packet >= 20 {
-			require.Greater(t, len(e.Grants), 1, "others were in the same call")
+			require.Greater(t, len(e.Grants), 1, "other grabs were in the same call")
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestCallersLeaveTheQueue(t *testing.T) {
 		first <- err
 	}()
 	testkit.Eventually(t, 30*time.Second, func() bool { return scripts.n.Load() > before }, "the first call is under way")
-	for round := range 3 { // each time all of the queue's places
+	for round := range 3 { // each round fills the queue
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		var wg sync.WaitGroup
 		for i := range 50 {
@@ -191,25 +191,25 @@ func busyShard(t *testing.T, inFlight int) {
 	first, err := p.Grab(t.Context(), grab("u0", "r"))
 	require.NoError(t, err)
 	before, began := scripts.n.Load(), time.Now()
-	var told atomic.Int64
+	var answered atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 500 {
 		wg.Go(func() {
 			a, err := p.Grab(t.Context(), grab(fmt.Sprint("u", 1+i), "r"))
-			told.Add(1)
+			answered.Add(1)
 			if err != nil || a.Outcome != hongbao.OutcomeBusy {
 				t.Errorf("%+v, %v", a, err)
 			}
 		})
 	}
-	testkit.Eventually(t, 20*time.Second, func() bool { return scripts.n.Load() >= before+5 }, "each was asked for once")
+	testkit.Eventually(t, 20*time.Second, func() bool { return scripts.n.Load() >= before+5 }, "each grab was sent once")
 	a, err := p.Grab(t.Context(), grab("u0", "r"))
 	require.NoError(t, err)
-	require.Less(t, told.Load(), int64(500), "the others wait")
+	require.Less(t, answered.Load(), int64(500), "the others wait")
 	require.Equal(t, first.Receipts, a.Receipts, "a repeat gets its receipt, however many wait for a busy shard")
 	wg.Wait()
 	require.LessOrEqual(t, scripts.n.Load()-before, 8+4*int64(inFlight-1)+int64(time.Since(began)/(20*time.Millisecond)),
-		"each grab is asked for once; then one call goes out in 20 ms, though four are needed for 500 grabs")
+		"each grab is sent once; then one call goes out every 20 ms, though 500 grabs need four")
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
 	a, err = p.Grab(ctx, grab("left", "r"))
@@ -258,7 +258,7 @@ func TestWhoLeftKeepsNoCampaign(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		p.Sweep(time.Now().Add(time.Hour))
 		return p.Lanes() == 0
-	}, "the campaign has gone")
+	}, "the campaign is removed")
 }
 
 // While a call is under way, a few waiting grabs go together in the next one. Many waiting grabs justify a second
@@ -286,7 +286,7 @@ func TestFewGrabsShareTheNextCall(t *testing.T) {
 			wg.Go(func() { grabbed(fmt.Sprint("u", i, "-")) })
 		}
 		if users == 100 {
-			testkit.Eventually(t, 30*time.Second, func() bool { return len(b.entries(t)) >= before+3 }, "so is a second one")
+			testkit.Eventually(t, 30*time.Second, func() bool { return len(b.entries(t)) >= before+3 }, "a second call is in flight")
 			require.GreaterOrEqual(t, len(b.entries(t)[before+2].Grants), 8)
 		}
 		wg.Wait()

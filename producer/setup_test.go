@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// hopeless is the CallTimeout of calls that can't succeed: several tries, on a busy machine too.
+// hopeless is the CallTimeout of calls that can't succeed: it leaves time for several tries, on a busy machine too.
 const hopeless = 2 * time.Second
 
 // enough is how long a caller waits who leaves while their call is under way. The call is sent by then, on a busy

@@ -120,7 +120,7 @@ func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 			require.ErrorContains(t, err, "killed", "life %d", life)
 		case <-time.After(soon):
 			require.NoError(t, cmd.Process.Kill())
-			require.FailNow(t, "it does not get to its commit", "%v", <-done)
+			require.FailNow(t, "the subscriber did not reach its commit", "%v", <-done)
 		}
 		after, distinct := db.count(t)
 		require.Greater(t, after, before, "life %d had effects", life)
@@ -138,6 +138,6 @@ func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 	require.Equal(t, 2*n, effects)
 	require.Equal(t, 2*n, distinct)
 	s := w.Stats()
-	require.Positive(t, s.Repeated, "what the last dead one did and did not commit was read again")
+	require.Positive(t, s.Repeated, "effects of the last dead process without a commit were read again")
 	t.Logf("%d kills: %d effects of %d events, %d repeats dropped by the last life", kills, effects, 2*n, s.Repeated)
 }

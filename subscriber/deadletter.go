@@ -87,7 +87,7 @@ func (s *session) bury(ctx context.Context, l *letter) error {
 			continue
 		}
 		s.count.retries.Add(1)
-		s.cfg.Log.Warn("a dead letter can't be written; Run waits, since to go on would lose it. Does the topic exist, and "+
+		s.cfg.Log.Warn("a dead letter can't be written; Run waits, because continuing would lose the record. Does the topic exist, and "+
 			"may this user write to it?",
 			zap.String("dead_letters", s.cfg.DeadLetters), zap.Error(err))
 		if !retry.Pause(ctx, wait.NextBackOff()) {

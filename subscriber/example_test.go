@@ -21,8 +21,8 @@ import (
 )
 
 // A shop keeps points in its own database. It stores the points of a grant and the position in one transaction, so a
-// grant that is in the topic twice counts once. The grant for a user whom the shop does not know becomes a dead
-// letter. The grants behind it go on.
+// grant that is in the topic twice counts once. The grant for a user whom the shop does not know becomes a dead letter.
+// The grants behind it continue.
 func Example() {
 	folder, err := os.MkdirTemp("", "points")
 	check(err)

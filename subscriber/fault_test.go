@@ -17,8 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// One event is poison: it becomes a dead letter with its reason, its neighbours have their effect, and the position
-// moves on.
+// One event is poison. It becomes a dead letter with its reason, its neighbours have their effect, and the position
+// advances.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -43,7 +43,7 @@ func TestPoison(t *testing.T) {
 				return nil
 			}
 			w := start(t, d.config(db.sink(t, poison)))
-			testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 49 && s.Refused == 1 }, "all but one")
+			testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 49 && s.Refused == 1 }, "all events but one")
 			require.NoError(t, w.stop())
 			dead := d.letters(t, 1)[0]
 			require.Equal(t, c.reason, letterHeader(dead, headerReason))
@@ -56,15 +56,15 @@ func TestPoison(t *testing.T) {
 			require.Equal(t, [2]int{49, 49}, [2]int{effects, distinct})
 			again := start(t, d.config(db.sink(t, poison)))
 			d.write(t, 1, record(grant(0, 31)), record(grant(0, 51))) // as a full replay would write it
-			testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new one")
+			testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new event")
 			require.NoError(t, again.stop())
 			require.EqualValues(t, 1, again.Stats().Repeated, "the dead letter is remembered")
 
 			// The cause is fixed: the topic of dead letters is read under another name.
-			mended := db.sink(t, nil)
-			mended.cfg.Name = "mended"
-			cfg := d.config(mended)
-			cfg.Topic, cfg.DeadLetters, cfg.Group = d.burial, "graves-of-graves", "mended"
+			fixed := db.sink(t, nil)
+			fixed.cfg.Name = "fixed"
+			cfg := d.config(fixed)
+			cfg.Topic, cfg.DeadLetters, cfg.Group = d.burial, "graves-of-graves", "fixed"
 			last := start(t, cfg)
 			testkit.Eventually(t, soon, func() bool { return last.Stats().Done == 1 }, "the dead letter")
 			require.NoError(t, last.stop())
@@ -107,7 +107,7 @@ func TestBrokenSinkEndsRun(t *testing.T) {
 
 	w = start(t, d.config(lazySink{}))
 	<-w.ended
-	require.ErrorIs(t, w.err, errIdle, "a sink that does nothing must not spin")
+	require.ErrorIs(t, w.err, errIdle, "a sink that handles nothing must end Run")
 }
 
 type lazySink struct{}
@@ -150,7 +150,8 @@ func (s *stubborn) WriteMessages(ctx context.Context, msgs ...kafka.Message) err
 	return s.letterWriter.WriteMessages(ctx, msgs...)
 }
 
-// Nothing moves on before a dead letter is written; one that is too large goes without its value.
+// No later record is handled before a dead letter is written. A dead letter that is too large is written without its
+// value.
 func TestDeadLettersAreInsistedOn(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -173,8 +174,7 @@ func TestDeadLettersAreInsistedOn(t *testing.T) {
 	require.Empty(t, dead.Value)
 }
 
-// Run waits while the topic of dead letters can't be written to. When asked to stop, it stops, and the record comes
-// again.
+// Run waits while the topic of dead letters can't be written to. It stops when asked to, and the record comes again.
 func TestStopWhileADeadLetterCanNotBeWritten(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -187,7 +187,7 @@ func TestStopWhileADeadLetterCanNotBeWritten(t *testing.T) {
 	require.Zero(t, w.Stats().Malformed+w.Stats().Commits)
 	cfg.DeadLetters = d.burial
 	again := start(t, cfg)
-	testkit.Eventually(t, soon, func() bool { return again.Stats().Malformed == 1 }, "it comes again")
+	testkit.Eventually(t, soon, func() bool { return again.Stats().Malformed == 1 }, "the record comes again")
 	require.NoError(t, again.stop())
 }
 
@@ -232,7 +232,7 @@ func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
 	a, err := NewFuncSink(FuncSinkConfig{Timeout: soon, Effect: func(ctx context.Context, _ topic.Event) error {
 		begun <- struct{}{}
 		<-ctx.Done()
-		return hongbao.Errorf(hongbao.ClassPermanent, "given up: %w", ctx.Err()) // a class without a meaning here
+		return hongbao.Errorf(hongbao.ClassPermanent, "abandoned: %w", ctx.Err()) // a class without a meaning here
 	}})
 	require.NoError(t, err)
 	d.write(t, 1, records(0, 1, 3)...)
@@ -269,7 +269,7 @@ func TestCommitErrors(t *testing.T) {
 	require.NoError(t, w.stop())
 	again := start(t, d.config(b.funcSink(t)))
 	d.write(t, 1, record(grant(0, 4)))
-	testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new one")
+	testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new event")
 	require.NoError(t, again.stop())
 	require.Zero(t, again.Stats().Repeated)
 }
@@ -300,7 +300,7 @@ func TestReadErrorsAreWaitedOut(t *testing.T) {
 				errs: []error{kafka.LeaderNotAvailable, errors.New("dial: refused")}}
 		}
 	})
-	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1 }, "read after all")
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1 }, "the record is read in the end")
 	require.NoError(t, w.stop())
 	require.EqualValues(t, 2, w.Stats().ReadErrors)
 }
@@ -309,10 +309,10 @@ func TestReadErrorsAreWaitedOut(t *testing.T) {
 func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 2), newBook()
-	var mended atomic.Bool
+	var fixed atomic.Bool
 	b.fault = func(e *topic.Event) error {
-		if e.Grant.Shard == 0 && !mended.Load() {
-			return hongbao.Outagef(hongbao.ClassTransient, "the page of shard 0 is away")
+		if e.Grant.Shard == 0 && !fixed.Load() {
+			return hongbao.Outagef(hongbao.ClassTransient, "the page of shard 0 is down")
 		}
 		return nil
 	}
@@ -322,8 +322,8 @@ func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
 	for first := int64(1); first < 1000; first += 100 { // more than any buffer would take
 		d.write(t, 2, records(1, first, first+99)...)
 	}
-	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1000 }, "shard 1 goes on")
-	mended.Store(true)
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1000 }, "shard 1 continues")
+	fixed.Store(true)
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1003 }, "and shard 0")
 	require.NoError(t, w.stop())
 }
@@ -338,7 +338,7 @@ func TestHangingEffectHasATimeLimit(t *testing.T) {
 	a, err := NewFuncSink(FuncSinkConfig{Timeout: 20 * time.Millisecond, Effect: func(ctx context.Context, e topic.Event) error {
 		switch e.Grant.EventID() {
 		case "0-2":
-			once.Do(func() { close(hangs); <-other }) // the first time it goes on until another partition's event is done
+			once.Do(func() { close(hangs); <-other }) // the first call waits until another partition's event is done
 			<-ctx.Done()
 			return ctx.Err()
 		case "1-1":
@@ -351,7 +351,7 @@ func TestHangingEffectHasATimeLimit(t *testing.T) {
 	d.write(t, 2, records(0, 1, 3)...)
 	d.write(t, 2, records(1, 1, 1)...)
 	w := start(t, d.config(a))
-	testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 3 && s.Refused == 1 }, "all but one")
+	testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 3 && s.Refused == 1 }, "all events but one")
 	require.NoError(t, w.stop())
 	dead := d.letters(t, 1)[0]
 	require.Equal(t, reasonAttempts, letterHeader(dead, headerReason))

@@ -76,7 +76,7 @@ func (w *worker) noGap(ctx context.Context, batch []kafka.Message) error {
 			return w.wentBack(err)
 		}
 		w.count.readErrors.Add(1)
-		w.cfg.Log.Warn("it can't be told whether events expired unread; it is tried again", zap.Error(err))
+		w.cfg.Log.Warn("it is unknown whether events expired unread; it is tried again", zap.Error(err))
 		if !retry.Pause(ctx, wait.NextBackOff()) {
 			return unfinished(len(batch), err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// The offset where the group stopped is not in the log: nothing is skipped in silence.
+// The log does not have the offset where the group stopped. Run ends, and no event is skipped silently.
 func TestOffsetOutOfRangeEndsRun(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -34,7 +34,7 @@ func TestOffsetOutOfRangeEndsRun(t *testing.T) {
 	require.Empty(t, b.copies())
 }
 
-// Records expired while no one read: kafka-go would silently go on behind them.
+// Records expired while no one read. kafka-go would silently continue behind them.
 func TestExpiredUnreadEndsRun(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -44,13 +44,13 @@ func TestExpiredUnreadEndsRun(t *testing.T) {
 func requireExpiredIsSeen(t *testing.T, d *deck, b *book) {
 	t.Helper()
 	d.write(t, 1, records(0, 1, 10)...)
-	d.deleteBefore(t, 4) // before the group existed: not its loss
+	d.deleteBefore(t, 4) // the group did not exist yet: it lost nothing
 	cfg := d.config(b.funcSink(t))
 	w := start(t, cfg)
-	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 6 }, "what is there")
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 6 }, "the remaining events")
 	require.NoError(t, w.stop())
 	d.write(t, 1, records(0, 11, 20)...)
-	d.deleteBefore(t, 10) // all of it was read
+	d.deleteBefore(t, 10) // all deleted records were read
 	w = start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 10 }, "the next ten")
 	require.NoError(t, w.stop())
@@ -61,12 +61,12 @@ func requireExpiredIsSeen(t *testing.T, d *deck, b *book) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(w.err))
 	require.ErrorContains(t, w.err, "has come to offset 20, and the log begins at 23")
 	require.ErrorContains(t, w.err, "--reset-offsets")
-	require.Len(t, b.copies(), 16, "nothing behind the hole was done")
+	require.Len(t, b.copies(), 16, "no event behind the hole was done")
 	require.EqualValues(t, 20, d.committed(t, cfg.Group), "nor committed")
 }
 
-// A jump in the middle of reading is examined too. A jump over what is still there (a transaction's marker) is no
-// loss.
+// A jump in the middle of reading is examined too. A jump over something that is still in the log (a transaction's
+// marker) is no loss.
 func TestJumps(t *testing.T) {
 	t.Parallel()
 	d := inProcess(t, 1)
@@ -89,7 +89,7 @@ func TestJumps(t *testing.T) {
 	}
 }
 
-// The broker does not say where the log begins: nothing is done until it does.
+// The broker does not say where the log begins. No event is handled until it does.
 func TestGapsAreAskedForUntilKnown(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()

@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Members come and go while the topic grows: partitions move, batches are handled by two at once, and each event has
-// one effect.
+// Members join and leave while the topic grows. Partitions move, two members handle the same batches, and each event
+// has one effect.
 func TestKafkaRebalance(t *testing.T) {
 	t.Parallel()
 	const partitions, rounds, n = 4, 6, 200
@@ -28,7 +28,7 @@ func TestKafkaRebalance(t *testing.T) {
 		}
 		last += n
 		testkit.Eventually(t, soon, func() bool { effects, _ := db.count(t); return effects > round*n*partitions },
-			"round %d is under way", round)
+			"round %d has begun", round)
 		if round%2 == 0 {
 			members = append(members, start(t, cfg))
 		} else {
@@ -48,7 +48,7 @@ func TestKafkaRebalance(t *testing.T) {
 	require.Equal(t, distinct, effects)
 }
 
-// A stopped member leaves nothing to read again. Late events from before its stop are no repeats.
+// A member that was stopped leaves nothing to read again. Late events from before its stop are no repeats.
 func TestKafkaRestart(t *testing.T) {
 	t.Parallel()
 	d, db := real(t, testkit.Kafka(t), 2), postgresDB(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Random events in random order, against a plain set; the position goes through its bytes on the way.
+// Random events in random order are compared with a plain set. The position is written and read on the way.
 func TestPositionIsASet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -40,7 +40,7 @@ func TestPositionIsASet(t *testing.T) {
 	})
 }
 
-// An event that was parked comes late, a long time after younger ones: a plain high-water mark would drop it.
+// A parked event comes long after younger ones. A plain high-water mark would drop it.
 func TestPositionKnowsHoles(t *testing.T) {
 	t.Parallel()
 	var p position
@@ -58,7 +58,7 @@ func TestPositionKnowsHoles(t *testing.T) {
 	require.Equal(t, []stream.SeqRange{{First: 1, Last: 1_000_000}}, p.runs)
 }
 
-// Beyond its bound it forgets from below, and says so: neither "new" nor "seen".
+// Beyond its bound the position forgets from below. It then returns neither "new" nor "seen" for these events.
 func TestPositionBound(t *testing.T) {
 	t.Parallel()
 	var p position
@@ -76,7 +76,7 @@ func TestPositionBound(t *testing.T) {
 	}
 	require.Equal(t, sightSeen, p.Look(13))
 	require.Equal(t, sightFresh, p.Look(14))
-	require.Len(t, p.runs, maxRuns, "what is too old is not added")
+	require.Len(t, p.runs, maxRuns, "an event that is too old is not added")
 	b, err := p.MarshalBinary()
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(b), 16<<10)

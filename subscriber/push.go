@@ -31,7 +31,7 @@ func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.
 		case err == nil && r.Next > 0:
 			continue
 		case err == nil || class == hongbao.ClassBroken:
-			return hongbao.Errorf(hongbao.ClassBroken, "the sink of group %s can't go on: %w", s.cfg.Group, cmp.Or(err, errIdle))
+			return hongbao.Errorf(hongbao.ClassBroken, "the sink of group %s can't continue: %w", s.cfg.Group, cmp.Or(err, errIdle))
 		case ctx.Err() != nil: // which may be the only problem
 			return unfinished(len(events), err)
 		case hongbao.IsOutage(err):
@@ -60,10 +60,10 @@ func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.
 
 func unfinished(n int, err error) error {
 	return hongbao.Errorf(hongbao.ClassTransient,
-		"%d events were not dealt with when the time to drain was over; they come again: %w", n, err)
+		"%d events were not handled when the drain time was over; they come again: %w", n, err)
 }
 
-var errIdle = errors.New("it dealt with nothing and gave no error")
+var errIdle = errors.New("the sink handled no event and returned no error")
 
 func reasonOf(refused bool) string {
 	if refused {
@@ -72,7 +72,7 @@ func reasonOf(refused bool) string {
 	return reasonAttempts
 }
 
-var errTooOld = errors.New("it lies below the oldest hole that the position remembers, so it can't be told whether it " +
+var errTooOld = errors.New("it is below the oldest hole that the position remembers, so it is unknown whether it " +
 	"had its effect")
 
 // note counts the results of a Push, and buries the events that the sink could not judge.
@@ -101,10 +101,10 @@ func (s *session) refuse(ctx context.Context, e *topic.Event, l *letter) error {
 			return nil
 		}
 		s.count.retries.Add(1)
-		s.cfg.Log.Warn("that an event is a dead letter can't be noted; it is tried again",
+		s.cfg.Log.Warn("could not record that an event is a dead letter; it is tried again",
 			zap.String("event", e.Grant.EventID()), zap.Error(err))
 		if hongbao.ClassOf(err) == hongbao.ClassBroken || !retry.Pause(ctx, wait.NextBackOff()) {
-			return fmt.Errorf("event %s is a dead letter in %s, and that can't be noted: %w", e.Grant.EventID(),
+			return fmt.Errorf("event %s is a dead letter in %s, and this could not be recorded: %w", e.Grant.EventID(),
 				s.cfg.DeadLetters, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Everything that can be in a topic is read through kafka-go's Reader and Writer.
+// Run reads everything that can be in a topic through kafka-go's Reader and Writer.
 func TestRunMixedTopic(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 2), newBook()
@@ -46,12 +46,12 @@ func TestRunMixedTopic(t *testing.T) {
 
 	again := start(t, d.config(b.funcSink(t)))
 	d.write(t, 2, record(grant(0, 6)))
-	testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new one")
+	testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new event")
 	require.NoError(t, again.stop())
 	require.Zero(t, again.Stats().Repeated, "everything was committed")
 }
 
-// A subscriber that is started before its topic exists says so, creates nothing, and begins when the topic is there.
+// A subscriber that starts before its topic exists says so and creates nothing. It begins when the topic exists.
 func TestRunBeforeTheTopicExists(t *testing.T) {
 	t.Parallel()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "graves"), kfake.AllowAutoTopicCreation())
@@ -63,8 +63,8 @@ func TestRunBeforeTheTopicExists(t *testing.T) {
 	cfg.Log = zap.New(core)
 	w := start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return logs.FilterMessageSnippet("the topic does not exist").Len() == 1 },
-		"it says that it waits")
-	require.Error(t, c.DeleteTopic("grants"), "it has created no topic")
+		"the log says that Run waits")
+	require.Error(t, c.DeleteTopic("grants"), "the subscriber has created no topic")
 	require.NoError(t, c.CreateTopic("grants", 2, nil))
 	d.write(t, 2, record(grant(0, 1)), record(grant(1, 1)))
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 2 }, "both partitions are read")

@@ -248,7 +248,7 @@ func start(t testing.TB, cfg Config, change ...func(*Subscriber)) *running {
 		defer close(r.ended)
 		r.err = s.Run(ctx)
 	}()
-	t.Cleanup(func() { _ = r.stop() }) // a test that cares has stopped it
+	t.Cleanup(func() { _ = r.stop() }) // a test that checks the error has stopped it
 	return r
 }
 
@@ -298,7 +298,7 @@ func (b *book) copies() map[string]int {
 	return out
 }
 
-// database is a database of the test's own with a table of effects that has no unique key: a second effect would show.
+// database is a database for this test, with a table of effects that has no unique key: a second effect would show.
 type database struct {
 	*sql.DB
 	dialect string

@@ -96,7 +96,7 @@ func (f *funcSink) shard(e *topic.Event) *shardSeen {
 func (f *funcSink) Push(ctx context.Context, events []topic.Event) (r Report, err error) {
 	for i := range events {
 		if err := ctx.Err(); err != nil {
-			return r, hongbao.Errorf(hongbao.ClassTransient, "event %s was not begun: %w", events[i].Grant.EventID(), err)
+			return r, hongbao.Errorf(hongbao.ClassTransient, "event %s was not started: %w", events[i].Grant.EventID(), err)
 		}
 		sight, err := f.one(ctx, &events[i])
 		if err != nil {

@@ -46,7 +46,7 @@ func TestSQLPushesOnce(t *testing.T) {
 	})
 }
 
-// The effect and the position are stored together or not at all, wherever it fails.
+// The effect and the position are stored together or not at all, wherever a failure occurs.
 func TestSQLIsAllOrNothing(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		bad := hongbao.Errorf(hongbao.ClassPermanent, "no such user")
@@ -77,7 +77,7 @@ func TestSQLIsAllOrNothing(t *testing.T) {
 	})
 }
 
-// A failure of the database itself counts against no event.
+// A failure of the database counts against no event.
 func TestSQLOutage(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		s := db.sink(t, nil)

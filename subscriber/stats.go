@@ -9,11 +9,11 @@ type Stats struct {
 	Foreign      int64 // records of other producers and of other deployments
 	Fences       int64 // fence records
 	Malformed    int64 // dead letters: records that claim to be ours and can't be read
-	Refused      int64 // dead letters: events whose effect failed for good, or too often
+	Refused      int64 // dead letters: events whose effect failed permanently, or too often
 	TooOld       int64 // dead letters: events below what the position remembers
 	Retries      int64 // failures that were waited out: of the sink, of an event, of a dead letter's write
 	Commits      int64 // commits that Kafka confirmed
-	CommitErrors int64 // commits that were given up; the next one covers them
+	CommitErrors int64 // abandoned commits; the next one covers them
 	ReadErrors   int64 // errors of the reader that were waited out
 }
 

@@ -83,7 +83,7 @@ func (s *session) wentBack(err error) error {
 		"topic %s does not have the offset where group %s stopped: %w. Either events expired before they were read (replay "+
 			"them from the ledger), or the topic was made again (see docs/topic.md, \"When the topic went back\"). Then stop "+
 			"every member and set the offsets: kafka-consumer-groups.sh --reset-offsets --to-earliest --group %s --topic %s "+
-			"--execute; what was seen is dropped by (shard, seq)",
+			"--execute; events that were seen are dropped by (shard, seq)",
 		s.cfg.Topic, s.cfg.Group, err, s.cfg.Group, s.cfg.Topic)
 }
 

@@ -21,14 +21,14 @@ import (
 
 // result has the numbers of a line of the table.
 type result struct {
-	missing                                         int64 // grants that Redis lost, at least
+	missing                                             int64 // grants that Redis lost, at least
 	answered, lost, twice, paidTwice, copies, seqsTwice int
-	holes                                           int64
-	withheld                                        int64 // packets, for processes that did not report
-	frozen                                          time.Duration
-	person                                          bool
-	unreported                                      int // lost grants that no report has
-	lostOf                                          []string
+	holes                                               int64
+	withheld                                            int64 // packets, for processes that did not report
+	frozen                                              time.Duration
+	person                                              bool
+	unreported                                          int // lost grants that no report has
+	lostOf                                              []string
 }
 
 // isOpen reports whether a shard was opened after the loss.

@@ -88,7 +88,7 @@ func (h *messageHeaders) read(headers []kafka.Header) error {
 		return ErrForeign
 	}
 	if twice != "" {
-		return hongbao.Errorf(hongbao.ClassPermanent, "event %.60q of %.80q can't be read: header %s is there twice", h.id,
+		return hongbao.Errorf(hongbao.ClassPermanent, "event %.60q of %.80q can't be read: it has header %s twice", h.id,
 			h.source, twice)
 	}
 	return nil
@@ -118,7 +118,7 @@ func (h *messageHeaders) event(key, value []byte) (Event, error) {
 		return Event{}, fmt.Errorf("value: %w", err)
 	}
 	if b.Amount == nil || b.Shard == nil {
-		return Event{}, errors.New("amount and shard must be there")
+		return Event{}, errors.New("amount and shard are required")
 	}
 	if b.Currency != "" && !currencyCode.MatchString(b.Currency) {
 		return Event{}, fmt.Errorf("currency %.40q: want three capital letters", b.Currency)

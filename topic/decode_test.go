@@ -54,7 +54,7 @@ func TestDecodeCurrency(t *testing.T) {
 	require.Equal(t, "DEM", e.Grant.Currency)
 }
 
-// A coupon's message has its code besides.
+// A coupon's message also has its code.
 func TestDecodeCode(t *testing.T) {
 	t.Parallel()
 	e, err := topic.DecodeMessage(headers(nil), []byte("u1"), bytes.Replace([]byte(value), []byte(`"r1"}`), []byte(`"r1","code":"SPRING-\"1\\"}`), 1))
@@ -62,9 +62,9 @@ func TestDecodeCode(t *testing.T) {
 	require.Equal(t, `SPRING-"1\`, e.Grant.Code)
 }
 
-// What does not claim to be a grant is foreign, and passed over; what claims it and contradicts itself is Permanent,
-// and is not.
-func TestDecodeTellsForeignFromMalformed(t *testing.T) {
+// A record that does not claim to be a grant is foreign and ignored. A record that claims it and contradicts itself is
+// Permanent and is not ignored.
+func TestDecodeDistinguishesForeignFromMalformed(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{cloudevent.HeaderSpecVersion: "0.3", cloudevent.HeaderSource: "/shop",
 		cloudevent.HeaderType: cloudevent.TypeFence} {

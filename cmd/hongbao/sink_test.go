@@ -101,7 +101,7 @@ func TestPausedSinkGetsNothing(t *testing.T) {
 	require.Contains(t, d.ok("sink", "resume", "balance", "--by", "ann", "--why", "it is open"), "balance goes on")
 	d.quiet()
 	for _, w := range workers {
-		w.says("the sink goes on")
+		w.says("the sink was resumed")
 		w.stop(syscall.SIGTERM)
 	}
 	require.EqualValues(t, 8000, d.doneBy("balance"))

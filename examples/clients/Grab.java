@@ -10,8 +10,8 @@ import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
 
 /**
- * Grabs once, with Java 17 or newer and nothing else: java Grab.java URL CAMPAIGN USER. The secret of the key "k1" stands
- * in EXAMPLE_SECRET. Your identity provider signs the tokens of real users; ISSUER and AUDIENCE are serve.issuer
+ * Grabs once, with Java 17 or newer and nothing else: java Grab.java URL CAMPAIGN USER. EXAMPLE_SECRET has the
+ * secret of the key "k1". Your identity provider signs the tokens of real users; ISSUER and AUDIENCE are serve.issuer
  * and serve.audience.
  */
 public class Grab {
@@ -52,11 +52,11 @@ public class Grab {
                 }
                 pause = answer.headers().firstValueAsLong("Retry-After").orElse(1) * 1000;
             } catch (java.io.IOException e) {
-                // it may have been granted: ask again
+                // the grab may have been granted: repeat it
             }
             Thread.sleep(pause);
         }
-        throw new IllegalStateException("nobody answers; the same request id may be sent later");
+        throw new IllegalStateException("no answer; the same request id may be sent later");
     }
 
     public static void main(String[] args) throws Exception {

@@ -1,6 +1,6 @@
-// Grabs once, with Node 18 or newer and nothing else: node grab.mjs URL CAMPAIGN USER. The secret of the key "k1" stands
-// in EXAMPLE_SECRET. Your identity provider signs the tokens of real users; ISSUER and AUDIENCE are
-// serve.issuer and serve.audience.
+// Grabs once, with Node 18 or newer and nothing else: node grab.mjs URL CAMPAIGN USER. EXAMPLE_SECRET has the
+// secret of the key "k1". Your identity provider signs the tokens of real users; ISSUER and AUDIENCE are serve.issuer
+// and serve.audience.
 import { createHmac, randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -28,11 +28,11 @@ async function grab(url, campaign, user, requestId) {
       if (![408, 429, 503].includes(answer.status)) throw Object.assign(new Error(body.detail), { final: true });
       pause = 1000 * Number(answer.headers.get('Retry-After') ?? pause / 1000);
     } catch (e) {
-      if (e.final) throw e; // anything else may have been granted: ask again
+      if (e.final) throw e; // after any other error the grab may have been granted: repeat it
     }
     await sleep(pause);
   }
-  throw new Error('nobody answers; the same request id may be sent later');
+  throw new Error('no answer; the same request id may be sent later');
 }
 
 const [url, campaign, user] = process.argv.slice(2);

@@ -1,6 +1,6 @@
 """Grabs once, with Python's standard library: grab.py URL CAMPAIGN USER.
 
-The secret of the key "k1" stands in EXAMPLE_SECRET. Your identity provider signs the tokens of real users;
+EXAMPLE_SECRET has the secret of the key "k1". Your identity provider signs the tokens of real users;
 ISSUER and AUDIENCE are serve.issuer and serve.audience.
 """
 
@@ -46,9 +46,9 @@ def grab(url: str, campaign: str, user: str, request_id: str) -> dict:
                 raise RuntimeError(json.load(problem)) from problem
             pause = float(problem.headers.get("Retry-After", pause))
         except OSError:
-            pass  # it may have been granted: ask again
+            pass  # the grab may have been granted: repeat it
         time.sleep(pause)
-    raise RuntimeError("nobody answers; the same request id may be sent later")
+    raise RuntimeError("no answer; the same request id may be sent later")
 
 
 if __name__ == "__main__":

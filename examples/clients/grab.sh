@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Grabs once, by curl and openssl: URL CAMPAIGN USER, and the secret of the key "k1" in EXAMPLE_SECRET. Your
+# Grabs once, with curl and openssl: grab.sh URL CAMPAIGN USER. EXAMPLE_SECRET has the secret of the key "k1". Your
 # identity provider signs the tokens of real users; ISSUER and AUDIENCE are serve.issuer and serve.audience.
 set -euo pipefail
 url=$1 campaign=$2 user=$3

@@ -1,8 +1,8 @@
 """Prints each grant of the topic once: python3 topic.py BROKERS TOPIC GROUP DEPLOYMENT N.
 
-It needs confluent-kafka (pip install -r requirements.txt), and ends after N grants. Seen events stand in memory here, so
-this is for display only. Where money or points hang on it, (shard, seq) and the effect go into one transaction of your
-database, as docs/subscribers.md says.
+It needs confluent-kafka (pip install -r requirements.txt), and ends after N grants. This example keeps seen events
+in memory, so it is for display only. If money or points depend on an event, store (shard, seq) and the effect in one
+transaction of your database, as docs/subscribers.md says.
 """
 import sys
 

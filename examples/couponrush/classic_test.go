@@ -124,7 +124,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 			require.Empty(t, granted[coupon], "%s was given before", coupon)
 			granted[coupon] = user + "/" + request
 			holds[user]++
-			again, same, err := h.Grab(ctx, user, request) // the classic script has no request ids: it would count a second one
+			again, same, err := h.Grab(ctx, user, request) // the classic script has no request ids, and would grant a second coupon
 			require.NoError(t, err)
 			require.Equal(t, []any{code, coupon}, []any{again, same})
 		}

@@ -68,7 +68,7 @@ func (r *Rush) Grab(ctx context.Context, user, request string) (Code, string, er
 		}
 		return UserLimit, "", nil
 	default:
-		return -1, "", fmt.Errorf("campaign %s answered %s to user %s: the classic script has no word for it", r.Campaign,
+		return -1, "", fmt.Errorf("campaign %s answered %s to user %s: the classic script has no code for it", r.Campaign,
 			a.Outcome, user)
 	}
 }

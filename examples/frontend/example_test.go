@@ -24,8 +24,8 @@ import (
 	"github.com/hongbao-project/hongbao/subscriber"
 )
 
-// Three subscribers, each in a group of its own, read the same topic, which even has one grant twice. The browser
-// sees each grant once.
+// Three subscribers, each in its own group, read the same topic, which even has one grant twice. The browser sees each
+// grant once.
 func Example() {
 	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "hongbao.grants", "frontend.dead"))
 	check(err)
@@ -58,7 +58,7 @@ func Example() {
 		fmt.Println(<-browser)
 	}
 	tick := time.NewTicker(time.Millisecond)
-	for handled := int64(0); handled < 12; <-tick.C { // each of them comes to the end of the topic
+	for handled := int64(0); handled < 12; <-tick.C { // each subscriber reads to the end of the topic
 		handled = 0
 		for _, s := range subscribers {
 			n := s.Stats()
@@ -67,12 +67,12 @@ func Example() {
 	}
 	stop()
 	wg.Wait()
-	fmt.Println("three subscribers read 12 records and told the front end", hub.Told(), "times")
+	fmt.Println("three subscribers read 12 records and notified the front end", hub.Told(), "times")
 	// Output:
 	// {"amount":888,"campaign":"spring","user":"ann"}
 	// {"amount":888,"campaign":"spring","user":"bob"}
 	// {"amount":888,"campaign":"spring","user":"cleo"}
-	// three subscribers read 12 records and told the front end 3 times
+	// three subscribers read 12 records and notified the front end 3 times
 }
 
 // newSubscriber makes one of the subscribers that notify the front end.

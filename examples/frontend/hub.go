@@ -10,7 +10,7 @@ import (
 
 // Bounds of a Hub.
 const (
-	maxBehind  = 256      // messages that wait for a browser before it is cut off; it connects again by itself
+	maxBehind  = 256      // messages that wait for a browser before it is cut off; it connects again automatically
 	maxBrowser = 10_000   // browsers at once
 	maxMessage = 16 << 10 // bytes
 )
@@ -20,7 +20,7 @@ const (
 type Hub struct {
 	mu       sync.Mutex
 	browsers map[chan string]struct{}
-	told     int64
+	received int64
 }
 
 // ServeHTTP implements http.Handler.
@@ -35,18 +35,18 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "want one line of at most 16 KiB, and its id in the header Event-Id", http.StatusBadRequest)
 			return
 		}
-		h.tell(id, string(body))
+		h.send(id, string(body))
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Allow", "GET, POST")
-		http.Error(w, "GET to listen, POST to tell", http.StatusMethodNotAllowed)
+		http.Error(w, "GET to listen, POST to send", http.StatusMethodNotAllowed)
 	}
 }
 
-func (h *Hub) tell(id, data string) {
+func (h *Hub) send(id, data string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.told++
+	h.received++
 	for b := range h.browsers {
 		select {
 		case b <- "id: " + id + "\ndata: " + data + "\n\n":
@@ -61,7 +61,7 @@ func (h *Hub) tell(id, data string) {
 func (h *Hub) Told() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.told
+	return h.received
 }
 
 func (h *Hub) stream(w http.ResponseWriter, r *http.Request) {

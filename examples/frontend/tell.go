@@ -20,9 +20,9 @@ import (
 func Post(ctx context.Context, client *http.Client, url, id string, message []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(string(message)))
 	if err != nil {
-		return hongbao.Errorf(hongbao.ClassPermanent, "tell the front end at %s: %w", url, err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "notify the front end at %s: %w", url, err)
 	}
-	req.GetBody = nil // so that net/http does not send it again by itself
+	req.GetBody = nil // so that net/http never sends it again
 	req.Header.Set("Event-Id", id)
 	res, err := client.Do(req)
 	var op *net.OpError
@@ -30,7 +30,7 @@ func Post(ctx context.Context, client *http.Client, url, id string, message []by
 	case errors.As(err, &op) && op.Op == "dial":
 		return hongbao.Outagef(hongbao.ClassTransient, "reach the front end: %w", err)
 	case err != nil:
-		return fmt.Errorf("tell the front end: %w", err)
+		return fmt.Errorf("notify the front end: %w", err)
 	}
 	defer res.Body.Close()
 	switch {
@@ -63,10 +63,10 @@ func Tell(once *dedup.Once, post func(ctx context.Context, id string, message []
 		case err != nil:
 			return err
 		case state == dedup.Held:
-			return hongbao.Outagef(hongbao.ClassTransient, "another subscriber is telling %s", id)
+			return hongbao.Outagef(hongbao.ClassTransient, "another subscriber is sending %s", id)
 		case state == dedup.InDoubt:
 			return hongbao.Errorf(hongbao.ClassPermanent,
-				"%s may have been told or not: whoever was about to tell it never said how it ended", id)
+				"%s may have been sent: the subscriber that began to send it never reported the result", id)
 		}
 		return nil
 	}

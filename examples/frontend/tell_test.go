@@ -64,12 +64,12 @@ func TestManyTellOnce(t *testing.T) {
 	}
 	wg.Wait()
 	require.EqualValues(t, 20, hub.Told())
-	t.Logf("%d times somebody else was at it", held.Load())
+	t.Logf("%d times another subscriber was sending it", held.Load())
 }
 
 // A subscriber died before it notified the front end, or lost the answer. No one notifies again, and the error makes
 // a dead letter of the grant.
-func TestInDoubtIsNotToldAgain(t *testing.T) {
+func TestInDoubtIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	once, mini := newOnce(t)
 	now := time.Now()
@@ -78,15 +78,15 @@ func TestInDoubtIsNotToldAgain(t *testing.T) {
 	tell := Tell(once, func(context.Context, string, []byte) error { calls++; return errors.New("the answer was lost") })
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(tell(t.Context(), event(1))))
 	err := tell(t.Context(), event(1))
-	require.True(t, hongbao.IsOutage(err), "while the lease lasts, somebody may be at it: %v", err)
+	require.True(t, hongbao.IsOutage(err), "while the lease lasts, another subscriber may be sending it: %v", err)
 	mini.SetTime(now.Add(2 * time.Minute))
 	err = tell(t.Context(), event(1))
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
-	require.ErrorContains(t, err, "may have been told or not")
+	require.ErrorContains(t, err, "may have been sent")
 	require.Equal(t, 1, calls)
 }
 
-func TestCertainlyNotSentIsToldAgain(t *testing.T) {
+func TestCertainlyNotSentIsSentAgain(t *testing.T) {
 	t.Parallel()
 	once, _ := newOnce(t)
 	hub := &Hub{}
@@ -105,7 +105,7 @@ func TestCertainlyNotSentIsToldAgain(t *testing.T) {
 	require.EqualValues(t, 1, hub.Told())
 }
 
-func TestPostTellsClasses(t *testing.T) {
+func TestPostReturnsClasses(t *testing.T) {
 	t.Parallel()
 	var status atomic.Int64
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
@@ -142,24 +142,24 @@ func TestHubRefuses(t *testing.T) {
 	require.EqualValues(t, 1, hub.Told())
 }
 
-// A browser that is too far behind is cut, and the others go on.
+// A browser that is too far behind is cut off, and the others continue.
 func TestHubCutsWhoIsBehind(t *testing.T) {
 	t.Parallel()
 	hub := &Hub{}
 	slow, ok := hub.enter()
 	require.True(t, ok)
 	for range maxBehind {
-		hub.tell("1", "x")
+		hub.send("1", "x")
 	}
 	quick, ok := hub.enter()
 	require.True(t, ok)
-	hub.tell("2", "y")
+	hub.send("2", "y")
 	require.Equal(t, "id: 2\ndata: y\n\n", <-quick)
 	n := 0
 	for range slow {
 		n++
 	}
-	require.Equal(t, maxBehind, n, "what it had is sent, then it is closed")
+	require.Equal(t, maxBehind, n, "the messages that waited are sent, then the stream is closed")
 	hub.leave(slow)
 	require.Len(t, hub.browsers, 1)
 }

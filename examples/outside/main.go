@@ -1,5 +1,5 @@
-// Command outside is a module of its own that needs Hongbao's public packages only. `outside` serves grabs over HTTP,
-// mails each winner from a consumer group of its own, and reads the topic. `outside verify FILE HASH` checks a draw.
+// Command outside is a module of its own that needs only Hongbao's public packages. `outside` serves grabs over HTTP,
+// mails each winner from its own consumer group, and reads the topic. `outside verify FILE HASH` checks a draw.
 package main
 
 import (
@@ -111,7 +111,7 @@ func (m mailer) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 		case state == dedup.Held:
 			errs[i] = hongbao.Heldf("another worker is mailing grant %s", g.EventID())
 		case state == dedup.InDoubt:
-			errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "grant %s was mailed or not: its worker died", g.EventID())
+			errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "grant %s may have been mailed: its worker died", g.EventID())
 		}
 	}
 	return errs
@@ -122,7 +122,7 @@ func mail(ctx context.Context, rdb *redis.Client) error {
 	once := must(dedup.NewOnce(dedup.OnceConfig{Redis: rdb, Space: space, Name: "mail", Lease: time.Minute,
 		Keep: 24 * time.Hour}))
 	cfg := consumer.DefaultConfig()
-	cfg.Redis, cfg.Reads = rdb, redis.NewClient(rdb.Options()) // blocking reads have connections of their own
+	cfg.Redis, cfg.Reads = rdb, redis.NewClient(rdb.Options()) // blocking reads have their own connections
 	cfg.Space, cfg.Group, cfg.Log = space, "mail", logger
 	cfg.Consumer, cfg.Handler = fmt.Sprint("mail-", time.Now().UnixNano()), mailer{once}
 	return must(consumer.New(cfg)).Run(ctx)

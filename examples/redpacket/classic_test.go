@@ -55,8 +55,8 @@ func receiptOf(t require.TestingT, text string) *redpacket.Receipt {
 	return r
 }
 
-// Over random histories the example answers as the classic script does, answer by answer, to the last field of the
-// receipt, and both keep the same receipts in the end.
+// Over random histories the example answers as the classic script does, in every field of each receipt. Both keep the
+// same receipts in the end.
 func TestAnswersAsTheClassicScript(t *testing.T) {
 	t.Parallel()
 	st := storetest.Founded(t, 1)

@@ -47,7 +47,7 @@ func (g *Grabber) Grab(ctx context.Context, user string) (Code, *Receipt, error)
 	case hongbao.OutcomeSoldOut:
 		return NoneLeft, nil, nil
 	default:
-		return "", nil, fmt.Errorf("campaign %s answered %s to user %s: the classic script has no word for it", g.Campaign,
+		return "", nil, fmt.Errorf("campaign %s answered %s to user %s: the classic script has no code for it", g.Campaign,
 			a.Outcome, user)
 	}
 }
