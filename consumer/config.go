@@ -51,7 +51,7 @@ type Config struct {
 	Lease time.Duration `knob:"consumer.lease" default:"30s" want:"100ms to 1h"`
 	// One call of a sink, before it counts as making no progress.
 	HandleTimeout time.Duration `knob:"consumer.handle_timeout" default:"2m" want:"10ms to 1h"`
-	// How long a worker that must stop goes on with the calls in flight; 0s to hand their entries back at once. Keep it
+	// How long a worker that must stop continues with the calls in flight; 0s to hand their entries back at once. Keep it
 	// below what the service manager grants.
 	DrainTimeout time.Duration `knob:"consumer.drain_timeout" default:"20s" want:"0s to 1h"`
 	// Attempts before a grant becomes a dead letter. Outages of a whole sink take none, nor does waiting for another

@@ -29,7 +29,7 @@ type Config struct {
 	Called func(Call) `json:"-"`
 	// Events of a shard that its slowest sink may not have finished, before grabs are answered busy.
 	MaxBacklog int64 `knob:"producer.max_backlog" default:"5000000" want:"1 to 1_000_000_000 events"`
-	// Calls of one campaign to one shard under way at once, at most; a second one starts where many grabs wait.
+	// Calls of one campaign to one shard in flight at once, at most; a second one starts when many grabs wait.
 	InFlight int `knob:"producer.in_flight" default:"2" want:"1 to 16 calls"`
 	// Grabs of one campaign that may wait for a call to one shard.
 	MaxWaiting int `knob:"producer.max_waiting" default:"100000" want:"1 to 1_000_000 grabs"`
