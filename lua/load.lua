@@ -1,5 +1,6 @@
 -- load: puts the next chunk of packets into a campaign's stock on one place. The first generation is loaded before the
--- campaign opens. A later one is loaded after its announcement here, and grabs get it once its last packet is here.
+-- campaign opens. A later one is loaded after its announcement here, and grabs get its packets once the last one is
+-- here.
 --
 -- KEYS  1 campaign  2 stock and 3 sums of the generation
 -- ARGV  1 hash of the plan of the campaign  2 generation  3 packets of all generations that the place got before this

@@ -20,34 +20,34 @@ type Balance struct {
 	// Address of /livez, /readyz and /metrics, for the machines that run this process, as 127.0.0.1:8091; empty for no such
 	// listener. The first two are on balance.listen as well.
 	OpsListen string `knob:"balance.ops_listen,common" form:"ops"`
-	// A request's head must have arrived.
+	// Time in which a request's head must arrive.
 	ReadHeaderTimeout time.Duration `knob:"balance.read_header_timeout" default:"5s" want:"1ms to 1m"`
-	// A request must have arrived whole.
+	// Time in which a whole request must arrive.
 	ReadTimeout time.Duration `knob:"balance.read_timeout" default:"10s" want:"1ms to 5m"`
-	// A request must have been answered.
+	// Time in which a request must be answered.
 	WriteTimeout time.Duration `knob:"balance.write_timeout" default:"30s" want:"2ms to 10m"`
-	// Connections without requests are closed after this; above the callers' own.
+	// Connections without requests are closed after this time. Keep it above the callers' own idle timeout.
 	IdleTimeout time.Duration `knob:"balance.idle_timeout" default:"1m" want:"1ms to 1h"`
-	// Work on one request.
+	// Time to handle one request.
 	HandleTimeout time.Duration `knob:"balance.handle_timeout" default:"15s" want:"1ms to 9m"`
-	// Wait for requests under way when it is told to stop.
+	// Wait for requests under way when the server stops.
 	DrainTimeout time.Duration `knob:"balance.drain_timeout" default:"20s" want:"1ms to 1h"`
-	// A request's head at most.
+	// Maximum size of a request's head.
 	HeaderBytes int `knob:"balance.header_bytes" default:"16384" want:"1024 to 1_048_576 bytes"`
-	// The body of one credit at most.
+	// Maximum size of the body of one credit.
 	BodyBytes int64 `knob:"balance.body_bytes" default:"4096" want:"512 to 1_048_576 bytes"`
-	// The body of a batch at most.
+	// Maximum size of the body of a batch.
 	BatchBytes int64 `knob:"balance.batch_bytes" default:"1048576" want:"512 to 16_777_216 bytes"`
-	// Credits of a batch at most.
+	// Maximum number of credits in a batch.
 	BatchCredits int `knob:"balance.batch_credits" default:"500" want:"1 to 1000 credits"`
-	// Requests under way; more are answered 503.
+	// Concurrent requests; further ones are answered 503.
 	InFlight int `knob:"balance.in_flight" default:"1000" want:"1 to 100_000 requests"`
-	// Token for `hongbao balance client add`, which keeps its hash, 32 to 512 characters; empty: it draws one. The server
-	// does not need it.
+	// Token for `hongbao balance client add`, which keeps its hash, 32 to 512 characters; empty: the command draws
+	// one. The server does not need it.
 	Token Secret `knob:"balance.token" secret:"always"`
-	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has it.
+	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has a certificate.
 	TLSCert string `knob:"balance.tls_cert"`
-	// File with the key of the certificate, in PEM; closed to others as a secret's file is.
+	// File with the key of the certificate, in PEM. Others must not be able to read it, as with the file of a secret.
 	TLSKey string `knob:"balance.tls_key"`
 }
 

@@ -49,14 +49,14 @@ const (
 // check compares values that are valid by themselves and may contradict each other.
 func (l *loader) check(c *Config) {
 	if l.p.fine("deployment.sinks") && len(c.Deployment.Sinks) == 0 {
-		l.bad("deployment.sinks", "it is empty: name at least one of %s, %s, or nobody is paid", SinkBalance, SinkKafka)
+		l.bad("deployment.sinks", "it is empty: name at least one of %s, %s, or no one is paid", SinkBalance, SinkKafka)
 	}
 	if err := store.CheckSpace(hongbao.Space{Prefix: c.Deployment.KeyPrefix, Shards: 1}); err != nil {
 		l.bad("deployment.key_prefix", "%.80q: want 1 to 32 bytes without {, }, : or white space", c.Deployment.KeyPrefix)
 	}
 	for _, sink := range []string{SinkBalance, SinkKafka} {
 		if name := "sinks." + sink + "_max_attempts"; l.p.fine(name) && c.sink(sink).MaxAttempts == 1 {
-			l.bad(name, "it is 1: want at least 2, so that a grant that kills its workers takes no other along; or 0")
+			l.bad(name, "it is 1: want 0, or at least 2, so that a grant that kills its workers takes no other grants along")
 		}
 	}
 	l.checkRedis(c)
@@ -104,7 +104,7 @@ func (l *loader) checkRedis(c *Config) {
 	if l.p.fine("redis.mode", "redis.master_name") {
 		switch {
 		case r.Mode == Sentinel && r.MasterName == "":
-			l.bad("redis.master_name", "it is empty, but redis.mode is sentinel: set what the sentinels call the primary")
+			l.bad("redis.master_name", "it is empty, but redis.mode is sentinel: set the name of the primary at the sentinels")
 		case r.Mode != Sentinel && r.MasterName != "":
 			l.bad("redis.master_name", "it is for redis.mode sentinel only, which is %s", r.Mode)
 		}
@@ -182,7 +182,7 @@ func (l *loader) order(name string, low time.Duration, want string, high time.Du
 	if why != "" {
 		why = ": " + why
 	}
-	l.p.tell(name, l.source(name), "it is %s, want it %s, which is %s (%s)%s", knob.Span(low), want,
+	l.p.contradict(name, l.source(name), "it is %s, want it %s, which is %s (%s)%s", knob.Span(low), want,
 		l.text(other), l.source(other), why)
 }
 

@@ -16,11 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contradictions are values that are fine alone; what is said tells both. With the mending arguments they are accepted.
+// contradictions are values that are valid alone. The error names both values. With the arguments in fix they are
+// accepted.
 var contradictions = map[string]struct {
 	args []string
 	want string
-	mend []string
+	fix  []string
 }{
 	"lease, three renewals": {[]string{"--redis.read_timeout=2s", "--consumer.lease=6s", "--publisher.max_claim_age=5s",
 		"--publisher.attempt_time=5s"},
@@ -92,7 +93,7 @@ var contradictions = map[string]struct {
 	"mysql, parameter": {[]string{"--ledger.driver=mysql", "--ledger.dsn=u@tcp(h:3306)/d?multiStatements=false"},
 		`the DSN's parameter "multiStatements" is not allowed: want only tls, `, []string{"--ledger.dsn=u@tcp(h:3306)/d?tls=true"}},
 	"no sinks": {[]string{"--deployment.sinks="},
-		"deployment.sinks: it is empty: name at least one of balance, kafka, or nobody is paid",
+		"deployment.sinks: it is empty: name at least one of balance, kafka, or no one is paid",
 		[]string{"--deployment.sinks=kafka"}},
 	"no redis":   {[]string{"--redis.addrs="}, "redis.addrs: it is empty", []string{"--redis.addrs=a:1"}},
 	"no brokers": {[]string{"--kafka.brokers="}, "kafka.brokers: it is empty", []string{"--deployment.sinks=balance"}},
@@ -151,12 +152,12 @@ func TestContradictions(t *testing.T) {
 			got := (&input{args: c.args}).problems(t)
 			require.Len(t, got, 1, "%q", got)
 			require.Contains(t, got[0], c.want)
-			if c.mend == nil {
+			if c.fix == nil {
 				return
 			}
-			args := append(c.args, c.mend...)
-			if strings.HasPrefix(c.mend[0], "--redis.addrs") || strings.HasPrefix(c.mend[0], "--deployment.sinks=kafka") {
-				args = c.mend // the parts of a list add up
+			args := append(c.args, c.fix...)
+			if strings.HasPrefix(c.fix[0], "--redis.addrs") || strings.HasPrefix(c.fix[0], "--deployment.sinks=kafka") {
+				args = c.fix // the parts of a list add up
 			}
 			(&input{args: args}).must(t)
 		})
@@ -189,7 +190,7 @@ func TestLogins(t *testing.T) {
 	}
 	plain.env = []string{"HONGBAO_KAFKA_SASL_PASSWORD=hunter2\u0378"} // a code point that has no meaning
 	got := plain.problems(t)
-	require.Contains(t, got[0], "user or password hold characters that SCRAM does not allow")
+	require.Contains(t, got[0], "user or password contain characters that SCRAM does not allow")
 	require.NotContains(t, got[0], "hunter2")
 }
 
@@ -223,7 +224,7 @@ func TestTLS(t *testing.T) {
 		want string
 	}{
 		"no pair": {[]string{"--SECTION.tls_cert=" + cert, "--SECTION.tls_key=" + otherKey},
-			"SECTION.tls_cert: " + cert + " and " + otherKey + " are no pair"},
+			"SECTION.tls_cert: " + cert + " and " + otherKey + " are not a pair"},
 		"open key": {[]string{"--SECTION.tls_cert=" + openCert, "--SECTION.tls_key=" + openKey},
 			"SECTION.tls_key: " + openKey + " is open to others than its owner (mode 0644)"},
 		"no key":  {[]string{"--SECTION.tls_cert=" + cert}, "SECTION.tls_key: it is empty, but SECTION.tls_cert is set"},
@@ -233,7 +234,7 @@ func TestTLS(t *testing.T) {
 		"absent key": {[]string{"--SECTION.tls_cert=" + cert, "--SECTION.tls_key=/absent"},
 			"SECTION.tls_key: it can't be read"},
 		"absent CA":    {[]string{"--SECTION.tls_ca=/absent"}, "SECTION.tls_ca: it can't be read"},
-		"CA is no PEM": {[]string{"--SECTION.tls_ca=" + junk}, "SECTION.tls_ca: " + junk + " holds no certificate in PEM"},
+		"CA is no PEM": {[]string{"--SECTION.tls_ca=" + junk}, "SECTION.tls_ca: " + junk + " contains no certificate in PEM"},
 	} {
 		for section, on := range sections {
 			args := slices.Clone(on)
@@ -241,7 +242,7 @@ func TestTLS(t *testing.T) {
 				args = append(args, strings.Replace(a, "SECTION", section, 1))
 			}
 			if (section == "balance" || section == "serve") && strings.Contains(c.want, "tls_ca") {
-				continue // it asks nobody for a certificate
+				continue // it asks no one for a certificate
 			}
 			got := (&input{args: args}).problems(t)
 			require.Len(t, got, 1, "%s %s", section, name)
@@ -267,7 +268,7 @@ func TestTLS(t *testing.T) {
 	require.Nil(t, (&input{args: []string{"--remote.url=https://b"}}).must(t).RemoteConfig().TLS, "the system's roots")
 }
 
-// A call timeout above serve.write_timeout stops nobody but a server: no other command writes answers to grabs.
+// A call timeout above serve.write_timeout stops only a server: no other command writes answers to grabs.
 func TestCallTimeoutConcernsOnlyServe(t *testing.T) {
 	t.Parallel()
 	c := (&input{args: []string{"--producer.call_timeout=30s"}}).must(t)
@@ -276,8 +277,8 @@ func TestCallTimeoutConcernsOnlyServe(t *testing.T) {
 	require.NoError(t, c.CheckServe())
 }
 
-// An authority for callers' certificates without a certificate of the server's stops nobody but a server: a chart gives
-// the certificate to the server alone.
+// An authority for callers' certificates without a certificate of the server stops only a server: a chart may give the
+// certificate to the server alone.
 func TestClientAuthorityConcernsOnlyServe(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"serve.tls", "serve.control_tls"} {

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// visit connects a caller to a server, and tells whether he went on with an earlier visit; the error is the server's.
+// visit connects a caller to a server. It reports whether the caller resumed an earlier session. The error is the
+// server's.
 func visit(t *testing.T, server, caller *tls.Config) (resumed bool, refused error) {
 	t.Helper()
 	here, there := net.Pipe()
@@ -25,7 +26,7 @@ func visit(t *testing.T, server, caller *tls.Config) (resumed bool, refused erro
 		done <- err
 	}()
 	err := c.HandshakeContext(t.Context())
-	if err == nil { // in TLS 1.3 the caller is refused, or gets his ticket, behind his handshake
+	if err == nil { // in TLS 1.3 the caller is refused, or gets a ticket, after the handshake
 		_, err = c.Read(make([]byte, 1))
 	}
 	refused = <-done
@@ -34,8 +35,8 @@ func visit(t *testing.T, server, caller *tls.Config) (resumed bool, refused erro
 	return c.ConnectionState().DidResume, refused
 }
 
-// The authority of callers' certificates is read again once its file has changed: who was let in before is refused then,
-// though he has visited before. A file that can't be used leaves the one before in force.
+// The authority of callers' certificates is read again once its file has changed. A caller who was let in before is
+// then refused, even with an earlier session. A file that can't be used leaves the earlier authority in force.
 func TestClientAuthorityIsReadAgain(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t, 0o600)
@@ -58,11 +59,11 @@ func TestClientAuthorityIsReadAgain(t *testing.T) {
 		_, err := c.Logger(&out)
 		require.NoError(t, err)
 		server := c.ServeConfig().TLS
-		comes := func(who *tls.Config, goesOn bool) {
+		comes := func(who *tls.Config, resumes bool) {
 			t.Helper()
 			resumed, err := visit(t, server, who)
 			require.NoError(t, err)
-			require.Equal(t, goesOn, resumed)
+			require.Equal(t, resumes, resumed)
 		}
 		refuses := func(who *tls.Config, why string) {
 			t.Helper()
@@ -72,12 +73,12 @@ func TestClientAuthorityIsReadAgain(t *testing.T) {
 		comes(first, false)
 		comes(first, true)
 		refuses(second, "certificate signed by unknown authority")
-		nobody := first.Clone()
-		nobody.Certificates, nobody.ClientSessionCache = nil, nil
-		refuses(nobody, "client didn't provide a certificate")
+		bare := first.Clone()
+		bare.Certificates, bare.ClientSessionCache = nil, nil
+		refuses(bare, "client didn't provide a certificate")
 		require.NoError(t, os.WriteFile(ca, []byte("half of a file"), 0o600))
 		comes(first, true)
-		require.Contains(t, out.String(), "holds no certificate in PEM")
+		require.Contains(t, out.String(), "contains no certificate in PEM")
 		replace(t, ca, secondCA)
 		refuses(first, "certificate signed by unknown authority")
 		comes(second, false)

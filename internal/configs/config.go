@@ -66,14 +66,14 @@ type Config struct {
 
 	redisTLS, kafkaTLS, remoteTLS, balanceTLS, serveTLS, controlTLS *tls.Config
 	kafkaSASL                                                       sasl.Mechanism
-	watched                                                         []teller
+	watched                                                         []logSetter
 }
 
 // Deployment has the settings that all processes of a deployment share. Only Sinks may change during its life.
 type Deployment struct {
 	// Name of the deployment: it marks the data in Redis, and the source of events in Kafka. Never change it.
 	ID string `knob:"deployment.id,common" default:"hongbao" form:"name"`
-	// What every key in Redis begins with. Never change it.
+	// Prefix of every key in Redis. Never change it.
 	KeyPrefix string `knob:"deployment.key_prefix" default:"hb"`
 	// Streams of events in Redis; 16 to 64 on Redis Cluster. Never change it.
 	Shards int `knob:"deployment.shards,common" default:"1" want:"1 to 1024"`
@@ -92,7 +92,7 @@ type Sink struct {
 	// Grants a second that all workers together hand to the sink; 0 for no bound. `hongbao sink limit` changes it at
 	// once, for all workers.
 	GrantsPerSecond int `knob:"_grants_per_second,common" default:"0" want:"0 to 1_000_000_000 grants"`
-	// Calls of the sink at once, of one worker, and at most one a shard; 0 for one a shard.
+	// Concurrent calls of the sink by one worker, at most one per shard; 0 for one per shard.
 	MaxCalls int `knob:"_max_calls" default:"0" want:"0 to 1024 calls"`
 	// About how many grants this sink gets at once; 0 for consumer.batch_grants.
 	BatchGrants int `knob:"_batch_grants" default:"0" want:"0 to 100_000 grants"`
@@ -102,11 +102,11 @@ type Sink struct {
 
 // Redis has the settings of the connections to Redis.
 type Redis struct {
-	// What the addresses are.
+	// Kind of the servers in redis.addrs.
 	Mode string `knob:"redis.mode,common" default:"standalone" want:"standalone, sentinel, cluster"`
 	// The server; or the sentinels; or some nodes of the cluster.
 	Addrs []string `knob:"redis.addrs,common" default:"127.0.0.1:6379" form:"address"`
-	// What the sentinels call the primary.
+	// Name of the primary at the sentinels.
 	MasterName string `knob:"redis.master_name"`
 	// ACL user; empty for the default user.
 	Username string `knob:"redis.username,common"`
@@ -119,19 +119,19 @@ type Redis struct {
 	// Number of the database; a cluster has 0 only.
 	DB  int `knob:"redis.db" default:"0" want:"0 to 1023"`
 	TLS TLS `knob:"redis.tls"`
-	// Connections to each server. Those for blocking reads come on top, one a shard and sink.
+	// Connections to each server. Blocking reads need one more for each shard and sink.
 	PoolSize int `knob:"redis.pool_size" default:"50" want:"1 to 10_000 connections"`
 	// Wait for a free connection.
 	PoolTimeout time.Duration `knob:"redis.pool_timeout" default:"4s" want:"1ms to 1m"`
 	// One attempt to connect.
 	DialTimeout time.Duration `knob:"redis.dial_timeout" default:"2s" want:"10ms to 1m"`
-	// Wait for an answer. Blocking reads wait consumer.block longer.
+	// Wait for a reply. Blocking reads wait consumer.block longer.
 	ReadTimeout time.Duration `knob:"redis.read_timeout" default:"3s" want:"10ms to 1m"`
 	// Sending a command.
 	WriteTimeout time.Duration `knob:"redis.write_timeout" default:"3s" want:"10ms to 1m"`
-	// Unused connections are closed after this.
+	// Unused connections are closed after this time.
 	MaxIdleAge time.Duration `knob:"redis.max_idle_age" default:"5m" want:"1s to 24h"`
-	// Repeats of a command whose answer was lost. Every script gives the same answer when it runs twice.
+	// Repeats of a command whose reply was lost. Every script returns the same reply when it runs twice.
 	Retries int `knob:"redis.retries" default:"2" want:"0 to 10"`
 }
 
@@ -145,11 +145,13 @@ type TLS struct {
 // TLSFiles are the files of a TLS connection. Empty fields mean the system's roots, no client certificate, and the
 // dialled name.
 type TLSFiles struct {
-	// File with the certificates of those who may sign the server's, in PEM; empty for the system's.
+	// File with the certificates of the authorities that may sign the server's certificate, in PEM; empty for the
+	// system's.
 	CA string `knob:"_ca"`
 	// File with the client's certificate, in PEM.
 	Cert string `knob:"_cert"`
-	// File with the key of the client's certificate, in PEM; closed to others as a secret's file is.
+	// File with the key of the client's certificate, in PEM. Others must not be able to read it, as with the file of a
+	// secret.
 	Key string `knob:"_key"`
 	// Name that the server's certificate must have; empty for the host that was dialled.
 	ServerName string `knob:"_server_name"`
@@ -186,22 +188,23 @@ type Work struct {
 	//
 	// It is empty by default since several workers may run on one machine.
 	OpsListen string `knob:"work.ops_listen,common" form:"ops"`
-	// What is withheld when Redis has lost grants and a process that may have told users of some is silent: beyond the packets that
-	// somebody has seen, as many of each campaign on the shard as the shard granted in this time. 0s leaves such a loss to a person.
+	// Redis may have lost grants while a process that may have reported some of them to users is silent. Then packets
+	// are withheld: beyond those that any process has seen, as many of each campaign on the shard as the shard granted
+	// in this time. 0s leaves such a loss to a person.
 	//
-	// The shard opens by itself then; `hongbao hole` shows and grants what is withheld.
+	// The shard then opens automatically; `hongbao hole` shows and grants the withheld packets.
 	RestoreMargin time.Duration `knob:"work.restore_margin" default:"2s" want:"0s to 5m"`
 }
 
 // Ops has the settings that the ops listeners of serve, work and balance share.
 type Ops struct {
-	// Serve /debug/pprof there too. Whoever reaches it can read the memory of the process.
+	// Serve /debug/pprof on the ops listeners too. Anyone who reaches it can read the memory of the process.
 	Pprof bool `knob:"ops.pprof" default:"false"`
-	// How long an answer of Redis about lag and state is good for, however often somebody scrapes.
+	// How long a reply of Redis about lag and state is valid, however often metrics are scraped.
 	Poll time.Duration `knob:"ops.poll" default:"5s" want:"100ms to 5m"`
-	// Wait for that answer.
+	// Wait for a reply of Redis about lag and state.
 	PollTimeout time.Duration `knob:"ops.poll_timeout" default:"5s" want:"100ms to 1m"`
-	// Campaigns that are named in a metric at most.
+	// Maximum number of campaigns that are named in a metric.
 	Campaigns int `knob:"ops.campaigns" default:"20" want:"0 to 1000 campaigns"`
 }
 
@@ -210,7 +213,7 @@ type Kafka struct {
 	TLS TLS `knob:"kafka.tls"`
 	// How to log in. plain needs TLS.
 	SASLMechanism string `knob:"kafka.sasl_mechanism,common" default:"none" want:"none,plain,scram-sha-256,scram-sha-512"`
-	// Who logs in.
+	// User to log in.
 	SASLUsername string `knob:"kafka.sasl_username,common"`
 	// Password to log in.
 	SASLPassword Secret `knob:"kafka.sasl_password,common" secret:"always"`
@@ -218,18 +221,19 @@ type Kafka struct {
 
 // Tracing says which grabs are traced, and where their spans are sent.
 type Tracing struct {
-	// The collector that gets spans by OTLP over HTTP, as http://127.0.0.1:4318; /v1/traces is put behind it. Empty:
+	// Collector that receives spans by OTLP over HTTP, as http://127.0.0.1:4318; /v1/traces is appended to it. Empty:
 	// nothing is traced.
 	Endpoint string `knob:"tracing.endpoint,common" form:"url"`
-	// One request of so many is traced, where the caller's traceparent has not decided; 0: none.
+	// Trace one request in this number, unless the caller's traceparent decides; 0: none.
 	OneIn int `knob:"tracing.one_in,common" default:"1000" want:"0 to 1_000_000_000 requests"`
-	// Requests that one server traces because it chose them, and as many that callers ask for.
+	// Maximum of requests that one server selects for tracing, and the same maximum again for requests that callers
+	// select.
 	PerSecond int `knob:"tracing.per_second" default:"100" want:"1 to 100_000 requests a second"`
 }
 
 // Log has the knobs of the log.
 type Log struct {
-	// What is less important is left out.
+	// Lowest level that is logged. Less important lines are left out.
 	Level string `knob:"log.level,common" default:"info" want:"debug, info, warn, error"`
 	// auto: console in a terminal, else json. json has one object a line.
 	Format string `knob:"log.format" default:"auto" want:"auto, json, console"`
@@ -237,7 +241,7 @@ type Log struct {
 
 // Unsafe names the checks that warn instead of refusing.
 type Unsafe struct {
-	// Checks that shall warn instead of refusing. The first six are settings of the ledger's database.
+	// Checks that warn instead of refusing. The first six are settings of the ledger's database.
 	Allow []string `knob:"unsafe.allow"`
 }
 

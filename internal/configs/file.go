@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// maxFile bounds the configuration file; a larger file is not one.
+// maxFile bounds the configuration file. A larger file is refused.
 const maxFile = 1 << 20
 
 // readFile reads at most limit bytes of a regular file. It refuses pipes, devices and folders.
@@ -25,7 +25,7 @@ func readFile(path string, limit int64) ([]byte, os.FileInfo, error) {
 		return nil, nil, err
 	}
 	if !before.Mode().IsRegular() { // opening a pipe would block permanently
-		return nil, nil, fmt.Errorf("open %s: it is no plain file", path)
+		return nil, nil, fmt.Errorf("open %s: it is not a plain file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -59,7 +59,7 @@ func (f *yamlFile) read(data []byte) {
 	case errors.Is(err, io.EOF):
 		return // empty, or only comments
 	case err != nil:
-		f.loader.p.add("", f.path, "it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		f.loader.p.add("", f.path, "it is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 		return
 	}
 	f.mapping("", doc.Content[0])
@@ -84,7 +84,7 @@ func (f *yamlFile) mapping(prefix string, node *yaml.Node) {
 		key, value := node.Content[i], node.Content[i+1]
 		name := prefix + key.Value
 		if line, twice := f.lines[name]; twice {
-			f.loader.p.add(name, f.at(key), "it stands in line %d already: remove one of the two", line)
+			f.loader.p.add(name, f.at(key), "it is in line %d already: remove one of the two", line)
 			continue
 		}
 		f.lines[name] = key.Line
@@ -128,7 +128,7 @@ func (f *yamlFile) scalar(k *entry, node *yaml.Node) (string, bool) {
 	case node.Anchor != "" || node.Kind == yaml.AliasNode || node.Style&yaml.TaggedStyle != 0:
 		return wrong("anchors, aliases and tags are refused: write the value itself")
 	case node.Kind == yaml.ScalarNode && node.Tag == "!!null":
-		return wrong("there is no value: give one, or remove the key for the default")
+		return wrong("there is no value: set one, or remove the key for the default")
 	case node.Kind == yaml.ScalarNode:
 		return node.Value, true
 	case node.Kind != yaml.SequenceNode || k.Kind() != "list":

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/configuration.md and hongbao.yaml again")
 
-// The page, the example and the sentences of the knobs are what the fields of the Configs say; go generate writes them.
+// The page, the example and the sentences of the knobs match the fields of the Configs. go generate writes them.
 func TestGenerated(t *testing.T) {
 	comments := readComments(t)
 	var lines strings.Builder
@@ -36,7 +36,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// readComments gives the first paragraph of the comment of a knob's field.
+// readComments returns the first paragraph of the comment of a knob's field.
 func readComments(t *testing.T) func(*entry) string {
 	packages := map[string][]*ast.File{}
 	return func(k *entry) string {
@@ -80,20 +80,20 @@ Each knob has one name and can be set in three places. Later ones win:
 
 Durations need a unit (500ms, 30s, 10m, 24h). Lists are written as YAML lists, or with commas; a flag for a list may be repeated.
 
-A key of the file that does not exist is refused, and so is a variable HONGBAO_..., but for HONGBAO_CONFIG and those that Kubernetes makes of
-services (HONGBAO_SERVICE_HOST and the like).
+A key of the file that does not exist is refused. So is a variable HONGBAO_..., except for HONGBAO_CONFIG and those that Kubernetes
+sets for services (HONGBAO_SERVICE_HOST and the like).
 
 Secrets are refused in the file and on the command line, where others can read them. Set the variable, or set the variable with
-` + "`_FILE`" + ` at its end (` + "`HONGBAO_REDIS_PASSWORD_FILE=/run/secrets/redis`" + `) to the path of a file that holds nothing else.
+` + "`_FILE`" + ` at its end (` + "`HONGBAO_REDIS_PASSWORD_FILE=/run/secrets/redis`" + `) to the path of a file that contains nothing else.
 Such files, and the keys of certificates, belong to the process' user with mode 600 or less, or to root with mode 640 or less and a group of the
 process. That is PostgreSQL's rule for ssl_key_file, and how Kubernetes mounts a secret with defaultMode 0440 and fsGroup.
 
-Certificates and their keys are read again when their files change: the next handshake offers the new ones, and the log says so. A pair that
-can't be used is an error in the log, and the one before goes on. The files of ..._ca, tokens and passwords are read once, at the start.
+Certificates and their keys are read again when their files change: the next handshake offers the new ones, and the log says so. If a pair
+can't be used, the log has an error, and the earlier pair stays in use. The files of ..._ca, tokens and passwords are read once, at the start.
 
 A process that finds anything wrong names all of it and ends with exit code 2.
 
-Each section begins with the knobs that people set. The advanced ones below them have defaults that fit nearly everybody.
+Each section begins with the knobs that people set. The advanced ones below them have defaults that fit nearly everyone.
 `
 
 func reference() string {
@@ -114,7 +114,7 @@ func reference() string {
 	return b.String()
 }
 
-// of gives the knobs of a section.
+// of returns the knobs of a section.
 func of(section string) (all []entry) {
 	for _, k := range knobs {
 		if k.Section() == section {
@@ -158,7 +158,7 @@ func bounds(k *entry) string {
 func example() string {
 	var b strings.Builder
 	b.WriteString("# Every knob of Hongbao with its default. Written by go generate ./internal/configs; " +
-		"docs/configuration.md tells more.\n")
+		"see docs/configuration.md.\n")
 	for _, s := range sections {
 		fmt.Fprintf(&b, "\n# %s\n%s:\n", s.doc, s.name)
 		before := "knob"
@@ -185,7 +185,7 @@ func example() string {
 	return b.String()
 }
 
-// declared tells whether a knob has no value until somebody declares one.
+// declared reports whether a knob has no value until someone declares one.
 func declared(k *entry) bool {
 	return k.Default == "" && (k.Kind() == "duration" || k.Kind() == "bool")
 }

@@ -41,7 +41,7 @@ func readKeyPair(cert, key string) (*tls.Certificate, error) {
 	}
 	pair, err := tls.X509KeyPair(certText, keyText)
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s are no pair, set the key that the certificate was made with: %w", cert, key, err)
+		return nil, fmt.Errorf("%s and %s are not a pair: set the key that the certificate was made with: %w", cert, key, err)
 	}
 	return &pair, nil
 }

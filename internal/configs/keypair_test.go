@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// handshake connects a client to a server, and gives the certificates that each got to see.
+// handshake connects a client to a server, and returns the certificates that each side received.
 func handshake(t *testing.T, server, client *tls.Config) (servers, clients []byte) {
 	t.Helper()
 	server, client = server.Clone(), client.Clone()
@@ -32,8 +32,9 @@ func replace(t *testing.T, path, with string) {
 	require.NoError(t, os.Rename(with, path))
 }
 
-// A certificate that was renewed is offered at the next handshake, without a new start: the listener's, and those that
-// clients show to Redis, Kafka and the remote. One that can't be used is told of once, and the one before goes on.
+// A renewed certificate is offered at the next handshake, without a restart: the listener's, and those that clients
+// show to Redis, Kafka and the remote. A certificate that can't be used is reported once, and the earlier one stays in
+// use.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t, 0o600)

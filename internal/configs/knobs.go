@@ -14,26 +14,27 @@ import (
 
 // sections are the sections in the order of the reference, with their descriptions.
 var sections = []struct{ name, doc string }{
-	{"deployment", "What all processes of a deployment must agree on."},
+	{"deployment", "Settings that must be the same in all processes of a deployment."},
 	{"redis", "How to reach Redis."},
 	{"ledger", "How to reach the ledger's database."},
 	{"settlement", "Where grants are settled."},
-	{"remote", "A remote balance system, and what it is able to do. Used if settlement.kind is remote; " +
-		"docs/remote-balance.md tells more."},
+	{"remote", "A remote balance system, and what it supports. Used if settlement.kind is remote; " +
+		"see docs/remote-balance.md."},
 	{"balance", "The server `hongbao balance`. Used by that command only."},
-	{"serve", "The server `hongbao serve`; docs/http.md tells more. Used by that command only."},
+	{"serve", "The server `hongbao serve`; see docs/http.md. Used by that command only."},
 	{"work", "The worker `hongbao work`. Used by that command only."},
-	{"ops", "What the ops listeners of serve, work and balance have in common; docs/metrics.md tells more."},
-	{"console", "The pages of `hongbao serve`; docs/console.md tells more. Used by that command only."},
-	{"kafka", "How to reach Kafka, and the topic. Not looked at if kafka is not among deployment.sinks."},
-	{"publisher", "How grants are put into the topic."},
-	{"campaign", "Loading campaigns, holding their plans, and letting them go."},
+	{"ops", "Settings that the ops listeners of serve, work and balance share; see docs/metrics.md."},
+	{"console", "The pages of `hongbao serve`; see docs/console.md. Used by that command only."},
+	{"kafka", "How to reach Kafka, and the topic. Ignored if kafka is not among deployment.sinks."},
+	{"publisher", "How grants are published to the topic."},
+	{"campaign", "Loading campaigns, caching their plans, and removing them from Redis."},
 	{"producer", "Deciding grabs."},
-	{"consumer", "Bringing events to the sinks; the same for each sink, but for what section sinks says."},
-	{"sinks", "What is set for one sink alone."},
+	{"consumer", "Delivery of events to the sinks. The settings are the same for each sink, except for those in section " +
+		"sinks."},
+	{"sinks", "Settings of one sink alone."},
 	{"trimmer", "Deleting finished events from the streams."},
-	{"tracing", "Traces of single grabs, by OpenTelemetry; docs/tracing.md tells more."},
-	{"log", "What a process tells."},
+	{"tracing", "Traces of single grabs, by OpenTelemetry; see docs/tracing.md."},
+	{"log", "What a process logs."},
 	{"unsafe", "Checks that only warn. Each one switched off can cost money."},
 }
 

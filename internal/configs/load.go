@@ -15,8 +15,8 @@ import (
 // PathEnv is the variable that may name the configuration file. The caller reads it, Load does not.
 const PathEnv = knob.EnvPrefix + "CONFIG"
 
-// The variables of --server, --key-file and the CA's file: a server to ask instead of the stores, the file with a key
-// for it, and the file with its CA. The command line reads them, Load does not.
+// The variables of --server, --key-file and the CA's file: the server to call instead of the stores, the file with a
+// key for it, and the file with its CA. The command line reads them, Load does not.
 const (
 	ServerEnv   = knob.EnvPrefix + "SERVER"
 	KeyFileEnv  = knob.EnvPrefix + "KEY_FILE"
@@ -46,7 +46,7 @@ func Load(path string, env []string, flags *pflag.FlagSet) (*Config, error) {
 type loader struct {
 	values, sources map[string]string
 	p               problems
-	watched         []teller
+	watched         []logSetter
 }
 
 func newLoader() *loader { return &loader{values: map[string]string{}, sources: map[string]string{}} }
@@ -65,14 +65,14 @@ func (l *loader) file(path string) {
 
 // public sets a knob from the file or the command line, where secrets are refused.
 func (l *loader) public(k *entry, source, text string) {
-	mend := fmt.Sprintf("set %s in the environment, or %s to the path of a file with it that only its owner can read",
+	fix := fmt.Sprintf("set %s in the environment, or %s to the path of a file with it that only its owner can read",
 		k.Env(), k.Env()+fileSuffix)
 	switch {
 	case k.Secret == "always":
-		l.p.add(k.Name, source, "a secret must not stand here, where others can read it: remove it, change it, and %s", mend)
+		l.p.add(k.Name, source, "a secret must not be here, where others can read it: remove it, change it, and %s", fix)
 	case k.Secret == "password" && holdsPassword(text):
-		l.p.add(k.Name, source, "it holds a password, which must not stand here, where others can read it: remove it, "+
-			"change it, and %s", mend)
+		l.p.add(k.Name, source, "it contains a password, which must not be here, where others can read it: remove it, "+
+			"change it, and %s", fix)
 	default:
 		l.set(k, source, text)
 	}

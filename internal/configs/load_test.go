@@ -36,7 +36,7 @@ func ExampleLoad() {
 	// 1m0s 16 *** <nil>
 }
 
-// values gives the configuration without its sources, to compare.
+// values returns the configuration without its sources, to compare.
 func values(c *Config) Config {
 	out := *c
 	out.settings = nil
@@ -88,7 +88,7 @@ func TestProductionFile(t *testing.T) {
 	require.Equal(t, "SCRAM-SHA-512", c.PublisherConfig().SASL.Name())
 }
 
-// samples gives two values of a knob's type that Load accepts for it.
+// samples returns two values of a knob's type that Load accepts for it.
 func samples(k *entry) [2]string {
 	switch {
 	case k.Name == "deployment.key_prefix" || k.Name == "deployment.id" || k.Name == "kafka.topic" ||
@@ -112,7 +112,7 @@ func samples(k *entry) [2]string {
 	return [2]string{"one", "two"}
 }
 
-// Whatever other knobs say: each knob's value comes from the last source that has it.
+// Each knob's value comes from the last source that has it, whatever the other knobs are.
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	for i := range knobs {
@@ -268,7 +268,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// A knob that is gone says what replaces it, in the file and in the environment.
+// The error for a removed knob names its replacement, in the file and in the environment.
 func TestRemovedKnobsSayWhatReplacesThem(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hongbao.yaml")

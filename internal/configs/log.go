@@ -38,7 +38,7 @@ func (c *Config) Logger(w io.Writer) (*zap.Logger, error) {
 	out := zapcore.Lock(zapcore.AddSync(w))
 	log := zap.New(zapcore.NewCore(encoder, out, level), zap.ErrorOutput(zapcore.Lock(os.Stderr)))
 	for _, w := range c.watched {
-		w.tell(log)
+		w.setLog(log)
 	}
 	return log, nil
 }

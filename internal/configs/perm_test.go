@@ -25,7 +25,7 @@ func TestWhoMayReadASecret(t *testing.T) {
 		{"Kubernetes", fileOwner{0o440, 0, group}, us, ""},
 		{"root's, for our group", fileOwner{0o640, 0, group}, us, ""},
 		{"root's, for another group", fileOwner{0o440, 0, other}, us,
-			"can be read by group 3000, which is none of this process"},
+			"can be read by group 3000, which is not a group of this process"},
 		{"root's, the group may write", fileOwner{0o660, 0, group}, us, "(mode 0660): chmod 600 f"},
 		{"root's, for all", fileOwner{0o644, 0, group}, us, "(mode 0644): chmod 600 f"},
 		{"root reads its own", fileOwner{0o440, 0, group}, 0, ""},

@@ -39,8 +39,8 @@ func (f fileOwner) openTo(path string, us int, groups []int) string {
 	case f.user != 0 || f.perm&0o037 != 0:
 		return fmt.Sprintf("%s is open to others than its owner (mode %04o): chmod 600 %s", path, f.perm, path)
 	case !slices.Contains(groups, f.group):
-		return fmt.Sprintf("%s can be read by group %d, which is none of this process: chmod 600 %s, or chgrp", path, f.group,
-			path)
+		return fmt.Sprintf("%s can be read by group %d, which is not a group of this process: chmod 600 %s, or chgrp", path,
+			f.group, path)
 	}
 	return ""
 }

@@ -60,11 +60,11 @@ func (p *problems) add(knob, source, format string, args ...any) {
 		p.bad = map[string]bool{}
 	}
 	p.bad[knob] = true
-	p.tell(knob, source, format, args...)
+	p.contradict(knob, source, format, args...)
 }
 
-// tell adds a problem for a contradiction. Unlike add, it keeps the knob valid for other comparisons.
-func (p *problems) tell(knob, source, format string, args ...any) {
+// contradict adds a problem for a contradiction. Unlike add, it keeps the knob valid for other comparisons.
+func (p *problems) contradict(knob, source, format string, args ...any) {
 	if len(p.found) < maxProblems {
 		p.found = append(p.found, Problem{Knob: oneLine(knob), Source: oneLine(source),
 			Message: oneLine(fmt.Sprintf(format, args...))})

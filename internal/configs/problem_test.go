@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// secret is what a secret in the wrong place is answered.
+// secret is the advice for a secret in the wrong place.
 const secret = "set HONGBAO_REDIS_PASSWORD in the environment, or HONGBAO_REDIS_PASSWORD_FILE to the path of a file " +
 	"with it that only its owner can read"
 
-// mistakes, one of each kind, with what must be said of it: what is wrong, where, and what to do about it.
+// mistakes has one mistake of each kind, and what the error must say: what is wrong, where it is, and what to do.
 var mistakes = map[string]struct {
 	in   input
 	want []string
@@ -29,7 +29,7 @@ var mistakes = map[string]struct {
 		"mean redis?"}},
 	"unknown variable": {input{env: []string{"HONGBAO_REDIS_POOLSIZE=5"}},
 		[]string{"environment HONGBAO_REDIS_POOLSIZE: there is no such setting, did you mean HONGBAO_REDIS_POOL_SIZE?"}},
-	"file form of what is no secret": {input{env: []string{"HONGBAO_REDIS_DB_FILE=/x"}},
+	"file form of a knob that is no secret": {input{env: []string{"HONGBAO_REDIS_DB_FILE=/x"}},
 		[]string{"environment HONGBAO_REDIS_DB_FILE: there is no such setting, did you mean HONGBAO_REDIS_DB?"}},
 	"duration without a unit": {input{yaml: "consumer: {lease: 5}\n"},
 		[]string{`hongbao.yaml:1: consumer.lease: "5" has no unit: write 5s, 5ms, ...`}},
@@ -63,18 +63,18 @@ var mistakes = map[string]struct {
 	"id":         {input{yaml: "deployment: {id: a b}\n"}, []string{`hongbao.yaml:1: deployment.id: "a b": want 1 to 64 of a-z A-Z 0-9 . _ -`}},
 	"line break": {input{args: []string{"--redis.username=a\nb"}}, []string{`flag --redis.username: redis.username: "a\nb": a line break or a zero byte is not allowed`}},
 	"key twice": {input{yaml: "redis:\n  db: 1\n  db: 2\n"},
-		[]string{"hongbao.yaml:3: redis.db: it stands in line 2 already: remove one of the two"}},
-	"section twice": {input{yaml: "redis: {db: 1}\nredis: {db: 2}\n"}, []string{"hongbao.yaml:2: redis: it stands in " +
+		[]string{"hongbao.yaml:3: redis.db: it is in line 2 already: remove one of the two"}},
+	"section twice": {input{yaml: "redis: {db: 1}\nredis: {db: 2}\n"}, []string{"hongbao.yaml:2: redis: it is in " +
 		"line 1 already: remove one of the two"}},
 	"twice, two styles": {input{yaml: "redis.db: 1\nredis: {db: 2}\n"},
-		[]string{"hongbao.yaml:2: redis.db: it stands in line 1 already: remove one of the two"}},
+		[]string{"hongbao.yaml:2: redis.db: it is in line 1 already: remove one of the two"}},
 	"two documents": {input{yaml: "redis: {db: 1}\n---\nredis: {db: 2}\n"},
 		[]string{"hongbao.yaml: something follows the first document: write one document only, without a line ---"}},
-	"no YAML": {input{yaml: "redis: [\n"}, []string{"hongbao.yaml: it is no YAML: line 1: did not find expected " +
+	"no YAML": {input{yaml: "redis: [\n"}, []string{"hongbao.yaml: it is not YAML: line 1: did not find expected " +
 		"node content"}},
 	"no map":         {input{yaml: "- redis\n"}, []string{`hongbao.yaml:1: want keys with values here, one a line, as "name: value"`}},
 	"section no map": {input{yaml: "redis: 5\n"}, []string{`hongbao.yaml:1: redis: want keys with values here, one a line, as "name: value"`}},
-	"no value": {input{yaml: "redis:\n  db:\n"}, []string{"hongbao.yaml:2: redis.db: there is no value: give " +
+	"no value": {input{yaml: "redis:\n  db:\n"}, []string{"hongbao.yaml:2: redis.db: there is no value: set " +
 		"one, or remove the key for the default"}},
 	"list for a text": {input{yaml: "redis: {db: [1]}\n"}, []string{"hongbao.yaml:1: redis.db: want one value of type " +
 		"integer"}},
@@ -87,10 +87,10 @@ var mistakes = map[string]struct {
 		aliases("redis.username", "redis.master_name")},
 	"tag": {input{yaml: "redis: {db: !!int 5}\n"}, aliases("redis.db")},
 	"secret in a file": {input{yaml: "redis: {password: hunter2}\n"},
-		[]string{"hongbao.yaml:1: redis.password: a secret must not stand here, where others can read it: remove it, change " +
+		[]string{"hongbao.yaml:1: redis.password: a secret must not be here, where others can read it: remove it, change " +
 			"it, and " + secret}},
 	"secret on the command line": {input{args: []string{"--redis.password=hunter2"}},
-		[]string{"flag --redis.password: redis.password: a secret must not stand here, where others can read it: remove it, " +
+		[]string{"flag --redis.password: redis.password: a secret must not be here, where others can read it: remove it, " +
 			"change it, and " + secret}},
 	"secret's file in the file": {input{yaml: "redis: {password_file: /x}\n"},
 		[]string{"hongbao.yaml:1: redis.password_file: it is not for this file: set HONGBAO_REDIS_PASSWORD_FILE in the " +
@@ -163,7 +163,7 @@ func TestPasswordInDSN(t *testing.T) {
 			continue
 		}
 		got := strings.Join(in.problems(t), "\n")
-		require.Contains(t, got, "flag --ledger.dsn: ledger.dsn: it holds a password", dsn)
+		require.Contains(t, got, "flag --ledger.dsn: ledger.dsn: it contains a password", dsn)
 		require.Contains(t, got, "HONGBAO_LEDGER_DSN_FILE")
 		require.NotContains(t, got, "ter2")
 		in = input{env: []string{"HONGBAO_LEDGER_DRIVER=" + driver, "HONGBAO_LEDGER_DSN=" + dsn}}
@@ -182,8 +182,8 @@ func TestSecretFilesThatAreRefused(t *testing.T) {
 		write(t, "lines", "hunter2\nx\n", 0o600):                   "has more than one line",
 		write(t, "large", strings.Repeat("x", maxSecret+1), 0o600): "is larger than 65536 bytes",
 		filepath.Join(t.TempDir(), "absent"):                       "no such file",
-		t.TempDir():                                                "it is no plain file",
-		pipe:                                                       "it is no plain file",
+		t.TempDir():                                                "it is not a plain file",
+		pipe:                                                       "it is not a plain file",
 	} {
 		in := input{env: []string{"HONGBAO_REDIS_PASSWORD_FILE=" + path}}
 		got := in.problems(t)
@@ -198,7 +198,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
 		filepath.Join(t.TempDir(), "absent"): "no such file",
-		os.TempDir():                         "it is no plain file",
+		os.TempDir():                         "it is not a plain file",
 		write(t, "large", strings.Repeat("#", maxFile+1), 0o600): "is larger than 1048576 bytes",
 	} {
 		_, err := Load(path, nil, nil)

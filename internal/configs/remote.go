@@ -16,13 +16,13 @@ import (
 func (l *loader) checkRemote(c *Config) {
 	r, b := &c.Remote, &c.Balance
 	if c.Settlement.Kind == SettleRemote && l.p.fine("settlement.kind", "remote.url") && r.URL == "" {
-		l.bad("remote.url", "it is empty, but settlement.kind is remote: set where the balance system is")
+		l.bad("remote.url", "it is empty, but settlement.kind is remote: set the URL of the balance system")
 	}
 	if c.Settlement.Kind == SettleRemote && l.p.fine("settlement.kind", "remote.retention", "remote.queryable") &&
 		(l.sources["remote.retention"] == "" || l.sources["remote.queryable"] == "") {
-		l.bad("remote.retention", "it and remote.queryable have no default: declare both. What does the remote promise? How "+
-			"long does it surely remember an Idempotency-Key (0s: it does not), and does it answer questions by reference "+
-			"(true or false)? What it does not keep can pay twice")
+		l.bad("remote.retention", "it and remote.queryable have no default: declare both. How long does the remote "+
+			"certainly remember an Idempotency-Key (0s: it does not)? Does it answer queries by reference (true or false)? "+
+			"A promise that the remote does not keep can pay twice")
 	}
 	if c.Settlement.Kind == SettleRemote && l.p.fine("settlement.kind", "deployment.id") &&
 		len(c.Deployment.ID) > remote.MaxDeployment {
@@ -46,11 +46,11 @@ func (l *loader) checkRemote(c *Config) {
 		l.order("remote.claim_time", r.ClaimTime, "not above remote.query_final", r.QueryFinal+1, "", "remote.query_final")
 	}
 	if l.p.fine("remote.batch_credits", "remote.retention") && r.BatchCredits > 0 && r.Retention == 0 {
-		l.p.tell("remote.batch_credits", l.source("remote.batch_credits"),
+		l.p.contradict("remote.batch_credits", l.source("remote.batch_credits"),
 			"it is %d, want it 0 with remote.retention 0s: batches are for idempotent remotes", r.BatchCredits)
 	}
 	if l.p.fine("remote.query_final", "remote.queryable") && r.QueryFinal > 0 && !r.Queryable {
-		l.p.tell("remote.query_final", l.source("remote.query_final"), "want it 0s with remote.queryable false")
+		l.p.contradict("remote.query_final", l.source("remote.query_final"), "want it 0s with remote.queryable false")
 	}
 	c.remoteTLS = l.remoteTLS(r)
 	l.order("balance.handle_timeout", b.HandleTimeout, "below balance.write_timeout", b.WriteTimeout,

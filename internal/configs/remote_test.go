@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A token goes over plain http to this machine only, and a listener without TLS serves this machine only, unless it is
-// allowed.
+// A token is sent over plain http only to this machine, and a listener without TLS serves only this machine, unless
+// unsafe.allow permits it.
 func TestPlainHTTP(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

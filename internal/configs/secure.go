@@ -68,7 +68,7 @@ func ReadRoots(path string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", path)
+		return nil, fmt.Errorf("%s contains no certificate in PEM", path)
 	}
 	return pool, nil
 }
@@ -123,7 +123,7 @@ func (l *loader) mechanism(k *Kafka) sasl.Mechanism {
 	}
 	m, err := scram.Mechanism(algorithm, k.SASLUsername, k.SASLPassword.Reveal())
 	if err != nil { // the error's text could contain the password
-		l.bad("kafka.sasl_password", "user or password hold characters that SCRAM does not allow")
+		l.bad("kafka.sasl_password", "user or password contain characters that SCRAM does not allow")
 	}
 	return m
 }

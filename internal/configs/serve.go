@@ -31,9 +31,9 @@ type Serve struct {
 	// https:// URL, which is asked every 5 minutes. Each key names its algorithm: HS256, RS256, ES256 or EdDSA. Has no
 	// default.
 	Keys string `knob:"serve.keys,common"`
-	// What a token's iss must be. Has no default.
+	// Required iss of a token. Has no default.
 	Issuer string `knob:"serve.issuer,common"`
-	// What must be among a token's aud. Has no default.
+	// Required entry of a token's aud. Has no default.
 	Audience string `knob:"serve.audience,common"`
 	// The claim of a token that has the user's id.
 	UserClaim string `knob:"serve.user_claim" default:"sub"`
@@ -63,37 +63,41 @@ type Serve struct {
 	CORSOrigins []string `knob:"serve.cors_origins"`
 	// Open connections of each listener; more wait until one is closed.
 	Connections int `knob:"serve.connections" default:"20000" want:"1 to 1_000_000 connections"`
-	// Open connections of one address, or of one IPv6 /64 network, to serve.listen; another is closed at once. Addresses
-	// of serve.trusted_proxies may have any number. 0: any number.
+	// Open connections of one address, or of one IPv6 /64 network, to serve.listen; further ones are closed at once.
+	// Addresses of serve.trusted_proxies may have any number. 0: any number.
 	AddressConnections int `knob:"serve.address_connections" default:"10000" want:"0 to 1_000_000 connections"`
-	// A request's head at most.
+	// Maximum size of a request's head.
 	HeaderBytes int `knob:"serve.header_bytes" default:"16384" want:"1024 to 1_048_576 bytes"`
-	// A request's body at most.
+	// Maximum size of a request's body.
 	BodyBytes int64 `knob:"serve.body_bytes" default:"4096" want:"512 to 1_048_576 bytes"`
-	// A request's head must have arrived.
+	// Time in which a request's head must arrive.
 	ReadHeaderTimeout time.Duration `knob:"serve.read_header_timeout" default:"5s" want:"1ms to 1m"`
-	// A request must have arrived whole.
+	// Time in which a whole request must arrive.
 	ReadTimeout time.Duration `knob:"serve.read_timeout" default:"10s" want:"1ms to 5m"`
-	// A request must have been answered; above producer.call_timeout.
+	// Time in which a request must be answered; above producer.call_timeout.
 	WriteTimeout time.Duration `knob:"serve.write_timeout" default:"30s" want:"2ms to 10m"`
-	// Connections without requests are closed after this; above the load balancer's own.
+	// Connections without requests are closed after this time. Keep it above the load balancer's own idle timeout.
 	IdleTimeout time.Duration `knob:"serve.idle_timeout" default:"1m" want:"1ms to 1h"`
-	// How long a server that is told to stop still takes requests, while /readyz says 503, so that nobody sends it more.
+	// How long a server that must stop still takes requests. Meanwhile /readyz answers 503, so that no one sends it
+	// more.
 	DrainDelay time.Duration `knob:"serve.drain_delay" default:"5s" want:"0s to 10m"`
-	// Wait for requests under way after that.
+	// Wait for requests under way after serve.drain_delay.
 	DrainTimeout time.Duration `knob:"serve.drain_timeout" default:"20s" want:"1ms to 1h"`
-	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has it.
+	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has a certificate.
 	TLSCert string `knob:"serve.tls_cert,common"`
-	// File with the key of the certificate, in PEM; closed to others as a secret's file is.
+	// File with the key of the certificate, in PEM. Others must not be able to read it, as with the file of a secret.
 	TLSKey string `knob:"serve.tls_key,common"`
-	// File with the certificates of those who may sign a caller's, in PEM; then only callers with such a certificate are
-	// let in. Empty: callers need none. Read again when it changes, as certificate and key are.
+	// File with the certificates of the authorities that may sign a caller's certificate, in PEM. Then only callers
+	// with such a certificate are let in. Empty: callers need none. It is read again when it changes, as certificate
+	// and key are.
 	TLSClientCA string `knob:"serve.tls_client_ca"`
 	// File with the certificate of the control listener, in PEM; empty to serve administration without TLS.
 	ControlTLSCert string `knob:"serve.control_tls_cert"`
-	// File with the key of the control listener's certificate, in PEM; closed to others as a secret's file is.
+	// File with the key of the control listener's certificate, in PEM. Others must not be able to read it, as with the
+	// file of a secret.
 	ControlTLSKey string `knob:"serve.control_tls_key"`
-	// File with the certificates of those who may sign the certificate of a caller of the control listener, in PEM.
+	// File with the certificates of the authorities that may sign the certificate of a caller of the control listener,
+	// in PEM.
 	ControlTLSClientCA string `knob:"serve.control_tls_client_ca"`
 }
 
@@ -131,12 +135,13 @@ func (c *Serve) checkTokens() (errs []error) {
 	for name, v := range map[string]string{"keys": c.Keys, "issuer": c.Issuer, "audience": c.Audience,
 		"user_claim": c.UserClaim} {
 		if v == "" {
-			errs = append(errs, fmt.Errorf("serve.%s is empty: set it, or tokens for others would be good here", name))
+			errs = append(errs, fmt.Errorf("serve.%s is empty: set it, or tokens for others would be valid here", name))
 		}
 	}
 	if u, err := url.Parse(c.KeysURL()); err != nil || c.KeysURL() != "" && u.Scheme != "https" &&
 		(u.Scheme != "http" || !knob.IsLoopback(u.Hostname())) {
-		errs = append(errs, errors.New("serve.keys is a URL, but not an https:// one: anybody on the way could put keys in"))
+		errs = append(errs, errors.New("serve.keys is a URL, but not an https:// one: anyone on the network path could "+
+			"insert keys"))
 	}
 	return errs
 }

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// A read that waits longer than an answer may take ends without entries, not with a timeout.
+// A blocking read that waits longer than an answer may take ends without entries, not with a timeout.
 func TestBlockingReadOnRedis(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -39,7 +39,7 @@ func (in *input) must(t testing.TB) *Config {
 	return c
 }
 
-// problems are those of a configuration that must be refused, with the file's folder taken out.
+// problems returns the problems of a configuration that must be refused, without the file's folder.
 func (in *input) problems(t testing.TB) []string {
 	t.Helper()
 	c, err := in.load(t)

@@ -33,7 +33,7 @@ type nothing struct{}
 
 func (nothing) Handle(context.Context, []hongbao.Grant) []error { return nil }
 
-// stages asks every stage whether it takes its part of the configuration.
+// stages checks whether every stage accepts its part of the configuration.
 func stages(t *testing.T, c *Config) error {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
@@ -118,7 +118,7 @@ func (noEntries) Entries(context.Context, int, string, string) ([]stream.Entry, 
 	return nil, nil
 }
 
-// What Load accepts, the stages accept: at the defaults, and with each number at both of its bounds.
+// The stages accept what Load accepts: at the defaults, and with each number at both of its bounds.
 func TestBoundsAreTheStages(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, stages(t, (&input{}).must(t)))
@@ -147,7 +147,7 @@ func TestBoundsAreTheStages(t *testing.T) {
 	}
 }
 
-// requireOrderOnly wants the stage's refusal to be about two values.
+// requireOrderOnly requires that the stage's refusal is about two values.
 func requireOrderOnly(t *testing.T, knob string, err error) {
 	t.Helper()
 	for _, s := range []string{"MaxBackoff is", "is above MaxClaimAge", "a quarter of ProducerExpiration",
@@ -160,7 +160,7 @@ func requireOrderOnly(t *testing.T, knob string, err error) {
 	t.Errorf("%s is within its bounds, but the stage says: %v", knob, err)
 }
 
-// One beyond each bound is refused here, and by the stage that has the same bound.
+// A value one beyond each bound is refused here, and by the stage that has the same bound.
 func TestBeyondTheBounds(t *testing.T) {
 	t.Parallel()
 	for i := range knobs {
@@ -181,7 +181,7 @@ func TestBeyondTheBounds(t *testing.T) {
 				continue // no stage has these
 			}
 			c := (&input{args: []string{"--kafka.create_topic"}}).must(t)
-			_ = k.Set(c, text) // out of bounds, and so it is meant
+			_ = k.Set(c, text) // out of bounds on purpose
 			require.Error(t, stages(t, c), "%s=%s: the stage takes it, so its bound differs", k.Name, text)
 		}
 	}
@@ -233,7 +233,7 @@ func TestRedisModes(t *testing.T) {
 	o := cluster.Options()
 	require.Equal(t, []any{3, false, false, false, true},
 		[]any{o.MaxRedirects, o.ReadOnly, o.RouteByLatency, o.RouteRandomly, o.ContextTimeoutEnabled})
-	require.Equal(t, time.Second, o.ClusterStateReloadInterval, "a dead node redirects nobody")
+	require.Equal(t, time.Second, o.ClusterStateReloadInterval, "a dead node redirects no one")
 	in := input{args: []string{"--redis.mode=sentinel", "--redis.master_name=m", "--redis.sentinel_username=s"},
 		env: []string{"HONGBAO_REDIS_SENTINEL_PASSWORD=p"}}
 	failover, ok := in.must(t).RedisClient().(*redis.Client)
@@ -281,7 +281,7 @@ func TestClaimsOfSinksAreTrimmed(t *testing.T) {
 	require.True(t, c.ClaimsConfig().Trimmed)
 }
 
-// What is set for one sink counts for that one, in place of what is set for all.
+// The settings of one sink override the settings of all sinks, for that sink.
 func TestKnobsOfOneSink(t *testing.T) {
 	t.Parallel()
 	c := (&input{args: []string{"--consumer.batch_grants=500", "--sinks.kafka_batch_grants=70",

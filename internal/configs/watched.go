@@ -20,21 +20,21 @@ type watched[T any] struct {
 	valid *T
 }
 
-// teller is a watched value that takes a log.
-type teller interface{ tell(log *zap.Logger) }
+// logSetter is a watched value that takes a log.
+type logSetter interface{ setLog(log *zap.Logger) }
 
 // watch reads the files for the first time. If it can't read them, the value is nil until the files change.
 func watch[T any](read func() (*T, error), files ...string) (*watched[T], error) {
 	w := &watched[T]{files: files, read: read}
-	w.tell(zap.NewNop())
+	w.setLog(zap.NewNop())
 	w.seen = w.look()
 	var err error
 	w.valid, err = read()
 	return w, err
 }
 
-// tell sets the log.
-func (w *watched[T]) tell(log *zap.Logger) { w.log.Store(log) }
+// setLog sets the log.
+func (w *watched[T]) setLog(log *zap.Logger) { w.log.Store(log) }
 
 func (w *watched[T]) look() []os.FileInfo {
 	now := make([]os.FileInfo, len(w.files))
@@ -58,7 +58,7 @@ func (w *watched[T]) current() *T {
 	log := w.log.Load().With(zap.Strings("files", w.files))
 	valid, err := w.read()
 	if err != nil {
-		log.Error("a certificate or its key has changed, and can't be used; what was there before goes on until the files "+
+		log.Error("a certificate or its key has changed, and can't be used; the earlier ones stay in use until the files "+
 			"are right", zap.Error(err))
 		return w.valid
 	}
@@ -67,7 +67,7 @@ func (w *watched[T]) current() *T {
 	return valid
 }
 
-// sameFiles reports whether the files are unchanged. Kubernetes changes a link, so that another file has the path.
+// sameFiles reports whether the files are unchanged. Kubernetes changes a link, so the path then leads to another file.
 func sameFiles(now, before []os.FileInfo) bool {
 	for i, a := range now {
 		b := before[i]

@@ -16,7 +16,7 @@ type Audited struct {
 func (s *Store) SetAudited(ctx context.Context, a Audited) error {
 	err := s.rdb.HSet(ctx, s.shards[0].Keys.Audit(), "started", a.Started.UnixMilli(), "differences", a.Differences).Err()
 	if err != nil {
-		return fmt.Errorf("keep the verdict of the audit: %w", Classify(err))
+		return fmt.Errorf("store the result of the audit: %w", Classify(err))
 	}
 	return nil
 }
@@ -29,7 +29,7 @@ func (s *Store) LastAudit(ctx context.Context) (Audited, bool, error) {
 	}
 	cmd := s.rdb.HGetAll(ctx, s.shards[0].Keys.Audit())
 	if err := cmd.Err(); err != nil {
-		return Audited{}, false, fmt.Errorf("read the verdict of the last audit: %w", Classify(err))
+		return Audited{}, false, fmt.Errorf("read the result of the last audit: %w", Classify(err))
 	}
 	if err := cmd.Scan(&has); err != nil {
 		return Audited{}, false, fmt.Errorf("%s: %w", s.shards[0].Keys.Audit(), err)

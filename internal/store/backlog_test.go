@@ -9,13 +9,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// A bound above a thousand is looked at once in a thousandth of it: no shard holds more events above it, however the
-// calls come, and grabs go on when the sinks have finished some.
+// A bound above a thousand is checked once in a thousandth of it. No shard has more events above the bound than that,
+// however the calls come. Grabs continue when the sinks have finished some.
 func TestBacklogIsLookedAtSeldom(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 300))
-	const bound = 20_000 // it is looked at before each seq that is a multiple of 20
+	const bound = 20_000 // it is checked before each seq that is a multiple of 20
 	b.reached(t, bound-7)
 	users := 0
 	grab := func(n int) (granted int) {
@@ -36,10 +36,10 @@ func TestBacklogIsLookedAtSeldom(t *testing.T) {
 		}
 		return granted
 	}
-	require.Equal(t, 7, grab(30), "it looked: there is room for 7")
-	require.Zero(t, grab(20), "it looked: there is no room")
+	require.Equal(t, 7, grab(30), "it checked: there is room for 7")
+	require.Zero(t, grab(20), "it checked: there is no room")
 	for i := range 19 {
-		require.Equal(t, 1, grab(1), "call %d did not look", i)
+		require.Equal(t, 1, grab(1), "call %d did not check", i)
 	}
 	for range 3 {
 		require.Zero(t, grab(1), "this one would come to a multiple of 20")

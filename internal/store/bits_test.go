@@ -20,7 +20,7 @@ func near(t *rapid.T) stream.SeqRange {
 	return stream.SeqRange{First: first, Last: first + length - 1}
 }
 
-// What is acked is done, nothing else is, and the order and number of acks does not matter.
+// Acked events are done, and no others. The order and number of acks does not matter.
 func TestDoneBits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -109,8 +109,8 @@ func loadState(s *script, reply []string) (LoadState, error) {
 	return out, r.done(s)
 }
 
-// SetState moves a campaign on its shard from state from to state to. A campaign that is in state to already is no
-// error.
+// SetState moves a campaign on its shard from state from to state to. It is no error if the campaign is already in
+// state to.
 func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
 	return k.SetStateBy(ctx, campaign, StateChange{To: to, From: from})
 }

@@ -50,7 +50,7 @@ func (c Campaign) move(ctx context.Context, to StateChange) error {
 			if err != nil || slices.Contains([]string{to.To, to.From, StateFrozen, ""}, states[i]) {
 				continue
 			}
-			if err := places[i].SetStateBy(ctx, c.id, to); err != nil { // says why not
+			if err := places[i].SetStateBy(ctx, c.id, to); err != nil { // its error is the reason
 				return onPlace(places[i], len(places), err)
 			}
 		}

@@ -39,7 +39,7 @@ func TestLoadChunks(t *testing.T) {
 	call.Hash = "other"
 	at, err = b.k.CreateCampaign(ctx, call)
 	require.NoError(t, err)
-	require.Equal(t, store.LoadState{State: "loading", Loaded: 2, Hash: "h"}, at, "it tells whose plan is there")
+	require.Equal(t, store.LoadState{State: "loading", Loaded: 2, Hash: "h"}, at, "it says whose plan is there")
 	require.EqualValues(t, 4, load(3, "h", 3, 1).Loaded)
 	stock, err := b.rdb.LRange(ctx, b.k.Keys.Stock("rain"), 0, -1).Result()
 	require.NoError(t, err)
@@ -89,7 +89,7 @@ func TestStates(t *testing.T) {
 	require.NoError(t, set(store.StateOpen, store.StatePaused))
 }
 
-// A shard that was never founded takes nothing, and decides nothing.
+// A shard that was never founded loads nothing, and decides nothing.
 func TestShardThatWasNeverFounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -130,8 +130,8 @@ func TestParseGrabReply(t *testing.T) {
 	}
 }
 
-// A shard that has lost its meta key while its stream is there is not made again: its seqs would begin again, and the
-// done bits of the first ones would keep the new events from every sink.
+// A shard that has lost its meta key but not its stream is not created again. Its seqs would begin again, and the done
+// bits of the first ones would keep the new events from every sink.
 func TestFoundRefusesAShardThatLostItsMeta(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

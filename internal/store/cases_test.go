@@ -23,7 +23,7 @@ type scriptCase struct {
 	prep func(t *testing.T, b *bundle)
 	call func(ctx context.Context, b *bundle) error
 	// grows reports whether the script is refused when Redis is out of memory. The others end work or free memory,
-	// and go on.
+	// and run.
 	grows bool
 	// ages reports whether the reply has times that pass, so that two calls never answer the same.
 	ages bool
@@ -39,14 +39,14 @@ func (b *bundle) doneKeys(first ...string) []string {
 	return append(first, b.k.Keys.Done("kafka", 0), b.k.Keys.Done("kafka", 1))
 }
 
-// pending leaves two entries with worker w1 of group kafka.
+// pending delivers two entries to worker w1 of group kafka.
 func pending(t *testing.T, b *bundle) {
 	b.events(t, "rain", 2, 1)
 	b.group(t, "kafka")
 	require.Len(t, b.read(t, "kafka", "w1", 10), 2)
 }
 
-// deadLetter leaves one dead letter of group kafka, of seq 3.
+// deadLetter writes one dead letter of group kafka, of seq 3.
 func deadLetter(t *testing.T, b *bundle) {
 	pending(t, b)
 	written, err := b.k.DeadLetter(t.Context(), store.Letter{
@@ -88,7 +88,7 @@ func putCodes(ctx context.Context, b *bundle) error {
 	return err
 }
 
-// keep notes that the ledger has every decision of the shard.
+// keep records that the ledger has every decision of the shard.
 func keep(ctx context.Context, b *bundle) error {
 	all, errs := b.store.NewControls(ctx)
 	if errs[b.k.Index()] != nil {

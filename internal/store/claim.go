@@ -33,7 +33,8 @@ type ClaimCall struct {
 	Payload  string
 }
 
-// Claim asks for a claim; see stream.ClaimAnswer. An error after the script ran leaves the claim as it is.
+// Claim asks for a claim; see stream.ClaimAnswer. An error after the script ran leaves the claim as the script left
+// it.
 //
 // A server that was demoted and promoted again keeps its scripts and its run id. Until a worker freezes the shard
 // there, the server may grant or hand over a claim that it has lost. So Claim checks after the script that the shard
@@ -157,7 +158,7 @@ func parseRanges(s string) ([]stream.SeqRange, error) {
 		first, err1 := strconv.ParseInt(a, 10, 64)
 		last, err2 := strconv.ParseInt(b, 10, 64)
 		if !ok || err1 != nil || err2 != nil || last < first {
-			return nil, fmt.Errorf("%.40q is no range of events", part)
+			return nil, fmt.Errorf("%.40q is not a range of events", part)
 		}
 		out = append(out, stream.SeqRange{First: first, Last: last})
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A server that was demoted and promoted again still runs the scripts. It grants a claim that it has lost once more, and
+// A server that was demoted and promoted again still runs the scripts. It grants a claim again that it has lost, and
 // hands over one that may have ended. No caller acts on either.
 func TestClaimOnAServerThatWasPromotedAgain(t *testing.T) {
 	t.Parallel()

@@ -238,7 +238,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 		meanwhile func(*testing.T, *bundle)
 		fenced    bool
 	}{
-		"nobody came": {func(*testing.T, *bundle) {}, false},
+		"no one came": {func(*testing.T, *bundle) {}, false},
 		"other events were claimed": {func(t *testing.T,
 			b *bundle) {
 			grant(t, b, "c9", stream.SeqRange{First: 1000, Last: 1001})

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A clock that was set back by an hour (F60) looks to the stream like a last id an hour ahead. Grabs go on, and ids
-// rise with the seqs. A reader that goes on behind the last id it saw misses none.
+// For the stream, a clock that was set back by an hour (F60) looks like a last id an hour ahead. Grabs continue, and
+// ids rise with the seqs. A reader that continues after the last id it saw misses none.
 func TestIDsRiseWhenTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -55,21 +55,21 @@ func (c *terms) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A clock that goes back by a millisecond may go back to another day: terms are not valid before they were returned.
+// A clock that is set back by a millisecond may return to another day. Terms are not valid before they were returned.
 func TestTermsHoldFromNowOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 100))
 	b.grab(t, "rain", "first") // so the server has the script
-	told := &terms{}
-	b.rdb.AddHook(told)
+	returned := &terms{}
+	b.rdb.AddHook(returned)
 	for i := range 30 {
 		now, err := b.rdb.Time(t.Context()).Result()
 		require.NoError(t, err)
 		b.grab(t, "rain", fmt.Sprint("u", i))
-		since, err := strconv.ParseInt(told.since, 10, 64)
+		since, err := strconv.ParseInt(returned.since, 10, 64)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, since, now.UnixMilli())
-		told.since = ""
+		returned.since = ""
 	}
 }

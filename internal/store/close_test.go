@@ -52,7 +52,7 @@ func TestCloseEndsACampaign(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 	e.ID = entries[1].ID
-	require.Equal(t, e, entries[1], "the entry tells what the call answered")
+	require.Equal(t, e, entries[1], "the entry has what the call returned")
 
 	answers, err := b.k.Grab(t.Context(), call("rain", "u1/r1", "u3/r3"), nil)
 	require.NoError(t, err)
@@ -285,7 +285,8 @@ func TestGroupFinished(t *testing.T) {
 	require.Equal(t, e.Seq, n)
 }
 
-// A forged entry with a seq far ahead, the first that is pending, does not make believe that all before it is finished.
+// A forged entry with a seq far ahead is the first pending one. It does not make the events before it count as
+// finished.
 func TestGroupFinishedPassesOverForgedEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

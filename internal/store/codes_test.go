@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// Codes go in by chunks of any length, again too, and only beside the plan that is there.
+// Codes are stored in chunks of any length, also repeatedly, and only for the plan that is there.
 func TestPutCodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -90,8 +90,8 @@ func TestFillCodes(t *testing.T) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// A load with codes is stopped after each chunk and goes on; it opens when every packet has its code, and a later load
-// puts back what Redis lost.
+// A load with codes is stopped after each chunk and continues. It opens when every packet has its code. A later load
+// puts back the codes that Redis lost.
 func TestLoadWithCodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -109,7 +109,7 @@ func TestLoadWithCodes(t *testing.T) {
 		require.NoError(t, err)
 		return loader.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
 	}
-	require.ErrorContains(t, load(), "give Config.Codes")
+	require.ErrorContains(t, load(), "Config.Codes is not set")
 	cfg.Codes = func(_ context.Context, id string, after int64, n int) (codes []string, err error) {
 		require.Equal(t, "rain", id)
 		if after == stopAt {
@@ -130,7 +130,7 @@ func TestLoadWithCodes(t *testing.T) {
 	}
 	stored = 49
 	err = load()
-	require.ErrorContains(t, err, "packet 50 has none in the ledger")
+	require.ErrorContains(t, err, "packet 50 has no code in the ledger")
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.Zero(t, b.rdb.LLen(ctx, b.k.Keys.Stock("rain")).Val(), "codes come first")
 	stored = 50
@@ -142,7 +142,7 @@ func TestLoadWithCodes(t *testing.T) {
 
 	before := b.dump(t)
 	cfg.Codes = func(context.Context, string, int64, int) ([]string, error) { return nil, stop }
-	require.NoError(t, load(), "nothing is missing, nobody is asked")
+	require.NoError(t, load(), "nothing is missing, so no one is asked")
 	require.Empty(t, differ(before, b.dump(t)))
 	require.NoError(t, b.rdb.HDel(ctx, b.k.Keys.Codes("rain"), "1", "31").Err())
 	stopAt = -1

@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A decision comes back from the ledger unless Redis has a later one. The clock may be set back: a new decision is later
-// than the one before it all the same.
+// A decision is restored from the ledger unless Redis has a later one. If the clock is set back, a new decision is
+// still later than the one before it.
 func TestRestoreControl(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -41,7 +41,7 @@ func TestRestoreControl(t *testing.T) {
 	c, err := k.SinkControl(ctx, "kafka")
 	require.NoError(t, err)
 	require.True(t, c.Paused)
-	// An earlier build pauses and resumes without a rev: the time says that its decision is the last one.
+	// An earlier build pauses and resumes without a rev: the time shows that its decision is the last one.
 	key := b.k.Keys.Sink("kafka")
 	require.NoError(t, b.rdb.HSet(ctx, key, "paused", "1", "by", "old", "at", c.At.UnixMilli()+60_000).Err())
 	c, err = k.SinkControl(ctx, "kafka")
@@ -67,7 +67,7 @@ func TestRestoreControl(t *testing.T) {
 	require.Equal(t, "closed", state())
 }
 
-// A decision that was made while the one before it was brought to the ledger waits for the next time.
+// A decision that was made while the earlier one was brought to the ledger waits for the next time.
 func TestControlKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -83,7 +83,7 @@ func (k *Shard) checkHolders(campaign string, fields map[string]string, granted,
 		return nil //nolint:nilerr // the reader of the field reports that it can't be read
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: the stock lacks %d packets, and %d users have "+
-		"receipts, at most %d each; somebody wrote to %s or %s by hand: `hongbao audit` names the packets", campaign, granted,
+		"receipts, at most %d each; someone wrote to %s or %s by hand: `hongbao audit` names the packets", campaign, granted,
 		holders, hold, k.Keys.Stock(campaign), k.Keys.Receipts(campaign))
 }
 
@@ -132,7 +132,7 @@ func (s *stockRead) left() (int64, hongbao.Amount, error) {
 	}
 	granted := packets - left
 	if granted < 0 {
-		return 0, 0, fmt.Errorf("the stock has %d packets, and the sums tell of %d", left, packets)
+		return 0, 0, fmt.Errorf("the stock has %d packets, and the sums count %d", left, packets)
 	}
 	for _, mark := range marks {
 		n, sum, err := twoNumbers(mark)

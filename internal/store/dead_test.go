@@ -61,7 +61,7 @@ func TestDead(t *testing.T) {
 	require.Equal(t, []bool{true, true, false}, []bool{done.Has(1), done.Has(2), done.Has(3)})
 }
 
-// An entry that can't be read is set aside whole, with all its fields.
+// An entry that can't be read becomes one dead letter, with all its fields.
 func TestDeadWholeEntry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -83,7 +83,7 @@ func TestDeadWholeEntry(t *testing.T) {
 	require.Empty(t, b.owners(t, "kafka"))
 }
 
-// The letters of an entry with many grants take as much room as the entry, not that much for each grant.
+// The letters of an entry with many grants use as much memory as the entry, not that much for each grant.
 func TestDeadLettersOfALargeEntry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

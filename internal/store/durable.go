@@ -103,7 +103,7 @@ func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *Durable
 	}
 	for i, v := range held.Val() {
 		text, _ := v.(string) // absent: no receipts
-		if !holds(text, c.Receipts[i]) {
+		if !hasAll(text, c.Receipts[i]) {
 			return 0, 0, hongbao.Outagef(hongbao.ClassUnknown, "%w: the receipt of user %s is not on %s: another server "+
 				"became the primary meanwhile", ErrNotDurable, c.Users[i], k.Keys.Meta())
 		}
@@ -134,8 +134,8 @@ func NoWaitAOF(err error) bool {
 		strings.Contains(strings.ToUpper(reply.Error()), "WAITAOF")
 }
 
-// holds reports whether a user's receipts, in the format of Redis, include every receipt of the list.
-func holds(text string, list []hongbao.Receipt) bool {
+// hasAll reports whether a user's receipts, in the format of Redis, include every receipt of the list.
+func hasAll(text string, list []hongbao.Receipt) bool {
 	text = "\n" + text
 	for i := range list {
 		r := &list[i]

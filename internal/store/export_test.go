@@ -41,12 +41,12 @@ func AgeLine(k *Shard, by time.Duration) {
 
 // Forget makes a process forget the calls it may forget. It returns how many calls it still remembers, and the
 // highest grant that it dropped.
-func Forget(k *Shard, epoch, settled int64, now time.Time) (told int, dropped int64) {
+func Forget(k *Shard, epoch, settled int64, now time.Time) (remembered int, dropped int64) {
 	w := &k.state.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forget(k.store, epoch, settled, now)
-	return len(w.told), w.dropped
+	return len(w.reported), w.dropped
 }
 
 // LateOf returns the event that a process has seen or reported in an epoch before the given one and that an opening

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A script whose hash lacks a field fails before it changes anything, or does and answers what it would with the field.
+// A script whose hash lacks a field either fails before it changes anything, or does and answers the same as with the
+// field.
 func TestScriptsOnMissingFields(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -37,8 +38,8 @@ func TestScriptsOnMissingFields(t *testing.T) {
 	require.Greater(t, deleted, 100, "the test deleted the fields")
 }
 
-// withoutEachField makes the call without each field in turn of each hash that the script gets. It leaves all as it
-// was.
+// withoutEachField makes the call without each field in turn of each hash that the script gets. It restores
+// everything.
 func (c *scriptCase) withoutEachField(t *testing.T, b *bundle, replies *replies) (deleted int) {
 	t.Helper()
 	begin := b.dump(t)
@@ -48,7 +49,7 @@ func (c *scriptCase) withoutEachField(t *testing.T, b *bundle, replies *replies)
 	wantReply, want := replies.last, b.content(t, timeless)
 	for _, key := range c.keys(b) {
 		if anyFields.MatchString(key) {
-			continue // no field of theirs has to be there
+			continue // no single field of theirs is required
 		}
 		b.restore(t, begin)
 		if kind := b.rdb.Type(t.Context(), key).Val(); kind != "hash" {
@@ -80,7 +81,7 @@ func (c *scriptCase) withoutEachField(t *testing.T, b *bundle, replies *replies)
 	return deleted
 }
 
-// anyFields are the hashes of which no field has to be there.
+// anyFields matches the hashes in which no single field is required.
 var anyFields = regexp.MustCompile(`:(receipts|codes|counters:\w+|claims:\w+|sink:\w+(:campaigns)?|controls)$`)
 
 // restore puts the keys of the deployment back as dump found them.
@@ -99,13 +100,13 @@ func (b *bundle) restore(t *testing.T, keys map[string]string) {
 	require.NoError(t, err)
 }
 
-// instants are what differs between two calls that do the same: times, and ids of stream entries.
+// instants matches what differs between two calls that do the same: times, and ids of stream entries.
 var instants = regexp.MustCompile(`[0-9]{7,}(-[0-9]+)?`)
 
 func timeless(v ...any) string { return instants.ReplaceAllString(fmt.Sprint(v...), "T") }
 
-// content is every key of the deployment in words; a hash is a map of its fields. (DUMP gives the fields of a large
-// hash in any order.)
+// content returns every key of the deployment in readable form; a hash is a map of its fields. (DUMP returns the
+// fields of a large hash in any order.)
 func (b *bundle) content(t *testing.T, words func(...any) string) map[string]any {
 	t.Helper()
 	all, err := b.rdb.Keys(t.Context(), b.store.Space().Prefix+":*").Result()

@@ -22,7 +22,7 @@ var (
 // packets were announced. ErrOvertaken says that another caller began to build the same filter later.
 var (
 	ErrNotFinal  = errors.New("the winners are not final")
-	ErrOvertaken = errors.New("somebody else builds the same filter")
+	ErrOvertaken = errors.New("another worker builds the same filter")
 )
 
 // restored matches the end of a revision after which packets may have returned to the stock: see lua/revise.lua.

@@ -21,14 +21,14 @@ func emptied(t *testing.T, b *bundle) {
 
 // revision returns the present revision of campaign rain.
 func (b *bundle) revision(ctx context.Context) string {
-	return b.rdb.HGet(ctx, b.k.Keys.Campaign("rain"), "revision").Val() // none if the key is of another type
+	return b.rdb.HGet(ctx, b.k.Keys.Campaign("rain"), "revision").Val() // empty if the key has another type
 }
 
 func filterPart(revision, name, text string) *store.FilterPart {
 	return &store.FilterPart{Campaign: "rain", Revision: revision, By: "w1", Name: name, Text: []byte(text)}
 }
 
-// Every user who has packets is named, however many calls it takes, and no one else is.
+// Winners returns every user who has packets, in any number of calls, and no one else.
 func TestWinners(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -128,7 +128,7 @@ func TestPutFilter(t *testing.T) {
 		p.By = by
 		return k.PutFilter(ctx, p)
 	}
-	require.ErrorIs(t, put("w1", "1", "b"), store.ErrOvertaken, "nobody has begun")
+	require.ErrorIs(t, put("w1", "1", "b"), store.ErrOvertaken, "no one has begun")
 	require.NoError(t, put("w1", "0", "a"))
 	require.NoError(t, put("w1", "1", "b"))
 	require.NoError(t, put("w1", store.FilterHead, "h"))
@@ -139,7 +139,7 @@ func TestPutFilter(t *testing.T) {
 	require.NoError(t, put("w2", "0", "c"))
 	_, found, err = k.FilterPart(ctx, "rain", store.FilterHead)
 	require.NoError(t, err)
-	require.False(t, found, "the older filter is none any more")
+	require.False(t, found, "the older filter is gone")
 	require.ErrorIs(t, put("w1", store.FilterHead, "h"), store.ErrOvertaken)
 	require.NoError(t, put("w2", store.FilterHead, "h2"))
 	require.NoError(t, b.rdb.HSet(ctx, b.k.Keys.Campaign("rain"), "revision", "another").Err())
@@ -148,7 +148,7 @@ func TestPutFilter(t *testing.T) {
 	require.ErrorIs(t, put("w2", "0", "c"), store.ErrNotFinal)
 }
 
-// A filter alone belongs to a campaign whose other keys Redis lost. Nothing is loaded beside it.
+// If only the filter is there, Redis has lost the campaign's other keys. Nothing is loaded beside it.
 func TestFilterIsALeftover(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

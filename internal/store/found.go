@@ -109,7 +109,7 @@ func (s *Store) putMark(ctx context.Context, m Mark, keys []string, fields []any
 			deploymentField: m.Deployment, shardsField: strconv.Itoa(s.Len()), foundingField: m.Founding}[reply[1]])
 	case len(reply) == 1 && reply[0] == "lost":
 		return hongbao.Errorf(hongbao.ClassBroken,
-			"redis key %s is gone, and the shard's stream %s is there: begun again, it would give old seqs to new grants, "+
+			"redis key %s is gone, and the shard's stream %s is there: created again, it would assign old seqs to new grants, "+
 				"which no sink would take. Put the key back from a backup; its seq and epoch must not be below those of the "+
 				"stream's last entry. Do not delete the stream: the done bits would stay", keys[0], keys[len(keys)-1])
 	}
@@ -166,7 +166,7 @@ func checkSchema(key string, has map[string]string) error {
 		return differs(key, schemaField, has[schemaField], strconv.Itoa(SchemaVersion))
 	case lowest > SchemaVersion:
 		return hongbao.Errorf(hongbao.ClassBroken,
-			"redis key %s has schema version %d, which builds from version %d on can work with, this one has %d: "+
+			"redis key %s has schema version %d, which needs a build of version %d or later; this build has %d: "+
 				"upgrade this program", key, version, lowest, SchemaVersion)
 	case version < SchemaVersion:
 		return hongbao.Errorf(hongbao.ClassBroken,
@@ -179,9 +179,9 @@ func checkSchema(key string, has map[string]string) error {
 // ReadShards returns each shard's founding record, nil if it has none. The error names the shards whose server does
 // not answer. The results of the other shards come with it.
 func (s *Store) ReadShards(ctx context.Context) ([]*Founded, error) {
-	out, away, err := s.readShards(ctx)
+	out, down, err := s.readShards(ctx)
 	if err != nil {
-		return out, fmt.Errorf("read the meta of %s: %w", numbers(away), err)
+		return out, fmt.Errorf("read the meta of %s: %w", numbers(down), err)
 	}
 	return out, nil
 }
@@ -194,8 +194,8 @@ func numbers(list []int) string {
 	return "shards " + strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
 }
 
-// readShards reads the metas. away are the shards whose server does not answer, and err is the first of their errors.
-func (s *Store) readShards(ctx context.Context) (out []*Founded, away []int, err error) {
+// readShards reads the metas. down are the shards whose server does not answer, and err is the first of their errors.
+func (s *Store) readShards(ctx context.Context) (out []*Founded, down []int, err error) {
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.SliceCmd, s.Len())
 	for i := range cmds {
@@ -207,7 +207,7 @@ func (s *Store) readShards(ctx context.Context) (out []*Founded, away []int, err
 	for i, cmd := range cmds {
 		v, failed := cmd.Result()
 		if failed != nil {
-			if away = append(away, i); err == nil {
+			if down = append(down, i); err == nil {
 				err = Classify(failed)
 			}
 			continue
@@ -218,24 +218,24 @@ func (s *Store) readShards(ctx context.Context) (out []*Founded, away []int, err
 		text := func(j int) string { t, _ := v[j].(string); return t }
 		epoch, failed := strconv.ParseInt(text(2), 10, 64)
 		if failed != nil {
-			return out, []int{i}, hongbao.Errorf(hongbao.ClassBroken, "the epoch in redis key %s is %.40q, which is no number: "+
+			return out, []int{i}, hongbao.Errorf(hongbao.ClassBroken, "the epoch in redis key %s is %.40q, which is not a number: "+
 				"find out who can write to Redis", s.shards[i].Keys.Meta(), text(2))
 		}
 		out[i] = &Founded{Mark: Mark{Deployment: text(0), Founding: text(1)}, Epoch: epoch, Opened: text(3), shards: text(4)}
 	}
-	return out, away, err
+	return out, down, err
 }
 
 // Open checks that a Redis is the deployment's, that this build knows its key layout, and that no shard is missing.
 // It writes nothing. The caller compares the returned Founding with the ledger's. The error is Broken with
-// ErrNotFounded if the deployment is missing or incomplete. away names the shards of a cluster whose node does not
+// ErrNotFounded if the deployment is missing or incomplete. down names the shards of a cluster whose node does not
 // answer, if other nodes do. Only calls that need those shards fail.
-func (s *Store) Open(ctx context.Context, deployment string) (m Mark, away error, err error) { // two errors: one does not hinder
+func (s *Store) Open(ctx context.Context, deployment string) (m Mark, down error, err error) { // two errors: down does not stop the caller
 	m, n, found, err := s.ReadMark(ctx)
 	all, silent, failed := s.readShards(ctx)
 	_, cluster := s.rdb.(*redis.ClusterClient)
 	if some := cluster && len(silent) < len(all) && hongbao.IsOutage(failed); some {
-		away = hongbao.Outagef(hongbao.ClassTransient, "the cluster's node of %s does not answer: %w", numbers(silent),
+		down = hongbao.Outagef(hongbao.ClassTransient, "the cluster's node of %s does not answer: %w", numbers(silent),
 			failed)
 		failed = nil
 		if hongbao.IsOutage(err) { // the same node has the prefix's mark: each shard has a copy of it
@@ -244,30 +244,30 @@ func (s *Store) Open(ctx context.Context, deployment string) (m Mark, away error
 	}
 	switch {
 	case err != nil:
-		return m, away, err
+		return m, down, err
 	case !found:
-		return m, away, hongbao.Errorf(hongbao.ClassBroken,
+		return m, down, hongbao.Errorf(hongbao.ClassBroken,
 			"%w: this Redis has no deployment under redis key %s. If redis.addrs and deployment.key_prefix name the right "+
 				"one, Redis has lost it: %s", ErrNotFounded, s.Deployment(), afterLoss)
 	case m.Deployment != deployment:
-		return m, away, differs(s.Deployment(), deploymentField, m.Deployment, deployment)
+		return m, down, differs(s.Deployment(), deploymentField, m.Deployment, deployment)
 	case n != s.Len():
-		return m, away, differs(s.Deployment(), shardsField, strconv.Itoa(n), strconv.Itoa(s.Len()))
+		return m, down, differs(s.Deployment(), shardsField, strconv.Itoa(n), strconv.Itoa(s.Len()))
 	case failed != nil:
-		return m, away, fmt.Errorf("read the meta of %s: %w", numbers(silent), failed)
+		return m, down, fmt.Errorf("read the meta of %s: %w", numbers(silent), failed)
 	}
 	for i, has := range all {
 		switch key := s.shards[i].Keys.Meta(); {
 		case has == nil && slices.Contains(silent, i):
 		case has == nil:
-			return m, away, hongbao.Errorf(hongbao.ClassBroken,
+			return m, down, hongbao.Errorf(hongbao.ClassBroken,
 				"%w to the end, or Redis has lost shard %d (redis key %s). If `hongbao init` was killed, run it again; "+
 					"else %s", ErrNotFounded, i, key, afterLoss)
 		case has.Mark != m:
-			return m, away, differs(key, foundingField, has.Founding, m.Founding)
+			return m, down, differs(key, foundingField, has.Founding, m.Founding)
 		}
 	}
-	return m, away, nil
+	return m, down, nil
 }
 
 // markOf returns the mark of the first existing shard, which is the mark of all shards.

@@ -24,8 +24,8 @@ func TestFoundRefusesAnotherDeployment(t *testing.T) {
 	require.Equal(t, before, b.dump(t))
 }
 
-// The names of the shards' keys depend on their number: another number would find an empty deployment, and load every
-// campaign again.
+// The names of the shards' keys depend on the number of shards. With another number, a process would find an empty
+// deployment and load every campaign again.
 func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	t.Parallel()
 	rdb := testkit.Redis(t).Client(t)
@@ -46,7 +46,7 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	}
 }
 
-// What opens writes nothing, and takes nothing for founded that is not.
+// Open writes nothing, and accepts no deployment that was not founded.
 func TestOpenWritesNothing(t *testing.T) {
 	t.Parallel()
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
@@ -91,7 +91,7 @@ func TestOpenWritesNothing(t *testing.T) {
 		{st.Deployment(), "schema", "0", "`hongbao init` brings it up to date"},
 		{st.Deployment(), "lowest", "2", "upgrade this program"},
 		{b.k.Keys.Meta(), "founding", "xyz", `its founding is "xyz"`},
-		{b.k.Keys.Meta(), "epoch", "x", "no number"},
+		{b.k.Keys.Meta(), "epoch", "x", "not a number"},
 	} {
 		back := change(c.key, c.field, c.value)
 		refused(c.part)

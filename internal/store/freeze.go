@@ -37,7 +37,7 @@ type Frozen struct {
 func (z *Frozen) why() string {
 	switch {
 	case z.Seq < 0:
-		return "Redis has lost the shard, or nobody founded it"
+		return "Redis has lost the shard, or it was never founded"
 	case z.Late > 0:
 		return fmt.Sprintf("the shard was opened without event %d, which was seen before", z.Late)
 	case z.Seen > z.Seq:
@@ -46,8 +46,8 @@ func (z *Frozen) why() string {
 	return "Redis was restarted, or a server took over; a worker opens the shard once it is sure that nothing was lost"
 }
 
-// stand is the part of meta about the server that the shard was opened for.
-type stand struct {
+// opening is the part of meta about the server that the shard was opened for.
+type opening struct {
 	there, frozen   bool
 	opened, history string
 	seen            int64 // the highest event that a process reported since the shard froze
@@ -55,11 +55,11 @@ type stand struct {
 	replicas        int // the most replicas that the primary has had
 }
 
-// standFields are the fields of meta for a stand, after those of a head.
-var standFields = slices.Concat(headFields, []string{openedField, historyField, "seen", skippedField, replicasField})
+// openingFields are the fields of meta for an opening, after those of a head.
+var openingFields = slices.Concat(headFields, []string{openedField, historyField, "seen", skippedField, replicasField})
 
-func parseStand(v []any) stand {
-	s := stand{there: v[0] != nil && v[4] != nil, frozen: v[3] != nil}
+func parseOpening(v []any) opening {
+	s := opening{there: v[0] != nil && v[4] != nil, frozen: v[3] != nil}
 	s.opened, _ = v[4].(string)
 	s.history, _ = v[5].(string) // absent: no history
 	seen, _ := v[6].(string)
@@ -71,7 +71,7 @@ func parseStand(v []any) stand {
 }
 
 // openFor reports whether the shard is open, and was opened for this run of the server and its last promotion.
-func (s *stand) openFor(server *Server) bool {
+func (s *opening) openFor(server *Server) bool {
 	promoted := server.promoted()
 	return s.there && !s.frozen && s.opened == server.RunID && (promoted == "" || promoted == s.history)
 }

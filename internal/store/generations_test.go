@@ -43,7 +43,7 @@ func TestTopUpOfAPlace(t *testing.T) {
 
 	a := announcement(b, 3, 30)
 	require.NoError(t, k.Announce(ctx, a))
-	require.Equal(t, hongbao.OutcomeSoldOut, ask(1, "u2").Outcome, "the generation that it asked for")
+	require.Equal(t, hongbao.OutcomeSoldOut, ask(1, "u2").Outcome, "the generation of the call")
 	require.EqualValues(t, 2, c.Terms.Generation(), "it learned of the next one")
 	require.NotEqual(t, revision, c.Terms.Revision())
 	require.Equal(t, hongbao.OutcomeRefilling, ask(2, "u2").Outcome)
@@ -99,7 +99,7 @@ func TestWindowIsNotSoldOutWhilePacketsCome(t *testing.T) {
 			Before: before, First: before + 1, Amounts: amounts})
 		require.NoError(t, err)
 	}
-	shows(false, "nobody grabbed")
+	shows(false, "no one grabbed")
 	b.grab(t, "rain", "u1")
 	shows(true, "the first generation is granted")
 	a := announcement(b, 2, 17)
@@ -122,7 +122,7 @@ func TestWindowIsNotSoldOutWhilePacketsCome(t *testing.T) {
 	}
 }
 
-// A generation may bring a place no packets. It is dealt all the same, and only when the caller says so.
+// A generation may have no packets for a place. It is dealt all the same, and only when the caller says so.
 func TestEmptyGenerationOfAPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -179,7 +179,7 @@ func TestAnnounceRefuses(t *testing.T) {
 			require.NoError(t, b.k.Announce(t.Context(), a))
 			a.Generation = 3
 		}, "when that one is dealt", hongbao.ClassPermanent},
-		"a stock that nobody dealt": {func(b *bundle, _ *store.Announcement) {
+		"a stock that no one dealt": {func(b *bundle, _ *store.Announcement) {
 			require.NoError(t, b.rdb.RPush(t.Context(), b.k.Keys.StockOf("rain", 2), "9 9").Err())
 		}, "HBLEFTOVER", hongbao.ClassBroken},
 	} {
@@ -242,7 +242,7 @@ func TestOnePlaceOfSeveral(t *testing.T) {
 	require.Equal(t, granted.Receipts, answers[0].Receipts)
 	require.Equal(t, hongbao.OutcomeSoldOut, answers[1].Outcome)
 	require.Empty(t, answers[1].Receipts)
-	require.Equal(t, hongbao.OutcomeLimitReached, answers[2].Outcome, "what he holds elsewhere counts")
+	require.Equal(t, hongbao.OutcomeLimitReached, answers[2].Outcome, "the user's packets elsewhere count")
 	require.Equal(t, granted.Receipts, answers[3].Receipts)
 	require.Equal(t, 2, c.Terms.Places())
 

@@ -274,7 +274,7 @@ func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.A
 		}
 	}
 	if n := strings.Count(rest, "\t") + 1; n != len(call.Grabs) {
-		return nil, Head{}, fmt.Errorf("script grab gave %d answers for %d grabs", n, len(call.Grabs))
+		return nil, Head{}, fmt.Errorf("script grab returned %d answers for %d grabs", n, len(call.Grabs))
 	}
 	p := grabParser{shard: shard, now: time.UnixMilli(head[0]), from: head[1], seq: head[2], call: call}
 	answers = answers[:0]

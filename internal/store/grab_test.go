@@ -211,7 +211,7 @@ func (h *history) play(t *testing.T) {
 		h.conserved(t)
 		if o := answers[n-1].Outcome; o == hongbao.OutcomeSoldOut || o == hongbao.OutcomeRefilling {
 			require.Equal(t, []int64{int64(h.m.places), h.m.newest}, []int64{int64(c.Terms.Places()), c.Terms.Generation()},
-				"%s: it went by terms that hold", h.name)
+				"%s: it used terms that are valid", h.name)
 		}
 	}
 }

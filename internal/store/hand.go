@@ -36,7 +36,7 @@ func (k *Shard) Hand(ctx context.Context, group, consumer string) (Hand, error) 
 		return nil
 	})
 	if err := pending.Err(); err != nil { // it also has the error of the EXEC
-		return Hand{}, fmt.Errorf("read what worker %s of group %s has in hand: %w", consumer, group, Classify(err))
+		return Hand{}, fmt.Errorf("read the entries of worker %s of group %s: %w", consumer, group, Classify(err))
 	}
 	hand := Hand{Leader: leader.Val()} // a missing leader is no error
 	for _, row := range pending.Val() {

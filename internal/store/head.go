@@ -86,7 +86,7 @@ func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
 			break
 		}
 		if *into, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return Head{}, hongbao.Errorf(hongbao.ClassBroken, "%s, field %s: somebody changed it by hand: %w", k.Keys.Meta(),
+			return Head{}, hongbao.Errorf(hongbao.ClassBroken, "%s, field %s: someone changed it by hand: %w", k.Keys.Meta(),
 				headFields[i], err)
 		}
 	}

@@ -30,7 +30,7 @@ func grabOn(t *testing.T, k *store.Shard, user string, n int) {
 	}
 }
 
-// What a user holds is read on every place of the campaign, or not at all.
+// A user's packets are read on every place of the campaign, or not at all.
 func TestUserHeldOverPlaces(t *testing.T) {
 	t.Parallel()
 	rdb, st, places := over(t)
@@ -46,7 +46,7 @@ func TestUserHeldOverPlaces(t *testing.T) {
 		before := rdb.Time(t.Context()).Val()
 		testkit.Eventually(t, 30*time.Second, func() bool {
 			return rdb.Time(t.Context()).Val().Sub(before) >= time.Millisecond
-		}, "Redis' clock goes on")
+		}, "Redis' clock advances")
 	}
 	list, err = held("u1")
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestUserHeldOverPlaces(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrLost)
 	require.NoError(t, rdb.Del(t.Context(), places[2].Keys.Campaign("rain")).Err())
 	list, err = held("u1")
-	require.ErrorIs(t, err, store.ErrNotInRedis, "the receipts of the others are not all")
+	require.ErrorIs(t, err, store.ErrNotInRedis, "the receipts of the others are incomplete")
 	require.Len(t, list, 3)
 	require.NoError(t, rdb.Set(t.Context(), places[2].Keys.Campaign("rain"), "x", 0).Err())
 	_, err = held("u1")
@@ -101,5 +101,5 @@ func TestWindowOverPlaces(t *testing.T) {
 	require.Equal(t, "frozen", status())
 	require.NoError(t, rdb.HDel(t.Context(), places[0].Keys.Meta(), "frozen").Err())
 	require.NoError(t, rdb.Del(t.Context(), places[1].Keys.Campaign("rain")).Err())
-	require.Equal(t, "open", status(), "nobody knows what is left on one of them")
+	require.Equal(t, "open", status(), "no one knows what is left on one of them")
 }

@@ -65,7 +65,7 @@ func TestShardsAreSpreadEvenly(t *testing.T) {
 	}
 }
 
-// everyKey makes a key by every method of Keys that names one; the names in it hold braces of their own.
+// everyKey returns a key of every method of Keys that names one. The names in the keys contain braces of their own.
 func everyKey(t *testing.T, k Keys) (keys []string) {
 	t.Helper()
 	v := reflect.ValueOf(k)
@@ -89,7 +89,7 @@ func everyKey(t *testing.T, k Keys) (keys []string) {
 	return keys
 }
 
-// The tags are part of what is stored: another build must find the same keys.
+// The tags are stored as part of the keys: another build must find the same keys.
 func TestKeysStayWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	s, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: 4})

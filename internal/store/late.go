@@ -11,10 +11,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// tellLate checks what this process reported to users in earlier epochs, if the shard was opened without its
+// checkLate checks what this process reported to users in earlier epochs, if the shard was opened without its
 // evidence. That happens if the process was stopped or cut off. A grant that Redis lacks returns under a new seq if
 // its packet is withheld. lost are the grants that could not return, each with the reason.
-func (k *Shard) tellLate(ctx context.Context) (lost []LateGrant, err error) {
+func (k *Shard) checkLate(ctx context.Context) (lost []LateGrant, err error) {
 	epoch, grants, err := k.late()
 	if err != nil || len(grants) == 0 {
 		return nil, err
@@ -31,8 +31,8 @@ func (k *Shard) tellLate(ctx context.Context) (lost []LateGrant, err error) {
 	}
 	for i := range grants {
 		g := &grants[i]
-		told := func(r hongbao.Receipt) bool { return r.Packet == g.Packet && r.RequestID == g.RequestID }
-		if has[g.Campaign] == nil || slices.ContainsFunc(has[g.Campaign][g.User], told) {
+		known := func(r hongbao.Receipt) bool { return r.Packet == g.Packet && r.RequestID == g.RequestID }
+		if has[g.Campaign] == nil || slices.ContainsFunc(has[g.Campaign][g.User], known) {
 			continue
 		}
 		why, err := k.GrantWithheld(WithEpoch(ctx, epoch), g, NobodyLooked)
@@ -67,11 +67,11 @@ func (k *Shard) late() (epoch int64, grants []hongbao.Grant, err error) {
 	if epoch == 0 || epoch <= w.sent || epoch <= w.looked {
 		return epoch, nil, nil
 	}
-	for i := range w.told {
-		if w.told[i].epoch >= epoch {
+	for i := range w.reported {
+		if w.reported[i].epoch >= epoch {
 			continue
 		}
-		e, err := stream.ParseEntry(k.Index(), "0-0", []string{grantVersion, w.told[i].entry})
+		e, err := stream.ParseEntry(k.Index(), "0-0", []string{grantVersion, w.reported[i].entry})
 		if err != nil {
 			return epoch, nil, err
 		}
@@ -80,17 +80,17 @@ func (k *Shard) late() (epoch int64, grants []hongbao.Grant, err error) {
 	return epoch, grants, nil
 }
 
-// lateTold returns a seq that this process reported to a user in an earlier epoch and that an opening skipped without
-// this process's evidence. It returns 0 if there is none.
-func (st *state) lateTold(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
+// lateReported returns a seq that this process reported to a user in an earlier epoch and that an opening skipped
+// without this process's evidence. It returns 0 if there is none.
+func (st *state) lateReported(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 	w := &st.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if st.least.Load() >= epoch {
 		return 0, 0
 	}
-	for i := range w.told {
-		t := &w.told[i]
+	for i := range w.reported {
+		t := &w.reported[i]
 		for _, r := range skipped {
 			if t.epoch < epoch && !r.accepted && t.first <= r.Last && r.First <= t.last && t.last > seq {
 				seq, seenIn = min(t.last, r.Last), t.epoch

@@ -51,7 +51,7 @@ func TestOneAtATime(t *testing.T) {
 			for range 5 {
 				err := l.Do(t.Context(), "refund", func(context.Context) error {
 					if n := inside.Add(1); n != 1 {
-						return errors.New("somebody else is here too")
+						return errors.New("another holder is here too")
 					}
 					defer inside.Add(-1)
 					ran.Add(1)
@@ -134,7 +134,7 @@ func waitLost(ctx context.Context, t *testing.T) {
 	select {
 	case <-ctx.Done():
 	case <-deadline.C:
-		require.Fail(t, "the holder was not told that its lock is lost")
+		require.Fail(t, "the holder did not learn that its lock is lost")
 	}
 }
 

@@ -19,7 +19,7 @@ var ErrLost = errors.New("Redis has lost something of the campaign")
 // LostError is the error of an operation that fails because Redis has lost something of the campaign. It is Permanent.
 func LostError(campaign string) error {
 	return hongbao.Errorf(hongbao.ClassPermanent,
-		"campaign %s: %w; `hongbao campaign refund-lost %s` tells what the ledger has paid, and ends it from the ledger",
+		"campaign %s: %w; `hongbao campaign refund-lost %s` shows what the ledger has paid, and ends it from the ledger",
 		campaign, ErrLost, campaign)
 }
 

@@ -92,11 +92,11 @@ func (k *Shard) mend(ctx context.Context, s *script, keys []string, args ...any)
 	if err != nil {
 		return err
 	}
-	return s.mended(reply)
+	return s.attemptError(reply)
 }
 
-// mended turns a reply other than "ok" into an error.
-func (s *script) mended(reply []string) error {
+// attemptError turns a reply other than "ok" into an error.
+func (s *script) attemptError(reply []string) error {
 	switch reply[0] {
 	case "ok":
 		return nil
@@ -203,7 +203,7 @@ func (k *Shard) Regrant(ctx context.Context, a Attempt, runs ...Run) error {
 			}
 			reply, err := flatten(regrantScript.name, v)
 			if err == nil {
-				err = regrantScript.mended(reply)
+				err = regrantScript.attemptError(reply)
 			}
 			if err != nil {
 				return err

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// moving is a hook of a client whose slot moves: meta is on the other node already, the rest is not.
+// moving is a hook of a client whose slot moves: meta is already on the other node, the rest is not.
 type moving struct{ meta string }
 
 var errAsk = errors.New("ASK 1 127.0.0.1:1")
@@ -41,7 +41,7 @@ func (m moving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// While a slot moves, the answer about meta may be an error beside answers that are none: both judges say so.
+// While a slot moves, the reply about meta may be an error beside valid replies: both judges return an error.
 func TestMetaOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -60,7 +60,7 @@ func TestStateDoesNotGrowWithNodeClients(t *testing.T) {
 	require.Equal(t, last, store.Seen(st.Over(rdb).Shard(places[0].Index())))
 }
 
-// A process keeps nothing of a client that it closed.
+// A process keeps no state for a client that it closed.
 func TestStoreIsForgotten(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

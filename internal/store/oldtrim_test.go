@@ -17,8 +17,8 @@ import (
 //go:embed testdata/trim-5e94fc8.lua
 var oldTrim string
 
-// The trimmer of an earlier worker finds the seq of today's entries: the done bits of a grant that waits are not below the floor
-// that it raises.
+// The trimmer of an earlier build finds the seq of current entries, so it does not raise the floor above the done bits
+// of a waiting grant.
 func TestAnOlderTrimKeepsTheBitsOfWaitingGrants(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

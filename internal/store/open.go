@@ -77,8 +77,8 @@ func (st *state) saw(epoch, seq int64) {
 	raise(&e.seq, seq)
 }
 
-// sawStand records a head that was read with standFields. It ignores an unreadable head.
-func (st *state) sawStand(v []any) {
+// sawOpening records a head that was read with openingFields. It ignores an unreadable head.
+func (st *state) sawOpening(v []any) {
 	seq, _ := v[0].(string)
 	epoch, _ := v[1].(string)
 	s, errSeq := strconv.ParseInt(seq, 10, 64)
@@ -120,7 +120,7 @@ func (st *state) late(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 		}
 		return true
 	})
-	if s, in := st.lateTold(epoch, skipped); s > seq {
+	if s, in := st.lateReported(epoch, skipped); s > seq {
 		seq, seenIn = s, in
 	}
 	return seq, seenIn
@@ -269,14 +269,14 @@ func (k *Shard) AskOpen(ctx context.Context, pipe redis.Pipeliner) (judge func()
 
 // askOpenOn is AskOpen with an INFO that is already in the pipeline.
 func (k *Shard) askOpenOn(ctx context.Context, pipe redis.Pipeliner, server *redis.StringCmd) (judge func() error) {
-	meta := pipe.HMGet(ctx, k.Keys.Meta(), standFields...)
+	meta := pipe.HMGet(ctx, k.Keys.Meta(), openingFields...)
 	return func() error {
 		if err := meta.Err(); err != nil { // a migrating slot already has some keys on the other node
 			return fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
 		}
-		s, stand := parseInfo(server.Val()), parseStand(meta.Val())
-		k.state.sawStand(meta.Val())
-		if !stand.openFor(&s) {
+		s, opening := parseInfo(server.Val()), parseOpening(meta.Val())
+		k.state.sawOpening(meta.Val())
+		if !opening.openFor(&s) {
 			return frozenError(k.Keys.Meta() + " is frozen or gone, or was not opened for this server: what Redis reports about " +
 				"campaigns may be old until a worker opens it; run `hongbao recover`, which shows what is lost")
 		}
@@ -328,12 +328,12 @@ func (k *Shard) tokenOn(ctx context.Context, conn *redis.Conn) (token, frozen st
 	if server.Role != "" && server.Role != "master" { // miniredis has none
 		return "", "", hongbao.Outagef(hongbao.ClassTransient, "the server's role is %s, the primary is wanted", server.Role)
 	}
-	m, err := conn.HMGet(ctx, k.Keys.Meta(), standFields...).Result()
+	m, err := conn.HMGet(ctx, k.Keys.Meta(), openingFields...).Result()
 	if err != nil {
 		return "", "", fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
 	}
-	k.state.sawStand(m)
-	if stand := parseStand(m); stand.openFor(&server) {
+	k.state.sawOpening(m)
+	if opening := parseOpening(m); opening.openFor(&server) {
 		return server.RunID, "", nil
 	}
 	z, err := freezeOn(ctx, conn, k, &server, 0, "")

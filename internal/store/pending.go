@@ -183,7 +183,7 @@ func (r *replyReader) int() int { return int(r.int64()) }
 
 func (r *replyReader) done(s *script) error {
 	if r.err != nil {
-		return hongbao.Errorf(hongbao.ClassBroken, "script %s gave a reply that can't be read: %w", s.name, r.err)
+		return hongbao.Errorf(hongbao.ClassBroken, "script %s returned a reply that can't be read: %w", s.name, r.err)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func TestTakeIsBounded(t *testing.T) {
 	require.Len(t, got, 1)
 }
 
-// Of many workers that look at once, exactly one gets each entry, although each worker assumes that it leads.
+// If many workers reclaim at once, exactly one gets each entry, although each worker assumes that it leads.
 func TestTakeByMany(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -140,7 +140,7 @@ func TestRenew(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []store.Renewal{store.Ours, store.Lost, store.Lost, store.Gone}, got)
 	require.Equal(t, map[string]string{ids[0]: "w1 1", ids[1]: "w2 1", ids[3]: "w1 1"}, b.owners(t, "kafka"),
-		"no attempt is counted, and what is gone stays pending until somebody reports it")
+		"no attempt is counted, and entries that are gone stay pending until a call reports them")
 	none, gone := b.take(t, "w3", 9)
 	require.Empty(t, none, "the lease was renewed")
 	require.Equal(t, ids[3:], gone)
@@ -209,7 +209,7 @@ func TestDeletedWhilePending(t *testing.T) {
 	r, err = b.k.Reclaim(t.Context(),
 		store.ReclaimCall{Group: "kafka", Consumer: "w3", Count: 9, Backoff: []time.Duration{0}})
 	require.NoError(t, err)
-	require.Empty(t, r.Gone, "told once")
+	require.Empty(t, r.Gone, "reported once")
 }
 
 func TestForget(t *testing.T) {
@@ -334,7 +334,7 @@ func TestOneWorkerReclaimsAtATime(t *testing.T) {
 	r = call("w3", time.Minute)
 	require.Greater(t, r.Led, 30*time.Second)
 	require.Empty(t, r.Entries)
-	require.Len(t, call("w2", time.Minute).Entries, 1, "the leader goes on")
+	require.Len(t, call("w2", time.Minute).Entries, 1, "the leader continues")
 	require.NoError(t, k.EndLead(t.Context(), "kafka", "w3"), "it does not lead: nothing happens")
 	require.Positive(t, call("w3", time.Minute).Led)
 	b.endLead(t, "w2")

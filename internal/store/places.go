@@ -46,7 +46,7 @@ func (c Campaign) placesIn(fields map[string]string) ([]*Shard, error) {
 func (c Campaign) placesOf(n int) ([]*Shard, error) {
 	if n < 1 || n > c.store.Len() {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %d shards, and the deployment "+
-			"has %d: somebody wrote to %s", c.id, n, c.store.Len(), c.Home().Keys.Campaign(c.id))
+			"has %d: someone wrote to %s", c.id, n, c.store.Len(), c.Home().Keys.Campaign(c.id))
 	}
 	return c.store.Places(c.id, n), nil
 }

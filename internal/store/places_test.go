@@ -28,7 +28,7 @@ func TestPlacesOfACampaignInRedis(t *testing.T) {
 		require.NoError(t, rdb.HSet(t.Context(), k.Keys.Campaign(id), fields...).Err())
 	}
 
-	require.Equal(t, []*store.Shard{st.Home("rain")}, placesOf("rain"), "nobody knows it")
+	require.Equal(t, []*store.Shard{st.Home("rain")}, placesOf("rain"), "no one knows it")
 	put(st.Home("rain"), "rain", "packets", 10, "loaded", 9)
 	require.NoError(t, rdb.RPush(t.Context(), st.Home("rain").Keys.Stock("rain"), "4 1", "5 1", "6 1").Err())
 	require.NoError(t, rdb.RPush(t.Context(), st.Home("rain").Keys.StockOf("rain", 2), "8 1", "9 1").Err())
@@ -47,7 +47,7 @@ func TestPlacesOfACampaignInRedis(t *testing.T) {
 	require.NoError(t, rdb.Del(t.Context(), snow[1].Keys.Campaign("snow")).Err())
 	left, err = st.Left(t.Context(), ids)
 	require.NoError(t, err)
-	require.Equal(t, map[string]int64{"rain": 6}, left, "nobody can tell what is left of snow")
+	require.Equal(t, map[string]int64{"rain": 6}, left, "no one knows what is left of snow")
 
 	put(snow[0], "snow", "places", 5)
 	_, err = st.Campaign("snow").Places(t.Context())

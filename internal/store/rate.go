@@ -17,16 +17,16 @@ type RateCall struct {
 	Most time.Duration
 }
 
-// Turn takes the caller's turn and returns how long to wait for it. If the turn is too far away, given is false and
-// wait is that time. Workers that share one bound ask the same shard.
-func (k *Shard) Turn(ctx context.Context, c *RateCall) (given bool, wait time.Duration, err error) {
+// Turn takes the caller's turn and returns how long to wait for it. If the turn is too far in the future, taken is
+// false and wait is that time. Workers that share one bound ask the same shard.
+func (k *Shard) Turn(ctx context.Context, c *RateCall) (taken bool, wait time.Duration, err error) {
 	reply, err := k.run(ctx, rateScript, []string{k.Keys.Rate(c.Sink)}, []any{c.PerSecond, c.Grants, c.Most.Microseconds(),
 		c.Portion})
 	if err != nil {
 		return false, 0, err
 	}
 	r := replyReader{rest: reply}
-	given = r.string() == "go"
+	taken = r.string() == "go"
 	wait = time.Duration(r.int64()) * time.Microsecond
-	return given, wait, r.done(rateScript)
+	return taken, wait, r.done(rateScript)
 }

@@ -16,23 +16,23 @@ func TestTurns(t *testing.T) {
 	k := b.k
 	turnNow := func() time.Duration {
 		t.Helper()
-		given, wait, err := k.Turn(t.Context(), &store.RateCall{Sink: "kafka", PerSecond: 10, Portion: 2, Most: time.Second})
+		taken, wait, err := k.Turn(t.Context(), &store.RateCall{Sink: "kafka", PerSecond: 10, Portion: 2, Most: time.Second})
 		require.NoError(t, err)
-		require.Equal(t, wait <= time.Second, given)
+		require.Equal(t, wait <= time.Second, taken)
 		return wait
 	}
 	turn := func(grants int, most time.Duration) (bool, time.Duration) {
 		t.Helper()
-		given, wait, err := k.Turn(t.Context(), &store.RateCall{Sink: "kafka", PerSecond: 10, Grants: grants, Portion: 2,
+		taken, wait, err := k.Turn(t.Context(), &store.RateCall{Sink: "kafka", PerSecond: 10, Grants: grants, Portion: 2,
 			Most: most})
 		require.NoError(t, err)
-		return given, wait
+		return taken, wait
 	}
-	given, wait := turn(600, 0)
-	require.True(t, given)
+	taken, wait := turn(600, 0)
+	require.True(t, taken)
 	require.Zero(t, wait, "the first one need not wait")
-	given, wait = turn(1, time.Hour)
-	require.True(t, given)
+	taken, wait = turn(1, time.Hour)
+	require.True(t, taken)
 	require.InDelta(t, time.Minute, wait, float64(20*time.Second))
 	_, last := turn(1, time.Hour)
 	require.InDelta(t, wait+100*time.Millisecond, last, float64(20*time.Second))

@@ -32,7 +32,8 @@ func (k *Shard) Receipts(ctx context.Context, campaign string, grabs []*hongbao.
 		return nil, err
 	}
 	if len(reply) != 3+len(grabs) {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "script receipts gave %d parts for %d users", len(reply), len(grabs))
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "script receipts returned %d parts for %d users", len(reply),
+			len(grabs))
 	}
 	if reply[0] == "" || reply[0] == StateFrozen { // the caller knows that the campaign was there
 		return allFrozen(len(grabs), answers), nil
@@ -43,7 +44,7 @@ func (k *Shard) Receipts(ctx context.Context, campaign string, grabs []*hongbao.
 	}
 	ms, err := strconv.ParseInt(reply[2], 10, 64)
 	if err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "script receipts gave the time %.20q: %w", reply[2], err)
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "script receipts returned the time %.20q: %w", reply[2], err)
 	}
 	now := time.UnixMilli(ms)
 	answers = answers[:0]

@@ -36,8 +36,8 @@ func BenchmarkRememberedGrant(b *testing.B) {
 				w.remember(k, call, answers, 1)
 			}
 			grants := int64(0)
-			for i := range w.told {
-				grants += w.told[i].last - w.told[i].first + 1
+			for i := range w.reported {
+				grants += w.reported[i].last - w.reported[i].first + 1
 			}
 			b.ReportMetric(float64(heap()-before)/float64(grants), "B/grant")
 			runtime.KeepAlive(w)

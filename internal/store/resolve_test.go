@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A letter is decided once, and is then among the resolved letters with all its fields.
+// A letter is decided once. It is then among the resolved letters with all its fields.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -19,7 +19,7 @@ func TestDecide(t *testing.T) {
 	letters, err := b.k.Letters(ctx, "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
-	d := store.Resolution{Sink: "kafka", Letter: letters[0].ID, What: store.Requeued, Decision: by("ann", "mended")}
+	d := store.Resolution{Sink: "kafka", Letter: letters[0].ID, What: store.Requeued, Decision: by("ann", "fixed")}
 	for _, want := range []bool{true, false} {
 		decided, err := b.k.ResolveLetter(ctx, &d)
 		require.NoError(t, err)
@@ -30,7 +30,7 @@ func TestDecide(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, log, 1)
 	v := log[0].Values
-	require.Equal(t, []string{"letter", letters[0].ID, "decision", "requeued", "by", "ann", "why", "mended", "resolved"},
+	require.Equal(t, []string{"letter", letters[0].ID, "decision", "requeued", "by", "ann", "why", "fixed", "resolved"},
 		v[:9])
 	require.Equal(t, letters[0].Values, v[10:])
 }

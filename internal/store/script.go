@@ -172,7 +172,7 @@ func classifyReply(err error) error {
 		return hongbao.Errorf(hongbao.ClassTransient, "%w: %w", ErrNoGroup, err)
 	}
 	if redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return hongbao.Errorf(hongbao.ClassBroken, "a key of Hongbao holds another type, nothing was changed; "+
+		return hongbao.Errorf(hongbao.ClassBroken, "a key of Hongbao has another type, nothing was changed; "+
 			"look at it with TYPE and remove what does not belong there: %w", err)
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "redis refused: %w", err)

@@ -64,7 +64,7 @@ func TestScriptsOnWrongTypes(t *testing.T) {
 	}
 }
 
-// Out of memory, a script that grows is refused without any change. Scripts that end work go on, so that memory
+// Out of memory, a script that grows is refused without any change. Scripts that end work still run, so that memory
 // becomes free again.
 func TestScriptsOutOfMemory(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func TestScriptsOutOfMemory(t *testing.T) {
 // A cluster refuses a script whose keys are not all in one slot (F10). It runs every script of this package.
 func TestScriptsOnACluster(t *testing.T) {
 	t.Parallel()
-	// one node that has all slots: a plain client will do
+	// one node that has all slots: a plain client is enough
 	rdb := testkit.NewRedis(t, testkit.RedisOptions{Cluster: true}).Client(t)
 	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 1<<14-1).Err())
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -211,7 +211,7 @@ func checkKeys(t *testing.T, file, body string) {
 	}
 }
 
-// Only NOSCRIPT makes a script run by its text, and that loses nothing: grabs go on while the cache is emptied.
+// Only NOSCRIPT makes a script run by its text, and that loses nothing: grabs continue while the cache is emptied.
 func TestScriptCacheEmptied(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))

@@ -249,8 +249,8 @@ func (s *Server) FewReplicas(wanted int) error {
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "min-replicas-to-write is %d, and durability class replica waits for %d "+
-		"replicas: a primary that is cut off from them goes on to grant, and those grants are lost. Set min-replicas-to-write "+
-		"%d in redis.conf and by CONFIG SET", s.MinReplicas, wanted, wanted)
+		"replicas: a primary that is cut off from them continues to grant, and those grants are lost. Set "+
+		"min-replicas-to-write %d in redis.conf and by CONFIG SET", s.MinReplicas, wanted, wanted)
 }
 
 // CheckAppendOnly returns an error for a Redis without an append-only file, for every class. It is Broken, as in

@@ -25,10 +25,10 @@ func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: 
 
 // bundle is one deployment with one shard.
 type bundle struct {
-	rdb   *redis.Client
-	store *store.Store
-	k     *store.Shard
-	holds map[string]stream.SeqRange // by id: the events of entries that written made
+	rdb      *redis.Client
+	store    *store.Store
+	k        *store.Shard
+	eventsOf map[string]stream.SeqRange // by id: the events of entries that written made
 }
 
 func setup(t *testing.T) *bundle {
@@ -45,7 +45,7 @@ func bundleOf(st *store.Store) *bundle {
 	return &bundle{rdb: st.Redis().(*redis.Client), store: st, k: st.Shard(0)}
 }
 
-// reached makes the shard look as if it had come to an event.
+// reached sets the shard's seq to that of an event.
 func (b *bundle) reached(t testing.TB, seq int64) {
 	t.Helper()
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "seq", seq).Err())
@@ -152,7 +152,7 @@ func (b *bundle) owners(t testing.TB, group string) map[string]string {
 	return out
 }
 
-// age makes pending entries look idle for as long.
+// age sets the idle time of pending entries.
 func (b *bundle) age(t testing.TB, group, consumer string, idle time.Duration, ids ...string) {
 	t.Helper()
 	owners := b.owners(t, group)

@@ -153,7 +153,7 @@ func (k *Shard) parseControl(sink string, fields map[string]string) (c SinkContr
 		}
 		n, wrong := strconv.ParseInt(fields[field], 10, 64)
 		if wrong != nil || n < 0 {
-			err = hongbao.Errorf(hongbao.ClassBroken, "%s, field %s is %.40q: somebody changed it by hand", k.Keys.Sink(sink),
+			err = hongbao.Errorf(hongbao.ClassBroken, "%s, field %s is %.40q: someone changed it by hand", k.Keys.Sink(sink),
 				field, fields[field])
 		}
 		return n

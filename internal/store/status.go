@@ -34,7 +34,7 @@ type GroupStatus struct {
 // Worker is a consumer of a group.
 type Worker struct {
 	Name string
-	// Holds is how many entries the worker has. Seen is how long ago it last asked Redis for anything.
+	// Holds is the number of the worker's entries. Seen is how long ago it last called Redis.
 	Holds int64
 	Seen  time.Duration
 }

@@ -58,7 +58,7 @@ func (c *trips) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (c *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() != "hello" { // of a connection that the client makes
+		if cmd.Name() != "hello" { // sent for each new connection
 			c.n.Add(1)
 		}
 		return next(ctx, cmd)
@@ -72,7 +72,8 @@ func (c *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// The status of a group in any state takes few round trips: a deployment has many shards, and is asked every second.
+// The status of a group in any state takes few round trips: a deployment has many shards, and is asked for its status
+// every second.
 func TestStatusTakesFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

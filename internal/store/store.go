@@ -22,10 +22,10 @@ type Store struct {
 	space  hongbao.Space
 	shards []*Shard
 	// process names this Store among the processes that watch the deployment. answering is the number of producers
-	// that answer users through it. told is the number of bytes of grants that it remembers. forgotten is the number
-	// of grants that it forgot before they were settled.
-	process                    string
-	answering, told, forgotten atomic.Int64
+	// that answer users through it. remembered is the number of bytes of the grants that it remembers. forgotten is
+	// the number of grants that it forgot before they were settled.
+	process                          string
+	answering, remembered, forgotten atomic.Int64
 }
 
 // stores has the Store of each client and space. The parts of a process that share a client (producers, workers, the

@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// ReadNew hands up to count new entries to the consumer, and waits up to block for the first one. No entry is no
-// error. The error is ErrNoGroup (errors.Is) if the group or the stream is not there.
+// ReadNew hands up to count new entries to the consumer, and waits up to block for the first one. It is no error if
+// none comes. The error is ErrNoGroup (errors.Is) if the group or the stream is not there.
 func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, block time.Duration) ([]RawEntry,
 	error) {
 	cmd := k.readNew(ctx, group, consumer, count, block)

@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// An entry that can't be read is left out, so that a stored batch around it can be built again; one of a newer build is
-// not.
+// An entry that can't be read is omitted, so that a stored batch around it can be rebuilt. An entry of a newer build
+// is not omitted.
 func TestEntriesLeavesOutWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -26,11 +26,11 @@ func (b *bundle) written(t *testing.T, sizes []int, ageOf func(i int) time.Durat
 			args = []any{"XADD", b.k.Keys.Events(), id, "1", "grant rain 1e9 1 1", "junk", "y"}
 		}
 		require.NoError(t, b.rdb.Do(t.Context(), args...).Err())
-		if b.holds == nil {
-			b.holds = map[string]stream.SeqRange{}
+		if b.eventsOf == nil {
+			b.eventsOf = map[string]stream.SeqRange{}
 		}
 		if n > 0 {
-			b.holds[id] = stream.SeqRange{First: seq + 1, Last: seq + int64(n)}
+			b.eventsOf[id] = stream.SeqRange{First: seq + 1, Last: seq + int64(n)}
 		}
 		seq += int64(n)
 		ids = append(ids, id)
@@ -78,7 +78,7 @@ func (b *bundle) ack(t *testing.T, group string, ids []string) {
 	t.Helper()
 	var done []stream.SeqRange
 	for _, id := range ids {
-		if r, ok := b.holds[id]; ok {
+		if r, ok := b.eventsOf[id]; ok {
 			done = append(done, r)
 		}
 	}
@@ -103,7 +103,7 @@ func TestTrimKeepsWhatAnyGroupNeeds(t *testing.T) {
 	}
 	declared := []string{"balance", "kafka"}
 	out := b.trim(t, store.Trim{Groups: declared})
-	require.Equal(t, 0, out.Deleted, "nobody has read anything")
+	require.Equal(t, 0, out.Deleted, "no one has read anything")
 	require.EqualValues(t, 0, out.Finished)
 	require.EqualValues(t, 2000, out.Seq)
 	require.EqualValues(t, 1, out.FirstKept)
@@ -117,8 +117,8 @@ func TestTrimKeepsWhatAnyGroupNeeds(t *testing.T) {
 	require.EqualValues(t, 1800, out.Finished, "a group that is not declared does not count as backlog")
 	require.Positive(t, out.Deleted)
 	kept := b.ids(t)
-	require.Contains(t, kept, ids[300], "it is pending for a group that nobody declared")
-	require.Subset(t, kept, ids[500:], "nobody has read them for that group")
+	require.Contains(t, kept, ids[300], "it is pending for a group that no one declared")
+	require.Subset(t, kept, ids[500:], "no one has read them for that group")
 	require.LessOrEqual(t, len(kept), 601,
 		"whole nodes of up to 100 are deleted before the pending one, and each one behind it")
 	require.LessOrEqual(t, out.FirstKept, int64(601))
@@ -192,7 +192,7 @@ func TestTrimMaxEventsNeverPassesPending(t *testing.T) {
 	require.Less(t, len(b.ids(t)), 351)
 }
 
-// Entries that can't be read, however many in a row, never make a group look further along than it is.
+// Any number of unreadable entries in a row never makes a group look further along than it is.
 func TestTrimFinishedAmongUnreadable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -241,8 +241,9 @@ func TestTrimIgnoresForgedSeq(t *testing.T) {
 	require.EqualValues(t, 1, out.FirstKept)
 }
 
-// Before done bits may be deleted it is written down which, and that never falls: a replay that asks later takes them
-// for done, a claim on the group's own sink is refused them, and one with done bits that nobody trims is not.
+// Before done bits are deleted, the done floor records which bits these are, and it never falls. A later replay takes
+// the events below it as done. A claim on the group's own sink is refused for these events; a claim with done bits
+// that are never trimmed is not.
 func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -318,5 +319,5 @@ func TestTrimBehindAPendingEntry(t *testing.T) {
 	c := store.Trim{Groups: groups, Limit: 1, MaxEvents: 1e6, LookBehind: 1, MaxHeld: 1}
 	out, err = b.k.TrimEvents(t.Context(), c)
 	require.NoError(t, err)
-	require.EqualValues(t, 21, out.Finished, "it holds more entries than allowed: all behind the oldest count")
+	require.EqualValues(t, 21, out.Finished, "it has more entries than allowed: all behind the oldest count")
 }

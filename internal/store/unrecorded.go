@@ -62,8 +62,8 @@ func (k *Shard) CheckRecorded(ctx context.Context) error {
 		return err
 	}
 	last := list[len(list)-1]
-	return hongbao.Outagef(hongbao.ClassTransient, "%w: %q opened it at %s (%q). Its grants go on once a worker has noted "+
-		"that in the ledger", ErrUnrecorded, last.By, last.At.UTC().Format(time.RFC3339), last.Why)
+	return hongbao.Outagef(hongbao.ClassTransient, "%w: %q opened it at %s (%q). Its grants continue once a worker has "+
+		"noted that in the ledger", ErrUnrecorded, last.By, last.At.UTC().Format(time.RFC3339), last.Why)
 }
 
 // Recorded records that the ledger has the openings with the given text. Newer openings stay.

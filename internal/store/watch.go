@@ -150,7 +150,7 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 			_ = w.Store.Shard(i).RaiseReplicas(ctx, n)
 		}
 		_ = w.Store.Shard(i).witness(ctx, false)
-		gone[at], _ = w.Store.Shard(i).tellLate(ctx)
+		gone[at], _ = w.Store.Shard(i).checkLate(ctx)
 		return nil
 	})
 	w.mu.Lock()
@@ -199,7 +199,7 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 	heads, known := make([]*redis.SliceCmd, len(list)), map[int]Head{}
 	for i, shard := range list {
 		known[shard] = w.Store.Shard(shard).state.known()
-		heads[i] = pipe.HMGet(ctx, w.Store.Shard(shard).Keys.Meta(), standFields...)
+		heads[i] = pipe.HMGet(ctx, w.Store.Shard(shard).Keys.Meta(), openingFields...)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("look at a Redis server: %w", Classify(err))
@@ -207,8 +207,8 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 	s := &sight{server: parseInfo(info.Val()), known: known, heads: map[int]Head{}, late: map[int]lateEvent{},
 		replicas: map[int]int{}}
 	for i, shard := range list {
-		stand := parseStand(heads[i].Val())
-		if !stand.openFor(&s.server) {
+		opening := parseOpening(heads[i].Val())
+		if !opening.openFor(&s.server) {
 			s.strange = append(s.strange, shard)
 		}
 		if heads[i].Val()[0] == nil {
@@ -220,13 +220,13 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 		if err != nil {
 			return nil, err
 		}
-		s.heads[shard], s.replicas[shard] = head, stand.replicas
-		if k.state.seen.Load() > max(head.Seq, stand.seen) {
+		s.heads[shard], s.replicas[shard] = head, opening.replicas
+		if k.state.seen.Load() > max(head.Seq, opening.seen) {
 			s.news = append(s.news, shard)
 		}
-		skipped, err := parseSkipped(stand.skipped)
+		skipped, err := parseSkipped(opening.skipped)
 		if seq, epoch := k.state.late(head.Epoch, skipped); err == nil && seq > 0 { // a worker repairs unreadable ranges
-			s.late[shard] = lateEvent{seq, epoch, stand.skipped}
+			s.late[shard] = lateEvent{seq, epoch, opening.skipped}
 			s.news = append(s.news, shard)
 		}
 	}
@@ -239,8 +239,8 @@ func (w *Watch) judgeLate(lost []LateGrant) {
 		return
 	}
 	l := &lost[0]
-	w.Alarm(LostData, hongbao.Errorf(hongbao.ClassBroken, "shard %d was opened without %d grants that this process told users of, "+
-		"and they can't come back by themselves; the first one is packet %d of campaign %s, event %d, of user %.80q (%s); "+
+	w.Alarm(LostData, hongbao.Errorf(hongbao.ClassBroken, "shard %d was opened without %d grants that this process reported to "+
+		"users, and they can't come back automatically; the first one is packet %d of campaign %s, event %d, of user %.80q (%s); "+
 		"docs/alarms.md says what to do for these users", l.Shard, len(lost), l.Packet, l.Campaign, l.Seq, l.User, l.Why))
 }
 
@@ -263,8 +263,8 @@ func (w *Watch) judge(now *sight) {
 		}
 	}
 	lost := func(shard int, format string, args ...any) {
-		alarm(LostData, "shard %d: "+format+"; workers restore what is known within seconds; if it stays frozen, let nobody write "+
-			"to this Redis, keep its files, and run `hongbao recover`",
+		alarm(LostData, "shard %d: "+format+"; workers restore what is known within seconds; if it stays frozen, let no one "+
+			"write to this Redis, keep its files, and run `hongbao recover`",
 			append([]any{shard}, args...)...)
 	}
 	for _, shard := range now.missing {

@@ -8,7 +8,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A window says that Redis lost the campaign, also where only a stub is left, or where one place of several lost it.
+// The window says that Redis lost the campaign, even where only a stub is left, or where one of several places lost
+// it.
 func TestWindowOfALostCampaign(t *testing.T) {
 	t.Parallel()
 	rdb, st, places := over(t)
@@ -23,7 +24,7 @@ func TestWindowOfALostCampaign(t *testing.T) {
 	require.NoError(t, rdb.HSet(t.Context(), last.Keys.Campaign("rain"), "state", "frozen").Err())
 	require.True(t, window().Lost, "a server may remember it when the campaign is ended")
 	require.NoError(t, last.EndLost(t.Context(), &store.LostCampaign{ID: "rain", Packets: 5, Total: 15}))
-	require.True(t, window().Lost, "the home has all of it, another place lost it")
+	require.True(t, window().Lost, "the home has all its data, another place lost it")
 
 	require.NoError(t, rdb.Del(t.Context(), places[0].Keys.Campaign("rain")).Err())
 	require.NoError(t, places[0].EndLost(t.Context(), &store.LostCampaign{ID: "rain", Packets: 5, Total: 15}))

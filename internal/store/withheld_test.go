@@ -244,7 +244,7 @@ func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, map[int64]string{1: "other", 2: "u1"}, seqs, "the stream tells of it")
+	require.Equal(t, map[int64]string{1: "other", 2: "u1"}, seqs, "the stream has it")
 
 	for name, c := range map[string]struct {
 		user, request string
@@ -258,7 +258,7 @@ func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 		"a packet elsewhere": {"u2", "r1", held[1], 1, store.RefusedLimit},
 		"one that was dealt": {"u3", "r1", store.Packet{Number: answers[0].Receipts[0].Packet, Amount: 7}, 0, store.RefusedGone},
 		"another amount":     {"u3", "r1", store.Packet{Number: held[1].Number, Amount: 8}, 0, store.RefusedGone},
-		"nobody has looked":  {"u1", "", held[1], store.NobodyLooked, store.RefusedLimit},
+		"no one has looked":  {"u1", "", held[1], store.NobodyLooked, store.RefusedLimit},
 	} {
 		why, _ := grant(c.user, c.request, c.packet, c.elsewhere)
 		require.Equal(t, c.want, why, name)

@@ -21,10 +21,11 @@ var (
 )
 
 const (
-	// toldFor is how long a process remembers a grant at least. toldMost is how long if the grant is not settled.
-	toldFor, toldMost = 10 * time.Second, time.Minute
-	// maxTold bounds the bytes of grants that a process remembers for a deployment.
-	maxTold = 64 << 20
+	// rememberFor is the minimum time for which a process remembers a grant. rememberMost is the maximum, for a grant
+	// that is not settled.
+	rememberFor, rememberMost = 10 * time.Second, time.Minute
+	// maxRemembered bounds the bytes of grants that a process remembers for a deployment.
+	maxRemembered = 64 << 20
 	// testifyTexts and testifyBytes bound what one call of a script sends.
 	testifyTexts, testifyBytes = 1000, 1 << 20
 )
@@ -35,21 +36,21 @@ type witness struct {
 
 	mu sync.Mutex
 	// answers: this process has answered a user, so it has a line.
-	answers bool
-	told    []told // in the order of the answers
+	answers  bool
+	reported []reported // in the order of the answers
 	// dropped is the highest seq of a grant that was forgotten before it was settled.
 	dropped int64
 	line    ownLine
 	copied  bool // the replicas have the first line
 	// sent is the epoch of the last attempt to which this process sent all it knew. looked is the last epoch in which
-	// tellLate checked earlier answers.
+	// checkLate checked earlier answers.
 	sent, looked int64
 	replicas     int64  // the most replicas that the primary has had
 	text         []byte // buffer for the text of an entry
 }
 
-// told has the grants of one or more events, in the format of a stream entry.
-type told struct {
+// reported has the grants of one or more events, in the format of a stream entry.
+type reported struct {
 	entry       string
 	epoch       int64
 	first, last int64 // seqs
@@ -125,8 +126,8 @@ func (k *Shard) lineEpoch(ctx context.Context) (int64, error) {
 }
 
 func (k *Shard) refuseAnswer(epoch int64) error {
-	return hongbao.Outagef(hongbao.ClassUnknown, "an answer of epoch %d may be one that Redis has lost, and is not told: "+
-		"%w", epoch, ErrStale)
+	return hongbao.Outagef(hongbao.ClassUnknown, "an answer of epoch %d may be one that Redis has lost, and is not "+
+		"returned: %w", epoch, ErrStale)
 }
 
 // copyTime is how long the first answer of a process waits until the replicas have its line. A replica that does not
@@ -167,7 +168,7 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 	b, first, last := w.text[:0], int64(0), int64(0)
 	flush := func() {
 		if len(b) > 0 {
-			w.add(k.store, told{entry: string(b), epoch: epoch, first: first, last: last, at: now})
+			w.add(k.store, reported{entry: string(b), epoch: epoch, first: first, last: last, at: now})
 			b = b[:0]
 		}
 	}
@@ -175,7 +176,7 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 		a := &answers[i]
 		for j := range a.Receipts {
 			r := &a.Receipts[j]
-			if r.Shard != k.Index() || a.Time.Sub(r.Time) > toldMost {
+			if r.Shard != k.Index() || a.Time.Sub(r.Time) > rememberMost {
 				continue // the process that reported the grant first remembered it that long
 			}
 			fresh := a.Outcome == hongbao.OutcomeGranted && r.Time.Equal(a.Time)
@@ -207,38 +208,38 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 	w.text = b
 }
 
-func (w *witness) add(s *Store, t told) {
-	w.told = append(w.told, t)
-	total := s.told.Add(int64(len(t.entry)))
-	for total > maxTold && len(w.told) > 0 { // other shards keep their grants
+func (w *witness) add(s *Store, t reported) {
+	w.reported = append(w.reported, t)
+	total := s.remembered.Add(int64(len(t.entry)))
+	for total > maxRemembered && len(w.reported) > 0 { // other shards keep their grants
 		total = w.drop(s)
 	}
 }
 
 // drop forgets the oldest grants, settled or not. It returns how many bytes the process still remembers.
 func (w *witness) drop(s *Store) int64 {
-	w.dropped = max(w.dropped, w.told[0].last)
-	s.forgotten.Add(w.told[0].last - w.told[0].first + 1)
+	w.dropped = max(w.dropped, w.reported[0].last)
+	s.forgotten.Add(w.reported[0].last - w.reported[0].first + 1)
 	return w.pass(s)
 }
 
 // pass removes the oldest grants.
 func (w *witness) pass(s *Store) int64 {
-	total := s.told.Add(-int64(len(w.told[0].entry)))
-	w.told[0] = told{}
-	w.told = w.told[1:]
+	total := s.remembered.Add(-int64(len(w.reported[0].entry)))
+	w.reported[0] = reported{}
+	w.reported = w.reported[1:]
 	return total
 }
 
 // forget removes grants that are settled and old. A grant of an earlier epoch never counts as settled: another grant
 // may have its seq by now.
 func (w *witness) forget(s *Store, epoch, settled int64, now time.Time) {
-	for len(w.told) > 0 {
-		t := &w.told[0]
+	for len(w.reported) > 0 {
+		t := &w.reported[0]
 		switch age := now.Sub(t.at); {
-		case age > toldFor && t.last <= settled && t.epoch == epoch:
+		case age > rememberFor && t.last <= settled && t.epoch == epoch:
 			w.pass(s)
-		case age > toldMost:
+		case age > rememberMost:
 			w.drop(s)
 		default:
 			return
@@ -290,9 +291,9 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 	raise(&k.state.least, attempt.Epoch)
 	all := w.dropped <= attempt.Floor
 	var texts []any
-	for i := range w.told {
-		if w.told[i].last > attempt.Floor {
-			texts = append(texts, w.told[i].entry)
+	for i := range w.reported {
+		if w.reported[i].last > attempt.Floor {
+			texts = append(texts, w.reported[i].entry)
 		}
 	}
 	w.mu.Unlock()
@@ -330,7 +331,7 @@ func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool)
 
 // Remembered returns how many bytes of grants this process remembers, and how many grants it forgot before they were
 // settled.
-func (s *Store) Remembered() (bytes, forgotten int64) { return s.told.Load(), s.forgotten.Load() }
+func (s *Store) Remembered() (bytes, forgotten int64) { return s.remembered.Load(), s.forgotten.Load() }
 
 // Enter registers a caller that answers users through this Store. Leave removes one; the last Leave deletes this
 // process's line from each shard, so no recoverer waits for it. A later answer writes the line again.

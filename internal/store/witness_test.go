@@ -168,7 +168,7 @@ func TestPacketsOfNobodyStay(t *testing.T) {
 	require.Len(t, skipped, int(lost))
 	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen").Err())
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "epoch", attempt.Epoch).Err())
-	for more := range 4 { // grabs go on with the packets that stayed
+	for more := range 4 { // grabs continue with the packets that stayed
 		for j := range users {
 			users[j] = fmt.Sprintf("v%d-%d/r", more, j)
 		}
@@ -219,7 +219,7 @@ func TestAnswerAfterAllWasSent(t *testing.T) {
 	testkit.Eventually(t, 10*time.Second, func() bool {                          // a caller assumes for 0.1 s that the shard is frozen
 		_, err = b.k.Grab(t.Context(), call("rain", "u2/r2"), nil)
 		return err != nil
-	}, "it is not told")
+	}, "it is not returned")
 	require.ErrorIs(t, err, store.ErrStale)
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err))
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "epoch", attempt.Epoch).Err())
@@ -264,7 +264,7 @@ func TestLineOfOnesThatAnswer(t *testing.T) {
 	require.NoError(t, store.LookOf(t.Context(), b.k))
 	require.Zero(t, lines())
 	b.grab(t, "rain", "u2/r2")
-	require.EqualValues(t, 1, lines(), "another producer of the process goes on")
+	require.EqualValues(t, 1, lines(), "another producer of the process continues")
 }
 
 // A producer that is closed leaves its line on a frozen shard: it may have reported grants that Redis has lost.
@@ -345,7 +345,7 @@ func TestToldAndPassedOver(t *testing.T) {
 	}
 	b.begin(t)
 	require.NoError(t, store.WitnessOf(t.Context(), b.k))
-	require.Zero(t, store.LateOf(b.k, 2, "2-2"), "it was heard")
+	require.Zero(t, store.LateOf(b.k, 2, "2-2"), "its evidence was used")
 }
 
 // A process remembers a grant for ten seconds and until it is settled, but for a minute at most.
@@ -359,7 +359,7 @@ func TestGrantsAreForgotten(t *testing.T) {
 	for _, step := range []struct {
 		epoch, settled int64
 		later          time.Duration
-		told           int
+		remembered     int
 		dropped        int64
 	}{
 		{1, 3, 9 * time.Second, 2, 0},
@@ -370,7 +370,7 @@ func TestGrantsAreForgotten(t *testing.T) {
 		{1, 2, 61 * time.Second, 0, 3},
 	} {
 		n, dropped := store.Forget(b.k, step.epoch, step.settled, now.Add(step.later))
-		require.Equal(t, []any{step.told, step.dropped}, []any{n, dropped}, "%+v", step)
+		require.Equal(t, []any{step.remembered, step.dropped}, []any{n, dropped}, "%+v", step)
 	}
 	bytes, forgotten := b.store.Remembered()
 	require.Zero(t, bytes)

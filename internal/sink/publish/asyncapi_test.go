@@ -104,7 +104,7 @@ func TestAsyncAPIReferences(t *testing.T) {
 	require.Equal(t, cloudevent.TypeFence, at(t, root, "components/messages/fence")["name"])
 }
 
-// part compiles a schema that stands inside the page.
+// part compiles a schema that is inside the page.
 func part(t *testing.T, path string) *jsonschema.Schema {
 	t.Helper()
 	c := jsonschema.NewCompiler()
@@ -123,7 +123,7 @@ func headerValues(headers []kafka.Header) map[string]any {
 	return m
 }
 
-// What real messages carry is what the page names: nothing else, nothing less.
+// Real messages carry exactly what the page names: nothing else, nothing less.
 func TestMessagesFollowAsyncAPI(t *testing.T) {
 	t.Parallel()
 	headers, key := part(t, "components/messages/grant/headers"), part(t, "components/messages/grant/bindings/kafka/key")

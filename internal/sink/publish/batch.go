@@ -158,7 +158,7 @@ func parseCodec(name string) (c kafka.Compression, err error) {
 		return uncompressed, nil
 	}
 	if err := c.UnmarshalText([]byte(name)); err != nil || c == uncompressed || c.String() != name {
-		return uncompressed, fmt.Errorf("%.20q is no compression: want none, gzip, snappy, lz4 or zstd", name)
+		return uncompressed, fmt.Errorf("%.20q is not a compression: want none, gzip, snappy, lz4 or zstd", name)
 	}
 	return c, nil
 }

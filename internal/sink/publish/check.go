@@ -17,7 +17,7 @@ type CheckReport struct {
 	Created bool // the topic was missing and was created
 	// Skipped names each check that was impossible because the broker did not report the value, with the reason.
 	Skipped []string
-	// Warnings name what is allowed and may still cause harm.
+	// Warnings name settings that are allowed and may still cause harm.
 	Warnings []string
 	// ProducerExpiration limits how stored batches are judged: the lower of the configured value and the brokers'.
 	ProducerExpiration time.Duration
@@ -228,7 +228,7 @@ func (k *check) describe(ctx context.Context, kind kafka.ResourceType, name stri
 		if answered[s] {
 			continue
 		}
-		reason := "the broker does not tell it"
+		reason := "the broker does not report it"
 		if denied != nil {
 			reason = "the broker answers: " + denied.Error()
 		}
@@ -252,7 +252,7 @@ func (k *check) number(setting string, check func(int64)) {
 	}
 	n, err := strconv.ParseInt(got, 10, 64)
 	if err != nil {
-		k.refuse("%s is %.40q, which is no number", setting, got)
+		k.refuse("%s is %.40q, which is not a number", setting, got)
 		return
 	}
 	check(n)

@@ -24,8 +24,8 @@ func TestCheckAcceptsAndReports(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, report.Created)
 	require.Len(t, report.Warnings, 1, "one replica")
-	for _, s := range report.Skipped { // the in-process broker does not know every setting, and it must be told
-		require.Contains(t, s, "the broker does not tell it")
+	for _, s := range report.Skipped { // the in-process broker does not know every setting, and the report must say so
+		require.Contains(t, s, "the broker does not report it")
 	}
 	require.Equal(t, 24*time.Hour, report.ProducerExpiration)
 }
@@ -155,8 +155,8 @@ func TestClientOptionsAreExplicit(t *testing.T) {
 	require.NotNil(t, tr.Dial)
 }
 
-// Partitions that somebody added stay: Kafka can't take them away. Shards go on to the partitions that they had, and the
-// check warns, at a start as while it runs.
+// Added partitions stay: Kafka can't remove them. Shards keep the partitions that they had. The check warns, at a
+// start and while it runs.
 func TestAddedPartitionsAreAWarning(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,10 +14,11 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// codecNames are all that publisher.compression takes.
+// codecNames are all values that publisher.compression accepts.
 var codecNames = []string{"none", "gzip", "snappy", "lz4", "zstd"}
 
-// A compressed batch says so in its head, kafka-go's decoder reads it back, and the same grants give the same bytes.
+// The head of a compressed batch names the compression. kafka-go's decoder reads the batch back, and the same grants
+// give the same bytes.
 func TestPackedBatchReadsBack(t *testing.T) {
 	t.Parallel()
 	for i, name := range codecNames {
@@ -60,7 +61,7 @@ func TestCompressionMakesABatchSmaller(t *testing.T) {
 	}
 }
 
-// Who takes a compressed batch over sends the very same bytes, whatever his own compression is.
+// A worker that takes a compressed batch over sends the same bytes, whatever its own compression is.
 func TestTakenOverBatchIsCompressedAsItWas(t *testing.T) {
 	t.Parallel()
 	for _, name := range codecNames {
@@ -107,7 +108,7 @@ func (r *recorder) note(req kafka.Request) error {
 	return err
 }
 
-// A compressed batch whose producer the broker has forgotten is found by reading the log.
+// A compressed batch is found by reading the log if the broker has forgotten its producer.
 func TestCompressedBatchIsLookedBackAt(t *testing.T) {
 	t.Parallel()
 	for _, f := range []fate{swallow, lost} {

@@ -16,13 +16,13 @@ import (
 type Config struct {
 	// Some brokers of the cluster; the rest is discovered.
 	Brokers []string `knob:"kafka.brokers,common" default:"127.0.0.1:9092" form:"address"`
-	// What the brokers' logs and quotas call this process.
+	// Name of this process in the brokers' logs and quotas.
 	ClientID string `knob:"kafka.client_id" default:"hongbao" form:"name"`
 	// TLS and SASL secure the connections; nil for none.
 	TLS  *tls.Config
 	SASL sasl.Mechanism
 
-	// Topic that takes the grants.
+	// Topic that receives the grants.
 	Topic string `knob:"kafka.topic,common" default:"hongbao.grants" form:"topic"`
 	// Partitions of the topic. A shard's partition is the shard modulo this, so never change it.
 	Partitions int `knob:"kafka.partitions,common" default:"1" want:"1 to 10_000"`
@@ -30,7 +30,7 @@ type Config struct {
 	Create bool `knob:"kafka.create_topic,common" default:"false"`
 	// Copies of each partition of a topic that is created.
 	//
-	// Not looked at if Create is false.
+	// Ignored if Create is false.
 	ReplicationFactor int `knob:"kafka.replication_factor,common" default:"3" want:"1 to 100"`
 
 	// Campaigns has data that a grant may lack: the code of a coupon, and the currency of a grant from the ledger or
@@ -56,7 +56,7 @@ type Config struct {
 	// Worker names this worker in the claims. A Log needs none.
 	Worker string
 
-	// Grants in one batch at most.
+	// Maximum number of grants in one batch.
 	BatchGrants int `knob:"publisher.batch_grants" default:"2000" want:"1 to 20_000 grants"`
 	// Size of one batch at most, before it is compressed; not above the topic's max.message.bytes.
 	//
@@ -71,7 +71,7 @@ type Config struct {
 
 	// One connect with its handshakes.
 	DialTimeout time.Duration `knob:"publisher.dial_timeout" default:"5s" want:"10ms to 1m"`
-	// One request. The broker has half of it to replicate a batch.
+	// One request. The broker has half of this time to replicate a batch.
 	RequestTimeout time.Duration `knob:"publisher.request_timeout" default:"5s" want:"100ms to 5m"`
 	// Unused connections are closed after this; below the brokers' connections.max.idle.ms.
 	IdleTimeout time.Duration `knob:"publisher.idle_timeout" default:"5m" want:"1s to 9m"`
@@ -86,11 +86,12 @@ type Config struct {
 	//
 	// Measured by both clocks. It must be below the consumer's lease, and at least AttemptTime.
 	MaxClaimAge time.Duration `knob:"publisher.max_claim_age" default:"20s" want:"100ms to 10m"`
-	// The brokers' producer.id.expiration.ms, or less. Stored batches are sent again blindly for half of it.
+	// The brokers' producer.id.expiration.ms, or less. For half of this time stored batches are sent again without
+	// reading the log.
 	//
 	// Check lowers it to what the brokers answer.
 	ProducerExpiration time.Duration `knob:"publisher.producer_expiration" default:"24h" want:"1m to 8760h"`
-	// One answer at most when the topic is read.
+	// Maximum size of one response when the topic is read.
 	FetchBytes int `knob:"publisher.fetch_bytes" default:"8388608" want:"65_536 to 1_073_741_824 bytes"`
 }
 

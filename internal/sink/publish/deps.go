@@ -6,7 +6,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Claims stores what the publisher is about to send. Package claims implements it on Redis; each method is one atomic
+// Claims stores what the publisher is about to send. store.Claims implements it on Redis; each method is one atomic
 // step there.
 type Claims interface {
 	// Claim takes the right to push the events, unless any of them is done or covered by another claim. In that case

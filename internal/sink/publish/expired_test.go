@@ -30,8 +30,8 @@ func writeAt(t *testing.T, b *bench, grants []hongbao.Grant, times ...time.Time)
 	require.NoError(t, c.ProduceSync(t.Context(), records...).FirstErr())
 }
 
-// Since when a partition is whole is told by the times of its first records, whatever their seqs: a batch that was sent
-// again keeps its old time, and a requeue brings an old grant late.
+// The times of a partition's first records show since when the partition is complete, whatever their seqs. A batch
+// that was sent again keeps its old time, and a requeue brings an old grant late.
 func TestScanTellsSinceWhenTheLogIsWhole(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

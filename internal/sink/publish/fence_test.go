@@ -47,7 +47,8 @@ func (s *store) claimsOf(shard int) (list []stream.Claim) {
 	return list
 }
 
-// A publisher beside a Redis that was left behind has a claim, and is stopped before it sends. Redis has lost the claim.
+// A publisher has a claim in a Redis that was left behind, and is stopped before it sends. The current Redis has lost
+// the claim.
 func TestKafkaFenceStopsAPublisherBetweenClaimAndSend(t *testing.T) {
 	t.Parallel()
 	b := real(t, testkit.Kafka(t))
@@ -67,14 +68,14 @@ func TestKafkaFenceStopsAPublisherBetweenClaimAndSend(t *testing.T) {
 	}
 	errs := p.Handle(ctx, lost)
 	requireClass(t, errs, 20, hongbao.ClassTransient, true)
-	require.ErrorContains(t, errs[0], "goes on elsewhere")
+	require.ErrorContains(t, errs[0], "continues elsewhere")
 	require.Equal(t, 1, fired, "and its next session claims nothing")
 	require.EqualValues(t, 2, p.Stats().Sessions)
 	require.Equal(t, 1, b.store.open(0), "the claim stays in the Redis that was left behind")
 	requireOneCopy(t, &b.cfg, before)
 }
 
-// The request of a stopped publisher arrives after the fence. What its worker left behind is settled by looking back.
+// The request of a stopped publisher arrives after the fence. Looking back settles the claim that its worker left.
 func TestKafkaFenceRefusesALateBatch(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -119,7 +120,7 @@ func TestKafkaFenceRefusesALateBatch(t *testing.T) {
 	}
 }
 
-// A repeat finds the same grants and has nothing left to fence. Other deployments' sessions and strangers go on.
+// A repeat finds the same grants and has nothing left to fence. Other deployments' sessions and strangers continue.
 func TestKafkaFenceTwice(t *testing.T) {
 	t.Parallel()
 	b := real(t, testkit.Kafka(t))
@@ -160,7 +161,7 @@ func TestKafkaFenceTwice(t *testing.T) {
 	require.EqualValues(t, 1, other.Stats().Sessions)
 }
 
-// A claim names a producer id that somebody fenced in a later epoch, too.
+// A claim names a producer id that another worker fenced in a later epoch.
 func TestKafkaFenceOfAProducerThatWasFencedHigher(t *testing.T) {
 	t.Parallel()
 	b := real(t, testkit.Kafka(t))
@@ -180,8 +181,8 @@ func TestKafkaFenceOfAProducerThatWasFencedHigher(t *testing.T) {
 	require.Empty(t, topicContent(t, &b.cfg)[g[0].EventID()])
 }
 
-// Workers fence two shards of one partition at once and again and again, while publishers are at work in other shards of
-// it. Each grant is stored once, and nothing comes of the fenced shards any more.
+// Workers fence two shards of one partition concurrently and repeatedly, while publishers work in other shards of the
+// partition. Each grant is stored once, and the fenced shards send nothing any more.
 func TestKafkaFencesAtOnce(t *testing.T) {
 	t.Parallel()
 	b := real(t, testkit.Kafka(t))
@@ -247,7 +248,8 @@ func TestKafkaFencesAtOnce(t *testing.T) {
 	}
 }
 
-// A live session that was fenced for another shard of its partition goes on under a new one, however long it was idle.
+// A live session that was fenced for another shard of its partition continues under a new producer id, however long it
+// was idle.
 func TestKafkaFencedSessionGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, idle := range map[string]time.Duration{
@@ -261,7 +263,7 @@ func TestKafkaFencedSessionGoesOn(t *testing.T) {
 			pass := later(p)
 			require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
 			requireFenced(t, b.recoverer(t), stream.TopicFence{Shard: 2}, 1)
-			strangers(t, b) // the log goes on
+			strangers(t, b) // the log grows
 			pass(idle)
 			require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
 			require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
@@ -272,7 +274,7 @@ func TestKafkaFencedSessionGoesOn(t *testing.T) {
 	}
 }
 
-// A compacted topic is refused. What a fence can't be sure of it names.
+// A compacted topic is refused. A fence names everything that it can't be sure of.
 func TestKafkaFenceInDoubt(t *testing.T) {
 	t.Parallel()
 	broker := testkit.Kafka(t)

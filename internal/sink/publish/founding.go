@@ -9,13 +9,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 )
 
-// lastRecords is how far back from the end of a log it looks for a record of this deployment. Other producers' records
-// and control records may come after it.
+// lastRecords is how far back from the end of a log checkFounding looks for a record of this deployment. Other
+// producers' records and control records may come after it.
 const lastRecords = 100
 
 // checkFounding checks which deployment wrote the last record of a partition. It runs before the first batch of each
 // session, and again after each MaxClaimAge, since two deployments that start together both find no record of the
-// other. Two deployments with one id would give two grants the same name.
+// other. If two deployments published under one id, two grants would have the same name.
 func (p *Publisher) checkFounding(ctx context.Context, s *slot) error {
 	if p.cfg.Founding == "" || p.cfg.AnyFounding || s.session != nil && !p.tooOld(s.checked) {
 		return nil
@@ -38,7 +38,7 @@ func (p *Publisher) checkFounding(ctx context.Context, s *slot) error {
 	if last != "" && last != p.cfg.Founding {
 		return hongbao.Errorf(hongbao.ClassBroken,
 			"%s has records of another deployment with the same id (founding %.80q, ours is %.80q): give one of the two another "+
-				"deployment.id or kafka.topic. If the other one publishes here no more, add kafka_founding to unsafe.allow until "+
+				"deployment.id or kafka.topic. If the other one no longer publishes here, add kafka_founding to unsafe.allow until "+
 				"this deployment has published to each partition", p.where(s.partition), last, p.cfg.Founding)
 	}
 	s.checked = checked

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// founded makes a worker of a deployment that was founded as this, with claims of its own.
+// founded returns a worker of a deployment with this founding, and its own claims.
 func (b *bench) founded(t *testing.T, founding string) (*Publisher, *store) {
 	t.Helper()
 	cfg, s := b.cfg, newStore()
@@ -42,8 +42,8 @@ func TestAnotherFoundingIsRefused(t *testing.T) {
 		require.Zero(t, theirStore.open(0), "nothing was claimed")
 	}
 	theirs, theirStore := b.founded(t, "bbbb")
-	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(1, 4, decided)), "nobody has published to this partition")
-	require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 2, decided)), "the first one goes on")
+	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(1, 4, decided)), "no one has published to this partition")
+	require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 2, decided)), "the first one continues")
 	b.cfg.AnyFounding = true
 	theirs, theirStore = b.founded(t, "bbbb")
 	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 4, decided)), "unsafe.allow has kafka_founding")
@@ -61,7 +61,7 @@ func TestAnotherFoundingIsRefused(t *testing.T) {
 	require.Nil(t, again.Handle(t.Context(), againStore.grants(0, 2, decided)))
 }
 
-// Two deployments that start side by side both find no other one; the check is made again, so one of them stops.
+// Two deployments that start together both find no other one. The check is repeated, so one of them stops.
 func TestAnotherFoundingIsRefusedLater(t *testing.T) {
 	t.Parallel()
 	for name, newSession := range map[string]bool{"new session": true, "busy session": false} {
@@ -99,12 +99,12 @@ func TestAnotherFoundingIsRefusedLater(t *testing.T) {
 				require.ErrorContains(t, errs[0], "deployment.id")
 			}
 			ours.slots[0].session = nil
-			require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)), "the last one goes on")
+			require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)), "the last one continues")
 		})
 	}
 }
 
-// rogue makes a worker that publishes under another founding and checks none.
+// rogue returns a worker that publishes under another founding and checks none.
 func (b *bench) rogue(t *testing.T) (*Publisher, *store) {
 	t.Helper()
 	p, s := b.founded(t, "")
@@ -112,7 +112,7 @@ func (b *bench) rogue(t *testing.T) (*Publisher, *store) {
 	return p, s
 }
 
-// A claim is not completed by the records of another deployment with the same id and the same seqs.
+// Records of another deployment with the same id and the same seqs do not complete a claim.
 func TestLookingBackPassesOverAnotherFounding(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -133,7 +133,7 @@ func TestLookingBackPassesOverAnotherFounding(t *testing.T) {
 	require.EqualValues(t, 20+1, report.Foreign, "theirs, with the record of their session")
 }
 
-// Readers pass over the records of another founding, if they know their own.
+// Readers skip the records of another founding, if they know their own.
 func TestReadingPassesOverAnotherFounding(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

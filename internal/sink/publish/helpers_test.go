@@ -46,14 +46,14 @@ func firstRecord(t testing.TB, raw []byte) record {
 
 // holdsKey reports whether the request's batch has a record with the key. It does not change the request.
 func holdsKey(r *rawproduce.Request, key string) bool {
-	return holds(r, append([]byte{byte(2 * len(key))}, key...)) // preceded by its varint length
+	return contains(r, append([]byte{byte(2 * len(key))}, key...)) // preceded by its varint length
 }
 
-func holds(r *rawproduce.Request, needle []byte) bool { return bytes.Contains(rawOf(r), needle) }
+func contains(r *rawproduce.Request, needle []byte) bool { return bytes.Contains(rawOf(r), needle) }
 
 // isShow reports whether the request's batch is the first one of a session, which announces the session.
 func isShow(r *rawproduce.Request) bool {
-	return holds(r, []byte(cloudevent.TypeFence)) && bytes.Equal(rawOf(r)[atEpoch:atCount], make([]byte, atCount-atEpoch))
+	return contains(r, []byte(cloudevent.TypeFence)) && bytes.Equal(rawOf(r)[atEpoch:atCount], make([]byte, atCount-atEpoch))
 }
 
 // rawOf returns the request's batch and leaves the request as it was.

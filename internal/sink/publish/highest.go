@@ -10,9 +10,10 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// HighestSeq returns the highest seq of a shard in its partition from since up to the end; 0 if there is none. A record
-// has the time at which a worker first sent it, by that worker's clock: the caller subtracts the clocks' difference
-// from since. It skips fence records, other shards' events and other deployments' records. It writes nothing.
+// HighestSeq returns the highest seq of a shard in its partition from since up to the end; 0 if there is none. A
+// record has the time at which a worker first sent it, by that worker's clock. So the caller subtracts the clocks'
+// difference from since. HighestSeq skips fence records, other shards' events and other deployments' records. It
+// writes nothing.
 func (l *Log) HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error) {
 	partition := l.Partition(shard)
 	b, err := l.ends(ctx, partition)
@@ -44,7 +45,7 @@ func (l *Log) offsetAt(ctx context.Context, partition int, when time.Time, b bou
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
 	defer cancel()
 	offset := b.end
-	err := l.ask(ctx, "asking where the log stood at "+when.UTC().Format(time.RFC3339), func(ctx context.Context) error {
+	err := l.ask(ctx, "asking for the log's offset at "+when.UTC().Format(time.RFC3339), func(ctx context.Context) error {
 		res, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
 			Topics:         map[string][]kafka.OffsetRequest{l.cfg.Topic: {{Partition: partition, Timestamp: ms}}},
 			IsolationLevel: kafka.ReadUncommitted,

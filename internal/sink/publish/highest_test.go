@@ -35,7 +35,7 @@ func TestKafkaHighestSeq(t *testing.T) {
 	g, _ := orphan(t, b, 5, deferred) // seqs 21 to 25 of shard 0, and 3 of shard 4
 	fencer, _ := forgetful(t, b)
 	require.Nil(t, fencer.Handle(t.Context(), g))
-	require.EqualValues(t, 1, fencer.Stats().Fences, "a fence record stands between")
+	require.EqualValues(t, 1, fencer.Stats().Fences, "a fence record is between them")
 	for _, since := range []time.Time{{}, start.Add(-61 * time.Minute), start.Add(-time.Minute)} {
 		require.EqualValues(t, 25, highest(0, since))
 		require.EqualValues(t, 3, highest(4, since))

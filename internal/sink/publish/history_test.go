@@ -18,7 +18,7 @@ type history struct {
 	workers []*Publisher
 	wires   []*wire
 	grants  [][]hongbao.Grant
-	met     map[string]int // which faults fired, which ways out were taken; counted over all histories
+	met     map[string]int // which faults and which ways to settle a claim occurred, over all histories
 }
 
 // hire adds a worker.
@@ -27,7 +27,7 @@ func (h *history) hire(t *testing.T) {
 	h.workers, h.wires = append(h.workers, p), append(h.wires, w)
 }
 
-// step decides some grants and has one worker handle some, old or new, in trouble that is drawn.
+// step decides some grants and has one worker handle some of them, old or new, with random faults.
 func (h *history) step(t *testing.T, r *rapid.T) {
 	fresh := h.b.store.grants(h.shards[rapid.IntRange(0, 1).Draw(r, "shard")], rapid.IntRange(1, 4).Draw(r, "n"), decided)
 	h.grants = append(h.grants, fresh)
@@ -66,7 +66,7 @@ func (h *history) troubleWire(r *rapid.T, w *wire, loseLease func()) {
 func (h *history) troubleRedis(r *rapid.T) {
 	op := rapid.SampledFrom([]string{"", "", "claim", "complete", "release", "entries"}).Draw(r, "redis fails at")
 	after := rapid.Bool().Draw(r, "after its effect")
-	down := hongbao.Errorf(hongbao.ClassUnknown, "redis is away")
+	down := hongbao.Errorf(hongbao.ClassUnknown, "redis is down")
 	h.b.store.fault = func(o string) (error, error) {
 		if o != op {
 			return nil, nil

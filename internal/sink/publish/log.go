@@ -72,14 +72,14 @@ func newClient(c *Config, transport kafka.RoundTripper) *kafka.Client {
 // observed reports each request.
 type observed struct {
 	kafka.RoundTripper
-	tell func(request string, took time.Duration, err error)
+	report func(request string, took time.Duration, err error)
 }
 
 // RoundTrip implements kafka.RoundTripper.
 func (o *observed) RoundTrip(ctx context.Context, to net.Addr, r kafka.Request) (kafka.Response, error) {
 	start := time.Now()
 	answer, err := o.RoundTripper.RoundTrip(ctx, to, r)
-	o.tell(r.ApiKey().String(), time.Since(start), err)
+	o.report(r.ApiKey().String(), time.Since(start), err)
 	return answer, err
 }
 
@@ -109,7 +109,8 @@ func (l *Log) newProducer(ctx context.Context) (numbers, error) {
 	}
 	n := numbers{producer: int64(res.Producer.ProducerID), epoch: int16(res.Producer.ProducerEpoch)}
 	if n.epoch != 0 { // a later epoch is that of a fence record: see Fence
-		err = hongbao.Errorf(hongbao.ClassBroken, "the broker gave producer id %d with epoch %d, want 0", n.producer, n.epoch)
+		err = hongbao.Errorf(hongbao.ClassBroken, "the broker assigned producer id %d with epoch %d, want 0", n.producer,
+			n.epoch)
 	}
 	return n, err
 }
@@ -156,7 +157,7 @@ func (l *Log) ask(ctx context.Context, what string, question func(context.Contex
 			if v == absent && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return l.sinkError(what, v, err)
 			}
-			return hongbao.Outagef(hongbao.ClassTransient, "%s: no answer of use: %w", what, err)
+			return hongbao.Outagef(hongbao.ClassTransient, "%s: no usable answer: %w", what, err)
 		}
 	}
 }

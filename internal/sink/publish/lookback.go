@@ -113,7 +113,8 @@ func (p *Publisher) reach(ctx context.Context, s *slot, o *claimed, progress *se
 		*progress = search{next: b.start, seen: make(map[int64]struct{})} // anywhere in the new log, or nowhere
 	}
 	if b.start > progress.next {
-		return b, p.waits(o, "the log begins at offset "+decimal(b.start)+" only: retention removed what may have held it")
+		return b, p.waits(o, "the log begins at offset "+decimal(b.start)+
+			" only: retention removed the part that may have contained it")
 	}
 	return b, nil
 }

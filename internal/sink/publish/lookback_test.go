@@ -15,12 +15,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// orphan leaves a batch of n grants with an open claim behind, as a worker that died; f tells what became of the
+// orphan leaves a batch of n grants with an open claim, as a worker that died does. f decides what happens to the
 // request.
 func orphan(t *testing.T, b *bench, n int, f fate) ([]hongbao.Grant, *wire) {
 	t.Helper()
 	p, w := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the partition holds something before")
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the partition has records before the batch")
 	g := b.store.grants(0, n, decided)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -31,7 +31,7 @@ func orphan(t *testing.T, b *bench, n int, f fate) ([]hongbao.Grant, *wire) {
 	return g, w
 }
 
-// forgetful makes a worker to whom every stored batch is too old to be sent again.
+// forgetful returns a worker for which every stored batch is too old to be sent again.
 func forgetful(t *testing.T, b *bench) (*Publisher, *wire) {
 	t.Helper()
 	p, w := b.worker(t)
@@ -39,7 +39,7 @@ func forgetful(t *testing.T, b *bench) (*Publisher, *wire) {
 	return p, w
 }
 
-// events is what the topic holds: the 3 of orphan's shard 4, and these.
+// requireOrphansOnce checks that the topic has the 3 events of orphan's shard 4 and these grants, each once.
 func requireOrphansOnce(t *testing.T, b *bench, grants ...[]hongbao.Grant) {
 	t.Helper()
 	requireOneCopy(t, &b.cfg, append(grants, b.store.shard(4).entries[0].Grants)...)
@@ -101,7 +101,7 @@ func TestDeathBetweenFenceAndRelease(t *testing.T) {
 			b.store.fault = func(op string) (error, error) {
 				if op == "release" && fired == 0 {
 					fired++
-					return hongbao.Errorf(hongbao.ClassUnknown, "redis is away"), nil
+					return hongbao.Errorf(hongbao.ClassUnknown, "redis is down"), nil
 				}
 				return nil, nil
 			}
@@ -221,8 +221,9 @@ func TestEntriesGoneFromTheStream(t *testing.T) {
 	}
 }
 
-// Somebody wrote entries between those of a stored batch, ahead of them, or again; or they come in another order. The
-// batch is never built from any but its own: what is in the topic is each grant once, as it was decided.
+// The stream has forged entries between those of a stored batch, before them, or as copies; or its entries come in
+// another order. The batch is never built from any entries but its own: the topic has each grant once, as it was
+// decided.
 func TestStoredBatchAmongForgedEntries(t *testing.T) {
 	t.Parallel()
 	forged := func(e stream.Entry, from, to int) stream.Entry {
@@ -247,7 +248,7 @@ func TestStoredBatchAmongForgedEntries(t *testing.T) {
 				t.Parallel()
 				b := setup(t)
 				p, w := b.worker(t)
-				require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the partition holds something before")
+				require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the partition has records before the batch")
 				var g []hongbao.Grant
 				for range 4 {
 					g = append(g, b.store.grants(0, 5, decided)...)
@@ -295,8 +296,8 @@ func TestOpenClaimsThatDoNotFitStopTheShard(t *testing.T) {
 	}
 }
 
-// strangers writes what other producers may: plain, compressed, in a transaction that ends with a control record, and
-// aborted.
+// strangers writes what other producers may write: plain records, compressed ones, a transaction that ends with a
+// control record, and an aborted one.
 func strangers(t *testing.T, b *bench) int {
 	t.Helper()
 	cfg := &b.cfg

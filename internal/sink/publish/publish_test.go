@@ -123,7 +123,7 @@ func TestHeldClaimsAreLeftAlone(t *testing.T) {
 	errs := p.Handle(t.Context(), g)
 	requireClass(t, errs, 3, hongbao.ClassTransient, false)
 	require.True(t, hongbao.IsHeld(errs[0]), "it costs no attempt")
-	require.Nil(t, p.slots[0].session, "an answer to a repeated call can't tell that nothing was claimed")
+	require.Nil(t, p.slots[0].session, "an answer to a repeated call does not prove that nothing was claimed")
 }
 
 func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
@@ -155,8 +155,8 @@ func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
 	})
 }
 
-// The shards of a partition wait for each other; one that waits for longer than its call may take has failed at
-// nothing.
+// The shards of a partition wait for each other. A call that waits longer than its time does not count against its
+// grants.
 func TestWaitingForThePartitionIsNoFailureOfAGrant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -180,7 +180,7 @@ func TestWaitingForThePartitionIsNoFailureOfAGrant(t *testing.T) {
 	requireOneCopy(t, &b.cfg, first, second)
 }
 
-// One that got the slot late has little time left to send.
+// A call that got the slot late has little time left to send.
 func TestSendThatTheCallCutsShortIsNoFailureOfAGrant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

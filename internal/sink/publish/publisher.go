@@ -46,7 +46,7 @@ func New(cfg Config, claims Claims, entries Entries) (*Publisher, error) {
 			cfg.Worker))
 	}
 	if claims == nil || entries == nil {
-		err = errors.Join(err, errors.New("publisher configuration: Claims and Entries must be given"))
+		err = errors.Join(err, errors.New("publisher configuration: Claims and Entries are required"))
 	}
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error 
 	defer s.unlock()
 	for idle := 0; len(c.left) > 0; idle++ {
 		if idle == maxIdleRounds {
-			c.fail(hongbao.Heldf("claims of %s change hands too fast: gave up after %d rounds", p.where(s.partition),
+			c.fail(hongbao.Heldf("claims of %s change owners too fast: gave up after %d rounds", p.where(s.partition),
 				maxIdleRounds))
 			break
 		}

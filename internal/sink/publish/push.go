@@ -78,7 +78,7 @@ func (p *Publisher) resolveAll(ctx context.Context, s *slot, c *call, a *stream.
 		}
 	}
 	if a.Held > 0 {
-		return hongbao.Heldf("%d claims for %s are in the hands of a live worker", a.Held, p.where(s.partition))
+		return hongbao.Heldf("a live worker has %d claims for %s", a.Held, p.where(s.partition))
 	}
 	return nil
 }
@@ -116,7 +116,8 @@ func (p *Publisher) giveBack(ctx context.Context, s *slot, c *call, b *push, sen
 	return p.halve(ctx, s, c, b, sent.err)
 }
 
-// halve makes the next batch smaller. It gives up a single grant once the broker accepted a minimal record.
+// halve makes the next batch smaller. For a single grant it sends a minimal record. If the broker accepts that, the
+// grant gets a Permanent error.
 func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause error) error {
 	p.count.refused.Add(1)
 	if n := int(b.st.count()); n > 1 {
@@ -130,7 +131,7 @@ func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause 
 	s.keep(b.open)
 	c.widen()
 	c.settle(b.claim.Events, hongbao.Errorf(hongbao.ClassPermanent,
-		"%s takes a minimal record, but not this grant: %w; compare the topic's max.message.bytes", p.where(b.st.partition),
+		"%s accepts a minimal record, but not this grant: %w; compare the topic's max.message.bytes", p.where(b.st.partition),
 		cause))
 	return nil
 }

@@ -34,7 +34,7 @@ func TestKafkaCheck(t *testing.T) {
 	p, _ := b.worker(t)
 	report, err := p.Check(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, report.Skipped, "Apache Kafka tells everything")
+	require.Empty(t, report.Skipped, "Apache Kafka reports everything")
 	require.Equal(t, 24*time.Hour, report.ProducerExpiration)
 	b.cfg.Topic += "-made"
 	b.cfg.Create, b.cfg.ReplicationFactor, b.cfg.BatchBytes = true, 1, 3<<20
@@ -156,17 +156,17 @@ func TestKafkaSwallowedAnswerOnTheWire(t *testing.T) {
 	requireOneCopy(t, &b.cfg, b.store.shard(0).entries[0].Grants, g, outage)
 }
 
-// isProduce knows a produce request by its key, behind the size.
+// isProduce recognizes a produce request by its key, after the size.
 func isProduce(request []byte) bool {
 	return len(request) > 6 && binary.BigEndian.Uint16(request[4:]) == 0
 }
 
-// isFetch knows a request for records by its key.
+// isFetch recognizes a request for records by its key.
 func isFetch(request []byte) bool {
 	return len(request) > 6 && binary.BigEndian.Uint16(request[4:]) == 1
 }
 
-// No answer in the time of four attempts does not end a long reading; none in the time of five does.
+// A long scan survives the time of four attempts without an answer, but not that of five.
 func TestASlowFetchEndsNoScan(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
@@ -194,8 +194,8 @@ func TestASlowFetchEndsNoScan(t *testing.T) {
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 }
 
-// The broker dies between send and complete, and forgets by the records' times when it reloads: a batch that was
-// stamped with the grabs' time, over a day ago, would be stored twice here.
+// The broker dies between send and complete. When it reloads, it forgets producers by the records' times. A batch that
+// was stamped with the grabs' time, over a day ago, would be stored twice here.
 func TestKafkaBrokerKilledBetweenSendAndComplete(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
@@ -265,8 +265,8 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 	errs := fresh.Handle(t.Context(), g)
 	requireClass(t, errs, 20, hongbao.ClassBroken, false)
 	require.ErrorContains(t, errs[0], "went back")
-	require.Nil(t, fresh.Handle(t.Context(), g), "it was told, and the batch has its place in the new log")
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)), "the worker that found the topic gone goes on")
+	require.Nil(t, fresh.Handle(t.Context(), g), "the loss was reported, and the batch has its place in the new log")
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)), "the worker that found the topic gone continues")
 	requireOneCopy(t, &b.cfg, g, b.store.shard(0).entries[2].Grants)
 }
 

@@ -143,8 +143,8 @@ func (p *Publisher) wentBack(s *slot, was int64, seen string) error {
 	s.back = p.now()
 	return hongbao.Errorf(hongbao.ClassBroken,
 		"%s went back: %s, but the log was %d long before: the topic was deleted and made again, or the broker lost its "+
-			"tail. What was in it is missing there: `hongbao audit` names it, `hongbao replay --to kafka --missing` pushes it "+
-			"again; see docs/topic.md, \"When the topic went back\"", p.where(s.partition), seen, was)
+			"tail. Grants of the lost part are missing: `hongbao audit` names them, `hongbao replay --to kafka --missing` "+
+			"pushes them again; see docs/topic.md, \"When the topic went back\"", p.where(s.partition), seen, was)
 }
 
 // knewBack reports whether the batch was stored before the report that the log went back: then its noted offset is in

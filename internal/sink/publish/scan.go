@@ -64,7 +64,7 @@ type ScanReport struct {
 func (l *Log) Scan(ctx context.Context, from []int64,
 	fn func(partition int, offset int64, e topic.Event) error) (ScanReport, error) {
 	if from != nil && len(from) != l.cfg.Partitions {
-		return ScanReport{}, fmt.Errorf("scanning topic %s: %d offsets were given for %d partitions", l.cfg.Topic, len(from),
+		return ScanReport{}, fmt.Errorf("scanning topic %s: got %d offsets for %d partitions", l.cfg.Topic, len(from),
 			l.cfg.Partitions)
 	}
 	parts := make([]partitionScan, l.cfg.Partitions)
@@ -133,7 +133,7 @@ func (s *partitionScan) run(ctx context.Context) error {
 	s.start = b.start
 	if s.from >= 0 {
 		if s.from < b.start || s.from > b.end {
-			return hongbao.Errorf(hongbao.ClassBroken, "%s holds offsets %d to %d, but the scan is to begin at %d: halted; "+
+			return hongbao.Errorf(hongbao.ClassBroken, "%s has offsets %d to %d, but the scan was to begin at %d: halted; "+
 				"see docs/topic.md, \"When the topic went back\"", s.l.where(s.partition), b.start, b.end, s.from)
 		}
 		b.start = s.from

@@ -25,7 +25,7 @@ func longLog(t *testing.T, f fate) (*bench, []hongbao.Grant, *wire) {
 	return b, g, zombie
 }
 
-// A log that is too long to be read back in the time of one call is read in several: each goes on where the last one
+// A log that is too long to be read back in one call is read in several calls. Each continues where the last one
 // stopped.
 func TestLookingBackGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
@@ -84,7 +84,7 @@ func TestLookingBackGoesOnWhereItStopped(t *testing.T) {
 	}
 }
 
-// Reading back may take longer than a claim is good for: before the fence is sent it is asked whose the claim is.
+// Reading back may take longer than a claim is valid. So the owner of the claim is checked before the fence is sent.
 func TestLookingBackLongerThanAClaimIsGoodFor(t *testing.T) {
 	t.Parallel()
 	b, g, zombie := longLog(t, deferred)
@@ -109,7 +109,7 @@ func TestLookingBackLongerThanAClaimIsGoodFor(t *testing.T) {
 	require.Len(t, topicContent(t, &b.cfg)[g[0].EventID()], 1)
 }
 
-// A log that lost what was read of it is told of once; then the batch is looked for in the log that is there now.
+// A log that lost a part that was already read is reported once. Then the current log is searched for the batch.
 func TestLogThatShrankWhileLookingBack(t *testing.T) {
 	t.Parallel()
 	b, g, zombie := longLog(t, deferred)

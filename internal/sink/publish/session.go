@@ -14,7 +14,7 @@ import (
 type slot struct {
 	partition int
 	turn      chan struct{}
-	// session is nil while a batch is in flight, so any failure there ends it.
+	// session is nil while a batch is in flight, so any failure discards it.
 	session *session
 	batch   *batch
 	// searches are the unfinished ones, by claim.
@@ -66,7 +66,7 @@ func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*
 		if !older(born, open.shown, ShownFor) {
 			return open, nil
 		}
-		if err := p.show(ctx, s, open); !errors.Is(err, errProducer) { // a fence may have raised it while it was idle
+		if err := p.show(ctx, s, open); !errors.Is(err, errProducer) { // a fence may have raised its epoch while it was idle
 			return open, err
 		}
 	}
@@ -122,7 +122,7 @@ func (p *Publisher) checkEpoch(ctx context.Context, shard int, open *session) er
 	}
 	if latest > epoch {
 		return hongbao.Outagef(hongbao.ClassTransient,
-			"shard %d goes on elsewhere: the ledger has epoch %d of it, and this batch is of epoch %d; nothing was claimed",
+			"shard %d continues elsewhere: the ledger has epoch %d of it, and this batch is of epoch %d; nothing was claimed",
 			shard, latest, epoch)
 	}
 	open.asked[shard] = true

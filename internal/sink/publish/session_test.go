@@ -10,9 +10,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// The danger that the session rule is for: a claim is taken over and finished under the session's sequence, while its
-// owner lives. Going on with that sequence, the owner's next batch of the same size would be dropped as a copy: a lost
-// event.
+// This is the danger that the session rule prevents: a claim is taken over and finished under the session's sequence,
+// while its owner lives. If the owner continued with that sequence, the broker would drop its next batch of the same
+// size as a copy. That event would be lost.
 func TestSessionIsAbandonedWhenAClaimWasTakenOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -46,14 +46,14 @@ func TestWithoutTheSessionRuleAnEventIsLost(t *testing.T) {
 	require.Nil(t, other.Handle(t.Context(), g))
 	p.slots[0].session = &kept // what the rule forbids
 	next := b.store.grants(0, 20, decided)
-	require.Nil(t, p.Handle(t.Context(), next), "and nobody notices")
+	require.Nil(t, p.Handle(t.Context(), next), "and no one notices")
 	content := topicContent(t, &b.cfg)
 	require.Empty(t, content[next[0].EventID()])
 }
 
 func TestEveryFailureOfTheClaimsDropsTheSession(t *testing.T) {
 	t.Parallel()
-	down := hongbao.Errorf(hongbao.ClassUnknown, "redis is away")
+	down := hongbao.Errorf(hongbao.ClassUnknown, "redis is down")
 	for name, c := range map[string]struct {
 		op    string
 		after bool
@@ -95,7 +95,7 @@ func TestTakeoverWhileTheOwnerIsPausedBetweenClaimAndSend(t *testing.T) {
 	other, _ := b.worker(t)
 	g := b.store.grants(0, 20, decided)
 	took := false
-	b.store.granted = func(stream.Claim) { // the owner stands still here
+	b.store.granted = func(stream.Claim) { // the owner is paused here
 		if took {
 			return
 		}
@@ -111,7 +111,7 @@ func TestTakeoverWhileTheOwnerIsPausedBetweenClaimAndSend(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g, next)
 }
 
-// twice runs the claim script twice and gives the second answer, as go-redis does when the first answer is lost.
+// twice runs the claim script twice and returns the second answer, as go-redis does when the first answer is lost.
 type twice struct {
 	*store
 	n int

@@ -56,7 +56,7 @@ func TestSessionsShowThemselves(t *testing.T) {
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(2, 5, decided)))
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
 	requireShown(t, p, 2)
-	require.EqualValues(t, 1, p.Stats().Sessions, "it goes on under its numbers")
+	require.EqualValues(t, 1, p.Stats().Sessions, "it continues under its numbers")
 }
 
 // A session that can't show itself claims nothing.
@@ -74,8 +74,8 @@ func TestNoClaimBeforeTheSessionHasShownItself(t *testing.T) {
 	require.Zero(t, b.store.open(0))
 }
 
-// A session asks for the epoch of each shard after each record with which it has shown itself, and claims nothing where
-// the ledger has a later one.
+// A session asks for the epoch of each shard after each record with which it has announced itself. It claims nothing
+// in a shard for which the ledger has a later epoch.
 func TestNoClaimInAShardThatGoesOnElsewhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -101,7 +101,7 @@ func TestNoClaimInAShardThatGoesOnElsewhere(t *testing.T) {
 	for range 2 {
 		errs := p.Handle(ctx, refused)
 		requireClass(t, errs, 5, hongbao.ClassTransient, true)
-		require.ErrorContains(t, errs[0], "goes on elsewhere")
+		require.ErrorContains(t, errs[0], "continues elsewhere")
 	}
 	down = errors.New("the ledger is down")
 	requireClass(t, p.Handle(ctx, b.store.grants(2, 5, decided)), 5, hongbao.ClassTransient, true)

@@ -19,7 +19,7 @@ import (
 //	1 <producer id> <epoch> <partition> <base sequence> <unix ms of sending> <end offset noted before> <topic> <runs>
 //
 // separated by one space; a run is <first seq>-<last seq>@<first entry id>..<last entry id>, and runs are separated by
-// commas. That of a compressed batch begins with 2 and the name of the compression.
+// commas. The text of a compressed batch begins with 2 and the name of the compression.
 type stored struct {
 	numbers
 	codec     kafka.Compression
@@ -103,7 +103,7 @@ func parseStored(payload string) (stored, error) {
 	case storedVersion:
 	case packedVersion:
 		if len(f) < 2 || f[1] == "none" {
-			return s, errors.New("its version is that of a compressed batch, and it names no compression")
+			return s, errors.New("its version is for compressed batches, and it names no compression")
 		}
 		var err error
 		if s.codec, err = parseCodec(f[1]); err != nil {
@@ -127,7 +127,7 @@ func parseStored(payload string) (stored, error) {
 	s.numbers = numbers{producer: n[0], epoch: int16(n[1]), sequence: int32(n[3])}
 	s.partition, s.ms, s.noted = int(n[2]), n[4], n[5]
 	if s.topic = f[7]; !knob.IsTopic(s.topic) {
-		return s, fmt.Errorf("topic %.80q is no Kafka topic name", s.topic)
+		return s, fmt.Errorf("topic %.80q is not a Kafka topic name", s.topic)
 	}
 	return s, s.parseRuns(f[8])
 }
@@ -173,7 +173,7 @@ func parseRun(text string) (run, error) {
 		return run{}, err
 	}
 	if r.First < 1 || r.Last < r.First || r.Len() > maxBatchGrants {
-		return run{}, errors.New("its events are no run")
+		return run{}, errors.New("its events are not a run")
 	}
 	if err := checkEntryID(firstEntry); err != nil {
 		return run{}, err

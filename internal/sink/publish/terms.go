@@ -50,8 +50,8 @@ func (p *Publisher) withTerms(ctx context.Context, grants []hongbao.Grant) (out 
 		}
 		if !known {
 			without[i] = hongbao.Errorf(hongbao.ClassPermanent,
-				"campaign %s is neither in Redis nor in the ledger, so nobody can tell the currency of "+
-					"packet %d: bring back the campaign, then requeue the grant", g.Campaign, g.Packet)
+				"campaign %s is neither in Redis nor in the ledger, so the currency of "+
+					"packet %d is unknown: bring back the campaign, then requeue the grant", g.Campaign, g.Packet)
 			continue
 		}
 		if g.Currency = cmp.Or(g.Currency, terms.Currency); terms.Codes && g.Code == "" {

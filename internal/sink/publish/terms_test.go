@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// memCampaigns has codes for the packets of campaign spring, but for those in without.
+// memCampaigns has codes for the packets of campaign spring, except those in without.
 type memCampaigns struct {
 	mu      sync.Mutex
 	fails   string // the method that fails
@@ -52,7 +52,7 @@ func (m *memCampaigns) Codes(_ context.Context, _ int, campaign string, packets 
 
 func codeOf(packet int64) string { return fmt.Sprintf(`C"%d\`, packet) }
 
-// published gives the grants of the topic by event.
+// published returns the grants of the topic by event.
 func published(t *testing.T, p *Publisher) map[string]hongbao.Grant {
 	t.Helper()
 	var mu sync.Mutex
@@ -105,7 +105,7 @@ func TestTermsArePublished(t *testing.T) {
 	require.Equal(t, 1, codes.asked)
 }
 
-// Codes that can't be read stop the sink and blame no grant: nothing is claimed, nothing is sent, and it goes on later.
+// Codes that can't be read stop the sink and blame no grant. Nothing is claimed or sent, and the sink continues later.
 func TestTermsOutOfReach(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []string{"terms", "codes"} {
@@ -127,7 +127,7 @@ func TestTermsOutOfReach(t *testing.T) {
 	}
 }
 
-// A coupon that certainly has no code is a dead letter, never a message without one; the others go.
+// A coupon that certainly has no code becomes a dead letter, never a message without a code. The others are sent.
 func TestCouponWithoutItsCode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -148,7 +148,7 @@ func TestCouponWithoutItsCode(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g)
 }
 
-// A grant of a campaign that nobody knows is a dead letter, never a message without its currency; the others go.
+// A grant of an unknown campaign becomes a dead letter, never a message without its currency. The others are sent.
 func TestCampaignThatNobodyKnows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -158,15 +158,15 @@ func TestCampaignThatNobodyKnows(t *testing.T) {
 	g[7].Campaign = "winter"
 	errs := p.Handle(t.Context(), g)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[7]))
-	require.ErrorContains(t, errs[7], "nobody can tell the currency")
+	require.ErrorContains(t, errs[7], "the currency of packet")
 	for i, err := range errs {
 		require.Equal(t, i == 7, err != nil)
 	}
 	require.Len(t, published(t, p), 19)
 }
 
-// A batch is built again with its codes: the broker knows the copy. Where they are gone meanwhile, the log is read
-// instead.
+// A batch is rebuilt with its codes, and the broker recognizes the copy. If the codes are gone meanwhile, the log is
+// read instead.
 func TestStoredBatchWithCodes(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]bool{"still there": false, "gone": true} {

@@ -22,7 +22,7 @@ const (
 	grabParent = "00-" + grabTrace + "-00f067aa0ba902b7-01"
 )
 
-// parents gives the header traceparent of each record of partition 0, by ce_id; empty if the record has none.
+// parents returns the header traceparent of each record of partition 0, by ce_id; empty if the record has none.
 func parents(t *testing.T, cfg *Config) map[string]string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -113,7 +113,7 @@ func TestBatchWithTraceparentIsSentAgainWithout(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g)
 }
 
-// traced gives every grant of an entry a trace. The store has the same slice.
+// traced adds a trace to every grant of an entry. The store has the same slice.
 func traced(grants []hongbao.Grant) []hongbao.Grant {
 	for i := range grants {
 		grants[i].Trace = grabParent

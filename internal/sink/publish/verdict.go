@@ -11,8 +11,8 @@ import (
 type verdict uint8
 
 const (
-	// again: not decided, or only temporarily. The same bytes are sent again. Every error that is not in the table is
-	// this.
+	// again: not decided, or only temporarily. The same bytes are sent again. Errors that are not in the table have
+	// this verdict.
 	again verdict = iota
 	// appended: the batch is in the log, by this request or by an earlier one.
 	appended

@@ -37,7 +37,7 @@ func TestTooLargeBatchesAreHalved(t *testing.T) {
 	require.Zero(t, b.store.open(0))
 }
 
-// A broker that refuses every grant, one by one too, but not for what the grants hold: no grant is to blame.
+// A broker refuses every grant, also one by one, for a reason that is not in the grants. No grant is to blame.
 func TestLoneRefusalWaitsForAMinimalRecord(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -61,7 +61,7 @@ func TestLoneRefusalWaitsForAMinimalRecord(t *testing.T) {
 				switch {
 				case !ok:
 					return nil
-				case holds(produce, []byte(cloudevent.TypeGrant)):
+				case contains(produce, []byte(cloudevent.TypeGrant)):
 					return kafka.InvalidRecord
 				}
 				probes++
@@ -117,7 +117,7 @@ func TestSinkWideRefusals(t *testing.T) {
 		t.Run(code.Title(), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			b.cfg.AttemptTime = hopeless // a topic that is not there is asked for that long, well below MaxClaimAge
+			b.cfg.AttemptTime = hopeless // a missing topic is asked for that long, well below MaxClaimAge
 			p, w := b.worker(t)
 			w.answer = func(r kafka.Request) error {
 				if _, ok := r.(*rawproduce.Request); ok {
@@ -168,7 +168,7 @@ func TestInadmissibleGrants(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g[8:])
 }
 
-// refuseKey answers code to every batch that holds a record with the key.
+// refuseKey answers code to every batch that contains a record with the key.
 func refuseKey(key string, code kafka.Error) func(kafka.Request) error {
 	return func(r kafka.Request) error {
 		produce, ok := r.(*rawproduce.Request)

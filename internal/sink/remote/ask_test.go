@@ -27,7 +27,7 @@ func TestCredited(t *testing.T) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
-// An answer that does not tell is asked for again, and never taken for "no such credit".
+// An inconclusive answer is requested again, and never counts as "no such credit".
 func TestCreditedWrongAnswers(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]http.HandlerFunc{

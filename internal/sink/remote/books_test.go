@@ -20,9 +20,9 @@ type books struct {
 	held  map[string]hongbao.Grant // by event
 	rows  map[string]*row          // pending, by reference
 	calls int
-	fail  func(g *hongbao.Grant) error // not nil: what it says of each grant that is recorded
-	// unread is what comes of a Begin; noted tells whether it has noted all the same. unforgotten is what comes of a
-	// Forget, which then does nothing.
+	fail  func(g *hongbao.Grant) error // if not nil, returns the error for each grant that is recorded
+	// unread is the error of a Begin; noted reports whether Begin noted the grants all the same. unforgotten is the
+	// error of a Forget, which then does nothing.
 	unread, unforgotten error
 	noted               bool
 }
@@ -142,7 +142,7 @@ func (b *books) left() int {
 	return len(b.rows)
 }
 
-// ages makes the rows older, and tells how many there are.
+// ages makes the rows older, and returns how many there are.
 func (b *books) ages(by time.Duration) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,7 +161,7 @@ func (b *books) fails(fail func(*hongbao.Grant) error) {
 	b.fail = fail
 }
 
-// has tells that exactly these grants are recorded.
+// has checks that exactly these grants are recorded.
 func (b *books) has(t *testing.T, grants []hongbao.Grant) {
 	t.Helper()
 	b.mu.Lock()

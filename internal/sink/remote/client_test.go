@@ -20,8 +20,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// closesReused is a server that answers the first request of a connection, and on the second one reads all of it and
-// closes: just where net/http sends a request again by itself if it may.
+// closesReused is a server that answers the first request of a connection. On the second request it reads all of it
+// and closes the connection. At that point net/http sends a request again automatically if it may.
 func closesReused(t *testing.T) (url string, bodies *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,7 +63,7 @@ func serveTwo(conn net.Conn, bodies *atomic.Int64) {
 
 func itoa(n int) string { return string(encode(n)) }
 
-// A head that goes out before its body costs the remote and us a write, a read and a packet more for every credit.
+// A head that is sent before its body costs the remote and us one more write, read and packet for every credit.
 func TestOneRequestIsOneWrite(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,7 +99,8 @@ func TestOneRequestIsOneWrite(t *testing.T) {
 	}
 }
 
-// net/http repeats a POST with an Idempotency-Key by itself when a kept connection breaks. Ours are never repeated so.
+// net/http automatically repeats a POST with an Idempotency-Key when a kept connection breaks. Our requests are never
+// repeated that way.
 func TestNothingIsSentTwiceInSecret(t *testing.T) {
 	t.Parallel()
 	t.Run("ours", func(t *testing.T) {
@@ -183,7 +184,7 @@ func TestVerdicts(t *testing.T) {
 	require.Equal(t, Unknown, cfg.verdictOf(422, codeReferenceReused))
 }
 
-// F45: a remote that asks for silence is left alone, by everybody.
+// F45: a remote that asks for a pause gets no requests from any goroutine.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{429, 503} {
@@ -202,7 +203,7 @@ func TestRetryAfter(t *testing.T) {
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 			require.True(t, hongbao.IsOutage(err))
 		}
-		require.Equal(t, 1, b.all(), "one was told, nobody else asked")
+		require.Equal(t, 1, b.all(), "one got the answer, no one else asked")
 		b.set(nil)
 		require.True(t, hongbao.IsOutage(h.Handle(t.Context(), grants(1, 5))[0]))
 		require.Equal(t, 1, b.all())
@@ -239,7 +240,7 @@ func TestBreaker(t *testing.T) {
 	require.False(t, h.BreakerOpen())
 }
 
-// What the configuration gets wrong meets every credit alike: nothing becomes a dead letter, and no attempt is taken.
+// An error in the configuration affects every credit alike: nothing becomes a dead letter, and no attempt is counted.
 func TestRefusedAltogether(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{401, 403, 404, 405, 413, 415} {
@@ -278,7 +279,7 @@ func TestBatchAnswers(t *testing.T) {
 	}
 }
 
-// A remote with a certificate of a private authority, that wants one of ours.
+// A remote has a certificate of a private authority, and requires one of ours.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -316,7 +317,7 @@ func TestTLS(t *testing.T) {
 	b.holds(t, grants(1, 2))
 }
 
-// B44: a redirect is no answer, and nobody goes where it leads.
+// B44: a redirect is no answer, and no one follows it.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -336,7 +337,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// A grant's traceparent goes along with the request for its credit, also with a repeat; a grant without one brings none.
+// The request for a credit has its grant's traceparent, and so does a repeat. A grant without one adds none.
 func TestTraceparentGoesAlong(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -14,7 +14,7 @@ import (
 // Config says how to reach the remote and what it supports. A zero value is refused unless the field gives it a
 // meaning.
 type Config struct {
-	// Where the remote's API begins, http(s)://host[:port][/path]; /v1/credits is put behind it.
+	// Base URL of the remote's API, http(s)://host[:port][/path]; /v1/credits is appended to it.
 	URL string `knob:"remote.url,common" form:"url"`
 	// Token is sent in the Authorization header as a bearer token; empty for none. It is never logged.
 	Token string
@@ -25,30 +25,30 @@ type Config struct {
 
 	// One connect, and one TLS handshake.
 	ConnectTimeout time.Duration `knob:"remote.connect_timeout" default:"2s" want:"1ms to 1m"`
-	// Wait for the answer's head once the request is written.
+	// Wait for the response's head once the request is written.
 	HeaderTimeout time.Duration `knob:"remote.header_timeout" default:"5s" want:"1ms to 5m"`
 	// One request as a whole.
 	Timeout time.Duration `knob:"remote.timeout" default:"8s" want:"1ms to 10m"`
 	// Unused connections are closed after this; below the remote's own.
 	IdleTimeout time.Duration `knob:"remote.idle_timeout" default:"30s" want:"1ms to 1h"`
-	// An answer about one credit at most.
+	// Maximum size of a response about one credit.
 	BodyBytes int64 `knob:"remote.body_bytes" default:"4096" want:"512 to 1_048_576 bytes"`
-	// Requests of one process under way at once.
+	// Concurrent requests of one process.
 	Concurrency int `knob:"remote.concurrency" default:"256" want:"1 to 10_000 requests"`
 	// Credits in one request to /v1/credits:batch; 0 if the remote has no such endpoint. For idempotent remotes only.
 	BatchCredits int `knob:"remote.batch_credits" default:"0" want:"0 to 1000 credits"`
 
-	// How long the remote surely remembers an Idempotency-Key; 0s if it is not idempotent. No default: it must be
+	// How long the remote certainly remembers an Idempotency-Key; 0s if it is not idempotent. No default: it must be
 	// declared for settlement.kind remote.
 	Retention time.Duration `knob:"remote.retention,common" want:"0s to 87600h"`
-	// Taken off the retention, for clocks that differ and requests that are slow.
+	// Subtracted from the retention, for clocks that differ and requests that are slow.
 	Margin time.Duration `knob:"remote.margin" default:"5m" want:"0s to 720h"`
 	// The remote answers GET /v1/credits/{reference}. No default: it must be declared for settlement.kind remote. A
-	// remote that is neither idempotent nor queryable gets each credit at most once, and a person decides about what is
-	// unknown.
+	// remote that is neither idempotent nor queryable gets each credit at most once. A person decides about unknown
+	// outcomes.
 	Queryable bool `knob:"remote.queryable,common"`
-	// How long after it was sent a request can still take effect: then 'not found' is final, and the credit is sent again.
-	// 0s: never.
+	// How long after its sending a request can still take effect. After that 'not found' is final, and the credit is
+	// sent again. 0s: never.
 	//
 	// It counts from the end of the sender's ClaimTime, and is at least ClaimTime.
 	QueryFinal time.Duration `knob:"remote.query_final" default:"0s" want:"0s to 8760h"`
@@ -64,17 +64,18 @@ type Config struct {
 	Verified   Verdict
 	VerifiedAt time.Time
 
-	// How long only the worker that began a credit asks for it; then others may find out about it.
+	// How long only the worker that began a credit asks for it. After that other workers may resolve it.
 	ClaimTime time.Duration `knob:"remote.claim_time" default:"20s" want:"1ms to 30m"`
-	// How often an unknown answer is resolved again before the grant goes back to the consumer, which tries again later.
+	// How often an unknown result is resolved again before the grant goes back to the consumer, which tries again
+	// later.
 	Repeats int `knob:"remote.repeats" default:"3" want:"0 to 20"`
-	// Wait before the first of these; it doubles.
+	// Wait before the first of remote.repeats; it doubles.
 	Pause time.Duration `knob:"remote.pause" default:"100ms" want:"1ms to 1m"`
-	// Failures in a row that stop all requests.
+	// Consecutive failures that stop all requests.
 	BreakerFailures int `knob:"remote.breaker_failures" default:"50" want:"1 to 1_000_000"`
-	// How long they are stopped before one is let through.
+	// How long requests are stopped before one is let through.
 	BreakerOpen time.Duration `knob:"remote.breaker_open" default:"5s" want:"1ms to 1h"`
-	// The longest silence that a Retry-After of the remote can ask for.
+	// The longest pause that a Retry-After of the remote can cause.
 	MaxRetryAfter time.Duration `knob:"remote.max_retry_after" default:"1m" want:"1ms to 1h"`
 }
 
@@ -86,7 +87,7 @@ func (c *Config) Check() error {
 		bad("the URL is empty: want http(s)://host[:port][/path]")
 	}
 	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		bad("the token holds what is not printable ASCII")
+		bad("the token contains characters that are not printable ASCII")
 	}
 	if err := hongbao.CheckID(c.Deployment); err != nil || len(c.Deployment) > MaxDeployment ||
 		strings.ContainsAny(c.Deployment, keySep+"/\"\\") {

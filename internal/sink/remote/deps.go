@@ -10,10 +10,10 @@ import (
 
 // Ledger has what the remote has credited, and what may have been asked for. Package ledger's Settler is one.
 type Ledger interface {
-	// Begin notes durably that credits are about to be asked for, unless the ledger has them or they were noted before.
-	// held is what the ledger has of the grants' packets, for any user, or the very same grants that it put aside for a
-	// person. before is what was noted earlier; it is the call's now where Taken says so. After an error nothing was
-	// noted, unless its class is Unknown.
+	// Begin notes durably that credits are about to be asked for, unless the ledger has them or they were noted
+	// before. held is what the ledger has of the grants' packets, for any user, or the very same grants that it put
+	// aside for a person. before is what was noted earlier; a credit there belongs to this call if Taken is set. After
+	// an error nothing was noted, unless its class is Unknown.
 	Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant,
 		before []payment.Pending, err error)
 	// Record gets the grants that the remote has certainly credited. Nil means that the ledger has them durably and

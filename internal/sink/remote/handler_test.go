@@ -35,7 +35,7 @@ func TestEveryGrantOnce(t *testing.T) {
 	}
 }
 
-// wrongAnswers are what a bank may say to a credit that it has booked, but what it should.
+// wrongAnswers are wrong answers that a bank may give to a credit that it has booked.
 var wrongAnswers = map[string]func(b *bank, w http.ResponseWriter, r *http.Request, c credit){
 	"no answer": func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) },
 	"500": func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) {
@@ -81,7 +81,8 @@ var wrongAnswers = map[string]func(b *bank, w http.ResponseWriter, r *http.Reque
 	},
 }
 
-// F41, F42, F44, B43, B44: the remote books and then answers wrong, or not at all. The same key again, one credit.
+// F41, F42, F44, B43, B44: the remote books and then answers wrong, or not at all. The same key is sent again, and
+// there is one credit.
 func TestAppliedAndAnsweredWrong(t *testing.T) {
 	t.Parallel()
 	for name, answer := range wrongAnswers {
@@ -196,7 +197,8 @@ func TestPastTheRetention(t *testing.T) {
 	}
 }
 
-// The first worker dies after sending; the second knows when that was, and takes it over when its time is over.
+// The first worker dies after sending. The second knows when that was, and takes the grant over when the first one's
+// time is over.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){"idempotent": repeats, "queryable": queryable, "neither": neither} {
@@ -221,7 +223,7 @@ func TestTakenOver(t *testing.T) {
 			errs = w2.Handle(t.Context(), grants(1, 4))
 			if name == "neither" {
 				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]))
-				require.Equal(t, []error{nil, nil, nil}, errs[1:], "its neighbours are not held up")
+				require.Equal(t, []error{nil, nil, nil}, errs[1:], "its neighbours are not delayed")
 			} else {
 				require.Nil(t, errs)
 				require.Zero(t, l.left())
@@ -231,7 +233,7 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// Some of a batch stay unknown, while the consumer goes on with the others.
+// Some of a batch stay unknown, and the consumer continues with the others.
 func TestHalfOfABatch(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -288,7 +290,7 @@ func TestMisfits(t *testing.T) {
 	b.holds(t, list[:1])
 }
 
-// The remote has another credit under our reference: Redis went back in time, or somebody forges.
+// The remote has another credit under our reference: Redis went back in time, or someone forges grants.
 func TestSomethingElseIsThere(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats,
@@ -312,7 +314,7 @@ func TestSomethingElseIsThere(t *testing.T) {
 	}
 }
 
-// F47: nobody is there. Nothing was sent, nothing is unknown, nothing is pending.
+// F47: no server is there. Nothing was sent, nothing is unknown, nothing is pending.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -352,8 +354,8 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	require.ErrorContains(t, cfg.Check(), "Margin")
 	cfg = testConfig("http://x")
 	require.NoError(t, cfg.Check())
-	for _, told := range []Verdict{Done, Rejected} { // it can be asked
-		cfg.Verified = told
+	for _, verdict := range []Verdict{Done, Rejected} { // it can be asked
+		cfg.Verified = verdict
 		require.ErrorContains(t, cfg.Check(), "Verified")
 	}
 	cfg.Verified = NotSent

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Redis loses what it knew of grants that are settled, and they come again: the ledger knows.
+// Redis loses settled grants, and they come again. The ledger has them.
 func TestRedisLosesWhatWasSettled(t *testing.T) {
 	t.Parallel()
 	kinds := maps.Clone(kinds)
@@ -58,7 +58,7 @@ func TestRedisLosesWhatWasSettled(t *testing.T) {
 	}
 }
 
-// While the ledger can't be read nothing is sent, and no claim is left that would put the grants in doubt.
+// While the ledger can't be read, nothing is sent, and no claim is left that would put the grants in doubt.
 func TestLedgerThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {
@@ -82,7 +82,7 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// hung is a ledger that takes grants and never answers, until it is well.
+// hung is a ledger that gets grants and does not answer until it recovers.
 type hung struct {
 	*books
 	met  atomic.Int64
@@ -102,8 +102,8 @@ func (l *hung) Record(ctx context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-// The ledger hangs until the time is up: the worker knows that the remote has credited the grants, and records them
-// when it is well.
+// The ledger hangs until the time is up. The worker knows that the remote has credited the grants, and records them
+// when the ledger recovers.
 func TestLedgerThatHangs(t *testing.T) {
 	t.Parallel()
 	b, slow := newBank(t), &hung{books: newBooks()}
@@ -125,8 +125,8 @@ func TestLedgerThatHangs(t *testing.T) {
 	require.Zero(t, slow.left())
 }
 
-// Redis keeps nothing about what was asked for, so nothing of it can be lost: whoever gets the grant next counts the
-// remote's retention from the first request.
+// Redis stores no requests, so it can lose none: the worker that gets the grant next counts the remote's retention
+// from the first request.
 func TestFirstRequestIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()

@@ -119,7 +119,7 @@ func (h *Handler) keyOf(g *hongbao.Grant) string { return Key(h.cfg.Deployment, 
 // recorded compares an item with the ledger's grant of its packet, which the remote has credited before. It returns
 // true for a replay, which asks the remote all the same.
 func (h *Handler) recorded(it *item, row *hongbao.Grant) bool {
-	if !h.same(it, row, "holds") {
+	if !h.same(it, row, "has") {
 		return false
 	}
 	it.first = h.first(it, h.now())
@@ -199,8 +199,8 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 			h.known.setBooked(reference, false)
 			continue
 		case len(errs) != len(list):
-			it.err = hongbao.Errorf(hongbao.ClassBroken, "the ledger gave %d errors for %d grants: it can't be told what it "+
-				"holds", len(errs), len(list))
+			it.err = hongbao.Errorf(hongbao.ClassBroken, "the ledger returned %d errors for %d grants: it is unknown which "+
+				"grants it has", len(errs), len(list))
 		default:
 			it.err = fmt.Errorf("credit %s is booked, but not recorded in the ledger: %w", reference, errs[i])
 		}
@@ -234,7 +234,7 @@ func (h *Handler) forget(ctx context.Context, items []*item) (again []*item) {
 			switch {
 			case err != nil:
 				h.known.setUnsent(it.credit.Reference, batch)
-				it.err = fmt.Errorf("%w; and it is noted still: %w", err, it.err)
+				it.err = fmt.Errorf("%w; and it is still noted: %w", err, it.err)
 			case it.resend:
 				it.resend = false
 				again = append(again, it)

@@ -152,7 +152,7 @@ func TestRowThatStays(t *testing.T) {
 	h := newHandler(t, b, l, neither)
 	for range 3 {
 		errs := h.Handle(t.Context(), grants(1, 1))
-		require.True(t, hongbao.IsOutage(errs[0]), "no letter is written while its row stands: %v", errs[0])
+		require.True(t, hongbao.IsOutage(errs[0]), "no letter is written while its row exists: %v", errs[0])
 	}
 	require.Equal(t, 1, l.left())
 	l.unforgotten = nil
@@ -203,7 +203,7 @@ func TestSweep(t *testing.T) {
 	l.died()
 	left, err = h.Sweep(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 3, left, "it does not tell")
+	require.Equal(t, 3, left, "the answers are inconclusive")
 	b.deaf.Store(false)
 	left, err = h.Sweep(t.Context())
 	require.NoError(t, err)

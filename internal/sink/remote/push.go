@@ -36,7 +36,7 @@ func (h *Handler) conclude(it *item, r result, repeated bool) {
 		it.outcome, it.err = outcomeOpen, h.failed(it, hongbao.ClassUnknown, "was rejected as a repeat, and may be booked")
 	case r.verdict == Rejected:
 		it.outcome = outcomeRejected
-		it.err = hongbao.Errorf(hongbao.ClassPermanent, "the remote refuses credit %s for good: %w", it.credit.Reference,
+		it.err = hongbao.Errorf(hongbao.ClassPermanent, "the remote refuses credit %s permanently: %w", it.credit.Reference,
 			r.err)
 	case r.verdict == NotSent && !repeated:
 		it.outcome, it.err = outcomeUnbooked, h.failed(it, hongbao.ClassTransient, "was not sent")
@@ -57,8 +57,8 @@ func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
 	case it.last.late:
 		return hongbao.Heldf("credit %s %s: no request slot was free in time: %w", it.credit.Reference, how, it.last.err)
 	case it.last.waits:
-		return hongbao.Heldf("credit %s %s, and no other account's went through yet, so it may be refused alone or with "+
-			"all: %w",
+		return hongbao.Heldf("credit %s %s, and no credit of another account has succeeded yet, so the refusal may concern "+
+			"this account or all: %w",
 			it.credit.Reference, how, it.last.err)
 	}
 	return hongbao.Errorf(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)

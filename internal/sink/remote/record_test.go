@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The ledger is away while the remote answers: nothing is done, nothing is sent again, and all is recorded when it is
-// back.
+// The ledger is down while the remote answers. Nothing is done, nothing is sent again, and all is recorded when the
+// ledger is back.
 func TestLedgerAwayAfterTheCredit(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {
@@ -61,7 +61,7 @@ func TestKilledBeforeTheLedger(t *testing.T) {
 			b.holds(t, grants(1, 6))
 			if name == "neither" {
 				require.Len(t, errs, 6)
-				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[5]), "nobody can tell: a person decides")
+				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[5]), "no one knows: a person decides")
 				l.has(t, nil)
 				return
 			}
@@ -72,7 +72,7 @@ func TestKilledBeforeTheLedger(t *testing.T) {
 	}
 }
 
-// The ledger refuses one of them for good: the others are done.
+// The ledger refuses one of them permanently: the others are done.
 func TestLedgerRefusesOne(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -96,7 +96,7 @@ func TestLedgerRefusesOne(t *testing.T) {
 	b.holds(t, grants(1, 5))
 }
 
-// What has no value is recorded and not asked for.
+// A grant without a value is recorded and not asked for.
 func TestFreeIsRecorded(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -111,7 +111,7 @@ func TestFreeIsRecorded(t *testing.T) {
 	require.Zero(t, l.left())
 }
 
-// A ledger that does not say what it holds is not believed.
+// A ledger that does not say what it has is not believed.
 type mute struct{ *books }
 
 func (mute) Record(context.Context, []hongbao.Grant) []error { return make([]error, 1) }
@@ -126,14 +126,14 @@ func TestLedgerThatMiscounts(t *testing.T) {
 	require.Equal(t, 2, l.left())
 }
 
-// all is how many posts there were.
+// all returns how many posts there were.
 func (b *bank) all() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.requests
 }
 
-// A replay: nothing of it is ever sent as a new credit, unless the remote surely remembers the first one.
+// A replay never sends a grant as a new credit, unless the remote certainly remembers the first one.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	again := func(c *Config) { c.Replay = true }

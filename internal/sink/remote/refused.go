@@ -42,7 +42,8 @@ const (
 )
 
 // refuse notes that an account is refused. A repeated refusal of an account is no new information. Otherwise the
-// consumer, which brings the same grants again during an outage, would never reach an account that gives some.
+// consumer, which brings the same grants again during an outage, would never reach an account whose answer is new
+// information.
 func (r *refusals) refuse(account string, now time.Time) whose {
 	r.mu.Lock()
 	defer r.mu.Unlock()

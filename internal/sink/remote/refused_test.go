@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// refuses makes the bank answer a status, without a code, to credits of the accounts.
+// refuses makes the bank answer credits of the accounts with a status, without a code.
 func (b *bank) refuses(status int, accounts ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -20,7 +20,8 @@ func (b *bank) refuses(status int, accounts ...string) {
 	}
 }
 
-// Every grant of account u3 is refused without a word: its neighbours are paid, and it fails alone, by attempts.
+// Every grant of account u3 is refused without a code. The other accounts are paid, and u3's grants fail alone, by
+// attempts.
 func TestOneAccountIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{403, 404} {
@@ -43,12 +44,12 @@ func TestOneAccountIsRefused(t *testing.T) {
 					require.False(t, hongbao.IsOutage(errs[i]), "the shard would stop: %v", errs[i])
 					require.Equal(t, g.User == "u3", errs[i] != nil, "%v", errs[i])
 				}
-				require.True(t, hongbao.IsHeld(errs[2]), "nobody else had gone through yet: %v", errs[2])
+				require.True(t, hongbao.IsHeld(errs[2]), "no other account had succeeded yet: %v", errs[2])
 				require.Len(t, own, 2)
 				for range 3 {
 					for _, err := range h.Handle(t.Context(), own) {
 						require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
-						require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "others went through, so an attempt counts: %v",
+						require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "others succeeded, so an attempt counts: %v",
 							err)
 					}
 				}
@@ -61,7 +62,8 @@ func TestOneAccountIsRefused(t *testing.T) {
 	}
 }
 
-// Nobody else is there to tell: the grant waits, and loses no attempt. Then another account's credit goes through.
+// There is no other account to compare with: the grant waits, and no attempt is counted. Then another account's credit
+// succeeds.
 func TestRefusedAlone(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -69,7 +71,7 @@ func TestRefusedAlone(t *testing.T) {
 	h := newHandler(t, b, l)
 	for range 3 {
 		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(3, 3))[0]))
-		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "the same account tells nothing new")
+		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "the same account is no new information")
 	}
 	require.Nil(t, h.Handle(t.Context(), grants(4, 4)))
 	err := h.Handle(t.Context(), grants(3, 3))[0]
@@ -77,8 +79,8 @@ func TestRefusedAlone(t *testing.T) {
 	require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
 }
 
-// The last accounts of a campaign are refused, and no other one is left to show whether everybody is: they wait for a
-// bounded time, then attempts count, so that they become dead letters and the campaign can end.
+// The last accounts of a campaign are refused, and no other account is left to show whether every account is. They
+// wait for a bounded time. Then attempts count, so that they become dead letters and the campaign can end.
 func TestLastAccountsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, accounts := range map[string][]string{"one": {"u3"}, "two": {"u3", "u4"}} {
@@ -104,14 +106,14 @@ func TestLastAccountsAreRefused(t *testing.T) {
 			b.refuses(403)
 			require.Nil(t, h.Handle(t.Context(), last))
 			b.refuses(403, accounts...)
-			require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "it went through: it waits once more")
+			require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "it succeeded: it waits once more")
 			require.Zero(t, l.left())
 		})
 	}
 }
 
-// Two accounts are refused and nobody went through: it looks like the whole remote. But the shard must get on to a
-// third one, which tells: the same two again are no outage.
+// Two accounts are refused and no credit succeeded: it looks like the whole remote. But the shard must continue to a
+// third account, which shows the difference. The same two again are no outage.
 func TestTwoBadAccountsStopNoShard(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -136,7 +138,7 @@ func TestTwoBadAccountsStopNoShard(t *testing.T) {
 	require.Zero(t, l.left())
 }
 
-// Everybody is refused: that is an outage, few requests find it out, and no grant loses an attempt.
+// Every account is refused: that is an outage. Few requests detect it, and no grant loses an attempt.
 func TestEverybodyIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {
@@ -163,7 +165,7 @@ func TestEverybodyIsRefused(t *testing.T) {
 	}
 }
 
-// A code of the contract judges: this credit, or every request.
+// A code of the contract decides: it refuses this credit, or every request.
 func TestRefusedWithACode(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{403, 404, 422} {
@@ -183,7 +185,7 @@ func TestRefusedWithACode(t *testing.T) {
 	require.True(t, hongbao.IsOutage(newHandler(t, b, l).Handle(t.Context(), grants(1, 1))[0]))
 }
 
-// A question about one account is refused: the others go on, and nothing is sent.
+// A query about one account is refused. The others continue, and nothing is sent.
 func TestQuestionIsRefused(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()

@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// answersThen makes the bank book each credit at its first request and answer that with first; every later request is
-// rejected.
+// answersThen makes the bank book each credit at its first request and answer that request with first. It rejects
+// every later request.
 func (b *bank) answersThen(first func(w http.ResponseWriter)) {
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
 		if b.asked(c.Reference) == 1 {
@@ -23,8 +23,8 @@ func (b *bank) answersThen(first func(w http.ResponseWriter)) {
 	})
 }
 
-// The remote books a credit, its answer is lost or comes too late, and it rejects the repeat: the rejection says
-// nothing about the first request.
+// The remote books a credit, and its answer is lost or comes too late. Then the remote rejects the repeat. The
+// rejection says nothing about the first request.
 func TestRepeatIsRejected(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]func(w http.ResponseWriter){
@@ -58,13 +58,13 @@ func TestRepeatIsRejected(t *testing.T) {
 				require.Equal(t, 3, l.left(), "the rows stay for whoever looks")
 			}
 			l.died()
-			require.Nil(t, newHandler(t, b, l, repeats, told(Done)).Handle(t.Context(), grants(1, 3)))
+			require.Nil(t, newHandler(t, b, l, repeats, verified(Done)).Handle(t.Context(), grants(1, 3)))
 			l.has(t, grants(1, 3))
 		})
 	}
 }
 
-// A worker dies after the remote has booked; the one that takes over is rejected.
+// A worker dies after the remote has booked. The worker that takes over is rejected.
 func TestRejectedAfterTakingOver(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats} {
@@ -89,8 +89,8 @@ func TestRejectedAfterTakingOver(t *testing.T) {
 	}
 }
 
-// A repeat is rejected, and the remote does not have the credit. That is believed when no request can come any more, or
-// when a person says so: then the rejection counts.
+// A repeat is rejected, and the remote does not have the credit. That counts only when no request can arrive any more,
+// or when a person confirms it: then the rejection is final.
 func TestRejectedAndNotThere(t *testing.T) {
 	t.Parallel()
 	never := func(b *bank) {
@@ -125,14 +125,14 @@ func TestRejectedAndNotThere(t *testing.T) {
 			require.NotNil(t, newHandler(t, b, l, change).Handle(t.Context(), grants(1, 1)))
 			l.died()
 			l.ages(time.Hour)
-			errs := newHandler(t, b, l, change, told(NotSent)).Handle(t.Context(), grants(1, 1))
+			errs := newHandler(t, b, l, change, verified(NotSent)).Handle(t.Context(), grants(1, 1))
 			require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
 			require.Zero(t, l.left())
 		}
 	})
 }
 
-// A remote books a part of a batch, refuses the whole, and rejects a credit of it that comes alone.
+// A remote books a part of a batch, refuses the whole batch, and then rejects a credit of it that comes alone.
 func TestRejectedAfterARefusedBatch(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats} {
@@ -189,7 +189,7 @@ func TestReplayIsRejected(t *testing.T) {
 	}
 }
 
-// A question that is rejected says nothing about the credit.
+// A rejected query says nothing about the credit.
 func TestQuestionIsRejected(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{400, 402, 410, 422} {

@@ -20,8 +20,8 @@ type result struct {
 	err     error
 	// outage says that the failure concerns the whole remote, not this credit.
 	outage bool
-	// bare says that it is a refusal without a code, so it is open whom it concerns. It waits until that is known: see
-	// refusals.
+	// bare says that it is a refusal without a code, so it is unknown whom it concerns. The result waits until that is
+	// known: see refusals.
 	bare, waits bool
 	// late says that there was no time for it, or no free slot. The credit itself has no fault.
 	late bool
@@ -32,19 +32,19 @@ type result struct {
 }
 
 // errAborted marks requests that we aborted ourselves: they say nothing about the remote.
-var errAborted = errors.New("the request was broken off: the lease or the time for it is over")
+var errAborted = errors.New("the request was aborted: the lease or the time for it is over")
 
 var errStatus = errors.New("the remote answered")
 
 // closed returns why nothing may be sent now; nil if sending is allowed.
 func (h *Handler) closed() error {
 	if until := time.Unix(0, h.gate.Load()); h.now().Before(until) {
-		return hongbao.Outagef(hongbao.ClassTransient, "the remote is left alone until %s, as it asked or as it refuses "+
-			"everybody; nothing was sent", until.UTC().Format(time.RFC3339))
+		return hongbao.Outagef(hongbao.ClassTransient, "requests to the remote are stopped until %s, because it asked for a "+
+			"pause or refuses every account; nothing was sent", until.UTC().Format(time.RFC3339))
 	}
 	if h.breaker.State() == gobreaker.StateOpen {
-		return hongbao.Outagef(hongbao.ClassTransient, "the breaker is open after %d failures in a row; nothing was sent, "+
-			"it is tried again within %s",
+		return hongbao.Outagef(hongbao.ClassTransient, "the breaker is open after %d consecutive failures; nothing was sent, "+
+			"and the next try is within %s",
 			h.cfg.BreakerFailures, h.cfg.BreakerOpen)
 	}
 	return nil
@@ -65,7 +65,7 @@ func (h *Handler) request(ctx context.Context, method, path, key string, body []
 	if end, ok := ctx.Deadline(); ok && time.Now().Round(0).After(end.Round(0)) {
 		return answer{}, &result{verdict: NotSent, err: errAborted, late: true}
 	}
-	tell, err := h.breaker.Allow()
+	report, err := h.breaker.Allow()
 	if err != nil {
 		return answer{}, &result{verdict: NotSent, err: fmt.Errorf("the breaker lets one request through at a time: %w",
 			err), outage: true}
@@ -73,20 +73,20 @@ func (h *Handler) request(ctx context.Context, method, path, key string, body []
 	a := h.do(ctx, method, path, key, body, most)
 	switch {
 	case ctx.Err() != nil && a.err != nil:
-		tell(errAborted)
+		report(errAborted)
 	case a.err != nil || a.status >= http.StatusInternalServerError || a.status/100 == 3: // a redirect: the URL is wrong
-		tell(errStatus)
+		report(errStatus)
 	default:
-		tell(nil)
+		report(nil)
 	}
-	if a.retryAfter = min(a.retryAfter, h.cfg.MaxRetryAfter); a.retryAfter > 0 && everybody(a.status) {
+	if a.retryAfter = min(a.retryAfter, h.cfg.MaxRetryAfter); a.retryAfter > 0 && concernsAll(a.status) {
 		h.silence(a.retryAfter)
 	}
 	return a, nil
 }
 
-// everybody reports whether a status concerns the whole remote.
-func everybody(status int) bool {
+// concernsAll reports whether a status concerns the whole remote.
+func concernsAll(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }
 

@@ -35,7 +35,8 @@ func (campaigns) Amount(_ context.Context, campaign string, packet int64) (hongb
 
 func (campaigns) Currency(context.Context, string) (string, error) { return "CNY", nil }
 
-// bank is a remote that counts what it booked. answer decides what becomes of a request; nil books and says so.
+// bank is a remote that counts what it booked. answer decides what happens to a request; if it is nil, the bank books
+// and confirms.
 type bank struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -43,7 +44,7 @@ type bank struct {
 	posts    map[string]int
 	requests int
 	asks     atomic.Int64 // questions about a credit
-	inside   atomic.Int64 // visits where a redirect leads to
+	inside   atomic.Int64 // requests to the target of a redirect
 	answer   func(w http.ResponseWriter, r *http.Request, c credit)
 	forgets  bool        // does not know keys: every post is booked
 	deaf     atomic.Bool // to questions
@@ -75,7 +76,7 @@ func (b *bank) set(answer func(w http.ResponseWriter, r *http.Request, c credit)
 	b.answer = answer
 }
 
-// book books unless the key is known; it tells what is booked under it.
+// book books unless the key is known. It returns what is booked under the key.
 func (b *bank) book(c credit) credit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,7 +162,7 @@ func (b *bank) get(w http.ResponseWriter, r *http.Request) {
 	b.say(w, http.StatusOK, has[0])
 }
 
-// holds tells that exactly these grants are booked, each once.
+// holds checks that exactly these grants are booked, each once.
 func (b *bank) holds(t *testing.T, grants []hongbao.Grant) {
 	t.Helper()
 	b.mu.Lock()
@@ -175,14 +176,14 @@ func (b *bank) holds(t *testing.T, grants []hongbao.Grant) {
 	}
 }
 
-// asked is how often a credit was asked for.
+// asked returns how often a credit was asked for.
 func (b *bank) asked(reference string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.posts[reference]
 }
 
-// times is how often each credit was asked for, at most.
+// times returns the most requests for one credit.
 func (b *bank) times() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,7 +206,7 @@ func testConfig(url string) Config {
 	}
 }
 
-// impatient gives up on an answer that comes late.
+// impatient has a short timeout, so it does not wait for a late answer.
 func impatient(c *Config) {
 	c.HeaderTimeout, c.Timeout, c.Repeats = 300*time.Millisecond, 400*time.Millisecond, 5
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// A remote is slow, and a grant finds no free slot within claim_time: nothing is wrong with it, so it waits without an
-// attempt.
+// A remote is slow, and a grant finds no free slot within claim_time. The grant is not at fault, so it waits, and no
+// attempt counts.
 func TestNoSlotInTime(t *testing.T) {
 	t.Parallel()
 	slow := func(c *Config) {

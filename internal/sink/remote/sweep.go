@@ -12,9 +12,9 @@ import (
 // sweepAtOnce is how many credits are read from the ledger before they are asked about.
 const sweepAtOnce = 1_000
 
-// Sweep asks a queryable remote about the credits in doubt. If a credit's event comes no more, because its letter was
-// dropped or Redis has lost it, only Sweep resolves it. Booked credits are recorded, and credits that never will be
-// booked are forgotten. It sends no credit, so it may run beside workers. It returns how many are still in doubt.
+// Sweep asks a queryable remote about the credits in doubt. If a credit's event no longer comes, because its dead
+// letter was dropped or Redis has lost it, only Sweep resolves it. Sweep records booked credits, and forgets credits
+// that never will be booked. It sends no credit, so it may run beside workers. It returns how many are still in doubt.
 func (h *Handler) Sweep(ctx context.Context) (left int, err error) {
 	if !h.cfg.Queryable {
 		return 0, nil
@@ -52,7 +52,7 @@ func (h *Handler) sweep(ctx context.Context, list []payment.Pending) (left int, 
 			left++
 		}
 		if hongbao.IsOutage(it.err) {
-			err = fmt.Errorf("find out about credits in doubt: %w", it.err)
+			err = fmt.Errorf("resolve credits in doubt: %w", it.err)
 		}
 	}
 	return left + len(list) - len(items), err
@@ -64,13 +64,13 @@ func (h *Handler) asPending(it *item, row *payment.Pending) {
 	it.first, it.asked, it.batch, it.outcome = now.Add(-row.Age), now.Add(-row.Idle), row.Batch, outcomeOpen
 }
 
-// Unbook ends a credit in doubt that a person says is not booked (Config.Verified), without sending it: its event comes
-// no more.
+// Unbook ends a credit in doubt that a person says is not booked (Config.Verified), without sending it: its event no
+// longer comes.
 func (h *Handler) Unbook(ctx context.Context, row payment.Pending) error {
 	it := &item{grant: &row.Grant}
 	if h.asPending(it, &row); !h.verifiedUnbooked(it) {
-		return hongbao.Errorf(hongbao.ClassPermanent, "packet %d of campaign %s may have been asked for until %s: look "+
-			"again at what the remote has, later than that",
+		return hongbao.Errorf(hongbao.ClassPermanent, "packet %d of campaign %s may have been asked for until %s: check "+
+			"the remote again after that time",
 			row.Grant.Packet, row.Grant.Campaign, h.lastSent(it).UTC().Format(time.RFC3339))
 	}
 	err := h.ledger.Forget(ctx, row.Batch, []hongbao.Grant{row.Grant})

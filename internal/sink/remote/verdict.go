@@ -68,8 +68,8 @@ var (
 	}
 )
 
-// verdictOf returns the verdict on a status and an error's code. A remote that is neither idempotent nor queryable gets
-// no benefit of the doubt: of the Wait statuses only 429 says that nothing was begun.
+// verdictOf returns the verdict on a status and an error's code. For a remote that is neither idempotent nor
+// queryable, only one of the Wait statuses, 429, says that nothing was begun.
 func (c *Config) verdictOf(status int, code string) Verdict {
 	v, known := ofStatus[status]
 	switch {
@@ -93,6 +93,6 @@ func (c *Config) ofAnswer(status int, code string, err error) result {
 	r := result{verdict: c.verdictOf(status, code), err: err, clash: code == codeKeyReused || code == codeReferenceReused}
 	refused := r.verdict == NotSent && ofStatus[status] == NotSent
 	r.bare = refused && !refusesAll[code]
-	r.outage = everybody(status) || refused && !r.bare
+	r.outage = concernsAll(status) || refused && !r.bare
 	return r
 }

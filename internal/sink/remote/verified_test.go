@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// told configures the verdict of a person who has just verified it.
-func told(v Verdict) func(*Config) {
+// verified configures the verdict of a person who has just verified it.
+func verified(v Verdict) func(*Config) {
 	return func(c *Config) {
 		if c.Verified = v; v == NotSent {
 			c.VerifiedAt = time.Now()
@@ -41,16 +41,16 @@ func TestToldByAPerson(t *testing.T) {
 	require.Equal(t, 4, l.ages(time.Hour))
 	again := newHandler(t, b, l, neither).Handle(t.Context(), all)
 	require.Len(t, again, 4)
-	require.Equal(t, 4, b.all(), "without a word nothing is sent")
+	require.Equal(t, 4, b.all(), "without a verdict nothing is sent")
 	l.died()
 
 	for range 2 { // a command that is killed runs again
-		require.Nil(t, newHandler(t, b, l, neither, told(Done)).Handle(t.Context(), all[:2]))
+		require.Nil(t, newHandler(t, b, l, neither, verified(Done)).Handle(t.Context(), all[:2]))
 	}
 	require.Equal(t, 4, b.all())
 	l.has(t, all[:2])
 	for range 2 {
-		require.Nil(t, newHandler(t, b, l, neither, told(NotSent)).Handle(t.Context(), all[2:]))
+		require.Nil(t, newHandler(t, b, l, neither, verified(NotSent)).Handle(t.Context(), all[2:]))
 	}
 	require.Equal(t, 6, b.all())
 	b.holds(t, all)
@@ -78,7 +78,7 @@ func TestToldWhatIsNotSo(t *testing.T) {
 		t.Parallel()
 		for _, v := range []Verdict{Done, NotSent} {
 			b, l := dark(t, repeats)
-			require.Nil(t, newHandler(t, b, l, repeats, told(v)).Handle(t.Context(), grants(1, 1)))
+			require.Nil(t, newHandler(t, b, l, repeats, verified(v)).Handle(t.Context(), grants(1, 1)))
 			b.holds(t, grants(1, 1))
 			l.has(t, grants(1, 1))
 			require.Zero(t, l.left())
@@ -88,7 +88,7 @@ func TestToldWhatIsNotSo(t *testing.T) {
 		t.Parallel()
 		b, l := dark(t, queryable)
 		b.forgets = true
-		require.Nil(t, newHandler(t, b, l, queryable, told(NotSent)).Handle(t.Context(), grants(1, 1)))
+		require.Nil(t, newHandler(t, b, l, queryable, verified(NotSent)).Handle(t.Context(), grants(1, 1)))
 		b.holds(t, grants(1, 1))
 		l.has(t, grants(1, 1))
 		require.Equal(t, 1, b.all())
@@ -100,7 +100,7 @@ func TestToldWhatIsNotSo(t *testing.T) {
 			list := grants(1, 1)
 			require.Nil(t, newHandler(t, b, l, neither).Handle(t.Context(), list))
 			list[0].User = "thief"
-			errs := newHandler(t, b, l, neither, told(v)).Handle(t.Context(), list)
+			errs := newHandler(t, b, l, neither, verified(v)).Handle(t.Context(), list)
 			require.ErrorIs(t, errs[0], ErrContradiction)
 			b.holds(t, grants(1, 1))
 			l.has(t, grants(1, 1))
@@ -120,14 +120,14 @@ func TestToldBeforeItWasSent(t *testing.T) {
 		l.died()
 		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
 		l.ages(time.Hour)
-		word := told(NotSent)
+		word := verified(NotSent)
 		cfg := Config{}
 		word(&cfg)
 		same := func(c *Config) { c.Verified, c.VerifiedAt = cfg.Verified, cfg.VerifiedAt }
 		for range 4 {
 			errs := newHandler(t, b, l, change, same).Handle(t.Context(), grants(1, 1))
 			b.holds(t, grants(1, 1))
-			require.Equal(t, 2, b.all(), "%s: what was lost, and what was sent on the word", name)
+			require.Equal(t, 2, b.all(), "%s: what was lost, and what was sent on the verdict", name)
 			if name == "neither" {
 				require.Len(t, errs, 1)
 				require.NotEqual(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]))
@@ -174,7 +174,7 @@ func TestToldThatNothingIsUnderWay(t *testing.T) {
 	require.NotNil(t, newHandler(t, b, l, queryable).Handle(t.Context(), grants(1, 1)))
 	require.Equal(t, 1, b.all())
 	l.died()
-	require.Nil(t, newHandler(t, b, l, queryable, told(NotSent)).Handle(t.Context(), grants(1, 1)))
+	require.Nil(t, newHandler(t, b, l, queryable, verified(NotSent)).Handle(t.Context(), grants(1, 1)))
 	b.holds(t, grants(1, 1))
 	l.has(t, grants(1, 1))
 	require.Zero(t, l.left())

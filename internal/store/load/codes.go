@@ -16,7 +16,7 @@ func (l *load) loadCodes(ctx context.Context) error {
 	}
 	if l.cfg.Codes == nil {
 		return hongbao.Errorf(hongbao.ClassPermanent,
-			"load campaign %s: its packets have codes, and nobody said where they are: give Config.Codes", l.c.ID)
+			"load campaign %s: its packets have codes, but Config.Codes is not set", l.c.ID)
 	}
 	after, err := l.coded(ctx)
 	for err == nil && after < l.c.Packets {
@@ -59,7 +59,7 @@ func (l *load) codesAfter(ctx context.Context, after int64) ([]string, error) {
 	codes, err := l.cfg.Codes(ctx, l.c.ID, after, l.cfg.Chunk*len(l.places))
 	if err == nil && len(codes) == 0 {
 		err = hongbao.Errorf(hongbao.ClassPermanent,
-			"packet %d has none in the ledger; `hongbao campaign create` with the same specification goes on there", after+1)
+			"packet %d has no code in the ledger; `hongbao campaign create` with the same specification continues there", after+1)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load the codes of campaign %s: %w", l.c.ID, err)
@@ -89,7 +89,7 @@ func (l *load) putCodes(ctx context.Context, p *place, first int64, codes []stri
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("load the codes of campaign %s (run it again to go on): %w", l.c.ID, err)
+		return 0, fmt.Errorf("load the codes of campaign %s (run it again to continue): %w", l.c.ID, err)
 	}
 	if has.Hash != l.hash {
 		return 0, hongbao.Errorf(hongbao.ClassConflict,

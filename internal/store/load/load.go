@@ -213,7 +213,7 @@ func (l *load) check(p *place, err error) error {
 }
 
 func (l *load) stopped(err error) error {
-	return fmt.Errorf("load campaign %s, %d of %d packets are there (run it again to go on): %w", l.c.ID, l.loaded(),
+	return fmt.Errorf("load campaign %s, %d of %d packets are there (run it again to continue): %w", l.c.ID, l.loaded(),
 		l.c.Packets, err)
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A load that dies at any of its scripts, before it or after it has run, has opened no place unless all are full;
-// another one goes on, and deals each packet and code once.
+// A load dies at any of its scripts, before or after the script has run. It has opened no place unless all are full.
+// Another load continues, and deals each packet and code once.
 func TestLoadDiesOnAnyPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -46,7 +46,7 @@ func TestLoadDiesOnAnyPlace(t *testing.T) {
 	}
 }
 
-// checkHalf looks at a load that died.
+// checkHalf checks a load that died.
 func (b *bundle) checkHalf(t *testing.T, c *hongbao.Campaign, died map[int]bool) {
 	t.Helper()
 	st, found, err := b.store.Campaign(c.ID).Status(t.Context())
@@ -58,7 +58,7 @@ func (b *bundle) checkHalf(t *testing.T, c *hongbao.Campaign, died map[int]bool)
 		require.EqualValues(t, packets, st.Loaded, "all is loaded before it opens")
 	}
 	require.EqualValues(t, packets, st.Packets)
-	require.Equal(t, c.Total, st.LeftAmount, "no chunk tells its sum")
+	require.Equal(t, c.Total, st.LeftAmount, "no chunk reveals its sum")
 	if c.Places() == 1 {
 		died[0] = died[0] || st.Loaded > 0 && st.Loaded < packets
 		return
@@ -110,7 +110,8 @@ func TestPauseDiesBetweenPlaces(t *testing.T) {
 	}
 }
 
-// What can't be paused as a whole is not paused in part; a place that is lost keeps the others from nothing.
+// A campaign that can't be paused on all places is paused on none. A lost place does not prevent changes on the
+// others.
 func TestPauseOfPlacesThatDiffer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -136,24 +137,24 @@ func TestPauseOfPlacesThatDiffer(t *testing.T) {
 	require.ErrorIs(t, loader.Load(t.Context(), c, plan, hash, nil), store.ErrLost)
 }
 
-// away is a client that does not reach the server of a shard.
-type away struct{ tag string }
+// unreachable is a client that does not reach the server of a shard.
+type unreachable struct{ tag string }
 
-func (away) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (unreachable) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (a away) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (a unreachable) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		return a.reach(func() error { return next(ctx, cmd) }, cmd)
 	}
 }
 
-func (a away) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (a unreachable) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		return a.reach(func() error { return next(ctx, cmds) }, cmds...)
 	}
 }
 
-func (a away) reach(call func() error, cmds ...redis.Cmder) error {
+func (a unreachable) reach(call func() error, cmds ...redis.Cmder) error {
 	if !strings.Contains(fmt.Sprint(cmds), a.tag) {
 		return call()
 	}
@@ -164,8 +165,8 @@ func (a away) reach(call func() error, cmds ...redis.Cmder) error {
 	return err
 }
 
-// A pause is an outage while a place does not answer, though another place has lost the campaign: the caller tries again,
-// and no place that comes back goes on granting.
+// While a place does not answer, a pause is an outage, even if another place has lost the campaign. The caller tries
+// again, and no place that comes back continues to grant.
 func TestPauseOfALostPlaceAndOneThatIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -174,7 +175,7 @@ func TestPauseOfALostPlaceAndOneThatIsAway(t *testing.T) {
 	require.NoError(t, loader.Load(t.Context(), c, plan, hash, nil))
 	require.NoError(t, b.rdb.HSet(t.Context(), places[1].Keys.Campaign(c.ID), "state", store.StateFrozen).Err())
 	client := testkit.Redis(t).Client(t)
-	client.AddHook(away{strings.TrimSuffix(places[2].Keys.Meta(), "meta")})
+	client.AddHook(unreachable{strings.TrimSuffix(places[2].Keys.Meta(), "meta")})
 	err := b.store.Over(client).Campaign(c.ID).Pause(t.Context(), ann)
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	require.ErrorContains(t, err, fmt.Sprintf("on shard %d, one of 3", places[2].Index()))
@@ -184,7 +185,7 @@ func TestPauseOfALostPlaceAndOneThatIsAway(t *testing.T) {
 	require.Equal(t, []string{store.StatePaused, store.StateFrozen, store.StatePaused}, b.states(t, &c))
 }
 
-// Where one place has lost the campaign, a load would deal its packets again.
+// A load is refused if one place has lost the campaign: it would deal that place's packets again.
 func TestLoadOfACampaignThatAPlaceHasLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -204,7 +205,7 @@ func TestLoadOfACampaignThatAPlaceHasLost(t *testing.T) {
 	}
 }
 
-// Codes that Redis has lost on one place come back there.
+// Codes that Redis has lost on one place are restored there.
 func TestCodesOfAPlaceComeBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

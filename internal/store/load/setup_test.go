@@ -35,7 +35,7 @@ func setup(t *testing.T) *bundle {
 	return b
 }
 
-// mortal is a client whose process dies at one of its scripts: none comes after it. The last one has run, or not.
+// mortal is a client whose process dies at one of its scripts. No script follows. The last one has run, or not.
 type mortal struct {
 	client *redis.Client
 	mu     sync.Mutex // scripts come at once
@@ -51,7 +51,7 @@ func (m *mortal) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook is there because the first script on a shard goes with the questions that open it.
+// ProcessPipelineHook is needed because the first script on a shard is sent with the reads that open it.
 func (m *mortal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		return m.die(func() error { return next(ctx, cmds) }, cmds...)
@@ -117,7 +117,7 @@ func coupons(t *testing.T, id string, places int) (hongbao.Campaign, *campaign.P
 	return c, plan, campaign.Commit(c, seed)
 }
 
-// loadedWhole makes sure that each packet and its code stands on its place, once and in order, and that all is open.
+// loadedWhole checks that each packet and its code is on its place, once and in order, and that all places are open.
 func (b *bundle) loadedWhole(t *testing.T, c *hongbao.Campaign, plan *campaign.Plan) {
 	t.Helper()
 	for j, k := range b.store.Places(c.ID, c.Places()) {
@@ -137,7 +137,7 @@ func (b *bundle) loadedWhole(t *testing.T, c *hongbao.Campaign, plan *campaign.P
 	require.Equal(t, slices.Repeat([]string{store.StateOpen}, c.Places()), b.states(t, c))
 }
 
-// states are those of a campaign's places, empty where it is not.
+// states returns the states of a campaign's places, empty where the campaign is missing.
 func (b *bundle) states(t *testing.T, c *hongbao.Campaign) (states []string) {
 	t.Helper()
 	for _, k := range b.store.Places(c.ID, c.Places()) {

@@ -90,7 +90,7 @@ func TestTopUpDiesOnAnyPlace(t *testing.T) {
 					break
 				}
 				require.ErrorIs(t, err, errKilled)
-				r.toldFirst(t)
+				r.announcedFirst(t)
 				require.NoError(t, r.loads.TopUp(t.Context(), r.next, nil))
 				r.whole(t)
 				require.NoError(t, r.loads.TopUp(t.Context(), r.next, nil), "a repeat")
@@ -100,22 +100,22 @@ func TestTopUpDiesOnAnyPlace(t *testing.T) {
 	}
 }
 
-// toldFirst checks that no place has stock of the generation unless every place knows the generation.
-func (r *rain) toldFirst(t *testing.T) {
+// announcedFirst checks that no place has stock of the generation unless every place knows the generation.
+func (r *rain) announcedFirst(t *testing.T) {
 	t.Helper()
-	var told, stocked int
+	var knowing, stocked int
 	places := r.store.Places(r.spec.ID, r.spec.Places())
 	for _, k := range places {
 		m, err := k.CampaignFields(t.Context(), r.spec.ID)
 		require.NoError(t, err)
 		if m["generation"] == "2" {
-			told++
+			knowing++
 		}
 		n, err := r.rdb.LLen(t.Context(), k.Keys.StockOf(r.spec.ID, 2)).Result()
 		require.NoError(t, err)
 		stocked += int(n)
 	}
-	require.True(t, stocked == 0 || told == len(places), "%d of %d places were told, %d packets are there", told,
+	require.True(t, stocked == 0 || knowing == len(places), "%d of %d places know it, %d packets are there", knowing,
 		len(places), stocked)
 }
 
@@ -210,9 +210,9 @@ func TestTopUpWaitsForTheLease(t *testing.T) {
 	r := loadedRain(t, b, "rain", 3)
 	done := make(chan error, 1)
 	go func() { done <- r.loads.TopUp(t.Context(), r.next, nil) }()
-	var untold, stocked time.Time // when a place did not know the generation yet, and when a place had a packet
+	var unannounced, stocked time.Time // when a place did not know the generation yet, and when a place had a packet
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		now, told, packets := time.Now(), 0, int64(0)
+		now, knowing, packets := time.Now(), 0, int64(0)
 		for _, k := range r.store.Places("rain", 3) {
 			pipe := r.rdb.TxPipeline()
 			generation, stock := pipe.HGet(t.Context(), k.Keys.Campaign("rain"), "generation"),
@@ -220,15 +220,15 @@ func TestTopUpWaitsForTheLease(t *testing.T) {
 			_, _ = pipe.Exec(t.Context()) // a place without the announcement has no such field
 			packets += stock.Val()
 			if generation.Val() == "2" {
-				told++
+				knowing++
 			}
 		}
-		if stocked = time.Now(); told < 3 {
-			untold = now
+		if stocked = time.Now(); knowing < 3 {
+			unannounced = now
 		}
 		return packets > 0
 	}, "a packet is there")
-	require.GreaterOrEqual(t, stocked.Sub(untold), 250*time.Millisecond)
+	require.GreaterOrEqual(t, stocked.Sub(unannounced), 250*time.Millisecond)
 	require.NoError(t, <-done)
 	r.whole(t)
 }

@@ -44,16 +44,16 @@ func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 	return &Builder{cfg: cfg}, nil
 }
 
-// toldEvery is how often the log reports that filters can't be built.
-const toldEvery = time.Minute
+// warnEvery is how often the log reports that filters can't be built.
+const warnEvery = time.Minute
 
 // Run builds until ctx ends.
 func (b *Builder) Run(ctx context.Context) error {
-	told := time.Time{}
+	warned := time.Time{}
 	_ = retry.Poll(ctx, b.cfg.Every, func() (bool, error) {
-		if err := b.Tend(ctx); err != nil && ctx.Err() == nil && time.Since(told) > toldEvery {
-			told = time.Now()
-			b.cfg.Log.Warn("filters of winners could not be built, so producers ask Redis for each loser; it is tried again",
+		if err := b.Tend(ctx); err != nil && ctx.Err() == nil && time.Since(warned) > warnEvery {
+			warned = time.Now()
+			b.cfg.Log.Warn("filters of winners could not be built, so producers ask Redis for each loser; the worker tries again",
 				zap.Error(err))
 		}
 		return false, nil
@@ -88,7 +88,7 @@ func (b *Builder) Tend(ctx context.Context) error {
 // unless nothing is left on each place. An outage of any place is an error too. In both cases nothing is stored.
 func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 	if err := hongbao.CheckCampaignID(campaign); err != nil {
-		return hongbao.Errorf(hongbao.ClassBroken, "a filter is wanted of campaign %.80q: %w", campaign, err)
+		return hongbao.Errorf(hongbao.ClassBroken, "a filter of campaign %.80q was requested: %w", campaign, err)
 	}
 	home := b.cfg.Store.Home(campaign)
 	f, err := Fetch(ctx, home, campaign, revision)
@@ -115,8 +115,8 @@ func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 	if err := f.Store(ctx, home, campaign); err != nil {
 		return err
 	}
-	b.cfg.Log.Info("nothing is left of a campaign, and its winners have a filter", zap.String("campaign", campaign),
-		zap.String("revision", revision), zap.Int("winners", f.users))
+	b.cfg.Log.Info("a campaign has no packets left, and the filter of its winners is stored",
+		zap.String("campaign", campaign), zap.String("revision", revision), zap.Int("winners", f.users))
 	return nil
 }
 

@@ -33,7 +33,7 @@ func New(revision string, users []string) (*Filter, error) {
 func newFilter(revision string, hashes []uint64) (*Filter, error) {
 	hashes = unique(hashes)
 	if len(hashes) == 0 {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "a filter of nobody is none: every packet has a winner")
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "no winners: nothing to filter")
 	}
 	fuse, err := xorfilter.PopulateBinaryFuse8(hashes)
 	if err != nil {

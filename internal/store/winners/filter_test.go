@@ -56,7 +56,7 @@ func TestBuild(t *testing.T) {
 		require.NoError(t, builder.Tend(ctx))
 		wanted, err := b.store.WantedFilters(ctx)
 		require.NoError(t, err)
-		require.Empty(t, wanted, "each attempt takes the wish away")
+		require.Empty(t, wanted, "each attempt removes the request")
 		f, err := b.fetch(ctx, revision)
 		require.NoError(t, err)
 		require.Nil(t, f)
@@ -73,7 +73,7 @@ func TestBuild(t *testing.T) {
 	}
 	older, err := b.fetch(ctx, revision+".2")
 	require.NoError(t, err)
-	require.Nil(t, older, "it is that of an older generation")
+	require.Nil(t, older, "it is the filter of an older generation")
 	_, err = b.fetch(ctx, "another")
 	require.ErrorContains(t, err, "it is of plan "+revision)
 }
@@ -165,8 +165,8 @@ func contains(cmd redis.Cmder, what string) bool {
 	return false
 }
 
-// A worker is killed at each step of storing a filter. No process has a filter then. The next worker builds it,
-// since the wish is still stored.
+// A worker is killed at each step of storing a filter. No process has a filter then. The next worker builds it, since
+// the request is still stored.
 func TestBuilderKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1, 100_000)

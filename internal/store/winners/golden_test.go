@@ -27,8 +27,8 @@ func hundred(prefix string) (users []string) {
 	return users
 }
 
-// A filter that another build has stored has all its winners for this one. If this fails, raise version: where workers
-// and producers of both builds run, the receipts of winners would be hidden.
+// For this build, a filter that another build has stored contains all its winners. If this test fails, raise version:
+// where workers and producers of both builds run, the receipts of winners would be hidden.
 func TestGoldenFilter(t *testing.T) {
 	t.Parallel()
 	body, err := base64.StdEncoding.DecodeString(goldenBody)
@@ -47,7 +47,7 @@ func TestGoldenFilter(t *testing.T) {
 	require.Less(t, others, 10, "the others are not in it")
 }
 
-// Before a filter is stored each winner is looked up in what will be stored.
+// Before a filter is stored, each winner is looked up in its stored form.
 func TestFilterIsProved(t *testing.T) {
 	t.Parallel()
 	f, err := winners.New("h", hundred("u"))

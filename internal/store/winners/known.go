@@ -23,7 +23,7 @@ type proof struct {
 	since  time.Time // before the question whose answer showed that the filter's generation is the newest one
 }
 
-func (p *proof) holds(now time.Time) bool { return p != nil && now.Before(p.since.Add(walk.Lease)) }
+func (p *proof) valid(now time.Time) bool { return p != nil && now.Before(p.since.Add(walk.Lease)) }
 
 // Said is a place's answer to a grab.
 type Said struct {
@@ -43,7 +43,7 @@ const renewAfter = 25 * time.Millisecond
 // sold_out.
 func (k *Known) Late(user string, now time.Time) bool {
 	p := k.proof.Load()
-	return p.holds(now) && !p.filter.Has(user)
+	return p.valid(now) && !p.filter.Has(user)
 }
 
 // Renew reports whether a grab should renew the proof: now and then in the last half of the lease. The grab of that
@@ -92,7 +92,7 @@ func (k *Known) prove(m *walk.Memory, s *Said, now time.Time) {
 		k.End(now)
 		return
 	}
-	if p := k.proof.Load(); p.holds(now) {
+	if p := k.proof.Load(); p.valid(now) {
 		if !s.Asked.After(p.since) {
 			return
 		}

@@ -43,7 +43,7 @@ func newProducer(t *testing.T) *producer {
 	p := &producer{memory: walk.NewMemory(2), start: time.Now().Add(time.Second)}
 	p.use(t, "h")
 	p.soldOut(0, "h", 1, 0, 1)
-	require.False(t, p.late(t, 2), "one place has not said anything")
+	require.False(t, p.late(t, 2), "one place has not answered")
 	p.soldOut(1, "h", 1, 1, 2)
 	require.True(t, p.late(t, 2))
 	return p
@@ -89,9 +89,9 @@ func TestKnownEnds(t *testing.T) {
 		require.False(t, p.late(t, 21))
 		p.soldOut(0, "h", 1, 15, 100)
 		p.soldOut(1, "h", 1, 20, 101)
-		require.False(t, p.late(t, 102), "asked before %s was told", outcome)
+		require.False(t, p.late(t, 102), "asked before %s was answered", outcome)
 		p.soldOut(0, "h", 1, 110, 111)
-		require.False(t, p.late(t, 112), "place 1 has not said anything since %s was told", outcome)
+		require.False(t, p.late(t, 112), "place 1 has not answered since %s was answered", outcome)
 		p.soldOut(1, "h", 1, 112, 113)
 		require.True(t, p.late(t, 114))
 	}

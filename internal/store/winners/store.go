@@ -54,7 +54,7 @@ func fetch(ctx context.Context, home *store.Shard, campaign, revision, text stri
 	if h.revision != revision {
 		plan, _, _ := strings.Cut(revision, ".")
 		if has, _, _ := strings.Cut(h.revision, "."); has != plan {
-			return nil, fmt.Errorf("it is of plan %s, and the campaign goes by %s", has, plan)
+			return nil, fmt.Errorf("it is of plan %s, and the campaign has plan %s", has, plan)
 		}
 		return nil, nil
 	}
