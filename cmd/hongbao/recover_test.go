@@ -156,7 +156,7 @@ func TestRecoverWithoutKafka(t *testing.T) {
 	d.set("KAFKA_BROKERS", "127.0.0.1:1")
 	require.NotZero(t, d.run("recover").code)
 	shown := d.refused(3, []string{"recover", "--without", "kafka"}, "have lost something").out
-	require.Contains(t, shown, "nobody asked the topic")
+	require.Contains(t, shown, "the topic was not asked")
 	m := acceptance.FindStringSubmatch(shown)
 	require.NotNil(t, m, shown)
 	said := d.ok(slices.Concat([]string{"recover", "--without", "kafka", "--accept-loss", "--by", "ann", "--why", "Kafka burns"},
@@ -178,7 +178,7 @@ func TestRecoverWithoutLedger(t *testing.T) {
 	require.NoError(t, server.Restart())
 	require.NotZero(t, d.run("recover").code)
 	shown := d.refused(3, []string{"recover", "--without", "ledger"}, "stay frozen while the ledger is down").out
-	require.Contains(t, shown, "nobody asked the ledger")
+	require.Contains(t, shown, "the ledger was not asked")
 	m := acceptance.FindStringSubmatch(shown)
 	require.NotNil(t, m, shown)
 	by := []string{"recover", "--without", "ledger", "--accept-loss", "--by", "ann", "--why", "the database burns"}

@@ -39,7 +39,7 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 	require.Contains(t, r.out, "`hongbao replay NAME --to balance`")
 	require.Contains(t, r.out, "`hongbao replay NAME --to kafka`")
 	require.Contains(t, d.ok("replay", "mend", "--to", "balance", "--dry-run"),
-		"1 of them have no entry any more: receipts told of them.\n")
+		"1 of them have no entry any more: the replay read them from receipts.\n")
 
 	before := d.show("rain").Ledger.Granted
 	for i, name := range []string{"mend", "mend", "again"} {

@@ -22,12 +22,12 @@ func (a *Acknowledged) String() string {
 		a.Until.UTC().Format(time.RFC3339), a.Why))
 }
 
-// Acknowledge turns a reported difference into the ledger's acknowledgement. A kind that no report has is refused, and
-// so is double_credit: then the ledger has paid twice.
+// Acknowledge turns a reported difference into the ledger's acknowledgement. It refuses an unknown kind. It also
+// refuses double_credit: the ledger has paid twice.
 func (d *Difference) Acknowledge() (ledger.Acknowledgement, error) {
 	switch {
 	case kindIndex(d.Kind) < 0:
-		return ledger.Acknowledgement{}, fmt.Errorf("kind %.40q is no kind of difference: copy it from `hongbao audit --json`",
+		return ledger.Acknowledgement{}, fmt.Errorf("there is no difference of kind %.40q: copy it from `hongbao audit --json`",
 			d.Kind)
 	case d.Kind == DoubleCredit:
 		return ledger.Acknowledgement{}, fmt.Errorf("%s can't be acknowledged: the ledger has paid twice, and each further "+

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// acknowledge has a person acknowledge a difference of a report.
+// acknowledge adds a person's acknowledgement of a difference to the audit's configuration.
 func (w *world) acknowledge(t *testing.T, d *audit.Difference) {
 	t.Helper()
 	a, err := d.Acknowledge()
@@ -29,7 +29,7 @@ func TestAcknowledged(t *testing.T) {
 	first := w.audit(t, audit.Options{})
 	require.Equal(t, kinds(audit.DuplicateInTopic), first.Found)
 	known := first.Differences[0]
-	require.NotEmpty(t, known.Receipt, "what was looked up is no part of what is acknowledged")
+	require.NotEmpty(t, known.Receipt, "the looked-up receipt is no part of the acknowledgement")
 	w.acknowledge(t, &known)
 
 	r := w.audit(t, audit.Options{})
@@ -53,7 +53,7 @@ func TestAcknowledged(t *testing.T) {
 	require.Equal(t, audit.Agrees, w.audit(t, audit.Options{}).Verdict)
 }
 
-// What is acknowledged does not take the place of what is listed, and covers one difference only.
+// An acknowledged difference takes no place in the list of differences. An acknowledgement covers one difference only.
 func TestAcknowledgedBeforeTheListEnds(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -73,8 +73,8 @@ func TestAcknowledgedBeforeTheListEnds(t *testing.T) {
 	require.EqualValues(t, 1, w.audit(t, audit.Options{}).Found[audit.DuplicateInTopic], "other words")
 }
 
-// No acknowledgement covers a packet that the ledger paid twice, and while the ledger does not agree with itself no remedy
-// moves money, acknowledged or not.
+// No acknowledgement covers a packet that the ledger paid twice. While the ledger does not agree with itself no remedy
+// moves money, even if that difference is acknowledged.
 func TestNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -88,7 +88,7 @@ func TestNotAcknowledged(t *testing.T) {
 			d := &r.Differences[i]
 			_, err := d.Acknowledge()
 			require.Equal(t, d.Kind == audit.DoubleCredit, err != nil)
-			if d.Kind == audit.DoubleCredit { // written by hand into the ledger
+			if d.Kind == audit.DoubleCredit { // someone wrote the acknowledgement into the ledger by hand
 				w.cfg.Acknowledged = append(w.cfg.Acknowledged, ledger.Acknowledgement{Kind: string(d.Kind), Where: d.Where,
 					Campaign: d.Campaign, Packet: d.Packet, Event: d.Event, Detail: d.Detail})
 			}
@@ -106,5 +106,5 @@ func TestNotAcknowledged(t *testing.T) {
 	require.Equal(t, kinds(audit.Lost), r.Found)
 	require.Contains(t, r.Remedies[audit.Lost].Do, "nothing yet")
 	_, err := (&audit.Difference{Kind: "typo"}).Acknowledge()
-	require.ErrorContains(t, err, "no kind")
+	require.ErrorContains(t, err, "no difference of kind")
 }

@@ -63,8 +63,8 @@ type run struct {
 	report Report
 	// known are the acknowledgements that matched no difference yet, by Difference.id.
 	known map[string]ledger.Acknowledgement
-	// decisions are those about grants in quarantine, by digest, with the person and the reason. The ledger never
-	// settles these grants, so the remote must not have paid them.
+	// decisions are people's decisions about grants in quarantine, by digest, with the person and the reason. The ledger
+	// never settles these grants, so the remote must not have paid them.
 	decisions map[uint64]string
 
 	mu        sync.Mutex // the topic is read by several goroutines; guards everything below
@@ -77,9 +77,9 @@ type run struct {
 type sink struct {
 	group string
 	from  source
-	gone  Kind // the kind for a finished grant that the sink does not have
+	gone  Kind // the kind of difference for a finished grant that the sink does not have
 	at    []progress
-	// dead are its dead letters, by shard and seq. dropped are those that a person dropped, with the person and the
+	// dead are its dead letters, by shard and seq. dropped are the letters that a person dropped, with the person and the
 	// reason.
 	dead, dropped []map[int64]string
 }
@@ -88,10 +88,10 @@ type sink struct {
 type shard struct {
 	*store.Shard
 
-	seq    int64 // when the audit began
-	end    int64 // when it had read everything
+	seq    int64 // the shard's last seq when the audit began
+	end    int64 // the shard's last seq when the audit had read everything
 	seen   seqs
-	closes map[string]stream.Entry // of campaigns whose close the stream still has
+	closes map[string]stream.Entry // closes that the stream still has, by campaign
 	gaps   []stream.SeqRange
 	// skipped are seqs that openings of the shard have skipped: no event has them.
 	skipped []stream.SeqRange
@@ -236,8 +236,8 @@ func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) u
 	return maphash.Bytes(r.seed, append(b, user...))
 }
 
-// decided notes a grant that a person decided about. While Redis has its campaign the receipts prove the grant; after
-// that possibly nothing else does.
+// decided notes a grant that a person decided about. While Redis has its campaign the receipts prove the grant. Later,
+// the decision may be the only proof.
 func (r *run) decided(g *hongbao.Grant) {
 	if g.Shard < 0 || g.Shard >= len(r.shards) || g.Seq <= 0 {
 		return

@@ -45,7 +45,8 @@ func TestAgrees(t *testing.T) {
 	require.Equal(t, map[string]int64{ledgerGroup: last.Seq, topicGroup: last.Seq}, last.Finished)
 }
 
-// What the groups have not finished is in flight: counted, not judged. What one of them has finished is judged.
+// Grants that the groups have not finished are in flight: counted, not judged. Grants that a group has finished are
+// judged.
 func TestInFlight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -102,7 +103,7 @@ func TestWait(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Audits of a system under load never cry wolf, and their counts fit.
+// Audits of a system under load find no difference, and the final counts are right.
 func TestLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -138,7 +139,7 @@ func TestLive(t *testing.T) {
 	require.EqualValues(t, 2*packets, r.Total.Published)
 }
 
-// lockedSinks are a world's ledger and topic for those that write and audit at once.
+// lockedSinks are a world's ledger and topic, with a lock for tests that write and audit at the same time.
 type lockedSinks struct {
 	*memLedger
 	mu sync.Mutex
@@ -200,7 +201,8 @@ func TestSomeCampaigns(t *testing.T) {
 	require.Equal(t, map[audit.Kind]int64{audit.Different: 1, audit.CampaignMissing: 1}, r.Found)
 }
 
-// A dead letter whose grant the sink has by now is no difference, nor is a quarantine that a person has decided.
+// A dead letter is no difference once its sink has the grant. A quarantine is no difference once a person has decided
+// it.
 func TestMended(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -213,8 +215,8 @@ func TestMended(t *testing.T) {
 	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
 }
 
-// What the topic's retention has taken is not missing; what is missing behind it is. The log is not ordered by seq: a
-// late requeue leaves a low seq in it, and retention may take higher seqs before lower ones.
+// Records that the topic's retention has deleted are not reported as missing; later missing records are. The log is not
+// ordered by seq: a late requeue leaves a low seq in it, and retention may delete higher seqs before lower ones.
 func TestTopicRetention(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -273,7 +275,7 @@ func TestListIsBounded(t *testing.T) {
 	require.Equal(t, r.Total, back.Total)
 }
 
-// What can't be read is an error, not a verdict.
+// Data that can't be read is an error of the audit, not a verdict.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	run := func(w *world) error {

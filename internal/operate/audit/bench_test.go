@@ -13,7 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// A million grants are audited in well under a minute. It takes a minute to make them, so it runs only when asked for.
+// BenchmarkMillion audits a million grants, in well under a minute. It runs only on request: making the grants takes a
+// minute.
 func BenchmarkMillion(b *testing.B) {
 	if os.Getenv("HONGBAO_BENCH") == "" {
 		b.Skip("set HONGBAO_BENCH=1")

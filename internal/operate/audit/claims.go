@@ -53,7 +53,7 @@ func (r *run) claim(k *sink, s *shard, id, text string, now time.Time) {
 	for events := range strings.SplitSeq(m[2], ",") {
 		a, b, _ := strings.Cut(events, "-")
 		if k.at[s.Index()].anyUndone(parseSeq(a), parseSeq(b)) {
-			return // its events are pending: the worker that takes them over finishes the claim
+			return // its events are pending: a worker takes them over and finishes the claim
 		}
 	}
 	r.found(Difference{Kind: OpenClaim, Where: s.Keys.Claims(k.group),

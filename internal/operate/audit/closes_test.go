@@ -32,7 +32,7 @@ func TestLeftRedis(t *testing.T) {
 	require.Equal(t, map[audit.Kind]int64{audit.Different: 1, audit.Unfounded: 1}, r.Found, "%+v", r.Differences)
 }
 
-// unread is a ledger in which nobody may read the grants of a campaign.
+// unread is a ledger that counts how often the grants of a campaign are read.
 type unread struct {
 	*memLedger
 	campaign string
@@ -83,7 +83,7 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	require.Equal(t, 4, books.read)
 }
 
-// close closes a campaign, and brings the close to the sinks.
+// close closes a campaign, and makes the sinks finish the close.
 func (w *world) close(t *testing.T, id string) stream.Entry {
 	t.Helper()
 	e, err := w.keys(id).Close(t.Context(), id, true, 0)
@@ -143,7 +143,7 @@ func TestClosedRefundedRetired(t *testing.T) {
 	}
 }
 
-// What is wrong with an end is found, and named once.
+// Each wrong end of a campaign is found, and reported once.
 func TestEndsThatDiffer(t *testing.T) {
 	t.Parallel()
 	set := func(w *world, t *testing.T, pairs ...any) {
@@ -209,7 +209,7 @@ func TestGrantAfterClose(t *testing.T) {
 	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
 
 	state := func(s string) { do(t, w.rdb.HSet(t.Context(), w.keys("b").Keys.Campaign("b"), "state", s)) }
-	state("open") // by hand
+	state("open") // someone opens the campaign by hand
 	w.grab(t, "b", 900, 1)
 	state("closed")
 	w.settle(t)
@@ -221,8 +221,8 @@ func TestGrantAfterClose(t *testing.T) {
 	}
 }
 
-// A campaign of which Redis has lost something differs until a person ends it from the ledger; then it agrees, with a
-// note of who and why. Grants of before that only the topic knows are named as decided.
+// A campaign of which Redis has lost something differs until a person ends it from the ledger. Then it agrees, and the
+// report names the person and the reason. Earlier grants that only the topic has are listed as dropped.
 func TestEndedFromTheLedger(t *testing.T) {
 	t.Parallel()
 	w := busy(t)

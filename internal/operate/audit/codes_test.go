@@ -16,7 +16,8 @@ import (
 
 func codeOf(packet int64) string { return fmt.Sprint("SECRET", packet) }
 
-// coded is a world with campaign c besides, whose packets have codes; 20 of them are granted, settled and published.
+// coded returns a world with another campaign, c, whose packets have codes; 20 of them are granted, settled and
+// published.
 func coded(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -45,7 +46,7 @@ func coded(t *testing.T) *world {
 	return w
 }
 
-// Codes that agree are no difference: with a ledger, without one, in Redis and after it.
+// Codes that agree are no difference: with a ledger, without one, and after the campaign has left Redis.
 func TestCodesAgree(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *world){
@@ -67,7 +68,7 @@ func TestCodesAgree(t *testing.T) {
 	}
 }
 
-// Each planted difference is found, and named without the code.
+// Each planted difference is found, and reported without the code.
 func TestCodesDiffer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

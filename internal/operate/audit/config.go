@@ -39,7 +39,7 @@ type TopicScan struct {
 	// Since has, for each partition, the time since which it has kept everything; nil if nothing has expired. Grants
 	// that were decided before may have expired: they are not judged.
 	Since []time.Time
-	// Foreign counts records that are not this deployment's.
+	// Foreign counts records of other deployments.
 	Foreign int64
 	// Malformed counts records that claim to be this deployment's grants and can't be read. FirstMalformed is the first
 	// error, with its place.
@@ -92,7 +92,7 @@ func (c *Config) check() error {
 	err = hongbao.CheckCampaignID(c.TopicGroup)
 	need(c.Topic == nil || err == nil, "TopicGroup %q: %w", c.TopicGroup, err)
 	need(c.Ledger == nil || c.Topic == nil || c.LedgerGroup != c.TopicGroup,
-		"LedgerGroup and TopicGroup are both %q: each sink has a group of its own", c.LedgerGroup)
+		"LedgerGroup and TopicGroup are both %q: each sink needs its own group", c.LedgerGroup)
 	need(c.MaxListed >= 1 && c.MaxListed <= 100_000, "MaxListed is %d: want 1 to 100,000", c.MaxListed)
 	return errors.Join(errs...)
 }
@@ -105,8 +105,8 @@ type Options struct {
 	// Wait is how long to wait at most until every consumer group has finished everything, 0 to 24 h. After that the
 	// audit counts what is still in flight.
 	Wait time.Duration
-	// Campaigns are the ones to audit, sealed or not; none means all. If set, the checks of whole shards (seqs without
-	// a gap, the stream) are left out.
+	// Campaigns are the ones to audit, sealed or not; none means all. If set, the audit leaves out the checks of whole
+	// shards (seqs without a gap, the stream).
 	Campaigns []string
 }
 

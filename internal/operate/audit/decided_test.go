@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A dropped letter is named as decided and is no difference; one that was requeued stays a difference until its sink
-// has the grant.
+// A dropped letter is listed as dropped and is no difference. The grant of a requeued letter is a difference until its
+// sink has the grant.
 func TestResolvedLetters(t *testing.T) {
 	t.Parallel()
 	for what, differs := range map[string]bool{store.Dropped: false, store.Requeued: true} {
@@ -50,8 +50,8 @@ func TestResolvedLetters(t *testing.T) {
 	}
 }
 
-// What a person decided not to pay is explained permanently: also when its campaign was refunded and has left Redis, and
-// the stream is trimmed.
+// A grant that a person decided not to pay is never a difference, even after its campaign was refunded and has left
+// Redis, and the stream is trimmed.
 func TestDecidedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	for what, decide := range map[string]func(t *testing.T, w *world){

@@ -15,13 +15,13 @@
 //   - the codes of coupons: the same in Redis, the ledger and the topic;
 //   - dead letters, the quarantine and pushes that no worker will finish.
 //
-// A live system changes while it is read, and that is no difference. Run first notes each shard's seq, and each
-// campaign's counts together with the seq of that instant; grants after it are newer and not judged. What a consumer
-// group had not finished when its sink was read is in flight: it is counted and not judged either. To have everything
-// judged, wait until the system is quiet (Options.Wait).
+// A live system changes while it is read, and these changes are no differences. Run first notes each shard's seq, and
+// each campaign's counts together with the seq of that instant; later grants are newer and not judged. Grants that a
+// consumer group had not finished when its sink was read are in flight: they are counted and not judged either. To
+// judge everything, wait until the system is quiet (Options.Wait).
 //
-// Memory is about 25 bytes for each packet of the audited campaigns, and 8 for a code; details are looked up again for
-// differences only. The list of differences is bounded for each kind, their count is not.
+// The audit needs about 25 bytes of memory for each packet of the audited campaigns, and 8 for a code. It looks details
+// up again for differences only. The list of differences is bounded for each kind, their count is not.
 //
 // docs/audit.md explains each kind of difference and what to do about it.
 package audit

@@ -71,7 +71,7 @@ var sourceNames = map[source]string{
 type fact struct {
 	digest uint64 // of user, amount, shard and seq, as the first source had them
 	seq    int64
-	time   uint32 // when it was decided, in seconds: until 2106
+	time   uint32 // when it was decided, in seconds; sufficient until 2106
 	shard  int16
 	from   source
 }

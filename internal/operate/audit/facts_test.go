@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The holes of a set of seqs are what a plain walk over 1..last finds.
+// The holes of a set of seqs are those that a plain loop over 1..last finds.
 func TestHoles(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -43,7 +43,7 @@ func TestHoles(t *testing.T) {
 	})
 }
 
-// A seq that somebody made up costs one page, not memory or time up to it.
+// A forged seq costs one page, not memory or time up to that seq.
 func TestHolesFarAway(t *testing.T) {
 	t.Parallel()
 	var s seqs
@@ -68,7 +68,7 @@ func TestConfig(t *testing.T) {
 
 type noTopic struct{ Topic }
 
-// A snapshot of a place that is two generations behind says nothing of the packets between.
+// If the snapshot of a place is two generations behind, the progress of the generation between them is unknown.
 func TestSettledWhileTwoTopUpsCome(t *testing.T) {
 	t.Parallel()
 	place := func(generation, base, share int64) *snapshot {

@@ -9,12 +9,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// Workers take finished entries that stand behind a parked one out of the stream one by one. That is no loss.
+// Workers remove finished entries after a parked one from the stream, one by one. That is no loss.
 func TestFinishedEntriesBehindAParkedOneMayGo(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
 	gone := w.hole(t)
-	require.Equal(t, map[audit.Kind]int64{audit.StreamGap: 1}, w.audit(t, audit.Options{}).Found, "nobody has finished it")
+	require.Equal(t, map[audit.Kind]int64{audit.StreamGap: 1}, w.audit(t, audit.Options{}).Found, "no group has finished it")
 	w.ledger.grants["a"], w.topic.grants = append(w.ledger.grants["a"], gone.Grants...),
 		append(w.topic.grants, gone.Grants...)
 	for _, group := range []string{ledgerGroup, topicGroup} {
@@ -26,11 +26,11 @@ func TestFinishedEntriesBehindAParkedOneMayGo(t *testing.T) {
 	require.EqualValues(t, 2, r.Total.InFlight)
 }
 
-// hole leaves an entry pending in both groups and deletes the next one; one more stands behind it.
+// hole leaves an entry pending in both groups and deletes the next one, which it returns. A third entry follows.
 func (w *world) hole(t *testing.T) stream.Entry {
 	t.Helper()
 	for i := range 3 {
-		w.grab(t, "a", 203+i, 1) // all at the home
+		w.grab(t, "a", 203+i, 1) // all of them grab at the home of a
 	}
 	var entries []stream.Entry
 	for _, group := range []string{ledgerGroup, topicGroup} {

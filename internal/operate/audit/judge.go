@@ -46,7 +46,7 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 	newer := f.from&whoGotIt != 0 && f.seq > r.seqOn(c, f.shard)
 	beyond := f.seq > r.shards[f.shard].end
 	switch {
-	case f.from&whoGotIt == 0: // in the stock only
+	case f.from&whoGotIt == 0: // the packet is in the stock only
 	case newer && !beyond:
 		c.counts.Newer++
 	case f.has(inReceipts):
@@ -56,7 +56,7 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 			f.from |= inQuarantine
 		}
 		r.judgeSinks(c, packet, f)
-	case c.lost() && !f.has(inLedger) && !f.has(inStream): // Redis and the ledger had lost it, and the loss was accepted
+	case c.lost() && !f.has(inLedger) && !f.has(inStream): // neither Redis nor ledger has it; a person accepted that
 		r.dropped(c, packet, f, r.sinks[0], c.ended())
 	case c.lost():
 		r.judgeSinks(c, packet, f)
@@ -150,8 +150,8 @@ func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 	}
 }
 
-// judgeMissing reports the packets that are nowhere. A place that lacks the campaign is reported as a whole, not packet
-// by packet.
+// judgeMissing reports the packets that no source has. A place that lacks the campaign is reported as a whole, not
+// packet by packet.
 func (r *run) judgeMissing(c *campaign) {
 	packets, _ := c.settled()
 	places := r.Store.Places(c.id, min(c.places, len(r.shards)))
@@ -165,8 +165,8 @@ func (r *run) judgeMissing(c *campaign) {
 	}
 }
 
-// judgeCounts compares a campaign's counts with its stock and receipts, on each of its places. Packets that were
-// already reported explain a deviation of their number.
+// judgeCounts compares a campaign's counts with its stock and receipts, on each of its places. It accepts a deviation
+// by as many packets as were already reported.
 func (r *run) judgeCounts(c *campaign) {
 	if !c.inRedis() {
 		return
@@ -236,7 +236,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	switch {
 	case l == nil && !c.inRedis() && r.partial():
-		r.differs(c, CampaignMissing, "Redis, ledger", "neither has such a campaign: is the name right?")
+		r.differs(c, CampaignMissing, "Redis, ledger", "neither has such a campaign: check the id")
 	case r.Ledger == nil:
 	case l == nil && c.inRedis():
 		r.differs(c, CampaignMissing, "ledger", "it is in Redis, but the ledger does not have it")
@@ -285,8 +285,8 @@ func (r *run) judgeSeqs(s *shard) {
 	}
 }
 
-// unfinished returns a sink that has not finished some of the seqs, nil if there is none. Without one the stream need
-// not keep them: workers remove finished entries one by one when these are behind an unfinished one.
+// unfinished returns a sink that has not finished some of the seqs, nil if there is none. In that case the stream need
+// not keep the seqs: workers also remove single finished entries behind an unfinished one.
 func (r *run) unfinished(s *shard, seqs stream.SeqRange) *sink {
 	for _, k := range r.sinks {
 		if k.at[s.Index()].anyUndone(seqs.First, seqs.Last) {

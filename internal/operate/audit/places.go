@@ -91,18 +91,18 @@ func (c *campaign) settled() (packets int64, steady bool) {
 	return before, false
 }
 
-// hold counts the packets of a user over all places of a campaign. Each receipt comes once.
-func (r *run) hold(c *campaign, snap *snapshot, user string) {
+// countOf counts the packets of a user over all places of a campaign. Each receipt comes once.
+func (r *run) countOf(c *campaign, snap *snapshot, user string) {
 	if snap.places == 1 {
 		return // the user's receipts are in one text, which was counted
 	}
-	if c.holds == nil {
-		c.holds = map[uint64]int32{}
+	if c.perUser == nil {
+		c.perUser = map[uint64]int32{}
 	}
 	of := maphash.String(r.seed, user)
-	if c.holds[of]++; int64(c.holds[of]) == snap.hold+1 {
-		r.differs(c, OverHold, "receipts", "user %.80q holds more than the %d packets that are allowed, over its %d shards",
-			user, snap.hold, snap.places)
+	if c.perUser[of]++; int64(c.perUser[of]) == snap.limit+1 {
+		r.differs(c, OverHold, "receipts", "user %.80q has more than the %d packets that are allowed, over its %d shards",
+			user, snap.limit, snap.places)
 	}
 }
 
@@ -142,7 +142,7 @@ func (c *campaign) judgeShares(drift func(format string, args ...any)) {
 		dealt += s.share
 	}
 	if dealt != packets || len(c.on) != c.places {
-		drift("%d packets, but its %d shards of %d are to get %d", packets, len(c.on), c.places, dealt)
+		drift("%d packets, but its %d shards of %d should get %d", packets, len(c.on), c.places, dealt)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// plantedOnPlaces is what only a campaign on several shards can suffer.
+// plantedOnPlaces are differences that only a campaign on several shards can have.
 var plantedOnPlaces = map[string]struct {
 	plant func(*testing.T, *world)
 	want  map[audit.Kind]int64
@@ -27,15 +27,15 @@ var plantedOnPlaces = map[string]struct {
 			require.NoError(t, err)
 			do(t, w.rdb.RPush(t.Context(), w.other("a").Keys.Stock("a"), packet))
 		},
-		kinds(audit.PacketUnknown), "packet 99 (stock): it stands on place 1 of 2, and is dealt to place 0",
+		kinds(audit.PacketUnknown), "packet 99 (stock): it is on place 1 of 2, but was dealt to place 0",
 	},
-	"a user who holds a packet on each shard": {
+	"a user who has a packet on each shard": {
 		func(t *testing.T, w *world) {
-			storetest.Grab(t, w.other("a"), "a", "u0003") // it does not bring what the user holds elsewhere
+			storetest.Grab(t, w.other("a"), "a", "u0003") // the call does not say what the user has elsewhere
 			w.settle(t)
 			w.publish(t)
 		},
-		kinds(audit.OverHold), `user "u0003" holds more than the 1 packets that are allowed, over its 2 shards`,
+		kinds(audit.OverHold), `user "u0003" has more than the 1 packets that are allowed, over its 2 shards`,
 	},
 	"a shard that has lost the campaign": {
 		func(t *testing.T, w *world) {
@@ -81,7 +81,7 @@ var plantedOnPlaces = map[string]struct {
 				do(t, w.rdb.Do(t.Context(), "HINCRBY", k.Keys.Campaign("a"), field, "-"+amount))
 			}
 		},
-		kinds(audit.PacketMissing, audit.CounterDrift), "100 packets, but its 2 shards of 2 are to get 99",
+		kinds(audit.PacketMissing, audit.CounterDrift), "100 packets, but its 2 shards of 2 should get 99",
 	},
 	"a shard that was not closed with the refund": {
 		func(t *testing.T, w *world) {
@@ -113,8 +113,7 @@ func TestPlantedOnPlaces(t *testing.T) {
 	}
 }
 
-// While packets are added, some places have got more than others, and nothing is wrong at any step; nor when grants of
-// the new packets come before the audit has read the campaign's other place.
+// While packets are added, some places have more packets than others. The audit finds no difference at any step.
 func TestAuditWhileATopUpIsDealt(t *testing.T) {
 	t.Parallel()
 	for places := 1; places <= 2; places++ {

@@ -27,14 +27,14 @@ func again(grants map[string][]hongbao.Grant, id, user string) {
 	grants[id] = append(grants[id], grants[id][i])
 }
 
-// addEntry puts an entry of one grant of a into the stream, past the scripts.
+// addEntry writes an entry of one grant of a to the stream, without the scripts.
 func (w *world) addEntry(t *testing.T, line string, seq int64) {
 	t.Helper()
 	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Keys.Events(),
 		Values: testkit.Entry(1, "grant", "a", seq, 1, 1700000000000, line)}))
 }
 
-// forge gives the last packet of a to a user with the seq, with all counts right.
+// forge gives the last packet of a to user mallory with the seq. All counts stay right.
 func (w *world) forge(t *testing.T, seq int64) {
 	t.Helper()
 	k := w.keys("a")

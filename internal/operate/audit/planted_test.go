@@ -17,8 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// planted is one thing done to a world in which all agrees, and what the audit must name then: nothing less, nothing
-// more.
+// planted has changes to a world in which everything agrees. want is exactly what the audit must find after each
+// change.
 var planted = map[string]struct {
 	plant func(*testing.T, *world)
 	want  map[audit.Kind]int64
@@ -105,7 +105,7 @@ var planted = map[string]struct {
 		},
 		kinds(audit.PacketTwice), "granted twice",
 	},
-	"seqs that nobody has": {
+	"seqs without an event": {
 		func(t *testing.T, w *world) { do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Keys.Meta(), "seq", 3)) },
 		kinds(audit.SeqGap), "no receipt, entry, ledger or topic has seqs",
 	},
@@ -203,7 +203,7 @@ var planted = map[string]struct {
 		},
 		kinds(audit.CampaignBroken), "u9999",
 	},
-	"more packets than a user may hold": {
+	"more packets than a user may have": {
 		func(t *testing.T, w *world) {
 			k := w.keys("a").Keys.Receipts("a")
 			do(t, w.rdb.HSet(t.Context(), k, "u0003", w.receipt(t, "a", "u0003")+"\n"+w.receipt(t, "a", "u0004")))
@@ -255,7 +255,7 @@ var planted = map[string]struct {
 		func(t *testing.T, w *world) { w.hole(t) },
 		kinds(audit.StreamGap), "are not in the stream, and group balance has not finished them",
 	},
-	"a claim that nobody will finish": {
+	"a claim that no worker will finish": {
 		func(t *testing.T, w *world) {
 			do(t, w.rdb.HSet(t.Context(), w.keys("a").Keys.Claims(topicGroup), "c1", "1 1000 w1\n1-5\npayload", "#fence", "1"))
 		},
@@ -269,7 +269,7 @@ var planted = map[string]struct {
 	},
 	"a campaign's hash that vanished": {
 		func(t *testing.T, w *world) { do(t, w.rdb.Del(t.Context(), w.keys("b").Keys.Campaign("b"))) },
-		kinds(audit.CampaignBroken), "the campaign's hash is gone",
+		kinds(audit.CampaignBroken), "the campaign's hash is missing",
 	},
 	"a campaign that vanished": {
 		func(t *testing.T, w *world) {
@@ -314,14 +314,14 @@ var planted = map[string]struct {
 	},
 }
 
-// saidOnTwo is what the audit says if the campaigns are dealt over two shards, where it is not the same.
+// saidOnTwo is what the audit says if the campaigns are dealt over two shards, for cases where the text differs.
 var saidOnTwo = map[string]string{
 	"a campaign that vanished":         "it is dealt over 2 shards, and shard 1 does not have it",
 	"a count of loaded too high":       "(campaign on shard 0): 50 packets, but granted",
 	"a packet vanished from the stock": "packet 99",
 }
 
-// Each is planted in a campaign on one shard, and at the home of one on two.
+// Each change is made to a campaign on one shard, and at the home of a campaign on two shards.
 func TestPlanted(t *testing.T) {
 	t.Parallel()
 	for name, p := range planted {
@@ -348,7 +348,7 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// kinds wants one difference of each kind.
+// kinds returns the counts for one difference of each kind.
 func kinds(list ...audit.Kind) map[audit.Kind]int64 {
 	m := map[audit.Kind]int64{}
 	for _, k := range list {
@@ -357,7 +357,7 @@ func kinds(list ...audit.Kind) map[audit.Kind]int64 {
 	return m
 }
 
-// A ledger row that was deleted is lost, and its user's balance still has it: a replay would credit him again.
+// A row was deleted from the ledger, and its user's balance still has the credit. A replay would credit the user again.
 func TestDeletedLedgerRowIsNotReplayed(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -373,7 +373,7 @@ func TestDeletedLedgerRowIsNotReplayed(t *testing.T) {
 	require.NotContains(t, text(), "hongbao replay")
 }
 
-// After a rollback of Redis one live worker may write a grant twice: the report says so before anybody hunts a forger.
+// After a rollback of Redis one worker may publish a grant twice. The remedy names the rollback as the likely cause.
 func TestDuplicateInTheTopicNamesTheRollback(t *testing.T) {
 	t.Parallel()
 	w := busy(t)

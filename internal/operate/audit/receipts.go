@@ -9,7 +9,7 @@ import (
 )
 
 func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *snapshot) error {
-	broken := map[string]bool{} // users who were already reported: they may come again
+	broken := map[string]bool{} // users who were already reported: HSCAN may return them again
 	return r.eachField(ctx, s.Keys.Receipts(c.id), func(user, text string) error {
 		list, err := store.ParseReceipts(s.Index(), snap.from, text)
 		if err != nil {
@@ -20,9 +20,9 @@ func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *sna
 			}
 			return nil
 		}
-		if int64(len(list)) > snap.hold && snap.places == 1 && !broken[user] {
+		if int64(len(list)) > snap.limit && snap.places == 1 && !broken[user] {
 			broken[user] = true
-			r.differs(c, OverHold, "receipts", "user %.80q holds %d packets, at most %d are allowed", user, len(list), snap.hold)
+			r.differs(c, OverHold, "receipts", "user %.80q has %d packets, at most %d are allowed", user, len(list), snap.limit)
 		}
 		for i := range list {
 			if err := r.receipt(ctx, s, c, snap, user, &list[i]); err != nil {
@@ -48,7 +48,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	}
 	f, digest := c.facts.at(rc.Packet), r.digest(user, rc.Amount, s.Index(), rc.Seq)
 	if f.has(inReceipts) {
-		if f.digest != digest { // otherwise HSCAN returned the user again
+		if f.digest != digest { // if they are equal, HSCAN returned the user again
 			c.strays++
 			r.foundOf(c, rc.Packet, f, Difference{Kind: PacketTwice, Where: "receipts",
 				Detail: fmt.Sprintf("granted twice; user %q has it with amount %d, seq %d", user, rc.Amount, rc.Seq)})
@@ -69,7 +69,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	}
 	f.digest, f.seq, f.shard, f.time = digest, rc.Seq, int16(s.Index()), uint32(rc.Time.Unix())
 	f.from |= inReceipts
-	r.hold(c, snap, user)
+	r.countOf(c, snap, user)
 	return r.planned(ctx, c, rc.Packet, rc.Amount, "receipts")
 }
 

@@ -31,13 +31,13 @@ type campaign struct {
 	found  map[Kind]int64 // its differences
 	sealed bool           // its grants are skipped
 	// places is the number of shards over which it is dealt. gone are the shards that lack it, if there are several
-	// places. lostOn counts those where a person ended it from the ledger, stubs those that have lost it.
+	// places. lostOn counts the shards where a person ended it from the ledger, stubs the shards that have lost it.
 	places        int
 	gone          map[int]bool
 	lostOn, stubs int
-	holds         map[uint64]int32 // packets of each user, if it is on several shards
-	// strays and altered count what was already reported, and so explains deviating sums: packets too many or too few,
-	// and facts that were altered.
+	perUser       map[uint64]int32 // packets of each user, if it is on several shards
+	// strays and altered count reported differences that explain deviating sums: strays are packets too many or too few,
+	// altered are packets with other facts.
 	strays, altered int64
 }
 
@@ -70,7 +70,7 @@ type snapshot struct {
 	total                       hongbao.Amount
 	granted                     int64
 	grantedAmount, loadedAmount hongbao.Amount
-	hold, from                  int64
+	limit, from                 int64
 	// places is the number of shards over which it is dealt, place the number of this one. The place gets share packets
 	// of all generations up to the newest one that is announced here, and it got base packets of the earlier ones.
 	places, place     int
@@ -106,7 +106,7 @@ func (s *snapshot) parse(m map[string]string) error {
 	fields := []field{
 		{"packets", &s.packets}, {"total", (*int64)(&s.total)}, {"loaded", &s.loaded},
 		{"loaded_amount", (*int64)(&s.loadedAmount)},
-		{"user_campaign", &s.hold}, {"from", &s.from},
+		{"user_campaign", &s.limit}, {"from", &s.from},
 	}
 	if s.over() {
 		fields = append(fields, field{"close_seq", &s.closeSeq}, field{"granted", &s.granted},
@@ -149,7 +149,7 @@ func (s *snapshot) parseWalk(m map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// readSeqs reads each shard's seq. Grants after the first reading may be missing from what is read before they are
+// readSeqs reads each shard's seq. A grant with a later seq may be missing from sources that were read before it was
 // written.
 func (r *run) readSeqs(note func(s *shard, seq int64)) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -216,7 +216,7 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 	if snap != nil && snap.lost {
 		c.lostOn++
 	}
-	if snap == nil || snap.lost { // a lost one is judged by the ledger, like one that has left Redis
+	if snap == nil || snap.lost { // a lost campaign is judged by the ledger, like one that has left Redis
 		return nil
 	}
 	c.on[s.Index()] = snap
@@ -226,7 +226,7 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 	if snap.loading() {
 		return nil
 	}
-	// Stock before receipts: a packet that is granted meanwhile is seen twice rather than not at all.
+	// The stock is read before the receipts, so a packet that is granted meanwhile is seen twice rather than not at all.
 	if err := r.readStock(ctx, s, c, snap); err != nil {
 		return err
 	}
@@ -262,9 +262,9 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 	}
 	if len(fields.Val()) == 0 {
 		if stocked.Val()+receipts.Val() == 0 {
-			return nil, "", nil // it left Redis just now, or only its counters are there
+			return nil, "", nil // it left Redis just now, or only its counters are left
 		}
-		return nil, fmt.Sprintf("the campaign's hash is gone, but %d packets of its stock and %d users' receipts are there",
+		return nil, fmt.Sprintf("the campaign's hash is missing, but %d packets of its stock and %d users' receipts exist",
 			stocked.Val(), receipts.Val()), nil
 	}
 	snap = &snapshot{stocked: stocked.Val()}
@@ -290,7 +290,7 @@ func (r *run) readStock(ctx context.Context, s *shard, c *campaign, snap *snapsh
 	return r.readPackets(ctx, s.Keys.Withheld(c.id), c, snap)
 }
 
-// readPackets reads a stock from its end: grabs take from its head, so unread packets keep their place.
+// readPackets reads a stock from its end: grabs take packets from its head, so unread packets keep their place.
 func (r *run) readPackets(ctx context.Context, stock string, c *campaign, snap *snapshot) error {
 	for last := int64(-1); ; last -= stockPackets {
 		page, err := r.Store.Redis().LRange(ctx, stock, last-stockPackets+1, last).Result()
@@ -321,7 +321,7 @@ func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text str
 	if snap.dealtTo(packet) != snap.place {
 		c.strays++
 		r.found(Difference{Kind: PacketUnknown, Where: "stock", Campaign: c.id, Packet: packet,
-			Detail: fmt.Sprintf("it stands on place %d of %d, and is dealt to place %d", snap.place, snap.places,
+			Detail: fmt.Sprintf("it is on place %d of %d, but was dealt to place %d", snap.place, snap.places,
 				snap.dealtTo(packet))})
 	}
 	snap.stockSum += hongbao.Amount(amount)

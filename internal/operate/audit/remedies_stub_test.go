@@ -9,7 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A campaign that Redis has lost, so that a stub stands for it, can't be paused: no remedy says so. One that is open can.
+// A campaign that Redis has lost has a stub and can't be paused, so no remedy advises a pause. An open campaign can be
+// paused.
 func TestNoPauseForAStub(t *testing.T) {
 	t.Parallel()
 	w := busy(t)

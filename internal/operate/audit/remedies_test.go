@@ -14,7 +14,7 @@ import (
 
 var named = regexp.MustCompile("`hongbao ([a-z]+(?: [a-z]+(?:-[a-z]+)*)*)[^`]*`")
 
-// commands are the commands that a text names, without their flags and arguments.
+// commands returns the commands that a text names, without their flags and arguments.
 func commands(text string) (list []string) {
 	for _, m := range named.FindAllStringSubmatch(text, -1) {
 		list = append(list, m[1])
@@ -35,7 +35,7 @@ func TestEveryKindHasARemedy(t *testing.T) {
 	}
 }
 
-// paragraphs parts a page into paragraphs, items and rows.
+// paragraphs splits a page into paragraphs, items and rows.
 var paragraphs = regexp.MustCompile(`\n\n|\n\||\n- |\n\d+\. `)
 
 // movesMoney are the commands that pay, refund or fund, or that deliver to the ledger.
@@ -50,7 +50,7 @@ func TestNoRemedyMovesMoneyWhileTheLedgerDisagrees(t *testing.T) {
 		for _, m := range remedies {
 			for _, frozen := range []bool{false, true} {
 				for _, c := range commands(remedyOf(m.kind, map[Kind]int64{m.kind: 1, broken: 1}, frozen).Do) {
-					if m.kind != MissingInTopic { // it announces, and pays nothing
+					if m.kind != MissingInTopic { // its remedy publishes grants, and pays nothing
 						require.NotContains(t, movesMoney, c, "%s beside %s", m.kind, broken)
 					}
 				}
@@ -62,7 +62,8 @@ func TestNoRemedyMovesMoneyWhileTheLedgerDisagrees(t *testing.T) {
 	}
 }
 
-// docs/audit.md repeats the table; where another page names a kind beside a command, the command is of its remedy.
+// docs/audit.md repeats the table. If a paragraph of another page names a kind and a command, the command is one of the
+// kind's remedy.
 func TestRemediesInTheDocs(t *testing.T) {
 	t.Parallel()
 	table, kinds := "", map[string][]string{}

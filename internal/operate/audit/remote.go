@@ -29,7 +29,7 @@ type RemoteCredit struct {
 const askAtOnce = 10_000
 
 // readRemote asks the remote for every grant that Redis, ledger or topic has, or that a person decided about. It does
-// not search for credits without a grant: the remote is asked by packet, and does not list.
+// not search for credits without a grant: the remote answers for a packet, and has no list.
 func (r *run) readRemote(ctx context.Context) error {
 	if r.Remote == nil || r.Remote.Ask == nil {
 		return nil
@@ -102,7 +102,7 @@ func (r *run) judgeCurrency(c *campaign, g *hongbao.Grant, has *RemoteCredit) {
 	}
 }
 
-// onlyDecided returns, by campaign, the grants of which only a person's decision is left.
+// onlyDecided returns, by campaign, the grants that no source has any more except a person's decision.
 func (r *run) onlyDecided() map[string][]hongbao.Grant {
 	left := map[string][]hongbao.Grant{}
 	for _, s := range r.shards {
@@ -121,8 +121,8 @@ func (r *run) onlyDecided() map[string][]hongbao.Grant {
 	return left
 }
 
-// judgeRemote checks that the remote has what the ledger has: a grant is recorded there after it was credited, not
-// before. The remote must not have what a person decided about in quarantine.
+// judgeRemote checks that the remote has each grant of the ledger: the ledger records a grant after the remote has
+// credited it, not before. The remote must not have a grant that a person decided about in quarantine.
 func (r *run) judgeRemote(c *campaign, packet int64, f *fact) {
 	if r.Remote == nil || r.Remote.Ask == nil {
 		return
@@ -131,7 +131,7 @@ func (r *run) judgeRemote(c *campaign, packet int64, f *fact) {
 	switch {
 	case f.has(inLedger) && !f.has(inRemote|isWorthless):
 		r.foundOf(c, packet, f, Difference{Kind: Lost, Where: sourceNames[inRemote],
-			Detail: "the ledger has it recorded as credited there, but it is not"})
+			Detail: "the ledger has recorded it as credited by the remote, but the remote does not have it"})
 	case resolved && f.has(inQuarantine) && f.has(inRemote) && !f.has(inLedger):
 		r.paidRemotely(c, packet, f, why)
 	}
@@ -141,7 +141,7 @@ func (r *run) paidRemotely(c *campaign, packet int64, f *fact, why string) {
 	r.foundOf(c, packet, f, Difference{Kind: RemotePaid, Where: sourceNames[inRemote], Detail: why})
 }
 
-// worthless marks a packet without a value as settled: no worker asks for a credit of nothing.
+// worthless marks a packet without a value, which the remote need not have: no worker asks for a credit of zero.
 func (r *run) worthless(ctx context.Context, c *campaign, packet int64) error {
 	if r.Plan == nil {
 		return nil

@@ -113,8 +113,8 @@ func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
 	}{
 		"a dropped letter":   {dropLetter, "was dropped by ann"},
 		"void in quarantine": {putAside("void: forged"), "quarantine 7: \"void: forged\""},
-		"paid from the reserve": {putAside("paid from the reserve: he called"),
-			"quarantine 7: \"paid from the reserve: he called\""},
+		"paid from the reserve": {putAside("paid from the reserve: the user called"),
+			"quarantine 7: \"paid from the reserve: the user called\""},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -240,7 +240,7 @@ func TestRemoteWorthless(t *testing.T) {
 	require.ErrorIs(t, err, errNoPlan)
 }
 
-// any returns some packet of campaign a that the remote has.
+// any returns a packet of campaign a that the remote has.
 func (m *memRemote) any(t *testing.T) int64 {
 	t.Helper()
 	for packet := range m.credits["a"] {

@@ -23,7 +23,7 @@ type Report struct {
 	Verdict Verdict   `json:"verdict"`
 	Started time.Time `json:"started"`
 	Seconds float64   `json:"seconds"`
-	// Quiet says that every consumer group had finished everything when the reading began.
+	// Quiet says that every consumer group had finished everything when the audit began to read.
 	Quiet bool `json:"quiet"`
 	// LeftOut says what was not compared, and why.
 	LeftOut   []string         `json:"left_out"`
@@ -60,8 +60,8 @@ type CampaignReport struct {
 	Currency string `json:"currency,omitempty"`
 	// InRedis is false for a campaign that the ledger has and that has left Redis, or was never there.
 	InRedis bool `json:"in_redis"`
-	// Sealed: its grants were audited before and not read again. Sealable: it was refunded and has left Redis, and this
-	// audit has judged each of its grants and found nothing wrong anywhere. So it may be sealed.
+	// Sealed: its grants were audited before and not read again. Sealable: it may be sealed, since it was refunded and
+	// has left Redis, and this audit has judged each of its grants and found no difference anywhere.
 	Sealed   bool `json:"sealed"`
 	Sealable bool `json:"sealable"`
 	// Ended says who ended it from the ledger alone, and why, if Redis had lost data of it.
@@ -85,8 +85,8 @@ type Counts struct {
 	Open          hongbao.Amount `json:"open_amount"`
 	// Published counts the records of the topic, duplicates included.
 	Published int64 `json:"published"`
-	// Unsettled and Unpublished are in flight to the ledger and to the topic, InFlight to either. They are not judged.
-	// Neither are the Newer ones, which were granted while the audit was reading.
+	// Unsettled grants are in flight to the ledger, Unpublished ones to the topic, InFlight ones to either of them. Newer
+	// ones were granted while the audit was reading. None of these is judged.
 	Unsettled   int64 `json:"unsettled"`
 	Unpublished int64 `json:"unpublished"`
 	InFlight    int64 `json:"in_flight"`

@@ -30,8 +30,7 @@ const (
 	total       = 5_000
 )
 
-// world is a deployment of two shards with campaigns a and b, of which some packets are granted and brought to a ledger
-// and a topic in memory.
+// world is a deployment of two shards with campaigns a and b, and with a ledger and a topic in memory.
 type world struct {
 	rdb    redis.UniversalClient
 	store  *store.Store
@@ -42,14 +41,14 @@ type world struct {
 	places int // over how many shards the campaigns are dealt
 }
 
-// memLedger is a ledger that keeps what it is given, twice if told twice.
+// memLedger is a ledger in memory. It keeps every grant that it gets, also duplicates.
 type memLedger struct {
 	grants      map[string][]hongbao.Grant
 	closed      map[string]stream.Entry // the closes of refunded campaigns
 	quarantined []ledger.Quarantined
 	problems    []ledger.Difference
 	spoil       func(*ledger.Totals)
-	adding      hongbao.Amount // by a top-up that is not dealt
+	adding      hongbao.Amount // the amount of a top-up that is not dealt
 	sealed      map[string]map[int][]stream.SeqRange
 }
 
@@ -162,13 +161,13 @@ func (w *world) load(t *testing.T, id string) {
 	w.ledger.grants[id] = nil
 }
 
-// keys are those of the campaign's home.
+// keys returns the campaign's home.
 func (w *world) keys(id string) *store.Shard { return w.store.Home(id) }
 
-// other is the campaign's second place.
+// other returns the campaign's second place.
 func (w *world) other(id string) *store.Shard { return w.store.Places(id, w.places)[1] }
 
-// placeOf is where user i grabs: every fourth one at the second place, if there is one.
+// placeOf returns the place where user i grabs: every fourth user grabs at the second place, if there is one.
 func (w *world) placeOf(id string, i int) *store.Shard {
 	if i%4 == 2 && w.places > 1 {
 		return w.other(id)
@@ -193,7 +192,7 @@ func (w *world) grab(t *testing.T, id string, first, n int) {
 
 func user(i int) string { return fmt.Sprintf("u%04d", i) }
 
-// read hands all new entries to a group.
+// read delivers all new entries to a group, and returns them.
 func (w *world) read(t *testing.T, shard int, group string) []stream.Entry {
 	t.Helper()
 	raw, err := w.store.Shard(shard).ReadNew(t.Context(), group, "w1", 10_000, 0)
@@ -207,7 +206,7 @@ func (w *world) read(t *testing.T, shard int, group string) []stream.Entry {
 	return out
 }
 
-// settle brings everything new to the ledger, publish to the topic.
+// settle writes all new grants to the ledger, publish writes them to the topic.
 func (w *world) settle(t *testing.T) {
 	w.bring(t, ledgerGroup, func(g hongbao.Grant) { w.ledger.grants[g.Campaign] = append(w.ledger.grants[g.Campaign], g) })
 }
@@ -235,7 +234,7 @@ func (w *world) ack(t *testing.T, shard int, group string, e *stream.Entry) {
 	require.NoError(t, err)
 }
 
-// busy is a world in which 40 packets of a and 20 of b are granted, settled and published.
+// busy returns a world in which 40 packets of a and 20 of b are granted, settled and published.
 func busy(t *testing.T) *world { return busyOn(t, 1) }
 
 func busyOn(t *testing.T, places int) *world {
@@ -255,7 +254,7 @@ func (w *world) audit(t *testing.T, opts audit.Options) *audit.Report {
 	return r
 }
 
-// receipt is what Redis keeps of a user.
+// receipt returns the text of a user's receipts in Redis.
 func (w *world) receipt(t *testing.T, id, user string) string {
 	t.Helper()
 	text, err := w.rdb.HGet(t.Context(), w.keys(id).Keys.Receipts(id), user).Result()
@@ -263,13 +262,13 @@ func (w *world) receipt(t *testing.T, id, user string) string {
 	return text
 }
 
-// settled gives the place of a user's grant in the ledger.
+// settled returns a pointer to a user's grant in the ledger.
 func (w *world) settled(id, user string) *hongbao.Grant {
 	return &w.ledger.grants[id][slices.IndexFunc(w.ledger.grants[id],
 		func(g hongbao.Grant) bool { return g.User == user })]
 }
 
-// published gives the place of a user's grant in the topic.
+// published returns a pointer to a user's grant in the topic.
 func (w *world) published(id, user string) *hongbao.Grant {
 	return &w.topic.grants[slices.IndexFunc(w.topic.grants,
 		func(g hongbao.Grant) bool { return g.Campaign == id && g.User == user })]

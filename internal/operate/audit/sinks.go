@@ -63,7 +63,7 @@ func (r *run) balance(c *campaign) {
 	}
 }
 
-// passOver accepts a sealed campaign as it was audited: only its seqs are noted, so that they are no gap.
+// passOver accepts the earlier audit of a sealed campaign: it notes only the seqs, so that they are no gap.
 func (r *run) passOver(ctx context.Context, c *campaign) error {
 	seqs, err := r.Ledger.SealedSeqs(ctx, c.id)
 	if err != nil {
@@ -131,7 +131,7 @@ func (r *run) readTopic(ctx context.Context) error {
 	}
 	r.report.Total.Foreign = scan.Foreign
 	for i, s := range r.shards {
-		if n := len(scan.Since); n > 0 && !scan.Since[i%n].IsZero() { // a shard's partition is its number modulo the partitions
+		if n := len(scan.Since); n > 0 && !scan.Since[i%n].IsZero() { // the partition of shard i is i modulo their number
 			s.whole = scan.Since[i%n].Unix()
 		}
 	}

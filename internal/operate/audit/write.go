@@ -122,7 +122,7 @@ func (r *Report) dropped(b *strings.Builder) {
 	if r.Total.Dropped == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nNot delivered by a person's decision: %d. No difference.\n", r.Total.Dropped)
+	fmt.Fprintf(b, "\nNot delivered by a person's decision: %d. These are no differences.\n", r.Total.Dropped)
 	for i := range r.Dropped {
 		fmt.Fprintf(b, "  %s\n", r.Dropped[i].String())
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// A person reads amounts in the currency's units, and no sum of yuan and yen.
+// The report shows amounts in the currency's units, and one total for each currency.
 func TestAmountsAreInTheCurrencysUnits(t *testing.T) {
 	t.Parallel()
 	r := audit.Report{Campaigns: []audit.CampaignReport{
@@ -32,7 +32,7 @@ func TestAmountsAreInTheCurrencysUnits(t *testing.T) {
 	}
 }
 
-// The ledger says which currency a campaign has; Redis does where there is no ledger.
+// The report has the currency of the ledger, or that of Redis if there is no ledger.
 func TestReportHasTheCurrency(t *testing.T) {
 	t.Parallel()
 	w := busy(t)

@@ -71,7 +71,7 @@ func New(cfg Config) (*Closer, error) {
 
 // Standing is the progress of a campaign's end.
 type Standing struct {
-	// Places are those of the campaign, in their order; none once it has left Redis.
+	// Places are the campaign's places, in their order; none once the campaign has left Redis.
 	Places []Place
 	// Held is what the ledger has; set once the ledger's group has reached the close of each place.
 	Held stream.Closing
@@ -134,7 +134,7 @@ func (s *Standing) closes() []stream.Entry {
 // Order is what the caller of Refund wants.
 type Order struct {
 	Campaign string
-	// Amount must be exactly what is refunded: it shows that the caller means this campaign.
+	// Amount must be exactly the refunded amount: it shows that the caller means this campaign.
 	Amount hongbao.Amount
 	// Missing must be exactly Standing.Missing: a person confirms that these grants are decided and will not be paid
 	// from the pool.
@@ -164,8 +164,8 @@ func (c *Closer) Refund(ctx context.Context, row *ledger.StoredCampaign, o Order
 	return r, err
 }
 
-// tryRefund goes through all steps once. It holds the lock only while the ledger posts, not while the campaign waits for
-// its settlers.
+// tryRefund runs all steps once. It holds the lock only while the ledger posts, not while the campaign waits for its
+// settlers.
 func (c *Closer) tryRefund(ctx context.Context, row *ledger.StoredCampaign, o *Order) (r payment.Refund, err error) {
 	s, err := c.Standing(ctx, row)
 	if err == nil {
@@ -200,28 +200,28 @@ var (
 // agree compares the order with the campaign's progress.
 func (c *Closer) agree(o *Order, s *Standing) error {
 	if n := -s.Missing(); n > 0 {
-		return hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger has paid %d grants more than the close tells of; "+
-			"nothing was moved. Somebody wrote to Redis or to the ledger: `hongbao audit --campaign %s` names what was paid without a "+
-			"receipt", ErrMissing, n, o.Campaign)
+		return hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger has paid %d grants more than the close counts; "+
+			"nothing was moved. Someone wrote to Redis or to the ledger: `hongbao audit --campaign %s` names the grants that were "+
+			"paid without a receipt", ErrMissing, n, o.Campaign)
 	}
 	if s.Refund == nil && s.Settled() && s.Missing() != o.Missing {
 		return hongbao.Errorf(hongbao.ClassConflict, "%w: group %s has finished everything up to the close, and %d "+
 			"grants are missing in the ledger, not %d; nothing was moved. They are dead letters or in quarantine: `hongbao audit "+
-			"--campaign %s` names them. Decide them first; if they are not to be paid, refund with --missing %d --amount %d",
+			"--campaign %s` names them. Decide them first; if they must not be paid, refund with --missing %d --amount %d",
 			ErrMissing, c.cfg.Group, s.Missing(), o.Missing, o.Campaign, s.Missing(), s.Amount())
 	}
 	if has := s.Amount(); has != o.Amount && (s.Settled() || o.Missing == 0) {
 		return hongbao.Errorf(hongbao.ClassPermanent,
-			"%w: the amount is %d minor units, not %d; nothing was moved. Is it the right campaign?", ErrAmount, has, o.Amount)
+			"%w: the amount is %d minor units, not %d; nothing was moved. Check the campaign's id", ErrAmount, has, o.Amount)
 	}
 	if !s.Settled() {
 		return hongbao.Errorf(hongbao.ClassTransient,
-			"%w: group %s has not come to the close on each shard: %s", payment.ErrSettling, c.cfg.Group, s.unsettled())
+			"%w: group %s has not reached the close on each shard: %s", payment.ErrSettling, c.cfg.Group, s.unsettled())
 	}
 	return nil
 }
 
-// decided refuses an order while a grant that is missing may still be paid.
+// decided refuses an order while a missing grant may still be paid.
 func (c *Closer) decided(ctx context.Context, o *Order, s *Standing) error {
 	places := make([]*store.Shard, len(s.Places))
 	for i := range s.Places {
@@ -248,7 +248,8 @@ func (s *Standing) unsettled() string {
 	return strings.Join(list, "; ")
 }
 
-// post makes the ledger post the refund, under a lock of the campaign's name, which is on the campaign's home shard.
+// post makes the ledger post the refund, under the lock with the campaign's name, which is on the campaign's home
+// shard.
 func (c *Closer) post(ctx context.Context, o *Order, s *Standing) (r payment.Refund, err error) {
 	err = c.cfg.Locks.Do(ctx, o.Campaign, func(ctx context.Context) error {
 		r, err = c.cfg.Ledger.Refund(ctx, s.closes(), o.Missing)

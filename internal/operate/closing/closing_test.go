@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// B35, B36: before the close, twice, with entries pending.
+// B35, B36: a refund is refused before the close, and while entries are pending. A second refund returns the first one.
 func TestRefundInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -62,7 +62,7 @@ func TestRefundInOrder(t *testing.T) {
 	require.Equal(t, &r, s.Refund)
 }
 
-// F59: it waits while entries are pending, and goes on by itself.
+// F59: a refund waits while entries are pending, and continues by itself.
 func TestRefundWaitsForSettlers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -81,8 +81,8 @@ func TestRefundWaitsForSettlers(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// That the ledger holds as many grants as the close tells is not enough: the group must have finished them, so that
-// none of another version is still on its way.
+// A refund waits although the ledger has as many grants as the close counts: the group must have finished them, so that
+// no other version of a grant is still in flight.
 func TestRefundWaitsForTheGroup(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -94,7 +94,7 @@ func TestRefundWaitsForTheGroup(t *testing.T) {
 	require.Zero(t, b.ledger.posts)
 }
 
-// A grant that the group has finished and the ledger does not hold is not waited for.
+// A refund does not wait for a grant that the group has finished and the ledger does not have.
 func TestRefundWithDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -119,7 +119,7 @@ func TestRefundWithDeadLetters(t *testing.T) {
 	require.Equal(t, "refunded", b.state())
 }
 
-// While a missing grant waits for a person it may still be paid: no order refunds its money.
+// While a missing grant waits for a person's decision it may still be paid. No order refunds its amount.
 func TestRefundWaitsForDecisions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -145,18 +145,18 @@ func TestRefundWaitsForDecisions(t *testing.T) {
 	require.NoError(t, err)
 	b.ledger.aside = []ledger.Quarantined{{ID: 1, Grant: hongbao.Grant{Campaign: "rain"}}}
 	refused("1 wait in quarantine")
-	b.ledger.aside[0].Grant.Campaign = "snow" // not its own
+	b.ledger.aside[0].Grant.Campaign = "snow" // another campaign
 	b.bury(b.k, "snow")
 	r, err := b.Refund(t.Context(), o)
 	require.NoError(t, err)
 	require.EqualValues(t, 80, r.Amount)
 	b.bury(b.k, "rain")
 	again, err := b.Refund(t.Context(), o)
-	require.NoError(t, err, "a repeat gives the refund that is there")
+	require.NoError(t, err, "a repeat returns the existing refund")
 	require.Equal(t, r, again)
 }
 
-// A ledger that holds more than the close tells of was written by something else: no order refunds it.
+// If the ledger has more grants than the close counts, someone else wrote to it. No order refunds the campaign.
 func TestRefundOfALedgerWithMore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -164,7 +164,7 @@ func TestRefundOfALedgerWithMore(t *testing.T) {
 	b.settle(4)
 	for _, o := range []closing.Order{order(70, 0), order(60, time.Minute), {Campaign: "rain", Amount: 60, Missing: -1}} {
 		_, err := b.Refund(t.Context(), o)
-		require.ErrorContains(t, err, "has paid 1 grants more than the close tells of")
+		require.ErrorContains(t, err, "has paid 1 grants more than the close counts")
 		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
 	}
 	require.Zero(t, b.ledger.posts)
@@ -173,12 +173,12 @@ func TestRefundOfALedgerWithMore(t *testing.T) {
 
 var errDied = errors.New("died")
 
-// F57: it dies at each step; another process goes on, and there is one refund.
+// F57: a refund dies at each step. Another process continues, and there is one refund.
 func TestRefundDiesAtEachStep(t *testing.T) {
 	t.Parallel()
 	for name, die := range map[string]struct {
 		at    func(b *bundle, cancel func())
-		posts int // by the one that died
+		posts int // refunds posted by the process that died
 	}{
 		"before the lock":     {func(b *bundle, _ func()) { b.locks = lost{} }, 0},
 		"before it is posted": {func(b *bundle, _ func()) { b.ledger.before = func() error { return errDied } }, 0},
@@ -230,7 +230,7 @@ func (c cancelling) Do(ctx context.Context, name string, fn func(context.Context
 	return err
 }
 
-// F58: ten close and refund at once.
+// F58: ten callers close and refund at once.
 func TestConcurrentRefunds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -11,11 +11,12 @@ import (
 )
 
 // Close closes the campaign permanently, on all of its places at once. Before the end of its window it is refused
-// unless early is set. A campaign that is closed, refunded or gone from Redis is no error: the result is the same.
+// unless early is set. A campaign that is closed or refunded is no error, nor is one that was refunded and has left
+// Redis: the result is the same.
 //
-// The other places are closed even if one does not answer, or has a slow clock so that the window is not over there.
-// The error names it, and the next call closes it. A place that still waits for packets of a top-up is not closed,
-// unless another place is lost: then no one can deal them any more.
+// If one place does not answer, or has a slow clock so that the window is not over there, the other places are closed
+// all the same. The error names that place, and the next call closes it. A place that still waits for packets of a
+// top-up is not closed, unless another place is lost: then no one can deal these packets any more.
 func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bool) (Standing, error) {
 	id, places := row.Spec.ID, c.places(row)
 	closes, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (stream.Entry, error) {
@@ -32,8 +33,8 @@ func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bo
 	return c.standing(ctx, id, places, closes, errs)
 }
 
-// Standing returns the progress of a campaign's end, and changes nothing. The error is store.ErrNotClosed if it was not
-// closed on each of its places.
+// Standing returns the progress of a campaign's end, and changes nothing. The error is store.ErrNotClosed if the
+// campaign was not closed on each of its places.
 func (c *Closer) Standing(ctx context.Context, row *ledger.StoredCampaign) (Standing, error) {
 	id, places := row.Spec.ID, c.places(row)
 	closes, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (stream.Entry, error) { return places[j].CloseOf(ctx, id) })
@@ -96,7 +97,7 @@ func allGone(errs []error) bool {
 	return true
 }
 
-// note notes the refund on each place. One that the campaign has left is done.
+// note notes the refund on each place, except on places that the campaign has left.
 func (c *Closer) note(ctx context.Context, row *ledger.StoredCampaign) error {
 	places := c.places(row)
 	return c.cfg.Store.Campaign(row.Spec.ID).Joined(places, store.Each(len(places), store.AllAtOnce, func(j int) error {

@@ -300,7 +300,7 @@ func TestRetirePlaces(t *testing.T) {
 	require.NoError(t, err)
 	home := fmt.Sprintf("shard %d", s.places[0].Index())
 	s.faults.set(tagOf(s.places[0]), -1)
-	testkit.Eventually(t, 30*time.Second, func() bool { // Redis' clock has to go on
+	testkit.Eventually(t, 30*time.Second, func() bool { // the clock of Redis has to advance
 		gone, err := retirer.Retire(t.Context())
 		require.Empty(t, gone)
 		require.ErrorContains(t, err, home+": ")
@@ -342,7 +342,7 @@ func TestRetireWithoutTheHome(t *testing.T) {
 		Every: time.Second})
 	require.NoError(t, err)
 	s.faults.set(tagOf(s.places[0]), -1)
-	testkit.Eventually(t, 30*time.Second, func() bool { // Redis' clock has to go on
+	testkit.Eventually(t, 30*time.Second, func() bool { // the clock of Redis has to advance
 		gone, err := retirer.Retire(t.Context())
 		require.Error(t, err)
 		return slices.Equal([]string{alone}, gone)
@@ -353,7 +353,7 @@ func TestRetireWithoutTheHome(t *testing.T) {
 		_, err := retirer.Retire(t.Context())
 		require.NoError(t, err)
 		return slices.Equal([]string{"", "", ""}, s.states())
-	}, "it leaves its home, which was not told, and then the others")
+	}, "it leaves its home, which missed the refund, and then the others")
 }
 
 // refundedOn creates a campaign whose only place is this shard, refunded after rain.

@@ -44,7 +44,7 @@ func NewRetirer(cfg RetirerConfig) (*Retirer, error) {
 func (r *Retirer) Run(ctx context.Context) error {
 	_ = retry.Poll(ctx, r.cfg.Every, func() (bool, error) {
 		if _, err := r.Retire(ctx); err != nil && ctx.Err() == nil {
-			r.cfg.Log.Warn("refunded campaigns could not be taken out of Redis, it is tried again", zap.Error(err))
+			r.cfg.Log.Warn("taking refunded campaigns out of Redis failed; the worker tries again", zap.Error(err))
 		}
 		return false, nil
 	})
@@ -58,26 +58,26 @@ const retireCampaigns = 100
 // with the others.
 func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 	err = r.cfg.Locks.Do(ctx, "retire", func(ctx context.Context) error {
-		var away []error
+		var down []error
 		for i, k := range r.cfg.Store.Shards() {
 			ids, err := r.shard(ctx, k)
 			gone = append(gone, ids...)
 			if err == nil {
 				continue
 			}
-			away = append(away, fmt.Errorf("shard %d: %w", i, err))
+			down = append(down, fmt.Errorf("shard %d: %w", i, err))
 			if ctx.Err() != nil {
 				break
 			}
 		}
-		return errors.Join(away...)
+		return errors.Join(down...)
 	})
 	return gone, err
 }
 
-// shard continues with the other campaigns if one can't leave yet.
+// shard takes out the campaigns of one shard whose grace is over. If one can't leave yet, it continues with the others.
 func (r *Retirer) shard(ctx context.Context, k *store.Shard) (gone []string, err error) {
-	away := map[int]error{} // homes that do not answer; each is asked once
+	down := map[int]error{} // homes that do not answer, with the error; each of them is asked once
 	for {
 		due, err := k.DueToRetire(ctx, r.cfg.Grace, retireCampaigns)
 		if err != nil {
@@ -86,11 +86,11 @@ func (r *Retirer) shard(ctx context.Context, k *store.Shard) (gone []string, err
 		var stay []error
 		before := len(gone)
 		for _, id := range due {
-			left, err := r.purge(ctx, k, id, away)
+			left, err := r.purge(ctx, k, id, down)
 			switch {
 			case err != nil:
 				stay = append(stay, err)
-			case left > 0: // another clock: that of Redis went back meanwhile, or that of the campaign's home is behind
+			case left > 0: // the clock of Redis went back meanwhile, or the clock of the campaign's home is behind
 			default:
 				r.cfg.Log.Info("a refunded campaign has left Redis; its receipts are in the ledger", zap.String("campaign", id))
 				gone = append(gone, id)
@@ -102,12 +102,11 @@ func (r *Retirer) shard(ctx context.Context, k *store.Shard) (gone []string, err
 	}
 }
 
-// purge takes a campaign out of its home, then out of this shard. A place that lacks it while the home has it looks
-// like one that has lost it. Once the home does not have it either, the reply to grabs is that there is no such
-// campaign.
-func (r *Retirer) purge(ctx context.Context, k *store.Shard, id string, away map[int]error) (time.Duration, error) {
+// purge takes a campaign out of its home, then out of this shard. If the home still had the campaign, this shard would
+// look as if it had lost it. Once the home does not have it either, grabs are answered that there is no such campaign.
+func (r *Retirer) purge(ctx context.Context, k *store.Shard, id string, down map[int]error) (time.Duration, error) {
 	home := r.cfg.Store.Home(id)
-	if err := away[home.Index()]; err != nil {
+	if err := down[home.Index()]; err != nil {
 		return 0, err
 	}
 	if home.Index() != k.Index() {
@@ -116,7 +115,7 @@ func (r *Retirer) purge(ctx context.Context, k *store.Shard, id string, away map
 			err = fmt.Errorf("campaign %s leaves its home, shard %d, first: %w", id, home.Index(), err)
 		}
 		if hongbao.IsOutage(err) {
-			away[home.Index()] = err
+			down[home.Index()] = err
 		}
 		if err != nil || left > 0 {
 			return left, err

@@ -11,7 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Redis is out of memory. A campaign is closed, refunded under its lock, and leaves Redis: that is what frees it.
+// Redis is out of memory. A campaign can still be closed, refunded under its lock, and taken out of Redis, which frees
+// memory.
 func TestOutOfMemoryEndsACampaign(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
@@ -34,7 +35,7 @@ func TestOutOfMemoryEndsACampaign(t *testing.T) {
 	require.Equal(t, []string{"rain"}, gone)
 }
 
-// A refunded campaign leaves Redis after its grace; what is not refunded stays.
+// A refunded campaign leaves Redis after its grace. A campaign that is not refunded stays.
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -53,7 +54,7 @@ func TestRetire(t *testing.T) {
 	require.NoError(t, err)
 	gone, err = retirer(time.Hour).Retire(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, gone, "its grace runs")
+	require.Empty(t, gone, "its grace is not over")
 
 	stop := testkit.Go(t, retirer(0).Run)
 	testkit.Eventually(t, 30*time.Second, func() bool {
@@ -64,7 +65,7 @@ func TestRetire(t *testing.T) {
 	stop()
 	s, err := b.Close(t.Context(), "rain", false)
 	require.NoError(t, err)
-	require.Equal(t, closing.Standing{Refund: &r}, s, "the ledger knows")
+	require.Equal(t, closing.Standing{Refund: &r}, s, "the ledger has the refund")
 	again, err := b.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)
 	require.Equal(t, r, again)

@@ -25,16 +25,16 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// memLedger is a ledger in memory: it refunds once, when it holds what the close tells.
+// memLedger is a ledger in memory. It refunds once, as soon as it has the grants that the closes count.
 type memLedger struct {
 	mu      sync.Mutex
 	grants  int64
 	refunds map[string]payment.Refund
-	shards  int   // over which the campaign is dealt
-	packets int64 // with those that were added
+	shards  int   // the number of shards over which the campaign is dealt
+	packets int64 // the campaign's packets, including added ones
 	aside   []ledger.Quarantined
 	posts   int
-	// before and after stand for a process that dies, or an answer that is lost; nil for nothing.
+	// before and after simulate a process that dies, or a lost answer; nil for no fault.
 	before, after func() error
 }
 
@@ -112,7 +112,7 @@ type bundle struct {
 
 const total = 100
 
-// setup is a deployment with campaign "rain" of ten packets, of which the first three are granted.
+// setup returns a deployment with campaign "rain" of ten packets, of which the first three are granted.
 func setup(t *testing.T) *bundle {
 	t.Helper()
 	return setupOn(t, testkit.Redis(t))
@@ -126,7 +126,7 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	return b
 }
 
-// setupOver is a deployment of n shards with the campaign over so many of them.
+// setupOver returns a deployment of n shards with the campaign over the given number of them.
 func setupOver(t *testing.T, server *testkit.RedisServer, n, places int) *bundle {
 	t.Helper()
 	rdb := server.Client(t)
@@ -143,7 +143,7 @@ func setupOver(t *testing.T, server *testkit.RedisServer, n, places int) *bundle
 	return b
 }
 
-// load opens a campaign of ten packets of 10 over so many shards.
+// load opens a campaign of ten packets of 10 over the given number of shards.
 func (b *bundle) load(id string, places int) {
 	b.t.Helper()
 	c := loaded.Rain(id, 10, total)
@@ -152,7 +152,7 @@ func (b *bundle) load(id string, places int) {
 	require.NoError(b.t, err)
 }
 
-// row is the ledger's row of a campaign.
+// row returns the ledger's row of a campaign.
 func (b *bundle) row(id string) *ledger.StoredCampaign {
 	b.t.Helper()
 	c, _, err := b.ledger.Campaign(b.t.Context(), id)
@@ -200,7 +200,7 @@ func (b *bundle) bury(k *store.Shard, campaign string) {
 	}}).Err())
 }
 
-// settle has the ledger hold so many grants, and then, as a worker does, its group finish everything.
+// settle sets the number of grants in the ledger. Then it makes the ledger's group finish everything, as a worker does.
 func (b *bundle) settle(grants int64) {
 	b.t.Helper()
 	b.ledger.mu.Lock()

@@ -21,7 +21,7 @@ type Letter struct {
 	Entry  string   `json:"entry" doc:"Id of the stream entry that brought it, which may be trimmed."`
 	Fields []string `json:"fields" doc:"Its names and values in turn; empty if it was gone."`
 	Seq    int64    `json:"seq,omitempty" doc:"The grant's seq on the shard; absent for a whole entry."`
-	// Grant is nil for a whole entry, and for a grant whose entry was gone when the letter was written.
+	// Grant is nil for a whole entry, and for a grant whose entry was deleted before the letter was written.
 	Grant    *hongbao.Grant `json:"grant,omitempty" doc:"The grant; absent for a whole entry, and if the entry was gone."`
 	Class    string         `json:"class" doc:"Of the last error: unknown, transient, permanent, conflict or broken."`
 	Reason   string         `json:"reason" doc:"The last error."`
@@ -94,13 +94,13 @@ func (l *Letter) grant() *hongbao.Grant {
 	return nil
 }
 
-// Campaign returns the campaign in the letter's entry, readable or not; empty if the entry was gone.
+// Campaign returns the campaign in the letter's entry, readable or not; empty if the entry had been deleted.
 func (l *Letter) Campaign() string {
 	return stream.CampaignOf(l.Fields)
 }
 
-// Facts returns the fields of the letter's grant that an audit compares. The letter has them even if its entry was
-// gone, but then without the campaign. It returns false for a whole entry.
+// Facts returns the fields of the letter's grant that an audit compares. If the entry had been deleted, the letter has
+// these fields too, except the campaign. Facts returns false for a whole entry.
 func (l *Letter) Facts() (hongbao.Grant, bool) {
 	words := strings.Split(l.line, " ")
 	if l.Seq == 0 || len(words) < 3 {

@@ -28,10 +28,10 @@ type Filter struct {
 	User     string
 	// Reason is a part of the letter's reason.
 	Reason string
-	// Sees, if not nil, reports for each campaign whether its letters are selected. A letter whose entry was gone has
-	// no campaign.
+	// Sees, if not nil, reports for each campaign whether its letters are selected. A letter whose entry had been deleted
+	// has no campaign.
 	Sees func(campaign string) bool
-	// From and To bound the time when it became a dead letter: From is included, To is not.
+	// From and To bound the time when the grant became a dead letter: From is included, To is not.
 	From, To time.Time
 }
 
@@ -191,7 +191,7 @@ func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
 			s.after = after
 		}
 		if pick.counted != nil {
-			s.last = cmp.Or(pick.counted[p], "0-0") // it had no letters then
+			s.last = cmp.Or(pick.counted[p], "0-0") // 0-0: the stream had no letters when they were counted
 		}
 		var at context.Context
 		if at, err = l.at(ctx, p.Shard); err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-var ann = stream.Decision{By: "ann", Why: "mended,\nby hand"}
+var ann = stream.Decision{By: "ann", Why: "fixed,\nby hand"}
 
-// buried is a world with dead letters of sink kafka: seqs 3, 4 (permanent) and 7 (conflict) of shard 0, 5 of shard 1,
-// and an entry that can't be read .
+// buried returns a world with dead letters of sink kafka: seqs 3, 4 (permanent) and 7 (conflict) of shard 0, seq 5 of
+// shard 1, and an entry that can't be read.
 func buried(t *testing.T) *deadlettertest.World {
 	t.Helper()
 	w := deadlettertest.Setup(t)
@@ -65,7 +65,7 @@ func TestListLetters(t *testing.T) {
 			break
 		}
 	}
-	require.Equal(t, page, paged, "pages leave nothing out and give nothing twice")
+	require.Equal(t, page, paged, "each letter is on one page")
 	for _, f := range []deadletter.Filter{
 		{Sinks: []string{"no:sink"}}, {Class: "bad"}, {Campaign: "no campaign"}, {User: "two words"},
 		{From: page[0].Last, To: page[0].Last},
@@ -75,7 +75,7 @@ func TestListLetters(t *testing.T) {
 	}
 }
 
-// show gives the whole entry, also when the stream has it no more.
+// Get returns the whole letter, also after the entry was trimmed from the stream.
 func TestGetLetter(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -125,7 +125,7 @@ func TestLetterHasItsCurrency(t *testing.T) {
 	require.Equal(t, 1, strings.Count(letter.Fields[1], "\n"), "no other grant of the entry")
 }
 
-// Each letter is delivered once and ended, whole, with who and why.
+// Each letter is delivered once. The resolved letter keeps all fields, and adds the person and the reason.
 func TestRequeue(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -156,7 +156,7 @@ func TestRequeue(t *testing.T) {
 	log, err := w.Store.Shard(0).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Len(t, log, 2)
-	require.Equal(t, []string{"decision", "requeued", "by", "ann", "why", "mended,\nby hand"}, log[0].Values[2:8])
+	require.Equal(t, []string{"decision", "requeued", "by", "ann", "why", "fixed,\nby hand"}, log[0].Values[2:8])
 	require.Contains(t, log[0].Values, "entry.1")
 
 	w.Target.Before = func(_ int, grants []hongbao.Grant) []error {
@@ -166,7 +166,7 @@ func TestRequeue(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(1), report.Failed)
 	require.Contains(t, report.Failures[0].Letter, "kafka/0/")
-	require.Equal(t, "0-7 0-0", idsOf(deadlettertest.List(t, l, deadletter.Filter{})), "what is refused again stays as it was")
+	require.Equal(t, "0-7 0-0", idsOf(deadlettertest.List(t, l, deadletter.Filter{})), "a letter that is refused again stays")
 	for _, who := range []stream.Decision{{}, {By: "ann"}, {By: "ann", Why: " "}, {Why: "x"}, {By: "a b", Why: "x"},
 		{By: "ann", Why: strings.Repeat("x", 1001)}} {
 		_, err := l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: kafka}, who, false)
@@ -176,8 +176,8 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-// A requeue delivers letters of a campaign that is paused for their sink: a person tries one before they resume it. What
-// the sink refuses again stays a letter. The pause stays either way.
+// A requeue also delivers letters of a campaign that is paused for their sink, so that a person can try one letter
+// before they resume the campaign. A letter that the sink refuses again stays. The pause stays in both cases.
 func TestRequeueOfAPausedCampaign(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -216,8 +216,8 @@ func TestRequeueOfAPausedCampaign(t *testing.T) {
 	}
 }
 
-// Killed between the delivery and the end of the letter, a requeue is done again and the handler has the grant a second
-// time: nothing is lost, and the sink makes it harmless.
+// A requeue is killed between the delivery and the end of the letter, and run again. The handler gets the grant a
+// second time, which the sink makes harmless. No letter is lost.
 func TestRequeueKilled(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -231,7 +231,7 @@ func TestRequeueKilled(t *testing.T) {
 		w.Target.Before = func(int, []hongbao.Grant) []error {
 			if left--; left == 0 {
 				kills++
-				cancel() // the sink takes it, and then nothing more happens
+				cancel() // the sink takes the grant, and then the requeue is killed
 			}
 			return nil
 		}
@@ -240,7 +240,7 @@ func TestRequeueKilled(t *testing.T) {
 		if err == nil {
 			break
 		}
-		require.ErrorContains(t, err, "run it again to go on")
+		require.ErrorContains(t, err, "run it again to continue")
 	}
 	require.Equal(t, "0-0", idsOf(deadlettertest.List(t, l, deadletter.Filter{})))
 	require.Positive(t, kills)
@@ -255,7 +255,7 @@ func TestRequeueKilled(t *testing.T) {
 	t.Logf("killed %d times", kills)
 }
 
-// A call that ends too early tells where the next one goes on: behind the letters that the sink refused again.
+// A call that ends too early reports where the next call continues: after the letters that the sink refused again.
 func TestRequeueGoesOn(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -281,14 +281,14 @@ func TestRequeueGoesOn(t *testing.T) {
 	}
 	report, err := l.Requeue(ctx, cfg, pick, ann, false)
 	require.ErrorIs(t, err, context.Canceled)
-	require.EqualValues(t, page[1].ID, report.Next, "of the second batch nobody knows")
+	require.EqualValues(t, page[1].ID, report.Next, "the result of the second batch is unknown")
 	require.EqualValues(t, 2, report.Failed)
 
 	w.Target.Before, seen = refuse, nil
 	pick.After = string(report.Next)
 	report, err = l.Requeue(t.Context(), cfg, pick, ann, false)
 	require.NoError(t, err)
-	require.Equal(t, []string{"0-7", "1-5"}, seen, "those that were refused before it are not tried again")
+	require.Equal(t, []string{"0-7", "1-5"}, seen, "letters that were refused before Next are not tried again")
 	require.Empty(t, report.Next)
 	require.EqualValues(t, 3, report.Matched)
 	require.EqualValues(t, 1, report.Unreadable)
@@ -307,7 +307,7 @@ func TestRequeueGoesOn(t *testing.T) {
 	pick.After = "kafka/0/0-0"
 	report, err = l.Drop(t.Context(), pick, ann, true)
 	require.NoError(t, err)
-	require.EqualValues(t, 5, report.Matched, "all stand behind the beginning")
+	require.EqualValues(t, 5, report.Matched, "all letters come after the beginning")
 	pick.After = page[3].ID
 	report, err = l.Drop(t.Context(), pick, ann, false)
 	require.NoError(t, err)
@@ -342,7 +342,7 @@ func TestDrop(t *testing.T) {
 	require.Contains(t, text.String(), "1 of 1 letters were dropped")
 }
 
-// A letter whose shard is opened again while it is delivered stays a letter.
+// If a shard is opened again while one of its letters is delivered, the letter stays.
 func TestRequeueOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -366,7 +366,7 @@ func TestRequeueOfAnotherEpoch(t *testing.T) {
 	require.EqualValues(t, 3, report.Resolved)
 }
 
-// A letter that another decision has ended while it was delivered is reported, and not counted as resolved.
+// If another decision ends a letter while it is delivered, the letter is reported, and not counted as resolved.
 func TestLettersThatAreGoneAreReported(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -384,11 +384,11 @@ func TestLettersThatAreGoneAreReported(t *testing.T) {
 	require.Zero(t, report.Resolved)
 	var text strings.Builder
 	require.NoError(t, report.Write(&text))
-	require.Contains(t, text.String(), "1 were gone: another decision ended them first")
+	require.Contains(t, text.String(), "1 were decided before: another decision ended them first")
 	require.Contains(t, text.String(), "They were delivered all the same")
 }
 
-// A letter that is written between the count and the work is not decided: no one has expected it.
+// A letter that is written between the count and the work is not decided: the person's number does not include it.
 func TestOnlyCountedLettersAreDecided(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {

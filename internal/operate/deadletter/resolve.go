@@ -19,7 +19,8 @@ import (
 type Pick struct {
 	IDs    []string
 	Filter Filter
-	// After is the Next of a report: the filter selects from the letters behind it. Empty begins with the oldest.
+	// After is the Next of a report: the filter selects from the letters after it. If it is empty, it begins with the
+	// oldest letter.
 	After string
 	// Expect is how many letters a person expects the filter to select; nil if they were not asked.
 	Expect *int64
@@ -28,16 +29,16 @@ type Pick struct {
 	counted map[Place]string
 }
 
-// CheckExpected compares the letters that a filter selects with the number that the deciding person expects. Behind
-// Pick.After there may be fewer: some are decided already. The pick ends with the counted letters: later ones stay,
-// whatever is written until the work is done.
+// CheckExpected compares the number of letters that a filter selects with the number that the deciding person expects.
+// After Pick.After there may be fewer: some are decided already. It then limits the pick to the counted letters, so
+// letters that are written later stay.
 func (l *Letters) CheckExpected(ctx context.Context, pick *Pick) error {
 	if len(pick.IDs) > 0 {
 		return nil
 	}
 	if pick.Expect == nil {
 		return hongbao.Errorf(hongbao.ClassPermanent,
-			"decide dead letters by a filter: the number of letters is missing: a dry run counts them")
+			"decide dead letters by a filter: the expected number of letters is missing: a dry run counts them")
 	}
 	n, counted := int64(0), map[Place]string{}
 	all := Pick{Filter: pick.Filter, After: pick.After}
@@ -142,8 +143,8 @@ func (l *Letters) resolve(ctx context.Context, x *Letter, who stream.Decision, r
 	return err
 }
 
-// RequeueSink returns the sink whose done bits say which dead letters of a sink a requeue has delivered. By the sink's
-// own bits they are done.
+// RequeueSink returns the sink whose done bits say which dead letters of a sink a requeue has delivered. The sink's own
+// bits can't say this: there, every dead letter is done.
 func RequeueSink(sink string) string { return "requeue-" + sink }
 
 // Requeue delivers the grants of letters to their sink, and ends each letter afterwards, with the person and the
@@ -153,7 +154,7 @@ func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, wh
 	dryRun bool) (*Report, error) {
 	r := newReport(store.Requeued, dryRun)
 	err := who.Check()
-	if !dryRun { // that calls no Handler, and needs none
+	if !dryRun { // a dry run needs no Handler
 		err = errors.Join(err, o.Check())
 	}
 	if err != nil {
@@ -177,7 +178,7 @@ func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, wh
 		return nil
 	})
 	if err != nil {
-		return r, fmt.Errorf("requeue dead letters: %w; run it again to go on", err)
+		return r, fmt.Errorf("requeue dead letters: %w; run it again to continue", err)
 	}
 	return r, nil
 }
@@ -209,7 +210,7 @@ func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []
 			}
 			return nil
 		},
-		Refused: func(g *hongbao.Grant, err error) { // in the order of the letters: those before it are done
+		Refused: func(g *hongbao.Grant, err error) { // in the order of the letters: the letters before this one are done
 			id := find(g)[0].ID
 			r.Refusals.Add(id, g, err)
 			r.passed(id)
@@ -267,7 +268,7 @@ func (r *Report) Write(w io.Writer) error {
 			"them.\n", r.Unreadable)
 	}
 	if r.Gone > 0 {
-		fmt.Fprintf(&b, "%d were gone: another decision ended them first; `hongbao journal` names it.", r.Gone)
+		fmt.Fprintf(&b, "%d were decided before: another decision ended them first; `hongbao journal` names it.", r.Gone)
 		if r.Decision == store.Requeued {
 			b.WriteString(" They were delivered all the same.")
 		}
@@ -275,7 +276,7 @@ func (r *Report) Write(w io.Writer) error {
 	}
 	r.Print(&b)
 	if r.Next != "" {
-		fmt.Fprintf(&b, "It ended too early. The same with --after %s goes on where it was.\n", r.Next)
+		fmt.Fprintf(&b, "It ended too early. Run the same command with --after %s to continue.\n", r.Next)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -74,8 +74,8 @@ type Results struct {
 	Refused func(g *hongbao.Grant, err error)
 }
 
-// Deliver delivers up to BatchGrants grants. It repeats what may work later for as long as the patience lasts. An error
-// says that it can't continue: the target is unreachable, or broken, or ctx has ended.
+// Deliver delivers up to BatchGrants grants. While the patience lasts, it repeats grants whose errors may pass. It
+// returns an error if it can't continue: the target is unreachable or broken, or ctx has ended.
 func (d *Deliverer) Deliver(ctx context.Context, grants []hongbao.Grant, out Results) error {
 	pauses := retry.Backoff(50*time.Millisecond, 5*time.Second, max(d.Patience, 1))
 	for {
@@ -108,7 +108,7 @@ func (d *Deliverer) call(ctx context.Context, grants []hongbao.Grant, out Result
 	}
 	if len(all) != len(grants) {
 		return nil, nil, hongbao.Errorf(hongbao.ClassBroken,
-			"the handler gave %d errors for %d grants: nobody can tell what is delivered", len(all), len(grants))
+			"the handler returned %d errors for %d grants: it is unknown which of them were delivered", len(all), len(grants))
 	}
 	var delivered []hongbao.Grant
 	for i, e := range all {
@@ -130,10 +130,11 @@ func (d *Deliverer) call(ctx context.Context, grants []hongbao.Grant, out Result
 	return left, errs, err
 }
 
-// giveUp refuses the grants. An outage is the target's fault, not theirs. It halves a batch that shares one error.
+// giveUp refuses the grants. In an outage it returns an error instead: the target is at fault, not the grants. If all
+// grants of a batch have the same error, it delivers each half again.
 func (d *Deliverer) giveUp(ctx context.Context, grants []hongbao.Grant, errs []error, out Results) error {
 	if at := slices.IndexFunc(errs, hongbao.IsOutage); at >= 0 {
-		return fmt.Errorf("the target is out of reach for longer than %s: %w", d.Patience, errs[at])
+		return fmt.Errorf("the target is unreachable for longer than %s: %w", d.Patience, errs[at])
 	}
 	if len(grants) > 1 && areOne(errs) {
 		half := len(grants) / 2

@@ -55,7 +55,7 @@ func CheckPick(campaign, user string, from, to time.Time) error {
 		errs = append(errs, fmt.Errorf("user %.140q: %w", user, err))
 	}
 	if !from.IsZero() && !to.IsZero() && !from.Before(to) {
-		errs = append(errs, fmt.Errorf("from %s to %s: that is no time", from.Format(time.RFC3339), to.Format(time.RFC3339)))
+		errs = append(errs, fmt.Errorf("from %s to %s: want from before to", from.Format(time.RFC3339), to.Format(time.RFC3339)))
 	}
 	return errors.Join(errs...)
 }

@@ -20,17 +20,17 @@ type facts struct {
 	attempt store.Attempt
 	began   time.Time
 	before  store.Before
-	// complete: every process that reported a grant to a user is among the witnesses that have sent theirs.
+	// complete: every process that reported a grant to a user is a witness that has sent all its grants.
 	complete bool
 	ledger   ledger.Lost
 	fenced   bool            // the topic was asked
 	doubt    string          // about the topic
 	high     int64           // the last event that the topic has, if it can't be fenced
 	topic    []hongbao.Grant // also some that Redis has
-	told     store.Evidence
+	reported store.Evidence
 	given    []stream.SeqRange // seqs whose loss a person has accepted
 	steps    Steps
-	lapped   time.Time // when a step of them ended last
+	lapped   time.Time // when the last step ended
 }
 
 // Steps is how long each step of an opening took, in ms, with all its tries. Witnesses and Topic run at the same time.
@@ -65,7 +65,7 @@ func (f *facts) known() (known []restore.Known) {
 	}
 	add(restore.Ledger, f.ledger.Grants)
 	add(restore.Topic, f.topic)
-	add(restore.Witness, f.told.Grants)
+	add(restore.Witness, f.reported.Grants)
 	return known
 }
 
@@ -79,8 +79,8 @@ func (f *facts) highest() int64 {
 }
 
 // ask begins an attempt, or continues one: from then on the ledger and the topic refuse events of earlier epochs that
-// Redis has lost. Then it asks them and the witnesses. It returns nil for a shard that can't be restored: the shard is
-// gone, its server hides its run, or it was opened without the ledger.
+// Redis has lost. Then it asks the ledger, the topic and the witnesses. It returns nil for a shard that can't be
+// restored: Redis has lost the shard, its server hides its run, or it was opened without the ledger.
 func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 	k := r.cfg.Store.Shard(shard)
 	z, err := k.Freeze(ctx)
@@ -103,7 +103,7 @@ func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 	f := t.facts
 	if f == nil || f.attempt != attempt {
 		f = &facts{attempt: attempt, began: time.Now()}
-		if before.Attempt == attempt { // begun by a recoverer that has ended: processes send since then
+		if before.Attempt == attempt { // begun by a recoverer that has ended: processes have been sending since then
 			f.began = f.began.Add(-before.Asked)
 		}
 		t.facts = f
@@ -123,7 +123,7 @@ func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 	if f.given, err = k.GivenUp(ctx); err != nil {
 		return nil, err
 	}
-	f.told, err = k.Evidence(ctx)
+	f.reported, err = k.Evidence(ctx)
 	return f, err
 }
 
@@ -166,7 +166,7 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	return a, k.Begin(ctx, z, a)
 }
 
-// fenceTopic bars all earlier sessions from the topic, and reads what the topic has. It does so once for an attempt.
+// fenceTopic fences all earlier sessions of the topic, and reads what the topic has. It does so once for an attempt.
 func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) error {
 	if r.cfg.Topic == nil || f.fenced {
 		return nil
@@ -186,7 +186,7 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 		claims[i] = open[i].Claim
 	}
 	fenced, err := r.cfg.Topic.Fence(ctx, stream.TopicFence{Shard: k.Index(), Since: since, Claims: claims})
-	if err != nil && ctx.Err() == nil { // reading may still work: then a shard that has lost nothing opens
+	if err != nil && ctx.Err() == nil { // a read may still work: then a shard that has lost nothing opens
 		f.doubt = fmt.Sprintf("it can't be fenced: %v", err)
 		f.high, err = r.cfg.Topic.HighestSeq(ctx, k.Index(), since)
 		return err

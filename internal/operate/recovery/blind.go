@@ -18,8 +18,8 @@ import (
 // An opening without the ledger raises the epoch by at least blindEpochs: the ledger may know later openings.
 const blindEpochs = 1 << 20
 
-// blindEpoch is the epoch of an opening without the ledger. It contains the time, so it differs from the epoch of an opening
-// that Redis has lost.
+// blindEpoch is the epoch of an opening without the ledger. It contains the time, so it differs from the epoch of an
+// opening that Redis has lost.
 func blindEpoch(epoch int64, now time.Time) int64 {
 	return epoch + blindEpochs + max(0, now.UnixMilli()-time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
 }
@@ -38,8 +38,8 @@ func (v *Verdict) Blind() error {
 	return nil
 }
 
-// openBlind opens a shard while the ledger is down. The decision waits in the shard's meta, and workers take nothing
-// of the shard until the ledger has the decision.
+// openBlind opens a shard while the ledger is down. The decision waits in the shard's meta, and workers take no grants
+// from the shard until the ledger has the decision.
 func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by stream.Decision) error {
 	if err := v.Blind(); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (r *Recoverer) keepOpenings(ctx context.Context) {
 		for shard := range r.cfg.Store.Len() {
 			err := r.KeepOpening(ctx, shard)
 			if err != nil && ctx.Err() == nil && !failed[shard] {
-				r.cfg.Log.Warn("bringing an opening of a shard to the ledger failed, and the shard's grants wait; the worker tries "+
+				r.cfg.Log.Warn("recording an opening of a shard in the ledger failed, and the shard's grants wait; the worker tries "+
 					"again", zap.Int("shard", shard), zap.Error(err))
 			}
 			failed[shard] = err != nil
@@ -79,8 +79,7 @@ func (r *Recoverer) keepOpenings(ctx context.Context) {
 }
 
 // KeepOpening notes in the ledger that a person opened the shard while the ledger was down; then workers continue. If
-// the ledger knows an event or a campaign that the shard was opened without, the shard is frozen again, and a person
-// decides.
+// the shard was opened without an event or a campaign that the ledger knows, it is frozen again, and a person decides.
 func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
 	k := r.cfg.Store.Shard(shard)
 	if list, _, err := k.Unrecorded(ctx); err != nil || len(list) == 0 {
@@ -135,8 +134,8 @@ func (r *Recoverer) keepOpening(ctx context.Context, k *store.Shard, v *Verdict,
 	if err := k.Recorded(ctx, text); err != nil {
 		return err
 	}
-	r.cfg.Log.Info("the ledger knows an opening that was made without it; the shard's grants go on", zap.Int("shard", v.Shard),
-		zap.Int64("epoch", last))
+	r.cfg.Log.Info("the ledger has recorded an opening that was made without it; workers settle the shard's grants again",
+		zap.Int("shard", v.Shard), zap.Int64("epoch", last))
 	return nil
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// opensBlind opens the shard without the ledger, as a person does.
+// opensBlind opens a shard without the ledger, by a person's decision.
 func (w *world) opensBlind(t *testing.T, shard int, why string) {
 	t.Helper()
 	rec := w.recoverer(func(c *recovery.Config) { c.Ledger = nil })
@@ -26,7 +26,7 @@ func (w *world) opensBlind(t *testing.T, shard int, why string) {
 	require.NoError(t, rec.Accept(t.Context(), verdicts[shard], by("ann", why)))
 }
 
-// newProcess goes on as a process that has seen nothing.
+// newProcess makes the world continue as a new process, which has seen no event.
 func (w *world) newProcess(t *testing.T) {
 	t.Helper()
 	w.rdb = w.server.Client(t)
@@ -43,8 +43,8 @@ func (w *world) epochs(t *testing.T) (redis, inLedger int64) {
 	return head.Epoch, state.Epoch
 }
 
-// While the ledger is down a person opens a shard of which nothing is missing. Grabs go on, workers wait, and the decision and
-// the epoch are in the ledger before anything is settled. A pause that Redis had lost is back then.
+// While the ledger is down a person opens a shard that has lost no event. Grabs continue, and workers wait until the
+// ledger has the decision and the epoch. A pause that Redis had lost is restored then.
 func TestOpeningWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -70,7 +70,7 @@ func TestOpeningWithoutTheLedger(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, words, 1)
 	require.Equal(t, []any{"ann", "the database burns", epoch}, []any{words[0].By, words[0].Why, words[0].Epoch})
-	require.Contains(t, words[0].Lost, "nobody asked the ledger")
+	require.Contains(t, words[0].Lost, "the ledger was not asked")
 	c, err := w.shard().SinkControl(ctx, "kafka")
 	require.NoError(t, err)
 	require.True(t, c.Paused)
@@ -79,7 +79,8 @@ func TestOpeningWithoutTheLedger(t *testing.T) {
 	require.Equal(t, 1, outcomes(w.grab(t, w.rdb, 1))[hongbao.OutcomeGranted])
 }
 
-// The server restarts again before the ledger is back: both decisions get there, whoever opens the shard.
+// The server restarts again before the ledger is back. The ledger gets both decisions, whether a person or a worker
+// opens the shard then.
 func TestOpeningTwiceWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	for name, finish := range map[string]func(*testing.T, *world){
@@ -118,8 +119,8 @@ func TestOpeningTwiceWithoutTheLedger(t *testing.T) {
 	}
 }
 
-// The ledger is back, and knows more than Redis had at the opening: an event, a campaign, or a later epoch. The shard is frozen
-// again, and nothing goes on before a person has decided with the ledger.
+// The ledger is back, and knows an event, a campaign or a later epoch that Redis did not have at the opening. The shard
+// is frozen again until a person decides with the ledger.
 func TestTheLedgerKnewMore(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *world){
@@ -173,7 +174,8 @@ func TestTheLedgerKnewMore(t *testing.T) {
 	}
 }
 
-// Where Redis has lost something that is known, only the ledger can say whose it is: no one opens the shard without it.
+// If Redis has lost an event that another source knows, only the ledger can say which campaign it belongs to. No one
+// can open the shard without the ledger.
 func TestALossNeedsTheLedger(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *world){
@@ -199,7 +201,7 @@ func TestALossNeedsTheLedger(t *testing.T) {
 	}
 }
 
-// A failover right after such an opening loses it. The next one gets another epoch than the first.
+// A failover right after an opening without the ledger loses the opening. The next opening gets another epoch.
 func TestAFailoverLosesAnOpeningWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -218,7 +220,8 @@ func TestAFailoverLosesAnOpeningWithoutTheLedger(t *testing.T) {
 	require.Equal(t, []int64{second, second}, []int64{redis, inLedger})
 }
 
-// A producer that has seen grants that Redis lost is a witness of an opening without the ledger, as of any other.
+// A producer has seen grants that Redis lost. After an opening without the ledger it is a late witness, as after any
+// other opening.
 func TestLateWitnessOfAnOpeningWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -235,7 +238,8 @@ func TestLateWitnessOfAnOpeningWithoutTheLedger(t *testing.T) {
 	require.Contains(t, <-late.alarms, store.LostData+": shard 0: event 15 was seen in epoch 1")
 }
 
-// Redis loses that the mark was removed, and nothing else: the ledger's later events are those of the opening.
+// Redis loses only the removal of the mark. The ledger's later events are events after that opening, so nothing is
+// lost.
 func TestAMarkThatComesBack(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -257,7 +261,7 @@ func TestAMarkThatComesBack(t *testing.T) {
 	require.Len(t, words, 1, "the ledger has the decision once")
 }
 
-// hanging is a ledger that is asked and does not answer.
+// hanging is a ledger that does not answer.
 type hanging struct {
 	recovery.Ledger
 
@@ -270,7 +274,7 @@ func (h *hanging) HighestSeq(ctx context.Context, _ int) (int64, error) {
 	return 0, context.Cause(ctx)
 }
 
-// A person opens a shard while many workers ask a ledger that hangs: the workers let the person go first.
+// A person opens a shard while the ledger hangs and many workers ask it. The workers let the person go first.
 func TestWorkersLetAPersonGoFirst(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

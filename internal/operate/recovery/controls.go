@@ -15,8 +15,8 @@ import (
 // keepEvery is how often a worker looks for decisions that the ledger does not have.
 const keepEvery = time.Second
 
-// keepControls copies people's decisions about campaigns and sinks from Redis to the ledger, until ctx ends. Decisions
-// wait in Redis meanwhile, so any worker can continue where another one was killed.
+// keepControls copies people's decisions about campaigns and sinks from Redis to the ledger, until ctx ends. The
+// decisions wait in Redis meanwhile, so any worker can continue the work of one that was killed.
 func (r *Recoverer) keepControls(ctx context.Context) {
 	failed := false
 	for {
@@ -64,7 +64,7 @@ func (r *Recoverer) keepNew(ctx context.Context) (unread, err error) {
 	return errors.Join(errs...), nil
 }
 
-// restoreControls restores people's decisions about campaigns and sinks from the ledger, for Redis may have lost them
+// restoreControls restores people's decisions about campaigns and sinks from the ledger, since Redis may have lost them
 // too. First the ledger gets the decisions that only Redis has, from every readable shard. A newer decision on this
 // shard stays.
 func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
@@ -87,10 +87,10 @@ func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
 	for i := range controls {
 		restored, err := k.RestoreControl(ctx, &controls[i])
 		if err != nil {
-			return fmt.Errorf("bring the last decision about %s back from the ledger: %w", &controls[i], err)
+			return fmt.Errorf("restore the last decision about %s from the ledger: %w", &controls[i], err)
 		}
 		if restored {
-			r.cfg.Log.Info("a decision that Redis had lost is back from the ledger", zap.Int("shard", shard),
+			r.cfg.Log.Info("a decision that Redis had lost was restored from the ledger", zap.Int("shard", shard),
 				zap.Stringer("about", &controls[i]), zap.String("value", controls[i].Value), zap.String("by", controls[i].By))
 		}
 	}

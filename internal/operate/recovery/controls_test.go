@@ -26,7 +26,7 @@ func (w *world) loader(t *testing.T) *load.Loader {
 	return s
 }
 
-// state is the state of the campaign, and who paused or resumed it last.
+// state returns the state of the campaign, and the person who paused or resumed it last.
 func (w *world) state(t *testing.T) (state, by string) {
 	t.Helper()
 	fields, err := w.shard().CampaignFields(t.Context(), id)
@@ -39,8 +39,8 @@ func (w *world) waiting(t *testing.T) int64 {
 	return w.rdb.HLen(t.Context(), w.store.Shard(0).Keys.Controls()).Val()
 }
 
-// Redis has lost a pause of a campaign, of a sink, of a campaign for a sink, and a bound: the ledger has them, and they
-// are there again when the shard opens.
+// Redis has lost a pause of a campaign, of a sink, of a campaign for a sink, and a rate limit. The ledger has them, and
+// they apply again when the shard opens.
 func TestPausesComeBackFromTheLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -57,7 +57,7 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 	require.NoError(t, w.rec.KeepControls(ctx))
 	require.Zero(t, w.waiting(t), "the ledger has them")
 
-	for _, files := range []string{old, ""} { // what came back is as good as the first
+	for _, files := range []string{old, ""} { // restored decisions are kept like the original ones
 		w.restart(t, files)
 		if files != "" {
 			state, _ := w.state(t)
@@ -88,8 +88,8 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 	}
 }
 
-// One person pauses and another one resumes. The ledger has only the first decision, or Redis has only the first one, on
-// its way to the ledger once more: the later one counts.
+// One person pauses and another one resumes. Either the ledger or Redis has only the first decision. In the second case
+// Redis sends the first decision to the ledger again. The later decision counts.
 func TestTheLaterDecisionCounts(t *testing.T) {
 	t.Parallel()
 	for _, want := range []string{store.StateOpen, store.StatePaused} {
@@ -126,8 +126,8 @@ func TestTheLaterDecisionCounts(t *testing.T) {
 	}
 }
 
-// A sink goes on by a person's word while its shard is frozen. Redis has lost the pause by then, so nothing changes there;
-// the ledger's pause is older all the same.
+// A person resumes a sink while its shard is frozen. Redis has lost the pause, so nothing changes there. The resume is
+// still newer than the ledger's pause, so it counts.
 func TestResumeThatChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -146,14 +146,14 @@ func TestResumeThatChangesNothing(t *testing.T) {
 	require.False(t, c.Paused)
 }
 
-// downLedger keeps no decisions.
+// downLedger is a ledger that fails to keep decisions.
 type downLedger struct{ *ledger.Ledger }
 
 var errDown = errors.New("the ledger is down")
 
 func (downLedger) KeepControls(context.Context, ...stream.Control) error { return errDown }
 
-// A decision waits in Redis while the ledger is down, and another worker brings it there.
+// A decision waits in Redis while the ledger is down, and another worker copies it to the ledger later.
 func TestDecisionsWaitForTheLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

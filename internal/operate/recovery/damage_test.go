@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// grantsOf are the grants of campaign id that the stream has above a seq.
+// grantsOf returns the grants of a campaign that the stream has after a seq.
 func (w *world) grantsOf(t *testing.T, id string, above int64) (out []hongbao.Grant) {
 	t.Helper()
 	entries, err := w.shard().Entries(t.Context(), "-", "+")
@@ -25,9 +25,9 @@ func (w *world) grantsOf(t *testing.T, id string, above int64) (out []hongbao.Gr
 	return out
 }
 
-// Redis loses events of two campaigns, and the ledger knows those of one, above the others': nobody can say whose the
-// other events are, so no open campaign of the shard goes on. Where the ledger knows every event that is lost, only
-// their campaigns are in doubt.
+// Redis loses events of two campaigns, and the ledger knows only those of one campaign, which have higher seqs. No one
+// can say which campaign the other events belong to, so all open campaigns of the shard are in doubt. If the ledger
+// knows every lost event, only the campaigns of these events are in doubt.
 func TestLedgerLacksALostEvent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -106,15 +106,15 @@ func (w *world) refund(t *testing.T, closed stream.Entry) {
 	require.NoError(t, err)
 }
 
-// pends notes that the credits of grants are being asked for.
+// pends notes in the ledger that the remote is being asked to credit the grants.
 func (w *world) pends(t *testing.T, list []hongbao.Grant) {
 	t.Helper()
 	_, _, err := w.settler(t).Begin(t.Context(), payment.Asking{Owner: "w", Batch: 1, OwnedFor: time.Hour}, list)
 	require.NoError(t, err)
 }
 
-// A credit that was asked for at the remote balance system may be booked: the shard does not open without its grant,
-// though the ledger has recorded nothing yet.
+// The remote balance system was asked for a credit, and may have booked it. The shard does not open without the grant,
+// although the ledger has recorded no result yet.
 func TestPendingCreditIsKnown(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

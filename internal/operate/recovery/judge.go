@@ -15,15 +15,15 @@ import (
 func unclear(v *Verdict, f *facts) string {
 	switch {
 	case f == nil:
-		return "the shard is gone, or its server hides its run_id, or the ledger was not asked"
+		return "Redis has lost the shard, or its server hides its run_id, or the ledger was not asked"
 	case v.Late > 0:
 		return "an opening went without an event that was seen"
 	case f.doubt != "":
 		return "the topic can't be trusted: " + f.doubt
-	case f.told.Broken > 0:
-		return "what a process has sent can't be read"
+	case f.reported.Broken > 0:
+		return "a process has sent evidence that can't be read"
 	case f.ledger.Others:
-		return "the ledger has more than grants there: a refund, an archive or a quarantine"
+		return "the ledger has a refund, an archive or a quarantine among these events"
 	case len(v.broken) > 0:
 		return v.broken[0]
 	}
@@ -44,7 +44,7 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 	}
 	for i := range missing {
 		if _, here := v.here[missing[i].Campaign]; !here {
-			return nil, "a grant is of a campaign that Redis does not have: " + nameOf(&missing[i].Grant), nil
+			return nil, "Redis does not have the campaign of a grant: " + nameOf(&missing[i].Grant), nil
 		}
 	}
 	kept, lost := restore.Merge(missing, restore.Claims{
@@ -71,12 +71,12 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 	case !v.guarded || r.cfg.Margin > 0:
 		return kept, "", nil
 	case walks:
-		return nil, "events are missing, and a campaign over several shards is open: its users may have gone on to another", nil
+		return nil, "events are missing, and a campaign over several shards is open: its users may have continued to another", nil
 	}
-	return nil, "a process that may have told users of grants has not reported, or Redis came back from an old file", nil
+	return nil, "a process that may have reported grants to users is silent, or Redis came back from an old file", nil
 }
 
-// moveBehind assigns new seqs, after all others, to grants that were reported after their seqs were passed over.
+// moveBehind assigns new seqs, after all others, to grants that were reported after their seqs were skipped.
 func moveBehind(kept []restore.Known, known int64) []restore.Known {
 	var moved []restore.Known
 	for _, g := range kept {
@@ -113,7 +113,7 @@ func agree(kept, all []restore.Known, redis int64) string {
 	for i := range all {
 		g := &all[i].Grant
 		if o := is[packet{g.Campaign, g.Packet}]; o == nil || o.Seq != g.Seq || o.Amount != g.Amount {
-			return "two say different things about one grant: " + nameOf(g)
+			return "two sources disagree about one grant: " + nameOf(g)
 		}
 	}
 	return ""
@@ -168,10 +168,10 @@ func (r *Recoverer) missing(ctx context.Context, v *Verdict, f *facts) (
 			return nil, nil, "Redis has the receipt without its event: " + nameOf(g), nil
 		case has:
 		case g.Seq <= v.Redis && v.withheld[g.Campaign][g.Packet]:
-			missing = append(missing, known[i]) // it was reported after its seq was passed over
+			missing = append(missing, known[i]) // it was reported after its seq was skipped
 		case slices.ContainsFunc(f.given, func(r stream.SeqRange) bool { return r.Has(g.Seq) }):
 		case g.Seq <= v.Redis:
-			return nil, nil, "Redis has gone on without it: " + nameOf(g), nil
+			return nil, nil, "Redis has continued without it: " + nameOf(g), nil
 		default:
 			missing = append(missing, known[i])
 		}

@@ -40,8 +40,8 @@ type Ending struct {
 	Shard    int    `json:"shard"`
 	// Redis is what Redis still has of the campaign.
 	Redis Remains `json:"redis"`
-	// Packets and Funded are of the whole campaign. Paid and PaidAmount are what the ledger has paid, Left and
-	// LeftAmount what would be refunded.
+	// Packets and Funded are of the whole campaign. Paid and PaidAmount are what the ledger has paid. Left and
+	// LeftAmount are what it would refund.
 	Packets    int64          `json:"packets"`
 	Funded     hongbao.Amount `json:"funded_amount"`
 	Paid       int64          `json:"paid"`
@@ -73,14 +73,14 @@ type Waiting struct {
 	Open int64 `json:"open_shards,omitempty"`
 }
 
-// Steps says what to do about each kind of waiting grant, one sentence each; none if none waits.
+// Steps returns one sentence for each kind of waiting grant: what to do about it. It returns none if no grant waits.
 func (w *Waiting) Steps(campaign string) (steps []string) {
 	for _, s := range []struct {
 		n  int64
 		do string
 	}{
-		{w.Stream, "%d grants stand in the stream, and the ledger has not settled them: let `hongbao work` settle them"},
-		{w.Receipts, "%d users were told of a grant whose entry the stream has lost: `hongbao replay NAME --to balance " +
+		{w.Stream, "%d grants are in the stream, and the ledger has not settled them: let `hongbao work` settle them"},
+		{w.Receipts, "%d grants have a receipt, and the stream has lost their entries: `hongbao replay NAME --to balance " +
 			"--campaign " + campaign + "` pays them"},
 		{w.Letters, "%d dead letters wait: `hongbao dead list --campaign " + campaign +
 			"` shows them, `hongbao dead requeue` pays and `hongbao dead drop` does not"},
@@ -161,14 +161,14 @@ func (e *Ender) standing(ctx context.Context, id string) (*standing, error) {
 type place struct {
 	*store.Shard
 	Remains
-	loaded       int64 // packets that it got, and their sum
+	loaded       int64 // packets that were loaded here; loadedAmount is their sum
 	loadedAmount hongbao.Amount
 }
 
 func (e *Ender) placeOf(ctx context.Context, k *store.Shard, id string) (p place, err error) {
 	p.Shard = k
 	if _, err := p.OpenHead(ctx); errors.Is(err, store.ErrFrozen) {
-		return p, fmt.Errorf("campaign %s lives on shard %d: `hongbao recover` tells how to open it first: %w", id,
+		return p, fmt.Errorf("campaign %s lives on shard %d: `hongbao recover` shows how to open the shard first: %w", id,
 			k.Index(), err)
 	} else if err != nil {
 		return p, err
@@ -234,7 +234,7 @@ func (e *standing) nowhere() bool {
 // lost refuses a campaign of which Redis has lost nothing.
 func (e *standing) lost() error {
 	switch {
-	case e.Refund != nil && e.Refund.By != "": // it had, and maybe not every shard has noted the end
+	case e.Refund != nil && e.Refund.By != "": // Redis had lost some of it; maybe not every shard has noted the end
 		return nil
 	case e.Redis.State == store.StateFrozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil || !e.nowhere()),
 		e.Redis.State == store.StateRefunded && e.Refund != nil:
@@ -325,7 +325,7 @@ func (e *standing) rest(r *payment.Refund) store.LostCampaign {
 			out.Granted, out.GrantedAmount = out.Granted-p.Granted, out.GrantedAmount-p.GrantedAmount
 		}
 	}
-	// Below 0 if a grant of a whole shard is not paid, by a person's word.
+	// The counts are below 0 if a person decided not to pay a grant of a shard that is whole.
 	out.Loaded, out.LoadedAmount = max(out.Loaded, 0), max(out.LoadedAmount, 0)
 	out.Granted, out.GrantedAmount = max(out.Granted, 0), max(out.GrantedAmount, 0)
 	return out

@@ -25,12 +25,12 @@ func (w *world) ender() *recovery.Ender {
 	return &recovery.Ender{Store: w.store, Books: w.ledger, Group: "balance"}
 }
 
-// lost is a person's word; each packet of the campaign is worth 10.
+// lost is a person's decision to refund a lost campaign; each packet of the campaign is worth 10.
 func lost(amount hongbao.Amount) ledger.LostRefund {
 	return ledger.LostRefund{Campaign: id, Amount: amount, Decision: by("ann", "no file is left")}
 }
 
-// accepts waits for the alarm, and accepts what was lost.
+// accepts waits for the alarm, and accepts the loss.
 func (w *world) accepts(t *testing.T) {
 	t.Helper()
 	w.staysFrozen(t)
@@ -39,7 +39,7 @@ func (w *world) accepts(t *testing.T) {
 	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "no file is left")))
 }
 
-// finish has the ledger's group finish everything, as a worker does that has settled it.
+// finish makes the ledger's group finish everything, as a worker does after it has settled the grants.
 func (w *world) finish(t *testing.T) {
 	t.Helper()
 	_, err := w.shard().CreateGroup(t.Context(), "balance")
@@ -67,7 +67,8 @@ func (w *world) refundedOnce(t *testing.T, left hongbao.Amount) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeEnded: 2}, outcomes(w.grab(t, w.rdb, 2)))
 }
 
-// Redis lost everything: the campaign is ended from the ledger, with the exact sum, and leaves Redis like others.
+// Redis lost everything. A person ends the campaign from the ledger with the exact sum, and it leaves Redis like
+// others.
 func TestLostCampaignEnds(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -121,7 +122,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	require.Equal(t, []any{"", ""}, []any{at.Redis.State, at.Next("")})
 }
 
-// A campaign of which Redis lost the end only: what Redis still knows and the ledger has not settled is settled first.
+// Redis lost only the last grants of a campaign. The ledger first settles the grants that Redis still has.
 func TestRolledBackCampaignEnds(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -136,22 +137,22 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 	require.Equal(t, recovery.Waiting{Stream: 100}, at.Waiting)
 	_, err = w.ender().Refund(t.Context(), lost(10_000))
 	require.ErrorIs(t, err, payment.ErrSettling)
-	require.ErrorContains(t, err, "100 grants stand in the stream")
+	require.ErrorContains(t, err, "100 grants are in the stream")
 
 	require.NoError(t, w.rdb.XDel(t.Context(), w.store.Shard(0).Keys.Events(), firstEntry(t, w)).Err())
 	at, err = w.ender().Standing(t.Context(), id)
 	require.NoError(t, err)
-	require.Equal(t, recovery.Waiting{Receipts: 100}, at.Waiting, "who was told is not forgotten with the entry")
+	require.Equal(t, recovery.Waiting{Receipts: 100}, at.Waiting, "the receipts still count after the entry is deleted")
 	require.Contains(t, at.Waiting.Steps(id)[0], "`hongbao replay NAME --to balance --campaign rain`")
 	w.pay(t, answers)
 	_, err = w.ender().Refund(t.Context(), lost(9_000))
 	require.NoError(t, err)
 	w.refundedOnce(t, 9_000)
 	repeat := w.again(t, "u1")
-	require.Equal(t, hongbao.OutcomeAlreadyGranted, repeat.Outcome, "who was told is told again")
+	require.Equal(t, hongbao.OutcomeAlreadyGranted, repeat.Outcome, "the user gets the receipt again")
 }
 
-// firstEntry is the id of the stream's first entry.
+// firstEntry returns the id of the stream's first entry.
 func firstEntry(t *testing.T, w *world) string {
 	t.Helper()
 	rows, err := w.rdb.XRangeN(t.Context(), w.store.Shard(0).Keys.Events(), "-", "+", 1).Result()
@@ -159,7 +160,7 @@ func firstEntry(t *testing.T, w *world) string {
 	return rows[0].ID
 }
 
-// pay settles what users were told, and has the ledger's group finish it.
+// pay settles the grants in the users' answers, and makes the ledger's group finish them.
 func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
 	t.Helper()
 	settler := w.settler(t)
@@ -175,7 +176,7 @@ func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
 	require.NoError(t, err)
 }
 
-// again has a user of before grab once more, without his request id.
+// again makes a user who has a packet grab again, without their request id.
 func (w *world) again(t *testing.T, user string) hongbao.Answer {
 	t.Helper()
 	answers, err := w.shard().Grab(t.Context(), storetest.Call(id, user), nil)
@@ -183,7 +184,7 @@ func (w *world) again(t *testing.T, user string) hongbao.Answer {
 	return answers[0]
 }
 
-// Dead letters and grants in quarantine are decided first.
+// A lost campaign is refunded only after people have decided its dead letters and its grants in quarantine.
 func TestLostCampaignWaitsForDecisions(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -219,7 +220,7 @@ func TestLostCampaignWaitsForDecisions(t *testing.T) {
 	w.refundedOnce(t, 9_970)
 }
 
-// killedBooks end the process once the ledger has refunded.
+// killedBooks simulates a process that dies after the ledger has refunded.
 type killedBooks struct {
 	*ledger.Ledger
 	refunds int
@@ -233,7 +234,8 @@ func (b *killedBooks) RefundLost(ctx context.Context, o ledger.LostRefund) (paym
 	return payment.Refund{}, errors.Join(err, errKilled)
 }
 
-// Killed between the ledger and Redis, and then run by ten at once: one refund, and the campaign is at its end.
+// The refund is killed between the ledger and Redis, and then run ten times at once. There is one refund, and the
+// campaign has ended.
 func TestLostCampaignKilledAndTogether(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T, w *world){
@@ -241,7 +243,7 @@ func TestLostCampaignKilledAndTogether(t *testing.T) {
 			require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 			w.accepts(t)
 		},
-		"nothing is left": func(t *testing.T, w *world) { // somebody deleted it
+		"nothing is left": func(t *testing.T, w *world) { // someone deleted the campaign
 			k := w.store.Shard(0)
 			require.NoError(t, w.rdb.Del(t.Context(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Sums(id, 1), k.Keys.Receipts(id)).Err())
 			w.finish(t)
@@ -281,7 +283,7 @@ func TestLostCampaignKilledAndTogether(t *testing.T) {
 	}
 }
 
-// What can't be done any more names the command that ends the campaign.
+// The errors of all operations on a frozen campaign name the command that ends it.
 func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// Redis lost the second of a campaign's two shards: the campaign is frozen there and goes on at its home. It is ended
-// from the ledger once its home is closed.
+// Redis lost the second of a campaign's two shards. The campaign is frozen there, and continues at its home. Once its
+// home is closed, a person ends it from the ledger.
 func TestLostPlace(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 4)
@@ -41,7 +41,7 @@ func TestLostPlace(t *testing.T) {
 
 	half := w.ender()
 	client := w.server.Client(t)
-	client.AddHook(away(places[0].Keys.Refunded()))
+	client.AddHook(down(places[0].Keys.Refunded()))
 	half.Store = w.store.Over(client)
 	_, err = half.Refund(t.Context(), word)
 	require.ErrorContains(t, err, "run it again")
@@ -61,7 +61,7 @@ func TestLostPlace(t *testing.T) {
 	st, _, err := w.store.Campaign(wide).Status(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []int64{1000, 1000, 20, 200, 980, 9_800}, []int64{st.Packets, st.Loaded, st.Granted,
-		int64(st.GrantedAmount), st.Left, int64(st.LeftAmount)}, "the shards together tell what the ledger does")
+		int64(st.GrantedAmount), st.Left, int64(st.LeftAmount)}, "the sum of the shards is what the ledger has")
 	left, err := w.store.Left(t.Context(), []string{wide})
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{wide: 980}, left)
@@ -70,7 +70,7 @@ func TestLostPlace(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-// grantOn has ten packets granted and settled on each place of a campaign.
+// grantOn grants and settles ten packets on each place of a campaign.
 func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 	t.Helper()
 	settler := w.settler(t)
@@ -95,7 +95,7 @@ func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 	}
 }
 
-// states are those of a campaign on its places.
+// states returns the states of a campaign on its places.
 func (w *world) states(t *testing.T, id string, places []*store.Shard) (list []string) {
 	t.Helper()
 	for _, k := range places {

@@ -12,15 +12,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// watch watches the servers as a process does that has seen no event.
+// watch watches the servers like a process that has seen no event.
 func (w *world) watch(t *testing.T) {
 	t.Helper()
 	watch := &store.Watch{Store: w.store.Over(w.server.Client(t)), Every: 10 * time.Millisecond}
 	testkit.Go(t, watch.Run)
 }
 
-// demote makes the server a replica of another one, until it has what the other has; then it is promoted. It keeps its
-// run and its scripts.
+// demote makes the server a replica of another one until it has the other's data, and promotes it again. The server
+// keeps its run and its scripts.
 func (w *world) demote(t *testing.T, to *testkit.RedisServer) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(to.Addr)
@@ -34,7 +34,7 @@ func (w *world) demote(t *testing.T, to *testkit.RedisServer) {
 	require.NoError(t, rdb.ReplicaOf(t.Context(), "NO", "ONE").Err())
 }
 
-// isFrozen waits until the shard is frozen, though nobody has called a script.
+// isFrozen waits until a watch has frozen the shard.
 func (w *world) isFrozen(t *testing.T) {
 	t.Helper()
 	rdb := w.server.Client(t)
@@ -43,7 +43,7 @@ func (w *world) isFrozen(t *testing.T) {
 	}, "the shard is frozen")
 }
 
-// copyOf is a server with what the deployment's has now. It goes its own way from there.
+// copyOf returns a server with the present data of the deployment's server. It gets no later writes.
 func (w *world) copyOf(t *testing.T) *testkit.RedisServer {
 	t.Helper()
 	other := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: w.server})
@@ -54,7 +54,7 @@ func (w *world) copyOf(t *testing.T) *testkit.RedisServer {
 	return other
 }
 
-// The replicas have the opening before it is reported: a failover right after it finds the new epoch.
+// An opening waits until the replicas have it, so a failover right after it finds the new epoch.
 func TestReplicasHaveTheOpening(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -65,8 +65,8 @@ func TestReplicasHaveTheOpening(t *testing.T) {
 	require.Contains(t, w.rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_wait:")
 }
 
-// A server that was demoted and promoted again has the same run and still knows the scripts. What it lost meanwhile
-// freezes the shard although nobody calls who has seen the events that are gone.
+// A server that was demoted and promoted again has the same run and still knows the scripts. It has lost events
+// meanwhile. A watch freezes the shard, although no caller has seen the lost events.
 func TestDemotedAndPromotedWithLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -86,8 +86,8 @@ func TestDemotedAndPromotedWithLoss(t *testing.T) {
 	w.staysFrozen(t)
 }
 
-// Where nothing was lost the shard opens by itself, and a further look finds nothing new. A first replica that attaches
-// is no reason to freeze, although it gives the history of writes another name too.
+// If nothing was lost the shard opens by itself, and a further look does not freeze it. A first replica that attaches
+// does not freeze the shard, although it also changes the name of the write history.
 func TestDemotedAndPromotedWithoutLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -41,7 +41,7 @@ type Ledger interface {
 type Topic interface {
 	// HighestSeq returns the highest event of the shard that was sent since a time, 0 if none was.
 	HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error)
-	// Fence bars what earlier claims would still send from the topic, and returns what the topic has.
+	// Fence makes the topic reject what earlier claims would still send, and returns what the topic has.
 	Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error)
 	// FenceSince returns the time from which Fence must read, for a shard whose last entry is of the given time.
 	FenceSince(last time.Time) time.Time
@@ -50,7 +50,7 @@ type Topic interface {
 // Config of a Recoverer.
 type Config struct {
 	Store *store.Store
-	// Ledger is nil if a person has left it out. Then only Accept opens a shard.
+	// Ledger is nil if a person chose to work without it. Then only Accept opens a shard.
 	Ledger Ledger
 	// Topic is nil if the deployment has none. TopicSink is the sink of its publishers.
 	Topic     Topic
@@ -78,10 +78,10 @@ type Recoverer struct {
 	shards []tending
 }
 
-// tending is what a recoverer remembers of a shard from one look to the next.
+// tending is what a recoverer remembers of a shard between two checks.
 type tending struct {
 	mu      sync.Mutex
-	alarmed string // what was lost, as the last alarm says
+	alarmed string // the text of the last alarm
 	next    time.Time
 	facts   *facts // of the last attempt
 }
@@ -104,7 +104,7 @@ func New(cfg Config) *Recoverer {
 // Run tends the shards that a watch has found frozen, until ctx ends. It repairs each shard once, and copies people's
 // decisions about campaigns and sinks to the ledger.
 func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
-	var others sync.WaitGroup // apart: a server that hangs keeps no shard of another one frozen
+	var others sync.WaitGroup // separate goroutines: a server that hangs does not delay the shards of another one
 	others.Go(func() { r.repairAll(ctx) })
 	others.Go(func() { r.keepControls(ctx) })
 	others.Go(func() { r.keepOpenings(ctx) })
@@ -116,7 +116,7 @@ func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 				others.Go(func() {
 					defer t.mu.Unlock()
 					if err := r.tend(ctx, shard); err != nil && ctx.Err() == nil {
-						r.cfg.Log.Warn("a shard could not be looked after, it is tried again", zap.Int("shard", shard), zap.Error(err))
+						r.cfg.Log.Warn("checking a frozen shard failed; the worker tries again", zap.Int("shard", shard), zap.Error(err))
 					}
 				})
 			}
@@ -126,7 +126,7 @@ func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 	}
 }
 
-// lostPause is how long a shard that has lost something is not looked at again: a person must decide.
+// lostPause is how long until a shard that has lost something is checked again: a person must decide.
 const lostPause = 10 * time.Second
 
 // Tend opens a frozen shard, and first puts back what Redis has lost. If a person has to decide about the loss, it
@@ -171,9 +171,9 @@ func (r *Recoverer) tend(ctx context.Context, shard int) error {
 			r.alarmSettings(v)
 			return nil
 		}
-		why, err := r.mend(ctx, v, f)
+		why, err := r.restoreAndOpen(ctx, v, f)
 		if why != "" {
-			t.next = time.Now().Add(lostPause + time.Since(began)) // so that Accept finds a time between two looks
+			t.next = time.Now().Add(lostPause + time.Since(began)) // leaves Accept some time between two checks
 			r.alarm(v, why)
 		}
 		return err
@@ -184,7 +184,7 @@ func (r *Recoverer) tend(ctx context.Context, shard int) error {
 // settingsPause is how long until the settings of a refused server are checked again.
 const settingsPause = time.Second
 
-// alarmSettings logs why a shard stays frozen though nothing may be lost, once until that changes.
+// alarmSettings logs why a shard stays frozen although nothing may be lost. It logs the same reason only once.
 func (r *Recoverer) alarmSettings(v *Verdict) {
 	t := &r.shards[v.Shard]
 	if t.alarmed == v.Refused {
@@ -203,7 +203,7 @@ func (r *Recoverer) alarm(v *Verdict, why string) {
 		return
 	}
 	t.alarmed = what
-	r.cfg.Log.Error("ALARM: Redis went back in time and the shard stays frozen; let nobody write to this Redis, keep its "+
+	r.cfg.Log.Error("ALARM: Redis went back in time and the shard stays frozen; let no one write to this Redis, keep its "+
 		"files, and run `hongbao recover`",
 		zap.String("code", "redis_went_back"), zap.Int("shard", v.Shard), zap.String("lost", what))
 }
@@ -214,8 +214,8 @@ func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Contex
 	return r.under(ctx, "recover", shard, fn)
 }
 
-// under runs fn under a lock of the shard, unless another process has it: then it returns false. fn's context ends if the
-// lease is lost.
+// under runs fn under a lock of the shard, unless another process has it: then it returns false. fn's context ends if
+// the lease is lost.
 func (r *Recoverer) under(ctx context.Context, name string, shard int, fn func(context.Context) error) (bool, error) {
 	locks, err := r.cfg.Store.Locks(store.LockConfig{Lease: r.cfg.Lease, Poll: 100 * time.Millisecond})
 	if err != nil {
@@ -224,11 +224,11 @@ func (r *Recoverer) under(ctx context.Context, name string, shard int, fn func(c
 	return locks.Try(ctx, r.cfg.Store.Shard(shard), name, fn)
 }
 
-// acceptLock is the lock of Accept. Workers do not begin to look at the shard while a person has it: with many workers and
-// a ledger that hangs, one of them would always be at the shard.
+// acceptLock is the lock of Accept. While a person holds it, no worker begins to check the shard. Otherwise, with many
+// workers and a ledger that hangs, one of them would always work on the shard.
 const acceptLock = "accept"
 
-// accepting reports whether a person's Accept waits for the shard, or works on it.
+// accepting reports whether an Accept waits for the shard, or works on it.
 func (r *Recoverer) accepting(ctx context.Context, shard int) (bool, error) {
 	n, err := r.cfg.Store.Redis().Exists(ctx, r.cfg.Store.Shard(shard).Keys.Lock(acceptLock)).Result()
 	return n > 0, store.Classify(err)
@@ -247,16 +247,16 @@ func (r *Recoverer) Verdicts(ctx context.Context) ([]*Verdict, error) {
 	return out, nil
 }
 
-// acceptMargin is how long Accept waits beyond the lease for a worker that looks at the shard: that worker may have
+// acceptMargin is how long Accept waits, beyond the lease, for a worker that checks the shard: that worker may have
 // died.
 const acceptMargin = 10 * time.Second
 
 // Accept opens a shard that has lost something, by a person's decision, which the ledger keeps. Campaigns that Redis
-// has lost, or of which others know more, stay frozen. It refuses a shard that no longer matches the verdict. It waits
-// for a worker that looks at the shard, and no other worker begins to look meanwhile.
+// has lost stay frozen, and so do campaigns of which another source knows more than Redis. Accept refuses a shard that
+// no longer matches the verdict. It waits for a worker that checks the shard; meanwhile no other worker begins a check.
 func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by stream.Decision) error {
 	waiting, cancel := context.WithTimeoutCause(ctx, r.cfg.Lease+acceptMargin, hongbao.Errorf(hongbao.ClassTransient,
-		"another worker looks at shard %d and does not come to an end, nothing was changed: run this again", v.Shard))
+		"another worker is still checking shard %d, nothing was changed: run this again", v.Shard))
 	defer cancel()
 	poll := func(fn func() (bool, error)) error { return retry.Poll(waiting, 100*time.Millisecond, fn) }
 	return poll(func() (bool, error) {
@@ -268,7 +268,7 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by stream.Decision) 
 	})
 }
 
-// accept is Accept for a caller that is alone on the shard.
+// accept is Accept for a caller that has the lock of the shard.
 func (r *Recoverer) accept(ctx context.Context, v *Verdict, by stream.Decision) error {
 	now, err := r.verdict(ctx, v.Shard, nil)
 	if err == nil && r.cfg.Ledger == nil && now.For < r.cfg.Gather { // only callers can say what was lost
@@ -367,7 +367,7 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 			return err
 		}
 		// The mark is on one node, whose own shards open after this one and write it again.
-		r.cfg.Log.Warn("the mark of the key prefix can't be written while its node is away; the shard opens without",
+		r.cfg.Log.Warn("the mark of the key prefix can't be written while its node is down; the shard opens without it",
 			zap.Int("shard", v.Shard), zap.Error(err))
 	}
 	if err := r.restoreControls(ctx, v.Shard); err != nil { // before a worker may take anything
@@ -387,7 +387,7 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 	}
 	opened, err := k.Reopen(ctx, again)
 	if err == nil && !opened {
-		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed under way; it is tried again", v.Shard)
+		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed meanwhile; the worker tries again", v.Shard)
 	}
 	return err
 }

@@ -114,7 +114,7 @@ func TestFlushAll(t *testing.T) {
 	require.EqualValues(t, -1, verdicts[0].Redis)
 	require.EqualValues(t, 100, verdicts[0].Known())
 	require.Len(t, verdicts[0].Campaigns, 1)
-	require.Equal(t, []string{"later"}, verdicts[0].Unloaded, "nobody was granted anything there: it can be loaded again")
+	require.Equal(t, []string{"later"}, verdicts[0].Unloaded, "it has granted nothing there, so it can be loaded again")
 	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone")))
 	_, _, err = w.store.Open(t.Context(), "test")
 	require.NoError(t, err)
@@ -148,8 +148,8 @@ func TestCampaignThatNobodySettledIsLost(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grabIn(t, w.rdb, "late", 2)))
 }
 
-// A person's decision waits for a worker that looks at the shard, and is not lost. It is refused if the worker does
-// not finish in time.
+// A person's decision waits for a worker that checks the shard, and is not lost. It is refused if the worker does not
+// finish in time.
 func TestAcceptWaitsForAWorker(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -207,7 +207,7 @@ func TestNoBitAboveTheSeq(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
 }
 
-// A shard is opened for the write history that was examined. A history that began between the look and the opening
+// A shard is opened for the write history that was checked. A history that began between the check and the opening
 // freezes it again.
 func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
 	t.Parallel()
@@ -224,7 +224,7 @@ func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
 	require.Equal(t, "the one before", w.rdb.HGet(t.Context(), w.store.Shard(0).Keys.Meta(), "history").Val())
 }
 
-// A caller reports a lost event at the last moment, after the look. The shard does not open.
+// A caller reports a lost event at the last moment, after the check. The shard does not open.
 func TestSeenAtTheLastMoment(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

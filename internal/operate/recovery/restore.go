@@ -17,8 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Counts are the grants that a restore put back, by who knew them first, the events that no one knew, and the packets
-// withheld for these.
+// Counts are the grants that a restore put back, by the first source that knew them, the events that no source knew,
+// and the packets withheld for these events.
 type Counts struct {
 	Ledger    int   `json:"ledger"`
 	Topic     int   `json:"topic"`
@@ -44,7 +44,8 @@ type Restored struct {
 	Counts
 }
 
-// Restored lists the last openings that put something back, by shard, the newest first. There are none without the ledger.
+// Restored lists the last openings that put something back, by shard, the newest first. There are none without the
+// ledger.
 func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 	if r.cfg.Ledger == nil {
 		return nil, nil
@@ -86,8 +87,9 @@ func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err 
 	return list, nil
 }
 
-// restore puts back what Redis has lost. If a person has to decide, it returns why and changes nothing. begun is what
-// an earlier run of this attempt has planned, nil for none.
+// restore puts back what Redis has lost. If a person has to decide, it returns why. It has changed nothing then, unless
+// the reason is that Redis refused to grant again. begun is what an earlier run of this attempt has planned, nil for
+// none.
 func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Counts) (done *Counts, why string, err error) {
 	kept, why, err := r.judge(ctx, v, f)
 	if err != nil || why != "" {
@@ -177,7 +179,7 @@ func runsOf(v *Verdict, kept []restore.Known) (runs []store.Run) {
 	return runs
 }
 
-// runOf returns the first grants that are of one campaign and one time, with consecutive seqs.
+// runOf returns the first grants, as long as campaign, currency and time are the same and the seqs are consecutive.
 func runOf(kept []restore.Known) (run []hongbao.Grant) {
 	for i := range kept {
 		g := kept[i].Grant
@@ -208,7 +210,7 @@ func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, las
 }
 
 // lost reports whether something must be put back. begun is what a recoverer that died has planned for this attempt.
-// why is set if only a person can decide.
+// why is not empty if only a person can decide.
 func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, begun *Counts, why string, err error) {
 	if f == nil {
 		return v.Lost(), nil, "", nil
@@ -233,12 +235,13 @@ func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, 
 	return len(missing) > 0, nil, why, err
 }
 
-// mend restores what a shard has lost, if it can, and opens the shard. It returns why if a person has to decide.
-func (r *Recoverer) mend(ctx context.Context, v *Verdict, f *facts) (why string, err error) {
+// restoreAndOpen restores what a shard has lost, if it can, and opens the shard. It returns why if a person has to
+// decide.
+func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (why string, err error) {
 	k := r.cfg.Store.Shard(v.Shard)
 	v.evidence = store.AnyEvidence
 	if f != nil {
-		v.evidence = f.told.Texts
+		v.evidence = f.reported.Texts
 	}
 	var done *Counts
 	lost, begun, why, err := r.lost(ctx, v, f)

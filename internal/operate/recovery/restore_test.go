@@ -23,20 +23,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// told makes n users grab through the process and returns their receipts by user.
-func (p *process) told(t *testing.T, n int) map[string]hongbao.Receipt {
+// wins makes n users grab through the process and returns their receipts by user.
+func (p *process) wins(t *testing.T, n int) map[string]hongbao.Receipt {
 	t.Helper()
 	users := make([]string, n)
 	for i := range users {
 		p.w.user++
 		users[i] = fmt.Sprintf("u%d/r", p.w.user)
 	}
-	told := map[string]hongbao.Receipt{}
+	won := map[string]hongbao.Receipt{}
 	for i, a := range p.ask(t, users...) {
 		user, _, _ := strings.Cut(users[i], "/")
-		told[user] = a.Receipts[0]
+		won[user] = a.Receipts[0]
 	}
-	return told
+	return won
 }
 
 // ask makes the users grab and requires that each is granted. For a moment the process may still see the shard as
@@ -69,7 +69,7 @@ func (w *world) patient(change ...func(*recovery.Config)) *recovery.Recoverer {
 }
 
 // restores tends the shard until it is open, and requires that the users still have their receipts.
-func (w *world) restores(t *testing.T, r *recovery.Recoverer, told ...map[string]hongbao.Receipt) {
+func (w *world) restores(t *testing.T, r *recovery.Recoverer, won ...map[string]hongbao.Receipt) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		err := r.Tend(t.Context(), 0)
@@ -80,17 +80,17 @@ func (w *world) restores(t *testing.T, r *recovery.Recoverer, told ...map[string
 		_, err = w.shard().OpenHead(t.Context())
 		return err == nil
 	}, "the shard is open")
-	w.keeps(t, told...)
+	w.keeps(t, won...)
 }
 
 // keeps repeats the users' grabs with their old request ids and requires the same receipts.
-func (w *world) keeps(t *testing.T, told ...map[string]hongbao.Receipt) {
+func (w *world) keeps(t *testing.T, won ...map[string]hongbao.Receipt) {
 	t.Helper()
 	if w.asker == nil {
 		w.asker = w.process(t)
 		w.asker.watch(t)
 	}
-	for _, all := range told {
+	for _, all := range won {
 		for user, r := range all {
 			has := w.asker.ask(t, user+"/r")[0].Receipts[0]
 			require.Equal(t, []any{r.Packet, r.Amount, r.Seq}, []any{has.Packet, has.Amount, has.Seq}, user)
@@ -116,13 +116,13 @@ func TestLostGrantsAreRestored(t *testing.T) {
 	p, q := w.process(t), w.process(t)
 	p.watch(t)
 	q.watch(t)
-	early := p.told(t, 60)
+	early := p.wins(t, 60)
 	old := w.older(t)
-	late, more := p.told(t, 40), q.told(t, 30)
+	late, more := p.wins(t, 40), q.wins(t, 30)
 	w.restart(t, old)
 	w.restores(t, w.patient(), early, late, more)
 	require.EqualValues(t, 130, w.settles(t))
-	require.Len(t, q.told(t, 20), 20, "grabs go on")
+	require.Len(t, q.wins(t, 20), 20, "grabs continue")
 	require.EqualValues(t, 150, w.settles(t))
 	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
 	done := w.logs.FilterMessageSnippet("was restored").All()
@@ -149,9 +149,9 @@ func TestRecovererGoesOnWithTheWait(t *testing.T) {
 	w := setup(t)
 	p := w.process(t)
 	p.watch(t)
-	early := p.told(t, 10)
+	early := p.wins(t, 10)
 	old := w.older(t)
-	late := p.told(t, 10)
+	late := p.wins(t, 10)
 	w.restart(t, old)
 	waits := func(c *recovery.Config) { c.Settle = 2 * time.Second }
 	killed, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
@@ -171,12 +171,12 @@ func TestSkippedSeqsAreNoLoss(t *testing.T) {
 	w := setup(t)
 	p := w.process(t)
 	p.watch(t)
-	told := []map[string]hongbao.Receipt{p.told(t, 10)}
+	won := []map[string]hongbao.Receipt{p.wins(t, 10)}
 	old := w.older(t)
 	for range 2 {
-		told = append(told, p.told(t, 5))
+		won = append(won, p.wins(t, 5))
 		w.restart(t, old)
-		w.restores(t, w.patient(), told...)
+		w.restores(t, w.patient(), won...)
 	}
 	fences, err := w.ledger.Fences(t.Context(), 0)
 	require.NoError(t, err)
@@ -194,14 +194,14 @@ func counts(t *testing.T, note string) (c recovery.Counts) {
 	return c
 }
 
-// The ledger and the topic have grants whose process has forgotten them or is gone.
+// The ledger and the topic have grants that their process has forgotten, or whose process has ended.
 func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	p := w.process(t)
-	p.told(t, 10)
+	p.wins(t, 10)
 	old := w.older(t)
-	told := p.told(t, 30)
+	won := p.wins(t, 30)
 	entries, err := w.shard().Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	lost := entries[1].Grants
@@ -211,7 +211,7 @@ func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
 	idle := w.process(t) // p watched before the lines that Redis has now: no recoverer waits for it
 	idle.watch(t)
 	require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Witnesses()).Err())
-	w.restores(t, w.patient(), told)
+	w.restores(t, w.patient(), won)
 	require.EqualValues(t, 40, w.settles(t))
 	fences, err := w.ledger.Fences(t.Context(), 0)
 	require.NoError(t, err)
@@ -232,40 +232,40 @@ func TestTopUpIsLostWithGrants(t *testing.T) {
 	w := setup(t)
 	p := w.process(t)
 	p.watch(t)
-	p.told(t, 10)
+	p.wins(t, 10)
 	old := w.older(t)
-	told := p.told(t, 20)
+	won := p.wins(t, 20)
 	w.toppedUp(t)
 	w.restart(t, old)
-	w.restores(t, w.patient(), told)
+	w.restores(t, w.patient(), won)
 	open, err := w.ledger.OpenTopUps(t.Context())
 	require.NoError(t, err)
 	require.Len(t, open, 1)
 }
 
-// Grants that no user was told of count as never made. Their packets are dealt again, and their seqs are skipped.
+// Grants that were reported to no user count as never made. Their packets are dealt again, and their seqs are skipped.
 func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	p := w.process(t)
 	p.watch(t)
-	p.told(t, 10)
+	p.wins(t, 10)
 	old := w.older(t)
-	first := p.told(t, 5)
-	unheard := w.process(t) // its answers are lost with it, and none of its lines is left
+	first := p.wins(t, 5)
+	unreported := w.process(t) // its answers are lost with it, and none of its lines is left
 	var dealt []int64
-	for _, r := range unheard.told(t, 7) {
+	for _, r := range unreported.wins(t, 7) {
 		dealt = append(dealt, r.Packet)
 	}
-	second := p.told(t, 5)
-	unheard.told(t, 3)
+	second := p.wins(t, 5)
+	unreported.wins(t, 3)
 	w.restart(t, old)
 	w.restores(t, w.patient(), first, second)
 	fences, err := w.ledger.Fences(t.Context(), 0)
 	require.NoError(t, err)
 	require.Equal(t, recovery.Counts{Witnesses: 10, Nobody: 7, First: 11, Last: 27}, counts(t, fences[0].Note))
 	var again []int64
-	for _, r := range p.told(t, 7) {
+	for _, r := range p.wins(t, 7) {
 		again = append(again, r.Packet)
 	}
 	require.ElementsMatch(t, dealt, again)
@@ -282,15 +282,15 @@ func TestSilentWitnessLeavesTheLossToAPerson(t *testing.T) {
 	w := setup(t)
 	p, silent := w.process(t), w.process(t)
 	p.watch(t)
-	p.told(t, 10)
-	silent.told(t, 1)
+	p.wins(t, 10)
+	silent.wins(t, 1)
 	old := w.older(t)
-	p.told(t, 5)
-	silent.told(t, 5)
+	p.wins(t, 5)
+	silent.wins(t, 5)
 	w.restart(t, old)
 	w.rec = w.recoverer(func(c *recovery.Config) { c.Gather = time.Second })
 	w.staysFrozen(t)
-	require.Contains(t, fmt.Sprint(w.logs.FilterMessageSnippet("went back").All()[0].ContextMap()), "has not reported")
+	require.Contains(t, fmt.Sprint(w.logs.FilterMessageSnippet("went back").All()[0].ContextMap()), "is silent")
 }
 
 // Evidence that contradicts Redis or the ledger is left to a person.
@@ -307,7 +307,7 @@ func TestContradictionsAreForAPerson(t *testing.T) {
 		"another seq": {func(w *world, lost []hongbao.Grant) {
 			w.topic.grants = lost[:1]
 			w.topic.grants[0].Seq = 40
-		}, "different things"},
+		}, "two sources disagree"},
 		"a packet that was dealt before": {func(w *world, lost []hongbao.Grant) {
 			lost[0].Packet, lost[0].Seq, lost[0].RequestID, lost[0].User = lost[1].Packet, 77, "x", "x"
 			w.topic.grants = lost[:1]
@@ -322,9 +322,9 @@ func TestContradictionsAreForAPerson(t *testing.T) {
 			w := setup(t)
 			p := w.process(t)
 			p.watch(t)
-			p.told(t, 10)
+			p.wins(t, 10)
 			old := w.older(t)
-			p.told(t, 5)
+			p.wins(t, 5)
 			entries, err := w.shard().Entries(t.Context(), "-", "+")
 			require.NoError(t, err)
 			c.change(w, entries[1].Grants)
@@ -348,11 +348,11 @@ func TestContradictionsAreForAPerson(t *testing.T) {
 func TestSleepingSettlerIsFenced(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	p, unheard := w.process(t), w.process(t)
+	p, unreported := w.process(t), w.process(t)
 	p.watch(t)
-	p.told(t, 10)
+	p.wins(t, 10)
 	old := w.older(t)
-	unheard.told(t, 5)
+	unreported.wins(t, 5)
 	entries, err := w.shard().Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
 	lost := entries[1].Grants
@@ -361,7 +361,7 @@ func TestSleepingSettlerIsFenced(t *testing.T) {
 	for _, err := range w.settler(t).Handle(t.Context(), lost) {
 		require.ErrorIs(t, err, ledger.ErrFenced)
 	}
-	require.Len(t, p.told(t, 5), 5, "the same packets")
+	require.Len(t, p.wins(t, 5), 5, "the same packets")
 	require.EqualValues(t, 15, w.settles(t))
 }
 
@@ -418,11 +418,11 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 	died := 0
 	for at := int64(1); ; at++ {
 		w.finishes(t)
-		p.told(t, 2)
+		p.wins(t, 2)
 		old := w.older(t)
-		told := []map[string]hongbao.Receipt{p.told(t, 2)}
-		w.process(t).told(t, 1) // the process's witness line is lost as well
-		told = append(told, p.told(t, 2))
+		won := []map[string]hongbao.Receipt{p.wins(t, 2)}
+		w.process(t).wins(t, 1) // the process's witness line is lost as well
+		won = append(won, p.wins(t, 2))
 		w.restart(t, old)
 		client := w.server.Client(t)
 		hook := &breaks{at: at}
@@ -430,7 +430,7 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 		dying := w.patient(func(c *recovery.Config) { c.Store = w.store.Over(client); c.Settle = 30 * time.Millisecond })
 		err := dying.Tend(t.Context(), 0)
 		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
-		w.restores(t, w.patient(func(c *recovery.Config) { c.Settle = 30 * time.Millisecond }), told...)
+		w.restores(t, w.patient(func(c *recovery.Config) { c.Settle = 30 * time.Millisecond }), won...)
 		if err == nil && hook.n.Load() < at {
 			break
 		}
@@ -460,9 +460,9 @@ func TestSecondAttemptKeepsTheTimeOfTheLastWrite(t *testing.T) {
 	w := setup(t)
 	p := w.process(t)
 	p.watch(t)
-	told := []map[string]hongbao.Receipt{p.told(t, 5)}
+	won := []map[string]hongbao.Receipt{p.wins(t, 5)}
 	old := w.older(t)
-	told = append(told, p.told(t, 5))
+	won = append(won, p.wins(t, 5))
 	w.restart(t, old)
 	attempt := func() store.Attempt {
 		a, err := w.shard().Attempt(t.Context())
@@ -480,5 +480,5 @@ func TestSecondAttemptKeepsTheTimeOfTheLastWrite(t *testing.T) {
 	w.diesAfter(t, func() bool { return attempt().Epoch > first.Epoch })
 	require.Equal(t, first.Wrote, attempt().Wrote)
 	require.Equal(t, first.Floor, attempt().Floor)
-	w.restores(t, w.patient(), told...)
+	w.restores(t, w.patient(), won...)
 }

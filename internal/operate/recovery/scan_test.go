@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// asked is a topic that notes from when on it was asked.
+// asked is a topic that notes the time from which it is read.
 type asked struct {
 	topic
 
@@ -36,8 +36,8 @@ func (a *asked) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, 
 	return a.topic.Fence(ctx, f)
 }
 
-// The topic is asked from the stream's last entry on, also when the trimmer has emptied the stream: not for all that the
-// partition keeps.
+// The recoverer reads the topic only from the time of the stream's last entry, also if the trimmer has emptied the
+// stream.
 func TestTopicIsAskedFromTheLastEntryOn(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -54,10 +54,10 @@ func TestTopicIsAskedFromTheLastEntryOn(t *testing.T) {
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 	topic.since = make(chan time.Time, 1)
 	w.staysFrozen(t)
-	require.Zero(t, <-topic.since, "the stream is gone: nobody knows from when on events are missing")
+	require.Zero(t, <-topic.since, "the stream is lost: the time of the first missing event is unknown")
 }
 
-// slow is a topic that answers only once the lease of the shard was renewed some times.
+// slow is a topic that answers only after the lease of the shard was renewed five times.
 type slow struct {
 	topic
 
@@ -86,7 +86,7 @@ func (s *slow) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, e
 	return stream.Fenced{}, err
 }
 
-// A look at the topic that takes longer than the lease goes on: the lease is renewed meanwhile.
+// Reading the topic may take longer than the lease: the lease is renewed meanwhile.
 func TestLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -97,7 +97,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 	w.opens(t)
 }
 
-// A worker that has lost its lease, to another one or to a Redis that was emptied, stops what it does.
+// A worker that has lost its lease to another one stops its work.
 func TestLostLeaseEndsTheLook(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -138,7 +138,7 @@ func (f topicFunc) Fence(ctx context.Context, _ stream.TopicFence) (stream.Fence
 	return stream.Fenced{}, err
 }
 
-// Where nothing is lost, refunded campaigns are not looked up one by one.
+// If nothing is lost, refunded campaigns are not looked up one by one.
 func TestRefundedCampaignsAreNotLookedUp(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -149,6 +149,6 @@ func TestRefundedCampaignsAreNotLookedUp(t *testing.T) {
 	_, err = w.shard().Refunded(t.Context(), "over")
 	require.NoError(t, err)
 	w.restart(t, "")
-	w.rdb.AddHook(away(w.store.Shard(0).Keys.Campaign("over")))
+	w.rdb.AddHook(down(w.store.Shard(0).Keys.Campaign("over")))
 	w.opens(t)
 }

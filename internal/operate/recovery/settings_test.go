@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A server that a start would refuse opens no shard: it may lose what it grants next. The shard opens once its settings
-// are right. No person can open it before.
+// A shard does not open on a server with settings that a process would refuse at its start: that server may lose later
+// grants. The shard opens once the settings are right. No person can open it before.
 func TestServerThatIsRefusedOpensNoShard(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// by makes a decision.
+// by returns a decision of a person.
 func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: why} }
 
 // world is a deployment of one shard on a Redis of its own, with a campaign of 1,000 packets that the ledger has
@@ -47,7 +47,7 @@ type world struct {
 	asker  *process
 }
 
-// topic knows events up to its number, the last one of a campaign that nobody else knows; or these grants.
+// topic has the given grants. If highest is set, it instead has that event, of a campaign that no other source knows.
 type topic struct {
 	highest int64
 	grants  []hongbao.Grant
@@ -71,7 +71,7 @@ func setup(t *testing.T) *world {
 	return setupOf(t, 1)
 }
 
-// setupOf has n shards; the test is about the first one.
+// setupOf returns a world with n shards; the tests use the first one.
 func setupOf(t *testing.T, n int) *world {
 	t.Helper()
 	w := &world{dir: t.TempDir()}
@@ -104,7 +104,7 @@ func setupOf(t *testing.T, n int) *world {
 	return w
 }
 
-// recoverer gives a recoverer of the world, with a change.
+// recoverer returns a recoverer of the world with a changed configuration.
 func (w *world) recoverer(change func(*recovery.Config)) *recovery.Recoverer {
 	cfg := recovery.Config{
 		Store: w.store, Ledger: w.ledger, Topic: &w.topic, TopicSink: "kafka", Sinks: []string{"balance", "kafka"},
@@ -119,14 +119,14 @@ func (w *world) fund(t *testing.T, id string, opensIn time.Duration) {
 	w.fundOver(t, id, opensIn, 1)
 }
 
-// fundOver funds a campaign on so many shards, and loads it.
+// fundOver funds a campaign over a number of shards, and loads it.
 func (w *world) fundOver(t *testing.T, id string, opensIn time.Duration, places int) {
 	t.Helper()
 	w.order(t, id, opensIn, places)
 	w.load(t, id)
 }
 
-// order funds a campaign on so many shards, and does not load it.
+// order funds a campaign over a number of shards, and does not load it.
 func (w *world) order(t *testing.T, id string, opensIn time.Duration, places int) {
 	t.Helper()
 	spec := loaded.Rain(id, 1000, 10_000)
@@ -138,7 +138,7 @@ func (w *world) order(t *testing.T, id string, opensIn time.Duration, places int
 	require.NoError(t, err)
 }
 
-// load brings a campaign of the ledger into Redis.
+// load loads a campaign of the ledger into Redis.
 func (w *world) load(t *testing.T, id string) {
 	t.Helper()
 	c, found, err := w.ledger.Campaign(t.Context(), id)
@@ -148,7 +148,7 @@ func (w *world) load(t *testing.T, id string) {
 	require.NoError(t, err)
 }
 
-// idAt gives the id of a campaign that has its home on a shard.
+// idAt returns the id of a campaign whose home is a shard.
 func (w *world) idAt(shard int) string {
 	for i := 0; ; i++ {
 		if id := fmt.Sprintf("wide-%d", i); w.store.Home(id).Index() == shard {
@@ -157,7 +157,7 @@ func (w *world) idAt(shard int) string {
 	}
 }
 
-// loses has Redis lose all of a shard.
+// loses deletes all keys of a shard.
 func (w *world) loses(t *testing.T, k *store.Shard) {
 	t.Helper()
 	gone, err := w.rdb.Keys(t.Context(), strings.TrimSuffix(k.Keys.Meta(), "meta")+"*").Result()
@@ -167,7 +167,7 @@ func (w *world) loses(t *testing.T, k *store.Shard) {
 
 func (w *world) shard() *store.Shard { return w.store.Shard(0) }
 
-// grab has n new users grab, by a client that has seen nothing or by the one of this process.
+// grab makes n new users grab, through a client.
 func (w *world) grab(t *testing.T, rdb redis.UniversalClient, n int) []hongbao.Answer {
 	t.Helper()
 	return w.grabIn(t, rdb, id, n)
@@ -223,7 +223,7 @@ func (w *world) settle(t *testing.T) {
 	}
 }
 
-// restart kills Redis and starts it again, from another folder's files if that is named.
+// restart kills Redis and starts it again. If files is not empty, it is the folder of the files that Redis starts from.
 func (w *world) restart(t *testing.T, files string) {
 	t.Helper()
 	require.NoError(t, w.server.Kill())
@@ -234,7 +234,7 @@ func (w *world) restart(t *testing.T, files string) {
 	require.NoError(t, w.server.Restart())
 }
 
-// older keeps a copy of the append-only file as it is now.
+// older copies the present append-only file, and returns the folder of the copy.
 func (w *world) older(t *testing.T) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "older")
@@ -242,7 +242,7 @@ func (w *world) older(t *testing.T) string {
 	return to
 }
 
-// opens looks after the shard until it is open.
+// opens tends the shard until it is open.
 func (w *world) opens(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -252,7 +252,7 @@ func (w *world) opens(t *testing.T) {
 	}, "the shard is open")
 }
 
-// staysFrozen looks after the shard until the alarm comes.
+// staysFrozen tends the shard until the alarm comes.
 func (w *world) staysFrozen(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An opening skips at least half a chunk, wherever the known events end: a late witness has seen none of the seqs that are
-// granted after it.
+// An opening skips at least half a chunk, wherever the known events end. So a late witness has not seen a seq that is
+// granted after the opening.
 func TestSkipIsWide(t *testing.T) {
 	t.Parallel()
 	for boundary := int64(0); boundary <= 3*chunk; boundary += chunk {

@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// Redis lost a campaign's home, and nobody was paid anything: as its other shard is open, the home was loaded once, so
-// it is lost and can't be loaded again. The stub there tells where the other shard is, which goes on.
+// Redis lost a campaign's home, and the ledger has paid none of its grants. Its other shard is open, so the home was
+// loaded before: it is lost, and can't be loaded again. The stub on the home names the other shard, which continues.
 func TestLostHomeOfACampaignThatNobodyWasPaidOf(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 2)

@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Verdict is what Redis and the others know of one shard.
+// Verdict is what Redis, the ledger, the topic and the callers know of one shard.
 type Verdict struct {
 	Shard  int           `json:"shard"`
 	Frozen bool          `json:"frozen"`
 	For    time.Duration `json:"-"` // how long the shard has been frozen
 	// Redis is the shard's last event in Redis, -1 if Redis has lost the shard. Ledger, Topic and Seen are the highest
-	// events that these know; Ledger and Topic are -1 if they were not asked.
+	// events that the ledger, the topic and the callers know. Ledger and Topic are -1 if they were not asked.
 	Redis  int64 `json:"redis"`
 	Ledger int64 `json:"ledger"`
 	Topic  int64 `json:"topic"`
@@ -40,7 +40,7 @@ type Verdict struct {
 	Unrecorded []store.Unrecorded `json:"unrecorded,omitempty"`
 
 	here   map[string]here // campaigns of the ledger that Redis has
-	broken []string        // why a campaign can't continue, whatever events come back
+	broken []string        // why campaigns can't continue, whatever events come back
 
 	attempt store.Attempt // that restores the shard; zero if none does
 	// guarded: a silent process may have reported grants that no one can name, so packets are withheld.
@@ -54,20 +54,20 @@ type Verdict struct {
 
 	state  store.Frozen
 	events ledger.Events    // what the ledger knows of the events that Redis has lost
-	dealt  map[string]int64 // up to which generation Redis has a campaign to which packets were added
+	dealt  map[string]int64 // the last generation that Redis has, of each campaign to which packets were added
 	silent map[int]bool     // shards that did not answer
 }
 
 // here is a campaign on the shard: its newest generation in Redis, the limit of packets per user, the number of its
-// shards, and whether packets were added to it. It also says whether users may know of its packets because it has begun
-// and is not over.
+// shards, and whether packets were added to it. grants: the campaign has begun and is not over, so users may know of
+// its packets.
 type here struct {
 	dealt, limit  int64
 	places        int
 	added, grants bool
 }
 
-// Doubt is a campaign that is not as the ledger says.
+// Doubt is a campaign whose state in Redis contradicts the ledger.
 type Doubt struct {
 	Campaign string `json:"campaign"`
 	Missing  bool   `json:"missing"` // Redis has lost it
@@ -85,8 +85,8 @@ func (v *Verdict) lostEvents() bool { return v.Known() > v.Redis || v.Late > 0 }
 // Lost reports whether something is missing in Redis.
 func (v *Verdict) Lost() bool { return v.lostEvents() || len(v.Campaigns) > 0 }
 
-// verdict asks the ledger about a shard, and without f also the topic. It changes nothing, but
-// it freezes a shard that was opened for another server.
+// verdict asks the ledger about a shard, and without f also the topic. It changes nothing, except that it freezes a
+// shard that was opened for another server.
 func (r *Recoverer) verdict(ctx context.Context, shard int, f *facts) (*Verdict, error) {
 	k := r.cfg.Store.Shard(shard)
 	z, err := k.Freeze(ctx)
@@ -163,7 +163,7 @@ func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 	if v.Ledger, err = r.cfg.Ledger.HighestSeq(ctx, v.Shard); err != nil {
 		return err
 	}
-	for _, u := range v.Unrecorded { // later events may be of that opening: Redis can lose that its mark was removed
+	for _, u := range v.Unrecorded { // events after u.Last may be of that opening: Redis can lose that its mark was removed
 		late, err := r.cfg.Ledger.HighestSeqIn(ctx, v.Shard, stream.SeqRange{First: u.Seq + 1, Last: u.Last})
 		if err != nil {
 			return err
@@ -193,7 +193,7 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 			return err
 		}
 		if !r.cfg.Store.Has(c.Spec.ID, c.Spec.Places(), v.Shard) || c.State == ledger.StateRefunded && !v.lostEvents() {
-			continue // Redis has the close of a refunded one, and grants no more of it
+			continue // Redis has the close of a refunded campaign, and grants no more of its packets
 		}
 		if err := r.askCampaign(ctx, v, c); err != nil {
 			return err
@@ -292,7 +292,7 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
 	case state == store.StateClosed || state == store.StateRefunded:
 		return ""
 	case refunded:
-		return "the ledger has refunded it, and Redis says that it is " + state
+		return "the ledger has refunded it, but in Redis it is " + state
 	case ahead:
 		return "the ledger has grants of it that Redis has lost"
 	case v.Late > 0:
@@ -311,9 +311,9 @@ const blindChunks = 16
 // chunk is the distance between the boundaries after which seqs continue.
 const chunk = 1 << 16
 
-// skipTo returns the last skipped seq: before a boundary after everything known, and one boundary further if something
-// was lost. At least half a chunk is skipped. So a witness that has seen more, and reports it late, has seen a seq
-// that was skipped, and none that was granted again.
+// skipTo returns the last seq that the opening skips. The next seq is a boundary after everything known, and one
+// boundary further if something was lost. At least half a chunk is skipped. So if a witness reports a higher seq late,
+// that seq was skipped, and was not granted again.
 func (v *Verdict) skipTo() int64 {
 	n := (v.Known()+chunk/2)/chunk + 1
 	if v.Lost() {
@@ -333,11 +333,11 @@ func (v *Verdict) String() string {
 	}
 	topic := fmt.Sprintf("the topic knows event %d", v.Topic)
 	if v.Topic < 0 {
-		topic = "nobody asked the topic"
+		topic = "the topic was not asked"
 	}
 	ledger := fmt.Sprintf("the ledger knows event %d", v.Ledger)
 	if v.Ledger < 0 && v.Frozen {
-		ledger = "nobody asked the ledger"
+		ledger = "the ledger was not asked"
 	}
 	ids := make([]string, len(v.Campaigns))
 	for i, c := range v.Campaigns {

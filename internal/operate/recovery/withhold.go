@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// readWithheld reads which packets restores have withheld of the shard's campaigns.
+// readWithheld reads which packets of the shard's campaigns were withheld by restores.
 func (r *Recoverer) readWithheld(ctx context.Context, v *Verdict) error {
 	v.withheld = map[string]map[int64]bool{}
 	for id := range v.here {
@@ -68,7 +68,7 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, a store.Attempt,
 		most += s.Seqs.Last - s.Seqs.First + 1
 	}
 	if c.places > 1 {
-		most = 0 // to the end: users who found this place empty may have continued to another
+		most = 0 // no bound: users who found this place empty may have continued to another
 	}
 	fronts, err := k.Front(ctx, id, c.dealt, most)
 	if err != nil {

@@ -30,8 +30,8 @@ func (w *world) pair(t *testing.T) (p, silent *process) {
 	t.Helper()
 	p, silent = w.process(t), w.process(t)
 	p.watch(t)
-	p.told(t, 10)
-	silent.told(t, 1)
+	p.wins(t, 10)
+	silent.wins(t, 1)
 	return p, silent
 }
 
@@ -44,34 +44,34 @@ func (w *world) withheld(t *testing.T) map[int64]hongbao.Amount {
 	for _, p := range list {
 		all[p.Number] = p.Amount
 	}
-	require.Len(t, all, len(list), "none is there twice")
+	require.Len(t, all, len(list), "no packet is withheld twice")
 	return all
 }
 
-// wakes makes a silent process look at the servers. It requires that its users have the packets they were told of,
-// each once and each paid once.
-func (w *world) wakes(t *testing.T, silent *process, told map[string]hongbao.Receipt) {
+// wakes makes a silent process watch the servers. It requires that its users get the packets that the process reported
+// to them, each once.
+func (w *world) wakes(t *testing.T, silent *process, won map[string]hongbao.Receipt) {
 	t.Helper()
 	silent.watch(t)
-	w.keepsPackets(t, told)
+	w.keepsPackets(t, won)
 }
 
-func (w *world) keepsPackets(t *testing.T, told map[string]hongbao.Receipt) {
+func (w *world) keepsPackets(t *testing.T, won map[string]hongbao.Receipt) {
 	t.Helper()
-	users := make([]string, 0, len(told))
-	for user := range told {
+	users := make([]string, 0, len(won))
+	for user := range won {
 		users = append(users, user)
 	}
 	testkit.Eventually(t, 10*time.Second, func() bool {
 		has, err := w.shard().ReceiptsOf(t.Context(), id, users)
 		require.NoError(t, err)
-		for user, r := range told {
+		for user, r := range won {
 			if len(has[user]) != 1 || has[user][0].Packet != r.Packet || has[user][0].Amount != r.Amount {
 				return false
 			}
 		}
 		return true
-	}, "users have what they were told")
+	}, "users have their packets")
 }
 
 // adds requires that every packet is in exactly one place, and that the counts agree.
@@ -105,40 +105,40 @@ func TestPacketsOfASilentProcessAreWithheld(t *testing.T) {
 			w := setup(t)
 			p, silent := w.process(t), w.process(t)
 			p.watch(t)
-			told := []map[string]hongbao.Receipt{p.told(t, 10)}
-			silent.told(t, 1)
+			won := []map[string]hongbao.Receipt{p.wins(t, 10)}
+			silent.wins(t, 1)
 			old := w.older(t)
-			var unheard map[string]hongbao.Receipt
+			var unreported map[string]hongbao.Receipt
 			if silentFirst {
-				unheard = silent.told(t, 5)
+				unreported = silent.wins(t, 5)
 			}
-			told = append(told, p.told(t, 5))
+			won = append(won, p.wins(t, 5))
 			if !silentFirst {
-				unheard = silent.told(t, 5)
+				unreported = silent.wins(t, 5)
 			}
 			w.restart(t, old)
-			w.restores(t, w.guarded(), told...)
+			w.restores(t, w.guarded(), won...)
 			withheld := w.withheld(t)
-			for user, r := range unheard {
+			for user, r := range unreported {
 				require.Equal(t, r.Amount, withheld[r.Packet], "the packet of %s is withheld", user)
 			}
 			fences, err := w.ledger.Fences(t.Context(), 0)
 			require.NoError(t, err)
 			require.Contains(t, fences[0].Note, fmt.Sprintf(`"withheld":%d`, len(withheld)))
-			require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len(), "nobody has to come")
-			for _, r := range p.told(t, 100) {
+			require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len(), "no person has to decide")
+			for _, r := range p.wins(t, 100) {
 				require.NotContains(t, withheld, r.Packet)
 			}
 			w.adds(t)
 
-			w.wakes(t, silent, unheard)
+			w.wakes(t, silent, unreported)
 			require.Len(t, w.withheld(t), len(withheld)-5)
 			require.Empty(t, silent.alarms)
 			w.adds(t)
 			require.EqualValues(t, 10+1+5+100+5, w.settles(t))
 			c, err := w.shard().Close(t.Context(), id, true, 0)
 			require.NoError(t, err)
-			require.EqualValues(t, 1000-121, c.Close.Left, "what is withheld is left")
+			require.EqualValues(t, 1000-121, c.Close.Left, "withheld packets count as left")
 		})
 	}
 }
@@ -150,8 +150,8 @@ func TestSilentProcessSpeaksDuringTheRestore(t *testing.T) {
 	w := setup(t)
 	p, silent := w.pair(t)
 	old := w.older(t)
-	unheard := silent.told(t, 3)
-	told := p.told(t, 5)
+	unreported := silent.wins(t, 3)
+	won := p.wins(t, 5)
 	w.restart(t, old)
 	for at := int64(1); w.rdb.HGet(t.Context(), w.shard().Keys.Meta(), "seq").Val() != "19"; at++ {
 		require.Less(t, at, int64(100))
@@ -162,20 +162,20 @@ func TestSilentProcessSpeaksDuringTheRestore(t *testing.T) {
 	}
 	z, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
-	require.True(t, z.Frozen, "all is back, and it is frozen still")
+	require.True(t, z.Frozen, "everything is restored, and the shard is still frozen")
 	withheld := w.withheld(t)
-	require.Subset(t, withheld, packetsOf(unheard))
+	require.Subset(t, withheld, packetsOf(unreported))
 	silent.watch(t)
-	w.restores(t, w.guarded(), told)
-	w.keepsPackets(t, unheard)
+	w.restores(t, w.guarded(), won)
+	w.keepsPackets(t, unreported)
 	require.Len(t, w.withheld(t), len(withheld)-3)
 	w.adds(t)
 	require.EqualValues(t, 10+1+5+3, w.settles(t))
 }
 
-func packetsOf(told map[string]hongbao.Receipt) map[int64]hongbao.Amount {
+func packetsOf(won map[string]hongbao.Receipt) map[int64]hongbao.Amount {
 	all := map[int64]hongbao.Amount{}
-	for _, r := range told {
+	for _, r := range won {
 		all[r.Packet] = r.Amount
 	}
 	return all
@@ -193,12 +193,12 @@ func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 	died := 0
 	for at := int64(1); ; at += 3 {
 		w.finishes(t)
-		told := p.told(t, 2)
+		won := p.wins(t, 2)
 		silent := w.process(t)
-		silent.told(t, 1)
+		silent.wins(t, 1)
 		old := w.older(t)
-		unheard := silent.told(t, 1)
-		more := p.told(t, 2)
+		unreported := silent.wins(t, 1)
+		more := p.wins(t, 2)
 		before := len(w.withheld(t))
 		w.restart(t, old)
 		client := w.server.Client(t)
@@ -208,10 +208,10 @@ func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 		few := func(c *recovery.Config) { c.Margin, c.Gather = time.Millisecond, 1200*time.Millisecond }
 		err := w.guarded(few, func(c *recovery.Config) { c.Store = w.store.Over(client) }).Tend(t.Context(), 0)
 		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
-		w.restores(t, w.guarded(few), told, more)
-		require.Subset(t, w.withheld(t), packetsOf(unheard))
+		w.restores(t, w.guarded(few), won, more)
+		require.Subset(t, w.withheld(t), packetsOf(unreported))
 		require.Less(t, len(w.withheld(t)), before+10, "they are withheld once")
-		w.wakes(t, silent, unheard)
+		w.wakes(t, silent, unreported)
 		w.adds(t)
 		if err == nil && hook.n.Load() < at {
 			break
@@ -222,7 +222,7 @@ func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 	require.Greater(t, died, 10)
 }
 
-// Users who found a place empty may have gone on to another one. So with a silent process the rest of the place is
+// Users who found a place empty may have continued to another one. So with a silent process the rest of the place is
 // withheld, and other places continue.
 func TestRestOfAPlaceIsWithheld(t *testing.T) {
 	t.Parallel()
@@ -233,12 +233,12 @@ func TestRestOfAPlaceIsWithheld(t *testing.T) {
 	w.grantOn(t, wide, places)
 	old := w.older(t)
 	silent := w.process(t)
-	unheard := map[string]hongbao.Receipt{}
+	unreported := map[string]hongbao.Receipt{}
 	answers, err := w.store.Over(silent.rdb).Shard(0).Grab(t.Context(), storetest.Call(wide, "s1/r", "s2/r", "s3/r"), nil)
 	require.NoError(t, err)
 	for i, a := range answers {
 		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
-		unheard[fmt.Sprint(i)] = a.Receipts[0]
+		unreported[fmt.Sprint(i)] = a.Receipts[0]
 	}
 	known := w.process(t)
 	known.watch(t)
@@ -267,7 +267,7 @@ func TestRestOfAPlaceIsWithheld(t *testing.T) {
 	require.Zero(t, other[1])
 	list, err := places[0].Withheld(t.Context(), wide)
 	require.NoError(t, err)
-	for _, r := range unheard {
+	for _, r := range unreported {
 		require.Contains(t, list, store.Packet{Number: r.Packet, Amount: r.Amount})
 	}
 	for _, k := range places {
@@ -285,11 +285,11 @@ func TestLostOpeningThatWithheld(t *testing.T) {
 	w := setup(t)
 	p, silent := w.pair(t)
 	old := w.older(t)
-	told := p.told(t, 5)
-	silent.told(t, 5)
+	won := p.wins(t, 5)
+	silent.wins(t, 5)
 	w.restart(t, old)
-	w.restores(t, w.guarded(), told)
-	p.told(t, 5)
+	w.restores(t, w.guarded(), won)
+	p.wins(t, 5)
 	w.restart(t, old)
 	w.rec = w.guarded()
 	w.staysFrozen(t)

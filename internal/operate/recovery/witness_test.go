@@ -26,7 +26,7 @@ func (w *world) process(t *testing.T) *process {
 	return &process{w: w, rdb: w.server.Client(t), alarms: make(chan string, 100)}
 }
 
-// watch has the process look at the servers until it is stopped, or the test ends.
+// watch makes the process watch the servers until it is stopped, or the test ends.
 func (p *process) watch(t *testing.T) func() {
 	t.Helper()
 	watch := &store.Watch{Store: p.w.store.Over(p.rdb), Every: 10 * time.Millisecond,
@@ -34,7 +34,7 @@ func (p *process) watch(t *testing.T) func() {
 	return testkit.Go(t, watch.Run)
 }
 
-// soldOut has the process ask for a packet of a campaign that has none left: it learns how far the shard is.
+// soldOut makes the process grab from an empty stock, which shows it the shard's last seq.
 func (p *process) soldOut(t *testing.T) {
 	t.Helper()
 	k := p.w.store.Shard(0)
@@ -47,8 +47,8 @@ func (p *process) soldOut(t *testing.T) {
 	}
 }
 
-// Redis loses its last grants, another process freezes the shard, and the only process that knows of the grants is idle:
-// it reports what it has seen, however it has learned that.
+// Redis loses its last grants, and another process freezes the shard. The only process that knows of the grants is
+// idle. It reports the last seq that it has seen, in whatever way it has learned it.
 func TestIdleProcessReportsWhatItHasSeen(t *testing.T) {
 	t.Parallel()
 	for name, learns := range map[string]func(t *testing.T, p *process){
@@ -85,8 +85,8 @@ func TestIdleProcessReportsWhatItHasSeen(t *testing.T) {
 	}
 }
 
-// A process that was asleep while the shard was opened without its events freezes the shard again, once. After a person
-// has accepted that loss, it does not.
+// A process slept while the shard was opened without its events. It freezes the shard again, once. After a person has
+// accepted that loss, it does not freeze the shard any more.
 func TestLateWitness(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -110,7 +110,7 @@ func TestLateWitness(t *testing.T) {
 	require.True(t, verdicts[0].Lost())
 	require.EqualValues(t, 150, verdicts[0].Late)
 	require.Len(t, verdicts[0].Campaigns, 1, "it may have dealt the same packets twice")
-	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "nobody was paid twice")))
+	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "no one was paid twice")))
 	w.looks(t, late)
 	_, err = w.shard().OpenHead(t.Context())
 	require.NoError(t, err, "the loss is accepted")
@@ -121,7 +121,7 @@ func TestLateWitness(t *testing.T) {
 	require.Empty(t, late.alarms, "one alarm")
 }
 
-// looks waits until the process has looked at the shard some times more.
+// looks waits until the watch of the process has made five more looks.
 func (w *world) looks(t *testing.T, p *process) {
 	t.Helper()
 	looked := make(chan struct{}, 100)
@@ -135,7 +135,7 @@ func (w *world) looks(t *testing.T, p *process) {
 	}
 }
 
-// lookHook gets a word for each look of a watch that was answered.
+// lookHook gets a value for each successful look of a watch.
 type lookHook chan struct{}
 
 func (h lookHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -155,7 +155,7 @@ func (h lookHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// What was seen before an accepted loss, or up to the end of a range that was skipped, is no late witness.
+// A process is no late witness of events that it saw before a loss was accepted, nor of seqs in a skipped range.
 func TestNoLateWitness(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -13,10 +13,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
-var ann = stream.Decision{By: "ann", Why: "mended,\nby hand"}
+var ann = stream.Decision{By: "ann", Why: "fixed,\nby hand"}
 
-// buried is a world with dead letters of sink kafka: seqs 3, 4 (permanent) and 7 (conflict) of shard 0, 5 of shard 1,
-// and an entry that can't be read .
+// buried returns a world with dead letters of sink kafka: seqs 3, 4 (permanent) and 7 (conflict) of shard 0, seq 5 of
+// shard 1, and an entry that can't be read.
 func buried(t *testing.T) *world {
 	t.Helper()
 	w := setup(t)
@@ -29,7 +29,7 @@ func buried(t *testing.T) *world {
 	return w
 }
 
-// Dead letters are a source of replays as well; they stay.
+// A replay can also read dead letters. The letters stay.
 func TestReplayOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -43,8 +43,8 @@ func TestReplayOfDeadLetters(t *testing.T) {
 	require.Zero(t, report.Delivered)
 }
 
-// Lost picks what the sink has finished and does not have: neither what is on its way, nor dead letters, nor what has
-// expired.
+// Lost picks the grants that the sink has finished and does not have. It does not pick grants in flight, dead letters,
+// or grants that have expired.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	w := buried(t) // dead: 0-3 0-4 0-7 1-5
@@ -58,7 +58,7 @@ func TestLost(t *testing.T) {
 	}
 	lost, err := replay.FindLost(t.Context(), w.Store, "kafka")
 	require.NoError(t, err)
-	// delivered while the sink is read
+	// This event is delivered while the sink is read.
 	_, err = w.Store.Shard(0).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 9, Last: 9}}, nil)
 	require.NoError(t, err)
 	for _, seq := range []int64{2, 5, 8} {
@@ -78,7 +78,7 @@ func TestLost(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"0-1", "0-6", "1-3", "1-4", "1-6", "1-7"}, picked)
-	cfg := w.config("mend")
+	cfg := w.config("repair")
 	cfg.Only = lost.Picks
 	require.Equal(t, int64(6), w.run(t, cfg, replay.Options{}).Delivered)
 	require.False(t, lost.Picks(&hongbao.Grant{Shard: 7, Seq: 1}))

@@ -35,7 +35,7 @@ func (w *run) part(ctx context.Context, shard int, p *part) error {
 	return errors.Join(w.noteNext(ctx, shard, at.First), ctx.Err())
 }
 
-// noteNext notes where the next run continues: at a seq, or, for 0, with everything again.
+// noteNext notes where the next run continues: at a seq, or for 0 at the beginning.
 func (w *run) noteNext(ctx context.Context, shard int, next int64) error {
 	if w.opts.DryRun || w.shard[shard].failed {
 		return nil
@@ -107,7 +107,8 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 	})
 }
 
-// marked sets the done bits of what was delivered, unless the handler does.
+// marked sets the done bits of the delivered grants, unless the handler does. Grants from receipts also become done for
+// the sink.
 func (w *run) marked(ctx context.Context, k *store.Shard, grants []hongbao.Grant) error {
 	if w.Marks {
 		return nil
@@ -120,11 +121,11 @@ func (w *run) marked(ctx context.Context, k *store.Shard, grants []hongbao.Grant
 	if len(fromReceipts) == 0 {
 		return nil
 	}
-	return mark(ctx, k, w.Sink, fromReceipts) // no worker will ever do it
+	return mark(ctx, k, w.Sink, fromReceipts) // no worker will ever see their entries
 }
 
-// there returns, by seq, which of the grants the ledger has before they are delivered to it; none if the target is
-// another one.
+// there returns, by seq, which of the grants the ledger has before they are delivered to it; none if the target is not
+// the ledger.
 func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map[int64]bool, error) {
 	if !w.Settles || w.Ledger == nil || len(grants) == 0 {
 		return nil, nil

@@ -1,4 +1,4 @@
-// Package replay delivers grants once more.
+// Package replay delivers grants again.
 //
 // A Replay brings a range of grants (by shard, seq, time, campaign, user, or those of a sink's dead letters) to a
 // Handler: the settler, the publisher, the publisher with another topic. It reads the shard's stream while that is kept
@@ -12,7 +12,7 @@
 //   - A dry run writes nothing, neither to Redis nor to the target.
 //   - A grant counts as delivered when its Handler says so. What can't be delivered is listed in the report, and
 //     tried again by the next run under that name.
-//   - Entries that the numbers of its shard refute (store.Head.Refute) are skipped and counted.
+//   - Entries that contradict the numbers of their shard (store.Head.Refute) are skipped and counted.
 //
 // It refuses a name that was begun with another range or target, and entries of a newer build.
 package replay

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// opensAnew raises the epochs while the target has its second batch in hand, as an opening does.
-func (w *world) opensAnew(t *testing.T) {
+// opensAgain raises the epochs while the target handles its second batch, as an opening does.
+func (w *world) opensAgain(t *testing.T) {
 	t.Helper()
 	w.Target.Before = func(calls int, _ []hongbao.Grant) []error {
 		for shard := range deadlettertest.Shards {
@@ -25,27 +25,27 @@ func (w *world) opensAnew(t *testing.T) {
 	}
 }
 
-// A shard that is opened again while it is replayed ends that run: it marks nothing as done, and notes nowhere to go on.
-// The next run delivers the rest.
+// If a shard is opened again while it is replayed, the run ends: it marks no more grants as done, and does not note
+// where to continue. The next run delivers the rest.
 func TestReplayOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 100)
-	w.opensAnew(t)
+	w.opensAgain(t)
 	cfg := w.config("copy")
 	cfg.Parallel = 1
 	r, err := replay.New(cfg)
 	require.NoError(t, err)
 	report, err := r.Run(t.Context(), replay.Options{})
 	require.ErrorIs(t, err, store.ErrStale)
-	require.ErrorContains(t, err, "start it again under this name to go on")
+	require.ErrorContains(t, err, "start it again under this name to continue")
 	require.False(t, report.Finished)
 	require.Equal(t, 2, w.Target.Calls, "the fault fired")
 	done, err := w.Store.Shard(0).Done(t.Context(), replay.DoneSink("copy"),
 		stream.SeqRange{First: 1, Last: 100})
 	require.NoError(t, err)
 	require.True(t, done.Has(20))
-	require.False(t, done.Has(21), "the batch that was in hand is delivered again")
+	require.False(t, done.Has(21), "the second batch is delivered again")
 
 	require.True(t, w.run(t, cfg, replay.Options{}).Finished)
 	for event := range w.events(all) {

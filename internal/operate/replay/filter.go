@@ -34,7 +34,7 @@ func (f *Filter) check(shards int) error {
 			bad("seqs %d to %d: want 1 <= first <= last < 2^53", f.Seqs.First, f.Seqs.Last)
 		}
 		if f.Shard == nil && shards > 1 {
-			bad("seqs %d to %d: say of which shard, each counts for itself", f.Seqs.First, f.Seqs.Last)
+			bad("seqs %d to %d: give the shard too, each shard has its own seqs", f.Seqs.First, f.Seqs.Last)
 		}
 	}
 	return errors.Join(append(errs, delivery.CheckPick(f.Campaign, f.User, f.From, f.To))...)

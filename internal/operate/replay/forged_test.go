@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// forge writes an entry of one or two grants to a thief under an id; "*" for the next one.
+// forge writes an entry with one or two grants to a thief, under an id; "*" for the next id.
 func (w *world) forge(t *testing.T, id string, seq, epoch int64, lines string) {
 	t.Helper()
 	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: w.Store.Shard(0).Keys.Events(), ID: id,
@@ -23,14 +23,14 @@ func (w *world) forge(t *testing.T, id string, seq, epoch int64, lines string) {
 
 const theft = "77 900000 thief - -"
 
-// Entries with seqs or an epoch that their shard has not come to are no events: none is replayed, and none makes the
-// replay pass over the real ones that stand behind it and are not in the ledger.
+// Entries with seqs or an epoch that their shard has not reached are forged. None of them is replayed. The replay still
+// finds the real entries after them, although the ledger does not have these.
 func TestForgedEntriesAreNotReplayed(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.forge(t, "5-1", 1<<40, 1, theft)         // far ahead, before all others
 	w.forge(t, "5-2", 3, 2, theft)             // of an epoch that has not begun
-	w.forge(t, "5-3", 60, 1, theft+"\n"+theft) // begins in the range, and its end is ahead
+	w.forge(t, "5-3", 60, 1, theft+"\n"+theft) // begins in the range of the shard, and ends after it
 	w.Add(t, 54)
 	w.forge(t, "1700000000010-60", 61, 1, theft)    // ahead
 	w.forge(t, "1700000000010-61", 20, 1<<9, theft) // in the middle, of a later epoch
@@ -39,7 +39,7 @@ func TestForgedEntriesAreNotReplayed(t *testing.T) {
 	report := w.run(t, w.config("copy"), replay.Options{})
 	require.Equal(t, w.events(all), w.Target.Copies)
 	for _, g := range w.Target.Got {
-		require.Equal(t, deadlettertest.Grant(g.Shard, g.Seq), g, "nothing of the thief's")
+		require.Equal(t, deadlettertest.Grant(g.Shard, g.Seq), g, "no grant of the thief")
 	}
 	require.Equal(t, replay.Counts{FromStream: 120, Forged: 5}, report.Counts)
 	require.Equal(t, int64(120), report.Looked)
@@ -49,7 +49,7 @@ func TestForgedEntriesAreNotReplayed(t *testing.T) {
 	require.Contains(t, text.String(), "ALARM: 5 entries are forged")
 }
 
-// One forged entry stands where the search for a range begins: it does not lead past the range.
+// A forged entry is where the search for a range begins. The replay still finds the range.
 func TestForgedEntryDoesNotMisleadTheSearch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -63,8 +63,7 @@ func TestForgedEntryDoesNotMisleadTheSearch(t *testing.T) {
 	require.Zero(t, report.NotFound)
 }
 
-// Grants go on while the replay reads: what is new is not taken for forged, and what belongs to an earlier epoch is
-// real.
+// Grants continue while the replay reads. Neither new entries nor entries of an earlier epoch are taken for forged.
 func TestRealEntriesAreNotForged(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -79,7 +78,7 @@ func TestRealEntriesAreNotForged(t *testing.T) {
 		return nil
 	}
 	report := w.run(t, cfg, replay.Options{})
-	require.Equal(t, replay.Counts{FromStream: 200}, report.Counts, "those of the beginning")
+	require.Equal(t, replay.Counts{FromStream: 200}, report.Counts, "the grants from before the replay")
 	again := w.run(t, w.config("again"), replay.Options{})
 	require.Equal(t, replay.Counts{FromStream: 400}, again.Counts)
 }

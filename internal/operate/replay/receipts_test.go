@@ -17,8 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// tell writes the receipts of grants, as grabs would.
-func (w *world) tell(t *testing.T, shard int, seqs ...int64) {
+// writeReceipts writes the receipts of grants, as grabs do.
+func (w *world) writeReceipts(t *testing.T, shard int, seqs ...int64) {
 	t.Helper()
 	k := w.Store.Shard(shard)
 	for _, seq := range seqs {
@@ -55,15 +55,15 @@ func (w *world) done(t *testing.T, shard int, sink string, seqs ...int64) (list 
 	return list
 }
 
-// Users were told of grants whose entries were deleted before their sink had read them. These grants come from the
-// receipts, once, and the sink has then finished them. Grants that the sink had finished and grants among its dead
-// letters do not come.
+// Users have receipts of grants whose entries were deleted before their sink had read them. The replay delivers these
+// grants from the receipts, once, and the sink has then finished them. It does not deliver grants that the sink had
+// finished, and grants among the sink's dead letters.
 func TestReceiptsAfterLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 30)
-	w.tell(t, 0, 9, 10, 11, 12, 13, 14, 15, 20)
-	w.Bury(t, 0, 14, hongbao.ClassPermanent) // waits
+	w.writeReceipts(t, 0, 9, 10, 11, 12, 13, 14, 15, 20)
+	w.Bury(t, 0, 14, hongbao.ClassPermanent) // no one decides about this one
 	w.Bury(t, 0, 15, hongbao.ClassPermanent)
 	letter := deadlettertest.List(t, w.Letters(), deadletter.Filter{})[1]
 	dropped, err := w.Letters().Drop(t.Context(), deadletter.Pick{IDs: []string{letter.ID}},
@@ -74,25 +74,25 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	_, err = k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
 	w.vanish(t, 0, 10, 11, 12, 13, 14, 15, 20, 21)
-	// the letters' bits no longer keep them out
+	// Without their done bits, only the letters themselves exclude these grants.
 	require.NoError(t, w.Redis.Del(t.Context(), w.Store.Shard(0).Keys.Done("kafka", 0)).Err())
 	_, err = k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
 
-	cfg := w.config("mend")
+	cfg := w.config("repair")
 	cfg.Sink = "kafka"
 	dry := w.run(t, cfg, replay.Options{DryRun: true})
 	require.EqualValues(t, 4, dry.FromReceipts)
 	require.Empty(t, w.Target.Copies)
 	report := w.run(t, cfg, replay.Options{})
 	require.True(t, report.Finished)
-	lost := []int64{13, 14, 15, 21} // no user was told of 21
+	lost := []int64{13, 14, 15, 21} // 21 has no receipt
 	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Shard == 1 || !slices.Contains(lost, g.Seq) }),
 		w.Target.Copies)
 	require.Equal(t, replay.Counts{FromStream: 52, FromReceipts: 4, NotFound: 4}, report.Counts)
 	for i := range w.Target.Got {
 		g := &w.Target.Got[i]
-		require.Equal(t, deadlettertest.Grant(g.Shard, g.Seq), *g, "as it was told")
+		require.Equal(t, deadlettertest.Grant(g.Shard, g.Seq), *g, "as in the receipt")
 	}
 	require.Equal(t, []int64{10, 11, 12, 13, 20}, w.done(t, 0, "kafka", 9, 10, 11, 12, 13, 14, 15, 20, 21))
 
@@ -105,12 +105,12 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	require.Zero(t, w.run(t, cfg, replay.Options{}).FromReceipts)
 }
 
-// The publisher rebuilds a batch of such grants from the ledger and the receipts.
+// Entries rebuilds a publisher's batch of grants without entries from the ledger and the receipts.
 func TestEntriesFromReceipts(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 9)
-	w.tell(t, 0, 3, 4)
+	w.writeReceipts(t, 0, 3, 4)
 	w.vanish(t, 0, 3, 4, 6)
 	twin := deadlettertest.Grant(0, 5)
 	twin.User = "twin"

@@ -73,7 +73,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Replay delivers a range of grants once more. Run may be called again, also concurrently by other processes.
+// Replay delivers a range of grants again. Run may be called repeatedly, also concurrently by other processes.
 type Replay struct{ cfg Config }
 
 // New checks the configuration.
@@ -131,7 +131,7 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 	w.report.Seconds = time.Since(w.report.Started).Seconds()
 	w.report.Finished = err == nil && w.report.Failed == 0
 	if err != nil {
-		return &w.report, fmt.Errorf("replay %s: %w; start it again under this name to go on", r.cfg.Name, err)
+		return &w.report, fmt.Errorf("replay %s: %w; start it again under this name to continue", r.cfg.Name, err)
 	}
 	return &w.report, nil
 }
@@ -154,14 +154,14 @@ type run struct {
 type shardRun struct {
 	epoch  int64           // of the shard when the run began
 	seqs   stream.SeqRange // the seqs still to be checked
-	failed bool            // something could not be delivered: the next run continues before it
+	failed bool            // a grant could not be delivered: the next run continues before it
 }
 
 // begin notes what the replay covers, or compares it with what was noted; a dry run only reads.
 func (w *run) begin(ctx context.Context) error {
 	text, err := json.Marshal(Covers{w.Target, w.DoneSink, w.opts.Dead, w.opts.Filter})
 	if err != nil {
-		return hongbao.Errorf(hongbao.ClassPermanent, "write down what it covers: %w", err)
+		return hongbao.Errorf(hongbao.ClassPermanent, "encode what the replay covers: %w", err)
 	}
 	for shard := range w.Store.Len() {
 		if !w.opts.Filter.onShard(shard) {
@@ -178,7 +178,7 @@ func (w *run) begin(ctx context.Context) error {
 		}
 		if has.Covers != string(text) {
 			return hongbao.Errorf(hongbao.ClassConflict,
-				"%w: it was begun as %.1000s, now %s was asked for; repeat the first options, or take another name",
+				"%w: it was begun as %.1000s, and now %s was requested; repeat the first options, or take another name",
 				ErrOtherReplay, has.Covers, text)
 		}
 		w.report.Last[shard] = has.Last
@@ -197,8 +197,8 @@ func (w *run) begin(ctx context.Context) error {
 	return nil
 }
 
-// plan sets which seqs of a shard this run checks: those of the filter's time, from where the last run stopped. A
-// replay of what a target lacks searches again in each run, so it checks all seqs.
+// plan sets which seqs of a shard this run checks: the seqs of the filter's time, from where the last run stopped. A
+// replay with Only searches again in each run, so it checks all these seqs.
 func (w *run) plan(ctx context.Context, shard int, has *store.Replay) error {
 	seqs := stream.SeqRange{First: max(1, w.opts.Filter.Seqs.First), Last: has.Last}
 	seqs, err := w.source.within(ctx, shard, seqs, w.opts.Filter.From, w.opts.Filter.To)
@@ -240,7 +240,7 @@ func (w *run) shards(ctx context.Context) error {
 			continue
 		}
 		g.Go(func() error {
-			ctx := store.WithEpoch(ctx, w.shard[shard].epoch) // its writes change nothing after a later opening
+			ctx := store.WithEpoch(ctx, w.shard[shard].epoch) // after a later opening the writes of this run change nothing
 			deliver := func(p *part) error { return w.part(ctx, shard, p) }
 			var err error
 			if w.opts.Dead != "" {

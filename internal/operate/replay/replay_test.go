@@ -129,7 +129,7 @@ func TestFilters(t *testing.T) {
 			func(g *hongbao.Grant) bool {
 				return g.Shard == 1 && g.Seq >= 20 && g.Seq < 96 && g.Campaign == "snow" && g.User == "u5"
 			}},
-		"nobody": {replay.Filter{User: "nobody"}, func(*hongbao.Grant) bool { return false }},
+		"no user": {replay.Filter{User: "absent"}, func(*hongbao.Grant) bool { return false }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -161,7 +161,7 @@ func TestDryRun(t *testing.T) {
 	require.Contains(t, text.String(), "It would deliver 100 of 100 grants")
 
 	wet := w.run(t, w.config("copy"), replay.Options{Filter: replay.Filter{Campaign: "rain"}})
-	require.Equal(t, dry.Matched, wet.Delivered, "the dry run told the truth")
+	require.Equal(t, dry.Matched, wet.Delivered, "the dry run was right")
 	before = storetest.Dump(t, w.Store)
 	dry = w.run(t, w.config("copy"), replay.Options{DryRun: true, Filter: replay.Filter{Campaign: "rain"}})
 	require.Equal(t, int64(100), dry.Before)
@@ -327,7 +327,7 @@ func TestDoneBitsOfTheSinkItself(t *testing.T) {
 			[]stream.SeqRange{{First: 1, Last: 20}, {First: 30, Last: 50}}, nil)
 		require.NoError(t, err)
 	}
-	cfg := w.config("mend")
+	cfg := w.config("repair")
 	cfg.DoneSink, cfg.Marks = "kafka", true
 	report := w.run(t, cfg, replay.Options{})
 	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Seq > 20 && g.Seq < 30 }), w.Target.Copies)

@@ -22,7 +22,7 @@ type Counts struct {
 	NotFound int64 `json:"not_found" doc:"Seqs without a grant: closes, and trimmed ones that are not settled."`
 	// Unreadable are entries and dead letters that can't be read.
 	Unreadable int64 `json:"unreadable" doc:"Entries and dead letters that can't be read."`
-	// Forged are entries that their shard's numbers refute: see store.Head.Refute. They are never delivered.
+	// Forged are entries that contradict their shard's numbers: see store.Head.Refute. They are never delivered.
 	Forged int64 `json:"forged" doc:"Entries that no grab and no close wrote: never delivered."`
 	// SameSeq are grants of the ledger that share their seq with another one: Redis went back in time. They are not
 	// replayed, because the event's name is taken; the audit lists them.
@@ -49,9 +49,9 @@ type Report struct {
 	Seconds float64   `json:"seconds" doc:"How long this run took."`
 	// Finished says that everything that it covers was checked, and nothing failed.
 	Finished bool `json:"finished" doc:"True if everything was looked at, and nothing failed."`
-	// Events is how many events (of dead letters: letters) the replay covers, Looked how many of them were checked.
-	// Resumed of these were checked by earlier runs: this run continued behind them. After a run that reaches the end
-	// without a failure, the next one checks everything again.
+	// Events is how many events the replay covers; for dead letters, how many letters. Looked is how many of them were
+	// checked. Resumed of these were checked by earlier runs, and this run continued after them. After a run that reaches
+	// the end without a failure, the next one checks everything again.
 	Events  int64 `json:"events" doc:"Events that it covers; with dead, letters."`
 	Looked  int64 `json:"looked" doc:"How many of them were looked at."`
 	Resumed int64 `json:"resumed" doc:"How many of these runs before had looked at: this one went on behind them."`
@@ -82,19 +82,19 @@ func (r *Report) Write(w io.Writer) error {
 			r.Name, r.Target, r.Delivered, r.There, r.Before, r.Seconds)
 	default:
 		fmt.Fprintf(&b, "Replay %s to %s is NOT finished: %d grants delivered now, %d were there, %d delivered before, %d "+
-			"failed. Run it again under the same name to go on.\n", r.Name, r.Target, r.Delivered, r.There, r.Before, r.Failed)
+			"failed. Run it again under the same name to continue.\n", r.Name, r.Target, r.Delivered, r.There, r.Before, r.Failed)
 	}
 	if r.Resumed > 0 {
-		fmt.Fprintf(&b, "It went on behind %d events that runs before had looked at.\n", r.Resumed)
+		fmt.Fprintf(&b, "It continued after %d events that earlier runs had checked.\n", r.Resumed)
 	}
-	fmt.Fprintf(&b, "Looked at %d of %d: %d grants of the stream, %d of the ledger, %d of dead letters; %d match.\n",
+	fmt.Fprintf(&b, "Checked %d of %d: %d grants of the stream, %d of the ledger, %d of dead letters; %d match.\n",
 		r.Looked, r.Events, r.FromStream, r.FromLedger, r.FromDead, r.Matched)
 	if r.FromReceipts > 0 {
-		fmt.Fprintf(&b, "%d of them have no entry any more: receipts told of them.\n", r.FromReceipts)
+		fmt.Fprintf(&b, "%d of them have no entry any more: the replay read them from receipts.\n", r.FromReceipts)
 	}
 	if r.NotFound > 0 {
 		fmt.Fprintf(&b, "%d seqs are no grant of the stream or the ledger: closes, or grants that are not settled; `hongbao "+
-			"audit` tells which.\n", r.NotFound)
+			"audit` shows which.\n", r.NotFound)
 	}
 	if r.Unreadable > 0 {
 		fmt.Fprintf(&b, "%d entries or letters can't be read; `hongbao dead list` shows them.\n", r.Unreadable)
@@ -104,7 +104,7 @@ func (r *Report) Write(w io.Writer) error {
 			r.SameSeq)
 	}
 	if r.Forged > 0 {
-		fmt.Fprintf(&b, "ALARM: %d entries are forged: no grab and no close wrote them. They were passed over; "+
+		fmt.Fprintf(&b, "ALARM: %d entries are forged: no grab and no close wrote them. They were skipped; "+
 			"find out who can write to Redis. `hongbao audit` names what they claim.\n", r.Forged)
 	}
 	r.Print(&b)

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
-// A run that was stopped is followed by one that reads on from there; one that came to its end by one that looks at
-// everything.
+// After a run that was stopped, the next run continues there. After a run that reached the end, the next run checks
+// everything again.
 func TestGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -33,7 +33,7 @@ func TestGoesOnWhereItStopped(t *testing.T) {
 	}
 	w.Target.Before = broken
 	cfg := w.config("copy")
-	cfg.Parallel = 1 // else one shard's end would end the other anywhere
+	cfg.Parallel = 1 // otherwise the error on one shard would stop the other one at a random point
 	r, err := replay.New(cfg)
 	require.NoError(t, err)
 	first, err := r.Run(t.Context(), replay.Options{})
@@ -44,9 +44,9 @@ func TestGoesOnWhereItStopped(t *testing.T) {
 	dry := w.run(t, cfg, replay.Options{DryRun: true})
 	w.Target.Before = nil
 	second := w.run(t, cfg, replay.Options{})
-	require.Greater(t, second.Resumed, int64(1000), "shard 0 was read to seq 3000, but for a page")
+	require.Greater(t, second.Resumed, int64(1000), "shard 0 was read to seq 3000, except for a page")
 	require.Equal(t, dry.Resumed, second.Resumed)
-	require.LessOrEqual(t, second.FromStream+second.FromLedger, 8000-second.Resumed, "nothing before was read")
+	require.LessOrEqual(t, second.FromStream+second.FromLedger, 8000-second.Resumed, "no earlier event was read")
 	require.EqualValues(t, 8000, second.Events)
 	require.EqualValues(t, 8000, second.Looked)
 	require.EqualValues(t, 8000-2999, second.Delivered)
@@ -59,7 +59,7 @@ func TestGoesOnWhereItStopped(t *testing.T) {
 	require.EqualValues(t, 8000, third.FromStream+third.FromLedger)
 }
 
-// What could not be delivered is not left behind: the next run goes on before it.
+// After a grant that could not be delivered, the next run continues before that grant.
 func TestGoesOnBeforeAFailure(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -110,10 +110,10 @@ func TestTimeRangeIsFoundWithoutReadingTheRest(t *testing.T) {
 	cfg := w.config("no-ledger")
 	cfg.Ledger = nil
 	report = w.run(t, cfg, replay.Options{Filter: replay.Filter{From: at(2000), To: at(2060)}})
-	require.EqualValues(t, 60, report.Delivered, "what only the ledger has can't be found; what the stream has is")
+	require.EqualValues(t, 60, report.Delivered, "only the grants of the stream are found")
 }
 
-// A replay to the ledger tells what the ledger got from it, and what it had.
+// A replay to the ledger reports how many grants it delivered, and how many the ledger had before.
 func TestTellsDeliveredFromWhatWasThere(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -122,7 +122,7 @@ func TestTellsDeliveredFromWhatWasThere(t *testing.T) {
 	other := deadlettertest.Grant(1, 5)
 	other.Packet = 1 << 40
 	w.ledger.grants[1][4] = other // another packet under that seq is not this grant
-	cfg := w.config("mend")
+	cfg := w.config("repair")
 	cfg.Settles = true
 	dry := w.run(t, cfg, replay.Options{DryRun: true})
 	wet := w.run(t, cfg, replay.Options{})

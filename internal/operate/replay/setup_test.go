@@ -86,7 +86,7 @@ func (l *memLedger) EachGrantBySeq(_ context.Context, shard int, seqs stream.Seq
 	return nil
 }
 
-// events are the names of the seqs of a shard that pick picks.
+// events returns the event ids of the grants that pick selects, each with count 1.
 func (w *world) events(pick func(g *hongbao.Grant) bool) map[string]int {
 	out := map[string]int{}
 	for shard := range deadlettertest.Shards {

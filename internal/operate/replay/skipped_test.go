@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// lose opens shard 0 again behind n events that Redis has lost and the ledger has paid, and writes ten more grants.
+// lose opens shard 0 again after n events that Redis has lost and the ledger has paid. Then it writes ten more grants.
 func (w *world) lose(t *testing.T, n int64) {
 	t.Helper()
 	k, from := w.Store.Shard(0), w.Seq[0]+1
@@ -30,8 +30,9 @@ func (w *world) lose(t *testing.T, n int64) {
 	w.Add(t, 10)
 }
 
-// Redis lost events that the ledger had paid, and a person accepted that: the topic gets what it lacks of them, whether
-// the sink has marked the skipped seqs as done or not, and whether the entry that owns them is trimmed or not.
+// Redis lost events that the ledger had paid, and a person accepted the loss. The replay delivers the ones that the
+// topic lacks. It does not matter whether the skipped seqs are marked as done, or whether the entry of the opening is
+// trimmed.
 func TestLostOfAnAcceptedLoss(t *testing.T) {
 	t.Parallel()
 	for _, marked := range []bool{false, true} {
@@ -57,7 +58,7 @@ func TestLostOfAnAcceptedLoss(t *testing.T) {
 					lost.Has(&g)
 				}
 				lost.Since(0, deadlettertest.Grant(0, 2).Time)
-				cfg := w.config("mend")
+				cfg := w.config("repair")
 				cfg.Only = lost.Picks
 				want := map[string]int{"0-3": 1, "0-11": 1, "0-13": 1, "0-14": 1, "0-15": 1, "0-16": 1}
 				require.EqualValues(t, len(want), w.run(t, cfg, replay.Options{}).Delivered)
@@ -73,7 +74,7 @@ func TestLostOfAnAcceptedLoss(t *testing.T) {
 	}
 }
 
-// A copy of everything has what Redis lost and the ledger has paid.
+// A replay of everything includes the grants that Redis lost and the ledger has paid.
 func TestReplayOfAnAcceptedLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -86,7 +87,8 @@ func TestReplayOfAnAcceptedLoss(t *testing.T) {
 	require.Equal(t, report.Events, report.Looked)
 }
 
-// The done bits of what Redis lost are lost, too: a sink may have all of it, so that only a look at the topic can tell.
+// A replay by a sink's done bits leaves out the grants that Redis lost. Redis lost their done bits too, so only the
+// topic shows whether it has them.
 func TestReplayByDoneBitsLeavesAnAcceptedLossOut(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -22,7 +22,7 @@ type Ledger interface {
 }
 
 // part is a run of grants of one shard, by rising seq, and the counts of what else was found. All grants of a part come
-// from the same source, so that a batch of them can be built again from there.
+// from the same source, so that the publisher can build a batch of them again from that source.
 type part struct {
 	grants []hongbao.Grant
 	events int64 // seqs that it covers, grants or not
@@ -36,8 +36,8 @@ type source struct {
 	ledger   Ledger    // may be nil
 	page     int       // grants at once
 	receipts *receipts // nil: it does not read receipts
-	// lost says that the grants include what the ledger has paid of events that Redis lost. It is off where only the
-	// done bits of a sink say what is delivered: these were lost, too.
+	// lost says that the source also returns grants that Redis lost and the ledger has paid. It is false if only a sink's
+	// done bits say what is delivered: Redis lost those bits too.
 	lost bool
 }
 
@@ -90,7 +90,7 @@ func (s *source) entries(ctx context.Context, entries []stream.Entry, read Count
 	}
 	for i := range entries {
 		e := &entries[i]
-		if e.Kind == stream.EntryEpoch && s.lost { // its seqs are a gap
+		if e.Kind == stream.EntryEpoch && s.lost { // the seqs that it skips are a gap
 			continue
 		}
 		if e.Seq > seqs.First {
@@ -114,7 +114,7 @@ func (s *source) entries(ctx context.Context, entries []stream.Entry, read Count
 // add adds the events of an entry of the stream within the seqs, and returns the next seq.
 func (p *part) add(e *stream.Entry, seqs stream.SeqRange) int64 {
 	end := min(e.Last(), seqs.Last)
-	if end < seqs.First { // it comes a second time
+	if end < seqs.First { // the entry comes a second time
 		return seqs.First
 	}
 	for i := range e.Grants {
@@ -218,7 +218,8 @@ func (s *source) seek(ctx context.Context, k *store.Shard, seq int64) (string, e
 }
 
 // found is the result of a search in a stream: the first entry of the stream, the last one before the searched place,
-// and the one after it. A missing, unreadable or forged entry is nil: then the reading begins earlier, and reports it.
+// and the one after it. A missing, unreadable or forged entry is nil: then the replay begins to read earlier, and
+// reports that entry.
 type found struct{ first, last, next *stream.Entry }
 
 // search finds the place in a stream up to which before is true. Ids are times, and rise with the seqs.

@@ -15,11 +15,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-type nobody struct{}
+type discard struct{}
 
-func (nobody) Handle(context.Context, []hongbao.Grant) []error { return nil }
+func (discard) Handle(context.Context, []hongbao.Grant) []error { return nil }
 
-// Every problem is named at once.
+// The error names every problem of the configuration.
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Options: delivery.Options{Rate: math.NaN(), Patience: -1}})
@@ -33,16 +33,16 @@ func TestConfig(t *testing.T) {
 	st, err := store.Of(rdb, hongbao.Space{Prefix: "hb", Shards: 2})
 	require.NoError(t, err)
 	r, err := New(Config{Store: st, Name: "x", Target: "t", DoneSink: "d", Parallel: 1,
-		Options: delivery.Options{Handler: nobody{}, BatchGrants: 1}})
+		Options: delivery.Options{Handler: discard{}, BatchGrants: 1}})
 	require.NoError(t, err)
 	nine := 9
 	now := time.Now()
 	_, err = r.Run(t.Context(), Options{Dead: "no:sink", Filter: Filter{
 		Shard: &nine, Seqs: stream.SeqRange{First: 5, Last: 4}, Campaign: "a b", User: "a b", From: now, To: now,
 	}})
-	for _, name := range []string{"no:sink", "shard 9", "seqs 5 to 4", "campaign", "user", "that is no time"} {
+	for _, name := range []string{"no:sink", "shard 9", "seqs 5 to 4", "campaign", "user", "want from before to"} {
 		require.ErrorContains(t, err, name)
 	}
 	_, err = r.Run(t.Context(), Options{Filter: Filter{Seqs: stream.SeqRange{First: 1, Last: 2}}})
-	require.ErrorContains(t, err, "say of which shard")
+	require.ErrorContains(t, err, "give the shard too")
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// check looks at everything after a step that changed something.
+// check checks everything after a step that changed something.
 func (w *world) check() {
 	for _, n := range w.nodes {
 		if n.changed {
@@ -54,7 +54,7 @@ func (w *world) checkNode(node *node) {
 	w.checkSeqs(node, d)
 }
 
-// checkSeqs looks for a seq that names two events.
+// checkSeqs fails if a seq names two events.
 func (w *world) checkSeqs(n *node, d *data) {
 	for seq, e := range d.log {
 		id := name{idOf(&e.Grant), n.flips > 0}
@@ -71,7 +71,7 @@ func (w *world) checkSeqs(n *node, d *data) {
 	}
 }
 
-// checkTopic looks at new records: no grant comes twice, and none of an older epoch behind a fence.
+// checkTopic checks new records: no grant comes twice, and no grant of an older epoch comes after a fence.
 func (w *world) checkTopic() {
 	for ; w.read < len(w.topic.log); w.read++ {
 		c := &w.topic.log[w.read]
@@ -95,13 +95,14 @@ func (w *world) fenced(shard int, epoch, floor int64) {
 	w.floors[shard] = append(w.floors[shard], record{epoch: epoch, floor: floor})
 }
 
-// ended judges what everything has come to.
+// ended checks the final state. Every grant that was reported to a user is paid or in the report. Every paid grant is
+// in the topic.
 func (w *world) ended() {
-	for _, t := range w.tells {
+	for _, t := range w.wins {
 		paid, is := w.ledger.grants[keyOf(&t.Grant)]
-		forgotten := (t.lost || t.two) && (t.teller.dead || w.dropped[idOf(&t.Grant)])
+		forgotten := (t.lost || t.two) && (t.producer.dead || w.dropped[idOf(&t.Grant)])
 		if !(is && idOf(&paid) == idOf(&t.Grant)) && !w.inReport(&t.Grant) && !forgotten {
-			w.fail("packet %d of %s was told to %s (lost %v), and is neither paid nor in the report", t.Packet, t.Campaign,
+			w.fail("packet %d of %s was reported to %s (lost %v), and is neither paid nor in the report", t.Packet, t.Campaign,
 				t.User, t.lost)
 		}
 	}
@@ -143,7 +144,7 @@ func (w *world) ended() {
 
 // twofold reports whether two primaries answered a user.
 func (w *world) twofold(id, user string) bool {
-	for _, t := range w.tells {
+	for _, t := range w.wins {
 		if t.two && t.Campaign == id && t.User == user {
 			w.stats["users above a limit by two primaries"]++
 			return true

@@ -22,7 +22,7 @@ type data struct {
 	seq, epoch, seen, settled int64
 	frozen                    bool
 	opened, history           string
-	last, wrote, frozenAt     int64 // ms of the youngest write, of that before the freeze, and when that was noticed
+	last, wrote, frozenAt     int64 // times in ms: of the youngest write, of the last one before the freeze, of its notice
 	log                       map[int64]entry
 	trimmed, trimmedAt        int64
 	skips                     []stream.SeqRange
@@ -41,7 +41,7 @@ const (
 	toTopic
 )
 
-// entry is a grant, or a close.
+// entry is a grant or a close.
 type entry struct {
 	hongbao.Grant
 	close *closing
@@ -66,7 +66,7 @@ type claim struct {
 	pidEpoch      int
 	fence, epoch  int64
 	at            int64
-	hongbao.Grant // what is sent
+	hongbao.Grant // the grant to send
 }
 
 // mend is meta.mend: the attempt that restores the shard. No other attempt may write.
@@ -290,7 +290,7 @@ func (c *camp) add(packets []int64) {
 	c.loaded += len(packets)
 }
 
-// done sets the bits of a sink, as complete and ack do.
+// done sets the done bits of a sink, as the scripts complete and ack do.
 func (d *data) done(token string, epoch int64, sink int, seqs []int64) string {
 	if no := d.guard(token, epoch, slices.Max(seqs)); no != "" {
 		return no
@@ -310,7 +310,7 @@ func (d *data) skipped(seq int64) int64 {
 	return 0
 }
 
-// trim writes settled, and removes grants that are settled and ten seconds old.
+// trim raises settled, and removes grants that are settled and ten seconds old.
 func (d *data) trim(token string, now int64) {
 	if d.guard(token, 0, 0) != "" {
 		return
@@ -333,7 +333,7 @@ func (d *data) trim(token string, now int64) {
 	}
 }
 
-// behind freezes a shard that is open in an older epoch than the ledger has.
+// behind freezes a shard that is open in an older epoch than that of the ledger.
 func (d *data) behind(token string, epoch int64) {
 	if d.guard(token, 0, 0) == "" && d.epoch < epoch {
 		d.freeze()
@@ -347,8 +347,8 @@ type view struct {
 	mend                      mend
 }
 
-// line writes the witness line of a process. It freezes a shard whose token, history or seq is not as the process knew
-// it.
+// line writes the witness line of a process. It freezes a shard with another token or history than the process knew, or
+// with a lower seq.
 func (d *data) line(id int, now int64, token, history string, seen int64) view {
 	if d.founded && (d.opened != token || d.history != history || seen > d.seq) {
 		d.freeze()
@@ -363,7 +363,7 @@ func (d *data) line(id int, now int64, token, history string, seen int64) view {
 	return view{d.frozen || !d.founded, d.seq, d.epoch, d.settled, d.seen, d.mend}
 }
 
-// evidence appends what a witness knows. sent marks that the witness has sent everything.
+// evidence appends what a witness knows. sent: the witness has sent everything.
 func (d *data) evidence(id int, attempt string, proofs []proof, sent bool) bool {
 	if d.mend.attempt != attempt {
 		return false

@@ -9,7 +9,7 @@ type Verdict int
 const (
 	Stay    Verdict = iota // frozen: the ledger or the topic does not answer
 	Wait                   // frozen: witnesses may still report
-	Exact                  // restore what is known: it has every packet that users know of
+	Exact                  // restore what is known: it includes every packet that users know of
 	Guarded                // restore what is known, and withhold a margin for what no one remembers
 )
 
@@ -24,7 +24,7 @@ type Evidence struct {
 	Waited, Patience time.Duration
 }
 
-// Decide returns what evidence allows.
+// Decide returns the verdict that the evidence allows.
 func Decide(e Evidence) Verdict {
 	switch {
 	case !e.Ledger || !e.Topic:
@@ -37,7 +37,8 @@ func Decide(e Evidence) Verdict {
 	return Guarded
 }
 
-// Line is the witness line of a process: when it was written, and whether the process has sent all for this attempt.
+// Line is the witness line of a process: when it was written, and whether the process has sent everything that it knows
+// to this attempt.
 type Line struct {
 	At   time.Time
 	Sent bool

@@ -9,28 +9,29 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
-// judge knows the truth: what was told to whom, and what each seq named.
+// judge knows the truth: which grants were reported to which users, and what each seq names.
 type judge struct {
-	tells    []*tell
-	byPacket map[key][]*tell
+	wins     []*win
+	byPacket map[key][]*win
 	seqs     map[seqOf]name
 	reported map[identity]bool
 	dropped  map[identity]bool // a producer forgot it before it was settled
 	holes    map[identity]bool // granted late
 	snaps    map[string]map[int][]proof
 	emptied  map[key]emptied
-	read     int // records of the topic
+	read     int // how many records of the topic were checked
 	topical  map[identity]bool
 	floors   map[int][]record // fences, by shard
 }
 
-// tell is an answer "you have won".
-type tell struct {
+// win is an answer "you have won".
+type win struct {
 	hongbao.Grant
-	teller *producer
-	// two: a primary that was cut off granted it, or one that was demoted and promoted, before anybody noticed.
+	producer *producer
+	// two: a second primary may have granted the same packet. The granting primary was cut off, or it was demoted and
+	// promoted before anyone noticed.
 	two bool
-	// lost: after an opening the user has not got it, and may.
+	// lost: the shard was opened without the grant, as the protocol allows.
 	lost bool
 }
 
@@ -51,7 +52,7 @@ type emptied struct {
 
 func (j *judge) init() {
 	*j = judge{
-		byPacket: map[key][]*tell{}, seqs: map[seqOf]name{}, reported: map[identity]bool{}, dropped: map[identity]bool{},
+		byPacket: map[key][]*win{}, seqs: map[seqOf]name{}, reported: map[identity]bool{}, dropped: map[identity]bool{},
 		holes: map[identity]bool{}, snaps: map[string]map[int][]proof{}, emptied: map[key]emptied{},
 		topical: map[identity]bool{}, floors: map[int][]record{},
 	}
@@ -72,34 +73,34 @@ func (w *world) sentAll(attempt string, id int, proofs []proof) {
 	w.snaps[attempt][id] = proofs
 }
 
-// inReport reports whether a person finds the grant.
+// inReport reports whether a person finds the grant in the report or in quarantine.
 func (w *world) inReport(g *hongbao.Grant) bool {
 	_, kept := w.ledger.kept[idOf(g)]
 	return kept || w.reported[idOf(g)]
 }
 
-// tell notes an answer, and looks for others that it contradicts.
-func (w *world) tell(q *request, g *hongbao.Grant, p *producer, two bool) {
-	w.stats["grants told"]++
-	w.note(nil, "told", g.Campaign, g.Packet, g.User, g.RequestID, "seq", g.Seq, "epoch", g.Epoch, "by", p.id, two)
-	t := &tell{Grant: *g, teller: p, two: two}
+// noteWin notes an answer, and fails if it contradicts an earlier one.
+func (w *world) noteWin(q *request, g *hongbao.Grant, p *producer, two bool) {
+	w.stats["grants reported to users"]++
+	w.note(nil, "won", g.Campaign, g.Packet, g.User, g.RequestID, "seq", g.Seq, "epoch", g.Epoch, "by", p.id, two)
+	t := &win{Grant: *g, producer: p, two: two}
 	for _, old := range w.byPacket[keyOf(g)] {
 		if idOf(&old.Grant) == idOf(g) {
 			t, two = nil, two || old.two
 		}
 	}
-	for _, old := range q.told {
+	for _, old := range q.wins {
 		if old.Packet != g.Packet && !old.lost && !old.two && !two && !w.inReport(&old.Grant) {
-			w.fail("request %s was told packet %d, and then %d", q.id, old.Packet, g.Packet)
+			w.fail("request %s got the answer packet %d, and then %d", q.id, old.Packet, g.Packet)
 		}
 	}
 	if t == nil {
 		return
 	}
 	for _, old := range w.byPacket[keyOf(g)] {
-		w.stats["packets told twice"]++
+		w.stats["packets reported twice"]++
 		if !old.lost && !old.two && !two && !w.inReport(&old.Grant) {
-			w.fail("packet %d of %s was told to %s, and then to %s", g.Packet, g.Campaign, old.User, g.User)
+			w.fail("packet %d of %s was reported to %s, and then to %s", g.Packet, g.Campaign, old.User, g.User)
 		}
 	}
 	e := w.emptied[key{g.Campaign, int64(g.Shard)}]
@@ -107,8 +108,8 @@ func (w *world) tell(q *request, g *hongbao.Grant, p *producer, two bool) {
 		!w.holes[idOf(g)] {
 		w.fail("place %d of %s was empty, and grants packet %d", g.Shard, g.Campaign, g.Packet)
 	}
-	q.told = append(q.told, t)
-	w.tells = append(w.tells, t)
+	q.wins = append(q.wins, t)
+	w.wins = append(w.wins, t)
 	w.byPacket[keyOf(g)] = append(w.byPacket[keyOf(g)], t)
 }
 
@@ -130,23 +131,23 @@ func (s *spec) generation(packet int64) int {
 	return 0
 }
 
-// sawEmpty notes that somebody was told that nothing is left at a place.
+// sawEmpty notes that a place answered a user that it has no packet left.
 func (w *world) sawEmpty(id string, shard, generation int, asked int64) {
 	if at := (key{id, int64(shard)}); w.emptied[at].generation < generation {
 		w.emptied[at] = emptied{generation, asked}
 	}
 }
 
-// soldOut judges that answer: a user with a receipt gets it. before is what the user had been told by then.
-func (w *world) soldOut(q *request, before bool, began int64, a *agent) {
-	if !before || slices.ContainsFunc(w.nodes, func(n *node) bool { return n.cut != nil && a.pinned[n.shard] }) {
+// soldOut judges the answer sold_out: a user with a receipt must get the receipt. won: the request had won before.
+func (w *world) soldOut(q *request, won bool, began int64, a *agent) {
+	if !won || slices.ContainsFunc(w.nodes, func(n *node) bool { return n.cut != nil && a.pinned[n.shard] }) {
 		return
 	}
 	for _, shard := range q.spec.places {
 		if c := w.nodes[shard].up.data.camps[q.spec.id]; c != nil {
 			for _, g := range c.receipts[q.user] {
 				if g.RequestID == q.id && since(g.Time) < began {
-					w.fail("request %s is told sold_out, and has packet %d", q.id, g.Packet)
+					w.fail("request %s gets the answer sold_out, and has packet %d", q.id, g.Packet)
 				}
 			}
 		}
@@ -164,14 +165,14 @@ func (w *world) opened(r *recovery) {
 		w.stats["openings, guarded"]++
 	}
 	known := map[identity]bool{}
-	for _, id := range r.plan.heard {
+	for _, id := range r.plan.sent {
 		for _, p := range w.snaps[r.m.attempt][id] {
 			known[idOf(&p.Grant)] = true
 		}
 	}
-	for _, t := range w.tells {
+	for _, t := range w.wins {
 		if t.Shard == n.shard && !t.lost {
-			w.judgeTell(r, d, t, known)
+			w.judgeWin(r, d, t, known)
 		}
 	}
 	if r.plan.verdict == restore.Guarded {
@@ -183,7 +184,7 @@ func (w *world) opened(r *recovery) {
 	}
 	if unnamed := restore.Holes([]stream.SeqRange{{First: d.trimmed + 1, Last: d.seq}},
 		sorted(d.log, cmp.Compare[int64])); !d.named(unnamed) {
-		w.fail("shard %d opens, and nobody knows what %v were", n.shard, unnamed)
+		w.fail("shard %d opens, and %v are neither events nor skipped", n.shard, unnamed)
 	}
 	for _, k := range sorted(w.ledger.grants, compareKeys) {
 		if g := w.ledger.grants[k]; g.Shard == n.shard && !w.ledger.refunded[g.Campaign] && !d.receipt(&g) {
@@ -193,12 +194,12 @@ func (w *world) opened(r *recovery) {
 }
 
 // twin reports whether another grant of the same epoch has the seq: a server that was promoted twice used it again.
-func (d *data) twin(t *tell) bool {
+func (d *data) twin(t *win) bool {
 	e, is := d.log[t.Seq]
 	return is && idOf(&e.Grant) != idOf(&t.Grant)
 }
 
-// named reports whether each of some ranges is skipped.
+// named reports whether all seqs of the ranges are in skipped ranges.
 func (d *data) named(ranges []stream.SeqRange) bool {
 	for _, r := range ranges {
 		for seq := r.First; seq <= r.Last; seq++ {
@@ -215,8 +216,8 @@ func (d *data) receipt(g *hongbao.Grant) bool {
 	return c != nil && slices.ContainsFunc(c.receipts[g.User], func(h hongbao.Grant) bool { return idOf(&h) == idOf(g) })
 }
 
-// rivalled reports whether something speaks against a grant: another one of its packet or request, the limit, or a
-// campaign that is over, or may be given to the user on another place.
+// rivalled reports whether a grant can't be restored: another grant has its packet or request, the user is at the
+// limit, the campaign is over, or another place may grant to the user.
 func (w *world) rivalled(d *data, g *hongbao.Grant) bool {
 	c, s := d.camps[g.Campaign], w.spec(g.Campaign)
 	for user, held := range c.receipts {
@@ -229,8 +230,8 @@ func (w *world) rivalled(d *data, g *hongbao.Grant) bool {
 	return c.state != "open" || len(s.places) > 1 || len(c.receipts[g.User]) >= s.limit
 }
 
-// judgeTell judges what has become of what somebody was told.
-func (w *world) judgeTell(r *recovery, d *data, t *tell, known map[identity]bool) {
+// judgeWin checks after an opening that the user still has the packet, or that the protocol allows its loss.
+func (w *world) judgeWin(r *recovery, d *data, t *win, known map[identity]bool) {
 	id := idOf(&t.Grant)
 	paid, is := w.ledger.grants[id.key]
 	if d.receipt(&t.Grant) || w.ledger.refunded[t.Campaign] && is && idOf(&paid) == id {
@@ -245,16 +246,16 @@ func (w *world) judgeTell(r *recovery, d *data, t *tell, known map[identity]bool
 	remembered := known[id] || is && idOf(&paid) == id || w.topic.has(&t.Grant)
 	switch {
 	case remembered:
-		w.fail("shard %d opens without packet %d of %s: %s was told of it, and somebody remembers", t.Shard, t.Packet,
+		w.fail("shard %d opens without packet %d of %s: %s was granted it, and a source knows that", t.Shard, t.Packet,
 			t.Campaign, t.User)
 	case d.camps[t.Campaign].has(t.Packet):
-		w.stats["told grants that became holes"]++
+		w.stats["reported grants that became holes"]++
 	case t.two, w.ledger.refunded[t.Campaign]:
 		w.stats["grants of a second primary"]++
 	case r.plan.verdict == restore.Guarded && (t.Seq > r.plan.tops[t.Epoch] || d.twin(t)):
-		w.stats["told grants beyond the margin"]++
+		w.stats["reported grants beyond the margin"]++
 	default:
-		w.fail("shard %d opens (verdict %d) without packet %d of %s, seq %d, which is not withheld: %s was told of it",
+		w.fail("shard %d opens (verdict %d) without packet %d of %s, seq %d, which is not withheld: %s was granted it",
 			t.Shard, r.plan.verdict, t.Packet, t.Campaign, t.Seq, t.User)
 	}
 	t.lost = true

@@ -22,8 +22,8 @@ const (
 	Quarantine             // a person decides
 )
 
-// Judge returns the outcome of a late grant. With several places the user may be moving to another packet, which no
-// script sees: a person decides.
+// Judge returns the outcome of a late grant. With several places a person decides: the user may be getting another
+// packet on another place, and no script sees both places.
 func Judge(l Late) Fate {
 	request := false
 	for i := range l.Held {

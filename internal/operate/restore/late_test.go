@@ -4,7 +4,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
-// lateGrants judges what witnesses report after the opening.
+// lateGrants decides about grants that witnesses report after the opening.
 func (w *world) lateGrants(a *agent) {
 	for {
 		a.wait(300)
@@ -70,7 +70,7 @@ type filter struct {
 	users    map[string]bool
 }
 
-// full reads a place of which nothing is left: its revision, and its epoch.
+// full returns the campaign at a place that has no packet left, with its revision and epoch; nil if packets are left.
 func (w *world) full(a *agent, s *spec, shard int) (c *camp, revision, epoch int64) {
 	to := w.nodes[shard].of(a)
 	c = to.data.camps[s.id]
@@ -80,7 +80,7 @@ func (w *world) full(a *agent, s *spec, shard int) (c *camp, revision, epoch int
 	return c, c.revision, to.data.epoch
 }
 
-// filterBuilder makes a filter where nothing is left on any place.
+// filterBuilder builds a filter for each campaign that has no packet left on any place.
 func (w *world) filterBuilder(a *agent) {
 	for {
 		a.wait(300)
@@ -117,7 +117,7 @@ func (w *world) filterBuilder(a *agent) {
 	}
 }
 
-// lateFilter reports whether a filter says that the user has nothing, and a place says that the filter holds.
+// lateFilter reports whether a filter says that the user has no packet, and a place confirms that the filter is valid.
 func (w *world) lateFilter(a *agent, q *request) bool {
 	f, ok := w.filters[q.spec.id]
 	if !ok || f.users[q.user] || w.rng.IntN(4) == 0 {

@@ -9,9 +9,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
-// The scripts of a restore. Each names the attempt, who works on it, the server, and how far the attempt has come.
+// The scripts of a restore. Each names the attempt, the recoverer that works on it, the server, and the progress of the
+// attempt.
 
-const lease = 3_000 // ms that an attempt is kept for a recoverer that does not go on
+const lease = 3_000 // how long an attempt is kept for a recoverer that does not continue, in ms
 
 // take begins an attempt, or continues one whose recoverer has died. was, seq and epoch are the values that the caller
 // found.
@@ -61,7 +62,7 @@ func (d *data) ask(b by, epoch int64) bool {
 	return true
 }
 
-// renew keeps the lease.
+// renew extends the lease.
 func (d *data) renew(b by) bool {
 	if !d.mine(b) {
 		return false
@@ -90,7 +91,7 @@ func (d *data) campaign(b by, id string, generations [][]int64, announced int, e
 	return true
 }
 
-// restore takes some packets out of the lists, in their order.
+// restore takes some packets out of the lists, in their order. Each gets its grant, or is withheld.
 func (d *data) restore(b by, id string, steps []restore.Step) bool {
 	if !d.mine(b) {
 		return false
@@ -141,7 +142,7 @@ func (d *data) drop(c *camp, packet int64, owner string) {
 	}
 }
 
-// mark sets the done bits of a sink. The bits that Redis has after the intact part may belong to other grants.
+// mark sets the done bits of a sink. It first deletes the bits after the intact part: they may belong to other grants.
 func (d *data) mark(b by, sink int, seqs []int64) bool {
 	if !d.mine(b) {
 		return false
@@ -156,7 +157,7 @@ func (d *data) mark(b by, sink int, seqs []int64) bool {
 	return true
 }
 
-// jump moves the seq past everything that is known. The skipped seqs are those without an entry.
+// jump moves the seq past everything that is known. The seqs without an entry become skipped.
 func (d *data) jump(b by, last int64, closes []string, revisions map[string]int64) bool {
 	if !d.mine(b) {
 		return false
@@ -174,7 +175,7 @@ func (d *data) jump(b by, last int64, closes []string, revisions map[string]int6
 	d.skips = append(d.skips, restore.Holes([]stream.SeqRange{{First: b.intact + 1, Last: last}}, seqs)...)
 	d.seq, d.epoch, d.settled = last, b.epoch, min(d.settled, b.intact)
 	d.fence += 1 << 20
-	maps.DeleteFunc(d.claims, func(seq int64, _ claim) bool { return seq > b.intact }) // the topic has decided them
+	maps.DeleteFunc(d.claims, func(seq int64, _ claim) bool { return seq > b.intact }) // mark has asked the topic about them
 	for _, id := range closes {
 		d.closeNow(b.ms, id)
 	}

@@ -22,20 +22,20 @@ const (
 type Known struct {
 	hongbao.Grant
 	From Source
-	// Moved reports that another grant keeps the seq: this one gets a new seq.
+	// Moved reports that this grant gets a new seq, because another grant keeps the old one.
 	Moved bool
 }
 
 // Claims are what a merge compares each grant with, besides the other grants.
 type Claims struct {
 	Intact int64 // the last intact event
-	// Held are grants that stay, whatever is restored: receipts up to the last intact event, and those on other
+	// Held are grants that stay, whatever is restored: receipts up to the last intact event, and receipts on other
 	// places.
 	Held []hongbao.Grant
 	// Withheld reports whether an earlier restore has withheld a packet.
 	Withheld func(campaign string, packet int64) bool
-	// Missed reports whether an opening went without a grant of a campaign over several places. Its user may have
-	// continued to the next place since, and a person decides, as about a late grant.
+	// Missed reports whether the shard was opened without this grant of a campaign over several places. The user may
+	// have continued to the next place since. A person decides, as for a late grant.
 	Missed func(g *hongbao.Grant) bool
 	// Limit returns how many packets a user may have of a campaign.
 	Limit func(campaign string) int64
@@ -48,11 +48,11 @@ type packet struct {
 
 type holder struct{ campaign, user, request string }
 
-// Merge returns the grants to restore, and those that lose to one of higher precedence: what the ledger has paid comes
-// first, then what a later epoch granted, then by source. One packet has one grant, one request has one packet, and no
-// user exceeds the limit; but what the ledger has paid stays in any case. One seq has one grant: the second one moves.
-// A grant from before the last intact event also moves if its packet is withheld: its seq is done. Any other grant
-// from there has lost its packet since.
+// Merge returns the grants to restore, and those that lose to a grant of higher precedence. Grants that the ledger has
+// paid come first, then those of a later epoch, then the order of the sources counts. One packet has one grant, one
+// request has one packet, and no user exceeds the limit; but a grant that the ledger has paid stays in any case. One
+// seq has one grant: the second one moves. A grant up to the last intact event also moves if its packet is withheld,
+// since its seq is done. Any other grant up to there has lost its packet since.
 func Merge(known []Known, c Claims) (kept, lost []Known) {
 	known = slices.Clone(known)
 	slices.SortStableFunc(known, func(a, b Known) int {

@@ -14,7 +14,7 @@ import (
 
 var seeds = flag.Uint64("seeds", 300, "histories of the model")
 
-// run lets the agents go on, one step at a time, until all campaigns are refunded.
+// run runs the agents, one step at a time, until all campaigns are refunded.
 func (w *world) run() error {
 	defer func() {
 		for _, a := range w.agents {
@@ -32,7 +32,7 @@ func (w *world) run() error {
 			quiet = 0
 		}
 		if w.now > active+240_000 {
-			w.fail("it does not come to an end: %s", w.unfinished())
+			w.fail("the history does not end: %s", w.unfinished())
 		}
 	}
 	if w.err == nil {
@@ -41,7 +41,7 @@ func (w *world) run() error {
 	return w.err
 }
 
-// turn lets an agent take a step.
+// turn runs one step of one agent.
 func (w *world) turn() {
 	w.now += 5 + w.rng.Int64N(15)
 	for _, n := range w.nodes {
@@ -66,7 +66,7 @@ func (w *world) turn() {
 	}
 }
 
-// settleDown ends all misfortune.
+// settleDown ends all faults.
 func (w *world) settleDown() {
 	w.calm = true
 	for _, n := range w.nodes {
@@ -105,14 +105,14 @@ func (w *world) unfinished() string {
 		}
 		for _, p := range w.producers {
 			if p.shards[n.shard].late != d.epoch {
-				return "a witness has not spoken"
+				return "a witness has not reported"
 			}
 		}
 	}
 	return ""
 }
 
-// misfortune is what befalls servers and processes now and then.
+// misfortune makes servers and processes fail at random.
 func (w *world) misfortune() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	if n.old == nil && w.rng.IntN(1000) == 0 {
@@ -127,7 +127,7 @@ func (w *world) misfortune() {
 	case dice < 40 && n.doomed == 0 && !(w.gentle && n.up.data.frozen):
 		n.doomed = w.now + w.rng.Int64N(4_000)
 		n.stalls = [2]bool{w.rng.IntN(4) > 0, w.rng.IntN(4) > 0}
-		if len(w.producers) < 4 { // one begins meanwhile
+		if len(w.producers) < 4 { // a new producer starts before the fault
 			w.newProducer()
 		}
 	case dice < 60:
@@ -154,7 +154,7 @@ func (w *world) stop(p *producer) {
 	}
 }
 
-// inRestore befalls a recoverer at work.
+// inRestore kills or stops a recoverer at work, or makes its primary fail.
 func (w *world) inRestore(n *node) {
 	for _, a := range w.agents {
 		if a.name == "recoverer" && a.where != "idle" && a.where != "" {
@@ -172,9 +172,9 @@ func (w *world) inRestore(n *node) {
 	}
 }
 
-// fault befalls a primary, and with it some processes.
+// fault makes a primary fail, and with it some processes.
 func (w *world) fault(n *node) {
-	for _, a := range w.agents { // they go on after it
+	for _, a := range w.agents { // they continue after the fault
 		if slices.Contains([]string{"insert", "commit", "claimed", "send", "reply"}, a.where) && w.rng.IntN(3) == 0 {
 			a.asleep = w.now + int64(3_000+w.rng.IntN(20_000))
 			w.stats["stopped before a loss: "+a.where]++
@@ -216,7 +216,7 @@ func (w *world) fault(n *node) {
 	}
 }
 
-// leaveBehind promotes the replica while the old primary goes on, with some processes beside it.
+// leaveBehind promotes the replica while the old primary keeps running, and some processes still use it.
 func (w *world) leaveBehind(n *node) {
 	n.leave()
 	for _, a := range w.agents {
@@ -231,7 +231,7 @@ func (w *world) leaveBehind(n *node) {
 	}
 }
 
-// kill ends a process and starts it again. A producer dies with all its parts, and with what it remembers.
+// kill ends a process and starts it again. A producer dies with all its parts and its memory.
 func (w *world) kill(a *agent) {
 	for _, p := range w.producers {
 		if slices.Contains(p.parts, a) {
@@ -247,7 +247,7 @@ func (w *world) kill(a *agent) {
 	a.begin()
 }
 
-// The protocol holds its promises whatever happens, and what is to happen does.
+// The protocol keeps its promises in every history. Each kind of fault happens often enough.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	stats := map[string]int{}
@@ -267,13 +267,13 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// faults are what a history of the model is about, and how often each happens in 300 of them at least.
+// faults are the events that the histories must contain, and how often each happens in 300 histories at least.
 var faults = map[string]int{
 	"failovers that lost grants": 40, "primaries left behind": 150, "demoted and promoted that lost grants": 30,
 	"restarts that lost grants": 8, "older files that lost grants": 10, "flushes that lost grants": 30,
 	"losses during a restore": 400, "attempts that another recoverer continued": 150, "openings, exact": 30,
-	"openings, guarded": 200, "holes": 100, "told grants that became holes": 150, "packets of margins": 300,
-	"told grants beyond the margin": 5, "grants of a second primary": 5, "grants that got a new seq": 1,
+	"openings, guarded": 200, "holes": 100, "reported grants that became holes": 150, "packets of margins": 300,
+	"reported grants beyond the margin": 5, "grants of a second primary": 5, "grants that got a new seq": 1,
 	"grants restored from Redis": 500, "grants restored from the ledger": 5000,
 	"grants restored from the topic": 100, "grants restored from witnesses": 400, "late grants": 8,
 	"late grants for a person": 50, "losers by a filter": 1000, "producers killed": 500,
@@ -285,7 +285,7 @@ var faults = map[string]int{
 	"recoverer killed: announce the opening": 1, "recoverer killed: open": 2,
 }
 
-// bugs are rules that are broken, one at a time: in rough worlds, and in gentle ones.
+// bugs are planted bugs: each breaks one rule. The key says whether the world is gentle.
 var bugs = map[bool][]string{
 	false: {
 		"opening before restoring", "no jump of seq", "done bits for the suffix only", "late evidence ignored",
@@ -300,7 +300,7 @@ var bugs = map[bool][]string{
 	},
 }
 
-// The model catches what a restore could do wrong.
+// The model finds each planted bug.
 func TestModelCatches(t *testing.T) {
 	t.Parallel()
 	for gentle, list := range bugs {
@@ -313,7 +313,7 @@ func TestModelCatches(t *testing.T) {
 						return
 					}
 				}
-				t.Error("200 histories, and nobody noticed")
+				t.Error("200 histories did not show the bug")
 			})
 		}
 	}

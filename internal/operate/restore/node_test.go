@@ -6,11 +6,11 @@ import "fmt"
 type server struct {
 	token, history, before string
 	data                   *data
-	promoted               bool // it did not start from a file
+	promoted               bool // the server did not start from a file
 }
 
-// node is the primary of a shard with its replica, its append-only file, and now and then an older file and a
-// primary that was cut off and goes on.
+// node is the primary of a shard with its replica and its append-only file. Sometimes it also has an older file, and a
+// primary that was cut off and keeps running.
 type node struct {
 	w        *world
 	shard    int
@@ -23,9 +23,9 @@ type node struct {
 	applied  [2]int
 	old      *data
 	oldAt    int64
-	stalls   [2]bool // the copies fall behind
-	doomed   int64   // when something befalls the primary; 0 for nothing yet
-	flips    int     // promotions to and fro that nobody has noticed yet
+	stalls   [2]bool // copies that get no writes
+	doomed   int64   // when the primary fails; 0 for no fault
+	flips    int     // promotions to the replica and back that no one has noticed yet
 }
 
 func (n *node) newServer(d *data, before string, promoted bool) *server {
@@ -39,13 +39,13 @@ func newNode(w *world, shard int) *node {
 	return n
 }
 
-// resync makes the copies those of a new primary.
+// resync makes new copies of the primary.
 func (n *node) resync() {
 	n.writes, n.base, n.applied = nil, 0, [2]int{}
 	n.copies = [2]*data{n.up.data.clone(), n.up.data.clone()}
 }
 
-// call runs a script on a server. A primary's writes go on to its copies.
+// call runs a script on a server. The writes of the primary are replicated to its copies later.
 func call[T any](n *node, s *server, f func(*data) T) T {
 	n.changed = n.changed || s == n.up
 	out := f(s.data)
@@ -59,7 +59,7 @@ func do(n *node, s *server, f func(*data)) {
 	call(n, s, func(d *data) int { f(d); return 0 })
 }
 
-// replicate brings a copy some writes further.
+// replicate applies some more writes to a copy.
 func (n *node) replicate(to, count int) {
 	for count > 0 && n.applied[to] < n.base+len(n.writes) {
 		n.writes[n.applied[to]-n.base](n.copies[to])
@@ -72,14 +72,14 @@ func (n *node) replicate(to, count int) {
 	}
 }
 
-// written is the number of the last write; confirmed reports whether every copy has it.
+// written returns the number of the last write; confirmed reports whether every copy has a write.
 func (n *node) written() int { return n.base + len(n.writes) }
 
 func (n *node) confirmed(s *server, write int) bool {
 	return s == n.up && n.applied[0] >= write && n.applied[1] >= write
 }
 
-// of is the server that an agent speaks to.
+// of returns the server that an agent uses.
 func (n *node) of(a *agent) *server {
 	if n.cut != nil && a.pinned[n.shard] {
 		return n.cut
@@ -94,7 +94,7 @@ func (n *node) failover() {
 	n.moved()
 }
 
-// leave promotes the replica while the old primary goes on, for those who are beside it.
+// leave promotes the replica while the old primary keeps running for the agents that are pinned to it.
 func (n *node) leave() {
 	n.cut, n.cutUntil = n.up, n.w.now+2_000+n.w.rng.Int64N(10_000)
 	n.w.stats["primaries left behind"]++

@@ -23,16 +23,16 @@ type identity struct {
 
 func idOf(g *hongbao.Grant) identity { return identity{keyOf(g), g.User, g.RequestID} }
 
-// row is what the ledger records of an attempt: the fence, and the plan before it is carried out.
+// row is what the ledger records of an attempt: the fence, and the plan before the recoverer carries it out.
 type row struct {
 	epoch, floor   int64
 	token, attempt string
 	turn           int
-	tops           map[int64]int64 // of each epoch the highest seq that anybody saw
-	last           int64           // that the opening skips
+	tops           map[int64]int64 // the highest seq that anyone saw, by epoch
+	last           int64           // the last seq that the opening skips
 	restored       map[identity]bool
 	opening        bool             // the shard may have opened
-	through        map[string]int64 // up to which packet each campaign was withheld or dealt
+	through        map[string]int64 // the last packet that was withheld or dealt, by campaign
 }
 
 // ledger is the SQL ledger. Its methods are transactions.
@@ -43,7 +43,7 @@ type ledger struct {
 	rows      [][]row                    // by shard
 	locks     []map[*agent]int64         // share locks, by shard: since when
 	announced map[string]int             // generations that are funded
-	ready     map[string]int             // generations that every place has heard of
+	ready     map[string]int             // generations that were announced on every place
 	closes    map[string]map[int]closed
 	refunded  map[string]bool
 	revisions map[string]int64
@@ -66,12 +66,12 @@ func newLedger(shards int) *ledger {
 	return l
 }
 
-// fenced reports whether an event is of an epoch whose end was lost before it.
+// fenced reports whether a row fences an event: the row is of a later epoch, and the event is after the row's floor.
 func fenced(rows []row, seq, epoch int64) bool {
 	return slices.ContainsFunc(rows, func(r row) bool { return r.epoch > epoch && r.floor < seq })
 }
 
-// settle is the settler's transaction. rows are those of its first statement.
+// settle is the settler's transaction. rows are the rows that its first statement has read.
 func (l *ledger) settle(shard int, rows []row, batch []entry) {
 	for _, e := range batch {
 		switch has, is := l.grants[keyOf(&e.Grant)]; {
@@ -132,7 +132,7 @@ type topic struct {
 	pids      int
 }
 
-// send appends a record, unless its producer id has a later epoch by now, or the broker has that batch already.
+// send appends a record, unless its producer id has a later epoch by now, or the broker already has the batch.
 func (t *topic) send(r record) string {
 	if t.epochs[r.pid] > r.pidEpoch {
 		return "fenced"
@@ -150,7 +150,7 @@ func (t *topic) has(g *hongbao.Grant) bool {
 	return slices.ContainsFunc(t.log, func(r record) bool { return r.kind == "grant" && idOf(&r.grant) == idOf(g) })
 }
 
-// fences are the newest epochs that the fence records name, by shard, up to an offset.
+// fences returns the newest epoch of the fence records up to an offset, by shard.
 func (t *topic) fences(end int) map[int]int64 {
 	m := map[int]int64{}
 	for _, r := range t.log[:end] {
@@ -161,7 +161,7 @@ func (t *topic) fences(end int) map[int]int64 {
 	return m
 }
 
-// sorted are the keys of a map in an order that a seed repeats.
+// sorted returns the keys of a map in order, so that a seed repeats its history.
 func sorted[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
 	return slices.SortedFunc(maps.Keys(m), compare)
 }

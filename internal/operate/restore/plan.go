@@ -7,11 +7,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Span is a range that may have been granted in one epoch and is lost.
+// Span is a range of seqs that may have been granted in one epoch and is lost.
 type Span struct {
-	// Seqs are those from after the opening, or after the last intact event, to the last that anyone saw.
+	// Seqs begin after the opening, or after the last intact event, and end with the last seq that anyone saw.
 	Seqs  stream.SeqRange
-	Holes []stream.SeqRange // of which no event is known
+	Holes []stream.SeqRange // seqs that no known event has
 	// Through is the packet up to which the opening of this epoch had dealt or withheld the place, as the ledger
 	// records; 0 if Redis has that opening.
 	Through int64
@@ -19,8 +19,8 @@ type Span struct {
 
 // Place is a campaign's place on the shard.
 type Place struct {
-	// Packets are those after the last intact event, in the order in which they are dealt: what the lists have, what
-	// Redis has of the later grants, and what attempts that have not opened the shard withheld.
+	// Packets are those after the last intact event, in the order in which they are dealt: the packets in the lists,
+	// those of later grants in Redis, and those withheld by attempts that have not opened the shard.
 	Packets  []int64
 	Withheld []int64         // by earlier openings
 	Known    map[int64]Known // by packet
@@ -37,16 +37,16 @@ type Step struct {
 	Grant  *Known
 }
 
-// Plan returns the outcomes of the place's packets, in the order of its lists; those that it leaves out stay there. Up
-// to the last known packet of an epoch each packet is known or belongs to a hole. Each later hole may be of this
-// campaign too: seqs count by shard, packets by campaign.
+// Plan returns the outcomes of the place's packets, in the order of its lists. Packets that it leaves out stay in the
+// lists. Up to the last known packet of an epoch each packet is known or belongs to a hole. Each later hole may belong
+// to this campaign too: seqs count by shard, packets by campaign.
 func Plan(p Place) []Step {
 	in := func(s Span, packet int64) (k Known, in bool) {
 		k, ok := p.Known[packet]
 		return k, ok && !k.Moved && s.Seqs.Has(k.Seq)
 	}
 	var end int64
-	for i, packet := range p.Packets { // a new seq says nothing about those around it
+	for i, packet := range p.Packets { // a moved grant says nothing about the seqs around its new seq
 		_, known := p.Known[packet]
 		if known && !slices.ContainsFunc(p.Spans, func(s Span) bool { _, ok := in(s, packet); return ok }) {
 			end = int64(i) + 1
@@ -84,7 +84,7 @@ func Plan(p Place) []Step {
 	return steps
 }
 
-// through returns how many of the place's packets come up to one.
+// through returns how many of the place's packets come before a packet, including that packet if it is among them.
 func (p *Place) through(packet int64) int64 {
 	n, has := slices.BinarySearch(p.Packets, packet)
 	if has {

@@ -7,16 +7,17 @@ import (
 )
 
 const (
-	// Young is how old the witness line of a process may be when the process grants and when it answers. An older line
-	// is first written again, so a stopped process sends no answer that a recoverer has decided without.
+	// Young is how old the witness line of a process may be when the process grants and when it answers. The process
+	// first writes an older line again. So a process that was stopped sends no answer after a recoverer has decided
+	// without it.
 	Young = stream.WitnessAge
-	// Overlap is how far before its last write Redis is not trusted if more than one promotion may have happened since.
-	// For Young, and the second until a watch looks, a process may write without noticing a promotion.
+	// Overlap is how far back from its last write Redis is not trusted, if more than one promotion may have happened
+	// since. A process may not notice a promotion for Young plus the second between two looks of its watch, and write.
 	Overlap = Young + time.Second
-	// Fresh is how old a witness line may be, before the last write that Redis has, for its process still to have to
-	// report.
+	// Fresh is how much older than the last write in Redis a witness line may be. The process of an older line does not
+	// have to report.
 	Fresh = Overlap + Young + time.Second
-	// Patience is how long a restore waits for silent witnesses. No answer is under way for longer.
+	// Patience is how long a restore waits for silent witnesses. No answer is in transit for longer.
 	Patience = Young
 
 	chunk  = 1 << 16 // seqs continue at a multiple of it
@@ -39,13 +40,13 @@ type Found struct {
 	// Direct reports that one promotion lies between the shard's last opening and this server: the history in which
 	// the shard was opened is the one that its server followed before.
 	Direct bool
-	// Floors are the floors that the ledger records of later epochs than Redis has. After a floor Redis has a history
-	// that an opening has replaced, or that an attempt has begun to replace.
+	// Floors are the floors that the ledger records for epochs later than that of Redis. After a floor, Redis has a
+	// history that an opening has replaced, or that an attempt has begun to replace.
 	Floors []int64
 }
 
-// Intact returns the last event up to which Redis certainly has every granted event. What Redis has after it is
-// evidence like that of others: a server that was promoted twice may have granted it in place of what it lost.
+// Intact returns the last event up to which Redis certainly has every granted event. Later events in Redis are evidence
+// like that of other sources: a server that was promoted twice may have granted them in place of those it lost.
 func Intact(f Found) int64 {
 	intact := f.Seq
 	if !f.Direct {
@@ -69,7 +70,7 @@ func SkipTo(known int64, since time.Duration) int64 {
 	return (known/chunk+1)*chunk - 1
 }
 
-// Holes returns the seqs of some spans of which no event is known. A span is of one epoch: from the seq after its
+// Holes returns the seqs of some spans that no known event has. A span is of one epoch: from the seq after its
 // opening, or after the last intact one, to the last one that anyone saw. Spans and owned seqs rise.
 func Holes(spans []stream.SeqRange, owned []int64) (holes []stream.SeqRange) {
 	for _, span := range spans {

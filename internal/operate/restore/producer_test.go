@@ -26,7 +26,7 @@ type memo struct {
 // known is what a producer knows of a shard.
 type known struct {
 	seen      int64
-	tops      map[int64]int64 // of each epoch
+	tops      map[int64]int64 // the highest seq that it saw, by epoch
 	line      int64           // when its witness line was written last
 	on        *server
 	write     int   // the line's first write there
@@ -68,10 +68,10 @@ func (p *producer) grabs(a *agent) {
 
 // grab walks over the places, one call per place.
 func (p *producer) grab(a *agent, q *request) {
-	w, began, told := p.w, p.w.now, len(q.told) > 0
+	w, began, won := p.w, p.w.now, len(q.wins) > 0
 	generation, place, held := 1, 0, map[int]int{}
 	if w.lateFilter(a, q) {
-		w.soldOut(q, told, began, a)
+		w.soldOut(q, won, began, a)
 		return
 	}
 	for range 40 {
@@ -94,18 +94,18 @@ func (p *producer) grab(a *agent, q *request) {
 		w.note(a, "asked", q.id, "shard", shard, s.token, r.outcome, "epoch", r.epoch, "two", two)
 		a.step("reply")
 		if w.rng.IntN(20) == 0 {
-			a.wait(100) // the answer was lost
+			a.wait(100) // the reply was lost
 			continue
 		}
 		if (r.epoch < k.epoch || !p.speaks(n, s)) && w.bug != "an answer after all was sent" {
-			a.wait(100) // another process may have decided without it
+			a.wait(100) // a recoverer may have decided without this answer
 			continue
 		}
 		k.saw(r.epoch, r.seq)
 		switch r.outcome {
 		case "granted":
 			p.remember(&r.grant)
-			w.tell(q, &r.grant, p, two)
+			w.noteWin(q, &r.grant, p, two)
 			return
 		case "empty":
 			if !two {
@@ -114,7 +114,7 @@ func (p *producer) grab(a *agent, q *request) {
 			held[place] = r.receiptsCount
 			if place++; place == len(q.order) {
 				if generation >= r.announced {
-					w.soldOut(q, told, began, a)
+					w.soldOut(q, won, began, a)
 					return
 				}
 				place, generation = 0, generation+1
@@ -127,7 +127,7 @@ func (p *producer) grab(a *agent, q *request) {
 	}
 }
 
-// remember keeps a grant that a user was told of. A repeat replaces the older copy.
+// remember keeps a grant that the producer reports to a user. A repeat replaces the older copy.
 func (p *producer) remember(g *hongbao.Grant) {
 	p.memory = slices.DeleteFunc(p.memory, func(m memo) bool { return idOf(&m.grant) == idOf(g) })
 	p.memory = append(p.memory, memo{*g, p.w.now})
@@ -180,7 +180,7 @@ func (p *producer) look(a *agent, i int, n *node) {
 		return
 	case !v.frozen:
 		k.saw(v.epoch, v.seq)
-		if v.epoch != k.late { // it may also come back from a primary that was left behind
+		if v.epoch != k.late { // not <: the producer may also return from a primary that was left behind
 			p.late(n, k, s, v.epoch)
 		}
 		p.forget(i, k, v)
@@ -237,7 +237,7 @@ func (p *producer) late(n *node, k *known, s *server, epoch int64) {
 func (p *producer) forget(shard int, k *known, v view) {
 	p.memory = slices.DeleteFunc(p.memory, func(m memo) bool {
 		age := p.w.now - m.at
-		settled := m.grant.Seq <= v.settled && m.grant.Epoch == v.epoch // else its packet may have got another seq
+		settled := m.grant.Seq <= v.settled && m.grant.Epoch == v.epoch // in another epoch the packet may have another seq
 		forgets := m.grant.Shard == shard && k.late == v.epoch && (age > 60_000 || age > 10_000 && settled)
 		if forgets && !settled {
 			p.w.dropped[idOf(&m.grant)] = true

@@ -23,15 +23,15 @@ type recovery struct {
 	plan  plan
 }
 
-// plan is what a recoverer has judged.
+// plan is what a recoverer has found out and decided.
 type plan struct {
 	verdict restore.Verdict
-	heard   []int // witnesses that had sent all
+	sent    []int // witnesses that had sent everything
 	seen    int64
 	known   []restore.Known
 	kept    map[string]map[int64]restore.Known
-	through map[string]int64 // dealt, as somebody knows, though not to whom
-	tops    map[int64]int64  // of each epoch the highest seq that anybody saw
+	through map[string]int64 // the last packet that a source knows to be dealt, by campaign
+	tops    map[int64]int64  // the highest seq that anyone saw, by epoch
 	last    int64
 	owned   []int64 // seqs of events that are not restored
 	spans   []span
@@ -39,7 +39,7 @@ type plan struct {
 	closes  []string
 }
 
-// span is that of all campaigns.
+// span is a restore.Span for all campaigns. through is by campaign.
 type span struct {
 	restore.Span
 	through map[string]int64
@@ -138,14 +138,14 @@ func (r *recovery) take() bool {
 	return true
 }
 
-// gone reports whether Redis went back, or another recoverer goes on.
+// gone reports whether Redis went back, or another recoverer has taken over the attempt.
 func (r *recovery) gone() bool {
 	m := r.s.data.mend
 	return m.attempt != r.m.attempt || (m.turn != r.m.turn || m.cursor != r.m.cursor) &&
 		r.bug != "a second recoverer with an older view"
 }
 
-// wait keeps the attempt while something is down or silent.
+// wait keeps the attempt while a server is down or a witness is silent.
 func (r *recovery) wait(where string) bool {
 	r.a.asleep = r.now + 200
 	r.a.step(where)
@@ -153,7 +153,7 @@ func (r *recovery) wait(where string) bool {
 	return call(r.n, r.s, func(d *data) bool { return d.renew(b) })
 }
 
-// fenceLedger is step 2. A transaction that has read the rows ends first, or is ended.
+// fenceLedger is step 2. It waits for transactions that have read the rows, and ends them after a while.
 func (r *recovery) fenceLedger() bool {
 	r.a.step("fence the ledger")
 	l, shard := r.ledger, r.n.shard
@@ -241,11 +241,11 @@ func (r *recovery) collect() bool {
 			Lines: r.m.direct || d.wrote > 0 && d.frozenAt-d.wrote < 10_000,
 		}
 		var lines []restore.Line
-		r.plan.heard = nil
+		r.plan.sent = nil
 		for _, id := range sorted(d.lines, cmp.Compare[int]) {
 			sent := d.sent[id] == r.m.attempt
 			if sent {
-				r.plan.heard = append(r.plan.heard, id)
+				r.plan.sent = append(r.plan.sent, id)
 			}
 			if r.bug == "all sent from the loss before" {
 				sent = d.sent[id] != ""
@@ -278,7 +278,7 @@ func (r *recovery) collect() bool {
 	return true
 }
 
-// read collects what everybody knows.
+// read collects what the ledger, Redis, the topic and the witnesses know.
 func (r *recovery) read() {
 	d, shard := r.s.data, r.n.shard
 	add := func(from restore.Source, g *hongbao.Grant) {
@@ -287,7 +287,7 @@ func (r *recovery) read() {
 		}
 		if from != restore.Ledger && r.ledger.refunded[g.Campaign] {
 			if paid, is := r.ledger.grants[keyOf(g)]; !is || idOf(&paid) != idOf(g) {
-				r.report(g) // nothing is left to pay it from
+				r.report(g) // the campaign was refunded, so no money is left for it
 				r.plan.owned = append(r.plan.owned, g.Seq)
 				if g.Seq > r.m.intact {
 					r.plan.through[g.Campaign] = max(r.plan.through[g.Campaign], g.Packet)
@@ -327,8 +327,8 @@ func (r *recovery) read() {
 	}
 }
 
-// saw notes a seq that somebody has seen of an epoch, 0 for the one in whose span it is. One that a restore gave
-// to a grant of an older epoch says nothing: that restore has recorded what was seen.
+// saw notes a seq of an epoch that someone has seen. For epoch 0 it finds the epoch whose span contains the seq. It
+// ignores a seq that a restore gave to a grant of an older epoch: that restore has recorded what was seen.
 func (r *recovery) saw(epoch, seq int64) {
 	rows := r.ledger.rows[r.n.shard]
 	for _, o := range rows {
@@ -344,7 +344,7 @@ func (r *recovery) saw(epoch, seq int64) {
 	r.plan.tops[epoch] = max(r.plan.tops[epoch], seq)
 }
 
-// spans are what may have been granted behind the intact part, by epoch.
+// spans returns the seqs that may have been granted after the intact part, by epoch.
 func (r *recovery) spans(owned []int64) (spans []span) {
 	for _, o := range r.ledger.rows[r.n.shard] {
 		s := span{Span: restore.Span{
@@ -360,7 +360,7 @@ func (r *recovery) spans(owned []int64) (spans []span) {
 	return spans
 }
 
-// lostRows are those of attempts and openings that are lost, as far as Redis is concerned.
+// lostRows returns the rows of attempts and openings that Redis has lost.
 func (r *recovery) lostRows() (rows []row) {
 	for _, o := range r.ledger.rows[r.n.shard] {
 		if o.floor >= r.m.intact && o.attempt != "" {

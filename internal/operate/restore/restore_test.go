@@ -75,12 +75,12 @@ func TestMerge(t *testing.T) {
 	kept, lost := restore.Merge([]restore.Known{
 		{Grant: grantOf(11, 1, 5, "u2", "r2"), From: restore.Witness},
 		{Grant: grantOf(11, 1, 5, "u2", "r2"), From: restore.Topic},    // the same
-		{Grant: grantOf(11, 1, 6, "u3", "r3"), From: restore.Redis},    // has the seq, for it precedes
+		{Grant: grantOf(11, 1, 6, "u3", "r3"), From: restore.Redis},    // keeps the seq, since it has precedence
 		{Grant: grantOf(12, 1, 7, "u4", "r4"), From: restore.Redis},    // loses its packet
 		{Grant: grantOf(12, 1, 7, "u5", "r5"), From: restore.Ledger},   //
 		{Grant: grantOf(13, 1, 8, "u1", "r6"), From: restore.Witness},  // above the limit
 		{Grant: grantOf(8, 1, 3, "u6", "r7"), From: restore.Witness},   // done seq, withheld packet
-		{Grant: grantOf(8, 1, 4, "u7", "r8"), From: restore.Witness},   // its packet has gone on
+		{Grant: grantOf(8, 1, 4, "u7", "r8"), From: restore.Witness},   // its packet is not withheld any more
 		{Grant: grantOf(14, 1, 9, "u8", "r9"), From: restore.Redis},    // of an older history
 		{Grant: grantOf(70, 2, 9, "u9", "r10"), From: restore.Witness}, //
 		{Grant: grantOf(15, 1, 10, "gone", "r11"), From: restore.Witness},

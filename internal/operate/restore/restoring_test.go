@@ -14,7 +14,7 @@ func compareKeys(a, b key) int {
 	return cmp.Or(cmp.Compare(a.campaign, b.campaign), cmp.Compare(a.packet, b.packet))
 }
 
-// receipts are all receipts, in the order of their packets.
+// receipts returns all receipts, in the order of their packets.
 func (d *data) receipts() (all []hongbao.Grant) {
 	for _, id := range sorted(d.camps, cmp.Compare[string]) {
 		for _, held := range d.camps[id].receipts {
@@ -25,7 +25,7 @@ func (d *data) receipts() (all []hongbao.Grant) {
 	return all
 }
 
-// here are the campaigns that have a place on the shard.
+// here returns the campaigns that have a place on the shard.
 func (r *recovery) here() (specs []*spec) {
 	for _, s := range r.specs {
 		if s.place(r.n.shard) >= 0 {
@@ -72,19 +72,19 @@ func (r *recovery) merge() bool {
 	r.number(kept, last)
 	slices.Sort(owned)
 	r.note(r.a, "merge", fmt.Sprintf("%+v", r.m), "verdict", r.plan.verdict, "tops", r.plan.tops, "seen", r.plan.seen,
-		"heard", r.plan.heard, d.lines, d.wrote, d.frozenAt)
+		"sent", r.plan.sent, d.lines, d.wrote, d.frozenAt)
 	r.plan.spans = r.spans(owned)
 	return true
 }
 
-// missed reports whether an opening went without a grant of a campaign over several places.
+// missed reports whether the shard was opened without a grant of a campaign over several places.
 func (r *recovery) missed(g *hongbao.Grant) bool {
 	return len(r.spec(g.Campaign).places) > 1 && slices.ContainsFunc(r.ledger.rows[r.n.shard], func(o row) bool {
 		return o.opening && o.epoch > g.Epoch && o.floor < g.Seq && !o.restored[idOf(g)]
 	})
 }
 
-// number names the last seq that is skipped; those that move come last.
+// number sets the last skipped seq. Grants that get a new seq get the last ones before it.
 func (r *recovery) number(kept []restore.Known, known int64) {
 	var moved int64
 	for _, k := range kept {
@@ -112,7 +112,7 @@ func (r *recovery) number(kept []restore.Known, known int64) {
 	}
 }
 
-// closed notes which campaigns have a close that is lost, and owns the seqs of all closes.
+// closed notes which campaigns have lost their close, and adds the seqs of all closes to the owned seqs.
 func (r *recovery) closed() {
 	own := func(seq, epoch int64) {
 		r.plan.owned = append(r.plan.owned, seq)
@@ -125,7 +125,7 @@ func (r *recovery) closed() {
 			own(c.seq, c.epoch)
 		}
 		if c := r.s.data.camps[s.id]; c != nil && c.state == "closed" && c.closedAt > r.m.intact {
-			lost = true // a grant that has come back may have taken the seq of the close
+			lost = true // a restored grant may have taken the seq of the close
 		}
 		for seq, e := range r.s.data.log {
 			if e.Campaign == s.id && e.close != nil && seq > r.m.intact {
@@ -155,15 +155,16 @@ func (r *recovery) campaigns() bool {
 	return true
 }
 
-// planned is what becomes of the packets of a campaign. share is a planted bug: a hole is one campaign's only.
+// planned returns the outcome of a campaign's packets. share is for a planted bug: only the first campaign gets the
+// holes.
 func (r *recovery) planned(campaign *spec, share *bool) []restore.Step {
 	c := r.s.data.camps[campaign.id]
 	if c == nil {
-		return nil // only under a planted bug
+		return nil // only with a planted bug
 	}
 	refunded := r.ledger.refunded[campaign.id]
 	if c.state == "closed" && !slices.Contains(r.plan.closes, campaign.id) {
-		return nil // as far as Redis is intact
+		return nil // the close is in the intact part
 	}
 	p := restore.Place{Known: r.plan.kept[campaign.id], Through: r.plan.through[campaign.id]}
 	for _, s := range r.plan.spans {
@@ -195,7 +196,7 @@ func (r *recovery) planned(campaign *spec, share *bool) []restore.Step {
 	slices.Sort(p.Packets)
 	guarded := r.plan.verdict == restore.Guarded
 	if guarded && len(campaign.places) > 1 {
-		for g := range c.dealt { // who may have seen it empty nobody knows
+		for g := range c.dealt { // no one knows which users may have found the place empty
 			dealt := campaign.dealt(campaign.place(r.n.shard), g+1)
 			p.Through = max(p.Through, slices.Max(append(dealt, 0)))
 		}
@@ -213,7 +214,7 @@ func (r *recovery) planned(campaign *spec, share *bool) []restore.Step {
 	return restore.Plan(p)
 }
 
-// record notes the plan in the ledger, before it is carried out.
+// record notes the plan in the ledger, before the recoverer carries it out.
 func (r *recovery) record() bool {
 	r.a.step("record")
 	for r.ledger.downUntil > r.now {

@@ -2,7 +2,7 @@ package restore_test
 
 import "slices"
 
-// settler brings entries to the ledger.
+// settler settles entries in the ledger.
 func (w *world) settler(a *agent) {
 	for {
 		a.wait(int64(100 + w.rng.IntN(300)))
@@ -47,14 +47,14 @@ func (w *world) settler(a *agent) {
 		token := s.token
 		call(n, s, func(d *data) string {
 			if len(closes) > 0 {
-				d.done(token, epoch, toTopic, closes) // no announcement is due
+				d.done(token, epoch, toTopic, closes) // closes are not published
 			}
 			return d.done(token, epoch, toLedger, seqs)
 		})
 	}
 }
 
-// unsettled are some entries without their bit.
+// unsettled returns some entries without the ledger's done bit.
 func (w *world) unsettled(d *data) (batch []entry) {
 	for seq, e := range d.log {
 		if !d.bits[toLedger][seq] {
@@ -72,10 +72,10 @@ type session struct {
 	fences             map[int]int64
 }
 
-// recorded is how old the last record of a session may be when it claims, ms.
+// recorded is how old the last record of a session may be when the session claims, in ms.
 const recorded = 10_000
 
-// publisher brings grants to the topic.
+// publisher publishes grants to the topic.
 func (w *world) publisher(a *agent) {
 	var p session
 	for {
@@ -92,7 +92,7 @@ func (w *world) publisher(a *agent) {
 	}
 }
 
-// record writes that the session is in use, and reads what was fenced before.
+// record writes that the session is in use, and reads the fences before that record.
 func (w *world) record(a *agent, p *session) {
 	if w.topic.send(record{kind: "session", at: w.now, pid: p.pid, pidEpoch: p.epoch}) == "fenced" {
 		p.pid = 0
@@ -110,7 +110,7 @@ func (w *world) publish(a *agent, p *session) {
 	s := n.of(a)
 	fenced := func() bool { return p.fences[shard] > s.data.epoch && w.bug != "a session from after the fence" }
 	if fenced() {
-		return // this Redis is one that was left behind
+		return // this Redis is a primary that was left behind
 	}
 	p.number++
 	token, now, pid, pidEpoch, number := s.token, w.now, p.pid, p.epoch, p.number
@@ -133,7 +133,7 @@ func (w *world) publish(a *agent, p *session) {
 		call(n, s, func(d *data) string { return d.settle(token, r.epoch, r.c, done) })
 	}
 	if w.bug != "a claim after a promotion" && s.history != s.data.history {
-		return // the claim may be one that Redis has lost and given again
+		return // Redis may have lost the claim and made it again
 	}
 	if r.taken {
 		w.resolve(a, p, &r.c, r.epoch, settle)
@@ -160,7 +160,7 @@ func (w *world) publish(a *agent, p *session) {
 		settle(false)
 	default:
 		if w.rng.IntN(10) > 0 {
-			settle(true) // else nobody knows what the broker said
+			settle(true) // otherwise the broker's answer is lost
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (w *world) send(shard, pid, epoch int, c *claim) string {
 	return out
 }
 
-// resolve finds out what became of a claim that was taken over.
+// resolve finds out whether the grant of a claim that was taken over is in the topic.
 func (w *world) resolve(a *agent, p *session, c *claim, epoch int64, settle func(bool)) {
 	a.step("resolve")
 	if w.topic.downUntil > w.now {
@@ -194,7 +194,8 @@ func (w *world) resolve(a *agent, p *session, c *claim, epoch int64, settle func
 	settle(w.topic.has(&c.Grant))
 }
 
-// trimmer trims, and freezes a shard of which the ledger has a later epoch: somebody restored it on another server.
+// trimmer trims the shards. It freezes a shard if the ledger has a later epoch: then a recoverer has restored the shard
+// on another server.
 func (w *world) trimmer(a *agent) {
 	for {
 		a.wait(1_000)
@@ -245,7 +246,7 @@ func (w *world) sponsor(a *agent, s *spec) {
 	}
 }
 
-// everywhere runs a script on each place, until it could.
+// everywhere runs a script on each place, and repeats it until it succeeds. It returns false if the campaign has ended.
 func (w *world) everywhere(a *agent, s *spec, f func(d *data, token string, place int) string) bool {
 	for j, shard := range s.places {
 		for {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// world is a deployment: shards on servers of their own, a ledger, a topic, and processes that the seed lets go on
-// in turn. bug names a rule that is broken.
+// world is a deployment: shards on servers of their own, a ledger, a topic, and processes that run in turns. The seed
+// determines the order. bug names a planted bug, empty for none.
 type world struct {
 	rng       *rand.Rand
 	bug       string
@@ -18,7 +18,7 @@ type world struct {
 	names     int
 	gentle    bool
 	margin    time.Duration // for how long a guarded restore withholds
-	calm      bool          // no more faults: everything comes to its end
+	calm      bool          // there are no more faults, so that everything can end
 	nodes     []*node
 	specs     []*spec
 	ledger    *ledger
@@ -40,7 +40,7 @@ type spec struct {
 	places      []int // the shards
 	limit       int
 	generations []int64 // packets of each
-	topUpAt     int64   // when the second one is added
+	topUpAt     int64   // when the second generation is added
 	closeAt     int64
 }
 
@@ -58,7 +58,7 @@ func (s *spec) dealt(place, generation int) (packets []int64) {
 	return packets
 }
 
-// packets is how many there are in all generations.
+// packets returns the number of packets in all generations.
 func (s *spec) packets() (n int64) {
 	for _, packets := range s.generations {
 		n += packets
@@ -79,16 +79,16 @@ type request struct {
 	spec     *spec
 	user, id string
 	order    []int
-	told     []*tell
+	wins     []*win
 }
 
-// agent is a process, or a part of one: suspended before its next step.
+// agent is a process or a part of one, suspended before its next step.
 type agent struct {
 	w      *world
 	name   string
 	body   func(*agent)
 	asleep int64
-	pinned map[int]bool // shards whose old primary it speaks to while that goes on
+	pinned map[int]bool // shards whose old primary the agent uses while that primary runs
 	where  string
 	next   func() (struct{}, bool)
 	stop   func()
@@ -117,7 +117,7 @@ func (a *agent) begin() {
 	})
 }
 
-// step waits for the next turn, in which the agent does what is named.
+// step waits for the agent's next turn. where names what the agent then does.
 func (a *agent) step(where string) {
 	a.where = where
 	if !a.yield(struct{}{}) {
@@ -131,7 +131,7 @@ func (a *agent) wait(ms int64) {
 	a.step("idle")
 }
 
-// note keeps what happens, if somebody wants to read it.
+// note adds an event to the trace, if there is one.
 func (w *world) note(a *agent, args ...any) {
 	if w.traced {
 		who := ""
@@ -148,7 +148,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// newWorld makes one for a seed. A gentle world has one loss at a time, and most processes live.
+// newWorld makes the world of a seed. A gentle world has one loss at a time, and most processes survive.
 func newWorld(seed uint64, bug string, gentle bool, stats map[string]int) *world {
 	w := &world{
 		rng: rand.New(rand.NewPCG(seed, 2)), bug: bug, stats: stats, filters: map[string]filter{},
