@@ -16,7 +16,7 @@ import (
 const keepEvery = time.Second
 
 // keepControls copies people's decisions about campaigns and sinks from Redis to the ledger, until ctx ends. The
-// decisions wait in Redis meanwhile, so any worker can continue the work of one that was killed.
+// decisions wait in Redis meanwhile, so another worker can continue if one is killed.
 func (r *Recoverer) keepControls(ctx context.Context) {
 	failed := false
 	for {

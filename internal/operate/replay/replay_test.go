@@ -309,9 +309,9 @@ func TestOutage(t *testing.T) {
 	r, err := replay.New(cfg)
 	require.NoError(t, err)
 	report, err := r.Run(t.Context(), replay.Options{Filter: replay.Filter{Campaign: "snow"}})
-	require.ErrorContains(t, err, "out of reach")
+	require.ErrorContains(t, err, "unreachable")
 	require.True(t, hongbao.IsOutage(err))
-	require.Zero(t, report.Failed, "an outage is held against no grant")
+	require.Zero(t, report.Failed, "no grant is refused because of an outage")
 	w.Target.Before = nil
 	require.True(t, w.run(t, cfg, replay.Options{Filter: replay.Filter{Campaign: "snow"}}).Finished)
 	require.Equal(t, w.events(all), w.Target.Copies)
