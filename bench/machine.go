@@ -28,7 +28,7 @@ type Machine struct {
 	// Versions are the versions of the programs and libraries in use, by name.
 	Versions map[string]string `json:"versions"`
 	// Busy is the share of the processors that other processes used in the second before the row began. Stolen is the
-	// share that the machine's host has taken away since the machine started.
+	// share that the machine's host has withheld since the machine started.
 	Busy   float64 `json:"busy"`
 	Stolen float64 `json:"stolen"`
 }

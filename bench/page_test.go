@@ -55,7 +55,7 @@ func TestMerge(t *testing.T) {
 	require.Equal(t, []string{"a", "B", "z"}, names(merge(now, second, []Result{{Name: "B", Row: second}})))
 }
 
-// What a person has written about a row stands below it, also when it was not measured yet.
+// A person's note about a row is shown below the row, even if the row was not measured yet.
 func TestNotesStandBelowTheirRows(t *testing.T) {
 	t.Parallel()
 	write := func(text string) string {

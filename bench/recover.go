@@ -114,7 +114,7 @@ type loss struct {
 
 	made           int // grants
 	took           recovery.Steps
-	told           [lossCampaigns]map[string]hongbao.Receipt
+	receipts       [lossCampaigns]map[string]hongbao.Receipt
 	granting, shut time.Duration
 }
 
@@ -230,7 +230,7 @@ func (b *lossBench) found(ctx context.Context, l *loss, rdb *redis.Client) (err 
 		return err
 	}
 	for i := range l.campaign {
-		l.campaign[i], l.told[i] = fmt.Sprintf("bench-%d", i), map[string]hongbao.Receipt{}
+		l.campaign[i], l.receipts[i] = fmt.Sprintf("bench-%d", i), map[string]hongbao.Receipt{}
 		c, err := b.fixture.load(ctx, l.worker, spec(l.campaign[i], lossStock/lossCampaigns))
 		if err == nil {
 			_, err = l.books.ledger.CreateCampaign(ctx, c)
@@ -267,7 +267,7 @@ func (l *loss) grant(ctx context.Context, n, size int) error {
 		if answers[i].Outcome != hongbao.OutcomeGranted {
 			return errors.Join(err, fmt.Errorf("a grab got %s", answers[i].Outcome))
 		}
-		l.told[i/size%lossCampaigns][user(from+i)] = answers[i].Receipts[0]
+		l.receipts[i/size%lossCampaigns][user(from+i)] = answers[i].Receipts[0]
 	}
 	return err
 }
@@ -310,18 +310,18 @@ func (l *loss) kept(ctx context.Context, lost int64, r *recovery.Recoverer) erro
 	if n := list[0].Last - list[0].First + 1; n != lost || list[0].Nobody > 0 {
 		return fmt.Errorf("%d grants were to be lost: %+v", lost, list[0])
 	}
-	for i, told := range l.told {
-		users := make([]string, 0, len(told))
-		for u := range told {
+	for i, answers := range l.receipts {
+		users := make([]string, 0, len(answers))
+		for u := range answers {
 			users = append(users, u)
 		}
 		has, err := l.worker.Shard(0).ReceiptsOf(ctx, l.campaign[i], users)
 		if err != nil {
 			return err
 		}
-		for u, r := range told {
+		for u, r := range answers {
 			if len(has[u]) != 1 || has[u][0] != r {
-				return fmt.Errorf("user %s was told %+v, and has %+v", u, r, has[u])
+				return fmt.Errorf("user %s got the answer %+v, and has %+v", u, r, has[u])
 			}
 		}
 	}

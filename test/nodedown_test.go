@@ -162,7 +162,7 @@ func TestClustersThatAreRefused(t *testing.T) {
 	s.env = append(s.env, "HONGBAO_UNSAFE_ALLOW=redis_full_coverage")
 	code, text = s.run("init")
 	require.Equal(t, 0, code, text)
-	require.Contains(t, text, "unsafe.allow: this cluster answers nothing when one of its slots has no server")
+	require.Contains(t, text, "unsafe.allow: this cluster answers nothing while one of its slots has no server")
 	for _, n := range at.primaries {
 		n.Order(t, "CONFIG SET cluster-require-full-coverage no")
 	}

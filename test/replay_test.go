@@ -165,7 +165,7 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 		c.exactly(c.topic, gone[21:]...)
 	}
 	_, err = c.hongbao("replay", "no", "--to", "topic:"+c.topic)
-	require.ErrorContains(t, err, "say --to kafka")
+	require.ErrorContains(t, err, "use --to kafka")
 }
 
 // The trimmer deletes done bits behind the stream. Their events still count as done. A replay to the topic publishes

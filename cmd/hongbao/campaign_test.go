@@ -45,7 +45,7 @@ func TestCreateTwice(t *testing.T) {
 			require.Equal(t, planHash(t, first), planHash(t, second))
 			before := d.show("rain")
 			d.refused(1, []string{"campaign", "create", spec(t, "rain", 10, 1001)}, "another specification",
-				"nothing was changed", "take another id")
+				"nothing was changed", "use another id")
 			require.Equal(t, before, d.show("rain"))
 			require.EqualValues(t, 1000, before.Ledger.Funded)
 			require.Regexp(t, `(?m)^rain +Spring rain +red_packet +10 +10.00 CNY +0.00 CNY +0.00 CNY +`, d.ok("campaign", "list"))

@@ -50,7 +50,7 @@ func TestClaimIsSettled(t *testing.T) {
 			d.claimed(now.Add(-time.Hour), now.Add(-time.Hour)) // the lease is over, and workers can still look for the batch
 			from := now.Add(23 * time.Hour).Format(time.RFC3339)
 			require.Contains(t, d.ok("claim", "list"), from)
-			d.refused(4, append(settle, as), "settle claim "+id, "run this again from "+from)
+			d.refused(4, append(settle, as), "settle claim "+id, "still open at "+from)
 			require.Contains(t, d.ok("claim", "list"), id, "the claim stays")
 			d.claimed(old, now.Add(-time.Hour))
 			list := decided[struct{ Claims []app.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims

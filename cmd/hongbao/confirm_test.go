@@ -119,8 +119,8 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 	require.Len(t, said.Credits, 2)
 	require.Equal(t, want["u0000"]+want["u0001"], d.show("rain").Ledger.Granted)
 	d.refused(1, confirm("--booked", booked[:1]), "no_such_dead_letter")
-	d.refused(1, confirm("--booked", booked), "none of the letters is there any more")
-	early := d.refused(3, confirm("--not-booked", not, "--asked", "2026-02-17T21:30:00Z"), "some letters stay")
+	d.refused(1, confirm("--booked", booked), "none of the dead letters exists any more")
+	early := d.refused(3, confirm("--not-booked", not, "--asked", "2026-02-17T21:30:00Z"), "some dead letters remain")
 	require.Contains(t, early.out, "never sent twice")
 	var asked, told string
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -173,13 +173,13 @@ func TestConfirmPackets(t *testing.T) {
 		return append([]string{"dead", "confirm", "--by", "ann", "--why", "ticket 4711"}, args...)
 	}
 	d.refused(2, word("--booked", "--packet", "rain"), "want CAMPAIGN/PACKET")
-	d.refused(1, word("--booked", "--packet", "rain/9"), "nothing is in doubt about packet 9")
+	d.refused(1, word("--booked", "--packet", "rain/9"), "the credit of packet 9 of campaign rain is not in doubt")
 	one, two := "rain/1", "rain/2"
 	if b.booked[d.id()+":rain:1"] == 0 {
 		one, two = two, one
 	}
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		return !strings.Contains(d.run(word("--booked", "--packet", one, "--dry-run")...).err, "may still be at it")
+		return !strings.Contains(d.run(word("--booked", "--packet", one, "--dry-run")...).err, "may still be working on it")
 	}, "its owner's time is over")
 	asked := time.Now().UTC().Format(time.RFC3339Nano)
 	require.Zero(t, d.show("rain").Ledger.Granted)
@@ -219,7 +219,7 @@ func TestConfirmRefuses(t *testing.T) {
 		{"is of sink kafka", line("--booked", "kafka/0/1-1")},
 		{"as `hongbao dead list` prints it", line("--booked", "balance/0")},
 		{"settlement.kind is ledger", line("--booked", letter.ID)},
-		{"nobody's word is needed", line("--booked", letter.ID, "--settlement.kind=remote", "--remote.url=http://127.0.0.1:1",
+		{"no person has to confirm", line("--booked", letter.ID, "--settlement.kind=remote", "--remote.url=http://127.0.0.1:1",
 			"--remote.retention=24h", "--remote.queryable",
 			"--remote.claim_time=2s", "--remote.timeout=1s")},
 	} {

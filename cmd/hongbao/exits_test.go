@@ -94,7 +94,7 @@ func TestExitCodesOfAnswers(t *testing.T) {
 
 	testkit.Eventually(t, 20*time.Second, func() bool { return d.run("status").code == 3 }, "the worker counts as dead")
 	for _, command := range []string{"status", "audit"} {
-		d.refused(3, []string{command}, "1 for sink balance", "no worker lives", "`hongbao work`")
+		d.refused(3, []string{command}, "1 for sink balance", "no worker is alive", "`hongbao work`")
 	}
 	d.refused(5, []string{"audit", "--redis.addrs=127.0.0.1:1"}, "redis.addrs")
 

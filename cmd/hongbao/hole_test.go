@@ -58,7 +58,7 @@ func TestHole(t *testing.T) {
 	require.Contains(t, said, "user told has packet "+numbers[1]+" of campaign rain")
 	require.Contains(t, d.ok(grant...), "user told has packet "+numbers[1], "a repeat")
 	d.refused(1, append([]string{"hole", "grant", "rain", "--packet", numbers[1], "--user", "other"}, by...), "no restore has withheld it")
-	d.refused(1, append([]string{"hole", "grant", "rain", "--packet", numbers[0], "--user", "told"}, by...), "may have no more packets")
+	d.refused(1, append([]string{"hole", "grant", "rain", "--packet", numbers[0], "--user", "told"}, by...), "has reached the campaign's limit")
 	d.refused(1, append([]string{"hole", "grant", "nowhere", "--packet", "1", "--user", "told"}, by...), "is not in Redis")
 	d.refused(2, []string{"hole", "grant", "rain", "--packet", numbers[0], "--user", "u"}, "--by and --why")
 	d.refused(2, append([]string{"hole", "grant", "rain", "--packet", "0", "--user", "u"}, by...), "--packet 0")

@@ -111,7 +111,7 @@ func TestLostRedisIsNotFoundedAnew(t *testing.T) {
 				d.refused(1, command, "`hongbao recover`")
 				require.Empty(t, d.content(), "%v wrote to Redis", command)
 			}
-			d.refused(1, []string{"init"}, "Redis has lost shard 0", "the ledger knows "+knows, "`hongbao recover`")
+			d.refused(1, []string{"init"}, "Redis has lost shard 0", "the ledger has "+knows, "`hongbao recover`")
 			require.Empty(t, d.content())
 		})
 	}
@@ -174,7 +174,7 @@ func TestRedisOfAnotherLedgerIsRefused(t *testing.T) {
 	before := d.content()
 	empty := filepath.Join(t.TempDir(), "empty.db")
 	e := d.with("LEDGER_DSN", empty)
-	e.refused(1, []string{"init"}, "was founded before", "the ledger knows nothing of it", "nothing was founded")
+	e.refused(1, []string{"init"}, "was founded before", "the ledger has no record of it", "nothing was founded")
 	require.NoFileExists(t, empty)
 
 	// A ledger that was founded as the same deployment, with another Redis.

@@ -203,7 +203,7 @@ func (p *past) alarms() {
 // diagnosed runs `hongbao recover`, which changes nothing, and wants it to name the loss and the next command.
 func (p *past) diagnosed() []recovery.Verdict {
 	p.t.Helper()
-	r := p.refused(exitFound, []string{"recover"}, "have lost something",
+	r := p.refused(exitFound, []string{"recover"}, "have lost data",
 		"hongbao recover --accept-loss --shard N --expect DIGEST --by NAME --why TEXT")
 	require.Contains(p.t, r.out, "FROZEN")
 	for _, id := range p.users.campaigns {

@@ -83,7 +83,7 @@ func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
 	require.NoError(t, os.WriteFile(grants, []byte(d.ok("tail", "--campaign", "rain")), 0o600))
 	require.Contains(t, d.ok("campaign", "verify", disclosure, "--grants", grants), "200 grants, "+money.Text(paid, "CNY"))
 	replayed := d.refused(3, []string{"replay", "late", "--to", "balance", "--campaign", "rain"}, "not finished")
-	require.Contains(t, replayed.out, "was refunded: nothing of it is sent any more")
+	require.Contains(t, replayed.out, "was refunded: no more of its credits are sent")
 	before := d.ok("receipts", "rain", "u0007")
 	w.Signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)

@@ -31,7 +31,7 @@ func TestRecoverNamesTheLoss(t *testing.T) {
 	require.Contains(t, d.ok("recover"), "shard 0 is open\n")
 
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
-	require.Contains(t, d.refused(3, []string{"recover"}, "1 shards have lost something and stay frozen").out,
+	require.Contains(t, d.refused(3, []string{"recover"}, "1 shards have lost data and stay frozen").out,
 		"shard 0 is FROZEN")
 	r := d.refused(3, []string{"recover", "--json"})
 	oneDocument(t, "recover", r.out)
@@ -76,7 +76,7 @@ func (d *deployment) acceptLoss(why string) (said string) {
 	return said
 }
 
-// Two shards have lost something. Each is opened by a command of its own, and the other one stays frozen: a colleague may
+// Two shards have lost data. Each is opened by a command of its own, and the other one stays frozen: a colleague may
 // be about to reattach its disk.
 func TestRecoverOneShardAtATime(t *testing.T) {
 	t.Parallel()
@@ -92,7 +92,7 @@ func TestRecoverOneShardAtATime(t *testing.T) {
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
-	shown := d.refused(3, []string{"recover"}, "2 shards have lost something").out
+	shown := d.refused(3, []string{"recover"}, "2 shards have lost data").out
 	all := acceptance.FindAllStringSubmatch(shown, -1)
 	require.Len(t, all, 2)
 	require.NotEqual(t, all[0][2], all[1][2])
@@ -121,7 +121,7 @@ func TestRecoverNamesWhatWasAnnounced(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
 
-	r := d.refused(3, []string{"recover"}, "have lost something")
+	r := d.refused(3, []string{"recover"}, "have lost data")
 	require.Contains(t, r.out, "campaign rain: 5 grants, ")
 	require.Contains(t, r.out, "are in the topic and not in the ledger")
 	loss := decided[struct{ Shards []app.ShardLoss }](t, d.run("recover", "--json").out).Shards[0]
@@ -155,7 +155,7 @@ func TestRecoverWithoutKafka(t *testing.T) {
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
 	d.set("KAFKA_BROKERS", "127.0.0.1:1")
 	require.NotZero(t, d.run("recover").code)
-	shown := d.refused(3, []string{"recover", "--without", "kafka"}, "have lost something").out
+	shown := d.refused(3, []string{"recover", "--without", "kafka"}, "have lost data").out
 	require.Contains(t, shown, "the topic was not asked")
 	m := acceptance.FindStringSubmatch(shown)
 	require.NotNil(t, m, shown)

@@ -205,7 +205,7 @@ func TestRedisWithoutRunIDIsRefused(t *testing.T) {
 	d.set("REDIS_ADDRS", hidden.Addr(), "UNSAFE_ALLOW", "redis_settings")
 	for _, command := range [][]string{{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"},
 		{"grab", "rain", "u"}, {"work"}, {"recover"}} {
-		d.refused(1, command, "does not tell its run_id", "add redis_run_id to unsafe.allow", hidden.Addr())
+		d.refused(1, command, "does not report its run_id", "add redis_run_id to unsafe.allow", hidden.Addr())
 	}
 	require.Empty(t, hidden.Keys())
 	d.set("UNSAFE_ALLOW", "redis_settings,redis_run_id")

@@ -173,7 +173,7 @@ func TestMistypedCampaignOfASink(t *testing.T) {
 		return []string{"sink", what, "balance", "--campaign", campaign, "--by", "ann", "--why", "drill"}
 	}
 	require.Equal(t, "campaign rain goes on at balance, as before\n", d.ok(cmd("resume", "rain")...))
-	d.refused(1, cmd("pause", "rian"), "campaign rian is not in Redis", "look at the id")
+	d.refused(1, cmd("pause", "rian"), "campaign rian is not in Redis", "check the id")
 	d.refused(1, cmd("resume", "rian"), "campaign rian is not in Redis and was never paused", "hongbao sink list")
 	require.Empty(t, d.sinkState("balance").Campaigns)
 	d.ok(cmd("pause", "rain")...)
@@ -204,7 +204,7 @@ func TestSinksBesideAFrozenShard(t *testing.T) {
 	for _, command := range [][]string{{"sink", "list", "--json"}, {"status", "--json"}} {
 		code := 5 // a server does not work
 		if command[0] == "status" {
-			code = 3 // grants wait, and no worker lives
+			code = 3 // grants wait, and no worker is alive
 		}
 		r := d.refused(code, command, "sink balance: 1 of 2 shards", named, "frozen")
 		var s app.Status
@@ -221,6 +221,6 @@ func TestSinksBesideAFrozenShard(t *testing.T) {
 	r := d.refused(5, []string{"sink", "list"}, named)
 	require.Regexp(t, `balance +unread +5 `, r.out)
 	require.NotContains(t, r.out, "shards only", "the pause is on each shard that could be asked")
-	r = d.refused(3, []string{"status"}, named, "no worker lives")
+	r = d.refused(3, []string{"status"}, named, "no worker is alive")
 	require.Regexp(t, fmt.Sprintf(`balance +%d +5 +5 `, home), r.out)
 }

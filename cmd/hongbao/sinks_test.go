@@ -64,7 +64,7 @@ func TestWorkStartsWithoutASinkThatIsAway(t *testing.T) {
 			d.campaign("rain", 500, 100_000)
 			require.NoError(t, server.Kill())
 			w := d.start("work")
-			w.says("a sink can't be reached; the others work")
+			w.says("a sink can't be reached; it is tried again and again")
 			w.says(`"working"`)
 			require.Equal(t, 500, d.crowdOf("rain", 0, 500))
 			testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf(c.here) == 0 },
@@ -93,7 +93,7 @@ func TestWorkWaitsForAllItsSinks(t *testing.T) {
 	require.NoError(t, o.server.Kill())
 	w := d.start("work")
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		return strings.Count(w.Err.String(), "a sink can't be reached; the others work") == 2
+		return strings.Count(w.Err.String(), "a sink can't be reached; it is tried again and again") == 2
 	}, "both are down")
 	require.NoError(t, o.broker.Restart())
 	require.NoError(t, o.server.Restart())
@@ -150,7 +150,7 @@ func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {
 	d.set("KAFKA_PARTITIONS", "3") // the topic has 2
 	d.campaign("rain", 100, 1000)
 	w := d.start("work")
-	w.says("ALARM: a sink refuses to begin")
+	w.says("ALARM: a sink can't be opened")
 	w.says(`"code":"sink_broken"`)
 	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
 	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("balance") == 0 }, "the other sink works on")
@@ -209,7 +209,7 @@ func TestWrongLedgerStopsNoMessage(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("no database ", 1000)), 0o600))
 	d.set("LEDGER_DSN", file)
 	w := d.start("work")
-	w.says("ALARM: a sink refuses to begin")
+	w.says("ALARM: a sink can't be opened")
 	require.Equal(t, 100, d.crowdOf("rain", 0, 100))
 	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("kafka") == 0 }, "the other sink works on")
 	w.Signal(syscall.SIGTERM)

@@ -112,7 +112,7 @@ func TestTopUpIsFinishedByOthers(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool { return len(d.topUps()) == 1 }, "it is in the ledger")
 	killed.Kill()
 	w := d.start("work")
-	testkit.Eventually(t, 30*time.Second, func() bool { return d.topUps()[0].Dealt != nil }, "a worker deals it")
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.topUps()[0].Dealt != nil }, "a worker will deal it")
 	require.Equal(t, 5, d.crowdOf("rain", 0, 30))
 	d.quiet()
 	w.stop(syscall.SIGTERM)

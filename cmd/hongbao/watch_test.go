@@ -46,7 +46,7 @@ func TestCreateTellsOfASlowFsync(t *testing.T) {
 	d := setup(t, options{})
 	r := d.run("campaign", "create", spec(t, "synced", 10, 1000, "durability: fast", "durability: fsync"))
 	require.Zero(t, r.code, r.err)
-	require.Contains(t, r.err, "does not fit to the durability class")
+	require.Contains(t, r.err, "do not fit the durability class")
 	require.Contains(t, r.err, "appendfsync always")
 	r = d.run("campaign", "create", spec(t, "quick", 10, 1000))
 	require.NotContains(t, r.err, "durability")

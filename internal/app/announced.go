@@ -38,8 +38,8 @@ type UnpaidGrant struct {
 // lackedPage is how many grants of the topic one query to the ledger checks.
 const lackedPage = 1000
 
-// unpaid compares the topic from since on with the ledger, for the grants that wanted picks. Without a topic, or with
-// one that is left out, it finds nothing.
+// unpaid compares the topic from since on with the ledger, for the grants that wanted picks. A deployment without sink
+// kafka has no unpaid grants here.
 func (a *App) unpaid(ctx context.Context, since time.Time, wanted func(*hongbao.Grant) bool) ([]Unpaid, error) {
 	if !a.has(configs.SinkKafka) {
 		return nil, nil
@@ -72,7 +72,7 @@ type unpaidSearch struct {
 
 	mu    sync.Mutex
 	page  []hongbao.Grant
-	found map[string]*Unpaid // by campaign; nil for an archived one, whose grants were paid and are in a file
+	found map[string]*Unpaid // by campaign; nil for an archived campaign, whose grants were paid and are in a file
 }
 
 func (s *unpaidSearch) see(ctx context.Context, g *hongbao.Grant) error {
@@ -149,8 +149,8 @@ func expected(digest, expect string) error {
 	case digest:
 		return nil
 	case "":
-		return Usage("--expect is missing: run it without --accept-loss or --amount, and give the digest that it prints")
+		return Usage("--expect is missing: run the command without --accept-loss or --amount, and pass the digest that it prints")
 	}
 	return hongbao.Errorf(hongbao.ClassConflict, "the report has changed since --expect was read: its digest is %s, not "+
-		"%.40q; nothing was done. Run it without --accept-loss or --amount, and read its report", digest, expect)
+		"%.40q; nothing was done. Run the command without --accept-loss or --amount, and read its report", digest, expect)
 }

@@ -30,7 +30,7 @@ import (
 type App struct {
 	Config *configs.Config
 	log    *zap.Logger
-	worker string // names this process, unique
+	worker string // the unique name of this process
 
 	hooks    Hooks
 	outcomes Outcomes // of the grabs that this process answers
@@ -40,12 +40,12 @@ type App struct {
 	redisOpen atomic.Bool  // openRedis has accepted it
 	ledger    *ledger.Ledger
 	founded   founding
-	mu        sync.Mutex // of authority and closes
+	mu        sync.Mutex // guards authority and closes
 
 	scans     *semaphore.Weighted // bounds trails that search all receipts, for the process
 	authority *access.Authority   // by Authority
 	denials   access.Denials
-	tended    bool // tendJournal runs
+	tended    bool // TendJournal runs
 	closes    []func() error
 }
 
@@ -73,13 +73,13 @@ func New(cfg *configs.Config, log *zap.Logger, hooks Hooks) (*App, error) {
 	return a, err
 }
 
-// Store returns the deployment's Redis. It need not be open.
+// Store returns the deployment's Redis. Redis need not be open.
 func (a *App) Store() *store.Store { return a.store }
 
-// Ledger returns the deployment's ledger. It need not be open.
+// Ledger returns the deployment's ledger. The ledger need not be open.
 func (a *App) Ledger() *ledger.Ledger { return a.ledger }
 
-// Worker returns the name of this process, which no other process has.
+// Worker returns the unique name of this process.
 func (a *App) Worker() string { return a.worker }
 
 // Outcomes returns the counts of this process's answers to grabs.
@@ -96,7 +96,7 @@ func (l redisLog) Printf(_ context.Context, format string, v ...any) {
 	l.Debugf("redis client: "+format, v...)
 }
 
-// workerName returns the host's name with a random part that no other process has.
+// workerName returns the host's name with a unique random part.
 func workerName() string {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -131,7 +131,7 @@ func (a *App) Shut(err *error) {
 // has reports whether the deployment has the sink.
 func (a *App) has(sink string) bool { return slices.Contains(a.Config.Deployment.Sinks, sink) }
 
-// CheckSinks refuses sinks that the deployment does not have. flag is the flag that named them.
+// CheckSinks refuses sinks that the deployment does not have. flag names the flag that selected the sinks.
 func (a *App) CheckSinks(flag string, sinks ...string) error {
 	for _, s := range sinks {
 		if !a.has(s) {

@@ -91,7 +91,8 @@ func (a *App) archive(ctx context.Context, id, dir string) (out Removed, err err
 func (a *App) writeArchive(ctx context.Context, want *Archived, dir string) (sum string, err error) {
 	t, _, err := a.ledger.Totals(ctx, want.Campaign)
 	if err == nil && !t.Sealed {
-		err = Usage("it is not sealed: `hongbao audit --seal` seals it once it is refunded, has left Redis and all agrees")
+		err = Usage("the campaign is not sealed: once it is refunded and has left Redis, and the audit finds no difference, " +
+			"`hongbao audit --seal` seals it")
 	}
 	if err != nil {
 		return "", err
@@ -121,8 +122,8 @@ func (a *App) writeArchive(ctx context.Context, want *Archived, dir string) (sum
 	}
 	// Checked before the file takes its name: a file with that name may have the only copy of the grants.
 	if err == nil && (grants != want.Grants || amount != want.Amount) {
-		err = hongbao.Errorf(hongbao.ClassBroken, "the ledger has %d grants with %d, and counted %d with %d: no file is "+
-			"written; run `hongbao audit`", grants, amount, want.Grants, want.Amount)
+		err = hongbao.Errorf(hongbao.ClassBroken, "the ledger has %d grants with a sum of %d, but its totals say %d with %d: "+
+			"no file is written; run `hongbao audit`", grants, amount, want.Grants, want.Amount)
 	}
 	if err != nil {
 		return "", err
@@ -158,7 +159,7 @@ func (m *Archived) readBack(dir string) error {
 	path := filepath.Join(dir, m.File)
 	file, err := os.Open(path)
 	if err != nil {
-		return Usage("its file can't be read, so nothing is deleted: %w; name the folder that it was written to", err)
+		return Usage("the archive file can't be read, so nothing is deleted: %w; name the folder that has the file", err)
 	}
 	defer file.Close()
 	sum := sha256.New()

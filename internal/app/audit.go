@@ -32,7 +32,7 @@ func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 	return nil
 }
 
-// LastAudit is the result of the last whole audit.
+// LastAudit is the result of the last audit of all campaigns.
 type LastAudit struct {
 	// Verdict is none if there was no audit yet.
 	Verdict     string    `json:"verdict" enum:"agrees,differs,none" doc:"none if there was no audit yet."`
@@ -40,7 +40,7 @@ type LastAudit struct {
 	Differences *int64    `json:"differences" doc:"How many it found, of all kinds; null if there was no audit yet."`
 }
 
-// LastAudit returns the result of the last whole audit, whoever ran it.
+// LastAudit returns the result of the last audit of all campaigns, by any process.
 func (a *App) LastAudit(ctx context.Context) (LastAudit, error) {
 	last, found, err := a.store.LastAudit(ctx)
 	switch {
@@ -94,7 +94,8 @@ type Difference = audit.Difference
 // DifferenceKind is the kind of a difference.
 type DifferenceKind = audit.Kind
 
-// Acknowledge records that a difference is known, until a time: the audit then shows it and does not count it.
+// Acknowledge records that a difference is known. Until the given time the audit shows the difference but does not
+// count it.
 func (a *App) Acknowledge(ctx context.Context, d *Difference, until time.Time, by stream.Decision) (
 	out ledger.Acknowledgement, err error) {
 	if out, err = d.Acknowledge(); err != nil {
@@ -109,14 +110,14 @@ func (a *App) Acknowledge(ctx context.Context, d *Difference, until time.Time, b
 	return out, err
 }
 
-// keepVerdict stores the result of a whole audit, for the metrics. A failure does not change the report.
+// keepVerdict stores the result of an audit of all campaigns, for the metrics. A failure does not change the report.
 func (a *App) keepVerdict(ctx context.Context, r *audit.Report) {
 	found := store.Audited{Started: r.Started}
 	for _, n := range r.Found {
 		found.Differences += n
 	}
 	if err := a.store.SetAudited(ctx, found); err != nil {
-		a.log.Warn("the metrics do not learn what this audit found", zap.Error(err))
+		a.log.Warn("the result of the audit could not be stored for the metrics", zap.Error(err))
 	}
 }
 

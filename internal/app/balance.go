@@ -16,17 +16,17 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// OpenBook opens the database in which `hongbao balance` books, in place of a deployment's ledger. Call it before any
-// method that uses the database. AddClient makes the tables with the first client.
+// OpenBook opens the database in which `hongbao balance` books, in place of a deployment's ledger. Call OpenBook before
+// any method that uses the database. AddClient creates the tables with the first client.
 func (a *App) OpenBook(ctx context.Context) error {
 	l, err := a.reachLedger(ctx)
 	if errors.Is(err, ledger.ErrNotFounded) {
 		return hongbao.Errorf(hongbao.ClassBroken,
 			"the database of ledger.dsn has no tables of Hongbao: %w; correct ledger.dsn, or run "+
-				"`hongbao balance client add`, which makes them with the first client", ledger.ErrNotFounded)
+				"`hongbao balance client add`, which creates them with the first client", ledger.ErrNotFounded)
 	}
 	if errors.Is(err, ledger.ErrOldSchema) {
-		return fmt.Errorf("%w; where no deployment uses the database, `hongbao balance migrate` does", err)
+		return fmt.Errorf("%w; if no deployment uses the database, run `hongbao balance migrate`", err)
 	}
 	if err != nil {
 		return err
@@ -36,8 +36,8 @@ func (a *App) OpenBook(ctx context.Context) error {
 	return nil
 }
 
-// MigrateBook makes the tables of the database in which `hongbao balance` books, or brings them up to date. It returns
-// the names of the steps that were missing.
+// MigrateBook creates the tables of the database in which `hongbao balance` books, or updates them. It returns the
+// names of the steps that were missing.
 func (a *App) MigrateBook(ctx context.Context) ([]string, error) {
 	if err := a.hasLedger(); err != nil {
 		return nil, err

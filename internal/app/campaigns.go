@@ -26,12 +26,12 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 		stored, err = a.ledger.CreateCampaign(ctx, ledger.Campaign{
 			Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed),
 		})
-		if !errors.Is(err, ledger.ErrCampaignExists) { // else another process created it meanwhile: look again
+		if !errors.Is(err, ledger.ErrCampaignExists) { // otherwise another process created it meanwhile: read it again
 			return stored, err == nil, err
 		}
 	}
 	return stored, false, hongbao.Errorf(hongbao.ClassTransient,
-		"create campaign %s: another process is creating it; run it again", c.ID)
+		"create campaign %s: another process is creating it; try again", c.ID)
 }
 
 // creatable returns the campaign if the ledger has it already, and refuses one that can't be created now.
@@ -46,7 +46,7 @@ func (a *App) creatable(ctx context.Context, c hongbao.Campaign) (has ledger.Sto
 	case found && string(has.Canonical) != string(campaign.Canonical(c)):
 		return has, false, hongbao.Errorf(hongbao.ClassConflict,
 			"campaign %s is in the ledger with another specification; nothing was changed (%w). "+
-				"`hongbao campaign show %s` prints it; take another id for this one", c.ID, ledger.ErrCampaignExists, c.ID)
+				"`hongbao campaign show %s` prints it; use another id for the new campaign", c.ID, ledger.ErrCampaignExists, c.ID)
 	case found:
 		return has, true, nil
 	}
@@ -64,7 +64,7 @@ func (a *App) checkShards(c *hongbao.Campaign) error {
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "%w", &campaign.SpecError{Problems: []campaign.Problem{{
 		Path: "shards", Code: "shards_above_deployment",
-		Message: fmt.Sprintf("%d; the deployment has %d (deployment.shards); give at most that many", c.Places(), has),
+		Message: fmt.Sprintf("%d; the deployment has %d (deployment.shards); use at most that many", c.Places(), has),
 	}}})
 }
 
@@ -82,7 +82,7 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	if err != nil {
 		return c.Spec, err
 	}
-	if c.State == ledger.StateRefunded { // else it would open again, and grant packets that are never paid
+	if c.State == ledger.StateRefunded { // a load would open it again, and grant packets that are never paid
 		return c.Spec, hongbao.Errorf(hongbao.ClassPermanent,
 			"campaign %s was refunded or cancelled: it can't be loaded; create one with another id", id)
 	}
@@ -127,9 +127,9 @@ func (a *App) notLost(ctx context.Context, id string) error {
 		return err
 	}
 	return hongbao.Errorf(hongbao.ClassConflict, "campaign %s: the ledger has paid %d of its packets, and Redis has lost "+
-		"the campaign; a load would deal these packets again, so nothing was loaded. Bring Redis back from its append-only "+
-		"file or a replica (docs/operations.md); if that can't be, `hongbao campaign refund-lost %s` ends it from the "+
-		"ledger", id, held.Granted, id)
+		"the campaign; a load would deal these packets again, so nothing was loaded. Restore Redis from its append-only "+
+		"file or a replica (docs/operations.md); if that is impossible, run `hongbao campaign refund-lost %s`, which ends "+
+		"the campaign from the ledger", id, held.Granted, id)
 }
 
 // createCodes stores the codes of a campaign that is in the ledger: the codes that were read, or codes drawn by its
@@ -162,7 +162,7 @@ func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 		if !slices.Equal(has, read[after:after+int64(len(has))]) {
 			return hongbao.Errorf(hongbao.ClassConflict,
 				"campaign %s is in the ledger with other codes than the file's, after packet %d; nothing was changed. "+
-					"Give the file that it was created with, or take another id", id, after)
+					"Pass the file that it was created with, or use another id", id, after)
 		}
 		if after += int64(len(has)); len(has) < page {
 			return nil
@@ -221,7 +221,7 @@ func (a *App) CreateFunded(ctx context.Context, c hongbao.Campaign) (*Created, e
 	err := a.inLedger(ctx, about(ctx, access.CreateCampaign, c.ID), func(ctx context.Context, e *access.Entry) (err error) {
 		stored, isNew, err = a.create(ctx, c)
 		e.Details = map[string]any{"funded": stored.Funded, "currency": c.Currency, "packets": c.Packets, "created": isNew}
-		if stored.Hash != "" { // else it was not created
+		if stored.Hash != "" { // empty if the campaign was not created
 			e.Details["plan_hash"] = stored.Hash
 		}
 		return err
@@ -231,7 +231,7 @@ func (a *App) CreateFunded(ctx context.Context, c hongbao.Campaign) (*Created, e
 	}
 	out := &Created{c.ID, isNew, stored.State, stored.Hash, "hongbao campaign load " + c.ID}
 	if stored.State == ledger.StateRefunded {
-		out.Next = "another id, if it is to rain again"
+		out.Next = "the campaign was refunded: create another one with a new id"
 	}
 	return out, nil
 }
@@ -241,8 +241,8 @@ func (a *App) StoreCodes(ctx context.Context, c hongbao.Campaign, codes []string
 	return a.createCodes(ctx, &c, codes)
 }
 
-// Pause makes a campaign answer paused until it is resumed. It works while the ledger is down: a worker records it
-// there later. why may be empty.
+// Pause makes a campaign answer paused until it is resumed. It works while the ledger is down: a worker records the
+// pause in the ledger later. why may be empty.
 func (a *App) Pause(ctx context.Context, id, why string) error {
 	return a.turn(ctx, access.PauseCampaign, id, why, store.Campaign.Pause)
 }
@@ -255,7 +255,7 @@ func (a *App) Resume(ctx context.Context, id, why string) error {
 func (a *App) turn(ctx context.Context, action access.Action, id, why string,
 	do func(c store.Campaign, ctx context.Context, by stream.Decision) error) error {
 	if len(why) > maxWords {
-		return Usage("why has %d bytes, at most %d are allowed", len(why), maxWords)
+		return Usage("the reason (why) has %d bytes, at most %d are allowed", len(why), maxWords)
 	}
 	return a.recorded(ctx, about(ctx, action, id), func(ctx context.Context, e *access.Entry) error {
 		if why != "" {

@@ -7,12 +7,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// Check makes every check of a worker's start. It returns the names of the servers that passed. The error names each
-// server that did not.
+// Check runs every check of a worker's start. It returns the names of the servers that passed. The error names each
+// server that failed.
 func (a *App) Check(ctx context.Context) ([]string, error) {
 	checks := []struct {
 		server string
-		sink   string // the server is this sink's; "" for every deployment's
+		sink   string // the sink that uses the server; "" for a server of every deployment
 		check  func(context.Context) error
 	}{
 		{"redis", "", a.openRedis},

@@ -20,13 +20,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 )
 
-// OpenClaim is a claim for a batch of the topic that was not finished: the log may have the batch or not.
+// OpenClaim is an unfinished claim for a batch of the topic: the topic may have the batch or not.
 type OpenClaim struct {
 	// ID is SINK/SHARD/CLAIM.
 	ID     string   `json:"id"`
 	Events []string `json:"events"` // runs of seqs, as 1-20
 	Grants int64    `json:"grants"`
-	// Owner is the worker that had it last; it counts as at work until Until.
+	// Owner is the worker that had the claim last. The worker counts as active until Until.
 	Owner string    `json:"owner"`
 	Until time.Time `json:"until"`
 	// Topic, Partition and Offset say where to look: the batch is at the offset, behind it, or nowhere. They and the two
@@ -85,13 +85,13 @@ func (a *App) ListClaims(ctx context.Context) ([]OpenClaim, error) {
 	return list, nil
 }
 
-// ClaimDecision is a person's finding about a claim.
+// ClaimDecision is a person's decision about a claim.
 type ClaimDecision struct {
 	ID string
 	// Published: the topic has all of its grants. Otherwise it has none of them, and they are sent again.
 	Published bool
 	stream.Decision
-	// Patience is how long a topic that can't be reached is tried again.
+	// Patience is how long to retry while the topic can't be reached.
 	Patience time.Duration
 }
 
@@ -116,8 +116,8 @@ func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledCla
 	// Without a fence record, which only workers write, a late copy would be appended.
 	if c.SettleFrom != nil && time.Now().Before(*c.SettleFrom) {
 		return nil, hongbao.Errorf(hongbao.ClassTransient,
-			"settle claim %s: it is younger than publisher.producer_expiration (%v), so workers still settle it by themselves "+
-				"and one that was suspended may still send it: let the workers run; if it is open then, run this again from %s on",
+			"settle claim %s: it is younger than publisher.producer_expiration (%v), so workers may still settle it, "+
+				"and a suspended worker may still send it: let the workers run; if the claim is still open at %s, try again",
 			c.ID, a.Config.Publisher.ProducerExpiration, c.SettleFrom.Format(time.RFC3339))
 	}
 	e := about(ctx, access.SettleClaim, "")
@@ -131,7 +131,7 @@ func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledCla
 		out = &SettledClaim{Claim: c.ID, Published: o.Published, Grants: c.Grants}
 		out.Letters, err = a.requeueEvents(ctx, c, &o)
 		if err != nil {
-			err = fmt.Errorf("the claim is settled, its dead letters are not: %w; `hongbao dead requeue` goes on", err)
+			err = fmt.Errorf("the claim is settled, but its dead letters are not requeued: %w; run `hongbao dead requeue`", err)
 		}
 		return err
 	})
@@ -145,7 +145,7 @@ func (a *App) findClaim(ctx context.Context, id string) (*OpenClaim, error) {
 	}
 	i := slices.IndexFunc(list, func(c OpenClaim) bool { return c.ID == id })
 	if i < 0 {
-		return nil, fmt.Errorf("claim %.200q is not open: it was ended, or never was; `hongbao claim list` shows those that are",
+		return nil, fmt.Errorf("claim %.200q is not open: it was ended, or never existed; `hongbao claim list` shows the open claims",
 			id)
 	}
 	return &list[i], nil
@@ -172,7 +172,7 @@ func (a *App) endClaim(ctx context.Context, c *OpenClaim, published bool) error 
 	switch {
 	case i < 0 && answer.Held > 0:
 		return hongbao.Errorf(hongbao.ClassTransient,
-			"worker %s has claim %s until %s: it may still be sending; pause the sink, and run this again after that", c.Owner, c.ID,
+			"worker %s has claim %s until %s and may still be sending; pause the sink, and try again after that time", c.Owner, c.ID,
 			c.Until.Format(time.RFC3339))
 	case i < 0:
 		return fmt.Errorf("claim %s was ended just now", c.ID)

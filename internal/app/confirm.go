@@ -33,14 +33,14 @@ type ConfirmedCredit struct {
 	Currency  string         `json:"currency,omitempty"`
 }
 
-// Confirmation is a person's finding at the remote about credits in doubt.
+// Confirmation is what a person found out at the remote about credits in doubt.
 type Confirmation struct {
 	// Letters are the ids of dead letters of sink balance; Packets are credits that no longer have a letter.
 	Letters []string
 	Packets []PacketID
 	Word    Word
 	stream.Decision
-	// Patience is how long a remote or a ledger that can't be reached is tried again.
+	// Patience is how long to retry while the remote or the ledger can't be reached.
 	Patience time.Duration
 	DryRun   bool
 }
@@ -62,7 +62,7 @@ func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 		return nil, Usage("settlement.kind is %s: there is no remote that could have booked anything; requeue or drop the "+
 			"letters", a.Config.Settlement.Kind)
 	case o.Word.Verdict == remote.Done && a.Config.Remote.Queryable:
-		return nil, Usage("remote.queryable is true, so nobody's word is needed: `hongbao dead requeue` asks the remote, " +
+		return nil, Usage("remote.queryable is true, so no person has to confirm: `hongbao dead requeue` queries the remote, " +
 			"and records what it has booked")
 	}
 	report := &Confirmed{Credits: []ConfirmedCredit{}, Gone: []string{}}
@@ -98,8 +98,8 @@ func (a *App) confirm(ctx context.Context, letters *deadletter.Letters, pick dea
 	to.Handler = handler
 	report.Report, err = letters.Requeue(ctx, to, pick, o.Decision, o.DryRun)
 	if err == nil && report.Failed+report.Unreadable > 0 {
-		err = Found("some letters stay, the report names why: what the ledger or the remote has is against them, or nobody " +
-			"can read them")
+		err = Found("some dead letters remain: the ledger or the remote contradicts them, or they can't be read; the report " +
+			"says why")
 	}
 	return report, err
 }
@@ -124,7 +124,7 @@ func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, ids []st
 		}
 	}
 	if len(there) == 0 {
-		return nil, errors.New("none of the letters is there any more; `hongbao dead list` shows those that are")
+		return nil, errors.New("none of the dead letters exists any more; `hongbao dead list` shows those that exist")
 	}
 	return there, nil
 }
@@ -147,13 +147,13 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 			return err
 		}
 		if len(rows) == 0 || rows[0].Grant.Campaign != at.Campaign || rows[0].Grant.Packet != at.Packet {
-			return fmt.Errorf("nothing is in doubt about packet %d of campaign %s: it was recorded, or never asked for",
+			return fmt.Errorf("the credit of packet %d of campaign %s is not in doubt: it was recorded, or never requested",
 				at.Packet, at.Campaign)
 		}
 		row := &rows[0]
 		if left := a.Config.Remote.ClaimTime - row.Idle; left > 0 {
 			return hongbao.Errorf(hongbao.ClassTransient,
-				"packet %d of campaign %s was asked for %s ago, and a worker may still be at it: run this again in %s",
+				"the credit of packet %d of campaign %s was requested %s ago, and a worker may still be working on it: try again in %s",
 				at.Packet, at.Campaign, row.Idle, left)
 		}
 		g := &row.Grant

@@ -25,7 +25,7 @@ func (s *PageSource) Letters(ctx context.Context, f deadletter.Filter, after str
 func (s *PageSource) Letter(ctx context.Context, id string) (l deadletter.Letter, err error) {
 	l, err = s.App.Letter(ctx, id)
 	if errors.Is(err, deadletter.ErrNoLetter) {
-		err = fmt.Errorf("letter %s: it was decided, or never was: %w", id, model.ErrNotFound)
+		err = fmt.Errorf("dead letter %s: it was resolved, or never existed: %w", id, model.ErrNotFound)
 	}
 	return l, err
 }

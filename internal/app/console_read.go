@@ -97,8 +97,8 @@ func (s *PageSource) ask(ctx context.Context, q model.Search) (page found, err e
 	return page, err
 }
 
-// running returns the loaded campaigns whose window is open. It seldom asks Redis which are loaded: drafts may be
-// many.
+// running returns the loaded campaigns whose window is open. It queries Redis at most once every openTime, because
+// there may be many campaigns that are not loaded.
 func (s *PageSource) running(ctx context.Context) (list []ledger.StoredCampaign, err error) {
 	s.openMu.Lock()
 	defer s.openMu.Unlock()
@@ -135,7 +135,7 @@ func (s *PageSource) loaded(ctx context.Context, all []ledger.StoredCampaign) (l
 }
 
 func ledgerAway(err error) string {
-	return fmt.Sprintf("The ledger can't be read, so what it knows is missing or old: %v", err)
+	return fmt.Sprintf("The ledger can't be read, so its data is missing or old: %v", err)
 }
 
 // Campaigns lists campaigns with their state in Redis and in the ledger. It reads them concurrently: a campaign whose
@@ -184,7 +184,7 @@ func (a *App) addRedis(ctx context.Context, c *model.Campaign) {
 	case errors.Is(err, store.ErrFrozen), errors.Is(err, store.ErrLost):
 		c.State, c.Note = "frozen", fmt.Sprintf("Grabs are refused: %v", err)
 	case err != nil:
-		c.State, c.Note = model.Unread, fmt.Sprintf("Redis could not tell how campaign %s stands: %v", c.ID, err)
+		c.State, c.Note = model.Unread, fmt.Sprintf("Redis could not return the state of campaign %s: %v", c.ID, err)
 	}
 }
 
@@ -212,7 +212,7 @@ func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
 		c.Places = append(c.Places, model.Place{Shard: p.Shard, State: p.State, Packets: p.Loaded, Granted: p.Granted,
 			Left: p.Left})
 	}
-	if len(st.Places) > 0 && st.State == store.StateOpen { // on one of its shards, though its home may be paused or closed
+	if len(st.Places) > 0 && st.State == store.StateOpen { // open on one of its shards; its home may be paused or closed
 		w.State = store.StateOpen
 	}
 	if c.State = w.Status(); w.State == store.StateLoading || w.State == store.StateClosed || w.State == store.StateRefunded {

@@ -84,7 +84,7 @@ func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampa
 	return now
 }
 
-// addShape adds how the paid grants spread over amounts and time, or a note why that is missing.
+// addShape adds how the paid grants spread over amounts and time, or a note that says why this is missing.
 func (s *PageSource) addShape(ctx context.Context, c *ledger.StoredCampaign, out *model.Live) {
 	var drawn shape
 	archive, archived, err := s.ledger.Archived(ctx, c.Spec.ID)
@@ -94,8 +94,8 @@ func (s *PageSource) addShape(ctx context.Context, c *ledger.StoredCampaign, out
 	}
 	switch {
 	case archived:
-		out.Undrawn = fmt.Sprintf("Since %s the grants are in the archive %s, and not in the ledger: amounts and times stand "+
-			"there.", archive.Archived.UTC().Format(time.DateOnly), archive.File)
+		out.Undrawn = fmt.Sprintf("Since %s the grants are in the archive %s, and not in the ledger: the archive has their "+
+			"amounts and times.", archive.Archived.UTC().Format(time.DateOnly), archive.File)
 	case errors.Is(err, context.DeadlineExceeded):
 		out.Undrawn = "It is too large to draw now, or the ledger is too busy: the drawing is missing or old."
 	case err != nil:

@@ -44,7 +44,7 @@ func TestTooLargeToDraw(t *testing.T) {
 		require.NoError(t, drawn.failed)
 		require.EqualValues(t, 2_000_000, drawn.spread[0].Granted)
 
-		// Who leaves the page while it is read leaves no failure to the next one.
+		// A page that is abandoned during the reading leaves no failure for the next one.
 		slow, c.Grants = true, 3_000_000
 		later(shapeAge)
 		left, leave := context.WithCancel(t.Context())

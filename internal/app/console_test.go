@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The page counts as in hand the entries that workers hold, as hongbao_sink_pending_entries does, and no parked one.
+// The page counts the entries that workers have in hand, as hongbao_sink_pending_entries does, without parked ones.
 func TestEntriesInHandAreNotTheParkedOnes(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: &configs.Config{}}

@@ -20,23 +20,23 @@ func (s *PageSource) Trail(ctx context.Context, q model.Question) (out model.Tra
 	unread := map[string]bool{}
 	for _, u := range t.Unread {
 		unread[u.Where] = true
-		out.Notes = append(out.Notes, fmt.Sprintf("%s could not be asked: %s", u.Where, u.Why))
+		out.Notes = append(out.Notes, fmt.Sprintf("%s could not be read: %s", u.Where, u.Why))
 	}
 	for i := range t.Steps {
-		out.List = append(out.List, s.tell(&t.Steps[i], t.Currency, unread))
+		out.List = append(out.List, s.describe(&t.Steps[i], t.Currency, unread))
 	}
 	return out, nil
 }
 
-// tell describes in words where a grant is.
-func (s *PageSource) tell(step *TrailStep, currency string, unread map[string]bool) model.Trail {
+// describe describes in words where a grant is.
+func (s *PageSource) describe(step *TrailStep, currency string, unread map[string]bool) model.Trail {
 	t := model.Trail{Packet: step.Packet}
 	add := func(name, where string, there bool, is, isNot string) {
 		switch {
 		case there:
 			isNot = is
 		case unread[where]:
-			isNot = "It could not be asked."
+			isNot = "It could not be read."
 		}
 		t.Stations = append(t.Stations, model.Station{Name: name, There: there, Text: isNot})
 	}
@@ -56,7 +56,7 @@ func (s *PageSource) tell(step *TrailStep, currency string, unread map[string]bo
 		entry = fmt.Sprintf("Entry %s, epoch %d, with %d grants.", e.ID, e.Epoch, e.Grants)
 	}
 	add("Entry of the stream", "redis", step.Entry != nil, entry,
-		"The stream has it no more: an entry is trimmed once every sink has finished it.")
+		"The stream no longer has it: an entry is trimmed once every sink has finished it.")
 	missing := map[string]string{}
 	for _, sink := range step.Sinks {
 		switch {

@@ -3,9 +3,9 @@
 //
 // The package promises:
 //
-//   - App reaches a server when a method first needs it, and refuses one that was not founded as this deployment's.
-//     App.Shut closes all of them in the reverse order.
-//   - A method returns Go values and prints nothing. An answer that a person must look at comes with a FoundError. A
-//     request that makes no sense is a UsageError, refused before any change.
+//   - App connects to a server when a method first needs it, and refuses a server that was not founded for this
+//     deployment. App.Shut closes all connections in the reverse order.
+//   - A method returns Go values and prints nothing. A result that a person must look at comes with a FoundError. An
+//     invalid request returns a UsageError before any change.
 //   - Init and AddClient are the only methods that create tables, shards or a topic.
 package app

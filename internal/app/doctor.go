@@ -41,10 +41,10 @@ func (e *Examination) Verdict() error {
 	if e.Problems == 0 {
 		return nil
 	}
-	return Found("%d problems and %d warnings were found; the answer says what to do about each", e.Problems, e.Warnings)
+	return Found("%d problems and %d warnings were found; the report says what to do about each", e.Problems, e.Warnings)
 }
 
-// doctorTime bounds the examination of one server: a hanging server hides no other.
+// doctorTime bounds the examination of one server. A hanging server does not hide the findings about the others.
 const doctorTime = 30 * time.Second
 
 // part collects the findings about one server.
@@ -118,13 +118,13 @@ func (a *App) Doctor(ctx context.Context) *Examination {
 // examineConfig looks at disabled checks, and at connections that leave the machine in clear text.
 func (a *App) examineConfig(_ context.Context, p *part) {
 	for _, name := range a.Config.Unsafe.Allow {
-		p.add(LevelWarning, "unsafe.allow names %s: a check that protects money is off. Mend what it is about, and take it "+
-			"out", name)
+		p.add(LevelWarning, "unsafe.allow names %s: a check that protects money is off. Fix what the check finds, and remove "+
+			"the name", name)
 	}
 	plain := func(what, knobName string, addrs []string) {
 		for _, addr := range addrs {
 			if host, _, err := net.SplitHostPort(addr); err == nil && !knob.IsLoopback(host) {
-				p.add(LevelWarning, "%s at %s is reached without TLS: set %s", what, addr, knobName)
+				p.add(LevelWarning, "the connection to %s at %s has no TLS: set %s", what, addr, knobName)
 			}
 		}
 	}
@@ -136,11 +136,11 @@ func (a *App) examineConfig(_ context.Context, p *part) {
 	}
 	a.examineCertificates(p)
 	if !slices.ContainsFunc(p.list, func(f Finding) bool { return f.Level == LevelWarning }) {
-		p.add(LevelOK, "no check is switched off, and nothing leaves this machine in clear text to Redis or Kafka")
+		p.add(LevelOK, "no check is off, and no clear text leaves this machine for Redis or Kafka")
 	}
 }
 
-// examineLedger makes the checks of a worker's start: versions, tables, isolation, durability, owner.
+// examineLedger runs the checks of a worker's start: versions, tables, isolation, durability, owner.
 func (a *App) examineLedger(ctx context.Context, p *part) {
 	l := a.newLedger()
 	defer l.Close()
@@ -152,18 +152,18 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 	if p.wrong(err) {
 		return
 	}
-	p.add(LevelOK, "%s %s: tables and settings are as they must be, and it is this deployment's. Each transaction says its "+
-		"own isolation", a.Config.LedgerConfig().Driver, s.Version)
+	p.add(LevelOK, "%s %s: tables and settings are correct, and the ledger belongs to this deployment. Each transaction "+
+		"sets its own isolation level", a.Config.LedgerConfig().Driver, s.Version)
 	if len(s.Denied) > 0 {
-		p.add(LevelWarning, "ledger.dsn's user may not %s. That is fine if its role does not need it: "+
-			"deploy/rights/postgres.sql has the roles. GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+
-			"the user gives what is missing", strings.Join(s.Denied, "; "))
+		p.add(LevelWarning, "the user of ledger.dsn may not %s. Ignore this if the user's role does not need it: "+
+			"deploy/rights/postgres.sql has the roles. Otherwise run GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN "+
+			"SCHEMA public TO that user", strings.Join(s.Denied, "; "))
 	}
 	p.clock("the database", s.Clock, begin, time.Now())
 	a.ledgerDisk(p)
 }
 
-// examineTopic makes the checks of a worker's start: partitions, retention, replicas.
+// examineTopic runs the checks of a worker's start: partitions, retention, replicas.
 func (a *App) examineTopic(ctx context.Context, p *part) {
 	if !a.has(configs.SinkKafka) {
 		return
@@ -180,7 +180,7 @@ func (a *App) examineTopic(ctx context.Context, p *part) {
 		p.wrong(away("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(pc.Brokers, ","), err)))
 		return
 	}
-	p.add(LevelOK, "topic %s has %d partitions and keeps what it must", pc.Topic, pc.Partitions)
+	p.add(LevelOK, "topic %s has %d partitions, and its retention is long enough", pc.Topic, pc.Partitions)
 	for _, w := range append(report.Warnings, report.Skipped...) {
 		p.add(LevelWarning, "%s", w)
 	}

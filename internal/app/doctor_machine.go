@@ -37,8 +37,8 @@ func (p *part) clock(what string, said, begin, end time.Time) {
 	}
 	p.clocks = append(p.clocks, c)
 	if c.ahead.Abs() > clockBound {
-		p.add(LevelWarning, "this machine's clock and that of %s are %s apart: let NTP set both. Windows of campaigns go by "+
-			"Redis' clock, credits in doubt and keys by the database's", what, c.ahead.Abs().Round(time.Millisecond))
+		p.add(LevelWarning, "the clocks of this machine and of %s are %s apart: let NTP set both. Windows of campaigns use "+
+			"Redis' clock; credits in doubt and keys use the database's clock", what, c.ahead.Abs().Round(time.Millisecond))
 	}
 }
 
@@ -51,7 +51,7 @@ func (p *part) apart(database *part) {
 	byAhead := func(a, b clock) int { return cmp.Compare(a.ahead, b.ahead) }
 	slow, fast := slices.MinFunc(all, byAhead), slices.MaxFunc(all, byAhead)
 	if apart := fast.ahead - slow.ahead; apart > clockBound {
-		p.add(LevelWarning, "the clock of %s is %s ahead of that of %s: let NTP set both", fast.what,
+		p.add(LevelWarning, "the clock of %s is %s ahead of the clock of %s: let NTP set both", fast.what,
 			apart.Round(time.Millisecond), slow.what)
 	}
 }
@@ -69,17 +69,17 @@ func (p *part) disk(what, path string) {
 	if err != nil || size == 0 {
 		return
 	}
-	level, mend := diskLevel(free, size)
-	p.add(level, "%s: the disk of %s has %s of %s free%s", what, path, bytesText(free), bytesText(size), mend)
+	level, advice := diskLevel(free, size)
+	p.add(level, "%s: the disk of %s has %s of %s free%s", what, path, bytesText(free), bytesText(size), advice)
 }
 
 // diskLevel judges the free space of a disk, and returns what to do about it.
-func diskLevel(free, size uint64) (level, mend string) {
+func diskLevel(free, size uint64) (level, advice string) {
 	switch {
 	case free < diskAlmost:
-		return LevelProblem, ": make room now, or the server stops when it is full"
+		return LevelProblem, ": free some space now; the server stops when the disk is full"
 	case free < diskBytes || float64(free) < diskPart*float64(size):
-		return LevelWarning, ": make room before a rush. A rewrite of the append-only file needs its size once more"
+		return LevelWarning, ": free some space before a rush. A rewrite of the append-only file needs its size once more"
 	}
 	return LevelOK, ""
 }
@@ -106,7 +106,7 @@ func (a *App) ledgerDisk(p *part) {
 	}
 }
 
-// certificateSoon is how long before its end a certificate gets a warning.
+// certificateSoon is how long before its expiry a certificate gets a warning.
 const certificateSoon = 30 * 24 * time.Hour
 
 // examineCertificates looks at every file with certificates that the configuration names.
@@ -130,8 +130,8 @@ func (a *App) examineCertificates(p *part) {
 	}
 }
 
-// certificates checks when those of a file end. One valid authority is enough; every certificate of a chain must be
-// valid.
+// certificates checks when the certificates of a file expire. One valid authority is enough; every certificate of a
+// chain must be valid.
 func (p *part) certificates(name, path string, authority bool) {
 	list, err := readCertificates(path)
 	if err != nil {
@@ -150,15 +150,15 @@ func (p *part) certificates(name, path string, authority bool) {
 	now, end := time.Now(), until.UTC().Format(time.RFC3339)
 	switch {
 	case now.After(until):
-		p.add(LevelProblem, "%s: %s ended at %s: put in a new one. The processes read a certificate again when its file has "+
-			"changed, and those of authorities at their start", name, path, end)
+		p.add(LevelProblem, "%s: %s expired at %s: replace it. The processes read a certificate again when its file has "+
+			"changed, and certificates of authorities at their start", name, path, end)
 	case now.Before(from):
-		p.add(LevelProblem, "%s: %s is good from %s on only: put in one that is good now, or mend this machine's clock", name,
-			path, from.UTC().Format(time.RFC3339))
+		p.add(LevelProblem, "%s: %s is valid only from %s on: replace it by a valid certificate, or fix this machine's clock",
+			name, path, from.UTC().Format(time.RFC3339))
 	case until.Sub(now) < certificateSoon:
-		p.add(LevelWarning, "%s: %s ends at %s: put in a new one before", name, path, end)
+		p.add(LevelWarning, "%s: %s expires at %s: replace it before", name, path, end)
 	default:
-		p.add(LevelOK, "%s is good until %s", name, end)
+		p.add(LevelOK, "%s is valid until %s", name, end)
 	}
 }
 
@@ -174,12 +174,12 @@ func readCertificates(path string) (list []*x509.Certificate, err error) {
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, fmt.Errorf("%s holds a certificate that can't be read: %w", path, err)
+			return nil, fmt.Errorf("%s contains a certificate that can't be read: %w", path, err)
 		}
 		list = append(list, c)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", path)
+		return nil, fmt.Errorf("%s contains no certificate in PEM", path)
 	}
 	return list, nil
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// span is when a certificate is good, in days from now.
+// span is when a certificate is valid, in days from now.
 type span struct{ from, until int }
 
 // certificates writes a file of certificates, and key.pem, which is that of each, beside it.
@@ -76,14 +76,14 @@ func TestCertificates(t *testing.T) {
 		}
 	}
 	for path, about := range map[string]string{filepath.Join(t.TempDir(), "none"): "no such file",
-		certificates(t): "holds no certificate"} {
+		certificates(t): "contains no certificate"} {
 		p := &part{}
 		p.certificates("serve.tls_cert", path, false)
 		require.True(t, p.finds(LevelProblem, about), "%v", p.list)
 	}
 }
 
-// finds tells whether there is a finding of a level that has the words.
+// finds reports whether there is a finding of the level that contains all the words.
 func (p *part) finds(level string, words ...string) bool {
 	return slices.ContainsFunc(p.list, func(f Finding) bool {
 		return f.Level == level && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(f.About, w) })
@@ -100,7 +100,7 @@ func TestCertificatesOfTheConfiguration(t *testing.T) {
 		"HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1/db?sslmode=verify-full&sslrootcert="+ended)}
 	p := &part{}
 	a.examineConfig(t.Context(), p)
-	require.True(t, p.finds(LevelProblem, "serve.tls_cert", ended, "put in a new one"), "%v", p.list)
+	require.True(t, p.finds(LevelProblem, "serve.tls_cert", ended, "replace it"), "%v", p.list)
 	require.True(t, p.finds(LevelProblem, "ledger.dsn sslrootcert", ended), "%v", p.list)
 	require.True(t, p.finds(LevelWarning, "serve.control_tls_client_ca", soon), "%v", p.list)
 	require.Len(t, p.list, 3)
@@ -165,9 +165,9 @@ func TestDoctorFindsClocksAndJournal(t *testing.T) {
 	a.Config.Ledger.DSN = configs.Secret(dsn + join + "search_path=wrong,pg_catalog,public")
 	require.NoError(t, a.redis.LPush(t.Context(), a.store.Journal(), slices.Repeat([]any{"{}"}, journalLate+1)...).Err())
 	all = look()
-	require.True(t, all["ledger"].finds(LevelWarning, "this machine's clock and that of the database are", "NTP"),
+	require.True(t, all["ledger"].finds(LevelWarning, "the clocks of this machine and of the database are", "NTP"),
 		"%v", all["ledger"].list)
-	require.True(t, all["redis"].finds(LevelWarning, "the clock of Redis is", "ahead of that of the database"), "%v",
+	require.True(t, all["redis"].finds(LevelWarning, "the clock of Redis is", "ahead of the clock of the database"), "%v",
 		all["redis"].list)
 	require.True(t, all["redis"].finds(LevelWarning, "1001 entries of the journal wait"), "%v", all["redis"].list)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// mostAnswer is how many bytes of an answer are read.
+// mostAnswer is how many bytes of an answer are read at most.
 const mostAnswer = 1 << 20
 
 // examineRemote checks that the remote balance system answers. It sends no token, so any answer is fine.
@@ -40,7 +40,7 @@ func (p *part) answers(ctx context.Context, level, knobName, url string, with *t
 }
 
 func (p *part) notThere(level, knobName string, err error) {
-	p.add(level, "%v; see that it runs and that %s names it", err, knobName)
+	p.add(level, "%v; check that it runs and that %s names it", err, knobName)
 }
 
 // examineKeys reads the key set that serve.keys names by its address.
@@ -56,7 +56,7 @@ func (a *App) examineKeys(ctx context.Context, p *part) {
 	}
 	var set struct{ Keys []json.RawMessage }
 	if err := json.Unmarshal(text, &set); err != nil || len(set.Keys) == 0 {
-		p.add(LevelProblem, `serve.keys: %s answers, but not with a key set that has keys, {"keys": [...]}: see the address`,
+		p.add(LevelProblem, `serve.keys: %s answers, but not with a key set that has keys, {"keys": [...]}: check the address`,
 			url)
 		return
 	}

@@ -40,8 +40,8 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 		a.examineNode(p, &nodes[i])
 	}
 	if n, err := rdb.LLen(ctx, st.Journal()).Result(); err == nil && n > journalLate {
-		p.add(LevelWarning, "%d entries of the journal wait for the ledger, of at most %d: bring it back, then "+
-			"`hongbao journal` moves them", n, maxWaiting)
+		p.add(LevelWarning, "%d of at most %d entries of the journal wait for the ledger: restore the ledger, then run "+
+			"`hongbao journal`, which moves them", n, maxWaiting)
 	}
 	mark, away, err := st.Open(ctx, a.Config.Deployment.ID)
 	if err != nil {
@@ -49,7 +49,7 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 		return
 	}
 	p.wrong(away)
-	p.wrong(a.founded.asRedis(mark.Founding)) // if the ledger is asked later, it says so
+	p.wrong(a.founded.asRedis(mark.Founding)) // a later check of the ledger compares with it
 	a.examineShards(ctx, p, st)
 }
 
@@ -65,7 +65,7 @@ func (a *App) examineNode(p *part, n *store.Node) {
 	if n.Addr != "" {
 		name = "Redis at " + n.Addr
 	}
-	if !n.Clock.IsZero() { // else the user may not ask for it, which is among the rights
+	if !n.Clock.IsZero() { // zero: the user may not read it, which the rights report
 		p.clock(name, n.Clock, n.Asked, n.Answered)
 	}
 	refused := p.wrong(a.checkMode(&n.Server), a.checkRunID(&n.Server), a.checkCoverage(&n.Server))
@@ -79,7 +79,7 @@ func (a *App) examineNode(p *part, n *store.Node) {
 	}
 }
 
-// examineServer examines a server's settings. For a refused server it checks only the settings that lose receipts.
+// examineServer examines a server's settings. For a refused server it checks only settings that can lose receipts.
 func (a *App) examineServer(p *part, s *store.Server, refused bool) {
 	all, found := a.Allows(configs.UnsafeRedis), len(p.list)
 	p.allowed(all, s.Faults(hongbao.DurabilityFast)...)
@@ -91,11 +91,11 @@ func (a *App) examineServer(p *part, s *store.Server, refused bool) {
 		p.add(LevelOK, "version %s, a primary, with an append-only file and without eviction", s.Version)
 	}
 	if s.WritesFail {
-		p.add(LevelProblem, "the last write of the append-only file or of the snapshot failed: look into the server's log, "+
-			"and at the space on its disk")
+		p.add(LevelProblem, "the last write of the append-only file or of the snapshot failed: see the server's log, "+
+			"and check the free space of its disk")
 	}
 	if s.Replicas == 0 {
-		p.add(LevelWarning, "no replica is connected: if this server's disk is lost, so are its receipts. Add one")
+		p.add(LevelWarning, "no replica is connected: if this server's disk is lost, so are its receipts. Add a replica")
 	}
 	if few := s.FewReplicas(a.Config.Producer.Replicas); few != nil {
 		p.add(LevelWarning, "%v", few)
@@ -114,16 +114,16 @@ func (p *part) memory(s *store.Server) {
 	}
 	switch {
 	case s.MaxMemory == 0:
-		p.add(LevelWarning, "maxmemory is not set: when the machine's memory is used up, the server is killed instead of "+
-			"refusing grabs. Set it %s", most)
+		p.add(LevelWarning, "maxmemory is not set: without it the server does not refuse grabs when memory is full, and the "+
+			"system kills it. Set maxmemory %s", most)
 	case s.MachineMemory > 0 && s.MaxMemory > s.MachineMemory/4*3:
-		p.add(LevelWarning, "maxmemory is %s: the server may be killed before it has used that, above all while it rewrites "+
-			"the append-only file, which needs memory for all that is written meanwhile. Set it %s",
+		p.add(LevelWarning, "maxmemory is %s: the system may kill the server before it has used that much, above all during a "+
+			"rewrite of the append-only file, which needs memory for all writes meanwhile. Set maxmemory %s",
 			bytesText(uint64(s.MaxMemory)), most)
 	}
 	if bound > 0 && float64(s.Memory) > memoryBound*float64(bound) {
-		p.add(LevelWarning, "%d of %d bytes of memory are used: raise maxmemory if the machine has the memory, or see with "+
-			"`hongbao status` what waits", s.Memory, bound)
+		p.add(LevelWarning, "%d of %d bytes of memory are used: raise maxmemory if the machine has the memory, or run "+
+			"`hongbao status`, which shows what is waiting", s.Memory, bound)
 	}
 }
 
@@ -159,8 +159,8 @@ func (a *App) viewShard(ctx context.Context, k *store.Shard) (v shardView) {
 	return v
 }
 
-// examineShards looks for frozen shards, missing groups, paused sinks, and rights that the user lacks. It asks the
-// shards concurrently, so a hanging shard leaves the others their time.
+// examineShards looks for frozen shards, missing groups, paused sinks, and rights that the user lacks. It reads the
+// shards concurrently, so a hanging shard does not use up the time of the others.
 func (a *App) examineShards(ctx context.Context, p *part, st *store.Store) {
 	views := make([]shardView, st.Len())
 	store.Each(len(views), len(views), func(i int) error {
@@ -175,7 +175,7 @@ func (a *App) examineShards(ctx context.Context, p *part, st *store.Store) {
 	unread := map[string]int{}      // how many shards have each error
 	for i, v := range views {
 		if v.frozen {
-			p.add(LevelProblem, "shard %d is frozen: see `hongbao recover`", i)
+			p.add(LevelProblem, "shard %d is frozen: run `hongbao recover`", i)
 		}
 		if v.err != nil && v.node != "" {
 			v.err = fmt.Errorf("node %s: %w", v.node, v.err)
@@ -203,10 +203,10 @@ func (a *App) examineShards(ctx context.Context, p *part, st *store.Store) {
 	for _, sink := range a.Config.Deployment.Sinks {
 		if n := missing[sink]; n > 0 {
 			p.add(LevelWarning, "the consumer group of sink %s is missing on %d of %d shards, and nothing is trimmed there: "+
-				"start `hongbao work --sink %s`, or take the sink out of deployment.sinks", sink, n, st.Len(), sink)
+				"start `hongbao work --sink %s`, or remove the sink from deployment.sinks", sink, n, st.Len(), sink)
 		}
 		if n := paused[sink]; n > 0 {
-			p.add(LevelWarning, "sink %s is paused on %d of %d shards: `hongbao sink list` tells who and why", sink, n,
+			p.add(LevelWarning, "sink %s is paused on %d of %d shards: `hongbao sink list` shows by whom and why", sink, n,
 				st.Len())
 		}
 	}
@@ -221,11 +221,11 @@ func (p *part) rights(denied map[string][]string) {
 			where = " at " + strings.Join(nodes, ", ")
 		}
 		if slices.Contains(strings.Split(commands, ", "), "EVAL") {
-			p.add(LevelProblem, "redis.username may not run scripts on the deployment's keys%s, and nothing works without: "+
-				"deploy/rights/redis.acl has a user for each role", where)
+			p.add(LevelProblem, "redis.username may not run scripts on the deployment's keys%s, and nothing works without "+
+				"scripts: deploy/rights/redis.acl has a user for each role", where)
 			continue
 		}
-		p.add(LevelWarning, "redis.username may not run %s on the deployment's keys%s. That is fine if its role does not "+
+		p.add(LevelWarning, "redis.username may not run %s on the deployment's keys%s. Ignore this if the user's role does not "+
 			"need them: deploy/rights/redis.acl has a user for each role", commands, where)
 	}
 }

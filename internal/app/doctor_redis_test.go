@@ -83,11 +83,11 @@ func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
 	database := &part{}
 	database.clock("the database", now, now, now)
 	redis.apart(database)
-	require.True(t, redis.finds(LevelWarning, "the clock of Redis at b:1 is 1.5s ahead of that of Redis at a:1"),
+	require.True(t, redis.finds(LevelWarning, "the clock of Redis at b:1 is 1.5s ahead of the clock of Redis at a:1"),
 		"%v", redis.list)
 	a.examineNode(redis, &store.Node{Server: store.Server{Addr: "d:1", RunID: "r"}, Clock: now.Add(-time.Hour),
 		Asked: now, Answered: now})
-	require.True(t, redis.finds(LevelWarning, "this machine's clock and that of Redis at d:1 are 1h0m0s apart"),
+	require.True(t, redis.finds(LevelWarning, "the clocks of this machine and of Redis at d:1 are 1h0m0s apart"),
 		"%v", redis.list)
 
 	none := &part{}
@@ -107,10 +107,10 @@ func TestDoctorJudgesMemory(t *testing.T) {
 		{1, 6, 8, nil},
 		{1, 64, 0, nil}, // the machine's memory is unknown
 		{5, 6, 8, []string{"5368709120 of 6442450944 bytes of memory are used"}},
-		{1, 7, 8, []string{"maxmemory is 7168 MiB", "Set it to 6144 MiB at most"}},
-		{1, 64, 8, []string{"maxmemory is 64 GiB", "Set it to 6144 MiB at most"}},
+		{1, 7, 8, []string{"maxmemory is 7168 MiB", "Set maxmemory to 6144 MiB at most"}},
+		{1, 64, 8, []string{"maxmemory is 64 GiB", "Set maxmemory to 6144 MiB at most"}},
 		{7, 64, 8, []string{"maxmemory is 64 GiB", "7516192768 of 8589934592 bytes of memory are used"}},
-		{1, 0, 8, []string{"maxmemory is not set", "Set it to 6144 MiB at most"}},
+		{1, 0, 8, []string{"maxmemory is not set", "Set maxmemory to 6144 MiB at most"}},
 		{7, 0, 8, []string{"maxmemory is not set", "7516192768 of 8589934592 bytes of memory are used"}},
 		{1, 0, 0, []string{"maxmemory is not set", "below what the machine has"}},
 	} {
@@ -123,8 +123,8 @@ func TestDoctorJudgesMemory(t *testing.T) {
 	}
 }
 
-// A shard whose nodes are down, or hang, hides nothing about the other shards. Doctor does not report anything as in
-// order that it could not ask.
+// A shard whose nodes are down, or hang, does not hide the findings about the other shards. Doctor reports nothing as ok
+// that it could not read.
 func TestDoctorGoesOnAfterAShardThatIsAway(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(*testkit.RedisServer) error{

@@ -24,13 +24,13 @@ func closeHint(err error, c *ledger.StoredCampaign) error {
 	id := c.Spec.ID
 	switch {
 	case errors.Is(err, store.ErrNotClosed):
-		return fmt.Errorf("%w: `hongbao campaign close %s` ends it first", err, id)
+		return fmt.Errorf("%w: run `hongbao campaign close %s` first", err, id)
 	case errors.Is(err, store.ErrNotInRedis) && c.Grants > 0:
 		return fmt.Errorf("%w; the ledger has paid %d grants: %w", err, c.Grants, store.LostError(id))
 	case errors.Is(err, store.ErrNotInRedis) && c.Loading.IsZero():
-		return fmt.Errorf("%w: it was never loaded, and `hongbao campaign cancel %s` gives all of its money back", err, id)
+		return fmt.Errorf("%w: it was never loaded, and `hongbao campaign cancel %s` returns all of its money", err, id)
 	case errors.Is(err, store.ErrNotInRedis):
-		return fmt.Errorf("%w: `hongbao campaign load %s` brings it there; then close it, and all of its money can go back",
+		return fmt.Errorf("%w: run `hongbao campaign load %s`, then close the campaign; a refund then returns all of its money",
 			err, id)
 	}
 	return err
@@ -66,8 +66,8 @@ type Closed struct {
 	LeftAmount    hongbao.Amount `json:"left_amount" doc:"Their sum, in minor units."`
 }
 
-// ClosedPlace is the state of a campaign at its close on one of its shards. It has no amounts: one packet may have
-// been left there, and its amount is secret before the reveal.
+// ClosedPlace is the state of a campaign at its close on one of its shards. It has no amounts: if one packet is left on
+// the shard, its amount is secret before the reveal.
 type ClosedPlace struct {
 	Shard    int       `json:"shard" doc:"The shard's number."`
 	Time     time.Time `json:"time" doc:"When it was closed there."`
@@ -143,7 +143,7 @@ func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error)
 		if err := a.beginClose(ctx, &c, added); err != nil {
 			return err
 		}
-		if c, err = a.campaign(ctx, id); err != nil { // from now on it gets no more packets
+		if c, err = a.campaign(ctx, id); err != nil { // from now on the campaign gets no more packets
 			return err
 		}
 		out, err = a.end(&c, a.ledger, func(by *closing.Closer) (closing.Standing, error) { return by.Close(ctx, &c, early) })
@@ -152,8 +152,9 @@ func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error)
 	return out, err
 }
 
-// closedBefore returns the end of a campaign whose window is open if the campaign is closed, and refuses otherwise. It
-// does not ask Redis to close it: the clock of Redis may be ahead, and the ledger would still take a top-up.
+// closedBefore returns the progress of the end of a campaign that was closed during its window. It refuses a campaign
+// that is still open, and does not let Redis decide: the clock of Redis may be ahead, and Redis would close the
+// campaign while the ledger still accepts a top-up.
 func (a *App) closedBefore(ctx context.Context, c *ledger.StoredCampaign) (*Ending, error) {
 	out, err := a.standing(ctx, c)
 	if errors.Is(err, store.ErrNotClosed) {
@@ -193,7 +194,7 @@ func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
 	return out, err
 }
 
-// recordedRefund is the ledger; it writes the refund into the journal in the same transaction.
+// recordedRefund is the ledger. It writes the journal's entry in the same transaction as the refund.
 type recordedRefund struct {
 	*ledger.Ledger
 	entry access.Entry
@@ -214,7 +215,7 @@ func (b *recordedRefund) Refund(
 	return r, err
 }
 
-// end takes a step to a campaign's end.
+// end runs one step of a campaign's end.
 func (a *App) end(c *ledger.StoredCampaign, books closing.Ledger,
 	step func(*closing.Closer) (closing.Standing, error)) (*Ending, error) {
 	locks, err := a.Locks()
@@ -257,8 +258,8 @@ func (a *App) Cancel(ctx context.Context, id string) (out *Ending, err error) {
 	return out, err
 }
 
-// RefundLost ends a campaign of which Redis has lost a part, from the ledger alone, and returns its state afterwards.
-// expect is the digest that LostStanding returned; a repeat needs none.
+// RefundLost ends a campaign of which Redis has lost a part. It uses the ledger alone, and returns the state
+// afterwards. expect is the digest that LostStanding returned; a repeat needs no digest.
 func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund, expect string) (*LostEnding, error) {
 	shown, err := a.LostStanding(ctx, o.Campaign)
 	if err == nil && shown.Refunded == nil {
@@ -317,13 +318,13 @@ func (a *App) ender() *recovery.Ender {
 // LostEnding is the state of a campaign of which Redis has lost a part.
 type LostEnding struct {
 	*recovery.Ending
-	// Unpaid are its grants that the topic has and the ledger lacks: a refund returns their money to the sponsor. It
-	// is nil if there are none, and once the campaign is refunded.
+	// Unpaid are the campaign's grants that the topic has and the ledger lacks: a refund returns their money to the
+	// sponsor. Unpaid is nil if there are none, and once the campaign is refunded.
 	Unpaid   *Unpaid   `json:"unpaid,omitempty"`
 	Refunded *Refunded `json:"refunded"`
 	By       string    `json:"by,omitempty"`
 	Why      string    `json:"why,omitempty"`
-	// Digest identifies all of this before the refund.
+	// Digest identifies this report before the refund.
 	Digest string `json:"digest,omitempty"`
 	Next   string `json:"next,omitempty"`
 }

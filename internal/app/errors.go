@@ -2,20 +2,20 @@ package app
 
 import "fmt"
 
-// UsageError is a command line or a configuration that makes no sense. Nothing was changed.
+// UsageError reports an invalid command line, request or configuration. Nothing was changed.
 type UsageError struct{ error }
 
 // Unwrap returns the cause.
 func (e UsageError) Unwrap() error { return e.error }
 
-// Usage makes a UsageError.
+// Usage returns a UsageError.
 func Usage(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// FoundError says that the work is done, and that the answer names a problem for a person.
+// FoundError says that the work is done, and that its result has a problem that a person must look at.
 type FoundError struct{ error }
 
 // Unwrap returns the cause.
 func (e FoundError) Unwrap() error { return e.error }
 
-// Found makes a FoundError.
+// Found returns a FoundError.
 func Found(format string, args ...any) error { return FoundError{fmt.Errorf(format, args...)} }

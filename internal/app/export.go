@@ -56,9 +56,9 @@ const (
 	exportAfter = 5 * time.Minute
 )
 
-// Export writes the campaigns' movements on a day, a file for each. A file is written whole or not at all; the same
-// day again gives the same file. The error names each campaign that has no file. Unless it is an outage, the others
-// have their files.
+// Export writes the movements of campaigns on a day, one file for each campaign. A file is written completely or not at
+// all, and a repeat writes the same file. The error names each campaign that has no file. Unless the error is an
+// outage, the other campaigns have their files.
 func (a *App) Export(ctx context.Context, e Export) ([]Exported, error) {
 	campaigns, err := a.toExport(ctx, e.Campaign)
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *App) Export(ctx context.Context, e Export) ([]Exported, error) {
 		case err == nil && day.File != "":
 			files = append(files, day)
 		case err == nil:
-		case hongbao.IsOutage(err) || ctx.Err() != nil: // the other campaigns would fail, too
+		case hongbao.IsOutage(err) || ctx.Err() != nil: // the other campaigns would also fail
 			return files, errors.Join(failed, err, late)
 		case hongbao.ClassOf(err) == hongbao.ClassTransient:
 			late = errors.Join(late, err)
@@ -119,8 +119,8 @@ func (a *App) dayOf(c *hongbao.Campaign, e *Export) (Exported, error) {
 	open := out.To.Add(exportAfter + a.Config.Ledger.Timeout)
 	out.Finished = !time.Now().Before(open)
 	if !out.Finished && !e.Unfinished {
-		return out, hongbao.Errorf(hongbao.ClassTransient, "the day (%s) may get more lines until %s: run it again then, or "+
-			"write what there is with --unfinished", c.TimeZone, open.Format(time.RFC3339))
+		return out, hongbao.Errorf(hongbao.ClassTransient, "the day (%s) may get more lines until %s: run the command again "+
+			"then, or write the lines so far with --unfinished", c.TimeZone, open.Format(time.RFC3339))
 	}
 	return out, nil
 }
@@ -162,7 +162,8 @@ func (a *App) exportDay(ctx context.Context, e *Export, c *hongbao.Campaign, day
 	}
 	if day.Unrecorded > 0 && !e.Unfinished {
 		return hongbao.Errorf(hongbao.ClassTransient, "%d credits may have been booked at the remote before the day's end, "+
-			"and are not recorded yet: `hongbao work` records them; run it again then, or write what there is with --unfinished",
+			"and are not recorded yet: `hongbao work` records them; run the command again then, or write the lines so far with "+
+			"--unfinished",
 			day.Unrecorded)
 	}
 	day.Finished = day.Finished && day.Unrecorded == 0

@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Grabbed is the answer to a grab.
+// Grabbed is the answer to a grab, with the request id that a repeat needs.
 type Grabbed struct {
 	hongbao.Answer
 	RequestID string `json:"request_id,omitempty"`

@@ -32,7 +32,7 @@ func (a *App) Handler(ctx context.Context, sink string) (hongbao.Handler, error)
 	return nil, fmt.Errorf("sink %q has no handler", sink)
 }
 
-// Release closes a handler that needs it.
+// Release closes a handler, if it has a Close method.
 func Release(h hongbao.Handler) {
 	if c, ok := h.(interface{ Close() }); ok {
 		c.Close()
@@ -60,11 +60,12 @@ func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 	}
 }
 
-// pauseFor pauses the campaign of a wrong grant. Either another program than Hongbao decides grabs, or Redis went back
-// in time, and a person has to look. what names the command that shows the grant.
+// pauseFor pauses the campaign of a wrong grant, and raises an alarm for a person: either another program than Hongbao
+// decides grabs, or Redis went back in time. what is the text of the alarm; it ends with the command that shows the
+// grant.
 //
-// An error says that Redis can't be reached: the grant comes again, and the campaign is paused then. A campaign that
-// is not in Redis needs no pause.
+// An error says that Redis can't be reached: the grant is delivered again, and the campaign is paused then. A campaign
+// that is not in Redis needs no pause.
 func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reason zap.Field) error {
 	why, _, _ := strings.Cut(what, ";")
 	err := a.store.Campaign(g.Campaign).Pause(context.WithoutCancel(ctx), stream.Decision{By: "hongbao", Why: why})

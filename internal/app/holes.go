@@ -73,7 +73,7 @@ func (a *App) addHoles(ctx context.Context, list []Holes, campaign, currency str
 func (a *App) currencyOf(ctx context.Context, campaign string) (string, error) {
 	c, found, err := a.ledger.Campaign(ctx, campaign)
 	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.ClassPermanent, "the ledger has no campaign %s; `hongbao campaign list` lists those that it has", campaign)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "the ledger has no campaign %s; `hongbao campaign list` lists its campaigns", campaign)
 	}
 	return c.Spec.Currency, err
 }
@@ -136,24 +136,24 @@ func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err 
 		return g, err
 	}
 	return g, hongbao.Errorf(hongbao.ClassPermanent, "grant packet %d of campaign %s: no restore has withheld it, or it was granted or "+
-		"released since; `hongbao hole list %s` lists those that are withheld", o.Packet, o.Campaign, o.Campaign)
+		"released since; `hongbao hole list %s` lists the withheld packets", o.Packet, o.Campaign, o.Campaign)
 }
 
 // refusals returns why a withheld packet was not granted, or not released.
 func refusals(why store.Refusal) string {
 	switch why {
 	case store.RefusedGone:
-		return "it is not withheld any more"
+		return "the packet is no longer withheld"
 	case store.RefusedRequest:
-		return "the request id has another packet"
+		return "the request id already has another packet"
 	case store.RefusedLimit:
-		return "the user may have no more packets of the campaign"
+		return "the user has reached the campaign's limit of packets per user"
 	case store.RefusedPlaces:
-		return "the campaign is on several shards, and its users may have gone on to another one"
+		return "the campaign is on several shards, and its users may have tried another shard"
 	case store.RefusedGeneration:
-		return "packets that were added are not dealt yet; try again"
+		return "the packets of a top-up are not dealt yet; try again"
 	case store.RefusedHas:
-		return "the user has it"
+		return "the user already has the packet"
 	}
 	return "the campaign is " + string(why)
 }
@@ -177,7 +177,7 @@ func (a *App) ReleaseHoles(ctx context.Context, campaign string, by stream.Decis
 					return err
 				}
 				if why != "" {
-					return hongbao.Errorf(hongbao.ClassPermanent, "release what is withheld of campaign %s: %s; %d packets were released",
+					return hongbao.Errorf(hongbao.ClassPermanent, "release the withheld packets of campaign %s: %s; %d packets were released",
 						campaign, refusals(why), out.Released)
 				}
 				out.Released += still - left

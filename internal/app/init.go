@@ -33,12 +33,12 @@ type FoundedRedis struct {
 	Before    int    `json:"shards_founded_before"`
 }
 
-// FoundedTopic is the topic that Init made or found.
+// FoundedTopic is the topic that Init created or found.
 type FoundedTopic struct {
 	Topic string `json:"topic"`
 }
 
-// Init makes the missing parts of the deployment. It returns its result also with an error.
+// Init creates the missing parts of the deployment. It returns its result also with an error.
 func (a *App) Init(ctx context.Context) (*Foundation, error) {
 	did := &Foundation{}
 	err := a.found(ctx, did)
@@ -48,13 +48,13 @@ func (a *App) Init(ctx context.Context) (*Foundation, error) {
 	return did, err
 }
 
-// found founds the ledger, then the shards in Redis, and records the result in did. The ledger comes first: a shard
-// that the ledger knows can be lost by Redis, and is then never founded again.
+// found founds the ledger, then the shards in Redis, and records the result in did. The ledger comes first: it records
+// each shard, so a shard that Redis loses later is not founded again.
 func (a *App) found(ctx context.Context, did *Foundation) error {
 	if err := a.reachRedis(ctx); err != nil {
 		return err
 	}
-	// Read before the ledger: otherwise another process could found both in between.
+	// The mark is read before the ledger: otherwise another process could found both in between.
 	mark, _, marked, err := a.store.ReadMark(ctx)
 	if hongbao.IsOutage(err) { // a node of a cluster is down: the shards that it has say more than a key
 		_, shard := a.store.ReadShards(ctx)
@@ -75,9 +75,10 @@ func (a *App) found(ctx context.Context, did *Foundation) error {
 	return a.foundShards(ctx, has, did)
 }
 
-// foundLedger makes the tables, and makes the ledger this deployment's. marked says that Redis already has an owner.
+// foundLedger creates the tables, and records that the ledger belongs to this deployment. marked says that Redis
+// already has an owner.
 func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (has ledger.Deployment, err error) {
-	if marked { // a wrong database does not even get tables
+	if marked { // create no tables in a wrong database
 		l, err := a.reachLedger(ctx)
 		if err == nil {
 			err = l.Close()
@@ -113,8 +114,8 @@ func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (ha
 // foundedElsewhere returns the error for a Redis that is already in use but is not recorded in this ledger.
 func (a *App) foundedElsewhere() error {
 	return hongbao.Errorf(hongbao.ClassBroken,
-		"redis at %s was founded before (redis key %s), and the ledger knows nothing of it: nothing was founded. "+
-			"Point ledger.dsn to the ledger that it was founded with; or redis.addrs to a Redis that is free, or take another "+
+		"redis at %s was founded before (redis key %s), and the ledger has no record of it: nothing was founded. "+
+			"Set ledger.dsn to the ledger that it was founded with, or redis.addrs to an unused Redis, or choose another "+
 			"deployment.key_prefix",
 		strings.Join(a.Config.Redis.Addrs, ","), a.store.Deployment())
 }
@@ -159,12 +160,13 @@ func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Found
 	return nil
 }
 
-// lost refuses to found a shard again if the ledger has data of it. A shard without events loses nothing.
+// lost refuses to found a shard again if the ledger has an event or a funded campaign of it. A shard without both has
+// lost nothing.
 func (a *App) lost(ctx context.Context, shard int) error {
 	refuse := func(what string) error {
-		return hongbao.Errorf(hongbao.ClassBroken, "Redis has lost shard %d: redis key %s is gone, and the ledger knows %s "+
-			"of it. Founded again, it would give out the same packets and events once more, so nothing was written. Bring "+
-			"Redis back from its append-only file or a replica; if that can't be, `hongbao recover` comes next", shard,
+		return hongbao.Errorf(hongbao.ClassBroken, "Redis has lost shard %d: redis key %s is gone, and the ledger has %s of "+
+			"this shard. A new shard would deal the same packets and event numbers again, so nothing was written. Restore Redis "+
+			"from its append-only file or a replica; if that is impossible, run `hongbao recover`", shard,
 			a.store.Shard(shard).Keys.Meta(), what)
 	}
 	seq, err := a.ledger.HighestSeq(ctx, shard)
@@ -185,7 +187,7 @@ func (a *App) lost(ctx context.Context, shard int) error {
 	return nil
 }
 
-// foundTopic makes the topic if it is missing and may be made, and checks it.
+// foundTopic creates the topic if it is missing and the configuration allows that, and checks it.
 func (a *App) foundTopic(ctx context.Context, did *Foundation) error {
 	topic, err := a.topic(ctx, a.publisherConfig())
 	if err != nil {

@@ -18,16 +18,17 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// recorded runs an action, and writes it into the journal. Every change goes through recorded, whoever asks for it. do
-// completes the entry. The entry first goes to a list in Redis, so the action works while the ledger is down, and the
-// entry outlives this process. Then the entry is moved to the ledger.
+// recorded runs an action, and writes it into the journal. do completes the entry. The entry first goes to a list in
+// Redis, so the action works while the ledger is down, and the entry outlives this process. Then the entry is moved to
+// the ledger. Every change that does not use inLedger goes through recorded.
 func (a *App) recorded(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
 	err := do(ctx, &e)
 	a.write(ctx, &e, err)
 	return err
 }
 
-// inLedger is recorded for an action in the ledger: the entry is written in the action's own transaction.
+// inLedger runs an action in the ledger, and writes its journal entry in the action's own transaction. A failed action
+// is recorded afterwards.
 func (a *App) inLedger(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
 	err := a.ledger.Together(ctx, func(ctx context.Context) error {
 		if err := do(ctx, &e); err != nil {
@@ -42,7 +43,7 @@ func (a *App) inLedger(ctx context.Context, e access.Entry, do func(context.Cont
 	return err
 }
 
-// about begins an entry.
+// about returns a new entry about a campaign.
 func about(ctx context.Context, action access.Action, campaign string) access.Entry {
 	e := access.NewEntry(ctx, action)
 	e.Campaign = campaign
@@ -52,7 +53,7 @@ func about(ctx context.Context, action access.Action, campaign string) access.En
 // journalTime bounds how long a command waits for its entry to be written.
 const journalTime = 3 * time.Second
 
-// write writes the result of an action. It does not write an action that made no sense.
+// write writes the result of an action. It does not write an invalid request.
 func (a *App) write(ctx context.Context, e *access.Entry, err error) {
 	var usage UsageError
 	var found FoundError
@@ -83,7 +84,7 @@ func (a *App) record(ctx context.Context, e *access.Entry) {
 		}
 		return
 	}
-	if a.tended { // tendJournal does it
+	if a.tended { // tendJournal moves the entry
 		return
 	}
 	if err := a.moveJournal(ctx); err != nil {
@@ -91,13 +92,13 @@ func (a *App) record(ctx context.Context, e *access.Entry) {
 	}
 }
 
-// maxWaiting bounds the entries that wait in Redis for the ledger, some 25 MB: the grabs need its memory. The waiting
-// entries stay, since the first ones show how the problem began.
+// maxWaiting bounds the entries that wait in Redis for the ledger, about 25 MB, because the grabs need the memory.
+// Beyond the bound new entries are rejected and the oldest are kept: they show how the problem began.
 const maxWaiting = 50_000
 
-var errFull = fmt.Errorf("%d entries of the journal wait in Redis, as many as there may be: bring the ledger back", maxWaiting)
+var errFull = fmt.Errorf("%d entries of the journal wait in Redis, which is the maximum: restore the ledger", maxWaiting)
 
-// leave puts an entry into Redis.
+// leave pushes an entry to the list in Redis.
 func (a *App) leave(ctx context.Context, e *access.Entry) error {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -114,7 +115,7 @@ func (a *App) leave(ctx context.Context, e *access.Entry) error {
 }
 
 // moveJournal moves the waiting entries from Redis to the ledger. Several processes may run it concurrently, and may
-// be killed: an entry that is written twice is in the journal once.
+// be killed: the ledger keeps an entry that is written twice once.
 func (a *App) moveJournal(ctx context.Context) error {
 	const page = 100
 	key := a.store.Journal()
@@ -170,7 +171,7 @@ func (a *App) noteFor(text string, why error) access.Entry {
 	if why == nil {
 		why = errors.New("it has no id")
 	}
-	a.log.Warn("what waited for the journal can't be written; a note stands for it", zap.String("text", text),
+	a.log.Warn("an entry that waited for the journal can't be written; a note replaces it", zap.String("text", text),
 		zap.Error(why))
 	return access.Entry{
 		ID: "unreadable-" + access.Hash(text), Time: time.Now(), Who: "unknown", Action: "unreadable",
@@ -214,7 +215,7 @@ func (a *App) tendJournal(ctx context.Context) {
 		err := a.moveJournal(mctx)
 		cancel()
 		if err != nil && failed == nil {
-			a.log.Warn("the journal waits in Redis; it is tried again", zap.Error(err))
+			a.log.Warn("entries of the journal wait in Redis; moving them is tried again", zap.Error(err))
 		}
 		failed = err
 	}
@@ -231,14 +232,14 @@ func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.Journa
 			err = a.moveJournal(mctx)
 		}
 		if err != nil {
-			a.log.Info("what waits in Redis is not in this list", zap.Error(err))
+			a.log.Info("entries of the journal that wait in Redis are not in this list", zap.Error(err))
 		}
 	}
 	return a.ledger.Journal(ctx, q)
 }
 
-// Denied writes into the journal that a caller was refused an action that they may not do. If there are many in a
-// minute, only some are written; an entry counts the unwritten ones before it.
+// Denied records in the journal that a caller was denied an action. Denials are rate-limited: an entry counts the
+// denials before it that were not written.
 func (a *App) Denied(ctx context.Context, action access.Action, campaign string, why error) {
 	e := about(ctx, action, campaign)
 	write, skipped := a.denials.Take(e.Who)

@@ -92,8 +92,8 @@ func TestNothingStopsTheJournal(t *testing.T) {
 	}
 }
 
-// While the ledger is down, the list in Redis has a bound. Entries above it are in the log, and the action is done
-// all the same. When the ledger is back, the waiting entries move, and the list takes more.
+// While the ledger is down, the list in Redis has a bound. Entries above the bound are only in the log, and the action is
+// done nevertheless. When the ledger is back, the waiting entries move, and the list accepts entries again.
 func TestJournalHasABound(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A call that needs the ledger asks for it before any other change, and fails at once while the ledger is down.
+// A call that needs the ledger opens it before any change, and fails at once while the ledger is down.
 func TestLedgerIsAskedFirst(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// newLedger returns the ledger, which is opened at its first use. It refuses a ledger that was not founded as this
-// deployment's.
+// newLedger returns the ledger, which is opened at its first use. It refuses a ledger that was not founded for this
+// deployment.
 func (a *App) newLedger() *ledger.Ledger {
 	return ledger.Lazy(a.ledgerConfig(), func(ctx context.Context) (*ledger.Ledger, error) {
 		l, err := a.reachLedger(ctx)
@@ -49,23 +49,24 @@ func (a *App) ledgerConfig() ledger.Config {
 	return cfg
 }
 
-// hasLedger refuses a ledger without a name: a file in the working directory would be a different one each time.
+// hasLedger refuses an empty ledger.dsn. A default file would be in the working directory, and so a different file for
+// each directory.
 func (a *App) hasLedger() error {
 	if a.Config.Ledger.DSN == "" {
-		return Usage("ledger.dsn is empty: give the path of an SQLite file, or with ledger.driver a connection string " +
-			"of PostgreSQL or MySQL")
+		return Usage("ledger.dsn is empty: set it to the path of an SQLite file, or set ledger.driver too and a connection " +
+			"string of PostgreSQL or MySQL")
 	}
 	return nil
 }
 
-// ledgerAgrees refuses a ledger that contradicts itself. If someone deleted a row, its grant looks as if it had never
-// been settled, and its user would be credited once more.
+// ledgerAgrees refuses a ledger that does not agree with itself. If someone deleted a row, its grant looks as if it had
+// never been settled, and its user would be credited once more.
 func (a *App) ledgerAgrees(ctx context.Context) error {
 	differences, err := a.ledger.CheckConservation(ctx)
 	if err == nil && len(differences) > 0 {
-		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger does not agree with itself (%s; %d differences), and a grant "+
-			"whose row was deleted by hand would be paid again: `hongbao audit` names what differs and what to do; nothing was "+
-			"moved", differences[0], len(differences))
+		err = hongbao.Errorf(hongbao.ClassConflict, "the ledger does not agree with itself (%s; %d differences), and a grant whose row "+
+			"was deleted by hand would be paid again: `hongbao audit` shows the differences and what to do; no money was moved",
+			differences[0], len(differences))
 	}
 	return err
 }
@@ -82,7 +83,7 @@ func (a *App) plans() (*campaign.Plans, error) {
 	cfg.Source = func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
 		c, found, err := a.ledger.Campaign(ctx, id)
 		if err == nil && !found { // with a remote: no attempt is lost, as in the settler
-			err = hongbao.Heldf("campaign %s: %w, its grants wait: is it the right ledger, and not an older copy?", id,
+			err = hongbao.Heldf("campaign %s: %w, its grants wait: check that ledger.dsn names the right ledger and no older copy", id,
 				ledger.ErrNoCampaign)
 		}
 		return c.Spec, c.Seed, err
@@ -111,6 +112,6 @@ func (a *App) campaignWithTopUps(ctx context.Context, id string) (ledger.StoredC
 
 func errNoCampaign(id string) error {
 	return hongbao.Errorf(hongbao.ClassPermanent,
-		"campaign %.80q: %w: `hongbao campaign create` makes it, `hongbao campaign list` shows those that are there", id,
+		"campaign %.80q: %w: `hongbao campaign create` creates it, `hongbao campaign list` shows the existing campaigns", id,
 		ledger.ErrNoCampaign)
 }

@@ -50,7 +50,7 @@ func (a *App) ListLetters(ctx context.Context, f deadletter.Filter, after string
 	}
 	p.Next = answers.Text(next)
 	if p.Letters == nil {
-		p.Letters = []deadletter.Letter{} // JSON's null is no list
+		p.Letters = []deadletter.Letter{} // an empty list in JSON, not null
 	}
 	return p, nil
 }
@@ -64,7 +64,7 @@ func (a *App) Letter(ctx context.Context, id string) (l deadletter.Letter, err e
 	return l, err
 }
 
-// DropLetters decides that dead letters are not to be delivered, and ends them.
+// DropLetters ends dead letters without a delivery.
 func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who stream.Decision, dryRun bool) (*deadletter.Report,
 	error) {
 	letters, err := a.letters(ctx, &pick.Filter)
@@ -89,8 +89,8 @@ func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who stream.
 	return report, err
 }
 
-// decides lets one process at a time decide about the letters of a sink: another process must not deliver a dropped
-// letter. Dry runs need no lock.
+// decides runs do under a lock for the sink's dead letters, so that no other process delivers a dropped letter. Dry
+// runs need no lock.
 func (a *App) decides(ctx context.Context, sink string, dryRun bool, do func(context.Context) error) error {
 	if dryRun {
 		return do(ctx)
@@ -105,12 +105,12 @@ func (a *App) decides(ctx context.Context, sink string, dryRun bool, do func(con
 		return do(ctx)
 	})
 	if err != nil && !began {
-		err = hongbao.Outagef(hongbao.ClassTransient, "sink %s: another process decides letters; try again: %w", sink, err)
+		err = hongbao.Outagef(hongbao.ClassTransient, "sink %s: another process decides dead letters; try again: %w", sink, err)
 	}
 	return err
 }
 
-// eachSink runs do for each sink, into one report. A failing sink does not stop the next one.
+// eachSink runs do for each sink, and returns one report for all. A failing sink does not stop the next one.
 func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 	do func(ctx context.Context, p *deadletter.Pick) (*deadletter.Report, error)) (all *deadletter.Report, err error) {
 	var next answers.Text
@@ -138,7 +138,7 @@ func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 	return all, err
 }
 
-// aboutLetters begins an entry about letters.
+// aboutLetters returns a new entry about dead letters.
 func aboutLetters(ctx context.Context, action access.Action, pick *deadletter.Pick, who stream.Decision) access.Entry {
 	e := about(ctx, action, pick.Filter.Campaign)
 	if len(pick.Filter.Sinks) == 1 {
@@ -154,14 +154,14 @@ func aboutLetters(ctx context.Context, action access.Action, pick *deadletter.Pi
 	return e
 }
 
-// resolved records how many letters were ended.
+// resolved adds to an entry how many dead letters were ended.
 func resolved(e *access.Entry, r *deadletter.Report) {
 	if r != nil {
 		e.Details["matched"], e.Details["resolved"], e.Details["failed"] = r.Matched, r.Resolved, r.Failed
 	}
 }
 
-// bySink splits pick by sink: each sink has a handler of its own. It begins with the sink of pick.After.
+// bySink splits pick by sink, because each sink has its own handler. It begins with the sink of pick.After.
 func bySink(pick *deadletter.Pick) []deadletter.Pick {
 	ids := map[string][]string{}
 	for _, id := range pick.IDs {
@@ -173,7 +173,7 @@ func bySink(pick *deadletter.Pick) []deadletter.Pick {
 	sinks = sinks[max(0, slices.Index(sinks, first)):]
 	var out []deadletter.Pick
 	for _, sink := range sinks {
-		one := *pick // with the counted letters
+		one := *pick // includes the expected counts
 		one.IDs, one.Filter.Sinks = ids[sink], []string{sink}
 		if sink != first {
 			one.After = ""
@@ -185,18 +185,19 @@ func bySink(pick *deadletter.Pick) []deadletter.Pick {
 	return out
 }
 
-// Requeue is a request to deliver dead letters after all.
+// Requeue is a request to deliver dead letters again.
 type Requeue struct {
 	Pick deadletter.Pick
 	stream.Decision
-	// Rate is grants per second at most, 0 for the sink's own bound. Patience is how long a sink that can't be
-	// reached is tried again.
+	// Rate is the limit of grants per second; 0 means the sink's own limit. Patience is how long to retry while the sink
+	// can't be reached.
 	Rate     float64
 	Patience time.Duration
 	DryRun   bool
 }
 
-// Requeue delivers letters sink by sink, into one report. A failing sink does not stop the next one.
+// Requeue delivers dead letters sink by sink, and returns one report for all. A failing sink does not stop the next
+// one.
 func (a *App) Requeue(ctx context.Context, o Requeue) (all *deadletter.Report, err error) {
 	letters, err := a.letters(ctx, &o.Pick.Filter)
 	if err == nil {
@@ -226,7 +227,8 @@ func (a *App) requeueAll(ctx context.Context, letters *deadletter.Letters, o *Re
 	})
 }
 
-// sinkBounds returns the bounds of a sink's workers: its rate, as people have set it or by its knob, and its batch.
+// sinkBounds returns the batch size and the rate of a sink's workers. The rate is what a person has set, or else the
+// configured one.
 func (a *App) sinkBounds(ctx context.Context, sink string) delivery.Options {
 	cfg := a.Config.ConsumerConfig(sink)
 	rate, last := cfg.GrantsPerSecond, SinkLimit{}
@@ -241,8 +243,8 @@ func (a *App) sinkBounds(ctx context.Context, sink string) delivery.Options {
 	return delivery.Options{BatchGrants: min(a.Config.Publisher.BatchGrants, cfg.BatchGrants), Rate: float64(rate)}
 }
 
-// boundsOf returns the bounds of a delivery to a sink or another topic: the sink's, unless the delivery has its own
-// rate.
+// boundsOf returns the bounds of a delivery to a sink or another topic: those of the sink, with the delivery's own rate
+// if it has one.
 func (a *App) boundsOf(ctx context.Context, to string, rate float64, patience time.Duration) delivery.Options {
 	o := delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}
 	if to == configs.SinkBalance || to == configs.SinkKafka {

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Each sink has its own handler. A caller that goes on after a letter begins with the letter's sink.
+// Each sink has its own handler. A caller that continues after a dead letter begins with the sink of that letter.
 func TestPickBySink(t *testing.T) {
 	t.Parallel()
 	both := deadletter.Filter{Sinks: []string{"balance", "kafka"}, Class: "permanent"}

@@ -107,7 +107,7 @@ func (a *App) Quarantined(ctx context.Context, id int64) (out Quarantined, err e
 	q, found, err := a.ledger.Quarantined(ctx, id)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "%w: there is no grant %d in quarantine; `hongbao quarantine list "+
-			"--all` shows those that there are", ledger.ErrNotInQuarantine, id)
+			"--all` lists all", ledger.ErrNotInQuarantine, id)
 	}
 	if err != nil {
 		return out, err
@@ -130,16 +130,16 @@ func (a *App) Decide(ctx context.Context, d ledger.Resolution) (out Quarantined,
 	})
 	switch {
 	case errors.Is(err, ledger.ErrNotInQuarantine):
-		return out, fmt.Errorf("%w: `hongbao quarantine list` shows them", err)
+		return out, fmt.Errorf("%w: `hongbao quarantine list` shows the grants in quarantine", err)
 	case hongbao.ClassOf(err) == hongbao.ClassUnknown && err != nil:
-		return out, fmt.Errorf("%w; run the same command again, it pays once", err)
+		return out, fmt.Errorf("%w; run the same command again: it pays only once", err)
 	case err != nil:
 		return out, err
 	}
 	return printable(&q), nil
 }
 
-// Disown sends the grants of a campaign that the ledger will never have to quarantine.
+// Disown records that the ledger will never have a campaign. Grants of the campaign go to quarantine.
 func (a *App) Disown(ctx context.Context, campaign string, d stream.Decision) error {
 	return a.inLedger(ctx, about(ctx, access.DisownCampaign, campaign), func(ctx context.Context, e *access.Entry) error {
 		e.Details = map[string]any{"by": d.By, "why": d.Why}

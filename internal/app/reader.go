@@ -22,13 +22,13 @@ func (c CampaignReader) Window(ctx context.Context, id string) (store.Window, er
 	return w, err
 }
 
-// whole returns why a campaign that is missing on a shard may exist nevertheless: this is another deployment's Redis,
-// or Redis has lost marks. The reads themselves report a frozen shard.
+// whole returns an error if a campaign that is missing on a shard may exist nevertheless: this is another deployment's
+// Redis, or Redis has lost marks. The reads themselves report a frozen shard.
 func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
 	pipe := c.redis.Pipeline()
 	belongs := k.AskBelongs(ctx, pipe)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("look whose Redis this is: %w", store.Classify(err))
+		return fmt.Errorf("check the owner of this Redis: %w", store.Classify(err))
 	}
 	return belongs(c.Config.Deployment.ID)
 }
@@ -83,7 +83,8 @@ func (c CampaignReader) durableByItself(ctx context.Context, shard *store.Shard,
 	return servers[0].Check(class)
 }
 
-// Receipts reads Redis, and the ledger, if there is one, once the campaign has left Redis.
+// Receipts returns a user's receipts from Redis. For a campaign that is not in Redis it reads the ledger, if there is
+// one.
 func (c CampaignReader) Receipts(ctx context.Context, id, user string) (model.Receipts, error) {
 	out := model.Receipts{Campaign: id, User: user, Source: "redis"}
 	held, err := c.held(ctx, id, user)

@@ -74,7 +74,7 @@ func TestOwnReceiptsAreDurable(t *testing.T) {
 	_, err := r.Receipts(t.Context(), "rain", "u1")
 	require.ErrorIs(t, err, store.ErrNotDurable)
 	none, err := r.Receipts(t.Context(), "rain", "u2")
-	require.NoError(t, err, "who holds nothing waits for nobody")
+	require.NoError(t, err, "a user without receipts does not wait")
 	require.Empty(t, none.Receipts)
 	require.NoError(t, replica.Cont())
 	testkit.EventuallyOK(t, 20*time.Second, func() error {
@@ -139,7 +139,7 @@ func TestReadsOfAFrozenShard(t *testing.T) {
 	require.NoError(t, a.redis.HDel(t.Context(), k.Keys.Meta(), "frozen").Err())
 	opened := a.redis.HGet(t.Context(), k.Keys.Meta(), "opened").Val()
 	require.NoError(t, a.redis.HSet(t.Context(), k.Keys.Meta(), "opened", "another run").Err())
-	require.Equal(t, "frozen", state(), "it was restarted, and nobody has looked yet")
+	require.Equal(t, "frozen", state(), "it was restarted, and no call has noticed that yet")
 	frozen("rain")
 	require.NoError(t, a.redis.HSet(t.Context(), k.Keys.Meta(), "opened", opened).Err())
 	require.Equal(t, "open", state())
@@ -166,7 +166,7 @@ func TestReceiptsOfALostCampaign(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrLost)
 }
 
-// A user's receipts of a campaign on two shards come from both shards, and never from one alone.
+// A user's receipts of a campaign on two shards come from both shards, and never from only one of them.
 func TestOwnReceiptsOverShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

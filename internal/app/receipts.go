@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Receipts reads Redis, and the ledger if the campaign is not in Redis.
+// Receipts returns a user's receipts from Redis, or from the ledger if the campaign is not in Redis.
 func (a *App) Receipts(ctx context.Context, id, user string) (model.Receipts, error) {
 	out := model.Receipts{Campaign: id, User: user, Source: "redis", Receipts: []hongbao.Receipt{}}
 	held, currency, err := a.redisReceipts(ctx, id, user)
@@ -51,7 +51,7 @@ func (a *App) redisReceipts(ctx context.Context, id, user string) (list []hongba
 	return store.ReceiptsOf(held), held[0].Currency, err
 }
 
-// fillCodes adds the codes of packets that have one. They are on the packet's shard.
+// fillCodes adds the codes of packets that have a code. It reads each code from the packet's shard.
 func (a *App) fillCodes(ctx context.Context, id string, held []store.Held) error {
 	for i := range held {
 		h := &held[i]

@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// recoverer opens the ledger and the topic, unless they are left out. The caller must call stop.
+// recoverer opens the ledger and the topic, except those that the arguments leave out. The caller must call stop.
 func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (r *recovery.Recoverer, stop func(), err error) {
 	cfg := recovery.Config{Store: a.store, Sinks: a.Config.Deployment.Sinks, Log: a.log, Margin: a.Config.Work.RestoreMargin,
 		Check: func(s *store.Server) error { return a.checkServer(s, hongbao.DurabilityFast) }}
@@ -50,12 +50,12 @@ func (a *App) TendShards(ctx context.Context, frozen <-chan int) error {
 		}
 		var misused UsageError
 		if errors.As(err, &misused) {
-			a.log.Warn("this worker can't open a shard that is frozen, others have to", zap.Error(err))
+			a.log.Warn("this worker can't open frozen shards, so other workers have to", zap.Error(err))
 			<-ctx.Done()
 			return nil
 		}
 		if hongbao.ClassOf(err) == hongbao.ClassBroken && ctx.Err() == nil {
-			a.log.Warn("this worker can't look after frozen shards yet, it is tried again", zap.Error(err))
+			a.log.Warn("this worker can't open frozen shards yet; it tries again", zap.Error(err))
 		}
 		if !retry.Pause(ctx, policy.NextBackOff()) {
 			return nil
@@ -78,7 +78,7 @@ type RecoverOptions struct {
 	// WithoutTopic leaves out Kafka, which may be down. Events that only the topic has then count as lost.
 	WithoutTopic bool
 	// WithoutLedger leaves out the ledger, which may be down. Recover then opens only a shard that has lost nothing
-	// that the others have. Workers take nothing of the shard until the ledger has recorded the opening.
+	// that the other servers have. Workers take nothing from the shard until the ledger has recorded the opening.
 	WithoutLedger bool
 }
 
@@ -102,8 +102,8 @@ type ShardLoss struct {
 	// user saw. It also counts a grant in quarantine or pending, a close, and a number that an earlier opening
 	// skipped.
 	Unknown int64 `json:"unknown_events,omitempty"`
-	// Digest identifies all of this; it is empty if there is nothing to accept. Opened says that the loss was
-	// accepted now.
+	// Digest identifies this report; it is empty if there is nothing to accept. Opened says that this call accepted
+	// the loss.
 	Digest string `json:"digest,omitempty"`
 	Opened bool   `json:"opened,omitempty"`
 }
@@ -148,7 +148,7 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 	if err != nil {
 		return nil, err
 	}
-	a.redisOpen.Store(true) // the journal's entry waits in Redis, also where the ledger is left out
+	a.redisOpen.Store(true) // the journal's entry can wait in Redis while the ledger is left out
 	out, lost := &Recovery{}, 0
 	for _, v := range verdicts {
 		s := &ShardLoss{Verdict: v}
@@ -172,17 +172,17 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 		return nil, err
 	}
 	if lost > 0 && opts.Accept == nil && opts.WithoutLedger {
-		return out, Found("%d shards stay frozen while the ledger is down. A shard that has lost nothing can be opened without "+
-			"it: `hongbao recover --without ledger --accept-loss --shard N --expect DIGEST --by NAME --why TEXT`", lost)
+		return out, Found("%d shards stay frozen while the ledger is down. To open a shard that has lost nothing, run "+
+			"`hongbao recover --without ledger --accept-loss --shard N --expect DIGEST --by NAME --why TEXT`", lost)
 	}
 	if lost > 0 && opts.Accept == nil {
-		err = Found("%d shards have lost something and stay frozen. Let nothing write to this Redis and keep its files. If "+
-			"there is a newer append-only file, or a replica that has more, start Redis from that; else `hongbao recover "+
-			"--accept-loss --shard N --expect DIGEST --by NAME --why TEXT` opens a shard without what is lost", lost)
+		err = Found("%d shards have lost data and stay frozen. Stop all writes to this Redis and keep its files. If "+
+			"there is a newer append-only file, or a replica that has more, start Redis from that; otherwise `hongbao recover "+
+			"--accept-loss --shard N --expect DIGEST --by NAME --why TEXT` opens a shard without the lost data", lost)
 	}
 	refused := slices.IndexFunc(out.Shards, func(s *ShardLoss) bool { return s.Refused != "" })
 	if refused >= 0 && err == nil {
-		err = Found("shard %d stays frozen until the settings of its Redis are right", refused)
+		err = Found("shard %d stays frozen until the settings of its Redis are correct", refused)
 	}
 	return out, err
 }
@@ -245,7 +245,7 @@ func (s *ShardLoss) loss() any {
 func (a *App) accept(ctx context.Context, r *recovery.Recoverer, out *Recovery, word *Acceptance) error {
 	i := slices.IndexFunc(out.Shards, func(s *ShardLoss) bool { return s.Shard == word.Shard })
 	if i < 0 {
-		return Usage("--shard %d: the deployment has the shards 0 to %d", word.Shard, len(out.Shards)-1)
+		return Usage("--shard %d: the deployment has shards 0 to %d", word.Shard, len(out.Shards)-1)
 	}
 	s := out.Shards[i]
 	switch {

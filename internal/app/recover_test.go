@@ -8,7 +8,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 )
 
-// The digest of a loss names what a person accepts. It stays while other shards go on paying, and campaigns come.
+// The digest of a loss identifies what a person accepts. It does not change while other shards continue to pay, or when
+// campaigns are created.
 func TestDigestOfALoss(t *testing.T) {
 	t.Parallel()
 	digest := func(change func(*ShardLoss)) string {

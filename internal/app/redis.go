@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// openRedis connects, and refuses a Redis that was not founded as this deployment's or that would lose receipts. It
+// openRedis connects, and refuses a Redis that was not founded for this deployment or that would lose receipts. It
 // writes nothing.
 func (a *App) openRedis(ctx context.Context) error {
 	if a.redisOpen.Load() {
@@ -25,12 +25,12 @@ func (a *App) openRedis(ctx context.Context) error {
 	if err := a.reachRedis(ctx); err != nil {
 		return err
 	}
-	mark, away, err := a.store.Open(ctx, a.Config.Deployment.ID)
+	mark, down, err := a.store.Open(ctx, a.Config.Deployment.ID)
 	if err != nil {
 		return fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err)
 	}
-	if away != nil {
-		a.log.Warn("a part of the cluster is away: what needs it fails, the rest goes on", zap.Error(away))
+	if down != nil {
+		a.log.Warn("some nodes of the cluster are down: operations that need them fail, the others continue", zap.Error(down))
 	}
 	if err := a.founded.asRedis(mark.Founding); err != nil {
 		return err
@@ -86,12 +86,12 @@ func (f *founding) check() error {
 			"deployment's: point ledger.dsn or redis.addrs to the right one", *f.ledger, *f.redis)
 }
 
-// away adds what to do about a server that can't be reached; other errors already say it.
+// away adds to the error of an unreachable server what to do about it. Other errors already say that.
 func away(knob string, err error) error {
 	if !hongbao.IsOutage(err) {
 		return err
 	}
-	return fmt.Errorf("%w; see that it runs and that %s names it, then run this again (`hongbao config check --connect` "+
+	return fmt.Errorf("%w; check that it runs and that %s names it, then try again (`hongbao config check --connect` "+
 		"tries every server)", err, knob)
 }
 
@@ -115,7 +115,7 @@ func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 
 // checkServer is checkRedis for one server.
 func (a *App) checkServer(s *store.Server, class hongbao.Durability) error {
-	if s.Role == "slave" && a.Config.Redis.Mode == configs.Sentinel { // it may be copying, and say that it has no append-only file
+	if s.Role == "slave" && a.Config.Redis.Mode == configs.Sentinel { // while it copies, it may report no append-only file
 		return hongbao.Outagef(hongbao.ClassTransient, "redis at %s is a replica, though the sentinels call it the primary: a "+
 			"failover may be under way", a.redisAt(s))
 	}
@@ -168,25 +168,25 @@ func (a *App) checkRunID(s *store.Server) error {
 			"server took over")
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s does not tell its run_id (INFO server), so nobody would "+
-		"notice that it was restarted or that another server took over: if it has lost grants by then, its shards "+
-		"freeze only when a caller comes who has seen them, and others are told of packets that belong to somebody "+
-		"already. Take a Redis that tells it, or add %s to unsafe.allow",
+	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s does not report its run_id (INFO server), so no one would "+
+		"notice a restart or a server that took over. If grants were lost then, its shards would freeze only when a "+
+		"process that has seen these grants calls; until then other users would win packets that are already granted. "+
+		"Use a Redis that reports its run_id, or add %s to unsafe.allow",
 		a.redisAt(s), configs.UnsafeRedisRunID)
 }
 
-// checkCoverage refuses a node of a cluster that answers nothing when some slot has no server: one node that is down
+// checkCoverage refuses a node of a cluster that answers nothing while any slot has no server: one node that is down
 // would stop every shard.
 func (a *App) checkCoverage(s *store.Server) error {
 	switch where := a.redisAt(s); {
 	case s.NoServer > 0:
-		return hongbao.Errorf(hongbao.ClassBroken, "redis at %s: %d slots of the cluster belong to no node, so what lies in "+
-			"them can be neither read nor written: bring their node back, or give them to another (redis-cli --cluster fix)",
+		return hongbao.Errorf(hongbao.ClassBroken, "redis at %s: %d slots of the cluster belong to no node, so their keys can "+
+			"be neither read nor written: restart their node, or assign the slots to another node (redis-cli --cluster fix)",
 			where, s.NoServer)
 	case !s.FullCoverage:
 		return nil
 	case a.Allows(configs.UnsafeRedisFullCoverage):
-		a.log.Warn("unsafe.allow: this cluster answers nothing when one of its slots has no server")
+		a.log.Warn("unsafe.allow: this cluster answers nothing while one of its slots has no server")
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s: cluster-require-full-coverage is yes, so one slot without a "+
@@ -206,12 +206,12 @@ func (a *App) warnOfDurability(ctx context.Context, class hongbao.Durability) {
 	defer rdb.Close()
 	servers, err := store.Inspect(ctx, rdb)
 	if err != nil {
-		a.log.Warn("Redis can't be asked whether it keeps the durability class; the load asks again", zap.Error(err))
+		a.log.Warn("Redis can't be checked for the durability class now; the load checks it again", zap.Error(err))
 		return
 	}
 	for i := range servers {
 		if err := errors.Join(servers[i].Check(class), servers[i].Slow(class)); err != nil {
-			a.log.Warn("Redis does not fit to the durability class", zap.String("class", string(class)), zap.Error(err))
+			a.log.Warn("the settings of Redis do not fit the durability class", zap.String("class", string(class)), zap.Error(err))
 		}
 	}
 }

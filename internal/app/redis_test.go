@@ -10,8 +10,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The sentinels name the old primary until they have chosen another one. It comes back as a replica that copies, without its
-// append-only file: a worker that starts then waits. A replica that is configured as the primary is refused.
+// The sentinels name the old primary until they have chosen another one. The old primary comes back as a replica that
+// still copies and has no append-only file: a worker that starts then waits. A replica that is configured as the primary
+// is refused.
 func TestReplicaUnderSentinelsIsAnOutage(t *testing.T) {
 	t.Parallel()
 	replica := store.Server{Version: "7.0.15", Role: "slave", MaxMemoryPolicy: store.NoEviction, Mode: "standalone", RunID: "r"}
@@ -25,7 +26,7 @@ func TestReplicaUnderSentinelsIsAnOutage(t *testing.T) {
 	}
 }
 
-// What opens the ledger and not Redis, as recover may, knows the founding too.
+// A command that opens the ledger but not Redis, such as recover, also knows the founding.
 func TestFoundingIsKnownFromEither(t *testing.T) {
 	t.Parallel()
 	var none, ledger, redis founding

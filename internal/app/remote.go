@@ -17,8 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
-// remote returns the handler that settles at a remote balance system and records it in the ledger. The caller closes it.
-// again is remote.Config's Replay: a settled grant is sent again only under its key. word is its Verified.
+// remote returns the handler that settles at a remote balance system and records it in the ledger. The caller closes
+// it. again sets Replay of remote.Config: a settled grant is sent again only under its key. word sets Verified.
 func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, error) {
 	settler, plans, err := a.settler(ctx)
 	if err != nil {
@@ -52,8 +52,8 @@ func (a *App) auditedRemote(ctx context.Context) (_ *audit.Remote, stop func(), 
 		}}, h.Close, nil
 }
 
-// alarmed pauses a campaign of which a grant contradicts the plan or the remote, and puts grants of disowned campaigns
-// into quarantine.
+// alarmed pauses a campaign if one of its grants contradicts the plan or the remote. It puts grants of disowned
+// campaigns into quarantine.
 type alarmed struct {
 	*remote.Handler
 	settler *ledger.Settler
@@ -64,7 +64,7 @@ type alarmed struct {
 func (a *alarmed) TendDoubts(ctx context.Context) {
 	for retry.Pause(ctx, a.app.Config.Remote.ClaimTime) {
 		if left, err := a.Sweep(ctx); left > 0 || err != nil && ctx.Err() == nil {
-			a.app.log.Warn("credits may be booked at the remote, and it does not tell yet", zap.Int("credits", left),
+			a.app.log.Warn("credits may be booked at the remote, and their state is still unknown", zap.Int("credits", left),
 				zap.Error(err))
 		}
 	}
@@ -87,7 +87,7 @@ func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-// putAside hands the grants whose campaign is unknown to the ledger, where a person can disown the campaign.
+// putAside passes the grants of unknown campaigns to the ledger, where a person can disown the campaign.
 func (a *alarmed) putAside(ctx context.Context, grants []hongbao.Grant, errs []error) {
 	var unknown []hongbao.Grant
 	var at []int
@@ -107,11 +107,12 @@ type planned struct {
 	app *App
 }
 
-// Currency implements remote.Campaigns. The rest of a refunded campaign is the sponsor's again: no more of it is sent.
+// Currency implements remote.Campaigns. It refuses a refunded campaign: the sponsor has the rest of its money, so no
+// more credits are sent.
 func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 	c, err := p.app.campaign(ctx, id)
 	if err == nil && c.State == ledger.StateRefunded {
-		err = hongbao.Errorf(hongbao.ClassConflict, "campaign %s was refunded: nothing of it is sent any more", id)
+		err = hongbao.Errorf(hongbao.ClassConflict, "campaign %s was refunded: no more of its credits are sent", id)
 	}
 	return c.Spec.Currency, err
 }

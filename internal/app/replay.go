@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// alone lets only one process at a time look for grants that are missing in the topic and push them. Two processes
-// that both looked first would each push them.
+// alone runs do. With Missing it does so under a lock: only one process at a time may search for grants that are
+// missing in the topic and publish them. Two concurrent searches would both publish the same grants.
 func (a *App) alone(ctx context.Context, o *Replay, do func(context.Context) error) error {
 	if !o.Missing || o.DryRun {
 		return do(ctx)
@@ -26,23 +26,23 @@ func (a *App) alone(ctx context.Context, o *Replay, do func(context.Context) err
 	if err != nil {
 		return err
 	}
-	a.log.Info("waiting for other replays with --missing, if there are any")
+	a.log.Info("waiting for the lock of replays with --missing")
 	return locks.Do(ctx, "replay-missing", do)
 }
 
-// Replay is a request to deliver grants once more.
+// Replay is a request to deliver grants again.
 type Replay struct {
 	Name string
 	// To is a sink, or topic:OTHER.
 	To     string
 	Filter replay.Filter
-	// Dead is a sink whose dead letters are delivered; they stay.
+	// Dead is a sink whose dead letters are delivered; the dead letters remain.
 	Dead string
 	// Missing applies to sink kafka: the replay first reads the topic, then publishes the grants that the sink has
 	// finished but the topic lacks.
 	Missing, DryRun bool
-	// Rate is grants per second at most, 0 for the sink's own bound; another topic has none. Patience is how long a target
-	// that can't be reached is tried again.
+	// Rate is the limit of grants per second. 0 means the sink's own limit, and no limit for another topic. Patience is
+	// how long to retry while the target can't be reached.
 	Rate     float64
 	Patience time.Duration
 }
@@ -52,12 +52,12 @@ type Replay struct {
 func (a *App) CheckListed(to string) error {
 	topic, other := strings.CutPrefix(to, "topic:")
 	if other && topic != a.Config.Publisher.Topic && !slices.Contains(a.Config.Serve.ReplayTopics, topic) {
-		return Usage("topic %.80q is not in serve.replay_topics: list it there, or run `hongbao replay`", topic)
+		return Usage("topic %.80q is not in serve.replay_topics: add it there, or run `hongbao replay`", topic)
 	}
 	return nil
 }
 
-// Replay delivers grants once more. The report is nil if nothing was begun.
+// Replay delivers grants again. The report is nil if the replay did not begin.
 func (a *App) Replay(ctx context.Context, o Replay) (report *replay.Report, err error) {
 	do := func(ctx context.Context) error {
 		report, err = a.replay(ctx, &o)
@@ -96,12 +96,12 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 		return nil, err
 	}
 	cfg.Handler = a.watched(o.To, cfg.Handler)
-	var tell func(int64)
+	var logged func(int64)
 	cfg.Progress = func(r *replay.Report) {
-		if tell == nil {
-			tell = a.progress("replay "+r.Name, r.Events)
+		if logged == nil {
+			logged = a.progress("replay "+r.Name, r.Events)
 		}
-		tell(min(r.Looked, r.Events))
+		logged(min(r.Looked, r.Events))
 	}
 	r, err := replay.New(cfg)
 	if err != nil {
@@ -151,7 +151,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	}
 	entries := &replay.Entries{Store: a.store}
 	if a.has(configs.SinkBalance) {
-		if err := a.ledger.Ready(ctx); err != nil { // before anything is recorded or sent
+		if err := a.ledger.Ready(ctx); err != nil { // checked before anything is recorded or sent
 			return err
 		}
 		cfg.Ledger, entries.Ledger = a.ledger, a.ledger
@@ -159,7 +159,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	topic, claims := a.Config.Publisher.Topic, a.Config.ClaimsConfig()
 	if other, ok := strings.CutPrefix(o.To, "topic:"); ok {
 		if other == topic {
-			return Usage("--to topic:%s is this deployment's own topic: say --to kafka, so that no event gets a second copy",
+			return Usage("--to topic:%s is this deployment's own topic: use --to kafka, so that no event gets a second copy",
 				topic)
 		}
 		topic, claims.Sink, claims.Trimmed = other, cfg.DoneSink, false
@@ -183,7 +183,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	}
 	cfg.Handler, cfg.Marks = p, true
 	if o.Missing {
-		return tellLost(ctx, lost, p.Log, a.store.Len())
+		return compareTopic(ctx, lost, p.Log, a.store.Len())
 	}
 	return nil
 }
@@ -196,14 +196,14 @@ func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 	return a.Handler(ctx, configs.SinkBalance)
 }
 
-// tellLost reads the topic and reports its grants to lost.
-func tellLost(ctx context.Context, lost *replay.Lost, l *publish.Log, shards int) error {
+// compareTopic reads the topic, and adds its grants to lost.
+func compareTopic(ctx context.Context, lost *replay.Lost, l *publish.Log, shards int) error {
 	scan, err := l.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
 		lost.Has(&e.Grant)
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("find what is missing in the topic: %w", err)
+		return fmt.Errorf("find the grants that are missing in the topic: %w", err)
 	}
 	for shard := range shards {
 		lost.Since(shard, scan.Since[l.Partition(shard)])

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
-// ReplayState is the progress of a named replay, as Redis has recorded it, whoever runs it.
+// ReplayState is the progress of a named replay by any process, as recorded in Redis.
 type ReplayState struct {
 	Name   string        `json:"name" doc:"Its name: no other replay can ever take it."`
 	Target string        `json:"target" doc:"Where it delivers to."`
@@ -37,7 +37,7 @@ func (s ReplayState) What() string {
 	return what
 }
 
-// Replays returns the state of every replay that was ever begun, in the order of their names.
+// Replays returns the state of every replay that has begun, in the order of their names.
 func (a *App) Replays(ctx context.Context) ([]ReplayState, error) {
 	found, err := a.store.FindReplays(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (a *App) Replays(ctx context.Context) ([]ReplayState, error) {
 	return out, nil
 }
 
-// ReplayState returns the state of one replay, and false if it was never begun.
+// ReplayState returns the state of one replay, and false if it has not begun.
 func (a *App) ReplayState(ctx context.Context, name string) (s ReplayState, found bool, err error) {
 	var on []int
 	for i := range a.store.Len() {
@@ -86,7 +86,7 @@ func (a *App) replayState(ctx context.Context, name string, on []int) (ReplaySta
 		}
 		var covers replay.Covers
 		if err := json.Unmarshal([]byte(r.Covers), &covers); err != nil {
-			return s, fmt.Errorf("what replay %s covers can't be read on shard %d: %w", name, shard, err)
+			return s, fmt.Errorf("the record of replay %s on shard %d can't be read: %w", name, shard, err)
 		}
 		s.Target, s.Dead, s.Filter = covers.Target, covers.Dead, covers.Filter
 		if s.Begun.IsZero() || r.Begun.Before(s.Begun) {

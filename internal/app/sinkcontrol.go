@@ -15,10 +15,10 @@ import (
 
 // SinkPause is the last pause or resume of a sink.
 type SinkPause struct {
-	// Paused: workers hand the sink nothing, on at least one shard.
+	// Paused: workers deliver nothing to the sink, on at least one shard.
 	Paused bool `json:"paused" doc:"True if workers hand it nothing on at least one shard."`
-	// PausedShards is on how many shards; fewer than all if Redis failed midway. Then the same command again
-	// completes it.
+	// PausedShards is the number of paused shards. If it is neither 0 nor all, Redis failed midway, and a repeat of
+	// the command completes it.
 	PausedShards int `json:"paused_shards" doc:"On how many shards; if not all, repeat the pause or resume: it broke off."`
 	// By, Why and At are those of the last pause or resume; empty if there was none.
 	By  string    `json:"by,omitempty" doc:"Who paused or resumed it last; absent if nobody did."`
@@ -34,9 +34,9 @@ type PausedCampaign struct {
 	At       time.Time `json:"at" doc:"When."`
 }
 
-// SinkLimit is the rate of a sink over all workers, as people have set it.
+// SinkLimit is the rate of a sink over all workers that a person has set.
 type SinkLimit struct {
-	// GrantsPerSecond is 0 for no bound. Nil: the knob of each worker applies (sinks.SINK_grants_per_second).
+	// GrantsPerSecond is 0 for no limit. Nil: each worker uses its knob (sinks.SINK_grants_per_second).
 	GrantsPerSecond *int      `json:"grants_per_second" doc:"Of all workers; 0: no bound; null: the knob of each counts."`
 	By              string    `json:"by,omitempty" doc:"Who set it last; absent if nobody did."`
 	Why             string    `json:"why,omitempty" doc:"The reason given; absent if nobody did."`
@@ -71,9 +71,9 @@ type SinkChange struct {
 	Limit   SinkLimit `json:"limit" doc:"Its rate now."`
 }
 
-// PauseSink stops all workers of a sink from handing it grants. Each worker stops within a second, and finishes a
-// call of the sink that has begun. Entries wait, and lose no attempt. Redis keeps the decision until the sink is
-// resumed. PauseSink may run twice: a paused sink keeps its first decision.
+// PauseSink stops the delivery of grants to a sink by all workers. Each worker stops within a second, and finishes a
+// call of the sink that has begun. The entries wait, and the pause counts as no attempt. Redis keeps the decision until
+// the sink is resumed. PauseSink may run twice: a paused sink keeps its first decision.
 func (a *App) PauseSink(ctx context.Context, sink string, by stream.Decision) (SinkChange, error) {
 	return a.controlSink(ctx, aboutSink(ctx, access.PauseSink, sink), by,
 		func(k *store.Shard) (bool, store.SinkControl, error) { return k.PauseSink(ctx, sink, by) })
@@ -85,7 +85,8 @@ func (a *App) ResumeSink(ctx context.Context, sink string, by stream.Decision) (
 		func(k *store.Shard) (bool, store.SinkControl, error) { return k.ResumeSink(ctx, sink, by) })
 }
 
-// PauseSinkCampaign pauses one campaign for a sink: its grants wait there, and lose no attempt. It may run twice.
+// PauseSinkCampaign pauses one campaign for a sink: its grants wait there, and the pause counts as no attempt. It may
+// run twice.
 func (a *App) PauseSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (SinkChange, error) {
 	return a.controlCampaign(ctx, access.PauseSink, sink, campaign, by, (*store.Shard).PauseSinkCampaign)
 }
@@ -114,7 +115,7 @@ func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, c
 }
 
 // checkSinkCampaign refuses a campaign that is probably mistyped: Redis does not have it, and there is no decision
-// about it for the sink. A shard that can't be read refuses nothing.
+// about it for the sink. If a shard can't be read, it refuses nothing.
 func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) error {
 	if err := a.CheckSinks("sink", sink); err != nil {
 		return err
@@ -133,14 +134,14 @@ func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) erro
 		return nil //nolint:nilerr // the pause itself reports a shard that can't be reached
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "sink %s: campaign %s is not in Redis and was never paused for the sink: "+
-		"look at the id; `hongbao sink list` shows the campaigns that are paused", sink, campaign)
+		"check the id; `hongbao sink list` shows the paused campaigns", sink, campaign)
 }
 
 // MaxRate bounds the rate of a sink, in grants a second.
 const MaxRate = 1_000_000_000
 
-// LimitSink bounds how many grants a second all workers together hand to a sink. 0 means no bound; nil lets each
-// worker use its knob. Workers apply it within a second. It may run twice.
+// LimitSink bounds how many grants a second all workers together deliver to a sink. 0 means no limit; with nil each
+// worker uses its knob. Workers apply the limit within a second. LimitSink may run twice.
 func (a *App) LimitSink(ctx context.Context, sink string, rate *int, by stream.Decision) (SinkChange, error) {
 	if rate != nil && (*rate < 0 || *rate > MaxRate) {
 		return SinkChange{Sink: sink}, Usage("%d grants a second: want 0 to %d", *rate, MaxRate)
@@ -155,7 +156,7 @@ func (a *App) LimitSink(ctx context.Context, sink string, rate *int, by stream.D
 // maxWords bounds the name and the reason of a change of a sink, in bytes.
 const maxWords = 500
 
-// aboutSink begins an entry about a sink.
+// aboutSink returns a new entry about a sink.
 func aboutSink(ctx context.Context, action access.Action, sink string) access.Entry {
 	e := about(ctx, action, "")
 	e.Sink, e.Details = sink, map[string]any{}
@@ -166,21 +167,22 @@ func (a *App) controlSink(ctx context.Context, e access.Entry, by stream.Decisio
 	do func(k *store.Shard) (changed bool, now store.SinkControl, err error)) (out SinkChange, err error) {
 	e.Details["by"], e.Details["why"] = by.By, by.Why
 	err = a.recorded(ctx, e, func(_ context.Context, e *access.Entry) (err error) {
-		out, err = a.tellShards(e.Sink, by, do)
+		out, err = a.eachShard(e.Sink, by, do)
 		e.Details["changed"] = out.Changed
 		return err
 	})
 	return out, err
 }
 
-func (a *App) tellShards(sink string, by stream.Decision,
+// eachShard runs do on each shard concurrently, and combines the results. Its error names the shards that failed.
+func (a *App) eachShard(sink string, by stream.Decision,
 	do func(k *store.Shard) (changed bool, now store.SinkControl, err error)) (SinkChange, error) {
 	out := SinkChange{Sink: sink}
 	if err := a.CheckSinks("sink", sink); err != nil {
 		return out, err
 	}
 	if by.By == "" || by.Why == "" || len(by.By) > maxWords || len(by.Why) > maxWords {
-		return out, Usage("who changes a sink, and why, are required, with at most %d bytes each", maxWords)
+		return out, Usage("a change of a sink requires a name and a reason (by and why), of at most %d bytes each", maxWords)
 	}
 	changed, now := make([]bool, a.store.Len()), make([]store.SinkControl, a.store.Len())
 	var failed []error
@@ -197,7 +199,7 @@ func (a *App) tellShards(sink string, by stream.Decision,
 		out.Limit.add(&now[i])
 	}
 	if len(failed) > 0 {
-		return out, fmt.Errorf("sink %s: %d of %d shards were not reached, run this again: %w", sink, len(failed),
+		return out, fmt.Errorf("sink %s: %d of %d shards were not reached, try again: %w", sink, len(failed),
 			a.store.Len(), errors.Join(failed...))
 	}
 	return out, nil

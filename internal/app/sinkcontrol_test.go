@@ -41,7 +41,7 @@ func (h *hung) wait(ctx context.Context, text string, call func() error) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Second):
-			return errors.New("the call about the other shard did not come")
+			return errors.New("the call for the other shard did not come")
 		}
 	}
 	err := call()
@@ -92,7 +92,7 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 	}
 	through(newHung(a.store.Shard(0), a.store.Shard(3)))
 	by := stream.Decision{By: "ann", Why: "maintenance"}
-	out, err := a.tellShards("balance", by, func(k *store.Shard) (bool, store.SinkControl, error) {
+	out, err := a.eachShard("balance", by, func(k *store.Shard) (bool, store.SinkControl, error) {
 		return k.PauseSink(t.Context(), "balance", by)
 	})
 	require.NoError(t, err)

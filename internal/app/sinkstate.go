@@ -33,12 +33,12 @@ func (s *SinkStatus) judge() {
 	}
 	switch {
 	case len(s.Unread) > 0 || len(s.Shards) == 0:
-		s.become(SinkUnread, "%d of %d shards did not tell how it stands there", len(s.Unread),
+		s.become(SinkUnread, "%d of %d shards did not report its state", len(s.Unread),
 			len(s.Unread)+len(s.Shards))
 	case s.Pause.Paused:
 		s.become(SinkPaused, "paused by %s: %s", s.Pause.By, s.Pause.Why)
 	case len(s.Workers) == 0:
-		s.become(SinkNoWorker, "no worker has come yet; `hongbao work` starts one")
+		s.become(SinkNoWorker, "no worker has started yet; `hongbao work` starts one")
 	case !slices.ContainsFunc(s.Workers, alive):
 		last := slices.MinFunc(s.Workers, func(a, b SinkWorker) int { return cmp.Compare(a.Seen, b.Seen) })
 		s.become(SinkNoWorker, "its last worker was seen %s ago; `hongbao work` starts one",
@@ -47,8 +47,8 @@ func (s *SinkStatus) judge() {
 		s.become(SinkBehind, "a grant has waited for %s: %d campaigns are paused for this sink",
 			wholeSeconds(oldest), len(s.Campaigns))
 	case oldest > behindAfter.Seconds():
-		s.become(SinkBehind, "a grant has waited for %s: what the sink delivers to is away or slow, or its "+
-			"rate is bounded; the log and /readyz of its workers say which", wholeSeconds(oldest))
+		s.become(SinkBehind, "a grant has waited for %s: the sink's target is down or slow, or its "+
+			"rate is limited; the log and /readyz of its workers say which", wholeSeconds(oldest))
 	default:
 		s.State = SinkWorking
 	}

@@ -22,18 +22,18 @@ func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*
 	out := &metrics.State{}
 	var g errgroup.Group // a failure does not end the others
 	var mu sync.Mutex
-	var away []error
+	var outages []error
 	ask := func(what func() error) {
 		g.Go(func() error {
 			if err := what(); hongbao.IsOutage(err) && ctx.Err() == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				away = append(away, err)
+				outages = append(outages, err)
 			}
 			return nil
 		})
 	}
-	g.Go(func() error { // a Redis that needs the whole time for this does not answer
+	g.Go(func() error { // a Redis that uses up the time of ctx counts as one that does not answer
 		if err := a.servers(ctx, out); hongbao.IsOutage(err) || err != nil && ctx.Err() != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*
 			sink, err := a.sinkState(a.Config.Deployment.Sinks[i], on)
 			out.Sinks = append(out.Sinks, sink)
 			mu.Lock()
-			away = append(away, err)
+			outages = append(outages, err)
 			mu.Unlock()
 		}
 		return nil
@@ -70,7 +70,7 @@ func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*
 		})
 	}
 	err := g.Wait()
-	return out, errors.Join(append(away, err)...)
+	return out, errors.Join(append(outages, err)...)
 }
 
 // unfinished reads from the ledger the work that only a worker can finish; nil if the ledger does not answer. The
@@ -83,22 +83,22 @@ func (a *App) unfinished(ctx context.Context) map[string]int64 {
 	return map[string]int64{"top_ups": topUps, "credits": credits}
 }
 
-// sinkState adds up the state of a sink on the shards that answered. The error is that of shards whose server is down.
+// sinkState adds up the state of a sink on the shards that answered. The error has the shards whose server is down.
 func (a *App) sinkState(sink string, on []standing) (metrics.SinkState, error) {
 	s := metrics.SinkState{Sink: sink}
 	workers := map[string]bool{}
-	var away []error
+	var outages []error
 	for shard := range on {
 		g := &on[shard]
-		if g.away {
-			away = append(away, g.err)
+		if g.outage {
+			outages = append(outages, g.err)
 		}
 		if g.err == nil {
 			a.add(&s, shard, &g.GroupStatus, workers)
 		}
 	}
 	s.Workers = len(workers)
-	return s, errors.Join(away...)
+	return s, errors.Join(outages...)
 }
 
 // add adds the state of a sink on a shard.

@@ -83,6 +83,6 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 		Decision: stream.Decision{By: "ann", Why: "it rains"}})
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"top_ups": 1, "credits": 0}, unfinished())
-	a.ledger = ledger.Lazy(a.ledgerConfig(), func(context.Context) (*ledger.Ledger, error) { return nil, errors.New("away") })
+	a.ledger = ledger.Lazy(a.ledgerConfig(), func(context.Context) (*ledger.Ledger, error) { return nil, errors.New("down") })
 	require.Nil(t, unfinished())
 }

@@ -16,7 +16,7 @@ import (
 // Status is the state of all sinks.
 type Status struct {
 	Sinks []SinkStatus `json:"sinks" nullable:"false" doc:"In the order of deployment.sinks."`
-	// Unrecorded are the shards that a person opened without the ledger, which has not recorded that yet.
+	// Unrecorded are the shards that a person opened without the ledger, which has not recorded the opening yet.
 	Unrecorded []UnrecordedShard `json:"unrecorded" nullable:"false" doc:"Shards that a person opened without the ledger: their grants wait."`
 }
 
@@ -56,7 +56,7 @@ type SinkStatus struct {
 	// Campaigns are paused for this sink only; other campaigns continue.
 	Campaigns []PausedCampaign `json:"paused_campaigns" doc:"Campaigns that are paused for this sink only, by their ids."`
 	Shards    []ShardStatus    `json:"shards" doc:"How it stands on each shard that could tell; the sums are of these."`
-	// Unread names the shards that could not answer, a frozen one for example: the other fields leave them out.
+	// Unread names the shards that did not report their state, such as a frozen one. The other fields leave them out.
 	Unread  []UnreadShard `json:"unread" doc:"The shards that could not tell, a frozen one for example."`
 	Workers []SinkWorker  `json:"workers" doc:"Its workers, by name, each once for all shards."`
 }
@@ -93,16 +93,16 @@ type SinkWorker struct {
 // asksAtOnce bounds how many shards are read at once: a status uses few of the connections that grabs need.
 const asksAtOnce = 8
 
-// standing is the state of a sink on a shard, or the error of Redis.
+// standing is the state of a sink on a shard, or the error of its server.
 type standing struct {
 	store.GroupStatus
 	err error
-	// away: no server answered, and the reason is not a lack of time.
-	away bool
+	// outage: no server answered, and the reason is not that ctx ended.
+	outage bool
 }
 
-// standings reads the state of each sink on each shard from Redis: in the order of deployment.sinks, and of the
-// shards. A failing shard hides no other. The state of a frozen shard may be outdated.
+// standings reads the state of each sink on each shard from Redis, in the order of deployment.sinks and of the shards.
+// A failing shard does not hide the others. The state of a frozen shard may be outdated.
 func (a *App) standings(ctx context.Context) [][]standing {
 	n := len(a.Config.Deployment.Sinks)
 	out := make([][]standing, n)
@@ -112,27 +112,27 @@ func (a *App) standings(ctx context.Context) [][]standing {
 	store.Each(n*a.store.Len(), asksAtOnce, func(i int) error {
 		s := &out[i%n][i/n]
 		s.GroupStatus, s.err = a.store.Shard(i/n).Status(ctx, a.Config.Deployment.Sinks[i%n])
-		s.away = hongbao.IsOutage(s.err) && ctx.Err() == nil
+		s.outage = hongbao.IsOutage(s.err) && ctx.Err() == nil
 		return nil // each standing has its own error
 	})
 	return out
 }
 
-// Status reads the state of every sink from Redis. It only reads. Unread has the shards that can't be read. If no
-// shard can be read, that is an error, unless they are frozen.
+// Status reads the state of every sink from Redis, and writes nothing. Unread has the shards that can't be read. If no
+// shard can be read, Status returns an error, unless the shards are frozen.
 func (a *App) Status(ctx context.Context) (*Status, error) {
 	out := &Status{Sinks: []SinkStatus{}, Unrecorded: unrecorded(ctx, a.store)}
 	var first error
-	told := false
+	read := false
 	for i, on := range a.standings(ctx) {
 		s := a.sinkStatus(a.Config.Deployment.Sinks[i], on)
 		out.Sinks = append(out.Sinks, s)
-		told = told || len(s.Shards) > 0
+		read = read || len(s.Shards) > 0
 		if first == nil && len(s.Unread) > 0 {
 			first = fmt.Errorf("status of sink %s on shard %d: %w", s.Sink, s.Unread[0].Shard, s.Unread[0].err)
 		}
 	}
-	if !told && !errors.Is(first, store.ErrFrozen) {
+	if !read && !errors.Is(first, store.ErrFrozen) {
 		return nil, first
 	}
 	return out, nil
@@ -197,18 +197,18 @@ func (s *Status) CheckRead() error {
 		var errs []error
 		for _, u := range x.Unread {
 			err := u.err
-			if err == nil { // a server has said so
+			if err == nil { // the status came from a server, which sends only the text
 				err = hongbao.Outagef(hongbao.ClassTransient, "%s", u.Why)
 			}
 			errs = append(errs, fmt.Errorf("shard %d: %w", u.Shard, err))
 		}
-		all = append(all, fmt.Errorf("sink %s: %d of %d shards did not tell how it stands there: %w", x.Sink, len(errs),
+		all = append(all, fmt.Errorf("sink %s: %d of %d shards did not report its state: %w", x.Sink, len(errs),
 			len(errs)+len(x.Shards), errors.Join(errs...)))
 	}
 	return errors.Join(all...)
 }
 
-// Deserted returns an error that names the sinks for which grants wait although none of their workers lives.
+// Deserted returns an error that names the sinks that have waiting grants and no live worker.
 func (s *Status) Deserted() error {
 	var sinks []string
 	for i := range s.Sinks {
@@ -220,5 +220,5 @@ func (s *Status) Deserted() error {
 	if len(sinks) == 0 {
 		return nil
 	}
-	return Found("grants wait, %s, and no worker lives: start `hongbao work`", strings.Join(sinks, ", "))
+	return Found("grants wait, %s, and no worker is alive: start `hongbao work`", strings.Join(sinks, ", "))
 }

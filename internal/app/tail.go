@@ -34,7 +34,7 @@ type Tail struct {
 	Campaigns []string
 	// Follow continues with new grants, until ctx ends.
 	Follow bool
-	// Since is the earliest time at which they were sent; the zero time is the beginning of the log.
+	// Since is the earliest time at which the grants were sent; the zero time is the beginning of the log.
 	Since time.Time
 	// Last is the number of last grants to begin with, -1 for all.
 	Last int
@@ -72,7 +72,7 @@ func (t *tailing) scan(ctx context.Context, lines chan<- Tailed) error {
 		case err == nil:
 			from = next
 		case hongbao.IsOutage(err):
-			t.app.log.Warn("the topic is out of reach, tail waits", zap.Error(err))
+			t.app.log.Warn("the topic can't be reached, tail waits", zap.Error(err))
 		default:
 			return err
 		}
@@ -95,14 +95,14 @@ func (t *tailing) turn(ctx context.Context, from []int64, lines chan<- Tailed) (
 		}
 	}
 	return t.read(ctx, from, func(l *Tailed) {
-		if l.Offset >= t.printed[l.Partition] { // else it came before the error that ended the last turn
+		if l.Offset >= t.printed[l.Partition] { // smaller: printed before an error ended the last turn
 			t.printed[l.Partition] = l.Offset + 1
 			lines <- *l
 		}
 	})
 }
 
-// read calls fn for the grants of the wanted campaigns, in one goroutine a partition.
+// read calls fn for the grants of the wanted campaigns, in one goroutine for each partition.
 func (t *tailing) read(ctx context.Context, from []int64, fn func(l *Tailed)) ([]int64, error) {
 	r, err := t.topic.Scan(ctx, from, func(partition int, offset int64, e topic.Event) error {
 		if g := &e.Grant; len(t.Campaigns) == 0 || slices.Contains(t.Campaigns, g.Campaign) {
@@ -115,8 +115,8 @@ func (t *tailing) read(ctx context.Context, from []int64, fn func(l *Tailed)) ([
 }
 
 // lastOnes sends the last grants of all partitions to lines, in the order of their times. A log can only be read
-// forward. So in each partition lastOnes goes back further and further until it has enough grants, or is at the
-// beginning.
+// forward. So lastOnes reads each partition from earlier and earlier offsets, until it has enough grants or has reached
+// the beginning.
 func (t *tailing) lastOnes(ctx context.Context, lines chan<- Tailed) ([]int64, error) {
 	start, next, err := t.topic.Offsets(ctx, t.Since)
 	if err != nil {

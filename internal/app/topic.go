@@ -48,8 +48,8 @@ func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
 	return a.publisherTo(ctx, a.Config.Publisher.Topic, claims, a.store)
 }
 
-// publisherTo makes a publisher to a topic, with claims of its own. Without an Owner the claims get a new one, because
-// several calls may publish concurrently. The caller closes it.
+// publisherTo returns a publisher to a topic, with its own claims. If cc has no Owner, the claims get a new one,
+// because several calls may publish concurrently. The caller closes the publisher.
 func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConfig,
 	entries publish.Entries) (*publish.Publisher, error) {
 	cc.Owner = cmp.Or(cc.Owner, workerName())
@@ -61,8 +61,8 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConf
 	pc.Worker, pc.Topic, pc.Campaigns = cc.Owner, topic, &campaignSource{app: a}
 	pc.Create = pc.Create && topic != a.Config.Publisher.Topic
 	if a.hasLedger() == nil {
-		// A ledger that does not answer delays no other sink. Only a worker that is also beside an old primary, with a
-		// session from after the fence, could then send grants that were restored elsewhere.
+		// A ledger that does not answer must not delay sink kafka, so the epoch is then left out. Only a worker that also
+		// uses an old primary, with a session begun after the fence, could then send grants that were restored elsewhere.
 		pc.Epoch = func(ctx context.Context, shard int) (int64, error) {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()

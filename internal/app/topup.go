@@ -25,7 +25,7 @@ import (
 // TopUpOrder is a request for more packets in a campaign.
 type TopUpOrder struct {
 	Campaign string
-	// ID is chosen by the caller: the same order again changes nothing.
+	// ID is chosen by the caller: a repeat of the order changes nothing.
 	ID      string
 	Packets int64
 	Total   hongbao.Amount
@@ -43,7 +43,7 @@ func ParseTiers(texts []string) (list []hongbao.Tier, err error) {
 		a, errA := strconv.ParseInt(amount, 10, 64)
 		n, errN := strconv.ParseInt(packets, 10, 64)
 		if errA != nil || errN != nil || a < 1 || n < 1 {
-			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%.40q is no tier: give AMOUNTxPACKETS, such as 200x50", text)
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%.40q is not a tier: want AMOUNTxPACKETS, such as 200x50", text)
 		}
 		list = append(list, hongbao.Tier{Amount: hongbao.Amount(a), Packets: n})
 	}
@@ -97,7 +97,7 @@ func timeOf(t time.Time) *time.Time {
 // clocks that differ by less do not matter.
 const windowRest = 5 * time.Second
 
-// draft is an order that was checked, with a seed of its own, and the state of its campaign.
+// draft is a checked order with its own seed, and the state of its campaign.
 type draft struct {
 	order    ledger.TopUp
 	campaign ledger.StoredCampaign
@@ -115,7 +115,7 @@ func (d *draft) same() *TopUp {
 	return nil
 }
 
-// draft checks an order. If the ledger already has the order, the ledger checks it.
+// draft checks an order. It leaves the check of an order that the ledger already has to the ledger.
 func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 	c, stored, err := a.campaignWithTopUps(ctx, o.Campaign)
 	if err != nil {
@@ -127,8 +127,8 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 	if d.order.Split.Mode == hongbao.SplitTiers {
 		d.order.Split.Tiers = o.Tiers
 	} else if len(o.Tiers) > 0 {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "top up campaign %s: it is split by mode %s, and the order gives "+
-			"tiers; leave them out", o.Campaign, d.order.Split.Mode)
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "top up campaign %s: the campaign is split by mode %s, but the order "+
+			"has tiers; remove them", o.Campaign, d.order.Split.Mode)
 	}
 	before := c.Hash
 	if n := len(stored); n > 0 {
@@ -150,7 +150,7 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 	return d, nil
 }
 
-// mayTopUp refuses a top-up for reasons that only Redis and the clock know, and not the ledger.
+// mayTopUp refuses a top-up for reasons that depend on Redis or on the clock. The ledger can't check these.
 func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 	if left := time.Until(c.Spec.To); left < windowRest {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: its window ends at %s", ledger.ErrNoTopUp,
@@ -170,7 +170,7 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 	return a.notLost(ctx, c.Spec.ID)
 }
 
-// TryTopUp returns the result that an order would have if it expected the present funding. It changes nothing.
+// TryTopUp returns the result of an order that expects the present funding. It changes nothing.
 func (a *App) TryTopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	d, err := a.draft(ctx, &o)
 	if err != nil {
@@ -235,8 +235,9 @@ func TopUpWaits(err error) bool {
 	return errors.Is(err, store.ErrTopUpWaits) && !errors.Is(err, store.ErrLost)
 }
 
-// DealTopUps brings a campaign's top-ups into Redis. Redis, not the ledger, decides which of them are there: Redis may
-// have lost packets that were dealt once. It may be killed at any point and run concurrently: the next call continues.
+// DealTopUps brings a campaign's top-ups into Redis. It deals each top-up that Redis does not have, whatever the ledger
+// says: Redis may have lost packets that were already dealt. DealTopUps may be killed at any point and run
+// concurrently: the next call continues.
 func (a *App) DealTopUps(ctx context.Context, id string) error {
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
 	if err != nil {
@@ -253,10 +254,10 @@ func (a *App) deal(ctx context.Context, c *ledger.StoredCampaign, stored []ledge
 	id := c.Spec.ID
 	dealt, err := a.store.Campaign(id).Dealt(ctx)
 	if TopUpWaits(err) {
-		err = cmp.Or(a.notLost(ctx, id), err) // else it waits for a load that is refused
+		err = cmp.Or(a.notLost(ctx, id), err) // if Redis lost the campaign, Load refuses it: report that instead of waiting
 	}
 	if err != nil {
-		return fmt.Errorf("generation %d of campaign %s is in the ledger, a worker deals it: %w", len(stored)+1, id, err)
+		return fmt.Errorf("generation %d of campaign %s is in the ledger, and a worker will deal it: %w", len(stored)+1, id, err)
 	}
 	if dealt <= len(stored) {
 		if err := a.dealAfter(ctx, c, stored, dealt); err != nil {
@@ -282,8 +283,8 @@ func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 	draws := drawsOf(c, stored)
 	for i := range draws {
 		if has := draws[i].Commit(); has != stored[i].Hash {
-			return hongbao.Errorf(hongbao.ClassConflict, "generation %d of campaign %s is in the ledger with hash %s, its text "+
-				"and seed give %s: one of the three was changed", i+2, c.Spec.ID, stored[i].Hash, has)
+			return hongbao.Errorf(hongbao.ClassConflict, "generation %d of campaign %s is in the ledger with hash %s, but its text "+
+				"and seed have hash %s: one of the three was changed", i+2, c.Spec.ID, stored[i].Hash, has)
 		}
 	}
 	plan, err := campaign.NewPlan(c.Spec, c.Seed, draws...)
@@ -308,9 +309,9 @@ func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 	return nil
 }
 
-// beginClose deals the campaign's top-ups, and then has the ledger take no more of them. If a shard does not answer
-// and the ledger says that all was dealt, the close continues: it checks each shard itself. If Redis has lost a part
-// of the campaign, no more packets can be dealt: the whole shards are closed without them.
+// beginClose deals the campaign's top-ups, and then makes the ledger accept no more of them. If a shard does not answer
+// but the ledger has recorded all top-ups as dealt, the close continues: it checks each shard itself. If Redis has lost
+// a part of the campaign, no more packets can be dealt: the shards without losses are closed without them.
 func (a *App) beginClose(ctx context.Context, c *ledger.StoredCampaign, added []ledger.StoredTopUp) error {
 	begin, dealing, id := a.ledger.BeginClose, a.deal(ctx, c, added), c.Spec.ID
 	if errors.Is(dealing, store.ErrLost) {
@@ -321,7 +322,7 @@ func (a *App) beginClose(ctx context.Context, c *ledger.StoredCampaign, added []
 		err = dealing
 	}
 	if err != nil {
-		return fmt.Errorf("close campaign %s: what was added to it comes first: %w", id, err)
+		return fmt.Errorf("close campaign %s: its top-ups must be dealt first: %w", id, err)
 	}
 	return nil
 }
@@ -329,8 +330,8 @@ func (a *App) beginClose(ctx context.Context, c *ledger.StoredCampaign, added []
 const (
 	// topUpEvery is how often a worker looks for top-ups that are not dealt yet.
 	topUpEvery = 2 * time.Second
-	// topUpTold is how often the worker logs a failing top-up.
-	topUpTold = time.Minute
+	// topUpLogEvery is how often the worker logs a failing top-up.
+	topUpLogEvery = time.Minute
 )
 
 // TendTopUps deals top-ups that their callers could not deal, because they were killed or the campaign had to wait. A
@@ -340,14 +341,14 @@ func (a *App) TendTopUps(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	told := time.Time{}
+	logged := time.Time{}
 	for retry.Pause(ctx, topUpEvery) {
 		err := locks.Do(ctx, "topup", func(ctx context.Context) error {
 			return a.dealOpenTopUps(ctx)
 		})
-		if err != nil && ctx.Err() == nil && time.Since(told) > topUpTold {
-			told = time.Now()
-			a.log.Warn("packets that were added to a campaign are not in Redis yet, it is tried again", zap.Error(err))
+		if err != nil && ctx.Err() == nil && time.Since(logged) > topUpLogEvery {
+			logged = time.Now()
+			a.log.Warn("the packets of a top-up are not in Redis yet; the worker tries again", zap.Error(err))
 		}
 	}
 	return nil
@@ -371,7 +372,7 @@ func drawsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) []campaign.T
 	return list
 }
 
-// drawOf returns the draw of a top-up. before is the hash of the generation before.
+// drawOf returns the draw of a top-up. before is the hash of the previous generation.
 func drawOf(o *ledger.TopUp, before string) campaign.TopUp {
 	return campaign.TopUp{Campaign: o.Campaign, Generation: o.Generation, Packets: o.Packets, Total: o.Total,
 		Split: o.Split, Before: before, Seed: o.Seed}

@@ -85,10 +85,10 @@ type TrailOf struct {
 // search may read millions of them from Redis, for a packet that no one may have.
 const maxScans = 2
 
-var errManyScans = errors.New("too many searches through receipts and dead letters are under way")
+var errManyScans = errors.New("too many searches through receipts and dead letters are running")
 
-// ErrBusy says that nothing was done, since too many other searches are running.
-var ErrBusy = fmt.Errorf("%w: ask again, or ask by user", errManyScans)
+// ErrBusy says that nothing was done, because too many other searches are running.
+var ErrBusy = fmt.Errorf("%w: try again, or search by user", errManyScans)
 
 // topicTime bounds how long a trail searches the topic, lettersTime how long it searches the dead letters.
 const topicTime, lettersTime = 5 * time.Second, 5 * time.Second
@@ -186,8 +186,9 @@ func (t *trailSearch) ledgerRows(ctx context.Context) ([]hongbao.Grant, bool, er
 // errSeen ends a search.
 var errSeen = errors.New("seen")
 
-// receipts reads the users' receipts on each of the campaign's shards, and reports whether Redis has the campaign. For
-// a packet whose user the ledger does not know it searches all receipts. It returns ErrBusy if too many trails do so.
+// receipts reads the user's receipts on each of the campaign's shards, and reports whether Redis has the campaign. If
+// the ledger does not have the packet's user, receipts searches all receipts. It returns ErrBusy if too many trails do
+// so.
 func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 	if t.places == nil {
 		places, err := t.app.store.Campaign(t.q.Campaign).Places(ctx)
@@ -286,7 +287,7 @@ func (t *trailSearch) follow(ctx context.Context, p *trailed) error {
 	return err
 }
 
-// topic searches the topic from the time at which the first of the grants was decided.
+// topic searches the topic from the time of the earliest grant on.
 func (t *trailSearch) topic(ctx context.Context) error {
 	if len(t.grants) == 0 || !t.app.has(configs.SinkKafka) {
 		return nil
@@ -319,7 +320,7 @@ func (t *trailSearch) topic(ctx context.Context) error {
 	case errors.Is(err, errSeen):
 		return nil
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("the search from %s on took longer than %s: `hongbao tail` reads it all", since.Format(time.RFC3339),
+		return fmt.Errorf("the search from %s on took longer than %s: `hongbao tail` reads the whole topic", since.Format(time.RFC3339),
 			topicTime)
 	}
 	return err
@@ -347,8 +348,8 @@ func (s *sightings) see(event string, at TrailRecord) error {
 	return nil
 }
 
-// offsets returns where the search in the topic begins, only for the partitions that can have the grants. A record's
-// time is that of the broker or of the worker, so the search begins a minute earlier.
+// offsets returns where the search in the topic begins. It skips the partitions that can't have the grants. A record
+// has the time of the broker or of the worker, so the search begins a minute earlier.
 func (t *trailSearch) offsets(ctx context.Context, l *publish.Log, since time.Time) ([]int64, error) {
 	from, end, err := l.Offsets(ctx, since.Add(-time.Minute))
 	if err != nil {

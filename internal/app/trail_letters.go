@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// letters looks for the dead letters of grants that a sink has finished but that are not at the sink's target.
+// letters looks for the dead letters of grants that a sink has finished but its target does not have.
 func (t *trailSearch) letters(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lettersTime)
 	defer cancel()
@@ -31,7 +31,7 @@ func (t *trailSearch) letters(ctx context.Context) error {
 		return nil
 	}
 	if err := t.app.scans.Acquire(ctx, 1); err != nil {
-		return fmt.Errorf("search the dead letters: %w: ask again", errManyScans)
+		return fmt.Errorf("search the dead letters: %w: try again", errManyScans)
 	}
 	defer t.app.scans.Release(1)
 	for at, of := range wanted {

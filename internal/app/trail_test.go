@@ -42,9 +42,9 @@ func TestTrailOverShards(t *testing.T) {
 	require.Equal(t, []int64{1, 2}, packets)
 	require.Empty(t, unread)
 	packets, _ = trail(TrailOf{Packet: 2})
-	require.Equal(t, []int64{2}, packets, "it is on the second shard, and nobody says whose it is")
+	require.Equal(t, []int64{2}, packets, "the packet is on the second shard, and its user is unknown")
 
-	// Searches through all receipts are bounded for the process, however many requests ask.
+	// Searches through all receipts are bounded for the process, for any number of requests.
 	require.NoError(t, a.scans.Acquire(t.Context(), maxScans))
 	_, err := a.Trail(t.Context(), TrailOf{Campaign: "rain", Packet: 3})
 	require.ErrorIs(t, err, ErrBusy)
@@ -61,7 +61,7 @@ func TestTrailOverShards(t *testing.T) {
 	for range maxScans + 1 {
 		require.NoError(t, searching.letters(t.Context()))
 		packets, _ = trail(TrailOf{Packet: 2})
-		require.Equal(t, []int64{2}, packets, "each search gives its place back")
+		require.Equal(t, []int64{2}, packets, "each search frees its slot")
 	}
 	require.NoError(t, a.redis.Set(t.Context(), places[1].Keys.Campaign("rain"), "x", 0).Err())
 	packets, unread = trail(TrailOf{User: "u1"})

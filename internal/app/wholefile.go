@@ -22,14 +22,14 @@ type wholeFile struct {
 func newWholeFile(dir string) (*wholeFile, error) {
 	f, err := os.CreateTemp(dir, ".hongbao-")
 	if err != nil {
-		return nil, Usage("%w: give a folder that there is, and that may be written to", err)
+		return nil, Usage("%w: name an existing folder that this process may write to", err)
 	}
 	w := &wholeFile{dir: dir, file: f, sum: sha256.New()}
 	w.Writer = io.MultiWriter(w.file, w.sum)
 	return w, nil
 }
 
-// checkDir refuses a folder in which no file can be made.
+// checkDir refuses a folder in which no file can be created.
 func checkDir(dir string) error {
 	w, err := newWholeFile(dir)
 	if err == nil {
@@ -62,7 +62,7 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// drop ends the file, and removes it unless it was kept.
+// drop closes the file, and removes it unless it was kept.
 func (w *wholeFile) drop() error {
 	err := w.file.Close()
 	if gone := os.Remove(w.file.Name()); !errors.Is(gone, os.ErrNotExist) {

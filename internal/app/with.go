@@ -11,8 +11,7 @@ import (
 // Needs are the servers that a command requires.
 type Needs struct{ Redis, Ledger bool }
 
-// With opens the servers that a command needs, and closes them when do has returned. An error of closing fails the
-// command, because an answer may be lost.
+// With opens the servers that a command needs, and closes them when do has returned. A failed close fails the command.
 func With(ctx context.Context, cfg *configs.Config, n Needs, do func(a *App) error) (err error) {
 	log, err := cfg.Logger(os.Stderr)
 	if err != nil {
@@ -29,7 +28,7 @@ func With(ctx context.Context, cfg *configs.Config, n Needs, do func(a *App) err
 	return do(a)
 }
 
-// Ready opens servers. A server that can't be reached does not hide another.
+// Ready opens servers. Its error names every server that failed.
 func (a *App) Ready(ctx context.Context, n Needs) error {
 	var redis, ledger error
 	if n.Redis {

@@ -73,7 +73,7 @@ func TestWithClosesAndTellsEveryError(t *testing.T) {
 	}), first, "a command that did all it should fails if closing does")
 }
 
-// Servers that are out of reach are named together, and nothing is done.
+// The error names every server that can't be reached, and nothing is done.
 func TestWithNamesEveryServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres",
@@ -86,7 +86,7 @@ func TestWithNamesEveryServerThatIsAway(t *testing.T) {
 	require.ErrorContains(t, err, "127.0.0.1:2")
 }
 
-// The calls of a long-lived process share its ledger. With the ledger away only the calls that need it fail.
+// The calls of a long-lived process share its ledger. While the ledger is down, only the calls that need it fail.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	a, err := New(config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db")), zap.NewNop(), Hooks{})

@@ -33,8 +33,7 @@ func opsListeners(cfg *configs.Config) map[string][2]string {
 	}
 }
 
-// CheckHealth asks the process of a command on this machine whether it is ready, by the ops listener of the
-// configuration.
+// CheckHealth checks whether the process of a command on this machine is ready, by the configured ops listener.
 func CheckHealth(ctx context.Context, cfg *configs.Config, command string) (*Health, error) {
 	knob, ok := opsListeners(cfg)[command]
 	if !ok {
@@ -42,7 +41,8 @@ func CheckHealth(ctx context.Context, cfg *configs.Config, command string) (*Hea
 	}
 	name, address := knob[0], knob[1]
 	if address == "" {
-		return nil, app.Usage("%s is empty, so nobody can ask: give hongbao %s and this command the same address", name, command)
+		return nil, app.Usage("%s is empty, so there is no listener to check: set it to the same address for hongbao %s and for "+
+			"this command", name, command)
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
@@ -54,13 +54,13 @@ func CheckHealth(ctx context.Context, cfg *configs.Config, command string) (*Hea
 	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
 		return nil, hongbao.Outagef(hongbao.ClassTransient,
-			"ask hongbao %s at %s (%s) whether it is ready: %w; does it run, with this configuration?", command, address, name, err)
+			"check whether hongbao %s at %s (%s) is ready: %w; check that it runs with this configuration", command, address, name, err)
 	}
 	defer res.Body.Close()
 	h := &Health{Command: command}
 	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<16)).Decode(h); err != nil || h.Status == "" {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent,
-			"ask at %s (%s): HTTP status %d without a status of hongbao %s: another program listens there", address, name,
+			"check %s (%s): HTTP status %d without a status of hongbao %s: another program listens there", address, name,
 			res.StatusCode, command)
 	}
 	if res.StatusCode != http.StatusOK {

@@ -44,7 +44,7 @@ func TestHealth(t *testing.T) {
 	require.True(t, hongbao.IsOutage(err))
 }
 
-// What answers without being Hongbao is not healthy.
+// Another program that answers at the address is not healthy.
 func TestHealthOfAnotherProgram(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.NotFoundHandler())

@@ -49,7 +49,7 @@ func (p *process) stop(ctx context.Context, err *error) {
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSpans)
 	defer cancel()
-	if err := p.tracer.Close(ending); err != nil { // the work of the process is done nevertheless
+	if err := p.tracer.Close(ending); err != nil { // only logged: the work of the process is done
 		p.Log().Warn("the collector did not get the last spans", zap.Error(err))
 	}
 }

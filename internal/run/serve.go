@@ -61,7 +61,7 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 		Guard: with.Guard, Log: p.Log(), Connections: p.set.Connections()}
 	administer := func(context.Context) error { return nil }
 	if cfg.Ledger.DSN == "" {
-		p.Log().Info("no control listener: ledger.dsn is empty, and the API keys stand in the ledger")
+		p.Log().Info("no control listener: ledger.dsn is empty, and the API keys are in the ledger")
 	} else {
 		deps.Keys, deps.Denied = p.Authority(), p.Denied
 		api, err := p.control(&server)
@@ -84,7 +84,7 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 	}
 	serving, end := context.WithCancel(ctx)
 	ran := make(chan error, 1)
-	go func() { ran <- administer(serving) }() // it ends the open pages, while the listeners drain
+	go func() { ran <- administer(serving) }() // ends the open pages while the listeners drain
 	err = s.Run(ctx, func(at serve.Addresses) {
 		p.say(&server, at)
 		if with.Ready != nil {

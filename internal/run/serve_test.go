@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// A server whose answers to slow grabs would never be written does not begin.
+// A server whose write timeout is shorter than a slow grab refuses to start.
 func TestServeWantsTimeForItsAnswers(t *testing.T) {
 	t.Parallel()
 	cfg, err := configs.Load("", []string{"HONGBAO_PRODUCER_CALL_TIMEOUT=30s"}, nil)

@@ -22,7 +22,7 @@ import (
 const (
 	sinkOpening = "sink_opening"
 	sinkDown    = consumer.SinkDown
-	// sinkBroken: the sink refuses its work, and a person has to look.
+	// sinkBroken: the sink can't be opened, and a person has to look.
 	sinkBroken = "sink_broken"
 )
 
@@ -75,21 +75,21 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 	first(err)
 	policy := retry.Backoff(time.Second, 30*time.Second, 0)
 	for tries := 0; err != nil; tries++ {
-		away := hongbao.IsOutage(err)
+		outage := hongbao.IsOutage(err)
 		switch {
 		case ctx.Err() != nil:
 			return nil // stopped during the attempt: that says nothing about the sink
-		case !away:
-			w.process.Log().Error("ALARM: a sink refuses to begin, a person has to look; it is tried again, and the others work",
+		case !outage:
+			w.process.Log().Error("ALARM: a sink can't be opened, a person has to look; it is tried again, and the other sinks work",
 				sink, zap.String("code", sinkBroken), zap.Error(err))
 		case tries == 0:
-			w.process.Log().Error("a sink can't be reached; the others work, and it is tried again and again",
+			w.process.Log().Error("a sink can't be reached; it is tried again and again, and the other sinks work",
 				sink, zap.String("code", sinkDown), zap.Error(err))
 		default:
 			w.process.Log().Warn("the sink can't be reached yet", sink, zap.Error(err))
 		}
 		if !retry.Pause(ctx, policy.NextBackOff()) {
-			if away {
+			if outage {
 				return nil
 			}
 			return err
@@ -155,9 +155,9 @@ func healthOf(shards []consumer.Health) sinkHealth {
 // sinkWorkers are the sink workers of one process.
 type sinkWorkers []*sinkWorker
 
-// run runs the sinks concurrently: each begins when it is open, and its failures do not affect the others. When all
-// refuse to begin, run ends, so that the person who started the worker sees it at once. A sink that can't be reached
-// is tried again.
+// run runs the sinks concurrently: each begins when it is open, and its failures do not affect the others. If no sink can
+// be opened, run ends, so that the person who started the worker sees the errors at once. A sink that can't be reached is
+// tried again.
 func (all sinkWorkers) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -188,8 +188,8 @@ func (all sinkWorkers) run(ctx context.Context) error {
 // healthEvery is how often the log reports a sink that does not work.
 const healthEvery = time.Minute
 
-// tellHealth logs repeatedly which sinks do not work.
-func (all sinkWorkers) tellHealth(ctx context.Context) error {
+// logHealth logs repeatedly which sinks do not work.
+func (all sinkWorkers) logHealth(ctx context.Context) error {
 	for retry.Pause(ctx, healthEvery) {
 		for _, w := range all {
 			h := w.health()

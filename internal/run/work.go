@@ -86,7 +86,7 @@ func (p *process) workParts(reads redis.UniversalClient, sinks []string) ([]grou
 	if p.set != nil {
 		parts = append([]group.Part{p.workOps(all)}, parts...)
 	}
-	return append(parts, group.Part{Name: "health", Run: all.tellHealth}, group.Part{Name: "sinks", Run: all.run}), nil
+	return append(parts, group.Part{Name: "health", Run: all.logHealth}, group.Part{Name: "sinks", Run: all.run}), nil
 }
 
 // retirer returns the part that removes refunded campaigns from Redis.

@@ -225,7 +225,7 @@ func (c *RedisCluster) HandOver(t testing.TB, replica *RedisServer) {
 const slotKeys = 1000
 
 // MoveSlot moves a slot from one master to another, key by key, in the order of their names, or backwards. It calls
-// moved before the first key, after each key, and once more before the slot belongs to the other master. n is the
+// moved before the first key, after each key, and again before the slot belongs to the other master. n is the
 // number of moved keys.
 func (c *RedisCluster) MoveSlot(t testing.TB, slot int, from, to *RedisServer, backwards bool, moved func(n int)) {
 	t.Helper()

@@ -196,14 +196,14 @@ func (k *kit) start(c command) (*process, error) {
 func (p *process) wait(cmd *exec.Cmd) {
 	defer close(p.done)
 	p.err = cmd.Wait()
-	p.kit.tell("gone", p.pid)
+	p.kit.report("gone", p.pid)
 	p.kit.mu.Lock()
 	defer p.kit.mu.Unlock()
 	delete(p.kit.running, p) // works on a nil map too
 }
 
-// tell reports to the watchdog that a process group runs, or is gone.
-func (k *kit) tell(what string, pid int) {
+// report reports to the watchdog that a process group runs, or is gone.
+func (k *kit) report(what string, pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.running != nil {

@@ -87,11 +87,11 @@ func (k *kit) run(p *Program) error {
 	if err := p.Cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.Cmd.Path, err)
 	}
-	k.tell("run", p.Cmd.Process.Pid)
+	k.report("run", p.Cmd.Process.Pid)
 	go func() {
 		defer close(p.Done)
 		_ = p.Cmd.Wait() // the result is in ProcessState
-		k.tell("gone", p.Cmd.Process.Pid)
+		k.report("gone", p.Cmd.Process.Pid)
 	}()
 	return nil
 }

@@ -40,7 +40,7 @@ func TestProxySwallowsTheAnswerOfWorkThatWasDone(t *testing.T) {
 	require.EqualValues(t, 2, c.Incr(t.Context(), key).Val(), "one answer only")
 }
 
-// A client gives up before the server answers: no answer was lost, so the order stands and takes the next request.
+// A client gives up before the server answers: no answer was lost, so the order remains and applies to the next request.
 func TestProxyKeepsAnOrderWhoseClientGaveUp(t *testing.T) {
 	t.Parallel()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
@@ -119,7 +119,7 @@ func TestProxyCutsAndRefuses(t *testing.T) {
 	c := through(t, r, p)
 	require.NoError(t, c.Ping(t.Context()).Err())
 	p.Refuse(true)
-	require.NoError(t, c.Ping(t.Context()).Err(), "the connection that exists goes on")
+	require.NoError(t, c.Ping(t.Context()).Err(), "the existing connection still works")
 	p.CutAll()
 	require.Error(t, c.Ping(t.Context()).Err())
 	require.Error(t, c.Ping(t.Context()).Err(), "the first may fail on the connection that was cut, the second makes a new one")
@@ -151,7 +151,7 @@ func TestProxyWithoutAServerResets(t *testing.T) {
 	require.NoError(t, err)
 	p := NewProxy(t, loopback(ports[0]))
 	c, err := net.Dial("tcp", p.Addr)
-	if err == nil { // else it was reset before Dial returned
+	if err == nil { // otherwise it was reset before Dial returned
 		defer c.Close()
 		require.NoError(t, c.SetDeadline(time.Now().Add(5*time.Second)))
 		_, err = c.Read(make([]byte, 1))
@@ -192,7 +192,7 @@ func swallowOneProduce(t *testing.T, b *KafkaBroker, p *proxy.Proxy, topic strin
 	p.SwallowAnswers(1, proxy.KafkaRequest(proxy.KafkaProduce))
 	require.Error(t, produce(t.Context(), tr, addr, topic))
 	require.Equal(t, proxy.Faults{Swallowed: 1}, p.Fired())
-	require.EqualValues(t, 2, lastOffset(t, b, topic), "the broker stored what it could not tell of")
+	require.EqualValues(t, 2, lastOffset(t, b, topic), "the broker stored the records whose answer was lost")
 	require.NoError(t, produce(t.Context(), tr, addr, topic))
 	require.EqualValues(t, 3, lastOffset(t, b, topic))
 }

@@ -72,8 +72,8 @@ func RedisPrograms(ctx context.Context) ([]RedisProgram, error) {
 	list[2].Path = filepath.Join(base, "servers", "valkey-9", "valkey-server")
 	for i := range list {
 		p := &list[i]
-		told, failed := exec.CommandContext(ctx, p.Path, "--version").Output()
-		name, rest, _ := strings.Cut(string(told), " server v=")
+		output, failed := exec.CommandContext(ctx, p.Path, "--version").Output()
+		name, rest, _ := strings.Cut(string(output), " server v=")
 		if p.Version, _, _ = strings.Cut(rest, " "); failed != nil || p.Version == "" {
 			p.Path = ""
 			continue

@@ -287,7 +287,7 @@ func TestFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
 	require.Empty(t, foldersWith(t, k.dir, "perhaps"))
 }
 
-// foldersWith lists the configurations under dir that hold the word; other tests' folders come and go meanwhile.
+// foldersWith lists the configurations under dir that contain the word. Folders of other tests come and go meanwhile.
 func foldersWith(t *testing.T, dir, word string) []string {
 	t.Helper()
 	var found []string

@@ -349,9 +349,9 @@ func TestATrailDeniesOnlyWhatItAsked(t *testing.T) {
 	require.NotContains(t, f.ask(t, "viewer", path, nil).Body.String(), denied)
 	f.trails = model.Trails{}
 	require.Contains(t, f.ask(t, "viewer", path, nil).Body.String(), denied)
-	f.trails.Notes = []string{"ledger could not be asked: it is away"}
+	f.trails.Notes = []string{"ledger could not be read: it is down"}
 	page := f.ask(t, "viewer", path, nil).Body.String()
-	require.Contains(t, page, "ledger could not be asked")
+	require.Contains(t, page, "ledger could not be read")
 	require.NotContains(t, page, denied)
 }
 

@@ -24,9 +24,8 @@ func (a *addresses) admit(r *http.Request) error {
 // of returns the network that a request counts for.
 func (a *addresses) of(r *http.Request) netip.Prefix { return network(a.client(r)) }
 
-// client returns the address of a request's client: the last one on the way that is not a trusted proxy. A proxy
-// appends the address of its own client to X-Forwarded-For. So a client can forge the entries left of its own
-// address.
+// client returns the address of a request's client: the last hop that is not a trusted proxy. A proxy appends the
+// address of its own client to X-Forwarded-For. So a client can forge the entries left of its own address.
 func (a *addresses) client(r *http.Request) netip.Addr {
 	met, _ := netip.ParseAddrPort(r.RemoteAddr)
 	at := met.Addr().Unmap().WithZone("")

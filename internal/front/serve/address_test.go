@@ -43,7 +43,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// An address that makes too many requests waits, whatever it asks for; by default none does.
+// An address that makes too many requests must wait, for any kind of request. By default there is no limit.
 func TestAddressRate(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) {
@@ -67,7 +67,7 @@ func TestAddressRate(t *testing.T) {
 	}
 }
 
-// A page of a named origin may ask and read; any other may not, and no answer says *.
+// A page of a configured origin may send requests and read the answers. Other pages may not, and no answer allows *.
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.CORSOrigins = []string{"https://app.test", "http://localhost:3000"} }})

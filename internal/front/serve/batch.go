@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// Bounds of a batch. One call to Redis takes as many grabs.
+// Bounds of a batch. One call to Redis can decide maxBatch grabs.
 const (
 	maxBatch      = 128
 	maxBatchBytes = 128 << 10
@@ -61,7 +61,7 @@ func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	o, err := web.ReadObject(w, r, web.Body{Bytes: maxBatchBytes, List: "grabs", Items: maxBatch,
-		TooMany: "grabs_invalid", Incomplete: "nothing was grabbed; send it again"})
+		TooMany: "grabs_invalid", Incomplete: "nothing was grabbed; send the request again"})
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 	case len(items) == 0:
 		return web.Refuse("grabs_invalid", "want a list of 1 to 128 grabs")
 	}
-	if wait := s.keys.take(key, len(items)-1, time.Now()); wait > 0 { // byKey has counted one
+	if wait := s.keys.take(key, len(items)-1, time.Now()); wait > 0 { // byKey has already counted one request
 		return rateLimited(wait)
 	}
 	results, answerID := make([]BatchResult, len(items)), w.Header().Get(web.RequestID)
@@ -106,14 +106,14 @@ func (s *Server) grabItem(ctx context.Context, campaign string, o flatjson.Objec
 		return nil, err
 	}
 	if o["request_id"] == nil {
-		return nil, web.Refuse("request_id_required", "send a request_id: a grab that is sent again gets its own answer")
+		return nil, web.Refuse("request_id_required", "send a request_id: a repeat with it gets the same answer")
 	}
 	if g.RequestID, err = requestID(o); err != nil {
 		return nil, err
 	}
 	facts, isText := o.Text("facts")
 	if o["facts"] != nil && !isText {
-		return nil, web.Refuse("facts_invalid", "write them as a text, device=d1 channel=app")
+		return nil, web.Refuse("facts_invalid", "write the facts as one text, such as device=d1 channel=app")
 	}
 	if facts != "" {
 		g.Facts = map[string]string{}
@@ -161,7 +161,7 @@ func (s *Server) byKey(r *http.Request, action access.Action) (campaign, id stri
 	}
 	switch {
 	case errors.Is(err, access.ErrNotInScope):
-		return "", "", web.Refuse("unknown_campaign", "see the id")
+		return "", "", web.Refuse("unknown_campaign", "check the id")
 	case err != nil:
 		return "", "", web.Refuse("forbidden", "use a key whose role may do this")
 	}
@@ -176,7 +176,7 @@ func (s *Server) userReceipts(w http.ResponseWriter, r *http.Request) error {
 	}
 	query := r.URL.Query()
 	if len(query) != 1 || len(query["user"]) != 1 {
-		return web.Refuse("user_invalid", "want ?user= with one user, and nothing else")
+		return web.Refuse("user_invalid", "want ?user= with one user, and no other parameter")
 	}
 	user, err := userOf(query["user"][0], true)
 	if err != nil {

@@ -68,7 +68,7 @@ func TestBatch(t *testing.T) {
 	require.Equal(t, []string{"unknown_campaign 0"}, results(t, r))
 }
 
-// All grabs of a batch are asked for at once, so that they go into one call; each user has his rate.
+// All grabs of a batch are passed to the producer at once, so that they go into one call. Each user has their own rate.
 func TestBatchIsOneCrowd(t *testing.T) {
 	t.Parallel()
 	f := &fake{hold: make(chan struct{}), began: make(chan struct{}, maxBatch)}
@@ -102,7 +102,7 @@ func TestBatchIsOneCrowd(t *testing.T) {
 	require.Equal(t, 1, limited)
 }
 
-// What is no batch grabs nothing.
+// An invalid batch grabs nothing.
 func TestBadBatches(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -131,7 +131,7 @@ func TestBadBatches(t *testing.T) {
 	require.Empty(t, s.grabbed())
 }
 
-// An API key is good for its role and its campaigns; what is wrong with one that is not good is not told.
+// An API key is valid for its role and its campaigns. The answer to an invalid key does not say what is wrong with it.
 func TestAPIKeys(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -180,7 +180,7 @@ func TestKeyRate(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, s.call(t, "POST", batchPath, batchOf(120), as(gatewayText)).Status)
 	limited(s.call(t, "POST", batchPath, batchOf(120), as(gatewayText)))
-	require.Len(t, s.grabbed(), 120, "a batch counts as its grabs, and is refused whole")
+	require.Len(t, s.grabbed(), 120, "a batch counts as its number of grabs, and is refused as a whole")
 	refused := 0
 	for i := range 60 {
 		var r *reply

@@ -34,7 +34,7 @@ func (granter) Receipts(context.Context, string, string) (model.Receipts, error)
 	return model.Receipts{}, nil
 }
 
-// sink takes an answer and keeps nothing.
+// sink receives an answer and discards it.
 type sink struct{ header http.Header }
 
 func (s *sink) Header() http.Header            { return s.header }

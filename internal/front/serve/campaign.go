@@ -88,24 +88,23 @@ func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
 func unread(err error) error {
 	switch {
 	case errors.Is(err, store.ErrFrozen), errors.Is(err, store.ErrLost):
-		return &web.Refusal{Code: "frozen", Detail: "ask again", Wait: retryAfter, Cause: err}
+		return &web.Refusal{Code: "frozen", Detail: "send the same request again", Wait: retryAfter, Cause: err}
 	case errors.Is(err, store.ErrNotDurable):
-		return &web.Refusal{Code: "not_durable", Detail: "ask again", Wait: retryAfter, Cause: err}
+		return &web.Refusal{Code: "not_durable", Detail: "send the same request again", Wait: retryAfter, Cause: err}
 	case errors.Is(err, ledger.ErrArchived):
-		return &web.Refusal{Code: "archived", Detail: "ask who runs this", Cause: err}
+		return &web.Refusal{Code: "archived", Detail: "ask the operator of this service", Cause: err}
 	case hongbao.ClassOf(err) == hongbao.ClassPermanent && errors.Is(err, store.ErrNotInRedis):
-		return &web.Refusal{Code: "unknown_campaign", Detail: "see the id"}
+		return &web.Refusal{Code: "unknown_campaign", Detail: "check the id"}
 	}
-	return &web.Refusal{Code: "unavailable", Detail: "ask again", Wait: retryAfter, Cause: err}
+	return &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: retryAfter, Cause: err}
 }
 
 // Bounds of the cache of campaigns.
 const (
 	windowAge  = time.Second
 	maxWindows = 10_000
-	// maxAsking bounds the campaigns that are read at once. Campaigns that were found before have as many reads of
-	// their own. Otherwise strangers who invent ids could use up the connections for grabs and for existing
-	// campaigns.
+	// maxAsking bounds the concurrent reads of campaigns that were found before, and separately those of other ids.
+	// Otherwise clients that invent ids could use up the connections for grabs and for existing campaigns.
 	maxAsking = 8
 	// lateAge is how long an old window may be shown while all reads are in use.
 	lateAge = 5 * time.Second
@@ -113,9 +112,10 @@ const (
 	foundAge = time.Minute
 )
 
-var errAsking = errors.New("too many campaigns are being asked for")
+var errAsking = errors.New("too many campaigns are being read")
 
-// windows caches what campaigns show for a moment. A crowd that looks at one campaign costs Redis almost nothing.
+// windows caches the public states of campaigns for windowAge. So a crowd that reads one campaign costs Redis almost
+// nothing.
 type windows struct {
 	reader Reader
 	asking singleflight.Group
@@ -150,7 +150,7 @@ func newWindows(reader Reader) *windows {
 		new: make(chan struct{}, maxAsking)}
 }
 
-// get returns what a campaign shows, with the present time.
+// get returns the public state of a campaign, with the present time.
 func (v *windows) get(ctx context.Context, campaign string) (store.Window, error) {
 	has, fresh := v.remembered(campaign)
 	if !fresh {
@@ -163,7 +163,7 @@ func (v *windows) get(ctx context.Context, campaign string) (store.Window, error
 	return has.window, has.err
 }
 
-// read reads a campaign, once for all concurrent callers. Its error is that of ctx.
+// read reads a campaign, once for all concurrent callers. It returns an error only if ctx ends.
 func (v *windows) read(ctx context.Context, campaign string) (has seen, err error) {
 	select {
 	case r := <-v.asking.DoChan(campaign, func() (any, error) {

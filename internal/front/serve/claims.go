@@ -40,7 +40,7 @@ func (who *caller) read(part string) (err error) {
 	}
 	root := gjson.Parse(string(who.room))
 	if !gjson.ValidBytes(who.room) || !root.IsObject() {
-		return errors.New("a part of the token is no JSON object")
+		return errors.New("a part of the token is not a JSON object")
 	}
 	who.claims = who.claims[:0]
 	root.ForEach(func(name, value gjson.Result) bool {

@@ -12,8 +12,8 @@ import (
 // address takes all of them. It closes a further connection at once.
 type counted struct {
 	net.Listener
-	most    int            // of one address; 0: any number
-	trusted []netip.Prefix // proxies, which may have any number
+	most    int            // limit for each address; 0: no limit
+	trusted []netip.Prefix // proxies, which have no limit
 	changed func(by int)
 	log     *zap.Logger
 
@@ -32,8 +32,9 @@ func (c *counted) Accept() (net.Conn, error) {
 		at := met.Addr().Unmap().WithZone("")
 		from := network(at)
 		if !c.take(from, within(c.trusted, at)) {
-			c.log.Info("closed a connection: its address has as many open as serve.address_connections allows; if it is a "+
-				"proxy, name its network in serve.trusted_proxies", zap.Stringer("address", from), zap.Int("open", c.most))
+			c.log.Info("closed a connection: its address has as many open connections as serve.address_connections allows; if "+
+				"the address is a proxy, add its network to serve.trusted_proxies", zap.Stringer("address", from),
+				zap.Int("open", c.most))
 			_ = conn.Close()
 			continue
 		}
@@ -76,8 +77,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// network returns the network that counts as one address. For IPv6 that is the /64, because one customer has all of
-// it.
+// network returns the network that counts as one address. For IPv6 that is the /64, because a provider assigns a whole
+// /64 to each customer.
 func network(at netip.Addr) netip.Prefix {
 	bits := 32
 	if at.Is6() {

@@ -37,7 +37,8 @@ func TestKeyFileIsClosed(t *testing.T) {
 	})
 }
 
-// An unknown kid of a caller who hangs up still asks the URL; an answer without keys leaves the keys as they are.
+// An unknown kid of a caller that hangs up still triggers a fetch. After an answer without keys the previous keys stay
+// valid.
 func TestKeysFromURLStay(t *testing.T) {
 	t.Parallel()
 	var text atomic.Pointer[[]byte]
@@ -63,7 +64,7 @@ func TestKeysFromURLStay(t *testing.T) {
 	_, err = third.verifier.keys.find(t.Context(), "other", "EdDSA")
 	require.Error(t, err)
 	_, err = third.verifier.keys.find(t.Context(), "new", "EdDSA")
-	require.NoError(t, err, "an answer without keys takes none away")
+	require.NoError(t, err, "an answer without keys removes no key")
 	other := setup(t, options{cfg: func(c *Config) { c.Keys = keys.URL }})
 	require.Eventually(t, func() bool { return other.logs.FilterMessageSnippet("the key set can't be read").Len() > 0 },
 		30*time.Second, time.Millisecond)
@@ -75,7 +76,7 @@ func TestKeysFromURLStay(t *testing.T) {
 		as(token{jwt.SigningMethodEdDSA, edKey, "old"}.sign(t, "u1"))).Status)
 }
 
-// slowWindows answers nobody until it is let go.
+// slowWindows answers no call until let is closed.
 type slowWindows struct {
 	fake
 	n   atomic.Int64
@@ -88,7 +89,7 @@ func (f *slowWindows) Window(context.Context, string) (store.Window, error) {
 	return store.Window{}, errAbsent
 }
 
-// Strangers who make ids up have few of them asked for at once; the others are told to come again.
+// Of the ids that clients invent, only maxAsking are read at once; the others are refused for now.
 func TestWindowsAreAskedForByFew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,8 +111,8 @@ func TestWindowsAreAskedForByFew(t *testing.T) {
 	})
 }
 
-// Strangers who make ids up take nothing from a campaign that there is: neither its place, nor a slot of those that are
-// found. While none is free it shows what it was, for some seconds.
+// Invented ids do not affect an existing campaign: they take neither its entry in the cache nor a slot of the campaigns
+// that were found. While no slot is free, the campaign's last state is shown for some seconds.
 func TestStrangersHideNoCampaign(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +155,7 @@ func TestStrangersHideNoCampaign(t *testing.T) {
 	})
 }
 
-// A user who goes on asking while he has to wait gets his rate all the same.
+// A user who sends requests while they have to wait still gets their rate.
 func TestRefusedRequestsCostNothing(t *testing.T) {
 	t.Parallel()
 	l := newLimits(1, 2)
@@ -184,5 +185,5 @@ func TestAGrantHasItsCurrency(t *testing.T) {
 		require.Equal(t, http.StatusOK, r.Status)
 		require.Equal(t, "CNY", r.Body["currency"], outcome)
 	}
-	require.Zero(t, s.reads, "nothing else is asked")
+	require.Zero(t, s.reads, "nothing else is read")
 }

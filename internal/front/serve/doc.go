@@ -12,16 +12,15 @@
 //
 // The control listener serves Deps.Control, the administration. Without Deps.Control it is not opened.
 //
-// The ops listener has /livez and /readyz, and by Deps /metrics and /debug/pprof. /livez and /readyz do not ask
+// The ops listener has /livez and /readyz, and by Deps /metrics and /debug/pprof. /livez and /readyz do not check
 // Redis: otherwise an outage of Redis would take every process out of its load balancer at once.
 //
-// A verified JWT names the user, or a gateway with an API key names the user. Each fact that a limit counts by has a
-// declared source of the same kinds. The body of a user's own request names neither. A key of the key set is valid
-// for one algorithm, the one that the key names.
+// A verified JWT names the user, or a gateway with an API key does. Each fact that a limit counts by has a declared
+// source of the same kinds. User and facts are never read from the body of a user's own request. A key of the key set
+// is valid only for the algorithm that it names.
 //
 // A decided grab is 200 with its outcome. An undecided grab is 503 with Retry-After. Every refusal is a problem of
-// RFC 9457 with a code of the tables in routes.go and of internal/front/web. A problem repeats nothing of the
-// request.
+// RFC 9457 with a code of the tables in routes.go and of internal/front/web. A problem contains no text of the request.
 //
 // The server checks a request in this order: the rate of its address, if that has one (429); the path (404, also for
 // a path that a client or a proxy would rewrite); the method (405); the token or API key (401); the rate of the user

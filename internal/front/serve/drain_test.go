@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A server that is told to stop says that it is not ready, takes requests for the drain delay, and answers those that
-// are under way. Its answers end their connections, so that callers go elsewhere before it closes them.
+// A server that is stopped reports that it is not ready, accepts requests for the drain delay, and answers the running
+// ones. Its answers end their connections, so that callers go to another server before it closes them.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	f := &fake{hold: make(chan struct{}), began: make(chan struct{}, 2)}

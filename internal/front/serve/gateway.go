@@ -15,8 +15,8 @@ const (
 	factsHeader = "Hongbao-Facts"
 )
 
-// forUser identifies the user for whom a gateway with an API key asks. The key must be allowed to grab, because the
-// answers contain coupon codes.
+// forUser reads the user and the facts from the headers of a gateway with an API key. The key must be allowed to grab,
+// because the answers contain coupon codes.
 func (s *Server) forUser(r *http.Request, who *caller) error {
 	if _, _, err := s.byKey(r, access.Grab); err != nil {
 		return err
@@ -41,14 +41,15 @@ func (s *Server) forUser(r *http.Request, who *caller) error {
 func onlyGateways(h http.Header) error {
 	switch {
 	case h[userHeader] != nil:
-		return web.Refuse("user_invalid", "the header "+userHeader+" goes with an API key: the token names its user")
+		return web.Refuse("user_invalid", "the header "+userHeader+" is only for API keys: the token names its user")
 	case h[factsHeader] != nil:
-		return web.Refuse("facts_invalid", "the header "+factsHeader+" goes with an API key: a token has its facts as claims")
+		return web.Refuse("facts_invalid", "the header "+factsHeader+" is only for API keys: a token has its facts as claims")
 	}
 	return nil
 }
 
-// readFacts parses facts such as "device=d1 channel=app" into an empty map. names has the fact of each name.
+// readFacts parses facts such as "device=d1 channel=app" into the empty map to. names maps the name in the text to the
+// fact.
 func readFacts(text string, names, to map[string]string) error {
 	if text == "" {
 		return nil
@@ -58,9 +59,9 @@ func readFacts(text string, names, to map[string]string) error {
 		fact := names[name]
 		switch {
 		case fact == "":
-			return web.Refuse("facts_invalid", "serve.facts has no such source; write them as device=d1 channel=app")
+			return web.Refuse("facts_invalid", "serve.facts does not have this name; write facts such as device=d1 channel=app")
 		case to[fact] != "":
-			return web.Refuse("facts_invalid", "a fact comes twice")
+			return web.Refuse("facts_invalid", "a fact occurs twice")
 		case hongbao.CheckID(value) != nil:
 			return web.Refuse("facts_invalid", "a value has 1 to 128 printable ASCII characters without spaces")
 		}

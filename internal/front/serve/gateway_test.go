@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forUser has a gateway ask for a user.
+// forUser makes a request that of a gateway for a user.
 func forUser(user, facts string) tweak {
 	return func(r *http.Request) {
 		as(gatewayText)(r)

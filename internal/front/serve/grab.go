@@ -73,7 +73,7 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 	if err != nil {
 		return err
 	}
-	body := web.Body{Bytes: s.cfg.BodyBytes, Incomplete: "nothing was grabbed; send it again"}
+	body := web.Body{Bytes: s.cfg.BodyBytes, Incomplete: "nothing was grabbed; send the request again"}
 	data, err := web.ReadBody(w, r, body)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 		return err
 	}
 	if who.byKey && g.RequestID == "" {
-		return web.Refuse("request_id_required", "send a request_id: a gateway's grab that is sent again gets its own answer")
+		return web.Refuse("request_id_required", "send a request_id: a gateway's repeat with it gets the same answer")
 	}
 	out, err := s.decide(r.Context(), &g)
 	if err != nil {
@@ -148,7 +148,7 @@ func grabProblem(g *hongbao.Grab, err error) error {
 		return &web.Refusal{Code: "request_id_required", Detail: "send a request_id, a new one for each packet", Cause: err}
 	}
 	return &web.Refusal{
-		Code: "fact_missing", Detail: "the token or the gateway must send it, as serve.facts says", Cause: err,
+		Code: "fact_missing", Detail: "the token or the gateway must send the fact, as serve.facts declares", Cause: err,
 	}
 }
 
@@ -156,7 +156,7 @@ func grabProblem(g *hongbao.Grab, err error) error {
 func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer) (GrabAnswer, error) {
 	switch {
 	case a.Outcome == hongbao.OutcomeUnknownCampaign:
-		return GrabAnswer{}, web.Refuse(string(a.Outcome), "see the id")
+		return GrabAnswer{}, web.Refuse(string(a.Outcome), "check the id")
 	case !a.Outcome.Final():
 		return GrabAnswer{}, &web.Refusal{Code: string(a.Outcome), Detail: "send the same request again", Wait: retryAfter}
 	}

@@ -43,7 +43,7 @@ func TestOutcomes(t *testing.T) {
 	require.Equal(t, "2023-11-14T23:13:20.123Z", s.call(t, "POST", "/v1/campaigns/not_started/grabs", good).Body["starts"])
 }
 
-// What the producer could not decide says whether it may have happened.
+// The problem of a grab that the producer could not decide says whether the grab may have happened.
 func TestGrabErrors(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -196,8 +196,8 @@ func TestNoUnknownParameter(t *testing.T) {
 	require.Empty(t, s.grabbed())
 }
 
-// A request with Transfer-Encoding is the last one of its connection: a proxy that goes by a Content-Length beside it
-// would take what follows for another request.
+// A request with Transfer-Encoding is the last one of its connection: a proxy that uses a Content-Length in the same
+// request would take the rest for another request.
 func TestTransferEncodingEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -221,7 +221,7 @@ func TestTransferEncodingEndsTheConnection(t *testing.T) {
 	}
 }
 
-// What the caller sent does not end up in the log as lines of their own.
+// Text of a request can't add lines of its own to the log.
 func TestLogTakesNoLines(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})

@@ -33,7 +33,7 @@ func knobField(name string) zap.Field { return zap.String("knob", name) }
 
 // keySet finds the key that verifies a token.
 type keySet interface {
-	// find returns errNoKeys if the set can't be read now: then it is unknown whether the set has the key.
+	// find returns errNoKeys if the set can't be read now, so that it is unknown whether the set has the key.
 	find(ctx context.Context, kid, alg string) (any, error)
 }
 
@@ -42,7 +42,7 @@ var errUnknownKey = errors.New("the key set has no such key")
 // keys are usable keys by their ids.
 type keys map[string]usableKey
 
-// usableKey is a key and its algorithm. If key is nil, no token is valid with it. A secret is a *sharedKey.
+// usableKey is a key and its algorithm. If key is nil, it verifies no token. A secret is a *sharedKey.
 type usableKey struct {
 	alg string
 	key any
@@ -77,8 +77,8 @@ type fileKeys struct {
 	read time.Time
 }
 
-// sharedKey is a key of HS256. It keeps HMAC states with the key already in them: that saves half of the work for a
-// short text.
+// sharedKey is a key of HS256. It keeps HMAC states that are already initialized with the key: that saves half of the
+// work for a short text.
 type sharedKey struct{ hashes sync.Pool }
 
 // keyHash is an HMAC state, with buffers for the text and the sum.
@@ -94,7 +94,7 @@ func newSharedKey(key []byte) *sharedKey {
 
 // signed reports whether mac is the signature of the text.
 func (s *sharedKey) signed(text string, mac []byte) bool {
-	h := s.hashes.Get().(*keyHash) //nolint:forcetypeassert // the pool holds nothing else
+	h := s.hashes.Get().(*keyHash) //nolint:forcetypeassert // the pool has only this type
 	defer s.hashes.Put(h)
 	h.Reset()
 	h.text = append(h.text[:0], text...)
@@ -108,7 +108,7 @@ func newFileKeys(file func() ([]byte, string, error), log *zap.Logger) (*fileSet
 	return k, k.load()
 }
 
-// find reads the file again if the last reading is fileAge ago. If the file can't be used, the keys stay as they are.
+// find reads the file again if the last reading is fileAge ago. If the file can't be used, find uses the previous keys.
 func (k *fileSet) find(_ context.Context, kid, alg string) (any, error) {
 	known := k.known.Load()
 	if time.Since(known.read) >= fileAge {
@@ -125,7 +125,7 @@ func (k *fileSet) again() *fileKeys {
 		return known
 	}
 	if err := k.load(); err != nil {
-		k.log.Error("the key set has changed and can't be used; the keys before it go on until the file is right",
+		k.log.Error("the key set has changed and can't be used; the previous keys stay valid until the file is fixed",
 			zap.String("code", "keys_unread"), zap.Error(err))
 	}
 	return k.known.Load()
@@ -152,14 +152,14 @@ func usable(jwk *jwkset.JWK) (any, error) {
 		good = alg == jwkset.AlgEdDSA
 	}
 	if !good || m.USE == jwkset.UseEnc || m.KID == "" {
-		return nil, fmt.Errorf("want a kid, an alg of %v that fits to the key, RSA of 2048 bits or more, and no use but sig",
+		return nil, fmt.Errorf("want a kid, an alg of %v that fits the key, RSA of 2048 bits or more, and no use except sig",
 			algorithms)
 	}
 	return key, nil
 }
 
-// load reads the file. Every key must be usable. A valid file with an empty key list removes all keys. A file that
-// was written in part, or by mistake, removes none.
+// load reads the file. Every key must be usable. A valid file with an empty key list removes all keys. A file that is
+// incomplete or invalid removes none.
 func (k *fileSet) load() error {
 	now, before := &fileKeys{read: time.Now()}, k.known.Load()
 	if before != nil {
@@ -173,7 +173,7 @@ func (k *fileSet) load() error {
 	k.text, k.open = text, open // a broken file is reported once; a chmod may fix it
 	var set jwkset.JWKSMarshal
 	if err := json.Unmarshal(text, &set); err != nil {
-		return fmt.Errorf("it is no JSON Web Key Set: %w", err)
+		return fmt.Errorf("it is not a JSON Web Key Set: %w", err)
 	}
 	if len(set.Keys) == 0 && (set.Keys == nil || before == nil) {
 		return errors.New(`it has no keys: want {"keys": [...]}`)
@@ -183,18 +183,18 @@ func (k *fileSet) load() error {
 		return err
 	}
 	if len(keys) == 0 {
-		k.log.Error("the key set has no keys any more: everybody who comes with one of them is refused",
+		k.log.Error("the key set has no keys any more: all tokens are refused",
 			zap.String("code", "keys_unread"))
 	}
 	k.known.Store(&fileKeys{keys, now.read})
 	return nil
 }
 
-// usableOnes returns the keys of a set by their ids. It returns an error if one can't be used.
+// usableOnes returns the keys of a set by their ids. It returns an error if any key can't be used.
 func (k *fileSet) usableOnes(set *jwkset.JWKSMarshal) (keys, error) {
 	list, err := set.JWKSlice()
 	if err != nil {
-		return nil, fmt.Errorf("it is no JSON Web Key Set: %w", err)
+		return nil, fmt.Errorf("it is not a JSON Web Key Set: %w", err)
 	}
 	found := make(keys, len(list))
 	for i := range list {
@@ -204,7 +204,7 @@ func (k *fileSet) usableOnes(set *jwkset.JWKSMarshal) (keys, error) {
 			return nil, fmt.Errorf("key %d, %.80q: %w", i+1, m.KID, err)
 		}
 		if _, twice := found[m.KID]; twice {
-			return nil, fmt.Errorf("key %d, %.80q: the kid comes twice", i+1, m.KID)
+			return nil, fmt.Errorf("key %d, %.80q: the kid occurs twice", i+1, m.KID)
 		}
 		own, isSecret := key.([]byte)
 		switch {

@@ -27,17 +27,17 @@ const (
 	maxKeySet    = 1 << 20
 )
 
-// errNoKeys says that the key set can't be read, so that it is unknown whether a token is good.
+// errNoKeys says that the key set can't be read, so that it is unknown whether a token is valid.
 var errNoKeys = errors.New("the key set of serve.keys could not be read")
 
-// urlSet is a key set behind a URL. One goroutine, run, does every fetch; all callers share its result.
+// urlSet is a key set behind a URL. The goroutine of run makes every fetch; all callers share its result.
 type urlSet struct {
 	url    string
 	client *http.Client
 	log    *zap.Logger
 
 	last atomic.Pointer[fetch]
-	ask  chan struct{} // a caller asks for a fetch
+	ask  chan struct{} // a caller requests a fetch
 }
 
 // fetch is the state after a fetch.
@@ -76,7 +76,7 @@ func (k *urlSet) run(ctx context.Context) {
 	}
 }
 
-// wait returns when a fetch is due, or when a caller asks for one. ok is false when ctx has ended.
+// wait returns when a fetch is due, or when a caller requests one. ok is false when ctx has ended.
 func (k *urlSet) wait(ctx context.Context, due time.Time) (byCaller, ok bool) {
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
@@ -87,7 +87,7 @@ func (k *urlSet) wait(ctx context.Context, due time.Time) (byCaller, ok bool) {
 		case <-timer.C:
 			return false, true
 		case <-k.ask:
-			if k.last.Load().old() { // no other caller's fetch has answered it
+			if k.last.Load().old() { // false: another caller's fetch has answered the request
 				return true, true
 			}
 		}
@@ -97,15 +97,15 @@ func (k *urlSet) wait(ctx context.Context, due time.Time) (byCaller, ok bool) {
 // old reports whether an unknown key id may trigger another fetch.
 func (f *fetch) old() bool { return f.keys != nil && time.Since(f.asked) >= unknownEvery }
 
-// fetch reads the set. A set that can't be used leaves the keys as they are. A failure raises an alarm only if the fetch
-// was due: a caller's token must not raise one.
+// fetch reads the set. If the set can't be used, the previous keys stay valid. A failure raises an alarm only if the
+// fetch was due: a caller's token must not raise an alarm.
 func (k *urlSet) fetch(ctx context.Context, byCaller bool) {
 	found, err := k.read(ctx)
 	before := k.last.Load()
 	if err != nil {
 		found = before.keys
 		if !byCaller && ctx.Err() == nil {
-			k.log.Error("the key set can't be read; keys of an earlier fetch stay in force, if there are any",
+			k.log.Error("the key set can't be read; keys of an earlier fetch stay valid, if there are any",
 				zap.String("code", "keys_unread"), zap.Error(err))
 		}
 	}
@@ -132,14 +132,14 @@ func (k *urlSet) read(ctx context.Context) (keys, error) {
 	}
 	var set jwkset.JWKSMarshal
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxKeySet)).Decode(&set); err != nil {
-		return nil, fmt.Errorf("GET %s: the answer is no JSON Web Key Set: %w", k.url, err)
+		return nil, fmt.Errorf("GET %s: the answer is not a JSON Web Key Set: %w", k.url, err)
 	}
 	return publicKeys(&set)
 }
 
-// publicKeys returns the keys of a published set. Providers publish keys that can't be used here, or a secret; these
-// have no algorithm, so no token is good with them. A set without a usable key is an error: an answer that is JSON need
-// not be a key set.
+// publicKeys returns the keys of a published set. Providers also publish keys that can't be used here, or even a
+// secret; publicKeys returns these without an algorithm, so they verify no token. A set without a usable key is an
+// error: not every JSON answer is a key set.
 func publicKeys(set *jwkset.JWKSMarshal) (keys, error) {
 	out, usableOnes, bad := keys{}, 0, error(nil)
 	for _, m := range set.Keys {
@@ -164,24 +164,24 @@ func publicKeys(set *jwkset.JWKSMarshal) (keys, error) {
 		usableOnes++
 	}
 	if usableOnes == 0 {
-		return nil, errors.Join(errors.New(`the answer has no keys that can be used here: want {"keys": [...]}; see that `+
+		return nil, errors.Join(errors.New(`the answer has no keys that can be used here: want {"keys": [...]}; check that `+
 			"serve.keys is the address of a key set"), bad)
 	}
 	return out, nil
 }
 
 // find returns the key for a token that names a key and an algorithm. For an unknown key it waits for the fetch that is
-// due or under way, even if the caller hangs up.
+// due or running, even if the caller hangs up.
 func (k *urlSet) find(_ context.Context, kid, alg string) (any, error) {
 	last := k.last.Load()
-	first := last.keys == nil && last.err == nil // the first fetch is under way
+	first := last.keys == nil && last.err == nil // the first fetch is running
 	if key, err := last.find(kid, alg); !errors.Is(err, errUnknownKey) || !first && !last.old() {
 		return key, err
 	}
 	if !first {
 		select {
 		case k.ask <- struct{}{}:
-		default: // another caller has asked
+		default: // another caller has requested a fetch
 		}
 	}
 	timer := time.NewTimer(unknownWait)

@@ -45,7 +45,7 @@ func (p *provider) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(*text)), Request: r}, nil
 }
 
-// sleep lets the clock of a bubble go on.
+// sleep advances the clock of a bubble.
 func sleep(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // the bubble's clock
 
 // inBubble runs a key set with a provider until the test of the bubble ends.
@@ -65,7 +65,7 @@ func inBubble(t *testing.T, test func(t *testing.T, p *provider, k *urlSet, alar
 	})
 }
 
-// A provider that is down while a server starts is asked every second, and its first set counts at once.
+// If the provider is down while a server starts, the server fetches every second, and uses the first set at once.
 func TestTheFirstKeySetComesLate(t *testing.T) {
 	t.Parallel()
 	old := set(t, jwk(t, edKey.Public(), "old", "EdDSA"))
@@ -122,7 +122,7 @@ func TestJunkTokensHideNoNewKey(t *testing.T) {
 	})
 }
 
-// A caller's token raises no alarm, and does not put off the fetch that is due and may raise one. Nobody waits longer
+// A caller's token raises no alarm, and does not delay the fetch that is due and may raise one. No caller waits longer
 // than unknownWait for a provider that hangs.
 func TestOnlyDueFetchesRaiseAlarms(t *testing.T) {
 	t.Parallel()

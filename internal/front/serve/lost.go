@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// maxPaid bounds the users of lost campaigns who are looked up at once. paidWait bounds how long a grab waits for
-	// its turn.
+	// maxPaid bounds the concurrent lookups of users of lost campaigns. paidWait bounds how long a grab waits for a free
+	// slot.
 	maxPaid  = 16
 	paidWait = 500 * time.Millisecond
 )
 
 var errPaid = errors.New("too many users of lost campaigns are being looked up")
 
-// paid returns the user's receipts in an ended campaign of which Redis lost data, by Redis and the ledger. It returns
-// none for any other campaign. The answer "ended" is final, so a user whom the ledger has paid must not get it. While
-// the ledger does not answer, the grab is undecided.
+// paid returns the user's receipts in an ended campaign of which Redis has lost data, from Redis and the ledger. It
+// returns none for any other campaign. The answer "ended" is final, so a user whom the ledger has paid must not get it.
+// While the ledger does not answer, the grab is undecided.
 func (s *Server) paid(ctx context.Context, g *hongbao.Grab) (model.Receipts, error) {
 	window, err := s.windows.get(ctx, g.Campaign)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A campaign of which Redis lost something has ended. A user whom the ledger has paid holds a packet; a grab is
-// undecided while no one can say; the others get ended.
+// In a campaign of which Redis has lost data, a user whom the ledger has paid gets already_granted, and the others get
+// ended. While the ledger is down, a grab is undecided.
 func TestEndedCampaignsThatRedisLost(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
@@ -50,14 +50,14 @@ func TestEndedCampaignsThatRedisLost(t *testing.T) {
 	for _, user := range []string{"u1", "u2"} {
 		grab(user).Refused(t, "unavailable", user)
 	}
-	require.Equal(t, "sold_out", s.call(t, "POST", "/v1/campaigns/sold_out/grabs", good).Body["outcome"], "no one else asks")
+	require.Equal(t, "sold_out", s.call(t, "POST", "/v1/campaigns/sold_out/grabs", good).Body["outcome"], "other outcomes do not read the ledger")
 
 	whole := setup(t, options{fake: &fake{window: store.Window{State: "closed"}, held: f.held}})
 	require.Equal(t, "ended", whole.call(t, "POST", "/v1/campaigns/ended/grabs", good).Body["outcome"],
 		"a campaign that lost nothing costs the ledger nothing")
 }
 
-// A crowd of a lost campaign asks the ledger for few users at once; the others come again.
+// A crowd of a lost campaign causes only maxPaid lookups at once; the other users must try again.
 func TestLostCampaignsAskForFewUsersAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

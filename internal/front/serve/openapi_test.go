@@ -50,7 +50,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	for _, e := range s.endpoints() {
 		all[e.ID] = &e
 	}
-	require.Len(t, all, 5, "each is asked below")
+	require.Len(t, all, 5, "each is called below")
 	c.checkGrabs(t, s, all["grab"], all["own-receipts"])
 	c.checkBatches(t, s, all["grab-batch"])
 	c.checkReads(t, s, all)

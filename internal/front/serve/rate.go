@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// maxUsers bounds the users, API keys or addresses of a generation.
+// maxUsers bounds the users, API keys or addresses of each of the two maps.
 const maxUsers = 1_000_000
 
 // limits bounds the requests of each user, API key or address by the generic cell rate algorithm. A user who sends
 // nothing for a period has the whole burst again. So limits forgets such a user after one to two periods.
 type limits struct {
 	every  time.Duration // the interval between requests
-	spare  time.Duration // how much too early requests may come: all but one of a burst
+	spare  time.Duration // how much earlier than that requests may come: a burst minus one request
 	period time.Duration
 
 	mu sync.Mutex
-	// now and before have, for each user, the time at which the whole burst is available again. Times count from
-	// began.
+	// now and before have, for each user, the time at which the full burst is available again. Times count from began.
 	now, before map[string]time.Duration
 	began       time.Time
 	turned      time.Time
@@ -32,8 +31,8 @@ func newLimits(perSecond, burst int) *limits {
 	}
 }
 
-// take counts n requests of the user, or none. If it counts none, it returns how long the user must wait. n is at
-// most the burst.
+// take counts n requests of the user, or none. If it counts none, it returns how long the user must wait. n must not
+// exceed the burst.
 func (l *limits) take(user string, n int, at time.Time) (wait time.Duration) {
 	now := at.Sub(l.began)
 	l.mu.Lock()

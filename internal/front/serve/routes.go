@@ -102,7 +102,7 @@ func (s *Server) asUser(
 	do func(w http.ResponseWriter, r *http.Request, who *caller) error,
 ) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		who := callers.Get().(*caller) //nolint:forcetypeassert // the pool holds nothing else
+		who := callers.Get().(*caller) //nolint:forcetypeassert // the pool has only this type
 		defer who.release()
 		if err := s.identify(r, who); err != nil {
 			return err
@@ -125,7 +125,7 @@ func noQuery(r *http.Request) error {
 	return nil
 }
 
-// identify finds the user whom a token, or a gateway with an API key, names.
+// identify finds the user that a token, or a gateway with an API key, names.
 func (s *Server) identify(r *http.Request, who *caller) error {
 	switch text := web.Bearer(r); {
 	case strings.HasPrefix(text, access.KeyPrefix):
@@ -140,5 +140,5 @@ func (s *Server) identify(r *http.Request, who *caller) error {
 }
 
 func rateLimited(wait time.Duration) error {
-	return &web.Refusal{Code: "rate_limited", Detail: "come back after Retry-After seconds", Wait: wait}
+	return &web.Refusal{Code: "rate_limited", Detail: "try again after Retry-After seconds", Wait: wait}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Grabber decides grabs. producer.Producer is one: it collects the grabs of all callers into calls. It keeps no
-// reference to g after it has answered.
+// Grabber decides grabs. producer.Producer implements it: it collects the grabs of all callers into calls. A Grabber
+// keeps no reference to g after it has answered.
 type Grabber interface {
 	Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error)
 }
@@ -73,9 +73,9 @@ type Server struct {
 	cfg       Config
 	deps      Deps
 	windows   *windows
-	verifier  *verifier     // nil: no user comes with a token
+	verifier  *verifier     // nil: the server accepts no tokens
 	keyURL    *urlSet       // nil: serve.keys is a file, or empty
-	paying    chan struct{} // bounds the users of lost campaigns who are looked up at once
+	paying    chan struct{} // bounds the concurrent lookups of users of lost campaigns
 	limits    *limits       // of users
 	keys      *limits       // of API keys
 	addresses *addresses    // nil: an address may make any number of requests
@@ -88,7 +88,7 @@ type Server struct {
 	draining atomic.Bool
 }
 
-// sendAgain says what callers do when their requests are cut off.
+// sendAgain says what callers can do when their requests are cut off.
 const sendAgain = "a grab that is sent again with its request id gets its answer"
 
 // New checks the configuration and returns a server. It opens nothing.
@@ -102,7 +102,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		err = errors.Join(err, errors.New("Denied is required with Keys"))
 	}
 	if !cfg.HasTokens() && deps.Keys == nil {
-		err = errors.Join(err, errors.New("nobody could grab: set serve.keys, serve.issuer and serve.audience for users "+
+		err = errors.Join(err, errors.New("no one could grab: set serve.keys, serve.issuer and serve.audience for users "+
 			"with tokens, or ledger.dsn for gateways with API keys"))
 	}
 	if err != nil {
@@ -136,8 +136,8 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	return s, err
 }
 
-// sendAway closes connections after their answers while the server drains. Then a caller's next request goes to
-// another server, and does not meet a connection that this one is closing.
+// sendAway closes connections after their answers while the server drains. So a caller sends the next request to
+// another server, and not on a connection that this server is closing.
 func (s *Server) sendAway(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.draining.Load() {
@@ -147,9 +147,9 @@ func (s *Server) sendAway(h http.Handler) http.Handler {
 	})
 }
 
-// Run serves until ctx ends. Then /readyz reports that it is not ready, and it takes requests for the drain delay. It
-// returns when the requests under way are answered or the drain time is over. ready, if not nil, is called once all
-// listeners are open.
+// Run serves until ctx ends. Then /readyz reports that the server is not ready, and the server still accepts requests
+// for the drain delay. Run returns when the running requests are answered or the drain time is over. ready, if not nil,
+// is called once all listeners are open.
 func (s *Server) Run(ctx context.Context, ready func(Addresses)) error {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -266,10 +266,10 @@ func (s *Server) openKeys() error {
 // The errors of /readyz while the server is not ready.
 var (
 	errDraining = errors.New("draining")
-	errKeys     = errors.New("waiting for the first key set: see that serve.keys answers")
+	errKeys     = errors.New("waiting for the first key set: check that serve.keys answers")
 )
 
-// ready returns nil if the server is ready, else the error for /readyz.
+// ready returns nil if the server is ready, and otherwise the error for /readyz.
 func (s *Server) ready() error {
 	if s.draining.Load() {
 		return errDraining

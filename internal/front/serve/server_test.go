@@ -42,7 +42,7 @@ func (s *server) raw(t *testing.T, text string) string {
 	}
 	all, err := io.ReadAll(conn) // an abrupt end is an end too
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the server goes on waiting for the rest of %.60q", text)
+		t.Errorf("the server still waits for the rest of %.60q", text)
 	}
 	return string(all)
 }
@@ -212,7 +212,7 @@ func TestRate(t *testing.T) {
 		s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(hs().sign(t, "u2"))).Status)
 }
 
-// A limiter lets through its burst at once and then its rate, whichever users come and go.
+// A limiter permits its burst at once and then its rate, while any number of other users come and go.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(2, 4)
@@ -253,7 +253,7 @@ func TestCampaign(t *testing.T) {
 	s.call(t, "GET", "/v1/campaigns/absent/grabs/me", "").Refused(t, "unknown_campaign")
 }
 
-// A crowd that looks at a campaign asks Redis once a second.
+// A crowd that reads a campaign causes one read of Redis a second.
 func TestWindowsAreRemembered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestStatusOf(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Rate: -1}, Deps{})
-	require.ErrorContains(t, err, "nobody could grab")
+	require.ErrorContains(t, err, "no one could grab")
 	for _, want := range []string{"Listen ", "OpsListen ", "ReadHeaderTimeout is 0s", "ReadTimeout is 0s",
 		"WriteTimeout is 0s", "IdleTimeout is 0s", "DrainTimeout is 0s", "Rate is -1", "Burst is 0", "KeyRate is 0", "KeyBurst is 0: want 128", "Connections is 0",
 		"HeaderBytes is 0", "BodyBytes is 0", "Grabber, Reader and Log are required"} {

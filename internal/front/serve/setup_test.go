@@ -174,7 +174,7 @@ func (f *fake) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error
 		g.RequestID = "drawn"
 		return a, hongbao.Errorf(hongbao.ClassPermanent, "no fact")
 	case "transient":
-		return a, hongbao.Outagef(hongbao.ClassTransient, "away")
+		return a, hongbao.Outagef(hongbao.ClassTransient, "down")
 	case "broken":
 		return a, hongbao.Errorf(hongbao.ClassBroken, "broken")
 	case "unknown":

@@ -24,7 +24,7 @@ var algorithms = []string{"HS256", "RS256", "ES256", "EdDSA"}
 type caller struct {
 	user  string
 	facts map[string]string
-	// byKey reports that a gateway asks for the user with its API key.
+	// byKey reports that the request comes from a gateway with an API key.
 	byKey bool
 	// claims are the claims of the user's token. room is a buffer for its parts.
 	claims claims
@@ -62,7 +62,7 @@ type head struct {
 	method jwt.SigningMethod
 }
 
-// check returns an error if the key has not signed the text.
+// check returns an error unless the signature is the key's signature of the text.
 func (h head) check(text string, signature []byte, key any) error {
 	s, ok := key.(*sharedKey)
 	if !ok {
@@ -173,5 +173,5 @@ func readHead(text string) (h head, err error) {
 
 func unauthorized(cause error) error {
 	return &web.Refusal{Code: "unauthorized", Detail: "send a token or an API key that is valid here; " +
-		"docs/http.md tells how", Cause: cause}
+		"see docs/http.md", Cause: cause}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Each algorithm signs for the user and the facts of its claims, and for nobody else.
+// A token of each algorithm is valid for the user and the facts of its claims, and for no one else.
 func TestGoodTokens(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -168,14 +168,14 @@ func TestBadKeySets(t *testing.T) {
 		open string
 		want string
 	}{
-		"no JSON":       {[]byte("keys"), "", "no JSON Web Key Set"},
+		"no JSON":       {[]byte("keys"), "", "not a JSON Web Key Set"},
 		"no keys":       {[]byte(`{"keys":[]}`), "", "it has no keys"},
 		"weak secret":   {set(t, weak), "", "the secret has 3 bytes: want at least 32"},
 		"no alg":        {set(t, jwk(t, secret, "x", "")), "", "want a kid, an alg"},
 		"no kid":        {set(t, jwk(t, secret, "", "HS256")), "", "want a kid, an alg"},
 		"another's alg": {set(t, jwk(t, rsaKey().Public(), "x", "HS256")), "", "want a kid, an alg"},
 		"unknown alg":   {set(t, jwk(t, rsaKey().Public(), "x", "PS256")), "", "want a kid, an alg"},
-		"twice":         {set(t, jwk(t, secret, "x", "HS256"), jwk(t, ecKey().Public(), "x", "ES256")), "", "the kid comes twice"},
+		"twice":         {set(t, jwk(t, secret, "x", "HS256"), jwk(t, ecKey().Public(), "x", "ES256")), "", "the kid occurs twice"},
 		"open secret":   {allKeys(t), "it is open to others", "key 1 is a secret, but it is open to others"},
 	} {
 		_, err := newFileKeys(func() ([]byte, string, error) { return c.text, c.open, nil }, zap.NewNop())
@@ -184,7 +184,7 @@ func TestBadKeySets(t *testing.T) {
 	public := set(t, jwk(t, rsaKey().Public(), "rs", "RS256"))
 	_, err = newFileKeys(func() ([]byte, string, error) { return public, "it is open to others", nil },
 		zap.NewNop())
-	require.NoError(t, err, "public keys may be read by everybody")
+	require.NoError(t, err, "anyone may read public keys")
 }
 
 // A key set that has changed is read within a second; one that can't be used leaves the keys as they are.
@@ -225,8 +225,8 @@ func TestKeySetIsReadAgain(t *testing.T) {
 	})
 }
 
-// A set from a URL is asked for an unknown kid too, but not for each of many; it holds no secrets, and no redirect is
-// followed.
+// An unknown kid also triggers a fetch of the URL, but not each of many does. A fetched set has no secrets, and no
+// redirect is followed.
 func TestKeysFromURL(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -252,13 +252,13 @@ func TestKeysFromURL(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, grab(hs()), "a secret is not published")
 	require.Equal(t, http.StatusUnauthorized, grab(token{jwt.SigningMethodES256, ecKey(), "any"}), "a key has an algorithm")
 	put(set(t, jwk(t, edKey.Public(), "new", "EdDSA")))
-	require.Equal(t, http.StatusOK, grab(token{jwt.SigningMethodEdDSA, edKey, "new"}), "an unknown kid asks once")
+	require.Equal(t, http.StatusOK, grab(token{jwt.SigningMethodEdDSA, edKey, "new"}), "an unknown kid triggers one fetch")
 	require.Equal(t, http.StatusUnauthorized, grab(token{jwt.SigningMethodRS256, rsaKey(), "rs"}), "a key that is gone")
 	before := asked.Load()
 	for i := range 50 {
 		grab(token{jwt.SigningMethodEdDSA, edKey, fmt.Sprint("unknown", i)})
 	}
-	require.Equal(t, before, asked.Load(), "many unknown kids do not ask again")
+	require.Equal(t, before, asked.Load(), "many unknown kids trigger no further fetch")
 
 	moved := setup(t, options{cfg: func(c *Config) { c.Keys = keys.URL + "/moved" }})
 	r := moved.call(t, "POST", "/v1/campaigns/granted/grabs", good,

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
-// TestWriteGrab: what is written by hand is what internal/base/answers writes, whatever the answer holds.
+// TestWriteGrab: writeGrab writes the same text as internal/base/answers, for any answer.
 func TestWriteGrab(t *testing.T) {
 	t.Parallel()
 	text := rapid.OneOf(rapid.StringMatching(`[!-~]{0,12}`), rapid.String())

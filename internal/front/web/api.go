@@ -16,11 +16,11 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// RequestID is the header that identifies an answer in the server's log. An answer to a crowd has it only if it is a
-// problem: the log has nothing else of it.
+// RequestID is the header that identifies an answer in the server's log. An answer of a Crowd endpoint has it only if
+// it is a problem: the log has no line of the others.
 const RequestID = "X-Request-Id"
 
-// Values of headers that most answers have, made once. Header.Set and Add do not change them.
+// Header values of most answers, allocated once. Header.Set and Add do not change them.
 var (
 	noStore, noSniff   = []string{"no-store"}, []string{"nosniff"}
 	plainJSON, closeIt = []string{"application/json"}, []string{"close"}
@@ -38,21 +38,22 @@ type Endpoint struct {
 	Method, Path, ID, Summary, Description string
 	// Params are the parameters in the path, in the query and in headers.
 	Params []*huma.Param
-	// Security names the schemes of API.Schemes, one of which a request must pass; none: anyone may ask.
+	// Security names the schemes of API.Schemes, one of which a request must pass; none: anyone may call it.
 	Security []string
-	// Roles are the roles or scopes of which the credentials have one; none accepts any credentials. Beside another scheme
-	// they are the roles of API keys.
+	// Roles are the roles or scopes of which the credentials must have one; if empty, any credentials are accepted. If
+	// Security has several schemes, Roles are those of API keys.
 	Roles []string
 	// Body and Answer are values of the types of the request's body and of the answer; nil for none.
 	Body, Answer any
-	// Created: the answer has status 201 if its subject was made now, otherwise 200.
+	// Created: the answer has status 201 if this request created its subject, otherwise 200.
 	Created bool
 	// Accepted is a value of the type of the answer with status 202; nil if there is none.
 	Accepted any
-	// Crowd: a crowd calls the endpoint within a second, so it avoids costs per request. These are a timer of its own,
-	// headers that change nothing for the answer of a POST, and, unless it refuses, an id. It has to be a POST.
+	// Crowd: a crowd calls the endpoint within a second, so its answers avoid costs per request: a timer for each
+	// request, headers that have no effect on the answer of a POST, and an id (but a problem has one). The method must be
+	// POST.
 	Crowd bool
-	// Codes are the codes of its problems, besides those that every endpoint can answer.
+	// Codes are the codes of its problems, without those that every endpoint can answer.
 	Codes []string
 	// Do identifies the caller, then answers. Its error becomes a problem.
 	Do func(w http.ResponseWriter, r *http.Request) error
@@ -66,7 +67,7 @@ type API struct {
 	Pages     string
 	Schemes   map[string]*huma.SecurityScheme
 	Endpoints []Endpoint
-	// Codes are the codes of problems that all endpoints can answer, besides not_found and method_not_allowed.
+	// Codes are the codes of problems that all endpoints can answer, without not_found and method_not_allowed.
 	Codes []string
 	// AnswerTime is how long a request may take.
 	AnswerTime time.Duration
@@ -127,12 +128,12 @@ func (a *API) Handler() (http.Handler, error) {
 	paths := map[string][]Endpoint{"/openapi.json": {{Method: http.MethodGet,
 		Do: func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(document) // a caller who is gone needs no answer
+			_, _ = w.Write(document) // fails only if the caller has gone
 			return nil
 		}}}}
 	for _, e := range a.Endpoints {
 		if e.Crowd && e.Method != http.MethodPost {
-			return nil, fmt.Errorf("%s %s is for a crowd: want a POST, no cache keeps its answer", e.Method, e.Path)
+			return nil, fmt.Errorf("%s %s is for a crowd: want a POST, whose answer no cache keeps", e.Method, e.Path)
 		}
 		paths[e.Path] = append(paths[e.Path], e)
 	}
@@ -180,13 +181,13 @@ func (a *API) path(list []Endpoint) http.Handler {
 	})
 }
 
-// checked gives the request its id and its deadline, has it answered, and writes the error. No cache keeps the answer of
-// a POST without a lifetime (RFC 9110, 9.3.3), and no page loads it as a script or a style. So a crowd's answer has no
-// headers that forbid these.
+// checked sets the request's id and deadline, calls do, and writes its error. No cache keeps the answer of a POST
+// without a lifetime (RFC 9110, 9.3.3), and no page loads it as a script or a style. So a crowd's answer has no headers
+// that forbid these.
 func (a *API) checked(w http.ResponseWriter, r *http.Request, crowd bool, do func(http.ResponseWriter, *http.Request) error) {
 	h := w.Header()
 	patience := patienceOf(r)
-	if patience != nil && patience.over() { // the request before it was overdue, and was answered nevertheless
+	if patience != nil && patience.over() { // the previous request was overdue, and was answered nevertheless
 		h["Connection"] = closeIt
 		r, crowd = r.WithContext(context.WithoutCancel(r.Context())), false
 	}

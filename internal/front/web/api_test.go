@@ -46,7 +46,7 @@ func ask(t *testing.T, a *API, method, path string) (*httptest.ResponseRecorder,
 	return w, p
 }
 
-// Each method of a path has its own handler; others are told which there are. Unknown and odd paths are refused.
+// Each method of a path has its own handler; the answer to another method names them. Unknown and odd paths are refused.
 func TestHandler(t *testing.T) {
 	t.Parallel()
 	a, _ := shop(func(w http.ResponseWriter, r *http.Request) error {
@@ -101,7 +101,7 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// A request has one Authorization; its scheme may stand in any case.
+// A request has one Authorization header; its scheme may be in any case.
 func TestBearer(t *testing.T) {
 	t.Parallel()
 	for want, all := range map[string][][]string{
@@ -118,7 +118,7 @@ func TestBearer(t *testing.T) {
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	require.PanicsWithValue(t,
-		`the code "not_found" means "There is no such path", and "Gone": name one of the two otherwise`,
+		`the code "not_found" has two meanings, "There is no such path" and "Gone": rename one of the two`,
 		func() { AddCodes(map[string]Code{"not_found": {404, "Gone"}}) })
 	require.Panics(t, func() { CodeOf("no_such_code") })
 }
@@ -133,5 +133,5 @@ func TestDocument(t *testing.T) {
 		"code not_found", "application/problem+json", "Retry-After"} {
 		require.Contains(t, string(text), want)
 	}
-	require.Equal(t, 1, strings.Count(string(text), "code unauthorized"), "the open one asks for nothing")
+	require.Equal(t, 1, strings.Count(string(text), "code unauthorized"), "the open endpoint requires no credentials")
 }

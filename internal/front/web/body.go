@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
 )
 
-// BodyCodes are the codes of problems with a body. The reader of the body checks which fields it may have.
+// BodyCodes are the codes of problems with a body. The endpoint checks which fields its body may have.
 var BodyCodes = []string{"content_type", "content_encoding", "body_too_large", "body_incomplete", "body_required",
 	"invalid_json", "duplicate_field", "nested_value", "unknown_field"}
 
@@ -22,7 +22,7 @@ type Body struct {
 	List    string
 	Items   int
 	TooMany string
-	// Incomplete is the text for a caller whose body came too slowly or not whole.
+	// Incomplete is the text for a caller whose body came too slowly or incompletely.
 	Incomplete string
 }
 
@@ -35,7 +35,7 @@ func ReadObject(w http.ResponseWriter, r *http.Request, body Body) (flatjson.Obj
 	return ParseObject(data, body)
 }
 
-// ReadBody returns the body, whatever it is, if its head says that it is plain JSON. Its error is a *Refusal.
+// ReadBody returns the unparsed body, if the request's headers say that it is plain JSON. Its error is a *Refusal.
 func ReadBody(w http.ResponseWriter, r *http.Request, body Body) ([]byte, error) {
 	if err := checkHead(r); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func readAll(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error)
 func ParseObject(data []byte, body Body) (flatjson.Object, error) {
 	o, err := flatjson.Parse(data, body.List, body.Items)
 	if err != nil {
-		return nil, &Refusal{Code: body.codeOf(err), Detail: "the body can't be taken: " + err.Error()}
+		return nil, &Refusal{Code: body.codeOf(err), Detail: "the body is invalid: " + err.Error()}
 	}
 	return o, nil
 }
@@ -91,7 +91,7 @@ func (b *Body) codeOf(err error) string {
 
 // checkHead refuses a body that is not plain JSON.
 func checkHead(r *http.Request) error {
-	if kind := r.Header.Get("Content-Type"); kind != "application/json" { // as nearly all send it
+	if kind := r.Header.Get("Content-Type"); kind != "application/json" { // equal for nearly all requests
 		media, params, err := mime.ParseMediaType(kind)
 		charset := params["charset"]
 		if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// CORS lets pages of the origins read the answers of h, without cookies. It answers their preflights: they may send
-// the requests that the public API answers. Without origins it returns h.
+// CORS lets pages of the origins read the answers of h, without cookies. It answers their preflights, which allow the
+// requests of the public API. Without origins it returns h.
 func CORS(h http.Handler, origins []string) http.Handler {
 	if len(origins) == 0 {
 		return h

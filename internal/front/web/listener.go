@@ -1,5 +1,5 @@
-// Package web has the common parts of this project's HTTP servers: a listener with every limit and an orderly end, and
-// careful reading of a request's body.
+// Package web has the common parts of this project's HTTP servers: a listener with limits and a graceful stop, the
+// description of an API and its problems, and strict reading of a request's body.
 package web
 
 import (
@@ -26,7 +26,7 @@ func Listen(ctx context.Context, address, knob string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w; is another process there? see %s", address, err, knob)
+		return nil, fmt.Errorf("listen on %s: %w; check that no other process uses it, or change %s", address, err, knob)
 	}
 	return l, nil
 }
@@ -62,9 +62,9 @@ func (s *Server) serve(l net.Listener) {
 	close(s.Ended)
 }
 
-// closeChunked makes a request with Transfer-Encoding the last one of its connection. net/http removes a
-// Content-Length beside it before a handler sees it. A proxy in front that uses that length would take the rest for
-// another request.
+// closeChunked makes a request with Transfer-Encoding the last one of its connection. If the request also has a
+// Content-Length, net/http removes it before a handler sees it. A proxy in front that uses that length would take the
+// rest of the body for another request.
 func closeChunked(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TransferEncoding) > 0 {
@@ -74,8 +74,8 @@ func closeChunked(h http.Handler) http.Handler {
 	})
 }
 
-// Stop takes no more requests and waits for the running ones, at most this long. Its error says what callers whose
-// requests were cut off can do.
+// Stop accepts no more requests and waits up to most for the running ones. If it cuts off requests, its error has
+// remedy, which says what their callers can do.
 func (s *Server) Stop(most time.Duration, remedy string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -91,13 +91,14 @@ func (s *Server) Stop(most time.Duration, remedy string) error {
 }
 
 // patience ends the context of a connection whose request takes too long. A connection has one request at a time, so
-// one timer is enough for all of them. The timer is not set again for each request, but checks now and then when the
-// present one is due. A context with a deadline for each request would cost a grab two microseconds more.
+// one timer is enough for all of them. The timer is not reset for each request: when it fires, it checks when the
+// present request is due. A context with a deadline for each request would cost a grab two microseconds more.
 type patience struct {
 	ctx    context.Context // the connection's
 	cancel context.CancelCauseFunc
 	opened time.Time
-	// due is when the present request is due, counted from opened; none between requests, missed once one was overdue.
+	// due is when the present request is due, counted from opened; none between requests, missed once a request was
+	// overdue.
 	due   atomic.Int64
 	timer *time.Timer
 	most  time.Duration // time for a request; 0 before the first one, and the timer is stopped
@@ -115,7 +116,7 @@ func patienceOf(r *http.Request) *patience {
 	return p
 }
 
-// begin starts the time of a request, which is the same for all requests.
+// begin starts the time of a request. most is the same for all requests.
 func (p *patience) begin(most time.Duration) {
 	p.due.Store(int64(time.Since(p.opened) + most))
 	if p.most == 0 {
@@ -130,8 +131,8 @@ func (p *patience) end() {
 	}
 }
 
-// look ends the context if the request is due. Otherwise it runs again when the request is due, or when one that
-// begins now would be.
+// look cancels the context if the request is overdue. Otherwise it resets the timer to the time when the present
+// request is due; between requests, to the time when a request that begins now would be due.
 func (p *patience) look() {
 	if p.ctx.Err() != nil {
 		return
@@ -147,8 +148,8 @@ func (p *patience) look() {
 	p.timer.Reset(max(next, 0))
 }
 
-// over reports whether a request of the connection was overdue. Then its context ends, if it has not, and the
-// connection takes one more request at most.
+// over reports whether a request of the connection was overdue. Then the connection's context has ended or ends now,
+// and the connection serves one more request at most.
 func (p *patience) over() bool { return p.due.Load() == missed }
 
 // overdue reports whether a patience has ended the context of the request.
@@ -170,7 +171,7 @@ func (s *Server) changed(c net.Conn, now http.ConnState) {
 		return
 	}
 	if open, ok := s.open.LoadAndDelete(c); ok {
-		p := open.(*patience) //nolint:forcetypeassert // nothing else is put there
+		p := open.(*patience) //nolint:forcetypeassert // the map has only this type
 		p.cancel(nil)
 		p.timer.Stop()
 	}

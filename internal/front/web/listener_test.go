@@ -21,8 +21,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// The requests of a crowd have a deadline each, though a connection has but one timer for them. One that is overdue is
-// answered, told to the log, and the last of its connection. A connection that was closed leaves nothing.
+// Each request of a crowd has its own deadline, though a connection has only one timer for all of them. An overdue
+// request is answered and logged, and is the last one of its connection. A closed connection leaves nothing behind.
 func TestCrowdIsOverdue(t *testing.T) {
 	t.Parallel()
 	var wait atomic.Int64
@@ -64,7 +64,7 @@ func TestCrowdIsOverdue(t *testing.T) {
 	require.NoError(t, s.Stop(time.Minute, ""))
 }
 
-// A caller who hangs up ends the context of his request, and that is no failure.
+// A caller that hangs up ends the context of the request, and that is no failure.
 func TestCrowdHangsUp(t *testing.T) {
 	t.Parallel()
 	asked, ended := make(chan struct{}), make(chan error, 1)
@@ -173,7 +173,7 @@ func (s *Server) connections() (n int) {
 }
 
 // A body that is too large ends its connection, also behind a handler that wraps net/http's own writer: the rest of the
-// body is read by nobody.
+// body is not read.
 func TestTooLargeIsTheLast(t *testing.T) {
 	t.Parallel()
 	a, _ := shop(func(w http.ResponseWriter, r *http.Request) error {

@@ -14,7 +14,7 @@ import (
 type Ops struct {
 	// Listen is the address; empty for no listener. Knob is the knob that sets it.
 	Listen, Knob string
-	// Ready returns why the process takes no work; nil if it does.
+	// Ready returns why the process is not ready for work; nil if it is ready.
 	Ready   func() error
 	Metrics http.Handler
 	Pprof   bool
@@ -44,12 +44,12 @@ func (o *Ops) Run(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	return s.Stop(time.Second, "they were for the ops listener")
+	return s.Stop(time.Second, "they were requests of the ops listener")
 }
 
 // OpsHandler answers /livez, /readyz, /metrics unless metrics is nil, and /debug/pprof if profiles is set. ready
-// returns why the process takes no work, nil if it does. Only the answer of /metrics waits for another server, and it
-// has a bound.
+// returns why the process is not ready for work; nil if it is ready. Only the answer of /metrics waits for other
+// servers, for a bounded time.
 func OpsHandler(ready func() error, metrics http.Handler, profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { health(w, nil) })

@@ -59,18 +59,18 @@ var codes = map[string]Code{
 }
 
 // AddCodes adds the codes of a package, while the program starts, and returns them. It panics if a code exists
-// already: a code has one meaning on all listeners.
+// already, because a code has one meaning on all listeners.
 func AddCodes(own map[string]Code) map[string]Code {
 	for code, what := range own {
 		if has, ok := codes[code]; ok {
-			panic(fmt.Sprintf("the code %q means %q, and %q: name one of the two otherwise", code, has.Title, what.Title))
+			panic(fmt.Sprintf("the code %q has two meanings, %q and %q: rename one of the two", code, has.Title, what.Title))
 		}
 		codes[code] = what
 	}
 	return own
 }
 
-// CodeOf returns the meaning of a code. It panics for an unknown code: no caller gets a code that no page explains.
+// CodeOf returns the meaning of a code. It panics for an unknown code, so that no caller gets an undocumented one.
 func CodeOf(code string) Code {
 	what, ok := codes[code]
 	if !ok {
@@ -79,7 +79,7 @@ func CodeOf(code string) Code {
 	return what
 }
 
-// Problem is the body of an answer that refuses, by RFC 9457.
+// Problem is the body of an answer that refuses a request, by RFC 9457.
 type Problem struct {
 	Type     string `json:"type" doc:"Always about:blank: the code tells the kinds apart."`
 	Title    string `json:"title" doc:"What the code means."`
@@ -89,7 +89,7 @@ type Problem struct {
 	Code     string `json:"code" doc:"What went wrong: it never changes its meaning."`
 }
 
-// Refusal is the error that becomes a Problem. Its texts have nothing of the request.
+// Refusal is the error that becomes a Problem. Its Code and Detail contain no text of the request.
 type Refusal struct {
 	Code, Detail string
 	Wait         time.Duration // for Retry-After; 0 for none
@@ -130,14 +130,14 @@ func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, refused zapco
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	if overdue(r) || p.Status == http.StatusRequestEntityTooLarge { // the caller does not want to read the rest
+	if overdue(r) || p.Status == http.StatusRequestEntityTooLarge { // the rest of the body is not read
 		h["Connection"] = closeIt
 	}
 	writeAs(w, p.Status, []string{"application/problem+json"}, marshal(&p))
 }
 
-// Explain logs an error, and returns the problem for the caller, and the seconds to wait; 0 for none. id is that of
-// the answer. Errors of the caller are logged at the level refused.
+// Explain logs an error, and returns the problem for the caller and the seconds to wait; 0 for none. id is the
+// answer's id. Errors of the caller are logged at the level refused.
 func Explain(r *http.Request, id string, log *zap.Logger, refused zapcore.Level, err error) (p Problem, wait int) {
 	e := refusalOf(err)
 	what := CodeOf(e.Code)
@@ -172,7 +172,7 @@ func shortened(path string) string {
 	return path
 }
 
-// Sampled bounds a log that anyone can write to by sending requests: ten lines of one message a second.
+// Sampled bounds a log to which anyone can write by sending requests: ten lines a second for each message.
 func Sampled(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(c, time.Second, 10, 0)
@@ -198,7 +198,7 @@ func marshal(v any) []byte {
 // bufferedAnswer is the length below which net/http sets an answer's Content-Length by itself.
 const bufferedAnswer = 2 << 10
 
-// writeAs sends JSON. The status line is sent before the body can fail, so the caller can't get an error then.
+// writeAs sends JSON. It ignores an error of the body, because the status line was sent before.
 func writeAs(w http.ResponseWriter, status int, kind []string, text []byte) {
 	text = append(text, '\n')
 	h := w.Header()

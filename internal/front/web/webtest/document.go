@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-var update = flag.Bool("update", false, "write the API's document in docs again")
+var update = flag.Bool("update", false, "write the API's documents in docs")
 
 // Committed checks that a file is the document of an API, and that the page beside it is its reference. With -update
 // it writes both.
@@ -36,13 +36,13 @@ func Committed(t *testing.T, api *web.API, file string) {
 		}
 		has, err := os.ReadFile(name)
 		require.NoError(t, err)
-		if want != string(has) { // a difference of thousands of lines does not help
-			t.Errorf("%s is not what the API makes: run this test with -update", name)
+		if want != string(has) { // not printed: the difference may have thousands of lines
+			t.Errorf("%s differs from the API's document: run this test with -update", name)
 		}
 	}
 }
 
-// forGenerators checks that the document has the needs of a client generator: a tag and a server, names and types.
+// forGenerators checks that the document has what a client generator needs: a tag and a server, names and types.
 func forGenerators(t *testing.T, api *web.API) {
 	t.Helper()
 	doc := api.Document()
@@ -79,11 +79,11 @@ func schemasForGenerators(t *testing.T, schemas map[string]*huma.Schema, codes m
 	t.Helper()
 	for name, s := range schemas {
 		if strings.HasSuffix(name, "Struct") {
-			t.Errorf("schema %s was named by its place: give its Go type a name", name)
+			t.Errorf("schema %s has a generated name: name its Go type", name)
 		}
 		for field, one := range s.Properties {
 			if one.Type == "" && one.Ref == "" && len(one.OneOf) == 0 {
-				t.Errorf("%s.%s takes any value: give it a type", name, field)
+				t.Errorf("%s.%s accepts any value: declare its type", name, field)
 			}
 		}
 	}

@@ -76,7 +76,7 @@ func (r *reference) share(o *huma.Operation) {
 	}
 }
 
-// codesOf returns the codes of an answer that refuses.
+// codesOf returns the codes of an answer that is a problem.
 func codesOf(answer *huma.Response) []string {
 	if answer == nil {
 		return nil
@@ -154,7 +154,7 @@ func (r *reference) operation(o *huma.Operation) {
 	fmt.Fprintf(&r.out, "| others | [those of each %s](#each-%s) |\n", o.Method, strings.ToLower(o.Method))
 }
 
-// problem writes the line of a status with its codes, if it has any.
+// problem writes the line of a status with its codes, if there are any.
 func (r *reference) problem(status string, codes []string) {
 	if len(codes) > 0 {
 		fmt.Fprintf(&r.out, "| %s | `%s` |\n", status, strings.Join(codes, "`, `"))
@@ -183,7 +183,7 @@ func (r *reference) fields(name string, s *huma.Schema) {
 	}
 }
 
-// allTypes writes the types that are linked to, and those that they link to.
+// allTypes writes the types that the page links to, and those that they link to.
 func (r *reference) allTypes() {
 	r.out.WriteString("\n## Types\n")
 	r.typeOf(&huma.Schema{Ref: "#/components/schemas/Problem"})
@@ -201,7 +201,7 @@ func (r *reference) allTypes() {
 	}
 }
 
-// typeOf describes the values that a schema takes.
+// typeOf describes the values that a schema accepts.
 func (r *reference) typeOf(s *huma.Schema) string {
 	switch {
 	case s.Ref != "":

@@ -33,23 +33,23 @@ func Header(name, value string) Tweak {
 	}
 }
 
-// Answer is an answer that was read whole.
+// Answer is an answer with its whole body.
 type Answer struct {
 	Status int
 	Head   http.Header
 	Text   string
-	Body   map[string]any // nil if it is no JSON
+	Body   map[string]any // nil if the text is not JSON
 	Closed bool           // the server closes the connection
 }
 
-// Send sends a request on a connection of its own and reads the whole answer. It follows no redirect.
+// Send sends a request on its own connection and reads the whole answer. It follows no redirect.
 func Send(r *http.Request) (*Answer, error) {
 	client := &http.Client{
 		Transport:     &http.Transport{},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer client.CloseIdleConnections()
-	resp, err := client.Do(r) //nolint:gosec // a test says where to
+	resp, err := client.Do(r) //nolint:gosec // the test chooses the address
 	if err != nil {
 		return nil, err
 	}
