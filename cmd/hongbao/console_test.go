@@ -207,7 +207,7 @@ func TestConsoleTellsOfEachCampaign(t *testing.T) {
 	key := d.store.Home("broken").Keys.Campaign("broken")
 	require.NoError(t, d.rdb.HSet(t.Context(), key, "packets", "many").Err())
 	page := v.sees("/", "Open", "Not read", "Redis could not return the state of campaign broken", "Not loaded")
-	require.NotContains(t, page, "how campaign rain stands")
+	require.NotContains(t, page, "the state of campaign rain")
 	v.sees("/campaigns/broken", "Not read", "Redis could not return the state of campaign broken")
 	next := v.events("/")
 	next("event: partial")

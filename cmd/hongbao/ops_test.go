@@ -132,7 +132,7 @@ func TestReadinessOfAWorker(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status)
 	taken := d.run("work", "--work.ops_listen="+strings.TrimPrefix(ops, "http://"))
 	require.NotZero(t, taken.code)
-	require.Contains(t, taken.err, "is another process there? see work.ops_listen")
+	require.Contains(t, taken.err, "check that no other process uses it, or change work.ops_listen")
 	require.NoError(t, broker.Restart())
 	testkit.Eventually(t, 60*time.Second, func() bool {
 		status, _ := ask(t, ops+"/readyz")

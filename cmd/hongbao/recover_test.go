@@ -47,7 +47,7 @@ func TestRecoverNamesTheLoss(t *testing.T) {
 	d.refused(2, []string{"recover", "--shard", "0"}, "goes with --accept-loss")
 	d.refused(2, []string{"recover", "--without", "redis"}, "only kafka and ledger can be left out")
 	d.refused(1, append(by, "--shard", "0", "--expect", "0123456789ab"), "nothing was done")
-	d.refused(2, append(by, "--shard", "1", "--expect", "0123456789ab"), "has the shards 0 to 0")
+	d.refused(2, append(by, "--shard", "1", "--expect", "0123456789ab"), "has shards 0 to 0")
 	require.Equal(t, []int64{4, 10}, []int64{effects(t, d)[0].Paid, effects(t, d)[0].Packets})
 	accepted := d.acceptLoss("somebody flushed it")
 	require.Contains(t, accepted, "shard 0 is opened")

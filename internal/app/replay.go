@@ -122,7 +122,7 @@ func CheckReplayed(r *replay.Report) error {
 	return nil
 }
 
-// someHas refuses a campaign that neither the ledger nor Redis has: a mistyped one would look like a finished replay.
+// someHas refuses a campaign that neither the ledger nor Redis has: a replay of a mistyped id would look finished.
 func (a *App) someHas(ctx context.Context, id, to string) error {
 	if id == "" || !a.has(configs.SinkBalance) && to != configs.SinkBalance {
 		return nil
