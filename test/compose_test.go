@@ -41,16 +41,17 @@ func page(t *testing.T, path string) string {
 }
 
 // compose.yaml opens the servers' ports to this machine only, and starts the versions that the README lists as tested.
-// It matches docs/compose.md and README.md.
+// It matches docs/compose.md and docs/quickstart.md.
 func TestComposeFile(t *testing.T) {
 	t.Parallel()
 	file, text, readme := readCompose(t), page(t, "docs/compose.md"), page(t, "README.md")
+	quick := page(t, "docs/quickstart.md")
 	for name, server := range map[string]string{"redis": "Redis", "postgres": "PostgreSQL", "kafka": "Apache Kafka"} {
 		s := file.Services[name]
 		require.Len(t, s.Ports, 1, name)
 		host, port, ok := strings.Cut(strings.TrimPrefix(s.Ports[0], "127.0.0.1:"), ":")
 		require.True(t, ok && host == port, "%s opens %s", name, s.Ports[0])
-		require.Contains(t, readme, "127.0.0.1:"+port)
+		require.Contains(t, quick, "127.0.0.1:"+port)
 		require.Contains(t, text, "| "+server+" | `"+s.Image+"` | 127.0.0.1:"+port+" |")
 		_, version, _ := strings.Cut(s.Image, ":")
 		row := regexp.MustCompile(`(?m)^\| ` + server + ` \| [^|]+ \| ([0-9.]+)`).FindStringSubmatch(readme)
@@ -65,7 +66,7 @@ func TestComposeFile(t *testing.T) {
 	}
 	pg := file.Services["postgres"].Environment
 	dsn := "postgres://" + pg["POSTGRES_USER"] + ":" + pg["POSTGRES_PASSWORD"] + "@127.0.0.1:5432/" + pg["POSTGRES_DB"]
-	for _, text := range []string{text, readme} {
+	for _, text := range []string{text, quick} {
 		require.Contains(t, text, "export HONGBAO_LEDGER_DSN='"+dsn+"'\n")
 	}
 	require.Contains(t, file.Services["kafka"].Environment["KAFKA_ADVERTISED_LISTENERS"], "://127.0.0.1:9092")

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// These tests run what the README shows: a line "$ command" of a console block. The lines below it are what the command
+// These tests run what the README and other pages show: a line "$ command" of a console block. The lines below it are what the command
 // prints.
 
 // step is one command of a console block and its output.
@@ -94,12 +94,13 @@ func shapesOf(lines []string) []string {
 	return out
 }
 
-// build builds the program into bin of a folder, and copies configs and examples/clients there, as in the repository.
+// build builds the program and examples/grab into bin of a folder, and copies configs and examples/clients there, as in
+// the repository.
 func build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin", "hongbao"),
-		"../cmd/hongbao").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin")+"/", "../cmd/hongbao",
+		"../examples/grab").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, folder := range []string{"configs", "examples/clients"} {
 		require.NoError(t, os.CopyFS(filepath.Join(dir, folder), os.DirFS("../"+folder)))
@@ -108,17 +109,18 @@ func build(t *testing.T) string {
 }
 
 // The quick start works as written, on real servers.
-func TestReadmeQuickStart(t *testing.T) {
+func TestQuickStart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	t.Parallel()
 	// The page's ports may be in use on this machine. The test does not need the drain delay of the server.
 	api, ops := testkit.FreeAddr(t), testkit.FreeAddr(t)
-	runPage(t, "README.md", strings.NewReplacer("http://127.0.0.1:8080/", "http://"+api+"/",
+	runPage(t, "docs/quickstart.md", strings.NewReplacer("go run ./examples/grab ", "bin/grab ",
+		"http://127.0.0.1:8080/", "http://"+api+"/",
 		"http://127.0.0.1:8082/", "http://"+ops+"/", "bin/hongbao serve ", "bin/hongbao serve --serve.listen="+api+
 			" --serve.ops_listen="+ops+" --serve.control_listen=127.0.0.1:0 --serve.drain_delay=0s ").
-		Replace(section(t, "Quick start on your servers")))
+		Replace(page(t, "docs/quickstart.md")))
 }
 
 // The page for newcomers works from its first line to its last, on `hongbao dev`.
@@ -130,15 +132,6 @@ func TestStartPage(t *testing.T) {
 	text, err := os.ReadFile("../docs/start.md")
 	require.NoError(t, err)
 	runPageOnDev(t, "docs/start.md", string(text))
-}
-
-// The README's first steps work on `hongbao dev`.
-func TestReadmeFiveMinutes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	t.Parallel()
-	runPageOnDev(t, "README.md", section(t, "Five minutes"))
 }
 
 // runPageOnDev runs a page in two shells, as the page says: the command of its sh block keeps running beside the
@@ -294,39 +287,64 @@ func overHTTP(t *testing.T, text string) (script string, env []string) {
 	return script, append(env, "HONGBAO_SERVE_DRAIN_DELAY=0s")
 }
 
-// The README's Go code is a part of package producer's example, which is compiled and run.
+// README.md shows examples/grab, which TestQuickStart runs.
 func TestReadmeShowsTheExample(t *testing.T) {
 	t.Parallel()
-	example, err := os.ReadFile("../producer/example_test.go")
-	require.NoError(t, err)
-	block := fence.FindStringSubmatch(section(t, "In your program"))
+	block := fence.FindStringSubmatch(section(t, "Use it"))
 	require.Len(t, block, 3)
 	require.Equal(t, "go", block[1])
-	flat := func(text string) string { return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "") }
-	require.Contains(t, flat(string(example)), flat(block[2]))
+	require.Contains(t, page(t, "examples/grab/main.go"), block[2])
 }
 
-// The demo prints what the README shows. The comparison leaves out the progress, the lines about the kill, and the
-// histogram.
+// The demo prints the lines that README.md shows, in their order. "..." stands for lines that it leaves out. The
+// comparison leaves out the progress, and the lines about the kill.
 func TestReadmeDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the demo")
 	}
 	t.Parallel()
-	todo := steps(section(t, "See it"))
+	todo := steps(section(t, "Try it"))
 	require.Len(t, todo, 1)
 	require.Equal(t, "make demo", todo[0].command)
 	cmd := exec.CommandContext(t.Context(), "go", "run", "../cmd/hongbao", "demo")
 	cmd.Env = testkit.Environ()
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", out)
-	varies := regexp.MustCompile(`^<duration> granted|^<n>:<n>:<n> |CNY to <n> CNY|^redis|^ledger`)
-	fixed := func(lines []string) []string {
-		return slices.DeleteFunc(shapesOf(lines), func(s string) bool { return varies.MatchString(s) })
+	varies := regexp.MustCompile(`^<duration> granted|^<n>:<n>:<n> |^\.\.\.$`)
+	shown := slices.DeleteFunc(shapesOf(todo[0].prints), func(s string) bool { return varies.MatchString(s) })
+	require.Greater(t, len(shown), 6)
+	rest := shapesOf(strings.Split(string(out), "\n"))
+	for _, line := range shown {
+		i := slices.Index(rest, line)
+		require.GreaterOrEqual(t, i, 0, "the demo does not print %q there, now it prints\n%s", line, out)
+		rest = rest[i+1:]
 	}
-	require.Equal(t, fixed(todo[0].prints), fixed(strings.Split(string(out), "\n")),
-		"README.md shows another output of the demo, now it prints\n%s", out)
 	require.Contains(t, string(out), "AGREES")
+}
+
+// Each test that docs/guarantees.md and docs/testing.md name exists, and so do the rows of TestLosses.
+func TestGuaranteesNameTests(t *testing.T) {
+	t.Parallel()
+	all := strings.Builder{}
+	sources(t, []string{"_test.go"}, func(file string) { all.WriteString(page(t, file)) })
+	text := page(t, "docs/guarantees.md") + page(t, "docs/testing.md")
+	named := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(text, -1)
+	require.Greater(t, len(named), 15)
+	for _, name := range named {
+		require.Contains(t, all.String(), "\nfunc "+name+"(t *testing.T)")
+	}
+	_, table, found := strings.Cut(text, "test: row of `TestLosses` |\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	losses := page(t, "test/losses_test.go")
+	rows := strings.Split(table, "\n")[1:]
+	require.Greater(t, len(rows), 5)
+	for _, row := range rows {
+		cells := strings.Split(strings.Trim(row, "| "), "|")
+		require.Len(t, cells, 5, row)
+		first, _, _ := strings.Cut(strings.TrimSpace(cells[4]), ",")
+		require.Contains(t, losses, `name: "`+first, row)
+	}
 }
 
 // anchors returns the anchors of a document's headings, as GitHub makes them.

@@ -69,7 +69,8 @@ func planCmd() *cobra.Command {
 }
 
 func createCmd() *cobra.Command {
-	return &cobra.Command{
+	var openFor time.Duration
+	cmd := &cobra.Command{
 		Use: "create FILE", Short: "Create a campaign in the ledger: fund it, draw its seed, publish its hash",
 		Long: "Creates the campaign of a specification in the ledger: its pool is funded from the sponsor's account, a " +
 			"secret seed is drawn,\n" +
@@ -77,11 +78,19 @@ func createCmd() *cobra.Command {
 			"hash.\n" +
 			"The codes of coupons are drawn, or read from their file, and stored beside it; killed on the way, run it again to " +
 			"go on.",
-		Example: "  hongbao campaign create configs/campaign.yaml", Args: exactly(1, "one FILE"),
+		Example: "  hongbao campaign create configs/campaign.yaml\n" +
+			"  hongbao campaign create configs/campaign.yaml --open-for 1h", Args: exactly(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readSpec(cmd, args[0])
 			if err != nil {
 				return err
+			}
+			if cmd.Flags().Changed("open-for") {
+				if openFor < time.Second {
+					return app.Usage("--open-for %s: give 1s or more (see `%s --help`)", openFor, cmd.CommandPath())
+				}
+				c.From = time.Now().UTC().Truncate(time.Second)
+				c.To = c.From.Add(openFor.Truncate(time.Second))
 			}
 			codes, err := readCodes(args[0], &c)
 			if err != nil {
@@ -107,6 +116,8 @@ func createCmd() *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().DurationVar(&openFor, "open-for", 0, "open the window now and for this long, whatever FILE says, such as 1h")
+	return cmd
 }
 
 func loadCmd() *cobra.Command {

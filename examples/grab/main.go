@@ -1,0 +1,36 @@
+// Command grab lets one user grab a packet: grab CAMPAIGN USER REQUEST-ID. README.md shows it, and a test runs it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/producer"
+)
+
+func main() {
+	cfg := producer.DefaultConfig()
+	cfg.Redis = redis.NewClient(&redis.Options{Addr: os.Getenv("HONGBAO_REDIS_ADDRS"), ContextTimeoutEnabled: true})
+	cfg.Deployment, cfg.Space = "hongbao", hongbao.Space{Prefix: "hb", Shards: 1} // as `hongbao init` founded it
+	p, err := producer.New(cfg)                                                   // one for all goroutines
+	if err != nil {
+		log.Fatal(err)
+	}
+	answer, err := p.Grab(context.Background(), &hongbao.Grab{Campaign: os.Args[1], User: os.Args[2],
+		RequestID: os.Args[3], Facts: map[string]string{"device": os.Args[2]}})
+	switch {
+	case err != nil: // the user may have won: the same request id returns the same receipt
+		log.Fatal(err)
+	case answer.Outcome == hongbao.OutcomeGranted:
+		fmt.Println("packet", answer.Receipts[0].Packet, "with", answer.Receipts[0].Amount, "fen")
+	case !answer.Outcome.Final(): // busy, frozen, refilling: nothing was decided
+		fmt.Println("ask again:", answer.Outcome)
+	default: // a refusal is a value, not an error
+		fmt.Println(answer.Outcome)
+	}
+}
