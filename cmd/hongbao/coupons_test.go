@@ -26,7 +26,7 @@ func coupons(t *testing.T, changes ...string) string {
 	require.NoError(t, err)
 	now := time.Now().UTC().Truncate(time.Second)
 	text := string(data)
-	changes = append(changes, "2026-01-01T00:00:00Z", now.Add(-time.Minute).Format(time.RFC3339), "2026-12-31T23:59:59Z",
+	changes = append(changes, "2027-01-01T00:00:00Z", now.Add(-time.Minute).Format(time.RFC3339), "2027-12-31T23:59:59Z",
 		now.Add(time.Hour).Format(time.RFC3339))
 	for i := 0; i < len(changes); i += 2 {
 		require.Contains(t, text, changes[i])
