@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -72,7 +73,7 @@ func (r *fixture) bareLoop(ctx context.Context, st *store.Store, group string, n
 		}
 	}
 	start := time.Now()
-	_, err := crowd(ctx, st.Len(), st.Len(), func(ctx context.Context, shard int) error {
+	_, err := crowd.Load{Callers: st.Len(), Calls: st.Len()}.Run(ctx, func(ctx context.Context, _, shard int) error {
 		k := st.Shard(shard)
 		for done := 0; done < n/st.Len(); {
 			raw, err := k.ReadNew(ctx, group, "bare", batch/50, time.Second)

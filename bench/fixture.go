@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -109,22 +108,6 @@ func grab(ctx context.Context, p *producer.Producer, g *hongbao.Grab, want hongb
 }
 
 func user(i int) string { return fmt.Sprintf("u%08d", i) }
-
-// crowd calls do(0..n-1) from that many goroutines, and returns the number of calls a second.
-func crowd(ctx context.Context, callers, n int, do func(ctx context.Context, i int) error) (float64, error) {
-	errs := make([]error, callers)
-	var wg sync.WaitGroup
-	start := time.Now()
-	for c := range callers {
-		wg.Go(func() {
-			for i := c; i < n && errs[c] == nil; i += callers {
-				errs[c] = do(ctx, i)
-			}
-		})
-	}
-	wg.Wait()
-	return float64(n) / time.Since(start).Seconds(), errors.Join(errs...)
-}
 
 // info returns the fields of a section of INFO by name.
 func (r *fixture) info(ctx context.Context, section string) (map[string]string, error) {

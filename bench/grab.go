@@ -8,12 +8,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -121,21 +120,11 @@ func (m *meter) measure(ctx context.Context, who string, n int, grabs func() (fl
 	return err
 }
 
-// crowd makes the fleet's callers grab until n grabs were made, and returns the rate.
-func (f fleet) crowd(n int, grab func(pod, i int) error) (float64, error) {
-	errs := make([]error, f.pods*f.callers)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	start := time.Now()
-	for w := range errs {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n && errs[w] == nil; i = int(next.Add(1)) - 1 {
-				errs[w] = grab(w%f.pods, i)
-			}
-		})
-	}
-	wg.Wait()
-	return float64(n) / time.Since(start).Seconds(), errors.Join(errs...)
+// crowd makes n grabs, and returns the rate.
+func (f fleet) crowd(ctx context.Context, n int, grab func(pod, i int) error) (float64, error) {
+	return crowd.Load{Callers: f.pods * f.callers, Calls: n}.Run(ctx, func(_ context.Context, caller, i int) error {
+		return grab(caller%f.pods, i)
+	})
 }
 
 // clients returns the clients of the fleet's pods, each with one open connection.
@@ -189,7 +178,7 @@ func (r *fixture) classicGrabs(ctx context.Context, f fleet, n int, m *meter) er
 	clients, end, err := r.clients(ctx, f, min(f.callers, 20))
 	if err == nil {
 		err = m.measure(ctx, goRedis, n, func() (float64, error) {
-			return f.crowd(n, func(pod, i int) error {
+			return f.crowd(ctx, n, func(pod, i int) error {
 				return clients[pod].EvalSha(ctx, sha, []string{"{s}stock", "{s}consumed", "{s}map", user(i)}).Err()
 			})
 		})
@@ -257,5 +246,5 @@ func (r *fixture) ourGrabs(ctx context.Context, f fleet, n int, m *meter) (err e
 		producers = append(producers, p)
 		err = once(pod, n+pod)
 	}
-	return m.measure(ctx, ours, n, func() (float64, error) { return f.crowd(n, once) })
+	return m.measure(ctx, ours, n, func() (float64, error) { return f.crowd(ctx, n, once) })
 }

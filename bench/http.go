@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/internal/front/serve"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/model"
@@ -138,8 +139,8 @@ func httpCrowd(ctx context.Context, address string, callers int, want string, re
 		defer c.Close()
 		all[i] = connection{c, bufio.NewReader(c)}
 	}
-	return crowd(ctx, callers, len(requests), func(_ context.Context, i int) error {
-		c := all[i%callers]
+	return crowd.Load{Callers: callers, Calls: len(requests)}.Run(ctx, func(_ context.Context, caller, i int) error {
+		c := all[caller]
 		if _, err := c.Write(requests[i]); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -53,7 +54,9 @@ func (l *openLoop) counted(i int) bool { return float64(i) >= l.rate*warmFor.Sec
 
 func (l *openLoop) run(ctx context.Context, do func(ctx context.Context, i int) error) (err error) {
 	if l.closed > 0 {
-		l.rate, err = crowd(ctx, 256, l.closed, do)
+		l.rate, err = crowd.Load{Callers: 256, Calls: l.closed}.Run(ctx, func(ctx context.Context, _, i int) error {
+			return do(ctx, i)
+		})
 		return err
 	}
 	l.start, l.hist = time.Now(), newHistogram()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/producer"
 )
@@ -85,7 +86,7 @@ func (r *fixture) ourMemory(ctx context.Context, n int, db *database) (float64, 
 			return err
 		}
 		err = r.grabbing(ctx, st, func(p *producer.Producer) error {
-			_, err := crowd(ctx, 512, n, func(ctx context.Context, i int) error {
+			_, err := crowd.Load{Callers: 512, Calls: n}.Run(ctx, func(ctx context.Context, _, i int) error {
 				return grab(ctx, p, userGrab(i), hongbao.OutcomeGranted)
 			})
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 	"github.com/hongbao-project/hongbao/producer"
@@ -95,7 +96,7 @@ func (r *fixture) wideGrabs(ctx context.Context, m *meter, name string, places, 
 			}
 		}
 		return m.measure(ctx, name, n, func() (float64, error) {
-			return crowd(ctx, callersAPlace*places, n, func(ctx context.Context, i int) error {
+			return crowd.Load{Callers: callersAPlace * places, Calls: n}.Run(ctx, func(ctx context.Context, _, i int) error {
 				return grab(ctx, p, userGrab(i), hongbao.OutcomeGranted)
 			})
 		})
@@ -200,7 +201,7 @@ func (r *fixture) soldOut(ctx context.Context, m *meter, n int) (core, calls flo
 		losers[i].RequestID = "r"
 	}
 	refuse := func(ctx context.Context, p *producer.Producer, n int) (float64, error) {
-		return crowd(ctx, 512, n, func(ctx context.Context, i int) error {
+		return crowd.Load{Callers: 512, Calls: n}.Run(ctx, func(ctx context.Context, _, i int) error {
 			g := losers[i%len(losers)]
 			return grab(ctx, p, &g, hongbao.OutcomeSoldOut)
 		})

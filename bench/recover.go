@@ -14,6 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -250,7 +251,7 @@ func (l *loss) grant(ctx context.Context, n, size int) error {
 	answers := make([]hongbao.Answer, n)
 	calls := (n + size - 1) / size
 	start := time.Now()
-	_, err := crowd(ctx, lossProcesses*perProcess, calls, func(ctx context.Context, i int) error {
+	_, err := crowd.Load{Callers: lossProcesses * perProcess, Calls: calls}.Run(ctx, func(ctx context.Context, _, i int) error {
 		call := store.GrabCall{Campaign: l.campaign[i%lossCampaigns], Currency: "CNY", MaxBacklog: 1e9, FactNames: "device"}
 		first, last := i*size, min((i+1)*size, n)
 		for u := first; u < last; u++ {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
@@ -66,7 +67,7 @@ func bareHTTP(ctx context.Context, b *slowBank, n int) (float64, error) {
 		MaxConnsPerHost: remoteConcurrency}
 	defer t.CloseIdleConnections()
 	client := &http.Client{Transport: t}
-	return crowd(ctx, remoteConcurrency, n, func(ctx context.Context, i int) error {
+	return crowd.Load{Callers: remoteConcurrency, Calls: n}.Run(ctx, func(ctx context.Context, _, i int) error {
 		return bareCredit(ctx, client, b.url, i)
 	})
 }

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -85,60 +84,45 @@ func (s *soak) grab(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	total := int64(0)
+	total := 0
 	for _, c := range s.campaigns {
-		total += c.spec.Packets * grabsPerPacket
+		total += int(c.spec.Packets) * grabsPerPacket
 	}
-	var next, grabs atomic.Int64
-	begin := time.Now()
-	errs := make([]error, callers)
-	var wg sync.WaitGroup
-	for i := range errs {
-		wg.Go(func() {
-			for k := next.Add(1) - 1; k < total && errs[i] == nil; k = next.Add(1) - 1 {
-				due := begin.Add(time.Duration(float64(k) / float64(s.rate) * float64(time.Second)))
-				if !retry.Pause(ctx, time.Until(due)) {
-					errs[i] = ctx.Err()
-					return
-				}
-				var n int64
-				n, errs[i] = s.campaigns[turn(k, total)].grab(ctx, p)
-				grabs.Add(n)
-			}
-		})
+	users := crowd.New(p.Grab, s.say)
+	_, err = crowd.Load{Callers: callers, Calls: total, Rate: s.rate}.Run(ctx, func(ctx context.Context, _, k int) error {
+		return s.campaigns[turn(int64(k), int64(total))].grab(ctx, users)
+	})
+	for _, n := range users.Outcomes {
+		s.outcome.Grabs += n
 	}
-	wg.Wait()
-	s.outcome.Grabs = grabs.Load()
-	var trouble []error
 	for _, c := range s.campaigns {
 		s.outcome.Granted += int64(len(c.told))
-		trouble = append(trouble, c.trouble...)
+		err = errors.Join(err, errors.Join(c.trouble...))
 	}
-	return errors.Join(errors.Join(errs...), errors.Join(trouble...), p.Close(context.WithoutCancel(ctx)))
+	return errors.Join(err, p.Close(context.WithoutCancel(ctx)))
 }
 
-// grab makes the campaign's next grab. It makes every tenth twice with the same request id. It returns the number of
-// grabs.
-func (c *raining) grab(ctx context.Context, p *producer.Producer) (n int64, err error) {
+// grab makes the campaign's next grab. It makes every tenth twice with the same request id.
+func (c *raining) grab(ctx context.Context, users *crowd.Crowd) error {
 	k := c.n.Add(1) - 1
 	user, request := caller(k, c.spec.Packets*grabsPerPacket)
 	g := hongbao.Grab{
 		Campaign: c.spec.ID, User: fmt.Sprintf("u%08d", user), RequestID: fmt.Sprintf("r%d", request),
 		Facts: map[string]string{"device": fmt.Sprintf("d%07d", user/2), "channel": "app"},
 	}
-	times := int64(1)
+	times := 1
 	if k%10 == 0 {
 		times = 2
 	}
-	for n < times && err == nil {
-		n++
+	for range times {
 		known := c.knows(g.RequestID)
-		var a hongbao.Answer
-		if a, err = ask(ctx, p, g); err == nil {
-			c.note(&g, &a, known)
+		a, err := users.Grab(ctx, g)
+		if err != nil {
+			return err
 		}
+		c.note(&g, &a, known)
 	}
-	return n, err
+	return nil
 }
 
 // knows reports whether an answer to a caller granted this request.
@@ -147,20 +131,6 @@ func (c *raining) knows(request string) bool {
 	defer c.mu.Unlock()
 	_, ok := c.granted[request]
 	return ok
-}
-
-// ask repeats a grab with the same request id until it is decided.
-func ask(ctx context.Context, p *producer.Producer, g hongbao.Grab) (hongbao.Answer, error) {
-	for {
-		a, err := p.Grab(ctx, &g)
-		if err == nil && a.Outcome.Final() {
-			return a, nil
-		}
-		if class := hongbao.ClassOf(err); err != nil && class != hongbao.ClassTransient && class != hongbao.ClassUnknown ||
-			ctx.Err() != nil {
-			return a, errors.Join(err, ctx.Err())
-		}
-	}
 }
 
 // left returns the amount that the sponsor gets back, by the callers' history.

@@ -1,0 +1,112 @@
+// Package crowd simulates users who grab, for `hongbao demo`, `hongbao dev`, the soak and the bench.
+package crowd
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
+)
+
+// Load is how many calls a crowd makes, and how fast.
+type Load struct {
+	Callers int // calls at once
+	Calls   int // calls in all
+	Rate    int // calls a second; 0: as many as the callers can make
+}
+
+// Run makes the calls in order, numbered from 0, and returns how many it made in a second. The first error ends it.
+func (l Load) Run(ctx context.Context, do func(ctx context.Context, caller, i int) error) (rate float64, err error) {
+	var next atomic.Int64
+	start := time.Now()
+	g, ctx := errgroup.WithContext(ctx)
+	for caller := range l.Callers {
+		g.Go(func() error {
+			for i := int(next.Add(1)) - 1; i < l.Calls; i = int(next.Add(1)) - 1 {
+				if l.Rate > 0 {
+					due := start.Add(time.Duration(i) * time.Second / time.Duration(l.Rate))
+					if !retry.Pause(ctx, time.Until(due)) {
+						return context.Cause(ctx)
+					}
+				}
+				if err := do(ctx, caller, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	err = g.Wait()
+	return float64(l.Calls) / time.Since(start).Seconds(), err
+}
+
+// pause is how long an undecided grab waits before it is repeated.
+const pause = 100 * time.Millisecond
+
+// Crowd are users whose grabs are repeated until they are decided, with a tally of the answers. It is safe for
+// concurrent use; the fields may be read when no grab is under way.
+type Crowd struct {
+	Outcomes map[hongbao.Outcome]int64
+	Latency  *hdrhistogram.Histogram // microseconds, with all repeats
+
+	grab func(context.Context, *hongbao.Grab) (hongbao.Answer, error)
+	say  func(format string, args ...any)
+
+	mu       sync.Mutex
+	hindered time.Time // when an attempt failed last; zero: none has since the crowd got on
+}
+
+// New returns a crowd that sends its grabs by grab, and reports by say what hinders it.
+func New(grab func(context.Context, *hongbao.Grab) (hongbao.Answer, error), say func(string, ...any)) *Crowd {
+	return &Crowd{Outcomes: map[hongbao.Outcome]int64{}, Latency: hdrhistogram.New(1, time.Hour.Microseconds(), 3),
+		grab: grab, say: say}
+}
+
+// Grab repeats a grab with the same request id until it is decided, and counts the answer.
+func (c *Crowd) Grab(ctx context.Context, g hongbao.Grab) (a hongbao.Answer, err error) {
+	start := time.Now()
+	err = c.Lasting(ctx, func() (err error) {
+		if a, err = c.grab(ctx, &g); err == nil && !a.Outcome.Final() {
+			err = hongbao.Errorf(hongbao.ClassTransient, "campaign %s: %s", g.Campaign, a.Outcome)
+		}
+		return err
+	})
+	if err != nil {
+		return a, fmt.Errorf("user %s: %w", g.User, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Outcomes[a.Outcome]++
+	return a, c.Latency.RecordValue(time.Since(start).Microseconds())
+}
+
+// Lasting calls try until it succeeds, ctx ends, or no other attempt can help. It reports what hinders the crowd, and
+// later that nothing does any more.
+func (c *Crowd) Lasting(ctx context.Context, try func() error) error {
+	return retry.Poll(ctx, pause, func() (done bool, err error) {
+		start := time.Now()
+		if err = try(); err != nil && (ctx.Err() != nil || !retry.MayHelp(err)) {
+			return false, err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch {
+		case err != nil:
+			if c.hindered.IsZero() {
+				c.say("The crowd can't go on, and tries again: %v", err)
+			}
+			c.hindered = time.Now()
+		case !c.hindered.IsZero() && start.After(c.hindered): // an older attempt shows nothing
+			c.hindered = time.Time{}
+			c.say("The crowd gets on again.")
+		}
+		return err == nil, nil
+	})
+}
