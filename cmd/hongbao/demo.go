@@ -3,9 +3,6 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
 
@@ -14,7 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/dev"
-	"github.com/hongbao-project/hongbao/internal/dev/demo"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
 
@@ -26,59 +22,48 @@ const localHint = " `hongbao demo` shows all of it in half a minute, with no ser
 func localCmds() []*cobra.Command { return []*cobra.Command{devCmd(), demoCmd(), sweepCmd()} }
 
 func demoCmd() *cobra.Command {
-	d := &demo.Demo{}
-	keep, listen := false, ""
+	d := &dev.Demo{}
+	server := &dev.Dev{Demo: d, Program: os.Args[0]}
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show all of it in half a minute, with no server at all",
-		Long: "Plans, funds and loads a campaign; simulated users grab, some twice, and some replies are lost on purpose; a " +
-			"worker brings the\n" +
-			"grants to an SQLite ledger and to an in-process Kafka broker, and is killed with SIGKILL in the middle; then " +
-			"everything is\n" +
-			"audited. Redis is a redis-server if one is on the PATH, else miniredis. All of it is gone afterwards,\n" +
-			"but with --keep it stays, as `hongbao dev`, until Ctrl-C.\n" +
+		Long: "Starts what `hongbao dev` starts. Then it plans, funds and loads a campaign; simulated users grab, some " +
+			"twice, and some replies\n" +
+			"of Redis and Kafka are lost on purpose; workers bring the grants to an SQLite ledger and to an in-process Kafka " +
+			"broker, and one\n" +
+			"is killed with SIGKILL in the middle; then everything is audited. Redis is a redis-server if one is on the PATH, " +
+			"else miniredis.\n" +
+			"All of it is gone afterwards, but with --keep it stays, as `hongbao dev`, until Ctrl-C.\n" +
 			"Exit code 0 only if the audit agrees.",
 		Example: "  hongbao demo\n  hongbao demo --packets 100 --total 8888 --users 1000", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if d.Packets < 10 || d.Packets > 1_000_000 || d.Total < d.Packets || d.Total > int64(hongbao.MaxAmount) ||
+			if d.Packets < 10 || d.Packets > 1_000_000 || int64(d.Total) < d.Packets || d.Total > hongbao.MaxAmount ||
 				d.Users < 1 || d.Users > 10_000_000 {
 				return app.Usage("want 10 to 1,000,000 packets, a total of at least as many minor units and at most %d, and 1 to "+
 					"10,000,000 users",
 					hongbao.MaxAmount)
 			}
-			d.Out, d.Done = cmd.OutOrStdout(), func(r *demo.Result) error { return printAnswer(cmd, r, r.Write) }
+			server.Out, d.Done = cmd.OutOrStdout(), func(r *dev.Result) error { return printAnswer(cmd, r, r.Write) }
+			server.Ready = func(s *dev.Site) error { return printAnswer(cmd, s, s.Write) }
 			if wantsJSON(cmd) {
-				d.Out = io.Discard
+				server.Out = io.Discard
 			}
-			if keep {
-				if err := stay(cmd, d, listen); err != nil {
-					return err
-				}
+			switch {
+			case !d.Keep:
+				server.Listen = "127.0.0.1:0"
+			case wantsJSON(cmd):
+				return app.Usage("--keep tells people where to look, and --json prints one document: leave one of them out")
+			default:
+				server.In = terminal()
 			}
-			err := d.Run(cmd.Context())
-			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
-				return fmt.Errorf("the demo was stopped: %w", context.Cause(cmd.Context()))
-			}
-			return err
+			return server.Run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&keep, "keep", false, "go on as hongbao dev does, with API and console, until Ctrl-C")
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "with --keep: address of the API, as of hongbao dev")
+	cmd.Flags().BoolVar(&d.Keep, "keep", false, "go on as hongbao dev does, with API and console, until Ctrl-C")
+	cmd.Flags().StringVar(&server.Listen, "listen", "127.0.0.1:8080", "with --keep: address of the API, as of hongbao dev")
 	cmd.Flags().Int64Var(&d.Packets, "packets", 10_000, "packets of the campaign")
-	cmd.Flags().Int64Var(&d.Total, "total", 100_000, "sum of the packets, in minor units")
+	cmd.Flags().Int64Var((*int64)(&d.Total), "total", 100_000, "sum of the packets, in minor units")
 	cmd.Flags().IntVar(&d.Users, "users", 30_000, "users who grab")
 	return cmd
-}
-
-// stay keeps the demo's servers running as `hongbao dev`.
-func stay(cmd *cobra.Command, d *demo.Demo, listen string) (err error) {
-	if wantsJSON(cmd) {
-		return app.Usage("--keep tells people where to look, and --json prints one document: leave one of them out")
-	}
-	server := &dev.Dev{Listen: listen, Program: os.Args[0], In: terminal(),
-		Ready: func(s *dev.Site) error { return printAnswer(cmd, s, s.Write) }}
-	d.Knobs, err = server.Knobs()
-	d.Stay = server.Stay
-	return err
 }
 
 func sweepCmd() *cobra.Command {

@@ -96,3 +96,15 @@ func TestDevFaults(t *testing.T) {
 	d.end(syscall.SIGTERM)
 	nothingLeft(t, tmp, d.Cmd.Process.Pid)
 }
+
+// A crowd whose campaign is sold out goes on in the next one.
+func TestDevCrowdGoesOn(t *testing.T) {
+	t.Parallel()
+	tmp, _ := demoEnv(t)
+	d := startDev(t, []string{"TMPDIR=" + tmp}, "--crowd", "10000")
+	d.tells(`10000 users a second grab in campaign crowd: 10000 packets, 1000\.00 CNY`)
+	d.tells(`10000 users a second grab in campaign crowd-2: `)
+	require.NotContains(t, d.told(), "can't go on")
+	d.end(syscall.SIGTERM)
+	nothingLeft(t, tmp, d.Cmd.Process.Pid)
+}

@@ -13,64 +13,50 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// campaignID names the campaign for trying grabs; with a number at its end, once the first one is over.
-const campaignID = "demo"
+// campaignID names the campaign of the demo, and that for trying grabs; crowdID names the crowd's.
+const campaignID, crowdID = "demo", "crowd"
 
 const (
-	packets = 10_000
-	total   = 100_000
-	open    = 365 * 24 * time.Hour
+	packets  = 10_000
+	total    = 100_000
+	currency = "CNY"
+	open     = 365 * 24 * time.Hour
 )
 
-// readyCampaign returns a campaign that is open and has packets left. It makes one if there is none.
-func readyCampaign(ctx context.Context, a *app.App) (hongbao.Campaign, error) {
-	id := campaignID
+// readyCampaign returns the id of a campaign that is open and has packets left: first, or first with a number at its
+// end once that one is over. It makes the campaign if there is none.
+func readyCampaign(ctx context.Context, a *app.App, first, name string) (string, error) {
+	id := first
 	for n := 2; ; n++ {
-		has, found, err := find(ctx, a, id)
+		has, err := a.Show(ctx, id)
 		switch {
+		case errors.Is(err, ledger.ErrNoCampaign):
+			_, err = create(ctx, a, id, name, packets, total)
+			return id, err
 		case err != nil:
-			return has.Spec, err
-		case !found:
-			return create(ctx, a, id, "A rain to try")
+			return id, err
 		case has.Redis == nil || has.Redis.State == store.StateLoading: // an earlier start was stopped midway
-			return a.Load(ctx, id)
+			_, err = a.Load(ctx, id)
+			return id, err
 		case has.Redis.State == store.StateOpen && has.Redis.Left > 0 && time.Now().Before(has.Spec.To):
-			return has.Spec, nil
+			return id, nil
 		}
-		id = fmt.Sprintf("%s-%d", campaignID, n)
+		id = fmt.Sprintf("%s-%d", first, n)
 	}
 }
 
-// find returns the state of a campaign, and false if there is none.
-func find(ctx context.Context, a *app.App, id string) (app.Shown, bool, error) {
-	has, err := a.Show(ctx, id)
-	if errors.Is(err, ledger.ErrNoCampaign) {
-		return has, false, nil
-	}
-	return has, err == nil, err
-}
-
-// create funds and loads a campaign that is open from now on.
-func create(ctx context.Context, a *app.App, id, name string) (hongbao.Campaign, error) {
+// create funds and loads a campaign that is open from now on. It returns the hash of its plan.
+func create(ctx context.Context, a *app.App, id, name string, packets int64, total hongbao.Amount) (string, error) {
 	now := time.Now().Truncate(time.Second)
-	spec := campaign.Complete(hongbao.Campaign{
-		ID: id, Name: name, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: packets,
-		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: 2000},
+	created, err := a.Create(ctx, campaign.Complete(hongbao.Campaign{
+		ID: id, Name: name, Kind: hongbao.KindRedPacket, Currency: currency, Total: total, Packets: packets,
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total},
 		From:  now.Add(-time.Minute), To: now.Add(open), TimeZone: "Asia/Shanghai", Sponsor: "acme",
 		Durability: hongbao.DurabilityFast,
-	})
-	if _, err := a.Create(ctx, spec, nil); err != nil {
-		return spec, err
+	}), nil)
+	if err != nil {
+		return "", err
 	}
-	return a.Load(ctx, id)
-}
-
-// openOnce opens a campaign for the crowd, unless an earlier start made it.
-func openOnce(ctx context.Context, a *app.App, id string) (spec hongbao.Campaign, before bool, err error) {
-	has, before, err := find(ctx, a, id)
-	if err != nil || before {
-		return has.Spec, before, err
-	}
-	spec, err = create(ctx, a, id, "A crowd's rain")
-	return spec, false, err
+	_, err = a.Load(ctx, id)
+	return created.Hash, err
 }

@@ -1,4 +1,5 @@
-// Package dev is the development server: a deployment of its own on this machine that serves until it is stopped.
+// Package dev is the development server: a deployment of its own on this machine that serves until it is stopped, or
+// until its demo is over.
 package dev
 
 import (
@@ -9,11 +10,11 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/group"
@@ -35,6 +36,8 @@ type Dev struct {
 	EnvFile string
 	// Crowd is how many simulated users grab each second.
 	Crowd int
+	// Demo, if not nil, runs first. Then no configuration is read.
+	Demo *Demo
 	// Program is the path by which this program was called.
 	Program string
 	// Flags may set knobs.
@@ -47,47 +50,40 @@ type Dev struct {
 	Ready func(*Site) error
 
 	local *local.Deployment
-	tell  *local.Teller
-	// mayKeep reports whether the command has --data-dir.
-	mayKeep bool
+	say   local.Say
 }
 
-const (
-	workers = 3
-	// rest is how long a worker that has ended stays down: longer than a lease, so that others take over.
-	rest = 8 * time.Second
-	// keyNote marks the API keys of this command.
-	keyNote = "hongbao dev"
-)
+// keyNote marks the API keys of this command.
+const keyNote = "hongbao dev"
 
-// Run serves until ctx ends.
+// Run serves until ctx ends, or until the demo is over and does not stay.
 func (d *Dev) Run(ctx context.Context) (err error) {
-	knobs, err := d.Knobs()
+	knobs, err := d.knobs()
 	if err != nil {
 		return err
 	}
 	if err := clearEnv(d.EnvFile); err != nil {
 		return err
 	}
-	d.tell, d.mayKeep = local.NewTeller(d.Out), true
-	d.local, err = local.Open(ctx, &local.Options{DataDir: d.DataDir, Workers: workers, Rest: rest, Knobs: knobs,
-		Flags: d.Flags, Env: os.Environ(), Tell: d.tell})
+	env := os.Environ()
+	if d.Demo != nil {
+		env, d.Demo.started = local.ForeignEnv(), time.Now()
+		defer func() { err = d.Demo.stopped(ctx, err) }()
+	}
+	d.say = local.SayTo(d.Out)
+	d.local, err = local.Open(ctx, &local.Options{DataDir: d.DataDir, Knobs: knobs, Flags: d.Flags, Env: env, Say: d.say})
 	if err != nil {
-		return stopped(ctx, err)
+		return unlessStopped(ctx, err)
 	}
 	defer func() { err = errors.Join(err, d.local.Close()) }()
 	d.local.Describe(d.Out)
-	return d.local.Working(ctx, func(ctx context.Context) error { return d.Stay(ctx, d.local, d.tell) })
+	return d.local.Workers.While(ctx, func(ctx context.Context) error {
+		return d.local.With(ctx, func(a *app.App) error { return d.run(ctx, a) })
+	})
 }
 
-// Stay serves on a deployment that has the Knobs and whose workers are running, until ctx ends.
-func (d *Dev) Stay(ctx context.Context, on *local.Deployment, tell *local.Teller) error {
-	d.local, d.tell = on, tell
-	return d.local.With(ctx, func(a *app.App) error { return d.run(ctx, a) })
-}
-
-// Knobs returns the knobs that differ from those of `hongbao serve`.
-func (d *Dev) Knobs() (map[string]string, error) {
+// knobs returns the knobs that differ from those of `hongbao serve`.
+func (d *Dev) knobs() (map[string]string, error) {
 	host, port, err := net.SplitHostPort(d.Listen)
 	first, errPort := strconv.ParseUint(port, 10, 16)
 	if err != nil || errPort != nil || first > 65533 {
@@ -110,86 +106,70 @@ func (d *Dev) Knobs() (map[string]string, error) {
 	}, nil
 }
 
-// run serves while the workers work.
-func (d *Dev) run(ctx context.Context, a *app.App) error {
-	if err := d.local.AwaitOpen(ctx); err != nil {
-		return stopped(ctx, err)
-	}
-	site, err := d.prepare(ctx, a)
-	if err != nil {
-		return stopped(ctx, err)
-	}
-	direct := d.local.DirectRedis()
-	defer direct.Close()
-	broken, err := faults.Of(d.local, direct, d.tell)
-	if err != nil {
-		return err
-	}
-	defer broken.Close()
-	listening := make(chan serve.Addresses, 1)
-	with := run.Serving{
-		Guard:  func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), h) },
-		Ready:  func(at serve.Addresses) { listening <- at },
-		Faults: broken,
-	}
-	parts := []group.Part{
-		{Name: "serve", Run: func(ctx context.Context) error { return run.Serve(ctx, d.local.Config, with) }},
-		{Name: "ready", Run: func(ctx context.Context) error { return d.ready(ctx, a, site, listening) }},
-	}
-	if d.In != nil {
-		k := &keys{tell: d.tell, cause: broken.Cause, cut: broken.IsCut}
-		parts = append(parts, group.Part{Name: "keys", Run: func(ctx context.Context) error { return k.run(ctx, d.In) }})
-	}
-	return group.Run(ctx, parts...)
-}
-
-// stopped returns nil for an error that the end of ctx caused.
-func stopped(ctx context.Context, err error) error {
+// unlessStopped returns nil for an error that the end of ctx caused.
+func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-// prepare makes the campaign and the keys.
-func (d *Dev) prepare(ctx context.Context, a *app.App) (*Site, error) {
-	spec, err := readyCampaign(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	before, err := a.Keys(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	for _, k := range before {
-		if k.Note == keyNote {
-			if _, err := a.RevokeKey(ctx, k.ID); err != nil {
-				return nil, err
-			}
-		}
-	}
-	site := &Site{Campaign: spec.ID, Config: d.local.ConfigFile, program: d.Program,
-		mayKeep: d.mayKeep}
-	if d.local.Kept() {
-		site.DataDir = d.local.Dir
-	}
-	for role, text := range map[access.Role]*string{access.RoleTreasurer: &site.Key, access.RoleGateway: &site.GatewayKey} {
-		k, err := a.CreateKey(ctx, access.Key{Role: role, Note: keyNote})
-		if err != nil {
-			return nil, err
-		}
-		*text = k.Text
-	}
-	return site, nil
+// serving is the running server.
+type serving struct {
+	*app.App
+	at      serve.Addresses
+	grabber serve.Grabber
+	faults  *faults.Faults
 }
 
-// ready reports that all is ready, and starts the crowd.
-func (d *Dev) ready(ctx context.Context, a *app.App, site *Site, listening <-chan serve.Addresses) (err error) {
-	select {
-	case at := <-listening:
-		site.name(&d.local.Config.Serve, at)
-	case <-ctx.Done():
-		return nil
+// run serves while the workers work.
+func (d *Dev) run(ctx context.Context, a *app.App) error {
+	if err := d.local.AwaitOpen(ctx, a.Store().Shard(0).OpenHead); err != nil {
+		return unlessStopped(ctx, err)
+	}
+	direct := d.local.DirectRedis()
+	defer direct.Close()
+	broken, err := faults.Of(d.local, direct, d.say)
+	if err != nil {
+		return err
+	}
+	defer broken.Close()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	listening := make(chan *serving, 1)
+	with := run.Serving{
+		Guard:  func(h http.Handler) http.Handler { return checkHost(d.Listen, a.Log(), h) },
+		Ready:  func(at serve.Addresses, g serve.Grabber) { listening <- &serving{a, at, g, broken} },
+		Faults: broken,
+	}
+	return group.Run(ctx,
+		group.Part{Name: "serve", Run: func(ctx context.Context) error { return run.Serve(ctx, d.local.Config, with) }},
+		group.Part{Name: "ready", Run: func(ctx context.Context) error {
+			select {
+			case on := <-listening:
+				return unlessStopped(ctx, d.ready(ctx, on, end))
+			case <-ctx.Done():
+				return nil
+			}
+		}})
+}
+
+// ready runs the demo, if there is one, and calls end unless it stays. Then it reports that all is ready, and starts
+// the crowd. It returns when ctx ends.
+func (d *Dev) ready(ctx context.Context, on *serving, end func()) (err error) {
+	if d.Demo != nil {
+		if err := d.Demo.run(ctx, d, on); err != nil {
+			return err
+		}
+		if !d.Demo.Keep {
+			end()
+			<-ctx.Done()
+			return nil
+		}
+	}
+	site, err := d.prepare(ctx, on)
+	if err != nil {
+		return err
 	}
 	if d.EnvFile != "" {
 		text := site.env()
@@ -201,18 +181,49 @@ func (d *Dev) ready(ctx context.Context, a *app.App, site *Site, listening <-cha
 	if err := d.Ready(site); err != nil {
 		return err
 	}
-	if d.Crowd == 0 {
-		<-ctx.Done()
-		return nil
+	var both sync.WaitGroup
+	if d.Crowd > 0 {
+		both.Go(func() { d.rain(ctx, on) })
 	}
-	client, err := crowdClient(d.local.Config.Serve.TLSCert)
-	if err != nil {
-		return err
+	if d.In != nil {
+		both.Go(func() { (&keys{say: d.say, faults: on.faults}).run(ctx, d.In) })
 	}
-	defer client.CloseIdleConnections()
-	c := crowd{size: d.Crowd, api: site.API, key: site.GatewayKey, tell: d.tell, client: client,
-		open: func(ctx context.Context, id string) (hongbao.Campaign, bool, error) { return openOnce(ctx, a, id) }}
-	c.run(ctx)
 	<-ctx.Done()
+	both.Wait()
 	return nil
+}
+
+// prepare makes the campaign and the keys.
+func (d *Dev) prepare(ctx context.Context, on *serving) (*Site, error) {
+	campaign, err := readyCampaign(ctx, on.App, campaignID, "A rain to try")
+	if err != nil {
+		return nil, err
+	}
+	before, err := on.Keys(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range before {
+		if k.Note == keyNote {
+			if _, err := on.RevokeKey(ctx, k.ID); err != nil {
+				return nil, err
+			}
+		}
+	}
+	cfg := &d.local.Config.Serve
+	site := &Site{API: address(on.at.Public, cfg.Listen, cfg.TLSCert != ""),
+		Console: address(on.at.Control, cfg.ControlListen, cfg.ControlTLSCert != ""),
+		Metrics: address(on.at.Ops, cfg.OpsListen, false), Campaign: campaign, Config: d.local.ConfigFile,
+		program: d.Program, mayKeep: d.Demo == nil}
+	if d.local.Kept() {
+		site.DataDir = d.local.Dir
+	}
+	for role, text := range map[access.Role]*string{access.RoleTreasurer: &site.Key, access.RoleGateway: &site.GatewayKey} {
+		k, err := on.CreateKey(ctx, access.Key{Role: role, Note: keyNote})
+		if err != nil {
+			return nil, err
+		}
+		*text = k.Text
+	}
+	return site, nil
 }

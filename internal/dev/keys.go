@@ -8,20 +8,26 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/dev/faults"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
+	"github.com/hongbao-project/hongbao/internal/front/console"
 )
 
 const keysHelp = "Type k, r, c or l and Enter: kill a worker, cut off Redis or restore it, cut off Kafka or restore it, lose answers"
 
+// keyOf is the key of each fault.
+var keyOf = map[string]string{
+	faults.KillWorker: "k", faults.LoseAnswers: "l",
+	faults.CutRedis: "r", faults.RestoreRedis: "r",
+	faults.CutKafka: "c", faults.RestoreKafka: "c",
+}
+
 // keys cause faults. Each key is a letter and Enter.
 type keys struct {
-	tell  *local.Teller
-	cause func(ctx context.Context, fault string) error
-	// cut reports whether the server of a fault is cut off.
-	cut func(fault string) bool
+	say    local.Say
+	faults console.Faults
 }
 
 // run reads keys until ctx ends. A read from a terminal can't be stopped: a last read ends with the process.
-func (k *keys) run(ctx context.Context, in io.Reader) error {
+func (k *keys) run(ctx context.Context, in io.Reader) {
 	ignoreBackground()
 	lines := make(chan string)
 	go func() {
@@ -33,37 +39,27 @@ func (k *keys) run(ctx context.Context, in io.Reader) error {
 			}
 		}
 	}()
-	k.tell.Say(keysHelp)
+	k.say(keysHelp)
 	for {
 		select {
 		case line := <-lines:
 			k.press(ctx, strings.TrimSpace(line))
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }
 
+// press causes the fault of a key that can be caused now.
 func (k *keys) press(ctx context.Context, key string) {
-	var fault string
-	switch key {
-	case "k":
-		fault = faults.KillWorker
-	case "c":
-		if fault = faults.CutKafka; k.cut(fault) {
-			fault = faults.RestoreKafka
+	for _, fault := range k.faults.Buttons() {
+		if keyOf[fault.Name] != key {
+			continue
 		}
-	case "r":
-		if fault = faults.CutRedis; k.cut(fault) {
-			fault = faults.RestoreRedis
+		if err := k.faults.Cause(ctx, fault.Name); err != nil && ctx.Err() == nil {
+			k.say("%s: %v", fault.Name, err)
 		}
-	case "l":
-		fault = faults.LoseAnswers
-	default:
-		k.tell.Say(keysHelp)
 		return
 	}
-	if err := k.cause(ctx, fault); err != nil && ctx.Err() == nil {
-		k.tell.Say("%s: %v", fault, err)
-	}
+	k.say(keysHelp)
 }

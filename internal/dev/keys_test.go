@@ -2,39 +2,65 @@ package dev
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/dev/faults"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
+	"github.com/hongbao-project/hongbao/internal/front/console"
+	"github.com/hongbao-project/hongbao/internal/model"
 )
+
+// breaker notes what is caused, and lets Kafka and Redis be restored once they are cut off.
+type breaker struct {
+	console.Faults
+	cut    map[string]string
+	caused chan string
+}
+
+func (b *breaker) Buttons() []model.Fault {
+	return []model.Fault{{Name: faults.KillWorker}, {Name: cmp.Or(b.cut[faults.CutRedis], faults.CutRedis)},
+		{Name: cmp.Or(b.cut[faults.CutKafka], faults.CutKafka)}, {Name: faults.LoseAnswers}}
+}
+
+func (b *breaker) Cause(_ context.Context, fault string) error {
+	switch fault {
+	case faults.CutRedis:
+		b.cut[fault] = faults.RestoreRedis
+	case faults.CutKafka:
+		b.cut[fault] = faults.RestoreKafka
+	}
+	b.caused <- fault
+	return errors.New("it may fail")
+}
 
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	caused := make(chan string)
-	cut := map[string]bool{}
-	k := &keys{tell: local.NewTeller(&out), cut: func(fault string) bool { return cut[fault] }, cause: func(_ context.Context, fault string) error {
-		cut[fault] = true
-		caused <- fault
-		return errors.New("it may fail")
-	}}
+	b := &breaker{cut: map[string]string{}, caused: make(chan string)}
+	k := &keys{say: local.SayTo(&out), faults: b}
 	in, typed := io.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- k.run(ctx, in) }()
-	for _, c := range [][2]string{{"k", faults.KillWorker}, {"c", faults.CutKafka}, {" c ", faults.RestoreKafka}, {"r", faults.CutRedis}, {"r", faults.RestoreRedis}, {"l", faults.LoseAnswers}} {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		k.run(ctx, in)
+	}()
+	for _, c := range [][2]string{{"k", faults.KillWorker}, {"c", faults.CutKafka}, {" c ", faults.RestoreKafka},
+		{"r", faults.CutRedis}, {"r", faults.RestoreRedis}, {"l", faults.LoseAnswers}} {
 		_, err := io.WriteString(typed, "\n"+c[0]+"\n")
 		require.NoError(t, err)
-		require.Equal(t, c[1], <-caused)
+		require.Equal(t, c[1], <-b.caused)
 	}
 	cancel()
-	require.NoError(t, <-ended)
+	<-ended
 	require.NoError(t, typed.Close())
-	require.Contains(t, out.String(), keysHelp)
+	require.Equal(t, 7, strings.Count(out.String(), keysHelp), "at the start, and for each line that is no key")
 	require.Contains(t, out.String(), "kill-worker: it may fail")
 }

@@ -7,9 +7,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-
-	"github.com/hongbao-project/hongbao/internal/configs"
-	"github.com/hongbao-project/hongbao/internal/front/serve"
 )
 
 // Site has the addresses and keys of the development server.
@@ -29,13 +26,6 @@ type Site struct {
 
 	program string
 	mayKeep bool // the command has --data-dir
-}
-
-// name sets the addresses.
-func (s *Site) name(cfg *configs.Serve, at serve.Addresses) {
-	s.API = address(at.Public, cfg.Listen, cfg.TLSCert != "")
-	s.Console = address(at.Control, cfg.ControlListen, cfg.ControlTLSCert != "")
-	s.Metrics = address(at.Ops, cfg.OpsListen, false)
 }
 
 // address returns the URL by which a browser on this machine reaches a listener. A certificate is for a name, so with

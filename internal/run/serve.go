@@ -25,8 +25,8 @@ import (
 type Serving struct {
 	// Guard wraps the handler of every listener.
 	Guard func(http.Handler) http.Handler
-	// Ready is called once all listeners are open.
-	Ready func(serve.Addresses)
+	// Ready is called once all listeners are open, with what decides the grabs of this server.
+	Ready func(serve.Addresses, serve.Grabber)
 	// Faults are the faults that the console can cause.
 	Faults console.Faults
 }
@@ -88,7 +88,7 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 	err = s.Run(ctx, func(at serve.Addresses) {
 		p.say(&server, at)
 		if with.Ready != nil {
-			with.Ready(at)
+			with.Ready(at, grabber)
 		}
 	})
 	end()

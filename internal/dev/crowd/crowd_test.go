@@ -55,7 +55,8 @@ func TestLoadEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
 		for _, rate := range []int{0, 1} {
-			_, err := Load{Callers: 8, Calls: math.MaxInt, Rate: rate}.Run(t.Context(), func(ctx context.Context, _, i int) error {
+			load := Load{Callers: 8, Calls: math.MaxInt, Rate: rate}
+			_, err := load.Run(t.Context(), func(ctx context.Context, _, i int) error {
 				if i == 5 {
 					return broken
 				}
@@ -111,7 +112,8 @@ func grabbed(t *testing.T, of ...answer) (a hongbao.Answer, err error, c *Crowd,
 func TestGrab(t *testing.T) {
 	t.Parallel()
 	down := answer{err: hongbao.Outagef(hongbao.ClassUnknown, "Redis does not answer")}
-	a, err, c, said := grabbed(t, down, answer{outcome: hongbao.OutcomeFrozen}, down, answer{outcome: hongbao.OutcomeGranted})
+	a, err, c, said := grabbed(t, down, answer{outcome: hongbao.OutcomeFrozen}, down,
+		answer{outcome: hongbao.OutcomeGranted})
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 	require.Equal(t, map[hongbao.Outcome]int64{hongbao.OutcomeGranted: 1}, c.Outcomes)

@@ -42,48 +42,53 @@ type Workers interface {
 	Kill(number int) error
 }
 
-// Config configures Faults. All fields are required.
-type Config struct {
-	// Store uses a client that does not go through the proxy of Redis.
-	Store   *store.Store
-	Workers Workers
-	// Redis is the proxy between Redis and its clients, grabs and workers; Kafka is that between workers and Kafka.
-	Redis, Kafka *proxy.Proxy
-	// Say gets a sentence about each fault. It must not block.
-	Say func(sentence string)
+// server can be cut off from its clients.
+type server struct {
+	name         string
+	proxy        *proxy.Proxy
+	cut, restore model.Fault
+	since        time.Time // when it was cut off; zero: it is not. Under Faults.mu
 }
 
 // Faults causes faults and remembers them. It is safe for concurrent use.
 type Faults struct {
-	cfg Config
+	store        *store.Store // by a client that does not go through the proxy
+	workers      Workers
+	redis, kafka *server
+	say          local.Say // must not block
 
-	mu       sync.Mutex
-	told     []model.Told
-	cutSince map[*proxy.Proxy]time.Time // the proxies that are cut off
+	mu   sync.Mutex
+	told []model.Told
 }
 
-// Of makes the faults of a deployment on this machine. direct is its DirectRedis.
-func Of(d *local.Deployment, direct redis.UniversalClient, tell *local.Teller) (*Faults, error) {
+// Of returns the faults of a deployment on this machine. direct is its DirectRedis.
+func Of(d *local.Deployment, direct redis.UniversalClient, say local.Say) (*Faults, error) {
 	st, err := store.Of(direct, d.Config.Space())
 	if err != nil {
 		return nil, err
 	}
-	return New(Config{Store: st, Workers: d.Workers, Redis: d.Servers.Proxies.Redis, Kafka: d.Servers.Proxies.Kafka,
-		Say: func(sentence string) { tell.Say("%s", sentence) }})
+	return newFaults(st, d.Workers, d.Servers, say), nil
 }
 
-// New checks the configuration.
-func New(cfg Config) (*Faults, error) {
-	if cfg.Store == nil || cfg.Workers == nil || cfg.Redis == nil || cfg.Kafka == nil || cfg.Say == nil {
-		return nil, errors.New("faults: want every field of Config")
+func newFaults(st *store.Store, workers Workers, of *local.Servers, say local.Say) *Faults {
+	return &Faults{store: st, workers: workers, say: say,
+		redis: &server{name: "Redis", proxy: of.Redis,
+			cut: model.Fault{Name: CutRedis, Label: "Cut off Redis",
+				What: "Closes every connection to Redis and refuses new ones. Grabs must be repeated; nothing is lost."},
+			restore: model.Fault{Name: RestoreRedis, Label: "Restore Redis",
+				What: "Redis is cut off. Lets connections in again: grabs are decided, and workers go on."}},
+		kafka: &server{name: "Kafka", proxy: of.Kafka,
+			cut: model.Fault{Name: CutKafka, Label: "Cut off Kafka",
+				What: "Closes every connection to Kafka and refuses new ones. Grabs and payments go on."},
+			restore: model.Fault{Name: RestoreKafka, Label: "Restore Kafka",
+				What: "Kafka is cut off. Lets connections in again: what waits is published."}},
 	}
-	return &Faults{cfg: cfg, cutSince: map[*proxy.Proxy]time.Time{}}, nil
 }
 
 // Close allows connections again.
 func (f *Faults) Close() {
-	f.cfg.Redis.Refuse(false)
-	f.cfg.Kafka.Refuse(false)
+	f.redis.proxy.Refuse(false)
+	f.kafka.proxy.Refuse(false)
 }
 
 // Cause causes a fault or restores a server, and returns once that is done.
@@ -92,13 +97,13 @@ func (f *Faults) Cause(ctx context.Context, fault string) error {
 	case KillWorker:
 		return f.killWorker(ctx)
 	case CutRedis:
-		return f.cut("Redis", f.cfg.Redis)
+		return f.cut(f.redis)
 	case RestoreRedis:
-		return f.restore("Redis", f.cfg.Redis)
+		return f.restore(f.redis)
 	case CutKafka:
-		return f.cut("Kafka", f.cfg.Kafka)
+		return f.cut(f.kafka)
 	case RestoreKafka:
-		return f.restore("Kafka", f.cfg.Kafka)
+		return f.restore(f.kafka)
 	case LoseAnswers:
 		f.loseAnswers()
 		return nil
@@ -108,37 +113,24 @@ func (f *Faults) Cause(ctx context.Context, fault string) error {
 
 // Buttons returns the faults that can be caused now.
 func (f *Faults) Buttons() []model.Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	all := []model.Fault{{Name: KillWorker, Label: "Kill a worker",
 		What: "SIGKILL for the worker that holds most. When its lease ends another worker takes what it held."}}
-	if f.IsCut(CutRedis) {
-		all = append(all, model.Fault{Name: RestoreRedis, Label: "Restore Redis",
-			What: "Redis is cut off. Lets connections in again: grabs are decided, and workers go on."})
-	} else {
-		all = append(all, model.Fault{Name: CutRedis, Label: "Cut off Redis",
-			What: "Closes every connection to Redis and refuses new ones. Grabs are told to come back; nothing is lost."})
-	}
-	if f.IsCut(CutKafka) {
-		all = append(all, model.Fault{Name: RestoreKafka, Label: "Restore Kafka",
-			What: "Kafka is cut off. Lets connections in again: what waits is published."})
-	} else {
-		all = append(all, model.Fault{Name: CutKafka, Label: "Cut off Kafka",
-			What: "Closes every connection to Kafka and refuses new ones. Grabs and payments go on."})
+	for _, s := range []*server{f.redis, f.kafka} {
+		if s.since.IsZero() {
+			all = append(all, s.cut)
+		} else {
+			all = append(all, s.restore)
+		}
 	}
 	return append(all, model.Fault{Name: LoseAnswers, Label: "Lose answers",
-		What: fmt.Sprintf("Redis and Kafka act, but their next %d and %d answers never arrive. Whoever asked asks again.",
+		What: fmt.Sprintf("Redis and Kafka act, but their next %d and %d answers never arrive. Callers must repeat.",
 			redisAnswers, kafkaAnswers)})
 }
 
-// IsCut reports whether the server of CutRedis or CutKafka is cut off.
-func (f *Faults) IsCut(cut string) bool {
-	p := f.cfg.Kafka
-	if cut == CutRedis {
-		p = f.cfg.Redis
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return !f.cutSince[p].IsZero()
-}
+// Lost returns how many answers of Redis and Kafka were lost so far.
+func (f *Faults) Lost() int { return f.redis.proxy.Fired().Swallowed + f.kafka.proxy.Fired().Swallowed }
 
 // keptTold bounds the story.
 const keptTold = 200
@@ -157,38 +149,40 @@ func (f *Faults) tell(format string, args ...any) {
 	f.mu.Lock()
 	f.told = append(f.told[max(0, len(f.told)-keptTold+1):], model.Told{At: time.Now(), Sentence: sentence})
 	f.mu.Unlock()
-	f.cfg.Say(sentence)
+	f.say("%s", sentence)
+}
+
+// since sets when a server was cut off, and returns what it was before.
+func (f *Faults) since(s *server, at time.Time) (before time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before = s.since
+	if before.IsZero() || at.IsZero() {
+		s.since = at
+	}
+	return before
 }
 
 // cut closes every connection to a server and refuses new ones.
-func (f *Faults) cut(name string, p *proxy.Proxy) error {
-	f.mu.Lock()
-	already := !f.cutSince[p].IsZero()
-	if !already {
-		f.cutSince[p] = time.Now()
+func (f *Faults) cut(s *server) error {
+	if !f.since(s, time.Now()).IsZero() {
+		return hongbao.Errorf(hongbao.ClassConflict, "%s is cut off already", s.name)
 	}
-	f.mu.Unlock()
-	if already {
-		return hongbao.Errorf(hongbao.ClassConflict, "%s is cut off already", name)
-	}
-	before := p.Fired().Cut
-	p.Refuse(true)
-	p.CutAll()
-	f.tell("%s is cut off: %d connections closed, new ones are refused.", name, p.Fired().Cut-before)
+	before := s.proxy.Fired().Cut
+	s.proxy.Refuse(true)
+	s.proxy.CutAll()
+	f.tell("%s is cut off: %d connections closed, new ones are refused.", s.name, s.proxy.Fired().Cut-before)
 	return nil
 }
 
 // restore allows connections again.
-func (f *Faults) restore(name string, p *proxy.Proxy) error {
-	f.mu.Lock()
-	since := f.cutSince[p]
-	delete(f.cutSince, p)
-	f.mu.Unlock()
+func (f *Faults) restore(s *server) error {
+	since := f.since(s, time.Time{})
 	if since.IsZero() {
-		return hongbao.Errorf(hongbao.ClassConflict, "%s is not cut off", name)
+		return hongbao.Errorf(hongbao.ClassConflict, "%s is not cut off", s.name)
 	}
-	p.Refuse(false)
-	f.tell("%s is back after %.1f s.", name, time.Since(since).Seconds())
+	s.proxy.Refuse(false)
+	f.tell("%s is back after %.1f s.", s.name, time.Since(since).Seconds())
 	return nil
 }
 
@@ -197,12 +191,12 @@ const redisAnswers, kafkaAnswers = 20, 2
 
 // loseAnswers lets Redis and Kafka act, and drops their next answers.
 func (f *Faults) loseAnswers() {
-	f.cfg.Redis.SwallowAnswers(redisAnswers, func(request []byte) bool {
+	f.redis.proxy.SwallowAnswers(redisAnswers, func(request []byte) bool {
 		return bytes.Contains(bytes.ToLower(request[:min(len(request), 1<<10)]), []byte("\r\nevalsha\r\n"))
 	})
-	f.cfg.Kafka.SwallowAnswers(kafkaAnswers, proxy.KafkaRequest(proxy.KafkaProduce))
-	f.tell("The next %d answers of Redis' scripts and the next %d of Kafka are lost: the servers act, and nobody hears of it.",
-		redisAnswers, kafkaAnswers)
+	f.kafka.proxy.SwallowAnswers(kafkaAnswers, proxy.KafkaRequest(proxy.KafkaProduce))
+	f.tell("The next %d answers of Redis' scripts and the next %d of Kafka are lost: the servers act, and their callers "+
+		"must repeat.", redisAnswers, kafkaAnswers)
 }
 
 // huntEvery and huntFor are how often, and for how long, killWorker looks for a worker that has entries in hand.
@@ -215,7 +209,7 @@ func (f *Faults) killWorker(ctx context.Context) error {
 	var held int64
 	until := time.Now().Add(huntFor)
 	err := retry.Poll(ctx, huntEvery, func() (bool, error) {
-		all := slices.DeleteFunc(f.cfg.Workers.List(), func(w local.Worker) bool { return w.PID == 0 })
+		all := slices.DeleteFunc(f.workers.List(), func(w local.Worker) bool { return w.PID == 0 })
 		if len(all) == 0 {
 			return false, hongbao.Errorf(hongbao.ClassConflict, "no worker runs; those that were killed come back by themselves")
 		}
@@ -230,7 +224,7 @@ func (f *Faults) killWorker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.cfg.Workers.Kill(victim.Number); err != nil {
+	if err := f.workers.Kill(victim.Number); err != nil {
 		return fmt.Errorf("kill worker %d: %w", victim.Number, err)
 	}
 	f.tell("Worker %d (process %d) is killed with SIGKILL. It held %d entries of the stream; another worker takes them when its "+
@@ -242,8 +236,8 @@ func (f *Faults) killWorker(ctx context.Context) error {
 func (f *Faults) holds(ctx context.Context) (map[int]int64, error) {
 	holds := map[int]int64{}
 	for _, sink := range []string{configs.SinkBalance, configs.SinkKafka} {
-		for i := range f.cfg.Store.Len() {
-			workers, err := f.cfg.Store.Shard(i).Workers(ctx, sink)
+		for i := range f.store.Len() {
+			workers, err := f.store.Shard(i).Workers(ctx, sink)
 			if err != nil && !errors.Is(err, store.ErrNoGroup) {
 				return nil, err
 			}

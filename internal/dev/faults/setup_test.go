@@ -84,9 +84,8 @@ func setup(t *testing.T) *fixture {
 	f.shard = f.store.Shard(0)
 	require.NoError(t, f.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
 	require.NoError(t, loaded.Load(t.Context(), f.rdb, space, loaded.Rain("rain", 1000, 10_000), nil))
-	f.Faults, err = New(Config{Store: f.store, Workers: f.crew, Redis: testkit.NewProxy(t, server.Addr),
-		Kafka: testkit.NewProxy(t, echo(t)), Say: func(s string) { t.Log(s) }})
-	require.NoError(t, err)
+	f.Faults = newFaults(f.store, f.crew, &local.Servers{Redis: testkit.NewProxy(t, server.Addr),
+		Kafka: testkit.NewProxy(t, echo(t))}, t.Logf)
 	return f
 }
 
@@ -126,7 +125,7 @@ func echo(t *testing.T) (addr string) {
 // client goes by the proxy.
 func (f *fixture) client() *redis.Client {
 	opts := *f.rdb.Options()
-	opts.MaxRetries, opts.Addr = -1, f.cfg.Redis.Addr
+	opts.MaxRetries, opts.Addr = -1, f.redis.proxy.Addr
 	rdb := redis.NewClient(&opts)
 	f.t.Cleanup(func() { _ = rdb.Close() })
 	return rdb

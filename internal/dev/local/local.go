@@ -13,31 +13,37 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Options configure a Deployment.
 type Options struct {
 	// DataDir is the folder that keeps the data; empty: a temporary folder, which Close removes.
 	DataDir string
-	// Workers is the number of workers; Rest is how long a worker that has ended stays down.
-	Workers int
-	Rest    time.Duration
 	// Knobs are set by the caller, by name. They override those that this package sets.
 	Knobs map[string]string
 	// Flags and Env may set more knobs, but not the servers' addresses; Flags may be nil. The workers get both.
 	Flags *pflag.FlagSet
 	Env   []string
-	// Tell reports what happens.
-	Tell *Teller
+	// Say reports what happens.
+	Say Say
 }
 
-// Deployment is founded and running, except for its workers: the caller runs Workers.Run.
+// workers is their number. rest is how long a worker that has ended stays down: longer than a lease, so that others
+// take over.
+const (
+	workers = 3
+	rest    = 8 * time.Second
+)
+
+// Deployment is founded and running, except for its workers: the caller runs Workers.While.
 type Deployment struct {
 	// Dir has all files. ConfigFile is one of them: every command takes it as --config.
 	Dir, ConfigFile string
@@ -46,9 +52,8 @@ type Deployment struct {
 	Workers         *Workers
 
 	folder *folder
-	tell   *Teller
-	before bool  // an earlier start founded it
-	epoch  int64 // of the shard then
+	say    Say
+	epoch  int64 // of the shard, if an earlier start founded it; else 0
 }
 
 // Open starts the servers and founds the deployment, or finds it founded. Close ends everything.
@@ -57,7 +62,7 @@ func Open(ctx context.Context, o *Options) (*Deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := &Deployment{Servers: &Servers{}, tell: o.Tell}
+	own := &Deployment{Servers: &Servers{}, say: o.Say}
 	if own.folder, err = openFolder(o.DataDir); err != nil {
 		return nil, err
 	}
@@ -77,25 +82,26 @@ func (d *Deployment) open(ctx context.Context, redisPath string, o *Options) (er
 	if err := d.configure(o); err != nil {
 		return err
 	}
-	d.Workers = newWorkers(d, o)
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	args := slices.Repeat([][]string{{"work", "--config", d.ConfigFile}}, workers)
+	d.Workers = NewWorkers(WorkersConfig{Program: self, Args: args, Env: o.Env, Folder: d.Dir, Rest: rest, Say: o.Say})
 	return d.found(ctx)
 }
 
 // found founds the deployment, or finds it founded.
 func (d *Deployment) found(ctx context.Context) error {
-	err := app.With(ctx, d.Config, app.Needs{}, func(a *app.App) error {
+	return app.With(ctx, d.Config, app.Needs{}, func(a *app.App) error {
 		did, err := a.Init(ctx)
-		d.before = err == nil && did.Redis.Before > 0
+		if err != nil || did.Redis.Before == 0 {
+			return err
+		}
+		head, err := a.Store().Shard(0).Head(ctx)
+		d.epoch = head.Epoch
 		return err
 	})
-	if err != nil || !d.before {
-		return err
-	}
-	var lost app.FoundError
-	if d.epoch, _, err = d.state(ctx); errors.As(err, &lost) {
-		return nil // AwaitOpen says so
-	}
-	return err
 }
 
 // Kept reports whether the folder is kept after Close.
@@ -109,79 +115,41 @@ func (d *Deployment) With(ctx context.Context, do func(a *app.App) error) error 
 	return app.With(ctx, d.Config, app.Needs{Redis: true, Ledger: true}, do)
 }
 
-// AwaitOpen waits until the workers have opened the shard. They have to when Redis was restarted with its old data.
-func (d *Deployment) AwaitOpen(ctx context.Context) error {
-	if !d.before {
+// frozenPatience is how long a shard may be frozen before a person should know why.
+const frozenPatience = 20 * time.Second
+
+// AwaitOpen waits until the workers have opened the shard, by its OpenHead. They have to when Redis was restarted with
+// its old data: each opening begins another epoch.
+func (d *Deployment) AwaitOpen(ctx context.Context, openHead func(context.Context) (store.Head, error)) error {
+	if d.epoch == 0 {
 		return nil
 	}
-	d.tell.Say("Redis was restarted, so its shard is frozen until a worker has compared it with the ledger and the " +
+	d.say("Redis was restarted, so its shard is frozen until a worker has compared it with the ledger and the " +
 		"topic; that takes some seconds")
-	return d.awaitOpen(ctx, d.state)
-}
-
-// awaitOpen reads the state until the shard is open. It reports once a problem that another attempt may solve.
-func (d *Deployment) awaitOpen(ctx context.Context, state func(context.Context) (int64, bool, error)) error {
-	const lost, unknown = "lost", "unknown"
-	var told string
-	return retry.Poll(ctx, 500*time.Millisecond, func() (open bool, err error) {
-		epoch, frozen, err := state(ctx)
-		if err == nil {
-			return !frozen && epoch > d.epoch, nil
+	report := time.AfterFunc(frozenPatience, func() {
+		d.say("The shard is still frozen; `hongbao recover --config %s` shows why, and how to go on", d.ConfigFile)
+	})
+	defer report.Stop()
+	return retry.Poll(ctx, 500*time.Millisecond, func() (bool, error) {
+		head, err := openHead(ctx)
+		if err != nil && ctx.Err() == nil && retry.MayHelp(err) {
+			return false, nil
 		}
-		var found app.FoundError
-		switch {
-		case errors.As(err, &found):
-			if told != lost {
-				d.tell.Say("Redis has lost something; `hongbao recover --config %s` says what, and how to go on", d.ConfigFile)
-			}
-			told = lost
-		case ctx.Err() == nil && retry.MayHelp(err):
-			if told != unknown {
-				d.tell.Say("Nobody can tell yet how the shard stands; the next try comes soon: %v", err)
-			}
-			told = unknown
-		default:
-			return false, err
-		}
-		return false, nil
+		return head.Epoch > d.epoch, err
 	})
 }
 
-// state returns the epoch of the shard, and whether it is frozen. Each opening begins another epoch.
-func (d *Deployment) state(ctx context.Context) (epoch int64, frozen bool, err error) {
-	err = app.With(ctx, d.Config, app.Needs{}, func(a *app.App) error {
-		r, err := a.Recover(ctx, app.RecoverOptions{})
-		if r != nil {
-			for _, v := range r.Shards {
-				epoch, frozen = v.Epoch, v.Frozen
-			}
-		}
-		return err
-	})
-	return epoch, frozen, err
-}
-
-// Working runs the workers beside do, and has them drain when do has returned. If no worker can be started, the context
-// of do ends.
-func (d *Deployment) Working(ctx context.Context, do func(context.Context) error) error {
-	doing, cancel := context.WithCancel(ctx)
-	defer cancel()
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- d.Workers.Run(working)
-		cancel()
-	}()
-	err := do(doing)
-	stop()
-	return errors.Join(err, <-ended)
+// DirectRedis returns a client without a proxy, for watching the effect of faults. The caller closes it.
+func (d *Deployment) DirectRedis() redis.UniversalClient {
+	cfg := *d.Config
+	cfg.Redis.Addrs = []string{d.Servers.direct}
+	return cfg.RedisClient()
 }
 
 // Describe writes which servers there are, and their addresses.
 func (d *Deployment) Describe(w io.Writer) {
 	if path := d.Servers.RedisPath; path != "" {
-		fmt.Fprintf(w, "redis     %s at %s, appendonly yes\n", path, d.Servers.Redis)
+		fmt.Fprintf(w, "redis     %s at %s, appendonly yes\n", path, d.Servers.Redis.Addr)
 	} else {
 		fmt.Fprintln(w, "redis     miniredis, in this process: no redis-server is on the PATH. It counts deliveries and "+
 			"idle times\n          differently: for looking, not for money")
@@ -197,9 +165,9 @@ var own = []string{"deployment.", "redis.", "ledger.", "settlement.", "remote.",
 // worker's grants within seconds.
 func (d *Deployment) configure(o *Options) error {
 	set := map[string]string{
-		"redis.addrs": d.Servers.Redis, "redis.read_timeout": "900ms", "redis.pool_timeout": "900ms",
+		"redis.addrs": d.Servers.Redis.Addr, "redis.read_timeout": "900ms", "redis.pool_timeout": "900ms",
 		"ledger.driver": "sqlite", "ledger.dsn": filepath.Join(d.Dir, "ledger.db"),
-		"kafka.brokers": d.Servers.Kafka, "kafka.partitions": strconv.Itoa(partitions),
+		"kafka.brokers": d.Servers.Kafka.Addr, "kafka.partitions": strconv.Itoa(partitions),
 		"consumer.lease": "3s", "consumer.poll": "200ms", "consumer.block": "200ms", "consumer.batch_grants": "500",
 		"publisher.request_timeout": "1s", "publisher.attempt_time": "2s", "publisher.max_claim_age": "2s",
 		"log.level": "error",

@@ -3,42 +3,59 @@ package local
 import (
 	"bytes"
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The wait for the shard outlives an outage and what Redis has lost; each is told once.
+// The wait for the shard outlives a frozen shard and an outage. A long one names the command that shows why, once.
 func TestAwaitOpen(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		d := &Deployment{tell: NewTeller(&out), epoch: 3}
-		away := hongbao.Outagef(hongbao.ClassTransient, "Redis does not answer")
-		errs := []error{away, away, nil, away, app.Found("the shard has lost grants"), app.Found("the shard has lost grants")}
-		asked := 0
-		require.NoError(t, d.awaitOpen(t.Context(), func(context.Context) (epoch int64, frozen bool, err error) {
-			asked++
-			if asked <= len(errs) {
-				return 3, true, errs[asked-1]
-			}
-			return 4, asked == len(errs)+1, nil
-		}))
-		require.Equal(t, len(errs)+2, asked)
-		require.Equal(t, 1, strings.Count(out.String(), "Redis does not answer"), out.String())
-		require.Equal(t, 1, strings.Count(out.String(), "Redis has lost something"), out.String())
-		broken := hongbao.Errorf(hongbao.ClassPermanent, "wrong password")
-		require.ErrorIs(t, d.awaitOpen(t.Context(), func(context.Context) (int64, bool, error) { return 0, true, broken }), broken)
-		ctx, cancel := context.WithCancel(t.Context())
-		require.Error(t, d.awaitOpen(ctx, func(context.Context) (int64, bool, error) {
-			cancel()
-			return 0, true, errors.New("asked too late")
-		}))
-	})
+	for name, c := range map[string]struct {
+		frozen  int // reads
+		reports int
+	}{"soon": {10, 0}, "late": {200, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				d := &Deployment{say: SayTo(&out), epoch: 3, ConfigFile: "hongbao.yaml"}
+				reads := 0
+				require.NoError(t, d.AwaitOpen(t.Context(), func(context.Context) (store.Head, error) {
+					reads++
+					switch {
+					case reads <= c.frozen/2:
+						return store.Head{}, hongbao.Outagef(hongbao.ClassTransient, "%w", store.ErrFrozen)
+					case reads <= c.frozen:
+						return store.Head{Epoch: 3}, nil // no worker has noticed yet that Redis was restarted
+					}
+					return store.Head{Epoch: 4}, nil
+				}))
+				synctest.Wait()
+				require.Equal(t, c.frozen+1, reads)
+				require.Equal(t, c.reports, strings.Count(out.String(), "`hongbao recover --config hongbao.yaml`"), out.String())
+			})
+		})
+	}
+}
+
+// The wait ends with ctx, and with an error that no other attempt can help.
+func TestAwaitOpenEnds(t *testing.T) {
+	t.Parallel()
+	d := &Deployment{say: SayTo(&bytes.Buffer{}), epoch: 3}
+	broken := hongbao.Errorf(hongbao.ClassPermanent, "wrong password")
+	fails := func(context.Context) (store.Head, error) { return store.Head{}, broken }
+	require.ErrorIs(t, d.AwaitOpen(t.Context(), fails), broken)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.Error(t, d.AwaitOpen(ctx, func(context.Context) (store.Head, error) {
+		return store.Head{Epoch: 4}, hongbao.Errorf(hongbao.ClassTransient, "down")
+	}))
+	require.NoError(t, (&Deployment{}).AwaitOpen(t.Context(), fails), "a new deployment is open")
 }

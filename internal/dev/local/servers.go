@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
+	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 )
 
 const (
@@ -24,15 +27,14 @@ const (
 
 // Servers are the servers of the deployment. The ledger is a file, and needs none.
 type Servers struct {
-	// Redis and Kafka are the addresses that the configuration names: those of the proxies.
-	Redis, Kafka string
-	Proxies      Proxies
+	// Redis and Kafka are between every client and the servers, and cause faults on request. The configuration names
+	// their addresses.
+	Redis, Kafka *proxy.Proxy
 	// RedisPath is the path of the running redis-server; empty: Redis is miniredis, in this process.
 	RedisPath string
-	// Cluster is Kafka, in this process.
-	Cluster *kfake.Cluster
 
-	direct string // the address of Redis itself
+	direct string         // the address of Redis itself
+	kafka  *kfake.Cluster // in this process
 	redis  *redisServer
 	mini   *miniredis.Miniredis
 	aging  func() // ends the passing of mini's time, and waits for it
@@ -56,7 +58,8 @@ func startServers(ctx context.Context, redisPath string, f *folder) (s *Servers,
 	} else if s.mini, err = miniredis.Run(); err == nil {
 		s.mini.Server().SetPreHook(answerInfo(s.mini))
 		s.aging = age(s.mini)
-		err = s.redisBehind(s.mini.Addr())
+		s.direct = s.mini.Addr()
+		s.Redis, err = proxy.Start(s.direct)
 	}
 	if err != nil {
 		return s, fmt.Errorf("start Redis: %w", err)
@@ -65,7 +68,7 @@ func startServers(ctx context.Context, redisPath string, f *folder) (s *Servers,
 	if f.kept {
 		opts = append(opts, kfake.DataDir(filepath.Join(f.path, "kafka")))
 	}
-	if s.Cluster, err = kfake.NewCluster(opts...); err != nil {
+	if s.kafka, err = kfake.NewCluster(opts...); err != nil {
 		return s, fmt.Errorf("start the in-process Kafka broker: %w", err)
 	}
 	return s, nil
@@ -105,16 +108,44 @@ func (s *Servers) startRedis(ctx context.Context, folder string) (err error) {
 	if s.redis, err = startRedis(ctx, s.RedisPath, folder); err != nil {
 		return err
 	}
-	if err := s.redisBehind(s.redis.addr); err != nil {
+	s.direct = s.redis.addr
+	if s.Redis, err = proxy.Start(s.direct); err != nil {
 		return err
 	}
-	return s.redis.await(ctx, s.Redis)
+	return s.redis.await(ctx, s.Redis.Addr)
 }
 
-func (s *Servers) close() error {
-	err := s.Proxies.close()
-	if s.Cluster != nil {
-		s.Cluster.Close()
+// kafkaBehind listens for the broker, with a proxy in front. The broker announces its address to its clients, so it
+// gets the proxy's address.
+func (s *Servers) kafkaBehind(network, address string) (net.Listener, error) {
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for Kafka: %w", err)
+	}
+	if s.Kafka, err = proxy.Start(l.Addr().String()); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return behind{l, netip.MustParseAddrPort(s.Kafka.Addr)}, nil
+}
+
+// behind is a listener with another address in front of it.
+type behind struct {
+	net.Listener
+	front netip.AddrPort
+}
+
+// Addr returns the address to which clients connect.
+func (b behind) Addr() net.Addr { return net.TCPAddrFromAddrPort(b.front) }
+
+// close ends the servers that were started.
+func (s *Servers) close() (err error) {
+	for _, p := range []*proxy.Proxy{s.Kafka, s.Redis} {
+		if p != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}
+	if s.kafka != nil {
+		s.kafka.Close()
 	}
 	if s.mini != nil {
 		s.aging()

@@ -15,16 +15,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Workers are processes of `hongbao work`, children of this one: number 1, 2, 3 and so on. A worker that ends by itself
-// or is killed is started again after Rest. The methods are safe for concurrent use; Run is called once.
-type Workers struct {
-	// Rest is how long a worker that has ended stays down.
-	Rest time.Duration
+// WorkersConfig configures Workers. All fields but Rest are required.
+type WorkersConfig struct {
+	Program string     // path of hongbao
+	Args    [][]string // the arguments of each worker
+	Env     []string
+	Folder  string        // gets the logs, worker-1.log and so on
+	Rest    time.Duration // how long a worker that has ended stays down
+	Say     Say
+}
 
-	tell   *Teller
-	env    []string
-	config string // path of the configuration file
-	folder string // for the logs
+// Workers are processes of `hongbao work`, children of this one: number 1, 2, 3 and so on. A worker that ends by itself
+// or is killed is started again after Rest. The methods are safe for concurrent use; While is called once.
+type Workers struct {
+	cfg WorkersConfig
 
 	mu  sync.Mutex
 	all []*worker
@@ -35,6 +39,15 @@ type worker struct {
 	cmd    *exec.Cmd
 	killed bool
 	starts int
+}
+
+// NewWorkers returns the workers; none is running yet.
+func NewWorkers(cfg WorkersConfig) *Workers {
+	w := &Workers{cfg: cfg}
+	for range cfg.Args {
+		w.all = append(w.all, &worker{})
+	}
+	return w
 }
 
 // Worker is the state of a worker.
@@ -69,7 +82,7 @@ func (w *Workers) Kill(number int) error {
 	}
 	one := w.all[number-1]
 	if one.cmd == nil {
-		return app.Usage("worker %d is away: it is started again within %s", number, w.Rest)
+		return app.Usage("worker %d is down: it is started again within %s", number, w.cfg.Rest)
 	}
 	if err := one.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill worker %d: %w", number, err)
@@ -78,15 +91,26 @@ func (w *Workers) Kill(number int) error {
 	return nil
 }
 
-// Run starts every worker, and when ctx ends has them drain and waits for them.
-func (w *Workers) Run(ctx context.Context) error {
+// While runs the workers beside do, and has them drain when do has returned. If no worker can be started, the context
+// of do ends.
+func (w *Workers) While(ctx context.Context, do func(context.Context) error) error {
+	doing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	errs := make([]error, len(w.all))
 	var running sync.WaitGroup
 	for i, one := range w.all {
-		running.Go(func() { errs[i] = w.keep(ctx, i+1, one) })
+		running.Go(func() {
+			if errs[i] = w.keep(working, i+1, one); errs[i] != nil {
+				cancel()
+			}
+		})
 	}
+	err := do(doing)
+	stop()
 	running.Wait()
-	return errors.Join(errs...)
+	return errors.Join(err, errors.Join(errs...))
 }
 
 // keep runs one worker, again and again.
@@ -106,31 +130,27 @@ func (w *Workers) keep(ctx context.Context, number int, one *worker) error {
 		one.cmd, one.killed = nil, false
 		w.mu.Unlock()
 		if !killed {
-			w.tell.Say("worker %d has ended by itself: %v; it is started again in %s; its log: %s", number, err, w.Rest,
+			w.cfg.Say("worker %d has ended by itself: %v; it is started again in %s; its log: %s", number, err, w.cfg.Rest,
 				w.log(number))
 		}
-		if !retry.Pause(ctx, w.Rest) {
+		if !retry.Pause(ctx, w.cfg.Rest) {
 			return nil
 		}
 	}
 }
 
 func (w *Workers) log(number int) string {
-	return filepath.Join(w.folder, fmt.Sprintf("worker-%d.log", number))
+	return filepath.Join(w.cfg.Folder, fmt.Sprintf("worker-%d.log", number))
 }
 
 // start starts a worker; ended gets the result of its end.
 func (w *Workers) start(number int, one *worker) (ended <-chan error, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
-	}
 	log, err := os.OpenFile(w.log(number), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of worker %d: %w", number, err)
 	}
-	cmd := exec.Command(self, "work", "--config", w.config)
-	cmd.Env, cmd.Stderr = w.env, log
+	cmd := exec.Command(w.cfg.Program, w.cfg.Args[number-1]...)
+	cmd.Env, cmd.Stderr = w.cfg.Env, log
 	dieWithParent(cmd)
 	err = cmd.Start()
 	if err = errors.Join(err, log.Close()); err != nil {
@@ -163,13 +183,4 @@ func (w *Workers) drain(number int, one *worker, ended <-chan error) error {
 		return fmt.Errorf("worker %d: %w; its log: %s", number, err, w.log(number))
 	}
 	return nil
-}
-
-// newWorkers returns the workers; none is running yet.
-func newWorkers(d *Deployment, o *Options) *Workers {
-	w := &Workers{Rest: o.Rest, tell: o.Tell, env: o.Env, config: d.ConfigFile, folder: d.Dir}
-	for range o.Workers {
-		w.all = append(w.all, &worker{})
-	}
-	return w
 }
