@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
 
 // Each campaign has its turns in one wave, two campaigns a wave, on different shards and with different limits.
@@ -143,4 +144,13 @@ func TestJudgeBusy(t *testing.T) {
 	require.NoError(t, judgeBusy(18, 35))
 	require.ErrorContains(t, judgeBusy(16, 34), "only 16 of 34 kills hit a worker whose group had work")
 	require.Error(t, judgeBusy(17, 35))
+}
+
+// A restart without a kill is the end of a worker by itself.
+func TestJudgeStarts(t *testing.T) {
+	t.Parallel()
+	all := []local.Worker{{Number: 1, Starts: 4}, {Number: 2, Starts: 1}}
+	require.NoError(t, judgeStarts(all, 3))
+	require.NoError(t, judgeStarts(all, 4), "the last one was killed at the end")
+	require.ErrorContains(t, judgeStarts(all, 2), "started again 3 times after 2 kills")
 }

@@ -9,9 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/dev/local"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -51,7 +51,7 @@ const (
 )
 
 func main() {
-	s := &soak{start: time.Now()}
+	s := &soak{say: local.SayTo(os.Stdout)}
 	flag.IntVar(&s.seconds, "seconds", defaultSeconds, "how long the callers grab; at least 40")
 	flag.IntVar(&s.rate, "rate", 5_000, "grabs a second")
 	flag.StringVar(&s.program, "hongbao", "bin/hongbao", "the program whose workers are killed")
@@ -78,16 +78,15 @@ func main() {
 type soak struct {
 	seconds, rate int
 	program, lose string
-	start         time.Time
+	say           local.Say
 	dir           string
 	servers       servers
 	env           []string
 	campaigns     []*raining
+	workers       *local.Workers
 	outcome       Outcome
-}
-
-func (s *soak) say(format string, args ...any) {
-	fmt.Printf("%6.1fs  %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, args...))
+	// busyKills and busyStops count the faults that hit a worker whose group had work.
+	busyKills, busyStops int64
 }
 
 func (s *soak) run(ctx context.Context) (err error) {
@@ -106,35 +105,36 @@ func (s *soak) run(ctx context.Context) (err error) {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	w := &workers{s: s}
-	if err := w.start(ctx); err != nil {
-		return errors.Join(err, w.stop())
-	}
-	faults, over := make(chan error, 2), make(chan struct{})
-	go func() { faults <- w.harass(ctx, over) }()
-	go func() { faults <- s.loseWrites(ctx, over) }()
-	err = s.grab(ctx)
-	close(over)
-	if err = errors.Join(err, <-faults, <-faults); err != nil {
-		return errors.Join(err, w.stop())
-	}
-	s.say("%d grabs, %d granted; quiet now, the workers finish", s.outcome.Grabs, s.outcome.Granted)
-	s.outcome.Kills, s.outcome.Stops = w.kills, w.stops
-	s.say("%d of %d kills and %d of %d stops hit a worker whose group had entries pending or undelivered", w.busyKills,
-		w.kills, w.busyStops, w.stops)
-	if err = s.audit(ctx); err == nil {
-		err = s.end(ctx)
-	}
-	if err = errors.Join(err, w.stop()); err != nil {
+	s.workers = s.newWorkers()
+	if err := s.workers.While(ctx, s.rain); err != nil {
 		return err
 	}
-	took, err := w.took()
+	took, err := s.took()
 	s.say("workers took %d entries over from those that were killed or stopped", took)
 	if took == 0 {
 		err = errors.Join(err, errors.New("no fault hit a worker that had entries: nothing was put to the test"))
 	}
-	return errors.Join(err, judgeBusy(w.busyKills, w.kills), s.compare(ctx), s.replay(ctx), s.countRestored(ctx),
-		s.outcome.judge(int64(len(s.campaigns)), s.lose))
+	return errors.Join(err, judgeStarts(s.workers.List(), s.outcome.Kills), judgeBusy(s.busyKills, s.outcome.Kills),
+		s.compare(ctx), s.replay(ctx), s.countRestored(ctx), s.outcome.judge(int64(len(s.campaigns)), s.lose))
+}
+
+// rain lets the callers grab while workers are killed and stopped. Then it ends every campaign.
+func (s *soak) rain(ctx context.Context) error {
+	faults, over := make(chan error, 2), make(chan struct{})
+	go func() { faults <- s.harass(ctx, over) }()
+	go func() { faults <- s.loseWrites(ctx, over) }()
+	err := s.grab(ctx)
+	close(over)
+	if err = errors.Join(err, <-faults, <-faults); err != nil {
+		return err
+	}
+	s.say("%d grabs, %d granted; quiet now, the workers finish", s.outcome.Grabs, s.outcome.Granted)
+	s.say("%d of %d kills and %d of %d stops hit a worker whose group had entries pending or undelivered", s.busyKills,
+		s.outcome.Kills, s.busyStops, s.outcome.Stops)
+	if err := s.audit(ctx); err != nil {
+		return err
+	}
+	return s.end(ctx)
 }
 
 // audited notes a verdict. The first bad verdict stays.

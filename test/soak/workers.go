@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -20,102 +18,64 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
 
-// worker is a process that works for one sink. Its mutex is locked while it is stopped or replaced.
-type worker struct {
-	sync.Mutex
-	sink string
-	name string
-	cmd  *exec.Cmd
-	runs int
-}
+// sinks are those of worker 1, 2 and so on.
+var sinks = []string{configs.SinkBalance, configs.SinkKafka, configs.SinkBalance, configs.SinkKafka}
 
-// workers has two workers for each sink.
-type workers struct {
-	s            *soak
-	list         []*worker
-	kills, stops int64
-	// busyKills and busyStops count the faults that hit a worker whose group had work.
-	busyKills, busyStops int64
-}
-
-func (w *workers) start(ctx context.Context) error {
-	for i, sink := range []string{configs.SinkBalance, configs.SinkKafka, configs.SinkBalance, configs.SinkKafka} {
-		one := &worker{sink: sink, name: fmt.Sprintf("%s-%d", sink, i/2)}
-		w.list = append(w.list, one)
-		if err := w.launch(ctx, one); err != nil {
-			return err
-		}
+// newWorkers returns workers that start again at once.
+func (s *soak) newWorkers() *local.Workers {
+	cfg := local.WorkersConfig{Program: s.program, Env: append(os.Environ(), s.env...), Folder: s.dir, Say: s.say}
+	for _, sink := range sinks {
+		cfg.Args = append(cfg.Args, []string{"work", "--sink", sink})
 	}
-	return nil
-}
-
-// launch starts a worker's process, with its log in a file.
-func (w *workers) launch(ctx context.Context, one *worker) error {
-	one.runs++
-	log, err := os.Create(filepath.Join(w.s.dir, fmt.Sprintf("%s.%03d.log", one.name, one.runs)))
-	if err != nil {
-		return fmt.Errorf("make a worker's log: %w", err)
-	}
-	one.cmd = exec.CommandContext(context.WithoutCancel(ctx), w.s.program, "work", "--sink", one.sink)
-	one.cmd.Env = append(os.Environ(), w.s.env...)
-	one.cmd.Stdout, one.cmd.Stderr = log, log
-	one.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err = one.cmd.Start()
-	if err = errors.Join(err, log.Close()); err != nil {
-		return fmt.Errorf("start a worker: %w", err)
-	}
-	return nil
+	return local.NewWorkers(cfg)
 }
 
 // harass kills or stops one worker every second and a half, three kills for each stop, until over is closed.
-func (w *workers) harass(ctx context.Context, over <-chan struct{}) error {
+func (s *soak) harass(ctx context.Context, over <-chan struct{}) (err error) {
 	tick := time.NewTicker(1500 * time.Millisecond)
 	defer tick.Stop()
-	stopped := make(chan error, 1)
-	running := 0
-	var err error
-	for turn := 0; err == nil; turn++ {
+	stopped, woken := 0, make(chan error, 1) // the number of the stopped worker
+	defer func() {
+		if stopped > 0 {
+			err = errors.Join(err, <-woken)
+		}
+	}()
+	for turn := 0; ; turn++ {
 		select {
 		case <-over:
-			for ; running > 0; running-- {
-				err = errors.Join(err, <-stopped)
+			return nil
+		case err := <-woken:
+			if stopped = 0; err != nil {
+				return err
 			}
-			return err
-		case err = <-stopped:
-			running--
 			continue
 		case <-tick.C:
 		}
-		one := w.list[rand.N(len(w.list))]
-		for !one.TryLock() { // that worker is stopped
-			one = w.list[rand.N(len(w.list))]
+		number := 1 + rand.N(len(sinks))
+		if number == stopped {
+			number = 1 + number%len(sinks)
 		}
-		if turn%4 != 1 || running > 0 {
-			err = w.kill(ctx, one)
-			one.Unlock()
+		if s.workers.List()[number-1].PID == 0 { // it is being started again
 			continue
 		}
-		if err = w.look(ctx, one, &w.busyStops); err != nil {
-			one.Unlock()
-			break
+		if turn%4 == 1 && stopped == 0 {
+			if err := s.look(ctx, sinks[number-1], &s.busyStops); err != nil {
+				return err
+			}
+			stopped = number
+			go func() { woken <- s.pause(ctx, number) }()
+		} else if err := s.kill(ctx, number); err != nil {
+			return err
 		}
-		running++
-		go func() {
-			stopped <- w.pause(ctx, one)
-			one.Unlock()
-		}()
 	}
-	for ; running > 0; running-- {
-		err = errors.Join(err, <-stopped)
-	}
-	return err
 }
 
-// look adds one to busy if the worker's group has pending or undelivered entries on any shard just before a fault.
-func (w *workers) look(ctx context.Context, one *worker, busy *int64) error {
-	v, ctx := &w.s.servers, context.WithoutCancel(ctx)
+// look adds one to busy if the group has pending or undelivered entries on any shard just before a fault.
+func (s *soak) look(ctx context.Context, group string, busy *int64) error {
+	v, ctx := &s.servers, context.WithoutCancel(ctx)
 	for i := range shardCount {
 		events := v.store.Shard(i).Keys.Events()
 		there, err := v.rdb.Exists(ctx, events).Result()
@@ -124,13 +84,13 @@ func (w *workers) look(ctx context.Context, one *worker, busy *int64) error {
 		}
 		groups, err2 := v.rdb.XInfoGroups(ctx, events).Result()
 		err = errors.Join(err, err2)
-		if err != nil && w.s.lose != "" { // a failover: the number is unknown
+		if err != nil && s.lose != "" { // a failover: the number is unknown
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("look at the groups of shard %d: %w", i, err)
 		}
-		if hasWork(groups, one.sink) {
+		if hasWork(groups, group) {
 			*busy++
 			return nil
 		}
@@ -153,64 +113,53 @@ func judgeBusy(busy, kills int64) error {
 	return nil
 }
 
-// kill ends a worker as a crash does, and starts it again.
-func (w *workers) kill(ctx context.Context, one *worker) error {
-	if err := w.look(ctx, one, &w.busyKills); err != nil {
+// kill ends a worker as a crash does. It is started again at once.
+func (s *soak) kill(ctx context.Context, number int) error {
+	if err := s.look(ctx, sinks[number-1], &s.busyKills); err != nil {
 		return err
 	}
-	if err := one.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		return fmt.Errorf("worker %s ended before it was killed: %w; see its log", one.name, err)
+	if err := s.workers.Kill(number); err != nil {
+		return err
 	}
-	var exit *exec.ExitError
-	if err := one.cmd.Wait(); !errors.As(err, &exit) ||
-		exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL { //nolint:forcetypeassert // on Linux
-		return fmt.Errorf("worker %s ended by itself before it was killed: %w; see its log", one.name, err)
-	}
-	w.kills++
-	w.s.say("killed %s", one.name)
-	return w.launch(ctx, one)
+	s.outcome.Kills++
+	s.say("killed worker %d of %s", number, sinks[number-1])
+	return nil
 }
 
 // pause stops a worker for longer than its lease, and wakes it. If ctx ends sooner, it wakes the worker at once and
 // counts no stop.
-func (w *workers) pause(ctx context.Context, one *worker) error {
-	if err := one.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		return fmt.Errorf("stop worker %s: %w", one.name, err)
+func (s *soak) pause(ctx context.Context, number int) error {
+	pid := s.workers.List()[number-1].PID
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("stop worker %d: %w", number, err)
 	}
 	past := retry.Pause(ctx, lease+2*time.Second)
-	if err := one.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		return fmt.Errorf("wake worker %s: %w", one.name, err)
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		return fmt.Errorf("wake worker %d: %w", number, err)
 	}
 	if past {
-		w.stops++
-		w.s.say("stopped %s past its lease and woke it", one.name)
+		s.outcome.Stops++
+		s.say("stopped worker %d of %s past its lease and woke it", number, sinks[number-1])
 	}
 	return nil
 }
 
-// stop drains the workers. Each must end without an error.
-func (w *workers) stop() error {
-	var errs []error
-	for _, one := range w.list {
-		if one.cmd == nil || one.cmd.Process == nil {
-			continue
-		}
-		errs = append(errs, one.cmd.Process.Signal(syscall.SIGTERM))
+// judgeStarts returns an error if a worker was started more often than it was killed: it has ended by itself.
+func judgeStarts(workers []local.Worker, kills int64) error {
+	starts := -len(workers)
+	for _, w := range workers {
+		starts += w.Starts
 	}
-	for _, one := range w.list {
-		if one.cmd == nil || one.cmd.Process == nil {
-			continue
-		}
-		if err := one.cmd.Wait(); err != nil {
-			errs = append(errs, fmt.Errorf("worker %s did not drain well: %w; see its log", one.name, err))
-		}
+	if int64(starts) > kills {
+		return fmt.Errorf("workers were started again %d times after %d kills: some ended by themselves; see their logs",
+			starts, kills)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // took returns how many entries the workers took over, by their logs.
-func (w *workers) took() (int64, error) {
-	logs, err := filepath.Glob(filepath.Join(w.s.dir, "*.log"))
+func (s *soak) took() (int64, error) {
+	logs, err := filepath.Glob(filepath.Join(s.dir, "*.log"))
 	if err != nil {
 		return 0, fmt.Errorf("find the workers' logs: %w", err)
 	}
