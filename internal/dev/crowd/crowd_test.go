@@ -86,7 +86,7 @@ type answer struct {
 }
 
 // grabbed lets one user grab, who gets these answers in turn. It returns the outcome, the tally and the reports.
-func grabbed(t *testing.T, of ...answer) (a hongbao.Answer, err error, c *Crowd, said string) {
+func grabbed(t *testing.T, of ...answer) (a hongbao.Answer, c *Crowd, said string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -105,14 +105,14 @@ func grabbed(t *testing.T, of ...answer) (a hongbao.Answer, err error, c *Crowd,
 		require.Empty(t, of, "all answers were needed")
 		said = out.String()
 	})
-	return a, err, c, said
+	return a, c, said, err
 }
 
 // A grab is repeated until it is decided. What hinders the crowd is reported once, and its end.
 func TestGrab(t *testing.T) {
 	t.Parallel()
 	down := answer{err: hongbao.Outagef(hongbao.ClassUnknown, "Redis does not answer")}
-	a, err, c, said := grabbed(t, down, answer{outcome: hongbao.OutcomeFrozen}, down,
+	a, c, said, err := grabbed(t, down, answer{outcome: hongbao.OutcomeFrozen}, down,
 		answer{outcome: hongbao.OutcomeGranted})
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
@@ -121,17 +121,17 @@ func TestGrab(t *testing.T) {
 	require.GreaterOrEqual(t, c.Latency.Max(), 3*pause.Microseconds(), "the repeats count")
 	require.Regexp(t, "^The crowd can't go on, and tries again: .*Redis does not answer\nThe crowd gets on again.\n$", said)
 
-	_, err, _, said = grabbed(t, answer{outcome: hongbao.OutcomeBusy}, answer{outcome: hongbao.OutcomeSoldOut})
+	_, _, said, err = grabbed(t, answer{outcome: hongbao.OutcomeBusy}, answer{outcome: hongbao.OutcomeSoldOut})
 	require.NoError(t, err)
 	require.Contains(t, said, "campaign rain: busy")
 
-	a, err, c, said = grabbed(t, answer{outcome: hongbao.OutcomePaused})
+	a, c, said, err = grabbed(t, answer{outcome: hongbao.OutcomePaused})
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomePaused, a.Outcome, "it is decided")
 	require.Empty(t, said)
 	require.EqualValues(t, 1, c.Outcomes[hongbao.OutcomePaused])
 
-	_, err, c, said = grabbed(t, answer{err: hongbao.Errorf(hongbao.ClassPermanent, "no such fact")})
+	_, c, said, err = grabbed(t, answer{err: hongbao.Errorf(hongbao.ClassPermanent, "no such fact")})
 	require.ErrorContains(t, err, "user ann")
 	require.ErrorContains(t, err, "no such fact")
 	require.Empty(t, c.Outcomes)
