@@ -49,8 +49,7 @@ func remoteBalance(t *testing.T) (url string, books *ledger.Ledger) {
 	b, err := bank.NewBalance(bank.Config{
 		Listen: "127.0.0.1:0", ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second,
-		IdleTimeout:  time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second, HeaderBytes: 16 << 10,
-		BodyBytes:  4 << 10,
+		IdleTimeout:  time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second,
 		BatchBytes: 1 << 20, BatchCredits: 500, InFlight: 1000,
 	}, bank.Deps{Book: books, Reader: books, Log: zap.NewNop()})
 	require.NoError(t, err)

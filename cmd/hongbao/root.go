@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -33,7 +34,12 @@ func root() *cobra.Command {
 	}
 	cmd.SetVersionTemplate("{{.Version}}")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return app.Usage("%w (see `%s --help`)", err, cmd.CommandPath())
+		replaced := ""
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) {
+			replaced = configs.Removed(unknown.GetSpecifiedName())
+		}
+		return app.Usage("%w%s (see `%s --help`)", err, replaced, cmd.CommandPath())
 	})
 	flags := cmd.PersistentFlags()
 	flags.String("config", "", "YAML file with the configuration; else "+configs.PathEnv+", else the defaults")

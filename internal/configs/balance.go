@@ -32,10 +32,6 @@ type Balance struct {
 	HandleTimeout time.Duration `knob:"balance.handle_timeout" default:"15s" want:"1ms to 9m"`
 	// Wait for requests under way when the server stops.
 	DrainTimeout time.Duration `knob:"balance.drain_timeout" default:"20s" want:"1ms to 1h"`
-	// Maximum size of a request's head.
-	HeaderBytes int `knob:"balance.header_bytes" default:"16384" want:"1024 to 1_048_576 bytes"`
-	// Maximum size of the body of one credit.
-	BodyBytes int64 `knob:"balance.body_bytes" default:"4096" want:"512 to 1_048_576 bytes"`
 	// Maximum size of the body of a batch.
 	BatchBytes int64 `knob:"balance.batch_bytes" default:"1048576" want:"512 to 16_777_216 bytes"`
 	// Maximum number of credits in a batch.

@@ -129,8 +129,6 @@ type Redis struct {
 	ReadTimeout time.Duration `knob:"redis.read_timeout" default:"3s" want:"10ms to 1m"`
 	// Sending a command.
 	WriteTimeout time.Duration `knob:"redis.write_timeout" default:"3s" want:"10ms to 1m"`
-	// Unused connections are closed after this time.
-	MaxIdleAge time.Duration `knob:"redis.max_idle_age" default:"5m" want:"1s to 24h"`
 	// Repeats of a command whose reply was lost. Every script returns the same reply when it runs twice.
 	Retries int `knob:"redis.retries" default:"2" want:"0 to 10"`
 }

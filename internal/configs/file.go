@@ -115,7 +115,7 @@ func (f *yamlFile) unknown(name string, key, value *yaml.Node) {
 			candidates = append(candidates, s.name)
 		}
 	}
-	f.loader.p.add(name, f.at(key), "there is no such key%s", cmp.Or(gone(name), knob.Hint(name, candidates)))
+	f.loader.p.add(name, f.at(key), "there is no such key%s", cmp.Or(Removed(name), knob.Hint(name, candidates)))
 }
 
 // scalar returns the value's text as it is in the file. It joins the items of a list.

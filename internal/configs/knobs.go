@@ -109,13 +109,20 @@ func names() []string {
 	return all
 }
 
+const bounded = "a request's head has at most 16 KiB, and the body of one grab or credit at most 4 KiB"
+
 // removed are former knobs, each with its replacement.
 var removed = map[string]string{
-	"serve.gateway_keys": "gateways don't sign any more, they send an API key of role gateway; see docs/http.md",
+	"serve.header_bytes":   bounded,
+	"serve.body_bytes":     bounded,
+	"balance.header_bytes": bounded,
+	"balance.body_bytes":   bounded,
+	"redis.max_idle_age":   "unused connections are closed after 5 minutes",
+	"serve.gateway_keys":   "gateways don't sign any more, they send an API key of role gateway; see docs/http.md",
 }
 
-// gone returns the replacement of a removed knob, by its name or its variable. It returns "" for any other name.
-func gone(name string) string {
+// Removed returns what replaces a removed knob, by its name or its variable. It returns "" for any other name.
+func Removed(name string) string {
 	for old, instead := range removed {
 		if name == old || name == (&knob.Knob{Name: old}).Env() {
 			return ": it was removed; " + instead

@@ -110,7 +110,7 @@ func (l *loader) variable(name string, given map[string]string) {
 	base, isFile := strings.CutSuffix(name, fileSuffix)
 	k := findEnv(base)
 	if !isFile || k == nil || k.Secret == "" {
-		l.p.add("", source, "there is no such setting%s", cmp.Or(gone(name), knob.Hint(name, envNames())))
+		l.p.add("", source, "there is no such setting%s", cmp.Or(Removed(name), knob.Hint(name, envNames())))
 		return
 	}
 	if _, both := given[base]; both {

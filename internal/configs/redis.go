@@ -50,7 +50,7 @@ func (c *Config) redisOptions() *redis.UniversalOptions {
 		MaxRedirects:          3,
 		PoolSize:              r.PoolSize, PoolTimeout: r.PoolTimeout, MaxConcurrentDials: r.PoolSize,
 		PipelinePoolSize: -1, // otherwise there are ten more connections, which pool_size does not count
-		ConnMaxIdleTime:  r.MaxIdleAge,
+		ConnMaxIdleTime:  5 * time.Minute,
 
 		// Reads go to the primary: a replica may not have the last grants.
 		ReadOnly: false, RouteByLatency: false, RouteRandomly: false,

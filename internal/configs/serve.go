@@ -66,10 +66,6 @@ type Serve struct {
 	// Open connections of one address, or of one IPv6 /64 network, to serve.listen; further ones are closed at once.
 	// Addresses of serve.trusted_proxies may have any number. 0: any number.
 	AddressConnections int `knob:"serve.address_connections" default:"10000" want:"0 to 1_000_000 connections"`
-	// Maximum size of a request's head.
-	HeaderBytes int `knob:"serve.header_bytes" default:"16384" want:"1024 to 1_048_576 bytes"`
-	// Maximum size of a request's body.
-	BodyBytes int64 `knob:"serve.body_bytes" default:"4096" want:"512 to 1_048_576 bytes"`
 	// Time in which a request's head must arrive.
 	ReadHeaderTimeout time.Duration `knob:"serve.read_header_timeout" default:"5s" want:"1ms to 1m"`
 	// Time in which a whole request must arrive.

@@ -193,7 +193,7 @@ func TestRedisClients(t *testing.T) {
 	in := input{
 		args: []string{"--redis.addrs=r:1", "--redis.username=u", "--redis.db=3", "--redis.tls", "--deployment.shards=7",
 			"--redis.dial_timeout=1500ms",
-			"--redis.write_timeout=2500ms", "--redis.pool_timeout=3500ms", "--redis.max_idle_age=4m"},
+			"--redis.write_timeout=2500ms", "--redis.pool_timeout=3500ms"},
 		env: []string{"HONGBAO_REDIS_PASSWORD=p"},
 	}
 	c := in.must(t)
@@ -206,7 +206,7 @@ func TestRedisClients(t *testing.T) {
 		require.Equal(t, 1, o.DialerRetries)
 		require.Equal(t, 2500*time.Millisecond, o.WriteTimeout)
 		require.Equal(t, 3500*time.Millisecond, o.PoolTimeout)
-		require.Equal(t, 4*time.Minute, o.ConnMaxIdleTime)
+		require.Equal(t, 5*time.Minute, o.ConnMaxIdleTime)
 		require.True(t, o.ContextTimeoutEnabled)
 		require.True(t, o.DisableIdentity)
 		require.Equal(t, -1, o.PipelinePoolSize)

@@ -91,7 +91,7 @@ func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
 	}
 	srv := web.Start(context.WithoutCancel(ctx), l, b.handler, web.Limits{
 		ReadHeaderTimeout: b.cfg.ReadHeaderTimeout, ReadTimeout: b.cfg.ReadTimeout, WriteTimeout: b.cfg.WriteTimeout,
-		IdleTimeout: b.cfg.IdleTimeout, HeaderBytes: b.cfg.HeaderBytes,
+		IdleTimeout: b.cfg.IdleTimeout,
 	}, zap.NewStdLog(b.log))
 	select {
 	case err := <-srv.Ended:

@@ -47,7 +47,7 @@ func creditOf(c *payment.Credit) Credit {
 
 // credit answers POST /v1/credits: 201 when it booked the credit now, 200 with the same body for a repeat.
 func (b *Balance) credit(w http.ResponseWriter, r *http.Request, client string) error {
-	o, err := read(w, r, b.cfg.BodyBytes, "", 0)
+	o, err := read(w, r, web.SingleBody, "", 0)
 	if err == nil {
 		err = only(o, "reference", "account", "currency", "amount")
 	}

@@ -159,7 +159,7 @@ func testConfig() Config {
 		Listen: "127.0.0.1:0", ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second,
 		WriteTimeout: 5 * time.Second, IdleTimeout: time.Second, HandleTimeout: 4 * time.Second,
 		DrainTimeout: 5 * time.Second,
-		HeaderBytes:  8 << 10, BodyBytes: 4 << 10, BatchBytes: 64 << 10, BatchCredits: 20, InFlight: 16,
+		BatchBytes:   64 << 10, BatchCredits: 20, InFlight: 16,
 	}
 }
 

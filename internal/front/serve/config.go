@@ -12,6 +12,6 @@ type Config = configs.Serve
 func Limits(c *Config) web.Limits {
 	return web.Limits{
 		ReadHeaderTimeout: c.ReadHeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout,
-		IdleTimeout: c.IdleTimeout, HeaderBytes: c.HeaderBytes,
+		IdleTimeout: c.IdleTimeout,
 	}
 }

@@ -73,7 +73,7 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 	if err != nil {
 		return err
 	}
-	body := web.Body{Bytes: s.cfg.BodyBytes, Incomplete: "nothing was grabbed; send the request again"}
+	body := web.Body{Bytes: web.SingleBody, Incomplete: "nothing was grabbed; send the request again"}
 	data, err := web.ReadBody(w, r, body)
 	if err != nil {
 		return err

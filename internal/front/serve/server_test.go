@@ -311,7 +311,7 @@ func TestConfig(t *testing.T) {
 	require.ErrorContains(t, err, "no one could grab")
 	for _, want := range []string{"Listen ", "OpsListen ", "ReadHeaderTimeout is 0s", "ReadTimeout is 0s",
 		"WriteTimeout is 0s", "IdleTimeout is 0s", "DrainTimeout is 0s", "Rate is -1", "Burst is 0", "KeyRate is 0", "KeyBurst is 0: want 128", "Connections is 0",
-		"HeaderBytes is 0", "BodyBytes is 0", "Grabber, Reader and Log are required"} {
+		"Grabber, Reader and Log are required"} {
 		require.ErrorContains(t, err, want)
 	}
 	_, err = New(Config{Issuer: "x"}, Deps{})

@@ -216,8 +216,8 @@ func testConfig() Config {
 	return Config{
 		Listen: "127.0.0.1:0", ControlListen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Issuer: "https://id.test", Audience: "hongbao", UserClaim: "sub",
 		Keys: "keys.json", AddressBurst: 1,
-		Facts: []string{"device=claim:dev", "device=gateway:dev", "shop=gateway:shop"}, Rate: 100_000, Burst: 100_000, KeyRate: 100_000, KeyBurst: 100_000, Connections: 64, HeaderBytes: 8 << 10,
-		BodyBytes: 4 << 10, ReadHeaderTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second,
+		Facts: []string{"device=claim:dev", "device=gateway:dev", "shop=gateway:shop"}, Rate: 100_000, Burst: 100_000, KeyRate: 100_000, KeyBurst: 100_000, Connections: 64,
+		ReadHeaderTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 20 * time.Second, DrainTimeout: 20 * time.Second,
 	}
 }

@@ -18,8 +18,14 @@ import (
 // Limits are the limits of one listener's connections.
 type Limits struct {
 	ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
-	HeaderBytes                                               int
 }
+
+// headerBytes bounds a request's head. SingleBody bounds the body of one grab or one credit: ids and facts have bounds of
+// their own that are far below it.
+const (
+	headerBytes = 16 << 10
+	SingleBody  = 4 << 10
+)
 
 // Listen opens an address. knob is the knob that named it.
 func Listen(ctx context.Context, address, knob string) (net.Listener, error) {
@@ -46,7 +52,7 @@ func Start(ctx context.Context, l net.Listener, h http.Handler, limits Limits, e
 	protocols.SetHTTP1(true)
 	s := &Server{at: l.Addr(), Ended: make(chan error, 1), server: &http.Server{
 		Handler: closeChunked(h), ReadHeaderTimeout: limits.ReadHeaderTimeout, ReadTimeout: limits.ReadTimeout,
-		WriteTimeout: limits.WriteTimeout, IdleTimeout: limits.IdleTimeout, MaxHeaderBytes: limits.HeaderBytes,
+		WriteTimeout: limits.WriteTimeout, IdleTimeout: limits.IdleTimeout, MaxHeaderBytes: headerBytes,
 		Protocols: protocols, ErrorLog: errors,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}}

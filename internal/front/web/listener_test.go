@@ -138,7 +138,7 @@ func serveCrowd(t *testing.T, a *API) *Server {
 	l, err := Listen(t.Context(), "127.0.0.1:0", "the test")
 	require.NoError(t, err)
 	return Start(t.Context(), l, h, Limits{ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute,
-		WriteTimeout: time.Minute, IdleTimeout: time.Minute, HeaderBytes: 1 << 12}, log.New(io.Discard, "", 0))
+		WriteTimeout: time.Minute, IdleTimeout: time.Minute}, log.New(io.Discard, "", 0))
 }
 
 // request is one of the crowd.

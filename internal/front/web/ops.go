@@ -38,7 +38,7 @@ func (o *Ops) Run(ctx context.Context) error {
 	}
 	s := Start(context.WithoutCancel(ctx), l, OpsHandler(o.Ready, o.Metrics, o.Pprof), Limits{
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 2 * time.Minute,
-		IdleTimeout: 2 * time.Minute, HeaderBytes: 16 << 10}, o.Log)
+		IdleTimeout: 2 * time.Minute}, o.Log)
 	select {
 	case err := <-s.Ended:
 		return err
