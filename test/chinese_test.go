@@ -1,36 +1,62 @@
 package test
 
 import (
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// commands returns the commands that a page tells its reader to run: its sh blocks, the commands of its console blocks,
-// and its make lines.
-func commands(text string) (all []string) {
-	for _, m := range regexp.MustCompile("(?s)```(sh|console)\n(.*?)```").FindAllStringSubmatch(text, -1) {
-		lines := strings.Split(strings.TrimSpace(m[2]), "\n")
-		for i, line := range lines {
-			if m[1] == "sh" || strings.HasPrefix(line, "$ ") || i > 0 && strings.HasSuffix(lines[i-1], "\\") {
-				all = append(all, line)
-			}
+var (
+	codeBlock = regexp.MustCompile("(?ms)^```.*?^```$|\n\n(?:    [^\n]*\n)+")
+	structure = regexp.MustCompile(`(?m)^(#+ |\|| *(?:[-*]|\d+\.) )`)
+	comment   = regexp.MustCompile(`(?m) +# .*$`)
+	testName  = regexp.MustCompile(`\bTest[A-Z]\w+`)
+)
+
+// shapeOf returns how many headings of each level, table rows and list items a page has, its code blocks without
+// comments, and the tests that it names.
+func shapeOf(text string) (counts map[string]int, code, tests []string) {
+	counts = map[string]int{}
+	for _, m := range structure.FindAllString(codeBlock.ReplaceAllString(text, "\n"), -1) {
+		switch {
+		case strings.HasPrefix(m, "#"):
+			counts["heading "+m]++
+		case m == "|":
+			counts["table row"]++
+		default:
+			counts["list item"]++
 		}
 	}
-	for _, m := range regexp.MustCompile(`(?m)^    (make [a-z-]+) +#`).FindAllStringSubmatch(text, -1) {
-		all = append(all, m[1])
+	for _, block := range codeBlock.FindAllString(text, -1) {
+		code = append(code, comment.ReplaceAllString(strings.Trim(block, "\n"), ""))
 	}
-	return all
+	tests = testName.FindAllString(text, -1)
+	slices.Sort(tests)
+	return counts, code, tests
 }
 
-// README.zh-CN.md and README.md contain the same commands, line by line.
-func TestChineseReadme(t *testing.T) {
+// Each Chinese page has the structure, the code and the tests of its English page. The pages link to each other.
+func TestChinesePages(t *testing.T) {
 	t.Parallel()
-	english := page(t, "README.md")
-	want := commands(english)
-	require.Greater(t, len(want), 2)
-	require.Equal(t, want, commands(page(t, "README.zh-CN.md")))
-	require.Contains(t, english, "(README.zh-CN.md)")
+	pages := map[string]string{"README.zh-CN.md": "README.md"}
+	found, err := filepath.Glob("../docs/zh/*.md")
+	require.NoError(t, err)
+	for _, file := range found {
+		pages["docs/zh/"+filepath.Base(file)] = "docs/" + filepath.Base(file)
+	}
+	require.Greater(t, len(pages), 1)
+	for chinese, english := range pages {
+		counts, code, tests := shapeOf(page(t, english))
+		require.Greater(t, counts["heading ## "], 2, english)
+		gotCounts, gotCode, gotTests := shapeOf(page(t, chinese))
+		require.Equal(t, counts, gotCounts, chinese)
+		require.Equal(t, code, gotCode, chinese)
+		require.Equal(t, tests, gotTests, chinese)
+		require.Contains(t, page(t, english), "English | [简体中文]("+strings.TrimPrefix(chinese, "docs/")+")")
+		require.Contains(t, page(t, chinese), english[strings.LastIndex(english, "/")+1:]+") | 简体中文")
+	}
 }
