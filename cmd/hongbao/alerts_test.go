@@ -149,11 +149,11 @@ func TestEveryAlertFires(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	// Parallel subtests would begin behind all other tests of the package. These three wait more than they work.
+	// Parallel subtests would begin after all other tests of the package. These three wait more than they work.
 	var faults sync.WaitGroup
 	faults.Go(func() { t.Run("wrong hands in Redis", wrongHands) })
 	faults.Go(func() { t.Run("sinks", sinksAway) })
-	faults.Go(func() { t.Run("Redis away and back", redisAway) })
+	faults.Go(func() { t.Run("Redis down and back", redisAway) })
 	faults.Wait()
 	for _, a := range mixin.Alerts(impatient) {
 		require.True(t, fired.codes[a.Code] || a.Code == "fsync_slow", "no fault makes %s fire", a.Code) // TestFsyncSlowFires
@@ -163,8 +163,8 @@ func TestEveryAlertFires(t *testing.T) {
 // newServers makes TestFsyncSlowFires run: make test-servers.
 var newServers = flag.Bool("servers", false, "run TestFsyncSlowFires with the servers that scripts/setup.sh servers fetches")
 
-// Redis 7.2 or newer makes each grab of class fsync wait for a sync that comes once a second. An older one, as on Debian
-// 12, is refused for that class.
+// Redis 7.2 or newer makes each grab of class fsync wait for a sync that happens once a second. An older Redis, as on
+// Debian 12, is refused for that class.
 func TestFsyncSlowFires(t *testing.T) {
 	t.Parallel()
 	if testing.Short() || !*newServers {

@@ -15,12 +15,11 @@ func archiveCmd() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "archive CAMPAIGN...", Short: "Move the grants of sealed campaigns from the ledger to CSV files",
-		Long: "Writes each campaign's grants to CAMPAIGN.csv with a manifest beside it, reads the file back and compares " +
-			"number, sum and\n" +
-			"SHA-256, and then deletes the grants from the ledger, chunk by chunk. Balances, transfers and the seal stay, so " +
-			"audits\n" +
-			"hold as before; receipts say where the grants are. Only campaigns that `hongbao audit --seal` has sealed are " +
-			"taken.\nKilled anywhere, the same command goes on; it needs the same folder.",
+		Long: "Writes each campaign's grants to CAMPAIGN.csv with a manifest beside it. It reads the file back, and\n" +
+			"compares number, sum and SHA-256. Then it deletes the grants from the ledger, chunk by chunk.\n" +
+			"Balances, transfers and the seal stay, so audits work as before; receipts say where the grants are.\n" +
+			"It archives only campaigns that `hongbao audit --seal` has sealed. If it was killed, run the same\n" +
+			"command with the same folder again: it continues.",
 		Example: "  hongbao archive spring-rain --dir /srv/archive\n" +
 			"  hongbao archive spring-rain autumn-rain --dir /srv/archive",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -50,7 +49,7 @@ func archiveCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", ".", "the folder that gets the files, or has those of a run that was killed")
+	cmd.Flags().StringVar(&dir, "dir", ".", "the folder for the files, or the folder of a run that was killed")
 	return cmd
 }
 

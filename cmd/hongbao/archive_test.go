@@ -121,7 +121,7 @@ func TestArchiveAfterWithheldPackets(t *testing.T) {
 	require.Equal(t, "CAMPAIGN  SHARD  PACKET  AMOUNT\n", d.ok("hole", "list"))
 }
 
-// After a kill at any step, the same command goes on. A file that is not the recorded one deletes nothing.
+// After a kill at any step, the same command continues. If a file differs from the recorded one, nothing is deleted.
 func TestArchiveKilled(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -130,7 +130,7 @@ func TestArchiveKilled(t *testing.T) {
 	path := filepath.Join(dir, "rain.csv")
 	require.NoError(t, os.WriteFile(path, []byte("half of it"), 0o600)) // killed while it wrote, in a folder of old
 
-	// A row is missing in the ledger: a file that is there may be the only one that has it.
+	// A row is missing in the ledger: an existing file may be the only place that has the row.
 	d.exec("CREATE TABLE held AS SELECT * FROM grants WHERE user_id = 'u000003'")
 	d.exec("DELETE FROM grants WHERE user_id = 'u000003'")
 	d.refused(1, []string{"archive", "rain", "--dir", dir}, "5 grants", "counted 6", "no file is written")

@@ -21,14 +21,14 @@ func auditCmd() *cobra.Command {
 	seal := false
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Compare Redis, the ledger and the topic, and name every difference",
-		Long: "Compares: funded = granted + left + refunded, in Redis and in the ledger; the same set of grants in Redis, " +
-			"the\n" +
-			"ledger and the topic, each once; seqs without a gap. With settlement.kind=remote the remote is asked for every " +
-			"grant\n" +
-			"besides, if it can be asked. It only reads, unless --seal is given; an audit of all campaigns leaves its verdict in " +
-			"Redis for the\nmetrics. Exit code 0 if all agrees; 3 if anything " +
-			"differs, or if\n" +
-			"grants wait for a sink and none of its workers lives.",
+		Long: "Compares Redis, the ledger and the topic. For each campaign, funded = granted + left + refunded must\n" +
+			"be true in Redis and in the ledger. Redis, the ledger and the topic must have the same set of\n" +
+			"grants, each once. The seqs must have no gap. With settlement.kind=remote it also asks the remote\n" +
+			"about every grant, if the remote can answer that.\n" +
+			"It only reads, unless --seal is given. An audit of all campaigns stores its verdict in Redis for the\n" +
+			"metrics.\n" +
+			"The exit code is 0 if all agrees. It is 3 if anything differs, or if grants wait for a sink that has\n" +
+			"no live worker.",
 		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,10 +65,10 @@ func auditCmd() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(acknowledgeCmd())
-	cmd.Flags().DurationVar(&opts.Wait, "wait", 0, "wait this long at most until nothing is in flight any more")
+	cmd.Flags().DurationVar(&opts.Wait, "wait", 0, "how long to wait at most until nothing is in flight")
 	cmd.Flags().StringSliceVar(&opts.Campaigns, "campaign", nil, "audit these campaigns only")
 	cmd.Flags().BoolVar(&seal, "seal", false,
-		"seal the refunded campaigns that have left Redis, if all agrees: their grants are not read again")
+		"if all agrees, seal the refunded campaigns that have left Redis: later audits do not read their grants")
 	return cmd
 }
 
@@ -77,7 +77,7 @@ func acknowledgeCmd() *cobra.Command {
 	var by stream.Decision
 	cmd := &cobra.Command{
 		Use: "acknowledge FILE", Short: "Acknowledge a known difference: the audit shows it and does not count it, until a time",
-		Long: `Acknowledges a difference that is known and that nothing can mend, such as a copy in the topic that only
+		Long: `Acknowledges a difference that is known and that nothing can repair, such as a copy in the topic that only
 retention removes.
 
 FILE has one difference as hongbao audit --json prints it, for example by jq '.differences[0]'; - reads standard input.
@@ -88,7 +88,7 @@ double_credit can't be acknowledged.`,
 		Args:    exactly(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if until == "" || by.By == "" || by.Why == "" {
-				return app.Usage("--until, --by and --why are required: for how long, who decides, and why (see `%s --help`)",
+				return app.Usage("--until, --by and --why are required: the end, the person who decides, and the reason (see `%s --help`)",
 					cmd.CommandPath())
 			}
 			end, err := parseEnd("--until", until)

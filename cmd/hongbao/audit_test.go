@@ -109,7 +109,7 @@ func TestReplayOfALedgerWrittenByHand(t *testing.T) {
 	t.Parallel()
 	d := settled(t, 20)
 	require.EqualValues(t, 1, d.exec("DELETE FROM grants WHERE campaign = 'rain' AND packet = 7"))
-	for _, args := range [][]string{{"mend"}, {"mend-rain", "--campaign", "rain"}} {
+	for _, args := range [][]string{{"repair"}, {"repair-rain", "--campaign", "rain"}} {
 		d.refused(1, append([]string{"replay", "--to", "balance"}, args...), "the ledger does not agree with itself",
 			"campaign rain: ", "hongbao audit")
 	}
@@ -119,7 +119,8 @@ func TestReplayOfALedgerWrittenByHand(t *testing.T) {
 		"each user has what they had")
 }
 
-// The ledger under `hongbao balance` has credits besides its grants: a balance that is not their sum is named.
+// The ledger under `hongbao balance` has credits in addition to its grants. The audit names a balance that is not their
+// sum.
 func TestAuditNamesABalanceThatIsNotItsCredits(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -205,7 +206,7 @@ func TestTail(t *testing.T) {
 	d.campaign("late", 10, 100)
 	require.Equal(t, 10, d.crowdOf("late", 0, 10))
 	testkit.Eventually(t, 20*time.Second, func() bool { return strings.Count(follow.Out.String(), "\n") >= 60 },
-		"follow goes on")
+		"follow continues")
 	w.stop(syscall.SIGTERM)
 	follow.Signal(syscall.SIGINT)
 	r := follow.wait(20 * time.Second)
@@ -238,7 +239,7 @@ func TestTailFollowsOverARestartOfTheBroker(t *testing.T) {
 	w.says("sink is down")
 	require.NoError(t, broker.Restart())
 	testkit.Eventually(t, 40*time.Second, func() bool { return strings.Count(follow.Out.String(), "\n") >= 40 },
-		"follow goes on")
+		"follow continues")
 	follow.Signal(syscall.SIGTERM)
 	r := follow.wait(20 * time.Second)
 	require.Zero(t, r.code, r.err)

@@ -190,8 +190,8 @@ type fault struct {
 	Nodes            []struct{ HTML string }
 }
 
-// check looks at the page at three widths and in both colour schemes: nothing hangs over the edge, and axe-core finds no
-// serious fault. It takes a picture if name is not empty and -shots is set.
+// check looks at the page at three widths and in both colour schemes: no element overflows the page, and axe-core finds
+// no serious fault. It takes a screenshot if name is not empty and -shots is set.
 func (b *browser) check(name string) {
 	b.t.Helper()
 	for i, width := range widths {

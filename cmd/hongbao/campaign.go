@@ -19,7 +19,7 @@ import (
 )
 
 func campaignCmd() *cobra.Command {
-	return family("campaign", "Plan, create, load, pause, close, refund and look at campaigns", "",
+	return family("campaign", "Plan, create, load, pause, close, refund and show campaigns", "",
 		planCmd(), createCmd(), loadCmd(), dangerous(topUpCmd()), pauseCmd(), resumeCmd(), showCmd(), listCmd(), dangerous(cancelCmd()),
 		dangerous(closeCmd()), dangerous(refundCmd()), dangerous(refundLostCmd()), dangerous(revealCmd()), verifyCmd())
 }
@@ -35,10 +35,9 @@ func readSpec(cmd *cobra.Command, path string) (c hongbao.Campaign, err error) {
 func planCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "plan FILE", Short: "Check a specification and show how its packets could be spread; nothing is stored",
-		Long: "Checks a specification (YAML or JSON, - for standard input), names everything that is wrong at once, and " +
-			"shows the spread\n" +
-			"of amounts of one draw with a seed of its own. `hongbao campaign create` takes another seed, and publishes its " +
-			"hash.",
+		Long: "Checks a specification (YAML or JSON, - for standard input) and names all its mistakes at once. It\n" +
+			"shows the spread of amounts of one draw with a random seed. `hongbao campaign create` draws another\n" +
+			"seed, and prints its hash.",
 		Example: "  hongbao campaign plan configs/campaign.yaml", Args: exactly(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readSpec(cmd, args[0])
@@ -72,12 +71,11 @@ func createCmd() *cobra.Command {
 	var openFor time.Duration
 	cmd := &cobra.Command{
 		Use: "create FILE", Short: "Create a campaign in the ledger: fund it, draw its seed, publish its hash",
-		Long: "Creates the campaign of a specification in the ledger: its pool is funded from the sponsor's account, a " +
-			"secret seed is drawn,\n" +
-			"and the hash that commits to both is printed. The same specification again changes nothing and prints the same " +
-			"hash.\n" +
-			"The codes of coupons are drawn, or read from their file, and stored beside it; killed on the way, run it again to " +
-			"go on.",
+		Long: "Creates the campaign of a specification in the ledger. It funds the pool from the sponsor's account,\n" +
+			"draws a secret seed, and prints the hash that commits to both. The same specification again changes\n" +
+			"nothing and prints the same hash.\n" +
+			"It draws the codes of coupons, or reads them from their file, and stores them too. If it was killed,\n" +
+			"run it again: it continues.",
 		Example: "  hongbao campaign create configs/campaign.yaml\n" +
 			"  hongbao campaign create configs/campaign.yaml --open-for 1h", Args: exactly(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -104,9 +102,9 @@ func createCmd() *cobra.Command {
 				how := "created and funded"
 				switch {
 				case out.State == ledger.StateRefunded:
-					how = "was there already, and is refunded"
+					how = "existed already, and is refunded"
 				case !out.Created:
-					how = "was there already"
+					how = "existed already"
 				}
 				return printAnswer(cmd, out, func(w io.Writer) error {
 					_, err := fmt.Fprintf(w, "campaign %s %s\nplan hash %s (publish it before the start)\nnext: %s\n", c.ID, how,
@@ -123,7 +121,7 @@ func createCmd() *cobra.Command {
 func loadCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "load CAMPAIGN",
-		Short:   "Load a campaign's packets into Redis and open it; killed at any point, it goes on where it was",
+		Short:   "Load a campaign's packets into Redis and open it; if it was killed, run it again to continue",
 		Example: "  hongbao campaign load spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
@@ -175,14 +173,13 @@ func stateCmd(name, short string,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&why, "why", "", "why; kept in Redis and in the ledger (required)")
+	cmd.Flags().StringVar(&why, "why", "", "the reason; kept in Redis and in the ledger (required)")
 	return cmd
 }
 
 func showCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "show CAMPAIGN", Short: "Print a campaign as JSON: its specification, its hash, how it stands in the ledger and in " +
-			"Redis",
+		Use: "show CAMPAIGN", Short: "Print a campaign as JSON: its specification, its hash, and its status in the ledger and in Redis",
 		Example: "  hongbao campaign show spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {

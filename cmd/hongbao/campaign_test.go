@@ -30,7 +30,7 @@ func planHash(t *testing.T, out string) string {
 	return m[1]
 }
 
-// B18, B19: the same specification again changes nothing; another one under the same id is a conflict.
+// B18, B19: the same specification again changes nothing. Another specification under the same id is a conflict.
 func TestCreateTwice(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{false, true} {
@@ -41,7 +41,7 @@ func TestCreateTwice(t *testing.T) {
 			first := d.ok("campaign", "create", path)
 			require.Contains(t, first, "campaign rain created and funded\n")
 			second := d.ok("campaign", "create", path)
-			require.Contains(t, second, "campaign rain was there already\n")
+			require.Contains(t, second, "campaign rain existed already\n")
 			require.Equal(t, planHash(t, first), planHash(t, second))
 			before := d.show("rain")
 			d.refused(1, []string{"campaign", "create", spec(t, "rain", 10, 1001)}, "another specification",
@@ -74,8 +74,8 @@ func TestLoadAndShowAreReadable(t *testing.T) {
 		slices.Sorted(maps.Keys(shows.Redis)))
 }
 
-// A Redis that has lost a campaign gets no second set of its packets. Redis would deal the paid packets to other
-// users, whom no one pays.
+// A Redis that has lost a campaign gets no second set of its packets. Otherwise Redis would deal the paid packets to
+// other users, and no one would pay them.
 func TestLostCampaignIsNotLoadedAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -347,7 +347,7 @@ func TestGrabOutcomes(t *testing.T) {
 	require.NotNil(t, limited.Limit)
 	require.Equal(t, hongbao.Limit{By: "device", Per: hongbao.PerDay, Max: 1}, limited.Limit.Limit)
 	require.True(t, limited.Limit.Resets.After(time.Now()))
-	require.Regexp(t, `^limit_reached\nlimit of 1 by device per day; it counts again at \S+\n$`,
+	require.Regexp(t, `^limit_reached\nlimit of 1 by device per day; it resets at \S+\n$`,
 		d.ok("grab", "limits", "u1", "--request-id", "b", "--fact", "device=d1"))
 	require.Equal(t, hongbao.OutcomeGranted, d.answer("limits", "u1", "--request-id", "c", "--fact", "device=d2").Outcome)
 	full := d.answer("limits", "u1", "--request-id", "d", "--fact", "device=d3")
@@ -356,7 +356,7 @@ func TestGrabOutcomes(t *testing.T) {
 	d.refused(1, []string{"grab", "limits", "u5", "--request-id", "e"}, "device")
 }
 
-// An undecided grab is no failure, and says how to go on.
+// An undecided grab is not a failure. Its message says how to continue.
 func TestUndecidedGrabSaysHowToGoOn(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -14,8 +14,8 @@ import (
 
 func claimCmd() *cobra.Command {
 	return family("claim", "List batches that may or may not be in the topic, and settle them",
-		"A claim is a batch of grants on its way to the topic. Workers end it by themselves. Only where the log cannot say any\n"+
-			"more whether the batch arrived, a person decides; its grants are dead letters of class conflict until then.",
+		"A claim is a batch of grants on its way to the topic. Workers end claims by themselves. If the log can no longer show\n"+
+			"whether the batch arrived, a person decides. Until then its grants are dead letters of class conflict.",
 		claimListCmd(), dangerous(claimSettleCmd()))
 }
 
@@ -62,16 +62,16 @@ func claimSettleCmd() *cobra.Command {
 	var o app.ClaimDecision
 	as := ""
 	cmd := &cobra.Command{
-		Use: "settle CLAIM", Short: "Say whether the batch of a claim is in the topic, and end the claim",
-		Long: `A person says here what they found in the topic, from the offset that claim list prints.
+		Use: "settle CLAIM", Short: "Decide whether the batch of a claim is in the topic, and end the claim",
+		Long: `Records what a person found in the topic, from the offset that claim list prints.
 
 --as published: the topic has its grants. They count as published, and nothing is sent. If the topic has only some of
-them, say published too, and then run ` + "`hongbao replay NAME --to kafka --missing`" + `, which sends the rest.
+them, give published too, and then run ` + "`hongbao replay NAME --to kafka --missing`" + `, which sends the rest.
 --as unpublished: the topic has none of its grants. They are sent again.
 
-Dead letters of its grants are requeued by the same command. It refuses a claim that a worker may still be sending, and
-one that is younger than publisher.producer_expiration: workers can settle it by themselves until then. The journal
-keeps who and why.`,
+The command also requeues the dead letters of these grants. It refuses a claim that a worker may still be sending. It
+also refuses a claim that is younger than publisher.producer_expiration: until then workers can settle it. The journal
+keeps --by and --why.`,
 		Example: "  hongbao claim settle kafka/0/w1.5f0c.7 --as published --by ann --why \"all 20 are at offsets 810 to 829\"",
 		Args:    exactly(1, "one CLAIM"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -94,7 +94,7 @@ keeps who and why.`,
 	flags := cmd.Flags()
 	flags.StringVar(&as, "as", "", "published or unpublished (required)")
 	addDecision(flags, &o.Decision, "; kept in the journal (required)")
-	flags.DurationVar(&o.Patience, "patience", time.Minute, "how long to try again while the topic is out of reach")
+	flags.DurationVar(&o.Patience, "patience", time.Minute, "how long to try again while the topic is unreachable")
 	return cmd
 }
 

@@ -18,11 +18,10 @@ func closeCmd() *cobra.Command {
 	early := false
 	cmd := &cobra.Command{
 		Use: "close CAMPAIGN", Short: "End a campaign permanently: grabs answer ended from now on",
-		Long: "Ends a campaign permanently: from now on grabs answer ended, and a repeated grab still gets its receipt. A " +
-			"campaign whose window is\n" +
-			"open is refused without --early, so that a mistyped ID ends nothing. No money moves: `hongbao campaign refund` " +
-			"does that.\n" +
-			"Run again it prints the same.",
+		Long: "Ends a campaign permanently. From now on grabs answer ended, and a repeated grab still gets its\n" +
+			"receipt. If the campaign's window is open, the command needs --early, so that a mistyped ID ends\n" +
+			"nothing. No money moves: `hongbao campaign refund` does that.\n" +
+			"A second run prints the same.",
 		Example: "  hongbao campaign close spring-rain\n  hongbao campaign close spring-rain --early", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
@@ -30,17 +29,18 @@ func closeCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&early, "early", false, "end it before its window is over")
+	cmd.Flags().BoolVar(&early, "early", false, "close the campaign before the end of its window")
 	return cmd
 }
 
 func cancelCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel CAMPAIGN", Short: "End a campaign that was never loaded: all of its money goes back to the sponsor",
-		Long: "Ends a campaign that was created by mistake: all of its money, top-ups included, goes back to its sponsor, and " +
-			"it can't be loaded\n" +
-			"any more. It is refused once `hongbao campaign load` has begun, even if that was interrupted: finish the load, then " +
-			"close and\nrefund the campaign. Run again it prints the same.",
+		Long: "Ends a campaign that was created by mistake. All of its money, top-ups included, goes back to its\n" +
+			"sponsor. The campaign can't be loaded afterwards. The command refuses a campaign once `hongbao\n" +
+			"campaign load` has begun, even if the load was interrupted. In that case finish the load, then close\n" +
+			"and refund the campaign.\n" +
+			"A second run prints the same.",
 		Example: "  hongbao campaign cancel typo-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
@@ -75,7 +75,7 @@ func writeClosing(w io.Writer, e *app.Ending) error {
 	case e.Missing != nil && *e.Missing > 0:
 		fmt.Fprintf(&b, "%d grants are missing in the ledger: dead letters, or in quarantine\n", *e.Missing)
 	case e.Missing != nil && *e.Missing < 0:
-		fmt.Fprintf(&b, "the ledger has paid %d grants more than the close tells of\n", -*e.Missing)
+		fmt.Fprintf(&b, "the ledger has paid %d grants more than the close recorded\n", -*e.Missing)
 	}
 	_, err := fmt.Fprintf(w, "%snext: %s\n", b.String(), e.Next)
 	return err
@@ -94,14 +94,13 @@ func printEnding(cmd *cobra.Command) func(*app.Ending, error) error {
 func refundCmd() *cobra.Command {
 	var in ops.CampaignRefund
 	cmd := &cobra.Command{
-		Use: "refund CAMPAIGN --amount MINOR-UNITS", Short: "Give what nobody got back to the sponsor, once",
-		Long: "Posts the refund of a closed campaign: what was funded and not granted goes back to its sponsor, once, " +
-			"however often this is run\n" +
-			"and wherever it is killed. --amount must be exactly that sum in minor units: without it nothing moves, the sum is " +
-			"printed and the\n" +
-			"exit code is 2; with another one the exit code is 1. While the ledger does not hold every grant up to the close, " +
-			"nothing moves and\n" +
-			"the exit code is 4 (settling): run it again, or give --wait.",
+		Use: "refund CAMPAIGN --amount MINOR-UNITS", Short: "Refund to the sponsor the amount that no user got, once",
+		Long: "Refunds a closed campaign: the amount that was funded and not granted goes back to its sponsor. It\n" +
+			"happens once, even if the command is killed or runs several times.\n" +
+			"--amount must be exactly that sum in minor units. Without it nothing moves, the command prints the\n" +
+			"sum, and the exit code is 2. With a wrong sum the exit code is 1.\n" +
+			"Until the ledger has every grant up to the close, nothing moves and the exit code is 4 (settling).\n" +
+			"Run the command again, or give --wait.",
 		Example: "  hongbao campaign refund spring-rain\n  hongbao campaign refund spring-rain --amount 250 --wait 1m",
 		Args:    oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -121,9 +120,9 @@ func refundCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Var((*amountFlag)(&in.Amount), "amount", "the sum to be refunded, in minor units; it must be exactly right")
+	cmd.Flags().Var((*amountFlag)(&in.Amount), "amount", "the exact sum of the refund, in minor units")
 	cmd.Flags().Int64Var(&in.Missing, "missing", 0,
-		"refund although this many grants, exactly, are missing in the ledger and were decided not to be paid")
-	cmd.Flags().DurationVar(&in.Wait, "wait", 0, "wait this long at most until the ledger holds every grant")
+		"refund although exactly this many grants are missing in the ledger, and a person decided not to pay them")
+	cmd.Flags().DurationVar(&in.Wait, "wait", 0, "how long to wait at most until the ledger has every grant")
 	return cmd
 }

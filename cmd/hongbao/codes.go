@@ -21,8 +21,8 @@ func readCodes(spec string, c *hongbao.Campaign) ([]string, error) {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, app.Usage("specification %s: codes.file: code_file_invalid: %w; it is needed each time the campaign is "+
-			"created", spec, err)
+		return nil, app.Usage("specification %s: codes.file: code_file_invalid: %w; each run of `hongbao campaign create` "+
+			"needs the file", spec, err)
 	}
 	defer f.Close() // the file was only read
 	codes, err := campaign.ReadCodes(f, c.Packets)

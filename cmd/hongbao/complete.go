@@ -103,7 +103,7 @@ func answer(c completer, cmd *cobra.Command, given []string, prefix string) ([]s
 		return !strings.HasPrefix(value, prefix) || slices.Contains(given, value)
 	})
 	directive := cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	if len(fits) == 1 && strings.HasSuffix(fits[0], ":") { // the user can go on typing, as in topic:OTHER
+	if len(fits) == 1 && strings.HasSuffix(fits[0], ":") { // the user may continue to type, as in topic:OTHER
 		directive |= cobra.ShellCompDirectiveNoSpace
 	}
 	return fits[:min(len(fits), completeMost)], directive

@@ -33,7 +33,7 @@ func TestCompletions(t *testing.T) {
 	d.ok("grab", "spring-rain", "u1")
 	key := strings.Split(d.ok("key", "create", "--role", "viewer"), "_")[1]
 	d.ok("balance", "client", "add", "worker")
-	d.ok("replay", "mend", "--to", "balance")
+	d.ok("replay", "repair", "--to", "balance")
 	for _, c := range []struct{ line, want string }{
 		{"campaign load s", "spring-rain"},
 		{"campaign close ", "spring-rain winter-rain"},
@@ -45,7 +45,7 @@ func TestCompletions(t *testing.T) {
 		{"work --sink k", "kafka"},
 		{"replay again --to ", "balance kafka topic:"},
 		{"replay again --shard ", "0 1"},
-		{"replay m", "mend"},
+		{"replay r", "repair"},
 		{"key revoke ", key},
 		{"key create --role t", "treasurer"},
 		{"balance client revoke ", "worker"},
@@ -112,7 +112,7 @@ func TestEveryArgumentHasACompletion(t *testing.T) {
 		}
 	}
 	walk(root())
-	require.Len(t, used, len(byWord), "a word of byWord stands in no command's usage")
+	require.Len(t, used, len(byWord), "a word of byWord is in no command's usage")
 	for name := range byFlag {
 		require.True(t, flags[name], "no command has --%s", name)
 	}

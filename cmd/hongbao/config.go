@@ -15,15 +15,15 @@ import (
 )
 
 func configCmd() *cobra.Command {
-	return family("config", "Look at the configuration", "", configCheckCmd())
+	return family("config", "Check the configuration", "", configCheckCmd())
 }
 
 func configCheckCmd() *cobra.Command {
 	connect := false
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check the configuration, and print each knob with its value and where it came from",
-		Long: "Checks the file, the environment and the flags, and names everything that is wrong at once (exit code 2).\n" +
+		Short: "Check the configuration, and print each knob with its value and its source",
+		Long: "Checks the file, the environment and the flags, and names all mistakes at once (exit code 2).\n" +
 			"docs/configuration.md describes every knob; each is a flag of every command.",
 		Example: "  hongbao config check --config configs/production.yaml\n  hongbao config check --connect " +
 			"--redis.addrs=10.0.0.7:6379",
@@ -45,7 +45,7 @@ func configCheckCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&connect, "connect", false,
-		"also connect to Redis, the ledger and Kafka and make every check of a worker's start")
+		"also connect to Redis, the ledger and Kafka, and make every check that a worker makes at its start")
 	knobs := pflag.NewFlagSet("knobs", pflag.ContinueOnError)
 	configs.AddFlags(knobs)
 	help := cmd.HelpFunc()

@@ -33,19 +33,19 @@ func deadConfirmCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm [LETTER...]",
 		Short: "Record what a person found out at the remote about credits in doubt, and end their letters",
-		Long: `A person records here what only the owners of the remote can tell about letters of sink balance, where
-settlement.kind is remote.
-
---booked: the remote has the credit under its reference, as we asked for it. Nothing is sent, and the ledger records it.
---not-booked: the remote did not have it at the time --asked, and no request could be under way any more. It is sent
-again, once. A request after that time is in doubt again, so the same command may run twice.
-
-The letters are kept among the resolved ones, with who and why. Begin with --dry-run: it prints the references to ask
-about. Where the remote or the ledger can tell, its answer counts, and not the person's.
-
-A credit whose letter was dropped, or whose event Redis has lost, is named with --packet, as spring-rain/17; ` +
-			"`hongbao campaign refund`" + `
-waits for it and says which. If it is not booked it is forgotten, and not sent.`,
+		Long: "Records what a person found out from the owners of the remote about letters of sink balance, where\n" +
+			"settlement.kind is remote.\n\n" +
+			"--booked: the remote has the credit under its reference, as it was requested. Nothing is sent, and\n" +
+			"the ledger records the credit.\n" +
+			"--not-booked: at the time --asked the remote did not have the credit, and no request could still\n" +
+			"arrive. The credit is sent again, once. A request after that time is in doubt again, so the same\n" +
+			"command may run twice.\n\n" +
+			"The letters are kept among the resolved letters, with --by and --why. Begin with --dry-run: it\n" +
+			"prints the references to ask about. If the remote or the ledger itself can answer, their answer\n" +
+			"takes precedence over the person's.\n\n" +
+			"If the letter of a credit was dropped, or Redis has lost its event, name the credit with --packet,\n" +
+			"as spring-rain/17. `hongbao campaign refund` waits for such a credit and names it. If the credit is\n" +
+			"not booked, it is removed and not sent.",
 		Example: "  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\" --dry-run\n" +
 			"  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\"\n" +
 			"  hongbao dead confirm balance/0/1771358400123-0 --not-booked --asked 2026-02-17T21:30:00Z --by ann --why \"bank " +
@@ -68,18 +68,18 @@ waits for it and says which. If it is not booked it is forgotten, and not sent.`
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.booked, "booked", false, "the remote has the credits as they were asked for")
+	flags.BoolVar(&f.booked, "booked", false, "the remote has the credits as they were requested")
 	flags.BoolVar(&f.notBooked, "not-booked", false,
-		"the remote does not have them, and nothing is under way: send them again")
+		"the remote does not have them, and no request is under way: send them again")
 	flags.StringSliceVar(&f.packets, "packet", nil,
-		"a credit in doubt that has no letter any more, as rain/17; may be given often")
+		"a credit in doubt that no longer has a letter, as rain/17; may be repeated")
 	flags.StringVar(&f.asked, "asked", "",
-		"when the remote was looked at, as 2026-02-17T21:30:00Z (required with --not-booked)")
-	flags.StringVar(&f.who.By, "by", "", "who found it out; kept with the letter (required)")
-	flags.StringVar(&f.who.Why, "why", "", "how; kept with the letter (required)")
+		"when the remote was checked, as 2026-02-17T21:30:00Z (required with --not-booked)")
+	flags.StringVar(&f.who.By, "by", "", "the person who found it out; kept with the letter (required)")
+	flags.StringVar(&f.who.Why, "why", "", "how the person found it out; kept with the letter (required)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the references and amounts only, write nothing")
 	flags.DurationVar(&f.patience, "patience", time.Minute,
-		"how long to try again while the remote or the ledger is out of reach")
+		"how long to try again while the remote or the ledger is unreachable")
 	return cmd
 }
 
@@ -87,14 +87,14 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 	see := "(see `" + cmd.CommandPath() + " --help`)"
 	switch {
 	case len(ids)+len(f.packets) == 0:
-		return app.Usage("say which letters, by their ids, or which packets: each of them was looked up at the remote %s",
+		return app.Usage("name the letters by their ids, or the packets: look up each of them at the remote first %s",
 			see)
 	case f.booked == f.notBooked:
-		return app.Usage("say either --booked or --not-booked %s", see)
+		return app.Usage("give either --booked or --not-booked %s", see)
 	case f.who.By == "" || f.who.Why == "":
-		return app.Usage("--by and --why are required: who found it out, and how %s", see)
+		return app.Usage("--by and --why are required: the person who found it out, and how %s", see)
 	case f.notBooked == (f.asked == ""):
-		return app.Usage("--asked goes with --not-booked, and only with that: when the remote was looked at %s", see)
+		return app.Usage("--asked is required with --not-booked, and not allowed otherwise: the time when the remote was checked %s", see)
 	case f.patience < 0:
 		return app.Usage("--patience: give 0 or more")
 	}
@@ -104,7 +104,7 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 			return app.Usage("%w", err)
 		}
 		if sink != configs.SinkBalance {
-			return app.Usage("letter %.120q is of sink %s: only those of sink %s are about credits; requeue or drop it", id,
+			return app.Usage("letter %.120q is of sink %s: only letters of sink %s are about credits; requeue or drop it", id,
 				sink, configs.SinkBalance)
 		}
 	}
@@ -127,7 +127,7 @@ func (f *confirmFlags) confirmation(letters []string) (o app.Confirmation, err e
 	}
 	at, err := parseTime("--asked", f.asked)
 	if err == nil && at.After(time.Now()) {
-		err = app.Usage("--asked %s: that is still to come", f.asked)
+		err = app.Usage("--asked %s: this time is in the future", f.asked)
 	}
 	o.Word, o.Why = app.Word{Verdict: remote.NotSent, At: at}, "not booked at the remote, asked at "+f.asked+": "+
 		f.who.Why
@@ -142,7 +142,7 @@ func writeConfirmed(w io.Writer, c *app.Confirmed) error {
 		}
 	}
 	for _, id := range c.Gone {
-		if _, err := fmt.Fprintf(w, "%s: there is no such letter any more\n", id); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: there is no such letter\n", id); err != nil {
 			return err
 		}
 	}

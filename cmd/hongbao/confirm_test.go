@@ -19,8 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// blindBank can neither repeat a request nor be asked. It books every request. While it is sick it closes the
-// connection instead of an answer, and books only what sick says.
+// blindBank is a remote that can neither repeat a request nor be asked. It books every request. While it is sick it
+// closes the connection without an answer, and books only if sick says so.
 type blindBank struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -129,7 +129,7 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 		told = r.out
 		return r.code == 0
 	}, "no request can be under way any more")
-	require.Contains(t, told, booked[0]+": there is no such letter any more")
+	require.Contains(t, told, booked[0]+": there is no such letter")
 	credits, most, posts := b.has()
 	require.Equal(t, []int{4, 1, 6}, []int{credits, most, posts})
 	require.Equal(t, want["u0000"]+want["u0001"]+want["u0002"]+want["u0003"], d.show("rain").Ledger.Granted)
@@ -211,10 +211,10 @@ func TestConfirmRefuses(t *testing.T) {
 		{"either --booked or --not-booked", line(letter.ID)},
 		{"either --booked or --not-booked", line("--booked", "--not-booked", letter.ID)},
 		{"--by and --why", []string{"dead", "confirm", "--booked", letter.ID}},
-		{"--asked goes with --not-booked", line("--not-booked", letter.ID)},
-		{"--asked goes with --not-booked", line("--booked", "--asked", "2026-02-17T21:30:00Z", letter.ID)},
+		{"--asked is required with --not-booked", line("--not-booked", letter.ID)},
+		{"--asked is required with --not-booked", line("--booked", "--asked", "2026-02-17T21:30:00Z", letter.ID)},
 		{"--asked", line("--not-booked", "--asked", "yesterday", letter.ID)},
-		{"still to come", line("--not-booked", "--asked", "2126-02-17T21:30:00Z", letter.ID)},
+		{"in the future", line("--not-booked", "--asked", "2126-02-17T21:30:00Z", letter.ID)},
 		{"--patience", line("--booked", "--patience=-1s", letter.ID)},
 		{"is of sink kafka", line("--booked", "kafka/0/1-1")},
 		{"as `hongbao dead list` prints it", line("--booked", "balance/0")},

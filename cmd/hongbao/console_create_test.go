@@ -51,13 +51,13 @@ func TestConsoleCreates(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, status)
 		require.Contains(t, page, "window_past")
 	}
-	for _, says := range []string{"The ledger has the campaign and its money", "The ledger had this campaign already"} {
+	for _, says := range []string{"The ledger has the campaign and its money", "The ledger already had this campaign"} {
 		status, to, _ := v.sends("/create", url.Values{"spec": {windows}})
 		require.Equal(t, http.StatusSeeOther, status)
 		v.sees(to, "Not loaded", "Load the campaign", says)
 	}
 	_, _, page = v.sends("/create", url.Values{"spec": {windows}, "check": {"1"}})
-	require.Contains(t, page, "has this campaign already")
+	require.Contains(t, page, "already has this campaign")
 	other := strings.Replace(windows, "packets: 20", "packets: 19", 1)
 	status, _, page = v.sends("/create", url.Values{"spec": {other}})
 	require.Equal(t, http.StatusConflict, status)

@@ -76,8 +76,8 @@ func (v *visitor) send(method, path, contentType, body string) (status int, text
 	return res.StatusCode, string(all)
 }
 
-// told asks for a page and returns only the status.
-func (v *visitor) told(method, path string) int {
+// statusOf sends a request and returns only the status.
+func (v *visitor) statusOf(method, path string) int {
 	v.t.Helper()
 	status, _ := v.ask(method, path)
 	return status
@@ -142,39 +142,39 @@ func TestConsolePages(t *testing.T) {
 		return strings.Contains(v.sees("/campaigns/rain"), "<small>12 grants")
 	}, "the worker pays")
 	d.quiet()
-	page := v.sees("/campaigns/rain", "12<small>of 20: 60.0 %", "12 grants", "stays hidden until the reveal", "Timeline",
+	page := v.sees("/campaigns/rain", "12<small>of 20: 60.0 %", "12 grants", "stay hidden until the reveal", "Timeline",
 		"Pause the campaign")
 	require.NotContains(t, page, `class="plan"`)
 	v.sees("/sinks", "balance", "Alive")
 	v.sees("/trail?campaign=rain&user=u3", "for u3", "Row of the ledger")
 	v.sees("/trail?campaign=rain&packet=4", "Packet 4")
-	v.sees("/letters", "No dead letter is there.")
+	v.sees("/letters", "There is no dead letter here.")
 	v.sees("/quarantine?all=1", "No grant is in quarantine.")
-	v.sees("/jobs", "No replay was begun.")
+	v.sees("/jobs", "There is no replay.")
 	v.sees("/campaigns/rain", "No audit has begun since this campaign was created.")
 	d.ok("audit")
 	v.sees("/campaigns/rain", "agreed")
 	d.ok("campaign", "create", spec(t, "later", 20, 2_000))
 	v.sees("/campaigns/later", "No audit has begun since this campaign was created.")
 
-	require.Equal(t, http.StatusSeeOther, v.told(http.MethodPost, "/campaigns/rain/pause"))
+	require.Equal(t, http.StatusSeeOther, v.statusOf(http.MethodPost, "/campaigns/rain/pause"))
 	require.Equal(t, store.StatePaused, d.show("rain").Redis.State)
 	require.NotContains(t, v.sees("/campaigns/rain", "Paused", "Resume the campaign"), "Pause the campaign")
 	require.Contains(t, d.ok("journal", "--json"), "pause_campaign")
 	v.sees("/journal?campaign=rain", "pause_campaign", "key:"+strings.Split(v.key, "_")[1], "create_campaign", "cli:")
 	require.NotContains(t, v.sees("/journal?who=key:"+strings.Split(v.key, "_")[1], "pause_campaign"), "create_campaign")
 	require.Equal(t, http.StatusForbidden, (&visitor{t, v.base, d.key("viewer")}).
-		told(http.MethodPost, "/campaigns/rain/resume"))
+		statusOf(http.MethodPost, "/campaigns/rain/resume"))
 	require.Equal(t, store.StatePaused, d.show("rain").Redis.State)
 	require.Equal(t, http.StatusNotFound, (&visitor{t, v.base, d.key("operator", "--campaign", "other")}).
-		told(http.MethodGet, "/campaigns/rain"))
+		statusOf(http.MethodGet, "/campaigns/rain"))
 
 	d.ok("campaign", "close", "rain", "--early")
 	d.quiet()
 	ending := decided[app.Ending](t, d.ok("campaign", "close", "rain", "--early", "--json"))
 	d.ok("campaign", "refund", "rain", "--amount", fmt.Sprint(int64(ending.Amount)))
 	d.ok("campaign", "reveal", "rain")
-	page = v.sees("/campaigns/rain", "Refunded", `class="plan"`, "the plan, which is revealed", "First grant",
+	page = v.sees("/campaigns/rain", "Refunded", `class="plan"`, "the revealed plan", "First grant",
 		"The plan is revealed</strong>")
 	at := strings.Index(page, `id="h-time"`)
 	require.Equal(t, 12, sumOf(page[at:], `<title>[^<]*: (\d+)</title>`), "the timeline has each grant once")
@@ -223,7 +223,7 @@ func TestConsoleTellsOfEachCampaign(t *testing.T) {
 	page = v.sees("/", "Grabs are refused: campaign rain", "Grabs are refused: campaign waits")
 	require.Equal(t, 3, strings.Count(page, ">Frozen</span>"), page)
 	v.sees("/campaigns/rain", "Frozen", "Grabs are refused")
-	v.sees("/sinks", "balance", "Shard 0 did not tell", "hongbao recover")
+	v.sees("/sinks", "balance", "status of shard 0 could not be read", "hongbao recover")
 }
 
 // The ledger is down for longer than a key is normally trusted. The pages show what Redis has, and a pause leads to a
@@ -246,11 +246,11 @@ func TestConsoleWithoutTheLedger(t *testing.T) {
 	ledger.Refuse(true)
 	ledger.CutAll()
 	testkit.Eventually(t, time.Minute, func() bool {
-		return v.told(http.MethodGet, "/letters") == http.StatusServiceUnavailable
+		return v.statusOf(http.MethodGet, "/letters") == http.StatusServiceUnavailable
 	}, "the keys are too old for everything else")
 	v.sees("/", "Spring rain", "Open", "The ledger can&#39;t be read")
 	v.sees("/sinks", "balance", "Pause balance")
-	v.sees("/jobs", "No replay was begun.")
+	v.sees("/jobs", "There is no replay.")
 	for _, turn := range []struct{ button, at, shows string }{
 		{"/campaigns/rain/pause", "/campaigns/rain", "Paused."}, {"/campaigns/rain/resume", "/campaigns/rain", "Resumed."},
 		{"/sinks/balance/pause", "/sinks", "Paused."}, {"/sinks/balance/resume", "/sinks", "Resumed."},
@@ -288,7 +288,7 @@ func TestConsoleListsWhatRunsFirst(t *testing.T) {
 	page := v.sees("/", `id="c-rain"`, "Open", "Next page")
 	require.Less(t, strings.Index(page, `id="c-rain"`), strings.Index(page, `id="c-draft-`))
 	require.Equal(t, 101, strings.Count(page, `id="c-`))
-	next := v.sees("/?page=2", "Page before", `id="c-rain"`, `id="c-draft-000"`)
+	next := v.sees("/?page=2", "Previous page", `id="c-rain"`, `id="c-draft-000"`)
 	require.NotContains(t, next, "Next page")
 	require.NotContains(t, v.sees("/?q=DRAFT-05", `id="c-draft-050"`, `id="c-draft-059"`), `id="c-draft-060"`)
 	v.sees("/?q=nothing", "No campaign was found here.")

@@ -26,8 +26,7 @@ type administrator struct {
 	url, key string
 }
 
-// post makes a change. It repeats the request until the answer is not "come back", as a caller does whose server is
-// killed.
+// post makes a change. It repeats the request until the answer is final, as a caller does whose server was killed.
 func (a *administrator) post(path, body, key string, to any) int {
 	a.t.Helper()
 	var status int
@@ -141,8 +140,8 @@ func TestAdministrationByHTTP(t *testing.T) {
 	require.Zero(t, g.wait(30*time.Second).code)
 }
 
-// The control listener answers an odd path as one that does not exist, for callers with and without a key. A redirect
-// would answer before anyone has checked the caller.
+// The control listener answers 404 to an odd path, for callers with and without a key. A redirect would be an answer
+// before the check of the caller.
 func TestControlRedirectsNothing(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -66,7 +66,7 @@ func TestCouponsWithCodes(t *testing.T) {
 	path := coupons(t)
 	require.Contains(t, d.ok("campaign", "plan", path), "500 packets")
 	require.Contains(t, d.ok("campaign", "create", path), "campaign spring-coupons created and funded")
-	require.Contains(t, d.ok("campaign", "create", path), "was there already")
+	require.Contains(t, d.ok("campaign", "create", path), "existed already")
 	require.EqualValues(t, 500, d.show("spring-coupons").Ledger.Codes)
 	require.Regexp(t, `(?m)^spring-coupons +.+ +coupon +500 .* pattern$`, d.ok("campaign", "list"))
 	d.ok("campaign", "load", "spring-coupons")

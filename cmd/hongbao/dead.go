@@ -21,17 +21,16 @@ import (
 )
 
 func deadCmd() *cobra.Command {
-	return family("dead", "Look at dead letters, deliver them after all, or drop them",
-		"A dead letter is a grant that a sink could not take, or an entry that can't be read. Nothing removes it but a "+
-			"person's\n"+
-			"decision, and that is kept with the letter, with who and why.",
+	return family("dead", "Show dead letters, deliver them again, or drop them",
+		"A dead letter is a grant that a sink could not take, or an entry that can't be read. Only a person's decision removes\n"+
+			"it. The decision is kept with the letter: the person and the reason.",
 		deadListCmd(), deadShowCmd(), dangerous(deadRequeueCmd()), dangerous(deadDropCmd()), dangerous(deadConfirmCmd()))
 }
 
 // addFilter adds the flags that pick dead letters. It returns a function that parses their times.
 func addFilter(flags *pflag.FlagSet, f *ops.LetterFilter) (times func() error) {
 	from, until := "", ""
-	flags.StringVar(&f.Sink, "sink", "", "only letters of these sinks, with commas between them; all of deployment.sinks if not given")
+	flags.StringVar(&f.Sink, "sink", "", "only letters of these sinks, separated by commas; default all of deployment.sinks")
 	flags.StringVar(&f.Campaign, "campaign", "", "only letters of this campaign")
 	flags.StringVar(&f.Class, "class", "", "only letters of this class: "+strings.Join(deadletter.Classes(), ", "))
 	flags.StringVar(&f.User, "user", "", "only letters of this user")
@@ -67,7 +66,7 @@ func deadListCmd() *cobra.Command {
 			return printAnswer(cmd, page, func(w io.Writer) error { return writeLetters(w, &page) })
 		})
 	}
-	cmd.Flags().StringVar(&in.After, "after", "", "go on after this letter: what the page before printed as next")
+	cmd.Flags().StringVar(&in.After, "after", "", "continue after this letter: the next that the previous page printed")
 	cmd.Flags().IntVar(&in.Limit, "limit", in.Limit, "letters on a page")
 	return cmd
 }
@@ -110,10 +109,10 @@ func deadShowCmd() *cobra.Command {
 }
 
 // countFirst is the help text about --expect.
-const countFirst = "With filters, begin with --dry-run: it prints the number of letters, which --expect must repeat. If the " +
-	"filters pick\nanother number by then, nothing is done."
+const countFirst = "With filters, begin with --dry-run: it prints the number of letters. --expect must repeat that number. If the filters\n" +
+	"then pick another number of letters, nothing is done."
 
-// lettersCmd completes the command requeue or drop: its flags fill in, and do makes the decision.
+// lettersCmd completes the command requeue or drop. Its flags fill in; do makes the decision.
 func lettersCmd(cmd *cobra.Command, in *ops.Letters,
 	do func(ctx context.Context, o ops.Operations) (*deadletter.Report, error)) *cobra.Command {
 	flags := cmd.Flags()
@@ -121,8 +120,8 @@ func lettersCmd(cmd *cobra.Command, in *ops.Letters,
 	addBy(flags, &in.By, &in.Why, "; kept with the letter (required)")
 	expect := int64(0)
 	flags.BoolVar(&in.All, "all", false, "all letters: without LETTER and filters")
-	flags.StringVar(&in.After, "after", "", "go on after this letter, with the same filters: the next of a report that ended early")
-	flags.Int64Var(&expect, "expect", 0, "how many letters the filters pick, as --dry-run prints it (required with filters)")
+	flags.StringVar(&in.After, "after", "", "continue after this letter, with the same filters: the next of a report that ended early")
+	flags.Int64Var(&expect, "expect", 0, "the number of letters that the filters pick, as --dry-run prints it (required with filters)")
 	flags.BoolVar(&in.DryRun, "dry-run", false, "count only, write nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkDecision(cmd, &stream.Decision{By: in.By, Why: in.Why}); err != nil {
@@ -155,28 +154,26 @@ func lettersCmd(cmd *cobra.Command, in *ops.Letters,
 func deadRequeueCmd() *cobra.Command {
 	in := ops.Requeue{Patience: time.Minute}
 	cmd := lettersCmd(&cobra.Command{
-		Use: "requeue [LETTER...]", Short: "Deliver dead letters to their sink after all, once, and end them",
-		Long: "Delivers the grants of the letters to their sink. When the sink has one, its letter is ended, with who and " +
-			"why. Killed anywhere, the\n" +
-			"same command goes on, and nothing is delivered twice. Letters that the sink refuses again stay as they are.\n\n" +
-			countFirst,
+		Use: "requeue [LETTER...]", Short: "Deliver dead letters to their sink, once, and end them",
+		Long: "Delivers the grants of the letters to their sink. When the sink has a grant, its letter is ended,\n" +
+			"with --by and --why. If the command was killed, run it again: it continues, and delivers nothing\n" +
+			"twice. Letters that the sink refuses again stay as they are.\n\n" + countFirst,
 		Example: "  hongbao dead requeue --sink kafka --class permanent --by ann --why \"topic takes 2 MB now\" --dry-run\n" +
 			"  hongbao dead requeue kafka/0/1771358400000-0 --by ann --why \"topic takes 2 MB now\"",
 	}, &in.Letters, func(ctx context.Context, o ops.Operations) (*deadletter.Report, error) {
 		return o.RequeueLetters(ctx, in)
 	})
 	cmd.Flags().Float64Var(&in.Rate, "rate", 0, "grants per second at most; 0 for the sink's own bound")
-	cmd.Flags().DurationVar(&in.Patience, "patience", in.Patience, "how long to try again while the sink is out of reach")
+	cmd.Flags().DurationVar(&in.Patience, "patience", in.Patience, "how long to try again while the sink is unreachable")
 	return cmd
 }
 
 func deadDropCmd() *cobra.Command {
 	var in ops.Letters
 	return lettersCmd(&cobra.Command{
-		Use: "drop [LETTER...]", Short: "Decide that dead letters are not to be delivered, and end them",
-		Long: "Ends the letters without delivering them. They are kept among the resolved ones, whole, with who and why, and " +
-			"the audit names\n" +
-			"their grants as decided.\n\n" + countFirst,
+		Use: "drop [LETTER...]", Short: "Decide not to deliver dead letters, and end them",
+		Long: "Ends the letters without delivering them. The resolved letters keep them whole, with --by and --why.\n" +
+			"The audit lists their grants as decided.\n\n" + countFirst,
 		Example: "  hongbao dead drop kafka/0/1771358400123-0 --by ann --why \"a test entry written by hand\"",
 	}, &in, func(ctx context.Context, o ops.Operations) (*deadletter.Report, error) { return o.DropLetters(ctx, in) })
 }

@@ -190,19 +190,19 @@ func TestReplayToLedger(t *testing.T) {
 	_, err := d.store.Shard(0).Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 5}}, nil)
 	require.NoError(t, err)
 	require.Equal(t, int64(5), d.auditNow().Found[audit.Lost])
-	require.Contains(t, d.ok("replay", "mend", "--to", "balance", "--dry-run"), "would deliver 5 of 5")
-	report := decided[replay.Report](t, d.ok("replay", "mend", "--to", "balance", "--json", "--rate", "1000"))
+	require.Contains(t, d.ok("replay", "repair", "--to", "balance", "--dry-run"), "would deliver 5 of 5")
+	report := decided[replay.Report](t, d.ok("replay", "repair", "--to", "balance", "--json", "--rate", "1000"))
 	require.True(t, report.Finished)
 	require.Equal(t, int64(5), report.Delivered)
 	r := d.auditNow()
 	require.Zero(t, r.Found[audit.Lost])
 	require.Equal(t, int64(5), r.Total.Settled)
-	require.Contains(t, d.ok("replay", "mend", "--to", "balance"),
+	require.Contains(t, d.ok("replay", "repair", "--to", "balance"),
 		"is finished: 0 grants delivered now, 0 were there, 5 delivered before")
 	require.Contains(t, d.ok("replay", "again", "--to", "balance"),
 		"is finished: 0 grants delivered now, 5 were there, 0 delivered before")
 	d.refused(2, []string{"replay", "letters", "--to", "balance", "--dead", "kafak"}, "--dead is unknown: deployment.sinks has balance")
-	d.refused(1, []string{"replay", "mend", "--to", "balance", "--user", "u1"}, "replay_exists_with_other_range",
+	d.refused(1, []string{"replay", "repair", "--to", "balance", "--user", "u1"}, "replay_exists_with_other_range",
 		"take another name")
 	d.refused(1, []string{"replay", "typo", "--to", "balance", "--campaign", "rian"}, `"rian": the campaign is not in the ledger`, "hongbao campaign list")
 }
@@ -216,7 +216,7 @@ func TestReplayKeepsTheSinksRate(t *testing.T) {
 		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
 	}
 	d.ok("sink", "limit", "balance", "--rate", "2", "--by", "ann", "--why", "the bank asked for it")
-	report := decided[replay.Report](t, d.ok("replay", "mend", "--to", "balance", "--json"))
+	report := decided[replay.Report](t, d.ok("replay", "repair", "--to", "balance", "--json"))
 	require.Equal(t, int64(5), report.Delivered)
 	require.Greater(t, report.Seconds, 1.4)
 }
@@ -307,12 +307,12 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 		{[]string{"dead", "list", "--limit", "0"}, "--limit"},
 		{[]string{"dead", "show", "7"}, "hongbao dead list"},
 		{[]string{"dead", "requeue", "kafka/0/1-1"}, "--by and --why"},
-		{[]string{"dead", "requeue", "--by", "a", "--why", "b"}, "say which letters"},
-		{[]string{"dead", "drop", "--by", "a", "--why", "b"}, "say which letters"},
+		{[]string{"dead", "requeue", "--by", "a", "--why", "b"}, "name the letters"},
+		{[]string{"dead", "drop", "--by", "a", "--why", "b"}, "name the letters"},
 		{[]string{"dead", "drop", "--all", "--by", "a", "--why", "b"}, "--expect is required"},
-		{[]string{"dead", "drop", "--all", "--sink", "kafka", "--by", "a", "--why", "b"}, "say which letters"},
-		{[]string{"dead", "drop", "kafka/0/1-1", "--sink", "kafka", "--by", "a", "--why", "b"}, "say which letters"},
-		{[]string{"dead", "drop", "kafka/0/1-1", "--reason", "closed", "--by", "a", "--why", "b"}, "say which letters"},
+		{[]string{"dead", "drop", "--all", "--sink", "kafka", "--by", "a", "--why", "b"}, "name the letters"},
+		{[]string{"dead", "drop", "kafka/0/1-1", "--sink", "kafka", "--by", "a", "--why", "b"}, "name the letters"},
+		{[]string{"dead", "drop", "kafka/0/1-1", "--reason", "closed", "--by", "a", "--why", "b"}, "name the letters"},
 		{[]string{"dead", "drop", "1-1", "--by", "a", "--why", "b"}, "hongbao dead list"},
 		{[]string{"dead", "drop", "--campaign", "", "--by", "a", "--why", "b"}, "--campaign is empty"},
 		{[]string{"dead", "drop", "--sink", "", "--by", "a", "--why", "b"}, "--sink is empty"},
@@ -329,8 +329,8 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 		{[]string{"key", "create", "--role", "operator", "--campaign", "rain,"}, "--campaign is empty"},
 		{[]string{"claim", "settle", "kafka/0/w.1", "--by", "a", "--why", "b"}, "want published or unpublished"},
 		{[]string{"claim", "settle", "kafka/0/w.1", "--as", "published"}, "--by and --why"},
-		{[]string{"sink", "limit", "balance", "--by", "a", "--why", "b"}, "one of the two"},
-		{[]string{"sink", "limit", "balance", "--rate", "5", "--by-knob", "--by", "a", "--why", "b"}, "one of the two"},
+		{[]string{"sink", "limit", "balance", "--by", "a", "--why", "b"}, "give either"},
+		{[]string{"sink", "limit", "balance", "--rate", "5", "--by-knob", "--by", "a", "--why", "b"}, "give either"},
 		{[]string{"sink", "pause", "balance", "--campaign", "A", "--by", "a", "--why", "b"}, "--campaign is 1 to 64"},
 		{[]string{"quarantine", "show", "x"}, "hongbao quarantine list"},
 		{[]string{"quarantine", "list", "--limit", "0"}, "--limit"},

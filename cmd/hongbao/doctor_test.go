@@ -43,7 +43,7 @@ func finds(all []app.Finding, server, level string, words ...string) bool {
 	return false
 }
 
-// Each fault that is made on a real server is found, with its remedy. No fault is found before.
+// Each fault that the test causes on a real server is found, with its remedy. No fault is found before.
 func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -145,7 +145,7 @@ func (d *deployment) findsAnotherFounding() {
 	founded(mark.Founding)
 }
 
-// The doctor asks whether the remote, the address of a key set and the collector of traces are there.
+// The doctor checks that the remote, the address of a key set and the collector of traces answer.
 func TestDoctorAsksTheOthers(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -179,7 +179,7 @@ func TestDoctorAsksTheOthers(t *testing.T) {
 	require.True(t, finds(all, "redis", "ok"), all)
 }
 
-// A server that hangs is a problem after a while, and the others are examined anyway.
+// A server that hangs is a problem after the time limit, and the other servers are examined anyway.
 func TestDoctorOfAHungServer(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})

@@ -26,7 +26,7 @@ var lines = map[string]struct{ server, args string }{
 	"work":     {"redis", ""}, "status": {"redis", ""}, "audit": {"redis", ""}, "tail": {"kafka", ""},
 	"replay":    {"redis", "again --to balance"},
 	"dead list": {"redis", ""}, "dead show": {"redis", "kafka/0/1-1"}, "dead requeue": {"redis",
-		"kafka/0/1-1 --by ann --why mended"},
+		"kafka/0/1-1 --by ann --why repaired"},
 	"dead drop": {"redis", "kafka/0/1-1 --by ann --why poison"}, "balance": {"ledger", ""},
 	"balance check": {"ledger", ""}, "balance client add": {"ledger", "worker"}, "balance client list": {"ledger", ""},
 	"balance client revoke": {"ledger", "worker --all"}, "balance migrate": {"ledger", ""},
@@ -40,14 +40,14 @@ var lines = map[string]struct{ server, args string }{
 	"key create":           {"ledger", "--role viewer"}, "key list": {"ledger", ""},
 	"journal": {"ledger", ""}, "archive": {"ledger", "rain"}, "export": {"ledger", "--day 2026-02-18"}, "key rotate": {"ledger", "5xk2q7vmaz3t"}, "key revoke": {"ledger", "5xk2q7vmaz3t"},
 	"sink list": {"redis", ""}, "sink pause": {"redis", "kafka --by ann --why maintenance"},
-	"sink resume":     {"redis", "kafka --by ann --why mended"},
+	"sink resume":     {"redis", "kafka --by ann --why repaired"},
 	"campaign top-up": {"redis", "rain --packets 1 --total 1 --expect 1 --id a --by ann --why more"},
 	"sink limit":      {"redis", "kafka --rate 5 --by ann --why slow"},
-	"hole list":       {"redis", "rain"}, "hole grant": {"redis", "rain --packet 1 --user u1 --by ann --why told"},
-	"hole release": {"redis", "rain --by ann --why nobody"},
+	"hole list":       {"redis", "rain"}, "hole grant": {"redis", "rain --packet 1 --user u1 --by ann --why announced"},
+	"hole release": {"redis", "rain --by ann --why released"},
 }
 
-// lineFiles returns a replacer that gives the file names in lines the paths of real files.
+// lineFiles returns a replacer for the file names in lines: it puts the paths of real files in their place.
 func lineFiles(t *testing.T) *strings.Replacer {
 	t.Helper()
 	example, err := filepath.Abs("../../configs/campaign.yaml")

@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// examples are the lines of every command's example, by the command's path, as they stand in its help.
+// examples returns the lines of every command's example, by the command's path, as its help shows them.
 func examples(t *testing.T, cmd *cobra.Command, all map[string][]string) map[string][]string {
 	t.Helper()
 	for _, c := range cmd.Commands() {
@@ -43,11 +43,11 @@ func examples(t *testing.T, cmd *cobra.Command, all map[string][]string) map[str
 type stage struct {
 	*deployment
 	dir    string
-	words  map[string]string // what stands in an example for something that only a user knows
+	words  map[string]string // placeholders in the examples, with the values of this run
 	used   map[string]bool
 	json   bool // each command is given --json
 	worker *program
-	// trusted is the environment without a remote that can tell nothing.
+	// trusted is the environment without a remote that cannot be asked about credits.
 	trusted []string
 	// apart is the environment of the other commands while one runs without it.
 	apart []string
@@ -60,11 +60,11 @@ type act struct {
 	before func(s *stage)
 	// codes are the exit codes of the examples, in their order; 0 where it ends.
 	codes []int
-	// until is what an example that runs until it is told to stop says when it is at work.
+	// until is the text that a long-running example prints once it works.
 	until string
 	// says is a part of what the last example prints for a person.
 	says string
-	// after looks at what the last example printed, for a person or as JSON.
+	// after checks the output of the last example, as text or as JSON.
 	after func(s *stage, r result)
 }
 
@@ -116,7 +116,7 @@ var play = []act{
 	{command: "sink limit", says: "balance is limited to 500 grants a second"},
 	{command: "sink list", says: "the bank is closed until 02:00"},
 	{command: "doctor", says: `"redis"`},
-	{command: "sink resume", says: "goes on"},
+	{command: "sink resume", says: "is resumed"},
 	{command: "replay", says: "finished"},
 	{command: "archive", before: (*stage).seal, after: func(s *stage, _ result) { s.env = s.apart }},
 	{command: "quarantine list", before: (*stage).forge},
@@ -164,7 +164,7 @@ var play = []act{
 	{command: "key rotate", says: "hb_"},
 	{command: "key revoke", says: "is revoked"},
 	{command: "journal", after: func(s *stage, _ result) {
-		// What the play did before stands in the journal.
+		// The journal has the earlier actions of the play.
 		text := s.ok("journal", "--limit", "1000", "--json")
 		for _, action := range []access.Action{access.CreateCampaign, access.LoadCampaign, access.PauseCampaign,
 			access.ResumeCampaign, access.RequeueLetters, access.DropLetters, access.SettleClaim, access.ConfirmCredits, access.Replay,
@@ -204,7 +204,7 @@ func (s *stage) edit(file, pattern, by string) {
 	require.NoError(s.t, os.WriteFile(path, []byte(edited), 0o600))
 }
 
-// bury makes the first two grants dead letters of a sink, under the names that the examples give them.
+// bury makes the first two grants dead letters of a sink, under the ids that the examples use.
 func (s *stage) bury(sink string) {
 	s.buried(sink)
 	key := s.store.Shard(0).Keys.Dead(sink)
@@ -224,7 +224,7 @@ func (s *stage) claim() {
 		"1 1 w1\n1-1\n1 77 0 0 0 1771358400000 0 "+s.topic+" 1-1@1771358400000-0..1771358400000-0").Err())
 }
 
-// doubt makes them dead letters of sink balance, at a remote that can neither repeat nor be asked.
+// doubt makes these grants dead letters of sink balance, at a remote that can neither repeat nor be asked.
 func (s *stage) doubt() {
 	s.bury("balance")
 	addr := testkit.FreeAddr(s.t)
@@ -235,7 +235,7 @@ func (s *stage) doubt() {
 		"REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s")
 }
 
-// forge plants eight grants of a packet that has gone to somebody, and decides about those that no example names.
+// forge plants eight grants of a packet that another user has, and decides about the grants that no example names.
 func (s *stage) forge() {
 	r := s.show("spring-rain").Redis
 	require.NotNil(s.t, r)
@@ -251,7 +251,7 @@ func (s *stage) forge() {
 	}
 }
 
-// settle has a worker bring the close to the ledger, and tells what the refund will be.
+// settle lets a worker bring the close to the ledger, and returns the amount of the refund.
 func (s *stage) settle() {
 	s.worker = s.start("work", "--sink", "balance")
 	s.worker.says(`"working"`)
@@ -269,7 +269,7 @@ func (s *stage) seal() {
 	s.words["/srv/archive"] = s.t.TempDir()
 }
 
-// today puts the present day for the one in an example, which is long over: nothing moved on it.
+// today replaces the day in an example by the present day, since no money moved on the day of the example.
 func (s *stage) today() {
 	zone, err := time.LoadLocation("Asia/Shanghai")
 	require.NoError(s.t, err)
@@ -277,7 +277,7 @@ func (s *stage) today() {
 	s.words["/srv/reports"] = s.t.TempDir()
 }
 
-// perform runs one example as a shell does, and gives how it ended.
+// perform runs one example as a shell does, and returns its result.
 func (s *stage) perform(line string, a *act) result {
 	s.t.Helper()
 	for word, means := range s.words {
@@ -301,7 +301,7 @@ func (s *stage) perform(line string, a *act) result {
 	return p.wait(90 * time.Second)
 }
 
-// Every example of every command's help is run as it stands there, in an order that makes sense, and ends as it should.
+// Every example in every command's help is run unchanged, in a sensible order, and ends as expected.
 func TestExamplesInHelpWork(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -315,8 +315,8 @@ func TestExamplesInHelpWork(t *testing.T) {
 	}
 }
 
-// The same with --json: each command prints one document, with names in snake_case. What serves until it is stopped
-// prints none, and tail one a line.
+// The same with --json: each command prints one document, with names in snake_case. Commands that serve until they are
+// stopped print none, and tail prints one document for each line.
 func TestEveryCommandPrintsOneDocument(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -351,7 +351,7 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// play runs all examples, and gives each to look: whether it is its command's last one, and how it ended.
+// play runs all examples. For each it calls look: whether it is the last example of its command, and its result.
 func (s *stage) play(look func(a *act, line string, last bool, r result)) {
 	t := s.t
 	all := examples(t, root(), map[string][]string{})
@@ -377,5 +377,5 @@ func (s *stage) play(look func(a *act, line string, last bool, r result)) {
 		}
 		delete(all, path)
 	}
-	require.Empty(t, all, "their examples were not run: give them a place in play")
+	require.Empty(t, all, "their examples were not run: add them to play")
 }

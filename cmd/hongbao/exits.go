@@ -34,14 +34,14 @@ const (
 
 // exits is the table in the help and in docs/scripts.md.
 var exits = []exit{
-	{exitDone, "done, or decided: a grab that is refused is decided too"},
-	{exitFailed, "failed, and fails again until what standard error says is done"},
+	{exitDone, "done, or decided: a refused grab is decided too"},
+	{exitFailed, "failed, and fails again until a person does what standard error says"},
 	{exitRefused, "nothing was done: the command line, the configuration or a file is wrong"},
-	{exitFound, "done, and the answer names what a person must look at"},
+	{exitFound, "done, and the answer names what a person must check"},
 	{exitUndecided, "not decided yet: run the same command again"},
 	{exitOutage, "a server can't be reached or does not work: run the same command again"},
 	{exitInterrupted + int(syscall.SIGINT),
-		"ended by SIGINT (Ctrl-C); 143: by SIGTERM. What serves until it is told to stop ends with 0"},
+		"ended by SIGINT (Ctrl-C); 143: by SIGTERM. A command that serves until a signal stops it ends with 0"},
 }
 
 func exitsText() string {
@@ -97,8 +97,7 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailed
 }
 
-// onlyOutages reports whether every error that was joined into err is an outage. Any other error needs a person
-// first.
+// onlyOutages reports whether every error that was joined into err is an outage. Any other error first needs a person.
 func onlyOutages(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // the function walks the tree of errors itself
 	case *hongbao.Error:

@@ -27,7 +27,7 @@ func TestExitCodeOfAnError(t *testing.T) {
 	t.Parallel()
 	stopped, end := context.WithCancelCause(context.Background())
 	end(signalled{syscall.SIGTERM})
-	away := hongbao.Outagef(hongbao.ClassTransient, "connection refused")
+	outage := hongbao.Outagef(hongbao.ClassTransient, "connection refused")
 	broken := hongbao.Errorf(hongbao.ClassBroken, "appendonly is no")
 	for _, c := range []struct {
 		what string
@@ -36,7 +36,7 @@ func TestExitCodeOfAnError(t *testing.T) {
 		want int
 	}{
 		{"done", t.Context(), nil, 0},
-		{"done although it was told to stop", stopped, nil, 0},
+		{"done although a signal stopped it", stopped, nil, 0},
 		{"no class", t.Context(), io.ErrUnexpectedEOF, 1},
 		{"conflict", t.Context(), hongbao.Errorf(hongbao.ClassConflict, "another specification"), 1},
 		{"usage", t.Context(), fmt.Errorf("grab: %w", app.Usage("no user")), 2},
@@ -44,12 +44,12 @@ func TestExitCodeOfAnError(t *testing.T) {
 		{"settling", t.Context(), fmt.Errorf("refund: %w",
 			hongbao.Errorf(hongbao.ClassTransient, "%w: 1 of 2", payment.ErrSettling)), 4},
 		{"undecided", t.Context(), undecidedError{errors.New("busy")}, 4},
-		{"outage", t.Context(), fmt.Errorf("redis: %w", away), 5},
-		{"two outages", t.Context(), errors.Join(away, fmt.Errorf("ledger: %w", errors.Join(away))), 5},
-		{"an outage and another", t.Context(), errors.Join(away, fmt.Errorf("redis: %w", broken)), 1},
+		{"outage", t.Context(), fmt.Errorf("redis: %w", outage), 5},
+		{"two outages", t.Context(), errors.Join(outage, fmt.Errorf("ledger: %w", errors.Join(outage))), 5},
+		{"an outage and another", t.Context(), errors.Join(outage, fmt.Errorf("redis: %w", broken)), 1},
 		{"SIGTERM", stopped, fmt.Errorf("read: %w", context.Canceled), 143},
 		{"SIGTERM, by the cause", stopped, fmt.Errorf("read: %w", context.Cause(stopped)), 143},
-		{"SIGTERM cut a connection", stopped, fmt.Errorf("read: %w", away), 143},
+		{"SIGTERM cut a connection", stopped, fmt.Errorf("read: %w", outage), 143},
 		{"broken before SIGTERM", stopped, fmt.Errorf("sink kafka: %w", broken), 1},
 	} {
 		require.Equal(t, c.want, exitCode(c.ctx, c.err), c.what)
@@ -75,8 +75,8 @@ func TestExitCodesAreDocumented(t *testing.T) {
 	}
 }
 
-// A grab that is not decided, an audit that differs and one that could not read end with codes of their own: as 0 and 1
-// a script could not tell them from a refusal and from each other.
+// An undecided grab, an audit with differences, and an audit that could not read end with codes of their own. With 0
+// and 1 a script could not distinguish them from a refusal and from each other.
 func TestExitCodesOfAnswers(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -20,10 +20,11 @@ func exportCmd() *cobra.Command {
 		day string
 	)
 	cmd := &cobra.Command{
-		Use: "export", Short: "Write a day's movements of money to CSV files, one a campaign, to reconcile them",
-		Long: "Writes what the ledger booked on a day to CAMPAIGN-DAY.csv, a line for each grant, funding, refund and payment " +
-			"from the\nreserve, and prints the sums. The day is one of the campaign's time zone. A file is written whole or not " +
-			"at all. A day\nthat may get more lines is refused; --unfinished writes it to CAMPAIGN-DAY.unfinished.csv.",
+		Use: "export", Short: "Write a day's movements of money to CSV files, one for each campaign, to reconcile them",
+		Long: "Writes the ledger's movements on a day to CAMPAIGN-DAY.csv, a line for each grant, funding, refund\n" +
+			"and payment from the reserve, and prints the sums. The day begins and ends in the campaign's time\n" +
+			"zone. A file is written whole or not at all. A day that may get more lines is refused; --unfinished\n" +
+			"writes it to CAMPAIGN-DAY.unfinished.csv.",
 		Example: "  hongbao export --day 2026-02-18\n" +
 			"  hongbao export --day 2026-02-18 --campaign spring-rain --dir /srv/reports --unfinished",
 		Args: exactly(0, "no arguments"),
@@ -50,9 +51,9 @@ func exportCmd() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&day, "day", "", "the day, as 2026-02-17")
-	flags.StringVar(&e.Campaign, "campaign", "", "this campaign only; else each that moved money on that day")
-	flags.StringVar(&e.Dir, "dir", ".", "the folder that gets the files")
-	flags.BoolVar(&e.Unfinished, "unfinished", false, "write a day that is not over or not settled, too")
+	flags.StringVar(&e.Campaign, "campaign", "", "only this campaign; default each campaign that moved money on that day")
+	flags.StringVar(&e.Dir, "dir", ".", "the folder for the files")
+	flags.BoolVar(&e.Unfinished, "unfinished", false, "also write a day that is not over or not settled")
 	return cmd
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// booked moves all that the ledger has booked to a time, and gives the day in the campaigns' zone.
+// booked moves all bookings of the ledger to a time, and returns the day in the campaigns' zone.
 func (d *deployment) booked(at time.Time) string {
 	d.exec(fmt.Sprintf("UPDATE transfer SET created_at = %d", at.UnixMilli()))
 	return at.In(d.zone()).Format(time.DateOnly)
@@ -33,7 +33,7 @@ func (d *deployment) zone() *time.Location {
 	return zone
 }
 
-// exported runs the command, and gives its answer and the lines of its only file.
+// exported runs the command, and returns its answer and the lines of its only file.
 func (d *deployment) exported(args ...string) (app.Exported, [][]string) {
 	d.t.Helper()
 	files := decided[struct{ Files []app.Exported }](d.t, d.ok(append([]string{"export", "--json"}, args...)...)).Files
@@ -107,8 +107,8 @@ func TestExport(t *testing.T) {
 	require.Len(t, append(names, hidden...), 2, "no file is left over")
 }
 
-// A day that is not over is refused, and told apart by its name if somebody wants it all the same. Nothing is written
-// where there is no folder, or of a ledger that does not agree with itself.
+// A day that is not over is refused; with --unfinished its file has another name. Nothing is written if the folder does
+// not exist, or if the ledger contradicts itself.
 func TestExportRefuses(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -138,7 +138,7 @@ func TestExportRefuses(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// A campaign where the day is not over keeps no other one from its file.
+// A campaign whose day is not over does not prevent the files of other campaigns.
 func TestExportGoesOnWithTheOthers(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -163,8 +163,8 @@ func TestExportGoesOnWithTheOthers(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "east-"+today+".csv"))
 }
 
-// A campaign that contradicts itself and one that is archived keep no other one from its file: they are named, and the
-// command fails.
+// A campaign that contradicts itself and an archived one do not prevent the files of other campaigns. The command names
+// both, and fails.
 func TestExportSkipsWhatItCantExport(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})

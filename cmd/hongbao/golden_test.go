@@ -49,7 +49,8 @@ func golden(t *testing.T, folder string, texts map[string]string) {
 	}
 }
 
-// The manual page of each command is the one in testdata: a change of a name, a flag or a help text shows in review.
+// The manual page of each command equals the file in testdata, so that review shows each change of a name, a flag or a
+// help text.
 func TestManualPagesAreCommitted(t *testing.T) {
 	t.Parallel()
 	dir, texts := t.TempDir(), map[string]string{}
@@ -147,7 +148,8 @@ func (a *goldenAnswers) masked(field string, v any) any {
 // silent are the commands that print no JSON document of their own, or run until they are stopped.
 var silent = []string{"serve", "work", "balance", "tail", "demo", "dev", "doctor", "health", "man", "local-sweep", "config check"}
 
-// Every command's --json is the one in testdata, but for times, ids and the like: a change of a field shows in review.
+// Every command's --json answer equals the file in testdata, except for times, ids and the like, so that review shows
+// each change of a field.
 func TestAnswersAreCommitted(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

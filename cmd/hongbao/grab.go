@@ -15,9 +15,9 @@ func grabCmd() *cobra.Command {
 	g := hongbao.Grab{}
 	cmd := &cobra.Command{
 		Use: "grab CAMPAIGN USER", Short: "Make one grab and print the answer",
-		Long: "Makes one grab. A refusal is decided too, so its exit code is 0. Exit code 4 says that nothing is decided " +
-			"yet. Then, and after a\n" +
-			"failure, run it again with the same --request-id: if the first one was granted, it gets the same receipt.",
+		Long: "Makes one grab. A refusal is a decision too, so its exit code is 0. Exit code 4 says that nothing is\n" +
+			"decided yet. After exit code 4 or a failure, run the command again with the same --request-id: if\n" +
+			"the first grab was granted, the repeat gets the same receipt.",
 		Example: "  hongbao grab spring-rain u1 --fact device=d1\n  hongbao grab spring-rain u2 --fact device=d2 --fact " +
 			"channel=app --request-id r1 --json",
 		Args: exactly(2, "a CAMPAIGN and a USER"),
@@ -41,9 +41,9 @@ func grabCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&g.RequestID, "request-id", "",
-		"makes a repeat recognisable; required where a user may have several packets")
+		"identifies a repeat of the grab; required if a user may have several packets")
 	cmd.Flags().StringVar(&g.Trace, "traceparent", "", "W3C traceparent that travels with the grant")
-	cmd.Flags().StringToStringVar(&g.Facts, "fact", nil, "name=value that the campaign's limits count by; may be repeated")
+	cmd.Flags().StringToStringVar(&g.Facts, "fact", nil, "name=value by which the campaign's limits count; may be repeated")
 	return cmd
 }
 
@@ -59,7 +59,7 @@ func writeGrab(w io.Writer, a *app.Grabbed) error {
 	says := ""
 	switch {
 	case a.Limit != nil && !a.Limit.Resets.IsZero():
-		says = fmt.Sprintf("limit of %d by %s per %s; it counts again at %s\n", a.Limit.Limit.Max, a.Limit.Limit.By,
+		says = fmt.Sprintf("limit of %d by %s per %s; it resets at %s\n", a.Limit.Limit.Max, a.Limit.Limit.By,
 			a.Limit.Limit.Per,
 			a.Limit.Resets.UTC().Format(time.RFC3339))
 	case a.Limit != nil:

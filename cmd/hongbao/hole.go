@@ -15,18 +15,18 @@ import (
 )
 
 func holeCmd() *cobra.Command {
-	return family("hole", "Look at packets that were withheld after Redis had lost grants, and decide about them",
-		"If Redis has lost grants and a process that may have told users of some is silent, the shard opens without them. The packets "+
-			"that\n"+
-			"these users may have been told of are withheld: no grab gets one, and they count as left. If the process speaks, its users get "+
-			"them.\n"+
-			"For the others a person decides. What nobody decides about goes back to the sponsor with the refund.",
+	return family("hole", "Show packets that were withheld after Redis had lost grants, and decide about them",
+		"If Redis has lost grants, and a process that may have announced some of them to users does not\n"+
+			"answer, the shard opens without these grants. The packets that these users may have got are\n"+
+			"withheld: no grab gets one, and they count as left. If the process answers, its users get them. For\n"+
+			"the other packets a person decides. A packet without a decision goes back to the sponsor with the\n"+
+			"refund.",
 		holeListCmd(), dangerous(holeGrantCmd()), dangerous(holeReleaseCmd()))
 }
 
 func holeListCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "list [CAMPAIGN]", Short: "List the packets that are withheld, of one campaign or of all",
+		Use: "list [CAMPAIGN]", Short: "List the withheld packets of one campaign or of all campaigns",
 		Example: "  hongbao hole list\n  hongbao hole list spring-rain --json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -70,10 +70,10 @@ func holeGrantCmd() *cobra.Command {
 	var o app.HoleGrant
 	cmd := &cobra.Command{
 		Use:   "grant CAMPAIGN --packet NUMBER --user USER --by NAME --why TEXT",
-		Short: "Grant a withheld packet to the user who was told of it",
-		Long: "Grants the packet under a new event number; workers pay and publish it like any other. Your own records have to say who was " +
-			"told of\n" +
-			"which packet. The campaign must be open or paused, and the user within its limit for a user. A repeat changes nothing.",
+		Short: "Grant a withheld packet to the user to whom it was announced",
+		Long: "Grants the packet under a new event number; workers pay and publish it like any other grant. Your\n" +
+			"own records must show which packet was announced to which user. The campaign must be open or paused,\n" +
+			"and the user within their limit. A repeat changes nothing.",
 		Example: "  hongbao hole grant spring-rain --packet 4711 --user u42 --request-id r-1 --by ann --why \"the app's log of 20:00:03\"",
 		Args:    oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -106,8 +106,8 @@ func holeGrantCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().Int64Var(&o.Packet, "packet", 0, "`number` of the packet, as hole list prints it (required)")
-	cmd.Flags().StringVar(&o.User, "user", "", "the user who was told of it (required)")
-	cmd.Flags().StringVar(&o.RequestID, "request-id", "", "the request id of the user's grab: a retry gets this packet then")
+	cmd.Flags().StringVar(&o.User, "user", "", "the user to whom the packet was announced (required)")
+	cmd.Flags().StringVar(&o.RequestID, "request-id", "", "the request id of the user's grab: a retry of the grab then gets this packet")
 	addDecision(cmd.Flags(), &o.Decision, "; kept in the journal (required)")
 	return cmd
 }
@@ -116,10 +116,11 @@ func holeReleaseCmd() *cobra.Command {
 	var by stream.Decision
 	cmd := &cobra.Command{
 		Use:   "release CAMPAIGN --by NAME --why TEXT",
-		Short: "Give the packets that are withheld of a campaign back to its stock",
-		Long: "Gives all of them back: grabs get them next. A user who was told of one of them, and whom nobody can name, gets nothing for it " +
-			"then.\n" +
-			"Refused for a campaign on several shards: its users may have gone on to another one. A repeat changes nothing.",
+		Short: "Return the withheld packets of a campaign to its stock",
+		Long: "Returns all withheld packets of the campaign to its stock: the next grabs get them. A user to whom\n" +
+			"one of them was announced, and whom no record names, then gets nothing for it.\n" +
+			"The command refuses a campaign on several shards: its users may have continued to another shard.\n" +
+			"A repeat changes nothing.",
 		Example: "  hongbao hole release spring-rain --by ann --why \"the pod never answered a user: its log is empty\"",
 		Args:    oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {

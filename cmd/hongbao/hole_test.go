@@ -30,8 +30,9 @@ func (d *deployment) withholds(id string, n int64) (numbers []string) {
 	return numbers
 }
 
-// A person lists what is withheld, grants a packet to the user who was told of it, and gives the rest back. The grant is paid and
-// published, the audit agrees at each step, the journal names who did it, and what nobody decided about goes back with the refund.
+// A person lists the withheld packets, grants one to the user to whom it was announced, and releases the rest. The
+// grant is paid and published. The audit agrees at each step, and the journal names the person. Packets without a
+// decision go back with the refund.
 func TestHole(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -13,14 +13,12 @@ import (
 
 func initCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "init", Short: "Found a deployment: the ledger's tables, the shards in Redis, the topic; later it brings the " +
-			"tables up to date",
-		Long: "Makes what a deployment needs and what is not there yet, and says what it did: the tables of the ledger, the " +
-			"mark of each shard in\n" +
-			"Redis, and the topic if kafka.create_topic is set. Run again, or killed on the way, it goes on where it was. " +
-			"Every other command\n" +
-			"only opens what is there. A Redis that another ledger knows is refused; so is one that has lost what this ledger " +
-			"knows of it.",
+		Use: "init", Short: "Found a deployment: the ledger's tables, the shards in Redis, the topic; later runs update the tables",
+		Long: "Creates what a deployment needs and does not have yet, and prints what it did: the tables of the\n" +
+			"ledger, the mark of each shard in Redis, and the topic if kafka.create_topic is set. If it was\n" +
+			"killed, run it again: it continues. Every other command only opens what exists.\n" +
+			"It refuses a Redis that belongs to another ledger, and a Redis that has lost data that this ledger\n" +
+			"knows.",
 		Example: "  hongbao init --config configs/production.yaml", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error {

@@ -54,7 +54,7 @@ func TestInitFoundsOnce(t *testing.T) {
 	require.Contains(t, d.ok("grab", "rain", "u2"), "granted\n", "init in the middle of a rain changes nothing")
 }
 
-// Founded by many at once, and killed at any moment: whoever comes next ends it.
+// Many processes found a deployment at once, and are killed at any moment. The next process completes it.
 func TestInitTogetherAndKilled(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 16, postgres: true, unfounded: true})
@@ -79,7 +79,7 @@ func TestInitTogetherAndKilled(t *testing.T) {
 	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
 }
 
-// Redis that lost everything is not founded again by whoever comes first (issue 8, point 1): new grants would get seqs
+// A Redis that lost everything is not founded again by the next process (issue 8, point 1): new grants would get seqs
 // that subscribers have seen, and packets would be dealt again.
 func TestLostRedisIsNotFoundedAnew(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,7 @@ func TestLostRedisIsNotFoundedAnew(t *testing.T) {
 			for _, command := range openers(d) {
 				if command[0] == "campaign" && slices.Contains([]string{"create", "list"}, command[1]) ||
 					command[0] == "quarantine" {
-					continue // they ask the ledger alone
+					continue // these commands use only the ledger
 				}
 				d.refused(1, command, "`hongbao recover`")
 				require.Empty(t, d.content(), "%v wrote to Redis", command)
@@ -117,7 +117,7 @@ func TestLostRedisIsNotFoundedAnew(t *testing.T) {
 	}
 }
 
-// A shard on which nothing ever happened loses nothing: it is founded again, in a later epoch.
+// A shard without any event loses nothing: it is founded again, in a later epoch.
 func TestLostRedisWithoutMoneyIsFoundedAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -133,7 +133,7 @@ func TestLostRedisWithoutMoneyIsFoundedAgain(t *testing.T) {
 	require.Equal(t, "2", epoch)
 }
 
-// with is the deployment with other knobs.
+// with returns the deployment with other knobs.
 func (d *deployment) with(pairs ...string) *deployment {
 	e := *d
 	e.env = slices.Clone(d.env)
@@ -141,8 +141,8 @@ func (d *deployment) with(pairs ...string) *deployment {
 	return &e
 }
 
-// One ledger has one deployment: a second one, another prefix and another number of shards are refused (issue 8, point
-// 1).
+// One ledger has one deployment: a second deployment, another prefix and another number of shards are refused (issue 8,
+// point 1).
 func TestOneLedgerHasOneDeployment(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -165,8 +165,8 @@ func TestOneLedgerHasOneDeployment(t *testing.T) {
 	}
 }
 
-// A Redis that is in use beside a ledger that never knew it: a wrong DSN is not stamped as its owner, whatever it says
-// of itself.
+// A Redis that is in use, with a ledger that does not know it: the ledger of a wrong DSN is not recorded as its owner,
+// whatever it says of itself.
 func TestRedisOfAnotherLedgerIsRefused(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -187,8 +187,8 @@ func TestRedisOfAnotherLedgerIsRefused(t *testing.T) {
 	require.Equal(t, before, d.content())
 }
 
-// A ledger that nobody has named is an error that names the knob; a file in the working directory would be another one
-// each time.
+// A ledger that is not configured is an error that names the knob. A default file in the working directory would be
+// another one each time.
 func TestLedgerHasNoDefault(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -201,7 +201,7 @@ func TestLedgerHasNoDefault(t *testing.T) {
 	}
 }
 
-// A command that reads makes no database where there is none.
+// A command that only reads does not create a missing database.
 func TestReadersMakeNoDatabase(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

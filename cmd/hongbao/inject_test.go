@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// B52: what somebody writes into the stream stands in one line of the log, and of a list, whatever it holds.
+// B52: any text that an intruder writes into the stream takes one line of the log, and one line of a list.
 func TestLogInjection(t *testing.T) {
 	t.Parallel()
 	const forged = "\n{\"message\":\"forged\"}\x1b[31m"
@@ -29,7 +29,7 @@ func TestLogInjection(t *testing.T) {
 	d.plant("rain", grantEntry("rain", 1, "1", forged)...)
 	d.quiet()
 	r := w.stop(syscall.SIGTERM)
-	require.Contains(t, r.err, `forged`, "the log tells of it")
+	require.Contains(t, r.err, `forged`, "the log reports it")
 	for line := range strings.Lines(r.err) {
 		var l struct{ Message string }
 		require.NoError(t, json.Unmarshal([]byte(line), &l), "%q is no line of the log", line)

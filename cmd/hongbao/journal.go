@@ -22,8 +22,9 @@ func journalCmd() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "journal", Short: "List who did what, the newest first",
-		Long: "Lists what was done to the deployment by commands and over HTTP: who, what, to which campaign or sink, and how it " +
-			"ended.\nWhat a caller was denied stands there too. A page ends with the --after of the next one.",
+		Long: "Lists the actions on the deployment, by commands and over HTTP: the actor, the action, the campaign\n" +
+			"or sink, and the outcome. It also lists the actions that callers were denied. A page ends with the\n" +
+			"--after of the next one.",
 		Example: "  hongbao journal\n" +
 			"  hongbao journal --campaign spring-rain --since 2026-02-17T20:00:00Z --json\n" +
 			"  hongbao journal --who key:5xk2q7vmaz3t --limit 20",
@@ -45,10 +46,10 @@ func journalCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&q.Campaign, "campaign", "", "entries about this campaign only")
-	flags.StringVar(&q.Who, "who", "", "entries of this one only, as key:5xk2q7vmaz3t or cli:ann@host")
-	flags.StringVar(&since, "since", "", "entries from this time on, as 2026-02-17T20:00:00Z")
-	flags.StringVar(&q.After, "after", "", "go on where the page before ended")
+	flags.StringVar(&q.Campaign, "campaign", "", "only entries about this campaign")
+	flags.StringVar(&q.Who, "who", "", "only entries of this actor, as key:5xk2q7vmaz3t or cli:ann@host")
+	flags.StringVar(&since, "since", "", "only entries at or after this time, as 2026-02-17T20:00:00Z")
+	flags.StringVar(&q.After, "after", "", "continue after the previous page: the --after that it printed")
 	flags.IntVar(&q.Limit, "limit", 100, "entries at most")
 	return cmd
 }

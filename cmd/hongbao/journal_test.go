@@ -22,13 +22,13 @@ func (d *deployment) journal(args ...string) access.JournalPage {
 	return p
 }
 
-// A campaign is paused with the ledger away, by a process that ends. The entry waits in Redis, and stands in the journal
-// once the ledger is back: whoever reads the journal moves it there, or a server that runs.
+// A campaign is paused while the ledger is down, by a process that then ends. The entry waits in Redis, and is in the
+// journal once the ledger is back: a command that reads the journal moves it there, or a running server.
 func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.campaign("rain", 5, 50)
-	away := func(command ...string) {
+	withoutLedger := func(command ...string) {
 		d.set("LEDGER_DRIVER", "postgres", "LEDGER_DSN", "postgres://u@127.0.0.1:2/d")
 		d.ok(command...)
 		d.set("LEDGER_DRIVER", "sqlite", "LEDGER_DSN", d.dsn)
@@ -38,7 +38,7 @@ func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	away("campaign", "pause", "rain", "--why", "test")
+	withoutLedger("campaign", "pause", "rain", "--why", "test")
 	require.Contains(t, d.ok("grab", "rain", "u1"), "paused\n", "it is paused at once")
 	require.EqualValues(t, 1, waiting())
 
@@ -56,7 +56,7 @@ func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 	require.Equal(t, []access.Action{access.LoadCampaign, access.CreateCampaign}, []access.Action{page.Entries[0].Action,
 		page.Entries[1].Action})
 
-	away("campaign", "resume", "rain", "--why", "test")
+	withoutLedger("campaign", "resume", "rain", "--why", "test")
 	require.EqualValues(t, 1, waiting())
 	keys := filepath.Join(t.TempDir(), "keys.json")
 	require.NoError(t, os.WriteFile(keys, []byte(keySet("k1")), 0o600))
@@ -69,7 +69,7 @@ func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 	require.Equal(t, access.ResumeCampaign, d.journal("--limit", "1").Entries[0].Action)
 }
 
-// What was refused stands in the journal as well; a command line that makes no sense, and a dry run, do not.
+// The journal also has refused actions. It has no invalid command lines, and no dry runs.
 func TestJournalHasRefusals(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -17,7 +17,7 @@ import (
 )
 
 // Workers of both sinks are killed with SIGKILL again and again while a crowd grabs, and the grants are in both sinks
-// once. A kill counts if the worker held entries.
+// once. A kill counts if the worker had pending entries.
 func TestKilledWorkersLoseAndRepeatNothing(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{true, false} {
@@ -65,12 +65,12 @@ func killWorkers(t *testing.T, d *deployment) {
 		}
 		most := rand.Int64N(4)
 		testkit.Eventually(t, 20*time.Second, func() bool {
-			held := d.held(w)
-			return held > most || wave.Load() >= waves &&
+			pending := d.pendingOf(w)
+			return pending > most || wave.Load() >= waves &&
 				d.idle()
 		}, "the worker is in the middle")
 		w.Kill()
-		if held := d.held(w); held > 0 {
+		if pending := d.pendingOf(w); pending > 0 {
 			fired++
 		}
 		if run%5 == 4 {
@@ -85,25 +85,25 @@ func killWorkers(t *testing.T, d *deployment) {
 	crowd.Wait()
 	require.NoError(t, errors.Join(errs...))
 	require.Equal(t, packets, granted)
-	require.GreaterOrEqual(t, fired, kills/2, "kills of workers that held entries")
+	require.GreaterOrEqual(t, fired, kills/2, "kills of workers with pending entries")
 	w := d.start("work")
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	peer.stop(syscall.SIGTERM)
 	r := d.agrees(packets)
 	require.Zero(t, r.Total.DoubleCredits+r.Total.Lost+r.Total.Duplicates+r.Total.MissingInTopic+r.Total.OpenClaims)
-	t.Logf("%d kills of workers that held entries", fired)
+	t.Logf("%d kills of workers with pending entries", fired)
 }
 
-// held counts the entries that a worker, by its process, has of all groups and shards.
-func (d *deployment) held(w *program) int64 {
+// pendingOf counts the pending entries of a worker, by its process, in all groups and shards.
+func (d *deployment) pendingOf(w *program) int64 {
 	d.t.Helper()
 	sum := int64(0)
 	for i := range d.store.Len() {
 		for _, group := range []string{"balance", "kafka"} {
 			list, err := d.rdb.XInfoConsumers(d.t.Context(), d.store.Shard(i).Keys.Events(), group).Result()
 			if err != nil && (strings.Contains(err.Error(), "NOGROUP") || strings.Contains(err.Error(), "no such key")) {
-				continue // nobody has read yet
+				continue // no worker has read yet
 			}
 			require.NoError(d.t, err)
 			for _, c := range list {
@@ -116,7 +116,7 @@ func (d *deployment) held(w *program) int64 {
 	return sum
 }
 
-// idle tells whether everything is delivered and acked.
+// idle reports whether everything is delivered and acked.
 func (d *deployment) idle() bool {
 	pending, lag, _ := d.pending()
 	return pending+lag == 0

@@ -28,17 +28,15 @@ type past struct {
 	users   *audience
 	workers []*program
 	reader  *reader
-	// kept is a copy of the append-only files, behind how far each shard had come by then.
+	// kept is a copy of the append-only files, with the progress of each shard at that time.
 	kept string
 }
 
-// alarmWithin is how soon the alarm has to come; a busy machine gets a few seconds more than the second that is
-// promised.
+// alarmWithin is the time limit of the alarm. It is a few seconds longer than the promised second, for a busy machine.
 const alarmWithin = 4 * time.Second
 
-// Redis loses what it had acknowledged while users grab and workers work. Nobody is told a final refusal, the alarm
-// comes at once, the operator's next command tells what to do, and what is granted afterwards is paid and published
-// once.
+// Redis loses what it had acknowledged while users grab and workers work. No user gets a final refusal, the alarm comes
+// at once, and the operator's next command says what to do. Later grants are paid and published once.
 func TestRedisLosesItsPastUnderLoad(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -57,8 +55,9 @@ func TestRedisLosesItsPastUnderLoad(t *testing.T) {
 	p.goesOn(verdicts)
 }
 
-// Redis comes back from its append-only file as it was seconds ago, while users grab and workers work, and all processes
-// live. The shards open by themselves, with all that users were told, and each grant is paid and published once.
+// Redis comes back from its append-only file as it was seconds ago, while users grab and workers work, and all
+// processes live. The shards open by themselves, with all grants that users know, and each grant is paid and published
+// once.
 func TestRedisComesBackFromAnOlderFileUnderLoad(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -88,11 +87,11 @@ func TestRedisComesBackFromAnOlderFileUnderLoad(t *testing.T) {
 			return err == nil && head.Epoch > 1
 		}, "shard %d opens by itself", i)
 	}
-	t.Logf("%d grants that users were told of were lost; the shards were open after %s", lost,
+	t.Logf("%d grants that users know were lost; the shards were open after %s", lost,
 		time.Since(began).Round(time.Millisecond))
 	p.runs(1000)
 	p.users.stop()
-	require.Empty(t, p.users.wrong, "users were told what is not true")
+	require.Empty(t, p.users.wrong, "users got wrong answers")
 	require.Contains(t, p.ok("audit", "--wait", "40s"), "agrees")
 	for _, w := range p.workers {
 		w.stop(syscall.SIGTERM)
@@ -105,14 +104,13 @@ func TestRedisComesBackFromAnOlderFileUnderLoad(t *testing.T) {
 		has[at] = grant
 	}
 	for at, grant := range p.users.toldOf("rain-") {
-		require.Equal(t, grant, has[at], "the topic has what a user was told")
+		require.Equal(t, grant, has[at], "the topic has the grant that a user knows")
 	}
 	require.EqualValues(t, len(has), p.count(`SELECT count(*) FROM grants`))
 	require.Contains(t, p.ok("recover"), "that Redis had lost")
 }
 
-// newPast makes the deployment, with two shards and a campaign on each, and keeps the files of Redis as they are under
-// load.
+// newPast creates the deployment, with two shards and a campaign on each, and copies the files of Redis under load.
 func newPast(t *testing.T) *past {
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: t.TempDir(), Args: map[string]string{"appendfsync": "always"}})
@@ -160,13 +158,13 @@ func (p *past) goBack() {
 	require.NoError(p.t, p.server.Restart())
 }
 
-// runs waits until so many more grants were told, settled and published.
+// runs waits until this many more grants were announced, settled and published.
 func (p *past) runs(more int) {
 	p.t.Helper()
 	told, settled, published := p.users.granted(), p.count(`SELECT count(*) FROM grants`), p.reader.distinct()
 	testkit.EventuallyOK(p.t, time.Minute, func() error {
 		if n := p.users.granted() - told; n < more {
-			return fmt.Errorf("%d of %d more grants were told", n, more)
+			return fmt.Errorf("%d of %d more grants were announced", n, more)
 		}
 		if n := p.count(`SELECT count(*) FROM grants`) - settled; n < int64(more)/2 {
 			return fmt.Errorf("%d of %d more grants are settled", n, more/2)
@@ -175,7 +173,7 @@ func (p *past) runs(more int) {
 			return fmt.Errorf("%d of %d more grants are published", n, more/2)
 		}
 		return nil
-	}, "grants are told, settled and published")
+	}, "grants are announced, settled and published")
 }
 
 // alarms waits for the alarm in the logs of every worker and producer.
@@ -215,15 +213,15 @@ func (p *past) diagnosed() []recovery.Verdict {
 		if at.seq > verdicts[at.shard].Redis {
 			lost++
 		}
-		require.LessOrEqual(p.t, at.seq, verdicts[at.shard].Known(), "shard %d: callers have said what they were told",
+		require.LessOrEqual(p.t, at.seq, verdicts[at.shard].Known(), "shard %d: callers have reported the grants that they know",
 			at.shard)
 	}
-	require.Positive(p.t, lost, "the fault fired: users were told of grants that Redis has lost")
-	p.t.Logf("Redis has lost %d grants that users were told of: %s", lost, strings.TrimSpace(r.out))
+	require.Positive(p.t, lost, "the fault fired: users know grants that Redis has lost")
+	p.t.Logf("Redis has lost %d grants that users know: %s", lost, strings.TrimSpace(r.out))
 	return verdicts
 }
 
-// verdicts are what `hongbao recover` tells of each shard.
+// verdicts returns the verdict of `hongbao recover` on each shard.
 func (p *past) verdicts() []recovery.Verdict {
 	p.t.Helper()
 	var answer struct {
@@ -248,7 +246,7 @@ func (p *past) accepted(verdicts []recovery.Verdict) {
 	}
 	after := p.ok("recover")
 	require.NotContains(p.t, after, "FROZEN")
-	require.Contains(p.t, after, "ann accepted that shard 1 goes on in epoch 2: the disk is gone (")
+	require.Contains(p.t, after, "ann accepted that shard 1 continues in epoch 2: the disk is gone (")
 }
 
 // goesOn has new campaigns on the shards, and judges everything at the end.
@@ -263,7 +261,7 @@ func (p *past) goesOn(verdicts []recovery.Verdict) {
 	testkit.EventuallyOK(p.t, time.Minute, func() error {
 		n := p.count(`SELECT count(*) FROM grants WHERE campaign LIKE 'fresh-%'`)
 		if m := p.users.granted() - before; n < 600 || m < 600 {
-			return fmt.Errorf("%d new grants were told, %d are settled", m, n)
+			return fmt.Errorf("%d new grants were announced, %d are settled", m, n)
 		}
 		return nil
 	}, "the new campaigns are granted and settled")
@@ -281,7 +279,7 @@ func (p *past) goesOn(verdicts []recovery.Verdict) {
 		}
 		return nil
 	}, "the new campaigns are published")
-	require.Empty(p.t, p.users.wrong, "users were told what is not true")
+	require.Empty(p.t, p.users.wrong, "users got wrong answers")
 	for _, w := range p.workers {
 		w.stop(syscall.SIGTERM)
 	}
@@ -292,7 +290,7 @@ func (p *past) goesOn(verdicts []recovery.Verdict) {
 	}
 }
 
-// count asks the ledger for a number.
+// count returns the number that a query of the ledger returns.
 func (d *deployment) count(sql string) (n int64) {
 	d.t.Helper()
 	c, err := pgx.Connect(d.t.Context(), d.dsn)
@@ -337,7 +335,7 @@ func (p *past) publishedOnce(verdicts []recovery.Verdict) {
 	}
 	p.t.Logf("%d records, %d of them were sent twice", len(has)+again, again)
 	for at, grant := range p.users.toldOf("fresh-") {
-		require.Equal(p.t, grant, has[at], "the topic has what a user was told")
+		require.Equal(p.t, grant, has[at], "the topic has the grant that a user knows")
 	}
 	testkit.EventuallyOK(p.t, 30*time.Second, func() error {
 		if n := p.reader.distinct(); n != len(has) {

@@ -21,8 +21,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// audience are users who grab all the time through two producers and those that join, and note each answer. Half of the
-// grabs are of users who ask again.
+// audience are users who grab all the time, through two producers and those that join later. It records each answer.
+// Half of the grabs are repeats.
 type audience struct {
 	t         *testing.T
 	campaigns []string // of the beginning
@@ -35,7 +35,7 @@ type audience struct {
 	open    []string // what new users grab in
 	users   []visit
 	told    map[visit]hongbao.Receipt
-	packets map[string]visit // whom a packet was told to
+	packets map[string]visit // the user to whom a packet was announced
 	frozen  int
 	wrong   []string
 }
@@ -85,7 +85,7 @@ func (p *past) gather(campaigns ...string) *audience {
 	return c
 }
 
-// visits has one user after the other grab. The pause between two is the pace of the load.
+// visits lets one user after the other grab. The pause between two grabs sets the load.
 func (c *audience) visits(ctx context.Context, p *producer.Producer) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -104,7 +104,7 @@ func (c *audience) visits(ctx context.Context, p *producer.Producer) {
 	}
 }
 
-// next is a new user, or one who asks again.
+// next returns a new user, or one who repeats a grab.
 func (c *audience) next() visit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,37 +135,37 @@ func (c *audience) judge(v visit, a *hongbao.Answer, err error) {
 	case a.Outcome != hongbao.OutcomeGranted && a.Outcome != hongbao.OutcomeAlreadyGranted:
 		// only those can be sold out
 		if told || a.Outcome != hongbao.OutcomeSoldOut || !strings.HasPrefix(v.campaign, "fresh-") {
-			bad("was told %s; granted before: %v", a.Outcome, told)
+			bad("got %s; granted before: %v", a.Outcome, told)
 		}
 	case told:
 		if r := a.Receipts[0]; r.Packet != was.Packet || r.Seq != was.Seq || r.Amount != was.Amount {
-			bad("was told packet %d, event %d, and then packet %d, event %d", was.Packet, was.Seq, r.Packet, r.Seq)
+			bad("got packet %d, event %d, and then packet %d, event %d", was.Packet, was.Seq, r.Packet, r.Seq)
 		}
 	default:
 		r := a.Receipts[0]
 		packet := fmt.Sprint(v.campaign, " ", r.Packet)
 		if other, ok := c.packets[packet]; ok {
-			bad("was told packet %d, which %v had been told", r.Packet, other)
+			bad("got packet %d, which %v had got", r.Packet, other)
 		}
 		c.told[v], c.packets[packet] = r, v
 	}
 }
 
-// grabs has new users grab in other campaigns; the old users still ask again.
+// grabs lets new users grab in other campaigns; the old users still repeat their grabs.
 func (c *audience) grabs(campaigns ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open = campaigns
 }
 
-// granted is how many users were told of a packet.
+// granted returns the number of users who know that they got a packet.
 func (c *audience) granted() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.told)
 }
 
-// isToldFrozen waits until so many more grabs were answered frozen.
+// isToldFrozen waits until this many more grabs were answered frozen.
 func (c *audience) isToldFrozen(more int) {
 	c.t.Helper()
 	frozen := func() int {
@@ -177,7 +177,7 @@ func (c *audience) isToldFrozen(more int) {
 	testkit.Eventually(c.t, 30*time.Second, func() bool { return frozen() >= was+more }, "grabs are answered frozen")
 }
 
-// toldOf are the grants that users of some campaigns were told of.
+// toldOf returns the grants that users of some campaigns know.
 func (c *audience) toldOf(prefix string) map[eventAt]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

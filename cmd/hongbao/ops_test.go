@@ -32,7 +32,7 @@ func (p *program) ops(line, field string) string {
 	return ""
 }
 
-// ask asks an ops listener.
+// ask sends a request to an ops listener.
 func ask(t *testing.T, url string) (status int, text string) {
 	t.Helper()
 	client := http.Client{Timeout: 10 * time.Second}
@@ -46,7 +46,8 @@ func ask(t *testing.T, url string) (status int, text string) {
 
 const opsLine = "serving metrics and health"
 
-// Servers and workers tell the same of the deployment; each tells what it did itself; the audit's verdict is there.
+// Servers and workers export the same metrics about the deployment. Each also exports its own work, and the audit's
+// verdict.
 func TestMetricsOfServeAndWork(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true, shards: 2})
@@ -75,7 +76,7 @@ func TestMetricsOfServeAndWork(t *testing.T) {
 		}
 		return n
 	}
-	require.Equal(t, 1, lag(text), "serve tells the lag when no worker lives: %s", text)
+	require.Equal(t, 1, lag(text), "serve reports the lag when no worker lives: %s", text)
 	require.NotContains(t, text, "hongbao_audit_agrees ")
 
 	w := d.start("work", "--work.ops_listen=127.0.0.1:0")
@@ -101,7 +102,7 @@ func TestMetricsOfServeAndWork(t *testing.T) {
 			}
 		}
 		return nil
-	}, "the worker tells")
+	}, "the worker reports it")
 	require.Regexp(t, `hongbao_ledger_transaction_seconds_count\{kind="write"\} [1-9]`, text)
 	status, _ := ask(t, worker+"/debug/pprof/goroutine?debug=1")
 	require.Equal(t, http.StatusOK, status)

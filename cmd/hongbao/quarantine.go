@@ -15,10 +15,9 @@ import (
 )
 
 func quarantineCmd() *cobra.Command {
-	return family("quarantine", "Look at grants that contradict the ledger, and decide about them",
-		"A grant in quarantine was not paid by the ledger: it contradicts the ledger, the plan or the funding. "+
-			"docs/ledger.md tells what each\n"+
-			"reason means. A person decides, once, and the ledger keeps who and why.",
+	return family("quarantine", "Show grants that contradict the ledger, and decide about them",
+		"The ledger did not pay a grant in quarantine: the grant contradicts the ledger, the plan or the funding. docs/ledger.md\n"+
+			"explains each reason. A person decides once, and the ledger keeps the person and the reason.",
 		quarantineListCmd(), quarantineShowCmd(), dangerous(quarantineResolveCmd()), dangerous(quarantineCampaignCmd()))
 }
 
@@ -41,9 +40,9 @@ func quarantineListCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.Int64Var(&in.After, "after", 0, "go on after this number")
+	flags.Int64Var(&in.After, "after", 0, "continue after this number")
 	flags.IntVar(&in.Limit, "limit", in.Limit, "grants on a page")
-	flags.BoolVar(&in.All, "all", false, "those that were decided, too")
+	flags.BoolVar(&in.All, "all", false, "also list decided grants")
 	return cmd
 }
 
@@ -105,12 +104,12 @@ func quarantineResolveCmd() *cobra.Command {
 	pay, void := false, false
 	cmd := &cobra.Command{
 		Use: "resolve ID", Short: "Decide about a grant in quarantine: pay it from the reserve, or void it",
-		Long: "Decides once, and prints the decided grant. --pay moves the amount from the reserve's account to the user's, " +
-			"in the same\n" +
-			"transaction as the decision; the same command again moves nothing. Nobody is paid who was paid that packet " +
-			"before, and nobody\n" +
-			"more than the plan has for it. Grants that may still be settled are replayed instead.\n" +
-			"With settlement.kind=remote --pay moves money in the ledger only, not at the remote; ask there first.",
+		Long: "Decides once, and prints the decided grant. --pay moves the amount from the reserve's account to the\n" +
+			"user's, in the same transaction as the decision; the same command again moves nothing. It pays no\n" +
+			"user who was already paid for the packet, and never more than the plan has for it. If a grant may\n" +
+			"still be settled, replay it instead.\n" +
+			"With settlement.kind=remote, --pay moves money in the ledger only, not at the remote; ask there\n" +
+			"first.",
 		Example: "  hongbao quarantine resolve 7 --pay --by ann --why \"Redis dealt the packet twice\"\n" +
 			"  hongbao quarantine resolve 8 --void --by ann --why \"forged\"",
 		Args: exactly(1, "one ID"),
@@ -119,7 +118,7 @@ func quarantineResolveCmd() *cobra.Command {
 				return err
 			}
 			if pay == void {
-				return app.Usage("say either --pay or --void (see `%s --help`)", cmd.CommandPath())
+				return app.Usage("give either --pay or --void (see `%s --help`)", cmd.CommandPath())
 			}
 			if err := checkDecision(cmd, &stream.Decision{By: in.By, Why: in.Why}); err != nil {
 				return err
@@ -138,7 +137,7 @@ func quarantineResolveCmd() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&pay, "pay", false, "pay the grant's amount to its user from the reserve")
-	flags.BoolVar(&void, "void", false, "the grant is not to be paid")
+	flags.BoolVar(&void, "void", false, "do not pay the grant")
 	addBy(flags, &in.By, &in.Why, "; kept with the grant (required)")
 	return cmd
 }
@@ -146,11 +145,10 @@ func quarantineResolveCmd() *cobra.Command {
 func quarantineCampaignCmd() *cobra.Command {
 	var by stream.Decision
 	cmd := &cobra.Command{
-		Use: "campaign CAMPAIGN", Short: "Send the grants of a campaign that the ledger will never have to quarantine; else they " +
-			"wait",
-		Long: "Grants of a campaign that the ledger does not have wait, without an attempt and with an alarm: it may be the " +
-			"wrong ledger, or an\n" +
-			"older copy of it. This says, once and for all, that the campaign will never be there. Who and why are kept.",
+		Use: "campaign CAMPAIGN", Short: "Send the waiting grants of a campaign that the ledger will never have to quarantine",
+		Long: "Grants of a campaign that the ledger does not have wait, without an attempt and with an alarm: the\n" +
+			"ledger may be the wrong one, or an older copy. This command records, permanently, that the campaign\n" +
+			"will never be in the ledger. --by and --why are kept.",
 		Example: "  hongbao quarantine campaign winter-rain --by ann --why \"its ledger burnt\"", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkDecision(cmd, &by); err != nil {

@@ -128,7 +128,7 @@ func TestPoisonEntriesEndAsDeadLetters(t *testing.T) {
 	require.EqualValues(t, 12, r.Found[audit.DeadLetter], "%v", r.Found)
 }
 
-// An entry of a newer build stops its shard, and says so; the other shards go on; nothing is skipped.
+// An entry of a newer build stops its shard, and the worker logs it. The other shards continue, and nothing is skipped.
 func TestNewerEntryStopsItsShardOnly(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 2})
@@ -151,7 +151,7 @@ func TestNewerEntryStopsItsShardOnly(t *testing.T) {
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		g, err := d.rdb.XInfoGroups(t.Context(), d.store.Shard(1).Keys.Events()).Result()
 		return err == nil && len(g) == 1 && g[0].Pending+g[0].Lag == 0
-	}, "the other shard goes on")
+	}, "the other shard continues")
 	require.EqualValues(t, 1000, d.show(ids[1]).Ledger.Granted)
 	require.Zero(t, d.show(ids[0]).Ledger.Granted)
 	w.Signal(syscall.SIGTERM)

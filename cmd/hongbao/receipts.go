@@ -15,8 +15,7 @@ import (
 
 func receiptsCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "receipts CAMPAIGN USER", Short: "Print what a user holds in a campaign: from Redis, or from the ledger once " +
-			"it has left Redis",
+		Use: "receipts CAMPAIGN USER", Short: "Print a user's receipts in a campaign: from Redis, or from the ledger once the campaign has left Redis",
 		Example: "  hongbao receipts spring-rain u1\n  hongbao receipts spring-rain u1 --json",
 		Args:    exactly(2, "a CAMPAIGN and a USER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,7 +39,7 @@ func receiptsCmd() *cobra.Command {
 func writeReceipts(cmd *cobra.Command, w io.Writer, out *model.Receipts) error {
 	if out.Incomplete {
 		fmt.Fprintf(cmd.ErrOrStderr(),
-			"campaign %s is not in Redis and not refunded: the ledger may not have all. `hongbao campaign show %s` tells more\n",
+			"campaign %s is not in Redis and not refunded: the ledger may not have all receipts; see `hongbao campaign show %s`\n",
 			out.Campaign, out.Campaign)
 	}
 	for _, r := range out.Receipts {

@@ -22,7 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// atBank makes a deployment settle at a balance server.
+// atBank configures a deployment to settle at a balance server.
 func (d *deployment) atBank(url string) {
 	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", url, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION", "24h",
 		"REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
@@ -30,7 +30,7 @@ func (d *deployment) atBank(url string) {
 		"20", "REMOTE_CONCURRENCY", "4")
 }
 
-// booked tells what the users have at the balance server, each in one credit.
+// booked returns what the users have at the balance server, each in one credit.
 func booked(t *testing.T, addr string, want map[string]hongbao.Amount) (n int, sum hongbao.Amount) {
 	t.Helper()
 	for user := range want {
@@ -102,7 +102,7 @@ func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
 	require.Equal(t, audit.Agrees, decided[audit.Report](t, d.ok("audit", "--json")).Verdict)
 }
 
-// teller stands before a balance server, and takes the ledger away when a credit was booked and before it says so.
+// teller is a proxy for a balance server. It stops the ledger after a credit was booked and before it answers.
 type teller struct {
 	*httptest.Server
 	ledger *proxy.Proxy
@@ -128,8 +128,8 @@ func newTeller(t *testing.T, bank string, ledger *proxy.Proxy) *teller {
 	return l
 }
 
-// The ledger goes away after the remote has booked, and in half of the times the worker is killed then: nothing is
-// booked twice, and what was booked is recorded when the ledger is back.
+// The ledger stops after the remote has booked a credit. Half of the times the worker is then killed. Nothing is booked
+// twice, and the bookings are recorded when the ledger is back.
 func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true, shards: 2})
@@ -145,7 +145,7 @@ func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	l := newTeller(t, addr, proxy)
 	d.atBank(l.URL)
-	// a worker that dies takes an attempt from what it holds, which may be the same in each wave
+	// a worker that dies costs its pending entries an attempt, and they may be the same in each wave
 	d.set("CONSUMER_MAX_ATTEMPTS", "100")
 	direct.env = append(append([]string{}, d.env...), "HONGBAO_LEDGER_DSN="+d.dsn)
 	want := d.winners(t, "rain", packets)
@@ -153,7 +153,7 @@ func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 	w := d.start("work")
 	for wave := range waves {
 		l.armed.Store(true)
-		testkit.Eventually(t, 60*time.Second, func() bool { return l.fired.Load() == int64(wave+1) }, "the ledger is away")
+		testkit.Eventually(t, 60*time.Second, func() bool { return l.fired.Load() == int64(wave+1) }, "the ledger is down")
 		if wave%2 == 0 {
 			w.Kill()
 		} else {
@@ -179,8 +179,8 @@ func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 	require.Equal(t, int64(packets), report.Total.Settled)
 }
 
-// The balance server loses everything: a replay asks for it again under the same keys while it surely remembers them,
-// and refuses each event after that.
+// The balance server loses everything. A replay sends the credits again under the same keys while the server still
+// remembers them, and refuses each event after that.
 func TestReplayToTheBalanceServer(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -205,7 +205,7 @@ func TestReplayToTheBalanceServer(t *testing.T) {
 	n, _ := booked(t, addr, want)
 	require.Zero(t, n, "a repeat could have paid twice")
 	for range 2 {
-		d.ok("replay", "mend", "--to", "balance", "--campaign", "rain")
+		d.ok("replay", "repair", "--to", "balance", "--campaign", "rain")
 		n, sum := booked(t, addr, want)
 		require.Equal(t, 20, n)
 		require.EqualValues(t, 1_000, sum)
@@ -213,7 +213,7 @@ func TestReplayToTheBalanceServer(t *testing.T) {
 	}
 }
 
-// A dead letter whose grant was settled by a replay meanwhile: the requeue ends it, and asks nobody.
+// A replay settles the grant of a dead letter: the requeue ends the letter, and does not ask the remote.
 func TestRequeueAtTheBalanceServerOfWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -21,27 +21,22 @@ func recoverCmd() *cobra.Command {
 	var without []string
 	accept := false
 	cmd := &cobra.Command{
-		Use: "recover", Short: "Show what a Redis that went back in time has lost, and open a shard if a person accepts the loss",
-		Long: "A shard is frozen when Redis was restarted, another server took over, or Redis went back in time: grabs get " +
-			"frozen, and\n" +
-			"workers wait. Workers open it within seconds if nothing was lost, or put back what is known. Packets that a silent process " +
-			"may\n" +
-			"have told users of are withheld then: see `hongbao hole`. Else this command shows what Redis, the ledger, the topic and " +
-			"the callers know: the campaigns that stay " +
-			"frozen,\n" +
-			"their money, and the grants that were announced and are not paid. It changes nothing without --accept-loss.\n\n" +
-			"With --accept-loss it opens the one shard that --shard names, if --expect is the digest of what was shown. New " +
-			"grants get event\n" +
-			"numbers behind everything known. Campaigns that Redis has lost, or that others know more about, and all open ones if " +
-			"no one knows whose\n" +
-			"a lost event is, stay " +
-			"frozen:\n" +
-			"`hongbao campaign refund-lost` ends them.\n\n" +
-			"--without kafka leaves the topic out while Kafka is down; events that only the topic knows are then lost, too.\n" +
-			"--without ledger opens a shard of which Redis has lost nothing while the ledger is down. Grabs go on; workers pay and " +
-			"publish nothing\n" +
-			"of that shard until the ledger is back and a worker has noted the decision there. --without kafka,ledger leaves both " +
-			"out.",
+		Use: "recover", Short: "Show what Redis has lost, and open a shard if a person accepts the loss",
+		Long: "A shard is frozen when Redis was restarted, when another server took over, or when Redis lost\n" +
+			"writes: grabs get frozen, and workers wait. Workers open the shard within seconds if nothing was\n" +
+			"lost, or if they can restore what is known. Packets that a silent process may have announced to\n" +
+			"users are then withheld: see `hongbao hole`. Otherwise this command shows what Redis, the ledger,\n" +
+			"the topic and the callers know: the campaigns that stay frozen, their money, and the grants that\n" +
+			"were announced and are not paid. It changes nothing without --accept-loss.\n\n" +
+			"With --accept-loss it opens the one shard that --shard names, if --expect is the digest that was\n" +
+			"printed. New grants get event numbers above all known ones. Campaigns stay frozen if Redis has lost\n" +
+			"them, or if other stores know more about them. If no one knows the campaign of a lost event, all\n" +
+			"open campaigns stay frozen. `hongbao campaign refund-lost` ends them.\n\n" +
+			"--without kafka leaves the topic out while Kafka is down; events that only the topic knows are then\n" +
+			"lost, too.\n" +
+			"--without ledger opens a shard of which Redis has lost nothing, while the ledger is down. Grabs\n" +
+			"continue. Workers pay and publish nothing of that shard until the ledger is back and a worker has\n" +
+			"recorded the decision in it. --without kafka,ledger leaves both out.",
 		Example: "  hongbao recover\n  hongbao recover --accept-loss --shard 0 --expect 1c5f00a2b7d4 --by ann --why \"restored " +
 			"from the backup of 09:00\"",
 		Args: exactly(0, "no arguments"),
@@ -90,7 +85,7 @@ func recoverOptions(cmd *cobra.Command, accept bool, without []string, word *app
 	if !accept {
 		for _, name := range []string{"shard", "expect", "by", "why"} {
 			if cmd.Flags().Changed(name) {
-				return opts, app.Usage("--%s goes with --accept-loss: nothing was done", name)
+				return opts, app.Usage("--%s needs --accept-loss: nothing was done", name)
 			}
 		}
 		return opts, nil
@@ -110,7 +105,7 @@ func recoverOptions(cmd *cobra.Command, accept bool, without []string, word *app
 func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 	for i := range words {
 		word := &words[i]
-		if _, err := fmt.Fprintf(w, "%s: %s accepted that shard %d goes on in epoch %d: %s (%s)\n",
+		if _, err := fmt.Fprintf(w, "%s: %s accepted that shard %d continues in epoch %d: %s (%s)\n",
 			word.At.Format(time.RFC3339), word.By, word.Shard,
 			word.Epoch, word.Why, word.Lost); err != nil {
 			return err
@@ -125,11 +120,11 @@ func writeRestored(w io.Writer, list []recovery.Restored) error {
 		r := &list[i]
 		silent := ""
 		if r.Silent {
-			silent = fmt.Sprintf("; a process was silent that may have told users of more, and %d packets were withheld: see "+
+			silent = fmt.Sprintf("; a process did not answer that may have announced more grants to users, and %d packets were withheld: see "+
 				"`hongbao hole list`", r.Withheld)
 		}
-		if _, err := fmt.Fprintf(w, "%s: shard %d went on in epoch %d with %d grants of events %d to %d that Redis had lost: %d "+
-			"known from the ledger, %d from the topic, %d from producers; %d events were nobody's%s\n", r.At.Format(time.RFC3339),
+		if _, err := fmt.Fprintf(w, "%s: shard %d continued in epoch %d with %d grants of events %d to %d that Redis had lost: %d "+
+			"known from the ledger, %d from the topic, %d from producers; %d events were unknown to all%s\n", r.At.Format(time.RFC3339),
 			r.Shard, r.Epoch, r.Ledger+r.Topic+r.Witnesses, r.First, r.Last, r.Ledger, r.Topic, r.Witnesses,
 			r.Nobody, silent); err != nil {
 			return err
@@ -154,7 +149,7 @@ func writeShards(w io.Writer, list []*app.ShardLoss, without string) error {
 		}
 		fmt.Fprintf(&b, "shard %d is %s%s\n", s.Shard, state, what)
 		if s.Refused != "" {
-			fmt.Fprintf(&b, "  it stays frozen until its server is right: %s\n", s.Refused)
+			fmt.Fprintf(&b, "  it stays frozen until its server is fixed: %s\n", s.Refused)
 		}
 		writeLoss(&b, s, without)
 		for _, u := range s.Unrecorded {
@@ -176,12 +171,12 @@ func writeLoss(b *strings.Builder, s *app.ShardLoss, without string) {
 	}
 	for i := range s.Unpaid {
 		u := &s.Unpaid[i]
-		fmt.Fprintf(b, "  campaign %s: %d grants, %d in minor units, are in the topic and not in the ledger: their users may have "+
-			"been told that they won, and nothing pays them. --json lists them\n", u.Campaign, u.Grants, u.Amount)
+		fmt.Fprintf(b, "  campaign %s: %d grants, %d in minor units, are in the topic and not in the ledger: their users may know "+
+			"that they won, and nothing pays them. --json lists them\n", u.Campaign, u.Grants, u.Amount)
 	}
 	if s.Unknown > 0 {
-		fmt.Fprintf(b, "  up to %d more events were seen that the ledger has not paid and the topic lacks: no one knows whose they "+
-			"are\n", s.Unknown)
+		fmt.Fprintf(b, "  up to %d more events were seen that the ledger has not paid and the topic lacks: no one knows their "+
+			"users\n", s.Unknown)
 	}
 	if s.Lost() {
 		for _, id := range s.Unloaded {

@@ -40,16 +40,16 @@ func TestRecoverNamesTheLoss(t *testing.T) {
 	require.EqualValues(t, 4, lost.Ledger)
 	require.Equal(t, "rain", lost.Campaigns[0].Campaign)
 
-	by := []string{"recover", "--accept-loss", "--by", "ann", "--why", "somebody flushed it"}
+	by := []string{"recover", "--accept-loss", "--by", "ann", "--why", "a person flushed it"}
 	d.refused(2, by[:2], "--by and --why")
 	d.refused(2, by, "--shard and --expect")
 	d.refused(2, append(by, "--shard", "0"), "--shard and --expect")
-	d.refused(2, []string{"recover", "--shard", "0"}, "goes with --accept-loss")
+	d.refused(2, []string{"recover", "--shard", "0"}, "needs --accept-loss")
 	d.refused(2, []string{"recover", "--without", "redis"}, "only kafka and ledger can be left out")
 	d.refused(1, append(by, "--shard", "0", "--expect", "0123456789ab"), "nothing was done")
 	d.refused(2, append(by, "--shard", "1", "--expect", "0123456789ab"), "has shards 0 to 0")
 	require.Equal(t, []int64{4, 10}, []int64{effects(t, d)[0].Paid, effects(t, d)[0].Packets})
-	accepted := d.acceptLoss("somebody flushed it")
+	accepted := d.acceptLoss("a person flushed it")
 	require.Contains(t, accepted, "shard 0 is opened")
 	require.Contains(t, accepted, "campaign rain stays frozen")
 	require.Contains(t, d.ok("recover"), "shard 0 is open\n")
@@ -165,8 +165,8 @@ func TestRecoverWithoutKafka(t *testing.T) {
 	require.Contains(t, d.ok("recover", "--without", "kafka"), "shard 0 is open\n")
 }
 
-// With the ledger down a person opens a shard that has lost nothing. Grabs go on, status and doctor name what waits, and the
-// grants are paid once the ledger is back.
+// While the ledger is down, a person opens a shard that has lost nothing. Grabs continue, status and doctor name what
+// waits, and the grants are paid once the ledger is back.
 func TestRecoverWithoutLedger(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: t.TempDir(), Args: map[string]string{"appendfsync": "always"}})
@@ -193,7 +193,7 @@ func TestRecoverWithoutLedger(t *testing.T) {
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	require.Contains(t, d.ok("audit"), "agree")
-	require.Contains(t, d.ok("recover"), "ann accepted that shard 0 goes on")
+	require.Contains(t, d.ok("recover"), "ann accepted that shard 0 continues")
 	require.NotContains(t, d.run("status").out, "without the ledger")
 	require.Contains(t, d.ok("journal", "--json"), `"accept_loss"`, "its entry waited in Redis for the ledger")
 }

@@ -17,19 +17,16 @@ func refundLostCmd() *cobra.Command {
 	var expect string
 	cmd := &cobra.Command{
 		Use:   "refund-lost CAMPAIGN --amount MINOR-UNITS --expect DIGEST --by NAME --why TEXT",
-		Short: "End and refund a campaign of which Redis has lost something, from the ledger alone",
-		Long: "For a campaign that `hongbao recover --accept-loss` left frozen, or that Redis has lost though the ledger " +
-			"has paid some of it: it\n" +
-			"can't be closed. Without --amount it prints what was funded, what the ledger has paid, what Redis still says, what " +
-			"would go back,\n" +
-			"and the grants that the topic announced and the ledger never paid; nothing moves, and the exit code is 2. With " +
-			"exactly that sum\n" +
-			"in minor units, and the digest of what was printed, the rest goes back to the sponsor, once, and grabs get ended. " +
-			"Who and why are\n" +
-			"kept in the ledger. A grant that comes later is never paid: it goes to quarantine.\n\n" +
-			"Refused while the shard is frozen, while Redis has all of the campaign, and while grants of it wait: in the " +
-			"stream, as receipts,\n" +
-			"as dead letters or in quarantine.",
+		Short: "End and refund a campaign of which Redis has lost data, from the ledger alone",
+		Long: "Ends a campaign that `hongbao recover --accept-loss` left frozen, or that Redis has lost although\n" +
+			"the ledger has paid some of it. Such a campaign can't be closed. Without --amount the command prints\n" +
+			"what was funded, what the ledger has paid, what Redis still has, what would go back, and the grants\n" +
+			"that the topic announced and the ledger never paid. Nothing moves, and the exit code is 2. With\n" +
+			"exactly that sum in minor units, and the printed digest, the rest goes back to the sponsor, once,\n" +
+			"and grabs get ended. The ledger keeps --by and --why. A grant that arrives later is never paid: it\n" +
+			"goes to quarantine.\n\n" +
+			"The command refuses a campaign while its shard is frozen, while Redis has all of the campaign, and\n" +
+			"while grants of it wait: in the stream, as receipts, as dead letters or in quarantine.",
 		Example: "  hongbao campaign refund-lost spring-rain\n" +
 			"  hongbao campaign refund-lost spring-rain --amount 250 --expect 1c5f00a2b7d4 --by ann --why \"Redis was emptied, no file is left\"",
 		Args: oneCampaign,
@@ -37,7 +34,7 @@ func refundLostCmd() *cobra.Command {
 			o.Campaign = args[0]
 			acts := cmd.Flags().Changed("amount")
 			if acts && (o.By == "" || o.Why == "") {
-				return app.Usage("--amount needs --by and --why: who decides, and why; both are kept in the ledger (see `%s "+
+				return app.Usage("--amount needs --by and --why: the decider and the reason; both are kept in the ledger (see `%s "+
 					"--help`)", cmd.CommandPath())
 			}
 			return with(cmd, app.Needs{Redis: true, Ledger: true}, func(a *app.App) error {
@@ -59,7 +56,7 @@ func refundLostCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Var((*amountFlag)(&o.Amount), "amount", "the sum to be refunded, in minor units; it must be exactly right")
+	cmd.Flags().Var((*amountFlag)(&o.Amount), "amount", "the exact sum of the refund, in minor units")
 	cmd.Flags().StringVar(&expect, "expect", "", "the digest that was printed without --amount")
 	addDecision(cmd.Flags(), &o.Decision, "; kept in the ledger")
 	return cmd
@@ -84,7 +81,7 @@ func writeEnding(w io.Writer, e *app.LostEnding) error {
 	case r.State == "":
 		b.WriteString("Redis has nothing of it\n")
 	case r.Packets == 0:
-		fmt.Fprintf(&b, "Redis has a stub of it only, which is %s\n", r.State)
+		fmt.Fprintf(&b, "Redis has only a stub of it, in state %s\n", r.State)
 	default:
 		fmt.Fprintf(&b, "Redis says that it is %s, with %d packets granted, %s\n", r.State, r.Granted,
 			money.Text(r.GrantedAmount, e.Currency))
@@ -97,8 +94,8 @@ func writeEnding(w io.Writer, e *app.LostEnding) error {
 			e.Sponsor)
 	}
 	if u := e.Unpaid; u != nil {
-		fmt.Fprintf(&b, "among them %d packets, %s, that the topic announced and the ledger never paid: their users may have been "+
-			"told that they won. --json lists them\n", u.Grants, money.Text(u.Amount, e.Currency))
+		fmt.Fprintf(&b, "among them %d packets, %s, that the topic announced and the ledger never paid: their users may know that "+
+			"they won. --json lists them\n", u.Grants, money.Text(u.Amount, e.Currency))
 	}
 	if e.Next != "" {
 		fmt.Fprintf(&b, "next: %s\n", e.Next)

@@ -15,7 +15,7 @@ import (
 )
 
 // Redis has lost a campaign that was paid in part, and a person has accepted the loss (issue 8, point 17): each command
-// that can't go on names the one that ends it, and that one gives the rest back, once.
+// that can't continue names the command that ends the campaign, and that command refunds the rest, once.
 func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -54,7 +54,7 @@ func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 
 	r := d.refused(2, act[:3], "nothing was moved")
 	require.Equal(t, fmt.Sprintf("campaign rain: funded 10 packets, 10.00 CNY\nthe ledger has paid 2 packets, %s\nRedis "+
-		"has a stub of it only, which is frozen\n"+
+		"has only a stub of it, in state frozen\n"+
 		"would be refunded: 8 packets, %s, to sponsor acme\nnext: hongbao campaign refund-lost rain --amount %s --expect %s --by NAME "+
 		"--why TEXT\n",
 		money.Text(hongbao.Amount(paid), "CNY"), money.Text(hongbao.Amount(1000-paid), "CNY"), left, digestIn(r.out)), r.out)
@@ -87,7 +87,7 @@ func (d *deployment) refusedAudit(args ...string) string {
 	return d.refused(exitFound, append([]string{"audit"}, args...)).out
 }
 
-// digestIn is the digest that an output tells a person to expect.
+// digestIn returns the digest that an output names for --expect.
 func digestIn(out string) string {
 	_, rest, _ := strings.Cut(out, "--expect ")
 	digest, _, _ := strings.Cut(rest, " ")

@@ -31,7 +31,7 @@ func (d *deployment) content() map[string]string {
 	return all
 }
 
-// every case is a specification with several mistakes and the codes that must all be told (B5 to B16).
+// every case is a specification with several mistakes, and the codes that must all be reported (B5 to B16).
 var badSpecs = []struct {
 	name    string
 	changes []string
@@ -100,7 +100,7 @@ func TestCampaignThatIsOverIsNotCreated(t *testing.T) {
 	require.NotContains(t, d.ok("campaign", "list"), "rain")
 }
 
-// The specification alone does not tell: a plan is drawn, and create refuses what the deployment does not have.
+// The specification alone does not show it: a plan is drawn, and create refuses what the deployment does not have.
 func TestMoreShardsThanTheDeployment(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -197,7 +197,7 @@ func TestRedisWithoutAppendOnlyFileIsRefused(t *testing.T) {
 	d.refused(1, []string{"campaign", "load", "synced"}, "appendonly is no")
 }
 
-// A Redis that hides its run_id is refused: nobody would notice that it was restarted.
+// A Redis that hides its run_id is refused: no one would notice its restart.
 func TestRedisWithoutRunIDIsRefused(t *testing.T) {
 	t.Parallel()
 	hidden := miniredis.RunT(t)
@@ -238,7 +238,7 @@ func TestOtherDeploymentsRedisIsRefused(t *testing.T) {
 	d.refused(1, []string{"grab", "rain", "u"}, "schema", "999", "upgrade this program")
 }
 
-// B48: a PostgreSQL that would lose what it has confirmed is refused, and no table is made in it.
+// B48: a PostgreSQL that would lose what it has confirmed is refused, and no table is created in it.
 func TestUnfitPostgresIsRefused(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -264,7 +264,7 @@ func TestUnfitPostgresIsRefused(t *testing.T) {
 	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
 }
 
-// A ledger of a newer build is left alone, and one that is out of reach says where it was looked for.
+// A ledger of a newer build is not changed. The error for an unreachable ledger names its address.
 func TestLedgersOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -287,7 +287,8 @@ func TestLedgersOfOthersAreRefused(t *testing.T) {
 	}
 }
 
-// A topic that could lose or mix up events is refused with every reason; a missing one is made only if it is wanted.
+// A topic that could lose or mix up events is refused with every reason; a missing topic is created only if the
+// configuration says so.
 func TestUnfitTopicIsRefused(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -301,7 +302,7 @@ func TestUnfitTopicIsRefused(t *testing.T) {
 		e.set(pairs...)
 		return &e
 	}
-	// A worker with another sink that can be reached works for that one.
+	// A worker with another sink that can be reached works for that sink.
 	for _, command := range [][]string{{"config", "check", "--connect"}, {"work", "--sink", "kafka"}, {"audit"},
 		{"tail"}} {
 		with("KAFKA_TOPIC", bad).refused(1, command, "1 partitions, configured are 2", "unclean", "compact", "CreateTime",

@@ -16,7 +16,7 @@ import (
 // asCommand is a command line of ours in backquotes: in a page, or in a text or comment of the program.
 var asCommand = regexp.MustCompile("`(?:bin/)?hongbao ([^`\n]+)`")
 
-// asLine is one that stands in a page on a line of its own.
+// asLine matches a command on a line of its own in a page.
 var asLine = regexp.MustCompile(`(?m)^(?: {4,}|\$ )(?:bin/)?hongbao ([a-z][^|<>&\n]*)`)
 
 // missing says what of a command line does not exist; "" if all of it does.
@@ -42,7 +42,7 @@ func missing(root *cobra.Command, line string) string {
 	return ""
 }
 
-// alternatives are the lines that a line with a word a|b stands for.
+// alternatives returns the lines that a line with a word a|b means.
 func alternatives(line string) []string {
 	words := strings.Fields(line)
 	for i, w := range words {

@@ -24,21 +24,20 @@ func replayCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "replay NAME", Short: "Deliver grants once more: to the ledger (or the remote), to the topic, or to another " +
 			"topic",
-		Long: "Delivers the grants that the filters pick, from the stream while it is kept and from the ledger after that. " +
-			"What users were told\n" +
-			"of, and whose entries were deleted before a worker read them, comes from the receipts (balance, kafka). A replay " +
-			"has a name and\n" +
-			"remembers under it what it has delivered: stopped or killed anywhere, the same command goes on, and nothing is " +
-			"pushed twice.\n\n" +
-			"  --to balance       the ledger settles what it does not have; it ignores the rest. A remote (settlement.kind) is " +
-			"asked again, by its keys\n" +
-			"  --to kafka         the topic gets what its sink has not finished yet; with --missing what it has finished and " +
-			"the topic has not\n" +
+		Long: "Delivers the grants that the filters pick, from the stream while it is kept and from the ledger\n" +
+			"after that. Some grants have a receipt and no entry, because the entry was deleted before a worker\n" +
+			"read it: they come from the receipts (balance, kafka). A replay has a name and remembers under it\n" +
+			"what it has delivered. If it was stopped or killed, run the same command again: it continues, and\n" +
+			"pushes nothing twice.\n\n" +
+			"  --to balance       the ledger settles the grants that it does not have, and ignores the others. A remote\n" +
+			"                     (settlement.kind) is asked again, with the same keys\n" +
+			"  --to kafka         the topic gets what its sink has not finished; with --missing it gets what its sink has\n" +
+			"                     finished and the topic does not have\n" +
 			"  --to topic:OTHER   another topic, with as many partitions, gets all of it\n\n" +
 			"Begin with --dry-run: it counts and writes nothing.",
 		Example: "  hongbao replay for-audit --to topic:grants-copy --campaign spring-rain --dry-run\n" +
 			"  hongbao replay for-audit --to topic:grants-copy --campaign spring-rain --rate 5000\n" +
-			"  hongbao replay mend-topic --to kafka --missing\n  hongbao replay mend-ledger --to balance --shard 0 --seq " +
+			"  hongbao replay repair-topic --to kafka --missing\n  hongbao replay repair-ledger --to balance --shard 0 --seq " +
 			"1-100000",
 		Args: exactly(1, "one NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,19 +54,19 @@ func replayCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.To, "to", "", "where to: balance, kafka, or topic:OTHER")
+	flags.StringVar(&f.To, "to", "", "the target: balance, kafka, or topic:OTHER")
 	flags.StringVar(&f.Campaign, "campaign", "", "only grants of this campaign")
 	flags.StringVar(&f.User, "user", "", "only grants of this user")
 	flags.StringVar(&f.from, "from-time", "", "only grants decided at or after this time, as 2026-02-17T20:00:00Z")
 	flags.StringVar(&f.until, "to-time", "", "only grants decided before this time")
 	flags.IntVar(&f.shard, "shard", 0, "only grants of this shard")
-	flags.StringVar(&f.seqs, "seq", "", "only these seqs of the shard, as 1-100; needs --shard where there are several")
+	flags.StringVar(&f.seqs, "seq", "", "only these seqs of the shard, as 1-100; needs --shard if there are several shards")
 	flags.StringVar(&f.Dead, "dead", "", "the dead letters of this sink, which stay: hongbao dead requeue ends them")
 	flags.BoolVar(&f.Missing, "missing", false,
-		"with --to kafka: read the topic first, and push what the sink has finished and the topic has not")
+		"with --to kafka: read the topic first, and push what the sink has finished and the topic does not have")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "count only, write nothing")
 	flags.Int64Var(&f.Rate, "rate", 0, "grants per second at most; 0 for the sink's own bound")
-	flags.DurationVar(&f.Patience, "patience", time.Minute, "how long to try again while the target is out of reach")
+	flags.DurationVar(&f.Patience, "patience", time.Minute, "how long to try again while the target is unreachable")
 	return cmd
 }
 

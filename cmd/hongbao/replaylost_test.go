@@ -47,7 +47,7 @@ func TestReplayOfPaidGrantsThatRedisLost(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 
 	require.EqualValues(t, 4, d.auditNow().Found[audit.MissingInTopic])
-	report := decided[replay.Report](t, d.ok("replay", "mend", "--to", configs.SinkKafka, "--missing", "--json"))
+	report := decided[replay.Report](t, d.ok("replay", "repair", "--to", configs.SinkKafka, "--missing", "--json"))
 	require.EqualValues(t, 4, report.Delivered)
 	r := d.auditNow()
 	require.Zero(t, r.Found[audit.MissingInTopic]+r.Found[audit.DuplicateInTopic], "%v", r.Differences)

@@ -21,11 +21,10 @@ import (
 func revealCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "reveal CAMPAIGN", Short: "Print a refunded campaign's seed, so that anyone can recompute the draw",
-		Long: "Prints, as JSON, the specification, the hash that was published before the start, and the seed, and notes in " +
-			"the ledger that the\n" +
-			"seed is public. Before the refund it is refused: the seed tells what every packet holds. Publish what it prints; " +
-			"anyone can give it\n" +
-			"to `hongbao campaign verify`.",
+		Long: "Prints the specification, the hash that was published before the start, and the seed, as JSON. The\n" +
+			"ledger records that the seed is public. Before the refund the command refuses: the seed determines\n" +
+			"what every packet contains. Publish what it prints, so that anyone can check the draw with `hongbao\n" +
+			"campaign verify`.",
 		Example: "  hongbao campaign reveal spring-rain > spring-rain.json", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, app.Needs{Ledger: true}, func(o ops.Operations) error {
@@ -43,13 +42,12 @@ func verifyCmd() *cobra.Command {
 	var published []string
 	grants := ""
 	cmd := &cobra.Command{
-		Use: "verify FILE", Short: "Recompute a draw from what was published alone; no server is asked",
-		Long: "Recomputes the draw from what `hongbao campaign reveal` printed (- for standard input): specification and " +
-			"seed must give the hash,\n" +
-			"and --hash says which one was published before the start; give those of top-ups, too. With --grants each grant " +
-			"that\n" +
-			"`hongbao tail` printed is compared with the plan. It needs no configuration and asks no server: anyone can run " +
-			"it. Exit code\n0 if all fits, 3 if anything differs.",
+		Use: "verify FILE", Short: "Recompute a draw from published data alone, without any server",
+		Long: "Recomputes the draw from what `hongbao campaign reveal` printed (- for standard input).\n" +
+			"Specification and seed must produce the hash. --hash is the hash that was published before the\n" +
+			"start; give the hashes of top-ups, too. With --grants it compares each grant that `hongbao tail`\n" +
+			"printed with the plan. It needs no configuration and asks no server: anyone can run it.\n" +
+			"The exit code is 0 if all fits, and 3 if anything differs.",
 		Example: "  hongbao campaign verify spring-rain.json --hash 9f86d081...\n" +
 			"  hongbao tail --campaign spring-rain > grants.jsonl && hongbao campaign verify spring-rain.json --grants " +
 			"grants.jsonl",
@@ -81,7 +79,7 @@ func verifyCmd() *cobra.Command {
 			return printAnswer(cmd, out, out.write)
 		},
 	}
-	cmd.Flags().StringArrayVar(&published, "hash", nil, "hash that was published before the start, or with a top-up; "+
+	cmd.Flags().StringArrayVar(&published, "hash", nil, "a hash that was published before the start, or with a top-up; "+
 		"may be repeated")
 	cmd.Flags().StringVar(&grants, "grants", "", "file with the grants as hongbao tail prints them")
 	return cmd
@@ -109,14 +107,14 @@ type checkedGrants struct {
 }
 
 func (v *verified) write(w io.Writer) error {
-	fmt.Fprintf(w, "campaign %s verifies: specification and seed give the hash %s\n", v.Campaign, v.Hash)
+	fmt.Fprintf(w, "campaign %s verifies: specification and seed produce the hash %s\n", v.Campaign, v.Hash)
 	for i, hash := range v.Hashes[1:] {
 		fmt.Fprintf(w, "generation %d verifies: its hash is %s\n", i+2, hash)
 	}
 	switch {
 	case !v.Compared && len(v.Hashes) > 1:
-		fmt.Fprintln(w, "compare the last hash with the one that was published with the top-up, or give that as --hash: it "+
-			"covers those before")
+		fmt.Fprintln(w, "compare the last hash with the hash that was published with the top-up, or give that as --hash: it "+
+			"covers the hashes before it")
 	case !v.Compared:
 		fmt.Fprintln(w, "compare it with the hash that was published before the start, or give that as --hash")
 	}

@@ -21,9 +21,8 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hongbao",
 		Short: "Red-packet rains, coupon rushes and flash giveaways: paid once, announced once",
-		Long: "Hongbao decides each grab in Redis in one atomic step, then makes sure that what was decided is paid exactly " +
-			"once\n" +
-			"and announced exactly once." + localHint + "\n\n" +
+		Long: "Hongbao decides each grab in Redis in one atomic step. Then it makes sure that each grant is paid exactly once and\n" +
+			"announced exactly once." + localHint + "\n\n" +
 			exitsText(),
 		SilenceErrors: true, SilenceUsage: true,
 		Version: versions().text(),
@@ -42,7 +41,7 @@ func root() *cobra.Command {
 		return app.Usage("%w%s (see `%s --help`)", err, replaced, cmd.CommandPath())
 	})
 	flags := cmd.PersistentFlags()
-	flags.String("config", "", "YAML file with the configuration; else "+configs.PathEnv+", else the defaults")
+	flags.String("config", "", "YAML file with the configuration; default "+configs.PathEnv+", or no file")
 	flags.Bool("json", false, "print the answer as one JSON document")
 	addServer(flags)
 	configs.AddFlags(flags)
@@ -149,14 +148,14 @@ func addDecision(flags *pflag.FlagSet, d *stream.Decision, kept string) {
 }
 
 func addBy(flags *pflag.FlagSet, by, why *string, kept string) {
-	flags.StringVar(by, "by", "", "who decides"+kept)
-	flags.StringVar(why, "why", "", "why"+kept)
+	flags.StringVar(by, "by", "", "the person who decides"+kept)
+	flags.StringVar(why, "why", "", "the reason"+kept)
 }
 
 // checkDecision requires --by and --why.
 func checkDecision(cmd *cobra.Command, d *stream.Decision) error {
 	if d.By == "" || d.Why == "" {
-		return app.Usage("--by and --why are required: who decides, and why (see `%s --help`)", cmd.CommandPath())
+		return app.Usage("--by and --why are required: the person who decides, and the reason (see `%s --help`)", cmd.CommandPath())
 	}
 	return nil
 }

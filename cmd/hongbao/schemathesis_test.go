@@ -35,8 +35,9 @@ func schemathesis(t *testing.T) string {
 	return bin
 }
 
-// The public listener does what its OpenAPI document says, whatever is asked: no answer is undocumented, none is 5xx,
-// and no operation that wants credentials answers without. It is asked for any campaigns, then for one that exists.
+// The public listener conforms to its OpenAPI document, for arbitrary requests: no answer is undocumented, none is 5xx,
+// and no operation that needs credentials works without them. The requests name arbitrary campaigns first, and then one
+// that exists.
 func TestSchemathesisPublic(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -67,7 +68,7 @@ headers = { Authorization = "Bearer %s" }
 	require.Contains(t, string(mine), `"packet":`, "some of what it sent was good")
 }
 
-// The control listener does the same, asked by a treasurer. Streams do not end, so they are left out.
+// The control listener does the same, for a treasurer. Streams do not end, so they are left out.
 func TestSchemathesisControl(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -89,14 +90,14 @@ func TestSchemathesisBalance(t *testing.T) {
 		perItem("credit-batch"))
 }
 
-// existing has every campaign be one that exists.
+// existing replaces every campaign by one that exists.
 const existing = `
 [parameters]
 "path.id" = "rain"
 `
 
-// perItem has a batch answer 200 also to items that break the document: their results say what is wrong. Disabling the
-// check for one operation would do nothing, as fuzz names all checks on the command line.
+// perItem accepts that a batch with invalid items answers 200: the results of these items say what is wrong. Disabling
+// the check for one operation would do nothing, as fuzz names all checks on the command line.
 func perItem(operation string) string {
 	return fmt.Sprintf(`
 [[operations]]

@@ -8,12 +8,14 @@ import (
 
 func serveCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "serve", Short: "Answer grabs over HTTP; administration and the console besides",
-		Long: "Serves the API of docs/http.md on serve.listen, that of docs/administration.md and the pages of " +
-			"docs/console.md on\nserve.control_listen if there is a ledger, and /livez and /readyz on serve.ops_listen, until " +
-			"SIGTERM or SIGINT; then it\nsays that it is not ready, takes requests for serve.drain_delay more, and answers " +
-			"what is under way. Users come with\ntokens (JWT) that somebody of serve.keys has signed, or by gateways with " +
-			"API keys;\nadministrators come with API keys (`hongbao key`).",
+		Use: "serve", Short: "Answer grabs over HTTP, and serve the administration API and the console",
+		Long: "Serves the API of docs/http.md on serve.listen. If there is a ledger, it serves the API of\n" +
+			"docs/administration.md and the pages of docs/console.md on serve.control_listen. It serves /livez\n" +
+			"and /readyz on serve.ops_listen.\n" +
+			"On SIGTERM or SIGINT it reports that it is not ready, takes requests for serve.drain_delay more, and\n" +
+			"answers the requests under way.\n" +
+			"Users authenticate with tokens (JWT) signed by a key of serve.keys, or through gateways with API\n" +
+			"keys. Administrators authenticate with API keys (`hongbao key`).",
 		Example: "  hongbao serve --serve.keys=keys.json --serve.issuer=https://id.example.com --serve.audience=hongbao " +
 			"--serve.facts=device=claim:device_id",
 		Args: exactly(0, "no arguments"),

@@ -22,7 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// keySet is one with a secret of HS256, under the kid.
+// keySet returns a key set with a secret of HS256, under the kid.
 func keySet(kid string) string {
 	return fmt.Sprintf(`{"keys":[{"kty":"oct","kid":%q,"alg":"HS256","k":%q}]}`, kid,
 		base64.RawURLEncoding.EncodeToString(signing(kid)))
@@ -53,7 +53,7 @@ func (d *deployment) serve(knobs ...string) *grabber {
 	return g
 }
 
-// request is one of a user with a token by the key.
+// request returns a request of a user with a token signed by the key.
 func (g *grabber) request(method, path, kid, user, body string) *http.Request {
 	g.t.Helper()
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
@@ -69,7 +69,7 @@ func (g *grabber) request(method, path, kid, user, body string) *http.Request {
 	return req
 }
 
-// call makes such a request.
+// call sends a request of a user.
 func (g *grabber) call(method, path, kid, user, body string) (int, []byte) {
 	g.t.Helper()
 	res, err := http.DefaultClient.Do(g.request(method, path, kid, user, body))
@@ -90,8 +90,8 @@ func (g *grabber) grab(campaign, user, request string) serve.GrabAnswer {
 	return a
 }
 
-// A crowd grabs over HTTP: each packet once, the same request the same receipt, also after the server was killed; what
-// users were told is what Redis, and then the ledger, has.
+// A crowd grabs over HTTP. Each packet is granted once, and the same request gets the same receipt, also after the
+// server was killed. Redis, and then the ledger, have exactly the grants of the answers.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -157,8 +157,8 @@ func TestServe(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 }
 
-// A user with several packets needs request ids; keys are read again; Redis away is 503, and the same grab is granted
-// once it is back.
+// A user with several packets needs request ids, and keys are read again. While Redis is down the answer is 503; the
+// same grab is granted once Redis is back.
 func TestServeFaults(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{})

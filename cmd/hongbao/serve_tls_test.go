@@ -74,7 +74,8 @@ func (a *authority) write(name, kind string, der []byte) string {
 	return path
 }
 
-// visitor trusts a listener that has a certificate of the authority, and shows one of his own if who is not nil.
+// visitor trusts a listener that has a certificate of the authority. It shows a certificate of its own if who is not
+// nil.
 func (a *authority) visitor(who *authority) *tls.Config {
 	a.t.Helper()
 	trusts := x509.NewCertPool()
@@ -88,7 +89,7 @@ func (a *authority) visitor(who *authority) *tls.Config {
 	return cfg
 }
 
-// answered asks a listener for what everybody may have, and gives the number of the listener's certificate.
+// answered sends a request that needs no rights, and returns the number of the listener's certificate.
 func answered(t *testing.T, address string, visitor *tls.Config) *big.Int {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: visitor, DisableKeepAlives: true}}
@@ -101,8 +102,8 @@ func answered(t *testing.T, address string, visitor *tls.Config) *big.Int {
 	return res.TLS.PeerCertificates[0].SerialNumber
 }
 
-// refused makes sure that one of the two refuses the other. In TLS 1.3 the visitor learns it when he reads; he writes
-// nothing before, else the refusal could be lost.
+// refused makes sure that one of the two refuses the other. In TLS 1.3 the visitor learns it when it reads. It writes
+// nothing before, since the refusal could be lost.
 func refused(t *testing.T, address string, visitor *tls.Config, why string) {
 	t.Helper()
 	c, err := (&tls.Dialer{Config: visitor}).DialContext(t.Context(), "tcp", address)

@@ -17,10 +17,10 @@ import (
 )
 
 func addServer(flags *pflag.FlagSet) {
-	flags.String("server", "", "ask the control listener of a server at this `URL` instead of opening the stores; else "+
+	flags.String("server", "", "use the control listener of a server at this `URL` instead of the stores; default "+
 		configs.ServerEnv)
-	flags.String("key-file", "", "`FILE` with the API key for --server; else "+configs.KeyFileEnv)
-	flags.String("server-ca", "", "PEM `FILE` with the CA of --server; else "+configs.ServerCAEnv+", else the system's")
+	flags.String("key-file", "", "`FILE` with the API key for --server; default "+configs.KeyFileEnv)
+	flags.String("server-ca", "", "PEM `FILE` with the CA of --server; default "+configs.ServerCAEnv+", or the system's CAs")
 }
 
 func flagOr(cmd *cobra.Command, flag, env string) string {

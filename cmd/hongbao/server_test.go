@@ -46,7 +46,7 @@ func (s atServer) run(args ...string) result {
 	return runProgram(s.t, s.env, args...)
 }
 
-// passing are times that go on between two commands.
+// passing matches times that change between two commands.
 var passing = regexp.MustCompile(`[0-9.]+(m?s\b)|("(?:oldest_seconds|seen_seconds_ago)":)[0-9.]+`)
 
 // requireSame runs a command with the stores and at the server: output, errors and exit code are the same.
@@ -101,8 +101,8 @@ func TestServerAnswersAsTheStores(t *testing.T) {
 	at.begins(d)
 }
 
-// begins makes campaigns and replays at the server. Each command gives the same answer again, with the stores and at the
-// server.
+// begins creates campaigns and replays at the server. A repeat of each command returns the same answer, with the stores
+// and at the server.
 func (s atServer) begins(d *deployment) {
 	t, by := s.t, []string{"--by", "ann", "--why", "asked"}
 	dir, from := t.TempDir(), time.Now().UTC()
@@ -169,9 +169,9 @@ func (s atServer) changes(d *deployment, letters []string) {
 	require.Regexp(t, `balance is paused by "key:[a-z0-9]+" since .*: "ann: the bank asked"`, d.ok("sink", "list"),
 		"the server knows the key, and the reason names the person")
 	does("balance is paused, as before: by", append([]string{"sink", "pause", "balance"}, by...)...)
-	does("balance goes on\n", append([]string{"sink", "resume", "balance"}, by...)...)
+	does("balance is resumed\n", append([]string{"sink", "resume", "balance"}, by...)...)
 	does("campaign rain is paused at balance\n", append([]string{"sink", "pause", "balance", "--campaign", "rain"}, by...)...)
-	does("campaign rain goes on at balance\n", append([]string{"sink", "resume", "balance", "--campaign", "rain"}, by...)...)
+	does("campaign rain is resumed at balance\n", append([]string{"sink", "resume", "balance", "--campaign", "rain"}, by...)...)
 	does("balance is limited to 7 grants a second\n", append([]string{"sink", "limit", "balance", "--rate", "7"}, by...)...)
 	does("balance is limited to the knob", append([]string{"sink", "limit", "balance", "--by-knob"}, by...)...)
 	does("campaign rain is paused\n", "campaign", "pause", "rain", "--why", "closed")
@@ -192,7 +192,7 @@ func (s atServer) changes(d *deployment, letters []string) {
 	require.Contains(t, strings.Join(completed(t, s.env, "campaign", "pause", ""), " "), "rain")
 }
 
-// What a server can't do, or does not allow, is said before anything happens.
+// A command that a server can't do, or does not allow, is refused before anything happens.
 func TestServerIsRefused(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -212,7 +212,7 @@ func TestServerIsRefused(t *testing.T) {
 		{2, []string{"HONGBAO_KEY_FILE=/no/such"}, "sink list", "/no/such"},
 		{2, []string{"HONGBAO_SERVER_CA=/no/such.pem"}, "sink list", "--server-ca"},
 		{2, []string{"HONGBAO_SERVER=ftp://x"}, "sink list", "want https://HOST:PORT"},
-		{2, []string{"HONGBAO_SERVER=http://control.example:8081"}, "sink list", "in clear"},
+		{2, []string{"HONGBAO_SERVER=http://control.example:8081"}, "sink list", "unencrypted"},
 		{1, []string{"HONGBAO_KEY_FILE=" + keyFile(t, "hb_none", 0o600)}, "sink list", "unauthorized"},
 		{5, []string{"HONGBAO_SERVER=http://127.0.0.1:1"}, "sink list", "connection refused"},
 		{0, nil, "version", ""},

@@ -20,7 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// asProgram makes the test binary be the program: the tests run it as a process of its own, which they can kill.
+// asProgram makes the test binary run as the program. The tests start it as a process of its own, which they can kill.
 const asProgram = "HBTEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// password stands in every DSN of PostgreSQL and must never be printed.
+// password is in every DSN of PostgreSQL and must never be printed.
 const password = "s3cret-pa55"
 
 // result is how a run of the program ended.
@@ -40,7 +40,7 @@ type result struct {
 	out, err string
 }
 
-// program is a run of the program that goes on.
+// program is a run of the program that continues.
 type program struct {
 	t *testing.T
 	*testkit.Program
@@ -54,7 +54,7 @@ func start(t *testing.T, env []string, args ...string) *program {
 	return launch(t, t.TempDir(), env, exec.Command(self, args...))
 }
 
-// launch is start for any program that ends as this one, in a folder.
+// launch starts any program that ends on the same signals, in a folder.
 func launch(t *testing.T, dir string, env []string, cmd *exec.Cmd) *program {
 	t.Helper()
 	cmd.Dir, cmd.Env = dir, testkit.Environ(append([]string{asProgram + "=1"}, env...)...)
@@ -95,7 +95,7 @@ type deployment struct {
 	addr   string // of Kafka
 }
 
-// options say what a deployment has besides one shard and an SQLite ledger.
+// options are the differences from a deployment with one shard and an SQLite ledger.
 type options struct {
 	shards   int
 	postgres bool
@@ -108,7 +108,8 @@ type options struct {
 	unfounded bool
 }
 
-// setup makes a deployment on real servers. Its times are short, so that what a killed worker held is soon taken over.
+// setup creates a deployment on real servers. Its times are short, so that the entries of a killed worker are soon
+// taken over.
 func setup(t *testing.T, o options) *deployment {
 	t.Helper()
 	if testing.Short() {
@@ -183,8 +184,8 @@ func (d *deployment) start(args ...string) *program {
 	return start(d.t, d.env, args...)
 }
 
-// unhurried are a deployment's times in production. Workers' are short in tests, for quick takeovers; other commands
-// need not hurry, unless the test says so.
+// unhurried are a deployment's times in production. Workers have short times in tests, for quick takeovers; other
+// commands use these, unless the test says otherwise.
 var unhurried = []string{
 	"HONGBAO_CONSUMER_LEASE=30s", "HONGBAO_REDIS_READ_TIMEOUT=3s", "HONGBAO_REDIS_POOL_TIMEOUT=3s",
 	"HONGBAO_PUBLISHER_REQUEST_TIMEOUT=5s",
@@ -197,7 +198,7 @@ func (d *deployment) run(args ...string) result {
 	return runProgram(d.t, slices.Concat(d.env[:d.times], unhurried, d.env[d.times:]), args...)
 }
 
-// ok runs a command that must end with exit code 0, and gives what it printed.
+// ok runs a command that must end with exit code 0, and returns its output.
 func (d *deployment) ok(args ...string) string {
 	d.t.Helper()
 	r := d.run(args...)

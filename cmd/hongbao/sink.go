@@ -15,16 +15,16 @@ import (
 )
 
 func sinkCmd() *cobra.Command {
-	return family("sink", "Pause a sink, let it go on, bound its rate, and see how each stands",
-		"A sink is where grants are brought: balance (the ledger, or a remote balance system) or kafka (the topic). A "+
-			"pause reaches all workers of\n"+
-			"the deployment within a second. Grabs go on, and their grants wait in Redis.",
+	return family("sink", "Pause a sink, resume it, bound its rate, and show the status of each",
+		"A sink is the destination of grants: balance (the ledger, or a remote balance system) or kafka (the\n"+
+			"topic). A pause reaches all workers of the deployment within a second. Grabs continue, and their\n"+
+			"grants wait in Redis.",
 		sinkListCmd(), sinkPauseCmd(), sinkResumeCmd(), sinkLimitCmd())
 }
 
 func sinkListCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "Tell how each sink stands: what waits, what is pending, parked or dead, and who has paused it",
+		Use: "list", Short: "Show the status of each sink: waiting, pending, parked and dead grants, and who has paused it",
 		Example: "  hongbao sink list\n  hongbao sink list --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {
@@ -87,40 +87,39 @@ func writePauses(w io.Writer, sinks []app.SinkStatus) {
 
 func rateText(rate int) string {
 	if rate == 0 {
-		return "no rate"
+		return "no bound"
 	}
 	return fmt.Sprintf("%d grants a second", rate)
 }
 
 func sinkPauseCmd() *cobra.Command {
 	cmd := pauseSinkCmd(ops.Operations.PauseSink, "is paused")
-	cmd.Use, cmd.Short = "pause SINK", "Tell all workers to hand a sink nothing more, until it is resumed"
-	cmd.Long = "Each worker stops within a second. It finishes the call of the sink that has begun, hands back what it " +
-		"holds, and takes no attempt.\n" +
-		"Replays and requeued letters are a person's own work and go through. After producer.max_backlog events that wait, " +
-		"grabs are busy."
+	cmd.Use, cmd.Short = "pause SINK", "Stop the deliveries of all workers to a sink, until it is resumed"
+	cmd.Long = "Each worker stops within a second. It finishes the call to the sink that has begun, returns its other\n" +
+		"grants to the group, and counts no attempt. Replays and requeued letters are a person's own work and are\n" +
+		"delivered. When producer.max_backlog events wait, grabs are busy."
 	cmd.Example = "  hongbao sink pause balance --by ann --why \"the bank is closed until 02:00\""
 	return cmd
 }
 
 func sinkResumeCmd() *cobra.Command {
-	cmd := pauseSinkCmd(ops.Operations.ResumeSink, "goes on")
-	cmd.Use, cmd.Short = "resume SINK", "Let a paused sink go on, at all workers"
-	cmd.Long = "A worker pauses a campaign for a sink by itself if too many of its grants become dead letters within a minute\n" +
-		"(consumer.pause_letters): --campaign lets it go on."
+	cmd := pauseSinkCmd(ops.Operations.ResumeSink, "is resumed")
+	cmd.Use, cmd.Short = "resume SINK", "Resume a paused sink, at all workers"
+	cmd.Long = "A worker pauses a campaign for a sink by itself if too many of its grants become dead letters within a\n" +
+		"minute (consumer.pause_letters). --campaign resumes that campaign."
 	cmd.Example = "  hongbao sink resume balance --by ann --why \"the bank is open\"\n" +
 		"  hongbao sink resume balance --campaign spring-rain --by ann --why \"the bank takes it now\""
 	return cmd
 }
 
-// pauseSinkCmd completes the command pause or resume, for a sink or for one campaign of it.
+// pauseSinkCmd completes the command pause or resume, for a sink or for one of its campaigns.
 func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (app.SinkChange, error), said string) *cobra.Command {
 	var in ops.SinkPause
 	cmd := controlCmd(&in.By, &in.Why, in.Check, func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error) {
 		in.Sink = sink
 		return do(o, ctx, in)
 	}, writePause(said))
-	cmd.Flags().StringVar(&in.Campaign, "campaign", "", "one campaign only: its grants wait, and the sink's others go on")
+	cmd.Flags().StringVar(&in.Campaign, "campaign", "", "only this campaign: its grants wait, and the sink's other grants do not")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if in.Campaign == "" && cmd.Flags().Changed("campaign") { // an unset variable must not mean the whole sink
 			return app.Usage("--campaign is empty: give an id, or leave it out for the whole sink")
@@ -144,10 +143,9 @@ func sinkLimitCmd() *cobra.Command {
 		_, err := fmt.Fprintf(w, "%s is limited to %s\n", c.Sink, limit)
 		return err
 	})
-	cmd.Use, cmd.Short = "limit SINK", "Bound how many grants a second all workers together hand to a sink"
-	cmd.Long = "Workers know it within a second, and share the rate fairly enough. It stands in Redis and comes before the " +
-		"knob\n" +
-		"sinks.SINK_grants_per_second, until --by-knob takes it back."
+	cmd.Use, cmd.Short = "limit SINK", "Bound the grants per second that all workers together deliver to a sink"
+	cmd.Long = "Workers apply the limit within a second, and share the rate about equally. The limit is kept in Redis.\n" +
+		"It takes precedence over the knob sinks.SINK_grants_per_second, until --by-knob removes it."
 	cmd.Example = "  hongbao sink limit balance --rate 500 --by ann --why \"the bank asked for it\""
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("rate") {
@@ -155,8 +153,8 @@ func sinkLimitCmd() *cobra.Command {
 		}
 		return nil
 	}
-	cmd.Flags().IntVar(&rate, "rate", 0, "grants a second; 0 for no bound")
-	cmd.Flags().BoolVar(&in.ByKnob, "by-knob", false, "let each worker go by its knob again")
+	cmd.Flags().IntVar(&rate, "rate", 0, "grants per second; 0 for no bound")
+	cmd.Flags().BoolVar(&in.ByKnob, "by-knob", false, "let each worker use its knob again")
 	return cmd
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// sinkState is how a sink stands by `hongbao sink list`.
+// sinkState is the status of a sink in `hongbao sink list`.
 func (d *deployment) sinkState(sink string) app.SinkStatus {
 	d.t.Helper()
 	var list struct{ Sinks []app.SinkStatus }
@@ -40,8 +40,8 @@ func (d *deployment) doneBy(sink string) (n int64) {
 	return n
 }
 
-// Two worker processes under load: a paused sink gets nothing more, and the other one everything. No attempt is taken,
-// and when it goes on everything is settled once.
+// Two worker processes under load: a paused sink gets nothing more, and the other sink gets everything. No attempt is
+// counted, and after the resume everything is settled once.
 func TestPausedSinkGetsNothing(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 2, postgres: true, kafka: true})
@@ -77,14 +77,14 @@ func TestPausedSinkGetsNothing(t *testing.T) {
 		require.NoError(t, c.err)
 		require.Equal(t, 4000, c.got)
 	}
-	testkit.Eventually(t, 30*time.Second, func() bool { return d.doneBy("kafka") == 8000 }, "the other sink goes on")
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.doneBy("kafka") == 8000 }, "the other sink continues")
 	require.Equal(t, settled, d.doneBy("balance"), "nothing was settled meanwhile")
 	s := d.sinkState("balance")
 	require.Equal(t, 8000-settled, s.Waiting)
 	require.True(t, s.Pause.Paused)
 	require.Equal(t, []any{2, "ann", "the bank is closed"}, []any{s.Pause.PausedShards, s.Pause.By, s.Pause.Why})
 	require.WithinDuration(t, time.Now(), s.Pause.At, time.Minute)
-	require.Equal(t, s.Pending, s.Parked, "workers hold nothing")
+	require.Equal(t, s.Pending, s.Parked, "workers have nothing pending")
 	require.False(t, d.sinkState("kafka").Pause.Paused)
 	require.Contains(t, d.ok("status"), `balance is paused by "ann" since `)
 	require.Contains(t, d.ok("sink", "pause", "balance", "--by", "bob", "--why", "lunch"), `as before: by "ann"`)
@@ -98,7 +98,7 @@ func TestPausedSinkGetsNothing(t *testing.T) {
 		}
 	}
 	require.NotContains(t, workers[0].Err.String()+workers[1].Err.String(), "INCIDENT", "the trimmer has lost nothing")
-	require.Contains(t, d.ok("sink", "resume", "balance", "--by", "ann", "--why", "it is open"), "balance goes on")
+	require.Contains(t, d.ok("sink", "resume", "balance", "--by", "ann", "--why", "it is open"), "balance is resumed")
 	d.quiet()
 	for _, w := range workers {
 		w.says("the sink was resumed")
@@ -125,7 +125,7 @@ func TestPauseNeedsRedisOnly(t *testing.T) {
 }
 
 // A campaign is paused for a sink: its grants wait there, those of another campaign are settled, and `hongbao status`
-// tells of it. They are settled when a person lets the campaign go on.
+// shows the pause. They are settled when a person resumes the campaign.
 func TestCampaignPausedForASink(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -154,7 +154,7 @@ func TestCampaignPausedForASink(t *testing.T) {
 	for _, command := range []string{"status", "sink list"} {
 		require.Regexp(t, `balance: campaign rain is paused by "ann" since \S+: "no accounts"`, d.run(strings.Fields(command)...).out)
 	}
-	require.Equal(t, "campaign rain goes on at balance\n", d.ok(resume...))
+	require.Equal(t, "campaign rain is resumed at balance\n", d.ok(resume...))
 	d.quiet()
 	require.EqualValues(t, 10, d.doneBy("balance"))
 	require.Empty(t, d.sinkState("balance").Campaigns)
@@ -164,7 +164,8 @@ func TestCampaignPausedForASink(t *testing.T) {
 	d.refused(2, []string{"sink", "resume", "balance", "--campaign", "no id", "--by", "ann", "--why", "x"}, "--campaign is 1 to 64")
 }
 
-// A mistyped campaign is an error, and changes nothing: a person would believe that its grants wait, or go on.
+// A mistyped campaign is an error, and changes nothing. Otherwise a person would believe that the campaign was paused
+// or resumed.
 func TestMistypedCampaignOfASink(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -172,20 +173,20 @@ func TestMistypedCampaignOfASink(t *testing.T) {
 	cmd := func(what, campaign string) []string {
 		return []string{"sink", what, "balance", "--campaign", campaign, "--by", "ann", "--why", "drill"}
 	}
-	require.Equal(t, "campaign rain goes on at balance, as before\n", d.ok(cmd("resume", "rain")...))
+	require.Equal(t, "campaign rain is resumed at balance, as before\n", d.ok(cmd("resume", "rain")...))
 	d.refused(1, cmd("pause", "rian"), "campaign rian is not in Redis", "check the id")
 	d.refused(1, cmd("resume", "rian"), "campaign rian is not in Redis and was never paused", "hongbao sink list")
 	require.Empty(t, d.sinkState("balance").Campaigns)
 	d.ok(cmd("pause", "rain")...)
 	d.refused(1, cmd("resume", "rian"), "campaign rian is not in Redis and was never paused", "hongbao sink list")
 	require.Len(t, d.sinkState("balance").Campaigns, 1)
-	require.Equal(t, "campaign rain goes on at balance\n", d.ok(cmd("resume", "rain")...))
-	require.Equal(t, "campaign rain goes on at balance, as before\n", d.ok(cmd("resume", "rain")...))
+	require.Equal(t, "campaign rain is resumed at balance\n", d.ok(cmd("resume", "rain")...))
+	require.Equal(t, "campaign rain is resumed at balance, as before\n", d.ok(cmd("resume", "rain")...))
 	require.NoError(t, d.rdb.Del(t.Context(), d.store.Home("rain").Keys.Campaign("rain")).Err())
 	require.Equal(t, "campaign rain is paused at balance\n", d.ok(cmd("pause", "rain")...), "its letters may outlive it")
 }
 
-// One shard is frozen: `hongbao sink list` and `hongbao status` tell of the other, and name it.
+// One shard is frozen: `hongbao sink list` and `hongbao status` show the other shard, and name the frozen one.
 func TestSinksBesideAFrozenShard(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 2})

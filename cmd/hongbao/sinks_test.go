@@ -28,12 +28,12 @@ func (d *deployment) lagOf(group string) int64 {
 	return -1
 }
 
-// A sink that is away when the worker starts stops no other: the others work, and it begins when it comes back.
+// A sink that is down when the worker starts does not stop the other sinks. It begins to work when it comes back.
 func TestWorkStartsWithoutASinkThatIsAway(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, here string
-		away       func(t *testing.T, o *options) interface {
+		stop       func(t *testing.T, o *options) interface {
 			Kill() error
 			Restart() error
 		}
@@ -59,7 +59,7 @@ func TestWorkStartsWithoutASinkThatIsAway(t *testing.T) {
 				t.Skip("needs a server")
 			}
 			o := options{kafka: true}
-			server := c.away(t, &o)
+			server := c.stop(t, &o)
 			d := setup(t, o)
 			d.campaign("rain", 500, 100_000)
 			require.NoError(t, server.Kill())
@@ -101,8 +101,7 @@ func TestWorkWaitsForAllItsSinks(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 }
 
-// A worker told to stop while it asks a sink that does not answer says nothing of that sink: it is not the sink that
-// failed.
+// A worker is stopped while it waits for a sink that does not answer. It logs no failure of that sink.
 func TestStoppedWhileASinkIsAsked(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -118,7 +117,7 @@ func TestStoppedWhileASinkIsAsked(t *testing.T) {
 			if err != nil {
 				return
 			}
-			asked <- conn // held, and never answered
+			asked <- conn // never answered
 		}
 	}()
 	d := setup(t, options{kafka: true})
@@ -138,8 +137,8 @@ func TestStoppedWhileASinkIsAsked(t *testing.T) {
 	require.NotContains(t, r.err, "ALARM")
 }
 
-// A topic that is wrong, at the start already, stops no credit; when it is mended the worker publishes, without a
-// restart.
+// A wrong topic does not stop credits, even if it is wrong at the start. Once the topic is repaired, the worker
+// publishes without a restart.
 func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -166,8 +165,8 @@ func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {
 	d.agrees(100)
 }
 
-// A topic that is away for longer than a batch is tried, and comes back as a new one, is published to again by the same
-// process. What was in it before is missing there, until a replay.
+// A topic is down for longer than the attempts of a batch, and comes back as a new topic. The same process publishes to
+// it again. The earlier records are missing until a replay.
 func TestTopicThatWasAwayIsPublishedToAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -186,14 +185,14 @@ func TestTopicThatWasAwayIsPublishedToAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 50, d.crowdOf("rain", 100, 50))
 	w.Says(2*time.Minute, "ALARM: shard is broken") // a busy machine has more attempts cut off
-	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("balance") == 0 }, "credits go on")
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("balance") == 0 }, "credits continue")
 	require.Positive(t, d.lagOf("kafka"))
 	require.NoError(t, broker.CreateTopic(t.Context(), d.topic, 2, nil))
 	d.quiet()
 	require.Equal(t, 50, d.crowdOf("rain", 150, 50))
 	d.quiet()
 	w.stop(syscall.SIGTERM)
-	d.ok("replay", "mend", "--to", "kafka", "--missing")
+	d.ok("replay", "repair", "--to", "kafka", "--missing")
 	d.agrees(200)
 }
 

@@ -15,12 +15,11 @@ import (
 
 func statusCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Tell how far each sink is: what waits, what is parked or dead, and which workers live",
-		Long: "Tells, for each sink and shard, how many grants and closes wait and since when, how many entries are parked " +
-			"for another attempt and\n" +
-			"how many dead letters there are; and for each worker when Redis last heard of it and how many entries it holds. " +
-			"It only reads.\n" +
-			"Exit code 3 if grants wait for a sink and none of its workers lives.",
+		Use: "status", Short: "Show the progress of each sink: waiting, parked and dead grants, and its live workers",
+		Long: "Shows the status of each sink by shard: the grants and closes that wait and since when, the entries\n" +
+			"that are parked for another attempt, and the dead letters. For each worker it shows when Redis last\n" +
+			"heard of it, and its pending entries. It only reads.\n" +
+			"The exit code is 3 if grants wait for a sink that has no live worker.",
 		Example: "  hongbao status\n  hongbao status --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {
@@ -55,7 +54,7 @@ func writeStatus(w io.Writer, s *app.Status) error {
 		for _, x := range s.Sinks[i].Workers {
 			note := ""
 			if !x.Alive {
-				note = "not alive: another worker takes over what it holds"
+				note = "not alive: another worker takes over its entries"
 			}
 			fmt.Fprintf(t, "%s\t%s\t%s ago\t%d\t%s\n", s.Sinks[i].Sink, x.Worker, seconds(&x.Seen), x.Holds, note)
 		}

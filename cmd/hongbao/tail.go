@@ -10,17 +10,17 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
-// maxTail bounds `hongbao tail -n`: so many lines of each partition are kept in memory.
+// maxTail bounds `hongbao tail -n`, since this many lines of each partition are kept in memory.
 const maxTail = 100_000
 
 func tailCmd() *cobra.Command {
 	t := app.Tail{}
 	since := ""
 	cmd := &cobra.Command{
-		Use: "tail", Short: "Print the topic's grants as JSON, one a line",
-		Long: "Prints the grants that stand in the topic, one a line. It reads the topic only and asks no other server. " +
-			"Each partition comes in the\n" +
-			"order of its offsets; with -n all partitions come in the order of the grants' times.",
+		Use: "tail", Short: "Print the topic's grants as JSON, one for each line",
+		Long: "Prints the grants in the topic, one for each line. It reads only the topic and asks no other server.\n" +
+			"Each partition is in the order of its offsets; with -n all partitions are in the order of the\n" +
+			"grants' times.",
 		Example: "  hongbao tail --campaign spring-rain\n  hongbao tail --since 10m -n 20\n  hongbao tail --since " +
 			"2026-02-17T20:00:00Z\n" +
 			"  hongbao tail -n 5 --follow",
@@ -41,11 +41,11 @@ func tailCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&t.Follow, "follow", "f", false, "go on with what comes, until SIGINT")
-	flags.StringSliceVar(&t.Campaigns, "campaign", nil, "print these campaigns only")
+	flags.BoolVarP(&t.Follow, "follow", "f", false, "continue with new grants, until SIGINT")
+	flags.StringSliceVar(&t.Campaigns, "campaign", nil, "only these campaigns")
 	flags.StringVar(&since, "since", "",
-		"print what was sent to the topic since then only: a time as 2026-02-17T20:00:00Z, or how long ago as 10m")
-	flags.IntVarP(&t.Last, "last", "n", -1, "print the last so many grants only; -1 for all")
+		"only grants sent to the topic since then: a time as 2026-02-17T20:00:00Z, or how long ago as 10m")
+	flags.IntVarP(&t.Last, "last", "n", -1, "print only this many last grants; -1 for all")
 	return cmd
 }
 

@@ -58,7 +58,7 @@ func TestTailFromATimeAndFromTheEnd(t *testing.T) {
 	}
 }
 
-// With -n a follower begins near the end, and goes on with what comes.
+// With -n a follower begins near the end, and continues with new grants.
 func TestTailFollowsFromTheEnd(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})

@@ -12,9 +12,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// An entry was deleted before any worker had read it, and its user was told that he has won (issue 8, point 15). The
-// alarm comes, the audit names it, and the commands that they name pay and publish it from the receipt: once, however
-// often they are run.
+// An entry was deleted before any worker had read it, and its user knows that they won (issue 8, point 15). The alarm
+// fires and the audit names the grant. The commands that these name pay and publish it from the receipt, once, even if
+// they run several times.
 func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -38,11 +38,11 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 	}
 	require.Contains(t, r.out, "`hongbao replay NAME --to balance`")
 	require.Contains(t, r.out, "`hongbao replay NAME --to kafka`")
-	require.Contains(t, d.ok("replay", "mend", "--to", "balance", "--dry-run"),
+	require.Contains(t, d.ok("replay", "repair", "--to", "balance", "--dry-run"),
 		"1 of them have no entry any more: the replay read them from receipts.\n")
 
 	before := d.show("rain").Ledger.Granted
-	for i, name := range []string{"mend", "mend", "again"} {
+	for i, name := range []string{"repair", "repair", "again"} {
 		told := decided[replay.Report](t, d.ok("replay", name+"-topic", "--to", "kafka", "--json"))
 		paid := decided[replay.Report](t, d.ok("replay", name, "--to", "balance", "--json"))
 		once := int64(0)

@@ -17,17 +17,14 @@ func topUpCmd() *cobra.Command {
 	var tiers []string
 	cmd := &cobra.Command{
 		Use:   "top-up CAMPAIGN --packets N --total MINOR-UNITS --expect MINOR-UNITS --id ORDER --by NAME --why TEXT",
-		Short: "Add packets to a campaign that is open, or is still to open, and fund them",
-		Long: "Adds packets to a campaign: their money goes from its sponsor to its pool, a secret seed is drawn for them, " +
-			"and the hash that\n" +
-			"commits to their draw is printed, before anybody can grab one. --expect must be what the campaign is funded with " +
-			"so far, in minor\n" +
-			"units: without it nothing is changed, what would happen is printed, and the exit code is 2; with another one the " +
-			"exit code is 1.\n" +
-			"The same order again (--id) changes nothing. Killed on the way, run it again, or leave it to a worker. While the " +
-			"packets are on\n" +
-			"their way, some 0.3 s and the time of a load, who comes for one is told refilling. A campaign that is split by " +
-			"tiers needs --tier.",
+		Short: "Add packets to a campaign that is open, or that opens later, and fund them",
+		Long: "Adds packets to a campaign. Their money goes from the sponsor to the pool, and a secret seed is\n" +
+			"drawn for them. The hash that commits to their draw is printed before any user can grab one of them.\n" +
+			"--expect must be the present funding of the campaign, in minor units. Without it nothing changes,\n" +
+			"the command prints what would happen, and the exit code is 2. With a wrong value the exit code is 1.\n" +
+			"The same order (--id) again changes nothing. If the command was killed, run it again, or leave the\n" +
+			"rest to a worker. While the packets are on their way, about 0.3 s and the time of a load, grabs for\n" +
+			"them are answered refilling. A campaign that is split by tiers needs --tier.",
 		Example: "  hongbao campaign top-up spring-rain --packets 100 --total 20000\n" +
 			"  hongbao campaign top-up spring-rain --packets 100 --total 20000 --expect 100000 --id second-rain --by ann " +
 			"--why \"the crowd is large\"",
@@ -36,7 +33,7 @@ func topUpCmd() *cobra.Command {
 			in.Campaign, in.Tiers = args[0], strings.Join(tiers, " ")
 			acts := cmd.Flags().Changed("expect")
 			if acts && (in.ID == "" || in.By == "" || in.Why == "") {
-				return app.Usage("--expect needs --id, --by and --why: the order's own id, who decides, and why; all are kept in "+
+				return app.Usage("--expect needs --id, --by and --why: the order's id, the decider and the reason; all are kept in "+
 					"the ledger (see `%s --help`)", cmd.CommandPath())
 			}
 			check := in.CheckPackets
@@ -55,11 +52,10 @@ func topUpCmd() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.Int64Var(&in.Packets, "packets", 0, "how many packets are added")
-	f.Var((*amountFlag)(&in.Total), "total", "what they hold together, in minor units")
-	f.Var((*amountFlag)(&in.Expect), "expect", "what the campaign is funded with so far, in minor units; it must be "+
-		"exactly right")
-	f.StringVar(&in.ID, "id", "", "id of the order, chosen by you: the same again changes nothing")
+	f.Int64Var(&in.Packets, "packets", 0, "the number of added packets")
+	f.Var((*amountFlag)(&in.Total), "total", "the sum of the added packets, in minor units")
+	f.Var((*amountFlag)(&in.Expect), "expect", "the present funding of the campaign, exactly, in minor units")
+	f.StringVar(&in.ID, "id", "", "id of the order, chosen by you: a repeat of the order changes nothing")
 	f.StringArrayVar(&tiers, "tier", nil, "AMOUNTxPACKETS of a campaign that is split by tiers; may be repeated")
 	addBy(f, &in.By, &in.Why, "")
 	return cmd

@@ -25,8 +25,8 @@ func order(packets, total, expect int64, id string) []string {
 		"--expect", fmt.Sprint(expect), "--id", id, "--by", "ann", "--why", "the crowd is large"}
 }
 
-// A crowd grabs a campaign until it is sold out, the sponsor adds packets, the crowd gets these, and nobody more than
-// he may; then the campaign's whole life goes on to its disclosure. On one shard, and on three.
+// A crowd grabs a campaign until it is sold out, the sponsor adds packets, and the crowd gets these. No user gets more
+// than the limit. Then the campaign continues until its disclosure. On one shard, and on three.
 func TestTopUpOfASoldOutCampaign(t *testing.T) {
 	t.Parallel()
 	for _, places := range []int{1, 3} {
@@ -71,7 +71,7 @@ func TestTopUpOfASoldOutCampaign(t *testing.T) {
 	}
 }
 
-// ends closes, refunds and reveals campaign rain, of which so many packets were granted, and checks the draws.
+// ends closes, refunds and reveals campaign rain, of which granted packets were granted, and checks the draws.
 func (d *deployment) ends(t *testing.T, granted int, told string) {
 	t.Helper()
 	require.Contains(t, d.ok("campaign", "close", "rain", "--early"), fmt.Sprintf("granted %d packets", granted))
@@ -101,8 +101,8 @@ func (d *deployment) ends(t *testing.T, granted int, told string) {
 	require.Equal(t, exitFound, r.code)
 }
 
-// Whoever ordered the packets is killed before they are dealt: a worker deals them, a load does, and a close waits for
-// them.
+// The process that ordered the packets is killed before they are dealt: a worker deals them, a load does, and a close
+// waits for them.
 func TestTopUpIsFinishedByOthers(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -153,8 +153,8 @@ func TestTopUpThatRedisLost(t *testing.T) {
 	require.Contains(t, d.ok("campaign", "close", "rain", "--early"), "left 22 packets, 22.00 CNY")
 }
 
-// Redis loses a campaign on one of its three shards, and a top-up of it is not dealt: the others are closed without it,
-// and all money goes back.
+// Redis loses a campaign on one of its three shards, and a top-up of the campaign is not dealt. The other shards are
+// closed without it, and all money goes back.
 func TestTopUpOfALostCampaign(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 3})
@@ -211,7 +211,7 @@ func TestTopUpBesideACloseByAnotherClock(t *testing.T) {
 	require.Equal(t, closed, d.ok("campaign", "close", "rain"))
 }
 
-// forgets takes a campaign of one shard out of Redis, and gives what was there.
+// forgets deletes a campaign of one shard from Redis, and returns its data.
 func (d *deployment) forgets(id string) map[string]string {
 	d.t.Helper()
 	keys, err := d.rdb.Keys(d.t.Context(), d.store.Home(id).Keys.Campaign(id)+"*").Result()
@@ -225,7 +225,7 @@ func (d *deployment) forgets(id string) map[string]string {
 	return was
 }
 
-// A top-up of a campaign that is not loaded yet comes with its load.
+// A top-up of a campaign that is not loaded yet is dealt by its load.
 func TestTopUpBeforeTheLoad(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -240,7 +240,7 @@ func TestTopUpBeforeTheLoad(t *testing.T) {
 
 func (d *deployment) topUps() []app.TopUp { return d.show("rain").TopUps }
 
-// orders has the ledger take an order for five packets more, and nobody deal them.
+// orders stores an order for five more packets in the ledger, and no process deals them.
 func (d *deployment) orders(id string, expect hongbao.Amount) {
 	d.t.Helper()
 	cfg, err := configs.Load("", d.env, nil)

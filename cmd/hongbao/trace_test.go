@@ -69,7 +69,7 @@ func collect(t *testing.T) *spans {
 	return s
 }
 
-// of gives a service's spans of a trace, by their names: the last of each, as a slow machine repeats calls.
+// of returns a service's spans of a trace, by their names: the last of each, since a slow machine repeats calls.
 func (s *spans) of(service, trace string) map[string]*otlp.Span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +98,8 @@ func (g *grabber) traced(campaign, user, parent string) {
 	require.Equal(g.t, http.StatusOK, res.StatusCode)
 }
 
-// One trace of the caller's has the grab, its call to Redis, both sinks and the balance system, from three programs; the
-// record carries it on. Grabs that nobody traces leave nothing.
+// The caller's trace has the grab, its call to Redis, both sinks and the balance system, from three programs; the
+// record of the topic has it, too. Grabs without a trace leave nothing.
 func TestOneTraceFromGrabToSinks(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -160,7 +160,7 @@ func TestOneTraceFromGrabToSinks(t *testing.T) {
 	require.Equal(t, []string{parent, parent}, headers, "ce_traceparent and traceparent")
 }
 
-// What the administration API delivers is measured and traced by its server, as a worker's deliveries are.
+// A server measures and traces the deliveries of its administration API, as a worker does.
 func TestRequeueByAPIIsMeasuredAndTraced(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -183,7 +183,7 @@ func TestRequeueByAPIIsMeasuredAndTraced(t *testing.T) {
 	require.Contains(t, c.of("hongbao-serve", callersTrace), "sink kafka")
 }
 
-// A collector that is away, or hangs, costs no grab and no settlement, and delays no end for long.
+// A collector that is down or hangs prevents no grab and no settlement, and delays the end of a process only briefly.
 func TestCollectorIsAway(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
@@ -192,7 +192,7 @@ func TestCollectorIsAway(t *testing.T) {
 	const lost = "spans are lost, tracing continues"
 	for name, c := range map[string]struct{ endpoint, line string }{
 		"away": {"http://" + testkit.FreeAddr(t), lost},
-		// A process that lives for longer than a call may take gives the spans up before it ends.
+		// A process that lives longer than the time limit of a call drops the spans before it ends.
 		"hangs": {"http://" + l.Addr().String(), "the collector did not get the last spans|" + lost},
 	} {
 		t.Run(name, func(t *testing.T) {

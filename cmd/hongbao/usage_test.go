@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A command line that makes no sense ends with exit code 2 and says where help is.
+// An invalid command line ends with exit code 2 and names the help.
 func TestUsageIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
@@ -35,7 +35,7 @@ func TestUsageIsRefused(t *testing.T) {
 	}
 }
 
-// What can't be right is refused before anything is touched: no server is there that could be.
+// Invalid arguments are refused before any server is asked: here there is no server.
 func TestWrongArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -94,7 +94,7 @@ func TestHelpAndVersion(t *testing.T) {
 	require.Equal(t, v.out, flag.out)
 }
 
-// What stands in backquotes in a flag's text is taken for the name of its value: "--grants hongbao tail".
+// The text in backquotes in a flag's help is taken for the name of its value: "--grants hongbao tail".
 func TestFlagsNameTheirValuesInOneWord(t *testing.T) {
 	t.Parallel()
 	seen := 0

@@ -13,7 +13,7 @@ import (
 
 func versionCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version, and those of the formats that it reads and writes",
+		Use: "version", Short: "Print the version, and the versions of the formats that it reads and writes",
 		Example: "  hongbao version", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := versions()

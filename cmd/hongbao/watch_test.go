@@ -20,7 +20,7 @@ func TestWorkTellsOfASettingThatWasLost(t *testing.T) {
 	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
 	w := d.start("work")
 	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(w.Err.String(), `"working"`) }, "it works")
-	// Two looks more: a change is told from the look before.
+	// Two more reads: a change is found by comparison with the previous read.
 	own, was := 0, -1
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		stats, err := d.rdb.InfoMap(t.Context(), "commandstats").Result()
@@ -40,7 +40,7 @@ func TestWorkTellsOfASettingThatWasLost(t *testing.T) {
 		"an alarm comes")
 }
 
-// Who creates a campaign of class fsync is told at once if this Redis does not write each grab to disk.
+// Creating a campaign of class fsync warns at once if this Redis does not write each grab to disk.
 func TestCreateTellsOfASlowFsync(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

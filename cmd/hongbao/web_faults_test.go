@@ -20,7 +20,7 @@ func TestConsoleFaults(t *testing.T) {
 	b.logIn(d.Key)
 	b.press(`nav a[href="/faults"]`)
 	b.sees("#status", "Live")
-	b.sees("main", "Nothing was broken yet.")
+	b.sees("main", "No fault was caused yet.")
 	b.press("#f-" + faults.CutKafka)
 	b.sees("#story", "Kafka is cut off")
 	b.press("#f-" + faults.KillWorker)

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Who works by keyboard, or listens to the page, keeps his place while the page changes, and hears the rates.
+// A user who works by keyboard, or listens to the page, keeps their place while the page changes, and hears the rates.
 func TestConsoleByKeyboard(t *testing.T) {
 	d := setup(t, options{})
 	control := testkit.FreeAddr(t)
@@ -76,13 +76,13 @@ func (b *browser) tabsTo(selector string) {
 	require.Fail(b.t, "the keyboard does not get there", selector)
 }
 
-// at tells whether the focus is there, and can be seen.
+// at reports whether the focus is on the element, and is visible.
 func (b *browser) at(selector string) bool {
 	b.t.Helper()
 	return get(b, chromedp.Evaluate[bool](fmt.Sprintf(`document.activeElement.matches(%q + ":focus-visible")`, selector)))
 }
 
-// changes does something before each of three looks of the server that the page gets: at least two have found it.
+// changes does something before each of three updates of the page: at least two of them show it.
 func (b *browser) changes(do func(i int)) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)

@@ -48,8 +48,8 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// A page outlives its server: while that drains it answers 503, and when the next one is there the page is live again by
-// itself.
+// A page outlives its server. While the server drains it answers 503, and when the next server is up the page updates
+// again by itself.
 func TestConsoleComesBack(t *testing.T) {
 	d := setup(t, options{})
 	key, control := d.key("viewer"), "--serve.control_listen="+testkit.FreeAddr(t)
@@ -98,7 +98,8 @@ func TestConsoleSaysThatItIsOld(t *testing.T) {
 	b.sees("#status", "Your session is over")
 }
 
-// creates checks, creates and loads a campaign by the form. What is wrong stands beside the text, which stays.
+// creates checks, creates and loads a campaign by the form. The page shows the mistakes beside the text, and keeps the
+// text.
 func (b *browser) creates(path string) {
 	b.t.Helper()
 	text, err := os.ReadFile(path)
@@ -133,7 +134,7 @@ func (b *browser) logIn(key string) {
 	b.check("")
 	b.do(chromedp.SendKeys("#key", "hb_wrong_wrong"))
 	b.press("main button")
-	require.Contains(b.t, b.text("main"), "good for nothing")
+	require.Contains(b.t, b.text("main"), "not valid here")
 	b.do(chromedp.SendKeys("#key", key))
 	b.press("main button")
 	require.Equal(b.t, "/sinks", b.path())
@@ -196,10 +197,10 @@ func (b *browser) requeues(d *deployment) {
 	b.sees("#result", "Done in")
 	b.check("")
 	b.open("/letters")
-	require.Contains(b.t, b.text("main"), "No dead letter is there.")
+	require.Contains(b.t, b.text("main"), "There is no dead letter here.")
 }
 
-// decides: a grant that contradicts the ledger is voided with who and why, and the campaign goes on.
+// decides voids a grant that contradicts the ledger, with a name and a reason. The campaign continues.
 func (b *browser) decides(d *deployment, g *grabber) {
 	b.t.Helper()
 	w := d.start("work")
@@ -211,9 +212,9 @@ func (b *browser) decides(d *deployment, g *grabber) {
 	b.press("main table a")
 	require.Contains(b.t, b.text("main"), "thief")
 	b.check("quarantine")
-	b.do(chromedp.Click(`input[value="void"]`), chromedp.SendKeys("#why", "nobody granted it"))
+	b.do(chromedp.Click(`input[value="void"]`), chromedp.SendKeys("#why", "no grab granted it"))
 	b.press("#decide")
-	require.Contains(b.t, b.text("#decision"), "nobody granted it")
+	require.Contains(b.t, b.text("#decision"), "no grab granted it")
 	b.open("/campaigns/spring-rain")
 	b.sees("#live", "Paused")
 	b.press("#turn")

@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// crowdOf lets so many users grab once each and gives how many got a packet.
+// crowdOf lets this many users grab once each, and returns how many got a packet.
 func (d *deployment) crowdOf(id string, from, users int) int {
 	d.t.Helper()
 	got, err := d.grabs(id, from, users)
@@ -115,7 +115,7 @@ func (d *deployment) audit(code int) audit.Report {
 	return report
 }
 
-// agrees audits, and wants so many grants to be in every sink once.
+// agrees audits, and requires that every sink has this many grants, each once.
 func (d *deployment) agrees(grants int) audit.Report {
 	d.t.Helper()
 	r := d.audit(0)
@@ -139,7 +139,7 @@ func (p *program) stop(s syscall.Signal) result {
 	return r
 }
 
-// plant writes an entry as somebody does who can write to Redis; the q in fields is replaced by a fresh seq.
+// plant writes an entry as an intruder with access to Redis does. A new seq replaces the q in fields.
 func (d *deployment) plant(id string, fields ...string) int64 {
 	d.t.Helper()
 	return d.plantOn(d.store.Home(id), fields...)
@@ -181,7 +181,7 @@ func (d *deployment) parked(campaign string) (n int64) {
 	return n
 }
 
-// A worker that is told to stop drains: what it has begun is finished, and nothing is left with it.
+// A stopped worker drains: it finishes the work that it has begun, and has nothing pending at its end.
 func TestWorkDrains(t *testing.T) {
 	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
@@ -205,8 +205,7 @@ func TestWorkDrains(t *testing.T) {
 	}
 }
 
-// A worker that is told to stop while grants pour in leaves nothing half done: what it did not begin, the next one
-// does.
+// A worker that is stopped under load leaves nothing half done. The next worker does the rest.
 func TestWorkDrainsUnderLoad(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 2, kafka: true, lease: 10 * time.Second})
@@ -239,7 +238,7 @@ func TestWorkDrainsUnderLoad(t *testing.T) {
 	d.agrees(stops * each)
 }
 
-// Redis is killed while grants are on their way, and comes back with its file: everything goes on by itself. With
+// Redis is killed while grants are on their way, and comes back with its file: everything continues by itself. With
 // appendfsync everysec (F11) as well: what Redis has written before it dies survives it, synced or not.
 func TestWorkSurvivesTheDeathOfRedis(t *testing.T) {
 	t.Parallel()
@@ -276,7 +275,7 @@ func TestWorkSurvivesTheDeathOfRedis(t *testing.T) {
 	}
 }
 
-// A worker that is told to stop while it starts stops, and that is no failure.
+// A worker that is stopped during its start ends without a failure.
 func TestWorkStopsWhileItStarts(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -294,7 +293,7 @@ func TestWorkStopsWhileItStarts(t *testing.T) {
 	require.NotContains(t, r.err, "working")
 }
 
-// Two workers, one killed with SIGKILL while it holds entries: the other takes them over.
+// Of two workers one is killed with SIGKILL while it has pending entries: the other takes them over.
 func TestWorkTakesOverFromTheDead(t *testing.T) {
 	t.Parallel()
 	server := needsPostgres(t)
@@ -304,7 +303,7 @@ func TestWorkTakesOverFromTheDead(t *testing.T) {
 	dead.says(`"working"`)
 	require.NoError(t, server.Stop())
 	require.Equal(t, 2000, d.crowdOf("rain", 0, 2000))
-	testkit.Eventually(t, 20*time.Second, func() bool { p, _, _ := d.pending(); return p > 0 }, "it holds entries")
+	testkit.Eventually(t, 20*time.Second, func() bool { p, _, _ := d.pending(); return p > 0 }, "it has pending entries")
 	dead.Kill()
 	require.NoError(t, server.Cont())
 	p, _, _ := d.pending()
@@ -325,7 +324,7 @@ func needsPostgres(t *testing.T) *testkit.PostgresServer {
 		"full_page_writes": "on"}})
 }
 
-// The ledger's server is killed while the worker works, and comes back: nobody's grant becomes a dead letter.
+// The ledger's server is killed while the worker works, and comes back: no grant becomes a dead letter.
 func TestWorkSurvivesTheLedgersDeath(t *testing.T) {
 	t.Parallel()
 	server := needsPostgres(t)
@@ -336,9 +335,9 @@ func TestWorkSurvivesTheLedgersDeath(t *testing.T) {
 	for round := range 3 {
 		require.Equal(t, 1000, d.crowdOf("rain", 2000*round, 1000))
 		require.NoError(t, server.Kill())
-		require.Equal(t, 1000, d.crowdOf("rain", 2000*round+1000, 1000), "grabs go on while the ledger is down")
+		require.Equal(t, 1000, d.crowdOf("rain", 2000*round+1000, 1000), "grabs continue while the ledger is down")
 		testkit.Eventually(t, 20*time.Second, func() bool { p, _, _ := d.pending(); return p > 0 },
-			"the worker holds what it can't settle")
+			"the worker keeps the grants that it can't settle")
 		if round == 0 {
 			w.says("sink is down")
 		}
