@@ -36,8 +36,8 @@ func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 type LastAudit struct {
 	// Verdict is none if there was no audit yet.
 	Verdict     string    `json:"verdict" enum:"agrees,differs,none" doc:"none if there was no audit yet."`
-	Started     time.Time `json:"started,omitzero" doc:"When it began; absent if there was none."`
-	Differences *int64    `json:"differences" doc:"How many it found, of all kinds; null if there was no audit yet."`
+	Started     time.Time `json:"started,omitzero" doc:"Start of the audit; absent if there was none."`
+	Differences *int64    `json:"differences" doc:"Number of differences of all kinds; null if there was no audit yet."`
 }
 
 // LastAudit returns the result of the last audit of all campaigns, by any process.

@@ -172,32 +172,32 @@ func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 
 // Shown is a campaign as the ledger and Redis have it. It leaves out the seed, which is secret until the close.
 type Shown struct {
-	Spec   hongbao.Campaign `json:"spec" doc:"What it was created with; top-ups are not in it."`
+	Spec   hongbao.Campaign `json:"spec" doc:"Specification at the creation, without top-ups."`
 	Hash   string           `json:"plan_hash" doc:"Commits to the specification and its seed: publish it."`
-	Ledger CampaignInLedger `json:"ledger" doc:"How it stands in the ledger."`
+	Ledger CampaignInLedger `json:"ledger" doc:"Status in the ledger."`
 	// TopUps are the generations from 2 on, each with the hash that commits to its draw.
-	TopUps []TopUp       `json:"top_ups,omitempty" doc:"Packets that were added, in their order; absent if none were."`
-	Redis  *store.Status `json:"redis" doc:"How it stands in Redis; null if it is not there: not loaded yet, or lost."`
+	TopUps []TopUp       `json:"top_ups,omitempty" doc:"Top-ups, in their order; absent if there are none."`
+	Redis  *store.Status `json:"redis" doc:"Status in Redis; null if the campaign is not there: not loaded yet, or lost."`
 }
 
 // CampaignInLedger is the state of a campaign in the ledger.
 type CampaignInLedger struct {
-	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"funded; refunded once what nobody got went back to the sponsor."`
-	Packets  int64                `json:"packets" doc:"Packets, those of top-ups included."`
-	Funded   hongbao.Amount       `json:"funded" doc:"What the sponsor has paid in, top-ups included, in minor units."`
-	Granted  hongbao.Amount       `json:"granted" doc:"What the ledger has booked for users, in minor units."`
-	Refunded hongbao.Amount       `json:"refunded" doc:"What went back to the sponsor, in minor units."`
+	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"funded; refunded once the amount that no user got went back to the sponsor."`
+	Packets  int64                `json:"packets" doc:"Packets, top-ups included."`
+	Funded   hongbao.Amount       `json:"funded" doc:"Amount that the sponsor has paid in, top-ups included, in minor units."`
+	Granted  hongbao.Amount       `json:"granted" doc:"Amount that the ledger has booked for users, in minor units."`
+	Refunded hongbao.Amount       `json:"refunded" doc:"Amount that went back to the sponsor, in minor units."`
 	// Codes is how many packets have a code: all, once the creation of the campaign is complete.
-	Codes int64 `json:"codes,omitempty" doc:"Packets with a code: all, once it is created to the end; absent for none."`
+	Codes int64 `json:"codes,omitempty" doc:"Packets with a code: all of them, once the creation is complete; absent if the campaign has no codes."`
 }
 
 // Created is a campaign that is in the ledger.
 type Created struct {
 	Campaign string               `json:"campaign" doc:"The campaign's id."`
-	Created  bool                 `json:"created" doc:"False: it was there already."`
+	Created  bool                 `json:"created" doc:"False if the campaign existed already."`
 	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"In the ledger: funded or refunded."`
 	Hash     string               `json:"plan_hash" doc:"Commits to the specification and its seed: publish it."`
-	Next     string               `json:"next" doc:"What to do next, as a command for a person."`
+	Next     string               `json:"next" doc:"Next step, as a command for a person."`
 }
 
 // Create funds a campaign, draws its seed, and stores its codes: those that were read, or codes drawn by its pattern.

@@ -16,16 +16,16 @@ type ListedCampaign struct {
 	ID       string               `json:"id" doc:"The campaign's id."`
 	Name     string               `json:"name" doc:"The campaign's name."`
 	Kind     hongbao.Kind         `json:"kind" doc:"red_packet or coupon."`
-	Packets  int64                `json:"packets" doc:"Packets, those of top-ups included."`
-	Currency string               `json:"currency,omitempty" doc:"Of the amounts; absent for coupons without a value."`
-	Funded   hongbao.Amount       `json:"funded_amount" doc:"What the sponsor has paid in, in minor units."`
-	Granted  hongbao.Amount       `json:"granted_amount" doc:"What the ledger has booked for users, in minor units."`
-	Refunded hongbao.Amount       `json:"refunded_amount" doc:"What went back to the sponsor, in minor units."`
+	Packets  int64                `json:"packets" doc:"Packets, top-ups included."`
+	Currency string               `json:"currency,omitempty" doc:"Currency of the amounts; absent for coupons without a value."`
+	Funded   hongbao.Amount       `json:"funded_amount" doc:"Amount that the sponsor has paid in, in minor units."`
+	Granted  hongbao.Amount       `json:"granted_amount" doc:"Amount that the ledger has booked for users, in minor units."`
+	Refunded hongbao.Amount       `json:"refunded_amount" doc:"Amount that went back to the sponsor, in minor units."`
 	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"In the ledger: funded or refunded."`
-	Status   string               `json:"status" enum:"created,loading,not_started,open,paused,sold_out,ended,closed,refunded,frozen,unread" doc:"What a grab would find, as the console shows it: created (not loaded), loading, not_started, open, paused, sold_out, ended, closed, refunded, frozen; unread if Redis could not tell."`
-	From     time.Time            `json:"from" doc:"When grabs begin."`
-	To       time.Time            `json:"to" doc:"When grabs end."`
-	Codes    answers.Text         `json:"codes" nullable:"true" doc:"Where its codes come from: pattern or file; null for none."`
+	Status   string               `json:"status" enum:"created,loading,not_started,open,paused,sold_out,ended,closed,refunded,frozen,unread" doc:"State that a grab finds, as in the console: created (not loaded), loading, not_started, open, paused, sold_out, ended, closed, refunded, frozen; unread if Redis could not be read."`
+	From     time.Time            `json:"from" doc:"Start of the window for grabs."`
+	To       time.Time            `json:"to" doc:"End of the window for grabs."`
+	Codes    answers.Text         `json:"codes" nullable:"true" doc:"Source of the codes: pattern or file; null if the campaign has none."`
 }
 
 // codesFrom returns the source of a campaign's codes.
@@ -41,7 +41,7 @@ func codesFrom(c *hongbao.Campaign) answers.Text {
 
 // CampaignPage is a page of the list of campaigns.
 type CampaignPage struct {
-	Campaigns []ListedCampaign `json:"campaigns" doc:"In the order of their ids."`
+	Campaigns []ListedCampaign `json:"campaigns" doc:"Campaigns in the order of their ids."`
 	Next      answers.Text     `json:"next" nullable:"true" doc:"Goes into after; null on the last page."`
 }
 

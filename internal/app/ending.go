@@ -39,30 +39,30 @@ func closeHint(err error, c *ledger.StoredCampaign) error {
 // Ending is the progress of a campaign's end.
 type Ending struct {
 	Campaign string  `json:"campaign" doc:"The campaign's id."`
-	Currency string  `json:"currency,omitempty" doc:"Of the amounts, ISO 4217; absent for coupons without a value."`
-	Closed   *Closed `json:"closed" doc:"How it stood at its close; null once it has left Redis."`
+	Currency string  `json:"currency,omitempty" doc:"Currency of the amounts, ISO 4217; absent for coupons without a value."`
+	Closed   *Closed `json:"closed" doc:"State at the close; null once the campaign has left Redis."`
 	// Settling: group balance has not finished the grants up to the close, only those up to Finished (on the
 	// campaign's first shard).
 	Settling bool   `json:"settling" doc:"True while grants up to the close are still being settled."`
-	Finished *int64 `json:"finished_seq" doc:"The last settled event on its first shard; null once closed is null."`
+	Finished *int64 `json:"finished_seq" doc:"Last settled event on the campaign's first shard; null once closed is null."`
 	// Places are the shards of a campaign on several shards, in order.
-	Places []ClosedPlace `json:"places,omitempty" doc:"Its shards, if several; absent once closed is null."`
+	Places []ClosedPlace `json:"places,omitempty" doc:"Shards of the campaign, if several; absent once closed is null."`
 	// Missing is how many grants the group has finished but the ledger lacks. Below 0 the ledger has paid more than
 	// were granted.
-	Missing *int64 `json:"missing" doc:"Finished grants that the ledger lacks; below 0: it has more; null while settling, and after the refund."`
+	Missing *int64 `json:"missing" doc:"Finished grants that the ledger lacks; below 0 if the ledger has more; null while settling, and after the refund."`
 	// Amount is the sum that is to be refunded, or was refunded.
-	Amount   hongbao.Amount `json:"refund_amount" doc:"What is refunded, in minor units; not final while settling."`
+	Amount   hongbao.Amount `json:"refund_amount" doc:"Amount of the refund, in minor units; not final while settling."`
 	Refunded *Refunded      `json:"refunded" doc:"The refund; null before it."`
-	Next     string         `json:"next" doc:"What to do next, as a command for a person."`
+	Next     string         `json:"next" doc:"Next step, as a command for a person."`
 }
 
 // Closed is the state of a campaign at its close. For several shards it is the sum, and the time of the last close.
 type Closed struct {
-	Time          time.Time      `json:"time" doc:"Of several shards the last one's."`
+	Time          time.Time      `json:"time" doc:"With several shards, the time of the last one."`
 	Event         string         `json:"event" doc:"Shard and seq of the close on its first shard."`
 	Granted       int64          `json:"granted" doc:"Packets that were granted."`
 	GrantedAmount hongbao.Amount `json:"granted_amount" doc:"Their sum, in minor units."`
-	Left          int64          `json:"left" doc:"Packets that nobody got."`
+	Left          int64          `json:"left" doc:"Packets that no user got."`
 	LeftAmount    hongbao.Amount `json:"left_amount" doc:"Their sum, in minor units."`
 }
 
@@ -70,11 +70,11 @@ type Closed struct {
 // the shard, its amount is secret before the reveal.
 type ClosedPlace struct {
 	Shard    int       `json:"shard" doc:"The shard's number."`
-	Time     time.Time `json:"time" doc:"When it was closed there."`
+	Time     time.Time `json:"time" doc:"Time of the close on the shard."`
 	Event    string    `json:"event" doc:"Shard and seq of the close."`
-	Granted  int64     `json:"granted" doc:"Packets that were granted there."`
-	Left     int64     `json:"left" doc:"Packets that nobody got there."`
-	Finished int64     `json:"finished_seq" doc:"The last settled event there, at most the close."`
+	Granted  int64     `json:"granted" doc:"Packets that were granted on the shard."`
+	Left     int64     `json:"left" doc:"Packets of the shard that no user got."`
+	Finished int64     `json:"finished_seq" doc:"Last settled event of the shard, at most the close."`
 }
 
 func closedOf(e *stream.Entry) Closed {
@@ -84,9 +84,9 @@ func closedOf(e *stream.Entry) Closed {
 
 // Refunded is the refund of a campaign.
 type Refunded struct {
-	Time    time.Time `json:"time" doc:"When it was refunded."`
-	Packets int64     `json:"packets" doc:"Packets that nobody got."`
-	Sponsor string    `json:"sponsor" doc:"Who got the money back."`
+	Time    time.Time `json:"time" doc:"Time of the refund."`
+	Packets int64     `json:"packets" doc:"Packets that no user got."`
+	Sponsor string    `json:"sponsor" doc:"Sponsor who got the money back."`
 }
 
 func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *Ending {

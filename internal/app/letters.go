@@ -33,7 +33,7 @@ func (a *App) letters(ctx context.Context, f *deadletter.Filter) (*deadletter.Le
 
 // LetterPage is a page of dead letters.
 type LetterPage struct {
-	Letters []deadletter.Letter `json:"letters" doc:"Oldest first within a sink and shard."`
+	Letters []deadletter.Letter `json:"letters" doc:"Letters, the oldest first within a sink and shard."`
 	Next    answers.Text        `json:"next" nullable:"true" doc:"Goes into after; null on the last page."`
 }
 

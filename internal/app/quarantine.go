@@ -15,11 +15,11 @@ import (
 // Version is one side of a contradiction.
 type Version struct {
 	Event     string         `json:"event" doc:"Shard and seq of the grant."`
-	User      string         `json:"user" doc:"Who gets the packet by this version."`
-	Amount    hongbao.Amount `json:"amount" doc:"In minor units."`
+	User      string         `json:"user" doc:"User who gets the packet in this version."`
+	Amount    hongbao.Amount `json:"amount" doc:"Amount, in minor units."`
 	Epoch     int64          `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened again."`
-	RequestID string         `json:"request_id,omitempty" doc:"The request id of the grab; absent if it had none."`
-	Time      time.Time      `json:"time" doc:"When it was granted."`
+	RequestID string         `json:"request_id,omitempty" doc:"Request id of the grab; absent if it had none."`
+	Time      time.Time      `json:"time" doc:"Time of the grant."`
 }
 
 func versionOf(g *hongbao.Grant) *Version {
@@ -31,18 +31,18 @@ func versionOf(g *hongbao.Grant) *Version {
 
 // Quarantined is a grant in quarantine.
 type Quarantined struct {
-	ID       int64         `json:"id" doc:"Its number in the quarantine."`
-	Reason   ledger.Reason `json:"reason" enum:"exists_with_different_user,exists_with_different_amount,exists_with_different_shard,exists_with_different_seq,amount_not_planned,packet_not_planned,unknown_campaign,over_funded,after_refund" doc:"What it contradicts; docs/ledger.md tells what to do about each."`
+	ID       int64         `json:"id" doc:"Number of the grant in the quarantine."`
+	Reason   ledger.Reason `json:"reason" enum:"exists_with_different_user,exists_with_different_amount,exists_with_different_shard,exists_with_different_seq,amount_not_planned,packet_not_planned,unknown_campaign,over_funded,after_refund" doc:"Contradiction; docs/ledger.md says what to do about each."`
 	Campaign string        `json:"campaign" doc:"The campaign's id."`
 	Packet   int64         `json:"packet" doc:"Number of the packet in the campaign."`
-	Currency string        `json:"currency,omitempty" doc:"Of the amounts; absent if the ledger does not know it."`
+	Currency string        `json:"currency,omitempty" doc:"Currency of the amounts; absent if the ledger does not know it."`
 	Came     *Version      `json:"came" doc:"The grant that came, and was not paid."`
 	// Ledger is the ledger's version of the packet when the grant came; null if it had none.
-	Ledger     *Version   `json:"ledger" doc:"What the ledger had of the packet when it came; null if nothing."`
-	Created    time.Time  `json:"created" doc:"When it came here."`
-	Resolved   *time.Time `json:"resolved" doc:"When it was decided; null while it waits."`
-	ResolvedBy string     `json:"resolved_by,omitempty" doc:"Who decided it; absent while it waits."`
-	Resolution string     `json:"resolution,omitempty" doc:"What was decided, and why; absent while it waits."`
+	Ledger     *Version   `json:"ledger" doc:"Grant of the packet that the ledger already had; null if there was none."`
+	Created    time.Time  `json:"created" doc:"Time when the grant came into quarantine."`
+	Resolved   *time.Time `json:"resolved" doc:"Time of the decision; null while the grant waits."`
+	ResolvedBy string     `json:"resolved_by,omitempty" doc:"Person or key that decided; absent while the grant waits."`
+	Resolution string     `json:"resolution,omitempty" doc:"Decision and its reason; absent while the grant waits."`
 }
 
 func printable(q *ledger.Quarantined) Quarantined {
@@ -59,7 +59,7 @@ func printable(q *ledger.Quarantined) Quarantined {
 
 // QuarantinePage is a page of the list.
 type QuarantinePage struct {
-	Grants []Quarantined `json:"grants" doc:"Oldest first. Where ledger is null, the ledger had nothing of the packet."`
+	Grants []Quarantined `json:"grants" doc:"Grants, the oldest first. If ledger is null, the ledger had no grant of the packet."`
 	// Next is the start of the next page; nil if there is none.
 	Next *int64 `json:"next" doc:"Goes into after; null on the last page."`
 }

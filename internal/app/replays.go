@@ -13,16 +13,16 @@ import (
 
 // ReplayState is the progress of a named replay by any process, as recorded in Redis.
 type ReplayState struct {
-	Name   string        `json:"name" doc:"Its name: no other replay can ever take it."`
-	Target string        `json:"target" doc:"Where it delivers to."`
-	Dead   string        `json:"dead,omitempty" doc:"The sink whose dead letters it delivers; absent if it delivers none."`
-	Filter replay.Filter `json:"filter" doc:"Which grants it covers."`
-	Begun  time.Time     `json:"begun" doc:"When its first run began."`
+	Name   string        `json:"name" doc:"Name of the replay; no other replay can use it."`
+	Target string        `json:"target" doc:"Target of the replay."`
+	Dead   string        `json:"dead,omitempty" doc:"Sink whose dead letters the replay delivers; absent if it delivers none."`
+	Filter replay.Filter `json:"filter" doc:"Grants that the replay covers."`
+	Begun  time.Time     `json:"begun" doc:"Start of the replay's first run."`
 	// Events is how many events it covers, by their seqs; Looked is how many of them runs have looked at so far.
-	Events *int64 `json:"events" doc:"Events that it covers, by their seqs; null before Redis has noted it."`
-	Looked int64  `json:"looked" doc:"How many of them runs have looked at; with dead, of whole shards only."`
+	Events *int64 `json:"events" doc:"Events that the replay covers, by their seqs; null before Redis has recorded it."`
+	Looked int64  `json:"looked" doc:"Number of these events that runs have looked at; with dead, of whole shards only."`
 	// Finished: a run came to the end of each shard, and nothing failed.
-	Finished bool `json:"finished" doc:"True once a run came to the end of each shard, and nothing failed."`
+	Finished bool `json:"finished" doc:"True once a run has reached the end of each shard without a failure."`
 }
 
 // What returns a description for a person: the target, and which grants go there.

@@ -16,20 +16,20 @@ import (
 // SinkPause is the last pause or resume of a sink.
 type SinkPause struct {
 	// Paused: workers deliver nothing to the sink, on at least one shard.
-	Paused bool `json:"paused" doc:"True if workers hand it nothing on at least one shard."`
+	Paused bool `json:"paused" doc:"True if workers deliver nothing to it on at least one shard."`
 	// PausedShards is the number of paused shards. If it is neither 0 nor all, Redis failed midway, and a repeat of
 	// the command completes it.
-	PausedShards int `json:"paused_shards" doc:"On how many shards; if not all, repeat the pause or resume: it broke off."`
+	PausedShards int `json:"paused_shards" doc:"Number of paused shards; if not all, the change was interrupted: repeat the pause or resume."`
 	// By, Why and At are those of the last pause or resume; empty if there was none.
-	By  string    `json:"by,omitempty" doc:"Who paused or resumed it last; absent if nobody did."`
-	Why string    `json:"why,omitempty" doc:"The reason given; absent if nobody did."`
-	At  time.Time `json:"at,omitzero" doc:"When; absent if nobody did."`
+	By  string    `json:"by,omitempty" doc:"Person or key that paused or resumed it last; absent if no one did."`
+	Why string    `json:"why,omitempty" doc:"Reason; absent if no one did."`
+	At  time.Time `json:"at,omitzero" doc:"Time; absent if no one did."`
 }
 
 // PausedCampaign is a campaign that is paused for one sink: its grants wait there.
 type PausedCampaign struct {
 	Campaign string    `json:"campaign" doc:"The campaign's id."`
-	By       string    `json:"by" doc:"Who paused it; hongbao if too many of its grants became dead letters."`
+	By       string    `json:"by" doc:"Person or key that paused the campaign; hongbao if too many of its grants became dead letters."`
 	Why      string    `json:"why" doc:"The reason given."`
 	At       time.Time `json:"at" doc:"When."`
 }
@@ -37,10 +37,10 @@ type PausedCampaign struct {
 // SinkLimit is the rate of a sink over all workers that a person has set.
 type SinkLimit struct {
 	// GrantsPerSecond is 0 for no limit. Nil: each worker uses its knob (sinks.SINK_grants_per_second).
-	GrantsPerSecond *int      `json:"grants_per_second" doc:"Of all workers; 0: no bound; null: the knob of each counts."`
-	By              string    `json:"by,omitempty" doc:"Who set it last; absent if nobody did."`
-	Why             string    `json:"why,omitempty" doc:"The reason given; absent if nobody did."`
-	At              time.Time `json:"at,omitzero" doc:"When; absent if nobody did."`
+	GrantsPerSecond *int      `json:"grants_per_second" doc:"Grants per second of all workers together; 0: no bound; null: each worker uses its knob."`
+	By              string    `json:"by,omitempty" doc:"Person or key that set the limit last; absent if no one did."`
+	Why             string    `json:"why,omitempty" doc:"Reason; absent if no one did."`
+	At              time.Time `json:"at,omitzero" doc:"Time; absent if no one did."`
 }
 
 // add adds the sink's limit on a shard: the latest change counts.
@@ -62,13 +62,13 @@ func (p *SinkPause) add(c *store.SinkControl) {
 
 // SinkChange is the result of a pause or a resume.
 type SinkChange struct {
-	Sink string `json:"sink" doc:"Its name."`
+	Sink string `json:"sink" doc:"Name of the sink."`
 	// Campaign is "" if the change is about the whole sink.
-	Campaign string `json:"campaign,omitempty" doc:"The campaign that it is about; absent if it is about the whole sink."`
+	Campaign string `json:"campaign,omitempty" doc:"Campaign of the change; absent for the whole sink."`
 	// Changed is false if the sink was already in this state.
-	Changed bool      `json:"changed" doc:"False if the sink stood so before."`
-	Pause   SinkPause `json:"pause" doc:"Whether it is paused now."`
-	Limit   SinkLimit `json:"limit" doc:"Its rate now."`
+	Changed bool      `json:"changed" doc:"False if the sink was in this state before."`
+	Pause   SinkPause `json:"pause" doc:"Pause of the sink after the change."`
+	Limit   SinkLimit `json:"limit" doc:"Rate after the change."`
 }
 
 // PauseSink stops the delivery of grants to a sink by all workers. Each worker stops within a second, and finishes a

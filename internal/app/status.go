@@ -23,7 +23,7 @@ type Status struct {
 // UnrecordedShard is a shard whose workers wait for the ledger.
 type UnrecordedShard struct {
 	Shard int    `json:"shard" doc:"The shard's number."`
-	Why   string `json:"why" doc:"Who opened it, when and why, for a person."`
+	Why   string `json:"why" doc:"The person who opened the shard, when and why, as text."`
 }
 
 // unrecorded returns the shards that were opened without the ledger. A shard that can't be read is reported elsewhere.
@@ -40,25 +40,25 @@ func unrecorded(ctx context.Context, st *store.Store) []UnrecordedShard {
 
 // SinkStatus is the state of a sink.
 type SinkStatus struct {
-	Sink  string       `json:"sink" doc:"Its name."`
-	State SinkState    `json:"state" enum:"unread,paused,no_worker,behind,working" doc:"The first of these that holds."`
-	Why   answers.Text `json:"why" nullable:"true" doc:"Why it is not working, for a person; null for working."`
+	Sink  string       `json:"sink" doc:"Name of the sink."`
+	State SinkState    `json:"state" enum:"unread,paused,no_worker,behind,working" doc:"The first of these states that is true."`
+	Why   answers.Text `json:"why" nullable:"true" doc:"Reason why it is not working, as text; null for working."`
 	// Waiting counts grants and closes that the sink has not finished. Oldest is how long the first of them has
 	// waited, nil if none waits.
-	Waiting int64    `json:"waiting" doc:"Grants and closes that it has not finished."`
-	Oldest  *float64 `json:"oldest_seconds" doc:"How long the first of them has waited; null if none waits."`
+	Waiting int64    `json:"waiting" doc:"Grants and closes that the sink has not finished."`
+	Oldest  *float64 `json:"oldest_seconds" doc:"Seconds that the oldest of them has waited; null if none waits."`
 	// Pending counts the entries in the hands of workers, and the parked ones.
-	Pending int64     `json:"pending_entries" doc:"Entries that workers hold, and the parked ones."`
+	Pending int64     `json:"pending_entries" doc:"Entries pending at workers, and parked entries."`
 	Parked  int64     `json:"parked_entries" doc:"Entries that wait for another attempt."`
 	Dead    int64     `json:"dead_letters" doc:"Dead letters that wait for a decision."`
-	Pause   SinkPause `json:"pause" doc:"Whether people have paused it."`
+	Pause   SinkPause `json:"pause" doc:"Pause of the whole sink by people."`
 	Limit   SinkLimit `json:"limit" doc:"The rate that people have set."`
 	// Campaigns are paused for this sink only; other campaigns continue.
 	Campaigns []PausedCampaign `json:"paused_campaigns" doc:"Campaigns that are paused for this sink only, by their ids."`
-	Shards    []ShardStatus    `json:"shards" doc:"How it stands on each shard that could tell; the sums are of these."`
+	Shards    []ShardStatus    `json:"shards" doc:"Status on each shard that could be read; the sums are of these shards."`
 	// Unread names the shards that did not report their state, such as a frozen one. The other fields leave them out.
-	Unread  []UnreadShard `json:"unread" doc:"The shards that could not tell, a frozen one for example."`
-	Workers []SinkWorker  `json:"workers" doc:"Its workers, by name, each once for all shards."`
+	Unread  []UnreadShard `json:"unread" doc:"Shards that could not be read, for example a frozen shard."`
+	Workers []SinkWorker  `json:"workers" doc:"Workers of the sink, by name, each once for all shards."`
 }
 
 // Held returns how many entries workers have in hand.
@@ -67,7 +67,7 @@ func (s *SinkStatus) Held() int64 { return s.Pending - s.Parked }
 // UnreadShard is a shard that could not report the state of a sink.
 type UnreadShard struct {
 	Shard int    `json:"shard" doc:"The shard's number."`
-	Why   string `json:"why" doc:"The error, for a person."`
+	Why   string `json:"why" doc:"Error, as text."`
 	err   error
 }
 
@@ -76,18 +76,18 @@ type ShardStatus struct {
 	Shard   int      `json:"shard" doc:"The shard's number."`
 	Seq     int64    `json:"seq" doc:"The shard's last event."`
 	Waiting int64    `json:"waiting" doc:"Grants and closes up to seq that the sink has not finished."`
-	Oldest  *float64 `json:"oldest_seconds" doc:"How long the first of them has waited; null if none waits."`
+	Oldest  *float64 `json:"oldest_seconds" doc:"Seconds that the oldest of them has waited; null if none waits."`
 	Parked  int64    `json:"parked_entries" doc:"Entries that wait for another attempt."`
 	Dead    int64    `json:"dead_letters" doc:"Dead letters that wait for a decision."`
 }
 
 // SinkWorker is a worker of a sink, on all of its shards.
 type SinkWorker struct {
-	Worker string `json:"worker" doc:"Its name."`
+	Worker string `json:"worker" doc:"Name of the worker."`
 	// Alive: its lease on its entries is not over.
-	Alive bool    `json:"alive" doc:"Seen within consumer.lease."`
-	Seen  float64 `json:"seen_seconds_ago" doc:"Since it last asked Redis for anything, on any shard."`
-	Holds int64   `json:"holds_entries" doc:"Entries that it has in hand, on all shards."`
+	Alive bool    `json:"alive" doc:"True if Redis has seen the worker within consumer.lease."`
+	Seen  float64 `json:"seen_seconds_ago" doc:"Seconds since it last asked Redis for anything, on any shard."`
+	Holds int64   `json:"holds_entries" doc:"Entries pending at the worker, on all shards."`
 }
 
 // asksAtOnce bounds how many shards are read at once: a status uses few of the connections that grabs need.

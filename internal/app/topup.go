@@ -54,19 +54,19 @@ func ParseTiers(texts []string) (list []hongbao.Tier, err error) {
 type TopUp struct {
 	Campaign   string         `json:"campaign" doc:"The campaign's id."`
 	ID         string         `json:"id" doc:"The order's own id."`
-	Generation int            `json:"generation" doc:"2 for the first top-up: 1 are the packets of the specification."`
-	First      int64          `json:"first_packet" doc:"Number of its first packet in the campaign."`
-	Packets    int64          `json:"packets" doc:"How many it adds."`
-	Total      hongbao.Amount `json:"total" doc:"What they hold together, in minor units."`
-	Currency   string         `json:"currency,omitempty" doc:"Of the amounts; absent for coupons without a value."`
+	Generation int            `json:"generation" doc:"Generation: 2 for the first top-up, since 1 is the specification."`
+	First      int64          `json:"first_packet" doc:"Number of the top-up's first packet in the campaign."`
+	Packets    int64          `json:"packets" doc:"Number of added packets."`
+	Total      hongbao.Amount `json:"total" doc:"Sum of the added packets, in minor units."`
+	Currency   string         `json:"currency,omitempty" doc:"Currency of the amounts; absent for coupons without a value."`
 	// Funded is the campaign's funding after the top-up.
-	Funded hongbao.Amount `json:"funded" doc:"What the campaign is funded with after it, in minor units."`
+	Funded hongbao.Amount `json:"funded" doc:"Funding of the campaign after the top-up, in minor units."`
 	Hash   string         `json:"plan_hash,omitempty" doc:"Commits to the draw: publish it; absent in a dry run."`
-	By     string         `json:"by" doc:"Who ordered it."`
+	By     string         `json:"by" doc:"Person or key that ordered the top-up."`
 	Why    string         `json:"why" doc:"The reason given."`
 	// Created is when it was ordered, Dealt when all of its packets were in Redis; absent before.
-	Created *time.Time `json:"created,omitempty" doc:"When it was ordered."`
-	Dealt   *time.Time `json:"dealt,omitempty" doc:"When all of its packets were in Redis; absent before."`
+	Created *time.Time `json:"created,omitempty" doc:"Time of the order."`
+	Dealt   *time.Time `json:"dealt,omitempty" doc:"Time when all packets of the top-up were in Redis; absent before."`
 }
 
 func topUpOf(c *ledger.StoredCampaign, s *ledger.StoredTopUp) TopUp {

@@ -20,59 +20,59 @@ import (
 // users only.
 type Trail struct {
 	Campaign string      `json:"campaign" doc:"The campaign's id."`
-	Currency string      `json:"currency,omitempty" doc:"Of the amounts; absent if there is none, or nothing told it."`
-	Steps    []TrailStep `json:"grants" doc:"By packet. A step that is null was not found, or not asked: see unread."`
+	Currency string      `json:"currency,omitempty" doc:"Currency of the amounts; absent if there is none, or if it is unknown."`
+	Steps    []TrailStep `json:"grants" doc:"Trails by packet. A null step was not found, or could not be read: see unread."`
 	// Unread names the servers that could not be read, and why. A missing step of such a server means nothing.
-	Unread []Unread `json:"unread" doc:"What could not be asked: a step of it that is null says nothing."`
+	Unread []Unread `json:"unread" doc:"Stores that could not be read: a null step of such a store says nothing."`
 }
 
 // Unread is a server that could not be read.
 type Unread struct {
 	Where string `json:"where" doc:"redis, ledger or topic."`
-	Why   string `json:"why" doc:"The error, for a person."`
+	Why   string `json:"why" doc:"Error, as text."`
 }
 
 // TrailStep is the path of one packet, from the receipt to the topic. A missing step is nil.
 type TrailStep struct {
 	Packet int64 `json:"packet" doc:"Number of the packet in the campaign."`
 	// Receipt is the answer that the user got, Ledger the booking in the ledger, by the packet's number.
-	Receipt *TrailGrant  `json:"receipt" doc:"What the user was told; null if Redis has no receipt."`
-	Entry   *TrailEntry  `json:"entry" doc:"Where it stands in its shard's stream; null once that was trimmed."`
-	Ledger  *TrailGrant  `json:"ledger" doc:"What the ledger has booked for the packet; null if nothing."`
-	Topic   *TrailRecord `json:"topic" doc:"Where it stands in the topic; null if it was not found there."`
+	Receipt *TrailGrant  `json:"receipt" doc:"Receipt of the user; null if Redis has none."`
+	Entry   *TrailEntry  `json:"entry" doc:"Entry in the stream of the shard; null once the stream was trimmed past it."`
+	Ledger  *TrailGrant  `json:"ledger" doc:"The ledger's booking for the packet; null if there is none."`
+	Topic   *TrailRecord `json:"topic" doc:"Record in the topic; null if it was not found."`
 	// Sinks says for each sink whether it has finished the event.
-	Sinks []TrailSink `json:"sinks" doc:"Whether each sink has finished it; none of a shard that could not be asked."`
+	Sinks []TrailSink `json:"sinks" doc:"Whether each sink has finished the grant; empty if the shard could not be read."`
 }
 
 // TrailGrant is a grant as a receipt or the ledger has it.
 type TrailGrant struct {
 	Event     string         `json:"event" doc:"Shard and seq of the grant."`
-	User      string         `json:"user" doc:"Who got the packet."`
-	Amount    hongbao.Amount `json:"amount" doc:"In minor units."`
-	RequestID string         `json:"request_id,omitempty" doc:"The request id of the grab; absent if it had none."`
-	Time      time.Time      `json:"time" doc:"When it was granted."`
+	User      string         `json:"user" doc:"User who got the packet."`
+	Amount    hongbao.Amount `json:"amount" doc:"Amount, in minor units."`
+	RequestID string         `json:"request_id,omitempty" doc:"Request id of the grab; absent if it had none."`
+	Time      time.Time      `json:"time" doc:"Time of the grant."`
 }
 
 // TrailEntry is the place of the event in its shard's stream.
 type TrailEntry struct {
-	ID     string `json:"id" doc:"Its id in the stream of the shard."`
+	ID     string `json:"id" doc:"Id of the entry in the stream of the shard."`
 	Epoch  int64  `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened again."`
 	Grants int    `json:"grants" doc:"Grants that came in the same entry."`
 }
 
 // TrailRecord is the place of the event in the topic.
 type TrailRecord struct {
-	Partition int   `json:"partition" doc:"Of the topic."`
-	Offset    int64 `json:"offset" doc:"In the partition, of the first copy that was met."`
+	Partition int   `json:"partition" doc:"Partition of the topic."`
+	Offset    int64 `json:"offset" doc:"Offset in the partition, of the first copy that was found."`
 }
 
 // TrailSink says whether a sink has finished an event: it settled or published it, or made it a dead letter.
 type TrailSink struct {
-	Sink     string `json:"sink" doc:"Its name."`
-	Finished bool   `json:"finished" doc:"True once it has settled or published the grant, or made it a dead letter."`
-	Letter   string `json:"letter,omitempty" doc:"Id of its dead letter, which waits for a decision; absent if it has none."`
-	Reason   string `json:"reason,omitempty" doc:"Why it is a dead letter; absent if it is none."`
-	Dropped  string `json:"dropped,omitempty" doc:"Who dropped its dead letter, and why; absent if no one did."`
+	Sink     string `json:"sink" doc:"Name of the sink."`
+	Finished bool   `json:"finished" doc:"True once the sink has settled or published the grant, or made it a dead letter."`
+	Letter   string `json:"letter,omitempty" doc:"Id of the dead letter of the grant, which waits for a decision; absent if there is none."`
+	Reason   string `json:"reason,omitempty" doc:"Reason of the dead letter; absent if there is none."`
+	Dropped  string `json:"dropped,omitempty" doc:"Person who dropped the dead letter, and why; absent if no one did."`
 }
 
 // TrailOf is a request for a trail: by user, or by packet if that is not 0.

@@ -12,15 +12,15 @@ import (
 
 // Acknowledge is the input of an acknowledgement: a difference of the audit that is known.
 type Acknowledge struct {
-	Kind     string    `json:"kind" doc:"The kind of the difference, such as duplicate_in_topic."`
+	Kind     string    `json:"kind" doc:"Kind of the difference, such as duplicate_in_topic."`
 	Where    string    `json:"where" doc:"The place that the audit named."`
 	Campaign string    `json:"campaign,omitempty" doc:"The campaign, if the difference names one."`
 	Packet   int64     `json:"packet,omitempty" minimum:"1" doc:"The packet, if the difference names one."`
 	Event    string    `json:"event,omitempty" doc:"Shard and seq, if the difference names them."`
-	Detail   string    `json:"detail" doc:"The detail of the difference, word by word."`
-	Until    time.Time `json:"until" doc:"When the audit counts it again: within the next 366 days."`
+	Detail   string    `json:"detail" doc:"Detail of the difference, exactly as the audit printed it."`
+	Until    time.Time `json:"until" doc:"Time from which the audit counts the difference again: within the next 366 days."`
 	By       string    `json:"-"` // the decider; a caller's key takes precedence
-	Why      string    `json:"why" minLength:"1" maxLength:"500" doc:"Kept with the acknowledgement."`
+	Why      string    `json:"why" minLength:"1" maxLength:"500" doc:"Reason; kept with the acknowledgement."`
 }
 
 // Check refuses an invalid input.
@@ -63,9 +63,9 @@ func (in *TrailOf) Check() error {
 	case in.Campaign == "":
 		return &InputError{Field: "campaign", Text: "is required"}
 	case (in.User == "") == (in.Packet == 0):
-		return &InputError{Text: "give user or packet, one of the two"}
+		return &InputError{Text: "give either user or packet"}
 	case in.Packet < 0 || in.Packet > hongbao.MaxPackets:
-		return &InputError{Field: "packet", Text: "is a number from 1"}
+		return &InputError{Field: "packet", Text: "is a number of 1 or more"}
 	}
 	return checkPick(in.Campaign, in.User)
 }

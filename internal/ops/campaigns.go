@@ -33,7 +33,7 @@ func (l *Local) ShowCampaign(ctx context.Context, id string) (app.Shown, error) 
 // CampaignPause is the input of a pause and of a resume.
 type CampaignPause struct {
 	Campaign string `json:"-"`
-	Why      string `json:"why,omitempty" maxLength:"500" doc:"Kept in Redis and in the ledger, as is the caller's key."`
+	Why      string `json:"why,omitempty" maxLength:"500" doc:"Reason; kept in Redis and in the ledger with the caller's key."`
 }
 
 // Check refuses an invalid input.
@@ -47,7 +47,7 @@ func (in *CampaignPause) Check() error {
 // CampaignState is the state of a campaign after a pause or a resume.
 type CampaignState struct {
 	Campaign string `json:"campaign" doc:"The campaign's id."`
-	State    string `json:"state" enum:"open,paused" doc:"What it is now."`
+	State    string `json:"state" enum:"open,paused" doc:"State after the change."`
 }
 
 // PauseCampaign makes a campaign answer paused.
@@ -76,7 +76,7 @@ func (l *Local) CampaignEnding(ctx context.Context, id string) (*app.Ending, err
 // CampaignClose is the input of a close, which ends a campaign permanently.
 type CampaignClose struct {
 	Campaign string `json:"-"`
-	Early    bool   `json:"early,omitempty" doc:"Close it before the end of its window."`
+	Early    bool   `json:"early,omitempty" doc:"Close the campaign before the end of its window."`
 }
 
 // CloseCampaign ends a campaign.
@@ -92,8 +92,8 @@ func (l *Local) CancelCampaign(ctx context.Context, id string) (*app.Ending, err
 // CampaignRefund is the input of a refund: the sponsor gets back the amount that no user got.
 type CampaignRefund struct {
 	Campaign string         `json:"-"`
-	Amount   hongbao.Amount `json:"amount" minimum:"0" maximum:"9007199254740991" doc:"Exactly what is refunded, in minor units: refund_amount of the ending."`
-	Missing  int64          `json:"missing,omitempty" minimum:"1" doc:"Exactly missing of the ending: grants that are decided and will not be paid."`
+	Amount   hongbao.Amount `json:"amount" minimum:"0" maximum:"9007199254740991" doc:"Exact amount of the refund, in minor units: refund_amount of the ending."`
+	Missing  int64          `json:"missing,omitempty" minimum:"1" doc:"Number of grants that a person decided not to pay: exactly missing of the ending."`
 	// Wait is how long a refund waits for grants that are still being settled.
 	Wait time.Duration `json:"-"`
 }

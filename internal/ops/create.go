@@ -20,11 +20,12 @@ type CampaignCreate struct {
 	Codes []string
 }
 
-// Check refuses a file of codes that no one has read. The specification itself is checked with the stores at hand.
+// Check refuses a specification whose file of codes was not read. The specification itself is checked later, with the
+// stores.
 func (in *CampaignCreate) Check() error {
 	if c := in.Spec.Codes; c != nil && c.File != "" && in.Codes == nil {
-		return &InputError{Field: "codes.file", Code: "specification_invalid", Text: "names a file, which only " +
-			"`hongbao campaign create` with the stores can read: give codes.pattern"}
+		return &InputError{Field: "codes.file", Code: "specification_invalid", Text: "names a file. Only " +
+			"`hongbao campaign create` without --server can read it: give codes.pattern"}
 	}
 	return nil
 }
@@ -70,10 +71,10 @@ func (r *Remote) CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Cr
 // Loaded is the answer of a load.
 type Loaded struct {
 	Campaign string    `json:"campaign" doc:"The campaign's id."`
-	Packets  int64     `json:"packets" doc:"Packets of its specification, without those of top-ups."`
-	From     time.Time `json:"from" doc:"When its window opens."`
-	To       time.Time `json:"to" doc:"When its window ends."`
-	Loading  bool      `json:"loading" doc:"True while the load continues; GET the campaign for its progress."`
+	Packets  int64     `json:"packets" doc:"Packets of the specification, without the packets of top-ups."`
+	From     time.Time `json:"from" doc:"Start of the campaign's window."`
+	To       time.Time `json:"to" doc:"End of the campaign's window."`
+	Loading  bool      `json:"loading" doc:"True while the load continues; GET the campaign to see its progress."`
 }
 
 // LoadedOf returns the answer of a load.
@@ -99,13 +100,13 @@ func (r *Remote) LoadCampaign(ctx context.Context, id string) (out Loaded, err e
 // TopUp is the input of a top-up: more packets for a campaign.
 type TopUp struct {
 	Campaign string         `json:"-"`
-	ID       string         `json:"id" minLength:"1" maxLength:"128" doc:"The order's own id, chosen by you: the same again changes nothing."`
-	Packets  int64          `json:"packets" minimum:"1" maximum:"10000000" doc:"How many packets are added."`
-	Total    hongbao.Amount `json:"total" minimum:"0" maximum:"9007199254740991" doc:"Their sum, in minor units."`
-	Expect   hongbao.Amount `json:"expect" minimum:"0" maximum:"9007199254740991" doc:"The campaign's present funding, exactly: ledger.funded of the campaign."`
-	Tiers    string         `json:"tiers,omitempty" doc:"For a campaign that is split by tiers: AMOUNTxPACKETS, with spaces between them."`
+	ID       string         `json:"id" minLength:"1" maxLength:"128" doc:"Id of the order, chosen by the caller: the same order again changes nothing."`
+	Packets  int64          `json:"packets" minimum:"1" maximum:"10000000" doc:"Number of added packets."`
+	Total    hongbao.Amount `json:"total" minimum:"0" maximum:"9007199254740991" doc:"Sum of the added packets, in minor units."`
+	Expect   hongbao.Amount `json:"expect" minimum:"0" maximum:"9007199254740991" doc:"Exact present funding of the campaign: ledger.funded of the campaign."`
+	Tiers    string         `json:"tiers,omitempty" doc:"For a campaign that is split by tiers: AMOUNTxPACKETS, separated by spaces."`
 	By       string         `json:"-"` // the decider; a caller's key takes precedence
-	Why      string         `json:"why" minLength:"1" maxLength:"500" doc:"Kept with the order."`
+	Why      string         `json:"why" minLength:"1" maxLength:"500" doc:"Reason; kept with the order."`
 }
 
 // Check refuses an invalid input.

@@ -26,7 +26,7 @@ var journalPlace = regexp.MustCompile(JournalPlace)
 // CheckJournal refuses an invalid query.
 func CheckJournal(in *access.JournalQuery) error {
 	if in.After != "" && !journalPlace.MatchString(in.After) {
-		return &InputError{Field: "after", Text: "is the next of the page before"}
+		return &InputError{Field: "after", Text: "is the next of the previous page"}
 	}
 	return cmp.Or(checkPick(in.Campaign, ""), checkLimit(in.Limit))
 }

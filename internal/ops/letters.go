@@ -17,7 +17,7 @@ import (
 
 // LetterFilter picks dead letters; without any field it picks all.
 type LetterFilter struct {
-	Sink     string    `json:"sink,omitempty" doc:"Letters of this sink, or of several with commas between them."`
+	Sink     string    `json:"sink,omitempty" doc:"Letters of this sink, or of several sinks separated by commas."`
 	Campaign string    `json:"campaign,omitempty" doc:"Letters of this campaign."`
 	Class    string    `json:"class,omitempty" enum:"unknown,transient,permanent,conflict,broken" doc:"Letters of this class."`
 	User     string    `json:"user,omitempty" doc:"Letters of this user."`
@@ -46,7 +46,7 @@ func (l *Local) filter(f *LetterFilter) deadletter.Filter {
 // LetterList is a page of a list of dead letters.
 type LetterList struct {
 	LetterFilter
-	After string // the Next of the page before
+	After string // the Next of the previous page
 	Limit int
 }
 
@@ -57,7 +57,7 @@ func (in *LetterList) Check() error {
 
 func checkAfter(after string) error {
 	if _, _, _, err := deadletter.ParseID(after); after != "" && err != nil {
-		return &InputError{Field: "after", Text: "is the next of the answer before"}
+		return &InputError{Field: "after", Text: "is the next of the previous answer"}
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (l *Local) ListLetters(ctx context.Context, in LetterList) (app.LetterPage,
 	return l.App.ListLetters(ctx, f, in.After, in.Limit)
 }
 
-// ShowLetter returns a dead letter. One that the caller may not see does not exist for them.
+// ShowLetter returns a dead letter. A letter that the caller may not see looks like one that does not exist.
 func (l *Local) ShowLetter(ctx context.Context, id string) (deadletter.Letter, error) {
 	return l.letter(ctx, access.ReadLetters, id)
 }
@@ -89,7 +89,7 @@ func (l *Local) letter(ctx context.Context, a access.Action, id string) (letter 
 		return letter, err
 	}
 	sink, shard, _, _ := deadletter.ParseID(id)
-	gone := hongbao.Errorf(hongbao.ClassPermanent, "letter %s: %w; `hongbao dead list` shows those that are there", id,
+	gone := hongbao.Errorf(hongbao.ClassPermanent, "letter %s: %w; `hongbao dead list` lists the letters", id,
 		deadletter.ErrNoLetter)
 	if shard >= l.App.Config.Deployment.Shards || l.checkSinks(sink) != nil {
 		return letter, gone
@@ -101,15 +101,15 @@ func (l *Local) letter(ctx context.Context, a access.Action, id string) (letter 
 	return letter, err
 }
 
-// Letters are the dead letters that a person decides about: some by their ids, or every letter that the filters pick.
+// Letters selects the dead letters that a person decides about: by their ids, or by filters.
 type Letters struct {
-	Letter string `json:"letter,omitempty" doc:"One letter by its id, or several with commas between them; or give filters."`
+	Letter string `json:"letter,omitempty" doc:"Id of a letter, or several ids separated by commas; instead of filters."`
 	LetterFilter
-	All    bool   `json:"all,omitempty" doc:"Needed for a decision about all letters: without letter and filters."`
-	Expect *int64 `json:"expect,omitempty" minimum:"0" doc:"Number of letters that filters or all pick: the matched of a dry run. Required with them, except in a dry run."`
-	After  string `json:"after,omitempty" doc:"The next of an answer 202: goes on there. Not with letter."`
+	All    bool   `json:"all,omitempty" doc:"True for a decision about all letters: without letter and filters."`
+	Expect *int64 `json:"expect,omitempty" minimum:"0" doc:"Number of letters that the filters or all pick: matched of a dry run. Required with filters or all, except in a dry run."`
+	After  string `json:"after,omitempty" doc:"The next of an answer 202, to continue there. Not with letter."`
 	By     string `json:"-"` // the decider; a caller's key takes precedence
-	Why    string `json:"why" doc:"Kept with each letter, as is the caller's key."`
+	Why    string `json:"why" doc:"Reason; kept with each letter, with the caller's key."`
 	DryRun bool   `json:"dry_run,omitempty" doc:"Count only."`
 }
 
@@ -126,16 +126,16 @@ func (in *Letters) Check() error {
 	}
 	switch {
 	case ways != 1:
-		return &InputError{Text: "say which letters: give letter, or filters, or all, and only one of them"}
+		return &InputError{Text: "name the letters: give exactly one of letter, filters and all"}
 	case named && in.After != "":
-		return &InputError{Field: "after", Text: "goes with filters or all, not with letter"}
+		return &InputError{Field: "after", Text: "is for filters or all, not for letter"}
 	case named && in.Expect != nil:
-		return &InputError{Field: "expect", Text: "goes with filters or all, not with letter"}
+		return &InputError{Field: "expect", Text: "is for filters or all, not for letter"}
 	case in.Expect != nil && *in.Expect < 0:
 		return &InputError{Field: "expect", Text: "is 0 or more"}
 	case !named && in.Expect == nil && !in.DryRun:
 		return &InputError{Field: "expect",
-			Text: "is required with filters or all: send a dry run, and give its matched as expect"}
+			Text: "is required with filters or all: send a dry run first, and give its matched as expect"}
 	}
 	for _, id := range list(in.Letter) {
 		if err := CheckLetter(id); err != nil {
@@ -151,10 +151,10 @@ func (in *Letters) Refused(r *deadletter.Report) error {
 	case r == nil:
 		return nil
 	case r.Failed > 0:
-		return app.Found("the sink refused %d letters again, and they stay: fix what the report names, then requeue or drop "+
-			"them", r.Failed)
+		return app.Found("the sink refused %d letters again, and they stay: fix the errors in the report, then requeue or drop "+
+			"the letters", r.Failed)
 	case r.Unreadable > 0 && in.Letter != "" && r.Decision != "dropped":
-		return app.Found("%d of the letters named can't be delivered: drop them", r.Unreadable)
+		return app.Found("%d of the named letters can't be delivered: drop them", r.Unreadable)
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (l *Local) DropLetters(ctx context.Context, in Letters) (*deadletter.Report
 	return l.App.DropLetters(ctx, pick, stream.Decision{By: l.by(in.By), Why: in.Why}, in.DryRun)
 }
 
-// Requeue delivers dead letters after all.
+// Requeue is the input of a requeue: dead letters that are delivered to their sinks.
 type Requeue struct {
 	Letters
 	// Rate is grants per second at most; 0 for the sink's own bound. Patience is how long a sink that is down is tried again.
@@ -254,7 +254,7 @@ func (r *Remote) ShowLetter(ctx context.Context, id string) (letter deadletter.L
 // RequeueLetters implements Operations.
 func (r *Remote) RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error) {
 	if in.Rate != 0 {
-		return nil, &InputError{Field: "rate", Text: "needs the stores: a server goes by the sink's own bound"}
+		return nil, &InputError{Field: "rate", Text: "works without --server only: a server uses the sink's own bound"}
 	}
 	return r.letters(ctx, "requeue", in.Letters)
 }
@@ -264,7 +264,8 @@ func (r *Remote) DropLetters(ctx context.Context, in Letters) (*deadletter.Repor
 	return r.letters(ctx, "drop", in)
 }
 
-// letters decides about letters. The server answers after a while with its progress, and letters asks it to continue.
+// letters decides about letters. After a while the server answers with its progress. Then letters sends the request
+// again to continue.
 func (r *Remote) letters(ctx context.Context, what string, in Letters) (all *deadletter.Report, err error) {
 	if err := in.Check(); err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
-// Package ops has the operations of people on a deployment. Each has one input with one check. The command line, the
-// administration API and the console all call the same operations. Local works with the deployment's own stores;
-// Remote calls the administration API of a server.
+// Package ops has the operations of people on a deployment. Each operation has one input with one check. The command
+// line, the administration API and the console all call the same operations. Local works with the deployment's own
+// stores; Remote calls the administration API of a server.
 package ops
 
 import (
@@ -23,8 +23,8 @@ type Operations interface {
 	// ListLetters returns a page of dead letters, the oldest first within a sink and shard.
 	ListLetters(ctx context.Context, in LetterList) (app.LetterPage, error)
 	ShowLetter(ctx context.Context, id string) (deadletter.Letter, error)
-	// RequeueLetters delivers dead letters, and DropLetters ends them without delivery. A report may come beside an error:
-	// it says what is done.
+	// RequeueLetters delivers dead letters, and DropLetters ends them without delivery. They may return both a report
+	// and an error; the report says what is done.
 	RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error)
 	DropLetters(ctx context.Context, in Letters) (*deadletter.Report, error)
 
@@ -37,8 +37,8 @@ type Operations interface {
 	ShowQuarantined(ctx context.Context, id int64) (app.Quarantined, error)
 	DecideQuarantined(ctx context.Context, in Decide) (app.Quarantined, error)
 
-	// CreateCampaign funds a campaign, LoadCampaign opens it, and TopUpCampaign adds packets. Each continues if an earlier
-	// call did not come to its end. TryTopUp returns the result that a top-up would have.
+	// CreateCampaign funds a campaign, LoadCampaign opens it, and TopUpCampaign adds packets. Each continues an earlier
+	// call that did not finish. TryTopUp returns the result that a top-up would have.
 	CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Created, error)
 	LoadCampaign(ctx context.Context, id string) (Loaded, error)
 	TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error)
@@ -47,14 +47,14 @@ type Operations interface {
 	ShowCampaign(ctx context.Context, id string) (app.Shown, error)
 	PauseCampaign(ctx context.Context, in CampaignPause) (CampaignState, error)
 	ResumeCampaign(ctx context.Context, in CampaignPause) (CampaignState, error)
-	// CampaignEnding returns how far the end of a campaign is. CloseCampaign and CancelCampaign end one.
+	// CampaignEnding returns how far the end of a campaign is. CloseCampaign and CancelCampaign end a campaign.
 	CampaignEnding(ctx context.Context, id string) (*app.Ending, error)
 	CloseCampaign(ctx context.Context, in CampaignClose) (*app.Ending, error)
 	CancelCampaign(ctx context.Context, id string) (*app.Ending, error)
 	RefundCampaign(ctx context.Context, in CampaignRefund) (*app.Ending, error)
 	RevealCampaign(ctx context.Context, id string) (*campaign.Disclosure, error)
 
-	// StartReplay delivers grants once more. A report may come beside an error.
+	// StartReplay delivers grants once more. It may return both a report and an error.
 	StartReplay(ctx context.Context, in Replay) (*replay.Report, error)
 	AcknowledgeDifference(ctx context.Context, in Acknowledge) (ledger.Acknowledgement, error)
 	ListJournal(ctx context.Context, in access.JournalQuery) (access.JournalPage, error)
@@ -73,11 +73,12 @@ type InputError struct {
 func (e *InputError) Error() string { return strings.TrimSpace(e.Field + " " + e.Text) }
 
 // Local does operations with the deployment's stores. A surface that identifies callers has checked that the caller's role
-// may take the action, and that the caller sees the campaign of the path; Local checks what else an input names, and leaves
-// out of lists what the caller does not see.
+// may take the action, and that the caller sees the campaign of the path; Local checks the
+// other names in an input, and leaves out of lists the campaigns that the caller does not see.
 type Local struct {
 	App *app.App
-	// Caller is the API key that asks, and sees only its campaigns. Nil is a person with access to the stores.
+	// Caller is the API key of the caller, who sees only the campaigns of the key. Nil is a person with access to the
+	// stores.
 	Caller *access.Caller
 }
 
@@ -137,7 +138,7 @@ const MaxWhy = 500
 func CheckWhy(why string) error {
 	switch {
 	case strings.TrimSpace(why) == "":
-		return &InputError{Field: "why", Text: "is required: what you write is kept with the decision"}
+		return &InputError{Field: "why", Text: "is required: the reason is kept with the decision"}
 	case len(why) > MaxWhy:
 		return &InputError{Field: "why", Text: "has more than 500 bytes"}
 	}

@@ -17,7 +17,7 @@ import (
 // QuarantineList is a page of the grants in quarantine.
 type QuarantineList struct {
 	All   bool  // includes decided grants
-	After int64 // the Next of the page before
+	After int64 // the Next of the previous page
 	Limit int
 }
 
@@ -44,7 +44,8 @@ func (l *Local) ListQuarantine(ctx context.Context, in QuarantineList) (app.Quar
 	return l.App.ListQuarantine(ctx, app.QuarantineList{After: in.After, Limit: in.Limit, All: in.All, Sees: l.sees()})
 }
 
-// ShowQuarantined returns a grant in quarantine. One that the caller may not see does not exist for them.
+// ShowQuarantined returns a grant in quarantine. A grant that the caller may not see looks like one that does not
+// exist.
 func (l *Local) ShowQuarantined(ctx context.Context, id int64) (app.Quarantined, error) {
 	return l.quarantined(ctx, access.ReadQuarantine, id)
 }
@@ -52,7 +53,7 @@ func (l *Local) ShowQuarantined(ctx context.Context, id int64) (app.Quarantined,
 func (l *Local) quarantined(ctx context.Context, a access.Action, id int64) (app.Quarantined, error) {
 	q, err := l.App.Quarantined(ctx, id)
 	if err == nil && !l.shows(ctx, a, q.Campaign) {
-		return app.Quarantined{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: `hongbao quarantine list` shows them",
+		return app.Quarantined{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: `hongbao quarantine list` lists them",
 			ledger.ErrNotInQuarantine)
 	}
 	return q, err
@@ -61,9 +62,9 @@ func (l *Local) quarantined(ctx context.Context, a access.Action, id int64) (app
 // Decide is a decision about a grant in quarantine.
 type Decide struct {
 	ID       int64  `json:"-"`
-	Decision string `json:"decision" enum:"pay,void" doc:"pay: from the reserve; void: nobody gets it."`
+	Decision string `json:"decision" enum:"pay,void" doc:"pay: pay it from the reserve; void: do not pay it."`
 	By       string `json:"-"` // the decider; a caller's key takes precedence
-	Why      string `json:"why" doc:"Kept with the decision, as is the caller's key."`
+	Why      string `json:"why" doc:"Reason; kept with the decision and the caller's key."`
 }
 
 // Check refuses an invalid decision.

@@ -21,8 +21,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Remote calls the administration API of a server (serve.control_listen) with an API key. The server records the key
-// as the decider.
+// Remote calls the administration API of a server (serve.control_listen) with an API key. The server records the key as
+// the decider.
 type Remote struct {
 	server *url.URL
 	key    string
@@ -31,25 +31,25 @@ type Remote struct {
 
 // Bounds of a call.
 const (
-	callTime  = 2 * time.Minute // of one request: a requeue works for a while before it answers
+	callTime  = 2 * time.Minute // for one request: a requeue works for a while before it answers
 	tryFor    = 5 * time.Second // how long calls to a server that is down are repeated
 	maxAnswer = 64 << 20
 	maxPage   = 500         // items of a page
 	pollEvery = time.Second // while the server's work continues
 )
 
-// NewRemote checks the address of a server and a key. It sends nothing. roots are the certificates that may sign the
-// server's; nil for those of the system.
+// NewRemote checks the address of a server and a key. It sends nothing. roots are the CAs of the server's certificate;
+// nil for the CAs of the system.
 func NewRemote(server, key string, roots *x509.CertPool) (*Remote, error) {
 	u, err := url.Parse(server)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" ||
 		u.Fragment != "" || strings.Trim(u.Path, "/") != "":
-		return nil, fmt.Errorf("server %.80q: want https://HOST:PORT of a control listener (serve.control_listen)", server)
+		return nil, fmt.Errorf("server %.80q: want https://HOST:PORT, the address of a control listener (serve.control_listen)", server)
 	case u.Scheme == "http" && !knob.IsLoopback(u.Hostname()):
-		return nil, fmt.Errorf("server %s: http would send the key in clear; want https, or an address of this machine", u)
+		return nil, fmt.Errorf("server %s: http would send the key unencrypted; want https, or an address of this machine", u)
 	case key == "":
-		return nil, errors.New("the key is empty: `hongbao key create` makes one")
+		return nil, errors.New("the key is empty: `hongbao key create` creates one")
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the default has this type
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
@@ -81,7 +81,7 @@ func (r *Remote) postWith(ctx context.Context, key, path string, in, to any) (mo
 	return r.call(ctx, http.MethodPost, path, key, nil, body, to)
 }
 
-// postAll makes a change, and asks for it until the server has done all of it.
+// postAll makes a change, and repeats the request until the server has done all of it.
 func (r *Remote) postAll(ctx context.Context, path string, in, to any) error {
 	key := rand.Text()
 	for {
@@ -126,19 +126,19 @@ func (r *Remote) try(ctx context.Context, method, at, key string, body []byte, t
 		if errors.As(err, &certificate) {
 			return false, hongbao.Errorf(hongbao.ClassPermanent, "%w; give the server's CA with --server-ca", certificate)
 		}
-		return false, hongbao.Outagef(hongbao.ClassTransient, "%w; is the control listener of `hongbao serve` there?",
+		return false, hongbao.Outagef(hongbao.ClassTransient, "%w; does `hongbao serve` run there with a control listener?",
 			errors.Unwrap(err))
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	switch {
 	case err != nil:
-		return false, hongbao.Outagef(hongbao.ClassTransient, "the answer broke off: %w", err)
+		return false, hongbao.Outagef(hongbao.ClassTransient, "the connection broke during the answer: %w", err)
 	case res.StatusCode != http.StatusOK && res.StatusCode != http.StatusAccepted:
 		return false, problem(res, text)
 	}
 	if err := json.Unmarshal(text, to); err != nil {
-		return false, hongbao.Errorf(hongbao.ClassPermanent, "the answer is no JSON of this API: %w", err)
+		return false, hongbao.Errorf(hongbao.ClassPermanent, "the answer is not JSON of this API: %w", err)
 	}
 	return res.StatusCode == http.StatusAccepted, nil
 }
@@ -147,7 +147,7 @@ func (r *Remote) try(ctx context.Context, method, at, key string, body []byte, t
 func problem(res *http.Response, text []byte) error {
 	var p struct{ Code, Detail, Instance string }
 	if json.Unmarshal(text, &p) != nil || p.Code == "" {
-		return hongbao.Errorf(hongbao.ClassPermanent, "the server answered %s, and not as a control listener does", res.Status)
+		return hongbao.Errorf(hongbao.ClassPermanent, "the server answered %s: it is not a control listener", res.Status)
 	}
 	says := p.Code
 	if p.Detail != "" {
@@ -172,8 +172,8 @@ func reason(by, why string) string {
 	return by + ": " + why
 }
 
-// pages reads up to limit items of a list, page by page. one reads a page by get, and returns the number of its items and
-// where the next page begins; "" on the last page.
+// pages reads up to limit items of a list, page by page. one reads a page with get. It returns the number of items and
+// the position of the next page; "" on the last page.
 func (r *Remote) pages(ctx context.Context, path string, q url.Values, limit int,
 	one func(get func(to any) error) (n int, next string, err error)) error {
 	for {

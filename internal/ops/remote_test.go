@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// at starts a server that answers each request with the next of the answers, the last one again and again.
+// at starts a server that answers each request with the next of the answers, and repeats the last one.
 func at(t *testing.T, answers ...http.HandlerFunc) (*Remote, *atomic.Int64) {
 	t.Helper()
 	var n atomic.Int64
@@ -44,7 +44,8 @@ func broken(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// A change that may have been made already is sent again with its own Idempotency-Key; the next one has another.
+// A change that may have been made already is sent again with the same Idempotency-Key. The next change has another
+// key.
 func TestChangeIsSentAgainWithItsKey(t *testing.T) {
 	t.Parallel()
 	var keys []string
@@ -68,7 +69,7 @@ func TestChangeIsSentAgainWithItsKey(t *testing.T) {
 	require.NotEqual(t, keys[0], keys[4])
 }
 
-// A decision about many letters goes on until the server has looked at all, and its answer counts them together.
+// A decision about many letters continues until the server has looked at all of them. Its answer has the sums.
 func TestLettersGoOnUntilAllAreDecided(t *testing.T) {
 	t.Parallel()
 	var afters []string
@@ -136,7 +137,7 @@ func TestProblemsHaveTheirClass(t *testing.T) {
 		{503, `{"code":"frozen","instance":"abc"}`, false, true, hongbao.ClassTransient, "request abc", true},
 		{502, `<html>`, false, false, hongbao.ClassPermanent, "502 Bad Gateway", false},
 		{302, ``, false, false, hongbao.ClassPermanent, "302 Found", false},
-		{200, `<html>`, false, false, hongbao.ClassPermanent, "no JSON", false},
+		{200, `<html>`, false, false, hongbao.ClassPermanent, "not JSON", false},
 	} {
 		t.Run(fmt.Sprint(c.status, c.text), func(t *testing.T) {
 			t.Parallel()
@@ -156,7 +157,7 @@ func TestProblemsHaveTheirClass(t *testing.T) {
 	}
 }
 
-// A key goes to the server that was named, and to nobody else.
+// A key is sent only to the named server.
 func TestKeyGoesToTheServerOnly(t *testing.T) {
 	t.Parallel()
 	elsewhere, asked := at(t, says(200, `{}`))
@@ -179,7 +180,7 @@ func TestKeyGoesToTheServerOnly(t *testing.T) {
 	require.ErrorContains(t, err, "hongbao key create")
 }
 
-// A certificate is checked, by the CA that was given.
+// The server's certificate is checked against the given CA.
 func TestCertificateIsChecked(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewTLSServer(says(200, `{"sinks":[],"unrecorded":[]}`))
@@ -198,7 +199,7 @@ func TestCertificateIsChecked(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A report that names letters for a person says so beside it.
+// A report with letters that a person must look at comes with an error.
 func TestRefusedLettersAreFound(t *testing.T) {
 	t.Parallel()
 	r, _ := at(t, says(200, `{"decision":"requeued","matched":2,"resolved":1,"failed":1,"failures":[],"next":null}`))

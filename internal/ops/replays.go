@@ -19,17 +19,17 @@ import (
 // Replay is the input of a replay: grants that are delivered once more. A shard is a text, because 0 is a shard.
 type Replay struct {
 	Name     string    `json:"-"`
-	To       string    `json:"to" doc:"balance, kafka, or topic:OTHER."`
+	To       string    `json:"to" doc:"Target: balance, kafka, or topic:OTHER."`
 	Campaign string    `json:"campaign,omitempty" doc:"Grants of this campaign."`
 	User     string    `json:"user,omitempty" doc:"Grants of this user."`
 	From     time.Time `json:"from,omitzero" doc:"Grants decided at or after this time."`
 	Until    time.Time `json:"until,omitzero" doc:"Grants decided before this time."`
 	Shard    string    `json:"shard,omitempty" pattern:"^[0-9]{1,4}$" doc:"Grants of this shard."`
-	FirstSeq int64     `json:"first_seq,omitempty" minimum:"1" doc:"With last_seq: only these events of the shard."`
-	LastSeq  int64     `json:"last_seq,omitempty" minimum:"1" doc:"The last of these events."`
-	Dead     string    `json:"dead,omitempty" doc:"The dead letters of this sink, which stay."`
-	Missing  bool      `json:"missing,omitempty" doc:"To kafka: push what its sink has finished and the topic lacks."`
-	Rate     int64     `json:"rate,omitempty" minimum:"1" doc:"Grants a second at most; without it the sink's own bound."`
+	FirstSeq int64     `json:"first_seq,omitempty" minimum:"1" doc:"Seq of the first event of the shard; with last_seq."`
+	LastSeq  int64     `json:"last_seq,omitempty" minimum:"1" doc:"Seq of the last event of the shard; with first_seq."`
+	Dead     string    `json:"dead,omitempty" doc:"Deliver the dead letters of this sink; they stay."`
+	Missing  bool      `json:"missing,omitempty" doc:"With to kafka: push the grants that the sink has finished and the topic lacks."`
+	Rate     int64     `json:"rate,omitempty" minimum:"1" doc:"Grants per second at most; the sink's own bound if absent."`
 	DryRun   bool      `json:"dry_run,omitempty" doc:"Count only."`
 	// Patience is how long a target that is down is tried again.
 	Patience time.Duration `json:"-"`
@@ -40,16 +40,16 @@ func (in *Replay) Check() error {
 	topic, other := strings.CutPrefix(in.To, "topic:")
 	switch {
 	case hongbao.CheckCampaignID(replay.DoneSink(in.Name)) != nil:
-		return &InputError{Field: "name", Code: "invalid_name", Text: "has up to 57 of a-z, 0-9, - and _"}
+		return &InputError{Field: "name", Code: "invalid_name", Text: "has up to 57 characters of a-z, 0-9, - and _"}
 	case in.To != configs.SinkBalance && in.To != configs.SinkKafka && (!other || topic == ""):
 		return &InputError{Field: "to", Text: "is balance, kafka or topic:OTHER"}
 	case in.Missing && in.To != configs.SinkKafka:
-		return &InputError{Field: "missing", Text: "works with kafka only: the ledger finds by itself what it does not have"}
+		return &InputError{Field: "missing", Text: "works with kafka only: the ledger itself finds the grants that it does not have"}
 	case in.Missing && in.Dead != "":
 		return &InputError{Text: "give missing or dead, not both"}
 	case in.Dead != "" && in.Dead == in.To:
-		return &InputError{Field: "dead", Text: fmt.Sprintf("is where they go to, and counts them as finished: use "+
-			"`hongbao dead requeue --sink %s`", in.Dead)}
+		return &InputError{Field: "dead", Text: fmt.Sprintf("is also the target, and the target counts these letters as finished: "+
+			"use `hongbao dead requeue --sink %s`", in.Dead)}
 	case in.Rate < 0 || in.Rate > app.MaxRate:
 		return &InputError{Field: "rate", Text: fmt.Sprintf("is from 0 to %d", app.MaxRate)}
 	case in.Patience < 0:
@@ -59,7 +59,7 @@ func (in *Replay) Check() error {
 	case (in.FirstSeq == 0) != (in.LastSeq == 0) || in.FirstSeq < 0 || in.FirstSeq > in.LastSeq:
 		return &InputError{Text: "give the first and the last seq, the first not above the last"}
 	case in.shard() != nil && *in.shard() < 0:
-		return &InputError{Field: "shard", Text: "is a number from 0"}
+		return &InputError{Field: "shard", Text: "is a number of 0 or more"}
 	}
 	return checkPick(in.Campaign, in.User)
 }
@@ -93,7 +93,7 @@ func (l *Local) ReplayOrder(in Replay) (o app.Replay, err error) {
 	case o.Filter.Shard != nil && *o.Filter.Shard >= shards:
 		return o, &InputError{Field: "shard", Text: "is one of 0 to " + strconv.Itoa(shards-1)}
 	case o.Filter.Seqs.First > 0 && o.Filter.Shard == nil && shards > 1:
-		return o, &InputError{Field: "shard", Text: "is required with seqs: each shard counts for itself"}
+		return o, &InputError{Field: "shard", Text: "is required with seqs: each shard has its own seqs"}
 	}
 	if l.Caller != nil {
 		if err := l.App.CheckListed(o.To); err != nil {
@@ -109,7 +109,8 @@ func (l *Local) ReplayOrder(in Replay) (o app.Replay, err error) {
 	return o, cmp.Or(err, l.may(access.Replay, o.Filter.Campaign))
 }
 
-// StartReplay delivers grants once more, or continues to do so. A report may come beside an error: it says what is done.
+// StartReplay delivers grants once more, or continues to do so. It may return both a report and an error; the report
+// says what is done.
 func (l *Local) StartReplay(ctx context.Context, in Replay) (*replay.Report, error) {
 	o, err := l.ReplayOrder(in)
 	if err != nil {
@@ -128,7 +129,7 @@ func (r *Remote) StartReplay(ctx context.Context, in Replay) (*replay.Report, er
 		return nil, err
 	}
 	if out.Report == nil {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "the server's answer has no report of replay %s", in.Name)
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "the server's answer contains no report of replay %s", in.Name)
 	}
 	return out.Report, app.CheckReplayed(out.Report)
 }

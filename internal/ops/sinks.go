@@ -17,9 +17,9 @@ func (l *Local) ListSinks(ctx context.Context) (*app.Status, error) { return l.A
 type SinkPause struct {
 	Sink string `json:"-"`
 	By   string `json:"-"` // the decider; a caller's key takes precedence
-	Why  string `json:"why" doc:"Kept until the sink goes on, as is the caller's key."`
+	Why  string `json:"why" doc:"Reason; kept until the sink is resumed, with the caller's key."`
 	// Campaign is "" for the whole sink.
-	Campaign string `json:"campaign,omitempty" doc:"One campaign only: the sink's other grants go on. Absent: the whole sink."`
+	Campaign string `json:"campaign,omitempty" doc:"Only this campaign; the sink's other grants are not affected. Absent: the whole sink."`
 }
 
 // Check refuses an invalid input.
@@ -30,7 +30,7 @@ func (l *Local) PauseSink(ctx context.Context, in SinkPause) (app.SinkChange, er
 	return l.turnSink(ctx, &in, l.App.PauseSink, l.App.PauseSinkCampaign)
 }
 
-// ResumeSink lets a paused sink go on.
+// ResumeSink resumes a paused sink.
 func (l *Local) ResumeSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
 	return l.turnSink(ctx, &in, l.App.ResumeSink, l.App.ResumeSinkCampaign)
 }
@@ -49,14 +49,14 @@ func (l *Local) turnSink(ctx context.Context, in *SinkPause,
 	return whole(ctx, in.Sink, by)
 }
 
-// SinkLimit bounds the grants a second that all workers together hand to a sink.
+// SinkLimit is the input of a limit: the grants per second that all workers together deliver to a sink.
 type SinkLimit struct {
 	Sink string `json:"-"`
 	By   string `json:"-"` // the decider; a caller's key takes precedence
 	// GrantsPerSecond is nil with ByKnob.
-	GrantsPerSecond *int   `json:"grants_per_second,omitempty" minimum:"0" maximum:"1000000000" doc:"0 for no bound; or give by_knob."`
-	ByKnob          bool   `json:"by_knob,omitempty" doc:"Let each worker go by its knob again."`
-	Why             string `json:"why" doc:"Kept with the limit, as is the caller's key."`
+	GrantsPerSecond *int   `json:"grants_per_second,omitempty" minimum:"0" maximum:"1000000000" doc:"Bound; 0 for none. Give this or by_knob."`
+	ByKnob          bool   `json:"by_knob,omitempty" doc:"Let each worker use its knob again."`
+	Why             string `json:"why" doc:"Reason; kept with the limit and the caller's key."`
 }
 
 // Check refuses an input with no limit, or with two.
@@ -64,7 +64,7 @@ func (in *SinkLimit) Check() error {
 	rate := in.GrantsPerSecond
 	switch {
 	case (rate != nil) == in.ByKnob:
-		return &InputError{Text: "give grants_per_second or by_knob, one of the two"}
+		return &InputError{Text: "give either grants_per_second or by_knob"}
 	case rate != nil && (*rate < 0 || *rate > app.MaxRate):
 		return &InputError{Field: "grants_per_second", Text: fmt.Sprintf("is from 0 to %d", app.MaxRate)}
 	}
@@ -117,7 +117,7 @@ func (r *Remote) LimitSink(ctx context.Context, in SinkLimit) (out app.SinkChang
 // checkSinkName refuses a name that can't be part of a path.
 func checkSinkName(sink string) error {
 	if hongbao.CheckCampaignID(sink) != nil { // sinks follow the same rules
-		return &InputError{Field: "sink", Code: "unknown_sink", Text: "is unknown: `hongbao sink list` shows the sinks"}
+		return &InputError{Field: "sink", Code: "unknown_sink", Text: "is unknown: `hongbao sink list` lists the sinks"}
 	}
 	return nil
 }

@@ -13,17 +13,17 @@ import (
 type Status struct {
 	// State is the first of missing, frozen, loading, open, paused, closed and refunded that the campaign has on any
 	// place. So a campaign is paused only if it is open on no place.
-	State   string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"The first of the states of PlaceStatus that it is in on any shard."`
-	Hash    string `json:"plan_hash" doc:"The hash of the plan that it was loaded with."`
-	Shard   int    `json:"shard" doc:"Its home: the first of its shards."`
+	State   string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"First state of PlaceStatus that the campaign has on any shard."`
+	Hash    string `json:"plan_hash" doc:"Hash of the plan with which the campaign was loaded."`
+	Shard   int    `json:"shard" doc:"Home shard: the first shard of the campaign."`
 	Packets int64  `json:"packets" doc:"Packets that Redis expects, loaded or not."`
 	Counts
 	GrantedAmount hongbao.Amount `json:"granted_amount" doc:"Sum of the granted packets, in minor units."`
 	// LeftAmount is the sum of all packets that no user has, including packets that are not loaded yet. Without
 	// those, the growth of LeftAmount during the load would reveal the amounts of single packets.
-	LeftAmount hongbao.Amount `json:"left_amount" doc:"Of all that nobody has, loaded or not, in minor units."`
+	LeftAmount hongbao.Amount `json:"left_amount" doc:"Sum of all packets that no user has, loaded or not, in minor units."`
 	// Places has the campaign's state on each shard, if it is on several.
-	Places []PlaceStatus `json:"places,omitempty" doc:"How it stands on each of its shards; absent if it has one."`
+	Places []PlaceStatus `json:"places,omitempty" doc:"Status on each shard of the campaign; absent if it has one shard."`
 
 	dealt int64 // the newest generation that is complete on each place
 }
@@ -40,7 +40,7 @@ type PlaceStatus struct {
 type Counts struct {
 	Loaded  int64 `json:"loaded" doc:"Packets that are loaded."`
 	Granted int64 `json:"granted" doc:"Loaded packets that were granted."`
-	Left    int64 `json:"left" doc:"Loaded packets that nobody has."`
+	Left    int64 `json:"left" doc:"Loaded packets that no user has."`
 }
 
 func (c *Counts) add(d *Counts) {

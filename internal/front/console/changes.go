@@ -17,10 +17,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// fromConsole is the recorded reason for buttons that ask for none.
+// fromConsole is the recorded reason for buttons without a field for a reason.
 const fromConsole = "by a button of the console"
 
-// consolePatience is how long a sink that is down is tried again, while a person waits at the screen.
+// consolePatience is how long a delivery to a sink that is down is repeated, while a person waits for the page.
 const consolePatience = 10 * time.Second
 
 // changeRoutes adds the routes of the buttons.
@@ -168,7 +168,7 @@ func (c *Console) beginJob(w http.ResponseWriter, r *http.Request, who *access.C
 	return nil
 }
 
-// job shows one job.
+// job shows a job.
 func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	if _, ok := c.viewOf(r.URL.Path, who); !ok {
 		c.fail(w, r, http.StatusNotFound, "This process has no such job; another replica may have it.")
@@ -183,7 +183,7 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 		Campaign: strings.TrimSpace(r.PostFormValue("campaign")), Missing: r.PostFormValue("missing") != "",
 		DryRun: r.PostFormValue("dry") != "", Patience: consolePatience}
 	if err := in.Check(); err != nil {
-		c.fail(w, r, http.StatusBadRequest, "The replay can't begin: "+err.Error()+".")
+		c.fail(w, r, http.StatusBadRequest, "The replay can't start: "+err.Error()+".")
 		return
 	}
 	if !inScope(who, in.Campaign) {

@@ -28,7 +28,7 @@ type Deps struct {
 	Operations func(who *access.Caller) Operations
 	Authority  Authority
 	Log        *zap.Logger
-	// Faults are those of a development server; nil for every other server.
+	// Faults are the faults of a development server; nil for every other server.
 	Faults Faults
 	// Deployment is the deployment's id.
 	Deployment string

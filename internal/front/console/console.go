@@ -78,7 +78,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // maxForm bounds the body of a form.
 const maxForm = 64 << 10
 
-// routes returns the handler of all pages. http.CrossOriginProtection lets changes come from this site only.
+// routes returns the handler of all pages. http.CrossOriginProtection refuses changes from other sites.
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
 	static, err := fs.Sub(staticFiles, "static")
@@ -118,8 +118,8 @@ func (c *Console) routes() http.Handler {
 	})
 }
 
-// cached lets a browser keep files that never change in this build, for a time that an operator can wait for a new
-// build.
+// cached lets a browser cache files that never change in this build. The time is short enough to wait for after an
+// upgrade.
 func cached(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=300")
@@ -149,7 +149,7 @@ func (p page) Sees(a access.Action) bool { return p.Caller != nil && p.Caller.Ma
 func (c *Console) render(name string, p page) (string, error) {
 	var b bytes.Buffer
 	if err := c.pages.ExecuteTemplate(&b, name, p); err != nil {
-		return "", hongbao.Errorf(hongbao.ClassBroken, "make page %s: %w", name, err)
+		return "", hongbao.Errorf(hongbao.ClassBroken, "render page %s: %w", name, err)
 	}
 	return b.String(), nil
 }
@@ -162,8 +162,8 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name 
 	}
 	text, err := c.render(name, p)
 	if err != nil {
-		c.log.Error("a page of the console can't be made", zap.Error(err))
-		http.Error(w, "This page can't be made. The log of the server says why.", http.StatusInternalServerError)
+		c.log.Error("the console could not create a page", zap.Error(err))
+		http.Error(w, "The server can't create this page. See its log.", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -202,7 +202,7 @@ const maxExplained = 1000
 
 // explain returns an error's text for a person. It also logs the error, since the page disappears.
 func (c *Console) explain(err error) string {
-	c.log.Info("a page of the console met an error", zap.Error(err))
+	c.log.Info("an error on a page of the console", zap.Error(err))
 	text := err.Error()
 	if len(text) > maxExplained {
 		text = strings.ToValidUTF8(text[:maxExplained], "") + "..."

@@ -83,7 +83,7 @@ func TestAnotherSiteChangesNothing(t *testing.T) {
 	require.Empty(t, f.did)
 }
 
-// What the keyboard reaches in a part that changes has an id, by which the page finds it again.
+// Each element of a changing part that the keyboard reaches has an id, so that the page finds it again.
 func TestTheKeyboardFindsItsPlaceAgain(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -120,8 +120,8 @@ var changes = []struct {
 	{"/campaigns/rain/top-ups", "/campaigns/rain", `id="top-up"`, url.Values{"packets": {"5"}, "total": {"100"},
 		"expect": {"1000"}, "order": {"o1"}, "why": {"more rain"}}, access.TopUpCampaign, "top-up rain o1 5 of 100 to 1000: more rain"},
 	{"/sinks/kafka/pause", "/sinks", `id="turn-kafka"`, url.Values{}, access.PauseSink, "sink kafka true"},
-	{"/letters/requeue", "/letters", `id="requeue"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"mended"}},
-		access.RequeueLetters, "requeue [kafka/0/1-1]  false mended"},
+	{"/letters/requeue", "/letters", `id="requeue"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"repaired"}},
+		access.RequeueLetters, "requeue [kafka/0/1-1]  false repaired"},
 	{"/letters/drop", "/letters/kafka/0/1-1", `id="drop"`, url.Values{"id": {"kafka/0/1-1"}, "why": {"a test"}},
 		access.DropLetters, "drop [kafka/0/1-1]  false a test"},
 	{"/quarantine/7", "/quarantine/7", `id="decide"`, url.Values{"decision": {"pay"}, "why": {"asked"}},
@@ -158,7 +158,7 @@ func TestButtonsAreThoseOfTheRole(t *testing.T) {
 	}
 }
 
-// A campaign has the button that would change something, and not the other.
+// A campaign has only the button that would change its state.
 func TestACampaignIsPausedOrResumed(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -213,13 +213,13 @@ func TestLettersAreWorkedOnByFilterAndWithAReason(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, f.ask(t, "operator", "/letters/requeue", form).Code, form)
 	}
 	refused(url.Values{"id": {"kafka/0/1-1"}})
-	refused(url.Values{"why": {"mended"}})
+	refused(url.Values{"why": {"repaired"}})
 	require.Empty(t, f.did)
-	w := f.ask(t, "operator", "/letters/requeue", url.Values{"all": {"1"}, "why": {"mended"},
+	w := f.ask(t, "operator", "/letters/requeue", url.Values{"all": {"1"}, "why": {"repaired"},
 		"campaign": {"rain"}})
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	require.Contains(t, f.ask(t, "operator", w.Header().Get("Location"), nil).Body.String(), "dry run: 4 would be")
-	require.Equal(t, []string{"key-operator requeue [] rain true mended"}, f.did)
+	require.Equal(t, []string{"key-operator requeue [] rain true repaired"}, f.did)
 }
 
 func TestVerdictOfTheLastAudit(t *testing.T) {
@@ -233,7 +233,7 @@ func TestVerdictOfTheLastAudit(t *testing.T) {
 	require.Contains(t, page, "a &lt;lost&gt; grant")
 	f.live.Audit = model.Verdict{Differences: 1, At: audited.Add(time.Minute)}
 	require.NotContains(t, f.ask(t, "viewer", "/campaigns/rain", nil).Body.String(), "a &lt;lost&gt; grant",
-		"somebody else has audited since")
+		"another process has audited since")
 }
 
 func TestThePlanIsHiddenBeforeTheReveal(t *testing.T) {
@@ -251,15 +251,15 @@ func TestThePlanIsHiddenBeforeTheReveal(t *testing.T) {
 func TestErrorsOfASource(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
-	f.err = hongbao.Outagef(hongbao.ClassTransient, "redis is <away>")
+	f.err = hongbao.Outagef(hongbao.ClassTransient, "redis is <down>")
 	w := f.ask(t, "viewer", "/campaigns/rain", nil)
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	require.Contains(t, w.Body.String(), "Redis is &lt;away&gt;")
+	require.Contains(t, w.Body.String(), "Redis is &lt;down&gt;")
 	f.err = errors.New("broken")
 	require.Equal(t, http.StatusServiceUnavailable, f.ask(t, "viewer", "/", nil).Code)
 }
 
-// Whatever a page needs comes from this server, and the policy allows no code or style inside a page.
+// A page loads everything from this server, and the policy allows no code or style inside a page.
 func TestPagesAskNobodyElse(t *testing.T) {
 	t.Parallel()
 	inside := regexp.MustCompile(`(?i)https?:|src="//|href="//|<style|style=|<script>| on[a-z]+=|javascript:`)
@@ -285,8 +285,8 @@ func TestMadeUpCampaigns(t *testing.T) {
 	for _, id := range []string{"rain\x00", "Rain", strings.Repeat("r", 300), "\xff"} {
 		for path, form := range map[string]url.Values{
 			"/replays":         {"name": {"again"}, "to": {"kafka"}, "campaign": {id}},
-			"/letters/requeue": {"all": {"1"}, "why": {"mended"}, "campaign": {id}},
-			"/letters/drop":    {"all": {"1"}, "why": {"mended"}, "campaign": {id}},
+			"/letters/requeue": {"all": {"1"}, "why": {"repaired"}, "campaign": {id}},
+			"/letters/drop":    {"all": {"1"}, "why": {"repaired"}, "campaign": {id}},
 		} {
 			w := f.ask(t, "treasurer", path, form)
 			require.Equal(t, http.StatusBadRequest, w.Code, "%s %q", path, id)
@@ -296,7 +296,7 @@ func TestMadeUpCampaigns(t *testing.T) {
 	require.Empty(t, f.did)
 }
 
-// Audits read everything: one runs at a time, beside the other jobs, and who wants a second gets the first.
+// Audits read everything: one runs at a time, beside the other jobs. A request for a second one gets the first one.
 func TestOneAuditAtATime(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -335,17 +335,17 @@ func TestShardsOfACampaign(t *testing.T) {
 	f.live.Places = []model.Place{{Shard: 3, State: "open", Packets: 500, Granted: 7, Left: 493},
 		{Shard: 0, State: "missing"}}
 	page := f.ask(t, "viewer", "/campaigns/rain", nil).Body.String()
-	require.Contains(t, page, "dealt over 2 shards")
+	require.Contains(t, page, "divided among 2 shards")
 	for _, cell := range []string{">3<", ">493<", `class="tag bad">Missing<`} {
 		require.Contains(t, page, cell)
 	}
 }
 
-// A trail that found nothing says so only if everybody could be asked.
+// A trail that found nothing says so only if all stores could be read.
 func TestATrailDeniesOnlyWhatItAsked(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
-	const path, denied = "/trail?campaign=rain&user=u1", "Neither Redis nor the ledger knows such a grant."
+	const path, denied = "/trail?campaign=rain&user=u1", "Neither Redis nor the ledger has such a grant."
 	require.NotContains(t, f.ask(t, "viewer", path, nil).Body.String(), denied)
 	f.trails = model.Trails{}
 	require.Contains(t, f.ask(t, "viewer", path, nil).Body.String(), denied)
@@ -388,7 +388,7 @@ func TestHead(t *testing.T) {
 	require.Equal(t, http.StatusMethodNotAllowed, head("viewer", "/events?page=/"))
 }
 
-// A job's page shows its end without being loaded again, to whom it may be shown.
+// A job's page shows the end of the job without a reload, if the viewer may see it.
 func TestAJobsPageIsLive(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -409,7 +409,7 @@ func TestAJobsPageIsLive(t *testing.T) {
 		require.NoError(t, err)
 		return text
 	}
-	require.Contains(t, look(), "It is running.")
+	require.Contains(t, look(), "The job is running.")
 	close(going)
 	<-j.ended
 	require.Contains(t, look(), "Done in")
@@ -425,7 +425,7 @@ func TestCampaignsAreSearchedByPages(t *testing.T) {
 	first := f.ask(t, "viewer", "/", nil).Body.String()
 	require.Contains(t, first, `data-page="/"`)
 	require.Contains(t, first, `href="/?page=2"`)
-	require.NotContains(t, first, "Page before")
+	require.NotContains(t, first, "Previous page")
 	second := f.ask(t, "viewer", "/?page=2&q=spring+%25", nil).Body.String()
 	require.Contains(t, second, `data-page="/?page=2&amp;q=spring&#43;%25"`)
 	require.Contains(t, second, `value="spring %"`)

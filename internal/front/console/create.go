@@ -75,7 +75,7 @@ func (c *Console) storeCodes(w http.ResponseWriter, r *http.Request, who *access
 	return c.beginJob(w, r, who, Job{What: "Codes of " + in.Spec.ID, Campaign: in.Spec.ID, joins: true},
 		func(ctx context.Context, _ *Job) error {
 			if err := c.operations(who).StoreCodes(ctx, *in); err != nil {
-				return fmt.Errorf("not all codes are stored, create the campaign again by the same text to go on: %w", err)
+				return fmt.Errorf("not all codes are stored; create the campaign again with the same text to continue: %w", err)
 			}
 			return nil
 		})
@@ -88,7 +88,7 @@ func (c *Console) explainSpec(err error) string {
 	case errors.As(err, &spec):
 		return spec.Error()
 	case errors.Is(err, access.ErrNotInScope):
-		return "Your key is not for a campaign of this id."
+		return "Your key is not valid for a campaign with this id."
 	}
 	return c.explain(err)
 }
@@ -97,7 +97,7 @@ func (c *Console) explainSpec(err error) string {
 func readSpec(text string, unread error) (in ops.CampaignCreate, err error) {
 	if unread != nil {
 		return in, hongbao.Errorf(hongbao.ClassPermanent,
-			"the form can't be read, or is above %d bytes: use `hongbao campaign create` (%w)", maxForm, unread)
+			"the form can't be read, or has more than %d bytes: use `hongbao campaign create` (%w)", maxForm, unread)
 	}
 	if in.Spec, err = campaign.Read(strings.NewReader(text)); err == nil {
 		err = in.Check()

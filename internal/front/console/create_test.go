@@ -34,7 +34,7 @@ window: {from: 2026-02-17T12:00:00Z, to: 2026-02-17T13:00:00Z}
 sponsor: acme
 `
 
-// What is checked is told in major units, and nothing is created.
+// The check shows amounts in major units, and nothing is created.
 func TestACampaignIsChecked(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -48,11 +48,11 @@ func TestACampaignIsChecked(t *testing.T) {
 	}
 	other := strings.ReplaceAll(rain, "rain", "other")
 	w = f.ask(t, "treasurer", "/create", url.Values{"spec": {other}, "check": {"1"}})
-	require.Contains(t, w.Body.String(), "has this campaign already")
+	require.Contains(t, w.Body.String(), "already has this campaign")
 	require.Empty(t, f.did)
 }
 
-// A specification that is wrong, or that the ledger refuses, stands in the form still, beside the reason.
+// A specification that is wrong, or that the ledger refuses, stays in the form, and the reason is shown beside it.
 func TestAWrongSpecificationStays(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -71,10 +71,10 @@ func TestAWrongSpecificationStays(t *testing.T) {
 	stays(coupons+"codes: {file: codes.csv}\n", http.StatusBadRequest, "give codes.pattern")
 	f.refuses = hongbao.Errorf(hongbao.ClassConflict, "there is another")
 	stays(rain, http.StatusConflict, "There is another")
-	f.refuses = hongbao.Outagef(hongbao.ClassTransient, "the ledger is away")
-	stays(rain, http.StatusServiceUnavailable, "The ledger is away")
+	f.refuses = hongbao.Outagef(hongbao.ClassTransient, "the ledger is down")
+	stays(rain, http.StatusServiceUnavailable, "The ledger is down")
 	w := f.ask(t, "treasurer", "/create", url.Values{"spec": {strings.Repeat("#", 2*maxForm)}})
-	require.Contains(t, w.Body.String(), "above 65536 bytes")
+	require.Contains(t, w.Body.String(), "more than 65536 bytes")
 	require.Empty(t, f.did)
 }
 
@@ -101,7 +101,7 @@ func TestACampaignIsCreatedTwice(t *testing.T) {
 		"key-treasurer create tea of 0", "key-treasurer codes of tea"}, f.did)
 }
 
-// What could not be done after the money was taken is said, and the text stays.
+// If codes can't be stored after the funding, the page says so, and the text stays.
 func TestCodesCanNotBegin(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -116,7 +116,7 @@ func TestCodesCanNotBegin(t *testing.T) {
 	}
 	w := f.ask(t, "treasurer", "/create", url.Values{"spec": {coupons + "codes: {pattern: TEA-########}\n"}})
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	for _, part := range []string{"The ledger has the campaign and its money, but not its codes: four jobs", "press Create again",
+	for _, part := range []string{"The ledger has the campaign and its money, but not its codes: this console already runs four jobs", "press Create again",
 		"sponsor: acme"} {
 		require.Contains(t, w.Body.String(), part)
 	}
@@ -139,6 +139,6 @@ func TestAllThatIsWrongIsNamed(t *testing.T) {
 	require.Contains(t, answer, "unknown_field_39")
 	w = f.ask(t, "treasurer:tea", "/create", url.Values{"spec": {rain}})
 	require.Equal(t, http.StatusForbidden, w.Code)
-	require.Contains(t, w.Body.String(), "Your key is not for a campaign of this id.")
+	require.Contains(t, w.Body.String(), "Your key is not valid for a campaign with this id.")
 	require.Equal(t, 1, f.denied)
 }

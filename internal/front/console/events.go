@@ -63,7 +63,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 				return
 			}
 			if !unsure {
-				err = c.tell(&out, &view, now, who, first)
+				err = c.send(&out, &view, now, who, first)
 				first = false
 			}
 		case <-check.C:
@@ -87,8 +87,8 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 	}
 }
 
-// tell sends the live part of a page, and the points of its chart: first all of them, later the newest one.
-func (c *Console) tell(out *stream, v *view, now *reading, who *access.Caller, first bool) error {
+// send sends the live part of a page, and the points of its chart: first all of them, later the newest one.
+func (c *Console) send(out *stream, v *view, now *reading, who *access.Caller, first bool) error {
 	if now.err != nil {
 		return out.send("trouble", c.explain(now.err))
 	}
@@ -135,9 +135,9 @@ func (s *stream) begin() error {
 	h := s.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // of a proxy
+	h.Set("X-Accel-Buffering", "no") // for a proxy
 	if err := s.control.SetReadDeadline(time.Time{}); err != nil {
-		return fmt.Errorf("take away the read deadline: %w", err)
+		return fmt.Errorf("remove the read deadline: %w", err)
 	}
 	s.w.WriteHeader(http.StatusOK)
 	return s.write("retry: 2000\n\n")

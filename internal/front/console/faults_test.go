@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// breaker is Faults that note what they were told.
+// breaker is Faults that record their calls.
 type breaker struct{ did []string }
 
 func (b *breaker) Buttons() []model.Fault {

@@ -35,7 +35,8 @@ type Job struct {
 	// Again begins work on counted letters, or continues it if it has ended too early; nil for another job.
 	Again *Again
 
-	// joins: while a job of this name is running, a second request gets that job. An audit runs beside maxJobs others.
+	// joins: while a job of this name is running, a second request gets that job. auditing: the job does not count
+	// towards maxJobs.
 	joins, auditing bool
 	ended           chan struct{}
 }
@@ -59,10 +60,10 @@ type jobs struct {
 	mu    sync.Mutex
 	list  []*Job
 	count int
-	audit *audit.Report // the last one that ended
+	audit *audit.Report // of the last audit that ended
 }
 
-var errManyJobs = errors.New("four jobs of this console are running: wait for one of them")
+var errManyJobs = errors.New("this console already runs four jobs: wait until one of them ends")
 
 func newJobs() *jobs {
 	ctx, cancel := context.WithCancel(context.Background())

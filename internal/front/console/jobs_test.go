@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// The page of an audit shows the differences that a person has acknowledged: by whom, why and until when.
+// The page of an audit shows the differences that a person has acknowledged, with the person, the reason and the end.
 func TestAuditPageShowsAcknowledgements(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)

@@ -72,7 +72,7 @@ func outcomeClass(o access.Outcome) string {
 	return "calm"
 }
 
-// details returns the details of an entry, one a line.
+// details returns the details of an entry, one for each line.
 func details(all map[string]any) []string {
 	lines := make([]string, 0, len(all))
 	for _, name := range slices.Sorted(maps.Keys(all)) {

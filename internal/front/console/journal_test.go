@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 )
 
-// Journal gives entries 99 to 0 in pages: each tells the query that it answers, and its place is its number.
+// Journal returns entries 99 to 0 in pages. Each entry has the query that it answers, and its position is its number.
 func (b *books) Restored(context.Context) ([]recovery.Restored, error) { return b.restored, b.err }
 
 func (b *books) Journal(_ context.Context, q access.JournalQuery) (access.JournalPage, error) {

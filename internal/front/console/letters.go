@@ -40,7 +40,7 @@ func inScope(who *access.Caller, campaign string) bool {
 
 // The messages for a person about the campaign of a form.
 const (
-	badCampaign = "This is no campaign's id: it has 1 to 64 of a-z, 0-9, - and _, and begins with a letter."
+	badCampaign = "This is not a campaign id. An id has 1 to 64 characters of a-z, 0-9, - and _, and begins with a letter."
 	nameOne     = "Your key is for some campaigns only: name one of them."
 )
 
@@ -136,7 +136,7 @@ func lettersOf(form url.Values) ops.Letters {
 // refuseLetters returns what is wrong with a form; empty for nothing.
 func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Action, in *ops.Letters) string {
 	if in.Letter == "" && r.PostFormValue("all") == "" {
-		return "Tick the letters that you mean, or say that you mean all that the filter picks."
+		return "Select letters, or tick the box for all letters that the filter picks."
 	}
 	if err := in.Check(); err != nil {
 		return c.explain(err)
@@ -169,7 +169,7 @@ type quarantinePage struct {
 
 func (c *Console) quarantine(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	p := quarantinePage{All: r.URL.Query().Get("all") != ""}
-	after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64) // else from the beginning
+	after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64) // without a valid number: from the beginning
 	list, err := c.source.Quarantine(r.Context(), after, p.All)
 	if err != nil {
 		c.failed(w, r, err)
@@ -244,7 +244,7 @@ func (c *Console) trail(w http.ResponseWriter, r *http.Request, who *access.Call
 	case !who.Sees(p.Campaign):
 		answer.Error = nameOne
 	case p.Packet != "" && (err != nil || packet < 1):
-		answer.Error = "A packet is a number from 1 on."
+		answer.Error = "A packet is a number of 1 or more."
 	case (p.User == "") == (p.Packet == ""):
 		answer.Error = "Name a user or a packet, not both."
 	default:

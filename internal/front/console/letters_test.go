@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Work on letters that has ended too early goes on where it was, with the same filter and reason.
+// Work on letters that ended too early continues where it was, with the same filter and reason.
 func TestLettersGoOn(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
 	f.next = "kafka/0/5-0"
-	form := url.Values{"all": {"1"}, "why": {"mended"}, "campaign": {"rain"}, "sink": {"kafka"}, "expect": {"4"}}
+	form := url.Values{"all": {"1"}, "why": {"repaired"}, "campaign": {"rain"}, "sink": {"kafka"}, "expect": {"4"}}
 	w := f.ask(t, "operator", "/letters/requeue", form)
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	page := f.ask(t, "operator", w.Header().Get("Location"), nil).Body.String()
@@ -37,7 +37,7 @@ func TestLettersOfAFilterAreCountedFirst(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"requeue", "drop"} {
 		f := setup(t, nil)
-		form := url.Values{"all": {"1"}, "why": {"mended"}, "campaign": {"rain"}}
+		form := url.Values{"all": {"1"}, "why": {"repaired"}, "campaign": {"rain"}}
 		w := f.ask(t, "treasurer", "/letters/"+what, form)
 		require.Equal(t, http.StatusSeeOther, w.Code)
 		page := f.ask(t, "treasurer", w.Header().Get("Location"), nil).Body.String()
@@ -46,7 +46,7 @@ func TestLettersOfAFilterAreCountedFirst(t *testing.T) {
 		form.Set("expect", "4")
 		w = f.ask(t, "treasurer", "/letters/"+what, form)
 		require.NotContains(t, f.ask(t, "treasurer", w.Header().Get("Location"), nil).Body.String(), `id="again"`)
-		require.Equal(t, []string{"key-treasurer " + what + " [] rain true mended",
-			"key-treasurer " + what + " [] rain false mended"}, f.did)
+		require.Equal(t, []string{"key-treasurer " + what + " [] rain true repaired",
+			"key-treasurer " + what + " [] rain false repaired"}, f.did)
 	}
 }

@@ -79,8 +79,7 @@ func parseSearch(path string) (s model.Search, ok bool) {
 	return s, len(s.Text) <= maxSearched && utf8.ValidString(s.Text) && s.Page >= 0 && s.Page < maxPage
 }
 
-// Faults are the deliberate faults of a development server. Every other server has none: neither the page nor its
-// routes.
+// Faults are the deliberate faults of a development server. Other servers have neither the page nor its routes.
 type Faults interface {
 	// Buttons returns the faults that can be caused now.
 	Buttons() []model.Fault

@@ -13,11 +13,11 @@ import (
 // loader reads the data of a page.
 type loader func(ctx context.Context) (any, error)
 
-// reading is the result of one look at a page's data.
+// reading is the result of one read of a page's data.
 type reading struct {
 	data any
 	err  error
-	// rates are the results of the looks of the last minutes, for the chart.
+	// rates are the results of the reads of the last minutes, for the chart.
 	rates []rate
 }
 
@@ -30,14 +30,14 @@ type rate struct {
 // poller reads every watched page, once for all its watchers. It is one goroutine: run.
 type poller struct {
 	every time.Duration
-	most  int // watchers
+	most  int // maximum of watchers
 	now   func() time.Time
 	wake  chan struct{} // has room for one
 
 	mu       sync.Mutex
 	rooms    map[string]*room
 	watchers int
-	byKey    map[string]int // watchers
+	byKey    map[string]int // watchers of each key
 	ended    bool
 }
 
@@ -52,7 +52,7 @@ type room struct {
 	due      time.Time
 }
 
-// watcher is one viewer of a page. c has the newest reading that the viewer has not taken, and is closed at the end.
+// watcher is one viewer of a page. c has the newest reading that the viewer has not received. It is closed at the end.
 type watcher struct {
 	c    chan *reading
 	room string
@@ -60,18 +60,18 @@ type watcher struct {
 }
 
 const (
-	// loadTime bounds one look; keptRates bounds the points with which the chart of rates begins.
+	// loadTime bounds one read; keptRates bounds the points with which the chart of rates begins.
 	loadTime  = 5 * time.Second
 	keptRates = 300
-	// restFactor: after a long look the next one waits this many times as long, so that watching a deployment never
-	// becomes its load.
+	// restFactor: after a long read the next one waits this many times as long, so that watching never becomes the main
+	// load.
 	restFactor = 4
-	// keyWatchers is how many pages one key may watch at once. It may have as many sessions.
+	// keyWatchers bounds the pages that one key may watch at once, in all its sessions.
 	keyWatchers = 50
 )
 
 var (
-	errTooMany = errors.New("too many pages are watched at once")
+	errTooMany = errors.New("too many pages are watched now; try again later")
 	errKeyMany = fmt.Errorf("this key watches %d pages already: close some", keyWatchers)
 	errEnding  = errors.New("this server is ending")
 )
@@ -107,7 +107,7 @@ func (p *poller) watch(page, key string, load loader) (*watcher, error) {
 	}
 	select {
 	case p.wake <- struct{}{}:
-	default: // it is awake
+	default: // a wake-up is already queued
 	}
 	return w, nil
 }
@@ -127,7 +127,7 @@ func (p *poller) leave(w *watcher) {
 	}
 }
 
-// run reads until ctx ends; then it ends every stream.
+// run reads until ctx ends. Then it ends every stream.
 func (p *poller) run(ctx context.Context) {
 	defer p.end()
 	for {
@@ -170,14 +170,14 @@ func (p *poller) look(ctx context.Context) bool {
 			return false
 		}
 		took := p.now().Sub(start)
-		p.tell(r, data, err, start)
+		p.publish(r, data, err, start)
 		r.due = start.Add(max(p.every-p.every/10, restFactor*took))
 	}
 	return len(rooms) > 0
 }
 
-// tell sends a reading to all watchers. A slow watcher gets only the newest reading.
-func (p *poller) tell(r *room, data any, err error, at time.Time) {
+// publish sends a reading to all watchers. A slow watcher gets only the newest reading.
+func (p *poller) publish(r *room, data any, err error, at time.Time) {
 	if live, ok := data.(*model.Live); ok && err == nil {
 		r.note(live, at)
 	}
@@ -190,11 +190,11 @@ func (p *poller) tell(r *room, data any, err error, at time.Time) {
 		case <-w.c:
 		default:
 		}
-		w.c <- now // only tell sends, so the channel is still empty
+		w.c <- now // only publish sends, so the channel is still empty
 	}
 }
 
-// note adds a point to the rates of a campaign. It skips a look that found only a part of the numbers.
+// note adds a point to the rates of a campaign. It skips a reading that has only a part of the numbers.
 func (r *room) note(live *model.Live, at time.Time) {
 	if live.LedgerUnread || live.State == model.Unread || live.State == "frozen" {
 		r.before = nil
@@ -204,7 +204,7 @@ func (r *room) note(live *model.Live, at time.Time) {
 		seconds := at.Sub(r.beforeAt).Seconds()
 		a := func(now, before int64) float64 { return max(0, float64(now-before)) / seconds }
 		rates := r.rates[max(0, len(r.rates)-keptRates+1):]
-		r.rates = append(rates[:len(rates):len(rates)], rate{at, // a copy: watchers read the one before
+		r.rates = append(rates[:len(rates):len(rates)], rate{at, // a copy: watchers read the previous slice
 			a(live.Granted, before.Granted), a(live.Settled, before.Settled), a(live.Answered(), before.Answered())})
 	}
 	r.before, r.beforeAt = live, at

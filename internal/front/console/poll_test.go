@@ -73,13 +73,13 @@ func TestOnePollerHoweverManyWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := setup(t, nil)
 		stop := inBackground(t, func(ctx context.Context) { _ = f.Run(ctx) })
-		away, leave := context.WithCancel(t.Context())
+		visiting, leave := context.WithCancel(t.Context())
 		time.Sleep(time.Hour) //nolint:forbidigo // the bubble's clock
-		require.Zero(t, f.looks.Load(), "nobody watches, nothing is read")
+		require.Zero(t, f.looks.Load(), "without watchers nothing is read")
 		var all []*tape
 		var ends []chan struct{}
 		for range 3 {
-			r, ended := f.watch(away, "/campaigns/rain")
+			r, ended := f.watch(visiting, "/campaigns/rain")
 			all, ends = append(all, r), append(ends, ended)
 			synctest.Wait()
 		}
@@ -100,7 +100,7 @@ func TestOnePollerHoweverManyWatch(t *testing.T) {
 		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's clock
 		looks = f.looks.Load()
 		time.Sleep(time.Hour) //nolint:forbidigo // the bubble's clock
-		require.Equal(t, looks, f.looks.Load(), "nobody watches any more")
+		require.Equal(t, looks, f.looks.Load(), "there are no watchers any more")
 		r, ended = f.watch(t.Context(), "/")
 		synctest.Wait()
 		require.Equal(t, 1, r.count("live"))
@@ -121,14 +121,14 @@ func TestAuthorityIsCheckedAgain(t *testing.T) {
 		r, ended := f.watch(t.Context(), "/campaigns/rain")
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
 		require.Zero(t, r.count("over"))
-		f.keys.away.Store(true)
+		f.keys.down.Store(true)
 		time.Sleep(checkAgain) //nolint:forbidigo // the bubble's clock
 		seen := r.count("live")
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
-		require.Equal(t, seen, r.count("live"), "nobody can say whether he may see more")
+		require.Equal(t, seen, r.count("live"), "it is unknown whether the caller may still watch")
 		require.Positive(t, r.count("trouble"))
 		require.Zero(t, r.count("over"), "an outage ends no session")
-		f.keys.away.Store(false)
+		f.keys.down.Store(false)
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
 		require.Greater(t, r.count("live"), seen)
 		f.keys.revoked.Store(true)
@@ -140,7 +140,8 @@ func TestAuthorityIsCheckedAgain(t *testing.T) {
 	})
 }
 
-// While reading a page takes long, or fails, the browser is told that the server works, and what of the page is old.
+// While reading a page takes long or fails, the browser learns that the server works, and which part of the page is
+// old.
 func TestAPageKnowsThatItIsOld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,7 +158,7 @@ func TestAPageKnowsThatItIsOld(t *testing.T) {
 	})
 }
 
-// A look at which the ledger or Redis did not tell is no fall to nothing, and the next one no rise.
+// A read in which the ledger or Redis did not answer does not show as a fall to zero, and the next read not as a rise.
 func TestRatesOfWholeLooksOnly(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
@@ -197,7 +198,7 @@ func TestASlowLookRests(t *testing.T) {
 	})
 }
 
-// One key watches so many pages, and leaves the rest to others.
+// One key can watch only a bounded number of pages, so that others can watch, too.
 func TestOneKeyWatchesSoManyPages(t *testing.T) {
 	t.Parallel()
 	p := newPoller(time.Second, keyWatchers+1)

@@ -14,7 +14,7 @@ import (
 func TestRestores(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
-	require.Contains(t, f.ask(t, "viewer", "/restores", nil).Body.String(), "has lost no writes")
+	require.Contains(t, f.ask(t, "viewer", "/restores", nil).Body.String(), "no lost writes")
 
 	f.books.restored = []recovery.Restored{{Shard: 3, Epoch: 5, At: time.Unix(1_800_000_000, 0), Counts: recovery.Counts{
 		Ledger: 12, Topic: 34, Witnesses: 56, Nobody: 1_200, Silent: true, Withheld: 7_654, First: 1_001, Last: 2_302}}}

@@ -11,9 +11,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// cookieName returns the name of the cookie. It has the deployment's id: a browser sends the cookies of a host to all its
-// ports, and two deployments on one host must not end each other's sessions. With TLS its prefix makes the browser refuse
-// a cookie that another host or a plain page has set.
+// cookieName returns the name of the cookie. The name contains the deployment's id: a browser sends the cookies of a
+// host to all its ports, and two deployments on one host must not end each other's sessions. With TLS the prefix of the
+// name makes the browser refuse a cookie that another host or a page without TLS has set.
 func (c *Console) cookieName() string {
 	if c.tls {
 		return "__Host-hongbao-" + c.deployment
@@ -75,7 +75,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.Is(err, access.ErrUnauthorized):
 		c.show(w, r, http.StatusUnauthorized, "login", page{Title: "Log in", View: to,
-			Error: "This key is good for nothing here: it is mistyped, expired or revoked."})
+			Error: "This key is not valid here: it is mistyped, expired or revoked."})
 		return
 	case err != nil:
 		c.failed(w, r, err)
@@ -108,12 +108,12 @@ func (c *Console) endSession(r *http.Request) {
 		return
 	}
 	if err := c.authority.EndSession(r.Context(), cookie.Value); err != nil {
-		c.log.Warn("a session could not be ended; it ends by itself", zap.Error(err))
+		c.log.Warn("a session could not be ended; it expires by itself", zap.Error(err))
 	}
 }
 
-// cookie returns a session cookie: the browser drops it when it closes, the server long before. Without a session the
-// cookie removes the browser's one.
+// cookie returns a session cookie: the browser drops it when it closes, and the server ends the session long before. An
+// empty session removes the cookie of the browser.
 func (c *Console) cookie(session string) *http.Cookie {
 	age := 0
 	if session == "" {

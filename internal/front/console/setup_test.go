@@ -31,7 +31,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// books is a Source with one campaign, and Actions that note what they were told.
+// books is a Source with one campaign, and Actions that record their calls.
 type books struct {
 	looks atomic.Int64
 	did   []string
@@ -130,7 +130,7 @@ func (b *books) CheckCampaign(_ context.Context, spec hongbao.Campaign) (bool, e
 	return spec.ID == "other", b.refuses
 }
 
-// doer are the Operations of a caller: they note what they were told.
+// doer are the Operations of a caller: they record their calls.
 type doer struct {
 	ops.Operations
 	*books
@@ -200,7 +200,7 @@ func (b *books) Audit(_ context.Context, who *access.Caller) (*audit.Report, err
 
 // keys are an Authority: the text of a key is its role, and a scope behind a colon.
 type keys struct {
-	revoked, away atomic.Bool
+	revoked, down atomic.Bool
 	ended         sync.Map // sessions
 }
 
@@ -208,7 +208,7 @@ const sessionOf = "session-of-"
 
 func (k *keys) StartSession(_ context.Context, key string, lasts time.Duration) (string, error) {
 	if lasts != time.Hour {
-		return "", errors.New("it lasts as long as the knob says")
+		return "", errors.New("a session lasts for the time of the knob")
 	}
 	return sessionOf + key, nil
 }
@@ -218,8 +218,8 @@ func (k *keys) Session(ctx context.Context, session string) (access.Caller, erro
 }
 
 func (k *keys) Identify(_ context.Context, text string) (access.Caller, error) {
-	if k.away.Load() {
-		return access.Caller{}, hongbao.Outagef(hongbao.ClassTransient, "the ledger is away")
+	if k.down.Load() {
+		return access.Caller{}, hongbao.Outagef(hongbao.ClassTransient, "the ledger is down")
 	}
 	role, scope, scoped := strings.Cut(text, ":")
 	for _, r := range access.Roles() {

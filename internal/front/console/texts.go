@@ -92,7 +92,7 @@ func percent(part, whole int64) string {
 // The size of a drawing. It scales with its page.
 const width, height, foot = 600, 160, 18
 
-// bar is one bar of a drawing, in its units.
+// bar is a bar of a drawing, in the units of the drawing.
 type bar struct {
 	X, Y, W, H float64
 	Title      string

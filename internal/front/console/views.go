@@ -53,7 +53,7 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 			if now := c.jobs.find(id, &access.Caller{}); now != nil { // viewOf has checked the scope
 				return now, nil
 			}
-			return j, nil // others have taken its place in the list
+			return j, nil // newer jobs have replaced it in the list
 		}, everything}, true
 	}
 	id, ok := strings.CutPrefix(path, "/campaigns/")
@@ -88,7 +88,8 @@ func visible(data any, who *access.Caller) any {
 // Audited is a campaign with the result of the last audit.
 type Audited struct {
 	*model.Live
-	// Listed: this process ran that audit, so Differences are those of the campaign, and Elsewhere counts the others.
+	// Listed reports that this process ran the audit. Then Differences has the differences of the campaign, and
+	// Elsewhere counts all others.
 	Listed      bool
 	Differences []audit.Difference
 	Elsewhere   int
@@ -123,7 +124,7 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 	}
 	v, ok := c.viewOf(path, who)
 	if !ok {
-		c.fail(w, r, http.StatusNotFound, "There is no such page, or your key is not for this campaign.")
+		c.fail(w, r, http.StatusNotFound, "There is no such page, or your key is not valid for this campaign.")
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), loadTime)
@@ -137,12 +138,12 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 		Done: done(r.URL)})
 }
 
-// said are the texts that a page may show after an action. The text is here and not in the URL, so no one can make a
-// link that says something else.
+// said are the texts that a page may show after an action. The URL has only a key, so that no one can forge a link with
+// another text.
 var said = map[string]string{
 	"paused": "Paused.", "resumed": "Resumed.", "decided": "Decided.",
-	"created": "The ledger has the campaign and its money. Load it, so that it can rain.",
-	"there":   "The ledger had this campaign already. Nothing was changed.",
+	"created": "The ledger has the campaign and its money. Load the campaign to open it.",
+	"there":   "The ledger already had this campaign. Nothing was changed.",
 }
 
 func done(u *url.URL) string { return said[u.Query().Get("done")] }

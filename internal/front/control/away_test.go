@@ -31,8 +31,8 @@ func setupBehind(t *testing.T) (*desk, *proxy.Proxy) {
 	return d, p
 }
 
-// With the ledger away a campaign and a sink are paused and resumed all the same; what needs the ledger says that
-// nothing happened, and is done by the same request once it is back.
+// While the ledger is down, a campaign and a sink can be paused and resumed. An operation that needs the ledger answers
+// that nothing happened, and the same request works once the ledger is back.
 func TestLedgerAway(t *testing.T) {
 	t.Parallel()
 	d, p := setupBehind(t)
@@ -41,7 +41,7 @@ func TestLedgerAway(t *testing.T) {
 	var state ops.CampaignState
 	d.post("operator", "/v1/campaigns/rain/pause", "{}").OK(t, http.StatusOK, &state)
 	require.Equal(t, "paused", state.State)
-	d.post("operator", "/v1/sinks/balance/pause", `{"why":"the ledger is away"}`).OK(t, http.StatusOK, nil)
+	d.post("operator", "/v1/sinks/balance/pause", `{"why":"the ledger is down"}`).OK(t, http.StatusOK, nil)
 	again := func(r *http.Request) { r.Header.Set(keyHeader, "k1") }
 	d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, again).Refused(t, "unavailable")
 	d.get("viewer", "/v1/campaigns/rain").Refused(t, "unavailable")
@@ -71,7 +71,7 @@ func TestLedgerAway(t *testing.T) {
 	require.Equal(t, "closed", shown.Redis.State)
 }
 
-// A ledger that takes what it is asked and never answers is as good as away: who pauses does not wait for it.
+// A ledger that accepts requests and never answers counts as down: a pause does not wait for it.
 func TestLedgerMute(t *testing.T) {
 	t.Parallel()
 	d, p := setupBehind(t)

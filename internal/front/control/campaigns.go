@@ -21,10 +21,10 @@ func campaignReads() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/campaigns", id: "list-campaigns", summary: "List campaigns",
-			description: "Lists the campaigns of the ledger in the order of their ids; next is the after of the next page.",
+			description: "Lists the campaigns of the ledger in the order of their ids. For the next page give next as after.",
 			action:      access.ReadCampaigns, answer: app.CampaignPage{},
 			params: []*huma.Param{
-				param("after", "query", "The next of the page before.", web.CampaignID().Schema), limitParam(),
+				param("after", "query", "The next of the previous page.", web.CampaignID().Schema), limitParam(),
 			},
 			do: func(ctx context.Context, c *call) (any, error) {
 				after, limit := c.fields.campaign("after"), c.fields.limit()
@@ -39,24 +39,24 @@ func campaignReads() []operation {
 			},
 		},
 		{
-			method: http.MethodGet, path: "/v1/campaigns/{id}", id: "show-campaign", summary: "How a campaign stands",
-			description: "Gives its specification, the hash of its plan, how it stands in the ledger, and in Redis: null there " +
-				"if it is not loaded. The seed and the amounts that nobody has got are not in it.",
+			method: http.MethodGet, path: "/v1/campaigns/{id}", id: "show-campaign", summary: "Show a campaign",
+			description: "Returns the specification, the hash of the plan, and the campaign's status in the ledger and in Redis. " +
+				"redis is null if the campaign is not loaded. The seed and the amounts of packets that no user has are not shown.",
 			action: access.ReadCampaigns, answer: app.Shown{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ShowCampaign(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}/ending", id: "ending",
-			summary:     "How far the end of a campaign is",
-			description: "Tells how a closed campaign stands, and the exact amount of its refund.",
+			summary:     "Show how far the end of a campaign is",
+			description: "Returns the status of a closed campaign, and the exact amount of its refund.",
 			action:      access.ReadCampaigns, answer: app.Ending{},
 			codes: []string{"not_closed", "not_loaded", "campaign_lost"},
 			do:    plain(func(ctx context.Context, c *call) (any, error) { return c.ops().CampaignEnding(ctx, c.campaign) }),
 		},
 		{
-			method: http.MethodGet, path: "/v1/campaigns/{id}/trail", id: "trail", summary: "The trail of a user's grants",
+			method: http.MethodGet, path: "/v1/campaigns/{id}/trail", id: "trail", summary: "Show the trail of a user's grants",
 			description: "Follows the grants of a user, or of a packet: receipt, entry in the stream, row of the ledger, " +
-				"record in the topic. unread names what could not be asked. Codes of coupons are not in it.",
+				"record in the topic. unread names the stores that could not be read. Codes of coupons are not shown.",
 			action: access.ReadTrails, answer: app.Trail{},
 			params: []*huma.Param{
 				userParam("The user; give this or packet."),
@@ -95,7 +95,7 @@ func campaignChanges() []operation {
 			method: http.MethodPost, path: "/v1/campaigns", id: "create-campaign", summary: "Create a campaign",
 			description: "Funds the campaign of a specification and draws its secret seed; plan_hash commits to both. The same " +
 				"specification again changes nothing. Codes come from a pattern; the command line imports a file of them. " +
-				"docs/campaigns.md tells of the fields.",
+				"docs/campaigns.md describes the fields.",
 			action: access.CreateCampaign, body: hongbao.Campaign{}, answer: app.Created{},
 			accepted: app.Created{},
 			codes:    []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign"},
@@ -103,8 +103,8 @@ func campaignChanges() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/load", id: "load-campaign", summary: "Load a campaign into Redis",
-			description: "Opens the campaign once its packets are there. It goes on after an answer 202, as long as this server " +
-				"lives, and where it was when it is asked for again.",
+			description: "Opens the campaign once its packets are in Redis. After an answer 202 the load continues while this " +
+				"server lives. A repeat of the request continues an interrupted load.",
 			action: access.LoadCampaign, body: empty{}, answer: loadAnswer{}, accepted: loadAnswer{},
 			codes: []string{"campaign_lost", "conflict"}, do: plain(load),
 		},
@@ -116,15 +116,15 @@ func campaignChanges() []operation {
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/cancel", id: "cancel-campaign",
 			summary: "End a campaign that was never loaded",
-			description: "All of its money, top-ups included, goes back to the sponsor, and it can't be loaded any more. It is " +
-				"refused once its loading has begun. A second request gives the same answer.",
+			description: "All of the campaign's money, top-ups included, goes back to the sponsor. The campaign can't be loaded " +
+				"afterwards. The request is refused once the load has begun. A second request returns the same answer.",
 			action: access.CancelCampaign, body: empty{}, answer: app.Ending{},
 			codes: []string{"loading_begun"}, together: true,
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().CancelCampaign(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/close", id: "close-campaign", summary: "End a campaign permanently",
-			description: "One whose window is open is closed with early only. A second close gives the same answer.",
+			description: "A campaign whose window is open needs early. A second close returns the same answer.",
 			action:      access.CloseCampaign, body: closeBody{}, answer: app.Ending{},
 			codes: []string{"not_loaded", "campaign_lost"},
 			do: func(ctx context.Context, c *call) (any, error) {
@@ -137,9 +137,9 @@ func campaignChanges() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/refund", id: "refund",
-			summary: "Give what nobody got back to the sponsor",
+			summary: "Refund to the sponsor the amount that no user got",
 			description: "amount must be exactly refund_amount of the ending. 202 says that grants are still being settled: " +
-				"ask again. A second refund gives the same answer.",
+				"send the request again. A second refund returns the same answer.",
 			action: access.Refund, body: refundBody{}, answer: app.Ending{}, accepted: app.Ending{},
 			codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "wrong_amount", "grants_missing",
 				"not_closed", "not_loaded", "campaign_lost"},
@@ -148,7 +148,7 @@ func campaignChanges() []operation {
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/reveal", id: "reveal",
 			summary:     "Make the seed of a refunded campaign public",
-			description: "Gives the disclosure with which everybody can check the draw (`hongbao campaign verify`).",
+			description: "Returns the disclosure with which everyone can check the draw (`hongbao campaign verify`).",
 			action:      access.RevealCampaign, body: empty{}, answer: campaign.Disclosure{},
 			codes: []string{"not_refunded"}, together: true,
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().RevealCampaign(ctx, c.campaign) }),
@@ -161,7 +161,7 @@ func stateChange(name, summary string, action access.Action,
 	do func(o ops.Operations, ctx context.Context, in ops.CampaignPause) (ops.CampaignState, error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/campaigns/{id}/" + name, id: name + "-campaign", summary: summary,
-		description: "It works while the ledger is down; the ledger and its journal have it once that is back.",
+		description: "It works while the ledger is down. Once the ledger is back, the change is recorded in it and its journal.",
 		action:      action, body: stateBody{}, answer: stateAnswer{}, codes: []string{"not_loaded", "campaign_lost"},
 		alone: true,
 		do: func(ctx context.Context, c *call) (any, error) {
@@ -200,7 +200,7 @@ func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
 
 // load continues by itself when it takes longer than the caller waits.
 func load(ctx context.Context, c *call) (any, error) {
-	shown, err := c.ops().ShowCampaign(ctx, c.campaign) // an unknown one is refused at once
+	shown, err := c.ops().ShowCampaign(ctx, c.campaign) // refuses an unknown campaign at once
 	if err != nil {
 		return nil, err
 	}

@@ -27,8 +27,8 @@ const maxBody = 256 << 10
 func idempotencyKey() *huma.Param {
 	return &huma.Param{
 		Name: keyHeader, In: "header", Required: true,
-		Description: "Drawn for each change; with the same key the same request has its first answer for 24 hours, unless " +
-			"that was 202: then it goes on.",
+		Description: "Draw a new key for each change. For 24 hours the same request with the same key returns its first " +
+			"answer. If that was 202, the request continues its work.",
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,255}$"},
 	}
 }
@@ -42,7 +42,7 @@ type kept struct {
 // change answers an operation that changes something: once for each Idempotency-Key.
 func (c *call) change(w http.ResponseWriter, o *operation) error {
 	if c.r.URL.RawQuery != "" {
-		return web.Refuse("invalid_parameter", "what changes something takes no query: it stands in the body")
+		return web.Refuse("invalid_parameter", "a change takes no query parameters: put the fields into the body")
 	}
 	req := access.Request{Caller: c.who.Key, Key: c.r.Header.Get(keyHeader)}
 	if err := req.Check(); err != nil {
@@ -134,7 +134,7 @@ func (c *call) onceAlone(ctx context.Context, o *operation, req access.Request) 
 // did it has died.
 type unfinished struct{ text []byte }
 
-func (*unfinished) Error() string { return "the work goes on" }
+func (*unfinished) Error() string { return "the work continues" }
 
 // answerOf reads an answer, whether it is stored or not.
 func answerOf(text []byte, err error) (answer kept, _ error) {

@@ -92,10 +92,10 @@ func TestLifeOfACampaign(t *testing.T) {
 				require.EqualValues(t, 800, ending.Amount)
 				require.EqualValues(t, 8, ending.Refunded.Packets)
 			}
-			var told campaign.Disclosure
+			var disclosed campaign.Disclosure
 			r := d.post("treasurer", "/v1/campaigns/rain-1/reveal", "{}")
-			r.OK(t, http.StatusOK, &told)
-			require.Equal(t, hash, told.Hash)
+			r.OK(t, http.StatusOK, &disclosed)
+			require.Equal(t, hash, disclosed.Hash)
 			d.get("viewer", "/v1/campaigns/rain-1/ending").OK(t, http.StatusOK, &ending)
 			require.NotNil(t, ending.Refunded)
 			d.do(func(a *app.App) error {
@@ -107,7 +107,7 @@ func TestLifeOfACampaign(t *testing.T) {
 	}
 }
 
-// A campaign that was never loaded is cancelled once, whatever Idempotency-Key comes.
+// A campaign that was never loaded is cancelled once, with any Idempotency-Key.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -145,7 +145,7 @@ func TestAcknowledge(t *testing.T) {
 	d.post("treasurer", at, `{"kind":"lost","where":"topic","detail":"x","why":"y"}`).Refused(t, "invalid_value")
 }
 
-// A coupon's codes are drawn behind the creation, and no answer has one.
+// A coupon's codes are drawn after the creation, and no answer contains a code.
 func TestCoupons(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -168,7 +168,7 @@ func TestCoupons(t *testing.T) {
 	d.post("treasurer", "/v1/campaigns", specOf(t, c)).Refused(t, "specification_invalid")
 }
 
-// B8 to B15: a specification that is wrong, and one that can't be met.
+// B8 to B15: an invalid specification, and one that can't be met.
 func TestBadSpecifications(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -222,7 +222,7 @@ func TestIdempotencyKeys(t *testing.T) {
 			for _, bad := range []string{"", "a b", strings.Repeat("k", 256), "é"} {
 				d.post("treasurer", "/v1/campaigns", spec, as(bad)).Refused(t, "idempotency_key_required")
 			}
-			// What was refused is tried again.
+			// A refused request is tried again.
 			d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, as("k2")).Refused(t, "not_loaded")
 			d.post("operator", "/v1/campaigns/rain/load", "{}").OK(t, http.StatusOK, nil)
 			d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, as("k2")).OK(t, http.StatusOK, nil)
@@ -318,7 +318,7 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// plant puts an entry with one grant into a campaign's stream, as nobody but an intruder does.
+// plant puts an entry with one grant into a campaign's stream, as an intruder does.
 func (d *desk) plant(id, grant string) {
 	d.t.Helper()
 	rdb := d.cfg.RedisClient()
@@ -332,7 +332,7 @@ func (d *desk) plant(id, grant string) {
 		Values: testkit.Entry(1, "grant", id, seq, 1, time.Now().UnixMilli(), grant)}).Err())
 }
 
-// Who did what stands in the journal, whoever asked: each change once, with the request's id, and what a key was denied.
+// The journal has each change once, with its caller and the id of the request, and the actions that a key was denied.
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -35,7 +35,7 @@ type Control struct {
 	tasks     *tasks
 }
 
-// New makes a Control over an app whose Redis is open. Close ends it.
+// New returns a Control for an app whose Redis is open. Close ends it.
 func New(a *app.App, authority Authority, log *zap.Logger, cfg Config) (*Control, error) {
 	if a == nil || authority == nil || log == nil || cfg.AnswerTime <= 0 || cfg.Patience <= 0 {
 		return nil, errors.New("control: the app, the authority, the log and every field of Config are required")
@@ -44,13 +44,13 @@ func New(a *app.App, authority Authority, log *zap.Logger, cfg Config) (*Control
 }
 
 // Close ends the work that continues after its request, and waits for it. A later request for the same load or replay
-// continues where it was.
+// continues the work.
 func (c *Control) Close() { c.tasks.close() }
 
 // API returns the endpoints of the control listener under /v1/.
 func (c *Control) API() *web.API {
 	api := &web.API{
-		Title: "Hongbao administration", Description: "What the commands of hongbao do. docs/administration.md tells more.",
+		Title: "Hongbao administration", Description: "The operations of the hongbao commands, over HTTP. See docs/administration.md.",
 		Pages: "docs/api-control.md and /openapi.json list the paths", Listener: "serve.control_listen",
 		Codes: []string{"host_unknown"},
 		Schemes: map[string]*huma.SecurityScheme{

@@ -8,5 +8,5 @@
 //	campaigns.go, letters.go, ...  read the request, call one method of app, answer
 //	problem.go    turns an error into a problem
 //
-// docs/administration.md is for its callers.
+// docs/administration.md is the page for callers.
 package control

@@ -19,8 +19,8 @@ import (
 // maxText bounds a text field, in bytes.
 const maxText = 500
 
-// fields reads a request's values by name: the fields of its body, or the parameters of its query, which are all
-// texts. It remembers the first wrong one, so that the code checks once, at the end.
+// fields reads a request's values by name: the fields of its body, or the parameters of its query, which are all texts.
+// It remembers the first wrong value, so that the code checks once, at the end.
 type fields struct {
 	o     flatjson.Object
 	query bool
@@ -37,7 +37,7 @@ func readQuery(raw string) (*fields, error) {
 	f := &fields{o: make(flatjson.Object, len(values)), query: true}
 	for name, list := range values {
 		if len(list) > 1 {
-			return nil, web.Refuse("invalid_parameter", "a parameter of the query stands more than once")
+			return nil, web.Refuse("invalid_parameter", "a parameter of the query occurs more than once")
 		}
 		f.o[name] = list[0]
 	}
@@ -161,7 +161,8 @@ func (f *fields) time(name string) time.Time {
 	return t.UTC()
 }
 
-// done returns the first error. A field that no code asked for is an error: a mistyped filter would select everything.
+// done returns the first error. A field that no code has read is an error: otherwise a mistyped filter would select
+// everything.
 func (f *fields) done() error {
 	for name := range f.o {
 		if slices.Contains(f.known, name) {

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
 )
 
-// Each of 10,000 odd requests gets an answer below 500, which the document has, and what stands in the ledger and in
-// Redis stays as it is.
+// Each of 10,000 odd requests gets a status below 500 that the document lists, and changes nothing in the ledger or in
+// Redis.
 func TestFuzzedRequests(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -24,7 +24,7 @@ func TestFuzzedRequests(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
 	path := strings.NewReplacer("{id}", "rain", "{sink}", "balance", "{shard}", "0", "{entry}", "1-1", "{number}", "7",
-		"{name}", "mend")
+		"{name}", "repair")
 	spec := strings.Replace(specOf(t, campaignOf("rain", 10, 1_000)), `"name":"Rain"`, `"name":"Rain","odd":1`, 1)
 	bodies := []string{
 		`{"odd":1}`, `{"amount":1.5}`, `{"amount":"100","missing":-1}`, `{"early":"yes"}`, `{"why":"x","letter":"a/0/1-1"}`,

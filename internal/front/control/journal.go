@@ -12,15 +12,15 @@ import (
 
 func journalOperations() []operation {
 	return []operation{{
-		method: http.MethodGet, path: "/v1/journal", id: "journal", summary: "Who did what",
+		method: http.MethodGet, path: "/v1/journal", id: "journal", summary: "List who did what",
 		description: "Lists the actions of commands and of callers over HTTP, and the actions that callers were denied, the " +
 			"newest first. For the next page give next as after.",
 		action: access.ReadJournal, answer: access.JournalPage{},
 		params: []*huma.Param{
-			campaignParam("Only what concerns this campaign."),
-			textParam("who", "Only what this one did, as key:ID or cli:USER@HOST."),
-			timeParam("since", "Only what was done at or after this time."),
-			param("after", "query", "The next of the page before.",
+			campaignParam("Only actions on this campaign."),
+			textParam("who", "Only actions of this actor, as key:ID or cli:USER@HOST."),
+			timeParam("since", "Only actions at or after this time."),
+			param("after", "query", "The next of the previous page.",
 				&huma.Schema{Type: huma.TypeString, Pattern: ops.JournalPlace}),
 			limitParam(),
 		},

@@ -13,51 +13,51 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// lettersAnswer is the result of a decision: a deadletter.Report, and whether there may be more.
+// lettersAnswer is the result of a decision: a deadletter.Report, and whether more letters may remain.
 type lettersAnswer struct {
 	*deadletter.Report
 	// More: the time was over before all letters were decided.
-	More bool `json:"more" doc:"True with 202: send the same with next as after to go on."`
+	More bool `json:"more" doc:"True with 202: to continue, send the same request with next as after."`
 }
 
 func letterOperations() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/dead-letters", id: "list-dead-letters", summary: "List dead letters",
-			description: "Oldest first within a sink and shard; next is the after of the next page.",
+			description: "The oldest first within a sink and shard. For the next page give next as after.",
 			action:      access.ReadLetters, answer: app.LetterPage{}, codes: []string{"unknown_sink"},
 			params: []*huma.Param{
-				textParam("sink", "Only letters of this sink, or of several with commas between them."), campaignParam("Only letters of this campaign."),
+				textParam("sink", "Only letters of this sink, or of several sinks separated by commas."), campaignParam("Only letters of this campaign."),
 				param("class", "query", "Only letters of this class.", &huma.Schema{Type: huma.TypeString, Enum: classes()}),
 				userParam("Only letters of this user."), textParam("reason", "Only letters whose reason contains this text."),
 				timeParam("from", "Only letters that died at or after this time."),
 				timeParam("to", "Only letters that died before this time."),
-				textParam("after", "The next of the page before."), limitParam(),
+				textParam("after", "The next of the previous page."), limitParam(),
 			},
 			do: listLetters,
 		},
 		{
 			method: http.MethodGet, path: "/v1/dead-letters/{sink}/{shard}/{entry}", id: "show-dead-letter",
-			summary: "One dead letter", description: "The path is the letter's id. It has the whole entry.",
+			summary: "Show a dead letter", description: "The path is the letter's id. The answer has the whole entry.",
 			action: access.ReadLetters, answer: deadletter.Letter{}, codes: []string{"unknown_letter"},
 			params: []*huma.Param{
 				sinkParam(),
 				param("shard", "path", "The shard's number.", &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,4}$"}),
-				param("entry", "path", "The letter's place in the stream of letters.",
+				param("entry", "path", "The letter's position in the stream of letters.",
 					&huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,19}-[0-9]{1,19}$"}),
 			},
 			do: plain(func(ctx context.Context, c *call) (any, error) {
 				return c.ops().ShowLetter(ctx, c.r.PathValue("sink")+"/"+c.r.PathValue("shard")+"/"+c.r.PathValue("entry"))
 			}),
 		},
-		letterChange("requeue", "Deliver dead letters after all",
-			"Delivers the letters to their sinks. A letter that its sink refuses again stays, and failures names it.",
+		letterChange("requeue", "Deliver dead letters to their sinks",
+			"A letter that its sink refuses again stays, and failures names it.",
 			access.RequeueLetters,
 			func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
 				return o.RequeueLetters(ctx, ops.Requeue{Letters: in})
 			}),
-		letterChange("drop", "Decide that nobody is to deliver dead letters",
-			"They leave the list permanently: the decided letters have them.", access.DropLetters,
+		letterChange("drop", "Decide not to deliver dead letters",
+			"The letters leave the list permanently, and are kept among the decided letters.", access.DropLetters,
 			func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
 				return o.DropLetters(ctx, in)
 			}),

@@ -111,7 +111,7 @@ func TestDeadLetters(t *testing.T) {
 	require.EqualValues(t, 300, shown.Ledger.Granted)
 }
 
-// A decision about many letters that is not done in time says where the next request goes on.
+// A decision about many letters that does not finish in time says where the next request continues.
 func TestDeadLettersGoOn(t *testing.T) {
 	t.Parallel()
 	var got ops.Letters
@@ -121,7 +121,7 @@ func TestDeadLettersGoOn(t *testing.T) {
 		<-ctx.Done()
 		return &deadletter.Report{Matched: 7, Next: "balance/0/5-0"}, ctx.Err()
 	})
-	object, err := web.ParseObject([]byte(`{"all":true,"expect":9,"why":"mended","after":"balance/0/3-0"}`), web.Body{Bytes: maxBody})
+	object, err := web.ParseObject([]byte(`{"all":true,"expect":9,"why":"repaired","after":"balance/0/3-0"}`), web.Body{Bytes: maxBody})
 	require.NoError(t, err)
 	c := &call{Control: &Control{cfg: Config{Patience: time.Millisecond}}, fields: &fields{o: object}}
 	answer, err := o.do(t.Context(), c)

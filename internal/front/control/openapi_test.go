@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
 )
 
-// docs/openapi-control.yaml is made of the operations and their types.
+// docs/openapi-control.yaml is generated from the operations and their types.
 func TestDocumentIsCommitted(t *testing.T) {
 	t.Parallel()
 	webtest.Committed(t, (&Control{}).API(), "../../../docs/openapi-control.yaml")

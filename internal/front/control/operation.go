@@ -21,10 +21,10 @@ type operation struct {
 	method, path, id, summary, description string
 	action                                 access.Action
 	params                                 []*huma.Param
-	// body is a value of the type of the request's body, nil for an operation that only reads. answer is a value of
-	// the answer's type, and accepted one of the type of the answer 202, nil for none.
+	// body is a value of the type of the request's body, nil for an operation that only reads. answer is a value of the
+	// answer's type. accepted is a value of the type of the answer 202, nil if there is none.
 	body, answer, accepted any
-	// codes are the codes of its problems, besides those that all operations can answer.
+	// codes are the codes of its problems, in addition to the codes that all operations can answer.
 	codes []string
 	do    func(ctx context.Context, c *call) (any, error)
 
@@ -58,15 +58,15 @@ type call struct {
 	who      access.Caller
 	actor    access.Actor
 	action   access.Action
-	campaign string  // that of the path; empty if the path has none
-	fields   *fields // those of the query of a reading operation, and of the body of a changing one
-	body     []byte  // of a changing operation, as it came
+	campaign string  // in the path; empty if the path has none
+	fields   *fields // from the query of a reading operation, or from the body of a change
+	body     []byte  // of a change, as received
 }
 
 // ops returns the operations that the caller may do.
 func (c *call) ops() *ops.Local { return &ops.Local{App: c.app, Caller: &c.who} }
 
-// The names that the document has for inputs and answers of operations.
+// The names of inputs and answers in the OpenAPI document.
 type (
 	lettersBody ops.Letters
 	sinkBody    ops.SinkPause

@@ -22,36 +22,36 @@ import (
 
 // The codes that only this package answers.
 var _ = web.AddCodes(map[string]web.Code{
-	"invalid_value":            {Status: http.StatusBadRequest, Title: "A field of the body can't be taken"},
-	"invalid_name":             {Status: http.StatusBadRequest, Title: "This can't be a name"},
-	"specification_invalid":    {Status: http.StatusBadRequest, Title: "The campaign's specification is wrong"},
+	"invalid_value":            {Status: http.StatusBadRequest, Title: "A field of the body is invalid"},
+	"invalid_name":             {Status: http.StatusBadRequest, Title: "The name is invalid"},
+	"specification_invalid":    {Status: http.StatusBadRequest, Title: "The campaign's specification is invalid"},
 	"specification_impossible": {Status: http.StatusUnprocessableEntity, Title: "The campaign's specification can't be met"},
 	"idempotency_key_in_use":   {Status: http.StatusConflict, Title: "The first request with this Idempotency-Key still runs"},
 	"unknown_letter":           {Status: http.StatusNotFound, Title: "There is no such dead letter"},
 	"unknown_quarantine":       {Status: http.StatusNotFound, Title: "There is no such grant in quarantine"},
 	"unknown_sink":             {Status: http.StatusNotFound, Title: "The deployment has no such sink"},
 	"unknown_replay":           {Status: http.StatusNotFound, Title: "There is no such replay"},
-	"campaign_exists":          {Status: http.StatusConflict, Title: "The campaign is there with another specification"},
+	"campaign_exists":          {Status: http.StatusConflict, Title: "The campaign exists with another specification"},
 	"funded_otherwise":         {Status: http.StatusConflict, Title: "The campaign is funded with another total"},
-	"order_reused":             {Status: http.StatusConflict, Title: "The order's id stands for another top-up"},
+	"order_reused":             {Status: http.StatusConflict, Title: "The order's id belongs to another top-up"},
 	"top_up_open":              {Status: http.StatusConflict, Title: "The last top-up is not dealt yet"},
-	"loading_begun":            {Status: http.StatusConflict, Title: "The campaign's loading has begun"},
+	"loading_begun":            {Status: http.StatusConflict, Title: "The campaign's load has begun"},
 	"not_loaded":               {Status: http.StatusConflict, Title: "The campaign is not in Redis"},
 	"not_closed":               {Status: http.StatusConflict, Title: "The campaign is not closed"},
 	"not_refunded":             {Status: http.StatusConflict, Title: "The campaign is not refunded"},
-	"campaign_lost":            {Status: http.StatusConflict, Title: "Redis has lost something of the campaign"},
-	"wrong_amount":             {Status: http.StatusConflict, Title: "The amount is not the one that is refunded"},
-	"grants_missing":           {Status: http.StatusConflict, Title: "The ledger does not hold the grants that the close tells of"},
-	"decided_otherwise":        {Status: http.StatusConflict, Title: "Somebody has decided otherwise before"},
+	"campaign_lost":            {Status: http.StatusConflict, Title: "Redis has lost data of the campaign"},
+	"wrong_amount":             {Status: http.StatusConflict, Title: "The amount is not the exact amount of the refund"},
+	"grants_missing":           {Status: http.StatusConflict, Title: "The ledger does not have all grants that the close recorded"},
+	"decided_otherwise":        {Status: http.StatusConflict, Title: "Another decision was made before"},
 	"not_payable":              {Status: http.StatusConflict, Title: "The grant can't be paid from the reserve"},
 	"replay_differs":           {Status: http.StatusConflict, Title: "The replay was begun with another range or target"},
 	"not_running_here":         {Status: http.StatusConflict, Title: "This server does not run the replay"},
-	"conflict":                 {Status: http.StatusConflict, Title: "What is there contradicts the request"},
-	"refused":                  {Status: http.StatusConflict, Title: "What is there does not allow it"},
+	"conflict":                 {Status: http.StatusConflict, Title: "The present state contradicts the request"},
+	"refused":                  {Status: http.StatusConflict, Title: "The present state does not allow it"},
 })
 
-// told are the errors that have a code of their own. The first match applies.
-var told = []struct {
+// errorCodes has the codes of errors. The first match applies.
+var errorCodes = []struct {
 	err  error
 	code string
 }{
@@ -90,7 +90,7 @@ func problemOf(err error) error {
 	case errors.As(err, &spec):
 		return &web.Refusal{Code: codeOfSpec(spec), Detail: spec.Error(), Cause: err}
 	}
-	for _, t := range told {
+	for _, t := range errorCodes {
 		if !errors.Is(err, t.err) {
 			continue
 		}

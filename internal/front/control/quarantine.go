@@ -24,8 +24,8 @@ func quarantineOperations() []operation {
 				"on the last page next is 0.",
 			action: access.ReadQuarantine, answer: app.QuarantinePage{},
 			params: []*huma.Param{
-				flagParam("all", "Those that were decided, too."),
-				numberParam("after", "The next of the page before.", 0, 1<<53), limitParam(),
+				flagParam("all", "Include decided grants."),
+				numberParam("after", "The next of the previous page.", 0, 1<<53), limitParam(),
 			},
 			do: func(ctx context.Context, c *call) (any, error) {
 				in := ops.QuarantineList{After: c.fields.number("after", 0, 1<<53), Limit: c.fields.limit(), All: c.fields.flag("all")}
@@ -37,7 +37,7 @@ func quarantineOperations() []operation {
 		},
 		{
 			method: http.MethodGet, path: "/v1/quarantine/{number}", id: "show-quarantine",
-			summary: "One grant in quarantine", description: "Both sides of the contradiction.",
+			summary: "Show a grant in quarantine", description: "Returns both sides of the contradiction.",
 			action: access.ReadQuarantine, answer: app.Quarantined{}, params: []*huma.Param{number},
 			codes: []string{"unknown_quarantine"},
 			do: plain(func(ctx context.Context, c *call) (any, error) {
@@ -51,7 +51,7 @@ func quarantineOperations() []operation {
 		{
 			method: http.MethodPost, path: "/v1/quarantine/{number}/decide", id: "decide-quarantine",
 			summary:     "Pay or void a grant in quarantine",
-			description: "The same decision again moves nothing and gives the same answer.",
+			description: "The same decision again moves nothing and returns the same answer.",
 			action:      access.DecideQuarantine, body: decideBody{}, answer: app.Quarantined{},
 			params: []*huma.Param{number}, codes: []string{"unknown_quarantine", "decided_otherwise", "not_payable"},
 			do: decide, together: true,
@@ -64,7 +64,7 @@ func (c *call) number() (int64, error) {
 	text := c.r.PathValue("number")
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id < 1 || id == math.MaxInt64 || strconv.FormatInt(id, 10) != text {
-		return 0, web.Refuse("unknown_quarantine", "list the quarantine to see those that there are")
+		return 0, web.Refuse("unknown_quarantine", "list the quarantine to see its grants")
 	}
 	return id, nil
 }

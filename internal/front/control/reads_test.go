@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// What a viewer sees of a campaign that is granted in part, settled in part, on each database.
+// A viewer reads a campaign that is granted in part and settled in part, on each database.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{false, true} {
@@ -67,7 +67,7 @@ func TestReads(t *testing.T) {
 			d.get("viewer", byPacket).OK(t, http.StatusOK, &same)
 			require.Equal(t, trail, same, "by the receipts of all users")
 			d.get("viewer", "/v1/campaigns/rain-1/trail?packet=9").OK(t, http.StatusOK, &trail)
-			require.Empty(t, trail.Steps, "what nobody has shows nothing")
+			require.Empty(t, trail.Steps, "a packet without a user has no trail")
 
 			var status app.Status
 			d.get("viewer", "/v1/sinks").OK(t, http.StatusOK, &status)

@@ -30,13 +30,13 @@ type replaysAnswer struct {
 // replayState is the progress of a replay, whoever runs it, and whether this server runs it.
 type replayState struct {
 	app.ReplayState
-	RunsHere bool `json:"runs_here" doc:"This server runs it. Another one, or hongbao replay, may run it too."`
+	RunsHere bool `json:"runs_here" doc:"True if this server runs the replay. Another server, or hongbao replay, may run it too."`
 }
 
 // replayAnswer is the result of a run, or its progress.
 type replayAnswer struct {
-	State  *replayState   `json:"state,omitempty" doc:"With 202: how far it is; GET the replay to see it go on."`
-	Report *replay.Report `json:"report,omitempty" doc:"With 200: what came of it."`
+	State  *replayState   `json:"state,omitempty" doc:"With 202: the progress so far; GET the replay to see its progress."`
+	Report *replay.Report `json:"report,omitempty" doc:"With 200: the result."`
 }
 
 func replayOperations() []operation {
@@ -44,7 +44,7 @@ func replayOperations() []operation {
 		Pattern: "^[a-z0-9_-]{1,57}$"})
 	return []operation{
 		{
-			method: http.MethodGet, path: "/v1/replays", id: "list-replays", summary: "All replays that were ever begun",
+			method: http.MethodGet, path: "/v1/replays", id: "list-replays", summary: "List all replays",
 			action: access.ReadSinks, answer: replaysAnswer{},
 			do: plain(func(ctx context.Context, c *call) (any, error) {
 				list, err := c.app.Replays(ctx)
@@ -56,7 +56,7 @@ func replayOperations() []operation {
 			}),
 		},
 		{
-			method: http.MethodGet, path: "/v1/replays/{name}", id: "show-replay", summary: "How far a replay is",
+			method: http.MethodGet, path: "/v1/replays/{name}", id: "show-replay", summary: "Show the progress of a replay",
 			action: access.ReadSinks, answer: replayState{}, params: []*huma.Param{name}, codes: []string{"unknown_replay"},
 			do: plain(func(ctx context.Context, c *call) (any, error) {
 				return c.replayState(ctx, c.r.PathValue("name"))
@@ -64,8 +64,8 @@ func replayOperations() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/replays/{name}", id: "start-replay", summary: "Deliver grants once more",
-			description: "Goes on after an answer 202, as long as this server lives, and where it was when it is asked for " +
-				"again under its name. Begin with dry_run; if that answers 202, the same request again waits for its report.",
+			description: "After an answer 202 the replay continues while this server lives. A repeat under the same name " +
+				"continues an interrupted replay. Begin with dry_run. If that answers 202, the same request waits for the report.",
 			action: access.Replay, body: replayBody{}, answer: replayAnswer{}, accepted: replayAnswer{},
 			params: []*huma.Param{name},
 			codes:  []string{"invalid_name", "unknown_sink", "unknown_campaign", "replay_differs", "conflict"},
@@ -73,7 +73,7 @@ func replayOperations() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/replays/{name}/stop", id: "stop-replay", summary: "Stop a replay",
-			description: "Stops it if this server runs it, and its dry runs. What it has delivered it remembers.",
+			description: "Stops the replay if this server runs it, and its dry runs. The replay remembers what it has delivered.",
 			action:      access.Replay, body: empty{}, answer: replayState{}, params: []*huma.Param{name},
 			codes: []string{"unknown_replay", "not_running_here"},
 			do:    plain(stopReplay),
@@ -152,7 +152,7 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 		return nil, fmt.Errorf("write the order of replay %s: %w", o.Name, err)
 	}
 	j := job{name: taskOf(o.Name), order: string(order), replay: &o}
-	if o.DryRun { // beside a running one, and beside those of other orders and callers
+	if o.DryRun { // it may run beside the replay, and beside dry runs of other orders and callers
 		sum := sha256.Sum256([]byte(c.who.Key + "\n" + j.order))
 		j.name += " dry run " + hex.EncodeToString(sum[:])
 	}
@@ -170,7 +170,7 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 	}
 	state, err := c.replayState(ctx, o.Name)
 	var refused *web.Refusal
-	if errors.As(err, &refused) { // it ended meanwhile, and has begun nothing
+	if errors.As(err, &refused) { // the replay ended meanwhile, and delivered nothing
 		return answer, nil
 	}
 	return later{replayAnswer{State: &state}}, err
@@ -194,8 +194,8 @@ func (c *call) checkName(ctx context.Context, name string) error {
 	return err
 }
 
-// stopReplay stops the named replay and its dry runs that run here, if the caller may. It answers for a replay outside
-// of the caller's scope as for one that does not exist.
+// stopReplay stops the named replay and its dry runs that run here, if the caller may. A replay outside of the caller's
+// scope looks like one that does not exist.
 func stopReplay(ctx context.Context, c *call) (any, error) {
 	name := c.r.PathValue("name")
 	stopped := slices.DeleteFunc(c.tasks.replays(name), func(x *task) bool { return !c.owns(&x.replay.Filter) })
@@ -206,7 +206,7 @@ func stopReplay(ctx context.Context, c *call) (any, error) {
 		case !c.owns(&s.Filter):
 			err = errUnknownReplay()
 		default:
-			err = web.Refuse("not_running_here", "it has ended, or another server or `hongbao replay` runs it")
+			err = web.Refuse("not_running_here", "the replay has ended, or another server or `hongbao replay` runs it")
 		}
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func stopReplay(ctx context.Context, c *call) (any, error) {
 	}
 	for _, x := range stopped {
 		if _, err := x.wait(ctx, c.cfg.Patience); errors.Is(err, errStillRuns) {
-			return nil, hongbao.Errorf(hongbao.ClassTransient, "replay %s still ends", name)
+			return nil, hongbao.Errorf(hongbao.ClassTransient, "replay %s is still ending", name)
 		}
 	}
 	s, found, err := c.app.ReplayState(ctx, name)

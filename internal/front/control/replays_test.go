@@ -18,24 +18,24 @@ func TestReplays(t *testing.T) {
 		d.grab("rain", fmt.Sprint("u", i))
 	}
 	var answer replayAnswer
-	d.post("operator", "/v1/replays/mend", `{"to":"balance","dry_run":true}`).OK(t, http.StatusOK, &answer)
+	d.post("operator", "/v1/replays/repair", `{"to":"balance","dry_run":true}`).OK(t, http.StatusOK, &answer)
 	require.EqualValues(t, 3, answer.Report.Matched)
-	d.get("viewer", "/v1/replays/mend").Refused(t, "unknown_replay")
-	d.post("operator/rain*", "/v1/replays/mend", `{"to":"balance"}`).Refused(t, "forbidden")
-	d.post("operator/rain*", "/v1/replays/mend", `{"to":"balance","campaign":"snow"}`).Refused(t, "unknown_campaign")
-	d.post("operator/rain*", "/v1/replays/mend", `{"to":"balance","campaign":"rain"}`).OK(t, http.StatusOK, &answer)
+	d.get("viewer", "/v1/replays/repair").Refused(t, "unknown_replay")
+	d.post("operator/rain*", "/v1/replays/repair", `{"to":"balance"}`).Refused(t, "forbidden")
+	d.post("operator/rain*", "/v1/replays/repair", `{"to":"balance","campaign":"snow"}`).Refused(t, "unknown_campaign")
+	d.post("operator/rain*", "/v1/replays/repair", `{"to":"balance","campaign":"rain"}`).OK(t, http.StatusOK, &answer)
 	require.True(t, answer.Report.Finished)
 	require.EqualValues(t, 3, answer.Report.Delivered)
-	d.post("operator", "/v1/replays/mend", `{"to":"balance"}`).Refused(t, "replay_differs")
+	d.post("operator", "/v1/replays/repair", `{"to":"balance"}`).Refused(t, "replay_differs")
 	var state replayState
-	d.get("viewer", "/v1/replays/mend").OK(t, http.StatusOK, &state)
+	d.get("viewer", "/v1/replays/repair").OK(t, http.StatusOK, &state)
 	require.True(t, state.Finished)
 	require.False(t, state.RunsHere)
 	require.Equal(t, *state.Events, state.Looked)
 	var all replaysAnswer
 	d.get("viewer", "/v1/replays").OK(t, http.StatusOK, &all)
 	require.Equal(t, []replayState{state}, all.Replays)
-	d.post("operator", "/v1/replays/mend/stop", "{}").Refused(t, "not_running_here")
+	d.post("operator", "/v1/replays/repair/stop", "{}").Refused(t, "not_running_here")
 	for body, code := range map[string]string{
 		`{}`: "invalid_value", `{"to":"kafka"}`: "unknown_sink", `{"to":"topic:"}`: "invalid_value",
 		`{"to":"balance","missing":true}`: "invalid_value", `{"to":"balance","dead":"balance"}`: "invalid_value",
@@ -50,8 +50,8 @@ func TestReplays(t *testing.T) {
 	d.post("operator", "/v1/replays/"+strings.Repeat("a", 58), `{"to":"balance"}`).Refused(t, "invalid_name")
 }
 
-// A key's scope hides the replays of other campaigns: neither a new replay of the same name nor a stop says that there
-// is one, of what campaign or of which user.
+// A key's scope hides the replays of other campaigns: neither a new replay of the same name nor a stop reveals its
+// existence, its campaign or its user.
 func TestReplaysOutsideOfTheScope(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -18,7 +18,7 @@ func TestRoles(t *testing.T) {
 	d.campaign("rain", 10, 1_000)
 	d.campaign("snow", 10, 1_000)
 	path := strings.NewReplacer("{id}", "rain", "{sink}", "balance", "{shard}", "0", "{entry}", "1-1", "{number}", "7",
-		"{name}", "mend")
+		"{name}", "repair")
 	for _, o := range operations() {
 		at := path.Replace(o.path)
 		d.call("", o.method, at, "{}").Refused(t, "unauthorized")

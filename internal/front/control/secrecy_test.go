@@ -32,8 +32,8 @@ func (d *desk) stocked(id string, places int) map[string]bool {
 	return amounts
 }
 
-// Each shard has one packet of the campaign, so what a shard has left is the amount of a packet. Nobody is shown an
-// amount that nobody has, also after the close; one that somebody has is shown.
+// Each shard has one packet of the campaign, so what a shard has left is the amount of a packet. No caller sees the
+// amount of a packet that no user has, also after the close. The amounts of users' packets are shown.
 func TestNoAmountBeforeTheReveal(t *testing.T) {
 	t.Parallel()
 	const packets = 3

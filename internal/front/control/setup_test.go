@@ -112,7 +112,7 @@ func setup(t *testing.T, o options) *desk {
 	return d
 }
 
-// key makes an API key, and keeps its text under a name.
+// key creates an API key, and keeps its text under a name.
 func (d *desk) key(name string, role access.Role, campaigns ...string) {
 	d.t.Helper()
 	d.do(func(a *app.App) error {
@@ -130,7 +130,7 @@ func (d *desk) do(what func(a *app.App) error) {
 	require.NoError(d.t, app.With(d.t.Context(), d.cfg, app.Needs{Redis: true, Ledger: true}, what))
 }
 
-// campaignOf is one that is open now.
+// campaignOf returns a campaign that is open now.
 func campaignOf(id string, packets, total int64) hongbao.Campaign {
 	now := time.Now().UTC().Truncate(time.Second)
 	return hongbao.Campaign{
@@ -209,7 +209,7 @@ func (d *desk) work() {
 
 type reply = webtest.Answer
 
-// request is one that is as it should be but for the tweaks.
+// request returns a valid request, changed by the tweaks.
 func (d *desk) request(key, method, path, body string, tweaks ...func(*http.Request)) *http.Request {
 	var r *http.Request
 	if method == http.MethodGet {

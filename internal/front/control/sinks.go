@@ -27,15 +27,15 @@ func acknowledge(ctx context.Context, c *call) (any, error) {
 func sinkOperations() []operation {
 	return []operation{
 		{
-			method: http.MethodGet, path: "/v1/sinks", id: "list-sinks", summary: "How all sinks stand",
-			description: "Tells of each sink, by shard, how many grants wait and since when, how many entries are parked and " +
-				"letters dead, and which workers it has. A shard that can't be read is left out: unread names it, and says why.",
+			method: http.MethodGet, path: "/v1/sinks", id: "list-sinks", summary: "Show the status of all sinks",
+			description: "Returns for each sink and shard the waiting grants and since when they wait, the parked entries, and the " +
+				"dead letters, and for each sink its workers. A shard that can't be read is left out; unread names it and says why.",
 			action: access.ReadSinks, answer: sinksAnswer{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ListSinks(ctx) }),
 		},
 		{
-			method: http.MethodGet, path: "/v1/audit", id: "last-audit", summary: "The verdict of the last whole audit",
-			description: "`hongbao audit` leaves it, whoever runs it; none if there was no audit.",
+			method: http.MethodGet, path: "/v1/audit", id: "last-audit", summary: "Show the verdict of the last whole audit",
+			description: "Each `hongbao audit` of all campaigns stores its verdict. The verdict is none if there was no audit.",
 			action:      access.ReadSinks, answer: app.LastAudit{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.LastAudit(ctx) }),
 		},
@@ -43,20 +43,20 @@ func sinkOperations() []operation {
 			method: http.MethodPost, path: "/v1/audit/acknowledgements", id: "acknowledge-difference",
 			summary: "Acknowledge a known difference of the audit",
 			description: "Copy kind to detail from a difference of `hongbao audit --json`. The audit shows the difference with " +
-				"exactly these words as acknowledged, and does not count it, until the time: verdict, alarms and sealing ignore it. " +
-				"The same difference again replaces the acknowledgement before. double_credit is refused.",
+				"exactly these words as acknowledged until the time. Verdict, alarms and sealing ignore it. " +
+				"A second acknowledgement of the same difference replaces the first. double_credit is refused.",
 			action: access.AcknowledgeDifference, body: acknowledgeBody{},
 			answer: ledger.Acknowledgement{}, together: true, do: acknowledge,
 		},
-		sinkChange("pause", "Hand a sink nothing until it is resumed",
+		sinkChange("pause", "Stop the deliveries to a sink until it is resumed",
 			"All workers stop within a second. Grants wait and lose no attempt.", access.PauseSink,
 			ops.Operations.PauseSink),
-		sinkChange("resume", "Let a paused sink go on", "All workers go on within a second.", access.ResumeSink,
+		sinkChange("resume", "Resume a paused sink", "All workers continue within a second.", access.ResumeSink,
 			ops.Operations.ResumeSink),
 		{
 			method: http.MethodPost, path: "/v1/sinks/{sink}/limit", id: "limit-sink",
-			summary:     "Bound how many grants a second all workers together hand to a sink",
-			description: "It comes before the knob of the workers, until by_knob takes it back. Workers know it within a second.",
+			summary:     "Bound the grants per second that all workers together deliver to a sink",
+			description: "The limit takes precedence over the knob of the workers, until by_knob removes it. Workers apply it within a second.",
 			action:      access.LimitSink, body: limitBody{}, answer: app.SinkChange{}, params: []*huma.Param{sinkParam()},
 			codes: []string{"unknown_sink"}, alone: true, do: limitSink,
 		},
@@ -81,7 +81,7 @@ func sinkChange(name, summary, description string, action access.Action,
 	do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (app.SinkChange, error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/sinks/{sink}/" + name, id: name + "-sink", summary: summary,
-		description: description + " It works while the ledger is away.", action: action, body: sinkBody{},
+		description: description + " It works while the ledger is down.", action: action, body: sinkBody{},
 		answer: app.SinkChange{}, params: []*huma.Param{sinkParam()}, codes: []string{"unknown_sink"}, alone: true,
 		do: func(ctx context.Context, c *call) (any, error) {
 			in := ops.SinkPause{Sink: c.r.PathValue("sink"), Why: c.fields.text("why"), Campaign: c.fields.text("campaign")}

@@ -31,7 +31,7 @@ type tasks struct {
 // job is the work of a task.
 type job struct {
 	name string
-	// order tells apart jobs with the same name: while a task is running, another order under its name is refused.
+	// order distinguishes jobs with the same name: while a task is running, another order under its name is refused.
 	order string
 	// replay is the replay that the job runs; nil for another job.
 	replay *app.Replay
@@ -70,13 +70,13 @@ func (t *tasks) start(j *job, do func(ctx context.Context) (any, error)) (*task,
 	defer t.mu.Unlock()
 	switch x := t.named[j.name]; {
 	case x != nil && x.order != j.order:
-		return nil, web.Refuse("conflict", "this server runs "+j.name+" with another order: wait for its end, or stop it")
+		return nil, web.Refuse("conflict", "this server runs "+j.name+" with other parameters: wait for its end, or stop it")
 	case x != nil:
 		return x, nil
 	case t.ctx.Err() != nil:
-		return nil, hongbao.Errorf(hongbao.ClassTransient, "this server ends: ask another one")
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "this server is ending: send the request to another one")
 	case len(t.named) >= maxTasks:
-		return nil, hongbao.Errorf(hongbao.ClassTransient, "this server runs %d tasks already: wait until one ends", maxTasks)
+		return nil, hongbao.Errorf(hongbao.ClassTransient, "this server already runs %d tasks: wait until one ends", maxTasks)
 	}
 	ctx, stop := context.WithCancel(t.ctx)
 	x := &task{job: *j, all: t, begun: time.Now(), stop: stop, done: make(chan struct{})}
@@ -90,7 +90,7 @@ func (t *tasks) start(j *job, do func(ctx context.Context) (any, error)) (*task,
 		unheard := x.left && x.err != nil && ctx.Err() == nil
 		t.mu.Unlock()
 		if unheard {
-			t.log.Warn("a task failed whose caller was answered 202", zap.String("task", j.name), zap.Error(x.err))
+			t.log.Warn("a task failed after its caller got an answer 202", zap.String("task", j.name), zap.Error(x.err))
 		}
 	})
 	return x, nil
@@ -116,7 +116,7 @@ func (t *tasks) replays(name string) (all []*task) {
 }
 
 // errStillRuns says that a task continues.
-var errStillRuns = errors.New("it goes on")
+var errStillRuns = errors.New("the task continues")
 
 // wait waits at most this long for a task's answer; errStillRuns if it has none by then.
 func (x *task) wait(ctx context.Context, most time.Duration) (any, error) {

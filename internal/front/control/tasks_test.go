@@ -17,14 +17,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// untilStopped is a task that ends when it is told to.
+// untilStopped is a task that ends when it is stopped.
 func untilStopped(ctx context.Context) (any, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// A task is shared by those who ask for the same. Another order under its name is refused, and so are too many tasks. A
-// failure that no answer tells is logged.
+// Callers with the same request share a task. Another order under its name is refused, and so are too many tasks. A
+// failure that no answer reports is logged.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.WarnLevel)
@@ -36,7 +36,7 @@ func TestTasks(t *testing.T) {
 	require.NoError(t, err)
 	require.Same(t, x, same)
 	_, err = all.start(&job{name: "a", order: "2"}, untilStopped)
-	require.ErrorContains(t, err, "another order")
+	require.ErrorContains(t, err, "other parameters")
 	for i := range maxTasks - 1 {
 		_, err = all.start(&job{name: fmt.Sprint("b", i)}, untilStopped)
 		require.NoError(t, err)
@@ -96,24 +96,24 @@ func TestLoadGoesOnUnderItsKey(t *testing.T) {
 func TestReplayThatHasNotedNothing(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
-	of := app.Replay{Name: "mend", To: "kafka", Missing: true}
+	of := app.Replay{Name: "repair", To: "kafka", Missing: true}
 	dry := of
 	dry.DryRun = true
-	for _, j := range []job{{name: taskOf("mend"), order: "1", replay: &of}, {name: taskOf("mend") + " dry run", replay: &dry}} {
+	for _, j := range []job{{name: taskOf("repair"), order: "1", replay: &of}, {name: taskOf("repair") + " dry run", replay: &dry}} {
 		_, err := d.c.tasks.start(&j, untilStopped)
 		require.NoError(t, err)
 	}
 	var state replayState
-	d.get("viewer", "/v1/replays/mend").OK(t, http.StatusOK, &state)
+	d.get("viewer", "/v1/replays/repair").OK(t, http.StatusOK, &state)
 	require.True(t, state.RunsHere)
 	require.Equal(t, "kafka", state.Target)
 	var list replaysAnswer
 	d.get("viewer", "/v1/replays").OK(t, http.StatusOK, &list)
 	require.Equal(t, []replayState{state}, list.Replays)
-	d.post("operator", "/v1/replays/mend", `{"to":"balance"}`).Refused(t, "conflict")
-	d.post("operator/rain*", "/v1/replays/mend/stop", "{}").Refused(t, "unknown_replay", "a replay of everything is outside of a scope, too")
-	d.post("operator", "/v1/replays/mend/stop", "{}").OK(t, http.StatusOK, &state)
+	d.post("operator", "/v1/replays/repair", `{"to":"balance"}`).Refused(t, "conflict")
+	d.post("operator/rain*", "/v1/replays/repair/stop", "{}").Refused(t, "unknown_replay", "a replay of everything is outside of a scope, too")
+	d.post("operator", "/v1/replays/repair/stop", "{}").OK(t, http.StatusOK, &state)
 	require.False(t, state.RunsHere)
 	require.Empty(t, d.c.tasks.replays(""))
-	d.get("viewer", "/v1/replays/mend").Refused(t, "unknown_replay")
+	d.get("viewer", "/v1/replays/repair").Refused(t, "unknown_replay")
 }

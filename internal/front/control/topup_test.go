@@ -62,9 +62,9 @@ func TestTopUp(t *testing.T) {
 	}
 }
 
-// What is added before the load waits for it: 202, until the campaign is loaded.
-// A treasurer whose key is for some sponsors and a largest total funds no other campaign and no larger one, not by top-ups
-// either. The journal has what was denied.
+// A top-up before the load waits for the load: the answer is 202 until the campaign is loaded. A treasurer whose key is
+// for some sponsors and a largest total funds no other campaign and no larger one, also not by top-ups. The journal has
+// the denied requests.
 func TestSpending(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -43,28 +43,28 @@ func (c *Counts) add(o *Counts) {
 // Report is the progress of a run of a replay.
 type Report struct {
 	Name    string    `json:"name" doc:"The replay's name."`
-	Target  string    `json:"target" doc:"Where it delivers to."`
+	Target  string    `json:"target" doc:"Target of the replay."`
 	DryRun  bool      `json:"dry_run" doc:"True: nothing was written."`
-	Started time.Time `json:"started" doc:"When this run began."`
-	Seconds float64   `json:"seconds" doc:"How long this run took."`
+	Started time.Time `json:"started" doc:"Start of this run."`
+	Seconds float64   `json:"seconds" doc:"Duration of this run, in seconds."`
 	// Finished says that everything that it covers was checked, and nothing failed.
 	Finished bool `json:"finished" doc:"True if everything was looked at, and nothing failed."`
 	// Events is how many events the replay covers; for dead letters, how many letters. Looked is how many of them were
 	// checked. Resumed of these were checked by earlier runs, and this run continued after them. After a run that reaches
 	// the end without a failure, the next one checks everything again.
-	Events  int64 `json:"events" doc:"Events that it covers; with dead, letters."`
-	Looked  int64 `json:"looked" doc:"How many of them were looked at."`
-	Resumed int64 `json:"resumed" doc:"How many of these runs before had looked at: this one went on behind them."`
+	Events  int64 `json:"events" doc:"Events that the replay covers; with dead, letters."`
+	Looked  int64 `json:"looked" doc:"Number of these events that were looked at."`
+	Resumed int64 `json:"resumed" doc:"Number of these that earlier runs had looked at: this run continued after them."`
 	// Last is the last seq that it covers, by shard; 0 where it covers none.
-	Last []int64 `json:"last" doc:"The last seq that it covers, by shard; 0 where it covers none."`
+	Last []int64 `json:"last" doc:"Last seq that the replay covers, by shard; 0 if it covers none."`
 	Counts
 	// Matched are the grants that the filter selects. Before of them were delivered before this run, by this replay or
 	// by the sink. The target had There of them although this replay did not deliver them. It got Delivered in this
 	// run, and Failed could not be delivered. In a dry run, Matched - Before - There would be delivered.
 	Matched   int64 `json:"matched" doc:"Grants that the filter picks."`
-	Before    int64 `json:"before" doc:"Those that were delivered before this run, by this replay or by the sink."`
-	There     int64 `json:"there" doc:"Those that the target had, although this replay did not deliver them."`
-	Delivered int64 `json:"delivered" doc:"Those of this run; a dry run's would be matched - before - there."`
+	Before    int64 `json:"before" doc:"Grants delivered before this run, by this replay or by the sink."`
+	There     int64 `json:"there" doc:"Grants that the target already had, although this replay did not deliver them."`
+	Delivered int64 `json:"delivered" doc:"Grants delivered by this run; a dry run would deliver matched - before - there."`
 	delivery.Refusals
 }
 
