@@ -3,8 +3,6 @@ package test
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -24,6 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/consumer"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/front/bank"
@@ -32,15 +31,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-const balanceToken = "token-of-the-tests-0123"
+var bankKey, balanceToken = func() (access.Key, string) {
+	k, text := access.NewKey(access.RoleClient, nil)
+	k.Client = "worker"
+	return k, text
+}()
 
 // remoteBalance starts a balance server with its own ledger, as `hongbao balance` runs it.
 func remoteBalance(t *testing.T) (url string, books *ledger.Ledger) {
 	t.Helper()
 	books = newDatabase(t, sqlite(filepath.Join(t.TempDir(), "balance.db")))
-	sum := sha256.Sum256([]byte(balanceToken))
-	require.NoError(t, books.AddToken(t.Context(), payment.ClientToken{Client: "worker", Hash: hex.EncodeToString(sum[:]),
-		Scopes: []payment.Scope{payment.ScopeCredit, payment.ScopeCredits, payment.ScopeAccounts}}))
+	_, err := books.AddKey(t.Context(), bankKey)
+	require.NoError(t, err)
 	for _, currency := range []string{"CNY", "USD"} {
 		_, err := books.Fund(t.Context(), ledger.Funding{Client: "worker", ID: currency, Currency: currency,
 			Amount: hongbao.MaxAmount, Decision: stream.Decision{By: "ann", Why: "tests"}})
@@ -51,7 +53,8 @@ func remoteBalance(t *testing.T) (url string, books *ledger.Ledger) {
 		WriteTimeout: 30 * time.Second,
 		IdleTimeout:  time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second,
 		BatchBytes: 1 << 20, BatchCredits: 500, InFlight: 1000,
-	}, bank.Deps{Book: books, Reader: books, Log: zap.NewNop()})
+	}, bank.Deps{Book: books, Reader: books, Keys: access.NewAuthority(books), Log: zap.NewNop(),
+		Denied: func(context.Context, access.Action, string, error) {}})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ready, ended := make(chan net.Addr, 1), make(chan error, 1)

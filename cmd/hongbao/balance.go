@@ -13,9 +13,9 @@ func balanceCmd() *cobra.Command {
 			"until SIGTERM or SIGINT;\n" +
 			"then it takes no more and answers what is under way. It is what a team without a balance system of its own runs, " +
 			"and the\n" +
-			"other end of settlement.kind=remote. `hongbao balance client add` makes the tables and a client with its token, " +
-			"and\n" +
-			"`hongbao balance fund` fills what the client's credits come from. Redis is not needed.",
+			"other end of settlement.kind=remote. `hongbao balance migrate` makes the tables, `hongbao key create --role client` " +
+			"makes a client's\n" +
+			"key, and `hongbao balance fund` fills what the client's credits come from. Redis is not needed.",
 		Example: "  hongbao balance --balance.listen=127.0.0.1:8090 --ledger.dsn=balance.db",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -26,6 +26,6 @@ func balanceCmd() *cobra.Command {
 			return run.Balance(cmd.Context(), cfg)
 		},
 	}
-	cmd.AddCommand(balanceClientCmd(), dangerous(balanceFundCmd()), balanceCheckCmd(), balanceMigrateCmd())
+	cmd.AddCommand(dangerous(balanceFundCmd()), balanceFundsCmd(), balanceCheckCmd(), balanceMigrateCmd())
 	return cmd
 }

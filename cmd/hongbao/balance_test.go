@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,40 +18,66 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-const balanceToken = "t0ken-of-the-balance-tests-0123456"
+// Keys of client worker, which every database of startBalance has: one that credits, and one that reads accounts.
+var (
+	clientKey, balanceToken = newBankKey(access.RoleClient)
+	accountKey, accountText = newBankKey(access.RoleAccountant)
+)
+
+func newBankKey(role access.Role) (access.Key, string) {
+	k, text := access.NewKey(role, nil)
+	k.Client = "worker"
+	return k, text
+}
 
 // startBalance starts `hongbao balance` on the address, over a database of its own unless the environment names
-// another, with a client that has balanceToken and more than it will need.
+// another, with the keys of client worker, and with more in its fund than it will need.
 func startBalance(t *testing.T, addr, dsn string, env ...string) *program {
 	t.Helper()
 	env = append([]string{"HONGBAO_LEDGER_DSN=" + dsn, "HONGBAO_LOG_FORMAT=json"}, env...)
-	client := runProgram(t, append(env, "HONGBAO_BALANCE_TOKEN="+balanceToken), "balance", "client", "add", "worker",
-		"--scope=credits:write,credits:read,accounts:read")
-	require.NotContains(t, client.out+client.err, balanceToken)
-	fund := runProgram(t, env, "balance", "fund", "worker", "--amount=1000000000", "--currency=CNY", "--id=budget", "--by=ann",
-		"--why=tests")
-	require.Zero(t, fund.code, "%s %s", fund.err, client.err) // the token may be there from an earlier start
+	for _, command := range [][]string{{"migrate"},
+		{"fund", "worker", "--amount=1000000000", "--currency=CNY", "--id=budget", "--by=ann", "--why=tests"}} {
+		r := runProgram(t, env, append([]string{"balance"}, command...)...)
+		require.Zero(t, r.code, r.err)
+	}
+	cfg, err := configs.Load("", env, nil)
+	require.NoError(t, err)
+	require.NoError(t, app.With(t.Context(), cfg, app.Needs{Keys: true}, func(a *app.App) error {
+		has, err := a.Keys(t.Context(), false)
+		for _, k := range []access.Key{clientKey, accountKey} {
+			if err == nil && !slices.ContainsFunc(has, func(h access.Key) bool { return h.ID == k.ID }) {
+				_, err = a.Ledger().AddKey(t.Context(), k)
+			}
+		}
+		return err
+	}))
 	p := start(t, env, "balance", "--balance.listen="+addr)
 	p.says("serving balances")
 	return p
 }
 
-// call sends one request to the balance server and decodes the answer.
+// call sends one request to the balance server, with the key that may do it, and decodes the answer.
 func call(t *testing.T, method, url, body string) (status int, answer map[string]any) {
 	t.Helper()
+	if strings.Contains(url, "/v1/accounts/") {
+		return callAs(t, method, url, accountText, body)
+	}
 	return callAs(t, method, url, balanceToken, body)
 }
 
-func callAs(t *testing.T, method, url, token, body string) (status int, answer map[string]any) {
+func callAs(t *testing.T, method, url, key, body string) (status int, answer map[string]any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Authorization", "Bearer "+key)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", `"k1"`)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -81,63 +108,67 @@ func TestBalanceServer(t *testing.T) {
 	other := runProgram(t, []string{"HONGBAO_LEDGER_DSN=" + dsn}, "balance", "--balance.listen="+addr)
 	require.Equal(t, 1, other.code)
 	require.Contains(t, other.err, "balance.listen", "the address is taken, and it says which knob that is")
-	short := runProgram(t, []string{"HONGBAO_BALANCE_TOKEN=short", "HONGBAO_LEDGER_DSN=" + dsn}, "balance", "client", "add", "c2")
-	require.Equal(t, 2, short.code)
-	require.Contains(t, short.err, "32 to 512")
-	empty := runProgram(t, []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "other.db")}, "balance")
-	require.NotZero(t, empty.code)
-	require.Contains(t, empty.err, "ledger.dsn", "a wrong database is not made into a balance system")
-	onLine := runProgram(t, nil, "balance", "client", "add", "c2", "--balance.token="+balanceToken)
-	require.Equal(t, 2, onLine.code, "a secret does not belong on the command line")
-	require.NotContains(t, onLine.err, balanceToken)
+	none := filepath.Join(t.TempDir(), "other.db")
+	for _, command := range [][]string{{"balance"}, {"balance", "funds"}, {"key", "list"},
+		{"key", "create", "--role=client", "--client=c2"}} {
+		empty := runProgram(t, []string{"HONGBAO_LEDGER_DSN=" + none}, command...)
+		require.Equal(t, 1, empty.code, command)
+		require.Contains(t, empty.err, "`hongbao balance migrate`", command)
+		require.NoFileExists(t, none, "a wrong database is not made into a balance system")
+	}
 }
 
-// Tokens are created, listed by the beginnings of their hashes, and revoked. A fund is filled once under one id.
+// Clients have API keys in a database that no deployment uses: they are created, listed, rotated and revoked as all
+// others. A fund is filled once under one id.
 func TestBalanceClients(t *testing.T) {
 	t.Parallel()
 	addr, env := testkit.FreeAddr(t), []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "balance.db"),
 		"HONGBAO_LOG_FORMAT=json"}
 	ok := func(args ...string) string {
 		t.Helper()
-		r := runProgram(t, env, append([]string{"balance"}, args...)...)
+		r := runProgram(t, env, args...)
 		require.Zero(t, r.code, r.err)
 		return r.out
 	}
-	token := strings.TrimSpace(ok("client", "add", "shop"))
-	require.Len(t, token, 43)
-	var help struct{ Token, ID string }
-	require.NoError(t, json.Unmarshal([]byte(ok("client", "add", "helpdesk", "--scope=accounts:read", "--json")), &help))
+	require.Contains(t, ok("balance", "migrate"), "0009_clients.sql")
+	key := strings.TrimSpace(ok("key", "create", "--role=client", "--client=shop"))
+	desk := decided[app.NewKey](t, ok("key", "create", "--role=accountant", "--client=helpdesk", "--json"))
 	for range 2 {
 		require.Equal(t, "fund of shop: 5.00 CNY put into it, 0.00 CNY credited, 5.00 CNY left\n",
-			ok("fund", "shop", "--amount=500", "--currency=CNY", "--id=b1", "--by=ann", "--why=budget"))
+			ok("balance", "fund", "shop", "--amount=500", "--currency=CNY", "--id=b1", "--by=ann", "--why=budget"))
 	}
 	again := runProgram(t, env, "balance", "fund", "shop", "--amount=501", "--currency=CNY", "--id=b1", "--by=ann",
 		"--why=budget")
 	require.NotZero(t, again.code)
 	p := start(t, env, "balance", "--balance.listen="+addr)
 	p.says("serving balances")
-	ask := func(method, path, token, body string) int {
+	ask := func(method, path, key, body string) int {
 		t.Helper()
-		status, _ := callAs(t, method, "http://"+addr+path, token, body)
+		status, _ := callAs(t, method, "http://"+addr+path, key, body)
 		return status
 	}
 	credit := func(amount int) string {
 		return fmt.Sprintf(`{"reference":"r%d","account":"u1","currency":"CNY","amount":%[1]d}`, amount)
 	}
-	require.Equal(t, 503, ask("POST", "/v1/credits", token, credit(501)), "more than the fund has")
-	require.Equal(t, 201, ask("POST", "/v1/credits", token, credit(500)))
-	require.Equal(t, 403, ask("GET", "/v1/accounts/u1", token, ""))
-	require.Equal(t, 200, ask("GET", "/v1/accounts/u1", help.Token, ""))
-	var list clients
-	require.NoError(t, json.Unmarshal([]byte(ok("client", "list", "--json")), &list))
-	require.Equal(t, []clientFund{{"shop", "CNY", 500, 500, 0, 1}}, list.Funds)
-	require.Len(t, list.Tokens, 2)
-	require.NotContains(t, ok("client", "list"), token)
-	require.Equal(t, "differences: 0\n", ok("check"))
-	ok("client", "revoke", "helpdesk", "--token", help.ID)
-	testkit.Eventually(t, 20*time.Second, func() bool { return ask("GET", "/v1/accounts/u1", help.Token, "") == 401 },
-		"the token is refused")
-	require.Equal(t, 200, ask("GET", "/v1/credits/r500", token, ""))
+	require.Equal(t, 503, ask("POST", "/v1/credits", key, credit(501)), "more than the fund has")
+	require.Equal(t, 201, ask("POST", "/v1/credits", key, credit(500)))
+	require.Equal(t, 403, ask("GET", "/v1/accounts/u1", key, ""))
+	require.Equal(t, 403, ask("POST", "/v1/credits", desk.Text, credit(7)))
+	require.Equal(t, 200, ask("GET", "/v1/accounts/u1", desk.Text, ""))
+	funds := decided[struct{ Funds []clientFund }](t, ok("balance", "funds", "--json"))
+	require.Equal(t, []clientFund{{"shop", "CNY", 500, 500, 0, 1}}, funds.Funds)
+	list := ok("key", "list")
+	require.Regexp(t, `(?m)^\w+ +client +shop +- `, list)
+	require.NotContains(t, list, key)
+	require.Equal(t, "differences: 0\n", ok("balance", "check"))
+	id := strings.Split(key, "_")[1]
+	newer := strings.TrimSpace(ok("key", "rotate", id, "--overlap=0s"))
+	require.Equal(t, 200, ask("GET", "/v1/credits/r500", newer, ""), "at once")
+	ok("key", "revoke", desk.ID)
+	for _, dead := range []string{key, desk.Text} {
+		testkit.Eventually(t, 20*time.Second, func() bool { return ask("GET", "/v1/credits", dead, "") == 401 }, "it is refused")
+	}
+	require.Equal(t, 200, ask("GET", "/v1/credits/r500", newer, ""))
 	db, err := sql.Open("sqlite", strings.TrimPrefix(env[0], "HONGBAO_LEDGER_DSN="))
 	require.NoError(t, err)
 	_, err = db.ExecContext(t.Context(), "UPDATE credit_fund SET credited = credited - 1")
@@ -145,6 +176,33 @@ func TestBalanceClients(t *testing.T) {
 	r := runProgram(t, env, "balance", "check")
 	require.Equal(t, 3, r.code)
 	require.Equal(t, "fund of shop, CNY: sum of the credits = credited: want 500, got 499\ndifferences: 1\n", r.out)
+}
+
+// A deployment and a balance server share a ledger: no key of one opens the other. Another deployment makes no keys in it.
+func TestKeysOfOneLedger(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000)
+	control, addr := testkit.FreeAddr(t), testkit.FreeAddr(t)
+	g := d.serve("--serve.control_listen=" + control)
+	startBalance(t, addr, d.dsn, d.env...)
+	status, answer := callAs(t, "GET", "http://"+control+"/v1/campaigns", balanceToken, "")
+	require.Equal(t, 403, status, "%v", answer)
+	status, text := g.send("GET", "/v1/campaigns/rain/grabs?user=u1", "", map[string]string{"Authorization": "Bearer " + balanceToken})
+	require.Equal(t, 403, status, "%s", text)
+	for _, role := range []string{"viewer", "operator", "treasurer", "gateway"} {
+		key := strings.TrimSpace(d.ok("key", "create", "--role", role))
+		for _, path := range []string{"/v1/credits", "/v1/accounts/u1"} {
+			status, answer := callAs(t, "GET", "http://"+addr+path, key, "")
+			require.Equal(t, 403, status, "%s: %v", role, answer)
+		}
+	}
+	require.Contains(t, d.ok("journal", "--json"), `"read_accounts"`, "a denial is recorded")
+	other := d.with("DEPLOYMENT_ID", "another")
+	for _, command := range [][]string{{"key", "list"}, {"key", "create", "--role", "client", "--client", "worker"},
+		{"key", "revoke", clientKey.ID}} {
+		other.refused(1, command, "belongs to deployment")
+	}
 }
 
 // Both ends as processes, both killed on the way: every grant is credited once. The worker shows that its breaker stops
@@ -305,22 +363,24 @@ func (d *deployment) nothingPending(t *testing.T) bool {
 	return true
 }
 
-// A new client does not change the tables of a database that is in use. A separate command changes them.
-func TestClientAddMigratesAnEmptyDatabaseOnly(t *testing.T) {
+// A command other than `balance migrate` does not change the tables of a database that is in use.
+func TestOnlyMigrateMigrates(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
 	d.exec("DELETE FROM hongbao_schema WHERE version > 4")
 	steps := func() int64 { return d.exec("SELECT 1 FROM hongbao_schema") }
 	before := steps()
-	d.refused(1, []string{"balance", "client", "add", "worker"}, "this build needs version", "hongbao balance migrate")
+	for _, command := range [][]string{{"balance", "funds"}, {"key", "create", "--role", "client", "--client", "worker"}} {
+		d.refused(1, command, "this build needs version", "hongbao balance migrate")
+	}
 	require.Equal(t, before, steps())
 	d.exec("DROP TABLE archive, archive_shard, control, acknowledged, fence")
 	d.exec("ALTER TABLE campaign DROP COLUMN loading_at")
-	d.exec("ALTER TABLE api_key DROP COLUMN sponsors, DROP COLUMN largest_total")
+	d.exec("ALTER TABLE api_key DROP COLUMN sponsors, DROP COLUMN largest_total, DROP COLUMN client")
 	d.exec("DROP INDEX grants_by_campaign_user")
 	d.exec("CREATE INDEX grants_by_user ON grants (user_id, campaign)")
 	require.Contains(t, d.ok("balance", "migrate"), "0005_archive.sql")
 	require.Greater(t, steps(), before)
 	require.Contains(t, d.ok("balance", "migrate"), "up to date")
-	d.ok("balance", "client", "add", "worker")
+	d.ok("key", "create", "--role", "client", "--client", "worker")
 }

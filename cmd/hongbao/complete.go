@@ -45,7 +45,7 @@ var byFlag = map[string]completer{
 		}
 		return roles, nil
 	},
-	"class": offerOneOf(deadletter.Classes()),
+	"client": offerClients, "class": offerOneOf(deadletter.Classes()),
 }
 
 // complete adds completions to a command and to its subcommands. cobra generates the shells' scripts from them.
@@ -212,7 +212,7 @@ func offerQuarantined(cmd *cobra.Command, _ string) (ids []string, err error) {
 }
 
 func offerKeys(cmd *cobra.Command, _ string) (ids []string, err error) {
-	err = with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+	err = with(cmd, app.Needs{Keys: true}, func(a *app.App) error {
 		all, err := a.Keys(cmd.Context(), false)
 		for i := range all {
 			ids = append(ids, fmt.Sprintf("%s\t%s %s", all[i].ID, all[i].Role, all[i].Note))
@@ -223,10 +223,16 @@ func offerKeys(cmd *cobra.Command, _ string) (ids []string, err error) {
 }
 
 func offerClients(cmd *cobra.Command, _ string) (names []string, err error) {
-	err = with(cmd, app.Needs{}, func(a *app.App) error {
-		tokens, funds, err := a.Clients(cmd.Context())
-		for i := range tokens {
-			names = append(names, tokens[i].Client)
+	err = with(cmd, app.Needs{Keys: true}, func(a *app.App) error {
+		keys, err := a.Keys(cmd.Context(), false)
+		if err != nil {
+			return err
+		}
+		funds, err := a.Funds(cmd.Context())
+		for i := range keys {
+			if keys[i].Client != "" {
+				names = append(names, keys[i].Client)
+			}
 		}
 		for i := range funds {
 			names = append(names, funds[i].Client)

@@ -32,7 +32,7 @@ func TestCompletions(t *testing.T) {
 	d.campaign("winter-rain", 10, 1000)
 	d.ok("grab", "spring-rain", "u1")
 	key := strings.Split(d.ok("key", "create", "--role", "viewer"), "_")[1]
-	d.ok("balance", "client", "add", "worker")
+	client := strings.Split(d.ok("key", "create", "--role", "client", "--client", "worker"), "_")[1]
 	d.ok("replay", "repair", "--to", "balance")
 	for _, c := range []struct{ line, want string }{
 		{"campaign load s", "spring-rain"},
@@ -46,9 +46,10 @@ func TestCompletions(t *testing.T) {
 		{"replay again --to ", "balance kafka topic:"},
 		{"replay again --shard ", "0 1"},
 		{"replay r", "repair"},
-		{"key revoke ", key},
+		{"key revoke ", key + " " + client},
 		{"key create --role t", "treasurer"},
-		{"balance client revoke ", "worker"},
+		{"key create --client ", "worker"},
+		{"balance fund ", "worker"},
 		{"dead list --class p", "permanent"},
 		{"health w", "work"},
 		{"campa", "campaign"},

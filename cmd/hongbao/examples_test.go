@@ -138,15 +138,11 @@ var play = []act{
 	{command: "campaign reveal"},
 	{command: "campaign verify"},
 	{command: "export", before: (*stage).today, codes: []int{4, 0}, says: "spring-rain-"},
-	{command: "balance client add"},
+	{command: "balance migrate", says: "tables made", before: func(s *stage) { s.words["127.0.0.1:8090"] = testkit.FreeAddr(s.t) }},
 	{command: "balance fund", says: "1000000.00 CNY left"},
-	{command: "balance client list", after: func(s *stage, r result) {
-		s.words["3f2a9c01d4e5"] = regexp.MustCompile(`worker(?:","id":"| +)([0-9a-f]{12})`).FindStringSubmatch(r.out)[1]
-		s.words["127.0.0.1:8090"] = testkit.FreeAddr(s.t)
-	}},
+	{command: "balance funds", says: "1000000.00 CNY"},
 	{command: "balance", until: "serving balances"},
 	{command: "balance check", says: "differences: 0"},
-	{command: "balance migrate", says: "up to date"},
 	{command: "serve", until: "serving grabs", before: func(s *stage) {
 		require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "keys.json"), []byte(keySet("k1")), 0o600))
 		s.set("SERVE_LISTEN", testkit.FreeAddr(s.t), "SERVE_OPS_LISTEN", testkit.FreeAddr(s.t), "SERVE_CONTROL_LISTEN",
@@ -156,7 +152,6 @@ var play = []act{
 		server := s.start("serve")
 		server.says("serving grabs")
 	}},
-	{command: "balance client revoke", says: "revoked tokens: 1"},
 	{command: "key create", after: func(s *stage, r result) {
 		s.words["5xk2q7vmaz3t"] = regexp.MustCompile("hb_([a-z2-7]{12})_[0-9a-f]{64}").FindStringSubmatch(r.out)[1]
 	}},

@@ -16,8 +16,11 @@ import (
 
 func keyCmd() *cobra.Command {
 	return family("key", "Make API keys for people and programs; list, rotate or revoke them",
-		"An API key says who calls the administration API, the console, or names the user of a grab. Its role says what it may "+
-			"do; see docs/security.md.\n"+
+		"An API key identifies a caller of the administration API, the console or the balance API, or a gateway that grabs for "+
+			"its users.\n"+
+			"Its role determines what it may do; see docs/security.md. The commands work on the ledger of the deployment, or on a "+
+			"database\n"+
+			"that only `hongbao balance` uses.\n"+
 			"The ledger has the SHA-256 of its secret only. Servers that run notice a change within 10 seconds.",
 		keyCreateCmd(), keyListCmd(), keyRotateCmd(), keyRevokeCmd())
 }
@@ -35,12 +38,15 @@ func keyCreateCmd() *cobra.Command {
 			"viewer     reads\n" +
 			"operator   loads, pauses and resumes campaigns and sinks, requeues letters, replays\n" +
 			"treasurer  creates, closes and refunds campaigns, decides about quarantine, drops letters\n" +
-			"gateway    grabs for the users that it names, and nothing else\n\n" +
+			"gateway    grabs for the users that it names, and nothing else\n" +
+			"client     books credits at `hongbao balance` from the fund of its --client, and reads them\n" +
+			"accountant reads the credits of its --client, and balances and statements of all accounts\n\n" +
 			"A treasurer may do what an operator may, and an operator what a viewer may. With --campaign the key is good for " +
 			"these campaigns only,\nand for nothing that concerns the whole deployment. With --sponsor and --largest-total a " +
 			"treasurer's key funds campaigns of\nthese sponsors only, each with so much at most.",
 		Example: "  hongbao key create --role treasurer --sponsor acme --largest-total 1000000\n" +
 			"  hongbao key create --role operator --note \"ann\"\n" +
+			"  hongbao key create --role client --client worker --ledger.dsn=balance.db\n" +
 			"  hongbao key create --role gateway --campaign 'spring-*' --expires 2160h",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -54,7 +60,8 @@ func keyCreateCmd() *cobra.Command {
 			if err != nil {
 				return app.Usage("%w (see `%s --help`)", err, cmd.CommandPath())
 			}
-			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+			bank := want.Client != ""
+			return with(cmd, app.Needs{Ledger: !bank, Keys: bank}, func(a *app.App) error {
 				k, err := a.CreateKey(cmd.Context(), want)
 				if err != nil {
 					return err
@@ -64,7 +71,8 @@ func keyCreateCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&role, "role", "", "viewer, operator, treasurer or gateway (required)")
+	flags.StringVar(&role, "role", "", "viewer, operator, treasurer, gateway, client or accountant (required)")
+	flags.StringVar(&want.Client, "client", "", "the client of `hongbao balance` to which a key of role client or accountant belongs")
 	flags.StringSliceVar(&want.Campaigns, "campaign", nil,
 		"a campaign that it is good for, or a prefix as spring-*; may be given often (default all)")
 	flags.StringSliceVar(&want.Sponsors, "sponsor", nil,
@@ -98,7 +106,7 @@ func keyListCmd() *cobra.Command {
 		Use: "list", Short: "List the API keys that are good",
 		Example: "  hongbao key list\n  hongbao key list --all --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Keys: true}, func(a *app.App) error {
 				keys, err := a.Keys(cmd.Context(), all)
 				if err != nil {
 					return err
@@ -113,7 +121,7 @@ func keyListCmd() *cobra.Command {
 
 func writeKeys(w io.Writer, keys []access.Key) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "KEY\tROLE\tCAMPAIGNS\tSPONSORS\tLARGEST TOTAL\tCREATED\tEXPIRES\tREVOKED\tNOTE")
+	fmt.Fprintln(t, "KEY\tROLE\tCLIENT\tCAMPAIGNS\tSPONSORS\tLARGEST TOTAL\tCREATED\tEXPIRES\tREVOKED\tNOTE")
 	at := func(at time.Time) string {
 		if at.IsZero() {
 			return "-"
@@ -122,7 +130,10 @@ func writeKeys(w io.Writer, keys []access.Key) error {
 	}
 	for i := range keys {
 		k := &keys[i]
-		campaigns, sponsors, total := "all", "any", "any"
+		client, campaigns, sponsors, total := "-", "all", "any", "any"
+		if k.Client != "" {
+			client, campaigns, sponsors, total = k.Client, "-", "-", "-"
+		}
 		if len(k.Campaigns) > 0 {
 			campaigns = strings.Join(k.Campaigns, ",")
 		}
@@ -132,8 +143,8 @@ func writeKeys(w io.Writer, keys []access.Key) error {
 		if k.LargestTotal > 0 {
 			total = strconv.FormatInt(int64(k.LargestTotal), 10)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Role, campaigns, sponsors, total, at(k.Created), at(k.Expires), at(k.Revoked),
-			k.Note)
+		fmt.Fprintln(t, strings.Join([]string{k.ID, string(k.Role), client, campaigns, sponsors, total, at(k.Created),
+			at(k.Expires), at(k.Revoked), k.Note}, "\t"))
 	}
 	return t.Flush()
 }
@@ -150,7 +161,7 @@ func keyRotateCmd() *cobra.Command {
 			if overlap < 0 {
 				return app.Usage("--overlap: give 0s or more (see `%s --help`)", cmd.CommandPath())
 			}
-			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Keys: true}, func(a *app.App) error {
 				k, err := a.RotateKey(cmd.Context(), args[0], overlap)
 				if err != nil {
 					return err
@@ -168,7 +179,7 @@ func keyRevokeCmd() *cobra.Command {
 		Use: "revoke KEY", Short: "End an API key permanently, and the console sessions that were begun with it",
 		Example: "  hongbao key revoke 5xk2q7vmaz3t", Args: exactly(1, "one key, by its id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
+			return with(cmd, app.Needs{Keys: true}, func(a *app.App) error {
 				k, err := a.RevokeKey(cmd.Context(), args[0])
 				if err != nil {
 					return err

@@ -86,8 +86,14 @@ func TestSchemathesisBalance(t *testing.T) {
 	bin := schemathesis(t)
 	at := testkit.FreeAddr(t)
 	startBalance(t, at, filepath.Join(t.TempDir(), "balance.db"))
-	fuzz(t, bin, "http://"+at, fmt.Sprintf("headers = { Authorization = \"Bearer %s\" }\n", balanceToken)+
-		perItem("credit-batch"))
+	auth := fmt.Sprintf(`
+headers = { Authorization = "Bearer %s" }
+
+[[operations]]
+include-operation-id = ["account", "statement"]
+headers = { Authorization = "Bearer %s" }
+`, balanceToken, accountText)
+	fuzz(t, bin, "http://"+at, auth+perItem("credit-batch"))
 }
 
 // existing replaces every campaign by one that exists.

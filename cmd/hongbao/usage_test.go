@@ -22,7 +22,8 @@ func TestUsageIsRefused(t *testing.T) {
 		{"campaign", "list", "x"}, {"config", "nonsense"}, {"config", "check", "x"}, {"grab", "rain"},
 		{"grab", "rain", "u", "x"},
 		{"work", "x"}, {"work", "--sink"}, {"audit", "x"}, {"audit", "--wait", "soon"}, {"balance", "x"}, {"serve", "x"},
-		{"balance", "client", "x"}, {"balance", "fund", "w"}, {"balance", "client", "revoke", "w"}, {"tail", "x"}, {"export"}, {"export", "x"},
+		{"balance", "funds", "x"}, {"balance", "fund", "w"}, {"key", "create", "--role", "client"},
+		{"key", "create", "--role", "viewer", "--client", "w"}, {"tail", "x"}, {"export"}, {"export", "x"},
 		{"version", "x"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {

@@ -7,5 +7,5 @@
 //     deployment. App.Shut closes all connections in the reverse order.
 //   - A method returns Go values and prints nothing. A result that a person must look at comes with a FoundError. An
 //     invalid request returns a UsageError before any change.
-//   - Init and AddClient are the only methods that create tables, shards or a topic.
+//   - Init and MigrateBook are the only methods that create tables, shards or a topic.
 package app

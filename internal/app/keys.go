@@ -2,9 +2,11 @@ package app
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
 // NewKey is an API key that was made or got a new secret.
@@ -16,13 +18,31 @@ type NewKey struct {
 	Text string `json:"key"`
 }
 
+// openKeys opens the database of API keys. Unless only `hongbao balance` uses it, it must be this deployment's ledger.
+func (a *App) openKeys(ctx context.Context) error {
+	if err := a.OpenBook(ctx); err != nil {
+		return err
+	}
+	has, err := a.ledger.Deployment(ctx)
+	if errors.Is(err, ledger.ErrNotFounded) {
+		return nil
+	}
+	if err == nil {
+		err = has.Is(a.deployment())
+	}
+	return away("ledger.dsn", err)
+}
+
 // CreateKey makes an API key and sets its id, hash and time.
 func (a *App) CreateKey(ctx context.Context, want access.Key) (*NewKey, error) {
 	k, text := access.NewKey(want.Role, want.Campaigns)
-	k.Expires, k.Note, k.Spending = want.Expires, want.Note, want.Spending
+	k.Client, k.Expires, k.Note, k.Spending = want.Client, want.Expires, want.Note, want.Spending
 	err := a.inLedger(ctx, about(ctx, access.ManageKeys, ""), func(ctx context.Context, e *access.Entry) (err error) {
 		k, err = a.ledger.AddKey(ctx, k)
 		e.Details = map[string]any{"create": k.ID, "role": k.Role, "campaigns": k.Campaigns}
+		if k.Client != "" {
+			e.Details["client"] = k.Client
+		}
 		if len(k.Sponsors) > 0 {
 			e.Details["sponsors"] = k.Sponsors
 		}

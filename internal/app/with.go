@@ -9,7 +9,11 @@ import (
 )
 
 // Needs are the servers that a command requires.
-type Needs struct{ Redis, Ledger bool }
+type Needs struct {
+	Redis, Ledger bool
+	// Keys is the database of API keys: the deployment's ledger, or one that only `hongbao balance` uses.
+	Keys bool
+}
 
 // With opens the servers that a command needs, and closes them when do has returned. A failed close fails the command.
 func With(ctx context.Context, cfg *configs.Config, n Needs, do func(a *App) error) (err error) {
@@ -34,8 +38,11 @@ func (a *App) Ready(ctx context.Context, n Needs) error {
 	if n.Redis {
 		redis = a.openRedis(ctx)
 	}
-	if n.Ledger {
+	switch {
+	case n.Ledger:
 		ledger = a.ledger.Ready(ctx)
+	case n.Keys:
+		ledger = a.openKeys(ctx)
 	}
 	return errors.Join(redis, ledger)
 }

@@ -38,9 +38,6 @@ type Balance struct {
 	BatchCredits int `knob:"balance.batch_credits" default:"500" want:"1 to 1000 credits"`
 	// Concurrent requests; further ones are answered 503.
 	InFlight int `knob:"balance.in_flight" default:"1000" want:"1 to 100_000 requests"`
-	// Token for `hongbao balance client add`, which keeps its hash, 32 to 512 characters; empty: the command draws
-	// one. The server does not need it.
-	Token Secret `knob:"balance.token" secret:"always"`
 	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has a certificate.
 	TLSCert string `knob:"balance.tls_cert"`
 	// File with the key of the certificate, in PEM. Others must not be able to read it, as with the file of a secret.

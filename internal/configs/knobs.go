@@ -117,6 +117,7 @@ var removed = map[string]string{
 	"serve.body_bytes":     bounded,
 	"balance.header_bytes": bounded,
 	"balance.body_bytes":   bounded,
+	"balance.token":        "clients of `hongbao balance` have API keys of role client; see docs/remote-balance.md",
 	"redis.max_idle_age":   "unused connections are closed after 5 minutes",
 	"serve.gateway_keys":   "gateways don't sign any more, they send an API key of role gateway; see docs/http.md",
 }
@@ -124,7 +125,7 @@ var removed = map[string]string{
 // Removed returns what replaces a removed knob, by its name or its variable. It returns "" for any other name.
 func Removed(name string) string {
 	for old, instead := range removed {
-		if name == old || name == (&knob.Knob{Name: old}).Env() {
+		if name == old || strings.TrimSuffix(name, fileSuffix) == (&knob.Knob{Name: old}).Env() {
 			return ": it was removed; " + instead
 		}
 	}

@@ -277,6 +277,8 @@ func TestRemovedKnobsSayWhatReplacesThem(t *testing.T) {
 	require.ErrorContains(t, err, "serve.gateway_keys: there is no such key: it was removed; gateways don't sign any more")
 	_, err = Load("", []string{"HONGBAO_SERVE_GATEWAY_KEYS=keys.json"}, nil)
 	require.ErrorContains(t, err, "it was removed; gateways don't sign any more")
+	_, err = Load("", []string{"HONGBAO_BALANCE_TOKEN_FILE=token"}, nil)
+	require.ErrorContains(t, err, "it was removed; clients of `hongbao balance` have API keys of role client")
 	for name := range removed {
 		require.NotContains(t, names(), name)
 	}

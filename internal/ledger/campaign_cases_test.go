@@ -201,7 +201,7 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 func testNotFounded(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET applied_at = 0`})
 	_, err := Open(t.Context(), f.config)
-	require.ErrorContains(t, err, "it has version 0, this build needs version 8")
+	require.ErrorContains(t, err, "it has version 0, this build needs version 9")
 	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`})
 	for range 2 { // the first call created nothing
 		_, err = Open(t.Context(), f.config)

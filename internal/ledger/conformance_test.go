@@ -124,7 +124,6 @@ var cases = map[string]func(*testing.T, *fixture){
 	"no client credits more than was funded":      testFundExhausted,
 	"a repeat after the fund is exhausted":        testRepeatOfExhausted,
 	"a fund is filled once":                       testFundOnce,
-	"tokens of clients":                           testTokens,
 	"API keys":                                    testKeys,
 	"an API key rotated by many at once":          testKeysTogether,
 	"a request is done once":                      testOnce,

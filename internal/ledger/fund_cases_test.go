@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 
@@ -87,36 +86,6 @@ func testFundOnce(t *testing.T, f *fixture) {
 	funds, err := f.ledger.Funds(t.Context())
 	require.NoError(t, err)
 	require.Len(t, funds, 1)
-}
-
-func testTokens(t *testing.T, f *fixture) {
-	a, b := strings.Repeat("a", 64), strings.Repeat("b", 64)
-	first := payment.ClientToken{Client: "c1", Hash: a, Scopes: []payment.Scope{payment.ScopeCredit, payment.ScopeCredits}}
-	second := payment.ClientToken{Client: "c1", Hash: b, Scopes: []payment.Scope{payment.ScopeAccounts}}
-	require.NoError(t, f.ledger.AddToken(t.Context(), first))
-	require.NoError(t, f.ledger.AddToken(t.Context(), second))
-	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(f.ledger.AddToken(t.Context(), first)))
-	tokens, err := f.ledger.Tokens(t.Context())
-	require.NoError(t, err)
-	require.Len(t, tokens, 2)
-	first.Created = tokens[0].Created
-	require.Equal(t, first, tokens[0])
-	n, err := f.ledger.RevokeTokens(t.Context(), "c2", "a")
-	require.NoError(t, err)
-	require.Zero(t, n)
-	n, err = f.ledger.RevokeTokens(t.Context(), "c1", a[:8])
-	require.NoError(t, err)
-	require.EqualValues(t, 1, n)
-	tokens, err = f.ledger.Tokens(t.Context())
-	require.NoError(t, err)
-	require.Len(t, tokens, 1)
-	require.Equal(t, b, tokens[0].Hash)
-	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(f.ledger.AddToken(t.Context(), first)),
-		"a revoked token does not come back")
-	err = f.ledger.AddToken(t.Context(), payment.ClientToken{Client: "a b", Hash: "A", Scopes: []payment.Scope{"all"}})
-	for _, part := range []string{"client", "hash", `scope "all"`} {
-		require.ErrorContains(t, err, part)
-	}
 }
 
 // testRepeatOfExhausted sends credits that were booked before together with credits that their fund does not cover.

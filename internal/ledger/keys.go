@@ -14,13 +14,13 @@ import (
 const maxLiveKeys = 10_000
 
 const keyColumns = `id, role, campaigns, hash, old_hash, old_until, created_at, expires_at, revoked_at, note,
-	sponsors, largest_total`
+	sponsors, largest_total, client`
 
 func scanKey(s scan) (k access.Key, err error) {
 	var role, campaigns, sponsors string
 	var oldUntil, created, expires, revoked int64
 	err = s(&k.ID, &role, &campaigns, &k.Hash, &k.OldHash, &oldUntil, &created, &expires, &revoked, &k.Note, &sponsors,
-		&k.LargestTotal)
+		&k.LargestTotal, &k.Client)
 	k.Role, k.Campaigns = access.Role(role), strings.Fields(campaigns)
 	if sponsors != "" {
 		k.Sponsors = strings.Fields(sponsors)
@@ -58,9 +58,9 @@ func (l *Ledger) AddKey(ctx context.Context, k access.Key) (access.Key, error) {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "%d keys are live already: revoke some with `hongbao key revoke`", live)
 		}
 		return []stmt{{sql: `INSERT INTO api_key (id, role, campaigns, hash, created_at, expires_at, note, sponsors,
-			largest_total) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, args: []any{k.ID, string(k.Role),
+			largest_total, client) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, args: []any{k.ID, string(k.Role),
 			strings.Join(k.Campaigns, " "), k.Hash, milli(k.Created), milli(k.Expires), k.Note, strings.Join(k.Sponsors, " "),
-			int64(k.LargestTotal)}}}, err
+			int64(k.LargestTotal), k.Client}}}, err
 	})
 	if err != nil {
 		return access.Key{}, fmt.Errorf("store API key %s: %w", k.ID, err)

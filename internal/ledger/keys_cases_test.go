@@ -37,6 +37,13 @@ func testKeys(t *testing.T, f *fixture) {
 	}
 	require.Eventually(t, func() bool { return len(live()) == 1 }, 10*time.Second, 20*time.Millisecond, "one has expired")
 	require.Equal(t, first, live()[0])
+	client, _ := access.NewKey(access.RoleClient, []string{})
+	client.Client = "worker"
+	_, err = l.AddKey(ctx, client)
+	require.NoError(t, err)
+	require.Equal(t, "worker", live()[1].Client)
+	_, err = l.RevokeKey(ctx, client.ID)
+	require.NoError(t, err)
 	bad, _ := access.NewKey("root", nil)
 	_, err = l.AddKey(ctx, bad)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
@@ -64,7 +71,7 @@ func testKeys(t *testing.T, f *fixture) {
 	require.ErrorContains(t, err, "hongbao key list")
 	all, err := l.Keys(ctx)
 	require.NoError(t, err)
-	require.Len(t, all, 2)
+	require.Len(t, all, 3)
 	require.Equal(t, []string{first.ID, short.ID}, []string{all[0].ID, all[1].ID}, "in the order in which they were made")
 }
 

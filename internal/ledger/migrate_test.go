@@ -51,7 +51,7 @@ func toVersion4(t *testing.T, f *fixture) {
 		stmt{sql: `DROP TABLE archive, archive_shard, control, acknowledged`},
 		stmt{sql: `CREATE SCHEMA later`}, stmt{sql: `ALTER TABLE fence SET SCHEMA later`},
 		stmt{sql: `ALTER TABLE campaign DROP COLUMN loading_at`},
-		stmt{sql: `ALTER TABLE api_key DROP COLUMN sponsors, DROP COLUMN largest_total`},
+		stmt{sql: `ALTER TABLE api_key DROP COLUMN sponsors, DROP COLUMN largest_total, DROP COLUMN client`},
 		stmt{sql: `DROP INDEX grants_by_campaign_user`}, stmt{sql: `CREATE INDEX grants_by_user ON grants (user_id, campaign)`})
 }
 

@@ -26,7 +26,7 @@ func Balance(ctx context.Context, cfg *configs.Config) (err error) {
 	}
 	defer p.stop(ctx, &err)
 	if server.TLS == nil && p.Allows(configs.UnsafeBalanceListen) {
-		p.Log().Warn("unsafe.allow: tokens come in clear text to " + server.Listen)
+		p.Log().Warn("unsafe.allow: API keys come in clear text to " + server.Listen)
 	}
 	if err := p.trace(ctx, 0); err != nil {
 		return err
@@ -34,7 +34,8 @@ func Balance(ctx context.Context, cfg *configs.Config) (err error) {
 	if err := p.OpenBook(ctx); err != nil {
 		return err
 	}
-	b, err := bank.NewBalance(server, bank.Deps{Book: p.Ledger(), Reader: p.Ledger(), Log: p.Log(), Wrap: p.watchRequests})
+	b, err := bank.NewBalance(server, bank.Deps{Book: p.Ledger(), Reader: p.Ledger(), Keys: p.Authority(), Denied: p.Denied,
+		Log: p.Log(), Wrap: p.watchRequests})
 	if err != nil {
 		return err
 	}

@@ -57,8 +57,8 @@ type Authority struct {
 type forKey struct{}
 
 // For returns ctx with the action for which a caller is to be identified. While the ledger is unreachable, the keys of
-// the last 15 minutes still work for some actions. With them campaigns and sinks can be seen and paused, and a
-// gateway's users can grab.
+// the last 15 minutes still work for some actions. With them campaigns and sinks can be seen and paused, a gateway's
+// users can grab, and a client of the balance API gets the answer that the ledger is down.
 func For(ctx context.Context, a Action) context.Context { return context.WithValue(ctx, forKey{}, a) }
 
 // oldest returns the maximum age of a list that is valid for the action of ctx.
@@ -105,6 +105,12 @@ func (a *Authority) Identify(ctx context.Context, keyText string) (Caller, error
 	})
 }
 
+// Ready returns an error if the ledger has not answered for 10 seconds. It reads the ledger at most once a second.
+func (a *Authority) Ready(ctx context.Context) error {
+	_, err := a.current(ctx, func(*list) bool { return true })
+	return err
+}
+
 // caller returns the owner of the key that find finds.
 func (a *Authority) caller(ctx context.Context, find func(*list) *Key) (Caller, error) {
 	l, err := a.current(ctx, func(l *list) bool { return find(l) != nil })
@@ -112,7 +118,7 @@ func (a *Authority) caller(ctx context.Context, find func(*list) *Key) (Caller, 
 		return Caller{}, err
 	}
 	if k := find(l); k != nil {
-		return Caller{Key: k.ID, Role: k.Role, Campaigns: k.Campaigns, Spending: k.Spending}, nil
+		return Caller{Key: k.ID, Role: k.Role, Campaigns: k.Campaigns, Client: k.Client, Spending: k.Spending}, nil
 	}
 	return Caller{}, refused(ErrUnauthorized)
 }

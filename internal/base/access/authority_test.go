@@ -261,6 +261,52 @@ func TestKeyCheckNamesEverything(t *testing.T) {
 	require.ErrorContains(t, k.Check(now), "prefix*")
 }
 
+// A key of the balance API names its client and no campaigns; no other key has a client.
+func TestKeyOfAClient(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, role := range Roles() {
+		bank := role == RoleClient || role == RoleAccountant
+		without, with := Key{Role: role}, Key{Role: role, Client: "worker"}
+		require.Equal(t, bank, without.Check(now) != nil, role)
+		require.Equal(t, bank, with.Check(now) == nil, role)
+		for _, bad := range []Key{{Role: role, Client: "a b"}, {Role: role, Client: "worker", Campaigns: []string{"rain"}}} {
+			require.Error(t, bad.Check(now), role)
+		}
+	}
+	k, text := NewKey(RoleClient, nil)
+	k.Client = "worker"
+	who, err := NewAuthority(&book{keys: []Key{k}}).Identify(t.Context(), text)
+	require.NoError(t, err)
+	require.Equal(t, Caller{Key: k.ID, Role: RoleClient, Client: "worker"}, who)
+}
+
+// A probe learns within 10 s that the ledger is down, and costs it at most one reading a second.
+func TestReady(t *testing.T) {
+	t.Parallel()
+	outages(t, func(t *testing.T, away func(*book)) {
+		b := &book{}
+		a := NewAuthority(b)
+		require.NoError(t, a.Ready(t.Context()))
+		b.set(func() { away(b) })
+		begin := time.Now()
+		for time.Since(begin) < maxAge-readTimeout {
+			require.NoError(t, a.Ready(t.Context()), time.Since(begin))
+			wait(t, time.Second/10)
+		}
+		wait(t, maxAge-time.Since(begin))
+		before, since := b.reads.Load(), time.Now()
+		for range 100 {
+			require.True(t, hongbao.IsOutage(a.Ready(t.Context())))
+			wait(t, time.Second/10)
+		}
+		require.LessOrEqual(t, b.reads.Load()-before, 1+int64(time.Since(since)/failedAge))
+		b.set(func() { b.away, b.hangs = nil, false })
+		wait(t, failedAge)
+		require.NoError(t, a.Ready(t.Context()))
+	})
+}
+
 // A secret has 256 random bits, and no two are the same.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
@@ -299,7 +345,8 @@ func TestLedgerAwayForLong(t *testing.T) {
 		begin := time.Now()
 		b.set(func() { away(b) })
 		for time.Since(begin) < awayAge-readTimeout {
-			for _, action := range []Action{ReadCampaigns, PauseCampaign, ResumeCampaign, ReadSinks, PauseSink, ResumeSink, Grab} {
+			for _, action := range []Action{ReadCampaigns, PauseCampaign, ResumeCampaign, ReadSinks, PauseSink, ResumeSink, Grab,
+				BookCredits, ReadCredits, ReadAccounts} {
 				require.NoError(t, ask(text, action), time.Since(begin))
 			}
 			if time.Since(begin) > maxAge {

@@ -28,6 +28,8 @@ type Caller struct {
 	Role Role
 	// Campaigns are their key's scope: ids, or prefixes that end with *; empty: all, and the whole deployment.
 	Campaigns []string
+	// Client is their client of the balance API.
+	Client string
 	Spending
 }
 

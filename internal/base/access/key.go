@@ -34,6 +34,8 @@ type Key struct {
 	Role Role   `json:"role"`
 	// Campaigns are ids, or prefixes that end with *. Empty: all campaigns, and the whole deployment.
 	Campaigns []string `json:"campaigns"`
+	// Client is the client of the balance API to which the key belongs: for roles client and accountant.
+	Client string `json:"client,omitempty"`
 	Spending
 	// Hash is the SHA-256 of the secret in hex. OldHash is that of the previous secret, which is valid until OldUntil.
 	Hash     string    `json:"-"`
@@ -102,6 +104,7 @@ func (k *Key) Check(now time.Time) error {
 			errs = append(errs, errors.New("campaign * is not a scope: name no campaign for all of them"))
 		}
 	}
+	errs = append(errs, k.checkClient()...)
 	errs = append(errs, k.checkSpending()...)
 	if !k.Expires.IsZero() && !k.Expires.After(now) {
 		errs = append(errs, fmt.Errorf("it would have expired at %s already", k.Expires.Format(time.RFC3339)))
@@ -113,4 +116,21 @@ func (k *Key) Check(now time.Time) error {
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "the API key can't be stored: %w", errors.Join(errs...))
+}
+
+// checkClient returns what is wrong with the client of a key before it is stored.
+func (k *Key) checkClient() (errs []error) {
+	if !slices.Contains(bankers, k.Role) {
+		if k.Client != "" {
+			errs = append(errs, fmt.Errorf("role %.40q has no client: only keys of %v belong to one", k.Role, bankers))
+		}
+		return errs
+	}
+	if err := hongbao.CheckID(k.Client); err != nil {
+		errs = append(errs, fmt.Errorf("client %.140q of a key of role %s: %w", k.Client, k.Role, err))
+	}
+	if len(k.Campaigns) > 0 {
+		errs = append(errs, fmt.Errorf("a key of role %s has no campaigns: a credit belongs to none", k.Role))
+	}
+	return errs
 }

@@ -15,10 +15,16 @@ const (
 	RoleTreasurer Role = "treasurer"
 	// RoleGateway is a program that grabs for its users. It may do nothing else.
 	RoleGateway Role = "gateway"
+	// RoleClient is a client of the balance API. It books credits from its fund and reads them.
+	RoleClient Role = "client"
+	// RoleAccountant reads a client's credits, and all accounts of the balance API.
+	RoleAccountant Role = "accountant"
 )
 
 // Roles lists the roles in the order of the table.
-func Roles() []Role { return []Role{RoleViewer, RoleOperator, RoleTreasurer, RoleGateway} }
+func Roles() []Role {
+	return []Role{RoleViewer, RoleOperator, RoleTreasurer, RoleGateway, RoleClient, RoleAccountant}
+}
 
 // Action is what a caller wants to do.
 type Action string
@@ -50,6 +56,9 @@ const (
 	DropLetters      Action = "drop_letters"
 	DecideQuarantine Action = "decide_quarantine"
 	Grab             Action = "grab"
+	BookCredits      Action = "book_credits"
+	ReadCredits      Action = "read_credits"
+	ReadAccounts     Action = "read_accounts"
 
 	AcknowledgeDifference Action = "acknowledge_difference"
 )
@@ -62,7 +71,6 @@ const (
 	DisownCampaign Action = "disown_campaign"
 	ConfirmCredits Action = "confirm_credits"
 	SettleClaim    Action = "settle_claim"
-	ManageClients  Action = "manage_clients"
 	FundClient     Action = "fund_client"
 
 	ArchiveCampaign Action = "archive_campaign"
@@ -112,13 +120,16 @@ var rules = []Rule{
 	{Action: DecideQuarantine, What: "pay or void a grant in quarantine", Roles: treasurers},
 	{Action: AcknowledgeDifference, What: "acknowledge a known difference of the audit", Roles: treasurers, Whole: true},
 	{Action: Grab, What: "grab for the users that it names", Roles: gateways, Away: true},
+	{Action: BookCredits, What: "book credits from its client's fund", Roles: clients, Whole: true, Away: true},
+	{Action: ReadCredits, What: "read its client's credits", Roles: bankers, Whole: true, Away: true},
+	{Action: ReadAccounts, What: "read balances and statements of all accounts of the balance API", Roles: accountants,
+		Whole: true, Away: true},
 	{Action: ManageKeys, What: "make, rotate, revoke and list API keys", Whole: true},
 	{Action: AcceptLoss, What: "accept that Redis has lost something", Whole: true},
 	{Action: RefundLost, What: "end a campaign that Redis has lost"},
 	{Action: DisownCampaign, What: "say that the ledger will never have a campaign"},
 	{Action: ConfirmCredits, What: "say what the remote has booked", Whole: true},
 	{Action: SettleClaim, What: "say whether a batch is in the topic", Whole: true},
-	{Action: ManageClients, What: "make and revoke tokens of the balance API", Whole: true},
 	{Action: FundClient, What: "fill a fund of the balance API", Whole: true},
 	{Action: ArchiveCampaign, What: "move a sealed campaign's grants to a file"},
 	{Action: GrantWithheld, What: "grant a packet that a restore has withheld"},
@@ -126,10 +137,13 @@ var rules = []Rule{
 }
 
 var (
-	readers    = []Role{RoleViewer, RoleOperator, RoleTreasurer}
-	operators  = []Role{RoleOperator, RoleTreasurer}
-	treasurers = []Role{RoleTreasurer}
-	gateways   = []Role{RoleGateway}
+	readers     = []Role{RoleViewer, RoleOperator, RoleTreasurer}
+	operators   = []Role{RoleOperator, RoleTreasurer}
+	treasurers  = []Role{RoleTreasurer}
+	gateways    = []Role{RoleGateway}
+	clients     = []Role{RoleClient}
+	accountants = []Role{RoleAccountant}
+	bankers     = []Role{RoleClient, RoleAccountant} // roles of the balance API: their keys name a client
 )
 
 // Rules returns the table of actions and roles. An action without a role is only for the command line.

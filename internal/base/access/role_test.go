@@ -23,12 +23,14 @@ var may = map[Role]string{
 		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink run_audit " +
 		"create_campaign top_up_campaign cancel_campaign close_campaign refund reveal_campaign drop_letters decide_quarantine " +
 		"acknowledge_difference",
-	RoleGateway: "read_grants grab",
+	RoleGateway:    "read_grants grab",
+	RoleClient:     "book_credits read_credits",
+	RoleAccountant: "read_credits read_accounts",
 }
 
 // whole are the actions that no key with a campaign scope may take.
 const whole = "read_sinks read_journal pause_sink resume_sink limit_sink run_audit manage_keys accept_loss confirm_credits settle_claim " +
-	"manage_clients fund_client acknowledge_difference"
+	"fund_client acknowledge_difference book_credits read_credits read_accounts"
 
 func has(list string, a Action) bool {
 	for word := range strings.FieldsSeq(list) {

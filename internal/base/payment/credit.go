@@ -69,25 +69,3 @@ type CreditPage struct {
 	// Limit bounds the page.
 	Limit int
 }
-
-// Scope is a right of a token of the balance API.
-type Scope string
-
-// The scopes.
-const (
-	// ScopeCredit books credits.
-	ScopeCredit Scope = "credits:write"
-	// ScopeCredits reads the client's own credits.
-	ScopeCredits Scope = "credits:read"
-	// ScopeAccounts reads balances and statements of every account.
-	ScopeAccounts Scope = "accounts:read"
-)
-
-// ClientToken is a token of a client of the balance API, as it is stored.
-type ClientToken struct {
-	Client string
-	// Hash is the SHA-256 of the token, 64 digits of 0-9 and a-f. The token itself is stored nowhere.
-	Hash    string
-	Scopes  []Scope
-	Created time.Time
-}

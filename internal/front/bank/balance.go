@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
@@ -27,13 +28,16 @@ type Reader interface {
 	Credits(ctx context.Context, page payment.CreditPage) ([]payment.Credit, error)
 	AccountBalances(ctx context.Context, account string) ([]payment.AccountBalance, error)
 	Statement(ctx context.Context, page payment.StatementPage) ([]payment.StatementLine, error)
-	Tokens(ctx context.Context) ([]payment.ClientToken, error)
 }
 
 // Deps are the dependencies of a Balance. All but Wrap are required.
 type Deps struct {
 	Book   Book
 	Reader Reader
+	// Keys identifies the clients by their API keys.
+	Keys *access.Authority
+	// Denied records that an API key was refused an action.
+	Denied func(ctx context.Context, a access.Action, campaign string, why error)
 	// Wrap, if not nil, wraps the server's own handler.
 	Wrap func(http.Handler) http.Handler
 	Log  *zap.Logger
@@ -45,9 +49,10 @@ type Balance struct {
 	book   Book
 	reader Reader
 	log    *zap.Logger
-	// strangers is the log of requests without a valid token. It is bounded, because anyone may send them.
+	// strangers is the log of requests without a valid key. It is bounded, because anyone may send them.
 	strangers *zap.Logger
-	tokens    tokens
+	keys      *access.Authority
+	denied    func(ctx context.Context, a access.Action, campaign string, why error)
 	slots     chan struct{}
 
 	handler http.Handler
@@ -59,15 +64,15 @@ type Balance struct {
 // NewBalance checks the configuration. It opens nothing.
 func NewBalance(cfg Config, deps Deps) (*Balance, error) {
 	err := cfg.Check()
-	if deps.Book == nil || deps.Reader == nil || deps.Log == nil {
-		err = errors.Join(err, errors.New("Book, Reader and Log are required"))
+	if deps.Book == nil || deps.Reader == nil || deps.Keys == nil || deps.Denied == nil || deps.Log == nil {
+		err = errors.Join(err, errors.New("Book, Reader, Keys, Denied and Log are required"))
 	}
 	if err != nil {
 		return nil, err
 	}
 	b := &Balance{
-		cfg: cfg, book: deps.Book, reader: deps.Reader, log: deps.Log, strangers: web.Sampled(deps.Log), tokens: tokens{source: deps.Reader.Tokens},
-		slots: make(chan struct{}, cfg.InFlight), running: map[clientKey]bool{},
+		cfg: cfg, book: deps.Book, reader: deps.Reader, log: deps.Log, strangers: web.Sampled(deps.Log), keys: deps.Keys,
+		denied: deps.Denied, slots: make(chan struct{}, cfg.InFlight), running: map[clientKey]bool{},
 	}
 	b.handler, err = b.API().Handler()
 	if err == nil && deps.Wrap != nil {

@@ -124,30 +124,29 @@ var refused = map[string]struct {
 	"empty key":           {post(good, header("Idempotency-Key", `""`)), 400, "idempotency_key_invalid"},
 	"two keys": {post(good, func(r *http.Request) { r.Header.Add("Idempotency-Key", "k2") }), 400,
 		"idempotency_key_invalid"},
-	"no token":            {post(good, header("Authorization", "")), 401, "unauthorized"},
-	"wrong token":         {post(good, header("Authorization", "Bearer "+testToken+"x")), 401, "unauthorized"},
-	"half a token":        {post(good, header("Authorization", "Bearer "+testToken[:9])), 401, "unauthorized"},
-	"basic":               {post(good, header("Authorization", "Basic "+testToken)), 401, "unauthorized"},
+	"no key of the API":   {post(good, header("Authorization", "")), 401, "unauthorized"},
+	"wrong API key":       {post(good, as(clientText+"x")), 401, "unauthorized"},
+	"unknown API key":     {post(good, as(strangeText)), 401, "unauthorized"},
+	"half an API key":     {post(good, as(clientText[:40])), 401, "unauthorized"},
+	"another's secret":    {post(good, as(clientText[:16]+theirText[16:])), 401, "unauthorized"},
+	"basic":               {post(good, header("Authorization", "Basic "+clientText)), 401, "unauthorized"},
 	"nothing in the fund": {post(strings.Replace(good, "u1", "poor", 1)), 503, "fund_exhausted"},
-	"not to book":         {post(good, as(lookingToken)), 403, "forbidden"},
-	"not to book, either": {post(good, as(readingToken)), 403, "forbidden"},
-	"not to look up":      {do("GET", "/v1/credits/r1", as(writingToken)), 403, "forbidden"},
-	"not to list":         {do("GET", "/v1/credits", as(readingToken)), 403, "forbidden"},
-	"not of accounts":     {do("GET", "/v1/accounts/u1", as(writingToken)), 403, "forbidden"},
-	"no statements":       {do("GET", "/v1/accounts/u1/statement?currency=CNY", as(lookingToken)), 403, "forbidden"},
+	"not to book":         {post(good, as(accountText)), 403, "forbidden"},
+	"not of accounts":     {do("GET", "/v1/accounts/u1", as(clientText)), 403, "forbidden"},
+	"no statements":       {do("GET", "/v1/accounts/u1/statement?currency=CNY", as(clientText)), 403, "forbidden"},
 	"too much for it":     {post(strings.Replace(good, "u1", "full", 1)), 422, "credit_refused"},
 	"PUT":                 {do("PUT", "/v1/credits"), 405, "method_not_allowed"},
 	"TRACE":               {do("TRACE", "/v1/credits"), 405, "method_not_allowed"},
 	"DELETE a credit":     {do("DELETE", "/v1/credits/r1"), 405, "method_not_allowed"},
 	"another path":        {do("GET", "/v2/credits"), 404, "not_found"},
-	"a path, no token":    {do("GET", "/v2/credits", header("Authorization", "")), 401, "unauthorized"},
+	"a path, no key":      {do("GET", "/v2/credits", header("Authorization", "")), 401, "unauthorized"},
 	"double slash":        {do("GET", "//v1/accounts/u1"), 404, "not_found"},
 	"double slash inside": {do("GET", "/v1//accounts/u1"), 404, "not_found"},
 	"slash at the end":    {do("GET", "/v1/accounts/u1/"), 404, "not_found"},
 	"dot in the path":     {do("GET", "/v1/./accounts/u1"), 404, "not_found"},
 	"dots in the path":    {do("GET", "/v1/credits/.."), 404, "not_found"},
-	"dots, no token":      {do("GET", "/v1/credits/..", header("Authorization", "")), 401, "unauthorized"},
-	"slashes, no token":   {do("GET", "//v1/accounts/u1", header("Authorization", "")), 401, "unauthorized"},
+	"dots, no key":        {do("GET", "/v1/credits/..", header("Authorization", "")), 401, "unauthorized"},
+	"slashes, no key":     {do("GET", "//v1/accounts/u1", header("Authorization", "")), 401, "unauthorized"},
 	"POST, odd path":      {do("POST", "/v1//credits"), 404, "not_found"},
 	"reference .":         {post(strings.Replace(good, "r1", ".", 1)), 400, "reference_invalid"},
 	"reference ..":        {post(strings.Replace(good, "r1", "..", 1)), 400, "reference_invalid"},
@@ -190,13 +189,13 @@ func TestRefused(t *testing.T) {
 				require.Equal(t, "Bearer", r.Head.Get("WWW-Authenticate"))
 			}
 			require.NotContains(t, r.Text, "user_id")
-			require.NotContains(t, r.Text, testToken)
+			require.NotContains(t, r.Text, clientText[16:])
 		})
 	}
 	require.Zero(t, s.booked())
 	for _, e := range s.logs.All() { // B52: the content of a path stays one value of one line
 		for _, f := range e.Context {
-			require.NotContains(t, f.String, testToken)
+			require.NotContains(t, f.String, clientText[16:])
 		}
 	}
 }
@@ -210,8 +209,8 @@ func TestRefusalsAreLogged(t *testing.T) {
 	for code, r := range map[string]*reply{
 		"idempotency_key_reused": s.call(t, "POST", "/v1/credits", amount("101")),
 		"reference_reused":       s.call(t, "POST", "/v1/credits", good, header("Idempotency-Key", "k2")),
-		"forbidden":              s.call(t, "POST", "/v1/credits", good, as(readingToken)),
-		"unauthorized":           s.call(t, "POST", "/v1/credits", good, as("a-token-that-nobody-has")),
+		"forbidden":              s.call(t, "POST", "/v1/credits", good, as(accountText)),
+		"unauthorized":           s.call(t, "POST", "/v1/credits", good, as(strangeText)),
 	} {
 		r.Refused(t, code)
 		lines := s.logs.Filter(func(e observer.LoggedEntry) bool { return e.Level >= zap.InfoLevel }).
@@ -221,6 +220,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 		require.Equal(t, code, fields["problem"])
 		if code != "unauthorized" {
 			require.Equal(t, "c1", fields["client"])
+			require.Contains(t, []any{clientKey1.ID, accountKey.ID}, fields["key"])
 		}
 	}
 }
@@ -292,7 +292,7 @@ func TestBatch(t *testing.T) {
 func TestLedgerFails(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "").Status, "the tokens are known")
+	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "").Status, "the keys are known")
 	for class, want := range map[hongbao.Class]string{hongbao.ClassTransient: "503 unavailable",
 		hongbao.ClassUnknown: "500 credit_unknown", hongbao.ClassBroken: "500 credit_unknown"} {
 		s.err = hongbao.Errorf(class, "secret detail")
@@ -331,7 +331,7 @@ func TestSlowloris(t *testing.T) {
 	for name, text := range map[string]string{
 		"head": "POST /v1/credits HTTP/1.1\r\nHost: x\r\n",
 		"body": "POST /v1/credits HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: " +
-			"Bearer " + testToken +
+			"Bearer " + clientText +
 			"\r\nContent-Length: 100\r\n\r\n{",
 	} {
 		conn, err := net.Dial("tcp", addr)
@@ -375,7 +375,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := NewBalance(Config{Listen: "x"}, Deps{})
 	for _, part := range []string{"Listen", "ReadHeaderTimeout", "DrainTimeout", "HandleTimeout", "BatchBytes",
-		"BatchCredits", "InFlight", "Book, Reader and Log"} {
+		"BatchCredits", "InFlight", "Book, Reader, Keys, Denied and Log"} {
 		require.ErrorContains(t, err, part)
 	}
 }

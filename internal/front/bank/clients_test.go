@@ -1,19 +1,21 @@
 package bank
 
 import (
-	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
-	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // A page tells where the next one begins, the last one too: there the credits are found that come later.
@@ -77,106 +79,120 @@ func TestClientsAreApart(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	require.Equal(t, 201, s.call(t, "POST", "/v1/credits", good).Status)
-	require.Equal(t, 404, s.call(t, "GET", "/v1/credits/r1", "", as(theirToken)).Status)
-	require.Equal(t, 201, s.call(t, "POST", "/v1/credits", amount("7"), as(theirToken)).Status)
-	require.EqualValues(t, 7, s.call(t, "GET", "/v1/credits/r1", "", as(theirToken)).Body["amount"])
+	require.Equal(t, 404, s.call(t, "GET", "/v1/credits/r1", "", as(theirText)).Status)
+	require.Equal(t, 201, s.call(t, "POST", "/v1/credits", amount("7"), as(theirText)).Status)
+	require.EqualValues(t, 7, s.call(t, "GET", "/v1/credits/r1", "", as(theirText)).Body["amount"])
 	require.EqualValues(t, 100, s.call(t, "GET", "/v1/credits/r1", "").Body["amount"])
-	lines := s.call(t, "GET", "/v1/accounts/u1/statement?currency=CNY", "", as(readingToken)).Body["credits"].([]any)
+	lines := s.call(t, "GET", "/v1/accounts/u1/statement?currency=CNY", "").Body["credits"].([]any)
 	require.Equal(t, "c2", lines[1].(map[string]any)["client"])
 }
 
-// A token that is revoked is refused within moments; requests with unknown tokens do not reach the ledger.
-func TestTokensAreReadAgain(t *testing.T) {
+// One test a cell of the table of roles, by HTTP: what a role may not do is 403, recorded, and books nothing.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	path := strings.NewReplacer("{reference}", "r1", "{id}", "u1")
+	for _, role := range access.Roles() {
+		client := ""
+		if role == access.RoleClient || role == access.RoleAccountant {
+			client = "c3"
+		}
+		k, text := newKey(role, client)
+		s.mu.Lock()
+		s.keys = append(s.keys, k)
+		s.mu.Unlock()
+		booked, denied, may := s.booked(), s.denied.Load(), 0
+		for _, e := range (&Balance{}).endpoints() {
+			if len(e.Roles) == 0 {
+				continue // a probe
+			}
+			r := s.call(t, e.Method, path.Replace(e.Path), good, as(text))
+			if slices.Contains(e.Roles, string(role)) {
+				may++
+				require.NotContains(t, []int{401, 403}, r.Status, "%s %s: %s", role, e.ID, r.Text)
+				continue
+			}
+			r.Refused(t, "forbidden", "%s %s", role, e.ID)
+			denied++
+			require.Equal(t, denied, s.denied.Load(), "%s %s", role, e.ID)
+		}
+		require.Equal(t, client != "", may > 0, "%s", role)
+		require.Equal(t, role == access.RoleClient, s.booked() > booked, "%s", role)
+	}
+}
+
+// ask sends a request to a server without a network, for synctest.
+func (m *memBook) ask(t *testing.T, h http.Handler, method, path, key string) int {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(good))
+	as(key)(r)
+	header("Content-Type", "application/json")(r)
+	header("Idempotency-Key", "k1")(r)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code
+}
+
+// A revoked key is refused within 10 s. A key that the ledger can't confirm works for 15 minutes.
+func TestRevokedKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newBook()
+		b, err := NewBalance(testConfig(), m.deps(zap.NewNop()))
+		require.NoError(t, err)
+		credit := func(key string) int { return m.ask(t, b.handler, "POST", "/v1/credits", key) }
+		require.Equal(t, 201, credit(clientText))
+		m.mu.Lock()
+		m.keys = m.keys[1:]
+		m.mu.Unlock()
+		time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock
+		require.Equal(t, 401, credit(clientText))
+		require.Equal(t, 201, credit(theirText), "another client's key works on")
+		m.away = hongbao.Outagef(hongbao.ClassTransient, "the database is down")
+		for range 14 {
+			time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+			require.Equal(t, 200, credit(theirText), "a repeat")
+			require.Equal(t, 200, m.ask(t, b.handler, "GET", "/v1/accounts/u1", accountText))
+			require.Equal(t, 503, credit(clientText), "no one can say whether this key is valid")
+			require.Equal(t, 503, m.ask(t, b.handler, "GET", "/readyz", ""))
+		}
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+		require.Equal(t, 503, credit(theirText))
+		m.away = nil
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock
+		require.Equal(t, 200, credit(theirText))
+	})
+}
+
+// A text that can't be a key costs the ledger nothing.
+func TestNonsenseCostsNothing(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "").Status)
 	for range 50 {
-		require.Equal(t, 401, s.call(t, "GET", "/v1/credits", "", as("a-token-that-nobody-has")).Status)
+		require.Equal(t, 401, s.call(t, "GET", "/v1/credits", "", as("not-even-a-key")).Status)
 	}
 	s.mu.Lock()
-	require.Less(t, s.asked, 10, "the list serves all requests of a second")
-	s.tokens = s.tokens[1:]
+	require.Equal(t, 1, s.asked, "only the first request")
 	s.mu.Unlock()
-	testkit.Eventually(t, 20*time.Second, func() bool { return s.call(t, "GET", "/v1/credits", "").Status == 401 },
-		"the token is refused")
-	require.Equal(t, 200, s.call(t, "GET", "/v1/credits", "", as(theirToken)).Status)
 }
 
-// Probes need no token, and the one for readiness tells whether the ledger answers.
+// Probes need no key, and the one for readiness reports whether the ledger answers.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	noToken := header("Authorization", "")
+	noKey := header("Authorization", "")
 	for _, path := range []string{"/livez", "/readyz"} {
-		r := s.call(t, "GET", path, "", noToken)
+		r := s.call(t, "GET", path, "", noKey)
 		require.Equal(t, 200, r.Status, r.Text)
 		require.JSONEq(t, `{"status":"ok"}`, r.Text)
-		require.Equal(t, 405, s.call(t, "POST", path, "", noToken).Status)
+		require.Equal(t, 405, s.call(t, "POST", path, "", noKey).Status)
 	}
 	down := setup(t)
 	down.err = hongbao.Outagef(hongbao.ClassTransient, "the database is away")
-	require.Equal(t, 200, down.call(t, "GET", "/livez", "", noToken).Status)
-	require.Equal(t, 503, down.call(t, "GET", "/readyz", "", noToken).Status)
-	require.Equal(t, 503, down.call(t, "GET", "/v1/credits", "").Status, "nobody can tell whether the token is valid")
-}
-
-// A ledger that hangs holds no caller up for longer than a reading may take, and the list that was read before counts
-// for a while only.
-func TestTokensOfALedgerThatHangs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		hangs := false
-		list := tokens{source: func(ctx context.Context) ([]payment.ClientToken, error) {
-			if !hangs {
-				return []payment.ClientToken{{Hash: "h"}}, nil
-			}
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}}
-		_, err := list.current(t.Context())
-		require.NoError(t, err)
-		hangs = true
-		gone, cancel := context.WithCancel(t.Context())
-		cancel()
-		for began := time.Now(); time.Since(began) < awayAge-time.Minute; time.Sleep(time.Minute) { //nolint:forbidigo // the bubble's clock
-			asked := time.Now()
-			now, err := list.current(gone)
-			require.NoError(t, err)
-			require.NotNil(t, now.byHash["h"])
-			require.LessOrEqual(t, time.Since(asked), readTime)
-		}
-		time.Sleep(2 * time.Minute) //nolint:forbidigo // the bubble's clock
-		_, err = list.current(t.Context())
-		require.ErrorContains(t, err, "more than 15m0s ago")
-		hangs = false
-		_, err = list.current(gone)
-		require.NoError(t, err, "the caller's own end does not end the reading for all")
-	})
-}
-
-// While no list was ever read, callers share one reading: none waits for those before it.
-func TestTheFirstListOfALedgerThatHangs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var readings atomic.Int64
-		list := tokens{source: func(ctx context.Context) ([]payment.ClientToken, error) {
-			readings.Add(1)
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}}
-		began, ended := time.Now(), make(chan error, 200)
-		for range cap(ended) {
-			go func() {
-				_, err := list.current(t.Context())
-				ended <- err
-			}()
-		}
-		for range cap(ended) {
-			require.Error(t, <-ended)
-		}
-		require.LessOrEqual(t, time.Since(began), readTime)
-		require.EqualValues(t, 1, readings.Load())
-	})
+	require.Equal(t, 200, down.call(t, "GET", "/livez", "", noKey).Status)
+	require.Equal(t, 503, down.call(t, "GET", "/readyz", "", noKey).Status)
+	require.Equal(t, 503, down.call(t, "GET", "/v1/credits", "").Status, "no one can say whether the key is valid")
 }
 
 // Strangers can't fill the log: their lines are few, and a path is cut.
@@ -184,7 +200,7 @@ func TestStrangersInTheLog(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	for range 100 {
-		s.call(t, "GET", "/v1/accounts/"+strings.Repeat("a", 4000), "", as("a-token-that-nobody-has")).Refused(t, "unauthorized")
+		s.call(t, "GET", "/v1/accounts/"+strings.Repeat("a", 4000), "", as("not-even-a-key")).Refused(t, "unauthorized")
 	}
 	lines := s.logs.FilterMessage("a request was refused").All()
 	require.NotEmpty(t, lines)

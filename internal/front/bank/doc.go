@@ -7,19 +7,19 @@
 //	GET  /v1/credits/{reference}       what the client booked under a reference
 //	GET  /v1/accounts/{id}             balances by currency
 //	GET  /v1/accounts/{id}/statement   credits in the order in which they were booked, in pages
-//	GET  /livez                        200 while the process serves; without a token
-//	GET  /readyz                       200 while the ledger answers; without a token
+//	GET  /livez                        200 while the process serves; without a key
+//	GET  /readyz                       200 while the ledger answers; without a key
 //
-// A token belongs to a client and has scopes. Keys and references are the client's own. The tokens come from the
-// ledger and are read again every second.
+// Callers send API keys (internal/base/access). A key of role client or accountant belongs to a client, whose references
+// and idempotency keys are its own.
 //
-// The package uses the codes of the IETF's Idempotency-Key draft. It answers 400 without a key, 409 while the first
-// request with the key is running, and 422 when the key comes with another payload. Keys are kept permanently.
+// The package uses the codes of the IETF's Idempotency-Key draft. It answers 400 without an idempotency key, 409 while
+// the first request with it is running, and 422 when it comes with another payload. It is kept permanently.
 //
 // It checks a request in this order, and refuses:
 //
 //   - a method that does not exist (405);
-//   - a missing or wrong token (401), and a token without the scope (403);
+//   - a missing or invalid API key (401), and a role that may not do this (403);
 //   - too many concurrent requests (503);
 //   - a path that does not exist, or that a client or a proxy would rewrite (404): nothing is redirected;
 //   - another content type or an encoding (415);

@@ -1,8 +1,6 @@
 package bank
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"net/http"
 	"slices"
@@ -12,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
@@ -41,14 +40,16 @@ func (b *Balance) API() *web.API {
 	return &web.API{
 		Title: "Hongbao balance API",
 		Description: "What `hongbao balance` serves, and what `settlement.kind: remote` expects of a balance system. " +
-			"See docs/remote-balance.md. Amounts are integers in minor units. A token is a client's: keys and references are " +
-			"the client's own, and what it credits comes from its fund. Keys are kept permanently: a repeat with the same key gets " +
-			"the first answer.",
+			"See docs/remote-balance.md. Amounts are integers in minor units. An API key belongs to a client: references and " +
+			"idempotency keys are the client's own, and what it credits comes from its fund. Idempotency keys are kept " +
+			"permanently: a repeat with the same one gets the first answer.",
 		Pages: "docs/api-balance.md and /openapi.json list the paths", Listener: "balance.listen",
-		Schemes:   map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "A client's token."}},
+		Schemes: map[string]*huma.SecurityScheme{
+			"key": {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."},
+		},
 		Endpoints: b.endpoints(), AnswerTime: b.cfg.HandleTimeout, Log: b.log,
 		Unknown: func(r *http.Request) error {
-			_, err := b.authenticate(r)
+			_, err := b.authenticate(r, "")
 			return err
 		},
 	}
@@ -67,13 +68,13 @@ func (b *Balance) endpoints() []web.Endpoint {
 	ready.Path, ready.ID, ready.Summary, ready.Do = "/readyz", "ready", "Whether the ledger answers; for probes", b.ready
 	ready.Codes = []string{"unavailable"}
 	return []web.Endpoint{
-		b.forClients(payment.ScopeCredit, b.credit, web.Endpoint{
+		b.forClients(access.BookCredits, b.credit, web.Endpoint{
 			Method: http.MethodPost, Path: "/v1/credits", ID: "credit", Summary: "Book one credit, out of the client's fund",
 			Description: "201 says that it was booked now, 200 that it was before: the first answer.",
 			Params:      []*huma.Param{keyParam()}, Body: newCredit{}, Answer: Credit{}, Created: true,
 			Codes: slices.Concat(web.BodyCodes, creditCodes),
 		}),
-		b.forClients(payment.ScopeCredits, b.credits, web.Endpoint{
+		b.forClients(access.ReadCredits, b.credits, web.Endpoint{
 			Method: http.MethodGet, Path: "/v1/credits", ID: "credits",
 			Summary: "All credits of the client in the order of their references, in pages",
 			Description: "For an audit from the remote's side. Pages that are read one behind the other have all that was " +
@@ -82,24 +83,24 @@ func (b *Balance) endpoints() []web.Endpoint {
 				"begin behind, as prod:spring: for one campaign's.", web.IDSchema())},
 			Answer: creditList{}, Codes: pages,
 		}),
-		b.forClients(payment.ScopeCredit, b.batch, web.Endpoint{
+		b.forClients(access.BookCredits, b.batch, web.Endpoint{
 			Method: http.MethodPost, Path: "/v1/credits:batch", ID: "credit-batch",
 			Summary:     "Book many credits, each with its own key and its own result",
 			Description: "There is a result for each credit, in the same order. It says what the credit alone would have got.",
 			Body:        newBatch{}, Answer: batchResults{},
 			Codes: slices.Concat(web.BodyCodes, []string{"credits_required", "too_many_credits"}),
 		}),
-		b.forClients(payment.ScopeCredits, b.byReference, web.Endpoint{
+		b.forClients(access.ReadCredits, b.byReference, web.Endpoint{
 			Method: http.MethodGet, Path: "/v1/credits/{reference}", ID: "credit-by-reference",
 			Summary: "What the client booked under a reference", Params: []*huma.Param{pathParam("reference", "The reference.")},
 			Answer: Credit{}, Codes: []string{"reference_invalid", "credit_not_found"},
 		}),
-		b.forClients(payment.ScopeAccounts, b.account, web.Endpoint{
+		b.forClients(access.ReadAccounts, b.account, web.Endpoint{
 			Method: http.MethodGet, Path: "/v1/accounts/{id}", ID: "account",
 			Summary: "Balances of an account, by currency; none if it was never credited", Params: []*huma.Param{account},
 			Answer: accountAnswer{}, Codes: []string{"account_invalid"},
 		}),
-		b.forClients(payment.ScopeAccounts, b.statement, web.Endpoint{
+		b.forClients(access.ReadAccounts, b.statement, web.Endpoint{
 			Method: http.MethodGet, Path: "/v1/accounts/{id}/statement", ID: "statement",
 			Summary: "Credits of an account in one currency in the order in which they were booked, in pages",
 			Description: "Lines are numbered 1, 2, 3, ... without a gap, also while others credit the account. Who reads on " +
@@ -112,18 +113,18 @@ func (b *Balance) endpoints() []web.Endpoint {
 	}
 }
 
-// forClients returns an endpoint for tokens with the scope. do gets the client of the request's token.
+// forClients returns an endpoint for API keys whose role may take the action. do gets the client of the request's key.
 func (b *Balance) forClients(
-	scope payment.Scope, do func(w http.ResponseWriter, r *http.Request, client string) error, e web.Endpoint,
+	action access.Action, do func(w http.ResponseWriter, r *http.Request, client string) error, e web.Endpoint,
 ) web.Endpoint {
-	e.Security, e.Roles = []string{"token"}, []string{string(scope)}
+	e.Security, e.Roles = []string{"key"}, access.RolesOf(action)
 	e.Codes = slices.Concat([]string{"forbidden", "busy", "unavailable"}, e.Codes)
 	e.Do = func(w http.ResponseWriter, r *http.Request) error {
 		log := b.strangers
-		token, err := b.authenticate(r)
+		who, err := b.authenticate(r, action)
 		if err == nil {
-			log = b.log.With(zap.String("client", token.Client))
-			err = b.admit(w, r, token, scope, do)
+			log = b.log.With(zap.String("key", who.Key), zap.String("client", who.Client))
+			err = b.admit(w, r, &who, action, do)
 		}
 		if err != nil { // clients are few and known, and a refusal is about money: each is logged at level info
 			web.Fail(w, r, log, zap.InfoLevel, refusalOf(err))
@@ -135,35 +136,32 @@ func (b *Balance) forClients(
 
 var errBusy = errors.New("balance.in_flight requests are under way")
 
-// admit checks scope and room, before anything of the request's body is read.
-func (b *Balance) admit(w http.ResponseWriter, r *http.Request, token *payment.ClientToken, scope payment.Scope,
+// admit checks role and room, before anything of the request's body is read.
+func (b *Balance) admit(w http.ResponseWriter, r *http.Request, who *access.Caller, action access.Action,
 	do func(w http.ResponseWriter, r *http.Request, client string) error,
 ) error {
-	if !slices.Contains(token.Scopes, scope) {
-		return web.Refuse("forbidden", "the token is not good for this; it needs scope "+string(scope))
+	if err := who.May(action); err != nil {
+		b.denied(access.As(r.Context(), who.Actor(w.Header().Get(web.RequestID))), action, "", err)
+		return web.Refuse("forbidden", "use a key whose role may do this")
 	}
 	select {
 	case b.slots <- struct{}{}:
 		defer func() { <-b.slots }()
-		return do(w, r, token.Client)
+		return do(w, r, who.Client)
 	default:
 		return &web.Refusal{Code: "busy", Detail: "too many requests are under way; come back", Wait: retryAfter, Cause: errBusy}
 	}
 }
 
-func (b *Balance) authenticate(r *http.Request) (*payment.ClientToken, error) {
-	valid, err := b.tokens.current(r.Context())
+func (b *Balance) authenticate(r *http.Request, action access.Action) (access.Caller, error) {
+	who, err := b.keys.Identify(access.For(r.Context(), action), web.Bearer(r))
+	if errors.Is(err, access.ErrUnauthorized) {
+		return who, web.Refuse("unauthorized", "send an API key that is valid here as Authorization: Bearer hb_...")
+	}
 	if err != nil {
-		return nil, unread(err)
+		return who, unread(err)
 	}
-	token := web.Bearer(r)
-	sum := sha256.Sum256([]byte(token))
-	// The time of a look-up by the hash reveals nothing about the token.
-	known := valid.byHash[hex.EncodeToString(sum[:])]
-	if known == nil || token == "" {
-		return nil, web.Refuse("unauthorized", "send a token that is valid here as Authorization: Bearer ...")
-	}
-	return known, nil
+	return who, nil
 }
 
 // The waiting times of a caller who may try again, and of a caller whose fund a person has to fill.
@@ -203,6 +201,23 @@ func refusalOf(err error) *web.Refusal {
 	case hongbao.ClassConflict, hongbao.ClassBroken, hongbao.ClassUnknown:
 	}
 	return &web.Refusal{Code: "credit_unknown", Detail: "send the same request with the same key again", Cause: err}
+}
+
+type healthAnswer struct {
+	Status string `json:"status" enum:"ok"`
+}
+
+func (b *Balance) alive(w http.ResponseWriter, _ *http.Request) error {
+	web.WriteJSON(w, http.StatusOK, healthAnswer{"ok"})
+	return nil
+}
+
+// ready answers GET /readyz: whether the ledger answers.
+func (b *Balance) ready(w http.ResponseWriter, r *http.Request) error {
+	if err := b.keys.Ready(r.Context()); err != nil {
+		return unread(err)
+	}
+	return b.alive(w, r)
 }
 
 func pathParam(name, description string) *huma.Param {

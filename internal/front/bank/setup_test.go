@@ -2,13 +2,13 @@ package bank
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,19 +19,24 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memBook is what the ledger does, in memory. err, if set, is what it answers; hold, if set, keeps it from answering.
+// memBook is what the ledger does, in memory, with the API keys. err, if set, is what it answers; hold, if set, keeps it from answering.
 type memBook struct {
+	access.Source // nil: no user begins a session here
+
 	mu      sync.Mutex
 	credits []payment.Credit
-	tokens  []payment.ClientToken
-	asked   int // for the tokens
+	keys    []access.Key
+	asked   int // for the keys
+	denied  atomic.Int64
 	err     error
+	away    error // of the keys alone
 	hold    chan struct{}
 	began   chan struct{}
 }
@@ -129,29 +134,30 @@ func (m *memBook) Credits(_ context.Context, page payment.CreditPage) ([]payment
 	return list[:min(page.Limit, len(list))], m.err
 }
 
-func (m *memBook) Tokens(context.Context) ([]payment.ClientToken, error) {
+// Live implements access.Source.
+func (m *memBook) Live(context.Context) (access.Live, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked++
-	return m.tokens, m.err
+	return access.Live{Keys: slices.Clone(m.keys)}, errors.Join(m.err, m.away)
 }
 
-// token makes a token of the book, with all scopes or with those given.
-func (m *memBook) token(client, token string, scopes ...payment.Scope) {
-	if scopes == nil {
-		scopes = []payment.Scope{payment.ScopeCredit, payment.ScopeCredits, payment.ScopeAccounts}
-	}
-	sum := sha256.Sum256([]byte(token))
-	m.tokens = append(m.tokens, payment.ClientToken{Client: client, Hash: hex.EncodeToString(sum[:]), Scopes: scopes})
+// deny counts the refusals that go into the journal.
+func (m *memBook) deny(context.Context, access.Action, string, error) { m.denied.Add(1) }
+
+// newKey makes a key of a role for a client; "" for none.
+func newKey(role access.Role, client string) (access.Key, string) {
+	k, text := access.NewKey(role, nil)
+	k.Client = client
+	return k, text
 }
 
-// Tokens of clients c1 and c2.
-const (
-	testToken    = "a-token-of-the-tests"
-	theirToken   = "a-token-of-client-c2"
-	writingToken = "a-token-to-book-with"
-	lookingToken = "a-token-for-one's-own-credits"
-	readingToken = "a-token-to-read-accounts"
+// Keys of clients c1 and c2.
+var (
+	clientKey1, clientText  = newKey(access.RoleClient, "c1")
+	clientKey2, theirText   = newKey(access.RoleClient, "c2")
+	accountKey, accountText = newKey(access.RoleAccountant, "c1")
+	_, strangeText          = newKey(access.RoleClient, "c1")
 )
 
 func testConfig() Config {
@@ -161,6 +167,12 @@ func testConfig() Config {
 		DrainTimeout: 5 * time.Second,
 		BatchBytes:   64 << 10, BatchCredits: 20, InFlight: 16,
 	}
+}
+
+func newBook() *memBook { return &memBook{keys: []access.Key{clientKey1, clientKey2, accountKey}} }
+
+func (m *memBook) deps(log *zap.Logger) Deps {
+	return Deps{Book: m, Reader: m, Keys: access.NewAuthority(m), Denied: m.deny, Log: log}
 }
 
 // server is a balance server that runs.
@@ -174,17 +186,12 @@ type server struct {
 func setup(t *testing.T, change ...func(*Config)) *server {
 	t.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
-	s := &server{memBook: &memBook{}, logs: logs}
+	s := &server{memBook: newBook(), logs: logs}
 	cfg := testConfig()
 	for _, f := range change {
 		f(&cfg)
 	}
-	s.token("c1", testToken)
-	s.token("c2", theirToken)
-	s.token("c1", writingToken, payment.ScopeCredit)
-	s.token("c1", lookingToken, payment.ScopeCredits)
-	s.token("c1", readingToken, payment.ScopeAccounts)
-	b, err := NewBalance(cfg, Deps{Book: s.memBook, Reader: s.memBook, Log: zap.New(core)})
+	b, err := NewBalance(cfg, s.deps(zap.New(core)))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ended := make(chan net.Addr, 1), make(chan error, 1)
@@ -202,12 +209,16 @@ type (
 
 var as, header = webtest.As, webtest.Header
 
-// call sends one request, as it should be but for the tweaks, on a connection of its own.
+// call sends one request, as it should be but for the tweaks, on a connection of its own. Accounts are for the accountant.
 func (s *server) call(t *testing.T, method, path, body string, tweaks ...tweak) *reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
 	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+testToken)
+	key := clientText
+	if strings.HasPrefix(path, "/v1/accounts/") {
+		key = accountText
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
 	req.Header.Set("Content-Type", "application/json")
 	if method == http.MethodPost {
 		req.Header.Set("Idempotency-Key", `"k1"`)

@@ -65,7 +65,7 @@ func TestJournalHasFiltersAndPages(t *testing.T) {
 	}
 }
 
-// The journal is about the whole deployment: each role but a gateway's reads it, and no key for some campaigns.
+// The journal is about the whole deployment: each role that opens the console reads it, and no key for some campaigns.
 func TestJournalIsForWholeKeys(t *testing.T) {
 	t.Parallel()
 	for _, role := range access.Roles() {

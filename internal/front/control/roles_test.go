@@ -28,8 +28,12 @@ func TestRoles(t *testing.T) {
 			if all.May(o.action) != nil {
 				require.Equal(t, "forbidden", r.Code(), "%s %s", role, o.id)
 			} else {
+				require.False(t, ofBank(role), "%s: a key of the balance API may do nothing here", o.id)
 				require.NotContains(t, []string{"forbidden", "unauthorized"}, r.Code(), "%s %s: %s", role, o.id, r.Text)
 				require.Less(t, r.Status, 500, r.Text)
+			}
+			if ofBank(role) {
+				continue
 			}
 			r = d.call(string(role)+"/rain*", o.method, at, `{"odd":1}`)
 			require.Equal(t, scoped.May(o.action) != nil, r.Code() == "forbidden", "%s %s: %s", role, o.id, r.Text)

@@ -156,10 +156,12 @@ func TestAPIKeys(t *testing.T) {
 		old.call(t, "GET", list, "", as(text)).Refused(t, "unauthorized")
 	}
 	require.Empty(t, old.grabbed())
-	s.call(t, "POST", batchPath, batch, as(viewerText)).Refused(t, "forbidden")
-	s.call(t, "GET", list, "", as(viewerText)).Refused(t, "forbidden", "this listener is for gateways")
+	for _, other := range []string{viewerText, clientText, accountText} {
+		s.call(t, "POST", batchPath, batch, as(other)).Refused(t, "forbidden")
+		s.call(t, "GET", list, "", as(other)).Refused(t, "forbidden", "this listener is for gateways")
+	}
 	s.call(t, "POST", "/v1/campaigns/other/grabs:batch", batch, as(gatewayText)).Refused(t, "unknown_campaign")
-	require.EqualValues(t, 3, s.fake.denied.Load(), "each is recorded")
+	require.EqualValues(t, 7, s.fake.denied.Load(), "each is recorded")
 	s.call(t, "POST", "/v1/campaigns/Other/grabs:batch", batch, as(gatewayText)).Refused(t, "campaign_invalid")
 	require.Empty(t, s.grabbed())
 

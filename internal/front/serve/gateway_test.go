@@ -78,7 +78,9 @@ func TestGatewayNonsense(t *testing.T) {
 	} {
 		s.call(t, "POST", c.path, c.body, c.tweaks...).Refused(t, c.code, name)
 	}
-	s.call(t, "GET", minePath, "", forUser("u1", ""), as(viewerText)).Refused(t, "forbidden", "the answer has codes")
+	for _, other := range []string{viewerText, clientText, accountText} {
+		s.call(t, "GET", minePath, "", forUser("u1", ""), as(other)).Refused(t, "forbidden", "the answer has codes")
+	}
 	s.call(t, "POST", grabPath, good, header("Hongbao-User", "u2")).Refused(t, "user_invalid", "beside a user's token")
 	s.call(t, "POST", grabPath, good, header("Hongbao-Facts", "dev=d2")).Refused(t, "facts_invalid", "beside a user's token")
 	require.Empty(t, s.grabbed())

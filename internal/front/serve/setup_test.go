@@ -39,13 +39,22 @@ var (
 
 	gatewayKey, gatewayText = access.NewKey(access.RoleGateway, []string{"granted", "several", "counts", "transient",
 		"absent", "unknown_campaign"})
-	viewerKey, viewerText = access.NewKey(access.RoleViewer, nil)
-	wholeKey, wholeText   = access.NewKey(access.RoleGateway, nil)
-	apiKeys               = access.NewAuthority(keyList{keys: []access.Key{gatewayKey, viewerKey, wholeKey}})
-	rsaKey                = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
-	ecKey                 = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
-	_, edKey, _           = ed25519.GenerateKey(rand.Reader)
+	viewerKey, viewerText   = access.NewKey(access.RoleViewer, nil)
+	wholeKey, wholeText     = access.NewKey(access.RoleGateway, nil)
+	clientKey, clientText   = bankKey(access.RoleClient)
+	accountKey, accountText = bankKey(access.RoleAccountant)
+	apiKeys                 = access.NewAuthority(keyList{keys: []access.Key{gatewayKey, viewerKey, wholeKey, clientKey, accountKey}})
+	rsaKey                  = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
+	ecKey                   = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
+	_, edKey, _             = ed25519.GenerateKey(rand.Reader)
 )
+
+// bankKey returns a key of the balance API.
+func bankKey(role access.Role) (access.Key, string) {
+	k, text := access.NewKey(role, nil)
+	k.Client = "worker"
+	return k, text
+}
 
 // keyList is a ledger that has API keys, or is unreachable.
 type keyList struct {

@@ -40,8 +40,7 @@ type Endpoint struct {
 	Params []*huma.Param
 	// Security names the schemes of API.Schemes, one of which a request must pass; none: anyone may call it.
 	Security []string
-	// Roles are the roles or scopes of which the credentials must have one; if empty, any credentials are accepted. If
-	// Security has several schemes, Roles are those of API keys.
+	// Roles are the roles of which an API key has one; none accepts any credentials.
 	Roles []string
 	// Body and Answer are values of the types of the request's body and of the answer; nil for none.
 	Body, Answer any

@@ -95,7 +95,7 @@ func (r *reference) head(document string) {
 		"currency: fen, cents. Times are RFC 3339 in UTC with milliseconds: "+
 		"2026-11-24T15:00:00.000Z. What has seconds in its name counts seconds, and ms milliseconds. "+
 		"An answer that refuses is a [Problem](#problem) with one of the codes; the page named above says what to do about each."),
-		"Who asks brings one of these. Words in brackets are roles or scopes; it must have one of them.")
+		"A request brings one of these. Words in brackets are roles of API keys; the key must have one of them.")
 	for _, name := range slices.Sorted(maps.Keys(r.doc.Components.SecuritySchemes)) {
 		s, scheme := r.doc.Components.SecuritySchemes[name], "Bearer"
 		if s.Scheme != "bearer" {
