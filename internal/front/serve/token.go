@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/tidwall/gjson"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/front/web"
@@ -27,18 +28,18 @@ type caller struct {
 	// byKey reports that the request comes from a gateway with an API key.
 	byKey bool
 	// claims are the claims of the user's token. room is a buffer for its parts.
-	claims claims
+	claims jwt.MapClaims
 	room   []byte
 }
 
 // callers is a pool of callers with their buffers.
-var callers = sync.Pool{New: func() any { return &caller{facts: map[string]string{}} }}
+var callers = sync.Pool{New: func() any { return &caller{facts: map[string]string{}, claims: jwt.MapClaims{}} }}
 
 // release returns a caller to the pool. Texts of its token stay valid where they are in use.
 func (c *caller) release() {
 	clear(c.facts)
 	clear(c.claims)
-	*c = caller{facts: c.facts, claims: c.claims[:0], room: c.room}
+	*c = caller{facts: c.facts, claims: c.claims, room: c.room}
 	callers.Put(c)
 }
 
@@ -91,12 +92,12 @@ func (v *verifier) identify(r *http.Request, text string, who *caller) error {
 	if err != nil {
 		return unauthorized(err)
 	}
-	who.user, _ = who.claims.text(v.userClaim)
+	who.user, _ = who.claims[v.userClaim].(string)
 	if err := hongbao.CheckID(who.user); err != nil {
 		return unauthorized(err)
 	}
 	for claim, fact := range v.facts {
-		value, _ := who.claims.text(claim)
+		value, _ := who.claims[claim].(string)
 		if hongbao.CheckID(value) != nil {
 			continue // a campaign that counts by this fact refuses the grab
 		}
@@ -106,12 +107,11 @@ func (v *verifier) identify(r *http.Request, text string, who *caller) error {
 }
 
 // verify reads the claims of a valid token. It reads none of them before it has verified the signature.
-func (v *verifier) verify(ctx context.Context, token string, who *caller) error {
+func (v *verifier) verify(ctx context.Context, token string, who *caller) (err error) {
 	first, rest, _ := strings.Cut(token, ".")
 	payload, last, _ := strings.Cut(rest, ".")
 	h, known := v.headOf(first)
 	if !known {
-		var err error
 		if h, err = readHead(first); err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (v *verifier) verify(ctx context.Context, token string, who *caller) error 
 	if err := who.read(payload); err != nil {
 		return err
 	}
-	return v.claims.Validate(&who.claims)
+	return v.claims.Validate(who.claims)
 }
 
 func (v *verifier) headOf(text string) (head, bool) {
@@ -154,18 +154,32 @@ func (v *verifier) remember(text string, h head) {
 // segment is the encoding of the parts of a token.
 var segment = base64.RawURLEncoding.Strict()
 
+// read parses a part of a token, one JSON object, into the caller's claims. If a name occurs twice, the last value wins.
+func (who *caller) read(part string) (err error) {
+	if who.room, err = segment.AppendDecode(who.room[:0], []byte(part)); err != nil {
+		return fmt.Errorf("a part of the token: %w", err)
+	}
+	clear(who.claims)
+	root := gjson.Parse(string(who.room))
+	if !gjson.ValidBytes(who.room) || !root.IsObject() {
+		return errors.New("a part of the token is no JSON object")
+	}
+	root.ForEach(func(name, value gjson.Result) bool {
+		who.claims[name.Str] = value.Value()
+		return true
+	})
+	return nil
+}
+
 // readHead parses the first part of a token.
 func readHead(text string) (h head, err error) {
-	var part caller
+	part := caller{claims: jwt.MapClaims{}}
 	if err := part.read(text); err != nil {
 		return h, err
 	}
-	alg, errAlg := part.claims.text("alg")
-	kid, errKid := part.claims.text("kid")
-	if err := errors.Join(errAlg, errKid); err != nil {
-		return h, err
-	}
-	if _, critical := part.claims.get("crit"); critical || kid == "" || !slices.Contains(algorithms, alg) {
+	alg, _ := part.claims["alg"].(string)
+	kid, _ := part.claims["kid"].(string)
+	if _, critical := part.claims["crit"]; critical || kid == "" || !slices.Contains(algorithms, alg) {
 		return h, errors.New("the token has no kid, another algorithm, or an extension that must be understood")
 	}
 	return head{kid, jwt.GetSigningMethod(alg)}, nil
