@@ -38,7 +38,7 @@ func keyCreateCmd() *cobra.Command {
 			"viewer     reads\n" +
 			"operator   loads, pauses and resumes campaigns and sinks, requeues letters, replays\n" +
 			"treasurer  creates, closes and refunds campaigns, decides about quarantine, drops letters\n" +
-			"gateway    grabs for the users that it names, and nothing else\n" +
+			"gateway    grabs for the users that it names, and reads their receipts\n" +
 			"client     books credits at `hongbao balance` from the fund of its --client, and reads them\n" +
 			"accountant reads the credits of its --client, and balances and statements of all accounts\n\n" +
 			"A treasurer may do what an operator may, and an operator what a viewer may. With --campaign the key is good for " +
