@@ -104,7 +104,7 @@ func mustWait(stopped error) bool {
 // only wait, and another grant has failed. Then the attempt counts, or a sink with a bound would be tried again
 // without end. An item keeps its earlier attempts if its only failed grants are ones that live workers have.
 func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error, waits bool) (ended bool, err error) {
-	var dead []int    // places of the grants that become dead letters
+	var dead []int    // indexes in it.open of the grants that become dead letters
 	var again []error // of the grants that will be tried again
 	unanswered, attempts := 0, it.Attempt-1
 	for i, err := range results {

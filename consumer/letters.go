@@ -133,8 +133,8 @@ func kindOf(g *hongbao.Grant, why error) letterKind {
 	return letterKind{g.Campaign, strings.Clone(text[:min(len(text), maxKindReason)])}
 }
 
-// countLetter counts a letter. It pauses the letter's campaign for the sink if too many letters had one reason within
-// a minute. If the pause fails, the next letter tries it again.
+// countLetter counts a letter. It pauses the letter's campaign for the sink if too many letters had the same reason
+// within a minute. If the pause fails, the next letter tries it again.
 func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 	if s.cfg.PauseLetters == 0 {
 		return

@@ -7,7 +7,8 @@ type Stats struct {
 	Done   int64 // the handler finished them
 	Dead   int64 // became dead letters; a whole entry that can't be read counts as one
 	Parked int64 // entries parked for a later attempt
-	// entries handed to other workers: at the drain, after a failure, or from beside one that may kill the worker
+	// entries handed to other workers: at the drain, after a failure, or because they were taken together with an
+	// entry that may kill the worker
 	HandedBack int64
 	Taken      int64 // entries taken from the parking consumers and from other workers
 	Skipped    int64 // had their done bit when they came again

@@ -24,7 +24,7 @@ func Timeout(d time.Duration) func(hongbao.Handler) hongbao.Handler {
 			if limited.Err() == nil || ctx.Err() != nil {
 				return errs
 			}
-			var last, shared error // an error that all grants share stays shared: the batch is halved then
+			var last, shared error // of all grants: the consumer then halves the batch
 			for i, err := range errs {
 				late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 				if !late || hongbao.IsHeld(err) {

@@ -9,7 +9,7 @@
 --       or "refused", the reason (missing, loading, window, frozen, refilling), the state, the end of the window in
 --       ms; or "generations" and how many are announced, if KEYS has fewer or more
 -- Cost  O(chunks that were loaded, and packets of one chunk of each generation)
--- First write XADD: it grows memory. The script checks everything before it.
+-- First write XADD: it grows memory. The script makes all its checks before this write.
 --       It runs when Redis is out of memory too (see newDrainScript): a campaign that was closed and refunded leaves
 --       Redis.
 -- Repeat returns the same answer, even after the refund: the counts of a closed campaign do not change.

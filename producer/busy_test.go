@@ -28,7 +28,7 @@ func TestRedisBusyWithAScript(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		return redis.HasErrorPrefix(b.server.Client(t).Ping(t.Context()).Err(), "BUSY")
 	}, "Redis is busy")
-	testkit.Eventually(t, 20*time.Second, func() bool { // a try that the end of its call cuts short does not say why
+	testkit.Eventually(t, 20*time.Second, func() bool { // a try that the call's deadline cuts short does not report BUSY
 		_, err = p.Grab(t.Context(), grab("u1", "r1"))
 		require.True(t, hongbao.IsOutage(err), "%v", err)
 		return strings.Contains(err.Error(), "BUSY")

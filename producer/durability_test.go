@@ -337,7 +337,8 @@ func TestDurabilityRefused(t *testing.T) {
 }
 
 // With two replicas either may be promoted. The producer therefore reports a grant of class replica once both have
-// it. A process that starts while one replica is down does the same. A person may lower the number.
+// it. A process that starts while one replica is down does the same. An operator may lower how many replicas it waits
+// for (Config.Replicas).
 func TestReplicaClassWaitsForAllReplicas(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)

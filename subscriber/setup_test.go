@@ -59,7 +59,7 @@ func events(shard int, seqs ...int64) (out []topic.Event) {
 	return out
 }
 
-// record is a grant as the publisher writes it; package test compares with the real one.
+// record imitates the publisher's record of a grant; package test (../test) reads real ones.
 func record(g hongbao.Grant) kafka.Message {
 	value, err := json.Marshal(map[string]any{
 		"campaign": g.Campaign, "packet": g.Packet, "user": g.User, "amount": g.Amount, "shard": g.Shard, "seq": g.Seq,

@@ -14,7 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// The databases: by pgx's stdlib driver and by modernc.org/sqlite, or any other driver with placeholders like $1.
+// The dialects. PostgreSQL is tested with pgx's stdlib driver and SQLite with modernc.org/sqlite; any other driver
+// with placeholders like $1 can be used.
 const (
 	postgreSQL = "postgres"
 	sqLite     = "sqlite"

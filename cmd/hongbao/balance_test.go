@@ -26,7 +26,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Keys of client worker, which every database of startBalance has: one that credits, and one that reads accounts.
+// The two keys of the client named "worker": one credits, the other reads accounts. Every database of startBalance has
+// both.
 var (
 	clientKey, balanceToken = newBankKey(access.RoleClient)
 	accountKey, accountText = newBankKey(access.RoleAccountant)
@@ -350,7 +351,7 @@ func (d *deployment) winners(t *testing.T, id string, packets int) map[string]ho
 	return want
 }
 
-// nothingPending reports whether the group balance has finished everything that was delivered to it.
+// nothingPending reports whether the consumer group `balance` has finished everything that was delivered to it.
 func (d *deployment) nothingPending(t *testing.T) bool {
 	t.Helper()
 	for i := range d.store.Len() {

@@ -128,7 +128,8 @@ func newTeller(t *testing.T, bank string, ledger *proxy.Proxy) *teller {
 	return l
 }
 
-// The ledger stops after the remote has booked a credit. Half of the times the worker is then killed. Nothing is booked
+// The ledger stops after the remote has booked a credit. In every other wave the worker is killed at once. Nothing is
+// booked
 // twice, and the bookings are recorded when the ledger is back.
 func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func (r *rendered) checkProcess(name string, pod *corev1.PodTemplateSpec) {
 	r.checkUsers(name, c.Env)
 }
 
-// checkUsers wants each user to be one whom the files of deploy/rights give rights on that server.
+// checkUsers requires that each user of Redis or Kafka has its rights in the file of deploy/rights for that server.
 func (r *rendered) checkUsers(name string, env []corev1.EnvVar) {
 	for _, e := range env {
 		file, ok := map[string]string{"HONGBAO_REDIS_USERNAME": "redis.acl", "HONGBAO_KAFKA_SASL_USERNAME": "kafka-acls.sh"}[e.Name]

@@ -197,7 +197,7 @@ func TestRights(t *testing.T) {
 	g.refused()
 }
 
-// refused wants what no role needs to be refused.
+// refused checks that each role is denied the commands that it does not need.
 func (g *guarded) refused() {
 	t := g.t
 	for role, commands := range map[string][]string{

@@ -160,7 +160,7 @@ func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Found
 	return nil
 }
 
-// lost refuses to found a shard again if the ledger has an event or a funded campaign of it. A shard without both has
+// lost refuses to found a shard again if the ledger has an event or a funded campaign of it. A shard with neither has
 // lost nothing.
 func (a *App) lost(ctx context.Context, shard int) error {
 	refuse := func(what string) error {

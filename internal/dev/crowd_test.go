@@ -16,7 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 )
 
-// rained lets two users a second grab for a minute. The first campaign answers first after ten grabs; others have
+// rained lets users grab for a minute, two users a second. The first campaign answers first after ten grabs; others
+// have
 // packets left. It returns the campaigns in their order, and the users of the first one.
 func rained(t *testing.T, first hongbao.Outcome) (campaigns, users []string) {
 	t.Helper()

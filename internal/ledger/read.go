@@ -119,8 +119,8 @@ type Totals struct {
 	// By and Why are set if a close was missing because Redis had lost data of the campaign. They say which person had
 	// it refunded, and why.
 	By, Why string
-	// Sealed reports whether Seal has noted the sums of its grants. Archived reports whether they are in a file, and no
-	// longer here.
+	// Sealed reports whether Seal has noted the sums of its grants. Archived reports whether its grants are in a file
+	// and no longer in the ledger.
 	Sealed, Archived bool
 	// Places is the number of shards on which it lives.
 	Places int

@@ -112,7 +112,7 @@ type FilterPart struct {
 const FilterHead = "head"
 
 // PutFilter stores a part of a filter at the campaign's home. The error is ErrNotFinal if the campaign is not open or
-// has another revision. It is ErrOvertaken if another caller has begun since.
+// has another revision. It is ErrOvertaken if another caller has put a part 0 after this caller did.
 func (k *Shard) PutFilter(ctx context.Context, p *FilterPart) error {
 	reply, err := k.run(ctx, putFilterScript, []string{k.Keys.Campaign(p.Campaign), k.Keys.Filter(p.Campaign)},
 		[]any{p.Revision, p.By, p.Name, p.Text})

@@ -79,7 +79,8 @@ func same(lines []string) error {
 	return nil
 }
 
-// compareRefunds reads the ledger's refunds by plain SQL.
+// compareRefunds reads the ledger's refunds with plain SQL, and compares each with what the callers' history leaves of
+// its campaign.
 func (s *soak) compareRefunds(ctx context.Context) (err error) {
 	db, err := pgx.Connect(ctx, s.servers.dsn)
 	if err != nil {

@@ -197,7 +197,8 @@ func (w *run) begin(ctx context.Context) error {
 	return nil
 }
 
-// plan sets which seqs of a shard this run checks: the seqs of the filter's time, from where the last run stopped. A
+// plan sets which seqs of a shard this run checks: those in the filter's ranges of seqs and time, from where the last
+// run stopped. A
 // replay with Only searches again in each run, so it checks all these seqs.
 func (w *run) plan(ctx context.Context, shard int, has *store.Replay) error {
 	seqs := stream.SeqRange{First: max(1, w.opts.Filter.Seqs.First), Last: has.Last}

@@ -75,7 +75,8 @@ func (s *source) each(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 	return nil
 }
 
-// entries passes on the events of the entries within the seqs, and fills the gaps before and between them. It returns
+// entries passes on those events of the entries whose seqs are in the range, and fills the gaps before and between the
+// entries. It returns
 // the next seq.
 func (s *source) entries(ctx context.Context, entries []stream.Entry, read Counts, seqs stream.SeqRange,
 	fn func(*part) error) (int64, error) {
@@ -111,7 +112,7 @@ func (s *source) entries(ctx context.Context, entries []stream.Entry, read Count
 	return seqs.First, flush()
 }
 
-// add adds the events of an entry of the stream within the seqs, and returns the next seq.
+// add adds those events of an entry whose seqs are in the range, and returns the next seq.
 func (p *part) add(e *stream.Entry, seqs stream.SeqRange) int64 {
 	end := min(e.Last(), seqs.Last)
 	if end < seqs.First { // the entry comes a second time

@@ -136,7 +136,7 @@ func (l *Log) bounds(ctx context.Context, partition int) (bounds, error) {
 	return bounds{}, errors.New("the answer does not name the partition")
 }
 
-// The pauses between requests; the context bounds how many.
+// The first and the longest pause between two requests. The context ends the repetition.
 const firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
 
 // ask repeats a read-only request until it is answered, refused, or ctx ends.

@@ -129,7 +129,8 @@ func (p *Publisher) checkEpoch(ctx context.Context, shard int, open *session) er
 	return nil
 }
 
-// refresh asks for the end of the log. An old end would make a read-back long, or start below what retention keeps.
+// refresh asks for the end of the log. With an outdated end a read-back would be long, or would start at an offset
+// that retention has deleted already.
 func (p *Publisher) refresh(ctx context.Context, s *slot, open *session) error {
 	known := p.now()
 	return p.ask(ctx, "asking for the end of the log", func(ctx context.Context) error {

@@ -24,7 +24,7 @@ const (
 	tooMuch
 	// refused: nothing was appended, and nothing will be until a person changes something.
 	refused
-	// absent: the topic or the partition does not exist. Just after a start that may pass.
+	// absent: the topic or the partition does not exist. This may be temporary just after a start.
 	absent
 )
 

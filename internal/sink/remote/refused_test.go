@@ -20,8 +20,8 @@ func (b *bank) refuses(status int, accounts ...string) {
 	}
 }
 
-// Every grant of account u3 is refused without a code. The other accounts are paid, and u3's grants fail alone, by
-// attempts.
+// Every grant of account u3 is refused without a code. The other accounts are paid. Only u3's grants fail, and once
+// another account has been paid each failure counts as an attempt.
 func TestOneAccountIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{403, 404} {
