@@ -31,18 +31,26 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-var bankKey, balanceToken = func() (access.Key, string) {
-	k, text := access.NewKey(access.RoleClient, nil)
+// The keys of client worker: one books credits, the other reads accounts.
+var (
+	bankKey, balanceToken   = bankKeyOf(access.RoleClient)
+	accountKey, accountText = bankKeyOf(access.RoleAccountant)
+)
+
+func bankKeyOf(role access.Role) (access.Key, string) {
+	k, text := access.NewKey(role, nil)
 	k.Client = "worker"
 	return k, text
-}()
+}
 
 // remoteBalance starts a balance server with its own ledger, as `hongbao balance` runs it.
 func remoteBalance(t *testing.T) (url string, books *ledger.Ledger) {
 	t.Helper()
 	books = newDatabase(t, sqlite(filepath.Join(t.TempDir(), "balance.db")))
-	_, err := books.AddKey(t.Context(), bankKey)
-	require.NoError(t, err)
+	for _, key := range []access.Key{bankKey, accountKey} {
+		_, err := books.AddKey(t.Context(), key)
+		require.NoError(t, err)
+	}
 	for _, currency := range []string{"CNY", "USD"} {
 		_, err := books.Fund(t.Context(), ledger.Funding{Client: "worker", ID: currency, Currency: currency,
 			Amount: hongbao.MaxAmount, Decision: stream.Decision{By: "ann", Why: "tests"}})

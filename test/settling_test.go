@@ -203,7 +203,7 @@ func (r *atRemote) get(t *testing.T, path string, answer any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, http.NoBody)
 	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+balanceToken)
+	req.Header.Set("Authorization", "Bearer "+accountText)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
 	defer resp.Body.Close()

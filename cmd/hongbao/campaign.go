@@ -76,8 +76,7 @@ func createCmd() *cobra.Command {
 			"nothing and prints the same hash.\n" +
 			"It draws the codes of coupons, or reads them from their file, and stores them too. If it was killed,\n" +
 			"run it again: it continues.",
-		Example: "  hongbao campaign create configs/campaign.yaml\n" +
-			"  hongbao campaign create configs/campaign.yaml --open-for 1h", Args: exactly(1, "one FILE"),
+		Example: "  hongbao campaign create configs/campaign.yaml", Args: exactly(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readSpec(cmd, args[0])
 			if err != nil {

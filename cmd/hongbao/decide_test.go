@@ -98,7 +98,7 @@ func TestDeadLetters(t *testing.T) {
 		"4 letters would be requeued.\nRun it with --expect 4 and without --dry-run to decide them")
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--after", page.Next, "--dry-run"},
 		who...)...), "1 letters would be requeued")
-	d.refused(2, append([]string{"dead", "requeue", first.ID, "--after", page.Next}, who...), "--after goes with filters")
+	d.refused(2, append([]string{"dead", "requeue", first.ID, "--after", page.Next}, who...), "--after is for filters or all")
 	d.refused(2, append([]string{"dead", "drop", "--class", "permanent", "--after", "x"}, who...), "--after is the next")
 	for _, what := range []string{"requeue", "drop"} {
 		for _, n := range []string{"3", "5", "0"} {
@@ -167,7 +167,7 @@ func TestDeadEntry(t *testing.T) {
 	letter := decided[listed](t, d.ok("dead", "list", "--json")).Letters[0]
 	require.Equal(t, []string{"poison", "1"}, letter.Fields)
 	named := d.refused(3, []string{"dead", "requeue", letter.ID, "--by", "ann", "--why", "try"},
-		"1 of the letters named can't be delivered")
+		"1 of the named letters can't be delivered")
 	for _, out := range []string{named.out, d.ok("dead", "requeue", "--sink", "balance", "--expect", "1",
 		"--by", "ann", "--why", "try all")} {
 		require.Contains(t, out, "0 of 1 letters were requeued")
@@ -288,18 +288,18 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 		says string
 	}{
 		{[]string{"replay"}, "one NAME"},
-		{[]string{"replay", "a b", "--to", "kafka"}, `kept as "replay-a b": byte 8`},
-		{[]string{"replay", "x"}, "want balance, kafka or topic:NAME"},
-		{[]string{"replay", "x", "--to", "topic:"}, "want balance, kafka or topic:NAME"},
+		{[]string{"replay", "a b", "--to", "kafka"}, "NAME has up to 57"},
+		{[]string{"replay", "x"}, "--to is balance, kafka or topic:OTHER"},
+		{[]string{"replay", "x", "--to", "topic:"}, "--to is balance, kafka or topic:OTHER"},
 		{[]string{"replay", "x", "--to", "balance", "--missing"}, "missing works with kafka only"},
-		{[]string{"replay", "x", "--to", "kafka", "--missing", "--dead", "kafka"}, "exclude"},
+		{[]string{"replay", "x", "--to", "kafka", "--missing", "--dead", "kafka"}, "give missing or dead, not both"},
 		{[]string{"replay", "x", "--to", "kafka", "--dead", "kafka"}, "hongbao dead requeue"},
 		{[]string{"replay", "x", "--to", "kafka", "--seq", "5-4"}, "--seq"},
 		{[]string{"replay", "x", "--to", "kafka", "--seq", "5"}, "--seq"},
 		{[]string{"replay", "x", "--to", "kafka", "--from-time", "yesterday"}, "--from-time"},
 		{[]string{"replay", "x", "--to", "kafka", "--campaign", "../x"}, "campaign"},
-		{[]string{"replay", "x", "--to", "kafka", "--rate", "-1"}, "rate -1"},
-		{[]string{"replay", "x", "--to", "kafka", "--patience", "-1s"}, "patience -1s"},
+		{[]string{"replay", "x", "--to", "kafka", "--rate", "-1"}, "--rate is from 0"},
+		{[]string{"replay", "x", "--to", "kafka", "--patience", "-1s"}, "--patience is 0s or more"},
 		{[]string{"dead", "nonsense"}, "no command"},
 		{[]string{"dead", "list", "--class", "bad"}, "--class"},
 		{[]string{"dead", "list", "--campaign", "*"}, "campaign"},
@@ -322,7 +322,7 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 		{[]string{"dead", "drop", "--class", "permanent", "--by", "a", "--why", "b"}, "--expect"},
 		{[]string{"dead", "requeue", "--sink", "kafka", "--by", "a", "--why", "b"}, "--expect"},
 		{[]string{"dead", "requeue", "--sink", "kafka", "--expect", "-1", "--by", "a", "--why", "b"}, "--expect is 0 or more"},
-		{[]string{"dead", "drop", "kafka/0/1-1", "--expect", "1", "--by", "a", "--why", "b"}, "--expect goes with filters"},
+		{[]string{"dead", "drop", "kafka/0/1-1", "--expect", "1", "--by", "a", "--why", "b"}, "--expect is for filters or all"},
 		{[]string{"replay", "x", "--to", "kafka", "--campaign", ""}, "--campaign is empty"},
 		{[]string{"replay", "x", "--to", "kafka", "--seq", ""}, "--seq is empty"},
 		{[]string{"key", "create", "--role", "operator", "--campaign", ""}, "--campaign is empty"},

@@ -72,7 +72,7 @@ func keyCreateCmd() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&role, "role", "", "viewer, operator, treasurer, gateway, client or accountant (required)")
-	flags.StringVar(&want.Client, "client", "", "the client of `hongbao balance` to which a key of role client or accountant belongs")
+	flags.StringVar(&want.Client, "client", "", "the client of the balance API to which a key of role client or accountant belongs")
 	flags.StringSliceVar(&want.Campaigns, "campaign", nil,
 		"a campaign that it is good for, or a prefix as spring-*; may be given often (default all)")
 	flags.StringSliceVar(&want.Sponsors, "sponsor", nil,

@@ -124,7 +124,7 @@ func (s atServer) begins(d *deployment) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "codes.txt"), []byte("A1\nA2\nA3\nA4\n"), 0o600))
 	r := s.run("campaign", "create", spec("fog", "kind: coupon\ncodes: {file: codes.txt}"))
 	require.Equal(t, exitRefused, r.code, r.err)
-	require.Contains(t, r.err, "codes.file names a file, which only `hongbao campaign create` with the stores can read")
+	require.Contains(t, r.err, "codes.file names a file. Only `hongbao campaign create` without --server can read it")
 
 	more := append([]string{"campaign", "top-up", "hail", "--packets", "2", "--total", "200", "--expect", "400", "--id", "more"}, by...)
 	require.Contains(t, s.requireSame(d, more...).out, "next: hongbao campaign load hail\n", "it is not loaded yet")
@@ -206,7 +206,7 @@ func TestServerIsRefused(t *testing.T) {
 		{1, nil, "sink pause balance --by a --why b", "forbidden"},
 		{2, nil, "audit", "`hongbao audit` works with the stores, not at a server: leave out --server, and unset HONGBAO_SERVER"},
 		{2, nil, "work", "works with the stores"},
-		{2, nil, "dead requeue balance/0/1-1 --rate 5 --by a --why b", "--rate needs the stores"},
+		{2, nil, "dead requeue balance/0/1-1 --rate 5 --by a --why b", "--rate works without --server only"},
 		{2, []string{"HONGBAO_KEY_FILE="}, "sink list", "--key-file"},
 		{2, []string{"HONGBAO_KEY_FILE=" + keyFile(t, key, 0o644)}, "sink list", "chmod"},
 		{2, []string{"HONGBAO_KEY_FILE=/no/such"}, "sink list", "/no/such"},

@@ -169,7 +169,7 @@ func TestDoctorFindsClocksAndJournal(t *testing.T) {
 		"%v", all["ledger"].list)
 	require.True(t, all["redis"].finds(LevelWarning, "the clock of Redis is", "ahead of the clock of the database"), "%v",
 		all["redis"].list)
-	require.True(t, all["redis"].finds(LevelWarning, "1001 entries of the journal wait"), "%v", all["redis"].list)
+	require.True(t, all["redis"].finds(LevelWarning, "1001 of at most "), "%v", all["redis"].list)
 }
 
 // Doctor says what the user of a PostgreSQL may not do with the ledger's tables, and nothing of tables that are not

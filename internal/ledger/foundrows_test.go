@@ -23,7 +23,7 @@ func TestMariaDBFoundRows(t *testing.T) {
 		"a repeat changes nothing", "altered replays (F37)", "overlapping settlers",
 		"credits that may be booked at a remote", "a credit is begun by one",
 		"a credit is booked once", "credits in one call", "a key or reference that was used",
-		"credits booked by many at once", "a fund is filled once", "tokens of clients",
+		"credits booked by many at once", "a fund is filled once",
 		"a campaign is created once", "created by many at once",
 		"a ledger is founded once", "founded by many at once",
 		"a request is done once", "a request that is under way", "a request sent by many at once",
