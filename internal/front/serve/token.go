@@ -107,11 +107,12 @@ func (v *verifier) identify(r *http.Request, text string, who *caller) error {
 }
 
 // verify reads the claims of a valid token. It reads none of them before it has verified the signature.
-func (v *verifier) verify(ctx context.Context, token string, who *caller) (err error) {
+func (v *verifier) verify(ctx context.Context, token string, who *caller) error {
 	first, rest, _ := strings.Cut(token, ".")
 	payload, last, _ := strings.Cut(rest, ".")
 	h, known := v.headOf(first)
 	if !known {
+		var err error
 		if h, err = readHead(first); err != nil {
 			return err
 		}
@@ -154,18 +155,19 @@ func (v *verifier) remember(text string, h head) {
 // segment is the encoding of the parts of a token.
 var segment = base64.RawURLEncoding.Strict()
 
-// read parses a part of a token, one JSON object, into the caller's claims. If a name occurs twice, the last value wins.
-func (who *caller) read(part string) (err error) {
-	if who.room, err = segment.AppendDecode(who.room[:0], []byte(part)); err != nil {
+// read parses a part of a token, one JSON object, into the caller's claims. If a name occurs twice, the last value
+// wins.
+func (c *caller) read(part string) (err error) {
+	if c.room, err = segment.AppendDecode(c.room[:0], []byte(part)); err != nil {
 		return fmt.Errorf("a part of the token: %w", err)
 	}
-	clear(who.claims)
-	root := gjson.Parse(string(who.room))
-	if !gjson.ValidBytes(who.room) || !root.IsObject() {
-		return errors.New("a part of the token is no JSON object")
+	clear(c.claims)
+	root := gjson.Parse(string(c.room))
+	if !gjson.ValidBytes(c.room) || !root.IsObject() {
+		return errors.New("a part of the token is not a JSON object")
 	}
 	root.ForEach(func(name, value gjson.Result) bool {
-		who.claims[name.Str] = value.Value()
+		c.claims[name.Str] = value.Value()
 		return true
 	})
 	return nil
