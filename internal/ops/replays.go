@@ -54,6 +54,13 @@ func (in *Replay) Check() error {
 		return &InputError{Field: "rate", Text: fmt.Sprintf("is from 0 to %d", app.MaxRate)}
 	case in.Patience < 0:
 		return &InputError{Field: "patience", Text: "is 0s or more"}
+	}
+	return cmp.Or(in.checkRange(), checkPick(in.Campaign, in.User))
+}
+
+// checkRange refuses an invalid range of times, seqs or shards.
+func (in *Replay) checkRange() error {
+	switch {
 	case !in.From.IsZero() && !in.Until.IsZero() && !in.From.Before(in.Until):
 		return &InputError{Field: "from", Text: "must be before the end"}
 	case (in.FirstSeq == 0) != (in.LastSeq == 0) || in.FirstSeq < 0 || in.FirstSeq > in.LastSeq:
@@ -61,7 +68,7 @@ func (in *Replay) Check() error {
 	case in.shard() != nil && *in.shard() < 0:
 		return &InputError{Field: "shard", Text: "is a number of 0 or more"}
 	}
-	return checkPick(in.Campaign, in.User)
+	return nil
 }
 
 // shard returns the shard; nil for all, and -1 for a text that is no number.
