@@ -115,11 +115,9 @@ func readmeTable(results []Result) string {
 	var b strings.Builder
 	b.WriteString("| what | here | baseline | unit | ratio | goal | measured |\n|---|---|---|---|---|---|---|\n")
 	for _, row := range readmeRows {
-		for i := range results {
-			if r := &results[i]; r.Name == row.row {
-				fmt.Fprintf(&b, "| [%s](docs/bench.md#%s) | %s | %s | %s | %s | %s | %s |\n", row.what, r.Name, number(r.Ours),
-					known(r.Baseline), r.Unit, ratio(r), r.judgement(), r.Machine.Date)
-			}
+		if r := find(results, row.row); r != nil {
+			fmt.Fprintf(&b, "| [%s](docs/bench.md#%s) | %s | %s | %s | %s | %s | %s |\n", row.what, r.Name, number(r.Ours),
+				known(r.Baseline), r.Unit, ratio(r), r.judgement(), r.Machine.Date)
 		}
 	}
 	return b.String()
@@ -130,14 +128,21 @@ func sizingTable(results []Result) string {
 	var b strings.Builder
 	b.WriteString("| what does the work | row | here | unit | measured |\n|---|---|---|---|---|\n")
 	for _, size := range sizingRows {
-		for i := range results {
-			if r := &results[i]; r.Name == size.row {
-				fmt.Fprintf(&b, "| %s | [%s](bench.md#%[2]s) | %s | %s | %s |\n", size.what, r.Name, number(r.Ours), r.Unit,
-					r.Machine.Date)
-			}
+		if r := find(results, size.row); r != nil {
+			fmt.Fprintf(&b, "| %s | [%s](bench.md#%[2]s) | %s | %s | %s |\n", size.what, r.Name, number(r.Ours), r.Unit,
+				r.Machine.Date)
 		}
 	}
 	return b.String()
+}
+
+// find returns the result of a row; nil if the row has none.
+func find(results []Result, row string) *Result {
+	i := slices.IndexFunc(results, func(r Result) bool { return r.Name == row })
+	if i < 0 {
+		return nil
+	}
+	return &results[i]
 }
 
 func known(v float64) string {

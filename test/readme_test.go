@@ -31,9 +31,7 @@ type step struct {
 // section returns the text of README.md from a heading to the next one of the same level.
 func section(t *testing.T, heading string) string {
 	t.Helper()
-	text, err := os.ReadFile("../README.md")
-	require.NoError(t, err)
-	_, after, found := strings.Cut(string(text), "\n## "+heading+"\n")
+	_, after, found := strings.Cut(page(t, "README.md"), "\n## "+heading+"\n")
 	require.True(t, found, "README.md has no section %q", heading)
 	before, _, _ := strings.Cut(after, "\n## ")
 	return before
@@ -129,9 +127,7 @@ func TestStartPage(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	t.Parallel()
-	text, err := os.ReadFile("../docs/start.md")
-	require.NoError(t, err)
-	runPageOnDev(t, "docs/start.md", string(text))
+	runPageOnDev(t, "docs/start.md", page(t, "docs/start.md"))
 }
 
 // runPageOnDev runs a page in two shells, as the page says: the command of its sh block keeps running beside the

@@ -80,11 +80,6 @@ func (a *App) Replay(ctx context.Context, o Replay) (report *replay.Report, err 
 }
 
 func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
-	if o.Dead != "" {
-		if err := a.CheckSinks("--dead:", o.Dead); err != nil {
-			return nil, err
-		}
-	}
 	cfg := replay.Config{
 		Store: a.store, Name: o.Name, Target: o.To, DoneSink: replay.DoneSink(o.Name),
 		Parallel: min(a.store.Len(), 8),

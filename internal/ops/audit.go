@@ -28,7 +28,7 @@ func (in *Acknowledge) Check() error {
 	if in.Until.IsZero() {
 		return &InputError{Field: "until", Text: "is required: a time within the next 366 days, as 2026-02-17T20:00:00Z"}
 	}
-	return CheckWhy(in.Why)
+	return checkWhy(in.Why)
 }
 
 // AcknowledgeDifference records that a difference is known: until a time, the audit shows it and does not count it.

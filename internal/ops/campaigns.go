@@ -38,8 +38,8 @@ type CampaignPause struct {
 
 // Check refuses an invalid input.
 func (in *CampaignPause) Check() error {
-	if len(in.Why) > MaxWhy {
-		return CheckWhy(in.Why)
+	if len(in.Why) > maxWhy {
+		return checkWhy(in.Why)
 	}
 	return checkPick(in.Campaign, "")
 }

@@ -117,7 +117,7 @@ func (in *TopUp) Check() error {
 	if err := in.CheckPackets(); err != nil {
 		return err
 	}
-	return CheckWhy(in.Why)
+	return checkWhy(in.Why)
 }
 
 // CheckPackets refuses invalid packets. Nothing else is needed to compute the result of a top-up.

@@ -73,7 +73,7 @@ func CheckLetter(id string) error {
 // ListLetters lists dead letters.
 func (l *Local) ListLetters(ctx context.Context, in LetterList) (app.LetterPage, error) {
 	f := l.filter(&in.LetterFilter)
-	if err := cmp.Or(in.Check(), l.checkSinks(f.Sinks...)); err != nil {
+	if err := cmp.Or(in.Check(), l.checkSinks("sink", f.Sinks...)); err != nil {
 		return app.LetterPage{}, err
 	}
 	return l.App.ListLetters(ctx, f, in.After, in.Limit)
@@ -91,7 +91,7 @@ func (l *Local) letter(ctx context.Context, a access.Action, id string) (letter 
 	sink, shard, _, _ := deadletter.ParseID(id)
 	gone := hongbao.Errorf(hongbao.ClassPermanent, "letter %s: %w; `hongbao dead list` lists the letters", id,
 		deadletter.ErrNoLetter)
-	if shard >= l.App.Config.Deployment.Shards || l.checkSinks(sink) != nil {
+	if shard >= l.App.Config.Deployment.Shards || l.checkSinks("sink", sink) != nil {
 		return letter, gone
 	}
 	letter, err = l.App.Letter(ctx, id)
@@ -142,7 +142,7 @@ func (in *Letters) Check() error {
 			return err
 		}
 	}
-	return cmp.Or(CheckWhy(in.Why), in.check())
+	return cmp.Or(checkWhy(in.Why), in.check())
 }
 
 // Refused returns an error if a person must look at letters that are not done.
@@ -162,7 +162,7 @@ func (in *Letters) Refused(r *deadletter.Report) error {
 // pick returns the letters that an input selects.
 func (l *Local) pick(ctx context.Context, a access.Action, in *Letters) (pick deadletter.Pick, err error) {
 	pick = deadletter.Pick{IDs: list(in.Letter), Filter: l.filter(&in.LetterFilter), After: in.After, Expect: in.Expect}
-	if err := cmp.Or(in.Check(), l.checkSinks(pick.Filter.Sinks...)); err != nil {
+	if err := cmp.Or(in.Check(), l.checkSinks("sink", pick.Filter.Sinks...)); err != nil {
 		return pick, err
 	}
 	for _, id := range pick.IDs {

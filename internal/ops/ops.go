@@ -115,13 +115,9 @@ func (l *Local) shows(ctx context.Context, a access.Action, campaign string) boo
 	return false
 }
 
-func (l *Local) checkSinks(sinks ...string) error { return CheckSinks(l.App, sinks...) }
-
-// CheckSinks refuses sinks that the deployment does not have.
-func CheckSinks(a *app.App, sinks ...string) error { return checkSinks(a, "sink", sinks...) }
-
-func checkSinks(a *app.App, field string, sinks ...string) error {
-	all := a.Config.Deployment.Sinks
+// checkSinks refuses sinks that the deployment does not have. field is the input's field in the API.
+func (l *Local) checkSinks(field string, sinks ...string) error {
+	all := l.App.Config.Deployment.Sinks
 	for _, s := range sinks {
 		if !slices.Contains(all, s) {
 			return &InputError{Field: field, Code: "unknown_sink",
@@ -131,15 +127,15 @@ func checkSinks(a *app.App, field string, sinks ...string) error {
 	return nil
 }
 
-// MaxWhy bounds a reason, in bytes.
-const MaxWhy = 500
+// maxWhy bounds a reason, in bytes.
+const maxWhy = 500
 
-// CheckWhy requires a reason.
-func CheckWhy(why string) error {
+// checkWhy requires a reason.
+func checkWhy(why string) error {
 	switch {
 	case strings.TrimSpace(why) == "":
 		return &InputError{Field: "why", Text: "is required: the reason is kept with the decision"}
-	case len(why) > MaxWhy:
+	case len(why) > maxWhy:
 		return &InputError{Field: "why", Text: "has more than 500 bytes"}
 	}
 	return nil

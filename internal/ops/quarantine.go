@@ -72,7 +72,7 @@ func (in *Decide) Check() error {
 	if in.Decision != "pay" && in.Decision != "void" {
 		return &InputError{Field: "decision", Text: "is pay or void"}
 	}
-	return CheckWhy(in.Why)
+	return checkWhy(in.Why)
 }
 
 // DecideQuarantined pays or voids a grant in quarantine, once.

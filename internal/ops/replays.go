@@ -108,10 +108,10 @@ func (l *Local) ReplayOrder(in Replay) (o app.Replay, err error) {
 		}
 	}
 	if !strings.HasPrefix(o.To, "topic:") {
-		err = checkSinks(l.App, "to", o.To)
+		err = l.checkSinks("to", o.To)
 	}
 	if o.Dead != "" {
-		err = cmp.Or(err, checkSinks(l.App, "dead", o.Dead))
+		err = cmp.Or(err, l.checkSinks("dead", o.Dead))
 	}
 	return o, cmp.Or(err, l.may(access.Replay, o.Filter.Campaign))
 }

@@ -23,7 +23,7 @@ type SinkPause struct {
 }
 
 // Check refuses an invalid input.
-func (in *SinkPause) Check() error { return cmp.Or(CheckWhy(in.Why), checkPick(in.Campaign, "")) }
+func (in *SinkPause) Check() error { return cmp.Or(checkWhy(in.Why), checkPick(in.Campaign, "")) }
 
 // PauseSink stops the deliveries of all workers to a sink.
 func (l *Local) PauseSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
@@ -39,7 +39,7 @@ func (l *Local) turnSink(ctx context.Context, in *SinkPause,
 	whole func(ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error),
 	one func(ctx context.Context, sink, campaign string, by stream.Decision) (app.SinkChange, error),
 ) (app.SinkChange, error) {
-	if err := cmp.Or(in.Check(), l.checkSinks(in.Sink)); err != nil {
+	if err := cmp.Or(in.Check(), l.checkSinks("sink", in.Sink)); err != nil {
 		return app.SinkChange{}, err
 	}
 	by := stream.Decision{By: l.by(in.By), Why: in.Why}
@@ -68,12 +68,12 @@ func (in *SinkLimit) Check() error {
 	case rate != nil && (*rate < 0 || *rate > app.MaxRate):
 		return &InputError{Field: "grants_per_second", Text: fmt.Sprintf("is from 0 to %d", app.MaxRate)}
 	}
-	return CheckWhy(in.Why)
+	return checkWhy(in.Why)
 }
 
 // LimitSink bounds the rate of a sink.
 func (l *Local) LimitSink(ctx context.Context, in SinkLimit) (app.SinkChange, error) {
-	if err := cmp.Or(in.Check(), l.checkSinks(in.Sink)); err != nil {
+	if err := cmp.Or(in.Check(), l.checkSinks("sink", in.Sink)); err != nil {
 		return app.SinkChange{}, err
 	}
 	return l.App.LimitSink(ctx, in.Sink, in.GrantsPerSecond, stream.Decision{By: l.by(in.By), Why: in.Why})
