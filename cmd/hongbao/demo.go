@@ -51,7 +51,7 @@ func demoCmd() *cobra.Command {
 			case !d.Keep:
 				server.Listen = "127.0.0.1:0"
 			case wantsJSON(cmd):
-				return app.Usage("--keep tells people where to look, and --json prints one document: leave one of them out")
+				return app.Usage("--keep prints addresses for people, and --json prints one document: leave one of them out")
 			default:
 				server.In = terminal()
 			}
