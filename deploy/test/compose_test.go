@@ -21,7 +21,12 @@ import (
 // composed reads compose.yaml as Compose does. Fields outside the specification are errors.
 func composed(t *testing.T, profiles ...string) *types.Project {
 	t.Helper()
-	options, err := cli.NewProjectOptions([]string{"../../compose.yaml"}, cli.WithProfiles(profiles))
+	return composedFrom(t, "../../compose.yaml", profiles...)
+}
+
+func composedFrom(t *testing.T, file string, profiles ...string) *types.Project {
+	t.Helper()
+	options, err := cli.NewProjectOptions([]string{file}, cli.WithProfiles(profiles))
 	require.NoError(t, err)
 	project, err := options.LoadProject(t.Context())
 	require.NoError(t, err)
@@ -36,6 +41,28 @@ func ofHongbao(project *types.Project) (services []types.ServiceConfig) {
 		}
 	}
 	return services
+}
+
+// CONTRIBUTING.md names the servers of compose/tests.yaml by the variables that testkit reads.
+func TestComposeOfTests(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../CONTRIBUTING.md")
+	require.NoError(t, err)
+	variable := map[string]string{"redis": "REDIS", "postgres": "POSTGRES", "mariadb": "MYSQL", "kafka": "KAFKA"}
+	project := composedFrom(t, "../compose/tests.yaml")
+	require.Len(t, project.Services, len(variable))
+	for name, service := range project.Services {
+		port := service.Ports[0]
+		require.Equal(t, "127.0.0.1", port.HostIP, name)
+		require.Regexp(t, "(?m)^    export HONGBAO_TEST_"+variable[name]+"=.*127\\.0\\.0\\.1:"+port.Published, string(page))
+		require.Regexp(t, `:\d`, service.Image, "%s: the version is pinned", name)
+		require.NotNil(t, service.HealthCheck, name)
+	}
+	redis := strings.Join(project.Services["redis"].Command, " ")
+	require.Contains(t, redis, "--appendonly yes --maxmemory-policy noeviction", "as testkit demands of a Redis")
+	kafka := project.Services["kafka"].Environment
+	require.Contains(t, *kafka["KAFKA_LISTENERS"], ":"+project.Services["kafka"].Ports[0].Published,
+		"the broker connects to itself by the address that it advertises")
 }
 
 // Without a profile compose.yaml starts the three servers, and with profile all also the rest. Images are pinned, and

@@ -9,6 +9,9 @@
 // NewRedisCluster returns three masters, each with a replica. NewRedisSentinels returns a primary with two replicas
 // that three sentinels watch. StartProgram runs the program under test, or any other program.
 //
+// HONGBAO_TEST_REDIS, _POSTGRES, _MYSQL and _KAFKA name servers that the user runs; they are then the shared servers.
+// Tests that need one more server, whose program is not installed, are skipped.
+//
 // `go test -short` skips a test that asks for a server.
 //
 // A package that uses testkit in its tests has

@@ -98,7 +98,7 @@ func kafkaHome(version string) (string, error) {
 	home := filepath.Join(base, "kafka-"+version)
 	for _, name := range []string{"libs/kafka_2.13-" + version + ".jar", "bootstrap.checkpoint"} {
 		if _, err := os.Stat(filepath.Join(home, name)); err != nil {
-			return "", fmt.Errorf("no Kafka %s: %w: run scripts/setup.sh kafka %s", version, err, version)
+			return "", fmt.Errorf("no Kafka %s: %w: %w kafka %s", version, err, errNoProgram, version)
 		}
 	}
 	return home, nil

@@ -42,6 +42,7 @@ type MariaDBServer struct {
 	// Addr is host:port; it stays the same over restarts.
 	Addr string
 	server
+	admin     *mysql.Config // the address of a server that the user runs; nil for one that testkit started
 	databases atomic.Int64
 }
 
@@ -84,11 +85,15 @@ func StartMariaDB(ctx context.Context, opts MariaDBOptions) (*MariaDBServer, err
 	if err := m.launch(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.exec(ctx, "CREATE USER IF NOT EXISTS "+mariadbUser+"@'%'",
-		"GRANT ALL PRIVILEGES ON `t%`.* TO "+mariadbUser+"@'%'"); err != nil {
+	if err := m.createUser(ctx); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
+}
+
+func (m *MariaDBServer) createUser(ctx context.Context) error {
+	return m.exec(ctx, "CREATE USER IF NOT EXISTS "+mariadbUser+"@'%'",
+		"GRANT ALL PRIVILEGES ON `t%`.* TO "+mariadbUser+"@'%'")
 }
 
 func (m *MariaDBServer) data() string { return filepath.Join(m.dir, "data") }
@@ -116,12 +121,17 @@ func (m *MariaDBServer) DSN(database string) string {
 
 // AdminDSN returns the same address for the user with all rights.
 func (m *MariaDBServer) AdminDSN(database string) string {
+	if m.admin != nil {
+		config := m.admin.Clone()
+		config.DBName = database
+		return config.FormatDSN()
+	}
 	return "root@tcp(" + m.Addr + ")/" + database
 }
 
 // CreateDatabase creates an empty database and returns its name.
 func (m *MariaDBServer) CreateDatabase(ctx context.Context) (string, error) {
-	name := fmt.Sprintf("t%d", m.databases.Add(1))
+	name := fmt.Sprintf("t%s%d", processName, m.databases.Add(1))
 	return name, m.exec(ctx, "CREATE DATABASE "+name)
 }
 

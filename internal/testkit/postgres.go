@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -39,6 +40,8 @@ type PostgresServer struct {
 	// Addr is host:port; it stays the same over restarts.
 	Addr string
 	server
+	admin     *url.URL // the address of a server that the user runs; nil for one that testkit started
+	database  string   // the database to connect to when creating others
 	databases atomic.Int64
 }
 
@@ -59,7 +62,7 @@ func StartPostgres(ctx context.Context, opts PostgresOptions) (*PostgresServer, 
 	if err != nil {
 		return nil, err
 	}
-	p := &PostgresServer{}
+	p := &PostgresServer{database: "postgres"}
 	p.server = server{name: "postgres", cred: cred, ready: p.answers, ports: 1}
 	if p.dir, err = k.folder("postgres", cred); err != nil {
 		return nil, err
@@ -95,12 +98,17 @@ func postgresCommand(path, dir string, cred *syscall.Credential) command {
 
 // DSN returns the address of a database of the server, for pgx.
 func (p *PostgresServer) DSN(database string) string {
+	if p.admin != nil {
+		address := *p.admin
+		address.Path = "/" + database
+		return address.String()
+	}
 	return "postgres://postgres@" + p.Addr + "/" + database + "?sslmode=disable"
 }
 
 // CreateDatabase creates an empty database and returns its name.
 func (p *PostgresServer) CreateDatabase(ctx context.Context) (string, error) {
-	name := fmt.Sprintf("t%d", p.databases.Add(1))
+	name := fmt.Sprintf("t%s%d", processName, p.databases.Add(1))
 	return name, p.exec(ctx, "CREATE DATABASE "+name+" TEMPLATE template0")
 }
 
@@ -110,7 +118,7 @@ func (p *PostgresServer) DropDatabase(ctx context.Context, name string) error {
 }
 
 func (p *PostgresServer) exec(ctx context.Context, sql string) error {
-	c, err := pgx.Connect(ctx, p.DSN("postgres"))
+	c, err := pgx.Connect(ctx, p.DSN(p.database))
 	if err != nil {
 		return fmt.Errorf("connect to postgres at %s: %w", p.Addr, err)
 	}

@@ -190,8 +190,7 @@ func program(name string, places ...string) (string, error) {
 			return found[len(found)-1], nil
 		}
 	}
-	return "", fmt.Errorf("no %s in PATH%s: run scripts/setup.sh", name,
-		strings.Join(append([]string{""}, places...), " or "))
+	return "", fmt.Errorf("no %s in PATH%s: %w", name, strings.Join(append([]string{""}, places...), " or "), errNoProgram)
 }
 
 // unprivileged returns the user for a server that refuses root. It returns nil, this process's own user, unless that

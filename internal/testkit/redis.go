@@ -193,6 +193,17 @@ func (r *RedisServer) answers(ctx context.Context) error {
 	return nil
 }
 
+// setting returns the value of a setting of the server.
+func (r *RedisServer) setting(ctx context.Context, name string) (string, error) {
+	c := redis.NewClient(r.Options())
+	defer c.Close()
+	all, err := c.ConfigGet(ctx, name).Result()
+	if err != nil {
+		return "", fmt.Errorf("read the setting %s of redis at %s: %w", name, r.Addr, err)
+	}
+	return all[name], nil
+}
+
 // says repeats a question to a server until its answer contains every part.
 func (r *RedisServer) says(ctx context.Context, question string, parts ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -38,20 +39,22 @@ func (l *lazy[T]) forget() {
 }
 
 var (
-	sharedRedis = lazy[*RedisServer]{start: func() (*RedisServer, error) {
-		return StartRedis(context.Background(), RedisOptions{})
-	}}
-	sharedPostgres = lazy[*PostgresServer]{start: func() (*PostgresServer, error) {
-		return StartPostgres(context.Background(), PostgresOptions{})
-	}}
-	sharedMariaDB = lazy[*MariaDBServer]{start: func() (*MariaDBServer, error) {
-		return StartMariaDB(context.Background(), MariaDBOptions{})
-	}}
-	sharedKafka = lazy[*KafkaBroker]{start: func() (*KafkaBroker, error) {
-		return StartKafka(context.Background(), KafkaOptions{})
-	}}
-	names     atomic.Int64
-	errNotYet = errors.New("still false")
+	sharedRedis = shared(ownRedisEnv, connectRedis, func(ctx context.Context) (*RedisServer, error) {
+		return StartRedis(ctx, RedisOptions{})
+	})
+	sharedPostgres = shared(ownPostgresEnv, connectPostgres, func(ctx context.Context) (*PostgresServer, error) {
+		return StartPostgres(ctx, PostgresOptions{})
+	})
+	sharedMariaDB = shared(ownMySQLEnv, connectMariaDB, func(ctx context.Context) (*MariaDBServer, error) {
+		return StartMariaDB(ctx, MariaDBOptions{})
+	})
+	sharedKafka = shared(ownKafkaEnv, connectKafka, func(ctx context.Context) (*KafkaBroker, error) {
+		return StartKafka(ctx, KafkaOptions{})
+	})
+	// processName distinguishes the names of this process from those of others that use the same servers.
+	processName = strings.ToLower(rand.Text()[:6])
+	names       atomic.Int64
+	errNotYet   = errors.New("still false")
 )
 
 func forgetShared() {
@@ -211,16 +214,23 @@ func unique(t testing.TB) string {
 		}
 		return -1
 	}, strings.ToLower(strings.TrimPrefix(t.Name(), "Test")))
-	return fmt.Sprintf("t%.18s-%d", short, names.Add(1))
+	return fmt.Sprintf("t%.16s-%s-%d", short, processName, names.Add(1))
 }
 
-// running starts a server for a test. Under -short it skips the test.
+// running starts a server for a test. Under -short it skips the test, and where only shared servers exist.
 func running[S any](t testing.TB, start func() (S, error)) S {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	return must(t, start)
+	s, err := start()
+	if errors.Is(err, errNoProgram) && ownServers() {
+		t.Skipf("the test needs a server that it starts itself: %v", err)
+	}
+	if err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
+	return s
 }
 
 // must fails the test if a start fails.
