@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// mismatch is a printed difference between the two sides of the credits.
+// mismatch is a difference that `hongbao balance check` prints.
 type mismatch struct {
 	Where string `json:"where"`
 	What  string `json:"what"`

@@ -27,7 +27,7 @@ func deadCmd() *cobra.Command {
 		deadListCmd(), deadShowCmd(), dangerous(deadRequeueCmd()), dangerous(deadDropCmd()), dangerous(deadConfirmCmd()))
 }
 
-// addFilter adds the flags that pick dead letters. It returns a function that parses their times.
+// addFilter adds the flags that select dead letters. It returns a function that parses the time flags into the filter.
 func addFilter(flags *pflag.FlagSet, f *ops.LetterFilter) (times func() error) {
 	from, until := "", ""
 	flags.StringVar(&f.Sink, "sink", "", "only letters of these sinks, separated by commas; default all of deployment.sinks")
@@ -108,11 +108,12 @@ func deadShowCmd() *cobra.Command {
 	}
 }
 
-// countFirst is the help text about --expect.
+// countFirst is the part of the help about --dry-run and --expect.
 const countFirst = "With filters, begin with --dry-run: it prints the number of letters. --expect must repeat that number. If the filters\n" +
 	"then pick another number of letters, nothing is done."
 
-// lettersCmd completes the command requeue or drop. Its flags fill in; do makes the decision.
+// lettersCmd adds flags and the run function to the command requeue or drop. The flags set the fields of in, and do
+// makes the decision.
 func lettersCmd(cmd *cobra.Command, in *ops.Letters,
 	do func(ctx context.Context, o ops.Operations) (*deadletter.Report, error)) *cobra.Command {
 	flags := cmd.Flags()

@@ -14,11 +14,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
 
-// localHint is a sentence of the program's help about local commands.
+// localHint is the sentence about local commands in the help of the program.
 const localHint = " `hongbao demo` shows all of it in half a minute, with no server at all."
 
-// localCmds returns the commands that start servers on this machine. A build with the tag production has none; the
-// image uses such a build.
+// localCmds returns the commands that start servers on this machine. A build with the tag production, such as the one
+// in the image, has none of them.
 func localCmds() []*cobra.Command { return []*cobra.Command{devCmd(), demoCmd(), sweepCmd()} }
 
 func demoCmd() *cobra.Command {

@@ -50,7 +50,7 @@ func holeListCmd() *cobra.Command {
 	}
 }
 
-// shownPackets bounds the packets of a campaign that the text lists; --json lists all.
+// shownPackets bounds the packets of a campaign in the text output. --json lists all.
 const shownPackets = 50
 
 func writeHoles(w io.Writer, list []app.Holes) error {
