@@ -84,7 +84,7 @@ func keyCreateCmd() *cobra.Command {
 	return cmd
 }
 
-// parseEnd parses a time, or a duration from now on.
+// parseEnd parses a time, or a duration that begins now.
 func parseEnd(flag, text string) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return time.Now().Add(d).UTC().Truncate(time.Second), nil
@@ -92,7 +92,7 @@ func parseEnd(flag, text string) (time.Time, error) {
 	return parseTime(flag, text)
 }
 
-// printKey prints only the new key, so that a script can read it.
+// printKey prints nothing but the new key, so that a script can read it.
 func printKey(cmd *cobra.Command, k *app.NewKey) error {
 	return printAnswer(cmd, k, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, k.Text)

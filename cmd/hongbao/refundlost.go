@@ -62,7 +62,7 @@ func refundLostCmd() *cobra.Command {
 	return cmd
 }
 
-// writeEnding prints the state of a campaign of which Redis lost data, and the next step.
+// writeEnding prints the state of a campaign of which Redis has lost data, and the next command.
 func writeEnding(w io.Writer, e *app.LostEnding) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "campaign %s: funded %d packets, %s\nthe ledger has paid %d packets, %s\n", e.Campaign, e.Packets,

@@ -70,7 +70,7 @@ func replayCmd() *cobra.Command {
 	return cmd
 }
 
-// check parses the flags, and refuses contradictions before anything is opened.
+// check parses the flags, and refuses contradictions before the command connects to a server.
 func (f *replayFlags) check(cmd *cobra.Command, name string) (err error) {
 	f.Name = name
 	if cmd.Flags().Changed("shard") {
