@@ -65,7 +65,7 @@ func TestAPrimaryFailsOver(t *testing.T) {
 		testkit.Eventually(t, startTime, func() bool { return s.epochOf(0) > epoch }, "the shard opens automatically")
 		require.Same(t, over.to, s.primaryOf(0))
 		_, waited := r.crowd.count()
-		require.Greater(t, waited, undecided, "the load met the failover")
+		require.Greater(t, waited, undecided, "some grabs were undecided")
 		r.pours("grants continue")
 		t.Logf("%d grants before it, %d undecided answers until the shard was open", began, waited-undecided)
 	}
@@ -92,7 +92,7 @@ func TestAPrimaryFailsOverBySentinel(t *testing.T) {
 		testkit.Eventually(t, startTime, func() bool { return s.epochOf(i) > epochs[i] }, "shard %d opens automatically", i)
 	}
 	_, waited := r.crowd.count()
-	require.Greater(t, waited, undecided, "the load met the failover")
+	require.Greater(t, waited, undecided, "some grabs were undecided")
 	r.pours("grants continue")
 	t.Logf("%d grants before it, %d undecided answers until the shards were open", began, waited-undecided)
 	r.ends()
