@@ -29,7 +29,7 @@ func printableFund(f *ledger.Fund) clientFund {
 
 func balanceFundsCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "funds", Short: "List the clients' funds: what was put into each, credited from it, and is left",
+		Use: "funds", Short: "List the clients' funds, with the amounts put in, credited and left",
 		Example: "  hongbao balance funds --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error {

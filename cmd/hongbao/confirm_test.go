@@ -74,8 +74,8 @@ func (b *blindBank) has() (credits, most, posts int) {
 	return credits, most, b.posts
 }
 
-// The remote can't say whether it booked a credit, so the credit in doubt waits for a person. The person confirms that
-// it is booked, or that it is not booked; then it is sent again, once.
+// The remote can't say whether it booked a credit, so the credit in doubt waits for a person. If the person confirms
+// that it is booked, nothing is sent. If the person confirms that it is not booked, it is sent again, once.
 func TestConfirmCreditsInDoubt(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

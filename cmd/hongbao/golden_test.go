@@ -278,7 +278,7 @@ func (a *goldenAnswers) end(dir string) {
 	w.says(`"working"`)
 	a.quiet()
 	a.add(0, "", "audit")
-	w.stop(syscall.SIGTERM) // now no sink finishes the close before it is printed
+	w.stop(syscall.SIGTERM) // so that no sink finishes the close before it is printed
 	left := decided[app.Ending](a.t, a.add(0, "", "campaign", "close", "rain", "--early")).Amount
 	a.set("CAMPAIGN_GRACE", "0s")
 	w = a.start("work")

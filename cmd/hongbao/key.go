@@ -15,7 +15,7 @@ import (
 )
 
 func keyCmd() *cobra.Command {
-	return family("key", "Make API keys for people and programs; list, rotate or revoke them",
+	return family("key", "Create, list, rotate or revoke API keys of people and programs",
 		"An API key identifies a caller of the administration API, the console or the balance API, or a gateway that grabs for "+
 			"its users.\n"+
 			"Its role determines what it may do; see docs/security.md. The commands work on the ledger of the deployment, or on a "+
@@ -33,8 +33,8 @@ func keyCreateCmd() *cobra.Command {
 	)
 	total := (*amountFlag)(&want.LargestTotal)
 	cmd := &cobra.Command{
-		Use: "create", Short: "Make an API key, and print it: it is shown this once",
-		Long: "Makes an API key with a role, and prints it: it is shown this once.\n\n" +
+		Use: "create", Short: "Create an API key and print it; it is shown only once",
+		Long: "Creates an API key with a role and prints it; it is shown only once.\n\n" +
 			"viewer     reads\n" +
 			"operator   loads, pauses and resumes campaigns and sinks, requeues letters, replays\n" +
 			"treasurer  creates, closes and refunds campaigns, decides about quarantine, drops letters\n" +
@@ -152,7 +152,7 @@ func writeKeys(w io.Writer, keys []access.Key) error {
 func keyRotateCmd() *cobra.Command {
 	overlap := 24 * time.Hour
 	cmd := &cobra.Command{
-		Use: "rotate KEY", Short: "Give an API key a new secret, and print it: it is shown this once",
+		Use: "rotate KEY", Short: "Give an API key a new secret and print it; it is shown only once",
 		Long: "Gives an API key a new secret. Role, campaigns and expiry stay. The old secret stays valid for --overlap, so that " +
 			"its owner\ncan switch without a pause. An even older secret becomes invalid at once.",
 		Example: "  hongbao key rotate 5xk2q7vmaz3t\n  hongbao key rotate 5xk2q7vmaz3t --overlap 0s",

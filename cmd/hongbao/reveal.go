@@ -92,7 +92,7 @@ type verified struct {
 	Hash     string `json:"plan_hash"`
 	// Hashes has the hash of each generation: the first covers the specification, and each other one a top-up.
 	Hashes []string `json:"plan_hashes"`
-	// Compared reports whether the user passed the last hash and it is equal. It covers all earlier hashes.
+	// Compared reports whether the user passed the published hash of the last generation. It covers all earlier hashes.
 	Compared bool           `json:"compared_with_published"`
 	Grants   *checkedGrants `json:"grants"` // null without --grants
 	Amounts  []money.Bin    `json:"amounts"`
