@@ -166,8 +166,8 @@ func TestRecoverWithoutKafka(t *testing.T) {
 	require.Contains(t, d.ok("recover", "--without", "kafka"), "shard 0 is open\n")
 }
 
-// The ledger is down, and a person opens a shard that has lost nothing. Grabs continue. `hongbao status` and `hongbao
-// doctor` say what waits. The grants are paid when the ledger is back.
+// The ledger is down, and a person opens a shard that has lost nothing. Grabs continue. `hongbao status` and
+// `hongbao doctor` say what waits. The grants are paid when the ledger is back.
 func TestRecoverWithoutLedger(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: t.TempDir(), Args: map[string]string{"appendfsync": "always"}})
