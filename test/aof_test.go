@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// aofServer starts a Redis for this test that keeps its data in dir, with a deployment of one shard.
+// aofServer starts a Redis whose data is in dir, with a deployment of one shard.
 func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.RedisServer, *bundle) {
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: dir, Args: args})
@@ -25,14 +25,14 @@ func aofServer(t *testing.T, dir string, args map[string]string) (*testkit.Redis
 	return server, bundleOf(st, nil)
 }
 
-// grabOne has a user grab one packet of rain.
+// grabOne lets user n grab a packet of campaign rain.
 func (b *bundle) grabOne(t *testing.T, n int) hongbao.Answer {
 	t.Helper()
 	return storetest.Grab(t, b.store.Shard(0), "rain", fmt.Sprintf("%s/r%d", user(n), n))[0]
 }
 
-// whole checks that Redis has all parts of the first n grabs, and nothing of any other grab: seq, entry, receipt, stock
-// and counts.
+// whole checks that Redis has the first n grabs completely, and nothing of any later grab. It compares the seq, the
+// entries, the receipts, the stock and the counts.
 func (b *bundle) whole(t *testing.T, n int64, packets int64) {
 	t.Helper()
 	k := b.store.Shard(0)
@@ -77,8 +77,8 @@ func increments(t *testing.T, dir string) (string, int64) {
 	return files[0], info.Size()
 }
 
-// The append-only file is cut at any place within the last three grabs (F14). Each of these grabs is there completely
-// or not at all, and all grabs before the cut are complete.
+// The append-only file is cut somewhere within the last three grabs (F14). After the restart each grab is complete or
+// missing, and the grabs before the cut are complete.
 func TestTornAppendOnlyFile(t *testing.T) {
 	t.Parallel()
 	const before, torn, packets = 3, 3, 10
@@ -119,7 +119,7 @@ func TestTornAppendOnlyFile(t *testing.T) {
 	require.Len(t, wholes, torn+1)
 }
 
-// cuts returns places between the ends: the ones around each end, and every 31st byte.
+// cuts returns offsets to cut at: some next to each end of a grab, and every 31st byte in between.
 func cuts(ends []int64) []int64 {
 	var out []int64
 	for i := range len(ends) - 1 {
@@ -154,7 +154,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 		}
 		info, err := b.rdb.InfoMap(t.Context(), "persistence").Result()
 		require.NoError(t, err)
-		require.Equal(t, "1", info["Persistence"]["aof_rewrite_in_progress"], "the kill must come in the middle")
+		require.Equal(t, "1", info["Persistence"]["aof_rewrite_in_progress"], "Redis still rewrites the file when it is killed")
 		require.NoError(t, server.Kill())
 		require.NoError(t, server.Restart())
 		testkit.EventuallyOK(t, 30*time.Second, func() error { return b.rdb.Ping(t.Context()).Err() }, "Redis answers again")

@@ -31,7 +31,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// The keys of client worker: one books credits, the other reads accounts.
+// Client worker has two keys: one books credits, the other reads accounts.
 var (
 	bankKey, balanceToken   = bankKeyOf(access.RoleClient)
 	accountKey, accountText = bankKeyOf(access.RoleAccountant)
@@ -76,8 +76,8 @@ func remoteBalance(t *testing.T) (url string, books *ledger.Ledger) {
 	return "http://" + addr.String(), books
 }
 
-// liar is a proxy before a balance server. It forwards a request, and may then change or withhold the answer. Or it
-// answers at once without forwarding, or forwards long after the caller has given up.
+// liar is a proxy in front of a balance server that injects faults. It may change or withhold the answer to a request
+// that it has forwarded, or answer without forwarding, or forward a request after the caller's timeout.
 type liar struct {
 	*httptest.Server
 	target string
@@ -85,10 +85,10 @@ type liar struct {
 
 	mu     sync.Mutex
 	random *rand.Rand
-	share  float64 // of the requests that get a fault
-	next   int     // the next kind of fault
+	share  float64 // share of requests that get a fault
+	next   int     // kind of the next fault
 	lied   [lies]int
-	wrong  map[string]bool // bodies that got a wrong answer
+	wrong  map[string]bool // request bodies that got a wrong answer
 }
 
 func newLiar(t *testing.T, target string) *liar {
@@ -99,18 +99,18 @@ func newLiar(t *testing.T, target string) *liar {
 	return l
 }
 
-// The faults that a request can get.
+// The faults that a request can get. All faults from lieSilent on forward the request.
 const (
 	truth     = iota - 1
-	lieUnsent // answered at once, and not forwarded
-	lieLate   // forwarded when no one waits any more, and not answered
-	lieSilent // forwarded, like all below, and not answered
+	lieUnsent // answered at once, never forwarded
+	lieLate   // forwarded after the caller's timeout, never answered
+	lieSilent // never answered
 	lie500
 	lie502
 	lie504
-	lieWrong // another amount than was booked
-	lieCut   // half an answer
-	lieSlow  // the right answer, after the caller's timeout
+	lieWrong // answered with a wrong amount
+	lieCut   // the answer is cut in the middle
+	lieSlow  // answered after the caller's timeout
 	lies
 )
 
@@ -120,8 +120,8 @@ func (l *liar) draw(r *http.Request, body []byte) int {
 	if l.random.Float64() >= l.share {
 		return truth
 	}
-	// A query never gets a wrong answer. Neither does the same request twice, since a remote that repeats a wrong
-	// answer needs a person.
+	// A query never gets a wrong answer. A request gets a wrong answer at most once, because a remote that repeats a
+	// wrong answer needs a person.
 	which, get := l.next, r.Method == http.MethodGet
 	if which == lieWrong && (get || l.wrong[string(body)]) || which == lieLate && get {
 		which = lie500
@@ -132,7 +132,7 @@ func (l *liar) draw(r *http.Request, body []byte) int {
 	return which
 }
 
-// fired checks that each fault happened.
+// fired checks that each kind of fault happened.
 func (l *liar) fired(t *testing.T) {
 	t.Helper()
 	l.mu.Lock()
@@ -214,7 +214,7 @@ func lie(w http.ResponseWriter, r *http.Request, which int, answer []byte) {
 	}
 }
 
-// remoteWorker starts a consumer that settles at the remote. It returns a function that stops it and waits.
+// remoteWorker starts a consumer that settles at the remote. The returned function stops it.
 func (b *bundle) remoteWorker(t *testing.T, name, url string, db *ledger.Ledger, books remote.Ledger,
 	change func(*remote.Config)) (*consumer.Consumer, func()) {
 	t.Helper()
@@ -261,7 +261,7 @@ func (b *bundle) plans(t *testing.T, l *ledger.Ledger) *campaign.Plans {
 	return plans
 }
 
-// crowd lets users grab all packets, and returns what each user must get.
+// crowd lets users grab all packets, and returns the amount of each user.
 func (b *bundle) crowd(t *testing.T, id string, packets int) map[string]hongbao.Amount {
 	t.Helper()
 	p := b.producer(t)
@@ -275,7 +275,7 @@ func (b *bundle) crowd(t *testing.T, id string, packets int) map[string]hongbao.
 	return want
 }
 
-// paid checks that the remote's ledger has exactly these credits, each once.
+// paid checks that the balance server has each of these credits once, and no others.
 func paid(t *testing.T, l *ledger.Ledger, want map[string]hongbao.Amount) {
 	t.Helper()
 	differences, err := l.CheckCredits(t.Context())
@@ -288,9 +288,9 @@ func paid(t *testing.T, l *ledger.Ledger, want map[string]hongbao.Amount) {
 	}
 }
 
-// A worker settles at a balance server through a proxy that injects faults. The remote applies credits whose answers
-// are failures, wrong or late. Nothing is credited twice, and nothing that a query can resolve stays unresolved. One
-// worker is stopped on the way.
+// A worker settles at a balance server through a proxy that injects faults. Some credits are booked although the answer
+// is an error, wrong or late. Nothing is credited twice, and every credit that a query can resolve is resolved. One of
+// the workers is stopped in the middle.
 func TestRemoteBalanceBehindALiar(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*remote.Config){
@@ -329,7 +329,7 @@ func TestRemoteBalanceBehindALiar(t *testing.T) {
 	}
 }
 
-// settled reports whether no entry is pending.
+// settled reports whether no entry is pending any more.
 func (b *bundle) settled(t *testing.T) bool {
 	t.Helper()
 	for i := range b.store.Len() {

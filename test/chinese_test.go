@@ -17,8 +17,8 @@ var (
 	testName  = regexp.MustCompile(`\bTest[A-Z]\w+`)
 )
 
-// shapeOf returns how many headings of each level, table rows and list items a page has, its code blocks without
-// comments, and the tests that it names.
+// shapeOf returns a page's numbers of headings, table rows and list items, its code blocks without comments, and the
+// names of tests in it.
 func shapeOf(text string) (counts map[string]int, code, tests []string) {
 	counts = map[string]int{}
 	for _, m := range structure.FindAllString(codeBlock.ReplaceAllString(text, "\n"), -1) {

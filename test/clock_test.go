@@ -15,18 +15,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// ahead does to pending entries what a clock that jumps ahead by an hour does: their idle time becomes one hour.
+// ahead sets the idle time of each pending entry to one hour, as a clock that jumps ahead by an hour does.
 var ahead = redis.NewScript(`for _, row in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1000)) do
 	redis.call('XCLAIM', KEYS[1], ARGV[1], row[2], 0, row[1], 'IDLE', 3600000, 'JUSTID')
 end
 return 0`)
 
-// heedless settles grants even after its lease is lost. Its first call waits for goOn.
+// heedless is a handler that settles even after its lease has expired. Its first call waits until goOn is closed.
 type heedless struct {
 	hongbao.Handler
 	began, goOn chan struct{}
 	once        sync.Once
-	settled     int // grants that the settler reported as settled
+	settled     int // number of grants for which Handler returned no error
 }
 
 func (h *heedless) Handle(ctx context.Context, grants []hongbao.Grant) []error {
@@ -41,13 +41,13 @@ func (h *heedless) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-// The clock of Redis jumps ahead by an hour during a worker's call (F60). The leases end at that moment. A peer settles
-// the same grants, and the first worker settles them again after that. Each grant is credited once.
+// The clock of Redis jumps ahead by an hour during a worker's call (F60), so the worker's leases expire. A peer settles
+// the same grants, and then the first worker settles them again. Each grant is credited once.
 func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	const packets = 300
-	l, settler := b.ledger(t, b.load(t, spec("rain", 2*packets, 100_000))) // the pool could pay everyone twice
+	l, settler := b.ledger(t, b.load(t, spec("rain", 2*packets, 100_000))) // enough to pay everyone twice
 	want := b.crowd(t, "rain", packets)
 	start := func(name string, h hongbao.Handler) (w *consumer.Consumer, stop func()) {
 		return b.work(t, "balance", name, h, func(c *consumer.Config) {
@@ -65,7 +65,7 @@ func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	close(h.goOn)
 	stopSlow()
 	stopPeer()
-	require.Positive(t, h.settled, "the slow worker settled what the peer had settled")
+	require.Positive(t, h.settled, "the slow worker settled again what the peer had settled")
 	for name, amount := range want {
 		balance, _, err := l.Balance(t.Context(), ledger.UserAccount(name, "CNY"))
 		require.NoError(t, err)

@@ -20,12 +20,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// ending is a deployment of its own, used through the real program. Its campaign "rain" has 50 packets and is open now.
+// ending is a deployment with the open campaign "rain" of 50 packets. The test uses it through the built program.
 type ending struct {
 	*cli
 	rdb   redis.UniversalClient
 	store *store.Store
-	keys  *store.Shard // of the campaign's home
+	keys  *store.Shard // the shard of campaign rain
 }
 
 const (
@@ -38,7 +38,7 @@ func newEnding(t *testing.T, more ...string) *ending {
 	return newEndingOn(t, testkit.Redis(t).Client(t), "", 2, append(more, "HONGBAO_REDIS_ADDRS="+testkit.Redis(t).Addr)...)
 }
 
-// newEndingOn creates an ending with n shards on rdb. spec has further lines for the campaign's specification.
+// newEndingOn creates an ending with n shards on rdb. spec is appended to the specification of the campaign.
 func newEndingOn(t *testing.T, rdb redis.UniversalClient, spec string, n int, more ...string) *ending {
 	t.Helper()
 	e := &ending{rdb: rdb, cli: newCLI(t, map[string]string{"DEPLOYMENT_SHARDS": fmt.Sprint(n),
@@ -72,14 +72,14 @@ func (e *ending) file(name, text string) string {
 	return writeFile(e.t, name, text)
 }
 
-// work starts a worker, and returns the function that stops it.
+// work starts a worker. The returned function stops it.
 func (e *ending) work() (stop func()) {
 	e.t.Helper()
 	cmd := e.command("work")
 	require.NoError(e.t, cmd.Start())
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	e.t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may have ended
+	e.t.Cleanup(func() { _ = cmd.Process.Kill() }) // the worker may have ended
 	return func() {
 		e.t.Helper()
 		require.NoError(e.t, cmd.Process.Signal(syscall.SIGTERM))
@@ -87,7 +87,7 @@ func (e *ending) work() (stop func()) {
 	}
 }
 
-// left returns the amount that the campaign has left, by its close entry.
+// left returns the amount that was left at the close, according to the close entry.
 func (e *ending) left() int64 {
 	e.t.Helper()
 	c, err := e.keys.CloseOf(e.t.Context(), "rain")
@@ -95,7 +95,7 @@ func (e *ending) left() int64 {
 	return int64(c.Close.LeftAmount)
 }
 
-// balances returns the balances of pool and sponsor and the number of refunds, by the ledger's file.
+// balances returns the balances of the pool and the sponsor, and the number of refunds, from the ledger's file.
 func (e *ending) balances() (pool, sponsor int64, refunds int) {
 	e.t.Helper()
 	l, err := ledger.Open(e.t.Context(), sqlite(e.ledger))
@@ -113,8 +113,8 @@ func (e *ending) balances() (pool, sponsor int64, refunds int) {
 	return int64(p), int64(s), refunds
 }
 
-// A campaign runs from the first grab to the last receipt: grabs, a close while the settler is stopped, one refund,
-// reveal, verify, audit, retirement, receipts from the ledger.
+// A campaign runs from the first grab to the last receipt. It is closed while no worker runs, refunded once, revealed,
+// verified, audited and removed from Redis. Then receipts come from the ledger.
 func TestCloseToReceipts(t *testing.T) {
 	t.Parallel()
 	broker := testkit.Kafka(t)
@@ -177,8 +177,8 @@ func TestCloseToReceipts(t *testing.T) {
 	e.exits(0, []string{"audit", "--wait", "10s"}, "agrees")
 }
 
-// verified reveals the campaign of seven grants, and verifies the draw with public data only: verify has no server
-// configured.
+// verified reveals the campaign, in which seven packets were granted. It verifies the draw from public data only,
+// because `hongbao campaign verify` has no configuration here.
 func (e *ending) verified() {
 	e.t.Helper()
 	revealed := e.ok("campaign", "reveal", "rain")
@@ -208,7 +208,8 @@ func do(t *testing.T, cmd redis.Cmder) {
 	require.NoError(t, cmd.Err())
 }
 
-// Ten processes refund at once and are killed at any point, again and again (F57, F58). There is one refund.
+// Ten processes refund a campaign at once and are killed at different times, in several rounds (F57, F58). There is
+// only one refund.
 func TestRefundsAreKilled(t *testing.T) {
 	t.Parallel()
 	e := newEnding(t)
@@ -223,7 +224,7 @@ func TestRefundsAreKilled(t *testing.T) {
 		for i := range 10 {
 			cmd := e.command("campaign", "refund", "rain", "--amount", amount, "--wait", "20s")
 			require.NoError(t, cmd.Start())
-			// The kills fall between the connection to the servers and the posting.
+			// Each kill comes between the connection to the servers and the posting of the refund.
 			kill := time.AfterFunc(time.Duration(5+10*i+7*round)*time.Millisecond, func() { _ = cmd.Process.Kill() })
 			group.Go(func() error {
 				defer kill.Stop()

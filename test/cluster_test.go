@@ -19,8 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A deployment runs on a Redis Cluster of three masters, one shard on each. The worker takes over the entries of a
-// vanished worker. Everything is settled, and finished events are trimmed.
+// A deployment runs on a Redis Cluster of three masters, one shard on each. A worker takes over the pending entries of
+// another worker. Everything is settled, and finished events are trimmed.
 func TestTheWholeOnARedisCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
@@ -74,7 +74,7 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	}
 }
 
-// oneCampaignAShard returns a campaign id for each shard, and checks that each shard has its own master.
+// oneCampaignAShard returns a campaign id for each shard, and checks that every shard is on another master.
 func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, st *store.Store) []string {
 	t.Helper()
 	ids := make([]string, st.Len())
@@ -93,7 +93,7 @@ func oneCampaignAShard(t *testing.T, client *redis.ClusterClient, st *store.Stor
 	return ids
 }
 
-// vanished reads from every shard as a worker that never comes back. It returns how many entries the worker took.
+// vanished reads entries of each shard for a worker that does not exist, and returns their number.
 func vanished(t *testing.T, b *bundle) (entries int) {
 	t.Helper()
 	for i := range b.store.Len() {
@@ -106,7 +106,7 @@ func vanished(t *testing.T, b *bundle) (entries int) {
 	return entries
 }
 
-// oneSlotAShard checks that the server puts all keys of a shard into one slot, and each shard into another one. It also
+// oneSlotAShard checks that all keys of a shard are in one slot, and different shards in different slots. It also
 // checks that the cluster refuses a script with keys of two slots (F10).
 func oneSlotAShard(t *testing.T, b *bundle) {
 	t.Helper()
@@ -133,7 +133,7 @@ func oneSlotAShard(t *testing.T, b *bundle) {
 	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)
 }
 
-// ownClock checks that the lookup of campaigns to retire asks the shard's own server for the time.
+// ownClock checks that the search for campaigns to retire reads the time from the server of the shard.
 func ownClock(t *testing.T, b *bundle, cluster *testkit.RedisCluster, client *redis.ClusterClient) {
 	t.Helper()
 	k := b.store.Shard(1)

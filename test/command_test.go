@@ -21,7 +21,7 @@ func (c *oneCopy) hongbao(args ...string) (string, error) {
 	return fmt.Sprint(cmd.Stdout), err
 }
 
-// copies counts the events of a topic, as `hongbao tail` reads them.
+// copies counts the records of each event in a topic, as `hongbao tail` prints them.
 func (c *oneCopy) copies(topic string) map[string]int {
 	c.t.Helper()
 	copies := map[string]int{}
@@ -33,7 +33,7 @@ func (c *oneCopy) copies(topic string) map[string]int {
 	return copies
 }
 
-// exactly checks that a topic has each event of seqs 1 to the last once, without the seqs in but.
+// exactly checks that a topic has every event up to c.seq once, except the seqs in but.
 func (c *oneCopy) exactly(topic string, but ...int64) {
 	c.t.Helper()
 	want := map[string]int{}
@@ -60,8 +60,8 @@ func (c *oneCopy) exactly(topic string, but ...int64) {
 	require.Zero(c.t, missing, "missing in %s", topic)
 }
 
-// killed runs a command again and again, and kills it with SIGKILL at random points, until a run ends without a kill.
-// After 2*atLeast kills it lets the command end. It calls each after each kill, and returns the number of kills.
+// killed runs a command repeatedly and kills it with SIGKILL at random times, until a run ends first. After 2*atLeast
+// kills it lets the command end. It calls each after each kill, and returns the number of kills.
 func (c *oneCopy) killed(atLeast int, about time.Duration, each func(kills int), args ...string) int {
 	c.t.Helper()
 	for kills := 0; ; {
@@ -78,7 +78,7 @@ func (c *oneCopy) killed(atLeast int, about time.Duration, each func(kills int),
 		case err = <-ended:
 		case <-time.After(wait):
 			require.Less(c.t, kills, 2*atLeast, "the command does not end")
-			_ = cmd.Process.Kill() // it may have ended
+			_ = cmd.Process.Kill() // the command may have ended
 			if err = <-ended; err != nil {
 				kills++
 				each(kills)

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// composed is what compose.yaml says about the servers. The tests of deploy read the whole file strictly.
+// composed has the servers of compose.yaml. Another test, in deploy, reads the whole file strictly.
 type composed struct {
 	Services map[string]struct {
 		Image       string
@@ -40,8 +40,8 @@ func page(t *testing.T, path string) string {
 	return string(text)
 }
 
-// compose.yaml opens the servers' ports to this machine only, and starts the versions that the README lists as tested.
-// It matches docs/compose.md and docs/quickstart.md.
+// compose.yaml publishes the servers' ports on loopback only, and has the versions that the README lists as tested. It
+// agrees with docs/compose.md and docs/quickstart.md.
 func TestComposeFile(t *testing.T) {
 	t.Parallel()
 	file, text, readme := readCompose(t), page(t, "docs/compose.md"), page(t, "README.md")
@@ -72,8 +72,7 @@ func TestComposeFile(t *testing.T) {
 	require.Contains(t, file.Services["kafka"].Environment["KAFKA_ADVERTISED_LISTENERS"], "://127.0.0.1:9092")
 }
 
-// The commands of the compose page work on servers that are set up as in compose.yaml: the same arguments, user,
-// password and database.
+// The commands of docs/compose.md work on servers with the arguments, user, password and database of compose.yaml.
 func TestComposePage(t *testing.T) {
 	t.Parallel()
 	file, text := readCompose(t), page(t, "docs/compose.md")

@@ -20,15 +20,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// everyServer makes TestServers run each server in each topology and compare docs/compatibility.md (make test-servers).
+// everyServer runs TestServers on each server in each topology, and compares docs/compatibility.md. make test-servers
+// sets it.
 var everyServer = flag.Bool("servers", false,
 	"run TestServers with every server, and not only Redis from PATH on a cluster")
 
 // topologies has the values of redis.mode, in the order of the table.
 var topologies = []string{configs.Standalone, configs.Sentinel, configs.Cluster}
 
-// One test runs on each server in each topology: a deployment's whole life with every command that uses Redis, and the
-// promises of the durability classes.
+// On each server in each topology a deployment runs every command that uses Redis, and the durability classes are
+// tested.
 func TestServers(t *testing.T) {
 	programs, err := testkit.RedisPrograms(t.Context())
 	require.NoError(t, err)
@@ -72,7 +73,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// comparePage compares the table with the one in docs/compatibility.md, or writes it there with -update.
+// comparePage compares the table with that of docs/compatibility.md, or with -update writes it there.
 func comparePage(t *testing.T, table string) {
 	t.Helper()
 	const path = "../docs/compatibility.md"
@@ -87,18 +88,18 @@ func comparePage(t *testing.T, table string) {
 	require.Equal(t, old, table, "docs/compatibility.md has another table: run make test-servers UPDATE=1")
 }
 
-// life is the life of campaigns on one server in one topology.
+// life has the campaigns of a test on one server in one topology.
 type life struct {
 	*site
-	classes map[hongbao.Durability]string // a campaign of each class, each on its own shard
-	wide    string                        // a campaign over all shards, to which packets are added
-	packets map[string]int                // of each campaign
+	classes map[hongbao.Durability]string // a campaign for each class, each on a different shard
+	wide    string                        // a campaign over all shards, which gets a top-up
+	packets map[string]int                // by campaign
 }
 
 const (
 	lifePackets = 12
 	lifePeople  = 16
-	lifeAdded   = 6 // packets, to the campaign over all shards
+	lifeAdded   = 6 // packets of the top-up
 )
 
 func wholeLife(t *testing.T, p testkit.RedisProgram, mode string) {
@@ -126,15 +127,15 @@ func wholeLife(t *testing.T, p testkit.RedisProgram, mode string) {
 	l.end()
 }
 
-// grab lets a crowd empty each campaign. A repeated grab gets the same answer. WAIT and WAITAOF go to the server that
-// decided, and to no other.
+// grab lets a crowd grab all packets of each campaign. A repeated grab gets the same answer. WAIT and WAITAOF are sent
+// only to the server that decided.
 func (l *life) grab(program testkit.RedisProgram) {
 	t := l.t
 	p := l.site.producer()
 	for class, id := range l.classes {
 		home := l.homeOf(id)
 		_, err := p.Grab(t.Context(), &hongbao.Grab{Campaign: id, User: user(0), RequestID: "r",
-			Facts: map[string]string{"device": "d0"}}) // the first answer waits until the replicas have the process's line
+			Facts: map[string]string{"device": "d0"}}) // the first answer waits until the replicas know this process
 		require.NoError(t, err)
 		before := l.waits()
 		for i := range lifePeople {
@@ -171,8 +172,8 @@ func (l *life) grab(program testkit.RedisProgram) {
 	}
 }
 
-// grabWide lets a crowd empty the campaign over all shards. After a top-up, users who were refused get some of the new
-// packets, and other users get the rest. A repeated grab gets the same answer.
+// grabWide lets a crowd grab all packets of the campaign over all shards. After a top-up, refused users get some of the
+// new packets, and new users get the rest. A repeated grab gets the same answer.
 func (l *life) grabWide() {
 	p := l.site.producer()
 	answer := func(i int) hongbao.Answer {
@@ -203,7 +204,7 @@ func (l *life) grabWide() {
 	}
 }
 
-// homeOf returns the address of the server that has a campaign.
+// homeOf returns the address of the primary that has a campaign.
 func (l *life) homeOf(campaign string) string {
 	l.t.Helper()
 	if l.at.cluster == nil {
@@ -212,7 +213,7 @@ func (l *life) homeOf(campaign string) string {
 	return l.primaryOf(l.store.Home(campaign).Index()).Addr
 }
 
-// waits counts the calls of WAIT and WAITAOF on each primary.
+// waits returns the numbers of WAIT and WAITAOF calls on each primary.
 func (l *life) waits() map[string]int {
 	l.t.Helper()
 	all := map[string]int{}
@@ -229,7 +230,7 @@ func (l *life) waits() map[string]int {
 	return all
 }
 
-// bury makes a dead letter for each sink from the first grant of campaign fast.
+// bury turns the first grant of campaign fast into a dead letter of each sink.
 func (l *life) bury() {
 	t, id := l.t, l.classes[hongbao.DurabilityFast]
 	k := l.store.Home(id)
@@ -249,8 +250,8 @@ func (l *life) bury() {
 	}
 }
 
-// settle starts a worker while one sink is paused, resumes the sink, requeues the dead letters, and checks that the
-// ledger and the topic have everything.
+// settle starts a worker while a sink is paused, resumes the sink and requeues the dead letters. Then it checks that
+// the ledger and the topic have every grant.
 func (l *life) settle() {
 	why := []string{"--by", "ann", "--why", "a test"}
 	l.ok(append([]string{"sink", "pause", "kafka"}, why...)...)
@@ -271,7 +272,7 @@ func (l *life) settle() {
 	}
 }
 
-// look runs all commands that only read, and a replay to another topic.
+// look runs every read-only command, and a replay to another topic.
 func (l *life) look() {
 	all := 0
 	for id, packets := range l.packets {
@@ -322,7 +323,7 @@ func (l *life) end() {
 	}
 }
 
-// places returns the shards of a campaign.
+// places returns the shards over which a campaign is spread.
 func (l *life) places(id string) []*store.Shard {
 	if id == l.wide {
 		return l.store.Places(id, siteShards)

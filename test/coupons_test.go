@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 )
 
-// docs/coupons.md shows configs/coupons.yaml unchanged, and that file is a valid specification. A test of cmd/hongbao
-// runs it.
+// docs/coupons.md shows configs/coupons.yaml unchanged, and the file is a valid specification. Tests in cmd/hongbao run
+// this campaign.
 func TestCouponsOfTheDocs(t *testing.T) {
 	t.Parallel()
 	spec, err := os.ReadFile("../configs/coupons.yaml")

@@ -24,8 +24,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// The code writes every log line that docs/operations.md lists for alerts. The Deployment of that page waits for the
-// drain.
+// Every log line for alerts in docs/operations.md occurs in the code. The Deployment on that page waits until the drain
+// has ended.
 func TestOperationsAreTrue(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/operations.md")
@@ -57,8 +57,8 @@ func TestOperationsAreTrue(t *testing.T) {
 	require.Greater(t, time.Duration(seconds)*time.Second, cfg.Consumer.DrainTimeout+10*time.Second)
 }
 
-// Each alarm has a code. docs/alarms.md has each code in its table, and a section for it: what it means, what to check
-// by which command, and how to fix it.
+// Each alarm has a code, which docs/alarms.md lists in its table. Each code has a section with its meaning, a command
+// to check, and the fix.
 func TestAlarmsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/alarms.md")
@@ -104,14 +104,14 @@ func TestAlarmsAreDocumented(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(a.codes)), documented)
 }
 
-// alarms collects the codes that the program's log lines have.
+// alarms collects the alarm codes in the program's log calls.
 type alarms struct {
 	consts map[string]string // string constants by name
 	codes  map[string]bool
 	calls  int
 }
 
-// declared notes a constant. The constants of a block whose comment begins with "The codes of a" are codes.
+// declared records a string constant. If the comment of its block begins with "The codes of a", the constant is a code.
 func (a *alarms) declared(n ast.Node) bool {
 	d, ok := n.(*ast.GenDecl)
 	if !ok || d.Tok != token.CONST {
@@ -133,7 +133,7 @@ func (a *alarms) declared(n ast.Node) bool {
 	return true
 }
 
-// raised notes the code of a log line. Each alarm must have one.
+// raised records the code of a log call. A log call with an alarm must have a code.
 func (a *alarms) raised(t *testing.T, file string, n ast.Node) bool {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -203,8 +203,7 @@ func isCall(n ast.Node, x, name string) bool {
 	return ok && id.Name == x
 }
 
-// wrong maps phrases that are always wrong here to better ones. The linter can't check them, because most have two
-// words.
+// wrong maps forbidden phrases to better ones. The linter can't check phrases of two words.
 var wrong = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?i)\bfor ever\b`):    "permanently, or forever",
 	regexp.MustCompile(`(?i)\banew\b`):        "again",
@@ -222,7 +221,7 @@ func TestWordsThatAreAlwaysWrong(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join("..", name))
-		if errors.Is(err, fs.ErrNotExist) { // deleted, and not committed yet
+		if errors.Is(err, fs.ErrNotExist) { // deleted, but still in git's index
 			continue
 		}
 		require.NoError(t, err)

@@ -21,8 +21,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// killReplicated kills a primary as soon as its replicas have every grab that it decided. Calls that are undecided then
-// die with it.
+// killReplicated kills a primary as soon as its replicas have all of its writes. Calls that are undecided at that time
+// stay without an answer.
 func killReplicated(t *testing.T, primary *testkit.RedisServer, replicas ...*testkit.RedisServer) {
 	t.Helper()
 	primary.Order(t, "CLIENT PAUSE 60000 WRITE")
@@ -37,9 +37,9 @@ func killReplicated(t *testing.T, primary *testkit.RedisServer, replicas ...*tes
 	require.NoError(t, primary.Kill())
 }
 
-// The primary of a shard is killed under load. Its replica takes over, and later hands back in an orderly failover.
-// Grabs are undecided meanwhile, and none gets a wrong answer; workers wait. The shard freezes both times, because its
-// server changed, and opens automatically. Nothing is lost, and no one gets anything twice.
+// The primary of a shard is killed under load, and its replica takes over. Later an orderly failover makes the first
+// server the primary again. Meanwhile grabs are undecided and workers wait. Both times the shard freezes, because its
+// server has changed, and opens without a person. No grant is lost or repeated.
 func TestAPrimaryFailsOver(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
@@ -65,14 +65,15 @@ func TestAPrimaryFailsOver(t *testing.T) {
 		testkit.Eventually(t, startTime, func() bool { return s.epochOf(0) > epoch }, "the shard opens automatically")
 		require.Same(t, over.to, s.primaryOf(0))
 		_, waited := r.crowd.count()
-		require.Greater(t, waited, undecided, "the load met the failover")
+		require.Greater(t, waited, undecided, "some grabs were undecided")
 		r.pours("grants continue")
 		t.Logf("%d grants before it, %d undecided answers until the shard was open", began, waited-undecided)
 	}
 	r.ends()
 }
 
-// The same happens with Sentinel: the primary of all shards is killed under load, and one of two replicas is promoted.
+// The primary of all shards is killed under load, and Sentinel promotes one of two replicas. No grant is lost or
+// repeated.
 func TestAPrimaryFailsOverBySentinel(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Sentinel, ""))
@@ -91,19 +92,19 @@ func TestAPrimaryFailsOverBySentinel(t *testing.T) {
 		testkit.Eventually(t, startTime, func() bool { return s.epochOf(i) > epochs[i] }, "shard %d opens automatically", i)
 	}
 	_, waited := r.crowd.count()
-	require.Greater(t, waited, undecided, "the load met the failover")
+	require.Greater(t, waited, undecided, "some grabs were undecided")
 	r.pours("grants continue")
 	t.Logf("%d grants before it, %d undecided answers until the shards were open", began, waited-undecided)
 	r.ends()
 }
 
-// stall stops a replica and fills the kernel's buffers of its connection. Later writes then reach the primary only.
+// stall stops a replica and fills the socket buffers of its connection, so that later writes reach the primary only.
 func stall(t *testing.T, primary, replica *testkit.RedisServer) {
 	t.Helper()
 	require.NoError(t, replica.Stop())
 	client, pad := primary.Client(t), strings.Repeat("x", 4<<20)
 	name := ""
-	for i := 0; name == ""; i++ { // until a key belongs to this node
+	for i := 0; name == ""; i++ { // until the key is in a slot of this node
 		err := client.Set(t.Context(), fmt.Sprint("pad", i), "", 0).Err()
 		if err == nil {
 			name = fmt.Sprint("pad", i)
@@ -116,7 +117,7 @@ func stall(t *testing.T, primary, replica *testkit.RedisServer) {
 	}
 }
 
-// metaOn returns a number in a shard's meta on a server.
+// metaOn returns the number in a field of a shard's meta key on a server.
 func (s *site) metaOn(server *testkit.RedisServer, shard int, field string) (n int64) {
 	s.t.Helper()
 	_, err := fmt.Sscan(server.Order(s.t, "HGET "+s.store.Shard(shard).Keys.Meta()+" "+field), &n)
@@ -124,7 +125,7 @@ func (s *site) metaOn(server *testkit.RedisServer, shard int, field string) (n i
 	return n
 }
 
-// lossOf returns what `hongbao recover` reports about a shard that has lost data.
+// lossOf waits until `hongbao recover` reports a loss, and returns the verdict on a shard.
 func (s *site) lossOf(shard int) recovery.Verdict {
 	s.t.Helper()
 	testkit.Eventually(s.t, startTime, func() bool { code, _ := s.run("recover"); return code == 3 }, "the loss is reported")
@@ -134,7 +135,7 @@ func (s *site) lossOf(shard int) recovery.Verdict {
 	return all.Shards[shard]
 }
 
-// refundLost refunds a campaign that Redis has lost, once its grants are settled.
+// refundLost refunds a campaign that Redis has lost. It waits until the campaign's grants are settled.
 func (s *site) refundLost(id string) {
 	s.t.Helper()
 	testkit.EventuallyOK(s.t, startTime, func() error {
@@ -151,8 +152,8 @@ func (s *site) refundLost(id string) {
 	}, "%s is refunded", id)
 }
 
-// acceptLoss accepts the loss of shard 0, and returns the output of the command. The report changes while processes
-// still add what they have seen. acceptLoss then reads it again.
+// acceptLoss accepts the loss of shard 0, and returns the command's output. Reports of processes may change the digest
+// meanwhile, so it retries with the new digest.
 func (s *site) acceptLoss() (said string) {
 	s.t.Helper()
 	testkit.Eventually(s.t, startTime, func() bool {
@@ -167,11 +168,10 @@ func (s *site) acceptLoss() (said string) {
 	return said
 }
 
-// A replica without the last grants takes over, and the producer that reported them to users is gone. Class fast has
-// answered these grabs: the grants are lost, each is counted, and the ledger and the topic keep what they had. Class
-// replica has not answered them. This test allows no packets to be withheld for the gone producer. So the shard stays
-// frozen and gives no wrong answer until a person accepts the loss; the other shards continue. `make losses` shows what
-// happens if packets may be withheld.
+// A replica without the last grants is promoted, and the producer that announced them to users has been killed. With
+// class fast these grants are lost in Redis, but the ledger and the topic still have them. With class replica no user
+// was told of them. The test allows no withheld packets, so the shard stays frozen until a person accepts the loss.
+// Other shards continue. `make losses` tests the case with withheld packets.
 func TestAFailoverThatLosesGrants(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""), "HONGBAO_WORK_RESTORE_MARGIN=0s")
@@ -193,7 +193,7 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 	stall(t, primary, replica)
 	crowds[fast].grab(t.Context(), 20, 40, 8)
 	require.False(t, crowds[safe].once(t.Context(), user(20)), "no replica has the grant, so no answer reports it")
-	s.allAgree() // the suffix is paid and published
+	s.allAgree() // the last grants are paid and published
 	gone.kill()
 	for _, c := range crowds {
 		c.p = p
@@ -205,7 +205,7 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 
 	v := s.lossOf(0)
 	require.Equal(t, []int64{before, before + 21, before + 21}, []int64{v.Redis, v.Ledger, v.Topic})
-	for _, u := range []int{0, 20, 50} { // a user with a packet, one who lost it, one without
+	for _, u := range []int{0, 20, 50} { // users with a packet, with a lost packet, without a packet
 		require.False(t, crowds[fast].once(t.Context(), user(u)), "user %d is undecided", u)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
@@ -225,7 +225,7 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 				without++
 			}
 		}
-		require.Equal(t, want, without, "users of %s who lost a reported packet", id)
+		require.Equal(t, want, without, "users of %s who lost a packet that they were told of", id)
 		lost += without
 		s.refundLost(id)
 	}
@@ -243,7 +243,7 @@ func TestAFailoverThatLosesGrants(t *testing.T) {
 	t.Logf("Redis lost %d grants that users had an answer for, all of them paid and published", lost)
 }
 
-// without counts the users who had an answer with a packet, but have no receipt in Redis.
+// without counts the users who were told of a packet and have no receipt in Redis.
 func (s *site) without(c *people) (n int) {
 	s.t.Helper()
 	for user := range c.granted {
@@ -254,34 +254,34 @@ func (s *site) without(c *people) (n int) {
 	return n
 }
 
-// killed is a producer that can be killed. To Redis it looks like a process of its own.
+// killed is a producer with its own Redis client, as in another process. kill ends it like SIGKILL.
 type killed struct {
 	*producer.Producer
 
 	kill func()
 }
 
-// goneProducer makes a producer that ends without releasing anything.
+// goneProducer creates a producer whose kill leaves its state in Redis.
 func (s *site) goneProducer() killed {
 	s.t.Helper()
 	return s.goneProducerOn(s.cfg.RedisClient())
 }
 
-// goneProducerOn is goneProducer with a client, which it closes.
+// goneProducerOn creates a producer on rdb. Its kill leaves the producer's state in Redis and closes rdb.
 func (s *site) goneProducerOn(rdb redis.UniversalClient) killed {
 	s.t.Helper()
 	p := s.producerOn(rdb)
 	return killed{p, sync.OnceFunc(func() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = p.Close(ended) // Close removes no line
+		_ = p.Close(ended) // with a cancelled context Close leaves the producer's state in Redis
 		require.NoError(s.t, rdb.Close())
 	})}
 }
 
-// A replica without the last grants takes over while no worker runs. Only the producers know of these grants, and the
-// producer of the latest ones has been idle since. Another producer is busy on the other shard. Once a worker runs, the
-// shard opens automatically, and all users have what their answers said, by their own records.
+// A replica without the last grants is promoted while no worker runs. Only producers know these grants, and the
+// producer of the latest ones is idle since then. Another producer is busy on the other shard. When a worker starts,
+// the shard opens without a person, and every user keeps the packet that they were told of.
 func TestALossyFailoverThatIdleProducersHaveSeen(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
@@ -333,7 +333,7 @@ func TestALossyFailoverThatIdleProducersHaveSeen(t *testing.T) {
 	}
 	require.NoError(t, primary.Restart()) // class replica needs a replica
 	primary.Says(t, "INFO replication", "role:slave", "master_link_status:up")
-	secure.grab(ctx, 20, 30, 8) // user 20 has no answer yet, and grabs again
+	secure.grab(ctx, 20, 30, 8) // user 20 has no final answer yet, and retries
 	more := s.people(busy.p, fast)
 	more.grab(ctx, 60, 100, 8)
 	enough()

@@ -17,8 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// byHand is a Redis whose address a person moves from one server to another. The replicas follow the first server
-// through links that can be cut.
+// byHand is a Redis with one address, which a person moves from the first server to another. The other servers
+// replicate the first through links that a test can cut.
 type byHand struct {
 	servers []*testkit.RedisServer
 	links   []*proxy.Proxy // of the replicas
@@ -41,7 +41,7 @@ func redisByHand(t *testing.T, replicas int, opts testkit.RedisOptions) *redisAt
 		env: []string{"HONGBAO_REDIS_MODE=" + configs.Standalone, "HONGBAO_REDIS_ADDRS=" + h.front.Addr}}
 }
 
-// cut stops replication from the first server to a replica.
+// cut cuts the replication link of a replica.
 func (h *byHand) cut(replica int) {
 	h.links[replica-1].Refuse(true)
 	h.links[replica-1].CutAll()
@@ -63,7 +63,7 @@ func follow(t *testing.T, replica, primary *testkit.RedisServer) {
 	replica.Says(t, "INFO replication", "role:slave", "master_link_status:up")
 }
 
-// withReplicas starts a Redis with n replicas, which a person promotes.
+// withReplicas returns a function that starts a Redis with n replicas, to be promoted by a person.
 func withReplicas(n int) func(t *testing.T, _ hongbao.Durability) *redisAt {
 	return func(t *testing.T, _ hongbao.Durability) *redisAt {
 		return redisByHand(t, n, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
@@ -74,7 +74,7 @@ func bySentinel(t *testing.T, _ hongbao.Durability) *redisAt { return atRedis(t,
 
 func byCluster(t *testing.T, _ hongbao.Durability) *redisAt { return atRedis(t, configs.Cluster, "") }
 
-// withEverySec starts a Redis that can report what is on the disk.
+// withEverySec starts a Redis with appendfsync everysec and WAITAOF, which reports what is on the disk.
 func withEverySec(t *testing.T, _ hongbao.Durability) *redisAt {
 	programs, err := testkit.RedisPrograms(t.Context())
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func withEverySec(t *testing.T, _ hongbao.Durability) *redisAt {
 		Args: map[string]string{"appendfsync": "everysec", "aof-load-truncated": "yes"}})
 }
 
-// awaitMaster waits until one of the servers is a primary, and notes when.
+// awaitMaster waits until one of the servers is a primary, and records that time in since.
 func (l *losing) awaitMaster(servers ...*testkit.RedisServer) (promoted *testkit.RedisServer) {
 	l.t.Helper()
 	clients := map[*testkit.RedisServer]*redis.Client{}
@@ -105,7 +105,7 @@ func (l *losing) awaitMaster(servers ...*testkit.RedisServer) (promoted *testkit
 
 func promotedBySentinel(l *losing) {
 	set := l.at.sentinels
-	for _, r := range set.Replicas { // both at once: class replica waits for both
+	for _, r := range set.Replicas { // stop both: class replica waits for two replicas
 		require.NoError(l.t, r.Stop())
 	}
 	for _, r := range set.Replicas {
@@ -137,7 +137,7 @@ func promotedByCluster(l *losing) {
 
 func promotedByHand(l *losing) { byHandWhile(func(*losing) {})(l) }
 
-// byHandWhile promotes a lagging replica by hand. It calls more just before the primary dies.
+// byHandWhile returns a fault that promotes a lagging replica by hand. It calls more just before the primary dies.
 func byHandWhile(more func(l *losing)) func(l *losing) {
 	return func(l *losing) {
 		h := l.at.hand
@@ -160,14 +160,14 @@ func flushed(l *losing) {
 	server.Order(l.t, "FLUSHALL")
 }
 
-// twoPrimaries lets one process continue with the old primary, which the others can't reach.
+// twoPrimaries promotes a replica while one process still uses the old primary, which no other process can reach.
 func twoPrimaries(l *losing) {
 	cutOff(l)
 	l.lasts(l.since, 4*time.Second, "two primaries")
 	l.joins()
 }
 
-// cutOff leaves the first server to one process, and promotes another one.
+// cutOff promotes a replica, and leaves the old primary to one process.
 func cutOff(l *losing) {
 	h := l.at.hand
 	h.cut(1)
@@ -176,7 +176,7 @@ func cutOff(l *losing) {
 	l.lacks(l.cutAt, h.promote(l.t, 1))
 }
 
-// joins kills the old primary, which has granted more. Its process continues with the new one.
+// joins kills the old primary, which has granted packets since the promotion. Its process then uses the new primary.
 func (l *losing) joins() {
 	h := l.at.hand
 	last := l.dies(h.servers[0])
@@ -184,7 +184,8 @@ func (l *losing) joins() {
 	l.side.Point(h.servers[1].Addr)
 }
 
-// demotedAndPromoted promotes a server again. It still has the run_id that the shard was opened for.
+// demotedAndPromoted demotes a primary and promotes it again. The server still has the run_id under which the shard was
+// opened.
 func demotedAndPromoted(l *losing) {
 	h := l.at.hand
 	h.cut(1)
@@ -210,7 +211,7 @@ func killCallers(l *losing) {
 	}
 }
 
-// newCallers adds the users of a new process.
+// newCallers starts a new process with new users.
 func newCallers(l *losing) {
 	c := &callers{people: l.people(l.producer(), l.id), first: 9_000_000}
 	l.busy = append(l.busy, c)
@@ -220,7 +221,7 @@ func newCallers(l *losing) {
 	}
 }
 
-// stopWorker stops the first worker at any point of its work.
+// stopWorker stops the first worker with SIGSTOP at an arbitrary time.
 func stopWorker(l *losing) { l.workers[0].Signal(syscall.SIGSTOP) }
 
 func resumeWorker(l *losing) {
@@ -230,7 +231,8 @@ func resumeWorker(l *losing) {
 	}
 }
 
-// twice loses writes two times. The second replica lags more than the first one, which dies after while returns.
+// twice returns a fault with two losses. The first promoted replica dies after while has returned. The second one lags
+// more.
 func twice(while func(l *losing, first *testkit.RedisServer)) func(l *losing) {
 	return func(l *losing) {
 		h := l.at.hand
@@ -251,7 +253,7 @@ func later(l *losing, _ *testkit.RedisServer) {
 	l.lasts(l.since, 3500*time.Millisecond, "the first failover")
 }
 
-// outage is how long the ledger or Kafka is down after the loss.
+// outage is how long the ledger or Kafka stays down after the loss.
 const outage = 8 * time.Second
 
 func down(ledger, kafka bool) func(l *losing) {
@@ -265,7 +267,7 @@ func down(ledger, kafka bool) func(l *losing) {
 			}
 		})(l)
 		l.lasts(l.since, outage, "the outage")
-		require.False(l.t, ledger && l.allOpen(), "no worker can restore it yet")
+		require.False(l.t, ledger && l.allOpen(), "no worker can restore the shard yet")
 		if ledger {
 			require.NoError(l.t, l.pg.Restart())
 		}
@@ -281,7 +283,7 @@ func topUp(l *losing) {
 	l.unknown(l.id, "dealt")
 }
 
-// dealtAgain waits until a worker has dealt the packets again.
+// dealtAgain waits until a worker has dealt the lost packets of the top-up again.
 func dealtAgain(l *losing) {
 	if !l.person {
 		l.pours("the rain continues")
@@ -302,7 +304,7 @@ func closeAgain(l *losing) {
 	}
 }
 
-// unknown checks that the primary has a field of a campaign that differs on the replica: the fault fired.
+// unknown checks that a field of a campaign differs between primary and replica, so that the promotion loses its value.
 func (l *losing) unknown(campaign, field string) {
 	l.t.Helper()
 	is := make([]string, 2)
@@ -311,10 +313,10 @@ func (l *losing) unknown(campaign, field string) {
 		is[i] = client.HGet(l.t.Context(), l.store.Home(campaign).Keys.Campaign(campaign), field).Val()
 	}
 	require.NotEmpty(l.t, is[0])
-	require.NotEqual(l.t, is[0], is[1], "the replica has it too")
+	require.NotEqual(l.t, is[0], is[1], "the replica has the same value")
 }
 
-// other returns the id of another campaign of the shard.
+// other returns the id of a second campaign on shard 0.
 func (l *losing) other() string { return l.on(0, "other") }
 
 func closeOther(l *losing) {
@@ -333,7 +335,7 @@ func refundOther(l *losing) {
 	l.unknown(l.other(), "state")
 }
 
-// pause pauses the campaign, and waits until a worker has copied the pause to the ledger. Then the pause is lost.
+// pause pauses the campaign, and waits until a worker has copied the pause to the ledger. The replica lacks the pause.
 func pause(l *losing) {
 	l.ok("campaign", "pause", l.id, "--why", "a test")
 	testkit.Eventually(l.t, startTime, func() bool {
@@ -350,7 +352,7 @@ func resume(l *losing) {
 	}
 }
 
-// full makes the new primary refuse writes that need memory.
+// full is a fault in which the new primary has no free memory, so it refuses most writes until the outage ends.
 func full(l *losing) {
 	to := l.at.hand.servers[1]
 	byHandWhile(func(l *losing) {
@@ -361,7 +363,7 @@ func full(l *losing) {
 	to.Order(l.t, "CONFIG SET maxmemory 0")
 }
 
-// killRecoverer kills all workers while one of them restores the shard, and starts another one.
+// killRecoverer kills all workers while one of them restores the shard, and then starts a new one.
 func killRecoverer(l *losing) {
 	promotedByHand(l)
 	l.restores(l.at.hand.servers[1])

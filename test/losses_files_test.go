@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// fsyncs writes marks to the append-only file until the test ends. It returns the last mark written, and the last one
-// on the disk.
+// fsyncs writes marks to the append-only file until the test ends. It returns the last written mark and the last mark
+// that is known to be on the disk.
 func fsyncs(l *losing, server *testkit.RedisServer) (written, onDisk *atomic.Int64) {
 	written, onDisk = &atomic.Int64{}, &atomic.Int64{}
 	client := server.Client(l.t, func(o *redis.Options) { o.PoolSize, o.ReadTimeout = 500, startTime })
@@ -43,7 +43,7 @@ func fsyncs(l *losing, server *testkit.RedisServer) (written, onDisk *atomic.Int
 
 const fsyncMark = "fsync-mark"
 
-// cutToTheLastFsync does what a crash of the machine does: the append-only file keeps only what was on the disk.
+// cutToTheLastFsync simulates a crash of the machine: the append-only file keeps only what was on the disk.
 func cutToTheLastFsync(l *losing) {
 	server := l.at.hand.servers[0]
 	written, onDisk := fsyncs(l, server)
@@ -71,7 +71,8 @@ func cutToTheLastFsync(l *losing) {
 	l.lacks(last, server)
 }
 
-// cutsGrants kills a stopped server and cuts its file before a mark, if grants are between this mark and a later one.
+// cutsGrants kills a stopped server and cuts its append-only file before a mark. It does so only if the file has grants
+// between this mark and a later one.
 func cutsGrants(l *losing, server *testkit.RedisServer, mark, later int64) bool {
 	l.t.Helper()
 	file, _ := increments(l.t, server.Dir())
@@ -91,10 +92,10 @@ func cutsGrants(l *losing, server *testkit.RedisServer, mark, later int64) bool 
 	return true
 }
 
-// fileAge is the age of the file that Redis starts from.
+// fileAge is the age of the old copy from which Redis starts.
 const fileAge = 12 * time.Second
 
-// olderAppendOnlyFile replaces the append-only file with an older copy.
+// olderAppendOnlyFile restarts Redis from an older copy of its append-only files.
 func olderAppendOnlyFile(l *losing) {
 	server, old := l.at.hand.servers[0], l.t.TempDir()
 	file, _ := increments(l.t, server.Dir())
@@ -106,7 +107,7 @@ func olderAppendOnlyFile(l *losing) {
 	l.lacks(last, server)
 }
 
-// replaces starts a server with other append-only files.
+// replaces restarts a server with other append-only files.
 func (l *losing) replaces(server *testkit.RedisServer, files string) {
 	l.t.Helper()
 	dir := filepath.Join(server.Dir(), "appendonlydir")
@@ -115,7 +116,7 @@ func (l *losing) replaces(server *testkit.RedisServer, files string) {
 	require.NoError(l.t, server.Restart())
 }
 
-// olderRDB starts Redis from an RDB file, as the base of an empty append-only file.
+// olderRDB restarts Redis from an older RDB file, as the base of an empty append-only file.
 func olderRDB(l *losing) {
 	server, old := l.at.hand.servers[0], l.t.TempDir()
 	server.Order(l.t, "SAVE")

@@ -19,15 +19,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// result has the numbers of a line of the table.
+// result has the numbers of a row in the table.
 type result struct {
-	missing                                             int64 // grants that Redis lost, at least
+	missing                                             int64 // lower bound of the grants that Redis lost
 	answered, lost, twice, paidTwice, copies, seqsTwice int
 	holes                                               int64
-	withheld                                            int64 // packets, for processes that did not report
+	withheld                                            int64 // packets withheld for processes that did not report
 	frozen                                              time.Duration
 	person                                              bool
-	unreported                                          int // lost grants that no report has
+	unreported                                          int // lost grants that are in no report
 	lostOf                                              []string
 }
 
@@ -46,7 +46,7 @@ func (l *losing) allOpen() bool {
 	return !slices.ContainsFunc(l.shards, func(i int) bool { return !l.isOpen(i) })
 }
 
-// opens waits until the shards are open again. If they do not open automatically, a person does what the runbook says.
+// opens waits until the shards are open again. If they stay frozen, it follows the runbook like a person.
 func (l *losing) opens() {
 	l.t.Helper()
 	limit, cancel := context.WithTimeout(l.t.Context(), max(l.loss.patience, 25*time.Second))
@@ -98,8 +98,7 @@ func (l *losing) decide() {
 	}
 }
 
-// announceMissing publishes grants that the ledger has paid and the topic lacks, as the audit suggests after an
-// accepted loss.
+// announceMissing publishes the paid grants that the topic lacks, with the command that the audit recommends.
 func (l *losing) announceMissing() {
 	l.t.Helper()
 	if _, text := l.run("audit", "--wait", "40s"); strings.Contains(text, "missing_in_topic") {
@@ -117,8 +116,8 @@ func (l *losing) recovery() (r app.Recovery) {
 	return r
 }
 
-// judge ends the rain. It lets every user ask once more through another process, and compares what users were told with
-// the result.
+// judge ends the rain. Every user grabs once more through another process. Then judge compares what users were told
+// with the ledger and the topic.
 func (l *losing) judge() {
 	l.t.Helper()
 	l.halt()
@@ -130,7 +129,7 @@ func (l *losing) judge() {
 		c.grab(ctx, c.first, c.first+int(c.asked.Load()), 64)
 		require.NoError(l.t, c.failed)
 	}
-	require.NoError(l.t, ctx.Err(), "everyone gets a final answer; the last other one: %s", l.busy[0].lastAnswer())
+	require.NoError(l.t, ctx.Err(), "everyone gets a final answer; the last other answer: %s", l.busy[0].lastAnswer())
 	if l.person {
 		l.announceMissing()
 	}
@@ -151,7 +150,7 @@ func (l *losing) judge() {
 	l.count(everyone)
 }
 
-// grantKey identifies a packet of a user.
+// grantKey identifies a packet that a user got.
 type grantKey struct {
 	campaign, user string
 	packet         int64
@@ -163,7 +162,7 @@ type eventKey struct {
 	seq   int64
 }
 
-// count compares the users' own records with the ledger and the topic.
+// count compares the answers that users got with the ledger and the topic.
 func (l *losing) count(everyone []*callers) {
 	l.t.Helper()
 	paid, owners := map[grantKey]bool{}, map[eventKey]map[grantKey]bool{}
@@ -218,7 +217,7 @@ func (l *losing) count(everyone []*callers) {
 	}
 }
 
-// eachPaid calls fn with each grant of the ledger.
+// eachPaid calls fn with each grant in the ledger.
 func (l *losing) eachPaid(fn func(g grantKey, at eventKey)) {
 	l.t.Helper()
 	conn, err := pgx.Connect(l.t.Context(), l.dsn)
@@ -235,7 +234,7 @@ func (l *losing) eachPaid(fn func(g grantKey, at eventKey)) {
 	require.NoError(l.t, err)
 }
 
-// ask returns a number from the ledger.
+// ask runs a query on the ledger that returns one number.
 func (l *losing) ask(query string) (n int64) {
 	l.t.Helper()
 	conn, err := pgx.Connect(l.t.Context(), l.dsn)

@@ -25,19 +25,19 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// callers are users whose grabs go through one process.
+// callers are the users of one process.
 type callers struct {
 	*people
 
-	first int          // the number of the first user
-	asked atomic.Int64 // how many users have asked
-	kill  func()       // ends the process without a release
+	first int          // number of the first user
+	asked atomic.Int64 // how many users have grabbed so far
+	kill  func()       // ends the process, which leaves its state in Redis
 }
 
-// callersAtOnce is how many users of one process ask at the same time.
+// callersAtOnce is how many users of a process grab concurrently.
 const callersAtOnce = 16
 
-// pour lets new users grab until ctx ends, at most rate users a second.
+// pour lets new users grab until ctx ends, at most rate users per second.
 func (c *callers) pour(ctx context.Context, rate int) {
 	var wg sync.WaitGroup
 	for range callersAtOnce {
@@ -110,7 +110,7 @@ func (h *webGrabber) Grab(ctx context.Context, g *hongbao.Grab) (a hongbao.Answe
 	return a, nil
 }
 
-// losing is a deployment that loses writes during a rain. It records the packets in the answers to its users.
+// losing is a deployment whose Redis loses writes during a rain. It records what each user was told.
 type losing struct {
 	*site
 
@@ -120,22 +120,22 @@ type losing struct {
 	pg    *testkit.PostgresServer
 	kafka *testkit.KafkaBroker
 
-	id      string  // the campaign of the rain
-	node    int     // the node of a cluster that loses writes
-	shards  []int   // the shards that lose writes
-	packets int     // of the campaign
-	epochs  []int64 // of each shard, before the loss
+	id      string  // id of the campaign in which users grab
+	node    int     // of a cluster: number of the node that loses writes
+	shards  []int   // shards that lose writes
+	packets int     // packets of campaign id
+	epochs  []int64 // epoch of each shard before the loss
 
 	workers []*testkit.Program
-	idle    *callers // of a process that is idle during the loss
+	idle    *callers // users of a process that is idle during the loss
 	busy    []*callers
-	near    []*callers // on shards that lose nothing
-	served  *callers   // one of busy, behind HTTP
+	near    []*callers // users of campaigns on the other shards
+	served  *callers   // the element of busy that uses `hongbao serve`
 	side    *proxy.Proxy
 	halt    func()
 
-	cutAt    int64     // grants of the old primary when another one was promoted
-	since    time.Time // when a server that lacks writes began to answer
+	cutAt    int64     // grants on the old primary at the promotion
+	since    time.Time // time of the first answer from a server that lacks writes
 	reported map[int][]stream.SeqRange
 	result
 }
@@ -168,7 +168,7 @@ func newLosing(t *testing.T, row *loss, class hongbao.Durability) *losing {
 	return l
 }
 
-// own starts the ledger's server, and a broker for a row that stops the broker.
+// own starts a PostgreSQL for the ledger, and a Kafka broker if the row stops the broker.
 func (l *losing) own(t *testing.T) []string {
 	t.Helper()
 	l.pg = newLedgerServer(t)
@@ -184,8 +184,8 @@ func (l *losing) own(t *testing.T) []string {
 	return env
 }
 
-// choose selects the shards that lose: all shards of the server. On a cluster these are the shards of the node with the
-// fewest.
+// choose selects the shards that lose writes: all shards of the server. On a cluster it selects the node with the
+// fewest shards.
 func (l *losing) choose() {
 	n := l.store.Len()
 	l.epochs = make([]int64, n)
@@ -206,7 +206,7 @@ func (l *losing) choose() {
 	l.shards = of[l.node]
 }
 
-// hire starts a worker.
+// hire starts a worker and waits until it works.
 func (l *losing) hire() *testkit.Program {
 	l.t.Helper()
 	p, _ := l.startWork()
@@ -215,7 +215,7 @@ func (l *losing) hire() *testkit.Program {
 	return p
 }
 
-// callers starts the processes that answer users, and their users.
+// callers starts the processes that answer users, and lets users grab.
 func (l *losing) callers() {
 	l.t.Helper()
 	raining, halt := context.WithCancel(l.t.Context())
@@ -243,7 +243,7 @@ func (l *losing) callers() {
 	}
 	for i := range lossBusy {
 		gone := l.goneProducer
-		if i == 0 && l.loss.two { // this process continues with the old primary
+		if i == 0 && l.loss.two { // the process that continues with the old primary
 			l.side = testkit.NewProxy(l.t, l.at.hand.servers[0].Addr)
 			aside := *l.cfg
 			aside.Redis.Addrs = []string{l.side.Addr}
@@ -287,13 +287,13 @@ func (l *losing) serves() (web *webGrabber, kill func()) {
 	return web, p.Kill
 }
 
-// pours waits until each busy process has more grants.
+// pours waits until each busy process has granted more packets.
 func (l *losing) pours(what string) {
 	l.t.Helper()
 	for _, c := range l.busy {
 		began, _ := c.count()
 		more := lossRate
-		if l.class == fsync { // a second or two for each answer
+		if l.class == fsync { // each answer takes a second or two
 			more = callersAtOnce
 		}
 		testkit.EventuallyOK(l.t, startTime, func() error {
@@ -305,7 +305,7 @@ func (l *losing) pours(what string) {
 	}
 }
 
-// grantedOn counts the users who have a packet of the rain on the losing shards, by a server.
+// grantedOn counts the receipts of the campaign on a server, on the shards that lose writes.
 func (l *losing) grantedOn(server *testkit.RedisServer) (sum int64) {
 	l.t.Helper()
 	client := redis.NewClient(server.Options())
@@ -318,8 +318,8 @@ func (l *losing) grantedOn(server *testkit.RedisServer) (sum int64) {
 	return sum
 }
 
-// ahead waits until a primary has grants that its replicas lack. Some of them belong to users of the process that is
-// idle from then on.
+// ahead waits until a primary has grants that its replicas lack. Some of them are of the idle process, which grabs
+// nothing afterwards.
 func (l *losing) ahead(primary *testkit.RedisServer) {
 	l.t.Helper()
 	if l.class == replica {
@@ -331,7 +331,7 @@ func (l *losing) ahead(primary *testkit.RedisServer) {
 	testkit.Eventually(l.t, startTime, func() bool { return l.grantedOn(primary) >= began+2*lossRate }, "the primary is ahead")
 }
 
-// untold lets a primary grant packets that no replica gets, so no answer reports them to a user.
+// untold lets a primary grant packets that no replica gets, so no user is told of them.
 func (l *losing) untold(primary *testkit.RedisServer) {
 	l.t.Helper()
 	const users = 20
@@ -350,13 +350,13 @@ func (l *losing) untold(primary *testkit.RedisServer) {
 	require.GreaterOrEqual(l.t, l.grantedOn(primary), began+users, "the primary is ahead")
 }
 
-// lasts waits until d has passed since a time.
+// lasts waits until the duration d has passed since a time.
 func (l *losing) lasts(since time.Time, d time.Duration, what string) {
 	l.t.Helper()
 	testkit.Eventually(l.t, d+startTime, func() bool { return time.Since(since) > d }, "%s", what)
 }
 
-// dies kills a primary, and returns the number of grants that it had at least.
+// dies kills a primary, and returns a lower bound of its grants.
 func (l *losing) dies(primary *testkit.RedisServer) int64 {
 	l.t.Helper()
 	last := l.grantedOn(primary)
@@ -364,7 +364,7 @@ func (l *losing) dies(primary *testkit.RedisServer) int64 {
 	return last
 }
 
-// lacks counts the grants that a server lacks when it begins to answer, and checks that the fault fired.
+// lacks adds the grants that a promoted or restarted server lacks to missing. It requires that there are some.
 func (l *losing) lacks(last int64, server *testkit.RedisServer) {
 	l.t.Helper()
 	if l.since.IsZero() {
@@ -375,7 +375,7 @@ func (l *losing) lacks(last int64, server *testkit.RedisServer) {
 	l.missing += missing
 }
 
-// restores waits until a worker restores shard 0 on a server.
+// restores waits until a worker has begun to restore shard 0 on a server.
 func (l *losing) restores(server *testkit.RedisServer) {
 	l.t.Helper()
 	client := server.Client(l.t)

@@ -14,21 +14,21 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// everyLoss makes TestLosses run all rows (make losses).
+// everyLoss runs all rows of TestLosses; make losses sets it.
 var everyLoss = flag.Bool("losses", false, "run each row of TestLosses, and not only the quick one")
 
-// loss is a row of docs/reliability.md: one way in which Redis loses writes.
+// loss is a row in the table of docs/reliability.md: a way in which Redis loses writes.
 type loss struct {
 	name    string
 	classes []hongbao.Durability // nil means fast
 	redis   func(t *testing.T, class hongbao.Durability) *redisAt
-	shards  int  // of the deployment; 0 for one
-	wide    bool // the campaign is on all of them
+	shards  int  // shards of the deployment; 0 means 1
+	wide    bool // the campaign is spread over all shards
 	stops   bool // the row stops the ledger, Kafka or both
-	// fault makes Redis lose writes. It returns when a server without them answers.
+	// fault makes Redis lose writes. It returns when a server that lacks them answers.
 	fault  func(l *losing)
-	before func(l *losing) // runs first; nil for nothing
-	// after continues once the shards are open; nil means that the rain continues.
+	before func(l *losing) // runs before fault; may be nil
+	// after runs when the shards are open again. If it is nil, users just continue to grab.
 	after    func(l *losing)
 	patience time.Duration // how long a person waits before they act; 0 for 25 s
 
@@ -43,7 +43,7 @@ var (
 	fastAndReplica       = []hongbao.Durability{fast, replica}
 )
 
-// losses returns the rows.
+// losses returns all rows of the table.
 func losses() []loss {
 	return []loss{
 		{name: "a replica that lags is promoted by Sentinel", classes: fastAndReplica, redis: bySentinel,
@@ -85,9 +85,9 @@ func losses() []loss {
 	}
 }
 
-// Redis loses writes in many ways during a rain. Users keep what they were told: each packet is paid and published
-// once. A report names everything that is lost nevertheless. `make losses` runs all rows and writes the table of
-// docs/reliability.md.
+// Redis loses writes in many ways while users grab. Users keep what they were told, and each packet is paid and
+// published once. If something is lost nevertheless, a report names it. `make losses` runs all rows and writes the
+// table of docs/reliability.md.
 func TestLosses(t *testing.T) {
 	if !*everyLoss {
 		t.Parallel()
@@ -143,7 +143,7 @@ func (row *loss) run(t *testing.T, class hongbao.Durability) {
 	}
 }
 
-// line returns the line of the table.
+// line returns the row of the table in Markdown.
 func (l *losing) line() string {
 	end := "opened by itself"
 	if l.person {
@@ -158,7 +158,7 @@ func (l *losing) line() string {
 
 const reliabilityPage = "../docs/reliability.md"
 
-// lossLines returns the lines of the page's table: its head, and one line for each row and class.
+// lossLines returns the page, its table, and the lines of the table: a head, and one line for each row and class.
 func lossLines(t *testing.T) (page, table string, lines []string) {
 	t.Helper()
 	text, err := os.ReadFile(reliabilityPage)
@@ -168,13 +168,13 @@ func lossLines(t *testing.T) (page, table string, lines []string) {
 	return string(text), table, strings.Split(strings.TrimSuffix(table, "\n"), "\n")
 }
 
-// keyOf returns the row and the class of a line.
+// keyOf returns the row and the class that a line of the table is about.
 func keyOf(line string) string {
 	cells := strings.SplitN(line, "|", 4)
 	return cells[1] + cells[2]
 }
 
-// writeLoss writes a line into the page.
+// writeLoss writes a line into the table of the page.
 func writeLoss(t *testing.T, l *losing) {
 	t.Helper()
 	page, table, lines := lossLines(t)
@@ -196,7 +196,7 @@ func writeLoss(t *testing.T, l *losing) {
 		[]byte(strings.Replace(page, table, strings.Join(fresh, "\n")+"\n", 1)), 0o644))
 }
 
-// The page has a line for each row and class.
+// docs/reliability.md has a line for each row and class.
 func TestLossesAreDocumented(t *testing.T) {
 	t.Parallel()
 	_, _, lines := lossLines(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// lossTime is a row of the second table of docs/reliability.md: how fast shards open after a promotion.
+// lossTime is a row in the second table of docs/reliability.md, which shows how soon shards open after a promotion.
 type lossTime struct {
 	name   string
 	mode   string // value of redis.mode
@@ -48,8 +48,8 @@ const (
 	timedProcesses = 4
 )
 
-// Shards open soon after a promotion, at 2,000 grabs a second. With -losses each row has 20 failovers back and forth,
-// and its limit is checked. -update writes the table.
+// Users grab 2,000 times per second, and a replica is promoted. The shards open soon. With -losses each row has 20
+// failovers and a time limit. -update writes the table.
 func TestLossTimes(t *testing.T) {
 	if !*everyLoss {
 		t.Parallel()
@@ -61,12 +61,12 @@ func TestLossTimes(t *testing.T) {
 	}
 }
 
-// timing is a deployment whose primaries change back and forth.
+// timing is a deployment whose primary is replaced many times.
 type timing struct {
 	*losing
 
 	row     *lossTime
-	servers []*testkit.RedisServer // one of them is the primary
+	servers []*testkit.RedisServer // servers[0] is the current primary
 	crowds  []*callers
 }
 
@@ -131,7 +131,7 @@ func (row *lossTime) start(t *testing.T) *timing {
 	return w
 }
 
-// rain lets the users of four processes grab on each shard.
+// rain starts four processes. Their users grab on every shard.
 func (w *timing) rain() {
 	raining, halt := context.WithCancel(w.t.Context())
 	var wg sync.WaitGroup
@@ -157,7 +157,7 @@ func (w *timing) rain() {
 	}
 }
 
-// pourTimed waits until all users together have more grants.
+// pourTimed waits until all users together got more packets.
 func (w *timing) pourTimed(what string) {
 	w.t.Helper()
 	all := func() (sum int) {
@@ -171,7 +171,7 @@ func (w *timing) pourTimed(what string) {
 	testkit.Eventually(w.t, startTime, func() bool { return all() > began+2*timedRate }, "%s", what)
 }
 
-// promote makes another server the primary, and returns how long after that all shards are open.
+// promote promotes another server, and returns the time from then until all shards are open.
 func (w *timing) promote() time.Duration {
 	w.t.Helper()
 	t := w.t
@@ -211,7 +211,7 @@ func (w *timing) promote() time.Duration {
 	return took
 }
 
-// epochsOn returns the epochs of all shards on a server.
+// epochsOn returns the epoch of each shard on a server.
 func (w *timing) epochsOn(server *testkit.RedisServer) (epochs []int64) {
 	for i := range w.row.shards {
 		epochs = append(epochs, w.metaOn(server, i, "epoch"))
@@ -219,7 +219,7 @@ func (w *timing) epochsOn(server *testkit.RedisServer) (epochs []int64) {
 	return epochs
 }
 
-// opened waits until all shards are open on the primary in later epochs, and returns the time since the promotion.
+// opened waits until all shards are open in an epoch later than in was, and returns the time since the promotion.
 func (w *timing) opened(was []int64) time.Duration {
 	w.t.Helper()
 	client := w.servers[0].Client(w.t)
@@ -239,7 +239,8 @@ func (w *timing) opened(was []int64) time.Duration {
 	return time.Since(w.since)
 }
 
-// steps returns the steps of each opening from the workers' logs, and how many openings restored something.
+// steps reads the durations of the steps of each opening from the workers' logs. It also returns how many openings
+// restored grants.
 func (w *timing) steps() (steps []recovery.Steps, restored int) {
 	w.t.Helper()
 	for _, p := range w.workers {
@@ -263,7 +264,7 @@ func (w *timing) steps() (steps []recovery.Steps, restored int) {
 	return steps, restored
 }
 
-// line returns the row's line: seconds until the shards are open, and the median and the maximum of each step in ms.
+// line returns the row in Markdown: the times until the shards are open, and the median and maximum of each step.
 func (row *lossTime) line(took []time.Duration, steps []recovery.Steps) string {
 	slices.Sort(took)
 	median := func(ms func(*recovery.Steps) int64) string {
@@ -286,10 +287,10 @@ func (row *lossTime) line(took []time.Duration, steps []recovery.Steps) string {
 		median(func(s *recovery.Steps) int64 { return s.Open }))
 }
 
-// timesTable finds the second table of the page.
+// timesTable matches the second table of docs/reliability.md.
 var timesTable = regexp.MustCompile(`(?m)^\| promotion .*\n(\|.*\n)+`)
 
-// write writes the line into the page.
+// write replaces the row in the table of the page.
 func (row *lossTime) write(t *testing.T, line string) {
 	t.Helper()
 	page, err := os.ReadFile(reliabilityPage)
@@ -311,7 +312,7 @@ func (row *lossTime) write(t *testing.T, line string) {
 		[]byte(strings.Replace(string(page), table, strings.Join(fresh, "\n")+"\n", 1)), 0o644))
 }
 
-// The page has a line for each row.
+// docs/reliability.md has a line for each row.
 func TestLossTimesAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(reliabilityPage)

@@ -16,7 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
-// simpleBank books every request, however often it comes. While hold is not nil, an answer waits for it.
+// simpleBank is a remote that books every request, also repeated ones. If hold is not nil, answers wait until it is
+// closed.
 type simpleBank struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -50,7 +51,7 @@ func newSimpleBank(t *testing.T) *simpleBank {
 	return b
 }
 
-// once checks that the remote booked these packets of campaign rain, each once.
+// once checks that the remote has booked exactly these packets of campaign rain, each once.
 func (b *simpleBank) once(t *testing.T, packets ...int64) {
 	t.Helper()
 	want := map[string]int{}
@@ -62,8 +63,7 @@ func (b *simpleBank) once(t *testing.T, packets ...int64) {
 	require.Equal(t, want, b.booked)
 }
 
-// blindWorkers makes handlers for a remote that has no idempotency and can't be queried, or for one that remembers
-// keys.
+// blindWorkers creates handlers for a remote without queries. The remote may or may not deduplicate requests by key.
 type blindWorkers struct {
 	*bundle
 	*inLedger
@@ -101,7 +101,8 @@ func rainGrants(packets ...int64) (list []hongbao.Grant) {
 	return list
 }
 
-// Another worker gets the grant while the first request is in flight, as after a failover of Redis. It sends nothing.
+// Another worker gets the grant while the first request is in flight, as after a failover of Redis. It sends no
+// request.
 func TestAnotherWorkerWhileTheRemoteBooks(t *testing.T) {
 	t.Parallel()
 	b := newBlindWorkers(t)
@@ -129,15 +130,15 @@ func TestAnotherWorkerWhileTheRemoteBooks(t *testing.T) {
 	b.agrees(t)
 }
 
-// The ledger quarantines a credit that the remote has booked, because it exceeds the funding. When the grant comes
-// again, it is not sent again.
+// The remote has booked a credit that exceeds the funding, so the ledger quarantines the grant. When the grant is
+// delivered again, no request is sent.
 func TestQuarantinedAtTheRemote(t *testing.T) {
 	t.Parallel()
 	for name, retention := range map[string]time.Duration{"neither": 0, "idempotent": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBlindWorkers(t)
-			b.plan.forged[planKey("rain", 2)] = 1_000_000 // a wrong plan, so that the funding check is reached
+			b.plan.forged[planKey("rain", 2)] = 1_000_000 // a wrong plan; otherwise the plan check would fail first
 			list := rainGrants(1, 2, 3)
 			list[1].Amount = 1_000_000
 			require.Nil(t, b.worker(t, retention).Handle(t.Context(), list))

@@ -19,11 +19,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// steady starts a Redis Cluster that waits for a silent node: no replica takes over.
+// steady starts a Redis Cluster with a long node timeout, so that no replica takes over from a silent node.
 func steady(t *testing.T) (*testkit.RedisCluster, *redis.ClusterClient) {
 	t.Helper()
 	c := testkit.NewRedisCluster(t, testkit.RedisOptions{Args: map[string]string{"cluster-node-timeout": "120000"}})
-	for _, addr := range c.Addrs() { // with this timeout, nodes learn each other's slots slowly
+	for _, addr := range c.Addrs() { // with this timeout it takes long until nodes know all slots
 		c.Node(t, addr).Says(t, "CLUSTER INFO", "cluster_slots_assigned:16384")
 	}
 	return c, c.Client(t, nil)
@@ -37,7 +37,7 @@ func nodeOf(t *testing.T, c *testkit.RedisCluster, rdb *redis.ClusterClient, k *
 	return c.Node(t, master.Options().Addr)
 }
 
-// heldBy returns the receipts that the program reports.
+// heldBy returns the source and the packets of a user's receipts, as `hongbao receipts` prints them.
 func (e *ending) heldBy(user string) (source string, packets []int64) {
 	e.t.Helper()
 	var got struct {
@@ -52,7 +52,7 @@ func (e *ending) heldBy(user string) (source string, packets []int64) {
 	return got.Source, packets
 }
 
-// grabOnEach grabs for two users on each place, and for a third user on the first and the third place.
+// grabOnEach grabs for two users on each place, and for a third user on two places.
 func (e *ending) grabOnEach(places []*store.Shard) {
 	e.t.Helper()
 	for j, k := range places {
@@ -66,9 +66,9 @@ func (e *ending) grabOnEach(places []*store.Shard) {
 	}
 }
 
-// A campaign has four shards on a cluster. The test grabs on each, closes while a node is stopped, refunds once after
-// all are closed and settled, and audits with the close entries in the stream and without. Receipts come from all
-// shards.
+// A campaign has four shards on a cluster. Users grab on each, and the campaign is closed while a node is stopped. It
+// is refunded once, after every shard is closed and settled. Audits agree before and after the close entries leave the
+// stream. Receipts come from all shards.
 func TestEndOnFourShards(t *testing.T) {
 	t.Parallel()
 	cluster, rdb := steady(t)
@@ -138,7 +138,8 @@ func TestEndOnFourShards(t *testing.T) {
 	e.exits(0, []string{"audit", "--wait", "30s"}, "agrees")
 }
 
-// closer ends campaigns as a running server does when a node falls silent. A command could not even start then.
+// closer closes campaigns in this process, as a server does whose node falls silent. A new command could not start
+// then.
 func (e *ending) closer() *closing.Closer {
 	e.t.Helper()
 	l, err := ledger.Open(e.t.Context(), sqlite(e.ledger))
@@ -153,7 +154,7 @@ func (e *ending) closer() *closing.Closer {
 	return c
 }
 
-// row returns the ledger's row of a campaign.
+// row returns the row of a campaign in the ledger.
 func (e *ending) row(id string) *ledger.StoredCampaign {
 	e.t.Helper()
 	l, err := ledger.Open(e.t.Context(), sqlite(e.ledger))
@@ -165,7 +166,7 @@ func (e *ending) row(id string) *ledger.StoredCampaign {
 	return &c
 }
 
-// leftOver returns the sum that the close entries of all places left.
+// leftOver returns the sum of the amounts left in the close entries of all places.
 func (e *ending) leftOver(places []*store.Shard) (sum int64) {
 	e.t.Helper()
 	for _, k := range places {

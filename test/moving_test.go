@@ -28,13 +28,13 @@ func (s *site) primaryOf(shard int) *testkit.RedisServer {
 	return s.at.cluster.Node(s.t, addr)
 }
 
-// epochOf returns the epoch of a shard, which rises with each opening.
+// epochOf returns the epoch of a shard, which increases with each opening.
 func (s *site) epochOf(shard int) int64 {
 	n, _ := s.rdb.HGet(s.t.Context(), s.store.Shard(shard).Keys.Meta(), "epoch").Int64() // 0 while it can't be read
 	return n
 }
 
-// redirected counts the calls that servers have answered with MOVED, ASK or TRYAGAIN.
+// redirected counts the calls that the servers answered with MOVED, ASK or TRYAGAIN.
 func redirected(t *testing.T, servers [2]*testkit.RedisServer) (all int) {
 	t.Helper()
 	for _, server := range servers {
@@ -48,12 +48,11 @@ func redirected(t *testing.T, servers [2]*testkit.RedisServer) (all int) {
 	return all
 }
 
-// callsAStep is how many calls reach the slot between the moves of two keys.
+// callsAStep is the number of calls to the slot between the moves of two keys.
 const callsAStep = 10
 
-// The slot of a shard moves to another node and back under load, key by key. Grabs are undecided meanwhile, and none
-// gets a wrong answer; workers wait. The shard freezes, because its server changed, and opens automatically. Nothing is
-// lost, and no one gets anything twice.
+// The slot of a shard moves to another node and back under load, key by key. Meanwhile grabs are undecided and workers
+// wait. The shard freezes, because its server has changed, and opens without a person. No grant is lost or repeated.
 func TestASlotMovesUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
@@ -65,9 +64,9 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 		r.pours("grants pour in")
 		began, _ := r.crowd.count()
 		epoch, sent := s.epochOf(0), redirected(t, way)
-		// met counts the calls that servers have decided or redirected since the round began.
+		// met counts the calls in this round that were decided or redirected.
 		met := func() int { n, _ := r.crowd.count(); return n - began + redirected(t, way) - sent }
-		var decided []int // before each key, and after the last one
+		var decided []int // grants before each key's move and after the last move
 		s.at.cluster.MoveSlot(t, slot, way[0], way[1], round == 1, func(int) {
 			before := met()
 			testkit.Eventually(t, startTime, func() bool { return met() >= before+callsAStep }, "calls reach the slot in this state")
@@ -78,7 +77,7 @@ func TestASlotMovesUnderLoad(t *testing.T) {
 		require.Greater(t, keys, 5, "the slot's keys moved one by one")
 		require.Equal(t, decided[keys-1], decided[keys], "nothing is decided while the keys are on two servers")
 		sent = redirected(t, way) - sent
-		require.Greater(t, sent, 10, "the load met the move")
+		require.Greater(t, sent, 10, "some calls were redirected")
 		testkit.Eventually(t, startTime, func() bool { return s.epochOf(0) > epoch }, "the shard opens automatically")
 		require.Same(t, way[1], s.primaryOf(0))
 		r.pours("grants continue")
@@ -97,9 +96,9 @@ func (s *site) slotOf(shard int) int {
 	return int(slot)
 }
 
-// The slot of a shard moves to another node and back under load, by the server's own migration. Of the tested servers
-// only Valkey 9 has it. Grabs are decided while the keys are copied. The shard freezes, because its server changed, and
-// opens automatically. Nothing is lost, and no one gets anything twice.
+// The slot of a shard moves to another node and back under load, by the server's own atomic migration. Only Valkey 9 of
+// the tested servers has it. Grabs are decided while keys are copied. The shard freezes, because its server has
+// changed, and opens without a person. No grant is lost or repeated.
 func TestASlotMovesAtomically(t *testing.T) {
 	if !*everyServer {
 		t.Skip("make test-servers runs it") //nolint:forbidigo // other tests need no Valkey

@@ -17,18 +17,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// run runs a command to its end, and returns its exit code and all its output.
+// run runs a command, and returns its exit code and its whole output.
 func (s *site) run(args ...string) (code int, text string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.path, args...)
 	cmd.Env = s.env
-	out, _ := cmd.CombinedOutput() // the exit code is enough
+	out, _ := cmd.CombinedOutput() // the caller checks the exit code
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// deploymentShard returns the shard whose server also has the key that marks the prefix.
+// deploymentShard returns the shard on whose server the deployment's key is.
 func (s *site) deploymentShard() int {
 	s.t.Helper()
 	slot, err := s.rdb.ClusterKeySlot(s.t.Context(), s.store.Deployment()).Result()
@@ -36,7 +36,8 @@ func (s *site) deploymentShard() int {
 	return int(slot) * siteShards / 16384
 }
 
-// firstPlaces returns new users for a campaign over all shards: for each of its places, one user who begins there.
+// firstPlaces returns a new user for each place of a campaign over all shards. The walk of that user begins at this
+// place.
 func (s *site) firstPlaces(id string) []string {
 	users := make([]string, siteShards)
 	course := walk.NewCourse(id, siteShards, 1)
@@ -50,11 +51,11 @@ func (s *site) firstPlaces(id string) []string {
 	return users
 }
 
-// byAnn has the flags that say who changes a sink, and why.
+// byAnn has the required flags of commands that change a sink.
 var byAnn = []string{"--by", "ann", "--why", "a test"}
 
-// commandsWhileDown runs commands while a shard is down. Commands on a campaign of another shard work. Commands that
-// need the shard fail and name it.
+// commandsWhileDown checks commands while a shard is down. Commands about a campaign on another shard work. Commands
+// that need the shard fail, and their error names it.
 func (s *site) commandsWhileDown(down int, lost, near string) {
 	s.t.Helper()
 	goOn := [][]string{
@@ -71,7 +72,7 @@ func (s *site) commandsWhileDown(down int, lost, near string) {
 	_, text := s.run("campaign", "refund", near)
 	amount := regexp.MustCompile(`--amount (\d+)`).FindStringSubmatch(text)
 	require.NotNil(s.t, amount, text)
-	s.says([]string{"campaign", "refund", near, "--amount", amount[1], "--wait", "30s"}, "refunded") // so all its grants are settled
+	s.says([]string{"campaign", "refund", near, "--amount", amount[1], "--wait", "30s"}, "refunded")
 	needAll := [][]string{
 		append([]string{"sink", "pause", "kafka"}, byAnn...), {"audit"}, {"dead", "list"}, {"recover"}, {"init"},
 		{"receipts", lost, user(1)}, {"campaign", "close", lost, "--early"}, {"doctor"}, {"status"}, {"sink", "list"},
@@ -84,9 +85,9 @@ func (s *site) commandsWhileDown(down int, lost, near string) {
 	}
 }
 
-// A primary and its replica are down, and with them one shard and the mark of the prefix. Grabs, settlement,
-// publication and commands of campaigns on other shards continue, in running processes and in ones that start now.
-// Commands that need all shards name the one that is down. When the nodes come back, the shard opens automatically.
+// A primary and its replica are down, so one shard and the deployment's key can't be reached. On other shards, grabs,
+// settlement, publication and commands continue, in running and in new processes. Commands that need all shards name
+// the missing one. When the nodes are back, the shard opens without a person.
 func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, atRedis(t, configs.Cluster, ""))
@@ -123,7 +124,7 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	require.Empty(t, late.granted)
 	require.NoError(t, late.failed)
 	stop()
-	stop = s.work() // the worker starts while the node is down
+	stop = s.work() // a worker can start while the node is down
 	for _, id := range []string{near, far} {
 		testkit.Eventually(t, startTime, func() bool { return s.published(id) == 40 }, "the others' grants are published")
 	}
@@ -131,7 +132,7 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	s.commandsWhileDown(down, lost, near)
 	require.NoError(t, s.at.cluster.Masters[down].Restart())
 	require.NoError(t, s.at.cluster.Replicas[down].Restart())
-	ctx, cancel = context.WithTimeout(t.Context(), 90*time.Second) // the steps above used up the earlier limit
+	ctx, cancel = context.WithTimeout(t.Context(), 90*time.Second) // the earlier context may have expired
 	defer cancel()
 	crowds[lost].grab(ctx, 20, 40, 8)
 	require.NoError(t, ctx.Err(), "the shard opens automatically")
@@ -144,9 +145,9 @@ func TestANodeDownTouchesItsShardsOnly(t *testing.T) {
 	stop()
 }
 
-// The program refuses a cluster that stops as a whole when a slot has no server, and a cluster with a slot that no node
-// owns. With unsafe.allow it only warns about the first one. In a running producer, grabs on that slot's shard are
-// undecided until a node owns it again, and the others continue.
+// A cluster that answers nothing while a slot has no server is refused, and so is a cluster with an unassigned slot.
+// With unsafe.allow the first case is only a warning. For a running producer, grabs on the shard of the unassigned slot
+// are undecided until a node gets the slot. Other shards continue.
 func TestClustersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	at := atRedis(t, configs.Cluster, "")

@@ -19,8 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// oneCopy is a deployment of its own with one shard and a topic of two partitions, which it reaches through a fault
-// proxy.
+// oneCopy is a deployment with one shard and a topic of two partitions. It connects to the broker through a proxy that
+// injects faults.
 type oneCopy struct {
 	*cli
 	broker *testkit.KafkaBroker
@@ -51,7 +51,7 @@ func newOneCopy(t *testing.T, broker *testkit.KafkaBroker, age time.Duration) *o
 	return c
 }
 
-// grants writes n grants of the given age in one step, ten in each entry.
+// grants writes n grants of age c.age to the stream in one transaction, ten per entry.
 func (c *oneCopy) grants(n int) {
 	c.t.Helper()
 	at := time.Now().Add(-c.age).UnixMilli()
@@ -77,7 +77,7 @@ func (c *oneCopy) worker() *exec.Cmd {
 	cmd := c.command("work")
 	require.NoError(c.t, cmd.Start())
 	c.t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // the worker may have ended
 		_ = cmd.Wait()
 		if c.t.Failed() {
 			c.t.Logf("worker %d:\n%s", cmd.Process.Pid, cmd.Stderr)
@@ -89,8 +89,8 @@ func (c *oneCopy) worker() *exec.Cmd {
 // finished waits until the group has finished all events.
 func (c *oneCopy) finished() { c.finishedBut(0) }
 
-// finishedBut waits until the group has finished all events but n, which were deleted from the stream before it read
-// them.
+// finishedBut waits until the group has finished all events except n. The entries of these n were deleted before the
+// group read them.
 func (c *oneCopy) finishedBut(n int64) {
 	c.t.Helper()
 	testkit.EventuallyOK(c.t, 60*time.Second, func() error {
@@ -103,8 +103,8 @@ func (c *oneCopy) finishedBut(n int64) {
 	}, "everything published")
 }
 
-// records returns the number of records in the topic's first partition. It bypasses the proxy, and returns -1 if the
-// broker does not answer.
+// records returns the number of records in the first partition of the topic, or -1 if the broker does not answer. It
+// bypasses the proxy.
 func (c *oneCopy) records() int64 { return records(c.t.Context(), c.broker, c.topic, 0) }
 
 func records(ctx context.Context, broker *testkit.KafkaBroker, topic string, partition int) int64 {
@@ -117,12 +117,13 @@ func records(ctx context.Context, broker *testkit.KafkaBroker, topic string, par
 	return res.Topics[topic][0].LastOffset
 }
 
-// inFlight makes a worker send grants. The broker has their records, and the worker does not have the answer.
+// inFlight starts a worker that sends grants. It returns when the broker has the records and the worker still waits for
+// the answer.
 func (c *oneCopy) inFlight() *exec.Cmd {
 	c.t.Helper()
 	w := c.worker()
 	c.grants(10)
-	c.finished() // now the worker has its producer id
+	c.finished() // so the worker has a producer id
 	had := c.records()
 	c.broker.Proxy.Delay(time.Minute)
 	c.t.Cleanup(func() { c.broker.Proxy.Delay(0) })
@@ -134,7 +135,7 @@ func (c *oneCopy) inFlight() *exec.Cmd {
 	return w
 }
 
-// once checks that the topic has each event exactly once, as `hongbao tail` reads it.
+// once checks that the topic has each event exactly once, according to `hongbao tail`.
 func (c *oneCopy) once() {
 	c.t.Helper()
 	copies := c.copies(c.topic)
@@ -159,12 +160,12 @@ func kill(t *testing.T, w *exec.Cmd) {
 	require.ErrorAs(t, w.Wait(), &exit)
 }
 
-// oneCopyFaults fire while grants are in flight, and end when all grants are published.
+// oneCopyFaults cause a fault while grants are in flight, and return when all grants are published.
 var oneCopyFaults = map[string]func(c *oneCopy){
 	"answer swallowed": func(c *oneCopy) {
 		w := c.worker()
 		c.grants(10)
-		c.finished() // now the worker's session has sent a batch
+		c.finished() // so the worker has sent a batch in its session
 		before := c.broker.Proxy.Fired().Swallowed
 		c.broker.Proxy.SwallowAnswers(3, proxy.KafkaRequest(proxy.KafkaProduce))
 		c.grants(200)
@@ -184,7 +185,7 @@ var oneCopyFaults = map[string]func(c *oneCopy){
 		require.NoError(c.t, asleep.Process.Signal(syscall.SIGSTOP))
 		c.broker.Proxy.Delay(0)
 		w := c.worker()
-		c.finished() // so its entries were taken over
+		c.finished() // so another worker has taken the entries over
 		require.NoError(c.t, asleep.Process.Signal(syscall.SIGCONT))
 		for range 5 { // both continue
 			c.grants(50)
@@ -226,8 +227,8 @@ var oneCopyFaults = map[string]func(c *oneCopy){
 	},
 }
 
-// The topic has one copy of each grant, whatever happens between the send and its answer, and however old the grants
-// are. The age matters because a broker that restarts forgets producers by the records' time.
+// Faults happen between the send of a batch and its answer. The topic still has one copy of each grant. The grants are
+// new or 49 hours old, because a broker that restarts forgets producers whose last records are old.
 func TestOneCopyInKafka(t *testing.T) {
 	t.Parallel()
 	for _, age := range []time.Duration{0, 49 * time.Hour} {

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// outside runs examples/outside, built as a separate module, for a deployment.
+// outside is a running examples/outside, which is built as a separate module.
 type outside struct {
 	path, listen string
 	env          []string
@@ -66,8 +66,8 @@ func (o *outside) grab(t *testing.T, user string) hongbao.Answer {
 	return answer
 }
 
-// A program that uses only the public packages works. examples/outside grabs, mails, reads the topic, and verifies the
-// draw. It mails each winner once and reads each winner once.
+// examples/outside uses only public packages. It grabs, mails winners, reads the topic and verifies the draw. It mails
+// each winner once, and reads each grant once.
 func TestOutsideModule(t *testing.T) {
 	t.Parallel()
 	broker := testkit.Kafka(t)

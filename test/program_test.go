@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// program builds the real binary once.
+// program builds the program once, and returns its path.
 var program = sync.OnceValues(func() (string, error) {
 	path, err := filepath.Abs("../.cache/test/hongbao") // git ignores this folder
 	if err != nil {
@@ -29,7 +29,7 @@ var program = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// cli is the real program with the environment of its own deployment.
+// cli runs the built program with the environment of a test's own deployment.
 type cli struct {
 	t      *testing.T
 	path   string
@@ -38,7 +38,7 @@ type cli struct {
 	env    []string
 }
 
-// newCLI sets short timeouts, and the given knobs.
+// newCLI returns a cli with short timeouts and the given knobs.
 func newCLI(t *testing.T, knobs map[string]string, more ...string) *cli {
 	t.Helper()
 	path, err := program()
@@ -65,8 +65,8 @@ func (c *cli) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// exits runs the program to its end, and returns what it printed. The program must have the exit code and print every
-// part.
+// exits runs the program, and returns its output. It requires the exit code, and that the output contains each of
+// parts.
 func (c *cli) exits(code int, args []string, parts ...string) string {
 	c.t.Helper()
 	cmd := c.command(args...)

@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/public-api.txt again")
 
-// Each public name is a promise, so a review must show a new one. docs/public-api.txt lists all names, one a line.
-// After an intended change run: go test ./test -run TestPublicAPI -update
+// docs/public-api.txt lists every public name, one per line, so that a review shows each new promise. After an intended
+// change run: go test ./test -run TestPublicAPI -update
 func TestPublicAPI(t *testing.T) {
 	t.Parallel()
 	var names []string

@@ -30,7 +30,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// fact has the fields of a grant that a reader of the topic gets.
+// fact has the fields of a grant that readers of the topic see.
 type fact struct {
 	Campaign string         `json:"campaign"`
 	Packet   int64          `json:"packet"`
@@ -45,8 +45,8 @@ func order(facts []fact) []fact {
 	return facts
 }
 
-// published lets n users grab a campaign, and publishes the grants to a topic with the compression. It returns what the
-// users got.
+// published lets n users grab a campaign, publishes the grants to a topic with the given compression, and returns the
+// grants.
 func published(t *testing.T, broker *testkit.KafkaBroker, topic, compression string, n int) []fact {
 	t.Helper()
 	b := setup(t, 2)
@@ -93,8 +93,8 @@ func block(t *testing.T, part string) string {
 	return ""
 }
 
-// The ways of docs/subscribers.md to read the topic work: package subscriber, Kafka's console consumer by the page's
-// command, and another client by the page's code. All of them read what the users were told.
+// Each way to read the topic in docs/subscribers.md works: package subscriber, Kafka's console consumer with the page's
+// command, and franz-go with the page's code. Each reads exactly what users were told.
 func TestReadersOfTheTopic(t *testing.T) {
 	t.Parallel()
 	broker := testkit.Kafka(t)

@@ -19,16 +19,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// These tests run what the README and other pages show: a line "$ command" of a console block. The lines below it are what the command
-// prints.
+// The tests in this file run the console blocks of README.md and other pages. A line "$ command" is a command, and the
+// lines below it are its output.
 
-// step is one command of a console block and its output.
+// step is a command of a console block, and its output on the page.
 type step struct {
 	command string
 	prints  []string
 }
 
-// section returns the text of README.md from a heading to the next one of the same level.
+// section returns the text of README.md from a heading to the next heading of the same level.
 func section(t *testing.T, heading string) string {
 	t.Helper()
 	_, after, found := strings.Cut(page(t, "README.md"), "\n## "+heading+"\n")
@@ -39,7 +39,7 @@ func section(t *testing.T, heading string) string {
 
 var fence = regexp.MustCompile("(?s)```(\\w+)\n(.*?)```")
 
-// steps returns the commands in the console blocks of a text.
+// steps returns the steps in the console blocks of a text.
 func steps(text string) []step {
 	var out []step
 	for _, block := range fence.FindAllStringSubmatch(text, -1) {
@@ -60,7 +60,7 @@ func steps(text string) []step {
 	return out
 }
 
-// shapes matches what differs from run to run, and has the mark that replaces it.
+// shapes are patterns of texts that differ between runs, with the marks that replace them.
 var shapes = []struct {
 	is   *regexp.Regexp
 	mark string
@@ -74,7 +74,7 @@ var shapes = []struct {
 	{regexp.MustCompile(` {2,}`), " "},
 }
 
-// shape returns a line without what differs from run to run.
+// shape replaces the texts of a line that differ between runs.
 func shape(line string) string {
 	for _, s := range shapes {
 		line = s.is.ReplaceAllString(line, s.mark)
@@ -92,8 +92,7 @@ func shapesOf(lines []string) []string {
 	return out
 }
 
-// build builds the program and examples/grab into bin of a folder, and copies configs and examples/clients there, as in
-// the repository.
+// build builds the program and examples/grab into a folder's bin. It copies configs and examples/clients to the folder.
 func build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -112,7 +111,7 @@ func TestQuickStart(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	t.Parallel()
-	// The page's ports may be in use on this machine. The test does not need the drain delay of the server.
+	// The page's ports may be in use, so the test uses others. It does not need the server's drain delay.
 	api, ops := testkit.FreeAddr(t), testkit.FreeAddr(t)
 	runPage(t, "docs/quickstart.md", strings.NewReplacer("go run ./examples/grab ", "bin/grab ",
 		"http://127.0.0.1:8080/", "http://"+api+"/",
@@ -121,7 +120,7 @@ func TestQuickStart(t *testing.T) {
 		Replace(page(t, "docs/quickstart.md")))
 }
 
-// The page for newcomers works from its first line to its last, on `hongbao dev`.
+// All commands of docs/start.md, the page for newcomers, work on `hongbao dev`.
 func TestStartPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -130,8 +129,8 @@ func TestStartPage(t *testing.T) {
 	runPageOnDev(t, "docs/start.md", page(t, "docs/start.md"))
 }
 
-// runPageOnDev runs a page in two shells, as the page says: the command of its sh block keeps running beside the
-// others. It uses free ports, because the page's ports may be in use.
+// runPageOnDev runs a page in two shells, as the page says. The command of its sh block runs until the other commands
+// have ended. The test uses free ports, because the page's ports may be in use.
 func runPageOnDev(t *testing.T, page, text string) {
 	t.Helper()
 	block := fence.FindStringSubmatch(text)
@@ -148,8 +147,8 @@ func runPageOnDev(t *testing.T, page, text string) {
 	require.Zero(t, server.Wait(time.Minute), "%s%s", server.Out.String(), server.Err.String())
 }
 
-// runPage runs the commands of a page in a shell, and compares the output of each with the page. Only the variables
-// that name the servers have other values.
+// runPage runs the commands of a page in a shell, and compares the output of each with the page. It replaces only the
+// variables that name the servers.
 func runPage(t *testing.T, page, text string) {
 	t.Helper()
 	rdb, kafka := testkit.NewRedis(t, testkit.RedisOptions{}), testkit.Kafka(t)
@@ -168,7 +167,7 @@ func newLedgerServer(t *testing.T) *testkit.PostgresServer {
 		"full_page_writes": "on"}})
 }
 
-// runPageOn is runPage with the values for all variables that the page exports.
+// runPageOn runs the commands of a page like runPage. env has values for all variables that the page exports.
 func runPageOn(t *testing.T, page, text string, env []string) {
 	t.Helper()
 	topic := fmt.Sprintf("readme-%d", time.Now().UnixNano())
@@ -182,16 +181,16 @@ func runPageOn(t *testing.T, page, text string, env []string) {
 		topic, "hongbao.grants")
 }
 
-// steppedPage is a page whose commands the test runs.
+// steppedPage is a page whose commands a test runs.
 type steppedPage struct {
 	name, text string
-	dir        string           // the folder of the commands
-	env        []string         // the variables of the commands
-	server     *testkit.Program // a server that runs meanwhile; nil for none
+	dir        string           // working directory of the commands
+	env        []string         // environment of the commands
+	server     *testkit.Program // runs in the background; may be nil
 }
 
-// runSteps runs the commands of a page, and compares the output of each with the page. renamed has pairs of a name here
-// and the page's name for it.
+// runSteps runs the commands of a page, and compares the output of each with the page. renamed has pairs of a name in
+// this run and the name on the page.
 func runSteps(t *testing.T, page steppedPage, renamed ...string) {
 	t.Helper()
 	todo := steps(page.text)
@@ -218,8 +217,8 @@ func runSteps(t *testing.T, page steppedPage, renamed ...string) {
 	}
 }
 
-// runScript returns what a page's commands print. The commands may wait for servers without a limit. runScript
-// therefore kills them when the server beside them ends, or after four minutes.
+// runScript runs the commands of a page, and returns their output. A command may wait for a server without a limit, so
+// runScript kills it when the server in the background ends, or after four minutes.
 func runScript(t *testing.T, page steppedPage, script string) string {
 	t.Helper()
 	cmd := exec.Command("bash", "-eu", "-c", script)
@@ -246,7 +245,7 @@ func runScript(t *testing.T, page steppedPage, script string) string {
 	return shell.Out.String()
 }
 
-// logsBeside returns the output of a page's servers.
+// logsBeside returns the output of the servers in the background.
 func logsBeside(t *testing.T, page steppedPage) string {
 	t.Helper()
 	var all strings.Builder
@@ -263,8 +262,8 @@ func logsBeside(t *testing.T, page steppedPage) string {
 	return all.String()
 }
 
-// overHTTP returns the block of a page that starts a server and grabs there, and appends commands that stop the server.
-// It returns "" if there is none. Only the ports and the drain delay differ from the page.
+// overHTTP returns the sh block of a page that starts a server and grabs over HTTP, or "" if there is none. It replaces
+// the ports and the drain delay, and appends commands that stop the server.
 func overHTTP(t *testing.T, text string) (script string, env []string) {
 	t.Helper()
 	for _, block := range fence.FindAllStringSubmatch(text, -1) {
@@ -283,7 +282,7 @@ func overHTTP(t *testing.T, text string) (script string, env []string) {
 	return script, append(env, "HONGBAO_SERVE_DRAIN_DELAY=0s")
 }
 
-// README.md shows examples/grab, which TestQuickStart runs.
+// README.md shows a part of examples/grab, which TestQuickStart runs.
 func TestReadmeShowsTheExample(t *testing.T) {
 	t.Parallel()
 	block := fence.FindStringSubmatch(section(t, "Use it"))
@@ -292,8 +291,8 @@ func TestReadmeShowsTheExample(t *testing.T) {
 	require.Contains(t, page(t, "examples/grab/main.go"), block[2])
 }
 
-// The demo prints the lines that README.md shows, in their order. "..." stands for lines that it leaves out. The
-// comparison leaves out the progress, and the lines about the kill.
+// `hongbao demo` prints the lines that README.md shows, in this order. In README.md, "..." stands for omitted lines.
+// The test skips progress lines and lines about the kill.
 func TestReadmeDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the demo")
@@ -318,7 +317,7 @@ func TestReadmeDemo(t *testing.T) {
 	require.Contains(t, string(out), "AGREES")
 }
 
-// Each test that docs/guarantees.md and docs/testing.md name exists, and so do the rows of TestLosses.
+// Every test and every row of TestLosses that docs/guarantees.md and docs/testing.md name exists.
 func TestGuaranteesNameTests(t *testing.T) {
 	t.Parallel()
 	all := strings.Builder{}
@@ -343,7 +342,7 @@ func TestGuaranteesNameTests(t *testing.T) {
 	}
 }
 
-// anchors returns the anchors of a document's headings, as GitHub makes them.
+// anchors returns the anchors that GitHub generates for the headings of a document.
 func anchors(text string) map[string]bool {
 	all := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^#+ (.+)$").FindAllStringSubmatch(text, -1) {
@@ -353,7 +352,7 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// Every file, heading and make target that the documents name exists.
+// Every file, heading and make target that a document refers to exists.
 func TestDocsNameWhatIsThere(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("../Makefile")
@@ -393,7 +392,7 @@ func TestExampleCampaign(t *testing.T) {
 	require.EqualValues(t, 1, c.UserHold())
 }
 
-// The shapes of different outputs differ.
+// Lines that differ in changing values only have the same shape; lines with different content do not.
 func TestShape(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, shape("packet 7, amount 12, request id ab-1"), shape("packet 912, amount 1, request id zz"))

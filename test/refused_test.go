@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// doorman is a proxy before a balance server that refuses one account without an explanation.
+// doorman is a proxy in front of a balance server. It refuses one account without a reason.
 type doorman struct {
 	*httptest.Server
 	account atomic.Value
@@ -51,8 +51,8 @@ func newDoorman(t *testing.T, target, account string) *doorman {
 	return d
 }
 
-// The remote refuses one account. The shard's other grants continue, including later ones. Once the remote accepts the
-// account, it is paid.
+// The remote refuses one account. Other grants of the shard are still paid, including later ones. When the remote
+// accepts the account, its grants are paid as well.
 func TestOneAccountTheRemoteRefuses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

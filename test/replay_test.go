@@ -21,8 +21,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A replay to a new topic, killed at random points many times, publishes each event there once. So does a replay whose
-// answers are late, so that it is killed between a send and its answer.
+// A replay to a new topic is killed many times at random times, in one case between a send and its late answer. The new
+// topic has each event once.
 func TestReplayKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
@@ -86,7 +86,7 @@ func openClaims(c *oneCopy, sink string) []string {
 	return open
 }
 
-// settled puts all grants into the ledger, and makes the ledger a sink of the deployment.
+// settled books all grants in the ledger, and adds sink balance to the deployment.
 func (c *oneCopy) settled() {
 	c.t.Helper()
 	entries, err := c.keys.Entries(c.t.Context(), "-", "+")
@@ -105,15 +105,15 @@ func (c *oneCopy) settled() {
 	c.env = append(c.env, "HONGBAO_DEPLOYMENT_SINKS=balance,kafka")
 }
 
-// hundred plans 100 for every packet.
+// hundred is a plan with 100 minor units for every packet.
 type hundred struct{}
 
 func (hundred) Amount(context.Context, string, int64) (hongbao.Amount, bool, error) {
 	return 100, true, nil
 }
 
-// The stream is trimmed between the kills, including entries of stored batches. Where the stream ends, the replay
-// continues from the ledger.
+// The stream is trimmed between the kills, including entries of batches that the replay has stored. The replay takes
+// trimmed events from the ledger.
 func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
@@ -133,19 +133,19 @@ func TestReplayKilledWhileTheStreamIsTrimmed(t *testing.T) {
 	t.Logf("killed %d times", kills)
 }
 
-// A replay with --missing publishes events that the topic lost after they were finished, once each. The plain replay
-// skips them. Neither can publish events whose entry was deleted from the stream before a worker read it.
+// The topic has lost finished events. A replay with --missing publishes each of them once, and a replay without it
+// skips them. Neither can publish events whose entry was deleted before a worker read it.
 func TestReplayRepairsTheTopic(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
 	c.grants(200)
-	lost := []stream.SeqRange{{First: 11, Last: 30}, {First: 77, Last: 77}} // finished, and not in the topic
+	lost := []stream.SeqRange{{First: 11, Last: 30}, {First: 77, Last: 77}} // finished, but not in the topic
 	_, err := c.keys.Ack(t.Context(), "kafka", lost, nil)
 	require.NoError(t, err)
 	entries, err := c.keys.Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
-	require.NoError(t, c.rdb.XDel(t.Context(), c.keys.Keys.Events(), entries[15].ID).Err()) // 151 to 160 never reach the group
+	require.NoError(t, c.rdb.XDel(t.Context(), c.keys.Keys.Events(), entries[15].ID).Err()) // 151 to 160
 	w := c.worker()
 	c.finishedBut(10)
 	c.drain(w)
@@ -158,7 +158,7 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 	c.exactly(c.topic, gone...)
 	_, err = c.hongbao("replay", "recover", "--to", "kafka")
 	require.NoError(t, err)
-	c.exactly(c.topic, gone...) // only the deleted entry had 151 to 160
+	c.exactly(c.topic, gone...) // 151 to 160 were in the deleted entry
 	for range 2 {
 		_, err = c.hongbao("replay", "recover-lost", "--to", "kafka", "--missing")
 		require.NoError(t, err)
@@ -168,14 +168,14 @@ func TestReplayRepairsTheTopic(t *testing.T) {
 	require.ErrorContains(t, err, "use --to kafka")
 }
 
-// The trimmer deletes done bits behind the stream. Their events still count as done. A replay to the topic publishes
-// none of them a second time, and one with --missing finds events that the topic lacks.
+// The trimmer deletes done bits of events that have left the stream, which still count as done. A replay to the topic
+// publishes none of these events again. A replay with --missing publishes those that the topic lacks.
 func TestReplayBehindTheDoneBits(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
 	c.grants(store.ChunkEvents + 3_000)
-	// finished, and not in the topic
+	// finished, but not in the topic
 	_, err := c.keys.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 11, Last: 30}}, nil)
 	require.NoError(t, err)
 	gone := make([]int64, 20)
@@ -203,14 +203,14 @@ func TestReplayBehindTheDoneBits(t *testing.T) {
 	c.exactly(c.topic)
 }
 
-// Two replays with --missing and different names run at once, and publish each event once. The second one reads the
-// topic when the first has ended.
+// Two replays with --missing run at once under different names. The second one waits for the first and then reads the
+// topic. Each event is published once.
 func TestReplaysOfWhatIsMissingAtOnce(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
 	c.grants(1_000)
-	// finished, and not in the topic
+	// finished, but not in the topic
 	_, err := c.keys.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 1, Last: 1_000}}, nil)
 	require.NoError(t, err)
 	var both []*exec.Cmd

@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A requeue of dead letters is killed at random points. It publishes each dead letter once and ends it once. Some of
-// the dead letters have an open claim from their first push, which may have reached the topic or not.
+// A requeue of dead letters is killed at random times. It publishes each of them once, and removes each letter once.
+// Some dead letters have an open claim from an earlier push, which may have reached the topic.
 func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
 	c := newOneCopy(t, broker, 0)
-	arrived := c.inFlight() // the batch is in the topic, and the proxy holds the answer back
+	arrived := c.inFlight() // the topic has the batch; the worker has no answer
 	kill(t, arrived)
 	c.broker.Proxy.Delay(0)
 	inTopic := len(c.copies(c.topic))
@@ -39,7 +39,7 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	t.Logf("killed %d times; %d of %d were in the topic before", kills, inTopic, c.seq)
 }
 
-// bury makes dead letters of all unfinished events, and returns their number.
+// bury turns all unfinished events into dead letters, and returns their number.
 func (c *oneCopy) bury(group string) (letters int64) {
 	c.t.Helper()
 	entries, err := c.keys.Entries(c.t.Context(), "-", "+")

@@ -32,15 +32,15 @@ var settlingCases = map[string]func(*testing.T, *books){
 	"random histories against a model": settleModel,
 }
 
-// books is a place that settles, with a first worker and the plan that the test expects there.
+// books is an implementation of settling, with one worker and the plan of the test.
 type books struct {
 	settling
 	plan  *planned
 	first hongbao.Handler
 }
 
-// decided returns a grant of a packet as Redis would have made it. Another version is another decision about the same
-// packet, as after a loss, with its own seq and user.
+// decided returns a grant of a packet, as Redis decides it. A grant of another version has another seq and user, as if
+// Redis had lost the first decision and granted the packet again.
 func decided(campaign string, packet int64, version int) hongbao.Grant {
 	var at int64
 	for _, c := range campaign {
@@ -65,19 +65,19 @@ func allDecided(campaign string, first, last int64) (list []hongbao.Grant) {
 	return list
 }
 
-// settles hands over grants that must all be settled.
+// settles passes grants to the worker, and requires that all are settled.
 func (b *books) settles(t *testing.T, grants ...hongbao.Grant) {
 	t.Helper()
 	require.Nil(t, b.first.Handle(t.Context(), grants))
 }
 
-// sets hands over grants, and returns the packets of those that then wait for a person.
+// sets passes grants to the worker, and returns the packets of the grants that now wait for a person.
 func (b *books) sets(t *testing.T, grants ...hongbao.Grant) []int64 {
 	t.Helper()
 	return b.aside(t, grants, b.first.Handle(t.Context(), grants))
 }
 
-// paid checks that the users got exactly these grants, each once, in the currency, and that the others got nothing.
+// paid checks that the users were paid exactly these grants, each once, and that the users in others were paid nothing.
 func (b *books) paid(t *testing.T, currency string, grants []hongbao.Grant, others ...string) {
 	t.Helper()
 	b.agrees(t)
@@ -153,7 +153,7 @@ func settleAltered(t *testing.T, b *books) {
 	b.settles(t, allDecided("rain", 1, 4)...)
 	more := decided("rain", 2, 2)
 	more.Amount++
-	b.plan.forged[planKey("rain", 2)] = more.Amount // a wrong plan, so that the checks behind it are reached
+	b.plan.forged[planKey("rain", 2)] = more.Amount // a wrong plan; otherwise the plan check would fail first
 	altered := []hongbao.Grant{decided("rain", 1, 1), more, decided("rain", 5, 0)}
 	for range 3 { // a repeat changes nothing
 		require.Equal(t, []int64{1, 2}, b.sets(t, altered...))
@@ -233,7 +233,7 @@ func settleMalformed(t *testing.T, b *books) {
 	b.paid(t, "CNY", allDecided("rain", 5, 5))
 }
 
-// settleOverlapping lets many workers settle overlapping batches in random order.
+// settleOverlapping lets several workers settle overlapping batches in random order.
 func settleOverlapping(t *testing.T, b *books) {
 	const packets, workers = 150, 6
 	b.create(t, "rain", "CNY", packets)
@@ -256,8 +256,8 @@ func settleOverlapping(t *testing.T, b *books) {
 	b.paid(t, "CNY", append(allDecided("rain", 1, packets), allDecided("snow", 1, packets)...))
 }
 
-// untilSettled hands a batch over until all of it is settled, as a consumer does. While another worker settles some of
-// it, the error is Transient.
+// untilSettled retries a batch until all of it is settled, as a consumer does. Grants that another worker is settling
+// return a transient error.
 func untilSettled(ctx context.Context, w hongbao.Handler, batch []hongbao.Grant) error {
 	for {
 		var rest []hongbao.Grant
@@ -275,7 +275,7 @@ func untilSettled(ctx context.Context, w hongbao.Handler, batch []hongbao.Grant)
 	}
 }
 
-// settleCancelled checks that a cancelled call pays nothing, and that the next call pays each grant once.
+// settleCancelled checks that a cancelled call pays nothing. The next call pays each grant once.
 func settleCancelled(t *testing.T, b *books) {
 	b.create(t, "rain", "CNY", 10)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -292,7 +292,7 @@ func settleCancelled(t *testing.T, b *books) {
 	b.paid(t, "CNY", allDecided("rain", 1, 5))
 }
 
-// settleModel compares random histories with the simplest model: the first version of a packet is paid, and every other
+// settleModel compares random histories with a simple model: the first version of a packet is paid, and each other
 // version waits for a person.
 func settleModel(t *testing.T, b *books) {
 	var histories atomic.Int64
@@ -303,7 +303,7 @@ func settleModel(t *testing.T, b *books) {
 		draw := rapid.Custom(func(rt *rapid.T) hongbao.Grant {
 			g := decided(id, rapid.Int64Range(1, 6).Draw(rt, "packet"),
 				rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "version"))
-			g.User = id + g.User // so that each history has its own users
+			g.User = id + g.User // each history has its own users
 			return g
 		})
 		for _, batch := range rapid.SliceOfN(rapid.SliceOfNDistinct(draw, 1, 6,

@@ -22,23 +22,23 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// settling is a place where grants are settled: the ledger on one of its databases, or a remote balance system. The
-// suite in settling_cases_test.go runs on all of them. Package ledger has a suite for what only a ledger can show.
+// settling is an implementation of settlement: the ledger on one of its databases, or a remote balance system. The
+// suite in settling_cases_test.go runs on each. Package ledger tests what only the ledger has.
 type settling interface {
-	// create makes a campaign that can pay all of its packets.
+	// create creates a campaign with enough money for all of its packets.
 	create(t *testing.T, id, currency string, packets int64)
-	// worker returns another settler, as of another process.
+	// worker returns another handler, as if in another process.
 	worker(t *testing.T) hongbao.Handler
-	// aside returns the packets of the grants that wait for a person. errs is the answer of a worker for the grants.
+	// aside returns the packets of those grants that wait for a person. errs are the errors that a worker returned.
 	aside(t *testing.T, grants []hongbao.Grant, errs []error) []int64
-	// statement lists what a user was credited; balance returns the sum.
+	// statement returns the credits of a user, and balance their sum.
 	statement(t *testing.T, user, currency string) []hongbao.Amount
 	balance(t *testing.T, user, currency string) hongbao.Amount
-	// agrees checks the books against themselves.
+	// agrees checks that the accounts are consistent.
 	agrees(t *testing.T)
 }
 
-// planned has the amounts of every campaign's packets.
+// planned has the planned amounts of all packets, and the currencies of all campaigns.
 type planned struct {
 	mu     sync.Mutex
 	forged map[string]hongbao.Amount // by campaign and packet
@@ -75,7 +75,7 @@ func (p *planned) set(fn func()) {
 	fn()
 }
 
-// inLedger settles in the ledger.
+// inLedger is the settlement in the ledger.
 type inLedger struct {
 	plan      *planned
 	ledger    *ledger.Ledger
@@ -119,7 +119,7 @@ func (l *inLedger) aside(t *testing.T, grants []hongbao.Grant, errs []error) []i
 	require.NoError(t, err)
 	var packets []int64
 	for i := range list {
-		list[i].Grant.Currency = "" // the ledger sets it; the grants here have none
+		list[i].Grant.Currency = "" // clear the currency, which the ledger has added
 	}
 	for _, g := range grants {
 		if slices.ContainsFunc(list, func(q ledger.Quarantined) bool { return q.Grant == g }) {
@@ -159,7 +159,7 @@ func (l *inLedger) agrees(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-// atRemote settles at a balance server over HTTP.
+// atRemote is the settlement at a balance server over HTTP.
 type atRemote struct {
 	*bundle
 	*inLedger // the ledger that records the credits
@@ -198,7 +198,7 @@ func (r *atRemote) aside(t *testing.T, grants []hongbao.Grant, errs []error) []i
 	return packets
 }
 
-// get sends a query to the balance server.
+// get sends a query to the balance server, and decodes the answer.
 func (r *atRemote) get(t *testing.T, path string, answer any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, http.NoBody)
@@ -256,7 +256,7 @@ func (r *atRemote) agrees(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-// TestSettling runs the suite on every place where grants are settled.
+// TestSettling runs the suite on each implementation of settling.
 func TestSettling(t *testing.T) {
 	t.Parallel()
 	atBank := func(batch int) func(*testing.T, *planned) settling {

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// bundle has what a test of several stages needs of Redis: a deployment of its own.
+// bundle is a deployment in Redis for tests that run several stages.
 type bundle struct {
 	rdb   redis.UniversalClient
 	store *store.Store
@@ -41,7 +41,7 @@ func bundleOf(st *store.Store, log *zap.Logger) *bundle {
 	return &bundle{rdb: st.Redis(), store: st, log: log}
 }
 
-// spec returns a campaign that is open now. Change it before it is loaded.
+// spec returns the specification of a campaign that is open now. Tests may change it before they load it.
 func spec(id string, packets int64, total hongbao.Amount) hongbao.Campaign {
 	c := loaded.Rain(id, packets, total)
 	c.Split = hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}
@@ -56,7 +56,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign) ledger.Campaign {
 	return row
 }
 
-// rowOf returns the ledger's row of a campaign with a new seed.
+// rowOf returns the row of a campaign in the ledger, with a new seed.
 func rowOf(c hongbao.Campaign) ledger.Campaign {
 	seed := campaign.NewSeed()
 	return ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed)}
@@ -72,7 +72,7 @@ func (b *bundle) producer(t *testing.T) *producer.Producer {
 	return p
 }
 
-// work runs a worker of a sink until stop. change changes its Config.
+// work starts a worker of a sink, with a configuration that change may change. stop stops the worker.
 func (b *bundle) work(t *testing.T, sink, name string, h hongbao.Handler,
 	change func(*consumer.Config)) (w *consumer.Consumer, stop func()) {
 	t.Helper()
@@ -90,7 +90,7 @@ func sqlite(file string) ledger.Config {
 		LockTimeout: 5 * time.Second, Timeout: 20 * time.Second, Retries: 5}
 }
 
-// newDatabase makes the tables of a ledger in an empty database, and opens it.
+// newDatabase creates the tables of a ledger in an empty database, and opens the ledger.
 func newDatabase(t *testing.T, c ledger.Config) *ledger.Ledger {
 	t.Helper()
 	_, err := ledger.Migrate(t.Context(), c)
@@ -100,7 +100,7 @@ func newDatabase(t *testing.T, c ledger.Config) *ledger.Ledger {
 	return l
 }
 
-// ledger returns an SQLite ledger with the campaigns, and a settler on it.
+// ledger returns an SQLite ledger that has the campaigns, and a settler for it.
 func (b *bundle) ledger(t *testing.T, campaigns ...ledger.Campaign) (*ledger.Ledger, *ledger.Settler) {
 	t.Helper()
 	l := newDatabase(t, sqlite(filepath.Join(t.TempDir(), "ledger.db")))
@@ -116,7 +116,7 @@ func (b *bundle) ledger(t *testing.T, campaigns ...ledger.Campaign) (*ledger.Led
 
 func user(i int) string { return fmt.Sprintf("u%08d", i) }
 
-// farAlong makes every shard look as if it had issued many events, for grants that no grab wrote.
+// farAlong sets the seq of every shard to a large number. Tests then use lower seqs for grants that no grab made.
 func (b *bundle) farAlong(t *testing.T) *bundle {
 	t.Helper()
 	storetest.FarAlong(t, b.store)

@@ -25,7 +25,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// redisAt is a Redis in one topology: its servers, and the configuration that names them.
+// redisAt has the servers of a Redis in one topology, and the configuration for them.
 type redisAt struct {
 	mode string
 	env  []string
@@ -36,7 +36,7 @@ type redisAt struct {
 	hand      *byHand
 }
 
-// atRedis starts Redis servers of a program. Every topology has a replica, for class replica.
+// atRedis starts the servers of a Redis with the given program. Each topology has a replica, which class replica needs.
 func atRedis(t *testing.T, mode, program string) *redisAt {
 	t.Helper()
 	opts := testkit.RedisOptions{Binary: program, Args: map[string]string{"appendfsync": "always"}}
@@ -60,8 +60,8 @@ func atRedis(t *testing.T, mode, program string) *redisAt {
 	return at
 }
 
-// site is a deployment of three shards with both sinks. Tests use it through the real program, and through a producer
-// with the program's own client. On a cluster each shard has its own primary.
+// site is a deployment of three shards with both sinks. Tests use it through the built program and through producers.
+// On a cluster each shard has its own primary.
 type site struct {
 	*cli
 	at    *redisAt
@@ -95,7 +95,7 @@ func newSite(t *testing.T, at *redisAt, more ...string) *site {
 	return s
 }
 
-// on returns a campaign id whose home is a shard.
+// on returns a campaign id whose home is the shard.
 func (s *site) on(shard int, name string) string {
 	for i := 0; ; i++ {
 		if id := fmt.Sprintf("%s-%d", name, i); s.store.Home(id).Index() == shard {
@@ -104,7 +104,7 @@ func (s *site) on(shard int, name string) string {
 	}
 }
 
-// says runs a command that must succeed and print every part.
+// says runs a command that must succeed, and requires that its output contains each of parts.
 func (s *site) says(args []string, parts ...string) string {
 	s.t.Helper()
 	out := s.ok(args...)
@@ -135,7 +135,7 @@ durability: %s
 	s.ok("campaign", "load", id)
 }
 
-// work starts a worker, and returns the function that stops it.
+// work starts a worker. The returned function stops it.
 func (s *site) work() (stop func()) {
 	s.t.Helper()
 	_, stop = s.startWork()
@@ -164,25 +164,25 @@ func (s *site) producer() *producer.Producer {
 	return s.producerOn(s.rdb)
 }
 
-// producerOn makes a producer. With its own client it knows only what it has seen itself, as in a separate process.
+// producerOn creates a producer on rdb. With a separate client it has its own state, as in another process.
 func (s *site) producerOn(rdb redis.UniversalClient) *producer.Producer {
 	s.t.Helper()
 	cfg := s.cfg.Producer
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, s.store.Space(), s.cfg.Deployment.ID
-	cfg.Log = zap.NewNop() // with a log the producer watches the servers
+	cfg.Log = zap.NewNop() // discards alarms
 	p, err := producer.New(cfg)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, p.Close(context.Background())) })
 	return p
 }
 
-// allAgree waits until both sinks have finished, and lets the audit compare Redis, the ledger and the topic.
+// allAgree waits until both sinks have finished, and requires that the audit of Redis, the ledger and the topic agrees.
 func (s *site) allAgree() {
 	s.t.Helper()
 	s.says([]string{"audit", "--wait", "40s"}, "agrees")
 }
 
-// published counts the topic's records of a campaign. Each event must be there once.
+// published returns the number of records of a campaign in the topic. It requires that no event occurs twice.
 func (s *site) published(campaign string) int {
 	s.t.Helper()
 	seen := map[string]bool{}
@@ -200,23 +200,23 @@ type grabber interface {
 	Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error)
 }
 
-// people grab from a campaign with request ids. They repeat each request until they have a final answer.
+// people are users who grab in a campaign with request ids. They retry until they have a final answer.
 type people struct {
 	p        grabber
 	campaign string
 
 	mu        sync.Mutex
-	granted   map[string]map[int64]hongbao.Receipt // the packets of each user, by all answers
+	granted   map[string]map[int64]hongbao.Receipt // the packets that each user was told of
 	undecided int                                  // undecided answers
-	failed    error                                // the last error that is not an outage
-	last      string                               // the last answer without a packet, and its error
+	failed    error                                // last error that is not an outage
+	last      string                               // last answer without a packet, and its error
 }
 
 func (s *site) people(p grabber, campaign string) *people {
 	return &people{p: p, campaign: campaign, granted: map[string]map[int64]hongbao.Receipt{}}
 }
 
-// grab lets the people first to last-1 grab, atOnce at a time, until each has a final answer.
+// grab lets the users first to last-1 grab until each has a final answer, with atOnce users at a time.
 func (c *people) grab(ctx context.Context, first, last, atOnce int) {
 	next := make(chan int)
 	var wg sync.WaitGroup
@@ -235,7 +235,7 @@ func (c *people) grab(ctx context.Context, first, last, atOnce int) {
 	wg.Wait()
 }
 
-// once sends one person's grab, and reports whether the answer was final.
+// once sends one grab of a user, and reports whether the answer was final.
 func (c *people) once(ctx context.Context, user string) (final bool) {
 	a, err := c.p.Grab(ctx, &hongbao.Grab{Campaign: c.campaign, User: user, RequestID: "r-" + user})
 	c.mu.Lock()
@@ -269,15 +269,15 @@ func (c *people) lastAnswer() string {
 	return c.last
 }
 
-// count returns how many people have a packet, and how many answers were undecided.
+// count returns how many users have a packet, and how many answers were undecided.
 func (c *people) count() (granted, undecided int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.granted), c.undecided
 }
 
-// right checks that no call ended in an error other than an outage. It also checks that all answers to a user name the
-// same packet, and that no two users have the same one.
+// right checks that no call failed except by an outage, that each user was told of one packet only, and that no two
+// users were told of the same packet.
 func (c *people) right(t *testing.T) {
 	t.Helper()
 	require.NoError(t, c.failed)
@@ -291,22 +291,22 @@ func (c *people) right(t *testing.T) {
 	}
 }
 
-// rain is a campaign on shard 0. A crowd grabs from it while workers settle and publish.
+// rain is a campaign on shard 0 in which a crowd grabs while workers run.
 type rain struct {
 	*site
 	id      string
 	packets int
 	crowd   *people
 
-	ctx   context.Context // everyone must have their packet before it ends
+	ctx   context.Context // bounds the whole test
 	halt  func()          // stops the crowd
-	stops []func()        // the workers
+	stops []func()        // functions that stop the workers
 }
 
-// oneEach is the limit of a specification that allows one packet for each user.
+// oneEach limits a specification to one packet for each user.
 const oneEach = "limits:\n  - {by: user, per: campaign, max: 1}\n"
 
-// rains starts a crowd as large as the campaign.
+// rains starts a crowd with as many users as the campaign has packets.
 func (s *site) rains(packets, workers int) *rain {
 	s.t.Helper()
 	r := &rain{site: s, id: s.on(0, "rain"), packets: packets}
@@ -333,7 +333,7 @@ func (s *site) rains(packets, workers int) *rain {
 	return r
 }
 
-// pours waits until the crowd has more grants.
+// pours waits until the crowd got more packets.
 func (r *rain) pours(what string) {
 	r.t.Helper()
 	began, _ := r.crowd.count()
@@ -347,8 +347,8 @@ func (r *rain) pours(what string) {
 	}, "%s", what)
 }
 
-// ends lets all users grab once more with the same request ids, and then checks that everyone has one packet, which is
-// paid and published once.
+// ends lets all users repeat their grab. Then it checks that each user has one packet, which is paid and published
+// once.
 func (r *rain) ends() {
 	r.t.Helper()
 	r.halt()

@@ -17,17 +17,17 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// mob is a crowd on a campaign over four shards. Each user grabs until they have an answer. Nine in ten have the same
-// first place.
+// mob is a crowd in a campaign over four shards. Each user grabs until they have a final answer. For nine in ten users
+// the walk begins at the same place.
 type mob struct {
 	t                        *testing.T
 	p                        *producer.Producer
-	silent                   atomic.Bool // a shard that has packets does not answer
+	silent                   atomic.Bool // a shard with packets does not answer
 	granted, soldOut, failed atomic.Int64
 	packets                  sync.Map // by user
 }
 
-// grab sends a user's grab until it has an answer.
+// grab repeats a user's grab until the answer is final.
 func (m *mob) grab(user string) {
 	for m.t.Context().Err() == nil {
 		a, err := m.p.Grab(m.t.Context(), &hongbao.Grab{Campaign: "rain", User: user, RequestID: "r"})
@@ -50,7 +50,7 @@ func (m *mob) grab(user string) {
 	}
 }
 
-// mobOf makes up users. Of thirty, 27 have place 0 as their first.
+// mobOf returns n users. For 27 of 30 users the walk begins at place 0.
 func mobOf(n int) (users []string) {
 	course := walk.NewCourse("rain", 4, 1)
 	for i := 0; len(users) < n; i++ {
@@ -62,9 +62,9 @@ func mobOf(n int) (users []string) {
 	return users
 }
 
-// A node of a cluster is stopped for 20 s while a crowd grabs, of which nine in ten have the same first place. The
-// crowd empties the shards that answer, and no one gets sold_out meanwhile. Then the rest is granted too: each packet
-// once, and no user gets two.
+// A node of a cluster is stopped for 20 s while a crowd grabs, nine in ten of them first on the same shard. The crowd
+// gets all packets of the other shards, and nobody gets sold_out. Afterwards the other packets are granted. Each packet
+// is granted once, and no user gets two.
 func TestCrowdWhileAShardIsStopped(t *testing.T) {
 	t.Parallel()
 	cluster, rdb := steady(t)

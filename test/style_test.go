@@ -31,7 +31,7 @@ func sources(t *testing.T, suffixes []string, fn func(path string)) {
 	require.Positive(t, found, "no file ends with %v: the test checks nothing", suffixes)
 }
 
-// headSins returns what the head of a script lacks. A script without commands is a library that others include.
+// headSins returns what is missing in the head of a script. A script without commands is a library for other scripts.
 func headSins(name, src string) []string {
 	var head strings.Builder
 	for line := range strings.Lines(src) {
@@ -45,7 +45,7 @@ func headSins(name, src string) []string {
 		sins = append(sins, `want "-- `+name+`: <purpose>" as its first line`)
 	}
 	want := []string{"KEYS", "ARGV", "Reply", "Cost", "First write", "Repeat"}
-	// libraries that are put before other scripts
+	// these scripts are libraries, which are put before other scripts
 	if name == "bits" || name == "control" || name == "fields" || name == "guard" || name == "left" || name == "parking" || name == "stub" ||
 		name == "withheld" {
 		want = nil

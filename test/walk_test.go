@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every step of docs/walk.md is a function that exists, and the page numbers its steps correctly.
+// Each step in docs/walk.md names a function that exists, and the steps are numbered without a gap.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/walk.md")
@@ -32,7 +32,7 @@ func TestWalk(t *testing.T) {
 		for n, row := range rows {
 			require.Equal(t, strconv.Itoa(n+1), string(row[1]))
 		}
-		if i < 4 { // the others are no part of a grant's walk
+		if i < 4 { // only the first four tables are about a grant
 			total += len(rows)
 		}
 	}

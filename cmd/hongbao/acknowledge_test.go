@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Known differences keep the audit green until they expire. The audit still shows them.
+// The audit still prints an acknowledged difference, but does not count it until the acknowledgement expires.
 func TestAcknowledgeDifferences(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

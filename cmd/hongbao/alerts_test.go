@@ -32,16 +32,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// impatient has times for alerts that a test waits for.
+// impatient has short times for the alert rules, so that a test does not wait for minutes.
 var impatient = mixin.Times{Soon: time.Second, Window: time.Minute, Old: 3 * time.Second, Hang: 4 * time.Second, AuditOld: time.Hour}
 
-// prometheus is a Prometheus that scrapes programs and has the alert rules.
+// prometheus is a running Prometheus server with the project's alert rules.
 type prometheus struct {
 	t   *testing.T
 	url string
 }
 
-// watch starts a Prometheus and waits until it has scraped every target: the addresses of ops listeners.
+// watch starts a Prometheus and waits until it has scraped every target. A target is the address of an ops listener.
 func watch(t *testing.T, targets ...string) *prometheus {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")
@@ -128,7 +128,7 @@ var fired = struct {
 	codes map[string]bool
 }{codes: map[string]bool{}}
 
-// scraped makes a deployment report its state quickly.
+// scraped sets up a deployment whose programs poll its state every 200 ms.
 func scraped(t *testing.T, o options) *deployment {
 	d := setup(t, o)
 	d.set("OPS_POLL", "200ms", "OPS_POLL_TIMEOUT", "700ms")
@@ -142,14 +142,14 @@ func (d *deployment) watchedWorker(args ...string) (*program, string) {
 	return w, w.ops(opsLine, "address")
 }
 
-// Every alert fires on its fault, which is real: processes, servers and Prometheus run as an operator runs them. No
-// alert fires before.
+// Each alert fires when the test causes its fault in real processes and servers, and does not fire before.
 func TestEveryAlertFires(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	// Parallel subtests would begin after all other tests of the package. These three wait more than they work.
+	// Parallel subtests would begin only after all other tests of the package. These three subtests mostly wait, so
+	// they run at the same time.
 	var faults sync.WaitGroup
 	faults.Go(func() { t.Run("wrong hands in Redis", wrongHands) })
 	faults.Go(func() { t.Run("sinks", sinksAway) })
@@ -160,11 +160,11 @@ func TestEveryAlertFires(t *testing.T) {
 	}
 }
 
-// newServers makes TestFsyncSlowFires run: make test-servers.
+// newServers enables TestFsyncSlowFires; make test-servers sets it.
 var newServers = flag.Bool("servers", false, "run TestFsyncSlowFires with the servers that scripts/setup.sh servers fetches")
 
-// Redis 7.2 or newer makes each grab of class fsync wait for a sync that happens once a second. An older Redis, as on
-// Debian 12, is refused for that class.
+// Redis 7.2 or newer makes each grab of class fsync wait for a sync, which happens once a second. An older Redis, as on
+// Debian 12, can't serve this class.
 func TestFsyncSlowFires(t *testing.T) {
 	t.Parallel()
 	if testing.Short() || !*newServers {
@@ -172,9 +172,9 @@ func TestFsyncSlowFires(t *testing.T) {
 	}
 	programs, err := testkit.RedisPrograms(t.Context())
 	require.NoError(t, err)
-	for _, p := range programs[1:] { // the first is Debian's
+	for _, p := range programs[1:] { // programs[0] is Debian's Redis
 		t.Run(p.Name+" "+p.Version, func(t *testing.T) {
-			require.NotEmpty(t, p.Path, "scripts/setup.sh servers did not bring it")
+			require.NotEmpty(t, p.Path, "scripts/setup.sh servers did not install it")
 			server := testkit.NewRedis(t, testkit.RedisOptions{Binary: p.Path, Args: map[string]string{"appendfsync": "always"}})
 			d := scraped(t, options{redis: server})
 			g := d.serve()
@@ -203,7 +203,7 @@ func wrongHands(t *testing.T) {
 	p := watch(t, g.ops("serving grabs", "ops"), worker, ownWorker(t, d, "panics", panics{}))
 	d.ok("grab", "rain", "u1")
 	d.ok("audit", "--wait", "10s")
-	p.fires("handler_panicked", "sink_campaign_paused") // the panicking handler's only
+	p.fires("handler_panicked", "sink_campaign_paused") // only the panicking handler causes these two
 	firing, err := p.firing()
 	require.NoError(t, err)
 	require.Subset(t, []string{"handler_panicked", "dead_letter", "sink_campaign_paused"}, firing, "nothing else fires before its fault")
@@ -215,7 +215,7 @@ func wrongHands(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		firing, err := p.firing()
 		return err == nil && !slices.Contains(firing, "redis_evicts")
-	}, "the alert ends with its fault")
+	}, "the alert redis_evicts stops")
 	require.NoError(t, os.WriteFile(g.keys, []byte("no keys"), 0o600))
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		g.call("GET", "/v1/campaigns/rain/grabs/me", "k1", "u1", "")
@@ -239,7 +239,7 @@ func wrongHands(t *testing.T) {
 			return n != "" && n[0] != '0'
 		}, "the worker counts %s", code)
 	}
-	require.NoError(t, d.rdb.XTrimMaxLen(t.Context(), events, 0).Err()) // the parked entries are gone with it
+	require.NoError(t, d.rdb.XTrimMaxLen(t.Context(), events, 0).Err()) // deletes the parked entries, too
 	p.fires("events_lost")
 	counted("forged_entry")
 	counted("events_lost")
@@ -265,8 +265,8 @@ func wrongHands(t *testing.T) {
 	p.fires("redis_lost_append_only")
 }
 
-// ownWorker runs a worker of another group in this process, whose handler has a bug. It returns the address of its
-// metrics.
+// ownWorker runs a worker of the given consumer group in this process, with a handler that has a bug. It returns the
+// URL of the worker's metrics.
 func ownWorker(t *testing.T, d *deployment, group string, h hongbao.Handler) string {
 	t.Helper()
 	core, _ := observer.New(zap.WarnLevel)
@@ -288,7 +288,7 @@ func ownWorker(t *testing.T, d *deployment, group string, h hongbao.Handler) str
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = c.Run(ctx) }) // a shard may be broken when it ends
+	wg.Go(func() { _ = c.Run(ctx) }) // Run may fail because of a broken shard
 	t.Cleanup(func() {
 		cancel()
 		wg.Wait()
@@ -297,7 +297,8 @@ func ownWorker(t *testing.T, d *deployment, group string, h hongbao.Handler) str
 	return server.URL
 }
 
-// hanging returns the metrics of a worker whose handler ignores its context until the test ends.
+// hanging starts a worker whose handler ignores its context until the test ends. It returns the URL of the worker's
+// metrics.
 func hanging(t *testing.T, d *deployment) string {
 	t.Helper()
 	end := make(chan struct{})
@@ -318,7 +319,7 @@ func sinksAway(t *testing.T) {
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
 	d := scraped(t, options{kafka: true, broker: broker})
 	d.campaign("rain", 100, 1000)
-	mute, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // it accepts, and never answers
+	mute, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts, but never answers
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = mute.Close() })
 	g := d.serve()
@@ -344,7 +345,7 @@ func sinksAway(t *testing.T) {
 	p.fires("process_down")
 }
 
-// badWorker starts a worker whose knobs of sink kafka are set wrong, and returns its ops listener.
+// badWorker starts a worker with wrong knobs for sink kafka, and returns the address of its ops listener.
 func (d *deployment) badWorker(pairs ...string) string {
 	d.t.Helper()
 	_, at := d.with(pairs...).watchedWorker()
@@ -364,13 +365,13 @@ func redisAway(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, grab("u1"))
 	p := watch(t, g.ops("serving grabs", "ops"), worker)
-	p.fires("audit_old") // no one has audited
+	p.fires("audit_old") // no audit has run yet
 	require.NoError(t, server.Kill())
 	for i := range 3 {
 		require.Equal(t, http.StatusServiceUnavailable, grab(fmt.Sprint("v", i)))
 	}
 	p.fires("redis_down", "grab_errors", "grab_slow")
-	w.Signal(syscall.SIGSTOP) // else it opens the shard at once
+	w.Signal(syscall.SIGSTOP) // a running worker would open the shard at once
 	require.NoError(t, server.Restart())
 	p.fires("shard_frozen")
 	w.Signal(syscall.SIGCONT)

@@ -20,8 +20,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// sealed makes a campaign of 20 packets, of which the given number of users get one. It then refunds the campaign,
-// removes it from Redis, and seals it.
+// sealed creates a campaign of 20 packets, of which the given number of users get one each. Then it closes and refunds
+// the campaign, waits until it has left Redis, and seals it.
 func (d *deployment) sealed(id string, users int) {
 	d.t.Helper()
 	d.campaign(id, 20, 2000)
@@ -38,10 +38,10 @@ func (d *deployment) ended(id string) {
 	d.set("CAMPAIGN_GRACE", "0s")
 	d.ok("campaign", "refund", id, "--wait", "30s", "--amount", strconv.FormatInt(int64(left), 10))
 	w.stop(syscall.SIGTERM)
-	w = d.start("work") // with no grace: it takes the campaign out of Redis
+	w = d.start("work") // CAMPAIGN_GRACE is 0: this worker removes the campaign from Redis
 	testkit.Eventually(d.t, 30*time.Second, func() bool {
 		return d.rdb.Exists(d.t.Context(), d.store.Home(id).Keys.Campaign(id)).Val() == 0
-	}, "it left Redis")
+	}, "the campaign left Redis")
 	w.Kill()
 	require.Contains(d.t, d.ok("audit", "--seal", "--wait", "30s"), id+" (sealed)")
 }
@@ -54,7 +54,8 @@ func (d *deployment) archived(args ...string) app.Removed {
 	return out.Archived[0]
 }
 
-// A sealed campaign's grants move to a file; audits agree as before, and receipts say where they are.
+// The grants of a sealed campaign move from the ledger to a file. Audits agree as before, and `hongbao receipts` says
+// where the grants are.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -104,7 +105,8 @@ func TestArchive(t *testing.T) {
 	require.Zero(t, d.count("SELECT COUNT(*) FROM grants WHERE campaign = 'rain'"))
 }
 
-// A campaign that was closed with packets withheld is refunded, leaves Redis, and is sealed and archived like any other.
+// A campaign that was closed with withheld packets is refunded, removed from Redis, sealed and archived like any other
+// campaign.
 func TestArchiveAfterWithheldPackets(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true, redis: testkit.NewRedis(t, testkit.RedisOptions{})})
@@ -114,7 +116,7 @@ func TestArchiveAfterWithheldPackets(t *testing.T) {
 	key := d.store.Home("rain").Keys.Withheld("rain")
 	require.EqualValues(t, 3, d.rdb.LLen(t.Context(), key).Val())
 	d.ended("rain")
-	require.Zero(t, d.rdb.Exists(t.Context(), key).Val(), "it left Redis as well")
+	require.Zero(t, d.rdb.Exists(t.Context(), key).Val(), "the withheld packets left Redis, too")
 	r := d.archived("rain", "--dir", t.TempDir())
 	require.Equal(t, []int64{6, 6}, []int64{r.Grants, r.Deleted})
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
@@ -128,9 +130,9 @@ func TestArchiveKilled(t *testing.T) {
 	dir := t.TempDir()
 	d.sealed("rain", 6)
 	path := filepath.Join(dir, "rain.csv")
-	require.NoError(t, os.WriteFile(path, []byte("half of it"), 0o600)) // killed while it wrote, in a folder of old
+	require.NoError(t, os.WriteFile(path, []byte("half of it"), 0o600)) // an earlier run was killed while it wrote
 
-	// A row is missing in the ledger: an existing file may be the only place that has the row.
+	// The ledger has lost a row. The existing file may have the only copy of that row, so it is not overwritten.
 	d.exec("CREATE TABLE held AS SELECT * FROM grants WHERE user_id = 'u000003'")
 	d.exec("DELETE FROM grants WHERE user_id = 'u000003'")
 	d.refused(1, []string{"archive", "rain", "--dir", dir}, "5 grants", "its totals say 6", "no file is written")
@@ -141,7 +143,7 @@ func TestArchiveKilled(t *testing.T) {
 	r := d.archived("rain", "--dir", dir)
 	require.EqualValues(t, 6, r.Deleted)
 
-	// Killed when the file was noted, and nothing deleted yet.
+	// The command was killed after it had recorded the file, and before it deleted anything.
 	d.exec("INSERT INTO grants SELECT 'rain', 1, 'u0', 1, 0, 1, 1, '', 1, 1")
 	d.exec("UPDATE archive SET deleted_at = 0")
 	text, err := os.ReadFile(path)

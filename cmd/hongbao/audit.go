@@ -38,8 +38,8 @@ func auditCmd() *cobra.Command {
 			if opts.Wait < 0 {
 				return app.Usage("--wait %s: give 0s or more", opts.Wait)
 			}
-			// An audit keeps mostly facts without pointers. Collecting garbage often costs little and saves half of
-			// the memory.
+			// An audit keeps mostly data without pointers, so garbage collection is cheap. Collecting more often than
+			// by default saves half of the memory.
 			debug.SetGCPercent(25)
 			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
 				report, err := a.Audit(cmd.Context(), opts)
@@ -125,7 +125,7 @@ func readDifference(r io.Reader) (*audit.Difference, error) {
 	in := json.NewDecoder(io.LimitReader(r, 1<<20))
 	in.DisallowUnknownFields()
 	if err := in.Decode(d); err != nil {
-		return nil, fmt.Errorf("want one difference as `hongbao audit --json` prints it: %w", err)
+		return nil, fmt.Errorf("want one difference from the output of `hongbao audit --json`: %w", err)
 	}
 	return d, nil
 }

@@ -31,7 +31,7 @@ func (d *deployment) exec(sql string, args ...any) int64 {
 	return tag.RowsAffected()
 }
 
-// settled makes a deployment with a campaign. The given number of its grants are in every sink.
+// settled creates a deployment with a campaign, and waits until every sink has the given number of its grants.
 func settled(t *testing.T, grants int) *deployment {
 	t.Helper()
 	d := setup(t, options{postgres: true, kafka: true, shards: 2})
@@ -44,7 +44,7 @@ func settled(t *testing.T, grants int) *deployment {
 	return d
 }
 
-// lines returns the records of the topic as kafka-go reads them.
+// records returns the records of the topic, read with kafka-go.
 func (d *deployment) records() []kafka.Message {
 	d.t.Helper()
 	var all []kafka.Message
@@ -69,7 +69,7 @@ func (d *deployment) records() []kafka.Message {
 	return all
 }
 
-// write puts messages into a partition by hand.
+// write appends messages to a partition of the topic.
 func (d *deployment) write(partition int, messages ...kafka.Message) {
 	d.t.Helper()
 	conn, err := kafka.DialLeader(d.t.Context(), "tcp", d.addr, d.topic, partition)
@@ -103,8 +103,8 @@ func TestAuditAgreesAndDiffers(t *testing.T) {
 	require.NotContains(t, text.out, "hongbao replay", "a replay would credit the user again")
 }
 
-// An administrator has deleted a row of a grant by hand. A replay would credit its user once more, so it is refused.
-// A replay that moves no money is not refused.
+// An administrator has deleted the row of a grant from the ledger. A replay to the ledger would credit the user again,
+// so it is refused. A dry run and a replay to Kafka move no money, so they are allowed.
 func TestReplayOfALedgerWrittenByHand(t *testing.T) {
 	t.Parallel()
 	d := settled(t, 20)
@@ -116,11 +116,11 @@ func TestReplayOfALedgerWrittenByHand(t *testing.T) {
 	require.Contains(t, d.ok("replay", "look", "--to", "balance", "--dry-run"), "would deliver")
 	d.ok("replay", "announce", "--to", "kafka")
 	require.EqualValues(t, 1, d.exec("SELECT 1 FROM account WHERE kind = 'user' HAVING SUM(balance) = 1000"),
-		"each user has what they had")
+		"the balances of users are unchanged")
 }
 
-// The ledger under `hongbao balance` has credits in addition to its grants. The audit names a balance that is not their
-// sum.
+// The ledger of `hongbao balance` has other credits besides the grants. The audit reports a balance that differs from
+// the sum of its credits.
 func TestAuditNamesABalanceThatIsNotItsCredits(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -135,8 +135,7 @@ func TestAuditNamesABalanceThatIsNotItsCredits(t *testing.T) {
 	require.Contains(t, text.out, "account u1, CNY: sum of the credits = balance: want 7, got 8")
 }
 
-// The audit names foreign writes to the topic: it reports a copy of a grant as a duplicate, and counts a foreign
-// record (B45).
+// The audit reports a copy of a grant in the topic as a duplicate. It only counts a record that is not a grant (B45).
 func TestAuditNamesACopyInTheTopic(t *testing.T) {
 	t.Parallel()
 	d := settled(t, 10)
@@ -144,7 +143,7 @@ func TestAuditNamesACopyInTheTopic(t *testing.T) {
 	require.Len(t, all, 10)
 	m := all[3]
 	d.write(m.Partition, kafka.Message{Value: []byte("foreign")})
-	require.Empty(t, d.audit(0).Found, "a foreign record is no difference")
+	require.Empty(t, d.audit(0).Found, "a foreign record is not a difference")
 	d.write(m.Partition, kafka.Message{Key: m.Key, Value: m.Value, Headers: m.Headers, Time: time.Now()})
 	r := d.audit(3)
 	require.Equal(t, map[audit.Kind]int64{audit.DuplicateInTopic: 1}, r.Found)
@@ -160,7 +159,7 @@ func TestAuditNamesACopyInTheTopic(t *testing.T) {
 	require.EqualValues(t, 1, d.audit(3).Found[audit.MalformedRecord])
 }
 
-// parse reads the lines of `hongbao tail` and fails unless each event is there once.
+// parse reads the output of `hongbao tail`, and fails if an event occurs twice.
 func parse(t *testing.T, out string) map[string]app.Tailed {
 	t.Helper()
 	all := map[string]app.Tailed{}
@@ -219,7 +218,7 @@ func TestTail(t *testing.T) {
 	require.NotContains(t, r.err, `"error"`, fmt.Sprint("no error is logged: ", r.err))
 }
 
-// A follower survives an outage of the broker.
+// `hongbao tail` continues to follow the topic after a restart of the broker.
 func TestTailFollowsOverARestartOfTheBroker(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

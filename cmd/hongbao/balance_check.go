@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// mismatch is a printed difference between the two sides of the credits.
+// mismatch is a difference that `hongbao balance check` prints.
 type mismatch struct {
 	Where string `json:"where"`
 	What  string `json:"what"`
@@ -20,10 +20,9 @@ type mismatch struct {
 func balanceCheckCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "check", Short: "Compare balances and funds with the credits, and statements with their line numbers",
-		Long: "Compares, on one snapshot, each account's balance with its credits, and each client's fund with its credits " +
-			"and with what was put\n" +
-			"into it. It only reads. Exit code 0 if all agrees, 3 if anything differs: then somebody has written to the " +
-			"database by hand.",
+		Long: "Compares, in one snapshot, each account's balance with its credits, and each client's fund with the client's\n" +
+			"credits and with the money put into the fund. It only reads. The exit code is 0 if all agrees, and 3 if anything\n" +
+			"differs: then somebody has written to the database by hand.",
 		Example: "  hongbao balance check --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error {

@@ -29,7 +29,7 @@ func printableFund(f *ledger.Fund) clientFund {
 
 func balanceFundsCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "funds", Short: "List the clients' funds: what was put into each, credited from it, and is left",
+		Use: "funds", Short: "List the clients' funds, with the amounts put in, credited and left",
 		Example: "  hongbao balance funds --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error {
@@ -60,10 +60,9 @@ func writeFunds(w io.Writer, funds []clientFund) error {
 func balanceFundCmd() *cobra.Command {
 	var f ledger.Funding
 	cmd := &cobra.Command{
-		Use: "fund CLIENT", Short: "Fill what a client's credits come from",
-		Long: "Puts an amount into the client's fund in a currency, once for each --id: the same command again moves " +
-			"nothing. A client credits\n" +
-			"no more than its fund has; then its credits are answered 503 with code fund_exhausted until the fund is filled.",
+		Use: "fund CLIENT", Short: "Add money to a client's fund, which pays its credits",
+		Long: "Adds an amount to the client's fund in a currency, once for each --id: a repeat of the command moves nothing.\n" +
+			"A credit that exceeds the fund is refused with status 503 and code fund_exhausted, until money is added.",
 		Example: "  hongbao balance fund worker --amount 100000000 --currency CNY --id budget-2026-11 --by ann --why \"the " +
 			"budget\" --ledger.dsn=balance.db",
 		Args: exactly(1, "one client"),
@@ -90,7 +89,7 @@ func balanceFundCmd() *cobra.Command {
 	flags := cmd.Flags()
 	flags.Var((*amountFlag)(&f.Amount), "amount", "amount in minor units (required)")
 	flags.StringVar(&f.Currency, "currency", "", "three capital letters (required)")
-	flags.StringVar(&f.ID, "id", "", "name of this funding, as a ticket or a budget has; kept with it (required)")
-	addDecision(flags, &f.Decision, "; kept with it (required)")
+	flags.StringVar(&f.ID, "id", "", "id of this funding, such as a ticket or a budget; kept with the funding (required)")
+	addDecision(flags, &f.Decision, "; kept with the funding (required)")
 	return cmd
 }

@@ -12,11 +12,9 @@ import (
 
 func balanceMigrateCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "migrate", Short: "Bring the tables up to date where no deployment uses the database",
-		Long: "Makes the tables of the database of ledger.dsn, or brings them up to date after an upgrade, and names the steps " +
-			"that were\n" +
-			"missing. It is for a database that only `hongbao balance` uses; that of a deployment is brought up to date by " +
-			"`hongbao init`.\n" +
+		Use: "migrate", Short: "Create or update the tables of a database that only hongbao balance uses",
+		Long: "Creates the tables in the database of ledger.dsn, or updates them after an upgrade, and prints each step.\n" +
+			"It is for a database that only `hongbao balance` uses. `hongbao init` updates the tables of a deployment.\n" +
 			"Programs of an older build may not know the new tables: upgrade them first, or stop them.",
 		Example: "  hongbao balance migrate --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

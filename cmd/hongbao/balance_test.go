@@ -26,8 +26,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// The two keys of the client named "worker": one credits, the other reads accounts. Every database of startBalance has
-// both.
+// The client named "worker" has two keys: one books credits, the other reads accounts. startBalance adds both to its
+// database.
 var (
 	clientKey, balanceToken = newBankKey(access.RoleClient)
 	accountKey, accountText = newBankKey(access.RoleAccountant)
@@ -39,8 +39,8 @@ func newBankKey(role access.Role) (access.Key, string) {
 	return k, text
 }
 
-// startBalance starts `hongbao balance` on the address, over a database of its own unless the environment names
-// another, with the keys of client worker, and with more in its fund than it will need.
+// startBalance starts `hongbao balance` on an address with a database. The database gets both keys of client worker,
+// and the client's fund gets more money than any test needs.
 func startBalance(t *testing.T, addr, dsn string, env ...string) *program {
 	t.Helper()
 	env = append([]string{"HONGBAO_LEDGER_DSN=" + dsn, "HONGBAO_LOG_FORMAT=json"}, env...)
@@ -65,7 +65,7 @@ func startBalance(t *testing.T, addr, dsn string, env ...string) *program {
 	return p
 }
 
-// call sends one request to the balance server, with the key that may do it, and decodes the answer.
+// call sends a request to the balance server with the key that its path requires, and decodes the answer.
 func call(t *testing.T, method, url, body string) (status int, answer map[string]any) {
 	t.Helper()
 	if strings.Contains(url, "/v1/accounts/") {
@@ -89,7 +89,8 @@ func callAs(t *testing.T, method, url, key, body string) (status int, answer map
 	return resp.StatusCode, answer
 }
 
-// The server runs alone: a credit outlives it, a stop is clean, and a bad configuration is refused.
+// `hongbao balance` needs no deployment. A credit survives a restart, SIGTERM ends the server cleanly, and a wrong
+// configuration is refused.
 func TestBalanceServer(t *testing.T) {
 	t.Parallel()
 	addr, dsn := testkit.FreeAddr(t), filepath.Join(t.TempDir(), "balance.db")
@@ -108,19 +109,19 @@ func TestBalanceServer(t *testing.T) {
 	require.Equal(t, first, again)
 	other := runProgram(t, []string{"HONGBAO_LEDGER_DSN=" + dsn}, "balance", "--balance.listen="+addr)
 	require.Equal(t, 1, other.code)
-	require.Contains(t, other.err, "balance.listen", "the address is taken, and it says which knob that is")
+	require.Contains(t, other.err, "balance.listen", "the error names the knob of the address that is in use")
 	none := filepath.Join(t.TempDir(), "other.db")
 	for _, command := range [][]string{{"balance"}, {"balance", "funds"}, {"key", "list"},
 		{"key", "create", "--role=client", "--client=c2"}} {
 		empty := runProgram(t, []string{"HONGBAO_LEDGER_DSN=" + none}, command...)
 		require.Equal(t, 1, empty.code, command)
 		require.Contains(t, empty.err, "`hongbao balance migrate`", command)
-		require.NoFileExists(t, none, "a wrong database is not made into a balance system")
+		require.NoFileExists(t, none, "a wrong DSN creates no database")
 	}
 }
 
-// Clients have API keys in a database that no deployment uses: they are created, listed, rotated and revoked as all
-// others. A fund is filled once under one id.
+// API keys of clients can be created, listed, rotated and revoked in a database that only `hongbao balance` uses. A
+// repeated funding with the same id changes nothing.
 func TestBalanceClients(t *testing.T) {
 	t.Parallel()
 	addr, env := testkit.FreeAddr(t), []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "balance.db"),
@@ -179,7 +180,8 @@ func TestBalanceClients(t *testing.T) {
 	require.Equal(t, "fund of shop, CNY: sum of the credits = credited: want 500, got 499\ndifferences: 1\n", r.out)
 }
 
-// A deployment and a balance server share a ledger: no key of one opens the other. Another deployment makes no keys in it.
+// A deployment and a balance server share a ledger. Neither accepts the keys of the other, and a second deployment
+// can't create keys in this ledger.
 func TestKeysOfOneLedger(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -206,8 +208,8 @@ func TestKeysOfOneLedger(t *testing.T) {
 	}
 }
 
-// Both ends as processes, both killed on the way: every grant is credited once. The worker shows that its breaker stops
-// requests while the remote is down.
+// A worker settles at a balance server, and each process is killed in the middle. Every grant is credited once. The
+// worker's metrics show that its circuit breaker stops requests while the remote is down.
 func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 2})
@@ -251,7 +253,7 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	w.Signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)
 	report := decided[audit.Report](t, d.ok("audit", "--json", "--wait", "20s"))
-	require.Equal(t, int64(packets), report.Total.Settled, "the audit asked the remote for each of them")
+	require.Equal(t, int64(packets), report.Total.Settled, "the audit asked the remote about every grant")
 	require.Len(t, report.LeftOut, 1, "the topic alone: %v", report.LeftOut)
 	unasked := decided[audit.Report](t, d.ok("audit", "--json", "--remote.queryable=false"))
 	require.Contains(t, strings.Join(unasked.LeftOut, "; "), "the remote balance system")
@@ -264,8 +266,8 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	require.Zero(t, bank.wait(20*time.Second).code)
 }
 
-// The balance system has another credit under a grant's reference: the grant's campaign is paused, and a person
-// decides.
+// The balance system already has a different credit under a grant's reference. The grant's campaign is paused until a
+// person decides.
 func TestContradictionPausesTheCampaign(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -276,7 +278,7 @@ func TestContradictionPausesTheCampaign(t *testing.T) {
 		"REMOTE_PAUSE", "10ms")
 	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	d.winners(t, "rain", 5)
-	for packet := 1; packet <= 10; packet++ { // whichever packets were given
+	for packet := 1; packet <= 10; packet++ { // any of the packets may be granted
 		status, a := call(t, "POST", "http://"+addr+"/v1/credits:batch", fmt.Sprintf(
 			`{"credits":[{"key":"k%[1]d","reference":"%[2]s:rain:%[1]d","account":"thief","currency":"CNY","amount":1}]}`, packet, d.id()))
 		require.Equal(t, 200, status, "%v", a)
@@ -292,10 +294,10 @@ func TestContradictionPausesTheCampaign(t *testing.T) {
 	require.Equal(t, "paused", d.show("rain").Redis.State)
 	report := decided[audit.Report](t, d.run("audit", "--json").out)
 	require.Equal(t, map[audit.Kind]int64{audit.Different: 5, audit.DeadLetter: 5}, report.Found,
-		"the audit sees what the remote has")
+		"the audit reads the remote's credits")
 }
 
-// A requeued dead letter is looked up at the remote, although sink balance counts its grant as finished.
+// A requeued dead letter is looked up at the remote, although sink balance has already acked its grant.
 func TestRequeueAtTheBalanceServer(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -307,7 +309,7 @@ func TestRequeueAtTheBalanceServer(t *testing.T) {
 	want := d.winners(t, "rain", 4)
 	d.buried("balance")
 	require.Equal(t, int64(4), d.auditNow().Found[audit.DeadLetter])
-	for _, n := range []string{"4", "0"} { // the second time there is nothing to requeue
+	for _, n := range []string{"4", "0"} { // the second requeue finds no letter
 		d.ok("dead", "requeue", "--class", "permanent", "--expect", n, "--by", "ann", "--why", "the account is open again")
 	}
 	for user, amount := range want {
@@ -318,10 +320,9 @@ func TestRequeueAtTheBalanceServer(t *testing.T) {
 	require.Equal(t, audit.Agrees, d.auditNow().Verdict)
 	require.Equal(t, want["u0000"]+want["u0001"]+want["u0002"]+want["u0003"], d.show("rain").Ledger.Granted)
 	d.ok("replay", "again", "--to", "balance", "--campaign", "rain")
-	require.Equal(t, audit.Agrees, d.auditNow().Verdict, "a replay repeats under the same keys")
+	require.Equal(t, audit.Agrees, d.auditNow().Verdict, "a replay repeats the same idempotency keys")
 }
 
-// id returns the deployment's id.
 func (d *deployment) id() string {
 	for _, v := range d.env {
 		if id, ok := strings.CutPrefix(v, "HONGBAO_DEPLOYMENT_ID="); ok {
@@ -332,7 +333,7 @@ func (d *deployment) id() string {
 	return ""
 }
 
-// winners lets users grab all packets, and returns what each user must get.
+// winners lets users grab the given number of packets, and returns the amount of each user.
 func (d *deployment) winners(t *testing.T, id string, packets int) map[string]hongbao.Amount {
 	t.Helper()
 	cfg := producer.DefaultConfig()
@@ -351,7 +352,7 @@ func (d *deployment) winners(t *testing.T, id string, packets int) map[string]ho
 	return want
 }
 
-// nothingPending reports whether the consumer group `balance` has finished everything that was delivered to it.
+// nothingPending reports whether consumer group balance has no pending entry on any shard.
 func (d *deployment) nothingPending(t *testing.T) bool {
 	t.Helper()
 	for i := range d.store.Len() {
@@ -364,7 +365,7 @@ func (d *deployment) nothingPending(t *testing.T) bool {
 	return true
 }
 
-// A command other than `balance migrate` does not change the tables of a database that is in use.
+// Only `hongbao balance migrate` changes the tables of a database that is in use. Other commands refuse an old schema.
 func TestOnlyMigrateMigrates(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})

@@ -30,10 +30,10 @@ import (
 
 var updateShots = flag.Bool("shots", false, "write the screenshots of docs/img again")
 
-// widths are those of a desk, a tablet and a phone.
+// widths has the widths of a desktop, a tablet and a phone.
 var widths = []int64{1280, 768, 390}
 
-// browser is a Chromium that looks at one server.
+// browser is a Chromium for the pages of one server.
 type browser struct {
 	t    *testing.T
 	ctx  context.Context //nolint:containedctx // chromedp keeps its browser in it
@@ -41,11 +41,11 @@ type browser struct {
 	axe  string
 
 	mu      sync.Mutex
-	strange []string // requests to any other server
-	faults  []string // what the page itself complained about
+	strange []string // requests to any server but base
+	faults  []string // errors that the page itself logged
 }
 
-// newBrowser starts one. scripts/setup.sh web installs Chromium and axe-core.
+// newBrowser starts a browser. scripts/setup.sh web installs Chromium and axe-core.
 func newBrowser(t *testing.T, base string) *browser {
 	t.Helper()
 	axe, err := os.ReadFile(filepath.Join(cacheDir(), "axe-core", "package", "axe.min.js"))
@@ -69,7 +69,7 @@ func newBrowser(t *testing.T, base string) *browser {
 	})
 	notes.Go(func() {
 		for e := range entries {
-			// A refused login is an answer of the server, not a fault of the page.
+			// A refused login logs a network error, which is expected.
 			if x := e.Entry; x != nil && x.Level == "error" && x.Source != "network" {
 				b.note(&b.faults, x.Text)
 			}
@@ -80,7 +80,7 @@ func newBrowser(t *testing.T, base string) *browser {
 	return b
 }
 
-// send is an action that sends a command of the protocol.
+// send returns an action that sends a command of the DevTools protocol.
 func send[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
 	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
 		_, err := cdp.Call(ctx, t, c, params)
@@ -101,14 +101,13 @@ func cacheDir() string {
 	return filepath.Join("..", "..", ".cache")
 }
 
-// patience is how long the browser may take for a step.
+// patience bounds each step of the browser.
 const patience = 30 * time.Second
 
-// do runs actions.
 func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	if chromedp.FromContext(b.ctx).Browser == nil {
-		require.NoError(b.t, chromedp.Do(b.ctx, actions...)) // it lives as long as the context of its first call
+		require.NoError(b.t, chromedp.Do(b.ctx, actions...)) // the browser lives as long as this context
 		return
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -136,26 +135,26 @@ func (b *browser) text(selector string) string {
 	return get(b, chromedp.Text(selector))
 }
 
-// sees waits until the page shows a text, without loading it again.
+// sees waits until a live update shows the text in the element. It does not reload the page.
 func (b *browser) sees(selector, text string) {
 	b.t.Helper()
 	get(b, chromedp.Poll[bool](fmt.Sprintf(`(document.querySelector(%q)?.innerText ?? "").includes(%q)`, selector, text)))
 }
 
-// seesOnly waits until the element has this text and no other, without loading the page again.
+// seesOnly waits until the element has exactly this text. It does not reload the page.
 func (b *browser) seesOnly(selector, text string) {
 	b.t.Helper()
 	get(b, chromedp.Poll[bool](fmt.Sprintf(`document.querySelector(%q)?.innerText.trim() === %q`, selector, text)))
 }
 
-// seesTimes waits until the page shows a text so often, without loading it again.
+// seesTimes waits until the element shows the text at least n times. It does not reload the page.
 func (b *browser) seesTimes(n int, selector, text string) {
 	b.t.Helper()
 	get(b, chromedp.Poll[bool](fmt.Sprintf(`(document.querySelector(%q)?.innerText ?? "").split(%q).length > %d`, selector, text, n)))
 }
 
-// press clicks an element that leads to another page, and waits for that page. The live update may replace the found
-// element before the click. Then nothing was clicked, and press clicks the new element.
+// press clicks an element that leads to another page, and waits for that page. If a live update replaces the element
+// before the click, press clicks the new element.
 func (b *browser) press(selector string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
@@ -168,7 +167,7 @@ func (b *browser) press(selector string) {
 	b.do(chromedp.WaitVisible("main"))
 }
 
-// isTold calls do, and waits until an answer has a status.
+// isTold calls do, and waits for a response with the given status.
 func (b *browser) isTold(status int64, do func()) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -184,14 +183,14 @@ func (b *browser) isTold(status int64, do func()) {
 	require.Fail(b.t, "no such answer", "%d", status)
 }
 
-// fault is a fault that axe-core finds.
+// fault is a violation that axe-core reports.
 type fault struct {
 	ID, Impact, Help string
 	Nodes            []struct{ HTML string }
 }
 
-// check looks at the page at three widths and in both colour schemes: no element overflows the page, and axe-core finds
-// no serious fault. It takes a screenshot if name is not empty and -shots is set.
+// check checks the page at each width and in both colour schemes: no element overflows the page, and axe-core reports
+// no serious violation. It takes a screenshot if name is not empty and -shots is set.
 func (b *browser) check(name string) {
 	b.t.Helper()
 	for i, width := range widths {
@@ -201,7 +200,7 @@ func (b *browser) check(name string) {
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))
 		over := get(b, chromedp.Evaluate[float64](
 			`document.documentElement.scrollWidth - document.documentElement.clientWidth`))
-		require.LessOrEqual(b.t, over, 0.0, "%s at %d: the page hangs over the edge", b.path(), width)
+		require.LessOrEqual(b.t, over, 0.0, "%s at %d: the page is wider than the window", b.path(), width)
 		get(b, chromedp.Evaluate[int](b.axe+";1"))
 		found := get(b, chromedp.Evaluate[[]fault](`axe.run(document).then((r) => r.violations.map((v) =>
 			({ID: v.id, Impact: v.impact, Help: v.help, Nodes: v.nodes.map((n) => ({HTML: n.html}))})))`,
@@ -229,7 +228,8 @@ func (b *browser) path() string {
 	return strings.TrimPrefix(get(b, chromedp.Location()), b.base)
 }
 
-// picture writes docs/img/console-NAME.png as a desk sees it, and console-NAME-phone.png of the campaign.
+// picture writes docs/img/console-NAME.png if the width is a desktop's and -shots is set. For the name campaign it also
+// writes console-campaign-phone.png at a phone's width.
 func (b *browser) picture(name string, width int64) {
 	b.t.Helper()
 	suffix := map[int64]string{1280: ""}
@@ -249,7 +249,7 @@ func (b *browser) picture(name string, width int64) {
 	require.NoError(b.t, file.Close())
 }
 
-// inFewColours returns a picture in its 256 commonest colours. It takes a third of the bytes, and the difference is
+// inFewColours returns a picture in its 256 most frequent colours. The file is a third as large, and the difference is
 // invisible.
 func inFewColours(shot image.Image) image.Image {
 	count := map[color.Color]int{}

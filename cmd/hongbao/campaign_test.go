@@ -30,7 +30,8 @@ func planHash(t *testing.T, out string) string {
 	return m[1]
 }
 
-// B18, B19: the same specification again changes nothing. Another specification under the same id is a conflict.
+// Creating a campaign twice from the same specification changes nothing. Another specification with the same id is a
+// conflict (B18, B19).
 func TestCreateTwice(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{false, true} {
@@ -74,8 +75,8 @@ func TestLoadAndShowAreReadable(t *testing.T) {
 		slices.Sorted(maps.Keys(shows.Redis)))
 }
 
-// A Redis that has lost a campaign gets no second set of its packets. Otherwise Redis would deal the paid packets to
-// other users, and no one would pay them.
+// Redis has lost a campaign of which packets were paid. Loading the campaign again is refused: Redis would grant the
+// paid packets to other users, and nobody would pay those users.
 func TestLostCampaignIsNotLoadedAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -95,7 +96,7 @@ func TestLostCampaignIsNotLoadedAgain(t *testing.T) {
 	require.Contains(t, d.ok("grab", "rain", "v"), "unknown_campaign")
 }
 
-// Processes that create one campaign at once draw one seed.
+// If several processes create the same campaign at once, only one seed is drawn.
 func TestCreateAtOnceDrawsOneSeed(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{false, true} {
@@ -120,7 +121,7 @@ func TestCreateAtOnceDrawsOneSeed(t *testing.T) {
 	}
 }
 
-// A load that is killed again and again ends with every packet there once, and opens once.
+// A load is killed many times. The last load completes it: the stock has every packet once, and the campaign opens.
 func TestLoadSurvivesKills(t *testing.T) {
 	t.Parallel()
 	const packets, total = 1_000_000, 50_000_000
@@ -137,7 +138,7 @@ func TestLoadSurvivesKills(t *testing.T) {
 	for kills < 12 {
 		from := loaded()
 		p := d.start("campaign", "load", "rain")
-		testkit.Eventually(t, 30*time.Second, func() bool { return loaded() > from+40_000 }, "the load is in the middle")
+		testkit.Eventually(t, 30*time.Second, func() bool { return loaded() > from+40_000 }, "the load has begun")
 		p.Kill()
 		if loaded() < packets {
 			kills++
@@ -147,7 +148,7 @@ func TestLoadSurvivesKills(t *testing.T) {
 			break
 		}
 	}
-	require.GreaterOrEqual(t, kills, 8, "kills in the middle of the load")
+	require.GreaterOrEqual(t, kills, 8, "the number of loads that were killed before they ended")
 	d.ok("campaign", "load", "rain")
 	d.checkStock("rain", packets, total)
 	require.Equal(t, store.StateOpen, d.show("rain").Redis.State)
@@ -155,10 +156,10 @@ func TestLoadSurvivesKills(t *testing.T) {
 
 	before := d.content()
 	d.ok("campaign", "load", "rain")
-	require.Equal(t, before, d.content(), "a load of what is open changes nothing")
+	require.Equal(t, before, d.content(), "a load of an open campaign changes nothing")
 }
 
-// checkStock counts the stock: each packet once, and the sum.
+// checkStock checks that the stock has each packet once, and that the amounts add up to the total.
 func (d *deployment) checkStock(id string, packets int64, total int64) {
 	d.t.Helper()
 	list, err := d.rdb.LRange(d.t.Context(), d.store.Home(id).Keys.Stock(id), 0, -1).Result()
@@ -170,7 +171,7 @@ func (d *deployment) checkStock(id string, packets int64, total int64) {
 		n, err1 := strconv.ParseInt(number, 10, 64)
 		a, err2 := strconv.ParseInt(amount, 10, 64)
 		if !ok || err1 != nil || err2 != nil || n < 1 || n > packets || seen[n] {
-			d.t.Fatalf("stock has %q: broken, or there twice", item)
+			d.t.Fatalf("stock has %q, which is malformed or a duplicate", item)
 		}
 		seen[n] = true
 		sum += a
@@ -178,7 +179,7 @@ func (d *deployment) checkStock(id string, packets int64, total int64) {
 	require.Equal(d.t, total, sum)
 }
 
-// Loading a campaign of which half is granted, by several processes at once, duplicates nothing.
+// Half of a campaign's packets are granted. Several processes that load it again at once change nothing.
 func TestLoadOfAHalfGrantedCampaignChangesNothing(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -203,14 +204,14 @@ func TestLoadOfAHalfGrantedCampaignChangesNothing(t *testing.T) {
 	require.Equal(t, before, d.content())
 	d.ok("campaign", "pause", "rain", "--why", "test")
 	loads()
-	require.Equal(t, store.StatePaused, d.show("rain").Redis.State, "a load does not open what was paused")
+	require.Equal(t, store.StatePaused, d.show("rain").Redis.State, "a load does not resume a paused campaign")
 	s := d.show("rain")
 	require.EqualValues(t, 3, s.Redis.Granted)
 	require.EqualValues(t, 3, s.Redis.Left)
 }
 
-// A campaign that was created by mistake is cancelled once. A campaign whose load has begun is not cancelled. This is
-// true even if an older build that does not inform the ledger began the load.
+// A campaign that was never loaded can be cancelled, once. A campaign whose load has begun can't be cancelled, even if
+// an older build, which does not note the load in the ledger, began it.
 func TestCancelCampaign(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{false, true} {
@@ -291,7 +292,7 @@ func (d *deployment) answer(args ...string) hongbao.Answer {
 	return a
 }
 
-// The JSON of grabs and receipts has the keys that a program may rely on, in small letters as those of all commands.
+// The JSON answers of grabs and receipts have the documented keys, in snake_case.
 func TestGrabJSONKeys(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -308,7 +309,7 @@ func TestGrabJSONKeys(t *testing.T) {
 		slices.Collect(maps.Keys(receipts.Receipts[0])))
 }
 
-// Every outcome of a grab is an answer with exit code 0.
+// Every outcome of a grab, also a refusal, ends with exit code 0.
 func TestGrabOutcomes(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -334,7 +335,7 @@ func TestGrabOutcomes(t *testing.T) {
 	d.campaign("short", 2, 100, "to: 20", "to: "+soon+"} #")
 	users := 0
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		users++ // a winner gets their receipt again, whatever the state of the campaign
+		users++ // a new user each time: a winner would get the old receipt
 		return d.answer("short", fmt.Sprint("late", users)).Outcome == hongbao.OutcomeEnded
 	}, "B23: it ends")
 
@@ -356,7 +357,7 @@ func TestGrabOutcomes(t *testing.T) {
 	d.refused(1, []string{"grab", "limits", "u5", "--request-id", "e"}, "device")
 }
 
-// An undecided grab is not a failure. Its message says how to continue.
+// A grab that is still undecided prints how to retry it, and does not end with the exit code of a failure.
 func TestUndecidedGrabSaysHowToGoOn(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -368,7 +369,7 @@ func TestUndecidedGrabSaysHowToGoOn(t *testing.T) {
 	require.Regexp(t, `busy: nothing is decided yet; grab again with --request-id \S+\n$`, d.refused(4, []string{"grab", "rain", "u2"}).err)
 }
 
-// A campaign that Redis has lost is not dealt again: other users already have packets of it.
+// Redis has lost a campaign of which packets were granted. Loading the campaign again is refused.
 func TestLoadRefusesWhatWasGranted(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -14,7 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// claimed leaves an open claim of events 1 and 2 of shard 0, sent at that time, whose owner is at work until then.
+// claimed writes an open claim for events 1 and 2 of shard 0. The batch was sent at the time sent, and the owner's
+// lease ends at until.
 func (d *deployment) claimed(sent, until time.Time) string {
 	d.t.Helper()
 	k := d.store.Shard(0)
@@ -26,8 +27,8 @@ func (d *deployment) claimed(sent, until time.Time) string {
 	return "kafka/0/w9.1"
 }
 
-// A person decides a claim that nothing else can decide. The dead letters of its grants end, and grants missing from
-// the topic are sent once.
+// A person decides about a claim that workers can't settle. The dead letters of its grants are removed. Grants that are
+// not in the topic are published once.
 func TestClaimIsSettled(t *testing.T) {
 	t.Parallel()
 	for _, published := range []bool{false, true} {
@@ -47,7 +48,7 @@ func TestClaimIsSettled(t *testing.T) {
 			old := now.Add(-25 * time.Hour)
 			id := d.claimed(old, now.Add(time.Hour))
 			d.refused(4, append(settle, as), "worker w9 has claim "+id)
-			d.claimed(now.Add(-time.Hour), now.Add(-time.Hour)) // the lease is over, and workers can still look for the batch
+			d.claimed(now.Add(-time.Hour), now.Add(-time.Hour)) // the lease has ended; workers can still find it
 			from := now.Add(23 * time.Hour).Format(time.RFC3339)
 			require.Contains(t, d.ok("claim", "list"), from)
 			d.refused(4, append(settle, as), "settle claim "+id, "still open at "+from)
@@ -76,8 +77,8 @@ func TestClaimIsSettled(t *testing.T) {
 	}
 }
 
-// A payload of a future format does not hide the claim. The list shows null for what it cannot read, and a person can
-// settle the claim.
+// A claim whose payload has a later format is still listed, with null for the unreadable fields. A person can settle
+// it.
 func TestUnreadableClaimIsListedAndSettled(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})

@@ -81,7 +81,7 @@ func writeClosing(w io.Writer, e *app.Ending) error {
 	return err
 }
 
-// printEnding returns a function that prints the state of a campaign's end.
+// printEnding returns a function that prints how far a campaign has been closed or refunded.
 func printEnding(cmd *cobra.Command) func(*app.Ending, error) error {
 	return func(e *app.Ending, err error) error {
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An invalid command line is refused before anything is touched: the test has no server.
+// Invalid arguments are refused before the command connects to a server: this test has none.
 func TestEndsRefuseWrongArguments(t *testing.T) {
 	t.Parallel()
 	for says, args := range map[string][]string{
@@ -69,7 +69,7 @@ func TestEndsOfACampaignThatWasNeverLoaded(t *testing.T) {
 	shown := d.show("rain")
 	require.Equal(t, "refunded", shown.Redis.State)
 	require.EqualValues(t, 1000, shown.Ledger.Refunded)
-	require.NotContains(t, d.ok("campaign", "show", "rain"), "seed", "it is secret until it is revealed")
+	require.NotContains(t, d.ok("campaign", "show", "rain"), "seed", "the seed is secret until the campaign is revealed")
 	require.NotEmpty(t, d.ok("campaign", "reveal", "rain"))
 	require.Contains(t, d.ok("audit", "--wait", "10s"), "agrees")
 }

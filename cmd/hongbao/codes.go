@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// readCodes reads the codes that a specification imports, or returns nil if it imports none. The file's path is
-// relative to the folder of the specification, spec.
+// readCodes reads the codes that a specification imports, or returns nil if it imports none. The path in codes.file is
+// relative to the folder of spec, the specification's file.
 func readCodes(spec string, c *hongbao.Campaign) ([]string, error) {
 	if c.Codes == nil || c.Codes.File == "" {
 		return nil, nil
@@ -24,7 +24,7 @@ func readCodes(spec string, c *hongbao.Campaign) ([]string, error) {
 		return nil, app.Usage("specification %s: codes.file: code_file_invalid: %w; each run of `hongbao campaign create` "+
 			"needs the file", spec, err)
 	}
-	defer f.Close() // the file was only read
+	defer f.Close()
 	codes, err := campaign.ReadCodes(f, c.Packets)
 	if err != nil {
 		return nil, app.Usage("codes of specification %s, file %s: %w", spec, path, err)

@@ -21,14 +21,14 @@ import (
 // completer returns the completions of a prefix. A completion may have an explanation after a tab.
 type completer func(cmd *cobra.Command, prefix string) ([]string, error)
 
-// A shell waits for completions. completeTime bounds the wait for a server, and completeMost bounds the number of
+// completeTime bounds the wait for a server, because the user's shell waits. completeMost bounds the number of
 // completions.
 const (
 	completeTime = 2 * time.Second
 	completeMost = 100
 )
 
-// byWord has the completers of arguments, by the word for the argument in a command's usage. nil is for a file.
+// byWord maps an argument's placeholder in a command's usage to its completer. With nil the shell completes file names.
 var byWord = map[string]completer{
 	"CAMPAIGN": offerCampaigns, "SINK": offerSinks, "LETTER": offerLetters, "KEY": offerKeys, "CLIENT": offerClients,
 	"ID": offerQuarantined, "NAME": offerReplays, "serve|work|balance": offerOneOf(run.HealthCommands()),
@@ -48,7 +48,7 @@ var byFlag = map[string]completer{
 	"client": offerClients, "class": offerOneOf(deadletter.Classes()),
 }
 
-// complete adds completions to a command and to its subcommands. cobra generates the shells' scripts from them.
+// complete adds completions to a command and its subcommands. cobra generates the scripts for each shell.
 func complete(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		complete(c)
@@ -71,7 +71,7 @@ func complete(cmd *cobra.Command) {
 	})
 }
 
-// argumentWords returns the words of a command's usage that name its arguments.
+// argumentWords returns the placeholders of a command's arguments, as its usage has them.
 func argumentWords(cmd *cobra.Command) (words []string) {
 	for _, word := range strings.Fields(cmd.Use)[1:] {
 		if strings.HasPrefix(word, "--") {
@@ -82,10 +82,10 @@ func argumentWords(cmd *cobra.Command) (words []string) {
 	return words
 }
 
-// repeats reports whether a command takes any number of its last argument.
+// repeats reports whether the last argument of a command can be repeated.
 func repeats(cmd *cobra.Command) bool { return strings.HasSuffix(cmd.Use, "...]") }
 
-// answer asks a completer. It returns no completions if the server is down or the configuration is wrong, because a
+// answer calls a completer. It returns no completions if the server is down or the configuration is wrong, because a
 // shell can't show an error while the user types.
 func answer(c completer, cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if c == nil {
@@ -103,7 +103,7 @@ func answer(c completer, cmd *cobra.Command, given []string, prefix string) ([]s
 		return !strings.HasPrefix(value, prefix) || slices.Contains(given, value)
 	})
 	directive := cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	if len(fits) == 1 && strings.HasSuffix(fits[0], ":") { // the user may continue to type, as in topic:OTHER
+	if len(fits) == 1 && strings.HasSuffix(fits[0], ":") { // the user types on after topic:
 		directive |= cobra.ShellCompDirectiveNoSpace
 	}
 	return fits[:min(len(fits), completeMost)], directive
@@ -139,7 +139,7 @@ func offerCampaigns(cmd *cobra.Command, prefix string) (ids []string, err error)
 	return ids, err
 }
 
-// offerSinks takes the sinks from the server, or else from the configuration.
+// offerSinks completes the sinks of the deployment at --server, or else the sinks of the configuration.
 func offerSinks(cmd *cobra.Command, _ string) (names []string, err error) {
 	if serverOf(cmd) != "" {
 		err := operate(cmd, app.Needs{}, func(o ops.Operations) error {

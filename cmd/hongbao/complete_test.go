@@ -60,7 +60,7 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
-// Dead letters and quarantined grants are offered with details that distinguish them. A letter that is already an
+// Dead letters and quarantined grants are completed with details that distinguish them. A letter that is already an
 // argument is not offered again.
 func TestCompletionsOfLetters(t *testing.T) {
 	t.Parallel()
@@ -76,11 +76,10 @@ func TestCompletionsOfLetters(t *testing.T) {
 	require.Empty(t, completed(t, s.env, "dead", "show", first, ""))
 }
 
-// With an unreachable server, a server that never answers, or a wrong configuration, nothing is offered. Nothing else
-// is printed that a shell would show.
+// Completion prints nothing if the server is unreachable or never answers, or if the configuration is wrong.
 func TestCompletionsAreSilent(t *testing.T) {
 	t.Parallel()
-	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts, and says nothing
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts, but never answers
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	for _, addr := range []string{"127.0.0.1:1", silent.Addr().String()} {
@@ -96,7 +95,7 @@ func TestCompletionsAreSilent(t *testing.T) {
 	require.Empty(t, completed(t, []string{"HONGBAO_REDIS_POOL_SIZE=-1"}, "sink", "pause", ""))
 }
 
-// Every argument placeholder has a completion, or is known to have none.
+// Every placeholder of an argument is in byWord. A command uses every entry of byWord and of byFlag.
 func TestEveryArgumentHasACompletion(t *testing.T) {
 	t.Parallel()
 	used, flags := map[string]bool{}, map[string]bool{}
@@ -113,7 +112,7 @@ func TestEveryArgumentHasACompletion(t *testing.T) {
 		}
 	}
 	walk(root())
-	require.Len(t, used, len(byWord), "a word of byWord is in no command's usage")
+	require.Len(t, used, len(byWord), "byWord has a placeholder that no command uses")
 	for name := range byFlag {
 		require.True(t, flags[name], "no command has --%s", name)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
-// confirmFlags are the facts that a person found out at the remote, and the person's name.
+// confirmFlags has what a person found out at the remote, and the person's name.
 type confirmFlags struct {
 	booked, notBooked, dryRun bool
 	asked                     string
@@ -111,7 +111,7 @@ func (f *confirmFlags) check(cmd *cobra.Command, ids []string) error {
 	return nil
 }
 
-// confirmation returns the confirmation that the flags describe, as it is kept with the letters.
+// confirmation returns the confirmation that is stored with the letters, built from the flags.
 func (f *confirmFlags) confirmation(letters []string) (o app.Confirmation, err error) {
 	o = app.Confirmation{Letters: letters, Decision: f.who, Patience: f.patience, DryRun: f.dryRun}
 	for _, text := range f.packets {

@@ -19,8 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// blindBank is a remote that can neither repeat a request nor be asked. It books every request. While it is sick it
-// closes the connection without an answer, and books only if sick says so.
+// blindBank is a remote that does not deduplicate requests and can't be queried. It books every request. If sick is
+// set, it closes the connection without an answer, and books the credit only if sick returns true.
 type blindBank struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -74,8 +74,8 @@ func (b *blindBank) has() (credits, most, posts int) {
 	return credits, most, b.posts
 }
 
-// Credits in doubt wait for a person if the remote can't report their state. The person's finding is recorded, or the
-// credit is sent again, once.
+// The remote can't say whether it booked a credit, so the credit in doubt waits for a person. If the person confirms
+// that it is booked, nothing is sent. If the person confirms that it is not booked, it is sent again, once.
 func TestConfirmCreditsInDoubt(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -104,7 +104,7 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 	d.refused(3, append([]string{"dead", "requeue", "--by", "ann", "--why", "try"}, append(booked, not...)...),
 		"refused 4 letters again")
 	_, _, posts := b.has()
-	require.Equal(t, 4, posts, "nothing is sent again without a word")
+	require.Equal(t, 4, posts, "nothing is sent again without a decision")
 
 	confirm := func(flag string, ids []string, more ...string) []string {
 		return append(append([]string{"dead", "confirm", flag, "--by", "ann", "--why", "ticket 4711"}, more...), ids...)
@@ -144,7 +144,8 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 	require.Equal(t, "ann", log[3].Values["by"])
 }
 
-// The letters of credits in doubt were dropped. The refund waits and names them, and a person's decision ends them.
+// The dead letters of credits in doubt were dropped. The refund names these credits and is refused until a person
+// confirms each of them by its packet.
 func TestConfirmPackets(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -161,7 +162,7 @@ func TestConfirmPackets(t *testing.T) {
 	b.recovers()
 	d.ok("dead", "drop", "--sink", "balance", "--class", "conflict", "--expect", "2", "--by", "ann", "--why", "too late")
 	d.ok("campaign", "close", "rain", "--early")
-	w = d.start("work") // it finishes the close
+	w = d.start("work") // the worker finishes the close
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	refund := func(missing string, amount int64) []string {
@@ -192,7 +193,7 @@ func TestConfirmPackets(t *testing.T) {
 	d.ok(refund("1", 1_000-int64(want["u0000"]))...)
 }
 
-// An unnecessary decision, or one about nothing, is refused.
+// `hongbao dead confirm` refuses a letter or a packet that is not in doubt, and invalid arguments.
 func TestConfirmRefuses(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// sends sends a form, and returns the status, the redirect's target, and the text of the answer.
+// sends posts a form, and returns the status, the target of the redirect, and the text of the page.
 func (v *visitor) sends(path string, form url.Values) (status int, to, text string) {
 	v.t.Helper()
 	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodPost, v.base+path, strings.NewReader(form.Encode()))
@@ -30,7 +30,7 @@ func (v *visitor) sends(path string, form url.Values) (status int, to, text stri
 	return res.StatusCode, res.Header.Get("Location"), string(all)
 }
 
-// A treasurer checks, creates and loads a campaign by the page; an operator may load it only.
+// In the console a treasurer checks, creates and loads a campaign. An operator may only load it.
 func TestConsoleCreates(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -39,7 +39,7 @@ func TestConsoleCreates(t *testing.T) {
 	v := &visitor{t, "http://" + control, d.key("treasurer")}
 	text, err := os.ReadFile(spec(t, "rain", 20, 2_000))
 	require.NoError(t, err)
-	windows := strings.ReplaceAll(string(text), "\n", "\r\n") // as a browser sends a text
+	windows := strings.ReplaceAll(string(text), "\n", "\r\n") // browsers send lines that end in CRLF
 	status, _, page := v.sends("/create", url.Values{"spec": {windows}, "check": {"1"}})
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, page, "20.00 CNY, from acme")

@@ -22,7 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// key makes an API key of a role.
+// key creates an API key with a role, and returns its text.
 func (d *deployment) key(args ...string) string {
 	d.t.Helper()
 	var made app.NewKey
@@ -31,13 +31,13 @@ func (d *deployment) key(args ...string) string {
 	return made.Text
 }
 
-// visitor asks for pages of the console with an API key in the header.
+// visitor requests pages of the console with an API key in the header.
 type visitor struct {
 	t         *testing.T
 	base, key string
 }
 
-// open asks for a page. The caller closes the body.
+// open requests a page. The caller closes the body.
 func (v *visitor) open(method, path string) *http.Response {
 	v.t.Helper()
 	r, err := http.NewRequestWithContext(v.t.Context(), method, v.base+path, nil)
@@ -50,7 +50,7 @@ func (v *visitor) open(method, path string) *http.Response {
 	return res
 }
 
-// ask asks for a page and reads it whole.
+// ask requests a page and returns its status and text.
 func (v *visitor) ask(method, path string) (status int, text string) {
 	v.t.Helper()
 	res := v.open(method, path)
@@ -60,7 +60,7 @@ func (v *visitor) ask(method, path string) (status int, text string) {
 	return res.StatusCode, string(all)
 }
 
-// send sends a body, and reads the answer whole.
+// send sends a request with a body, and returns the status and the text of the answer.
 func (v *visitor) send(method, path, contentType, body string) (status int, text string) {
 	v.t.Helper()
 	r, err := http.NewRequestWithContext(v.t.Context(), method, v.base+path, strings.NewReader(body))
@@ -93,7 +93,7 @@ func (v *visitor) sees(path string, parts ...string) string {
 	return text
 }
 
-// events opens a page's stream, and returns a function that waits until the next line with a text.
+// events opens the event stream of a page. It returns a function that waits for the next line that contains the text.
 func (v *visitor) events(page string) (next func(text string)) {
 	v.t.Helper()
 	events := v.open(http.MethodGet, "/events?page="+page)
@@ -112,7 +112,7 @@ func (v *visitor) events(page string) (next func(text string)) {
 	}
 }
 
-// sumOf adds up the numbers that a pattern finds.
+// sumOf adds up the first group of each match of the pattern.
 func sumOf(text, pattern string) (sum int) {
 	for _, found := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
 		n, _ := strconv.Atoi(found[1]) // they are digits
@@ -121,8 +121,8 @@ func sumOf(text, pattern string) (sum int) {
 	return sum
 }
 
-// The pages show what Redis, PostgreSQL and the workers have before a campaign, during it, and after its end, when
-// the plan is no longer secret. The browser's own test is TestConsole, make test-web.
+// The pages show what Redis, PostgreSQL and the workers know before, during and after a campaign. They show the plan
+// only after the campaign. TestConsole, of make test-web, tests the same pages in a browser.
 func TestConsolePages(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -190,8 +190,8 @@ func TestConsolePages(t *testing.T) {
 	next("event: ending")
 }
 
-// If Redis can't report one campaign, all others still appear. A campaign that Redis has lost is frozen, as in the
-// API.
+// If the state of one campaign in Redis can't be read, the page still lists all others. A campaign that Redis has lost
+// is shown as frozen, as in the API.
 func TestConsoleTellsOfEachCampaign(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -226,8 +226,8 @@ func TestConsoleTellsOfEachCampaign(t *testing.T) {
 	v.sees("/sinks", "balance", "status of shard 0 could not be read", "hongbao recover")
 }
 
-// The ledger is down for longer than a key is normally trusted. The pages show what Redis has, and a pause leads to a
-// page that shows the pause.
+// The ledger is down for so long that cached API keys expire. The pages still show what Redis has. Pausing and resuming
+// still work, and lead to a page that shows the new state.
 func TestConsoleWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -247,7 +247,7 @@ func TestConsoleWithoutTheLedger(t *testing.T) {
 	ledger.CutAll()
 	testkit.Eventually(t, time.Minute, func() bool {
 		return v.statusOf(http.MethodGet, "/letters") == http.StatusServiceUnavailable
-	}, "the keys are too old for everything else")
+	}, "the cached keys have expired for other pages")
 	v.sees("/", "Spring rain", "Open", "The ledger can&#39;t be read")
 	v.sees("/sinks", "balance", "Pause balance")
 	v.sees("/jobs", "There is no replay.")
@@ -262,19 +262,19 @@ func TestConsoleWithoutTheLedger(t *testing.T) {
 		require.Contains(t, to, turn.at)
 		v.sees(to, turn.shows)
 	}
-	for range 2 * 5 { // for longer than the key of an open page is checked again
+	for range 2 * 5 { // an open page checks its key again in this time
 		next("event: partial")
 	}
-	ledger.Delay(time.Hour) // from now on it takes requests, and never answers
+	ledger.Delay(time.Hour) // accepts requests, and never answers
 	ledger.Refuse(false)
 	v.sees("/", "Spring rain", "Open", "The ledger can&#39;t be read")
 	page := v.sees("/campaigns/rain", "Open", "The ledger can&#39;t be read", "-<small>not read</small>")
-	require.NotContains(t, page, "<small>0 grants", "what the ledger did not say is no zero")
+	require.NotContains(t, page, "<small>0 grants", "an amount that can't be read is not shown as 0")
 	require.NotContains(t, page, "Nothing is paid yet")
 	require.Positive(t, ledger.Fired().Cut)
 }
 
-// A campaign in which users grab comes first, however many drafts were created after it, and each can be found.
+// An open campaign is listed before the drafts, also if 101 drafts are newer. Every draft is on some page.
 func TestConsoleListsWhatRunsFirst(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -26,7 +26,8 @@ type administrator struct {
 	url, key string
 }
 
-// post makes a change. It repeats the request until the answer is final, as a caller does whose server was killed.
+// post sends a request that changes something. It retries until the answer is final, like a client of a server that was
+// killed.
 func (a *administrator) post(path, body, key string, to any) int {
 	a.t.Helper()
 	var status int
@@ -59,7 +60,8 @@ func (a *administrator) post(path, body, key string, to any) int {
 	return status
 }
 
-// ageClaims makes the claims of a dead server's requests a minute older, so a repeat need not wait for them.
+// ageClaims makes the idempotency claims of unanswered requests a minute older, so that a retry takes them over at
+// once.
 func (d *deployment) ageClaims() {
 	d.t.Helper()
 	c, err := pgx.Connect(d.t.Context(), d.dsn)
@@ -70,8 +72,8 @@ func (d *deployment) ageClaims() {
 	require.NoError(d.t, err)
 }
 
-// A campaign is created, loaded, paused, resumed, closed and refunded by HTTP alone, while the server is killed and
-// started again: each change has its effect once. Then the audit agrees.
+// A campaign is created, loaded, paused, resumed, closed and refunded over HTTP only. The server is killed and
+// restarted during the requests, and the client retries. Each change has its effect once, and the audit agrees.
 func TestAdministrationByHTTP(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -84,7 +86,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 	at := testkit.FreeAddr(t)
 	g := d.serve("--serve.control_listen=" + at)
 	a := &administrator{t, "http://" + at, key}
-	// killed makes a change while the server is killed and started again.
+	// killed sends a request while the server is killed and restarted.
 	answered := false
 	killed := func(path, body, key string, to any, when func() bool) int {
 		t.Helper()
@@ -108,7 +110,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 	require.NoError(t, err)
 	var created app.Created
 	require.Equal(t, 200, killed("/v1/campaigns", string(spec), "create", &created, atOnce))
-	require.True(t, created.Created, "the first answer, whenever the server died")
+	require.True(t, created.Created, "the retry gets the first answer")
 	require.Equal(t, 200, killed("/v1/campaigns/rain/load", "{}", "load", nil, atOnce))
 	require.Equal(t, "granted", g.grab("rain", "u1", "r1").Outcome)
 	require.Equal(t, 200, a.post("/v1/campaigns/rain/pause", "{}", "pause", nil))
@@ -117,7 +119,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 	require.Equal(t, "granted", g.grab("rain", "u2", "r1").Outcome)
 	require.Equal(t, 409, a.post("/v1/campaigns/rain/close", "{}", "close", nil), "its window is open")
 	var ending app.Ending
-	ledger.Delay(300 * time.Millisecond) // so that it dies between the effect, in Redis, and the answer, in the ledger
+	ledger.Delay(300 * time.Millisecond) // to kill it after the effect and before the answer
 	require.Equal(t, 200, killed("/v1/campaigns/rain/close", `{"early":true}`, "close-early", &ending, func() bool {
 		state, err := d.rdb.HGet(t.Context(), d.store.Home("rain").Keys.Campaign("rain"), "state").Result()
 		return err == nil && state == "closed"

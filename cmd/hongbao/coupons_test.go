@@ -19,7 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// coupons writes the documented specification, open now, with pairs of old and new text.
+// coupons writes the specification configs/coupons.yaml to a file, with a window that is open now. changes are pairs of
+// an old and a new text.
 func coupons(t *testing.T, changes ...string) string {
 	t.Helper()
 	data, err := os.ReadFile("../../configs/coupons.yaml")
@@ -44,7 +45,7 @@ func (d *deployment) grabJSON(args ...string) (a hongbao.Answer) {
 	return a
 }
 
-// tailed reads what `hongbao tail` printed.
+// tailed runs `hongbao tail` and parses its output.
 func (d *deployment) tailed(env ...string) (list []app.Tailed) {
 	d.t.Helper()
 	r := runProgram(d.t, append(d.env[:len(d.env):len(d.env)], env...), "tail")
@@ -57,9 +58,8 @@ func (d *deployment) tailed(env ...string) (list []app.Tailed) {
 	return list
 }
 
-// A coupon goes through its whole life: it is drawn, loaded, granted with its code, published to the topic and
-// audited. Its campaign is closed, refunded, revealed and removed from Redis. A replay from the ledger has the same
-// code.
+// A coupon campaign runs from its creation to its archive: codes are drawn, loaded, granted, published and audited. The
+// campaign is closed, refunded, revealed and removed from Redis. A replay from the ledger sends the same codes.
 func TestCouponsWithCodes(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -104,15 +104,15 @@ func TestCouponsWithCodes(t *testing.T) {
 	d.endCoupons()
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
 	worker.Kill()
-	worker = d.start("work") // with no grace: it takes the campaign out of Redis
+	worker = d.start("work") // CAMPAIGN_GRACE is 0: this worker removes the campaign from Redis
 	k := d.store.Home("spring-coupons")
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		return d.rdb.Exists(t.Context(), k.Keys.Campaign("spring-coupons"), k.Keys.Codes("spring-coupons")).Val() == 0
-	}, "it left Redis")
+	}, "the campaign left Redis")
 	require.True(t, decided[audit.Report](t, d.ok("audit", "--seal", "--json", "--wait", "30s")).Campaigns[0].Sealed)
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "spring-coupons (sealed)")
 	require.NotContains(t, d.ok("audit", "--wait", "30s", "--campaign", "spring-coupons"), "(sealed)",
-		"who names it has it read")
+		"an audit of one sealed campaign reads its grants")
 	gone := d.ok("receipts", "spring-coupons", "u1")
 	require.Contains(t, gone, "from ledger")
 	require.Contains(t, gone, first.Code)
@@ -120,7 +120,7 @@ func TestCouponsWithCodes(t *testing.T) {
 	require.NotContains(t, worker.Err.String(), first.Code, "codes are never logged")
 	worker.Kill()
 
-	require.NoError(t, d.rdb.Del(t.Context(), k.Keys.Events()).Err()) // what the trimmer does in time
+	require.NoError(t, d.rdb.Del(t.Context(), k.Keys.Events()).Err()) // the trimmer does it sooner or later
 	other := testkit.Kafka(t).Topic(t, 2,
 		map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})
 	d.ok("replay", "copy", "--to", "topic:"+other)
@@ -131,7 +131,7 @@ func TestCouponsWithCodes(t *testing.T) {
 	}
 }
 
-// endCoupons closes, refunds and reveals the campaign, of which three coupons are granted, and verifies the draw.
+// endCoupons closes, refunds and reveals the campaign, in which three coupons are granted. Then it verifies the draw.
 func (d *deployment) endCoupons() {
 	d.t.Helper()
 	d.ok("campaign", "close", "spring-coupons", "--early")
@@ -146,8 +146,8 @@ func (d *deployment) endCoupons() {
 	require.Contains(d.t, verified, "3 grants")
 }
 
-// The topic's sink was stopped while a campaign was granted, settled, refunded and removed from Redis. The codes then
-// come from the ledger.
+// Sink kafka is stopped while a campaign is granted, settled, refunded and removed from Redis. Later, sink kafka reads
+// the codes from the ledger.
 func TestCouponsPublishedLate(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -164,9 +164,9 @@ func TestCouponsPublishedLate(t *testing.T) {
 	d.ok("campaign", "refund", "spring-coupons", "--amount", "0", "--wait", "30s")
 	k := d.store.Home("spring-coupons")
 	worker.Kill()
-	worker = d.start("work", "--sink", "balance") // it retires at its start, with no grace
+	worker = d.start("work", "--sink", "balance") // CAMPAIGN_GRACE is 0: it removes the campaign from Redis
 	testkit.Eventually(t, 30*time.Second,
-		func() bool { return d.rdb.Exists(t.Context(), k.Keys.Codes("spring-coupons")).Val() == 0 }, "it left Redis")
+		func() bool { return d.rdb.Exists(t.Context(), k.Keys.Codes("spring-coupons")).Val() == 0 }, "the campaign left Redis")
 	worker.Kill()
 	require.Empty(t, d.tailed())
 	d.start("work", "--sink", "kafka")
@@ -178,7 +178,8 @@ func TestCouponsPublishedLate(t *testing.T) {
 	}
 }
 
-// Codes are imported: line k is that of packet k. A file with mistakes, and later another file, are refused.
+// Codes are imported from a file, and packet k gets the code of line k. A file with mistakes is refused, and so is
+// another file after the campaign was created.
 func TestCouponsImported(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -207,7 +208,7 @@ func TestCouponsImported(t *testing.T) {
 	d.start("work")
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
 
-	// Data that Redis lost is restored from the ledger.
+	// A load restores what Redis has lost from the ledger.
 	k := d.store.Home("spring-coupons")
 	require.NoError(t, d.rdb.HDel(t.Context(), k.Keys.Codes("spring-coupons"), "2").Err())
 	require.Contains(t, d.refused(3, []string{"audit"}, "found differences").out, "code_differs")
@@ -216,8 +217,8 @@ func TestCouponsImported(t *testing.T) {
 	require.Equal(t, "open", d.show("spring-coupons").Redis.State)
 }
 
-// Processes that create and load a campaign are killed again and again; in the end every packet has one code, the same
-// in the ledger and in Redis.
+// Processes that create and load a campaign are killed many times. In the end every packet has one code, which is the
+// same in the ledger and in Redis.
 func TestCouponsSurviveKills(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -27,7 +27,7 @@ func deadCmd() *cobra.Command {
 		deadListCmd(), deadShowCmd(), dangerous(deadRequeueCmd()), dangerous(deadDropCmd()), dangerous(deadConfirmCmd()))
 }
 
-// addFilter adds the flags that pick dead letters. It returns a function that parses their times.
+// addFilter adds the flags that select dead letters. It returns a function that parses the time flags into the filter.
 func addFilter(flags *pflag.FlagSet, f *ops.LetterFilter) (times func() error) {
 	from, until := "", ""
 	flags.StringVar(&f.Sink, "sink", "", "only letters of these sinks, separated by commas; default all of deployment.sinks")
@@ -66,7 +66,7 @@ func deadListCmd() *cobra.Command {
 			return printAnswer(cmd, page, func(w io.Writer) error { return writeLetters(w, &page) })
 		})
 	}
-	cmd.Flags().StringVar(&in.After, "after", "", "continue after this letter: the next that the previous page printed")
+	cmd.Flags().StringVar(&in.After, "after", "", "continue after this letter, which the previous page printed as next")
 	cmd.Flags().IntVar(&in.Limit, "limit", in.Limit, "letters on a page")
 	return cmd
 }
@@ -108,19 +108,20 @@ func deadShowCmd() *cobra.Command {
 	}
 }
 
-// countFirst is the help text about --expect.
+// countFirst is the part of the help about --dry-run and --expect.
 const countFirst = "With filters, begin with --dry-run: it prints the number of letters. --expect must repeat that number. If the filters\n" +
 	"then pick another number of letters, nothing is done."
 
-// lettersCmd completes the command requeue or drop. Its flags fill in; do makes the decision.
+// lettersCmd adds flags and the run function to the command requeue or drop. The flags set the fields of in, and do
+// makes the decision.
 func lettersCmd(cmd *cobra.Command, in *ops.Letters,
 	do func(ctx context.Context, o ops.Operations) (*deadletter.Report, error)) *cobra.Command {
 	flags := cmd.Flags()
 	times := addFilter(flags, &in.LetterFilter)
 	addBy(flags, &in.By, &in.Why, "; kept with the letter (required)")
 	expect := int64(0)
-	flags.BoolVar(&in.All, "all", false, "all letters: without LETTER and filters")
-	flags.StringVar(&in.After, "after", "", "continue after this letter, with the same filters: the next of a report that ended early")
+	flags.BoolVar(&in.All, "all", false, "all letters; excludes LETTER and filters")
+	flags.StringVar(&in.After, "after", "", "continue after this letter, with the same filters: the value next of a report that ended early")
 	flags.Int64Var(&expect, "expect", 0, "the number of letters that the filters pick, as --dry-run prints it (required with filters)")
 	flags.BoolVar(&in.DryRun, "dry-run", false, "count only, write nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -163,7 +164,7 @@ func deadRequeueCmd() *cobra.Command {
 	}, &in.Letters, func(ctx context.Context, o ops.Operations) (*deadletter.Report, error) {
 		return o.RequeueLetters(ctx, in)
 	})
-	cmd.Flags().Float64Var(&in.Rate, "rate", 0, "grants per second at most; 0 for the sink's own bound")
+	cmd.Flags().Float64Var(&in.Rate, "rate", 0, "maximum grants per second; 0 for the limit of the sink")
 	cmd.Flags().DurationVar(&in.Patience, "patience", in.Patience, "how long to try again while the sink is unreachable")
 	return cmd
 }
@@ -172,7 +173,7 @@ func deadDropCmd() *cobra.Command {
 	var in ops.Letters
 	return lettersCmd(&cobra.Command{
 		Use: "drop [LETTER...]", Short: "Decide not to deliver dead letters, and end them",
-		Long: "Ends the letters without delivering them. The resolved letters keep them whole, with --by and --why.\n" +
+		Long: "Ends the letters without delivering them. They stay complete among the resolved letters, with --by and --why.\n" +
 			"The audit lists their grants as decided.\n\n" + countFirst,
 		Example: "  hongbao dead drop kafka/0/1771358400123-0 --by ann --why \"a test entry written by hand\"",
 	}, &in, func(ctx context.Context, o ops.Operations) (*deadletter.Report, error) { return o.DropLetters(ctx, in) })

@@ -35,7 +35,7 @@ func (d *deployment) auditNow() audit.Report {
 	return decided[audit.Report](d.t, d.run("audit", "--json").out)
 }
 
-// buried makes every grant of the only shard's stream a dead letter of a sink.
+// buried turns every grant in the stream of shard 0 into a dead letter of a sink.
 func (d *deployment) buried(sink string) {
 	d.t.Helper()
 	k, ctx := d.store.Shard(0), d.t.Context()
@@ -63,8 +63,8 @@ type listed struct {
 	Next    string              `json:"next"`
 }
 
-// B51's way for dead letters: they are listed, shown, requeued and dropped by name, with who and why. The audit
-// reports the dropped ones as decided.
+// Dead letters are listed, shown, requeued and dropped, with the person and the reason (B51). The audit reports the
+// grants of dropped letters as decided.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -110,7 +110,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 	require.Len(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters, 4, "nothing was done")
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", first.ID}, who...)...), "1 of 1 letters were requeued")
-	require.Equal(t, int64(3), d.auditNow().Found[audit.DeadLetter], "what was requeued and settled is named no more")
+	require.Equal(t, int64(3), d.auditNow().Found[audit.DeadLetter], "the audit no longer reports the requeued grant")
 	require.Contains(t, d.ok("dead", "drop", rest.Letters[0].ID, "--by", "bob", "--why", "paid by hand"),
 		"1 of 1 letters were dropped")
 	v.sees("/trail?campaign=rain&user="+rest.Letters[0].Grant.User, "Its dead letter was dropped by bob: paid by hand")
@@ -127,7 +127,7 @@ func TestDeadLetters(t *testing.T) {
 	d.refused(1, []string{"dead", "show", first.ID}, "no_such_dead_letter", "hongbao dead list")
 }
 
-// A letter is requeued or dropped, never both: while a requeue of the sink runs, a drop waits, and then finds the letter
+// A letter is never both requeued and dropped. While a requeue of the sink runs, a drop waits; afterwards the letter is
 // gone.
 func TestADropWaitsForARequeue(t *testing.T) {
 	t.Parallel()
@@ -149,11 +149,11 @@ func TestADropWaitsForARequeue(t *testing.T) {
 	require.Zero(t, r.Total.Dropped)
 }
 
-// An entry that can't be read at all can be shown and dropped, and nothing else.
+// An entry that can't be parsed can only be shown and dropped.
 func TestDeadEntry(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
-	d.ok("dead", "list") // it creates the deployment
+	d.ok("dead", "list") // this creates the deployment
 	k := d.store.Shard(0)
 	_, err := k.CreateGroup(t.Context(), "balance")
 	require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestDeadEntry(t *testing.T) {
 	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)
 }
 
-// A replay to the ledger settles the grants that the ledger has lost. After that the audit agrees.
+// The ledger has lost grants. After a replay to the ledger they are settled, and the audit agrees.
 func TestReplayToLedger(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -186,7 +186,7 @@ func TestReplayToLedger(t *testing.T) {
 	for i := range 5 {
 		d.ok("grab", "rain", fmt.Sprintf("u%d", i))
 	}
-	// The state is as if a worker had acked a grant that the ledger never got.
+	// Five grants are acked although the ledger does not have them.
 	_, err := d.store.Shard(0).Ack(t.Context(), "balance", []stream.SeqRange{{First: 1, Last: 5}}, nil)
 	require.NoError(t, err)
 	require.Equal(t, int64(5), d.auditNow().Found[audit.Lost])
@@ -207,7 +207,7 @@ func TestReplayToLedger(t *testing.T) {
 	d.refused(1, []string{"replay", "typo", "--to", "balance", "--campaign", "rian"}, `"rian": the campaign is not in the ledger`, "hongbao campaign list")
 }
 
-// A replay to a sink keeps the rate that a person has set for it: five grants at two a second take a second and a half.
+// A replay respects the rate limit of its sink: five grants at two per second take at least a second and a half.
 func TestReplayKeepsTheSinksRate(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -221,7 +221,8 @@ func TestReplayKeepsTheSinksRate(t *testing.T) {
 	require.Greater(t, report.Seconds, 1.4)
 }
 
-// F37, B40: both versions are shown; a decision pays once from the reserve, or voids; the audit then agrees.
+// `hongbao quarantine show` prints both versions of a packet. A person pays a grant from the reserve, once, or voids
+// it. Then the audit agrees (F37, B40).
 func TestQuarantineIsResolved(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -232,7 +233,7 @@ func TestQuarantineIsResolved(t *testing.T) {
 	k := d.store.Shard(0)
 	entries, err := k.Entries(t.Context(), "-", "+")
 	require.NoError(t, err)
-	for i, e := range entries { // the same packets, dealt to others
+	for i, e := range entries { // grant the same packets to other users
 		g := e.Grants[0]
 		g.User = fmt.Sprintf("other%d", i)
 		values := testkit.Entry(1, "grant", "rain", 3+i, 1, e.Time.UnixMilli(), store.GrantLine(&g))
@@ -277,10 +278,10 @@ func TestQuarantineIsResolved(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, wrong)
 	require.NoError(t, l.Close())
-	require.Zero(t, d.auditNow().Found[audit.InQuarantine], "decided is no difference")
+	require.Zero(t, d.auditNow().Found[audit.InQuarantine], "a decided grant is not a difference")
 }
 
-// B51: a missing or contradictory argument is refused before anything is touched. There is no --all.
+// A missing or contradictory argument is refused before the command does anything (B51). There is no --all.
 func TestDecisionsAreAskedFor(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

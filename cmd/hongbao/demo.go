@@ -14,26 +14,24 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
 
-// localHint is a sentence of the program's help about local commands.
-const localHint = " `hongbao demo` shows all of it in half a minute, with no server at all."
+// localHint is the sentence about local commands in the help of the program.
+const localHint = " `hongbao demo` shows this in half a minute, without any server."
 
-// localCmds returns the commands that start servers on this machine. A build with the tag production has none; the
-// image uses such a build.
+// localCmds returns the commands that start servers on this machine. A build with the tag production, such as the one
+// in the image, has none of them.
 func localCmds() []*cobra.Command { return []*cobra.Command{devCmd(), demoCmd(), sweepCmd()} }
 
 func demoCmd() *cobra.Command {
 	d := &dev.Demo{}
 	server := &dev.Dev{Demo: d, Program: os.Args[0]}
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Show all of it in half a minute, with no server at all",
-		Long: "Starts what `hongbao dev` starts. Then it plans, funds and loads a campaign; simulated users grab, some " +
-			"twice, and some replies\n" +
-			"of Redis and Kafka are lost on purpose; workers bring the grants to an SQLite ledger and to an in-process Kafka " +
-			"broker, and one\n" +
-			"is killed with SIGKILL in the middle; then everything is audited. Redis is a redis-server if one is on the PATH, " +
-			"else miniredis.\n" +
-			"All of it is gone afterwards, but with --keep it stays, as `hongbao dev`, until Ctrl-C.\n" +
-			"Exit code 0 only if the audit agrees.",
+		Use: "demo", Short: "Show a campaign from plan to audit in half a minute, without any server",
+		Long: "Starts the same servers as `hongbao dev`. Then it plans, funds and loads a campaign, and simulated users grab,\n" +
+			"some of them twice. Some replies of Redis and Kafka are lost on purpose. Workers deliver the grants to an SQLite\n" +
+			"ledger and to a Kafka broker in this process, and one worker is killed with SIGKILL. Last, everything is audited.\n" +
+			"Redis is a redis-server if one is on the PATH, else miniredis.\n" +
+			"Afterwards nothing is left. With --keep it continues as `hongbao dev` until Ctrl-C.\n" +
+			"The exit code is 0 only if the audit agrees.",
 		Example: "  hongbao demo\n  hongbao demo --packets 100 --total 8888 --users 1000", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.Packets < 10 || d.Packets > 1_000_000 || int64(d.Total) < d.Packets || d.Total > hongbao.MaxAmount ||
@@ -58,7 +56,7 @@ func demoCmd() *cobra.Command {
 			return server.Run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&d.Keep, "keep", false, "go on as hongbao dev does, with API and console, until Ctrl-C")
+	cmd.Flags().BoolVar(&d.Keep, "keep", false, "continue as hongbao dev, with API and console, until Ctrl-C")
 	cmd.Flags().StringVar(&server.Listen, "listen", "127.0.0.1:8080", "with --keep: address of the API, as of hongbao dev")
 	cmd.Flags().Int64Var(&d.Packets, "packets", 10_000, "packets of the campaign")
 	cmd.Flags().Int64Var((*int64)(&d.Total), "total", 100_000, "sum of the packets, in minor units")

@@ -17,7 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// demoEnv returns a temporary folder of the demo's own. The test can see what is left in it.
+// demoEnv returns an environment with an empty temporary folder, so that the test can check what the demo leaves
+// behind.
 func demoEnv(t *testing.T, more ...string) (tmp string, env []string) {
 	t.Helper()
 	if testing.Short() {
@@ -27,7 +28,7 @@ func demoEnv(t *testing.T, more ...string) (tmp string, env []string) {
 	return tmp, append([]string{"TMPDIR=" + tmp, "HONGBAO_REDIS_ADDRS=127.0.0.1:1"}, more...)
 }
 
-// descendants returns the processes that refer to the folder by their command line, their environment or their group.
+// descendants returns the processes whose command line, environment or process group refers to the demo.
 func descendants(t *testing.T, tmp string, group int) []string {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -36,7 +37,7 @@ func descendants(t *testing.T, tmp string, group int) []string {
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(dir))
 		require.NoError(t, err)
-		line, _ := os.ReadFile(dir + "/cmdline") // it may have ended since
+		line, _ := os.ReadFile(dir + "/cmdline") // the process may have ended
 		env, _ := os.ReadFile(dir + "/environ")
 		stat, _ := os.ReadFile(dir + "/stat")
 		if strings.Contains(string(stat), ") Z ") || pid == os.Getpid() || len(line) == 0 {
@@ -50,7 +51,7 @@ func descendants(t *testing.T, tmp string, group int) []string {
 	return found
 }
 
-// nothingLeft waits until neither a file nor a process of the demo is there.
+// nothingLeft waits until the demo has left neither files nor processes.
 func nothingLeft(t *testing.T, tmp string, group int) {
 	t.Helper()
 	testkit.EventuallyOK(t, 30*time.Second, func() error {
@@ -62,7 +63,7 @@ func nothingLeft(t *testing.T, tmp string, group int) {
 	}, "nothing is left of the demo")
 }
 
-// number returns the n-th number of the report's line that begins with the word.
+// number returns number n of the last line that begins with the word line; n counts from 0.
 func number(t *testing.T, out, line string, n int) int64 {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^ *`+line+` .*$`).FindAllString(out, -1)
@@ -124,13 +125,13 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// However the demo is stopped in the middle, nothing is left of it.
+// A demo that a signal stops in the middle leaves neither files nor processes.
 func TestStoppedDemoLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		signal syscall.Signal
-		group  bool // as a terminal sends it: to the whole group
+		group  bool // signal the process group, as a terminal does
 		path   string
 		code   int
 	}{
@@ -145,8 +146,8 @@ func TestStoppedDemoLeavesNothing(t *testing.T) {
 			tmp, env := demoEnv(t, "PATH="+c.path)
 			p := start(t, env, "demo", "--packets", "20000", "--users", "3000000")
 			testkit.Eventually(t, time.Minute, func() bool { return strings.Contains(p.Out.String(), "published ") },
-				"the demo is in the middle")
-			require.NotEmpty(t, descendants(t, tmp, p.Cmd.Process.Pid), "the test sees the demo's processes")
+				"the demo has published grants")
+			require.NotEmpty(t, descendants(t, tmp, p.Cmd.Process.Pid), "the test finds the demo's processes")
 			pid := p.Cmd.Process.Pid
 			if c.group {
 				pid = -pid
@@ -163,13 +164,13 @@ func TestStoppedDemoLeavesNothing(t *testing.T) {
 	}
 }
 
-// With --keep the demo goes on as `hongbao dev`, with a campaign that has packets left, until it is asked to stop.
+// With --keep the demo continues as `hongbao dev` until a signal stops it. Its campaign still has packets.
 func TestDemoStays(t *testing.T) {
 	t.Parallel()
 	tmp, env := demoEnv(t)
 	p := start(t, env, "demo", "--packets", "100", "--users", "150", "--keep", "--listen", "127.0.0.1:0")
 	testkit.Eventually(t, time.Minute, func() bool { return strings.Contains(p.Out.String(), "Ctrl-C stops all of it") },
-		"the demo is over and stays")
+		"the demo has ended and keeps running")
 	require.Contains(t, p.Out.String(), "audit        AGREES")
 	d := &devServer{program: p}
 	require.NotContains(t, p.Out.String(), "--data-dir", "the demo has no such flag")

@@ -15,15 +15,13 @@ import (
 func devCmd() *cobra.Command {
 	d := &dev.Dev{}
 	cmd := &cobra.Command{
-		Use: "dev", Short: "Run all of it on this machine until Ctrl-C, with no server installed: API, console, workers",
-		Long: "Runs a deployment of its own: Redis (redis-server if one is on the PATH, else miniredis), a Kafka broker in " +
-			"this process, an\n" +
-			"SQLite ledger, three workers as processes of their own, the API and the console. A campaign is open. It prints " +
-			"the addresses,\n" +
-			"a key that is new at each start, and commands to copy. With --data-dir what was done stays, and the next start " +
-			"goes on with it;\n" +
-			"that needs a redis-server. A listener leaves loopback only with TLS (serve.tls_cert, serve.control_tls_cert) " +
-			"or by unsafe.allow.\nKnobs are flags here, too: --serve.rate=50.",
+		Use: "dev", Short: "Run API, console and workers on this machine until Ctrl-C, with no server installed",
+		Long: "Runs a complete deployment: Redis (a redis-server if one is on the PATH, else miniredis), a Kafka broker in this\n" +
+			"process, an SQLite ledger, three workers in separate processes, the API and the console, with an open campaign.\n" +
+			"It prints the addresses, an API key that is new at each start, and commands to copy.\n" +
+			"With --data-dir the data is kept, and the next start continues with it. This needs a redis-server.\n" +
+			"An address other than loopback needs TLS (serve.tls_cert, serve.control_tls_cert) or unsafe.allow.\n" +
+			"Knobs are flags here, too: --serve.rate=50.",
 		Example: "  hongbao dev\n  hongbao dev --data-dir ./dev-data --crowd 50\n  hongbao dev --listen 127.0.0.1:9000 --env dev.env",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,9 +37,10 @@ func devCmd() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&d.Listen, "listen", "127.0.0.1:8080",
 		"address of the API; the console has the next port, metrics the one after; port 0 takes free ones")
-	flags.StringVar(&d.DataDir, "data-dir", "", "folder that keeps what was done (default: nothing is kept)")
-	flags.StringVar(&d.EnvFile, "env", "", "file that gets the addresses and keys for a shell, once all is ready: . FILE")
-	flags.IntVar(&d.Crowd, "crowd", 0, "simulated users who come and grab each second")
+	flags.StringVar(&d.DataDir, "data-dir", "", "folder that keeps the data (default: nothing is kept)")
+	flags.StringVar(&d.EnvFile, "env", "",
+		"write the addresses and keys to this file when all servers are ready; a shell reads it with . FILE")
+	flags.IntVar(&d.Crowd, "crowd", 0, "number of simulated users who grab each second")
 	return cmd
 }
 

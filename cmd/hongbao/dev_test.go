@@ -21,11 +21,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// devServer is a `hongbao dev` that is ready.
+// devServer is a running `hongbao dev`.
 type devServer struct {
 	*program
 	dev.Site
-	mark int // where the output of told begins
+	mark int // told returns the output from this byte on
 }
 
 // startDev starts `hongbao dev` and waits until it is ready.
@@ -53,7 +53,7 @@ func startDev(t *testing.T, env []string, args ...string) *devServer {
 	return d
 }
 
-// shell runs a line as a person does who has copied it.
+// shell runs a line of bash, as a person would who copied it.
 func (d *devServer) shell(line string) string {
 	d.t.Helper()
 	p := launch(d.t, d.t.TempDir(), nil, exec.Command("bash", "-c", line))
@@ -62,7 +62,7 @@ func (d *devServer) shell(line string) string {
 	return r.out
 }
 
-// get asks one of the listeners, as a host and with a key.
+// get sends a request with a Host header and an API key to one of the listeners, and returns the status.
 func (d *devServer) get(url, host, key string) int {
 	d.t.Helper()
 	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, url, nil)
@@ -92,7 +92,7 @@ func (d *devServer) printed() []string {
 	return out
 }
 
-// granted reads the one receipt in the answer to a printed grab.
+// granted returns the only receipt in the answer to the printed grab command.
 func (d *devServer) granted(answer string) serve.Receipt {
 	d.t.Helper()
 	var b serve.BatchAnswer
@@ -103,7 +103,7 @@ func (d *devServer) granted(answer string) serve.Receipt {
 	return b.Results[0].Answer.Receipts[0]
 }
 
-// end sends the signal; the server must stop without an error.
+// end sends the signal, and requires that the server stops without an error.
 func (d *devServer) end(s syscall.Signal) {
 	d.t.Helper()
 	d.Signal(s)
@@ -112,8 +112,8 @@ func (d *devServer) end(s syscall.Signal) {
 	require.Empty(d.t, r.err)
 }
 
-// Every line that `hongbao dev` prints for people to copy does what the line above it says. Its listeners answer to
-// no other host's name. When it has stopped, nothing is left.
+// Each command that `hongbao dev` prints works as the line above it says. Its listeners refuse requests for other host
+// names. After it has stopped, it leaves neither files nor processes.
 func TestDev(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -134,11 +134,11 @@ func TestDev(t *testing.T) {
 			d.shell(lines[4])
 			require.Contains(t, d.shell(lines[5]), "Redis, ledger and topic: agrees")
 			require.Contains(t, d.shell(strings.Replace(lines[4], "--last 5", "--campaign demo", 1)),
-				`"event":"`+got.Event+`"`, "what the audit has seen is in the topic")
+				`"event":"`+got.Event+`"`, "the topic has the grant")
 			d.hosts()
 			testkit.Eventually(t, 30*time.Second, func() bool {
 				return strings.Contains(d.shell("curl -s "+d.Metrics+"/metrics"), `outcome="already_granted"`)
-			}, "some of the crowd come twice")
+			}, "some simulated users grab twice")
 			require.NotEmpty(t, descendants(t, tmp, d.Cmd.Process.Pid), "the test sees its processes")
 			d.end(c.signal)
 			nothingLeft(t, tmp, d.Cmd.Process.Pid)
@@ -146,7 +146,7 @@ func TestDev(t *testing.T) {
 	}
 }
 
-// hosts asks every listener under names that are its own, and under some that are not.
+// hosts sends requests to each listener under its own names and under foreign names.
 func (d *devServer) hosts() {
 	d.t.Helper()
 	for _, at := range []struct{ url, key string }{
@@ -163,17 +163,17 @@ func (d *devServer) hosts() {
 	require.Equal(d.t, http.StatusUnauthorized, d.get(d.Console+"/v1/campaigns", "", d.Key[:len(d.Key)-1]+"x"))
 }
 
-// With --data-dir the next start continues from the data of the last one, under another key. Two servers can't share
-// one folder.
+// With --data-dir the next start continues with the data of the previous one, and prints a new API key. Two servers
+// can't share a folder.
 func TestDevKeepsItsData(t *testing.T) {
 	t.Parallel()
 	tmp, _ := demoEnv(t)
 	folder := filepath.Join(t.TempDir(), "kept")
-	require.NoError(t, os.Mkdir(folder, 0o755)) // a folder that a person has made is open to everyone
+	require.NoError(t, os.Mkdir(folder, 0o755)) // other users may read a folder that a person has made
 	first := startDev(t, []string{"TMPDIR=" + tmp}, "--data-dir", folder)
 	info, err := os.Stat(folder)
 	require.NoError(t, err)
-	require.EqualValues(t, 0o700, info.Mode().Perm(), "the ledger is nobody else's business")
+	require.EqualValues(t, 0o700, info.Mode().Perm(), "only the owner may read the ledger")
 	lines := first.printed()
 	got := first.granted(first.shell(lines[0]))
 	r := runProgram(t, []string{"TMPDIR=" + tmp}, "dev", "--listen", "127.0.0.1:0", "--data-dir", folder)

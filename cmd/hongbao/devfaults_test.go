@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// press presses a button of the page of faults.
+// press presses a button on the page of faults.
 func (d *devServer) press(fault string) {
 	d.t.Helper()
 	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.Console+"/faults/"+fault, nil)
@@ -29,23 +29,23 @@ func (d *devServer) press(fault string) {
 	require.Equal(d.t, http.StatusSeeOther, res.StatusCode, fault)
 }
 
-// told returns what the terminal shows since the mark.
+// told returns the output of the terminal since the mark.
 func (d *devServer) told() string { return d.Out.String()[d.mark:] }
 
-// tells waits for a sentence on the terminal, and returns the groups of the pattern.
+// tells waits until the output matches the pattern, and returns the groups of the match.
 func (d *devServer) tells(pattern string) (groups []string) {
 	d.t.Helper()
 	sentence := regexp.MustCompile(pattern)
 	testkit.EventuallyOK(d.t, time.Minute, func() error {
 		if groups = sentence.FindStringSubmatch(d.told()); groups == nil {
-			return fmt.Errorf("nobody tells it; what is told:\n%s", d.told())
+			return fmt.Errorf("the output does not match:\n%s", d.told())
 		}
 		return nil
 	}, "%s", pattern)
 	return groups
 }
 
-// waits returns the number of grants that wait for a sink, by the command that the terminal prints for it.
+// waits returns the number of grants that wait for a sink, as `hongbao status` reports it.
 func (d *devServer) waits(sink string) int64 {
 	d.t.Helper()
 	r := runProgram(d.t, []string{"HONGBAO_CONFIG=" + d.Config}, "status", "--json")
@@ -61,7 +61,7 @@ func (d *devServer) waits(sink string) int64 {
 	return 0
 }
 
-// Every fault of `hongbao dev` really fires, on real processes, and the audit agrees afterwards.
+// Each button of `hongbao dev` causes its fault in real processes. Afterwards the audit agrees.
 func TestDevFaults(t *testing.T) {
 	t.Parallel()
 	tmp, _ := demoEnv(t)
@@ -71,7 +71,7 @@ func TestDevFaults(t *testing.T) {
 	d.press("cut-kafka")
 	d.tells(`Kafka is cut off: [1-9]\d* connections closed`)
 	testkit.Eventually(t, time.Minute, func() bool { return d.waits("kafka") > 100 && d.waits("balance") < 100 },
-		"grants wait for Kafka, and are paid")
+		"grants are paid while they wait for Kafka")
 	d.press("kill-worker")
 	killed := d.tells(`Worker (\d) \(process (\d+)\) is killed with SIGKILL\. It held \d+ entries`)
 	pid, err := strconv.Atoi(killed[2])
@@ -79,7 +79,7 @@ func TestDevFaults(t *testing.T) {
 	testkit.Eventually(t, time.Minute, func() bool { return syscall.Kill(pid, 0) != nil }, "the process is gone")
 	d.press("restore-kafka")
 	d.tells(`Kafka is back after [1-9]\d*\.\d s`)
-	testkit.Eventually(t, time.Minute, func() bool { return d.waits("kafka") < 100 }, "what waited is in the topic")
+	testkit.Eventually(t, time.Minute, func() bool { return d.waits("kafka") < 100 }, "the waiting grants are published")
 	d.press("cut-redis")
 	d.tells(`Redis is cut off: [1-9]\d* connections closed`)
 	d.tells(`The crowd can't go on`)
@@ -97,7 +97,7 @@ func TestDevFaults(t *testing.T) {
 	nothingLeft(t, tmp, d.Cmd.Process.Pid)
 }
 
-// A crowd whose campaign is sold out goes on in the next one.
+// When a campaign is sold out, the crowd continues in a new campaign.
 func TestDevCrowdGoesOn(t *testing.T) {
 	t.Parallel()
 	tmp, _ := demoEnv(t)

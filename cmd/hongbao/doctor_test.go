@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// doctor runs `hongbao doctor`, and wants its verdict.
+// doctor runs `hongbao doctor`, requires its exit code, and returns its findings.
 func (d *deployment) doctor(code int) (all []app.Finding) {
 	d.t.Helper()
 	r := d.run("doctor", "--json")
@@ -29,7 +29,7 @@ func (d *deployment) doctor(code int) (all []app.Finding) {
 	return e.Findings
 }
 
-// finds reports whether there is a finding of a level about a server that has the words.
+// finds reports whether a finding has this server and level, and a text that contains all words.
 func finds(all []app.Finding, server, level string, words ...string) bool {
 	for _, f := range all {
 		has := f.Server == server && f.Level == level
@@ -43,7 +43,7 @@ func finds(all []app.Finding, server, level string, words ...string) bool {
 	return false
 }
 
-// Each fault that the test causes on a real server is found, with its remedy. No fault is found before.
+// `hongbao doctor` finds each fault that the test causes on a real server, and names the remedy. Before, it finds none.
 func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -55,7 +55,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		require.True(t, finds(all, server, "ok"), "%s: %v", server, all)
 	}
 	require.True(t, finds(all, "redis", "ok", "every command"), all)
-	for _, server := range []string{"redis", "ledger"} { // both are on this machine
+	for _, server := range []string{"redis", "ledger"} { // both servers run on this machine
 		require.True(t, slices.ContainsFunc(all, func(f app.Finding) bool {
 			return f.Server == server && strings.Contains(f.About, "the disk of")
 		}), "%s: %v", server, all)
@@ -82,7 +82,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	require.True(t, finds(d.doctor(3), "redis", "problem", "shard 0 is frozen", "hongbao recover"))
 }
 
-// findsWrongSettings makes settings of Redis wrong, one after the other.
+// findsWrongSettings gives one setting of Redis after the other a wrong value.
 func (d *deployment) findsWrongSettings() {
 	t, ctx := d.t, d.t.Context()
 	t.Helper()
@@ -106,14 +106,14 @@ func (d *deployment) findsWrongSettings() {
 		d.set("UNSAFE_ALLOW", allowed)
 		all := d.doctor(0)
 		require.True(t, finds(all, "redis", "warning", "unsafe.allow", "appendonly is no"), all)
-		require.True(t, finds(all, "redis", "warning", "maxmemory is not set"), "the rest is looked at: %v", all)
+		require.True(t, finds(all, "redis", "warning", "maxmemory is not set"), "the other servers are checked: %v", all)
 		require.False(t, finds(all, "redis", "ok", "append-only"), all)
 	}
 	d.env = safe
 	set("appendonly", "yes")
 }
 
-// findsFewRights works as a Redis user with limited rights.
+// findsFewRights connects as a Redis user without some of the required rights.
 func (d *deployment) findsFewRights() {
 	t, ctx, env := d.t, d.t.Context(), d.env
 	t.Helper()
@@ -126,7 +126,7 @@ func (d *deployment) findsFewRights() {
 	d.env = env
 }
 
-// findsAnotherFounding makes the data of Redis come from another deployment than the ledger.
+// findsAnotherFounding gives the data in Redis another founding than the ledger's.
 func (d *deployment) findsAnotherFounding() {
 	t, ctx := d.t, d.t.Context()
 	t.Helper()
@@ -175,15 +175,15 @@ func TestDoctorAsksTheOthers(t *testing.T) {
 	all = d.doctor(3)
 	require.True(t, finds(all, "remote", "problem", "remote.url"), all)
 	require.True(t, finds(all, "keys", "problem", "serve.keys"), all)
-	require.True(t, finds(all, "collector", "warning", "tracing.endpoint"), "spans are lost, and nothing else: %v", all)
+	require.True(t, finds(all, "collector", "warning", "tracing.endpoint"), "only spans are lost: %v", all)
 	require.True(t, finds(all, "redis", "ok"), all)
 }
 
-// A server that hangs is a problem after the time limit, and the other servers are examined anyway.
+// A server that accepts connections and never answers is a problem. The doctor still checks the other servers.
 func TestDoctorOfAHungServer(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
-	mute, err := net.Listen("tcp", "127.0.0.1:0") // its queue takes connections, and no one answers
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections; nobody answers
 	require.NoError(t, err)
 	defer func() { _ = mute.Close() }()
 	d.set("REDIS_ADDRS", mute.Addr().String(), "KAFKA_BROKERS", mute.Addr().String())

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lines has, by command path, how each command is run and which server it requires; "" for no server.
+// lines has valid arguments for each command, by its path. server is the server that the command needs first, or "" for
+// none.
 var lines = map[string]struct{ server, args string }{
 	"init":    {"redis", ""},
 	"recover": {"redis", ""},
@@ -46,7 +47,7 @@ var lines = map[string]struct{ server, args string }{
 	"hole release": {"redis", "rain --by ann --why released"},
 }
 
-// lineFiles returns a replacer for the file names in lines: it puts the paths of real files in their place.
+// lineFiles returns a replacer that puts the paths of real files in place of the file names in lines.
 func lineFiles(t *testing.T) *strings.Replacer {
 	t.Helper()
 	example, err := filepath.Abs("../../configs/campaign.yaml")
@@ -56,8 +57,8 @@ func lineFiles(t *testing.T) *strings.Replacer {
 	return strings.NewReplacer("configs/campaign.yaml", example, "difference.json", difference)
 }
 
-// For an unreachable server, every command reports what it tried, what was wrong and what to do, and exits with 5.
-// For an unknown flag or an unreadable configuration, it reports the same and exits with 2.
+// If a server is unreachable, each command reports what it tried, what failed and what to do, and exits with 5. For an
+// unknown flag or an unreadable configuration, the exit code is 2.
 func TestErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	env := []string{"HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres",
@@ -103,8 +104,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// `hongbao config check --connect` tries every server, and names each one that is down. It prints nothing but the
-// errors.
+// `hongbao config check --connect` tries every server and prints an error for each that is down. It prints nothing
+// else.
 func TestConfigCheckNamesEveryServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	r := runProgram(t, []string{

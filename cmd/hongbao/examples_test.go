@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// examples returns the lines of every command's example, by the command's path, as its help shows them.
+// examples collects the example lines of each command's help, by the command's path.
 func examples(t *testing.T, cmd *cobra.Command, all map[string][]string) map[string][]string {
 	t.Helper()
 	for _, c := range cmd.Commands() {
@@ -33,7 +33,7 @@ func examples(t *testing.T, cmd *cobra.Command, all map[string][]string) map[str
 	require.NotEmpty(t, cmd.Example, "%s has no example", cmd.CommandPath())
 	for line := range strings.Lines(cmd.Example) {
 		line = strings.TrimSpace(line)
-		require.Contains(t, line, cmd.CommandPath(), "an example of %s is of something else", cmd.CommandPath())
+		require.Contains(t, line, cmd.CommandPath(), "an example of %s runs another command", cmd.CommandPath())
 		all[cmd.CommandPath()] = append(all[cmd.CommandPath()], line)
 	}
 	return all
@@ -43,28 +43,28 @@ func examples(t *testing.T, cmd *cobra.Command, all map[string][]string) map[str
 type stage struct {
 	*deployment
 	dir    string
-	words  map[string]string // placeholders in the examples, with the values of this run
+	words  map[string]string // texts of the examples, and what replaces them in this run
 	used   map[string]bool
-	json   bool // each command is given --json
+	json   bool // run each example with --json
 	worker *program
-	// trusted is the environment without a remote that cannot be asked about credits.
+	// trusted is the environment without the remote that can't be queried.
 	trusted []string
-	// apart is the environment of the other commands while one runs without it.
+	// apart keeps the environment while a command runs without it.
 	apart []string
 }
 
-// act is one command's turn: its examples are run in their order.
+// act has what the test needs to run the examples of one command, in their order.
 type act struct {
 	command string
-	// before prepares what the examples count on.
+	// before prepares what the examples need.
 	before func(s *stage)
-	// codes are the exit codes of the examples, in their order; 0 where it ends.
+	// codes are the exit codes of the examples, in their order. A missing code is 0.
 	codes []int
-	// until is the text that a long-running example prints once it works.
+	// until is the text that the example of a long-running command prints once it is ready.
 	until string
-	// says is a part of what the last example prints for a person.
+	// says is a part of the last example's output, without --json.
 	says string
-	// after checks the output of the last example, as text or as JSON.
+	// after checks the output of the last example, which is text or JSON.
 	after func(s *stage, r result)
 }
 
@@ -75,7 +75,7 @@ var play = []act{
 	{command: "demo"},
 	{command: "dev", until: "hb_", before: func(s *stage) {
 		s.words["hongbao dev"], s.words["127.0.0.1:9000"] = "hongbao dev --listen 127.0.0.1:0", "127.0.0.1:0"
-		s.apart, s.env = s.env, nil // it has servers of its own
+		s.apart, s.env = s.env, nil // dev starts its own servers
 	}, after: func(s *stage, _ result) { s.env = s.apart }},
 	{command: "config check"},
 	{command: "campaign plan"},
@@ -129,12 +129,12 @@ var play = []act{
 	{command: "hole grant", says: "user u42 has packet"},
 	{command: "hole release", says: "1 packets were released"},
 	{command: "campaign top-up", codes: []int{2, 0}},
-	{command: "campaign close", codes: []int{1, 0}, says: "was closed"}, // its window is still open
+	{command: "campaign close", codes: []int{1, 0}, says: "was closed"}, // the first is too early
 	{command: "campaign refund", before: (*stage).settle, codes: []int{2, 0}, says: "was refunded",
 		after: func(s *stage, _ result) {
 			s.worker.stop(syscall.SIGTERM)
 		}},
-	{command: "campaign refund-lost", says: "refunded "}, // it is at its end
+	{command: "campaign refund-lost", says: "refunded "}, // the campaign has ended
 	{command: "campaign reveal"},
 	{command: "campaign verify"},
 	{command: "export", before: (*stage).today, codes: []int{4, 0}, says: "spring-rain-"},
@@ -159,7 +159,7 @@ var play = []act{
 	{command: "key rotate", says: "hb_"},
 	{command: "key revoke", says: "is revoked"},
 	{command: "journal", after: func(s *stage, _ result) {
-		// The journal has the earlier actions of the play.
+		// The journal has the actions of the earlier examples.
 		text := s.ok("journal", "--limit", "1000", "--json")
 		for _, action := range []access.Action{access.CreateCampaign, access.LoadCampaign, access.PauseCampaign,
 			access.ResumeCampaign, access.RequeueLetters, access.DropLetters, access.SettleClaim, access.ConfirmCredits, access.Replay,
@@ -172,8 +172,8 @@ var play = []act{
 	}},
 }
 
-// furnish puts into the folder what a user has: the program, and the repository's examples. The campaign's window is
-// moved to now, and what production.yaml says of guards that the test's servers don't have is taken out.
+// furnish copies the program and the repository's examples into the folder. It moves the campaign's window to now, and
+// removes from production.yaml the security settings that the test's servers don't have.
 func (s *stage) furnish() {
 	t := s.t
 	self, err := os.Executable()
@@ -189,7 +189,7 @@ func (s *stage) furnish() {
 	s.set("KAFKA_CREATE_TOPIC", "true", "KAFKA_REPLICATION_FACTOR", "1", "REDIS_MODE", "standalone")
 }
 
-// edit replaces what must be there.
+// edit replaces the matches of the pattern, of which there must be at least one.
 func (s *stage) edit(file, pattern, by string) {
 	path := filepath.Join(s.dir, file)
 	text, err := os.ReadFile(path)
@@ -199,11 +199,11 @@ func (s *stage) edit(file, pattern, by string) {
 	require.NoError(s.t, os.WriteFile(path, []byte(edited), 0o600))
 }
 
-// bury makes the first two grants dead letters of a sink, under the ids that the examples use.
+// bury turns the first two grants into dead letters of a sink, under the ids that the examples use.
 func (s *stage) bury(sink string) {
 	s.buried(sink)
 	key := s.store.Shard(0).Keys.Dead(sink)
-	letters, err := s.rdb.Do(s.t.Context(), "XRANGE", key, "-", "+").Slice() // with the fields in their order
+	letters, err := s.rdb.Do(s.t.Context(), "XRANGE", key, "-", "+").Slice() // Do keeps the order of the fields
 	require.NoError(s.t, err)
 	require.Len(s.t, letters, 2)
 	require.NoError(s.t, s.rdb.Del(s.t.Context(), key).Err())
@@ -213,13 +213,13 @@ func (s *stage) bury(sink string) {
 	}
 }
 
-// claim leaves an open claim of events that the topic has.
+// claim writes an open claim for an event that is already in the topic.
 func (s *stage) claim() {
 	require.NoError(s.t, s.rdb.HSet(s.t.Context(), s.store.Shard(0).Keys.Claims("kafka"), "w1.5f0c.7",
 		"1 1 w1\n1-1\n1 77 0 0 0 1771358400000 0 "+s.topic+" 1-1@1771358400000-0..1771358400000-0").Err())
 }
 
-// doubt makes these grants dead letters of sink balance, at a remote that can neither repeat nor be asked.
+// doubt turns grants into dead letters of sink balance. The remote neither deduplicates requests nor can be queried.
 func (s *stage) doubt() {
 	s.bury("balance")
 	addr := testkit.FreeAddr(s.t)
@@ -230,7 +230,8 @@ func (s *stage) doubt() {
 		"REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s")
 }
 
-// forge plants eight grants of a packet that another user has, and decides about the grants that no example names.
+// forge adds eight grants of a packet that belongs to another user. It voids six of them; the examples decide about the
+// other two.
 func (s *stage) forge() {
 	r := s.show("spring-rain").Redis
 	require.NotNil(s.t, r)
@@ -246,7 +247,7 @@ func (s *stage) forge() {
 	}
 }
 
-// settle lets a worker bring the close to the ledger, and returns the amount of the refund.
+// settle starts a worker that copies the close to the ledger, and puts the amount of the refund into the example.
 func (s *stage) settle() {
 	s.worker = s.start("work", "--sink", "balance")
 	s.worker.says(`"working"`)
@@ -255,7 +256,7 @@ func (s *stage) settle() {
 	s.words["--amount 250"] = "--amount " + sum[1]
 }
 
-// seal takes two campaigns to their end, in place of those that the examples of the archive name.
+// seal creates and seals two campaigns. They take the place of the campaigns in the examples of `hongbao archive`.
 func (s *stage) seal() {
 	s.apart = slices.Clone(s.env)
 	s.sealed("april-rain", 2)
@@ -264,7 +265,7 @@ func (s *stage) seal() {
 	s.words["/srv/archive"] = s.t.TempDir()
 }
 
-// today replaces the day in an example by the present day, since no money moved on the day of the example.
+// today puts the current day in place of the day in an example, because no money moved on that day.
 func (s *stage) today() {
 	zone, err := time.LoadLocation("Asia/Shanghai")
 	require.NoError(s.t, err)
@@ -272,7 +273,7 @@ func (s *stage) today() {
 	s.words["/srv/reports"] = s.t.TempDir()
 }
 
-// perform runs one example as a shell does, and returns its result.
+// perform runs an example like a shell, and returns its result.
 func (s *stage) perform(line string, a *act) result {
 	s.t.Helper()
 	for word, means := range s.words {
@@ -296,7 +297,7 @@ func (s *stage) perform(line string, a *act) result {
 	return p.wait(90 * time.Second)
 }
 
-// Every example in every command's help is run unchanged, in a sensible order, and ends as expected.
+// Every example in every command's help runs and ends with the expected exit code.
 func TestExamplesInHelpWork(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -306,12 +307,12 @@ func TestExamplesInHelpWork(t *testing.T) {
 		}
 	})
 	for word := range s.words {
-		require.True(t, s.used[word], "no example says %q any more", word)
+		require.True(t, s.used[word], "no example has %q any more", word)
 	}
 }
 
-// The same with --json: each command prints one document, with names in snake_case. Commands that serve until they are
-// stopped print none, and tail prints one document for each line.
+// With --json each example prints one document with names in snake_case. Commands that serve until they are stopped
+// print none, and `hongbao tail` prints one document for each event.
 func TestEveryCommandPrintsOneDocument(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -335,7 +336,7 @@ func TestEveryCommandPrintsOneDocument(t *testing.T) {
 	}
 }
 
-// speechless are the commands that print no answer.
+// speechless are the commands that print nothing on standard output.
 var speechless = []string{"work", "balance", "serve"}
 
 func newStage(t *testing.T) *stage {
@@ -346,14 +347,15 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// play runs all examples. For each it calls look: whether it is the last example of its command, and its result.
+// play runs all examples. It calls look with the result of each, and with whether it is the last example of its
+// command.
 func (s *stage) play(look func(a *act, line string, last bool, r result)) {
 	t := s.t
 	all := examples(t, root(), map[string][]string{})
 	for i := range play {
 		a := &play[i]
 		path := "hongbao " + a.command
-		require.Contains(t, all, path, "no such command, or it is there twice")
+		require.Contains(t, all, path, "the command does not exist, or play has it twice")
 		if a.before != nil {
 			a.before(s)
 		}
@@ -372,5 +374,5 @@ func (s *stage) play(look func(a *act, line string, last bool, r result)) {
 		}
 		delete(all, path)
 	}
-	require.Empty(t, all, "their examples were not run: add them to play")
+	require.Empty(t, all, "add these commands to play, so that their examples run")
 }

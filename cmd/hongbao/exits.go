@@ -21,7 +21,7 @@ type exit struct {
 	what string
 }
 
-// The exit codes. For a signal the code is 128 plus its number, as in a shell.
+// The exit codes of commands. A signal ends a command with 128 plus its number, as in a shell.
 const (
 	exitDone        = 0
 	exitFailed      = 1
@@ -58,12 +58,12 @@ type undecidedError struct{ error }
 
 func (e undecidedError) Unwrap() error { return e.error }
 
-// signalled is the cause of a context that a signal ended.
+// signalled is the cause of a context that was cancelled by a signal.
 type signalled struct{ os.Signal }
 
 func (s signalled) Error() string { return "ended by a signal: " + s.String() }
 
-// Is reports whether target is context.Canceled: callers that check for it see a signal as a cancellation.
+// Is makes a signal look like context.Canceled to callers that check for cancellation.
 func (signalled) Is(target error) bool { return target == context.Canceled }
 
 // exitCode returns the exit code for a command's error. ctx is the context of the command.
@@ -97,7 +97,8 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailed
 }
 
-// onlyOutages reports whether every error that was joined into err is an outage. Any other error first needs a person.
+// onlyOutages reports whether all errors joined in err are outages. Other errors need a person, so a retry does not
+// help.
 func onlyOutages(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // the function walks the tree of errors itself
 	case *hongbao.Error:

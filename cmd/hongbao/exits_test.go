@@ -56,7 +56,7 @@ func TestExitCodeOfAnError(t *testing.T) {
 	}
 }
 
-// The table of docs/scripts.md, and what the help prints, are those of exits.go.
+// docs/scripts.md and the help have the same exit codes as exits.go.
 func TestExitCodesAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/scripts.md")
@@ -75,8 +75,8 @@ func TestExitCodesAreDocumented(t *testing.T) {
 	}
 }
 
-// An undecided grab, an audit with differences, and an audit that could not read end with codes of their own. With 0
-// and 1 a script could not distinguish them from a refusal and from each other.
+// An undecided grab, an audit with differences and a failed audit each have their own exit code, so that a script can
+// distinguish them.
 func TestExitCodesOfAnswers(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -120,7 +120,7 @@ func TestInterruptEndsTheWaitForInput(t *testing.T) {
 				cmd := exec.Command(self, args...)
 				cmd.Stdin = read
 				p := launch(t, t.TempDir(), nil, cmd)
-				// A pipe takes 64 KiB: more than that is written only once the command reads.
+				// A pipe buffers 64 KiB. Writing more than that blocks until the command reads.
 				_, err = write.WriteString(strings.Repeat("\n", 70<<10))
 				require.NoError(t, err)
 				p.Signal(signal)

@@ -19,13 +19,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// booked moves all bookings of the ledger to a time, and returns the day in the campaigns' zone.
+// booked sets the time of all bookings in the ledger, and returns the day of that time in the campaigns' time zone.
 func (d *deployment) booked(at time.Time) string {
 	d.exec(fmt.Sprintf("UPDATE transfer SET created_at = %d", at.UnixMilli()))
 	return at.In(d.zone()).Format(time.DateOnly)
 }
 
-// zone is that of the campaigns of these tests, which is another day than UTC for eight hours.
+// zone returns the time zone of the campaigns. It is eight hours ahead of UTC, so the day differs from the UTC day for
+// eight hours.
 func (d *deployment) zone() *time.Location {
 	d.t.Helper()
 	zone, err := time.LoadLocation("Asia/Shanghai")
@@ -33,7 +34,7 @@ func (d *deployment) zone() *time.Location {
 	return zone
 }
 
-// exported runs the command, and returns its answer and the lines of its only file.
+// exported runs the export of one campaign, and returns the answer and the lines of the file.
 func (d *deployment) exported(args ...string) (app.Exported, [][]string) {
 	d.t.Helper()
 	files := decided[struct{ Files []app.Exported }](d.t, d.ok(append([]string{"export", "--json"}, args...)...)).Files
@@ -48,8 +49,8 @@ func (d *deployment) exported(args ...string) (app.Exported, [][]string) {
 	return files[0], lines
 }
 
-// The file of a day has what users were granted, with the reference that a balance system knows, and its sums are those
-// of the ledger. The same command again writes the same file.
+// The file of a day has each grant with the reference that a balance system knows. Its sums equal those of the ledger.
+// A repeated export writes the same file.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -107,8 +108,8 @@ func TestExport(t *testing.T) {
 	require.Len(t, append(names, hidden...), 2, "no file is left over")
 }
 
-// A day that is not over is refused; with --unfinished its file has another name. Nothing is written if the folder does
-// not exist, or if the ledger contradicts itself.
+// An export of a day that is not over is refused; with --unfinished it writes a file with another name. Nothing is
+// written if the folder does not exist, or if the ledger contradicts itself.
 func TestExportRefuses(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -138,11 +139,11 @@ func TestExportRefuses(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// A campaign whose day is not over does not prevent the files of other campaigns.
+// One campaign's day is not over. The export still writes the files of the other campaigns.
 func TestExportGoesOnWithTheOthers(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
-	d.campaign("east", 10, 1000, "Asia/Shanghai", "Pacific/Kiritimati") // 25 hours before the other
+	d.campaign("east", 10, 1000, "Asia/Shanghai", "Pacific/Kiritimati") // its day begins 25 hours earlier
 	d.campaign("west", 10, 1000, "Asia/Shanghai", "Pacific/Pago_Pago")
 	zones := map[string]*time.Location{}
 	for _, name := range []string{"Pacific/Kiritimati", "Pacific/Pago_Pago"} {
@@ -163,8 +164,8 @@ func TestExportGoesOnWithTheOthers(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "east-"+today+".csv"))
 }
 
-// A campaign that contradicts itself and an archived one do not prevent the files of other campaigns. The command names
-// both, and fails.
+// One campaign contradicts itself, and another one is archived. The export writes the files of the other campaigns,
+// names these two, and fails.
 func TestExportSkipsWhatItCantExport(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})

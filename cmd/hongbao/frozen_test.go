@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// On a deployment whose only shard is frozen, the commands print what can be read, and name the command that says more.
+// The only shard is frozen. The commands print what they can read, and name `hongbao recover`.
 func TestCommandsOnAFrozenShard(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -35,7 +35,7 @@ func TestCommandsOnAFrozenShard(t *testing.T) {
 	d.refused(5, []string{"campaign", "pause", "rain", "--why", "test"}, "`hongbao recover`")
 }
 
-// Each command and page names the same command for a Redis that was emptied, and that command works.
+// Redis was emptied. Every command and page names the same next command, and that command works.
 func TestCommandsOnAnEmptiedRedis(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -17,7 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// send makes a request with these headers.
 func (g *grabber) send(method, path, body string, head map[string]string) (int, []byte) {
 	g.t.Helper()
 	req, err := http.NewRequestWithContext(g.t.Context(), method, g.url+path, strings.NewReader(body))
@@ -34,7 +33,7 @@ func (g *grabber) send(method, path, body string, head map[string]string) (int, 
 	return res.StatusCode, text
 }
 
-// batch makes a batch that must be decided.
+// batch sends a batch of grabs, and requires that all are decided.
 func (g *grabber) batch(key string, grabs []string) (out serve.BatchAnswer) {
 	g.t.Helper()
 	status, text := g.send("POST", "/v1/campaigns/rain/grabs:batch", `{"grabs":[`+strings.Join(grabs, ",")+`]}`,
@@ -45,7 +44,7 @@ func (g *grabber) batch(key string, grabs []string) (out serve.BatchAnswer) {
 	return out
 }
 
-// grabFor grabs for a user, by a gateway's key.
+// grabFor grabs for a user, with the API key of a gateway.
 func (g *grabber) grabFor(key, user string) {
 	g.t.Helper()
 	head := map[string]string{"Authorization": "Bearer " + key, "Hongbao-User": user, "Hongbao-Facts": "dev=s1"}
@@ -60,8 +59,8 @@ func (g *grabber) grabFor(key, user string) {
 	require.Equal(g.t, http.StatusBadRequest, status, "for no user")
 }
 
-// A server without tokens serves gateways: batches by API key go to Redis in few calls, and sent again get the same
-// answers; a single grab is its user's; facts count; a revoked key is dead.
+// A server without token keys serves gateways. A batch with an API key needs few calls to Redis, and a repeated batch
+// gets the same answers. Facts count towards limits, and a revoked key is refused.
 func TestGateways(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
@@ -84,7 +83,7 @@ func TestGateways(t *testing.T) {
 	require.Len(t, m, 2)
 	calls, err := strconv.Atoi(m[1])
 	require.NoError(t, err)
-	require.LessOrEqual(t, calls, 16, "128 grabs went together")
+	require.LessOrEqual(t, calls, 16, "128 grabs share few calls")
 	outcomes := map[string]int{}
 	for _, r := range told.Results {
 		require.NotNil(t, r.Answer)

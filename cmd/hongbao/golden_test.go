@@ -25,8 +25,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// golden compares a folder of testdata with texts by their file names; with -update, a flag of webtest, it writes the
-// folder.
+// golden compares each text with the file of its name in a folder of testdata. With the flag -update, which webtest
+// defines, it writes the files instead.
 func golden(t *testing.T, folder string, texts map[string]string) {
 	t.Helper()
 	dir := filepath.Join("testdata", folder)
@@ -70,11 +70,11 @@ func TestManualPagesAreCommitted(t *testing.T) {
 type goldenAnswers struct {
 	*deployment
 	texts map[string]string
-	// names are texts of this run, as addresses, with the words that replace them.
+	// names replaces texts that are specific to this run, such as addresses, by fixed words.
 	names *strings.Replacer
 }
 
-// volatile are the values that differ between two runs of the same commands.
+// volatile are patterns of values that differ between two runs, with the words that replace them.
 var volatile = []struct {
 	is   *regexp.Regexp
 	word string
@@ -90,10 +90,10 @@ var volatile = []struct {
 	{regexp.MustCompile(`\bcli:\S+@\S+`), "cli:USER@HOST"},
 }
 
-// measured are the fields whose numbers depend on the clock, the machine, or the draw.
+// measured matches the names of fields whose numbers depend on the clock, the machine or the draw.
 var measured = regexp.MustCompile(`(^|_)(ms|at|age|oldest|seconds|ago|took|bytes|packet|offset|epoch)$`)
 
-// add runs a command with --json, and keeps what it printed under its name and what is special about this run.
+// add runs a command with --json, and keeps its output under the command's name plus the suffix special.
 func (a *goldenAnswers) add(code int, special string, args ...string) string {
 	a.t.Helper()
 	r := a.run(append(slices.Clone(args), "--json")...)
@@ -120,7 +120,7 @@ func (a *goldenAnswers) keep(name, out string) {
 	a.texts[name+".json"] = text.String()
 }
 
-// masked replaces what differs between two runs.
+// masked replaces the values that differ between two runs.
 func (a *goldenAnswers) masked(field string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -145,10 +145,11 @@ func (a *goldenAnswers) masked(field string, v any) any {
 	return v
 }
 
-// silent are the commands that print no JSON document of their own, or run until they are stopped.
+// silent are the commands without a golden answer: they print no JSON document, print one that depends on the machine,
+// or run until they are stopped.
 var silent = []string{"serve", "work", "balance", "tail", "demo", "dev", "doctor", "health", "man", "local-sweep", "config check"}
 
-// Every command's --json answer equals the file in testdata, except for times, ids and the like, so that review shows
+// The --json answer of each command equals the file in testdata, except for times, ids and the like. So a review shows
 // each change of a field.
 func TestAnswersAreCommitted(t *testing.T) {
 	t.Parallel()
@@ -181,7 +182,7 @@ func TestAnswersAreCommitted(t *testing.T) {
 	walk(root())
 }
 
-// versionless is the answer of `hongbao version` without what the build has put into it.
+// versionless returns the answer of `hongbao version` without the fields that the build sets.
 func versionless(t *testing.T, out string) string {
 	t.Helper()
 	doc := decided[map[string]any](t, out)
@@ -195,7 +196,7 @@ func versionless(t *testing.T, out string) string {
 	return string(text)
 }
 
-// before a campaign is loaded.
+// before collects answers before a campaign is loaded.
 func (a *goldenAnswers) before() {
 	rain := spec(a.t, "rain", 10, 1000, "mode: random, min: 1, max: 1000", "mode: even")
 	a.add(0, "", "campaign", "plan", rain)
@@ -239,7 +240,8 @@ func (a *goldenAnswers) campaigns() {
 	a.add(0, "", append([]string{"hole", "release", "rain"}, by...)...)
 }
 
-// decisions of a deployment of their own about the quarantine and about a known difference of the audit.
+// decisions collects answers of decisions about quarantined grants and about a known difference. It uses its own
+// deployment.
 func (a *goldenAnswers) decisions(dir string) {
 	d := setup(a.t, options{})
 	d.campaign("snow", 10, 1000, "mode: random, min: 1, max: 1000", "mode: even")
@@ -266,9 +268,9 @@ func (a *goldenAnswers) decisions(dir string) {
 	at.add(0, "", "audit", "acknowledge", file, "--until", "1h", "--by", "ann", "--why", "known")
 }
 
-// end takes a campaign to its archive.
+// end collects answers from the end of a campaign to its archive.
 func (a *goldenAnswers) end(dir string) {
-	shanghai, err := time.LoadLocation("Asia/Shanghai") // the campaign's
+	shanghai, err := time.LoadLocation("Asia/Shanghai") // the campaign's time zone
 	require.NoError(a.t, err)
 	day := time.Now().In(shanghai).Format(time.DateOnly)
 	a.add(0, "", "export", "--day", day, "--campaign", "rain", "--dir", dir, "--unfinished")
@@ -276,7 +278,7 @@ func (a *goldenAnswers) end(dir string) {
 	w.says(`"working"`)
 	a.quiet()
 	a.add(0, "", "audit")
-	w.stop(syscall.SIGTERM) // so that the sinks have certainly not finished the close
+	w.stop(syscall.SIGTERM) // so that no sink finishes the close before it is printed
 	left := decided[app.Ending](a.t, a.add(0, "", "campaign", "close", "rain", "--early")).Amount
 	a.set("CAMPAIGN_GRACE", "0s")
 	w = a.start("work")
@@ -286,7 +288,7 @@ func (a *goldenAnswers) end(dir string) {
 	a.add(0, "", "campaign", "verify", disclosed)
 	a.add(0, "", "campaign", "show", "rain")
 	w.stop(syscall.SIGTERM)
-	w = a.start("work") // with no grace it takes the campaign out of Redis
+	w = a.start("work") // CAMPAIGN_GRACE is 0: this worker removes the campaign from Redis
 	testkit.Eventually(a.t, 30*time.Second, func() bool {
 		return a.rdb.Exists(a.t.Context(), a.store.Home("rain").Keys.Campaign("rain")).Val() == 0
 	}, "the campaign leaves Redis")
@@ -300,7 +302,7 @@ func (a *goldenAnswers) end(dir string) {
 	a.add(0, "", "journal")
 }
 
-// loss of all that Redis had.
+// loss collects answers after Redis has lost everything.
 func (a *goldenAnswers) loss() {
 	a.campaign("snow", 10, 1000, "mode: random, min: 1, max: 1000", "mode: even")
 	a.ok("grab", "snow", "u1", "--request-id", "r")
@@ -315,7 +317,7 @@ func (a *goldenAnswers) loss() {
 		"--expect", lost.Digest}, by)...)
 }
 
-// balance is a balance server's database.
+// balance collects answers about the database of a balance server.
 func (a *goldenAnswers) balance(dir string) {
 	dsn := filepath.Join(dir, "balance.db")
 	bank := &goldenAnswers{&deployment{t: a.t, env: []string{"HONGBAO_LEDGER_DSN=" + dsn}, times: 1}, a.texts, a.names}
@@ -326,7 +328,7 @@ func (a *goldenAnswers) balance(dir string) {
 	bank.add(0, "", "balance", "check")
 }
 
-// remote leaves a credit in doubt at a remote balance system, which a person confirms.
+// remote collects the answer of a confirmation: a person confirms a credit in doubt at a remote balance system.
 func (a *goldenAnswers) remote() {
 	d := setup(a.t, options{})
 	d.campaign("rain", 1, 100)

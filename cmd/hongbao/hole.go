@@ -50,7 +50,7 @@ func holeListCmd() *cobra.Command {
 	}
 }
 
-// shownPackets bounds the packets of a campaign that the text lists; --json lists all.
+// shownPackets bounds the packets of a campaign in the text output. --json lists all.
 const shownPackets = 50
 
 func writeHoles(w io.Writer, list []app.Holes) error {
@@ -117,8 +117,8 @@ func holeReleaseCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release CAMPAIGN --by NAME --why TEXT",
 		Short: "Return the withheld packets of a campaign to its stock",
-		Long: "Returns all withheld packets of the campaign to its stock: the next grabs get them. A user to whom\n" +
-			"one of them was announced, and whom no record names, then gets nothing for it.\n" +
+		Long: "Returns all withheld packets of the campaign to its stock: the next grabs get them. If one of\n" +
+			"them was announced to a user of whom you have no record, this user gets nothing.\n" +
 			"The command refuses a campaign on several shards: its users may have continued to another shard.\n" +
 			"A repeat changes nothing.",
 		Example: "  hongbao hole release spring-rain --by ann --why \"the pod never answered a user: its log is empty\"",

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// withholds has packets of a campaign on shard 0 withheld, as a restore leaves them. It returns their numbers.
+// withholds withholds n packets of a campaign, as a restore does, and returns their numbers.
 func (d *deployment) withholds(id string, n int64) (numbers []string) {
 	d.t.Helper()
 	ctx, k := d.t.Context(), d.store.Home(id)
@@ -30,9 +30,9 @@ func (d *deployment) withholds(id string, n int64) (numbers []string) {
 	return numbers
 }
 
-// A person lists the withheld packets, grants one to the user to whom it was announced, and releases the rest. The
-// grant is paid and published. The audit agrees at each step, and the journal names the person. Packets without a
-// decision go back with the refund.
+// A person lists withheld packets, grants one to the user to whom it was announced, and releases the others. The grant
+// is paid and published. The audit agrees after each step, and the journal has the person's name. Packets without a
+// decision go back to the sponsor with the refund.
 func TestHole(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -72,7 +72,7 @@ func TestHole(t *testing.T) {
 	require.Contains(t, d.ok(append([]string{"hole", "release", "rain"}, by...)...), "2 packets were released")
 	require.Contains(t, d.ok(append([]string{"hole", "release", "rain"}, by...)...), "0 packets were released", "a repeat")
 	d.refused(2, []string{"hole", "release", "rain"}, "--by and --why")
-	require.Equal(t, 5, d.crowdOf("rain", 10, 10), "those of the stock, and those that came back")
+	require.Equal(t, 5, d.crowdOf("rain", 10, 10), "the packets left in the stock, and the released packets")
 	d.quiet()
 	d.ok("audit")
 	journal := d.ok("journal", "--campaign", "rain")

@@ -13,7 +13,7 @@ import (
 
 func initCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "init", Short: "Found a deployment: the ledger's tables, the shards in Redis, the topic; later runs update the tables",
+		Use: "init", Short: "Initialize a deployment: the ledger's tables, the shards in Redis, the topic; later runs update the tables",
 		Long: "Creates what a deployment needs and does not have yet, and prints what it did: the tables of the\n" +
 			"ledger, the mark of each shard in Redis, and the topic if kafka.create_topic is set. If it was\n" +
 			"killed, run it again: it continues. Every other command only opens what exists.\n" +

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// openers are commands that open what is there, with their exit codes where they are refused.
+// openers are commands that open an existing deployment. Each is refused if there is none.
 func openers(d *deployment) [][]string {
 	return [][]string{
 		{"audit"}, {"campaign", "load", "rain"}, {"campaign", "pause", "rain", "--why", "test"},
@@ -51,16 +51,16 @@ func TestInitFoundsOnce(t *testing.T) {
 	d.campaign("rain", 5, 50)
 	d.ok("grab", "rain", "u1")
 	d.ok("init")
-	require.Contains(t, d.ok("grab", "rain", "u2"), "granted\n", "init in the middle of a rain changes nothing")
+	require.Contains(t, d.ok("grab", "rain", "u2"), "granted\n", "init changes nothing in an open campaign")
 }
 
-// Many processes found a deployment at once, and are killed at any moment. The next process completes it.
+// Many `hongbao init` processes initialize a deployment at once and are killed. The next process completes it.
 func TestInitTogetherAndKilled(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 16, postgres: true, unfounded: true})
 	for i := range 8 {
 		p := d.start("init")
-		testkit.Eventually(t, time.Minute, func() bool { // it got so far, or further
+		testkit.Eventually(t, time.Minute, func() bool { // this shard or a later one is done
 			n, err := d.rdb.Exists(t.Context(), d.store.Shard(2*i).Keys.Meta()).Result()
 			require.NoError(t, err)
 			return n == 1
@@ -79,8 +79,8 @@ func TestInitTogetherAndKilled(t *testing.T) {
 	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
 }
 
-// A Redis that lost everything is not founded again by the next process (issue 8, point 1): new grants would get seqs
-// that subscribers have seen, and packets would be dealt again.
+// Redis has lost everything. No process initializes it again (issue 8, point 1): new grants would get seqs that
+// subscribers have seen, and packets would be granted twice.
 func TestLostRedisIsNotFoundedAnew(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -117,7 +117,7 @@ func TestLostRedisIsNotFoundedAnew(t *testing.T) {
 	}
 }
 
-// A shard without any event loses nothing: it is founded again, in a later epoch.
+// Redis has lost a shard that had no events. `hongbao init` initializes it again, in a later epoch.
 func TestLostRedisWithoutMoneyIsFoundedAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -133,7 +133,7 @@ func TestLostRedisWithoutMoneyIsFoundedAgain(t *testing.T) {
 	require.Equal(t, "2", epoch)
 }
 
-// with returns the deployment with other knobs.
+// with returns a copy of the deployment with other knobs.
 func (d *deployment) with(pairs ...string) *deployment {
 	e := *d
 	e.env = slices.Clone(d.env)
@@ -141,8 +141,8 @@ func (d *deployment) with(pairs ...string) *deployment {
 	return &e
 }
 
-// One ledger has one deployment: a second deployment, another prefix and another number of shards are refused (issue 8,
-// point 1).
+// A ledger belongs to one deployment. A second deployment, another key prefix and another number of shards are refused
+// (issue 8, point 1).
 func TestOneLedgerHasOneDeployment(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -165,8 +165,8 @@ func TestOneLedgerHasOneDeployment(t *testing.T) {
 	}
 }
 
-// A Redis that is in use, with a ledger that does not know it: the ledger of a wrong DSN is not recorded as its owner,
-// whatever it says of itself.
+// The DSN names a wrong ledger, which has no record of this Redis. Each command refuses it, even if the ledger has a
+// deployment of the same id. Nothing is written to Redis.
 func TestRedisOfAnotherLedgerIsRefused(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -177,7 +177,7 @@ func TestRedisOfAnotherLedgerIsRefused(t *testing.T) {
 	e.refused(1, []string{"init"}, "was founded before", "the ledger has no record of it", "nothing was founded")
 	require.NoFileExists(t, empty)
 
-	// A ledger that was founded as the same deployment, with another Redis.
+	// The ledger belongs to a deployment of the same id, with another Redis.
 	other := d.with("LEDGER_DSN", empty, "REDIS_ADDRS", testkit.NewRedis(t, testkit.RedisOptions{}).Addr)
 	other.ok("init")
 	for _, command := range [][]string{{"init"}, {"work"}, {"audit"}, {"campaign", "load", "rain"},
@@ -187,8 +187,8 @@ func TestRedisOfAnotherLedgerIsRefused(t *testing.T) {
 	require.Equal(t, before, d.content())
 }
 
-// A ledger that is not configured is an error that names the knob. A default file in the working directory would be
-// another one each time.
+// Without ledger.dsn a command fails, and the error names the knob. A default file in the working directory would be a
+// different file in each directory.
 func TestLedgerHasNoDefault(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// B52: any text that an intruder writes into the stream takes one line of the log, and one line of a list.
+// Whatever text an attacker writes into the stream, it can't add a line to the log or to a list (B52).
 func TestLogInjection(t *testing.T) {
 	t.Parallel()
 	const forged = "\n{\"message\":\"forged\"}\x1b[31m"
@@ -32,12 +32,12 @@ func TestLogInjection(t *testing.T) {
 	require.Contains(t, r.err, `forged`, "the log reports it")
 	for line := range strings.Lines(r.err) {
 		var l struct{ Message string }
-		require.NoError(t, json.Unmarshal([]byte(line), &l), "%q is no line of the log", line)
+		require.NoError(t, json.Unmarshal([]byte(line), &l), "%q is not a line of the log", line)
 		require.NotEqual(t, "forged", l.Message)
 	}
 	letters := decided[listed](t, d.ok("dead", "list", "--json", "--limit", "100")).Letters
 	require.NotEmpty(t, letters)
 	text := d.ok("dead", "list", "--limit", "100")
-	require.Equal(t, len(letters)+1, strings.Count(text, "\n"), "a letter a line, and the heads:\n%s", text)
+	require.Equal(t, len(letters)+1, strings.Count(text, "\n"), "one line for each letter, and the header:\n%s", text)
 	require.NotContains(t, text, "\x1b")
 }

@@ -22,8 +22,8 @@ func (d *deployment) journal(args ...string) access.JournalPage {
 	return p
 }
 
-// A campaign is paused while the ledger is down, by a process that then ends. The entry waits in Redis, and is in the
-// journal once the ledger is back: a command that reads the journal moves it there, or a running server.
+// A process pauses a campaign while the ledger is down, and ends. The journal's entry waits in Redis. When the ledger
+// is back, a command that reads the journal or a running server moves the entry to the ledger.
 func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -69,7 +69,7 @@ func TestJournalOutlivesAnOutageOfTheLedger(t *testing.T) {
 	require.Equal(t, access.ResumeCampaign, d.journal("--limit", "1").Entries[0].Action)
 }
 
-// The journal also has refused actions. It has no invalid command lines, and no dry runs.
+// The journal has refused actions. It has neither invalid command lines nor dry runs.
 func TestJournalHasRefusals(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -15,7 +15,7 @@ import (
 )
 
 func keyCmd() *cobra.Command {
-	return family("key", "Make API keys for people and programs; list, rotate or revoke them",
+	return family("key", "Create, list, rotate or revoke API keys of people and programs",
 		"An API key identifies a caller of the administration API, the console or the balance API, or a gateway that grabs for "+
 			"its users.\n"+
 			"Its role determines what it may do; see docs/security.md. The commands work on the ledger of the deployment, or on a "+
@@ -33,17 +33,17 @@ func keyCreateCmd() *cobra.Command {
 	)
 	total := (*amountFlag)(&want.LargestTotal)
 	cmd := &cobra.Command{
-		Use: "create", Short: "Make an API key, and print it: it is shown this once",
-		Long: "Makes an API key with a role, and prints it: it is shown this once.\n\n" +
+		Use: "create", Short: "Create an API key and print it; it is shown only once",
+		Long: "Creates an API key with a role and prints it; it is shown only once.\n\n" +
 			"viewer     reads\n" +
 			"operator   loads, pauses and resumes campaigns and sinks, requeues letters, replays\n" +
 			"treasurer  creates, closes and refunds campaigns, decides about quarantine, drops letters\n" +
 			"gateway    grabs for the users that it names, and reads their receipts\n" +
 			"client     books credits at `hongbao balance` from the fund of its --client, and reads them\n" +
 			"accountant reads the credits of its --client, and balances and statements of all accounts\n\n" +
-			"A treasurer may do what an operator may, and an operator what a viewer may. With --campaign the key is good for " +
-			"these campaigns only,\nand for nothing that concerns the whole deployment. With --sponsor and --largest-total a " +
-			"treasurer's key funds campaigns of\nthese sponsors only, each with so much at most.",
+			"A treasurer may do what an operator may, and an operator what a viewer may. With --campaign the key is valid for " +
+			"these campaigns only,\nand for nothing that concerns the whole deployment. With --sponsor a treasurer's key funds campaigns of\n" +
+			"these sponsors only, and with --largest-total each campaign with at most this amount.",
 		Example: "  hongbao key create --role treasurer --sponsor acme --largest-total 1000000\n" +
 			"  hongbao key create --role operator --note \"ann\"\n" +
 			"  hongbao key create --role client --client worker --ledger.dsn=balance.db\n" +
@@ -74,17 +74,17 @@ func keyCreateCmd() *cobra.Command {
 	flags.StringVar(&role, "role", "", "viewer, operator, treasurer, gateway, client or accountant (required)")
 	flags.StringVar(&want.Client, "client", "", "the client of the balance API to which a key of role client or accountant belongs")
 	flags.StringSliceVar(&want.Campaigns, "campaign", nil,
-		"a campaign that it is good for, or a prefix as spring-*; may be given often (default all)")
+		"a campaign for which the key is valid, or a prefix such as spring-*; may be repeated (default all)")
 	flags.StringSliceVar(&want.Sponsors, "sponsor", nil,
-		"a sponsor whose money a treasurer's key may spend; may be given often (default any)")
+		"a sponsor whose money a treasurer's key may spend; may be repeated (default any)")
 	flags.Var(total, "largest-total", "the most that a treasurer's key may fund one campaign with, top-ups included, in minor "+
 		"units (default any)")
-	flags.StringVar(&expires, "expires", "", "when it ends: a time, or how long from now, as 2160h (default never)")
-	flags.StringVar(&want.Note, "note", "", "whose it is, for the list")
+	flags.StringVar(&expires, "expires", "", "when the key expires: a time, or a duration from now, such as 2160h (default never)")
+	flags.StringVar(&want.Note, "note", "", "owner of the key, shown in the list")
 	return cmd
 }
 
-// parseEnd parses a time, or a duration from now on.
+// parseEnd parses a time, or a duration that begins now.
 func parseEnd(flag, text string) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return time.Now().Add(d).UTC().Truncate(time.Second), nil
@@ -92,7 +92,7 @@ func parseEnd(flag, text string) (time.Time, error) {
 	return parseTime(flag, text)
 }
 
-// printKey prints only the new key, so that a script can read it.
+// printKey prints nothing but the new key, so that a script can read it.
 func printKey(cmd *cobra.Command, k *app.NewKey) error {
 	return printAnswer(cmd, k, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, k.Text)
@@ -103,7 +103,7 @@ func printKey(cmd *cobra.Command, k *app.NewKey) error {
 func keyListCmd() *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the API keys that are good",
+		Use: "list", Short: "List the valid API keys",
 		Example: "  hongbao key list\n  hongbao key list --all --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{Keys: true}, func(a *app.App) error {
@@ -115,7 +115,7 @@ func keyListCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "those that are revoked or expired, too")
+	cmd.Flags().BoolVar(&all, "all", false, "also list revoked and expired keys")
 	return cmd
 }
 
@@ -152,9 +152,9 @@ func writeKeys(w io.Writer, keys []access.Key) error {
 func keyRotateCmd() *cobra.Command {
 	overlap := 24 * time.Hour
 	cmd := &cobra.Command{
-		Use: "rotate KEY", Short: "Give an API key a new secret, and print it: it is shown this once",
-		Long: "Gives an API key a new secret. Role, campaigns and expiry stay. The old secret is good for --overlap, so that its " +
-			"owner can change over\nwithout a pause; the one before that is dead at once.",
+		Use: "rotate KEY", Short: "Give an API key a new secret and print it; it is shown only once",
+		Long: "Gives an API key a new secret. Role, campaigns and expiry stay. The old secret stays valid for --overlap, so that " +
+			"its owner\ncan switch without a pause. An even older secret becomes invalid at once.",
 		Example: "  hongbao key rotate 5xk2q7vmaz3t\n  hongbao key rotate 5xk2q7vmaz3t --overlap 0s",
 		Args:    exactly(1, "one key, by its id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -170,13 +170,13 @@ func keyRotateCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&overlap, "overlap", overlap, "how long the old secret stays good")
+	cmd.Flags().DurationVar(&overlap, "overlap", overlap, "how long the old secret stays valid")
 	return cmd
 }
 
 func keyRevokeCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke KEY", Short: "End an API key permanently, and the console sessions that were begun with it",
+		Use: "revoke KEY", Short: "Revoke an API key permanently, and end the console sessions that used it",
 		Example: "  hongbao key revoke 5xk2q7vmaz3t", Args: exactly(1, "one key, by its id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, app.Needs{Keys: true}, func(a *app.App) error {

@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Workers of both sinks are killed with SIGKILL again and again while a crowd grabs, and the grants are in both sinks
-// once. A kill counts if the worker had pending entries.
+// While a crowd grabs, workers of both sinks are killed with SIGKILL many times. Each sink gets each grant once. A kill
+// counts only if the worker had pending entries.
 func TestKilledWorkersLoseAndRepeatNothing(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{true, false} {
@@ -31,7 +31,7 @@ func TestKilledWorkersLoseAndRepeatNothing(t *testing.T) {
 func killWorkers(t *testing.T, d *deployment) {
 	t.Helper()
 	const packets, waves, kills = 8000, 40, 20
-	// Each worker that dies with an entry takes an attempt from it, and the same entry may meet every kill.
+	// When a worker dies, each of its pending entries loses an attempt. The same entry may be pending at every kill.
 	d.set("CONSUMER_BATCH_GRANTS", "200", "CONSUMER_MAX_ATTEMPTS", "100")
 	ids := []string{"rain", "drizzle", "storm", "mist"}
 	shards := map[int]bool{}
@@ -68,7 +68,7 @@ func killWorkers(t *testing.T, d *deployment) {
 			pending := d.pendingOf(w)
 			return pending > most || wave.Load() >= waves &&
 				d.idle()
-		}, "the worker is in the middle")
+		}, "the worker has begun")
 		w.Kill()
 		if pending := d.pendingOf(w); pending > 0 {
 			fired++
@@ -85,7 +85,7 @@ func killWorkers(t *testing.T, d *deployment) {
 	crowd.Wait()
 	require.NoError(t, errors.Join(errs...))
 	require.Equal(t, packets, granted)
-	require.GreaterOrEqual(t, fired, kills/2, "kills of workers with pending entries")
+	require.GreaterOrEqual(t, fired, kills/2, "the number of kills of workers with pending entries")
 	w := d.start("work")
 	d.quiet()
 	w.stop(syscall.SIGTERM)
@@ -95,7 +95,7 @@ func killWorkers(t *testing.T, d *deployment) {
 	t.Logf("%d kills of workers with pending entries", fired)
 }
 
-// pendingOf counts the pending entries of a worker, by its process, in all groups and shards.
+// pendingOf counts the pending entries of a worker's process in all groups and shards.
 func (d *deployment) pendingOf(w *program) int64 {
 	d.t.Helper()
 	sum := int64(0)
@@ -103,7 +103,7 @@ func (d *deployment) pendingOf(w *program) int64 {
 		for _, group := range []string{"balance", "kafka"} {
 			list, err := d.rdb.XInfoConsumers(d.t.Context(), d.store.Shard(i).Keys.Events(), group).Result()
 			if err != nil && (strings.Contains(err.Error(), "NOGROUP") || strings.Contains(err.Error(), "no such key")) {
-				continue // no worker has read yet
+				continue // no worker has created the group yet
 			}
 			require.NoError(d.t, err)
 			for _, c := range list {
@@ -116,7 +116,7 @@ func (d *deployment) pendingOf(w *program) int64 {
 	return sum
 }
 
-// idle reports whether everything is delivered and acked.
+// idle reports whether every entry is delivered and acked.
 func (d *deployment) idle() bool {
 	pending, lag, _ := d.pending()
 	return pending+lag == 0

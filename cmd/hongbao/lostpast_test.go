@@ -21,22 +21,22 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// past is a deployment under load whose Redis is about to lose what it had acknowledged.
+// past is a deployment under load whose Redis will lose acknowledged writes.
 type past struct {
 	*deployment
 	server  *testkit.RedisServer
 	users   *audience
 	workers []*program
 	reader  *reader
-	// kept is a copy of the append-only files, with the progress of each shard at that time.
+	// kept is the path of a copy of the append-only files.
 	kept string
 }
 
-// alarmWithin is the time limit of the alarm. It is a few seconds longer than the promised second, for a busy machine.
+// alarmWithin bounds the time until the alarm. One second is promised; a busy machine gets some seconds more.
 const alarmWithin = 4 * time.Second
 
-// Redis loses what it had acknowledged while users grab and workers work. No user gets a final refusal, the alarm comes
-// at once, and the operator's next command says what to do. Later grants are paid and published once.
+// Redis loses acknowledged writes while users grab and workers deliver. No user gets a final refusal, the alarm comes
+// at once, and `hongbao recover` prints the next command. Later grants are paid and published once.
 func TestRedisLosesItsPastUnderLoad(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -55,8 +55,8 @@ func TestRedisLosesItsPastUnderLoad(t *testing.T) {
 	p.goesOn(verdicts)
 }
 
-// Redis comes back from its append-only file as it was seconds ago, while users grab and workers work, and all
-// processes live. The shards open by themselves, with all grants that users know, and each grant is paid and published
+// Redis restarts from an append-only file that is seconds old, while users grab and workers deliver. No other process
+// stops. The shards open without a person and restore the grants that users know. Each grant is paid and published
 // once.
 func TestRedisComesBackFromAnOlderFileUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -110,7 +110,7 @@ func TestRedisComesBackFromAnOlderFileUnderLoad(t *testing.T) {
 	require.Contains(t, p.ok("recover"), "that Redis had lost")
 }
 
-// newPast creates the deployment, with two shards and a campaign on each, and copies the files of Redis under load.
+// newPast creates a deployment with two shards and a campaign on each. It copies the files of Redis under load.
 func newPast(t *testing.T) *past {
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: t.TempDir(), Args: map[string]string{"appendfsync": "always"}})
@@ -131,7 +131,7 @@ func newPast(t *testing.T) *past {
 	return p
 }
 
-// at is the id of a campaign that lives on the shard.
+// at returns the id of a campaign whose home is the shard.
 func (d *deployment) at(shard int, name string) string {
 	for i := 0; ; i++ {
 		if id := fmt.Sprintf("%s-%d", name, i); d.store.Home(id).Index() == shard {
@@ -140,7 +140,7 @@ func (d *deployment) at(shard int, name string) string {
 	}
 }
 
-// keep copies the append-only files.
+// keep copies the append-only files to kept.
 func (p *past) keep() {
 	p.t.Helper()
 	p.kept = filepath.Join(p.t.TempDir(), "kept")
@@ -148,7 +148,7 @@ func (p *past) keep() {
 		p.kept).Run())
 }
 
-// goBack starts Redis from the files that were kept.
+// goBack restarts Redis from the kept files.
 func (p *past) goBack() {
 	p.t.Helper()
 	require.NoError(p.t, p.server.Kill())
@@ -158,7 +158,7 @@ func (p *past) goBack() {
 	require.NoError(p.t, p.server.Restart())
 }
 
-// runs waits until this many more grants were announced, settled and published.
+// runs waits until users got this many more grants, and until half as many more were settled and published.
 func (p *past) runs(more int) {
 	p.t.Helper()
 	told, settled, published := p.users.granted(), p.count(`SELECT count(*) FROM grants`), p.reader.distinct()
@@ -176,7 +176,7 @@ func (p *past) runs(more int) {
 	}, "grants are announced, settled and published")
 }
 
-// alarms waits for the alarm in the logs of every worker and producer.
+// alarms waits until every worker and producer has logged the alarm.
 func (p *past) alarms() {
 	p.t.Helper()
 	began := time.Now()
@@ -198,7 +198,7 @@ func (p *past) alarms() {
 	p.t.Logf("every worker and producer had raised the alarm %s after the loss", time.Since(began).Round(time.Millisecond))
 }
 
-// diagnosed runs `hongbao recover`, which changes nothing, and wants it to name the loss and the next command.
+// diagnosed runs `hongbao recover`, and requires that it names the loss and the next command.
 func (p *past) diagnosed() []recovery.Verdict {
 	p.t.Helper()
 	r := p.refused(exitFound, []string{"recover"}, "have lost data",
@@ -221,7 +221,7 @@ func (p *past) diagnosed() []recovery.Verdict {
 	return verdicts
 }
 
-// verdicts returns the verdict of `hongbao recover` on each shard.
+// verdicts returns the verdicts of `hongbao recover`, one for each shard.
 func (p *past) verdicts() []recovery.Verdict {
 	p.t.Helper()
 	var answer struct {
@@ -233,7 +233,7 @@ func (p *past) verdicts() []recovery.Verdict {
 	return answer.Shards
 }
 
-// accepted opens the shards as an operator who has nothing better.
+// accepted accepts the loss of each shard, like an operator without a better copy of the data.
 func (p *past) accepted(verdicts []recovery.Verdict) {
 	p.t.Helper()
 	out := p.acceptLoss("the disk is gone")
@@ -249,7 +249,8 @@ func (p *past) accepted(verdicts []recovery.Verdict) {
 	require.Contains(p.t, after, "ann accepted that shard 1 continues in epoch 2: the disk is gone (")
 }
 
-// goesOn has new campaigns on the shards, and judges everything at the end.
+// goesOn creates a new campaign on each shard. When its packets are granted, goesOn checks the ledger, the topic and
+// all answers to users.
 func (p *past) goesOn(verdicts []recovery.Verdict) {
 	p.t.Helper()
 	before := p.users.granted()
@@ -290,7 +291,7 @@ func (p *past) goesOn(verdicts []recovery.Verdict) {
 	}
 }
 
-// count returns the number that a query of the ledger returns.
+// count runs a query on the ledger that returns one number.
 func (d *deployment) count(sql string) (n int64) {
 	d.t.Helper()
 	c, err := pgx.Connect(d.t.Context(), d.dsn)
@@ -300,7 +301,7 @@ func (d *deployment) count(sql string) (n int64) {
 	return n
 }
 
-// paidOnce looks at the ledger: no user has two packets of a campaign, and the balances are the grants.
+// paidOnce checks the ledger: no user has two packets of a campaign, and each balance is the sum of the user's grants.
 func (p *past) paidOnce() {
 	p.t.Helper()
 	require.Zero(p.t, p.count(`SELECT count(*) FROM (SELECT 1 FROM grants GROUP BY campaign, user_id HAVING count(*) > 1) AS twice`))
@@ -310,7 +311,7 @@ func (p *past) paidOnce() {
 	require.Equal(p.t, p.count(`SELECT sum(amount)::bigint FROM grants`), p.count(`SELECT sum(balance)::bigint FROM account WHERE kind = 'user'`))
 }
 
-// published reads a record of the topic.
+// published decodes a record of the topic into its event number and its grant.
 func (p *past) published(m kafka.Message) (eventAt, string) {
 	p.t.Helper()
 	e, err := topic.DecodeMessage(m.Headers, m.Key, m.Value)
@@ -319,8 +320,8 @@ func (p *past) published(m kafka.Message) (eventAt, string) {
 	return eventAt{g.Shard, g.Seq}, grantText(g.Campaign, g.Packet, g.User)
 }
 
-// publishedOnce looks at the topic: an event number names one grant, new grants are there once, and the subscriber
-// passed over none.
+// publishedOnce checks the topic: an event number has one grant, each new grant is published once, and the subscriber
+// has processed every event.
 func (p *past) publishedOnce(verdicts []recovery.Verdict) {
 	p.t.Helper()
 	has, again := map[eventAt]string{}, 0
@@ -329,7 +330,7 @@ func (p *past) publishedOnce(verdicts []recovery.Verdict) {
 		if was, twice := has[at]; twice {
 			again++
 			require.Equal(p.t, was, grant, "shard %d, event %d names two grants", at.shard, at.seq)
-			require.LessOrEqual(p.t, at.seq, verdicts[at.shard].Redis, "what Redis went back to may be sent twice, nothing else")
+			require.LessOrEqual(p.t, at.seq, verdicts[at.shard].Redis, "only events that Redis still has may be sent twice")
 		}
 		has[at] = grant
 	}

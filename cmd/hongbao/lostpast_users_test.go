@@ -21,29 +21,29 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// audience are users who grab all the time, through two producers and those that join later. It records each answer.
-// Half of the grabs are repeats.
+// audience are users who grab all the time, through two producers and through those that join starts. It records each
+// answer. Half of the grabs are repeats.
 type audience struct {
 	t         *testing.T
-	campaigns []string // of the beginning
+	campaigns []string // in which users grab from the start
 	producers []*producer.Producer
 	logs      []*observer.ObservedLogs
-	join      func() // starts one more producer, which knows nothing yet
+	join      func() // starts another producer, with no state
 	stop      func()
 
 	mu      sync.Mutex
-	open    []string // what new users grab in
+	open    []string // campaigns in which new users grab
 	users   []visit
 	told    map[visit]hongbao.Receipt
-	packets map[string]visit // the user to whom a packet was announced
+	packets map[string]visit // by packet: the user to whom it was announced
 	frozen  int
 	wrong   []string
 }
 
-// visit is a user in a campaign.
+// visit identifies a user in a campaign.
 type visit struct{ campaign, user string }
 
-// eventAt is a place in the history of a shard.
+// eventAt identifies an event by its shard and its number.
 type eventAt struct {
 	shard int
 	seq   int64
@@ -53,7 +53,7 @@ func grantText(campaign string, packet int64, user string) string {
 	return fmt.Sprintf("%s %d %s", campaign, packet, user)
 }
 
-// gather lets users grab in the campaigns until stop is called, or the test ends.
+// gather lets users grab in the campaigns until stop is called or the test ends.
 func (p *past) gather(campaigns ...string) *audience {
 	p.t.Helper()
 	c := &audience{t: p.t, campaigns: campaigns, open: campaigns, told: map[visit]hongbao.Receipt{},
@@ -76,7 +76,7 @@ func (p *past) gather(campaigns ...string) *audience {
 		cancel()
 		all.Wait()
 		for _, prod := range c.producers {
-			_ = prod.Close(context.Background()) // it waits for what is under way
+			_ = prod.Close(context.Background()) // waits for calls in flight
 		}
 	})
 	c.join()
@@ -85,7 +85,7 @@ func (p *past) gather(campaigns ...string) *audience {
 	return c
 }
 
-// visits lets one user after the other grab. The pause between two grabs sets the load.
+// visits lets users grab one after the other, with a pause that determines the load.
 func (c *audience) visits(ctx context.Context, p *producer.Producer) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -104,7 +104,7 @@ func (c *audience) visits(ctx context.Context, p *producer.Producer) {
 	}
 }
 
-// next returns a new user, or one who repeats a grab.
+// next returns a new user, or with probability 1/2 a known user, who repeats a grab.
 func (c *audience) next() visit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +116,7 @@ func (c *audience) next() visit {
 	return v
 }
 
-// judge notes an answer, and what is wrong with it.
+// judge records an answer, and records an error if the answer contradicts an earlier one.
 func (c *audience) judge(v visit, a *hongbao.Answer, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *audience) judge(v visit, a *hongbao.Answer, err error) {
 		c.frozen++
 	case !a.Outcome.Final():
 	case a.Outcome != hongbao.OutcomeGranted && a.Outcome != hongbao.OutcomeAlreadyGranted:
-		// only those can be sold out
+		// only the campaigns fresh-* are small enough to be sold out
 		if told || a.Outcome != hongbao.OutcomeSoldOut || !strings.HasPrefix(v.campaign, "fresh-") {
 			bad("got %s; granted before: %v", a.Outcome, told)
 		}
@@ -151,21 +151,21 @@ func (c *audience) judge(v visit, a *hongbao.Answer, err error) {
 	}
 }
 
-// grabs lets new users grab in other campaigns; the old users still repeat their grabs.
+// grabs lets new users grab in other campaigns. Old users still repeat their grabs.
 func (c *audience) grabs(campaigns ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open = campaigns
 }
 
-// granted returns the number of users who know that they got a packet.
+// granted returns the number of users who were told that they got a packet.
 func (c *audience) granted() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.told)
 }
 
-// isToldFrozen waits until this many more grabs were answered frozen.
+// isToldFrozen waits until this many more grabs got the outcome frozen.
 func (c *audience) isToldFrozen(more int) {
 	c.t.Helper()
 	frozen := func() int {
@@ -177,7 +177,7 @@ func (c *audience) isToldFrozen(more int) {
 	testkit.Eventually(c.t, 30*time.Second, func() bool { return frozen() >= was+more }, "grabs are answered frozen")
 }
 
-// toldOf returns the grants that users of some campaigns know.
+// toldOf returns the grants that users know, in the campaigns whose ids have the prefix.
 func (c *audience) toldOf(prefix string) map[eventAt]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,7 +190,7 @@ func (c *audience) toldOf(prefix string) map[eventAt]string {
 	return all
 }
 
-// alarmed is how many producers have raised the alarm.
+// alarmed returns the number of producers that have logged the alarm.
 func (c *audience) alarmed() (n int) {
 	for _, l := range c.logs {
 		n += min(1, l.FilterField(zap.String("code", store.LostData)).Len())
@@ -204,7 +204,7 @@ type reader struct {
 	seen map[eventAt]int
 }
 
-// read starts it; it ends with the test.
+// read starts a reader, which ends with the test.
 func (d *deployment) read() *reader {
 	d.t.Helper()
 	r := &reader{seen: map[eventAt]int{}}
@@ -231,14 +231,14 @@ func (d *deployment) read() *reader {
 	return r
 }
 
-// distinct is how many events had their effect.
+// distinct returns the number of events that the subscriber has processed.
 func (r *reader) distinct() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.seen)
 }
 
-// twice is how many of them had it more than once.
+// twice returns the number of events that the subscriber has processed more than once.
 func (r *reader) twice() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manCmd returns the command that writes manual pages, for packagers of the program. The pages contain the text of
-// --help. Their date is SOURCE_DATE_EPOCH, if that is set, so that the same source produces the same pages.
+// manCmd returns the command that writes manual pages for packages of the program. The pages contain the text of
+// --help. Their date is SOURCE_DATE_EPOCH if it is set, so that builds are reproducible.
 func manCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "man FOLDER", Hidden: true, Short: "Write a manual page of each command into a folder",
@@ -25,7 +25,7 @@ func manCmd() *cobra.Command {
 	}
 }
 
-// withoutTag leaves out the line that names the library that wrote the page.
+// withoutTag omits cobra's line about the generation of the page.
 func withoutTag(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true
 	for _, c := range cmd.Commands() {

@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every command that the help names has a manual page, with its examples and its flags; the pages of the same source are
-// the same.
+// Each command in the help has a manual page with its examples and flags. Two runs write the same pages.
 func TestManualPages(t *testing.T) {
 	t.Parallel()
 	dir, again := filepath.Join(t.TempDir(), "man1"), t.TempDir()

@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// amountFlag is a flag with an amount in minor units.
+// amountFlag is a flag whose value is an amount in minor units.
 type amountFlag hongbao.Amount
 
 // Set implements pflag.Value.

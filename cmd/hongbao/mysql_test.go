@@ -16,8 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// TestLedgerOnMariaDB takes a campaign from its creation to the audit with the ledger on a MariaDB that wants a
-// password.
+// TestLedgerOnMariaDB runs a campaign from its creation to the audit. The ledger is a MariaDB with a password.
 func TestLedgerOnMariaDB(t *testing.T) {
 	d := setup(t, options{unfounded: true})
 	t.Parallel()

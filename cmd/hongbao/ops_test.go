@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// ops is where the ops listener of a program is, by the log line that names it.
+// ops returns the address of a program's ops listener, from the field of a log line.
 func (p *program) ops(line, field string) string {
 	p.t.Helper()
 	p.says(line)
@@ -46,8 +46,8 @@ func ask(t *testing.T, url string) (status int, text string) {
 
 const opsLine = "serving metrics and health"
 
-// Servers and workers export the same metrics about the deployment. Each also exports its own work, and the audit's
-// verdict.
+// `hongbao serve` and `hongbao work` export the same metrics about the deployment. Each also exports metrics of its own
+// work, and the verdict of the last audit.
 func TestMetricsOfServeAndWork(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true, shards: 2})
@@ -109,8 +109,8 @@ func TestMetricsOfServeAndWork(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 }
 
-// A worker that can't open a sink is alive and not ready, and says why. Profiles are served only on demand. An address
-// that is taken stops the program.
+// A worker that can't open a sink is alive but not ready, and /readyz says why. Profiles are served only if ops.pprof
+// is set. A program whose ops address is in use does not start.
 func TestReadinessOfAWorker(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -141,7 +141,6 @@ func TestReadinessOfAWorker(t *testing.T) {
 	}, "the sink is back")
 }
 
-// The balance server has an ops listener too.
 func TestMetricsOfBalance(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -162,8 +161,8 @@ func TestMetricsOfBalance(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 }
 
-// work and serve that are started before their servers wait for these in the process: the ops listener says that they are
-// opening, and they begin by themselves. SIGTERM ends them while they wait.
+// `hongbao work` and `hongbao serve` start before Redis and the other servers. They wait, /readyz says so, and they
+// become ready without a restart. SIGTERM ends them while they wait.
 func TestProcessesWaitForRedis(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -196,7 +195,7 @@ func TestProcessesWaitForRedis(t *testing.T) {
 			testkit.Eventually(t, 60*time.Second, func() bool {
 				res, err := http.Get("http://" + ops + "/readyz")
 				if err != nil {
-					return false // it opens its listener once more
+					return false // the process may be between two listeners
 				}
 				defer res.Body.Close()
 				return res.StatusCode == http.StatusOK

@@ -9,13 +9,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
-// wantsJSON reports whether the user wants one JSON document instead of a text.
+// wantsJSON reports whether --json is set.
 func wantsJSON(cmd *cobra.Command) bool {
 	on, err := cmd.Flags().GetBool("json")
 	return on && err == nil
 }
 
-// printAnswer prints an answer as a text, or with --json as one document.
+// printAnswer prints an answer as text, or as one JSON document with --json.
 func printAnswer(cmd *cobra.Command, answer any, write func(w io.Writer) error) error {
 	if wantsJSON(cmd) {
 		return wrap("print the answer", answers.Write(cmd.OutOrStdout(), answer, ""))
@@ -23,7 +23,7 @@ func printAnswer(cmd *cobra.Command, answer any, write func(w io.Writer) error) 
 	return wrap("print the answer", write(cmd.OutOrStdout()))
 }
 
-// printJSON prints indented JSON, which people can read.
+// printJSON prints indented JSON.
 func printJSON(cmd *cobra.Command, v any) error {
 	return wrap("print the answer", answers.Write(cmd.OutOrStdout(), v, "  "))
 }

@@ -81,7 +81,7 @@ func quarantineID(text string) (int64, error) {
 
 func quarantineShowCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Print a grant in quarantine as JSON: what came, and what the ledger had",
+		Use: "show ID", Short: "Print a grant in quarantine as JSON, with what the ledger had for its packet",
 		Example: "  hongbao quarantine show 7", Args: exactly(1, "one ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := quarantineID(args[0])

@@ -16,7 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// B40, B39, B42: what contradicts the ledger is not paid, its campaign is paused, and the audit names it.
+// A grant that contradicts the ledger is not paid. Its campaign is paused, and the audit reports the grant (B39, B40,
+// B42).
 func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -44,7 +45,7 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 			w := d.start("work")
 			d.quiet()
 			d.plant("rain", c.fields(a.Receipts[0])...)
-			if !c.paused { // it waits: the ledger may be the wrong one
+			if !c.paused { // the grant waits: this may be the wrong ledger
 				w.says(`"code":"unknown_campaign"`)
 				w.says("entry parked")
 				require.Empty(t, decided[app.QuarantinePage](t, d.ok("quarantine", "list", "--json")).Grants)
@@ -74,8 +75,8 @@ func TestAlteredGrantsGoToQuarantine(t *testing.T) {
 	}
 }
 
-// With a remote the grants of a campaign that the ledger does not have wait as well, with an alarm, and a person sends them
-// to quarantine. Nothing of them is sent.
+// The ledger does not have a campaign, and the balance system is remote. The campaign's grants wait, with an alarm,
+// until a person sends them to quarantine. No credit is sent.
 func TestRemoteGrantsOfNoCampaignGoToQuarantine(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -100,7 +101,8 @@ func TestRemoteGrantsOfNoCampaignGoToQuarantine(t *testing.T) {
 	require.Equal(t, 1, posts, "only the other one")
 }
 
-// B38, F26: entries that can't be read end as dead letters of both sinks, the others flow, and the audit names them.
+// Entries that can't be parsed become dead letters of both sinks, and the audit reports them. Other grants are
+// delivered (B38, F26).
 func TestPoisonEntriesEndAsDeadLetters(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -128,7 +130,8 @@ func TestPoisonEntriesEndAsDeadLetters(t *testing.T) {
 	require.EqualValues(t, 12, r.Found[audit.DeadLetter], "%v", r.Found)
 }
 
-// An entry of a newer build stops its shard, and the worker logs it. The other shards continue, and nothing is skipped.
+// A worker stops a shard at an entry of a newer version, and logs it. It continues on other shards. No entry is
+// skipped.
 func TestNewerEntryStopsItsShardOnly(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 2})

@@ -22,7 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// atBank configures a deployment to settle at a balance server.
+// atBank configures the deployment to settle at a balance server.
 func (d *deployment) atBank(url string) {
 	d.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", url, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION", "24h",
 		"REMOTE_QUERYABLE", "true", "REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s",
@@ -30,7 +30,7 @@ func (d *deployment) atBank(url string) {
 		"20", "REMOTE_CONCURRENCY", "4")
 }
 
-// booked returns what the users have at the balance server, each in one credit.
+// booked returns the number and the sum of the users' credits at the balance server. No user has two.
 func booked(t *testing.T, addr string, want map[string]hongbao.Amount) (n int, sum hongbao.Amount) {
 	t.Helper()
 	for user := range want {
@@ -44,7 +44,7 @@ func booked(t *testing.T, addr string, want map[string]hongbao.Amount) (n int, s
 	return n, sum
 }
 
-// The whole end of a campaign that was paid elsewhere: close, refund, reveal, verify, receipts and audit agree.
+// A campaign is paid at a balance server, closed, refunded and revealed. Verification, receipts and audit agree.
 func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true, shards: 2})
@@ -88,7 +88,7 @@ func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
 	w.Signal(syscall.SIGTERM)
 	require.Zero(t, w.wait(30*time.Second).code)
 
-	retiring := d.start("work", "--campaign.grace=0s") // of Redis: from now on the ledger answers
+	retiring := d.start("work", "--campaign.grace=0s") // removes the campaign from Redis; the ledger answers afterwards
 	testkit.Eventually(t, 60*time.Second, func() bool {
 		there, err := d.rdb.Exists(t.Context(), d.store.Home("rain").Keys.Campaign("rain")).Result()
 		return err == nil && there == 0
@@ -102,7 +102,8 @@ func TestEndOfACampaignPaidAtTheBalanceServer(t *testing.T) {
 	require.Equal(t, audit.Agrees, decided[audit.Report](t, d.ok("audit", "--json")).Verdict)
 }
 
-// teller is a proxy for a balance server. It stops the ledger after a credit was booked and before it answers.
+// teller is a proxy in front of a balance server. If armed, it cuts off the ledger after the server has booked a credit
+// and before it forwards the answer.
 type teller struct {
 	*httptest.Server
 	ledger *proxy.Proxy
@@ -128,9 +129,8 @@ func newTeller(t *testing.T, bank string, ledger *proxy.Proxy) *teller {
 	return l
 }
 
-// The ledger stops after the remote has booked a credit. In every other wave the worker is killed at once. Nothing is
-// booked
-// twice, and the bookings are recorded when the ledger is back.
+// The ledger fails after the remote has booked a credit. In every second wave the worker is killed as well. Nothing is
+// booked twice, and the bookings are recorded when the ledger is back.
 func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true, shards: 2})
@@ -146,7 +146,7 @@ func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 	startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	l := newTeller(t, addr, proxy)
 	d.atBank(l.URL)
-	// a worker that dies costs its pending entries an attempt, and they may be the same in each wave
+	// When a worker dies, each of its pending entries loses an attempt. The same entries may be pending in each wave.
 	d.set("CONSUMER_MAX_ATTEMPTS", "100")
 	direct.env = append(append([]string{}, d.env...), "HONGBAO_LEDGER_DSN="+d.dsn)
 	want := d.winners(t, "rain", packets)
@@ -161,7 +161,7 @@ func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 			w.says("not recorded in the ledger")
 		}
 		_, sum := booked(t, addr, want)
-		require.Greater(t, sum, direct.show("rain").Ledger.Granted, "something is booked and not recorded")
+		require.Greater(t, sum, direct.show("rain").Ledger.Granted, "a credit is booked and not recorded")
 		if wave%2 != 0 {
 			w.Kill()
 		}
@@ -180,8 +180,8 @@ func TestLedgerAwayWhileTheBalanceServerAnswers(t *testing.T) {
 	require.Equal(t, int64(packets), report.Total.Settled)
 }
 
-// The balance server loses everything. A replay sends the credits again under the same keys while the server still
-// remembers them, and refuses each event after that.
+// The balance server loses its data. Within remote.retention a replay sends the credits again under the same keys.
+// Afterwards a replay refuses each event.
 func TestReplayToTheBalanceServer(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -204,7 +204,7 @@ func TestReplayToTheBalanceServer(t *testing.T) {
 		"HONGBAO_REMOTE_TIMEOUT=9ms", "HONGBAO_REMOTE_QUERYABLE=false")
 	late.refused(3, []string{"replay", "late", "--to", "balance", "--campaign", "rain"}, "not finished")
 	n, _ := booked(t, addr, want)
-	require.Zero(t, n, "a repeat could have paid twice")
+	require.Zero(t, n, "a repeat could pay twice")
 	for range 2 {
 		d.ok("replay", "repair", "--to", "balance", "--campaign", "rain")
 		n, sum := booked(t, addr, want)
@@ -214,7 +214,7 @@ func TestReplayToTheBalanceServer(t *testing.T) {
 	}
 }
 
-// A replay settles the grant of a dead letter: the requeue ends the letter, and does not ask the remote.
+// A replay has settled the grant of a dead letter. The requeue removes the letter without a request to the remote.
 func TestRequeueAtTheBalanceServerOfWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -230,10 +230,10 @@ func TestRequeueAtTheBalanceServerOfWhatIsRecorded(t *testing.T) {
 	require.Equal(t, want["u0001"], sum)
 	require.Equal(t, sum, d.show("rain").Ledger.Granted)
 	bank.Kill()
-	startBalance(t, addr, filepath.Join(t.TempDir(), "empty.db")) // it has forgotten every key
+	startBalance(t, addr, filepath.Join(t.TempDir(), "empty.db")) // a server that has no keys
 	d.ok("dead", "requeue", "--class", "permanent", "--expect", "4", "--by", "ann", "--why", "the account is open again")
 	n, sum = booked(t, addr, want)
-	require.Equal(t, 3, n, "who was paid is not asked for again")
+	require.Equal(t, 3, n, "a paid credit is not sent again")
 	var all hongbao.Amount
 	for _, a := range want {
 		all += a

@@ -54,7 +54,7 @@ func recoverCmd() *cobra.Command {
 					return errors.Join(writeShards(w, r.Shards, strings.Join(without, ",")), writeAccepted(w, r.Accepted),
 						writeRestored(w, r.Restored))
 				})
-				if failed != nil { // exit code 3 promises an answer
+				if failed != nil { // with exit code 3, an answer must have been printed
 					return failed
 				}
 				return err
@@ -114,7 +114,7 @@ func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 	return nil
 }
 
-// writeRestored lists the grants that workers restored.
+// writeRestored prints the restores, which workers made without a person.
 func writeRestored(w io.Writer, list []recovery.Restored) error {
 	for i := range list {
 		r := &list[i]
@@ -161,7 +161,7 @@ func writeShards(w io.Writer, list []*app.ShardLoss, without string) error {
 	return err
 }
 
-// writeLoss prints the cost of opening a shard without the data that it lost.
+// writeLoss prints what is lost if the shard is opened without the data that Redis has lost.
 func writeLoss(b *strings.Builder, s *app.ShardLoss, without string) {
 	for i, c := range s.Campaigns {
 		e := &s.Effects[i]

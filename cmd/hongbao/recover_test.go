@@ -16,7 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// recover ends with 3 where something was lost, and with 0 where nothing was, or where a person has accepted it.
+// `hongbao recover` exits with 3 if something was lost, and with 0 if nothing was lost or a person has accepted the
+// loss.
 func TestRecoverNamesTheLoss(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -56,7 +57,7 @@ func TestRecoverNamesTheLoss(t *testing.T) {
 	d.refused(2, append(by, "--shard", "0", "--expect", "0123456789ab"), "the shard is open")
 }
 
-// effects are what `hongbao recover` shows of the campaigns of shard 0.
+// effects returns the effects on the campaigns of shard 0 that `hongbao recover` reports.
 func effects(t *testing.T, d *deployment) []app.Effect {
 	t.Helper()
 	return decided[struct{ Shards []app.ShardLoss }](t, d.run("recover", "--json").out).Shards[0].Effects
@@ -64,7 +65,7 @@ func effects(t *testing.T, d *deployment) []app.Effect {
 
 var acceptance = regexp.MustCompile(`--accept-loss (--shard \d+) (--expect [0-9a-f]{12}) `)
 
-// acceptLoss opens each shard that has lost something, as an operator who has read what it costs.
+// acceptLoss runs the command that `hongbao recover` prints for each shard with a loss.
 func (d *deployment) acceptLoss(why string) (said string) {
 	d.t.Helper()
 	all := acceptance.FindAllStringSubmatch(d.run("recover").out, -1)
@@ -76,8 +77,8 @@ func (d *deployment) acceptLoss(why string) (said string) {
 	return said
 }
 
-// Two shards have lost data. Each is opened by a command of its own, and the other one stays frozen: a colleague may
-// be about to reattach its disk.
+// Two shards have lost data. One command opens one shard, and the other shard stays frozen: a person may be about to
+// reattach its disk.
 func TestRecoverOneShardAtATime(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -104,8 +105,8 @@ func TestRecoverOneShardAtATime(t *testing.T) {
 	require.Contains(t, after, "shard 1 is open\n")
 }
 
-// Redis loses grants that the topic has announced and the ledger has not paid. Neither the acceptance of the loss nor the
-// refund returns that money to the sponsor without a person who was shown it.
+// Redis loses grants that are in the topic and not paid. A person must see this sum before the loss can be accepted,
+// and again before the money can go back to the sponsor.
 func TestRecoverNamesWhatWasAnnounced(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{}), kafka: true})
@@ -143,7 +144,7 @@ func TestRecoverNamesWhatWasAnnounced(t *testing.T) {
 	require.EqualValues(t, 1000-paid, d.show("rain").Ledger.Refunded)
 }
 
-// With Kafka down a person can open a shard without the topic's word.
+// While Kafka is down, a person can open a shard without reading the topic.
 func TestRecoverWithoutKafka(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{}), kafka: true})
@@ -165,8 +166,8 @@ func TestRecoverWithoutKafka(t *testing.T) {
 	require.Contains(t, d.ok("recover", "--without", "kafka"), "shard 0 is open\n")
 }
 
-// While the ledger is down, a person opens a shard that has lost nothing. Grabs continue, status and doctor name what
-// waits, and the grants are paid once the ledger is back.
+// The ledger is down, and a person opens a shard that has lost nothing. Grabs continue. `hongbao status` and
+// `hongbao doctor` say what waits. The grants are paid when the ledger is back.
 func TestRecoverWithoutLedger(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Dir: t.TempDir(), Args: map[string]string{"appendfsync": "always"}})

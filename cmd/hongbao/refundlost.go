@@ -17,7 +17,7 @@ func refundLostCmd() *cobra.Command {
 	var expect string
 	cmd := &cobra.Command{
 		Use:   "refund-lost CAMPAIGN --amount MINOR-UNITS --expect DIGEST --by NAME --why TEXT",
-		Short: "End and refund a campaign of which Redis has lost data, from the ledger alone",
+		Short: "End and refund a campaign of which Redis has lost data, using only the ledger",
 		Long: "Ends a campaign that `hongbao recover --accept-loss` left frozen, or that Redis has lost although\n" +
 			"the ledger has paid some of it. Such a campaign can't be closed. Without --amount the command prints\n" +
 			"what was funded, what the ledger has paid, what Redis still has, what would go back, and the grants\n" +
@@ -62,7 +62,7 @@ func refundLostCmd() *cobra.Command {
 	return cmd
 }
 
-// writeEnding prints the state of a campaign of which Redis lost data, and the next step.
+// writeEnding prints the state of a campaign of which Redis has lost data, and the next command.
 func writeEnding(w io.Writer, e *app.LostEnding) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "campaign %s: funded %d packets, %s\nthe ledger has paid %d packets, %s\n", e.Campaign, e.Packets,

@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Redis has lost a campaign that was paid in part, and a person has accepted the loss (issue 8, point 17): each command
-// that can't continue names the command that ends the campaign, and that command refunds the rest, once.
+// Redis has lost a campaign that was partly paid, and a person has accepted the loss (issue 8, point 17). Each command
+// that can't continue names `hongbao campaign refund-lost`, which refunds the rest, once.
 func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -81,13 +81,13 @@ func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	w.Kill()
 }
 
-// refusedAudit is what an audit prints that must find differences.
+// refusedAudit returns the output of an audit that must find differences.
 func (d *deployment) refusedAudit(args ...string) string {
 	d.t.Helper()
 	return d.refused(exitFound, append([]string{"audit"}, args...)).out
 }
 
-// digestIn returns the digest that an output names for --expect.
+// digestIn returns the value of --expect in the output.
 func digestIn(out string) string {
 	_, rest, _ := strings.Cut(out, "--expect ")
 	digest, _, _ := strings.Cut(rest, " ")

@@ -14,7 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// content is everything in a Redis under the deployment's prefix, dumped; equal means that nothing was changed.
+// content returns all keys of the deployment in Redis, with their dumped values. A test compares two of them to see
+// whether anything changed.
 func (d *deployment) content() map[string]string {
 	d.t.Helper()
 	all := map[string]string{}
@@ -31,7 +32,7 @@ func (d *deployment) content() map[string]string {
 	return all
 }
 
-// every case is a specification with several mistakes, and the codes that must all be reported (B5 to B16).
+// badSpecs are specifications with several mistakes, and the codes that must all be reported (B5 to B16).
 var badSpecs = []struct {
 	name    string
 	changes []string
@@ -84,12 +85,13 @@ func TestBadSpecificationNamesEverything(t *testing.T) {
 				require.NotContains(t, r.err, "\n{\"level\"")
 			}
 			_, err := os.Stat(ledger)
-			require.ErrorIs(t, err, os.ErrNotExist, "not even a ledger is made")
+			require.ErrorIs(t, err, os.ErrNotExist, "no ledger is created")
 		})
 	}
 }
 
-// A campaign that is over is refused, unless it was created in time: then create is a repeat, and changes nothing.
+// A campaign whose window is over can't be created. If it was created earlier, the same command changes nothing and
+// succeeds.
 func TestCampaignThatIsOverIsNotCreated(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -100,7 +102,8 @@ func TestCampaignThatIsOverIsNotCreated(t *testing.T) {
 	require.NotContains(t, d.ok("campaign", "list"), "rain")
 }
 
-// The specification alone does not show it: a plan is drawn, and create refuses what the deployment does not have.
+// A specification has more shards than the deployment. `hongbao campaign plan` does not know the deployment and accepts
+// the specification. `hongbao campaign create` refuses it.
 func TestMoreShardsThanTheDeployment(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -122,7 +125,7 @@ func TestPlanShowsTheSpreadAndStoresNothing(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// B48: a Redis that would lose receipts is refused, and nothing is written to it.
+// A Redis whose settings could lose receipts is refused, and nothing is written to it (B48).
 func TestUnfitRedisIsRefused(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -153,7 +156,7 @@ func TestUnfitRedisIsRefused(t *testing.T) {
 	require.Contains(t, r.err, "noeviction")
 }
 
-// B48: a campaign's durability class is refused by a Redis that can't keep it, before anything is loaded.
+// If Redis can't provide a campaign's durability class, the load is refused and nothing is loaded (B48).
 func TestDurabilityClassIsRefusedByRedisWithoutIt(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -170,7 +173,7 @@ func TestDurabilityClassIsRefusedByRedisWithoutIt(t *testing.T) {
 	require.Contains(t, d.ok("grab", "fsync", "u"), "granted\n")
 }
 
-// B48: a Redis that keeps nothing over a restart is refused for every class.
+// A Redis without an append-only file is refused for every durability class (B48).
 func TestRedisWithoutAppendOnlyFileIsRefused(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -187,17 +190,17 @@ func TestRedisWithoutAppendOnlyFileIsRefused(t *testing.T) {
 	d.ok("init")
 	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
 	require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
-	d.refused(1, []string{"campaign", "load", "rain"}, "maxmemory-policy") // the others are checked all the same
+	d.refused(1, []string{"campaign", "load", "rain"}, "maxmemory-policy") // other checks still run
 	require.NoError(t, d.rdb.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
 	r := d.run("campaign", "load", "rain")
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.err, "unsafe.allow: this Redis has no append-only file")
 	d.ok("campaign", "create", spec(t, "synced", 10, 1000, "durability: fast", "durability: fsync"))
-	// what this class promises can't be had without it
+	// Class fsync needs the append-only file, whatever unsafe.allow says.
 	d.refused(1, []string{"campaign", "load", "synced"}, "appendonly is no")
 }
 
-// A Redis that hides its run_id is refused: no one would notice its restart.
+// A Redis that hides its run_id is refused, because nobody would notice its restart.
 func TestRedisWithoutRunIDIsRefused(t *testing.T) {
 	t.Parallel()
 	hidden := miniredis.RunT(t)
@@ -216,7 +219,7 @@ func TestRedisWithoutRunIDIsRefused(t *testing.T) {
 	require.Contains(t, d.ok("grab", "rain", "u"), "granted\n")
 }
 
-// B50: what belongs to another deployment is left alone.
+// A Redis of another deployment is refused and not changed (B50).
 func TestOtherDeploymentsRedisIsRefused(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -238,7 +241,7 @@ func TestOtherDeploymentsRedisIsRefused(t *testing.T) {
 	d.refused(1, []string{"grab", "rain", "u"}, "schema", "999", "upgrade this program")
 }
 
-// B48: a PostgreSQL that would lose what it has confirmed is refused, and no table is created in it.
+// A PostgreSQL that could lose committed transactions is refused, and no table is created in it (B48).
 func TestUnfitPostgresIsRefused(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -264,7 +267,8 @@ func TestUnfitPostgresIsRefused(t *testing.T) {
 	d.ok("campaign", "create", spec(t, "rain", 10, 1000))
 }
 
-// A ledger of a newer build is not changed. The error for an unreachable ledger names its address.
+// A ledger with the schema of a newer or another build is refused and not changed. The error for an unreachable ledger
+// has its address.
 func TestLedgersOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -287,8 +291,8 @@ func TestLedgersOfOthersAreRefused(t *testing.T) {
 	}
 }
 
-// A topic that could lose or mix up events is refused with every reason; a missing topic is created only if the
-// configuration says so.
+// A topic that could lose or reorder events is refused, and the error names every reason. A missing topic is created
+// only if kafka.create_topic is set.
 func TestUnfitTopicIsRefused(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -302,13 +306,13 @@ func TestUnfitTopicIsRefused(t *testing.T) {
 		e.set(pairs...)
 		return &e
 	}
-	// A worker with another sink that can be reached works for that sink.
+	// The worker has only sink kafka here: with another reachable sink it would start.
 	for _, command := range [][]string{{"config", "check", "--connect"}, {"work", "--sink", "kafka"}, {"audit"},
 		{"tail"}} {
 		with("KAFKA_TOPIC", bad).refused(1, command, "1 partitions, configured are 2", "unclean", "compact", "CreateTime",
 			"max.message.bytes", bad)
 		with("KAFKA_TOPIC", d.topic+"-none").refused(1, command, "does not exist", "create it with 2 partitions")
-		if command[0] == "work" { // it waits for a broker that is down
+		if command[0] == "work" { // a worker waits for an unreachable broker
 			continue
 		}
 		with("KAFKA_BROKERS", "127.0.0.1:1", "PUBLISHER_ATTEMPT_TIME", "1s", "PUBLISHER_REQUEST_TIMEOUT", "500ms").refused(5,
@@ -324,7 +328,7 @@ func TestUnfitTopicIsRefused(t *testing.T) {
 		"no topic is looked at")
 }
 
-// A command that can't reach Redis ends with exit code 5. Workers and servers wait: TestProcessesWaitForRedis.
+// A command that can't reach Redis exits with code 5. TestProcessesWaitForRedis shows that workers and servers wait.
 func TestUnreachableRedisIsAnError(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -334,8 +338,8 @@ func TestUnreachableRedisIsAnError(t *testing.T) {
 	}
 }
 
-// A node of a cluster, and a Sentinel, answer a plain client, and refuse it call by call: the error says what they are,
-// and what to set.
+// With redis.mode standalone, a cluster node or a Sentinel accepts the connection and refuses each call. The error says
+// what the server is and which knob to set.
 func TestRedisOfAnotherModeIsRefused(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

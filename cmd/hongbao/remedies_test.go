@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asCommand is a command line of ours in backquotes: in a page, or in a text or comment of the program.
+// asCommand matches a hongbao command line in backquotes, in docs, strings and comments.
 var asCommand = regexp.MustCompile("`(?:bin/)?hongbao ([^`\n]+)`")
 
-// asLine matches a command on a line of its own in a page.
+// asLine matches a hongbao command on its own line of a page.
 var asLine = regexp.MustCompile(`(?m)^(?: {4,}|\$ )(?:bin/)?hongbao ([a-z][^|<>&\n]*)`)
 
-// missing says what of a command line does not exist; "" if all of it does.
+// missing returns the part of a command line that does not exist, or "" if all of it exists.
 func missing(root *cobra.Command, line string) string {
 	words := strings.Fields(line)
 	cmd, _, err := root.Find(words)
@@ -42,7 +42,7 @@ func missing(root *cobra.Command, line string) string {
 	return ""
 }
 
-// alternatives returns the lines that a line with a word a|b means.
+// alternatives expands a word a|b of a line into one line for each alternative.
 func alternatives(line string) []string {
 	words := strings.Fields(line)
 	for i, w := range words {
@@ -58,14 +58,14 @@ func alternatives(line string) []string {
 	return []string{line}
 }
 
-// Every command that a page, a text or a comment names exists, with its flags. The audit's remedies are among them.
+// Every command and flag that a page, a string or a comment names exists. This includes the remedies that audits print.
 func TestCommandsThatAreNamedExist(t *testing.T) {
 	t.Parallel()
 	require.NotEmpty(t, missing(root(), "campaign freeze ID"))
 	require.NotEmpty(t, missing(root(), "thaw"))
 	require.NotEmpty(t, missing(root(), "replay x --to kafka --everything"))
 	all := root()
-	all.InitDefaultCompletionCmd() // which the library adds when a command runs
+	all.InitDefaultCompletionCmd() // cobra adds this command when it runs
 	checked := 0
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
 		if entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".." {

@@ -61,16 +61,16 @@ func replayCmd() *cobra.Command {
 	flags.StringVar(&f.until, "to-time", "", "only grants decided before this time")
 	flags.IntVar(&f.shard, "shard", 0, "only grants of this shard")
 	flags.StringVar(&f.seqs, "seq", "", "only these seqs of the shard, as 1-100; needs --shard if there are several shards")
-	flags.StringVar(&f.Dead, "dead", "", "the dead letters of this sink, which stay: hongbao dead requeue ends them")
+	flags.StringVar(&f.Dead, "dead", "", "only the dead letters of this sink; the letters stay until hongbao dead requeue ends them")
 	flags.BoolVar(&f.Missing, "missing", false,
-		"with --to kafka: read the topic first, and push what the sink has finished and the topic does not have")
+		"with --to kafka: read the topic first, and publish the finished grants that it lacks")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "count only, write nothing")
-	flags.Int64Var(&f.Rate, "rate", 0, "grants per second at most; 0 for the sink's own bound")
+	flags.Int64Var(&f.Rate, "rate", 0, "maximum grants per second; 0 for the limit of the sink")
 	flags.DurationVar(&f.Patience, "patience", time.Minute, "how long to try again while the target is unreachable")
 	return cmd
 }
 
-// check parses the flags, and refuses contradictions before anything is opened.
+// check parses the flags, and refuses contradictions before the command connects to a server.
 func (f *replayFlags) check(cmd *cobra.Command, name string) (err error) {
 	f.Name = name
 	if cmd.Flags().Changed("shard") {

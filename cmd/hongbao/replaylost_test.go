@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Redis lost grants that the ledger had paid and the topic had not, and the shard was opened again. The replay that the
-// audit recommends brings these grants to the topic, each once.
+// Redis has lost grants that are paid but not published, and the shard was opened again. The replay that the audit
+// recommends publishes each of these grants once.
 func TestReplayOfPaidGrantsThatRedisLost(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true, redis: testkit.NewRedis(t, testkit.RedisOptions{})})

@@ -85,17 +85,16 @@ func verifyCmd() *cobra.Command {
 	return cmd
 }
 
-// verified is a recomputed draw.
+// verified is the result of `hongbao campaign verify`.
 type verified struct {
 	Campaign string `json:"campaign"`
 	Currency string `json:"currency,omitempty"`
 	Hash     string `json:"plan_hash"`
-	// Hashes are the hashes of the generations: one of the specification, and one of each top-up.
+	// Hashes has the hash of each generation: the first covers the specification, and each other one a top-up.
 	Hashes []string `json:"plan_hashes"`
-	// Compared reports that the last hash equals the published hash that the user passed. The last hash covers all
-	// before it.
+	// Compared reports whether the user passed the published hash of the last generation. It covers all earlier hashes.
 	Compared bool           `json:"compared_with_published"`
-	Grants   *checkedGrants `json:"grants"` // null if the user passed none
+	Grants   *checkedGrants `json:"grants"` // null without --grants
 	Amounts  []money.Bin    `json:"amounts"`
 }
 
@@ -126,7 +125,7 @@ func (v *verified) write(w io.Writer) error {
 	return money.WriteHistogram(w, v.Amounts, v.Currency)
 }
 
-// readFile reads a file, or standard input for "-". A signal ends the wait for standard input.
+// readFile reads a file, or standard input if path is "-". A signal interrupts the read of standard input.
 func readFile[T any](cmd *cobra.Command, path string, read func(io.Reader) (T, error)) (T, error) {
 	if path == "-" {
 		return readInput(cmd, read)
@@ -136,7 +135,7 @@ func readFile[T any](cmd *cobra.Command, path string, read func(io.Reader) (T, e
 		var zero T
 		return zero, err
 	}
-	defer f.Close() // the file was only read
+	defer f.Close()
 	return read(f)
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// root returns the command line. Every knob of the configuration is a flag of every command. Only the help of
-// `hongbao config check` lists these flags; elsewhere they would hide the others.
+// root returns the root command. Every knob is a flag of every command, but only the help of `hongbao config check`
+// lists these flags, because they would hide a command's own flags.
 func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hongbao",
@@ -61,9 +61,9 @@ func root() *cobra.Command {
 	return cmd
 }
 
-// checkEmpty refuses an empty value of a command's own flag. An unset variable of a shell causes an empty value. Most
-// flags are filters: without a value the command would work on everything. An empty --after is valid and selects the
-// first page.
+// checkEmpty refuses an empty value of a command's own flag, which an unset shell variable often causes. Most flags are
+// filters, so without a value the command would select everything. An empty --after is valid and selects the first
+// page.
 func checkEmpty(cmd *cobra.Command) (err error) {
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		values := []string{f.Value.String()}
@@ -117,14 +117,14 @@ func subcommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := ""
-	cmd.SuggestionsMinimumDistance = 2 // cobra sets it only for a command without Args
+	cmd.SuggestionsMinimumDistance = 2 // cobra sets it only if Args is nil
 	for _, s := range cmd.SuggestionsFor(args[0]) {
 		hint += ", did you mean " + s + "?"
 	}
 	return app.Usage("%s has no command %.80q%s (see `%s --help`)", cmd.CommandPath(), args[0], hint, cmd.CommandPath())
 }
 
-// checkCampaigns refuses invalid campaign ids before any server is asked.
+// checkCampaigns refuses invalid campaign ids before the command connects to a server.
 func checkCampaigns(ids ...string) error {
 	for _, id := range ids {
 		if err := hongbao.CheckCampaignID(id); err != nil {
@@ -142,7 +142,7 @@ func oneCampaign(cmd *cobra.Command, args []string) error {
 	return checkCampaigns(args...)
 }
 
-// addDecision adds the flags --by and --why. kept is the end of their help.
+// addDecision adds the flags --by and --why. kept is appended to their help.
 func addDecision(flags *pflag.FlagSet, d *stream.Decision, kept string) {
 	addBy(flags, &d.By, &d.Why, kept)
 }
@@ -160,7 +160,7 @@ func checkDecision(cmd *cobra.Command, d *stream.Decision) error {
 	return nil
 }
 
-// exactly returns cobra.ExactArgs with a hint.
+// exactly requires n arguments, and names the help in its error.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// schemathesis is the program that scripts/setup.sh installs.
+// schemathesis returns the path of the program, which scripts/setup.sh installs.
 func schemathesis(t *testing.T) string {
 	t.Helper()
 	base := os.Getenv("HONGBAO_KAFKA_DIR")
@@ -35,9 +35,8 @@ func schemathesis(t *testing.T) string {
 	return bin
 }
 
-// The public listener conforms to its OpenAPI document, for arbitrary requests: no answer is undocumented, none is 5xx,
-// and no operation that needs credentials works without them. The requests name arbitrary campaigns first, and then one
-// that exists.
+// For arbitrary requests the public listener answers as its OpenAPI document says: no undocumented answer, no 5xx, and
+// no access without credentials. The first run uses arbitrary campaign ids, and the second run an existing one.
 func TestSchemathesisPublic(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -65,10 +64,11 @@ headers = { Authorization = "Bearer %s" }
 	fuzz(t, bin, g.url, existing+auth)
 	status, mine := g.call("GET", "/v1/campaigns/rain/grabs/me", "k1", "u1", "")
 	require.Equal(t, http.StatusOK, status)
-	require.Contains(t, string(mine), `"packet":`, "some of what it sent was good")
+	require.Contains(t, string(mine), `"packet":`, "some of its grabs were granted")
 }
 
-// The control listener does the same, for a treasurer. Streams do not end, so they are left out.
+// The control listener conforms to its OpenAPI document, with the key of a treasurer. Event streams are left out,
+// because they do not end.
 func TestSchemathesisControl(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -80,7 +80,7 @@ func TestSchemathesisControl(t *testing.T) {
 	fuzz(t, bin, "http://"+at, fmt.Sprintf("headers = { Authorization = \"Bearer %s\" }\n", key)+existing)
 }
 
-// So does the balance server.
+// The balance server conforms to its OpenAPI document.
 func TestSchemathesisBalance(t *testing.T) {
 	t.Parallel()
 	bin := schemathesis(t)
@@ -96,14 +96,14 @@ headers = { Authorization = "Bearer %s" }
 	fuzz(t, bin, "http://"+at, auth+perItem("credit-batch"))
 }
 
-// existing replaces every campaign by one that exists.
+// existing replaces the campaign id in each path by that of an existing campaign.
 const existing = `
 [parameters]
 "path.id" = "rain"
 `
 
-// perItem accepts that a batch with invalid items answers 200: the results of these items say what is wrong. Disabling
-// the check for one operation would do nothing, as fuzz names all checks on the command line.
+// perItem allows status 200 for a batch with invalid items, because each item has its own result. Disabling the check
+// for the operation has no effect, because fuzz names all checks on the command line.
 func perItem(operation string) string {
 	return fmt.Sprintf(`
 [[operations]]
@@ -112,7 +112,7 @@ checks.negative_data_rejection.expected-statuses = ["200", "4xx", "5xx"]
 `, operation)
 }
 
-// fuzz runs schemathesis against a listener.
+// fuzz runs schemathesis against a listener with the given configuration.
 func fuzz(t *testing.T, bin, url, config string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -22,7 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// keySet returns a key set with a secret of HS256, under the kid.
+// keySet returns a JSON Web Key set with one HS256 key, whose id is kid.
 func keySet(kid string) string {
 	return fmt.Sprintf(`{"keys":[{"kty":"oct","kid":%q,"alg":"HS256","k":%q}]}`, kid,
 		base64.RawURLEncoding.EncodeToString(signing(kid)))
@@ -32,7 +32,7 @@ func signing(kid string) []byte {
 	return []byte("a secret of the tests' own: " + kid + strings.Repeat(".", 32))
 }
 
-// grabber is `hongbao serve`, and those who grab there.
+// grabber is a running `hongbao serve`, with methods that send grabs to it.
 type grabber struct {
 	*program
 	t         *testing.T
@@ -53,7 +53,7 @@ func (d *deployment) serve(knobs ...string) *grabber {
 	return g
 }
 
-// request returns a request of a user with a token signed by the key.
+// request returns a user's request, with a token that the key kid has signed.
 func (g *grabber) request(method, path, kid, user, body string) *http.Request {
 	g.t.Helper()
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
@@ -80,7 +80,7 @@ func (g *grabber) call(method, path, kid, user, body string) (int, []byte) {
 	return res.StatusCode, data
 }
 
-// grab makes a grab that must be decided.
+// grab sends a grab, and requires that it is decided.
 func (g *grabber) grab(campaign, user, request string) serve.GrabAnswer {
 	g.t.Helper()
 	status, text := g.call("POST", "/v1/campaigns/"+campaign+"/grabs", "k1", user, `{"request_id":"`+request+`"}`)
@@ -90,8 +90,8 @@ func (g *grabber) grab(campaign, user, request string) serve.GrabAnswer {
 	return a
 }
 
-// A crowd grabs over HTTP. Each packet is granted once, and the same request gets the same receipt, also after the
-// server was killed. Redis, and then the ledger, have exactly the grants of the answers.
+// A crowd grabs over HTTP. Each packet is granted once, and a repeated request gets the same receipt, even if the
+// server was killed in between. Redis and the ledger have exactly the grants that were answered.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -144,7 +144,7 @@ func TestServe(t *testing.T) {
 	d.ok("campaign", "close", "rain", "--early")
 	d.ok("campaign", "refund", "rain", "--amount", "0", "--wait", "30s")
 	worker.Kill()
-	d.start("work", "--campaign.grace=0s") // at its start it takes the campaign out of Redis
+	d.start("work", "--campaign.grace=0s") // removes the campaign from Redis at its start
 	testkit.Eventually(t, 60*time.Second, func() bool {
 		status, _ := g.call("GET", "/v1/campaigns/rain", "k1", winner, "")
 		return status == http.StatusNotFound
@@ -157,8 +157,8 @@ func TestServe(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 }
 
-// A user with several packets needs request ids, and keys are read again. While Redis is down the answer is 503; the
-// same grab is granted once Redis is back.
+// If a user may have several packets, each grab needs a request id. A changed file of keys is read again. While Redis
+// is down the answer is 503, and a retry is granted when Redis is back.
 func TestServeFaults(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
@@ -195,7 +195,7 @@ func TestServeFaults(t *testing.T) {
 	status, text = grab()
 	require.Equal(t, http.StatusServiceUnavailable, status, "%s", text)
 	require.NoError(t, server.Restart())
-	worker := d.start("work") // it opens the shard, once it is certain that nothing was lost
+	worker := d.start("work") // opens the shard after it has checked for a loss
 	worker.says(`"working"`)
 	testkit.Eventually(t, 60*time.Second, func() bool {
 		status, text = grab()

@@ -41,7 +41,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign makes a certificate; the authority's own is signed by itself.
+// sign returns a certificate that the authority has signed, and its key. The authority's own certificate is
+// self-signed.
 func (a *authority) sign(template *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -58,7 +59,7 @@ func (a *authority) sign(template *x509.Certificate) ([]byte, *ecdsa.PrivateKey)
 	return der, key
 }
 
-// issue writes a certificate for loopback, and its key, into a folder of their own.
+// issue writes a certificate for 127.0.0.1 and its key to files.
 func (a *authority) issue() (cert, key string) {
 	a.t.Helper()
 	der, private := a.sign(&x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
@@ -74,8 +75,8 @@ func (a *authority) write(name, kind string, der []byte) string {
 	return path
 }
 
-// visitor trusts a listener that has a certificate of the authority. It shows a certificate of its own if who is not
-// nil.
+// visitor returns a client's configuration that trusts the authority. If who is not nil, the client has a certificate
+// that who has signed.
 func (a *authority) visitor(who *authority) *tls.Config {
 	a.t.Helper()
 	trusts := x509.NewCertPool()
@@ -89,7 +90,7 @@ func (a *authority) visitor(who *authority) *tls.Config {
 	return cfg
 }
 
-// answered sends a request that needs no rights, and returns the number of the listener's certificate.
+// answered sends a request that needs no credentials, and returns the serial number of the listener's certificate.
 func answered(t *testing.T, address string, visitor *tls.Config) *big.Int {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: visitor, DisableKeepAlives: true}}
@@ -102,8 +103,8 @@ func answered(t *testing.T, address string, visitor *tls.Config) *big.Int {
 	return res.TLS.PeerCertificates[0].SerialNumber
 }
 
-// refused makes sure that one of the two refuses the other. In TLS 1.3 the visitor learns it when it reads. It writes
-// nothing before, since the refusal could be lost.
+// refused requires that the handshake fails with the text why. In TLS 1.3 the client learns of a refusal only when it
+// reads. It does not write before, since a failed write could hide the refusal.
 func refused(t *testing.T, address string, visitor *tls.Config, why string) {
 	t.Helper()
 	c, err := (&tls.Dialer{Config: visitor}).DialContext(t.Context(), "tcp", address)
@@ -114,8 +115,8 @@ func refused(t *testing.T, address string, visitor *tls.Config, why string) {
 	require.ErrorContains(t, err, why)
 }
 
-// Both listeners are served by TLS, and let in callers of one authority only. While they run, their certificates are
-// renewed, and then the authority is replaced.
+// Both listeners use TLS and accept only callers with a certificate of one authority. While the server runs, its
+// certificates are renewed, and then the callers' authority is replaced.
 func TestServeByTLS(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -25,7 +25,7 @@ func addServer(flags *pflag.FlagSet) {
 
 func flagOr(cmd *cobra.Command, flag, env string) string {
 	f := cmd.Flag(flag)
-	if f == nil { // the command of a test has no root
+	if f == nil { // in a test, a command may have no root
 		return ""
 	}
 	return cmp.Or(f.Value.String(), os.Getenv(env))
@@ -33,21 +33,21 @@ func flagOr(cmd *cobra.Command, flag, env string) string {
 
 func serverOf(cmd *cobra.Command) string { return flagOr(cmd, "server", configs.ServerEnv) }
 
-// dangerous marks a command whose effect can't be undone. The command prints first which deployment it changes.
+// dangerous marks a command whose effect can't be undone. Such a command first prints which deployment it changes.
 func dangerous(cmd *cobra.Command) *cobra.Command {
 	cmd.Annotations = map[string]string{"dangerous": "true"}
 	return cmd
 }
 
-// announce prints which deployment a dangerous command changes. It prints to standard error, so that the answer stays
-// the same.
+// announce prints which deployment a dangerous command changes. It prints to standard error, to keep standard output
+// unchanged.
 func announce(cmd *cobra.Command, where string) {
 	if cmd.Annotations["dangerous"] != "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), "hongbao: acting on "+where)
 	}
 }
 
-// operate calls do with the operations of --server, or else with those of the stores.
+// operate calls do with operations that go to the server of --server, or without --server to the stores.
 func operate(cmd *cobra.Command, n app.Needs, do func(o ops.Operations) error) error {
 	server := serverOf(cmd)
 	if server == "" {
@@ -81,11 +81,11 @@ func remoteAt(cmd *cobra.Command, server string) (*ops.Remote, error) {
 	return ops.NewRemote(server, key, roots)
 }
 
-// flagNames are the flags whose names differ from those of the API's fields.
+// flagNames maps fields of the API to the flags or arguments that have another name.
 var flagNames = map[string]string{"from": "from-time", "to": "to-time", "until": "to-time", "grants_per_second": "rate",
 	"letter": "LETTER", "sink": "SINK", "name": "NAME", "tiers": "tier"}
 
-// flagged adds the name of the flag to the error of a wrong input.
+// flagged adds the name of the flag to the error about an invalid input.
 func flagged(cmd *cobra.Command, err error) error {
 	var wrong *ops.InputError
 	if !errors.As(err, &wrong) {

@@ -18,13 +18,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// atServer runs commands with --server alone: they know no store.
+// atServer runs commands with --server, which have no configuration of Redis or the ledger.
 type atServer struct {
 	t   *testing.T
 	env []string
 }
 
-// server starts a control listener, and returns how commands reach it with a key of the role, and its URL and that key.
+// server starts a control listener. It returns an atServer that uses a key of the role, and the URL and the key.
 func (d *deployment) server(role string) (at atServer, base, key string) {
 	d.t.Helper()
 	control := testkit.FreeAddr(d.t)
@@ -46,10 +46,10 @@ func (s atServer) run(args ...string) result {
 	return runProgram(s.t, s.env, args...)
 }
 
-// passing matches times that change between two commands.
+// passing matches durations that differ between two runs of a command.
 var passing = regexp.MustCompile(`[0-9.]+(m?s\b)|("(?:oldest_seconds|seen_seconds_ago)":)[0-9.]+`)
 
-// requireSame runs a command with the stores and at the server: output, errors and exit code are the same.
+// requireSame runs a command on the stores and with --server, and requires the same output and exit code.
 func (s atServer) requireSame(d *deployment, args ...string) result {
 	s.t.Helper()
 	local, remote := d.run(args...), s.run(args...)
@@ -58,7 +58,7 @@ func (s atServer) requireSame(d *deployment, args ...string) result {
 	return remote
 }
 
-// A command that a server can do prints the same and ends as with the stores, text and JSON.
+// With --server a command prints the same text and JSON, and has the same exit code, as on the stores.
 func TestServerAnswersAsTheStores(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -101,8 +101,8 @@ func TestServerAnswersAsTheStores(t *testing.T) {
 	at.begins(d)
 }
 
-// begins creates campaigns and replays at the server. A repeat of each command returns the same answer, with the stores
-// and at the server.
+// begins creates campaigns and replays with --server. A repeat returns the same answer, on the stores and with
+// --server.
 func (s atServer) begins(d *deployment) {
 	t, by := s.t, []string{"--by", "ann", "--why", "asked"}
 	dir, from := t.TempDir(), time.Now().UTC()
@@ -156,7 +156,7 @@ func (s atServer) begins(d *deployment) {
 	require.Contains(t, d.ok("journal", "--json", "--limit", "1"), `"why":"ann: asked"`)
 }
 
-// changes makes each change at the server.
+// changes makes each change with --server.
 func (s atServer) changes(d *deployment, letters []string) {
 	t, by := s.t, []string{"--by", "ann", "--why", "the bank asked"}
 	does := func(want string, args ...string) {
@@ -167,7 +167,7 @@ func (s atServer) changes(d *deployment, letters []string) {
 	}
 	does("balance is paused\n", append([]string{"sink", "pause", "balance"}, by...)...)
 	require.Regexp(t, `balance is paused by "key:[a-z0-9]+" since .*: "ann: the bank asked"`, d.ok("sink", "list"),
-		"the server knows the key, and the reason names the person")
+		"the server records the key, and the person in the reason")
 	does("balance is paused, as before: by", append([]string{"sink", "pause", "balance"}, by...)...)
 	does("balance is resumed\n", append([]string{"sink", "resume", "balance"}, by...)...)
 	does("campaign rain is paused at balance\n", append([]string{"sink", "pause", "balance", "--campaign", "rain"}, by...)...)
@@ -192,7 +192,7 @@ func (s atServer) changes(d *deployment, letters []string) {
 	require.Contains(t, strings.Join(completed(t, s.env, "campaign", "pause", ""), " "), "rain")
 }
 
-// A command that a server can't do, or does not allow, is refused before anything happens.
+// A command without support for --server, or one that the key does not allow, is refused before it does anything.
 func TestServerIsRefused(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -224,7 +224,7 @@ func TestServerIsRefused(t *testing.T) {
 	require.Zero(t, runProgram(t, nil, "sink", "list", "--server", base, "--key-file", keyFile(t, key, 0o400)).code)
 }
 
-// A command whose effect can't be undone says first where it acts; its answer is as before.
+// A command whose effect can't be undone first prints which deployment it changes, on standard error.
 func TestDangerousCommandsSayWhere(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -238,7 +238,7 @@ func TestDangerousCommandsSayWhere(t *testing.T) {
 	require.NotContains(t, d.run("campaign", "show", "rain").err, "acting on")
 }
 
-// docs/administration.md lists the commands that a server does.
+// docs/administration.md lists the commands that support --server.
 func TestCommandsOfAServerAreDocumented(t *testing.T) {
 	t.Parallel()
 	env := []string{"HONGBAO_SERVER=http://127.0.0.1:1", "HONGBAO_KEY_FILE=" + keyFile(t, "hb_key", 0o600)}
@@ -269,13 +269,14 @@ func TestCommandsOfAServerAreDocumented(t *testing.T) {
 	require.ElementsMatch(t, want, got)
 }
 
-// inputs that an operation refuses: at the command line, with the stores and at a server, over HTTP, and in the console.
+// inputs are invalid inputs, as arguments of a command, as a request of the API and as a form of the console. Each must
+// be refused.
 var inputs = []struct {
 	args string // of the command
 	code string // of the API
-	path string // of the API, with its query
+	path string // of the API, with the query
 	body string // empty for GET
-	page string // of the console; empty if no form can say this
+	page string // of the console; empty if no form has this input
 	form url.Values
 }{
 	{"dead list --class odd", "invalid_parameter", "/v1/dead-letters?class=odd", "", "", nil},
@@ -361,7 +362,7 @@ var inputs = []struct {
 	{"campaign show A", "campaign_invalid", "/v1/campaigns/A", "", "", nil},
 }
 
-// A bad input is refused wherever it comes from, and nothing is done.
+// An invalid input is refused by the command, the API and the console, and changes nothing.
 func TestBadInputsOnAllSurfaces(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

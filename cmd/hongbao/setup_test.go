@@ -20,7 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// asProgram makes the test binary run as the program. The tests start it as a process of its own, which they can kill.
+// asProgram is an environment variable that makes the test binary run main. Tests start such processes to kill them.
 const asProgram = "HBTEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -34,19 +34,19 @@ func TestMain(m *testing.M) {
 // password is in every DSN of PostgreSQL and must never be printed.
 const password = "s3cret-pa55"
 
-// result is how a run of the program ended.
+// result has the exit code and the output of a program.
 type result struct {
 	code     int
 	out, err string
 }
 
-// program is a run of the program that continues.
+// program is a running program.
 type program struct {
 	t *testing.T
 	*testkit.Program
 }
 
-// start starts the program. It is killed at the test's end if it still runs.
+// start starts the program. When the test ends, it is killed if it still runs.
 func start(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
 	self, err := os.Executable()
@@ -54,14 +54,14 @@ func start(t *testing.T, env []string, args ...string) *program {
 	return launch(t, t.TempDir(), env, exec.Command(self, args...))
 }
 
-// launch starts any program that ends on the same signals, in a folder.
+// launch starts a command in a folder. The command may be a shell that runs the program.
 func launch(t *testing.T, dir string, env []string, cmd *exec.Cmd) *program {
 	t.Helper()
 	cmd.Dir, cmd.Env = dir, testkit.Environ(append([]string{asProgram + "=1"}, env...)...)
 	return &program{t, testkit.StartProgram(t, cmd)}
 }
 
-// wait waits until it ends.
+// wait waits until the program ends, and fails if it printed the password.
 func (p *program) wait(most time.Duration) result {
 	p.t.Helper()
 	code := p.Wait(most)
@@ -82,12 +82,12 @@ func runProgram(t *testing.T, env []string, args ...string) result {
 	return start(t, env, args...).wait(time.Minute)
 }
 
-// deployment is a deployment of the test's own.
+// deployment is a deployment that belongs to one test.
 type deployment struct {
 	t      *testing.T
 	env    []string
 	prefix string
-	times  int // how many of env are the deployment's own; what a test sets comes after them
+	times  int // env[:times] was set by setup; later values come from the test
 	rdb    *redis.Client
 	store  *store.Store
 	dsn    string
@@ -95,21 +95,21 @@ type deployment struct {
 	addr   string // of Kafka
 }
 
-// options are the differences from a deployment with one shard and an SQLite ledger.
+// options change the default: one shard, an SQLite ledger and shared servers.
 type options struct {
 	shards   int
 	postgres bool
 	kafka    bool
-	redis    *testkit.RedisServer    // own; else the shared one
-	server   *testkit.PostgresServer // own; else the shared one
-	broker   *testkit.KafkaBroker    // own; else the shared one
+	redis    *testkit.RedisServer    // nil: the shared server
+	server   *testkit.PostgresServer // nil: the shared server
+	broker   *testkit.KafkaBroker    // nil: the shared broker
 	lease    time.Duration           // 0: 3 s
-	// unfounded leaves out `hongbao init`.
+	// unfounded skips `hongbao init`.
 	unfounded bool
 }
 
-// setup creates a deployment on real servers. Its times are short, so that the entries of a killed worker are soon
-// taken over.
+// setup creates a deployment on real servers. Its leases and timeouts are short, so that the entries of a killed worker
+// are soon taken over.
 func setup(t *testing.T, o options) *deployment {
 	t.Helper()
 	if testing.Short() {
@@ -172,7 +172,7 @@ func (d *deployment) ledger(o options) {
 	d.set("LEDGER_DRIVER", "postgres", "LEDGER_DSN", d.dsn)
 }
 
-// set sets knobs, by the names of their variables without HONGBAO_.
+// set sets knobs. A name is that of the environment variable without HONGBAO_.
 func (d *deployment) set(pairs ...string) {
 	for i := 0; i < len(pairs); i += 2 {
 		d.env = append(d.env, "HONGBAO_"+pairs[i]+"="+pairs[i+1])
@@ -184,15 +184,15 @@ func (d *deployment) start(args ...string) *program {
 	return start(d.t, d.env, args...)
 }
 
-// unhurried are a deployment's times in production. Workers have short times in tests, for quick takeovers; other
-// commands use these, unless the test says otherwise.
+// unhurried has production values of leases and timeouts. Workers use short values instead, to take entries over
+// quickly. Other commands use unhurried, unless the test sets something else.
 var unhurried = []string{
 	"HONGBAO_CONSUMER_LEASE=30s", "HONGBAO_REDIS_READ_TIMEOUT=3s", "HONGBAO_REDIS_POOL_TIMEOUT=3s",
 	"HONGBAO_PUBLISHER_REQUEST_TIMEOUT=5s",
 	"HONGBAO_PUBLISHER_ATTEMPT_TIME=15s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=20s",
 }
 
-// run runs a command to its end.
+// run runs a command with production timeouts, and returns its result.
 func (d *deployment) run(args ...string) result {
 	d.t.Helper()
 	return runProgram(d.t, slices.Concat(d.env[:d.times], unhurried, d.env[d.times:]), args...)
@@ -206,7 +206,7 @@ func (d *deployment) ok(args ...string) string {
 	return r.out
 }
 
-// refused runs a command that must end with the exit code and name every part.
+// refused runs a command, and requires its exit code and that standard error contains each of parts.
 func (d *deployment) refused(code int, args []string, parts ...string) result {
 	d.t.Helper()
 	r := d.run(args...)
@@ -217,7 +217,7 @@ func (d *deployment) refused(code int, args []string, parts ...string) result {
 	return r
 }
 
-// spec writes a specification of a campaign that is open now; changes are pairs of old and new text.
+// spec writes the specification of a campaign that is open now. changes are pairs of an old and a new text.
 func spec(t *testing.T, id string, packets, total int64, changes ...string) string {
 	t.Helper()
 	now := time.Now().UTC().Truncate(time.Second)
@@ -249,7 +249,7 @@ func (d *deployment) campaign(id string, packets, total int64, changes ...string
 	d.ok("campaign", "load", id)
 }
 
-// show is what `campaign show` prints.
+// show returns the output of `hongbao campaign show`.
 func (d *deployment) show(id string) app.Shown {
 	d.t.Helper()
 	var s app.Shown

@@ -58,7 +58,7 @@ func writeSinks(w io.Writer, sinks []app.SinkStatus) error {
 	return t.Flush()
 }
 
-// writePauses prints why a sink does not work, which sinks are paused, and which limits people set.
+// writePauses prints for each sink why it does not work, its pauses, and the limit that a person set.
 func writePauses(w io.Writer, sinks []app.SinkStatus) {
 	for i := range sinks {
 		s := &sinks[i]
@@ -112,7 +112,7 @@ func sinkResumeCmd() *cobra.Command {
 	return cmd
 }
 
-// pauseSinkCmd completes the command pause or resume, for a sink or for one of its campaigns.
+// pauseSinkCmd adds flags and the run function to the command pause or resume, for a sink or one campaign of it.
 func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (app.SinkChange, error), said string) *cobra.Command {
 	var in ops.SinkPause
 	cmd := controlCmd(&in.By, &in.Why, in.Check, func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error) {
@@ -121,7 +121,7 @@ func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPaus
 	}, writePause(said))
 	cmd.Flags().StringVar(&in.Campaign, "campaign", "", "only this campaign: its grants wait, and the sink's other grants do not")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if in.Campaign == "" && cmd.Flags().Changed("campaign") { // an unset variable must not mean the whole sink
+		if in.Campaign == "" && cmd.Flags().Changed("campaign") { // the variable in --campaign "$X" may be unset
 			return app.Usage("--campaign is empty: give an id, or leave it out for the whole sink")
 		}
 		return nil
@@ -158,7 +158,7 @@ func sinkLimitCmd() *cobra.Command {
 	return cmd
 }
 
-// controlCmd returns a command that changes a sink. by and why point into the input that do uses.
+// controlCmd returns a command that changes a sink. by and why point to fields of the input that do uses.
 func controlCmd(by, why *string, check func() error, do func(ctx context.Context, o ops.Operations, sink string) (app.SinkChange, error),
 	write func(w io.Writer, c *app.SinkChange) error) *cobra.Command {
 	cmd := &cobra.Command{

@@ -29,7 +29,7 @@ func (d *deployment) sinkState(sink string) app.SinkStatus {
 	return app.SinkStatus{}
 }
 
-// done counts the events that a sink has finished.
+// doneBy counts the events that a sink has finished.
 func (d *deployment) doneBy(sink string) (n int64) {
 	d.t.Helper()
 	for i := range d.store.Len() {
@@ -40,13 +40,13 @@ func (d *deployment) doneBy(sink string) (n int64) {
 	return n
 }
 
-// Two worker processes under load: a paused sink gets nothing more, and the other sink gets everything. No attempt is
-// counted, and after the resume everything is settled once.
+// A sink is paused while two workers run under load. It gets nothing more, and the other sink gets everything. No
+// attempt is counted. After the resume every grant is settled once.
 func TestPausedSinkGetsNothing(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 2, postgres: true, kafka: true})
 	d.set("TRIMMER_RETENTION", "0s")
-	for _, id := range []string{"rain", "snow"} { // they live on two shards
+	for _, id := range []string{"rain", "snow"} { // their homes are different shards
 		d.campaign(id, 4000, 1_000_000)
 	}
 	workers := []*program{d.start("work"), d.start("work")}
@@ -108,7 +108,7 @@ func TestPausedSinkGetsNothing(t *testing.T) {
 	d.agrees(8000)
 }
 
-// A sink is paused without the ledger, on a frozen shard, and before any worker has run.
+// A sink can be paused without a ledger, on a frozen shard, and before the first worker runs.
 func TestPauseNeedsRedisOnly(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -124,8 +124,8 @@ func TestPauseNeedsRedisOnly(t *testing.T) {
 	d.refused(2, []string{"sink", "pause", "balance", "--by", "ann"}, "--why")
 }
 
-// A campaign is paused for a sink: its grants wait there, those of another campaign are settled, and `hongbao status`
-// shows the pause. They are settled when a person resumes the campaign.
+// A campaign is paused for a sink. The sink's grants of this campaign wait, those of another campaign are settled, and
+// `hongbao status` shows the pause. After the resume the waiting grants are settled.
 func TestCampaignPausedForASink(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -164,7 +164,7 @@ func TestCampaignPausedForASink(t *testing.T) {
 	d.refused(2, []string{"sink", "resume", "balance", "--campaign", "no id", "--by", "ann", "--why", "x"}, "--campaign is 1 to 64")
 }
 
-// A mistyped campaign is an error, and changes nothing. Otherwise a person would believe that the campaign was paused
+// A mistyped campaign id is an error and changes nothing. Otherwise a person would believe that the campaign was paused
 // or resumed.
 func TestMistypedCampaignOfASink(t *testing.T) {
 	t.Parallel()
@@ -186,11 +186,11 @@ func TestMistypedCampaignOfASink(t *testing.T) {
 	require.Equal(t, "campaign rain is paused at balance\n", d.ok(cmd("pause", "rain")...), "its letters may outlive it")
 }
 
-// One shard is frozen: `hongbao sink list` and `hongbao status` show the other shard, and name the frozen one.
+// One of two shards is frozen. `hongbao sink list` and `hongbao status` show the other shard, and name the frozen one.
 func TestSinksBesideAFrozenShard(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 2})
-	for _, id := range []string{"rain", "snow"} { // they live on two shards
+	for _, id := range []string{"rain", "snow"} { // their homes are different shards
 		d.campaign(id, 5, 1000)
 		got, err := d.grabs(id, 0, 5)
 		require.NoError(t, err)
@@ -221,7 +221,7 @@ func TestSinksBesideAFrozenShard(t *testing.T) {
 	}
 	r := d.refused(5, []string{"sink", "list"}, named)
 	require.Regexp(t, `balance +unread +5 `, r.out)
-	require.NotContains(t, r.out, "shards only", "the pause is on each shard that could be asked")
+	require.NotContains(t, r.out, "shards only", "each readable shard has the pause")
 	r = d.refused(3, []string{"status"}, named, "no worker is alive")
 	require.Regexp(t, fmt.Sprintf(`balance +%d +5 +5 `, home), r.out)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// lagOf is how much a group has still to finish on shard 0; -1 if the group is not there.
+// lagOf returns how many entries of shard 0 a group has not finished, or -1 if there is no such group.
 func (d *deployment) lagOf(group string) int64 {
 	d.t.Helper()
 	list, err := d.rdb.XInfoGroups(d.t.Context(), d.store.Shard(0).Keys.Events()).Result()
@@ -28,7 +28,8 @@ func (d *deployment) lagOf(group string) int64 {
 	return -1
 }
 
-// A sink that is down when the worker starts does not stop the other sinks. It begins to work when it comes back.
+// A sink is down when the worker starts. The other sink works, and the first sink begins to work when its server is
+// back.
 func TestWorkStartsWithoutASinkThatIsAway(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -68,7 +69,7 @@ func TestWorkStartsWithoutASinkThatIsAway(t *testing.T) {
 			w.says(`"working"`)
 			require.Equal(t, 500, d.crowdOf("rain", 0, 500))
 			testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf(c.here) == 0 },
-				"the other sink has finished everything")
+				"the sink that works has finished every event")
 			w.says("the sink can't be reached yet") // it is tried again and again
 			require.NoError(t, server.Restart())
 			d.quiet()
@@ -79,7 +80,7 @@ func TestWorkStartsWithoutASinkThatIsAway(t *testing.T) {
 	}
 }
 
-// When no sink can be reached the worker waits for them in the process, and begins with each that is back.
+// No sink is reachable when the worker starts. The worker waits, and starts each sink when its server is back.
 func TestWorkWaitsForAllItsSinks(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -101,7 +102,7 @@ func TestWorkWaitsForAllItsSinks(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 }
 
-// A worker is stopped while it waits for a sink that does not answer. It logs no failure of that sink.
+// A worker is stopped while it waits for a sink that never answers. It logs no failure of this sink.
 func TestStoppedWhileASinkIsAsked(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -121,7 +122,7 @@ func TestStoppedWhileASinkIsAsked(t *testing.T) {
 		}
 	}()
 	d := setup(t, options{kafka: true})
-	d.ok("campaign", "list") // makes the ledger, and says so
+	d.ok("campaign", "list") // creates the ledger and logs that
 	d.set("KAFKA_BROKERS", mute.Addr().String())
 	w := d.start("work")
 	select {
@@ -137,8 +138,8 @@ func TestStoppedWhileASinkIsAsked(t *testing.T) {
 	require.NotContains(t, r.err, "ALARM")
 }
 
-// A wrong topic does not stop credits, even if it is wrong at the start. Once the topic is repaired, the worker
-// publishes without a restart.
+// The topic is wrong when the worker starts. Credits are paid anyway. After the repair the worker publishes without a
+// restart.
 func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -146,7 +147,7 @@ func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {
 	}
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
 	d := setup(t, options{kafka: true, broker: broker})
-	d.set("KAFKA_PARTITIONS", "3") // the topic has 2
+	d.set("KAFKA_PARTITIONS", "3") // the topic has 2 partitions
 	d.campaign("rain", 100, 1000)
 	w := d.start("work")
 	w.says("ALARM: a sink can't be opened")
@@ -165,16 +166,16 @@ func TestWrongTopicStopsNoCreditAndIsTriedAgain(t *testing.T) {
 	d.agrees(100)
 }
 
-// A topic is down for longer than the attempts of a batch, and comes back as a new topic. The same process publishes to
-// it again. The earlier records are missing until a replay.
+// The topic is deleted for longer than the attempts of a batch, and is created again. The same worker publishes to it
+// again. A replay publishes the records that were deleted.
 func TestTopicThatWasAwayIsPublishedToAgain(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	broker := testkit.Kafka(t)
-	// The shard is broken if the topic is not there for a whole attempt of 4.8 s. Its end must fall into one of the long
-	// pauses between two requests: if it cuts off a request, the batch may be in the log, and the sink is only down.
+	// The shard is broken only if an attempt of 4.8 s finds no topic until its end. The attempt must end during a pause
+	// between two requests. If it ends during a request, the batch may be in the log, so the sink only counts as down.
 	d := setup(t, options{kafka: true, broker: broker, lease: 8 * time.Second})
 	d.campaign("rain", 200, 10_000)
 	w := d.start("work")
@@ -184,7 +185,7 @@ func TestTopicThatWasAwayIsPublishedToAgain(t *testing.T) {
 	_, err := client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{d.topic}})
 	require.NoError(t, err)
 	require.Equal(t, 50, d.crowdOf("rain", 100, 50))
-	w.Says(2*time.Minute, "ALARM: shard is broken") // a busy machine has more attempts cut off
+	w.Says(2*time.Minute, "ALARM: shard is broken") // on a busy machine more attempts end during a request
 	testkit.Eventually(t, 30*time.Second, func() bool { return d.lagOf("balance") == 0 }, "credits continue")
 	require.Positive(t, d.lagOf("kafka"))
 	require.NoError(t, broker.CreateTopic(t.Context(), d.topic, 2, nil))
@@ -196,7 +197,7 @@ func TestTopicThatWasAwayIsPublishedToAgain(t *testing.T) {
 	d.agrees(200)
 }
 
-// A ledger that is wrong stops no message, and the worker says so in the end.
+// The ledger is wrong. The worker publishes every grant anyway, and exits with an error at its end.
 func TestWrongLedgerStopsNoMessage(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

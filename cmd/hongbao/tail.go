@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
-// maxTail bounds `hongbao tail -n`, since this many lines of each partition are kept in memory.
+// maxTail bounds `hongbao tail -n`, because it keeps as many lines of each partition in memory.
 const maxTail = 100_000
 
 func tailCmd() *cobra.Command {
@@ -49,7 +49,7 @@ func tailCmd() *cobra.Command {
 	return cmd
 }
 
-// parseSince parses a time, or a duration before now. It returns the zero time for an empty text.
+// parseSince parses a time, or a duration before now. An empty text is the zero time.
 func parseSince(text string) (time.Time, error) {
 	ago, err := time.ParseDuration(text)
 	if err != nil {

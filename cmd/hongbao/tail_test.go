@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// tail prints what was sent since a time, and the last grants, and reads the topic alone.
+// `hongbao tail` prints the grants since a time, or the last grants, and reads nothing but the topic.
 func TestTailFromATimeAndFromTheEnd(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -58,7 +58,7 @@ func TestTailFromATimeAndFromTheEnd(t *testing.T) {
 	}
 }
 
-// With -n a follower begins near the end, and continues with new grants.
+// With --follow and -n, `hongbao tail` begins near the end of the topic and continues with new grants.
 func TestTailFollowsFromTheEnd(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})

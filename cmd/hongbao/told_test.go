@@ -12,9 +12,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// An entry was deleted before any worker had read it, and its user knows that they won (issue 8, point 15). The alarm
-// fires and the audit names the grant. The commands that these name pay and publish it from the receipt, once, even if
-// they run several times.
+// An entry was deleted before a worker read it, but its user knows that they won (issue 8, point 15). The alarm fires
+// and the audit reports the grant. The recommended replays pay and publish the grant from its receipt, once, even if
+// they are repeated.
 func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})

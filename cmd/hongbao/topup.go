@@ -61,7 +61,7 @@ func topUpCmd() *cobra.Command {
 	return cmd
 }
 
-// topUp adds packets to a campaign. If the campaign is not loaded yet, its load brings them.
+// topUp adds packets to a campaign. A campaign that is not loaded yet gets them with its load.
 func topUp(cmd *cobra.Command, o ops.Operations, in ops.TopUp) error {
 	out, err := o.TopUpCampaign(cmd.Context(), in)
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// order is a top-up of campaign rain by the command line.
+// order returns the arguments of a top-up of campaign rain.
 func order(packets, total, expect int64, id string) []string {
 	return []string{"campaign", "top-up", "rain", "--packets", fmt.Sprint(packets), "--total", fmt.Sprint(total),
 		"--expect", fmt.Sprint(expect), "--id", id, "--by", "ann", "--why", "the crowd is large"}
 }
 
-// A crowd grabs a campaign until it is sold out, the sponsor adds packets, and the crowd gets these. No user gets more
-// than the limit. Then the campaign continues until its disclosure. On one shard, and on three.
+// A campaign is sold out, and the sponsor adds packets, which the crowd then grabs. No user gets more than the limit.
+// The campaign is then closed, refunded and revealed. The test runs on one shard and on three.
 func TestTopUpOfASoldOutCampaign(t *testing.T) {
 	t.Parallel()
 	for _, places := range []int{1, 3} {
@@ -48,19 +48,19 @@ func TestTopUpOfASoldOutCampaign(t *testing.T) {
 			require.Contains(t, r.out, "it would get generation 2: packets 101 to 160, 60.00 CNY")
 			d.refused(2, order(60, 6_000, 10_000, "more")[:9], "--id, --by and --why")
 			d.refused(1, order(60, 6_000, 9_999, "more"), "it is 10000 minor units now, and the order expects 9999")
-			require.Equal(t, first, d.show("rain"), "an order that expects another total changes nothing")
+			require.Equal(t, first, d.show("rain"), "an order with a wrong --expect changes nothing")
 
 			told := d.ok(order(60, 6_000, 10_000, "more")...)
 			require.Contains(t, told, "generation 2: packets 101 to 160, 60.00 CNY; it is funded with 160.00 CNY")
 			require.Equal(t, told, d.ok(order(60, 6_000, 10_000, "more")...), "the same order again")
 			d.refused(1, order(61, 6_000, 10_000, "more"), "belongs to another top-up")
-			require.Equal(t, 60, d.crowdOf("rain", 0, 400), "who has a packet gets none of the new ones")
+			require.Equal(t, 60, d.crowdOf("rain", 0, 400), "users who have a packet get no new one")
 			require.Zero(t, d.crowdOf("rain", 0, 400))
 			last, got := d.start(order(40, 400, 16_000, "last")...), 0
 			testkit.Eventually(t, 30*time.Second, func() bool {
 				got += d.crowdOf("rain", 400, 30)
 				return got >= 30
-			}, "who grabs meanwhile gets the packets")
+			}, "users who grab during the top-up get packets")
 			require.Equal(t, 30, got)
 			require.Zero(t, last.wait(30*time.Second).code)
 			d.quiet()
@@ -71,7 +71,7 @@ func TestTopUpOfASoldOutCampaign(t *testing.T) {
 	}
 }
 
-// ends closes, refunds and reveals campaign rain, of which granted packets were granted, and checks the draws.
+// ends closes, refunds and reveals campaign rain, and verifies its draws. granted is the number of granted packets.
 func (d *deployment) ends(t *testing.T, granted int, told string) {
 	t.Helper()
 	require.Contains(t, d.ok("campaign", "close", "rain", "--early"), fmt.Sprintf("granted %d packets", granted))
@@ -101,8 +101,7 @@ func (d *deployment) ends(t *testing.T, granted int, told string) {
 	require.Equal(t, exitFound, r.code)
 }
 
-// The process that ordered the packets is killed before they are dealt: a worker deals them, a load does, and a close
-// waits for them.
+// The process of a top-up is killed before it has dealt the packets to Redis. A worker, a load or a close deals them.
 func TestTopUpIsFinishedByOthers(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -118,7 +117,7 @@ func TestTopUpIsFinishedByOthers(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 
 	d.orders("second", 1_500)
-	d.agrees(15) // although Redis does not know of it yet
+	d.agrees(15) // Redis does not have the second top-up yet
 	d.ok("campaign", "load", "rain")
 	require.Equal(t, 5, d.crowdOf("rain", 0, 40))
 	d.orders("third", 2_000)
@@ -129,7 +128,8 @@ func TestTopUpIsFinishedByOthers(t *testing.T) {
 	d.agrees(20)
 }
 
-// Redis loses what was dealt of a top-up, and the ledger does not know: a load deals it again, and so does a close.
+// Redis loses the packets of a top-up, and the ledger counts them as dealt. A load deals them again, and so does a
+// close.
 func TestTopUpThatRedisLost(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -153,8 +153,8 @@ func TestTopUpThatRedisLost(t *testing.T) {
 	require.Contains(t, d.ok("campaign", "close", "rain", "--early"), "left 22 packets, 22.00 CNY")
 }
 
-// Redis loses a campaign on one of its three shards, and a top-up of the campaign is not dealt. The other shards are
-// closed without it, and all money goes back.
+// Redis loses a campaign on one of three shards, and a top-up of the campaign is not dealt. The other shards are closed
+// without the top-up, and all money goes back to the sponsor.
 func TestTopUpOfALostCampaign(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 3})
@@ -177,8 +177,8 @@ func TestTopUpOfALostCampaign(t *testing.T) {
 	d.ok(act...)
 }
 
-// Redis has lost a campaign of which the ledger has paid something: it can't be loaded again, so nothing is added to
-// it, and what was added before does not wait for a load.
+// Redis has lost a campaign that is partly paid, so it can't be loaded again. A top-up of it is refused, and an earlier
+// top-up does not wait for a load.
 func TestTopUpOfAForgottenCampaign(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -195,8 +195,8 @@ func TestTopUpOfAForgottenCampaign(t *testing.T) {
 	require.EqualValues(t, 1_500, d.show("rain").Ledger.Funded)
 }
 
-// By Redis' clock the window is over, by ours it is not: a close without --early closes nothing, and what was added in
-// time stays in the campaign.
+// For Redis the window is over, for the clock of the command it is not. A close without --early is refused, and the
+// packets of a later top-up stay in the campaign.
 func TestTopUpBesideACloseByAnotherClock(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -211,7 +211,7 @@ func TestTopUpBesideACloseByAnotherClock(t *testing.T) {
 	require.Equal(t, closed, d.ok("campaign", "close", "rain"))
 }
 
-// forgets deletes a campaign of one shard from Redis, and returns its data.
+// forgets deletes the keys of a campaign from its home shard, and returns their values.
 func (d *deployment) forgets(id string) map[string]string {
 	d.t.Helper()
 	keys, err := d.rdb.Keys(d.t.Context(), d.store.Home(id).Keys.Campaign(id)+"*").Result()
@@ -225,7 +225,7 @@ func (d *deployment) forgets(id string) map[string]string {
 	return was
 }
 
-// A top-up of a campaign that is not loaded yet is dealt by its load.
+// A campaign is topped up before its load. The load deals the added packets, too.
 func TestTopUpBeforeTheLoad(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -234,13 +234,13 @@ func TestTopUpBeforeTheLoad(t *testing.T) {
 	d.ok("campaign", "load", "rain")
 	require.Contains(t, d.ok(order(5, 500, 1_000, "none")...), "\ndealt ")
 	r := d.refused(2, order(5, 500, 0, "")[:7], "--expect 1500")
-	require.Contains(t, r.out, "it would get generation 3", "an order without an id is no other one")
+	require.Contains(t, r.out, "it would get generation 3", "without --id the order counts as a new one")
 	require.Equal(t, 15, d.crowdOf("rain", 0, 20))
 }
 
 func (d *deployment) topUps() []app.TopUp { return d.show("rain").TopUps }
 
-// orders stores an order for five more packets in the ledger, and no process deals them.
+// orders records a top-up of five packets in the ledger without dealing them.
 func (d *deployment) orders(id string, expect hongbao.Amount) {
 	d.t.Helper()
 	cfg, err := configs.Load("", d.env, nil)

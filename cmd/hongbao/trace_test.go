@@ -23,11 +23,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// spans is a collector of OTLP over HTTP.
+// spans is a trace collector that receives OTLP over HTTP.
 type spans struct {
 	*httptest.Server
 	mu  sync.Mutex
-	all map[string][]*otlp.Span // by the service's name
+	all map[string][]*otlp.Span // by service name
 }
 
 func collect(t *testing.T) *spans {
@@ -69,7 +69,8 @@ func collect(t *testing.T) *spans {
 	return s
 }
 
-// of returns a service's spans of a trace, by their names: the last of each, since a slow machine repeats calls.
+// of returns the spans of a service in a trace, by their names. If a name occurs several times, because a slow machine
+// retries calls, it returns the last one.
 func (s *spans) of(service, trace string) map[string]*otlp.Span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ const (
 	callersParent = "00-" + callersTrace + "-b7ad6b7169203331-01"
 )
 
-// traced grabs as a caller who traces.
+// traced sends a grab with a traceparent header.
 func (g *grabber) traced(campaign, user, parent string) {
 	g.t.Helper()
 	req := g.request("POST", "/v1/campaigns/"+campaign+"/grabs", "k1", user, "{}")
@@ -98,8 +99,8 @@ func (g *grabber) traced(campaign, user, parent string) {
 	require.Equal(g.t, http.StatusOK, res.StatusCode)
 }
 
-// The caller's trace has the grab, its call to Redis, both sinks and the balance system, from three programs; the
-// record of the topic has it, too. Grabs without a trace leave nothing.
+// The caller's trace has spans of three programs: the grab, its call to Redis, both sinks, and the balance system. The
+// record in the topic has the trace, too. A grab without a trace produces no span.
 func TestOneTraceFromGrabToSinks(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -145,7 +146,7 @@ func TestOneTraceFromGrabToSinks(t *testing.T) {
 		require.Equal(t, serve["grab"].SpanId, child.ParentSpanId, child.Name)
 	}
 	c.mu.Lock()
-	require.Len(t, c.all["hongbao-serve"], 4, "of one grab of four, and of the whole call")
+	require.Len(t, c.all["hongbao-serve"], 4, "the spans of the traced grab and of its call")
 	c.mu.Unlock()
 
 	var headers []string
@@ -160,7 +161,7 @@ func TestOneTraceFromGrabToSinks(t *testing.T) {
 	require.Equal(t, []string{parent, parent}, headers, "ce_traceparent and traceparent")
 }
 
-// A server measures and traces the deliveries of its administration API, as a worker does.
+// Deliveries that the administration API makes are measured and traced like those of a worker.
 func TestRequeueByAPIIsMeasuredAndTraced(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -183,16 +184,16 @@ func TestRequeueByAPIIsMeasuredAndTraced(t *testing.T) {
 	require.Contains(t, c.of("hongbao-serve", callersTrace), "sink kafka")
 }
 
-// A collector that is down or hangs prevents no grab and no settlement, and delays the end of a process only briefly.
+// The collector is down or hangs. Grabs and settlements continue, and a process ends with only a short delay.
 func TestCollectorIsAway(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	const lost = "spans are lost, tracing continues"
 	for name, c := range map[string]struct{ endpoint, line string }{
 		"away": {"http://" + testkit.FreeAddr(t), lost},
-		// A process that lives longer than the time limit of a call drops the spans before it ends.
+		// A process may run longer than the time limit of a call. Then it has already dropped the spans when it ends.
 		"hangs": {"http://" + l.Addr().String(), "the collector did not get the last spans|" + lost},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An invalid command line ends with exit code 2 and names the help.
+// An invalid command line exits with code 2, and the error names the help.
 func TestUsageIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
@@ -36,7 +36,7 @@ func TestUsageIsRefused(t *testing.T) {
 	}
 }
 
-// Invalid arguments are refused before any server is asked: here there is no server.
+// Invalid arguments are refused before the command connects to a server: this test has none.
 func TestWrongArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -95,7 +95,8 @@ func TestHelpAndVersion(t *testing.T) {
 	require.Equal(t, v.out, flag.out)
 }
 
-// The text in backquotes in a flag's help is taken for the name of its value: "--grants hongbao tail".
+// pflag takes a text in backquotes in a flag's help as the name of its value, so the help would show "--grants hongbao
+// tail". Each name must be one word.
 func TestFlagsNameTheirValuesInOneWord(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -114,7 +115,7 @@ func TestFlagsNameTheirValuesInOneWord(t *testing.T) {
 	require.Greater(t, seen, 50)
 }
 
-// B47: every error of the configuration is named at once, and a secret is not.
+// Every error in the configuration is reported at once, without secrets (B47).
 func TestBadConfigurationNamesEverything(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -25,7 +25,7 @@ func versionCmd() *cobra.Command {
 	}
 }
 
-// builtFrom has the versions of this build.
+// builtFrom has the versions of this build and of its formats.
 type builtFrom struct {
 	Version      string `json:"version"`
 	Revision     string `json:"revision,omitempty"`
@@ -47,7 +47,7 @@ func versions() builtFrom {
 	return v
 }
 
-// text returns the text of `hongbao version` and `hongbao --version`.
+// text returns the output of `hongbao version` and `hongbao --version`.
 func (v builtFrom) text() string {
 	revision := ""
 	if v.Revision != "" {

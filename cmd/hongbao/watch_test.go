@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A Redis that loses a setting that keeps receipts raises an alarm in a running worker at once.
+// A setting of Redis that protects receipts is changed while a worker runs. The worker raises an alarm.
 func TestWorkTellsOfASettingThatWasLost(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -20,7 +20,7 @@ func TestWorkTellsOfASettingThatWasLost(t *testing.T) {
 	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
 	w := d.start("work")
 	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(w.Err.String(), `"working"`) }, "it works")
-	// Two more reads: a change is found by comparison with the previous read.
+	// The worker compares each reading with the previous one, so wait for two more.
 	own, was := 0, -1
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		stats, err := d.rdb.InfoMap(t.Context(), "commandstats").Result()
@@ -40,7 +40,7 @@ func TestWorkTellsOfASettingThatWasLost(t *testing.T) {
 		"an alarm comes")
 }
 
-// Creating a campaign of class fsync warns at once if this Redis does not write each grab to disk.
+// Creating a campaign of class fsync warns if Redis does not sync each write to disk.
 func TestCreateTellsOfASlowFsync(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

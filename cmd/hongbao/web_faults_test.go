@@ -12,7 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/faults"
 )
 
-// A person breaks a development server in a real Chromium, and the page shows by itself what was broken and what waits.
+// A person causes faults in a `hongbao dev` in Chromium. The page shows the faults and the waiting grants without a
+// reload.
 func TestConsoleFaults(t *testing.T) {
 	tmp, _ := demoEnv(t)
 	d := startDev(t, []string{"TMPDIR=" + tmp}, "--crowd", "100")

@@ -15,7 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A user who works by keyboard, or listens to the page, keeps their place while the page changes, and hears the rates.
+// A user works with the keyboard or a screen reader. They keep the focus and the scroll position while the page
+// updates, and can hear the rates.
 func TestConsoleByKeyboard(t *testing.T) {
 	d := setup(t, options{})
 	control := testkit.FreeAddr(t)
@@ -26,7 +27,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	grab := func(user string) { require.Equal(t, "granted", g.grab("rain", user, "r1").Outcome) }
 	grab("first")
 	d.quiet()
-	d.ok("audit") // its age changes the lower part of the page each second
+	d.ok("audit") // the page shows the audit's age, which changes each second
 	b.logIn(d.key("operator"))
 
 	b.open("/campaigns/rain")
@@ -35,18 +36,18 @@ func TestConsoleByKeyboard(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.changes(func(i int) { grab(fmt.Sprint("summary-", i)) })
 	b.sees("#granted", "4")
-	require.True(t, b.at("#d-spread > summary"), "the focus is where it was")
+	require.True(t, b.at("#d-spread > summary"), "the focus has stayed")
 	require.True(t, get(b, chromedp.Evaluate[bool](`document.querySelector("#d-spread").open`)))
 	b.sees("#rates-now", "paid, and")
 	require.Equal(t, "rates-now", get(b, chromedp.Evaluate[string](
 		`document.querySelector("#rates[role=img]").getAttribute("aria-describedby")`)))
 	require.True(t, get(b, chromedp.Evaluate[bool](
-		`!document.querySelector("#rates-now").closest("[role=img], [aria-live]")`)), "read when asked for, not each second")
+		`!document.querySelector("#rates-now").closest("[role=img], [aria-live]")`)), "a screen reader reads the rates only on request")
 
 	for _, path := range []string{"/", "/sinks"} {
 		b.open(path)
 		b.sees("#status", "Live")
-		// A long name or a large font makes a table wider than its region.
+		// Make the table wider than its region, as a long name or a large font does.
 		get(b, chromedp.Evaluate[int](`[...document.styleSheets].at(-1).insertRule(".scroll table { width: 200rem }")`))
 		b.tabsTo("#live [role=region]")
 		get(b, chromedp.Evaluate[int](`document.activeElement.scrollLeft = 100`))
@@ -64,7 +65,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	require.True(t, b.at("#c-rain"), "the focus has moved with the link")
 }
 
-// tabsTo presses Tab until the focus is there.
+// tabsTo presses Tab until the element has the focus.
 func (b *browser) tabsTo(selector string) {
 	b.t.Helper()
 	for range 50 {
@@ -73,16 +74,17 @@ func (b *browser) tabsTo(selector string) {
 			return
 		}
 	}
-	require.Fail(b.t, "the keyboard does not get there", selector)
+	require.Fail(b.t, "Tab does not reach the element", selector)
 }
 
-// at reports whether the focus is on the element, and is visible.
+// at reports whether the element has the focus and shows it.
 func (b *browser) at(selector string) bool {
 	b.t.Helper()
 	return get(b, chromedp.Evaluate[bool](fmt.Sprintf(`document.activeElement.matches(%q + ":focus-visible")`, selector)))
 }
 
-// changes does something before each of three updates of the page: at least two of them show it.
+// changes calls do after each of three live updates of the page, and returns after a fourth update. So at least two
+// updates show what do has changed.
 func (b *browser) changes(do func(i int)) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)

@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A person works with the console in a real Chromium, from the login to the audit.
+// A person works with the console in Chromium, from the login to the audit.
 func TestConsole(t *testing.T) {
 	d := setup(t, options{kafka: true})
 	key, control := d.key("treasurer"), testkit.FreeAddr(t)
@@ -48,8 +48,8 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// A page outlives its server. While the server drains it answers 503, and when the next server is up the page updates
-// again by itself.
+// A page stays open while its server is replaced. The draining server answers 503. When the next server is up, the page
+// updates without a reload.
 func TestConsoleComesBack(t *testing.T) {
 	d := setup(t, options{})
 	key, control := d.key("viewer"), "--serve.control_listen="+testkit.FreeAddr(t)
@@ -62,12 +62,13 @@ func TestConsoleComesBack(t *testing.T) {
 	g.Kill()
 	d.ok("campaign", "create", spec(t, "after", 20, 2_000))
 	d.serve(control)
-	b.sees("#live", "Spring rain") // the page was not loaded again
+	b.sees("#live", "Spring rain") // without a reload
 	b.sees("#status", "Live")
 	b.check("")
 }
 
-// A page says that it is old while Redis or its own server hangs, and why it ends once its key is revoked.
+// While Redis or the server hangs, the page says that its data is old. After its key is revoked, the page says that the
+// session is over.
 func TestConsoleSaysThatItIsOld(t *testing.T) {
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	d := setup(t, options{redis: server})
@@ -98,8 +99,8 @@ func TestConsoleSaysThatItIsOld(t *testing.T) {
 	b.sees("#status", "Your session is over")
 }
 
-// creates checks, creates and loads a campaign by the form. The page shows the mistakes beside the text, and keeps the
-// text.
+// creates enters a specification in the form, and checks, creates and loads the campaign. After a mistake the page
+// shows the errors and keeps the entered text.
 func (b *browser) creates(path string) {
 	b.t.Helper()
 	text, err := os.ReadFile(path)
@@ -111,7 +112,7 @@ func (b *browser) creates(path string) {
 	b.press("#create")
 	b.sees("#answer", "packets: ")
 	require.Equal(b.t, wrong, get(b, chromedp.Value("#spec")))
-	require.True(b.t, b.at("#spec"), "who listens hears what is wrong")
+	require.True(b.t, b.at("#spec"), "the focus makes a screen reader read the mistakes")
 	b.check("")
 	b.do(chromedp.SetValue("#spec", string(text)))
 	b.press("#check")
@@ -141,7 +142,7 @@ func (b *browser) logIn(key string) {
 	require.Empty(b.t, get(b, chromedp.Evaluate[string]("document.cookie")), "no script reads the session")
 }
 
-// watchesLive: numbers and chart move on a page that is not loaded again, while a worker works and users grab.
+// watchesLive checks that numbers and chart change without a reload while users grab and a worker delivers.
 func (b *browser) watchesLive(d *deployment, g *grabber) {
 	b.t.Helper()
 	b.open("/")
@@ -160,7 +161,7 @@ func (b *browser) watchesLive(d *deployment, g *grabber) {
 			require.Equal(b.t, "granted", g.grab("spring-rain", user, "r1").Outcome)
 			require.Equal(b.t, "already_granted", g.grab("spring-rain", user, "r2").Outcome)
 		}
-		b.sees("#granted", fmt.Sprint(2+5*(wave+1)*(wave+2)/2)) // the page moves by itself
+		b.sees("#granted", fmt.Sprint(2+5*(wave+1)*(wave+2)/2)) // without a reload
 	}
 	b.sees("#live", "107 grants")
 	b.sees("#live", "Timeline")
@@ -172,7 +173,7 @@ func (b *browser) watchesLive(d *deployment, g *grabber) {
 	w.Kill()
 }
 
-// requeues: a dead letter is found from the sinks, looked at, and delivered after all.
+// requeues opens a dead letter from the page of sinks, and requeues it.
 func (b *browser) requeues(d *deployment) {
 	b.t.Helper()
 	for i := range 2 {
@@ -200,7 +201,7 @@ func (b *browser) requeues(d *deployment) {
 	require.Contains(b.t, b.text("main"), "There is no dead letter here.")
 }
 
-// decides voids a grant that contradicts the ledger, with a name and a reason. The campaign continues.
+// decides voids a grant that contradicts the ledger, with a name and a reason, and resumes the campaign.
 func (b *browser) decides(d *deployment, g *grabber) {
 	b.t.Helper()
 	w := d.start("work")
@@ -229,7 +230,7 @@ func (b *browser) decides(d *deployment, g *grabber) {
 	b.check("trail")
 }
 
-// pausesASink: grants wait while it is paused, and none is lost.
+// pausesASink pauses a sink: its grants wait and are delivered after the resume.
 func (b *browser) pausesASink(d *deployment) {
 	b.t.Helper()
 	w := d.start("work")
@@ -245,7 +246,7 @@ func (b *browser) pausesASink(d *deployment) {
 	w.Kill()
 }
 
-// audits: the voided grant is no difference any more, so all agrees.
+// audits runs an audit, which agrees: the voided grant no longer is a difference.
 func (b *browser) audits() {
 	b.t.Helper()
 	b.open("/campaigns/spring-rain")

@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// crowdOf lets this many users grab once each, and returns how many got a packet.
+// crowdOf lets the given number of users grab once each, and returns how many got a packet.
 func (d *deployment) crowdOf(id string, from, users int) int {
 	d.t.Helper()
 	got, err := d.grabs(id, from, users)
@@ -29,7 +29,7 @@ func (d *deployment) crowdOf(id string, from, users int) int {
 	return got
 }
 
-// grabs is crowdOf for any goroutine: 16 callers grab for the users.
+// grabs does the work of crowdOf with 16 goroutines. It returns an error, so any goroutine may call it.
 func (d *deployment) grabs(id string, from, users int) (int, error) {
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = d.rdb, d.store.Space(), d.id()
@@ -47,7 +47,7 @@ func (d *deployment) grabs(id string, from, users int) (int, error) {
 				if a.Outcome == hongbao.OutcomeGranted {
 					got[i]++
 				} else if a.Outcome == hongbao.OutcomeFrozen && errs[i] == nil {
-					u -= len(got) // undecided: the user asks again
+					u -= len(got) // frozen is undecided: the user retries
 				}
 			}
 		})
@@ -60,8 +60,8 @@ func (d *deployment) grabs(id string, from, users int) (int, error) {
 	return sum, errors.Join(errors.Join(errs...), p.Close(context.Background()))
 }
 
-// pending counts the entries that are delivered and not acked, of all groups and shards, those not delivered yet, and
-// the groups.
+// pending counts over all groups and shards: the entries that are delivered and not acked, the entries that are not
+// delivered, and the groups.
 func (d *deployment) pending() (pending, lag int64, groups int) {
 	d.t.Helper()
 	for i := range d.store.Len() {
@@ -77,7 +77,7 @@ func (d *deployment) pending() (pending, lag int64, groups int) {
 	return pending, lag, groups
 }
 
-// quiet waits until every group is there and nothing is in flight.
+// quiet waits until every sink has its consumer group on each shard, and every event is finished.
 func (d *deployment) quiet() {
 	d.t.Helper()
 	testkit.EventuallyOK(d.t, time.Minute, func() error {
@@ -88,7 +88,7 @@ func (d *deployment) quiet() {
 		if pending, lag, groups := d.pending(); pending+lag > 0 || groups != want {
 			return fmt.Errorf("%d pending, lag %d, %d of %d groups", pending, lag, groups, want)
 		}
-		for i := range d.store.Len() { // a Redis that was started again does not know the lag
+		for i := range d.store.Len() { // after a restart Redis does not know the lag
 			at, err := d.store.Shard(i).TrimEvents(d.t.Context(),
 				store.Trim{Retention: time.Hour, MaxEvents: 1e9, Limit: 1})
 			if err != nil {
@@ -104,7 +104,7 @@ func (d *deployment) quiet() {
 	}, "nothing is in flight")
 }
 
-// audit runs `hongbao audit --json` and compares its exit code with its verdict.
+// audit runs `hongbao audit --json`, requires its exit code, and returns the report.
 func (d *deployment) audit(code int) audit.Report {
 	d.t.Helper()
 	r := d.run("audit", "--json", "--wait", "20s")
@@ -115,7 +115,7 @@ func (d *deployment) audit(code int) audit.Report {
 	return report
 }
 
-// agrees audits, and requires that every sink has this many grants, each once.
+// agrees runs an audit, and requires that every sink has this number of grants, each once.
 func (d *deployment) agrees(grants int) audit.Report {
 	d.t.Helper()
 	r := d.audit(0)
@@ -129,7 +129,7 @@ func (d *deployment) agrees(grants int) audit.Report {
 	return r
 }
 
-// stop drains a worker, which must say that it left nothing.
+// stop sends a signal to a worker, and requires that it drains.
 func (p *program) stop(s syscall.Signal) result {
 	p.t.Helper()
 	p.Signal(s)
@@ -139,13 +139,13 @@ func (p *program) stop(s syscall.Signal) result {
 	return r
 }
 
-// plant writes an entry as an intruder with access to Redis does. A new seq replaces the q in fields.
+// plant writes an entry to the stream, like an attacker with access to Redis. In fields, SEQ is replaced by a new seq.
 func (d *deployment) plant(id string, fields ...string) int64 {
 	d.t.Helper()
 	return d.plantOn(d.store.Home(id), fields...)
 }
 
-// plantOn is plant for any shard.
+// plantOn does the same on a given shard.
 func (d *deployment) plantOn(k *store.Shard, fields ...string) int64 {
 	d.t.Helper()
 	seq, err := d.rdb.HIncrBy(d.t.Context(), k.Keys.Meta(), "seq", 1).Result()
@@ -158,18 +158,18 @@ func (d *deployment) plantOn(k *store.Shard, fields ...string) int64 {
 	return seq
 }
 
-// grantEntry are the fields of an entry with one grant.
+// grantEntry returns the fields of an entry with one grant.
 func grantEntry(id string, packet int64, amount, user string) []string {
 	return []string{"1", fmt.Sprintf("grant %s SEQ 1 %d\n%d %s %s - -", id, time.Now().UnixMilli(), packet, amount, user)}
 }
 
-// parked counts the entries of the campaign's shard that wait for any worker to take them at once.
+// parked counts the entries that no worker owns, on the shard of the campaign. Any worker may take them at once.
 func (d *deployment) parked(campaign string) (n int64) {
 	d.t.Helper()
 	for _, group := range []string{"balance", "kafka"} {
 		list, err := d.rdb.XInfoConsumers(d.t.Context(), d.store.Home(campaign).Keys.Events(), group).Result()
 		if redis.HasErrorPrefix(err, "NOGROUP") {
-			continue // the worker was stopped before it had made this group
+			continue // the worker stopped before it had created this group
 		}
 		require.NoError(d.t, err)
 		for _, c := range list {
@@ -181,7 +181,7 @@ func (d *deployment) parked(campaign string) (n int64) {
 	return n
 }
 
-// A stopped worker drains: it finishes the work that it has begun, and has nothing pending at its end.
+// A worker that gets a signal drains: it finishes the deliveries that it has begun, and returns its other entries.
 func TestWorkDrains(t *testing.T) {
 	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
@@ -195,7 +195,7 @@ func TestWorkDrains(t *testing.T) {
 			w.stop(s)
 			pending, _, _ := d.pending()
 			require.Equal(t, d.parked("rain"), pending,
-				"drained: what it had read and not begun is handed back, the rest is finished")
+				"the worker returned the entries that it had not begun, and finished the rest")
 			w = d.start("work")
 			w.says(`"working"`)
 			d.quiet()
@@ -205,7 +205,8 @@ func TestWorkDrains(t *testing.T) {
 	}
 }
 
-// A worker that is stopped under load leaves nothing half done. The next worker does the rest.
+// A worker is stopped under load, several times. It never leaves an entry pending, and the next worker delivers the
+// rest.
 func TestWorkDrainsUnderLoad(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{shards: 2, kafka: true, lease: 10 * time.Second})
@@ -226,7 +227,7 @@ func TestWorkDrainsUnderLoad(t *testing.T) {
 		w.stop(syscall.SIGTERM)
 		pending, _, _ := d.pending()
 		require.Equal(t, d.parked("rain"), pending,
-			"what is left is handed back, so that another worker takes it at once and not after the lease")
+			"the worker returned its entries, so another worker need not wait for the lease")
 		crowd.Wait()
 		require.NoError(t, failed)
 		require.Equal(t, each, granted)
@@ -238,8 +239,8 @@ func TestWorkDrainsUnderLoad(t *testing.T) {
 	d.agrees(stops * each)
 }
 
-// Redis is killed while grants are on their way, and comes back with its file: everything continues by itself. With
-// appendfsync everysec (F11) as well: what Redis has written before it dies survives it, synced or not.
+// Redis is killed while grants are delivered, and restarts with its append-only file. Deliveries continue. With
+// everysec (F11), data that Redis has written survives the process even if it was not synced.
 func TestWorkSurvivesTheDeathOfRedis(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -249,15 +250,15 @@ func TestWorkSurvivesTheDeathOfRedis(t *testing.T) {
 		t.Run(appendfsync, func(t *testing.T) {
 			t.Parallel()
 			server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": appendfsync}})
-			// A claim that Redis had not written yet would be lost, and its push made again: the topic is for appendfsync
-			// always.
+			// With everysec a claim that Redis has not written yet would be lost, and its batch would be published
+			// twice. So Kafka is used only with appendfsync always.
 			d := setup(t, options{redis: server, kafka: appendfsync == "always"})
 			d.campaign("rain", 3000, 100_000)
 			w := d.start("work")
 			w.says(`"working"`)
 			for round := range 3 {
 				require.Equal(t, 1000, d.crowdOf("rain", 1000*round, 1000))
-				if appendfsync == "everysec" { // while a sync is under way it keeps writes to itself, for two seconds at most
+				if appendfsync == "everysec" { // Redis may delay a write by two seconds during a sync
 					testkit.Eventually(t, 30*time.Second, func() bool {
 						info, err := d.rdb.InfoMap(t.Context(), "persistence").Result()
 						return err == nil && info["Persistence"]["aof_buffer_length"] == "0"
@@ -275,7 +276,7 @@ func TestWorkSurvivesTheDeathOfRedis(t *testing.T) {
 	}
 }
 
-// A worker that is stopped during its start ends without a failure.
+// A worker that gets a signal while it starts ends without an error.
 func TestWorkStopsWhileItStarts(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -293,7 +294,7 @@ func TestWorkStopsWhileItStarts(t *testing.T) {
 	require.NotContains(t, r.err, "working")
 }
 
-// Of two workers one is killed with SIGKILL while it has pending entries: the other takes them over.
+// One of two workers is killed with SIGKILL while it has pending entries. The other worker takes them over.
 func TestWorkTakesOverFromTheDead(t *testing.T) {
 	t.Parallel()
 	server := needsPostgres(t)
@@ -324,7 +325,7 @@ func needsPostgres(t *testing.T) *testkit.PostgresServer {
 		"full_page_writes": "on"}})
 }
 
-// The ledger's server is killed while the worker works, and comes back: no grant becomes a dead letter.
+// The server of the ledger is killed while a worker runs, and restarts. No grant becomes a dead letter.
 func TestWorkSurvivesTheLedgersDeath(t *testing.T) {
 	t.Parallel()
 	server := needsPostgres(t)
@@ -348,7 +349,7 @@ func TestWorkSurvivesTheLedgersDeath(t *testing.T) {
 	d.agrees(6000)
 }
 
-// The broker is killed while the worker works, and comes back: each grant is in the topic once.
+// The broker is killed while a worker runs, and restarts. The topic has each grant once.
 func TestWorkSurvivesTheBrokersDeath(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A deployment without a ledger has workers, too: they bring grants to the topic until they are stopped.
+// A deployment without a ledger also has workers, which publish its grants.
 func TestWorkWithoutALedger(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{kafka: true})
@@ -24,8 +24,8 @@ func TestWorkWithoutALedger(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 }
 
-// A second deployment with the same id and its own Redis and ledger, as a copied configuration has it, publishes
-// nothing into the topic of the first deployment.
+// A second deployment has a copy of the first one's configuration and the same id, but its own Redis and ledger. It
+// publishes nothing to the first deployment's topic.
 func TestASecondDeploymentWithTheSameID(t *testing.T) {
 	t.Parallel()
 	first := setup(t, options{kafka: true})

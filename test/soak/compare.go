@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// compare compares the callers' history with the ledger's tables and the topic's records. It does not use the audit.
+// compare compares the callers' history with the ledger and the topic, independently of the audit.
 func (s *soak) compare(ctx context.Context) error {
 	if err := s.compareLedger(ctx); err != nil {
 		return fmt.Errorf("compare with the ledger: %w", err)
@@ -23,8 +23,8 @@ func (s *soak) compare(ctx context.Context) error {
 	return nil
 }
 
-// compareLedger reads the tables by plain SQL. Each grant in an answer to a caller must be there once, with its user
-// and amount, and nothing else. Each user's balance must be the sum of the user's grants.
+// compareLedger reads the tables of the ledger by SQL. The ledger must have exactly the grants of the answers, each
+// once, with the same user and amount. Each user's balance must be the sum of their grants.
 func (s *soak) compareLedger(ctx context.Context) (err error) {
 	db, err := pgx.Connect(ctx, s.servers.dsn)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *soak) compareLedger(ctx context.Context) (err error) {
 	return err
 }
 
-// compareTopic reads the whole topic. Each grant in an answer to a caller must be there once, and nothing else.
+// compareTopic reads the whole topic. It must have exactly the grants of the answers, each once.
 func (s *soak) compareTopic(ctx context.Context) error {
 	t, err := s.count(ctx, topicName)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *soak) compareTopic(ctx context.Context) error {
 	return nil
 }
 
-// count reads a whole topic and counts its events.
+// count reads a whole topic, and returns a tally of its grants.
 func (s *soak) count(ctx context.Context, name string) (*tally, error) {
 	v := &s.servers
 	pc := v.cfg.PublisherConfig()

@@ -15,10 +15,10 @@ import (
 const (
 	callers        = 256
 	grabsPerPacket = 5
-	waves          = 4 // groups of campaigns that are open one after the other
+	waves          = 4 // groups of campaigns that run one after the other
 )
 
-// fact is a packet's grant as a caller's answer shows it.
+// fact has the fields of a grant that an answer contains.
 type fact struct {
 	user   string
 	amount hongbao.Amount
@@ -30,10 +30,10 @@ func factOf(g *hongbao.Grant) fact {
 	return fact{user: g.User, amount: g.Amount, shard: g.Shard, seq: g.Seq}
 }
 
-// raining is one campaign with its callers' history.
+// raining is a campaign, and the history of answers to its callers.
 type raining struct {
 	spec *hongbao.Campaign
-	hash string       // of its plan, published before the start
+	hash string       // plan hash, published before the start
 	n    atomic.Int64 // grabs so far
 
 	mu      sync.Mutex
@@ -46,9 +46,9 @@ func newRaining(c *hongbao.Campaign) *raining {
 	return &raining{spec: c, told: map[int64]fact{}, granted: map[string]hongbao.Receipt{}}
 }
 
-// turn returns the campaign whose turn it is at grab k of total. Two campaigns take turns, on different shards and
-// with different limits. The next two begin when these had all their grabs. There are two campaigns a wave, two on
-// each shard.
+// turn returns the number of the campaign of grab k of total. Two campaigns alternate; they are on different shards and
+// have different limits. After all their grabs, the next two campaigns begin. There are four such waves, and each shard
+// has two campaigns.
 func turn(k, total int64) int64 {
 	wave := k * waves / total
 	if k%2 == 0 {
@@ -57,10 +57,10 @@ func turn(k, total int64) int64 {
 	return waves + (wave+1)%waves
 }
 
-// caller returns the user and the request of grab k of all grabs of a campaign. The first tenth of the grabs is a
-// rush of new users for half of the packets. After the rush an eighth of the grabs are new users, for the other half.
-// The rest are users of the rush who repeat their requests, as if the replies were lost; some of the first users ask
-// for one more. The last tenth are users who come too late. So there are grants during nine tenths of the run.
+// caller returns the user and the request of grab k of a campaign, which gets all grabs. In the first tenth, new users
+// grab half of the packets. Later, an eighth of the grabs come from new users, who get the other half. The rest come
+// from users of the first tenth: most repeat their request, as after a lost reply, and some ask for another packet. In
+// the last tenth, all grabs come from new users, who come too late. So packets are granted in nine tenths of the run.
 func caller(k, all int64) (user, request int64) {
 	rush := max(1, all/10)
 	switch {
@@ -74,9 +74,9 @@ func caller(k, all int64) (user, request int64) {
 	}
 }
 
-const spread = 7919 // a prime: the callers who repeat are spread over the whole rush
+const spread = 7919 // a prime, so that repeating callers are spread over the first tenth
 
-// grab makes the callers grab, at an even rate, until every campaign had five grabs a packet.
+// grab lets the callers grab at an even rate, until each campaign has had five grabs for each packet.
 func (s *soak) grab(ctx context.Context) error {
 	cfg := s.servers.cfg.ProducerConfig()
 	cfg.Redis, cfg.Space = s.servers.rdb, s.servers.store.Space()
@@ -102,7 +102,7 @@ func (s *soak) grab(ctx context.Context) error {
 	return errors.Join(err, p.Close(context.WithoutCancel(ctx)))
 }
 
-// grab makes the campaign's next grab. It makes every tenth twice with the same request id.
+// grab sends the next grab of the campaign. It sends every tenth grab twice, with the same request id.
 func (c *raining) grab(ctx context.Context, users *crowd.Crowd) error {
 	k := c.n.Add(1) - 1
 	user, request := caller(k, c.spec.Packets*grabsPerPacket)
@@ -125,7 +125,7 @@ func (c *raining) grab(ctx context.Context, users *crowd.Crowd) error {
 	return nil
 }
 
-// knows reports whether an answer to a caller granted this request.
+// knows reports whether a caller was told that this request was granted.
 func (c *raining) knows(request string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *raining) knows(request string) bool {
 	return ok
 }
 
-// left returns the amount that the sponsor gets back, by the callers' history.
+// left returns the amount that the sponsor must get back, according to the callers' history.
 func (c *raining) left() hongbao.Amount {
 	sum := c.spec.Total
 	for _, f := range c.told {
@@ -142,8 +142,8 @@ func (c *raining) left() hongbao.Amount {
 	return sum
 }
 
-// note keeps the answer to a caller, and reports contradictions. A request that was granted before its repeat must be
-// granted again, and all grants of one request id must have the same receipt.
+// note records an answer, and reports contradictions. A repeat of a granted request must be granted again, with the
+// same receipt.
 func (c *raining) note(g *hongbao.Grab, a *hongbao.Answer, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
 
-// Each campaign has its turns in one wave, two campaigns a wave, on different shards and with different limits.
+// A wave has two campaigns, on different shards and with different limits. Each campaign is in one wave.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	const packets = 1_000
@@ -36,8 +36,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// One packet a user lasts for nine tenths of the grabs, half of them for the first tenth; later grabs are by users who
-// come too late.
+// With one packet for each user, packets are granted during nine tenths of the grabs, half of them in the first tenth.
+// In the last tenth all users are new, and come too late.
 func TestCallersLeaveStockForMostOfTheRun(t *testing.T) {
 	t.Parallel()
 	for _, packets := range []int64{5_000, 7_500, 37_500} {
@@ -48,7 +48,7 @@ func TestCallersLeaveStockForMostOfTheRun(t *testing.T) {
 			user, request := caller(k, all)
 			if owner, ok := requests[request]; ok {
 				repeats++
-				require.Equal(t, owner, user, "a repeat is by the one who asked first")
+				require.Equal(t, owner, user, "a repeat comes from the same user")
 			} else if users[user] {
 				more++
 			}
@@ -67,7 +67,7 @@ func TestCallersLeaveStockForMostOfTheRun(t *testing.T) {
 		require.Greater(t, repeats, 3*all/5)
 		require.Greater(t, more, all/25)
 	}
-	for all := range int64(40) { // a small run has callers too
+	for all := range int64(40) { // even a small run has valid callers
 		for k := range all {
 			user, request := caller(k, all)
 			require.True(t, user >= 0 && user <= k && request >= 0 && request <= k)
@@ -75,7 +75,7 @@ func TestCallersLeaveStockForMostOfTheRun(t *testing.T) {
 	}
 }
 
-// A caller's history finds each answer that can't be true beside the others.
+// note reports each answer that contradicts earlier answers.
 func TestNote(t *testing.T) {
 	t.Parallel()
 	first := hongbao.Receipt{Packet: 1, Amount: 10, Shard: 2, Seq: 7, RequestID: "r1"}
@@ -146,11 +146,11 @@ func TestJudgeBusy(t *testing.T) {
 	require.Error(t, judgeBusy(17, 35))
 }
 
-// A restart without a kill is the end of a worker by itself.
+// If a worker was restarted more often than it was killed, it has ended without a kill.
 func TestJudgeStarts(t *testing.T) {
 	t.Parallel()
 	all := []local.Worker{{Number: 1, Starts: 4}, {Number: 2, Starts: 1}}
 	require.NoError(t, judgeStarts(all, 3))
-	require.NoError(t, judgeStarts(all, 4), "the last one was killed at the end")
+	require.NoError(t, judgeStarts(all, 4), "the last killed worker was not restarted")
 	require.ErrorContains(t, judgeStarts(all, 2), "started again 3 times after 2 kills")
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// atOnce is how many processes close, and then refund, one campaign at the same time.
+// atOnce is how many processes close or refund a campaign at the same time.
 const atOnce = 3
 
-// end closes, refunds, reveals and verifies every campaign by the program while the workers run. Then it audits
-// again.
+// end closes, refunds, reveals and verifies every campaign with the program, while the workers run. Then it runs an
+// audit.
 func (s *soak) end(ctx context.Context) error {
 	for _, c := range s.campaigns {
 		if err := s.closeAndRefund(ctx, c); err != nil {
@@ -31,7 +31,7 @@ func (s *soak) end(ctx context.Context) error {
 	grants := filepath.Join(s.dir, "grants.jsonl")
 	out, err := s.hongbao(ctx, "tail")
 	if err = errors.Join(err, os.WriteFile(grants, out, 0o600)); err != nil {
-		return fmt.Errorf("write down the topic's grants: %w", err)
+		return fmt.Errorf("save the topic's grants: %w", err)
 	}
 	for _, c := range s.campaigns {
 		if err := s.revealAndVerify(ctx, c, grants); err != nil {
@@ -42,8 +42,8 @@ func (s *soak) end(ctx context.Context) error {
 	return s.audit(ctx)
 }
 
-// closeAndRefund closes and refunds in several processes at once. The amount comes from the callers' history: the
-// program accepts no other.
+// closeAndRefund closes and refunds a campaign, each in several processes at once. The amount of the refund comes from
+// the callers' history, and the program accepts no other amount.
 func (s *soak) closeAndRefund(ctx context.Context, c *raining) error {
 	id := c.spec.ID
 	if err := s.together(ctx, "campaign", "close", id, "--early"); err != nil {
@@ -52,7 +52,7 @@ func (s *soak) closeAndRefund(ctx context.Context, c *raining) error {
 	return s.together(ctx, "campaign", "refund", id, "--amount", fmt.Sprint(int64(c.left())), "--wait", "60s")
 }
 
-// together runs a command in several processes at once. All must succeed and print the same first line.
+// together runs a command in several processes at once. All of them must succeed and print the same first line.
 func (s *soak) together(ctx context.Context, args ...string) error {
 	first := make([]string, atOnce)
 	g, ctx := errgroup.WithContext(ctx)
@@ -73,14 +73,14 @@ func (s *soak) together(ctx context.Context, args ...string) error {
 func same(lines []string) error {
 	for _, l := range lines {
 		if l == "" || l != lines[0] {
-			return fmt.Errorf("processes that did the same at once tell of it differently: %q", lines)
+			return fmt.Errorf("processes that ran the same command at once printed different first lines: %q", lines)
 		}
 	}
 	return nil
 }
 
-// compareRefunds reads the ledger's refunds with plain SQL, and compares each with what the callers' history leaves of
-// its campaign.
+// compareRefunds reads the refunds from the ledger by SQL, and compares each with the amount that the callers' history
+// leaves.
 func (s *soak) compareRefunds(ctx context.Context) (err error) {
 	db, err := pgx.Connect(ctx, s.servers.dsn)
 	if err != nil {
@@ -105,14 +105,14 @@ func (s *soak) compareRefunds(ctx context.Context) (err error) {
 	return err
 }
 
-// refunded is a transfer back to a sponsor.
+// refunded is a transfer that returns money to a sponsor.
 type refunded struct {
 	campaign string
 	amount   hongbao.Amount
 }
 
-// judgeRefunds returns an error unless each campaign has one refund, of the amount that its callers' history leaves.
-// The sum must be above 0.
+// judgeRefunds requires one refund for each campaign, of the amount that the callers' history leaves. It returns the
+// sum, which must be above 0.
 func judgeRefunds(all []refunded, campaigns []*raining) (sum hongbao.Amount, err error) {
 	times := map[string]int{}
 	paid := map[string]hongbao.Amount{}
@@ -132,13 +132,13 @@ func judgeRefunds(all []refunded, campaigns []*raining) (sum hongbao.Amount, err
 		err = errors.Join(err, fmt.Errorf("the ledger has refunds of %d campaigns: there are %d", len(times), len(campaigns)))
 	}
 	if sum == 0 {
-		err = errors.Join(err, errors.New("nothing was left over: no refund was put to the test"))
+		err = errors.Join(err, errors.New("no campaign had money left, so no refund was tested"))
 	}
 	return sum, err
 }
 
-// revealAndVerify recomputes a draw from the revealed file, the published hash and the topic's grants. The verifying
-// process has no access to any server.
+// revealAndVerify reveals a campaign, and verifies the draw from the revealed file, the published hash and the grants
+// in the topic. The verifying process has no access to any server.
 func (s *soak) revealAndVerify(ctx context.Context, c *raining, grants string) error {
 	file := filepath.Join(s.dir, c.spec.ID+".revealed.json")
 	out, err := s.hongbao(ctx, "campaign", "reveal", c.spec.ID)
@@ -151,7 +151,7 @@ func (s *soak) revealAndVerify(ctx context.Context, c *raining, grants string) e
 	return judgeVerified(out, c)
 }
 
-// judgeVerified returns an error unless the program compared every grant in the callers' answers with the plan.
+// judgeVerified requires that the program compared as many grants with the plan as callers were told of.
 func judgeVerified(out []byte, c *raining) error {
 	if want := fmt.Sprintf("\n%d grants, ", len(c.told)); !bytes.Contains(out, []byte(want)) {
 		return fmt.Errorf("verify %s compared other grants than the %d that callers were told of: %.300s", c.spec.ID,

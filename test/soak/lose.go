@@ -22,11 +22,11 @@ import (
 const (
 	firstFailover = 30 * time.Second
 	nextFailover  = time.Minute
-	failoverTime  = 2 * time.Minute // bounds a failover; it is long because workers that restore are killed, too
+	failoverTime  = 2 * time.Minute // bounds a failover; restoring workers are killed, too
 )
 
-// loseWrites kills the primary once a minute until over is closed. With class fast each replica lags then. With class
-// replica the sentinels promote a replica that has every write.
+// loseWrites kills the primary once a minute until over is closed. With class fast every replica lags at that time.
+// With class replica one replica has every write, and the sentinels promote it.
 func (s *soak) loseWrites(ctx context.Context, over <-chan struct{}) error {
 	if s.lose == "" {
 		return nil
@@ -52,7 +52,8 @@ func (s *soak) loseWrites(ctx context.Context, over <-chan struct{}) error {
 	}
 }
 
-// failOver kills the primary of all, restarts it as a replica, and waits until all shards are open.
+// failOver kills the primary among all, restarts it as a replica of the new primary, and waits until all shards are
+// open.
 func (s *soak) failOver(ctx context.Context, all []*testkit.RedisServer) error {
 	primary, err := primaryOf(ctx, all)
 	if err != nil {
@@ -72,7 +73,7 @@ func (s *soak) failOver(ctx context.Context, all []*testkit.RedisServer) error {
 	}
 	lag := 500*time.Millisecond + rand.N(2500*time.Millisecond)
 	for _, r := range late {
-		if err := order(ctx, r, "REPLICAOF", "127.0.0.1", "1"); err != nil { // no server is there
+		if err := order(ctx, r, "REPLICAOF", "127.0.0.1", "1"); err != nil { // no server listens there
 			return err
 		}
 	}
@@ -94,7 +95,7 @@ func (s *soak) failOver(ctx context.Context, all []*testkit.RedisServer) error {
 	if err := primary.Restart(); err != nil {
 		return err
 	}
-	host, port, _ := net.SplitHostPort(promoted.Addr) // loopback made the address
+	host, port, _ := net.SplitHostPort(promoted.Addr) // the address is valid
 	if err := order(ctx, primary, "REPLICAOF", host, port); err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func order(ctx context.Context, r *testkit.RedisServer, args ...any) error {
 	return errors.Join(client.Do(ctx, args...).Err(), client.Close())
 }
 
-// countRestored sums the counts of the openings that the program reports.
+// countRestored sums up the counts in the reports of `hongbao recover`.
 func (s *soak) countRestored(ctx context.Context) error {
 	if s.lose == "" {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Outcome is the JSON of the last line.
+// Outcome is the last line of the output, as JSON.
 type Outcome struct {
 	Grabs         int64  `json:"grabs"`
 	Granted       int64  `json:"granted"`
@@ -27,21 +27,21 @@ type Outcome struct {
 	Kills         int64  `json:"kills"`
 	Stops         int64  `json:"stops"`
 	Audit         string `json:"audit"`
-	// Refunds are the ledger's refunds, one a campaign. Replayed are the events in the fresh topic. ReplayMissing are
-	// the grants that are not there, or not as in their callers' answers.
+	// Refunds is the number of refunds in the ledger. Replayed is the number of events in the fresh topic.
+	// ReplayMissing is the number of granted packets that the fresh topic lacks or has with other fields.
 	Refunds          int64 `json:"refunds"`
 	Replayed         int64 `json:"replayed"`
 	ReplayKills      int64 `json:"replay_kills"`
 	ReplayDuplicates int64 `json:"replay_duplicates"`
 	ReplayMissing    int64 `json:"replay_missing"`
-	// Failovers are promotions of a replica. RedisLost are the events that Redis lost by them. Restored are the lost
-	// grants that workers restored.
+	// Failovers is the number of promotions. RedisLost is the number of events that Redis lost by them. Restored is the
+	// number of grants that workers restored.
 	Failovers int64 `json:"failovers,omitempty"`
 	RedisLost int64 `json:"redis_lost,omitempty"`
 	Restored  int64 `json:"restored,omitempty"`
 }
 
-// The requirements for a run.
+// The requirements of a run.
 const (
 	defaultSeconds = 300
 	minKills       = 10
@@ -67,7 +67,7 @@ func main() {
 	} else {
 		err = os.RemoveAll(s.dir)
 	}
-	line, _ := json.Marshal(s.outcome) // numbers and a string always marshal
+	line, _ := json.Marshal(s.outcome) // Outcome has only numbers and a string
 	fmt.Println(string(line))
 	if err != nil {
 		os.Exit(1)
@@ -112,13 +112,13 @@ func (s *soak) run(ctx context.Context) (err error) {
 	took, err := s.took()
 	s.say("workers took %d entries over from those that were killed or stopped", took)
 	if took == 0 {
-		err = errors.Join(err, errors.New("no fault hit a worker that had entries: nothing was put to the test"))
+		err = errors.Join(err, errors.New("no fault hit a worker that had entries, so the run tests nothing"))
 	}
 	return errors.Join(err, judgeStarts(s.workers.List(), s.outcome.Kills), judgeBusy(s.busyKills, s.outcome.Kills),
 		s.compare(ctx), s.replay(ctx), s.countRestored(ctx), s.outcome.judge(int64(len(s.campaigns)), s.lose))
 }
 
-// rain lets the callers grab while workers are killed and stopped. Then it ends every campaign.
+// rain lets the callers grab while workers are killed and stopped, and then ends every campaign.
 func (s *soak) rain(ctx context.Context) error {
 	faults, over := make(chan error, 2), make(chan struct{})
 	go func() { faults <- s.harass(ctx, over) }()
@@ -137,14 +137,14 @@ func (s *soak) rain(ctx context.Context) error {
 	return s.end(ctx)
 }
 
-// audited notes a verdict. The first bad verdict stays.
+// audited records the verdict of an audit. It keeps the first bad verdict.
 func (o *Outcome) audited(verdict string) {
 	if o.Audit == "" || o.Audit == agrees {
 		o.Audit = verdict
 	}
 }
 
-// judge returns an error for every number that is wrong.
+// judge returns an error for each requirement that the outcome does not meet.
 func (o *Outcome) judge(campaigns int64, lose string) error {
 	var errs []error
 	need := func(ok bool, format string, args ...any) {
@@ -153,19 +153,19 @@ func (o *Outcome) judge(campaigns int64, lose string) error {
 		}
 	}
 	need(o.Lost == 0, "%d grants are lost", o.Lost)
-	need(o.DoubleCredits == 0, "%d users have another balance than their grants add up to", o.DoubleCredits)
+	need(o.DoubleCredits == 0, "the balance of %d users differs from the sum of their grants", o.DoubleCredits)
 	need(o.Duplicates == 0, "%d grants are in the topic more than once", o.Duplicates)
 	need(o.Granted > 0 && o.Settled == o.Granted && o.Published == o.Granted,
-		"granted, settled and published are not the same")
+		"the numbers of granted, settled and published grants differ")
 	need(o.Audit == agrees, "the audit differs")
 	need(o.Kills >= minKills && o.Stops >= minStops, "only %d kills and %d stops: want %d and %d", o.Kills, o.Stops,
 		minKills, minStops)
 	need(o.Refunds == campaigns && campaigns > 0, "%d refunds for %d campaigns", o.Refunds, campaigns)
-	need(o.ReplayKills >= replayKills, "the replay was killed %d times only: want %d", o.ReplayKills, replayKills)
+	need(o.ReplayKills >= replayKills, "the replay was killed only %d times: want %d", o.ReplayKills, replayKills)
 	need(o.Replayed == o.Granted, "%d events were replayed, %d were granted", o.Replayed, o.Granted)
 	need(o.ReplayDuplicates == 0, "the replay made %d duplicates", o.ReplayDuplicates)
 	need(o.ReplayMissing == 0, "the replay misses %d grants", o.ReplayMissing)
 	need(lose == "" || o.Failovers > 0, "no replica was promoted")
-	need(lose != string(hongbao.DurabilityFast) || o.Restored > 0, "no failover lost a grant: nothing was put to the test")
+	need(lose != string(hongbao.DurabilityFast) || o.Restored > 0, "no failover lost a grant, so the run tests nothing")
 	return errors.Join(errs...)
 }

@@ -19,11 +19,11 @@ import (
 
 const (
 	replayName = "soak"
-	replayTime = 6 // seconds that the replay would take without kills
+	replayTime = 6 // seconds that the replay takes without kills
 )
 
-// replay copies all events to a fresh topic. It kills the process and starts it again, each time a step further. Then
-// it reads that whole topic.
+// replay copies all events to a fresh topic, in a process that it kills ten times, each time after more grants. Then it
+// reads the whole topic.
 func (s *soak) replay(ctx context.Context) error {
 	batch := max(1, min(500, s.outcome.Granted/(20*(replayKills+1))))
 	args := []string{
@@ -37,16 +37,16 @@ func (s *soak) replay(ctx context.Context) error {
 			return err
 		}
 		if at.done >= s.outcome.Granted {
-			return fmt.Errorf("the replay had all done when it was killed for the %d. time: that is no kill on its way",
+			return fmt.Errorf("the replay had delivered everything before kill %d, so this kill tests nothing",
 				s.outcome.ReplayKills+1)
 		}
 		s.outcome.ReplayKills++
 		before, hit = at.done, hit+at.open
-		s.say("killed the replay at %d of %d, %d batches under way", at.done, s.outcome.Granted, at.open)
+		s.say("killed the replay at %d of %d grants, with %d open batches", at.done, s.outcome.Granted, at.open)
 	}
 	err := s.finishReplay(ctx, args, before)
 	if hit == 0 {
-		err = errors.Join(err, errors.New("no kill hit a replay with a batch under way: nothing was put to the test"))
+		err = errors.Join(err, errors.New("no kill hit a replay with an open batch, so the run tests nothing"))
 	}
 	t, err2 := s.count(ctx, fresh)
 	if err = errors.Join(err, err2); t == nil {
@@ -56,11 +56,11 @@ func (s *soak) replay(ctx context.Context) error {
 	return err
 }
 
-// killAt returns how many grants must be delivered before kill k. The kills are spread evenly over all grants, and
-// each is further than the one before.
+// killAt returns the number of delivered grants before kill k. The kills are spread evenly, and each comes after more
+// grants than the previous one.
 func killAt(k, all, before int64) int64 { return max(k*all/(replayKills+1), before+1) }
 
-// progress is the progress of the replay in Redis: the grants that it has delivered, and its batches under way.
+// progress has the number of grants that the replay has delivered, and the number of its open batches, both from Redis.
 type progress struct{ done, open int64 }
 
 func (s *soak) progress(ctx context.Context) (progress, error) {
@@ -73,7 +73,7 @@ func (s *soak) progress(ctx context.Context) (progress, error) {
 	for shard := range seqs {
 		h, err := v.store.Shard(shard).Head(ctx)
 		if err != nil {
-			return progress{}, fmt.Errorf("look how far the replay can get: %w", err)
+			return progress{}, fmt.Errorf("read how far the replay can get: %w", err)
 		}
 		seqs[shard] = h.Seq
 	}
@@ -99,13 +99,13 @@ func (s *soak) progress(ctx context.Context) (progress, error) {
 		}
 	}
 	if err != nil {
-		return at, fmt.Errorf("look how far the replay is: %w", store.Classify(err))
+		return at, fmt.Errorf("read the progress of the replay: %w", store.Classify(err))
 	}
 	return at, nil
 }
 
-// killReplay starts the replay, and kills it when it has delivered target grants, if possible while a batch is under
-// way. It returns the progress at the kill.
+// killReplay starts the replay, and kills it after target grants, if possible while a batch is open. It returns the
+// progress at the kill.
 func (s *soak) killReplay(ctx context.Context, args []string, target int64) (progress, error) {
 	cmd := exec.CommandContext(ctx, s.program, args...)
 	cmd.Env = append(os.Environ(), s.env...)
@@ -121,7 +121,7 @@ func (s *soak) killReplay(ctx context.Context, args []string, target int64) (pro
 	if errors.Is(err, errEnded) {
 		return progress{}, fmt.Errorf("%w: %s", err, log.Bytes())
 	}
-	_ = cmd.Process.Kill() // it may have ended
+	_ = cmd.Process.Kill() // the replay may have ended
 	died := <-ended
 	if err != nil {
 		return progress{}, err
@@ -135,8 +135,8 @@ func (s *soak) killReplay(ctx context.Context, args []string, target int64) (pro
 
 var errEnded = errors.New("the replay ended by itself before it was killed")
 
-// reach waits until the replay has delivered target grants. Then it waits until a batch is under way, but for at most
-// half of the way to the next kill.
+// reach waits until the replay has delivered target grants. Then it waits until a batch is open, but not beyond half of
+// the distance to the next kill.
 func (s *soak) reach(ctx context.Context, target int64, ended <-chan error) error {
 	const patience = time.Minute
 	ctx, cancel := context.WithTimeoutCause(ctx, patience,
@@ -162,7 +162,7 @@ func (s *soak) reach(ctx context.Context, target int64, ended <-chan error) erro
 	}
 }
 
-// finishReplay lets the replay end, and runs it again: the second run must deliver nothing.
+// finishReplay runs the replay to its end, and once more. The second run must deliver nothing.
 func (s *soak) finishReplay(ctx context.Context, args []string, before int64) error {
 	for _, last := range []bool{false, true} {
 		out, err := s.hongbao(ctx, args...)
@@ -188,8 +188,9 @@ func (s *soak) finishReplay(ctx context.Context, args []string, before int64) er
 	return nil
 }
 
-// judgeReport returns an error unless all grants are delivered, at least before of them before this run. The report
-// has only the number of the events of earlier runs. The run after the last one reads everything again.
+// judgeReport requires that all granted grants are delivered, and that at least before of them were delivered by
+// earlier runs. A report does not list the events of earlier runs, only their number. A run after the end reads
+// everything again.
 func judgeReport(r *replay.Report, granted, before int64) error {
 	missing := r.Matched > granted || r.Matched+r.Resumed < granted || r.Before+r.Delivered != r.Matched
 	if !r.Finished || missing || r.Before+r.Resumed < before {

@@ -27,14 +27,14 @@ const (
 	perShard   = 2
 	partitions = 4
 	topicName  = "hongbao.grants"
-	fresh      = "hongbao.copy" // target of the replay
+	fresh      = "hongbao.copy" // topic to which events are replayed
 	lease      = 4 * time.Second
 )
 
 // servers are the real servers of the run.
 type servers struct {
-	redis string                  // address of the primary at the start
-	set   *testkit.RedisSentinels // nil if the primary has no replicas
+	redis string                  // address of the first primary
+	set   *testkit.RedisSentinels // nil for a single Redis
 	rdb   redis.UniversalClient
 	store *store.Store
 	dsn   string
@@ -109,7 +109,7 @@ func (s *soak) startRedis(ctx context.Context) (err error) {
 	return nil
 }
 
-// hongbao runs the program once, as an operator does.
+// hongbao runs a command of the program, and returns its output.
 func (s *soak) hongbao(ctx context.Context, args ...string) ([]byte, error) {
 	return s.once(ctx, append(os.Environ(), s.env...), args...)
 }
@@ -126,8 +126,8 @@ func (s *soak) once(ctx context.Context, env []string, args ...string) ([]byte, 
 	return out, nil
 }
 
-// prepare founds the deployment, and creates and loads the campaigns. Each shard has several, with different limits
-// and five grabs a packet.
+// prepare initializes the deployment, and creates and loads the campaigns. Each shard has several campaigns with
+// different limits. Each campaign gets five grabs per packet.
 func (s *soak) prepare(ctx context.Context) error {
 	if _, err := s.hongbao(ctx, "init"); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (s *soak) prepare(ctx context.Context) error {
 			if s.servers.store.Home(c.ID).Index() != shard {
 				continue
 			}
-			if n == 1 { // users may have three, devices five a day; a tenth is left over for the refund
+			if n == 1 { // a tenth of the packets is left over, so that there is a refund
 				c.Limits = []hongbao.Limit{
 					{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}, {By: "device", Per: hongbao.PerDay, Max: 5},
 					{By: "channel", Per: hongbao.PerCampaign, Max: int64(packets) * 9 / 10},
@@ -166,7 +166,7 @@ func (s *soak) prepare(ctx context.Context) error {
 
 var planHash = regexp.MustCompile(`plan hash ([0-9a-f]{64}) `)
 
-// create creates and loads one campaign, and keeps the published hash.
+// create creates and loads a campaign, and keeps its plan hash.
 func (s *soak) create(ctx context.Context, c *hongbao.Campaign) error {
 	path := filepath.Join(s.dir, c.ID+".json")
 	data, err := json.Marshal(c)

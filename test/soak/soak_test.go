@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
-// rains are two campaigns whose callers heard of grants: three of "a" and one of "b".
+// rains returns two campaigns. Callers of "a" were told of three grants, and callers of "b" of one grant.
 func rains() []*raining {
 	a := newRaining(&hongbao.Campaign{ID: "a", Total: 100, Packets: 5})
 	b := newRaining(&hongbao.Campaign{ID: "b", Total: 10, Packets: 1})
@@ -99,7 +99,7 @@ func good() Outcome {
 	}
 }
 
-// Each number of the last line can fail the run.
+// A wrong value of any number fails the run.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	o := good()
@@ -180,12 +180,12 @@ func TestJudgeReport(t *testing.T) {
 	t.Parallel()
 	well := replay.Report{Finished: true, Matched: 100, Before: 93, Delivered: 7}
 	require.NoError(t, judgeReport(&well, 100, 93))
-	require.NoError(t, judgeReport(&well, 100, 91), "what was under way may have arrived")
-	// a close is among the events
+	require.NoError(t, judgeReport(&well, 100, 91), "batches in flight at the kill may have arrived")
+	// one of the events is a close
 	resumed := replay.Report{Finished: true, Resumed: 81, Matched: 20, Before: 13, Delivered: 7}
 	require.NoError(t, judgeReport(&resumed, 100, 93))
 	resumed.Resumed = 79
-	require.Error(t, judgeReport(&resumed, 100, 92), "a grant between was left out")
+	require.Error(t, judgeReport(&resumed, 100, 92), "a grant was left out")
 	for what, change := range map[string]func(*replay.Report){
 		"not finished":                    func(r *replay.Report) { r.Finished = false },
 		"a grant was not there":           func(r *replay.Report) { r.Matched, r.Delivered = 99, 6 },
@@ -199,7 +199,8 @@ func TestJudgeReport(t *testing.T) {
 	}
 }
 
-// The kills are spread over the whole way, each further than the one before, and the last one before its end.
+// The kills are spread evenly over the replay. Each comes after more grants than the previous one, and the last comes
+// before the end.
 func TestKillsAreSpread(t *testing.T) {
 	t.Parallel()
 	for _, all := range []int64{replayKills + 1, 1_000, 38_000, 285_000} {
@@ -211,11 +212,11 @@ func TestKillsAreSpread(t *testing.T) {
 			require.InDelta(t, float64(k)/(replayKills+1), float64(at)/float64(all), 0.02)
 			before = at
 		}
-		require.Equal(t, all-1, killAt(1, all, all-2), "a kill that came late moves the next one")
+		require.Equal(t, all-1, killAt(1, all, all-2), "after a late kill the next kill comes later")
 	}
 }
 
-// The audit's first bad verdict stays.
+// A good verdict of a later audit does not replace a bad one.
 func TestFirstBadVerdictStays(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ verdicts, want string }{

@@ -6,15 +6,15 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// tally counts the grants of a store, and compares each with its caller's answer.
+// tally counts the grants in a store, and compares each with the answer to its caller.
 type tally struct {
 	campaigns map[string]*raining
 	told      int64
 
 	mu   sync.Mutex
 	seen map[packetOf]bool
-	// events are all grants. duplicates are those of a packet that was counted before. found are the first grants of
-	// a packet that equal the caller's answer.
+	// events counts all grants. duplicates counts grants of a packet that was already seen. found counts packets whose
+	// first grant equals the caller's answer.
 	events, duplicates, found int64
 }
 
@@ -23,7 +23,7 @@ type packetOf struct {
 	packet   int64
 }
 
-// newTally returns an empty tally. The callers must have ended: their history does not change any more.
+// newTally returns an empty tally. No caller may grab any more, because the history must not change.
 func newTally(campaigns []*raining) *tally {
 	t := &tally{campaigns: map[string]*raining{}, seen: map[packetOf]bool{}}
 	for _, c := range campaigns {
@@ -48,5 +48,5 @@ func (t *tally) add(g *hongbao.Grant) {
 	}
 }
 
-// missing returns how many grants in the callers' answers are not there, or have other fields.
+// missing returns how many grants of the answers the store lacks or has with other fields.
 func (t *tally) missing() int64 { return t.told - t.found }

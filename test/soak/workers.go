@@ -21,10 +21,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 )
 
-// sinks are those of worker 1, 2 and so on.
+// sinks has the sink of each worker, in the order of the workers' numbers.
 var sinks = []string{configs.SinkBalance, configs.SinkKafka, configs.SinkBalance, configs.SinkKafka}
 
-// newWorkers returns workers that start again at once.
+// newWorkers returns workers that are restarted at once when they end.
 func (s *soak) newWorkers() *local.Workers {
 	cfg := local.WorkersConfig{Program: s.program, Env: append(os.Environ(), s.env...), Folder: s.dir, Say: s.say}
 	for _, sink := range sinks {
@@ -33,11 +33,12 @@ func (s *soak) newWorkers() *local.Workers {
 	return local.NewWorkers(cfg)
 }
 
-// harass kills or stops one worker every second and a half, three kills for each stop, until over is closed.
+// harass kills or stops a worker every one and a half seconds until over is closed. It kills three times as often as it
+// stops.
 func (s *soak) harass(ctx context.Context, over <-chan struct{}) (err error) {
 	tick := time.NewTicker(1500 * time.Millisecond)
 	defer tick.Stop()
-	stopped, woken := 0, make(chan error, 1) // the number of the stopped worker
+	stopped, woken := 0, make(chan error, 1) // stopped is a worker's number, 0 for none
 	defer func() {
 		if stopped > 0 {
 			err = errors.Join(err, <-woken)
@@ -58,7 +59,7 @@ func (s *soak) harass(ctx context.Context, over <-chan struct{}) (err error) {
 		if number == stopped {
 			number = 1 + number%len(sinks)
 		}
-		if s.workers.List()[number-1].PID == 0 { // it is being started again
+		if s.workers.List()[number-1].PID == 0 { // the worker is just restarting
 			continue
 		}
 		if turn%4 == 1 && stopped == 0 {
@@ -73,7 +74,7 @@ func (s *soak) harass(ctx context.Context, over <-chan struct{}) (err error) {
 	}
 }
 
-// look adds one to busy if the group has pending or undelivered entries on any shard just before a fault.
+// look increments busy if the group has pending or undelivered entries on any shard. It is called just before a fault.
 func (s *soak) look(ctx context.Context, group string, busy *int64) error {
 	v, ctx := &s.servers, context.WithoutCancel(ctx)
 	for i := range shardCount {
@@ -84,11 +85,11 @@ func (s *soak) look(ctx context.Context, group string, busy *int64) error {
 		}
 		groups, err2 := v.rdb.XInfoGroups(ctx, events).Result()
 		err = errors.Join(err, err2)
-		if err != nil && s.lose != "" { // a failover: the number is unknown
+		if err != nil && s.lose != "" { // unknown during a failover
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("look at the groups of shard %d: %w", i, err)
+			return fmt.Errorf("read the groups of shard %d: %w", i, err)
 		}
 		if hasWork(groups, group) {
 			*busy++
@@ -98,14 +99,13 @@ func (s *soak) look(ctx context.Context, group string, busy *int64) error {
 	return nil
 }
 
-// hasWork reports whether the group has pending or undelivered entries. It ignores a lag that Redis does not know,
-// -1.
+// hasWork reports whether the group has pending or undelivered entries. An unknown lag, -1, counts as none.
 func hasWork(groups []redis.XInfoGroup, name string) bool {
 	return slices.ContainsFunc(groups,
 		func(g redis.XInfoGroup) bool { return g.Name == name && (g.Pending > 0 || g.Lag > 0) })
 }
 
-// judgeBusy returns an error unless at least half of the kills hit workers that had work.
+// judgeBusy requires that at least half of the kills hit workers whose group had work.
 func judgeBusy(busy, kills int64) error {
 	if 2*busy < kills {
 		return fmt.Errorf("only %d of %d kills hit a worker whose group had work: want half of them at least", busy, kills)
@@ -113,7 +113,7 @@ func judgeBusy(busy, kills int64) error {
 	return nil
 }
 
-// kill ends a worker as a crash does. It is started again at once.
+// kill kills a worker with SIGKILL. The worker is restarted at once.
 func (s *soak) kill(ctx context.Context, number int) error {
 	if err := s.look(ctx, sinks[number-1], &s.busyKills); err != nil {
 		return err
@@ -126,8 +126,8 @@ func (s *soak) kill(ctx context.Context, number int) error {
 	return nil
 }
 
-// pause stops a worker for longer than its lease, and wakes it. If ctx ends sooner, it wakes the worker at once and
-// counts no stop.
+// pause stops a worker for longer than its lease, and wakes it. If ctx ends earlier, it wakes the worker at once and
+// does not count the stop.
 func (s *soak) pause(ctx context.Context, number int) error {
 	pid := s.workers.List()[number-1].PID
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -144,20 +144,20 @@ func (s *soak) pause(ctx context.Context, number int) error {
 	return nil
 }
 
-// judgeStarts returns an error if a worker was started more often than it was killed: it has ended by itself.
+// judgeStarts requires that no worker was restarted without a kill.
 func judgeStarts(workers []local.Worker, kills int64) error {
 	starts := -len(workers)
 	for _, w := range workers {
 		starts += w.Starts
 	}
 	if int64(starts) > kills {
-		return fmt.Errorf("workers were started again %d times after %d kills: some ended by themselves; see their logs",
+		return fmt.Errorf("workers were started again %d times after %d kills: some ended without a kill; see their logs",
 			starts, kills)
 	}
 	return nil
 }
 
-// took returns how many entries the workers took over, by their logs.
+// took returns how many entries the workers took over, according to their logs.
 func (s *soak) took() (int64, error) {
 	logs, err := filepath.Glob(filepath.Join(s.dir, "*.log"))
 	if err != nil {
