@@ -18,15 +18,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Run audits once. It only reads. An error means that something could not be read, and says nothing about the money.
-// Differences are no error; they are in the report. Concurrent audits are safe.
+// Run audits once. It writes nothing. It returns an error only if something could not be read. The report, not the
+// error, contains the differences. Concurrent audits are safe.
 func Run(ctx context.Context, cfg Config, opts Options) (*Report, error) {
 	if err := errors.Join(cfg.check(), opts.check()); err != nil {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "audit: %w", err)
 	}
 	r := newRun(&cfg, opts)
-	// The order matters on a live system. A later step can only read more than an earlier one, so it must find every
-	// grant of an earlier step. For that reason progress is read before the sinks.
+	// The order matters on a live system. Each place gets a grant before the next place does, so a later step must find
+	// every grant that an earlier step has read. Likewise a sink must have every grant that its group had finished, so
+	// the groups' progress is read before the sinks.
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -61,7 +62,7 @@ type run struct {
 	shards []*shard
 	sinks  []*sink
 	report Report
-	// known are the acknowledgements that matched no difference yet, by Difference.id.
+	// known has the acknowledgements that have matched no difference yet, by Acknowledgement.ID.
 	known map[string]ledger.Acknowledgement
 	// decisions are people's decisions about grants in quarantine, by digest, with the person and the reason. The ledger
 	// never settles these grants, so the remote must not have paid them.
@@ -73,14 +74,14 @@ type run struct {
 	wanted    map[string]map[int64][]*Difference // by campaign and packet: differences whose receipt must be looked up
 }
 
-// sink is a destination with its group.
+// sink is a destination of grants, with the consumer group that delivers to it.
 type sink struct {
 	group string
 	from  source
 	gone  Kind // the kind of difference for a finished grant that the sink does not have
 	at    []progress
-	// dead are its dead letters, by shard and seq. dropped are the letters that a person dropped, with the person and the
-	// reason.
+	// dead has the sink's dead letters by shard and seq. dropped has the letters that a person dropped, with the person
+	// and the reason.
 	dead, dropped []map[int64]string
 }
 
@@ -93,12 +94,12 @@ type shard struct {
 	seen   seqs
 	closes map[string]stream.Entry // closes that the stream still has, by campaign
 	gaps   []stream.SeqRange
-	// skipped are seqs that openings of the shard have skipped: no event has them.
+	// skipped has the seqs that openings of the shard have skipped. No event has such a seq.
 	skipped []stream.SeqRange
-	// decided are grants, by seq, of campaigns that have left Redis: a person decided that the ledger need not have
-	// them.
+	// decided has, by seq, grants that a person decided not to deliver to the ledger. It has only grants of campaigns
+	// that have left Redis.
 	decided map[int64]decided
-	// whole is the second since which the topic has kept everything; 0 if nothing has expired.
+	// whole is the Unix second since which the topic has kept every record; 0 if nothing has expired.
 	whole  int64
 	report ShardReport
 }
@@ -147,7 +148,7 @@ func newRun(cfg *Config, opts Options) *run {
 		r.leaveOut("the planned amounts: no plan is configured")
 	}
 	for _, id := range opts.Campaigns {
-		r.campaign(id) // so that the audit reports a campaign that is nowhere
+		r.campaign(id) // creates it, so that a campaign that is in no place is reported, too
 	}
 	if r.partial() {
 		r.leaveOut("the seqs and streams of whole shards: only some campaigns are audited")
@@ -209,7 +210,7 @@ func (r *run) differs(c *campaign, kind Kind, where, format string, args ...any)
 	r.found(Difference{Kind: kind, Where: where, Campaign: c.id, Detail: fmt.Sprintf(format, args...)})
 }
 
-// foundOf notes a difference of one packet whose receipt must be looked up for its detail.
+// foundOf notes a difference of one packet. If a receipt has the packet, describe adds what the receipt says.
 func (r *run) foundOf(c *campaign, packet int64, f *fact, d Difference) {
 	d.Campaign, d.Packet = c.id, packet
 	if d.Event == "" {
@@ -236,7 +237,7 @@ func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) u
 	return maphash.Bytes(r.seed, append(b, user...))
 }
 
-// decided notes a grant that a person decided about. While Redis has its campaign the receipts prove the grant. Later,
+// decided notes a grant that a person decided about. While Redis has the campaign, its receipts prove the grant. Later
 // the decision may be the only proof.
 func (r *run) decided(g *hongbao.Grant) {
 	if g.Shard < 0 || g.Shard >= len(r.shards) || g.Seq <= 0 {
@@ -250,13 +251,13 @@ func (r *run) decided(g *hongbao.Grant) {
 // observe adds a grant that the stream or a sink has.
 func (r *run) observe(from source, g *hongbao.Grant) { r.observeAt(from, g, nil) }
 
-// record is the place of a record in the topic.
+// record is the position of a record in the topic.
 type record struct {
 	partition int
 	offset    int64
 }
 
-// observeAt is observe for a grant of the topic, with the place of its record.
+// observeAt adds a grant that a source has. at is the record's position if the source is the topic.
 func (r *run) observeAt(from source, g *hongbao.Grant, at *record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -298,7 +299,7 @@ func (r *run) observeAt(from source, g *hongbao.Grant, at *record) {
 	r.published(c, from, g)
 }
 
-// published counts a record of the topic.
+// published counts the grant if it comes from the topic.
 func (r *run) published(c *campaign, from source, g *hongbao.Grant) {
 	if from != inTopic || g.Shard < 0 || g.Shard >= len(r.shards) {
 		return
@@ -306,8 +307,8 @@ func (r *run) published(c *campaign, from source, g *hongbao.Grant) {
 	c.counts.Published++
 }
 
-// noteSeq notes the seq of a grant without a receipt, so that it is not also reported as a gap. A seq is checked for
-// doubles only if the ledger is the only remaining source of the campaign.
+// noteSeq marks the seq of a grant without a receipt as seen, so that it is not also reported as a gap. It reports a
+// seq of two grants only if the ledger is the only remaining source of the campaign.
 func (r *run) noteSeq(c *campaign, from source, g *hongbao.Grant) {
 	isNew := r.shards[g.Shard].seen.add(g.Seq)
 	if !isNew && from == inLedger && !c.inRedisOn(g.Shard) && !r.partial() {

@@ -34,7 +34,7 @@ func (r *run) judge(ctx context.Context) error {
 	return nil
 }
 
-// seqOn returns the seq up to which the audit judges grants of a campaign on a shard.
+// seqOn returns the last seq on the shard up to which the audit judges grants of the campaign.
 func (r *run) seqOn(c *campaign, shard int16) int64 {
 	if snap := c.on[int(shard)]; snap != nil {
 		return snap.seq
@@ -56,7 +56,7 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 			f.from |= inQuarantine
 		}
 		r.judgeSinks(c, packet, f)
-	case c.lost() && !f.has(inLedger) && !f.has(inStream): // neither Redis nor ledger has it; a person accepted that
+	case c.lost() && !f.has(inLedger) && !f.has(inStream): // only the topic has it; a person ended the campaign
 		r.dropped(c, packet, f, r.sinks[0], c.ended())
 	case c.lost():
 		r.judgeSinks(c, packet, f)
@@ -70,7 +70,7 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 	}
 }
 
-// where lists the places that have a grant.
+// where lists the sources that have the grant.
 func (f *fact) where() string {
 	var names []string
 	for _, s := range []source{inStream, inLedger, inRemote, inTopic} {
@@ -99,7 +99,7 @@ func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
 	r.judgeSinks(c, packet, f)
 }
 
-// judgeSinks checks for an existing grant whether every sink has it.
+// judgeSinks checks whether every sink has the grant.
 func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 	flying := false
 	r.judgeRemote(c, packet, f)
@@ -121,7 +121,7 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 		}
 		if k.at[f.shard].done(f.seq) {
 			r.foundOf(c, packet, f, Difference{Kind: k.gone, Where: sourceNames[k.from],
-				Detail: fmt.Sprintf("group %s has finished it, but it is not there", k.group)})
+				Detail: fmt.Sprintf("group %s has finished it, but the sink does not have it", k.group)})
 			continue
 		}
 		flying = true
@@ -136,8 +136,8 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 	}
 }
 
-// dropped notes a grant that a person decided not to deliver: it is listed, and is no difference. If the remote has
-// paid it all the same, that is a difference.
+// dropped lists a grant that a person decided not to deliver. It reports a difference only if the remote has paid the
+// grant.
 func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 	if k.from == inLedger && f.has(inRemote) {
 		r.paidRemotely(c, packet, f, why)
@@ -150,8 +150,8 @@ func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 	}
 }
 
-// judgeMissing reports the packets that no source has. A place that lacks the campaign is reported as a whole, not
-// packet by packet.
+// judgeMissing reports the packets that no source has. It skips the packets of a place that lacks the whole campaign:
+// judgePlaces reports the place.
 func (r *run) judgeMissing(c *campaign) {
 	packets, _ := c.settled()
 	places := r.Store.Places(c.id, min(c.places, len(r.shards)))
@@ -165,8 +165,8 @@ func (r *run) judgeMissing(c *campaign) {
 	}
 }
 
-// judgeCounts compares a campaign's counts with its stock and receipts, on each of its places. It accepts a deviation
-// by as many packets as were already reported.
+// judgeCounts compares a campaign's counts with its stock and receipts, on each of its places. Packets that were
+// already reported also change these sums, so it accepts a deviation by as many packets.
 func (r *run) judgeCounts(c *campaign) {
 	if !c.inRedis() {
 		return
@@ -236,7 +236,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	switch {
 	case l == nil && !c.inRedis() && r.partial():
-		r.differs(c, CampaignMissing, "Redis, ledger", "neither has such a campaign: check the id")
+		r.differs(c, CampaignMissing, "Redis, ledger", "neither has this campaign: check the id")
 	case r.Ledger == nil:
 	case l == nil && c.inRedis():
 		r.differs(c, CampaignMissing, "ledger", "it is in Redis, but the ledger does not have it")
@@ -256,7 +256,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 				return store.Classify(err)
 			}
 			if n > 0 {
-				return nil // it was loaded while the audit was reading
+				return nil // it was loaded during the audit
 			}
 		}
 		r.differs(c, CampaignMissing, "Redis",
@@ -265,7 +265,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 	return nil
 }
 
-// judgeSeqs reports the seqs of a shard without an event, and events that the stream has lost.
+// judgeSeqs reports seqs that no event of the shard has, and unfinished events that the stream has lost.
 func (r *run) judgeSeqs(s *shard) {
 	for _, gap := range s.gaps {
 		if k := r.unfinished(s, gap); k != nil && (s.seen.has(gap.First) || s.seen.has(gap.Last)) {
@@ -285,8 +285,8 @@ func (r *run) judgeSeqs(s *shard) {
 	}
 }
 
-// unfinished returns a sink that has not finished some of the seqs, nil if there is none. In that case the stream need
-// not keep the seqs: workers also remove single finished entries behind an unfinished one.
+// unfinished returns a sink that has not finished some of the seqs; nil if all sinks have finished them. Then the
+// stream need not have the seqs: workers also delete single finished entries behind an unfinished one.
 func (r *run) unfinished(s *shard, seqs stream.SeqRange) *sink {
 	for _, k := range r.sinks {
 		if k.at[s.Index()].anyUndone(seqs.First, seqs.Last) {

@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// Seqs that an opening of the shard has skipped are no gap; those beside them are.
+// Seqs that an opening of the shard has skipped are no gap. A missing seq beside them is.
 func TestSkippedSeqsAreNoGap(t *testing.T) {
 	t.Parallel()
 	w := busy(t)

@@ -32,7 +32,7 @@ func TestAmountsAreInTheCurrencysUnits(t *testing.T) {
 	}
 }
 
-// The report has the currency of the ledger, or that of Redis if there is no ledger.
+// A campaign in the report has the ledger's currency; without a ledger it has the currency in Redis.
 func TestReportHasTheCurrency(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
