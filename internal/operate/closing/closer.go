@@ -188,7 +188,7 @@ func (c *Closer) tryRefund(ctx context.Context, row *ledger.StoredCampaign, o *O
 	}
 	return r, ledger.AfterCommit(ctx, func(ctx context.Context) error {
 		if err := c.note(ctx, row); err != nil {
-			return fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run the refund again: %w",
+			return fmt.Errorf("the refund of campaign %s is posted, but could not be noted in Redis; run it again: %w",
 				o.Campaign, err)
 		}
 		return nil

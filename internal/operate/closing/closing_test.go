@@ -114,7 +114,7 @@ func TestRefundWithDeadLetters(t *testing.T) {
 		require.Zero(t, b.ledger.posts)
 	}
 	require.Equal(t, "closed", b.state())
-	r, err := b.Refund(t.Context(), closing.Order{Campaign: "rain", Amount: 80, Missing: 1}) // the caller confirms the missing grant
+	r, err := b.Refund(t.Context(), closing.Order{Campaign: "rain", Amount: 80, Missing: 1}) // confirmed
 	require.NoError(t, err)
 	require.EqualValues(t, 80, r.Amount)
 	require.Equal(t, "refunded", b.state())

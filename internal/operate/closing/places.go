@@ -78,7 +78,7 @@ func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard,
 		out.Places = append(out.Places, Place{closes[j], finished[j]})
 	}
 	if out.Settled() { // Held is not used before
-		row, _, err := c.cfg.Ledger.Campaign(ctx, id) // read after the group's progress, so that no grant is missing in it
+		row, _, err := c.cfg.Ledger.Campaign(ctx, id) // read after the group's progress: it has all these grants
 		if err != nil {
 			return out, err
 		}

@@ -68,7 +68,7 @@ func (s *spread) states() (list []string) {
 type faults struct {
 	mu     sync.Mutex
 	silent string // key prefix of the shard that does not answer
-	lives  int // number of scripts that run before the process dies; it never dies if negative
+	lives  int    // number of scripts that run before the process dies; it never dies if negative
 }
 
 func (f *faults) set(silent string, lives int) {

@@ -30,7 +30,7 @@ type memLedger struct {
 	mu      sync.Mutex
 	grants  int64
 	refunds map[string]payment.Refund
-	shards  int // number of shards over which the campaign is dealt
+	shards  int   // number of shards over which the campaign is dealt
 	packets int64 // packets of the campaign, including top-ups
 	aside   []ledger.Quarantined
 	posts   int
