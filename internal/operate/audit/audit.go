@@ -33,17 +33,17 @@ func Run(ctx context.Context, cfg Config, opts Options) (*Report, error) {
 		do   func(context.Context) error
 	}{
 		{"wait for quiet", r.waitQuiet},
-		{"read how far the shards are", r.readSeqs(func(s *shard, seq int64) { s.seq, s.report.Seq = seq, seq })},
+		{"read the shards' last seqs", r.readSeqs(func(s *shard, seq int64) { s.seq, s.report.Seq = seq, seq })},
 		{"read the campaigns", r.readCampaigns},
 		{"read the streams", r.readStreams},
-		{"read how far the groups are", r.readProgress},
+		{"read the groups' progress", r.readProgress},
 		{"read the dead letters", r.readLetters},
 		{"read the ledger", r.readLedger},
 		{"read the codes", r.readCodes},
 		{"read the topic", r.readTopic},
 		{"ask the remote", r.readRemote},
 		{"read the claims", r.readClaims},
-		{"read how far the shards are now", r.readSeqs(func(s *shard, seq int64) { s.end = seq })},
+		{"read the shards' last seqs again", r.readSeqs(func(s *shard, seq int64) { s.end = seq })},
 		{"compare", r.judge},
 		{"look up details", r.describe},
 	} {
@@ -64,11 +64,11 @@ type run struct {
 	report Report
 	// known has the acknowledgements that have matched no difference yet, by Acknowledgement.ID.
 	known map[string]ledger.Acknowledgement
-	// decisions are people's decisions about grants in quarantine, by digest, with the person and the reason. The ledger
-	// never settles these grants, so the remote must not have paid them.
+	// decisions has people's decisions about grants in quarantine, with the person and the reason, by the grant's
+	// digest. The ledger never settles these grants, so the remote must not have paid them.
 	decisions map[uint64]string
 
-	mu        sync.Mutex // the topic is read by several goroutines; guards everything below
+	mu        sync.Mutex // guards the fields below, because several goroutines read the topic
 	campaigns map[string]*campaign
 	listed    []*Difference
 	wanted    map[string]map[int64][]*Difference // by campaign and packet: differences whose receipt must be looked up
@@ -85,7 +85,7 @@ type sink struct {
 	dead, dropped []map[int64]string
 }
 
-// shard is what the audit knows of one shard.
+// shard has what the audit knows about one shard.
 type shard struct {
 	*store.Shard
 
@@ -104,7 +104,7 @@ type shard struct {
 	report ShardReport
 }
 
-// decided is a grant that a person decided about.
+// decided is a grant about which a person has decided.
 type decided struct {
 	digest   uint64
 	campaign string
@@ -167,14 +167,14 @@ func newSink(group string, from source, gone Kind, shards int) *sink {
 
 func (r *run) leaveOut(what string) { r.report.LeftOut = append(r.report.LeftOut, what) }
 
-// partial reports whether only some campaigns are audited.
+// partial reports whether the audit is limited to some campaigns.
 func (r *run) partial() bool { return len(r.opts.Campaigns) > 0 }
 
 func (r *run) wants(campaign string) bool {
 	return !r.partial() || slices.Contains(r.opts.Campaigns, campaign)
 }
 
-// campaign returns what is known of a campaign; nil if it is not audited.
+// campaign returns the facts about a campaign; nil if the campaign is not audited.
 func (r *run) campaign(id string) *campaign {
 	c := r.campaigns[id]
 	if c == nil && r.wants(id) {
@@ -248,7 +248,7 @@ func (r *run) decided(g *hongbao.Grant) {
 	}
 }
 
-// observe adds a grant that the stream or a sink has.
+// observe adds a grant that a source has.
 func (r *run) observe(from source, g *hongbao.Grant) { r.observeAt(from, g, nil) }
 
 // record is the position of a record in the topic.

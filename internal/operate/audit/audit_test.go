@@ -138,7 +138,7 @@ func TestLive(t *testing.T) {
 	require.EqualValues(t, 2*packets, r.Total.Published)
 }
 
-// lockedSinks are a world's ledger and topic, with a lock for tests that write and audit at the same time.
+// lockedSinks wraps a world's ledger and topic with a lock, for tests that write and audit at the same time.
 type lockedSinks struct {
 	*memLedger
 	mu sync.Mutex
@@ -200,7 +200,7 @@ func TestSomeCampaigns(t *testing.T) {
 	require.Equal(t, map[audit.Kind]int64{audit.Different: 1, audit.CampaignMissing: 1}, r.Found)
 }
 
-// A dead letter is no difference once its sink has the grant. A grant in quarantine is no difference once a person has
+// A dead letter is not reported once its sink has the grant. A grant in quarantine is not reported once a person has
 // decided about it.
 func TestMended(t *testing.T) {
 	t.Parallel()
@@ -274,7 +274,7 @@ func TestListIsBounded(t *testing.T) {
 	require.Equal(t, r.Total, back.Total)
 }
 
-// Data that can't be read is an error of the audit, not a verdict.
+// Run returns an error, and no report, if data can't be read.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	run := func(w *world) error {

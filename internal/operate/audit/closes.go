@@ -62,7 +62,7 @@ func (r *run) judgeRefunded(c *campaign, s *shard, seq int64) {
 func (r *run) trimmedClose(c *campaign, s *shard, seq int64) {
 	if !s.seen.add(seq) && !r.partial() {
 		r.found(Difference{Kind: DuplicateSeq, Where: "campaign", Campaign: c.id, Event: event(s.Index(), seq),
-			Detail: "the campaign's close and another event have the same seq"})
+			Detail: "the campaign's close has this seq, and so has a grant or another close"})
 		return
 	}
 	s.report.TrimmedCloses++
@@ -86,8 +86,8 @@ func (r *run) closedBy(c *campaign, shard int) int64 {
 	return 0
 }
 
-// judgeRefund compares the refund of a campaign that is in Redis and in the ledger: The ledger was read after Redis, so
-// it reads the campaign's state again if only the ledger has the refund.
+// judgeRefund compares the refund in Redis with the refund in the ledger, for a campaign that both have. The ledger was
+// read after Redis. So if only the ledger has the refund, judgeRefund reads the campaign's state in Redis again.
 func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	for shard, snap := range c.on {

@@ -37,7 +37,7 @@ func (r *run) readCodes(ctx context.Context) error {
 				continue
 			}
 			if c.codes.inLedger && !snap.codes {
-				r.codeDiffers(c, 0, "Redis", "the ledger has codes of the campaign, but Redis says that it has none")
+				r.codeDiffers(c, 0, "Redis", "the ledger has codes of the campaign, Redis says that it has none")
 			}
 			if snap.codes {
 				if err := r.redisCodes(ctx, c, r.shards[shard], snap); err != nil {

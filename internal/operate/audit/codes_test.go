@@ -46,7 +46,7 @@ func coded(t *testing.T) *world {
 	return w
 }
 
-// Equal codes are no difference: with a ledger, without one, and after the campaign has left Redis.
+// Equal codes are not reported: with a ledger, without one, and after the campaign has left Redis.
 func TestCodesAgree(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *world){

@@ -31,7 +31,8 @@ type Ledger interface {
 
 // Topic is the topic that the publisher writes to.
 type Topic interface {
-	// Each calls fn for every grant in the topic up to its present end, until fn fails. fn may be called concurrently.
+	// Each calls fn for every grant in the topic up to the end that the topic has at the call. It stops if fn fails. It
+	// may call fn concurrently.
 	Each(ctx context.Context, fn func(partition int, offset int64, g hongbao.Grant) error) (TopicScan, error)
 }
 
@@ -54,17 +55,17 @@ type Plan interface {
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
 }
 
-// Config of an audit. Ledger, Topic, Plan and Codes may be nil: the audit leaves out their checks, and the report says
-// so.
+// Config configures an audit. Ledger, Topic, Plan and Codes may be nil. Then the audit leaves out their checks, and the
+// report says so.
 type Config struct {
 	Store *store.Store
-	// Ledger and the name of its consumer group.
+	// Ledger is the ledger, and LedgerGroup is its consumer group.
 	Ledger      Ledger
 	LedgerGroup string
 	// Remote is set if an external balance system pays the grants that the ledger records. The ledger's group also
 	// delivers to it.
 	Remote *Remote
-	// Topic and the name of its consumer group.
+	// Topic is the topic, and TopicGroup is its consumer group.
 	Topic      Topic
 	TopicGroup string
 	Plan       Plan
@@ -73,7 +74,7 @@ type Config struct {
 	Codes func(ctx context.Context, campaign string, after int64, n int) ([]string, error)
 	// Acknowledged are the differences that a person has acknowledged and that have not expired.
 	Acknowledged []ledger.Acknowledgement
-	// MaxListed bounds how many differences of one kind are listed; all are counted. 1 to 100,000.
+	// MaxListed is how many differences of one kind the report lists at most, 1 to 100,000. It counts all.
 	MaxListed int
 }
 
@@ -101,7 +102,7 @@ func (c *Config) check() error {
 // MaxWait bounds Options.Wait.
 const MaxWait = 24 * time.Hour
 
-// Options of one audit.
+// Options configures one audit.
 type Options struct {
 	// Wait is the longest time to wait until every consumer group has finished everything, 0 to 24 h. The audit then
 	// counts the rest as in flight.

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A grant whose dead letter was dropped is listed as dropped and is no difference. A grant whose dead letter was
+// A grant whose dead letter was dropped is listed as dropped, not as a difference. A grant whose dead letter was
 // requeued is a difference until its sink has the grant.
 func TestResolvedLetters(t *testing.T) {
 	t.Parallel()

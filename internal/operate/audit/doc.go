@@ -15,10 +15,10 @@
 //   - the codes of coupons: the same in Redis, the ledger and the topic;
 //   - dead letters, the quarantine and pushes that no worker will finish.
 //
-// A live system changes while the audit reads it; these changes are no differences. Run first notes each shard's seq,
-// and each campaign's counts together with the seq at the same instant. Later grants are counted as newer and not
-// judged. A grant is in flight if the sink's consumer group had not finished it when the sink was read. Such grants are
-// counted and not judged either. To judge everything, wait until the system is quiet (Options.Wait).
+// A live system changes while the audit reads it; it does not report these changes as differences. Run first notes each
+// shard's seq, and each campaign's counts together with the seq at the same instant. Later grants are counted as newer
+// and not judged. A grant is in flight if the sink's consumer group had not finished it when the sink was read. Such
+// grants are counted and not judged either. To judge everything, wait until the system is quiet (Options.Wait).
 //
 // The audit needs about 25 bytes of memory for each packet of the audited campaigns, and 8 for a code. It reads a
 // receipt a second time only to describe a difference. The report lists a limited number of differences of each kind,

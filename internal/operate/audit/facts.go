@@ -67,7 +67,7 @@ var sourceNames = map[source]string{
 	inStock: "stock", inReceipts: "receipts", inStream: "stream", inLedger: "ledger", inRemote: "remote", inTopic: "topic",
 }
 
-// fact is what is known of one packet.
+// fact has what is known about one packet.
 type fact struct {
 	digest uint64 // of user, amount, shard and seq, as the first source that was read has them
 	seq    int64

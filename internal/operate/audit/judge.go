@@ -121,7 +121,7 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 		}
 		if k.at[f.shard].done(f.seq) {
 			r.foundOf(c, packet, f, Difference{Kind: k.gone, Where: sourceNames[k.from],
-				Detail: fmt.Sprintf("group %s has finished it, but the sink does not have it", k.group)})
+				Detail: fmt.Sprintf("group %s has finished it, but it is not there", k.group)})
 			continue
 		}
 		flying = true
@@ -236,7 +236,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	switch {
 	case l == nil && !c.inRedis() && r.partial():
-		r.differs(c, CampaignMissing, "Redis, ledger", "neither has this campaign: check the id")
+		r.differs(c, CampaignMissing, "Redis, ledger", "neither has such a campaign: check the id")
 	case r.Ledger == nil:
 	case l == nil && c.inRedis():
 		r.differs(c, CampaignMissing, "ledger", "it is in Redis, but the ledger does not have it")

@@ -26,12 +26,12 @@ const (
 	DuplicateSeq     Kind = "duplicate_seq"      // one seq belongs to two grants
 	SeqBeyond        Kind = "seq_beyond"         // a receipt has a seq above the shard's last
 	AfterClose       Kind = "after_close"        // a grant has a seq behind its campaign's close
-	StreamGap        Kind = "stream_gap"         // events are missing from the stream, or come twice
+	StreamGap        Kind = "stream_gap"         // events are missing from the stream, or are in it twice
 	UnreadableEntry  Kind = "unreadable_entry"   // an entry of the stream can't be decoded
 	GroupMissing     Kind = "group_missing"      // a shard's consumer group does not exist
 	MissingInTopic   Kind = "missing_in_topic"   // the group has finished the grant, but the topic does not have it
 	CodeDiffers      Kind = "code_differs"       // a coupon's code is missing, or not the same everywhere
-	DuplicateInTopic Kind = "duplicate_in_topic" // the topic has one grant more than once
+	DuplicateInTopic Kind = "duplicate_in_topic" // the topic has a grant more than once
 	MalformedRecord  Kind = "malformed_record"   // records that claim to be grants and can't be read
 	DeadLetter       Kind = "dead_letter"        // a sink does not have a grant that its group made a dead letter
 	InQuarantine     Kind = "quarantined"        // a grant contradicts the ledger, and no person has decided about it

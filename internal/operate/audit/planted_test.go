@@ -47,7 +47,7 @@ var planted = map[string]struct {
 		},
 		kinds(audit.Unfounded), "(ledger)",
 	},
-	"a credit of an unknown campaign's packet on a shard that is not there": {
+	"a credit on a shard that does not exist": {
 		func(_ *testing.T, w *world) {
 			w.ledger.grants["b"] = append(w.ledger.grants["b"],
 				hongbao.Grant{Shard: 9, Seq: 1, Campaign: "b", Packet: 99, User: "mallory"})
@@ -210,13 +210,13 @@ var planted = map[string]struct {
 		},
 		map[audit.Kind]int64{audit.OverHold: 1, audit.Different: 3}, "",
 	},
-	"a count of loaded too high": {
+	"a loaded count that is too high": {
 		func(t *testing.T, w *world) {
 			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Keys.Campaign("a"), "loaded", 1))
 		},
 		kinds(audit.CounterDrift), "100 packets, but granted 41 + left 60",
 	},
-	"a loaded amount too high": {
+	"a loaded amount that is too high": {
 		func(t *testing.T, w *world) {
 			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Keys.Campaign("a"), "loaded_amount", 1))
 		},
@@ -316,7 +316,7 @@ var planted = map[string]struct {
 // saidOnTwo has other texts for some cases: those that the audit reports if the campaigns are dealt over two shards.
 var saidOnTwo = map[string]string{
 	"a campaign that vanished":         "it is dealt over 2 shards, and shard 1 does not have it",
-	"a count of loaded too high":       "(campaign on shard 0): 50 packets, but granted",
+	"a loaded count that is too high":  "(campaign on shard 0): 50 packets, but granted",
 	"a packet vanished from the stock": "packet 99",
 }
 
@@ -347,7 +347,7 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// kinds returns the counts for one difference of each kind.
+// kinds returns a count of one for each kind in the list.
 func kinds(list ...audit.Kind) map[audit.Kind]int64 {
 	m := map[audit.Kind]int64{}
 	for _, k := range list {

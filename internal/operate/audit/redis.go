@@ -20,7 +20,7 @@ const (
 	hashFields   = 2_000
 )
 
-// campaign is what the audit knows of one campaign.
+// campaign has what the audit knows about one campaign.
 type campaign struct {
 	id     string
 	on     map[int]*snapshot // by shard; a shard that lacks the campaign has no snapshot
@@ -83,7 +83,7 @@ type snapshot struct {
 	seq               int64 // the shard's last seq at the same instant
 	stocked           int64 // length of the stock, at the same instant
 	closeSeq          int64 // the seq of the close; set if over
-	codes             bool  // its packets have codes
+	codes             bool  // whether its packets have codes
 	lost              bool  // a person ended the campaign from the ledger, so its data in Redis proves nothing
 
 	receipts             int64          // receipts with a seq up to seq

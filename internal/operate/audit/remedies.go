@@ -127,8 +127,8 @@ var remedies = []remedy{
 			"claim settle`", true},
 }
 
-// remedyOf returns the remedy for a kind among all kinds that were found. frozen says that all differences of the kind
-// are of campaigns that can't be paused.
+// remedyOf returns the remedy for a kind. found counts all kinds of differences in the report. frozen reports whether
+// all differences of the kind belong to campaigns that can't be paused.
 func remedyOf(k Kind, found map[Kind]int64, frozen bool) Remedy {
 	m := &remedies[kindIndex(k)]
 	do, moves := m.do, m.moves

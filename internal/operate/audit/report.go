@@ -40,7 +40,7 @@ type Report struct {
 	// them.
 	Acknowledged []Acknowledged `json:"acknowledged"`
 	// Dropped lists grants that a person decided not to deliver to a sink (Where), up to Config.MaxListed;
-	// Total.Dropped counts all. Such grants are no differences.
+	// Total.Dropped counts all. Such grants are not differences.
 	Dropped []Difference `json:"dropped"`
 }
 

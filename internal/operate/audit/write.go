@@ -112,7 +112,7 @@ func (r *Report) acknowledged(b *strings.Builder) {
 	if len(r.Acknowledged) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nAcknowledged by a person: %d. Not counted until the time in the line.\n", len(r.Acknowledged))
+	fmt.Fprintf(b, "\nAcknowledged by a person: %d. Each is not counted until the time in its line.\n", len(r.Acknowledged))
 	for i := range r.Acknowledged {
 		fmt.Fprintf(b, "  %s\n", r.Acknowledged[i].String())
 	}
@@ -122,7 +122,7 @@ func (r *Report) dropped(b *strings.Builder) {
 	if r.Total.Dropped == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nNot delivered by a person's decision: %d. These are no differences.\n", r.Total.Dropped)
+	fmt.Fprintf(b, "\nNot delivered by a person's decision: %d. These are not differences.\n", r.Total.Dropped)
 	for i := range r.Dropped {
 		fmt.Fprintf(b, "  %s\n", r.Dropped[i].String())
 	}

@@ -243,11 +243,12 @@ func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 }
 
 const (
-	// hearEvery is how often a recoverer checks which witnesses have reported.
+	// hearEvery is the pause between two checks of which witnesses have reported.
 	hearEvery = 50 * time.Millisecond
-	// freshWrite is the time from the last write to the freeze within which hardly any process can have begun to
-	// answer. After a longer time, a live process whose line Redis has lost gets Gather to send what it knows.
+	// freshWrite is a short time from the last write to the freeze. Within it hardly any process can have begun to
+	// answer users after the writes that Redis still has. After a longer time the recoverer waits for Gather: a live
+	// process whose witness line Redis has lost can report meanwhile.
 	freshWrite = 2 * time.Second
-	// maxUnseen is the time from the last write of a file to the freeze within which no line can be missing.
+	// maxUnseen is the time from the last write in a file to the freeze up to which no witness line can be missing.
 	maxUnseen = 10 * time.Second
 )

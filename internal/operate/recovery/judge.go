@@ -23,7 +23,7 @@ func unclear(v *Verdict, f *facts) string {
 	case f.reported.Broken > 0:
 		return "a process has sent evidence that can't be read"
 	case f.ledger.Others:
-		return "the ledger has a refund, an archive or a quarantine among these events"
+		return "the ledger has refunded, archived or quarantined some of these events"
 	case len(v.broken) > 0:
 		return v.broken[0]
 	}

@@ -437,7 +437,7 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 		client.AddHook(hook)
 		dying := w.patient(func(c *recovery.Config) { c.Store = w.store.Over(client); c.Settle = 30 * time.Millisecond })
 		err := dying.Tend(t.Context(), 0)
-		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 		w.restores(t, w.patient(func(c *recovery.Config) { c.Settle = 30 * time.Millisecond }), won...)
 		if err == nil && hook.n.Load() < at {
 			break
@@ -457,7 +457,7 @@ func (w *world) diesAfter(t *testing.T, wanted func() bool) {
 		client.AddHook(&breaks{at: at})
 		r := w.patient(func(c *recovery.Config) { c.Store, c.Settle = w.store.Over(client), 30*time.Millisecond })
 		_ = r.Tend(t.Context(), 0)
-		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 	}
 }
 

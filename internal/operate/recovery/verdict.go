@@ -300,10 +300,10 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
 	case ahead:
 		return "the ledger has grants of it that Redis has lost"
 	case v.Late > 0:
-		return fmt.Sprintf("event %d was seen, and the shard was opened without it; no one can say of which campaign it was",
+		return fmt.Sprintf("event %d was seen, and the shard was opened without it; its campaign is unknown",
 			v.Late)
 	case v.events.Gap > 0:
-		return fmt.Sprintf("Redis has lost event %d, and the ledger does not have it: no one can say of which campaign it was",
+		return fmt.Sprintf("Redis has lost event %d, and the ledger does not have it: its campaign is unknown",
 			v.events.Gap)
 	}
 	return ""

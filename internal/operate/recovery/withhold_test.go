@@ -157,7 +157,7 @@ func TestSilentProcessSpeaksDuringTheRestore(t *testing.T) {
 		client := w.server.Client(t)
 		client.AddHook(&breaks{at: at})
 		_ = w.guarded(func(c *recovery.Config) { c.Store = w.store.Over(client) }).Tend(t.Context(), 0)
-		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 	}
 	z, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
@@ -207,7 +207,7 @@ func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 		// For up to a second a client may still see the server as down, so Gather is longer than that.
 		few := func(c *recovery.Config) { c.Margin, c.Gather = time.Millisecond, 1200*time.Millisecond }
 		err := w.guarded(few, func(c *recovery.Config) { c.Store = w.store.Over(client) }).Tend(t.Context(), 0)
-		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 		w.restores(t, w.guarded(few), won, more)
 		require.Subset(t, w.withheld(t), packetsOf(unreported))
 		require.Less(t, len(w.withheld(t)), before+10, "packets are withheld once")

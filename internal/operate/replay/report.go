@@ -93,7 +93,7 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "%d of them have no entry any more: the replay read them from receipts.\n", r.FromReceipts)
 	}
 	if r.NotFound > 0 {
-		fmt.Fprintf(&b, "%d seqs are no grant of the stream or the ledger: closes, or grants that are not settled; `hongbao "+
+		fmt.Fprintf(&b, "%d seqs have no grant in the stream or the ledger: closes, or grants that are not settled; `hongbao "+
 			"audit` shows which.\n", r.NotFound)
 	}
 	if r.Unreadable > 0 {

@@ -256,7 +256,7 @@ func (w *world) judgeWin(r *recovery, d *data, t *win, known map[identity]bool) 
 	case r.plan.verdict == restore.Guarded && (t.Seq > r.plan.tops[t.Epoch] || d.twin(t)):
 		w.stats["reported grants beyond the margin"]++
 	default:
-		w.fail("shard %d opens (verdict %d) without packet %d of %s, seq %d, which is not withheld: %s was granted it",
+		w.fail("shard %d opens (verdict %d) without packet %d of %s, seq %d, which is not withheld: granted to %s",
 			t.Shard, r.plan.verdict, t.Packet, t.Campaign, t.Seq, t.User)
 	}
 	t.lost = true
