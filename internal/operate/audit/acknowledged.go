@@ -56,7 +56,6 @@ func (r *run) isAcknowledged(d *Difference) bool {
 	return true
 }
 
-// allFound counts the differences of each kind, including the acknowledged ones.
 func (r *Report) allFound() map[Kind]int64 {
 	all := make(map[Kind]int64, len(r.Found))
 	for k, n := range r.Found {

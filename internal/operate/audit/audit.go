@@ -25,9 +25,8 @@ func Run(ctx context.Context, cfg Config, opts Options) (*Report, error) {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "audit: %w", err)
 	}
 	r := newRun(&cfg, opts)
-	// The order matters on a live system. Each place gets a grant before the next place does, so a later step must find
-	// every grant that an earlier step has read. Likewise a sink must have every grant that its group had finished, so
-	// the groups' progress is read before the sinks.
+	// The order matters on a live system. A later step reads a later state, so it must find every grant that an earlier
+	// step has found. For this reason the groups' progress is read before the sinks.
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -148,7 +147,7 @@ func newRun(cfg *Config, opts Options) *run {
 		r.leaveOut("the planned amounts: no plan is configured")
 	}
 	for _, id := range opts.Campaigns {
-		r.campaign(id) // creates it, so that a campaign that is in no place is reported, too
+		r.campaign(id) // adds it, so that an unknown campaign is reported, too
 	}
 	if r.partial() {
 		r.leaveOut("the seqs and streams of whole shards: only some campaigns are audited")
@@ -167,7 +166,6 @@ func newSink(group string, from source, gone Kind, shards int) *sink {
 
 func (r *run) leaveOut(what string) { r.report.LeftOut = append(r.report.LeftOut, what) }
 
-// partial reports whether the audit is limited to some campaigns.
 func (r *run) partial() bool { return len(r.opts.Campaigns) > 0 }
 
 func (r *run) wants(campaign string) bool {
@@ -205,7 +203,6 @@ func (r *run) found(d Difference) *Difference {
 	return &d
 }
 
-// differs notes a difference of a whole campaign.
 func (r *run) differs(c *campaign, kind Kind, where, format string, args ...any) {
 	r.found(Difference{Kind: kind, Where: where, Campaign: c.id, Detail: fmt.Sprintf(format, args...)})
 }

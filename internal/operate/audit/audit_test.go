@@ -215,7 +215,7 @@ func TestMended(t *testing.T) {
 }
 
 // Records that retention has deleted are not reported as missing; later missing records are. The log is not ordered by
-// seq: a late requeue puts a low seq behind higher ones, so retention may delete higher seqs first.
+// seq: a late requeue puts a low seq after higher ones, so retention may delete higher seqs first.
 func TestTopicRetention(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -274,7 +274,6 @@ func TestListIsBounded(t *testing.T) {
 	require.Equal(t, r.Total, back.Total)
 }
 
-// Run returns an error, and no report, if data can't be read.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	run := func(w *world) error {

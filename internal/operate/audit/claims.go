@@ -60,7 +60,6 @@ func (r *run) claim(k *sink, s *shard, id, text string, now time.Time) {
 		Detail: fmt.Sprintf("claim %.80q over events %.200q: its lease is over and its events are finished", id, m[2])})
 }
 
-// parseSeq parses a non-negative number; it returns 0 if text is none.
 func parseSeq(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -58,7 +58,7 @@ func (r *run) judgeRefunded(c *campaign, s *shard, seq int64) {
 	}
 }
 
-// trimmedClose marks the seq of a close as seen that the stream no longer has.
+// trimmedClose handles a close that the stream no longer has: it marks the seq of the close as seen.
 func (r *run) trimmedClose(c *campaign, s *shard, seq int64) {
 	if !s.seen.add(seq) && !r.partial() {
 		r.found(Difference{Kind: DuplicateSeq, Where: "campaign", Campaign: c.id, Event: event(s.Index(), seq),

@@ -32,7 +32,6 @@ func TestLeftRedis(t *testing.T) {
 	require.Equal(t, map[audit.Kind]int64{audit.Different: 1, audit.Unfounded: 1}, r.Found, "%+v", r.Differences)
 }
 
-// unread is a ledger that counts how often one campaign's grants are read.
 type unread struct {
 	*memLedger
 	campaign string
@@ -94,7 +93,6 @@ func (w *world) close(t *testing.T, id string) stream.Entry {
 	return e
 }
 
-// refund closes and refunds a campaign.
 func (w *world) refund(t *testing.T, id string) {
 	t.Helper()
 	w.ledger.closed[id] = w.close(t, id)

@@ -10,7 +10,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// codePage is the number of codes that one call reads.
 const codePage = 2_000
 
 // codes has a digest of each packet's code, never the code itself. The codes come from the ledger, or from Redis if

@@ -8,7 +8,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// pageLen is the number of elements in one page of a table.
 const pageLen = 1024
 
 // table is a sparse array. A forged, very large index allocates one page, not an array up to that index.
@@ -37,7 +36,6 @@ func (t *table[T]) find(n int64) *T {
 	return nil
 }
 
-// each visits every element of every allocated page, in order.
 func (t *table[T]) each(fn func(n int64, v *T)) {
 	for _, p := range slices.Sorted(maps.Keys(t.pages)) {
 		for i := range t.pages[p] {
@@ -90,7 +88,6 @@ func (s *seqs) add(seq int64) bool {
 	return was == 0
 }
 
-// addAll puts runs of seqs into the set.
 func (s *seqs) addAll(runs []stream.SeqRange) {
 	for _, r := range runs {
 		for seq := r.First; seq <= r.Last; seq++ {

@@ -11,7 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// holes returns the same runs as a plain loop over 1..last.
 func TestHoles(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// Workers delete finished entries behind a parked one from the stream. The audit does not report such entries as lost.
+// Workers delete finished entries after a parked one from the stream. The audit does not report such entries as lost.
 func TestFinishedEntriesBehindAParkedOneMayGo(t *testing.T) {
 	t.Parallel()
 	w := busy(t)

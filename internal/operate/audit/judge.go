@@ -70,7 +70,6 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 	}
 }
 
-// where lists the sources that have the grant.
 func (f *fact) where() string {
 	var names []string
 	for _, s := range []source{inStream, inLedger, inRemote, inTopic} {
@@ -99,7 +98,6 @@ func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
 	r.judgeSinks(c, packet, f)
 }
 
-// judgeSinks checks whether every sink has the grant.
 func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 	flying := false
 	r.judgeRemote(c, packet, f)
@@ -189,7 +187,6 @@ func (r *run) judgeCounts(c *campaign) {
 	}
 }
 
-// judgePlace compares the counts of one place.
 func (r *run) judgePlace(c *campaign, shard int, s *snapshot) {
 	drift := func(format string, args ...any) {
 		r.differs(c, CounterDrift, "campaign"+c.where(shard), format, args...)
@@ -286,7 +283,7 @@ func (r *run) judgeSeqs(s *shard) {
 }
 
 // unfinished returns a sink that has not finished some of the seqs; nil if all sinks have finished them. Then the
-// stream need not have the seqs: workers also delete single finished entries behind an unfinished one.
+// stream need not have the seqs: workers also delete single finished entries after an unfinished one.
 func (r *run) unfinished(s *shard, seqs stream.SeqRange) *sink {
 	for _, k := range r.sinks {
 		if k.at[s.Index()].anyUndone(seqs.First, seqs.Last) {

@@ -25,7 +25,7 @@ const (
 	SeqGap           Kind = "seq_gap"            // some seqs belong to no event
 	DuplicateSeq     Kind = "duplicate_seq"      // one seq belongs to two grants
 	SeqBeyond        Kind = "seq_beyond"         // a receipt has a seq above the shard's last
-	AfterClose       Kind = "after_close"        // a grant has a seq behind its campaign's close
+	AfterClose       Kind = "after_close"        // a grant has a seq after its campaign's close
 	StreamGap        Kind = "stream_gap"         // events are missing from the stream, or are in it twice
 	UnreadableEntry  Kind = "unreadable_entry"   // an entry of the stream can't be decoded
 	GroupMissing     Kind = "group_missing"      // a shard's consumer group does not exist
@@ -33,7 +33,7 @@ const (
 	CodeDiffers      Kind = "code_differs"       // a coupon's code is missing, or not the same everywhere
 	DuplicateInTopic Kind = "duplicate_in_topic" // the topic has a grant more than once
 	MalformedRecord  Kind = "malformed_record"   // records that claim to be grants and can't be read
-	DeadLetter       Kind = "dead_letter"        // a sink does not have a grant that its group made a dead letter
+	DeadLetter       Kind = "dead_letter"        // a grant is a dead letter, and its sink does not have it
 	InQuarantine     Kind = "quarantined"        // a grant contradicts the ledger, and no person has decided about it
-	OpenClaim        Kind = "open_claim"         // no worker will finish a push
+	OpenClaim        Kind = "open_claim"         // a push that no worker will complete
 )

@@ -8,8 +8,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// readLetters reads the dead letters of the sinks, and the letters that a person has dropped. judgeSinks decides later
-// whether a letter is a difference: the sink may have the grant by now. A sink need not have a dropped grant.
+// readLetters reads the dead letters of the sinks, and the letters that a person has dropped. It does not decide
+// whether a letter is a difference: judgeSinks does, because the sink may have the grant by now. A sink need not have a
+// dropped grant.
 func (r *run) readLetters(ctx context.Context) error {
 	letters := deadletter.New(r.Store)
 	for _, k := range r.sinks {

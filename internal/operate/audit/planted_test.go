@@ -347,7 +347,6 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// kinds returns a count of one for each kind in the list.
 func kinds(list ...audit.Kind) map[audit.Kind]int64 {
 	m := map[audit.Kind]int64{}
 	for _, k := range list {

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// progress is what a group has finished on a shard: all seqs up to finished. Behind finished, bits has the done bits up
+// progress is what a group has finished on a shard: all seqs up to finished. After finished, bits has the done bits up
 // to upto.
 type progress struct {
 	exists         bool
@@ -22,7 +22,6 @@ func (p *progress) done(seq int64) bool {
 	return seq <= p.finished || seq <= p.upto && p.bits.Has(seq)
 }
 
-// anyUndone reports whether the group has not finished some of the seqs.
 func (p *progress) anyUndone(first, last int64) bool {
 	for seq := max(first, p.finished+1); seq <= last; seq++ {
 		if !p.done(seq) {

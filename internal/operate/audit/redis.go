@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The sizes of one page that is read from Redis.
 const (
 	stockPackets = 10_000
 	hashFields   = 2_000

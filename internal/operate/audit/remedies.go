@@ -9,7 +9,7 @@ type remedy struct {
 	// means says what happened; do says what to do. do has commands in backquotes, and each of them exists.
 	means, do string
 	// moves reports whether the remedy pays, refunds or funds. The report leaves such a remedy out while the ledger
-	// disagrees with itself: a replay would pay a grant again whose row was deleted.
+	// disagrees with itself: a replay would pay again a grant whose row was deleted.
 	moves bool
 }
 

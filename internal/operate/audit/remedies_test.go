@@ -62,8 +62,8 @@ func TestNoRemedyMovesMoneyWhileTheLedgerDisagrees(t *testing.T) {
 	}
 }
 
-// docs/audit.md contains the table of remedies. On every page, a paragraph that names kinds of differences names only
-// commands from the remedies of these kinds.
+// docs/audit.md contains the table of remedies. If a paragraph of any page names kinds of differences, it may name only
+// the commands in their remedies.
 func TestRemediesInTheDocs(t *testing.T) {
 	t.Parallel()
 	table, kinds := "", map[string][]string{}

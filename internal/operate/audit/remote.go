@@ -65,7 +65,6 @@ func (r *run) readRemote(ctx context.Context) error {
 	return nil
 }
 
-// askFor queries the remote for some packets of a campaign, and adds the credits that it returns.
 func (r *run) askFor(ctx context.Context, c *campaign, grants []hongbao.Grant) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(r.Remote.Concurrency)
@@ -91,7 +90,6 @@ func (r *run) askFor(ctx context.Context, c *campaign, grants []hongbao.Grant) e
 	return group.Wait()
 }
 
-// judgeCurrency reports a credit in another currency than the campaign's.
 func (r *run) judgeCurrency(c *campaign, g *hongbao.Grant, has *RemoteCredit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

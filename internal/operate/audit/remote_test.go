@@ -15,7 +15,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// memRemote is a remote balance system in memory. It records the highest number of concurrent queries.
 type memRemote struct {
 	mu       sync.Mutex
 	credits  map[string]map[int64]audit.RemoteCredit
@@ -240,7 +239,6 @@ func TestRemoteWorthless(t *testing.T) {
 	require.ErrorIs(t, err, errNoPlan)
 }
 
-// any returns a packet of campaign a that the remote has.
 func (m *memRemote) any(t *testing.T) int64 {
 	t.Helper()
 	for packet := range m.credits["a"] {

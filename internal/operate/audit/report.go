@@ -12,7 +12,7 @@ import (
 // Verdict is the result of an audit.
 type Verdict string
 
-// The verdicts. Agrees means that nothing that was judged differs.
+// The verdicts. Agrees means that the audit found no difference in what it judged.
 const (
 	Agrees  Verdict = "agrees"
 	Differs Verdict = "differs"
@@ -61,7 +61,7 @@ type CampaignReport struct {
 	// InRedis is false if only the ledger has the campaign.
 	InRedis bool `json:"in_redis"`
 	// Sealed reports whether the campaign was sealed, so that its grants were not read. Sealable reports whether it may
-	// be sealed. It was refunded and has left Redis, and this audit has judged each of its grants and found no
+	// be sealed: it was refunded and has left Redis, and this audit has judged each of its grants and found no
 	// difference anywhere.
 	Sealed   bool `json:"sealed"`
 	Sealable bool `json:"sealable"`
@@ -131,7 +131,6 @@ func (c *Counts) add(o *Counts) {
 	c.Dropped += o.Dropped
 }
 
-// setFound sets the counts of the differences about single grants.
 func (c *Counts) setFound(n map[Kind]int64) {
 	c.Lost, c.DoubleCredits, c.Unfounded, c.Different = n[Lost], n[DoubleCredit], n[Unfounded], n[Different]
 	c.MissingInTopic, c.Duplicates = n[MissingInTopic], n[DuplicateInTopic]
@@ -199,7 +198,6 @@ func (c *campaign) frozen() bool {
 	return len(c.on)+c.stubs > 0
 }
 
-// finish completes the report.
 func (r *run) finish() *Report {
 	rep := &r.report
 	rep.Verdict = Agrees

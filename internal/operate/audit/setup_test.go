@@ -207,7 +207,6 @@ func (w *world) read(t *testing.T, shard int, group string) []stream.Entry {
 	return out
 }
 
-// settle writes all new grants to the ledger.
 func (w *world) settle(t *testing.T) {
 	w.bring(t, ledgerGroup, func(g hongbao.Grant) { w.ledger.grants[g.Campaign] = append(w.ledger.grants[g.Campaign], g) })
 }
@@ -255,7 +254,6 @@ func (w *world) audit(t *testing.T, opts audit.Options) *audit.Report {
 	return r
 }
 
-// receipt returns the text of a user's receipts in Redis.
 func (w *world) receipt(t *testing.T, id, user string) string {
 	t.Helper()
 	text, err := w.rdb.HGet(t.Context(), w.keys(id).Keys.Receipts(id), user).Result()
@@ -263,13 +261,11 @@ func (w *world) receipt(t *testing.T, id, user string) string {
 	return text
 }
 
-// settled returns a pointer to a user's grant in the ledger.
 func (w *world) settled(id, user string) *hongbao.Grant {
 	return &w.ledger.grants[id][slices.IndexFunc(w.ledger.grants[id],
 		func(g hongbao.Grant) bool { return g.User == user })]
 }
 
-// published returns a pointer to a user's grant in the topic.
 func (w *world) published(id, user string) *hongbao.Grant {
 	return &w.topic.grants[slices.IndexFunc(w.topic.grants,
 		func(g hongbao.Grant) bool { return g.Campaign == id && g.User == user })]

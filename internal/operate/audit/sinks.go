@@ -8,7 +8,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// readLedger runs the ledger's own checks, and adds the ledger's grants.
 func (r *run) readLedger(ctx context.Context) error {
 	if r.Ledger == nil {
 		return nil
@@ -80,7 +79,6 @@ func (r *run) passOver(ctx context.Context, c *campaign) error {
 	return nil
 }
 
-// quarantinePage is the number of grants in quarantine that one query reads.
 const quarantinePage = 500
 
 func (r *run) readQuarantine(ctx context.Context) error {
@@ -118,7 +116,6 @@ func (r *run) quarantined(q *ledger.Quarantined) {
 	r.decided(g)
 }
 
-// readTopic adds the grants of the topic.
 func (r *run) readTopic(ctx context.Context) error {
 	if r.Topic == nil {
 		return nil

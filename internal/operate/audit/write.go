@@ -112,7 +112,8 @@ func (r *Report) acknowledged(b *strings.Builder) {
 	if len(r.Acknowledged) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nAcknowledged by a person: %d. Each is not counted until the time in its line.\n", len(r.Acknowledged))
+	fmt.Fprintf(b, "\nAcknowledged by a person: %d. None is counted before the time in its line.\n",
+		len(r.Acknowledged))
 	for i := range r.Acknowledged {
 		fmt.Fprintf(b, "  %s\n", r.Acknowledged[i].String())
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// The report shows amounts in the currency's units, and one total for each currency.
 func TestAmountsAreInTheCurrencysUnits(t *testing.T) {
 	t.Parallel()
 	r := audit.Report{Campaigns: []audit.CampaignReport{

@@ -70,7 +70,7 @@ func New(cfg Config) (*Closer, error) {
 	return &Closer{cfg: cfg}, nil
 }
 
-// Standing is how far the end of a campaign has got.
+// Standing is the progress of ending a campaign.
 type Standing struct {
 	// Places are the campaign's places, in their order; none once the campaign has left Redis.
 	Places []Place
@@ -81,7 +81,7 @@ type Standing struct {
 	Refund *payment.Refund
 }
 
-// Place is how far the end of a campaign has got on one of its shards.
+// Place is the progress of ending a campaign on one of its shards.
 type Place struct {
 	Close stream.Entry
 	// Finished is the seq up to which the ledger's group has finished the shard. It never exceeds the seq of the close.
@@ -126,7 +126,6 @@ func (s *Standing) Amount() hongbao.Amount {
 	return s.Closed().LeftAmount
 }
 
-// closes returns the close entries of all places.
 func (s *Standing) closes() []stream.Entry {
 	list := make([]stream.Entry, len(s.Places))
 	for i := range s.Places {
@@ -240,7 +239,6 @@ func (c *Closer) decided(ctx context.Context, o *Order, s *Standing) error {
 	return err
 }
 
-// unsettled lists the shards on which the ledger's group has not reached the close.
 func (s *Standing) unsettled() string {
 	var list []string
 	for i := range s.Places {

@@ -180,7 +180,7 @@ func TestRefundDiesAtEachStep(t *testing.T) {
 	t.Parallel()
 	for name, die := range map[string]struct {
 		at    func(b *bundle, cancel func())
-		posts int // refunds that the first process posted
+		posts int
 	}{
 		"before the lock":     {func(b *bundle, _ func()) { b.locks = lost{} }, 0},
 		"before it is posted": {func(b *bundle, _ func()) { b.ledger.before = func() error { return errDied } }, 0},

@@ -15,5 +15,5 @@
 // the close are dead letters or in quarantine: a person has to decide about them first.
 //
 // A named lock keeps processes from working concurrently. Even without the lock there is one refund, because the
-// ledger's primary keys allow no second one.
+// ledger's primary keys do not allow a second one.
 package closing

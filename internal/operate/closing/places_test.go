@@ -43,7 +43,6 @@ func setupSpread(t *testing.T) *spread {
 	return s
 }
 
-// settleOn makes the ledger's group finish everything on a place.
 func (s *spread) settleOn(k *store.Shard) {
 	s.t.Helper()
 	raw, err := k.ReadNew(s.t.Context(), "balance", "w1", 100, 0)
@@ -118,7 +117,6 @@ func (f *faults) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// tagOf returns the prefix of a shard's keys.
 func tagOf(k *store.Shard) string { return strings.TrimSuffix(k.Keys.Meta(), "meta") }
 
 // A dead letter on any shard of the campaign may still be paid. The refund fails until a person has decided about it.
@@ -253,7 +251,6 @@ func TestCloseWithAClockThatIsBehind(t *testing.T) {
 	require.EqualValues(t, 4, standing.Closed().Granted)
 }
 
-// Redis has lost one place of a campaign. Close returns store.ErrNotInRedis, and so does the refund.
 func TestCloseWithALostPlace(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)

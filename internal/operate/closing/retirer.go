@@ -52,7 +52,6 @@ func (r *Retirer) Run(ctx context.Context) error {
 	return nil
 }
 
-// retireCampaigns is the number of campaigns of a shard that one call looks up.
 const retireCampaigns = 100
 
 // Retire takes all campaigns whose grace is over out of Redis, and returns their ids. It skips shards that do not

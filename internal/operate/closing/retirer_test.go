@@ -34,7 +34,6 @@ func TestOutOfMemoryEndsACampaign(t *testing.T) {
 	require.Equal(t, []string{"rain"}, gone)
 }
 
-// A refunded campaign leaves Redis after its grace. A closed campaign that is not refunded stays.
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -90,7 +90,6 @@ func (l *memLedger) Quarantine(_ context.Context, after int64, _ int) ([]ledger.
 	return l.aside, nil
 }
 
-// mutex is a Locker within one process.
 type mutex struct{ mu sync.Mutex }
 
 func (m *mutex) Do(ctx context.Context, _ string, fn func(context.Context) error) error {
@@ -152,7 +151,6 @@ func (b *bundle) load(id string, places int) {
 	require.NoError(b.t, err)
 }
 
-// row returns the ledger's row of a campaign.
 func (b *bundle) row(id string) *ledger.StoredCampaign {
 	b.t.Helper()
 	c, _, err := b.ledger.Campaign(b.t.Context(), id)

@@ -68,7 +68,6 @@ func parse(sink string, shard int, stream string, values []string) Letter {
 	return l
 }
 
-// number parses a number; it returns 0 if s is no number or is negative.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
@@ -77,7 +76,6 @@ func number(s string) int64 {
 	return max(n, 0)
 }
 
-// grant finds the letter's grant in the fields of its entry.
 func (l *Letter) grant() *hongbao.Grant {
 	if l.Seq == 0 {
 		return nil

@@ -87,7 +87,7 @@ func eachRaw(after string, read func(first string, n int) ([]store.RawEntry, err
 	return nil
 }
 
-// Each calls fn for pages of a sink's dead letters on a shard, oldest first, until fn fails. It starts behind the
+// Each calls fn for pages of a sink's dead letters on a shard, oldest first, until fn fails. It starts after the
 // stream ID after, or at the first letter if after is empty.
 func (l *Letters) Each(ctx context.Context, sink string, shard int, after string, fn func([]Letter) error) error {
 	return l.eachIn(ctx, Place{sink, shard}, span{after, "+"}, fn)
@@ -218,8 +218,8 @@ type Place struct {
 	Shard int
 }
 
-// places lists the streams of the sinks. It starts with the stream of the letter after, and returns that letter's ID in
-// the stream.
+// places lists the streams of the sinks. after, if not empty, is the ID of a letter: then the list starts with that
+// letter's stream, and id is the letter's ID there.
 func (l *Letters) places(sinks []string, after string) (all []Place, id string, err error) {
 	for _, sink := range sinks {
 		for shard := range l.store.Len() {

@@ -109,7 +109,6 @@ func TestGetLetter(t *testing.T) {
 	}
 }
 
-// The grant of a letter has the currency of its entry.
 func TestLetterHasItsCurrency(t *testing.T) {
 	t.Parallel()
 	w := deadlettertest.Setup(t)

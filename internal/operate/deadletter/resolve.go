@@ -29,8 +29,8 @@ type Pick struct {
 	counted map[Place]string
 }
 
-// CheckExpected returns an error if the filter does not select as many letters as the person expects. With Pick.After
-// fewer letters are no error, because an earlier call has decided some. CheckExpected also limits the pick to the
+// CheckExpected returns an error if the filter does not select as many letters as the person expects. With Pick.After,
+// fewer letters are allowed, because an earlier call has decided some. CheckExpected also limits the pick to the
 // counted letters, so letters that are written later stay.
 func (l *Letters) CheckExpected(ctx context.Context, pick *Pick) error {
 	if len(pick.IDs) > 0 {

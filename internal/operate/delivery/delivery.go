@@ -25,9 +25,9 @@ const MaxBatch = 20_000
 type Options struct {
 	// Handler delivers the grants. It must be idempotent: a second delivery of a grant must change nothing.
 	Handler hongbao.Handler
-	// BatchGrants is the maximal number of grants in one call of the Handler, 1 to 20,000.
+	// BatchGrants is the maximum number of grants in one call of the Handler, 1 to 20,000.
 	BatchGrants int
-	// Rate is the maximal number of grants per second; 0 means no limit.
+	// Rate is the maximum number of grants per second; 0 means no limit.
 	Rate float64
 	// Patience is how long a batch is retried while the target is unreachable, 0 to 24 h.
 	Patience time.Duration
@@ -99,7 +99,6 @@ func (d *Deliverer) Deliver(ctx context.Context, grants []hongbao.Grant, out Res
 	}
 }
 
-// call calls the Handler once. It returns the grants that were not delivered, with their errors.
 func (d *Deliverer) call(ctx context.Context, grants []hongbao.Grant, out Results) (left []hongbao.Grant, errs []error,
 	err error) {
 	all := d.Handler.Handle(ctx, slices.Clone(grants))
@@ -149,7 +148,6 @@ func (d *Deliverer) giveUp(ctx context.Context, grants []hongbao.Grant, errs []e
 	return nil
 }
 
-// areOne reports whether all errors are the same.
 func areOne(errs []error) bool {
 	return !slices.ContainsFunc(errs, func(err error) bool { return !retry.Same(err, errs[0]) })
 }

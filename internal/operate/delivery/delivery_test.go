@@ -46,7 +46,6 @@ func TestPaceEnds(t *testing.T) {
 	require.ErrorIs(t, p.Deliver(ctx, make([]hongbao.Grant, 1), Results{}), context.Canceled)
 }
 
-// A Handler returns fewer errors than it got grants. The delivery fails with ClassBroken.
 func TestHandlerThatLies(t *testing.T) {
 	t.Parallel()
 	d := New(Options{Handler: liar{}, BatchGrants: 10})

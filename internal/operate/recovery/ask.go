@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// facts is what the ledger, the topic and the witnesses know of a frozen shard behind the last event that Redis
+// facts is what the ledger, the topic and the witnesses know of a frozen shard after the last event that Redis
 // certainly had.
 type facts struct {
 	attempt store.Attempt
@@ -46,7 +46,6 @@ type Steps struct {
 	Open      int64 `json:"open_ms"`
 }
 
-// lap adds the time since the previous step's end to this step.
 func (f *facts) lap(step *int64) {
 	now := time.Now()
 	*step += now.Sub(f.lapped).Milliseconds()
@@ -56,7 +55,7 @@ func (f *facts) lap(step *int64) {
 // wrote returns the time of the last write to the shard before it froze.
 func (f *facts) wrote() time.Time { return time.UnixMilli(f.attempt.Wrote) }
 
-// known returns the grants behind the last event that Redis certainly had, from the ledger, the topic and the
+// known returns the grants after the last event that Redis certainly had, from the ledger, the topic and the
 // witnesses.
 func (f *facts) known() (known []restore.Known) {
 	add := func(from restore.Source, grants []hongbao.Grant) {
@@ -72,7 +71,6 @@ func (f *facts) known() (known []restore.Known) {
 	return known
 }
 
-// highest returns the highest seq that the topic has.
 func (f *facts) highest() int64 {
 	seq := f.high
 	for i := range f.topic {

@@ -26,7 +26,7 @@ func (w *world) opensBlind(t *testing.T, shard int, why string) {
 	require.NoError(t, rec.Accept(t.Context(), verdicts[shard], by("ann", why)))
 }
 
-// newProcess replaces the world's store and recoverer by those of a new process, which has seen no event.
+// newProcess replaces the world's store and recoverer with those of a new process, which has seen no event.
 func (w *world) newProcess(t *testing.T) {
 	t.Helper()
 	w.rdb = w.server.Client(t)

@@ -146,7 +146,6 @@ func TestResumeThatChangesNothing(t *testing.T) {
 	require.False(t, c.Paused)
 }
 
-// downLedger is a ledger whose KeepControls fails.
 type downLedger struct{ *ledger.Ledger }
 
 var errDown = errors.New("the ledger is down")

@@ -98,7 +98,6 @@ func TestLedgerLacksALostEvent(t *testing.T) {
 	}
 }
 
-// refund refunds a campaign on one shard, given its close.
 func (w *world) refund(t *testing.T, closed stream.Entry) {
 	t.Helper()
 	_, err := w.ledger.Refund(t.Context(), []stream.Entry{closed}, 0)

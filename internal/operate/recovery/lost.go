@@ -208,7 +208,6 @@ func (e *Ending) Next(digest string) string {
 	return fmt.Sprintf("hongbao campaign refund-lost %s --amount %d%s --by NAME --why TEXT", e.Campaign, amount, digest)
 }
 
-// read reads the campaign's hash on this shard.
 func (p *place) read(ctx context.Context, id string) error {
 	fields, err := p.CampaignFields(ctx, id)
 	if err != nil {
@@ -226,7 +225,6 @@ func (p *place) read(ctx context.Context, id string) error {
 	return nil
 }
 
-// nowhere reports whether Redis has nothing of the campaign on any of its shards.
 func (e *standing) nowhere() bool {
 	return !slices.ContainsFunc(e.places, func(p place) bool { return p.State != "" })
 }
@@ -249,7 +247,6 @@ func (e *standing) lost() error {
 			"`hongbao campaign refund %s` end it", e.Campaign, e.Redis.State, e.Campaign, e.Campaign)
 }
 
-// waiting counts the grants of the campaign that may still be paid.
 func (e *Ender) waiting(ctx context.Context, out *standing) error {
 	places := make([]*store.Shard, len(out.places))
 	for i, p := range out.places {
@@ -263,7 +260,6 @@ func (e *Ender) waiting(ctx context.Context, out *standing) error {
 	return err
 }
 
-// waitingOn adds the counts of one shard.
 func (e *Ender) waitingOn(ctx context.Context, p *place, out *standing) error {
 	w, err := p.Waiting(ctx, e.Group, out.Campaign)
 	if err != nil {

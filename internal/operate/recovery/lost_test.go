@@ -39,7 +39,6 @@ func (w *world) accepts(t *testing.T) {
 	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "no file is left")))
 }
 
-// finish makes the ledger's group finish all entries.
 func (w *world) finish(t *testing.T) {
 	t.Helper()
 	_, err := w.shard().CreateGroup(t.Context(), "balance")
@@ -153,7 +152,6 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeAlreadyGranted, repeat.Outcome, "the user gets the receipt again")
 }
 
-// firstEntry returns the id of the stream's first entry.
 func firstEntry(t *testing.T, w *world) string {
 	t.Helper()
 	rows, err := w.rdb.XRangeN(t.Context(), w.store.Shard(0).Keys.Events(), "-", "+", 1).Result()

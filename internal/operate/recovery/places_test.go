@@ -70,7 +70,6 @@ func TestLostPlace(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-// grantOn grants and settles ten packets on each place of a campaign.
 func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 	t.Helper()
 	settler := w.settler(t)
@@ -95,7 +94,6 @@ func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 	}
 }
 
-// states returns the states of a campaign on its places.
 func (w *world) states(t *testing.T, id string, places []*store.Shard) (list []string) {
 	t.Helper()
 	for _, k := range places {

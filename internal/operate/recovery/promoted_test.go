@@ -34,7 +34,6 @@ func (w *world) demote(t *testing.T, to *testkit.RedisServer) {
 	require.NoError(t, rdb.ReplicaOf(t.Context(), "NO", "ONE").Err())
 }
 
-// isFrozen waits until the shard is frozen.
 func (w *world) isFrozen(t *testing.T) {
 	t.Helper()
 	rdb := w.server.Client(t)

@@ -324,7 +324,6 @@ func (r *Recoverer) keepTopic(ctx context.Context, v *Verdict) error {
 	return r.markTopic(ctx, k, f, v.Redis)
 }
 
-// maxAccepted is the number of losses that Accepted returns at most.
 const maxAccepted = 100
 
 // Accepted returns the latest losses that people have accepted, newest first. Without the ledger it returns none.

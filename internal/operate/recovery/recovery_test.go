@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Redis was killed and has lost nothing. Grabs are answered frozen until the shard opens, which needs no person. No seq
-// is used twice.
+// Redis was killed and has lost nothing. Grabs get the outcome frozen until the shard opens without a person. No seq is
+// used twice.
 func TestRestartWithoutLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -94,8 +94,8 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 	}
 }
 
-// Redis has lost everything. Grabs are answered frozen, and the deployment is not initialized again. After a person has
-// accepted the loss, Redis has a stub of the campaign.
+// Redis has lost everything. Grabs get the outcome frozen, and the deployment is not initialized again. After a person
+// has accepted the loss, Redis has a stub of the campaign.
 func TestFlushAll(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -133,7 +133,7 @@ func TestFlushAll(t *testing.T) {
 }
 
 // Redis restarted from a file that lacks a campaign, and no grant of the campaign is settled. A caller knows of the
-// lost events, so the campaign is in doubt. Its users are answered frozen, not that the campaign is unknown.
+// lost events, so the campaign is in doubt. Its users get the outcome frozen, not unknown_campaign.
 func TestCampaignThatNobodySettledIsLost(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -32,7 +32,6 @@ func (r *Recoverer) repairAll(ctx context.Context) {
 	}
 }
 
-// repaired repairs a shard if necessary, and reports whether nothing is left to do.
 func (r *Recoverer) repaired(ctx context.Context, shard int) bool {
 	done, err := r.repair(ctx, shard)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrFrozen) {
@@ -73,7 +72,6 @@ func (r *Recoverer) repair(ctx context.Context, shard int) (bool, error) {
 	})
 }
 
-// resolveEmpty resolves a sink's dead letters of entries that open an epoch and skip no seq.
 func (r *Recoverer) resolveEmpty(ctx context.Context, k *store.Shard, sink string) (n int, err error) {
 	letters := deadletter.New(r.cfg.Store)
 	err = letters.Each(ctx, sink, k.Keys.Index(), "", func(page []deadletter.Letter) error {

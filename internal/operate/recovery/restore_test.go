@@ -248,8 +248,8 @@ func TestTopUpIsLostWithGrants(t *testing.T) {
 	require.Len(t, open, 1)
 }
 
-// No process that is alive has reported some of the lost grants. They count as never made: their packets are dealt
-// again, and their seqs are skipped.
+// The grants of one process were reported to no user, as far as any living process knows. They count as never made:
+// their packets are dealt again, and their seqs are skipped.
 func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

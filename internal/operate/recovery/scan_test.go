@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// asked is a topic that records the time from which it is read.
 type asked struct {
 	topic
 
@@ -56,7 +55,6 @@ func TestTopicIsAskedFromTheLastEntryOn(t *testing.T) {
 	require.Zero(t, <-topic.since, "the stream is lost: the time of the first missing event is unknown")
 }
 
-// slow is a topic that answers only after the shard's lease was renewed five times.
 type slow struct {
 	topic
 

@@ -28,7 +28,6 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// by returns a person's decision.
 func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: why} }
 
 // world is a deployment on its own Redis server, with one shard and a campaign of 1,000 packets that the ledger has
@@ -138,7 +137,6 @@ func (w *world) order(t *testing.T, id string, opensIn time.Duration, places int
 	require.NoError(t, err)
 }
 
-// load loads a campaign from the ledger into Redis.
 func (w *world) load(t *testing.T, id string) {
 	t.Helper()
 	c, found, err := w.ledger.Campaign(t.Context(), id)
@@ -148,7 +146,6 @@ func (w *world) load(t *testing.T, id string) {
 	require.NoError(t, err)
 }
 
-// idAt returns the id of a campaign whose home is this shard.
 func (w *world) idAt(shard int) string {
 	for i := 0; ; i++ {
 		if id := fmt.Sprintf("wide-%d", i); w.store.Home(id).Index() == shard {
@@ -157,7 +154,6 @@ func (w *world) idAt(shard int) string {
 	}
 }
 
-// loses deletes all keys of a shard.
 func (w *world) loses(t *testing.T, k *store.Shard) {
 	t.Helper()
 	gone, err := w.rdb.Keys(t.Context(), strings.TrimSuffix(k.Keys.Meta(), "meta")+"*").Result()
@@ -167,7 +163,6 @@ func (w *world) loses(t *testing.T, k *store.Shard) {
 
 func (w *world) shard() *store.Shard { return w.store.Shard(0) }
 
-// grab lets n new users grab through this client.
 func (w *world) grab(t *testing.T, rdb redis.UniversalClient, n int) []hongbao.Answer {
 	t.Helper()
 	return w.grabIn(t, rdb, id, n)
@@ -208,7 +203,6 @@ func (w *world) settler(t *testing.T) *ledger.Settler {
 	return settler
 }
 
-// settle settles all grants in the stream.
 func (w *world) settle(t *testing.T) {
 	t.Helper()
 	settler := w.settler(t)
@@ -242,7 +236,6 @@ func (w *world) older(t *testing.T) string {
 	return to
 }
 
-// opens calls Tend until the shard is open.
 func (w *world) opens(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {

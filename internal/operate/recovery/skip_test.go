@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An opening skips at least half a chunk behind the last known seq. So a seq that a process reports late was skipped,
+// An opening skips at least half a chunk after the last known seq. So a seq that a process reports late was skipped,
 // and is not that of a later grant.
 func TestSkipIsWide(t *testing.T) {
 	t.Parallel()

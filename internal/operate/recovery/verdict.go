@@ -82,7 +82,6 @@ type Doubt struct {
 // Known returns the highest seq that any source knows.
 func (v *Verdict) Known() int64 { return max(v.Redis, v.Ledger, v.Topic, v.Seen, 0) }
 
-// lostEvents reports whether Redis has lost events.
 func (v *Verdict) lostEvents() bool { return v.Known() > v.Redis || v.Late > 0 }
 
 // Lost reports whether Redis has lost events, or a campaign is in doubt.
@@ -128,7 +127,6 @@ func (r *Recoverer) checkServer(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-// askOthers reads the ledger and the topic.
 func (r *Recoverer) askOthers(ctx context.Context, v *Verdict, f *facts) error {
 	if err := r.askLedger(ctx, v); err != nil {
 		return err
@@ -166,7 +164,7 @@ func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 	if v.Ledger, err = r.cfg.Ledger.HighestSeq(ctx, v.Shard); err != nil {
 		return err
 	}
-	for _, u := range v.Unrecorded { // Redis can lose the removal of a mark, so events behind u.Last may be later
+	for _, u := range v.Unrecorded { // Redis can lose the removal of a mark, so events after u.Last may be later
 		late, err := r.cfg.Ledger.HighestSeqIn(ctx, v.Shard, stream.SeqRange{First: u.Seq + 1, Last: u.Last})
 		if err != nil {
 			return err
@@ -205,7 +203,6 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-// askCampaign compares a campaign in the ledger with its part on this shard in Redis.
 func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.StoredCampaign) error {
 	id := c.Spec.ID
 	state, dealt, err := r.cfg.Store.Shard(v.Shard).CampaignState(ctx, id)
@@ -273,7 +270,6 @@ func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredC
 	return "", nil
 }
 
-// askEvents reads what the ledger knows of the events that Redis has lost.
 func (r *Recoverer) askEvents(ctx context.Context, v *Verdict) (err error) {
 	v.events, err = r.cfg.Ledger.EventsIn(ctx, v.Shard, stream.SeqRange{First: max(v.Redis, 0) + 1, Last: v.Known()})
 	return err
@@ -315,7 +311,7 @@ const blindChunks = 16
 // chunk is the distance between two boundaries. The first seq after an opening is a boundary.
 const chunk = 1 << 16
 
-// skipTo returns the last seq that the opening skips. The next seq is a boundary behind all known seqs, and one
+// skipTo returns the last seq that the opening skips. The next seq is a boundary after all known seqs, and one
 // boundary further if something was lost. The opening skips at least half a chunk. So if a witness later reports a
 // higher seq from before the opening, no later grant has that seq.
 func (v *Verdict) skipTo() int64 {

@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// readWithheld reads the packets of the shard's campaigns that restores have withheld.
 func (r *Recoverer) readWithheld(ctx context.Context, v *Verdict) error {
 	v.withheld = map[string]map[int64]bool{}
 	for id := range v.here {
@@ -28,7 +27,7 @@ func (r *Recoverer) readWithheld(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-// withhold removes packets from the stocks that a silent process may have reported to users. No source knows which
+// withhold removes from the stocks the packets that a silent process may have reported to users. No source knows which
 // packets these are, so it goes by the order of the stocks. Hence it runs before anything is granted again, and once in
 // an attempt.
 func (r *Recoverer) withhold(ctx context.Context, v *Verdict, f *facts, kept []restore.Known) error {
@@ -60,7 +59,6 @@ func (r *Recoverer) withhold(ctx context.Context, v *Verdict, f *facts, kept []r
 	return nil
 }
 
-// withholdOf withholds packets of one campaign.
 func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, a store.Attempt, id string, place restore.Place) error {
 	k, c := r.cfg.Store.Shard(v.Shard), v.here[id]
 	most := place.Margin // more packets can't have been granted
@@ -120,7 +118,7 @@ func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.S
 	return spans
 }
 
-// margin returns how many packets of a campaign may have been granted behind the last known grant. It is the number of
+// margin returns how many packets of a campaign may have been granted after the last known grant. It is the number of
 // packets that the shard granted in the last Margin before it.
 func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []restore.Known) (n int64, err error) {
 	last := f.wrote()
@@ -163,7 +161,6 @@ func (r *Recoverer) lostWithheld(ctx context.Context, v *Verdict) (why string, e
 	return "", err
 }
 
-// countWithheld returns how many packets are withheld on the shard.
 func (r *Recoverer) countWithheld(ctx context.Context, v *Verdict) (n int64, err error) {
 	err = r.readWithheld(ctx, v)
 	for _, packets := range v.withheld {

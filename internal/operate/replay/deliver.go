@@ -43,7 +43,6 @@ func (w *run) noteNext(ctx context.Context, shard int, next int64) error {
 	return w.Store.Shard(shard).Replayed(context.WithoutCancel(ctx), w.Name, next)
 }
 
-// note changes the report, and passes it to Progress.
 func (w *run) note(change func(*Report)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,7 +144,6 @@ func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map
 	return has, err
 }
 
-// mark sets the sink's done bits of the grants.
 func mark(ctx context.Context, k *store.Shard, sink string, grants []hongbao.Grant) error {
 	var events []stream.SeqRange
 	for i := range grants {

@@ -54,7 +54,7 @@ func TestForgedEntryDoesNotMisleadTheSearch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 100)
-	w.forge(t, "1700000000500-1", 1, 9, theft) // a low seq behind all others, with a later epoch
+	w.forge(t, "1700000000500-1", 1, 9, theft) // a low seq after all others, with a later epoch
 	zero := 0
 	w.ledger.grants[0] = nil
 	report := w.run(t, w.config("copy"),

@@ -47,7 +47,6 @@ func (c *receipts) of(ctx context.Context, s *source, shard int, seqs stream.Seq
 	return grants, nil
 }
 
-// read reads all receipts of a shard.
 func (c *receipts) read(ctx context.Context, s *source, shard int) error {
 	k := s.store.Shard(shard)
 	head, err := k.Head(ctx)
@@ -72,7 +71,6 @@ func (c *receipts) read(ctx context.Context, s *source, shard int) error {
 	return err
 }
 
-// has reports whether the grant came from a receipt.
 func (c *receipts) has(g *hongbao.Grant) bool {
 	if c == nil {
 		return false

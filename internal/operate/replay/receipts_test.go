@@ -17,7 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// writeReceipts writes the receipts of these seqs into Redis.
 func (w *world) writeReceipts(t *testing.T, shard int, seqs ...int64) {
 	t.Helper()
 	k := w.Store.Shard(shard)
@@ -30,7 +29,6 @@ func (w *world) writeReceipts(t *testing.T, shard int, seqs ...int64) {
 	}
 }
 
-// vanish deletes the grants with these seqs from the stream and the ledger.
 func (w *world) vanish(t *testing.T, shard int, seqs ...int64) {
 	t.Helper()
 	for _, seq := range seqs {
@@ -41,7 +39,6 @@ func (w *world) vanish(t *testing.T, shard int, seqs ...int64) {
 		func(g hongbao.Grant) bool { return slices.Contains(seqs, g.Seq) })
 }
 
-// done returns those of the seqs that the sink has finished.
 func (w *world) done(t *testing.T, shard int, sink string, seqs ...int64) (list []int64) {
 	t.Helper()
 	bits, err := w.Store.Shard(shard).Done(t.Context(), sink,
@@ -104,7 +101,7 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	require.Zero(t, w.run(t, cfg, replay.Options{}).FromReceipts)
 }
 
-// A publisher has to build a batch again whose grants have no entries. Entries returns them from the ledger and the
+// A publisher has to rebuild a batch whose grants have no entries. Entries returns them from the ledger and the
 // receipts.
 func TestEntriesFromReceipts(t *testing.T) {
 	t.Parallel()

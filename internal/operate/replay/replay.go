@@ -105,8 +105,8 @@ type Covers struct {
 }
 
 // Run processes everything that the replay covers. It stops earlier if ctx ends or it can't continue. It returns a
-// report unless the options are invalid or the run can't begin. Grants that could not be delivered are in the report,
-// and are no error of Run.
+// report unless the options are invalid or the run can't begin. Run returns no error for grants that could not be
+// delivered; they are in the report.
 func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 	err := opts.Filter.check(r.cfg.Store.Len())
 	if e := hongbao.CheckCampaignID(opts.Dead); opts.Dead != "" && e != nil {

@@ -34,7 +34,6 @@ func setup(t *testing.T) *world {
 	return w
 }
 
-// trim removes the entries before this seq from the shard's stream.
 func (w *world) trim(t *testing.T, shard int, seq int64) {
 	t.Helper()
 	require.NoError(t, w.Redis.XTrimMinID(t.Context(), w.Store.Shard(shard).Keys.Events(),
@@ -58,7 +57,6 @@ func (w *world) run(t *testing.T, cfg replay.Config, opts replay.Options) *repla
 	return report
 }
 
-// memLedger is a ledger in memory.
 type memLedger struct {
 	mu     sync.Mutex
 	grants [deadlettertest.Shards][]hongbao.Grant

@@ -316,7 +316,7 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 		var granted map[int64]hongbao.Grant
 		granted, err = e.Store.Shard(shard).GrantsByReceipts(ctx, func(seq int64) bool { return missing[seq] })
 		for _, g := range granted {
-			_ = add(g) // add never fails
+			_ = add(g) // never fails
 		}
 	}
 	if err != nil {

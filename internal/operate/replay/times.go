@@ -14,7 +14,7 @@ import (
 const timeSlack = 5 * time.Minute
 
 // within narrows the seqs to those that may have been decided between from and to, without reading the others. A zero
-// time is no bound.
+// time means no bound.
 func (s *source) within(ctx context.Context, shard int, seqs stream.SeqRange, from, to time.Time) (stream.SeqRange,
 	error) {
 	if !from.IsZero() {
@@ -69,7 +69,6 @@ func (s *source) around(ctx context.Context, shard int, seqs stream.SeqRange, wh
 
 var errFound = errors.New("found")
 
-// settledFrom returns the ledger's first grant in the range; nil if there is none.
 func (s *source) settledFrom(ctx context.Context, shard int, seqs stream.SeqRange) (first *hongbao.Grant, err error) {
 	err = s.ledger.EachGrantBySeq(ctx, shard, seqs, func(g hongbao.Grant) error {
 		first = &g

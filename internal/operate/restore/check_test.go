@@ -54,7 +54,6 @@ func (w *world) checkNode(node *node) {
 	w.checkSeqs(node, d)
 }
 
-// checkSeqs fails if two events have the same seq.
 func (w *world) checkSeqs(n *node, d *data) {
 	for seq, e := range d.log {
 		id := name{idOf(&e.Grant), n.flips > 0}
@@ -71,7 +70,7 @@ func (w *world) checkSeqs(n *node, d *data) {
 	}
 }
 
-// checkTopic checks the new records. The topic must have no grant twice, and no grant of an older epoch behind a fence.
+// checkTopic checks the new records. The topic must not have a grant twice, or a grant of an older epoch after a fence.
 func (w *world) checkTopic() {
 	for ; w.read < len(w.topic.log); w.read++ {
 		c := &w.topic.log[w.read]
@@ -84,7 +83,7 @@ func (w *world) checkTopic() {
 		w.topical[idOf(&c.grant)] = true
 		for _, f := range w.floors[c.shard] {
 			if c.epoch < f.epoch && c.grant.Seq > f.floor {
-				w.fail("a session of epoch %d appended seq %d behind the fence of epoch %d", c.epoch, c.grant.Seq, f.epoch)
+				w.fail("a session of epoch %d appended seq %d after the fence of epoch %d", c.epoch, c.grant.Seq, f.epoch)
 			}
 		}
 	}

@@ -52,7 +52,7 @@ type closing struct{ granted, left, withheld int }
 type camp struct {
 	state            string
 	revision         int64
-	closedAt         int64 // seq of the close
+	closedAt         int64
 	announced, dealt int
 	stock            [][]int64       // by generation
 	withheld         map[int64]int64 // by packet: the epoch of the restore that withheld it
@@ -62,11 +62,11 @@ type camp struct {
 
 // claim is a publisher's claim for a grant.
 type claim struct {
-	pid, number   int
-	pidEpoch      int
-	fence, epoch  int64
-	at            int64
-	hongbao.Grant // the grant to publish
+	pid, number  int
+	pidEpoch     int
+	fence, epoch int64
+	at           int64
+	hongbao.Grant
 }
 
 // mend is the field mend of meta: the attempt that restores the shard. Scripts of other attempts change nothing.
@@ -210,7 +210,6 @@ func (d *data) grab(shard int, g grab) (r reply) {
 	return r
 }
 
-// grant writes a grant's entry and receipt.
 func (d *data) grant(shard int, g grab, packet int64) hongbao.Grant {
 	d.seq++
 	got := hongbao.Grant{

@@ -9,7 +9,7 @@ type Late struct {
 	Withheld bool            // whether the packet is withheld
 	Open     bool            // whether the campaign is open
 	Places   int             // number of the campaign's places
-	Limit    int64           // maximal number of packets of a user in the campaign
+	Limit    int64           // maximum number of packets of a user in the campaign
 }
 
 // Fate is what happens to a late grant.

@@ -4,7 +4,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
-// lateGrants decides about grants that witnesses report after an opening.
 func (w *world) lateGrants(a *agent) {
 	for {
 		a.wait(300)

@@ -61,7 +61,6 @@ func (d *data) ask(b by, epoch int64) bool {
 	return true
 }
 
-// renew extends the attempt's lease.
 func (d *data) renew(b by) bool {
 	if !d.mine(b) {
 		return false
@@ -188,7 +187,6 @@ func (d *data) jump(b by, last int64, closes []string, revisions map[string]int6
 	return true
 }
 
-// revise raises a campaign's revision, so that older filters expire.
 func (d *data) revise(id string, revision int64) {
 	if c := d.camps[id]; c != nil {
 		c.revision = max(c.revision, revision)

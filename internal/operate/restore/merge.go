@@ -18,7 +18,7 @@ const (
 	Witness
 )
 
-// Known is a grant behind the intact seq that a source knows.
+// Known is a grant after the intact seq that a source knows.
 type Known struct {
 	hongbao.Grant
 	From Source
@@ -33,10 +33,10 @@ type Claims struct {
 	Held []hongbao.Grant
 	// Withheld reports whether an earlier restore has withheld this packet.
 	Withheld func(campaign string, packet int64) bool
-	// Missed reports whether an earlier opening went without this grant, which belongs to a campaign with several
-	// places. The user may have got a packet on another place since, so a person decides.
+	// Missed reports whether an earlier opening left out this grant, which belongs to a campaign with several places.
+	// The user may have got a packet on another place since, so a person decides.
 	Missed func(g *hongbao.Grant) bool
-	// Limit returns the maximal number of packets of a user in the campaign.
+	// Limit returns the maximum number of packets of a user in the campaign.
 	Limit func(campaign string) int64
 }
 

@@ -41,7 +41,6 @@ func (w *world) run() error {
 	return w.err
 }
 
-// turn lets one agent take a step.
 func (w *world) turn() {
 	w.now += 5 + w.rng.Int64N(15)
 	for _, n := range w.nodes {
@@ -66,7 +65,6 @@ func (w *world) turn() {
 	}
 }
 
-// settleDown ends all faults, so that the history can finish.
 func (w *world) settleDown() {
 	w.calm = true
 	for _, n := range w.nodes {
@@ -84,7 +82,6 @@ func (w *world) settleDown() {
 	}
 }
 
-// quiet reports whether nothing is left to do.
 func (w *world) quiet() bool { return w.unfinished() == "" }
 
 func (w *world) unfinished() string {
@@ -112,7 +109,6 @@ func (w *world) unfinished() string {
 	return ""
 }
 
-// misfortune lets servers and processes fail at random.
 func (w *world) misfortune() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	if n.old == nil && w.rng.IntN(1000) == 0 {
@@ -146,7 +142,6 @@ func (w *world) misfortune() {
 	}
 }
 
-// stop stops a producer for a while.
 func (w *world) stop(p *producer) {
 	until := w.now + int64(1_000+w.rng.IntN(20_000))
 	for _, a := range p.parts {

@@ -40,7 +40,6 @@ func newNode(w *world, shard int) *node {
 	return n
 }
 
-// resync makes new copies of the primary.
 func (n *node) resync() {
 	n.writes, n.base, n.applied = nil, 0, [2]int{}
 	n.copies = [2]*data{n.up.data.clone(), n.up.data.clone()}
@@ -60,7 +59,6 @@ func do(n *node, s *server, f func(*data)) {
 	call(n, s, func(d *data) int { f(d); return 0 })
 }
 
-// replicate applies up to count more writes to a copy.
 func (n *node) replicate(to, count int) {
 	for count > 0 && n.applied[to] < n.base+len(n.writes) {
 		n.writes[n.applied[to]-n.base](n.copies[to])
@@ -73,7 +71,6 @@ func (n *node) replicate(to, count int) {
 	}
 }
 
-// written returns the number of the last write.
 func (n *node) written() int { return n.base + len(n.writes) }
 
 func (n *node) confirmed(s *server, write int) bool {
@@ -88,7 +85,6 @@ func (n *node) of(a *agent) *server {
 	return n.up
 }
 
-// failover promotes the replica.
 func (n *node) failover() {
 	n.count("failovers", n.copies[0])
 	n.up = n.newServer(n.copies[0], n.up.history, true)
@@ -114,14 +110,12 @@ func (n *node) flip() {
 	n.moved()
 }
 
-// restart restarts the primary from its append-only file, which lacks the last writes.
 func (n *node) restart() {
 	n.count("restarts", n.copies[1])
 	n.up = n.newServer(n.copies[1], "", false)
 	n.moved()
 }
 
-// older restarts the primary from an older file.
 func (n *node) older() {
 	n.count("older files", n.old)
 	n.up = n.newServer(n.old, "", false)

@@ -152,7 +152,6 @@ func (t *topic) has(g *hongbao.Grant) bool {
 	return slices.ContainsFunc(t.log, func(r record) bool { return r.kind == "grant" && idOf(&r.grant) == idOf(g) })
 }
 
-// fences returns, by shard, the newest epoch of the fence records before an offset.
 func (t *topic) fences(end int) map[int]int64 {
 	m := map[int]int64{}
 	for _, r := range t.log[:end] {

@@ -9,7 +9,7 @@ import (
 
 // Span is a range of lost seqs of one epoch. Any of them may have been granted.
 type Span struct {
-	// Seqs begins behind the epoch's opening or the intact seq. It ends with the highest seq that any process saw in
+	// Seqs begins after the epoch's opening or the intact seq. It ends with the highest seq that any process saw in
 	// the epoch.
 	Seqs  stream.SeqRange
 	Holes []stream.SeqRange // seqs without a known event
@@ -20,7 +20,7 @@ type Span struct {
 
 // Place is the place of a campaign on the shard.
 type Place struct {
-	// Packets has the packets behind the intact seq, in the order in which they are dealt. These are the packets in the
+	// Packets has the packets after the intact seq, in the order in which they are dealt. These are the packets in the
 	// lists, those of later grants in Redis, and those withheld by attempts that have not opened the shard.
 	Packets  []int64
 	Withheld []int64         // packets withheld by earlier openings
@@ -47,7 +47,7 @@ func Plan(p Place) []Step {
 		return k, ok && !k.Moved && s.Seqs.Has(k.Seq)
 	}
 	var end int64
-	for i, packet := range p.Packets { // a moved grant tells nothing about the seqs around it
+	for i, packet := range p.Packets { // a moved grant says nothing about the seqs around it
 		_, known := p.Known[packet]
 		if known && !slices.ContainsFunc(p.Spans, func(s Span) bool { _, ok := in(s, packet); return ok }) {
 			end = int64(i) + 1

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// Young is the maximal age of a process's witness line when the process grants and when it answers. If the line is
+	// Young is the maximum age of a process's witness line when the process grants and when it answers. If the line is
 	// older, the process writes it again first. So a process that was stopped can't answer after a recoverer has
 	// decided without it.
 	Young = stream.WitnessAge
@@ -15,7 +15,7 @@ const (
 	// Overlap before Redis' last write are not trusted. A process may need Young plus the second between two checks of
 	// its watch to notice a promotion, and may write until then.
 	Overlap = Young + time.Second
-	// Fresh is the maximal age of a witness line, measured at the last write in Redis, with which a process has to
+	// Fresh is the maximum age of a witness line, measured at the last write in Redis, with which a process has to
 	// report.
 	Fresh = Overlap + Young + time.Second
 	// Patience is how long a restore waits for silent witnesses. Any answer to a user that is still in transit arrives
@@ -65,15 +65,15 @@ func Intact(f Found) int64 {
 	return intact
 }
 
-// SkipTo returns the last seq that an opening skips. It lies behind every known seq, and behind all seqs that may have
+// SkipTo returns the last seq that an opening skips. It lies after every known seq, and after all seqs that may have
 // been granted since Redis' last intact write. The next seq is a boundary.
 func SkipTo(known int64, since time.Duration) int64 {
 	known += chunk/2 + int64(since.Seconds()*perSec)
 	return (known/chunk+1)*chunk - 1
 }
 
-// Holes returns the seqs of the spans that no known event has. A span has the seqs of one epoch: from the one behind
-// its opening, or behind the intact seq, to the highest that any process saw. spans and owned must be sorted.
+// Holes returns the seqs of the spans that no known event has. A span has the seqs of one epoch: from the one after
+// its opening, or after the intact seq, to the highest that any process saw. spans and owned must be sorted.
 func Holes(spans []stream.SeqRange, owned []int64) (holes []stream.SeqRange) {
 	for _, span := range spans {
 		next := span.First

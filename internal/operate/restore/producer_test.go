@@ -58,7 +58,6 @@ func (p *producer) die() {
 	}
 }
 
-// grabs serves requests one after another.
 func (p *producer) grabs(a *agent) {
 	for {
 		a.wait(int64(50 + p.w.rng.IntN(400)))
@@ -187,7 +186,6 @@ func (p *producer) look(a *agent, i int, n *node) {
 	}
 }
 
-// proofs returns all evidence that the producer has about a shard.
 func (p *producer) proofs(shard int) (proofs []proof) {
 	for _, m := range p.memory {
 		if m.grant.Shard == shard {

@@ -279,7 +279,6 @@ func (r *recovery) collect() bool {
 	return true
 }
 
-// read reads the grants that the ledger, Redis, the topic and the witnesses know.
 func (r *recovery) read() {
 	d, shard := r.s.data, r.n.shard
 	add := func(from restore.Source, g *hongbao.Grant) {
@@ -345,7 +344,7 @@ func (r *recovery) saw(epoch, seq int64) {
 	r.plan.tops[epoch] = max(r.plan.tops[epoch], seq)
 }
 
-// spans returns, by epoch, the seqs behind the intact seq that may have been granted.
+// spans returns, by epoch, the seqs after the intact seq that may have been granted.
 func (r *recovery) spans(owned []int64) (spans []span) {
 	for _, o := range r.ledger.rows[r.n.shard] {
 		s := span{Span: restore.Span{
@@ -361,7 +360,6 @@ func (r *recovery) spans(owned []int64) (spans []span) {
 	return spans
 }
 
-// lostRows returns the ledger's rows of attempts and openings that Redis has lost.
 func (r *recovery) lostRows() (rows []row) {
 	for _, o := range r.ledger.rows[r.n.shard] {
 		if o.floor >= r.m.intact && o.attempt != "" {

@@ -120,7 +120,7 @@ func TestPlan(t *testing.T) {
 	}
 	known, withheld := packets(p)
 	require.Equal(t, []int64{2, 5}, known)
-	require.Equal(t, []int64{4, 6}, withheld, "one before the known packet, one for the hole behind it")
+	require.Equal(t, []int64{4, 6}, withheld, "one before the known packet, one for the hole after it")
 	p.Known[7] = restore.Known{Grant: grantOf(90, 1, 7, "u3", "r3"), Moved: true}
 	_, withheld = packets(p)
 	require.Equal(t, []int64{4, 6, 8}, withheld, "the last known packet now has a moved grant")

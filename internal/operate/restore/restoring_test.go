@@ -14,7 +14,6 @@ func compareKeys(a, b key) int {
 	return cmp.Or(cmp.Compare(a.campaign, b.campaign), cmp.Compare(a.packet, b.packet))
 }
 
-// receipts returns the grants of all receipts, ordered by packet.
 func (d *data) receipts() (all []hongbao.Grant) {
 	for _, id := range sorted(d.camps, cmp.Compare[string]) {
 		for _, held := range d.camps[id].receipts {
@@ -25,7 +24,6 @@ func (d *data) receipts() (all []hongbao.Grant) {
 	return all
 }
 
-// here returns the campaigns with a place on the shard.
 func (r *recovery) here() (specs []*spec) {
 	for _, s := range r.specs {
 		if s.place(r.n.shard) >= 0 {
@@ -77,7 +75,7 @@ func (r *recovery) merge() bool {
 	return true
 }
 
-// missed reports whether an earlier opening went without this grant, which belongs to a campaign with several places.
+// missed reports whether an earlier opening left out this grant, which belongs to a campaign with several places.
 func (r *recovery) missed(g *hongbao.Grant) bool {
 	return len(r.spec(g.Campaign).places) > 1 && slices.ContainsFunc(r.ledger.rows[r.n.shard], func(o row) bool {
 		return o.opening && o.epoch > g.Epoch && o.floor < g.Seq && !o.restored[idOf(g)]

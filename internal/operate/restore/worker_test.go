@@ -2,7 +2,6 @@ package restore_test
 
 import "slices"
 
-// settler settles entries in the ledger.
 func (w *world) settler(a *agent) {
 	for {
 		a.wait(int64(100 + w.rng.IntN(300)))
@@ -72,10 +71,9 @@ type session struct {
 	fences             map[int]int64
 }
 
-// recorded is the maximal age of a session's last record when the session claims, in ms.
+// recorded is the maximum age of a session's last record when the session claims, in ms.
 const recorded = 10_000
 
-// publisher publishes grants to the topic.
 func (w *world) publisher(a *agent) {
 	var p session
 	for {
@@ -211,7 +209,6 @@ func (w *world) trimmer(a *agent) {
 	}
 }
 
-// sponsor tops up a campaign, closes it and refunds it.
 func (w *world) sponsor(a *agent, s *spec) {
 	up := func() bool {
 		a.wait(int64(100 + w.rng.IntN(200)))

@@ -34,7 +34,6 @@ type world struct {
 	trace  []string
 }
 
-// spec is a campaign.
 type spec struct {
 	id          string
 	places      []int // the campaign's shards
@@ -44,7 +43,6 @@ type spec struct {
 	closeAt     int64
 }
 
-// dealt returns the packets of a generation at a place.
 func (s *spec) dealt(place, generation int) (packets []int64) {
 	first := int64(1)
 	for _, n := range s.generations[:generation-1] {
@@ -58,7 +56,6 @@ func (s *spec) dealt(place, generation int) (packets []int64) {
 	return packets
 }
 
-// packets returns the number of packets in all generations.
 func (s *spec) packets() (n int64) {
 	for _, packets := range s.generations {
 		n += packets
@@ -125,7 +122,6 @@ func (a *agent) step(where string) {
 	}
 }
 
-// wait suspends the agent for this time.
 func (a *agent) wait(ms int64) {
 	a.asleep = a.w.now + ms
 	a.step("idle")
@@ -209,7 +205,6 @@ func (w *world) addSpec(i int) {
 	w.specs = append(w.specs, s)
 }
 
-// found initializes a shard, and loads its campaigns.
 func (w *world) found(d *data, shard int, token, history string) {
 	d.founded, d.epoch, d.opened, d.history = true, 1, token, history
 	for _, s := range w.specs {
