@@ -38,7 +38,7 @@ func (d *Difference) Acknowledge() (ledger.Acknowledgement, error) {
 }
 
 // isAcknowledged reports whether a person has acknowledged the difference, and notes it in the report. One
-// acknowledgement covers one difference: a second difference with the same words counts.
+// acknowledgement covers one difference: a second, identical difference is counted.
 func (r *run) isAcknowledged(d *Difference) bool {
 	if len(r.known) == 0 {
 		return false
@@ -56,7 +56,6 @@ func (r *run) isAcknowledged(d *Difference) bool {
 	return true
 }
 
-// allFound counts the differences of each kind, including the acknowledged ones.
 func (r *Report) allFound() map[Kind]int64 {
 	all := make(map[Kind]int64, len(r.Found))
 	for k, n := range r.Found {

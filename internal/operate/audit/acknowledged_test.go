@@ -20,7 +20,8 @@ func (w *world) acknowledge(t *testing.T, d *audit.Difference) {
 	w.cfg.Acknowledged = append(w.cfg.Acknowledged, a)
 }
 
-// A difference that a person has acknowledged is shown and not counted. Each further copy counts.
+// The report lists an acknowledged difference but does not count it. A second copy of the same grant in the topic is
+// counted.
 func TestAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -29,7 +30,7 @@ func TestAcknowledged(t *testing.T) {
 	first := w.audit(t, audit.Options{})
 	require.Equal(t, kinds(audit.DuplicateInTopic), first.Found)
 	known := first.Differences[0]
-	require.NotEmpty(t, known.Receipt, "the looked-up receipt is no part of the acknowledgement")
+	require.NotEmpty(t, known.Receipt, "the acknowledgement must match even though the difference names a receipt")
 	w.acknowledge(t, &known)
 
 	r := w.audit(t, audit.Options{})
@@ -53,7 +54,8 @@ func TestAcknowledged(t *testing.T) {
 	require.Equal(t, audit.Agrees, w.audit(t, audit.Options{}).Verdict)
 }
 
-// An acknowledged difference takes no place in the list of differences. An acknowledgement covers one difference only.
+// With MaxListed 1 an acknowledged difference leaves room for the second difference in the list. An acknowledgement
+// with another detail covers nothing.
 func TestAcknowledgedBeforeTheListEnds(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -66,15 +68,15 @@ func TestAcknowledgedBeforeTheListEnds(t *testing.T) {
 	w.acknowledge(t, &first.Differences[0])
 	r := w.audit(t, audit.Options{})
 	require.EqualValues(t, 1, r.Found[audit.DuplicateInTopic])
-	require.NotEqual(t, first.Differences[0], r.Differences[0], "the next one is listed")
+	require.NotEqual(t, first.Differences[0], r.Differences[0], "the second difference is listed")
 	changed := r.Differences[0]
 	changed.Detail += "?"
 	w.acknowledge(t, &changed)
-	require.EqualValues(t, 1, w.audit(t, audit.Options{}).Found[audit.DuplicateInTopic], "other words")
+	require.EqualValues(t, 1, w.audit(t, audit.Options{}).Found[audit.DuplicateInTopic], "its detail differs")
 }
 
-// No acknowledgement covers a packet that the ledger paid twice. While the ledger does not agree with itself no remedy
-// moves money, even if that difference is acknowledged.
+// A double credit can't be acknowledged, even if an acknowledgement was written into the ledger. The report names no
+// remedy that moves money, even if the ledger's inconsistency is acknowledged.
 func TestNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -88,7 +90,7 @@ func TestNotAcknowledged(t *testing.T) {
 			d := &r.Differences[i]
 			_, err := d.Acknowledge()
 			require.Equal(t, d.Kind == audit.DoubleCredit, err != nil)
-			if d.Kind == audit.DoubleCredit { // someone wrote the acknowledgement into the ledger by hand
+			if d.Kind == audit.DoubleCredit { // as if someone wrote the acknowledgement into the ledger by hand
 				w.cfg.Acknowledged = append(w.cfg.Acknowledged, ledger.Acknowledgement{Kind: string(d.Kind), Where: d.Where,
 					Campaign: d.Campaign, Packet: d.Packet, Event: d.Event, Detail: d.Detail})
 			}

@@ -18,31 +18,31 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Run audits once. It only reads. An error means that something could not be read, and says nothing about the money.
-// Differences are no error; they are in the report. Concurrent audits are safe.
+// Run audits once. It writes nothing. It returns an error only if something could not be read. The report, not the
+// error, contains the differences. Concurrent audits are safe.
 func Run(ctx context.Context, cfg Config, opts Options) (*Report, error) {
 	if err := errors.Join(cfg.check(), opts.check()); err != nil {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "audit: %w", err)
 	}
 	r := newRun(&cfg, opts)
-	// The order matters on a live system. A later step can only read more than an earlier one, so it must find every
-	// grant of an earlier step. For that reason progress is read before the sinks.
+	// The order matters on a live system. A later step reads a later state, so it must find every grant that an earlier
+	// step has found. For this reason the groups' progress is read before the sinks.
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
 	}{
 		{"wait for quiet", r.waitQuiet},
-		{"read how far the shards are", r.readSeqs(func(s *shard, seq int64) { s.seq, s.report.Seq = seq, seq })},
+		{"read the shards' last seqs", r.readSeqs(func(s *shard, seq int64) { s.seq, s.report.Seq = seq, seq })},
 		{"read the campaigns", r.readCampaigns},
 		{"read the streams", r.readStreams},
-		{"read how far the groups are", r.readProgress},
+		{"read the groups' progress", r.readProgress},
 		{"read the dead letters", r.readLetters},
 		{"read the ledger", r.readLedger},
 		{"read the codes", r.readCodes},
 		{"read the topic", r.readTopic},
 		{"ask the remote", r.readRemote},
 		{"read the claims", r.readClaims},
-		{"read how far the shards are now", r.readSeqs(func(s *shard, seq int64) { s.end = seq })},
+		{"read the shards' last seqs again", r.readSeqs(func(s *shard, seq int64) { s.end = seq })},
 		{"compare", r.judge},
 		{"look up details", r.describe},
 	} {
@@ -61,30 +61,30 @@ type run struct {
 	shards []*shard
 	sinks  []*sink
 	report Report
-	// known are the acknowledgements that matched no difference yet, by Difference.id.
+	// known has the acknowledgements that have matched no difference yet, by Acknowledgement.ID.
 	known map[string]ledger.Acknowledgement
-	// decisions are people's decisions about grants in quarantine, by digest, with the person and the reason. The ledger
-	// never settles these grants, so the remote must not have paid them.
+	// decisions has people's decisions about grants in quarantine, with the person and the reason, by the grant's
+	// digest. The ledger never settles these grants, so the remote must not have paid them.
 	decisions map[uint64]string
 
-	mu        sync.Mutex // the topic is read by several goroutines; guards everything below
+	mu        sync.Mutex // guards the fields below, because several goroutines read the topic
 	campaigns map[string]*campaign
 	listed    []*Difference
 	wanted    map[string]map[int64][]*Difference // by campaign and packet: differences whose receipt must be looked up
 }
 
-// sink is a destination with its group.
+// sink is a destination of grants, with the consumer group that delivers to it.
 type sink struct {
 	group string
 	from  source
 	gone  Kind // the kind of difference for a finished grant that the sink does not have
 	at    []progress
-	// dead are its dead letters, by shard and seq. dropped are the letters that a person dropped, with the person and the
-	// reason.
+	// dead has the sink's dead letters by shard and seq. dropped has the letters that a person dropped, with the person
+	// and the reason.
 	dead, dropped []map[int64]string
 }
 
-// shard is what the audit knows of one shard.
+// shard has what the audit knows about one shard.
 type shard struct {
 	*store.Shard
 
@@ -93,17 +93,17 @@ type shard struct {
 	seen   seqs
 	closes map[string]stream.Entry // closes that the stream still has, by campaign
 	gaps   []stream.SeqRange
-	// skipped are seqs that openings of the shard have skipped: no event has them.
+	// skipped has the seqs that openings of the shard have skipped. No event has such a seq.
 	skipped []stream.SeqRange
-	// decided are grants, by seq, of campaigns that have left Redis: a person decided that the ledger need not have
-	// them.
+	// decided has, by seq, grants that a person decided not to deliver to the ledger. It has only grants of campaigns
+	// that have left Redis.
 	decided map[int64]decided
-	// whole is the second since which the topic has kept everything; 0 if nothing has expired.
+	// whole is the Unix second since which the topic has kept every record; 0 if nothing has expired.
 	whole  int64
 	report ShardReport
 }
 
-// decided is a grant that a person decided about.
+// decided is a grant about which a person has decided.
 type decided struct {
 	digest   uint64
 	campaign string
@@ -147,7 +147,7 @@ func newRun(cfg *Config, opts Options) *run {
 		r.leaveOut("the planned amounts: no plan is configured")
 	}
 	for _, id := range opts.Campaigns {
-		r.campaign(id) // so that the audit reports a campaign that is nowhere
+		r.campaign(id) // adds it, so that an unknown campaign is reported, too
 	}
 	if r.partial() {
 		r.leaveOut("the seqs and streams of whole shards: only some campaigns are audited")
@@ -166,14 +166,13 @@ func newSink(group string, from source, gone Kind, shards int) *sink {
 
 func (r *run) leaveOut(what string) { r.report.LeftOut = append(r.report.LeftOut, what) }
 
-// partial reports whether only some campaigns are audited.
 func (r *run) partial() bool { return len(r.opts.Campaigns) > 0 }
 
 func (r *run) wants(campaign string) bool {
 	return !r.partial() || slices.Contains(r.opts.Campaigns, campaign)
 }
 
-// campaign returns what is known of a campaign; nil if it is not audited.
+// campaign returns the facts about a campaign; nil if the campaign is not audited.
 func (r *run) campaign(id string) *campaign {
 	c := r.campaigns[id]
 	if c == nil && r.wants(id) {
@@ -204,12 +203,11 @@ func (r *run) found(d Difference) *Difference {
 	return &d
 }
 
-// differs notes a difference of a whole campaign.
 func (r *run) differs(c *campaign, kind Kind, where, format string, args ...any) {
 	r.found(Difference{Kind: kind, Where: where, Campaign: c.id, Detail: fmt.Sprintf(format, args...)})
 }
 
-// foundOf notes a difference of one packet whose receipt must be looked up for its detail.
+// foundOf notes a difference of one packet. If a receipt has the packet, describe adds what the receipt says.
 func (r *run) foundOf(c *campaign, packet int64, f *fact, d Difference) {
 	d.Campaign, d.Packet = c.id, packet
 	if d.Event == "" {
@@ -236,7 +234,7 @@ func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) u
 	return maphash.Bytes(r.seed, append(b, user...))
 }
 
-// decided notes a grant that a person decided about. While Redis has its campaign the receipts prove the grant. Later,
+// decided notes a grant that a person decided about. While Redis has the campaign, its receipts prove the grant. Later
 // the decision may be the only proof.
 func (r *run) decided(g *hongbao.Grant) {
 	if g.Shard < 0 || g.Shard >= len(r.shards) || g.Seq <= 0 {
@@ -247,16 +245,16 @@ func (r *run) decided(g *hongbao.Grant) {
 	}
 }
 
-// observe adds a grant that the stream or a sink has.
+// observe adds a grant that a source has.
 func (r *run) observe(from source, g *hongbao.Grant) { r.observeAt(from, g, nil) }
 
-// record is the place of a record in the topic.
+// record is the position of a record in the topic.
 type record struct {
 	partition int
 	offset    int64
 }
 
-// observeAt is observe for a grant of the topic, with the place of its record.
+// observeAt adds a grant that a source has. at is the record's position if the source is the topic.
 func (r *run) observeAt(from source, g *hongbao.Grant, at *record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -298,7 +296,7 @@ func (r *run) observeAt(from source, g *hongbao.Grant, at *record) {
 	r.published(c, from, g)
 }
 
-// published counts a record of the topic.
+// published counts the grant if it comes from the topic.
 func (r *run) published(c *campaign, from source, g *hongbao.Grant) {
 	if from != inTopic || g.Shard < 0 || g.Shard >= len(r.shards) {
 		return
@@ -306,8 +304,8 @@ func (r *run) published(c *campaign, from source, g *hongbao.Grant) {
 	c.counts.Published++
 }
 
-// noteSeq notes the seq of a grant without a receipt, so that it is not also reported as a gap. A seq is checked for
-// doubles only if the ledger is the only remaining source of the campaign.
+// noteSeq marks the seq of a grant without a receipt as seen, so that it is not also reported as a gap. It reports a
+// seq of two grants only if the ledger is the only remaining source of the campaign.
 func (r *run) noteSeq(c *campaign, from source, g *hongbao.Grant) {
 	isNew := r.shards[g.Shard].seen.add(g.Seq)
 	if !isNew && from == inLedger && !c.inRedisOn(g.Shard) && !r.partial() {

@@ -45,8 +45,7 @@ func TestAgrees(t *testing.T) {
 	require.Equal(t, map[string]int64{ledgerGroup: last.Seq, topicGroup: last.Seq}, last.Finished)
 }
 
-// Grants that the groups have not finished are in flight: counted, not judged. Grants that a group has finished are
-// judged.
+// Grants that a group has not finished are in flight: they are counted and not judged. Finished grants are judged.
 func TestInFlight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -59,7 +58,7 @@ func TestInFlight(t *testing.T) {
 	require.EqualValues(t, 30, r.Total.Unsettled)
 	require.Zero(t, r.Total.Unpublished)
 
-	// The second of three entries is finished and the first is not: only its grants are judged.
+	// Of three entries only the second is finished: its ten grants are judged.
 	k := w.keys("a")
 	entries := w.read(t, k.Index(), ledgerGroup)
 	require.Len(t, entries, 3)
@@ -103,7 +102,7 @@ func TestWait(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Audits of a system under load find no difference, and the final counts are right.
+// Audits run while grants are made, settled and published. None finds a difference, and the last one counts everything.
 func TestLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -139,7 +138,7 @@ func TestLive(t *testing.T) {
 	require.EqualValues(t, 2*packets, r.Total.Published)
 }
 
-// lockedSinks are a world's ledger and topic, with a lock for tests that write and audit at the same time.
+// lockedSinks wraps a world's ledger and topic with a lock, for tests that write and audit at the same time.
 type lockedSinks struct {
 	*memLedger
 	mu sync.Mutex
@@ -201,8 +200,8 @@ func TestSomeCampaigns(t *testing.T) {
 	require.Equal(t, map[audit.Kind]int64{audit.Different: 1, audit.CampaignMissing: 1}, r.Found)
 }
 
-// A dead letter is no difference once its sink has the grant. A quarantine is no difference once a person has decided
-// it.
+// A dead letter is not reported once its sink has the grant. A grant in quarantine is not reported once a person has
+// decided about it.
 func TestMended(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -215,15 +214,15 @@ func TestMended(t *testing.T) {
 	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
 }
 
-// Records that the topic's retention has deleted are not reported as missing; later missing records are. The log is not
-// ordered by seq: a late requeue leaves a low seq in it, and retention may delete higher seqs before lower ones.
+// Records that retention has deleted are not reported as missing; later missing records are. The log is not ordered by
+// seq: a late requeue puts a low seq after higher ones, so retention may delete higher seqs first.
 func TestTopicRetention(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
 	a := w.keys("a").Index()
 	old := func(seq int64) bool { return seq <= 10 || seq == 35 }
 	receipts := w.keys("a").Keys.Receipts("a")
-	for user, text := range w.rdb.HGetAll(t.Context(), receipts).Val() { // "packet amount seq ms request-id"
+	for user, text := range w.rdb.HGetAll(t.Context(), receipts).Val() { // text is "packet amount seq ms request-id"
 		f := strings.Fields(text)
 		if seq, err := strconv.ParseInt(f[2], 10, 64); err == nil && old(seq) {
 			do(t, w.rdb.HSet(t.Context(), receipts, user, strings.Join([]string{f[0], f[1], f[2], "0", f[4]}, " ")))
@@ -246,7 +245,7 @@ func TestTopicRetention(t *testing.T) {
 	w.topic.scan.Since[a] = time.Now().Add(time.Minute)
 	r = w.audit(t, audit.Options{})
 	require.Equal(t, map[audit.Kind]int64{audit.MissingInTopic: 20}, r.Found,
-		"the other partition has lost nothing by retention")
+		"retention has deleted nothing from the other partition")
 	require.EqualValues(t, 40, r.Total.Expired)
 }
 
@@ -275,7 +274,6 @@ func TestListIsBounded(t *testing.T) {
 	require.Equal(t, r.Total, back.Total)
 }
 
-// Data that can't be read is an error of the audit, not a verdict.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	run := func(w *world) error {

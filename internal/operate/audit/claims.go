@@ -11,11 +11,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// claimFormat is the text of a claim: "state lease ...", then its events, then what it pushes.
+// claimFormat matches the text of a claim: "state lease ...", then a line with its events, then the data to push.
 var claimFormat = regexp.MustCompile(`^\d+ (\d+) [^\n]*\n([^\n]*)\n`)
 
-// readClaims counts the pushes in progress. A push whose lease is over and whose events are all finished is reported
-// as a difference: no worker will finish it.
+// readClaims counts the pushes in progress. It reports a claim whose lease is over and whose events are all finished:
+// no worker will complete it.
 func (r *run) readClaims(ctx context.Context) error {
 	if r.partial() {
 		return nil
@@ -53,14 +53,13 @@ func (r *run) claim(k *sink, s *shard, id, text string, now time.Time) {
 	for events := range strings.SplitSeq(m[2], ",") {
 		a, b, _ := strings.Cut(events, "-")
 		if k.at[s.Index()].anyUndone(parseSeq(a), parseSeq(b)) {
-			return // its events are pending: a worker takes them over and finishes the claim
+			return // the events are pending, so a worker will reclaim them and complete the claim
 		}
 	}
 	r.found(Difference{Kind: OpenClaim, Where: s.Keys.Claims(k.group),
 		Detail: fmt.Sprintf("claim %.80q over events %.200q: its lease is over and its events are finished", id, m[2])})
 }
 
-// parseSeq reads a seq; 0 if it is none.
 func parseSeq(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

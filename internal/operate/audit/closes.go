@@ -10,8 +10,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// judgeCloses adds the seqs of all closes; each is an event without a grant. The sources are the stream while it keeps
-// them, then the campaign, and the ledger's refund once the campaign has left Redis.
+// judgeCloses marks the seqs of all closes as seen: a close is an event without a grant. It reads the close from the
+// stream as long as the stream keeps it, then from the campaign in Redis. Once the campaign has left Redis, it reads
+// the close from the ledger's refund.
 func (r *run) judgeCloses(c *campaign) {
 	for shard, snap := range c.on {
 		s := r.shards[shard]
@@ -19,10 +20,10 @@ func (r *run) judgeCloses(c *campaign) {
 		switch {
 		case kept && !snap.over() && e.Seq <= snap.seq:
 			r.found(Difference{Kind: CampaignBroken, Where: s.Keys.Campaign(c.id), Campaign: c.id, Event: event(shard, e.Seq),
-				Detail: fmt.Sprintf("the stream has its close, but it is %.20q", snap.state)})
+				Detail: fmt.Sprintf("the stream has the close of the campaign, but its state is %.20q", snap.state)})
 		case kept && snap.over() && e.Seq != snap.closeSeq:
 			r.found(Difference{Kind: CounterDrift, Where: "campaign", Campaign: c.id, Event: event(shard, e.Seq),
-				Detail: fmt.Sprintf("the stream has its close as this event, the campaign says %s", event(shard, snap.closeSeq))})
+				Detail: fmt.Sprintf("the stream has the close with this seq, the campaign as %s", event(shard, snap.closeSeq))})
 		case !kept && snap.over():
 			r.trimmedClose(c, s, snap.closeSeq)
 		}
@@ -37,7 +38,7 @@ func (r *run) judgeCloses(c *campaign) {
 	}
 }
 
-// judgeRefunded compares the close that the refund is based on with what Redis still has of it.
+// judgeRefunded compares the close that the ledger's refund is based on with the close that Redis still has.
 func (r *run) judgeRefunded(c *campaign, s *shard, seq int64) {
 	has := int64(0)
 	if e, kept := s.closes[c.id]; kept {
@@ -46,7 +47,7 @@ func (r *run) judgeRefunded(c *campaign, s *shard, seq int64) {
 	if snap := c.on[s.Index()]; snap != nil {
 		has = snap.closeSeq
 		if !snap.over() {
-			return // judgeRefund checks it
+			return // judgeRefund reports this
 		}
 	}
 	if has == 0 {
@@ -57,7 +58,7 @@ func (r *run) judgeRefunded(c *campaign, s *shard, seq int64) {
 	}
 }
 
-// trimmedClose adds a close that the stream no longer has.
+// trimmedClose handles a close that the stream no longer has: it marks the seq of the close as seen.
 func (r *run) trimmedClose(c *campaign, s *shard, seq int64) {
 	if !s.seen.add(seq) && !r.partial() {
 		r.found(Difference{Kind: DuplicateSeq, Where: "campaign", Campaign: c.id, Event: event(s.Index(), seq),
@@ -67,7 +68,7 @@ func (r *run) trimmedClose(c *campaign, s *shard, seq int64) {
 	s.report.TrimmedCloses++
 }
 
-// closedBy returns the seq of a campaign's close on a shard; 0 if it is not known to be closed there.
+// closedBy returns the seq of a campaign's close on a shard; 0 if no source has a close there.
 func (r *run) closedBy(c *campaign, shard int) int64 {
 	if snap := c.on[shard]; snap != nil && snap.over() {
 		return snap.closeSeq
@@ -85,8 +86,8 @@ func (r *run) closedBy(c *campaign, shard int) int64 {
 	return 0
 }
 
-// judgeRefund compares the refund of a campaign that is in Redis and in the ledger: both must agree. The ledger was
-// read later, so a refund that only the ledger has is looked up in Redis again.
+// judgeRefund compares the refund in Redis with the refund in the ledger, for a campaign that both have. The ledger was
+// read after Redis. So if only the ledger has the refund, judgeRefund reads the campaign's state in Redis again.
 func (r *run) judgeRefund(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	for shard, snap := range c.on {

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A campaign that was closed, refunded and has left Redis is judged by the ledger alone.
+// A campaign was closed and refunded, and has left Redis. The audit compares its grants in the ledger with the topic.
 func TestLeftRedis(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -32,7 +32,6 @@ func TestLeftRedis(t *testing.T) {
 	require.Equal(t, map[audit.Kind]int64{audit.Different: 1, audit.Unfounded: 1}, r.Found, "%+v", r.Differences)
 }
 
-// unread is a ledger that counts how often the grants of a campaign are read.
 type unread struct {
 	*memLedger
 	campaign string
@@ -46,7 +45,8 @@ func (l *unread) EachGrant(ctx context.Context, id string, fn func(hongbao.Grant
 	return l.memLedger.EachGrant(ctx, id, fn)
 }
 
-// A campaign that was refunded, has left Redis and was audited may be sealed: its grants are not read again.
+// A refunded campaign that has left Redis may be sealed after an audit of everything. Later audits do not read its
+// grants.
 func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -54,7 +54,7 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	w.cfg.Ledger = books
 	require.False(t, w.audit(t, audit.Options{}).Campaigns[1].Sealable, "it is open")
 	w.leave(t, "b")
-	require.False(t, w.audit(t, audit.Options{Campaigns: []string{"b"}}).Campaigns[0].Sealable, "not all was audited")
+	require.False(t, w.audit(t, audit.Options{Campaigns: []string{"b"}}).Campaigns[0].Sealable, "only b was audited")
 	r := w.audit(t, audit.Options{})
 	require.True(t, r.Campaigns[1].Sealable)
 	require.False(t, r.Campaigns[0].Sealable)
@@ -63,7 +63,7 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	w.ledger.spoil = func(c *ledger.Totals) { c.Sealed = c.Campaign == "b" }
 	shard := w.keys("b").Index()
 	r = w.audit(t, audit.Options{})
-	require.Contains(t, r.Found, audit.SeqGap, "a seal without its seqs")
+	require.Contains(t, r.Found, audit.SeqGap, "the ledger has not stored the seqs of the seal")
 	var runs []stream.SeqRange
 	for _, g := range w.ledger.grants["b"] {
 		runs = append(runs, stream.SeqRange{First: g.Seq, Last: g.Seq})
@@ -71,7 +71,7 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	w.ledger.sealed = map[string]map[int][]stream.SeqRange{"b": {shard: runs}}
 	r = w.audit(t, audit.Options{})
 	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
-	require.Equal(t, 3, books.read, "its grants are not read again")
+	require.Equal(t, 3, books.read, "the grants of a sealed campaign are not read again")
 	b := r.Campaigns[1]
 	require.Equal(t, []bool{true, false}, []bool{b.Sealed, b.Sealable})
 	require.Equal(t, []int64{20, 20}, []int64{b.Settled, b.Published})
@@ -79,7 +79,7 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	w.settled("b", "u0003").User = "mallory"
 	require.Empty(t, w.audit(t, audit.Options{}).Found)
 	r = w.audit(t, audit.Options{Campaigns: []string{"b"}})
-	require.Equal(t, map[audit.Kind]int64{audit.Different: 1}, r.Found, "who names it has it read")
+	require.Equal(t, map[audit.Kind]int64{audit.Different: 1}, r.Found, "--campaign b reads its grants")
 	require.Equal(t, 4, books.read)
 }
 
@@ -93,7 +93,6 @@ func (w *world) close(t *testing.T, id string) stream.Entry {
 	return e
 }
 
-// refund closes and refunds a campaign.
 func (w *world) refund(t *testing.T, id string) {
 	t.Helper()
 	w.ledger.closed[id] = w.close(t, id)
@@ -111,7 +110,7 @@ func (w *world) leave(t *testing.T, id string) {
 	require.Zero(t, left)
 }
 
-// A campaign agrees at each step of its end, with its close in the stream and without.
+// The audit finds no difference at any step of a campaign's end, before and after the close is trimmed from the stream.
 func TestClosedRefundedRetired(t *testing.T) {
 	t.Parallel()
 	for name, bring := range map[string]func(t *testing.T, w *world){
@@ -143,7 +142,7 @@ func TestClosedRefundedRetired(t *testing.T) {
 	}
 }
 
-// Each wrong end of a campaign is found, and reported once.
+// Redis, ledger and stream disagree on how a campaign ended. Each disagreement is reported once.
 func TestEndsThatDiffer(t *testing.T) {
 	t.Parallel()
 	set := func(w *world, t *testing.T, pairs ...any) {
@@ -209,26 +208,26 @@ func TestGrantAfterClose(t *testing.T) {
 	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
 
 	state := func(s string) { do(t, w.rdb.HSet(t.Context(), w.keys("b").Keys.Campaign("b"), "state", s)) }
-	state("open") // someone opens the campaign by hand
+	state("open") // as if someone opened the campaign by hand
 	w.grab(t, "b", 900, 1)
 	state("closed")
 	w.settle(t)
 	w.publish(t)
-	for range 2 { // with the close in the stream, and without
+	for range 2 { // first with the close in the stream, then after it was trimmed
 		r = w.audit(t, audit.Options{})
 		require.EqualValues(t, 1, r.Found[audit.AfterClose], "%+v", r.Differences)
 		do(t, w.rdb.XTrimMaxLen(t.Context(), w.keys("b").Keys.Events(), 0))
 	}
 }
 
-// A campaign of which Redis has lost something differs until a person ends it from the ledger. Then it agrees, and the
-// report names the person and the reason. Earlier grants that only the topic has are listed as dropped.
+// Redis has lost data of a campaign: the audit reports it until a person ends the campaign from the ledger. Then the
+// report names the person and the reason. It lists grants that only the topic has as dropped.
 func TestEndedFromTheLedger(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
 	k := w.keys("b")
-	w.rdb.HDel(t.Context(), k.Keys.Receipts("b"), "u0003") // Redis has lost this grant, the ledger has it
-	drop(w.ledger.grants, "b", "u0004")                    // only the topic has this one
+	w.rdb.HDel(t.Context(), k.Keys.Receipts("b"), "u0003") // now only the ledger and the topic have this grant
+	drop(w.ledger.grants, "b", "u0004")                    // now only the topic has this grant
 	w.rdb.HDel(t.Context(), k.Keys.Receipts("b"), "u0004")
 	do(t, w.rdb.XTrimMaxLen(t.Context(), k.Keys.Events(), 0))
 	do(t, w.rdb.HSet(t.Context(), k.Keys.Campaign("b"), "state", "frozen"))
@@ -242,7 +241,7 @@ func TestEndedFromTheLedger(t *testing.T) {
 			Granted: 19}))
 	w.ledger.closed["b"] = stream.Entry{Shard: k.Index()}
 	w.ledger.spoil = func(c *ledger.Totals) { c.By, c.Why = "ann", "no file is left" }
-	for range 2 { // while it is in Redis, and after it has left
+	for range 2 { // while the campaign is in Redis, and after it has left
 		r = w.audit(t, audit.Options{})
 		require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
 		b := r.Campaigns[1]

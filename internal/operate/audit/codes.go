@@ -10,11 +10,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// codePage is how many codes one call reads.
 const codePage = 2_000
 
-// codes is what the audit knows of a campaign's codes: a digest for each packet, never the code itself. The codes are
-// the ledger's, or those of Redis if there is no ledger.
+// codes has a digest of each packet's code, never the code itself. The codes come from the ledger, or from Redis if
+// there is no ledger.
 type codes struct {
 	inLedger, inRedis bool
 	digests           table[uint64]
@@ -25,8 +24,8 @@ func (r *run) codeDigest(code string) uint64 {
 	return max(maphash.String(r.seed, code), 1) // 0 means none
 }
 
-// readCodes reads the codes of campaigns that have some, from the ledger and from Redis, and compares them. It runs
-// before the topic is read, whose codes observe compares.
+// readCodes compares the codes in the ledger with those in Redis. It runs before the topic is read, because
+// publishedCode compares the topic's codes with these.
 func (r *run) readCodes(ctx context.Context) error {
 	for _, c := range r.sorted() {
 		if err := r.ledgerCodes(ctx, c); err != nil {
@@ -75,7 +74,7 @@ func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snaps
 	err := r.eachField(ctx, s.Keys.Codes(c.id), func(field, code string) error {
 		packet, err := strconv.ParseInt(field, 10, 64)
 		if err != nil || packet < 1 || packet > snap.packets || snap.dealtTo(packet) != snap.place {
-			r.codeDiffers(c, 0, "Redis", fmt.Sprintf("%s has field %.40q, which is no packet of it", s.Keys.Codes(c.id), field))
+			r.codeDiffers(c, 0, "Redis", fmt.Sprintf("%s has field %.40q, which is no packet here", s.Keys.Codes(c.id), field))
 			return nil //nolint:nilerr // it is a difference
 		}
 		*found.at(packet) = r.codeDigest(code)
@@ -105,7 +104,7 @@ func (r *run) redisCodes(ctx context.Context, c *campaign, s *shard, snap *snaps
 	return nil
 }
 
-// publishedCode compares the code of a grant of the topic. r.mu is held.
+// publishedCode checks the code of a grant in the topic. The caller holds r.mu.
 func (r *run) publishedCode(c *campaign, g *hongbao.Grant) {
 	if !c.codes.inLedger && !c.codes.inRedis {
 		if g.Code != "" && (c.inRedis() || c.ledger != nil && r.Codes != nil) {

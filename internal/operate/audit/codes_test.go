@@ -16,7 +16,7 @@ import (
 
 func codeOf(packet int64) string { return fmt.Sprint("SECRET", packet) }
 
-// coded returns a world with another campaign, c, whose packets have codes; 20 of them are granted, settled and
+// coded returns a world with a third campaign, c, whose packets have codes. 20 of its packets are granted, settled and
 // published.
 func coded(t *testing.T) *world {
 	t.Helper()
@@ -46,7 +46,7 @@ func coded(t *testing.T) *world {
 	return w
 }
 
-// Codes that agree are no difference: with a ledger, without one, and after the campaign has left Redis.
+// Equal codes are not reported: with a ledger, without one, and after the campaign has left Redis.
 func TestCodesAgree(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *world){
@@ -68,7 +68,7 @@ func TestCodesAgree(t *testing.T) {
 	}
 }
 
-// Each planted difference is found, and reported without the code.
+// The audit finds each altered or missing code, and its report never shows a code.
 func TestCodesDiffer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -12,67 +12,69 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Ledger is what the audit reads from the ledger. *ledger.Ledger is one.
+// Ledger is the part of *ledger.Ledger that the audit reads.
 type Ledger interface {
 	// EachTotals calls fn for every campaign until fn fails.
 	EachTotals(ctx context.Context, fn func(*ledger.Totals) error) error
-	// EachGrant calls fn for every grant of a campaign until fn fails. A grant must come as often as it was paid.
+	// EachGrant calls fn for every grant of a campaign until fn fails. If the ledger paid a packet twice, it calls fn
+	// for both rows.
 	EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error
 	// SealedSeqs returns the seqs of the grants of a sealed campaign, by shard.
 	SealedSeqs(ctx context.Context, campaign string) (map[int][]stream.SeqRange, error)
-	// QuarantineAll returns up to limit grants in quarantine after a number, resolved or not.
+	// QuarantineAll returns up to limit grants in quarantine, resolved or not, whose ID is greater than after.
 	QuarantineAll(ctx context.Context, after int64, limit int) ([]ledger.Quarantined, error)
-	// CheckConservation and CheckCredits check that the ledger agrees with itself, CheckCredits for the credits of
-	// clients.
+	// CheckConservation checks that the ledger's grants, transfers and accounts agree. CheckCredits checks the credits
+	// of clients.
 	CheckConservation(ctx context.Context) ([]ledger.Difference, error)
 	CheckCredits(ctx context.Context) ([]ledger.Difference, error)
 }
 
 // Topic is the topic that the publisher writes to.
 type Topic interface {
-	// Each calls fn for every grant in the topic up to its present end, until fn fails. fn may be called concurrently.
+	// Each calls fn for every grant in the topic up to the end that the topic has at the call. It stops if fn fails. It
+	// may call fn concurrently.
 	Each(ctx context.Context, fn func(partition int, offset int64, g hongbao.Grant) error) (TopicScan, error)
 }
 
 // TopicScan says what Each skipped.
 type TopicScan struct {
-	// Since has, for each partition, the time since which it has kept everything; nil if nothing has expired. Grants
-	// that were decided before may have expired: they are not judged.
+	// Since has the time since which each partition has kept every record; nil if nothing has expired. Earlier grants
+	// may have expired, so the audit does not judge them in the topic.
 	Since []time.Time
 	// Foreign counts records of other deployments.
 	Foreign int64
-	// Malformed counts records that claim to be this deployment's grants and can't be read. FirstMalformed is the first
-	// error, with its place.
+	// Malformed counts records that claim to be this deployment's grants and can't be read. FirstMalformed is the error
+	// of the first such record, with its position.
 	Malformed      int64
 	FirstMalformed error
 }
 
-// Plan knows the planned amounts.
+// Plan returns the planned amounts.
 type Plan interface {
-	// Amount returns a packet's amount by the campaign's plan; false if there is no such packet.
+	// Amount returns the amount that the campaign's plan gives a packet; false if there is no such packet.
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
 }
 
-// Config of an audit. Ledger, Topic, Plan and Codes may be nil: the audit leaves out their checks, and the report says
-// so.
+// Config configures an audit. Ledger, Topic, Plan and Codes may be nil. Then the audit leaves out their checks, and the
+// report says so.
 type Config struct {
 	Store *store.Store
-	// Ledger and the name of its consumer group.
+	// Ledger is the ledger, and LedgerGroup is its consumer group.
 	Ledger      Ledger
 	LedgerGroup string
-	// Remote is set if an external balance system pays what the ledger records. LedgerGroup is the name of its consumer
-	// group.
+	// Remote is set if an external balance system pays the grants that the ledger records. The ledger's group also
+	// delivers to it.
 	Remote *Remote
-	// Topic and the name of its consumer group.
+	// Topic is the topic, and TopicGroup is its consumer group.
 	Topic      Topic
 	TopicGroup string
 	Plan       Plan
-	// Codes returns the ledger's codes of up to n packets after a number, in their order; nil for no comparison with
-	// them.
+	// Codes returns the ledger's codes of up to n packets after the given one, in the packets' order. If it is nil, the
+	// audit does not compare codes with the ledger.
 	Codes func(ctx context.Context, campaign string, after int64, n int) ([]string, error)
 	// Acknowledged are the differences that a person has acknowledged and that have not expired.
 	Acknowledged []ledger.Acknowledgement
-	// MaxListed bounds how many differences of one kind are listed; all are counted. 1 to 100,000.
+	// MaxListed is how many differences of one kind the report lists at most, 1 to 100,000. It counts all.
 	MaxListed int
 }
 
@@ -86,7 +88,7 @@ func (c *Config) check() error {
 	need(c.Store != nil, "Store is required")
 	need(c.Remote == nil || c.Remote.Concurrency >= 1 && c.Remote.Concurrency <= 10_000,
 		"the remote's Concurrency is out of bounds: want 1 to 10,000")
-	need(c.Remote == nil || c.Ledger != nil, "a Remote without a Ledger: what it credits is recorded there")
+	need(c.Remote == nil || c.Ledger != nil, "a Remote without a Ledger: the ledger records what the remote credits")
 	err := hongbao.CheckCampaignID(c.LedgerGroup)
 	need(c.Ledger == nil || err == nil, "LedgerGroup %q: %w", c.LedgerGroup, err)
 	err = hongbao.CheckCampaignID(c.TopicGroup)
@@ -100,13 +102,13 @@ func (c *Config) check() error {
 // MaxWait bounds Options.Wait.
 const MaxWait = 24 * time.Hour
 
-// Options of one audit.
+// Options configures one audit.
 type Options struct {
-	// Wait is how long to wait at most until every consumer group has finished everything, 0 to 24 h. After that the
-	// audit counts what is still in flight.
+	// Wait is the longest time to wait until every consumer group has finished everything, 0 to 24 h. The audit then
+	// counts the rest as in flight.
 	Wait time.Duration
-	// Campaigns are the ones to audit, sealed or not; none means all. If set, the audit leaves out the checks of whole
-	// shards (seqs without a gap, the stream).
+	// Campaigns are the campaigns to audit, sealed or not; none means all. If set, the audit leaves out the checks of
+	// whole shards: seqs without a gap, and the stream.
 	Campaigns []string
 }
 

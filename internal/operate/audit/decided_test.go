@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A dropped letter is listed as dropped and is no difference. The grant of a requeued letter is a difference until its
-// sink has the grant.
+// A grant whose dead letter was dropped is listed as dropped, not as a difference. A grant whose dead letter was
+// requeued is a difference until its sink has the grant.
 func TestResolvedLetters(t *testing.T) {
 	t.Parallel()
 	for what, differs := range map[string]bool{store.Dropped: false, store.Requeued: true} {
@@ -50,8 +50,8 @@ func TestResolvedLetters(t *testing.T) {
 	}
 }
 
-// A grant that a person decided not to pay is never a difference, even after its campaign was refunded and has left
-// Redis, and the stream is trimmed.
+// A person decided not to pay a grant. The grant is never a difference, even after its campaign has left Redis and the
+// stream is trimmed.
 func TestDecidedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	for what, decide := range map[string]func(t *testing.T, w *world){

@@ -1,5 +1,5 @@
-// Package audit compares Redis, the ledger and the Kafka topic, and lists every place where they disagree. It is one
-// function for tests, for the soak and for `hongbao audit` in production: Run. It writes nothing anywhere.
+// Package audit compares Redis, the ledger and the Kafka topic, and lists every place where they disagree. Tests, the
+// soak test and `hongbao audit` all call the same function, Run. It only reads.
 //
 // It checks
 //
@@ -15,13 +15,14 @@
 //   - the codes of coupons: the same in Redis, the ledger and the topic;
 //   - dead letters, the quarantine and pushes that no worker will finish.
 //
-// A live system changes while it is read, and these changes are no differences. Run first notes each shard's seq, and
-// each campaign's counts together with the seq of that instant; later grants are newer and not judged. Grants that a
-// consumer group had not finished when its sink was read are in flight: they are counted and not judged either. To
-// judge everything, wait until the system is quiet (Options.Wait).
+// A live system changes while the audit reads it; it does not report these changes as differences. Run first notes each
+// shard's seq, and each campaign's counts together with the seq at the same instant. Later grants are counted as newer
+// and not judged. A grant is in flight if the sink's consumer group had not finished it when the sink was read. Such
+// grants are counted and not judged either. To judge everything, wait until the system is quiet (Options.Wait).
 //
-// The audit needs about 25 bytes of memory for each packet of the audited campaigns, and 8 for a code. It looks details
-// up again for differences only. The list of differences is bounded for each kind, their count is not.
+// The audit needs about 25 bytes of memory for each packet of the audited campaigns, and 8 for a code. It reads a
+// receipt a second time only to describe a difference. The report lists a limited number of differences of each kind,
+// and counts all.
 //
 // docs/audit.md explains each kind of difference and what to do about it.
 package audit

@@ -8,10 +8,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// pageLen is how many numbers one page of a table contains.
 const pageLen = 1024
 
-// table is a sparse array: a forged large number costs one page, not an array up to that number.
+// table is a sparse array. A forged, very large index allocates one page, not an array up to that index.
 type table[T any] struct {
 	pages map[int64]*[pageLen]T
 }
@@ -29,7 +28,7 @@ func (t *table[T]) at(n int64) *T {
 	return &page[n%pageLen]
 }
 
-// find returns the element of n, nil if its page was never allocated.
+// find returns the element of n; nil if its page was never allocated.
 func (t *table[T]) find(n int64) *T {
 	if page := t.pages[n/pageLen]; page != nil && n >= 0 {
 		return &page[n%pageLen]
@@ -37,7 +36,6 @@ func (t *table[T]) find(n int64) *T {
 	return nil
 }
 
-// each visits every element of every allocated page, in order.
 func (t *table[T]) each(fn func(n int64, v *T)) {
 	for _, p := range slices.Sorted(maps.Keys(t.pages)) {
 		for i := range t.pages[p] {
@@ -57,31 +55,31 @@ const (
 	inTopic
 	inQuarantine
 	inRemote
-	isWorthless // it has no value, so the remote need not have it
+	isWorthless // the packet has no value, so the remote need not have it
 )
 
-// whoGotIt are the sources that name the packet's user; the stock does not.
+// whoGotIt has the sources that name the packet's user. The stock does not name one.
 const whoGotIt = inReceipts | inStream | inLedger | inRemote | inTopic
 
 var sourceNames = map[source]string{
 	inStock: "stock", inReceipts: "receipts", inStream: "stream", inLedger: "ledger", inRemote: "remote", inTopic: "topic",
 }
 
-// fact is what is known of one packet.
+// fact has what is known about one packet.
 type fact struct {
-	digest uint64 // of user, amount, shard and seq, as the first source had them
+	digest uint64 // of user, amount, shard and seq, as the first source that was read has them
 	seq    int64
-	time   uint32 // when it was decided, in seconds; sufficient until 2106
+	time   uint32 // Unix seconds of the decision; sufficient until 2106
 	shard  int16
 	from   source
 }
 
 func (f *fact) has(s source) bool { return f.from&s != 0 }
 
-// seqs is a set of seqs.
+// seqs is a set of seqs, stored as a bitmap.
 type seqs struct{ words table[uint64] }
 
-// add puts seq >= 0 into the set and reports whether it is new there.
+// add puts seq >= 0 into the set and reports whether it was not in the set.
 func (s *seqs) add(seq int64) bool {
 	w := s.words.at(seq / 64)
 	bit := uint64(1) << (seq % 64)
@@ -90,7 +88,6 @@ func (s *seqs) add(seq int64) bool {
 	return was == 0
 }
 
-// addAll puts runs of seqs into the set.
 func (s *seqs) addAll(runs []stream.SeqRange) {
 	for _, r := range runs {
 		for seq := r.First; seq <= r.Last; seq++ {

@@ -11,7 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The holes of a set of seqs are those that a plain loop over 1..last finds.
 func TestHoles(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -43,7 +42,7 @@ func TestHoles(t *testing.T) {
 	})
 }
 
-// A forged seq costs one page, not memory or time up to that seq.
+// A forged seq allocates one page. Neither memory nor time grows with the seq.
 func TestHolesFarAway(t *testing.T) {
 	t.Parallel()
 	var s seqs
@@ -68,7 +67,8 @@ func TestConfig(t *testing.T) {
 
 type noTopic struct{ Topic }
 
-// If the snapshot of a place is two generations behind, the progress of the generation between them is unknown.
+// A place's snapshot is two generations older than the newest one: it does not say how much of the generation in
+// between is dealt. settled returns 0 then.
 func TestSettledWhileTwoTopUpsCome(t *testing.T) {
 	t.Parallel()
 	place := func(generation, base, share int64) *snapshot {

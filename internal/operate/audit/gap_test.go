@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// Workers remove finished entries after a parked one from the stream, one by one. That is no loss.
+// Workers delete finished entries after a parked one from the stream. The audit does not report such entries as lost.
 func TestFinishedEntriesBehindAParkedOneMayGo(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -26,11 +26,12 @@ func TestFinishedEntriesBehindAParkedOneMayGo(t *testing.T) {
 	require.EqualValues(t, 2, r.Total.InFlight)
 }
 
-// hole leaves an entry pending in both groups and deletes the next one, which it returns. A third entry follows.
+// hole grants three packets, one in each entry, and delivers the entries to both groups. It deletes the second entry
+// from the stream and returns it.
 func (w *world) hole(t *testing.T) stream.Entry {
 	t.Helper()
 	for i := range 3 {
-		w.grab(t, "a", 203+i, 1) // all of them grab at the home of a
+		w.grab(t, "a", 203+i, 1) // all three users grab at the home of a
 	}
 	var entries []stream.Entry
 	for _, group := range []string{ledgerGroup, topicGroup} {

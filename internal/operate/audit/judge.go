@@ -34,7 +34,7 @@ func (r *run) judge(ctx context.Context) error {
 	return nil
 }
 
-// seqOn returns the seq up to which the audit judges grants of a campaign on a shard.
+// seqOn returns the last seq on the shard up to which the audit judges grants of the campaign.
 func (r *run) seqOn(c *campaign, shard int16) int64 {
 	if snap := c.on[int(shard)]; snap != nil {
 		return snap.seq
@@ -56,7 +56,7 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 			f.from |= inQuarantine
 		}
 		r.judgeSinks(c, packet, f)
-	case c.lost() && !f.has(inLedger) && !f.has(inStream): // neither Redis nor ledger has it; a person accepted that
+	case c.lost() && !f.has(inLedger) && !f.has(inStream): // only the topic has it; a person ended the campaign
 		r.dropped(c, packet, f, r.sinks[0], c.ended())
 	case c.lost():
 		r.judgeSinks(c, packet, f)
@@ -70,7 +70,6 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 	}
 }
 
-// where lists the places that have a grant.
 func (f *fact) where() string {
 	var names []string
 	for _, s := range []source{inStream, inLedger, inRemote, inTopic} {
@@ -99,7 +98,6 @@ func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
 	r.judgeSinks(c, packet, f)
 }
 
-// judgeSinks checks for an existing grant whether every sink has it.
 func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 	flying := false
 	r.judgeRemote(c, packet, f)
@@ -136,8 +134,8 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 	}
 }
 
-// dropped notes a grant that a person decided not to deliver: it is listed, and is no difference. If the remote has
-// paid it all the same, that is a difference.
+// dropped lists a grant that a person decided not to deliver. It reports a difference only if the remote has paid the
+// grant.
 func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 	if k.from == inLedger && f.has(inRemote) {
 		r.paidRemotely(c, packet, f, why)
@@ -150,8 +148,8 @@ func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 	}
 }
 
-// judgeMissing reports the packets that no source has. A place that lacks the campaign is reported as a whole, not
-// packet by packet.
+// judgeMissing reports the packets that no source has. It skips the packets of a place that lacks the whole campaign:
+// judgePlaces reports the place.
 func (r *run) judgeMissing(c *campaign) {
 	packets, _ := c.settled()
 	places := r.Store.Places(c.id, min(c.places, len(r.shards)))
@@ -165,8 +163,8 @@ func (r *run) judgeMissing(c *campaign) {
 	}
 }
 
-// judgeCounts compares a campaign's counts with its stock and receipts, on each of its places. It accepts a deviation
-// by as many packets as were already reported.
+// judgeCounts compares a campaign's counts with its stock and receipts, on each of its places. Packets that were
+// already reported also change these sums, so it accepts a deviation by as many packets.
 func (r *run) judgeCounts(c *campaign) {
 	if !c.inRedis() {
 		return
@@ -189,7 +187,6 @@ func (r *run) judgeCounts(c *campaign) {
 	}
 }
 
-// judgePlace compares the counts of one place.
 func (r *run) judgePlace(c *campaign, shard int, s *snapshot) {
 	drift := func(format string, args ...any) {
 		r.differs(c, CounterDrift, "campaign"+c.where(shard), format, args...)
@@ -256,7 +253,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 				return store.Classify(err)
 			}
 			if n > 0 {
-				return nil // it was loaded while the audit was reading
+				return nil // it was loaded during the audit
 			}
 		}
 		r.differs(c, CampaignMissing, "Redis",
@@ -265,7 +262,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 	return nil
 }
 
-// judgeSeqs reports the seqs of a shard without an event, and events that the stream has lost.
+// judgeSeqs reports seqs that no event of the shard has, and unfinished events that the stream has lost.
 func (r *run) judgeSeqs(s *shard) {
 	for _, gap := range s.gaps {
 		if k := r.unfinished(s, gap); k != nil && (s.seen.has(gap.First) || s.seen.has(gap.Last)) {
@@ -285,8 +282,8 @@ func (r *run) judgeSeqs(s *shard) {
 	}
 }
 
-// unfinished returns a sink that has not finished some of the seqs, nil if there is none. In that case the stream need
-// not keep the seqs: workers also remove single finished entries behind an unfinished one.
+// unfinished returns a sink that has not finished some of the seqs; nil if all sinks have finished them. Then the
+// stream need not have the seqs: workers also delete single finished entries after an unfinished one.
 func (r *run) unfinished(s *shard, seqs stream.SeqRange) *sink {
 	for _, k := range r.sinks {
 		if k.at[s.Index()].anyUndone(seqs.First, seqs.Last) {

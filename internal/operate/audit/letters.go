@@ -8,8 +8,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// readLetters reads the dead letters of the sinks, and people's decisions about others. Whether the letter of a grant
-// is a difference is judged later: its sink may have the grant by now. A dropped grant need not be in its sink.
+// readLetters reads the dead letters of the sinks, and the letters that a person has dropped. It does not decide
+// whether a letter is a difference: judgeSinks does, because the sink may have the grant by now. A sink need not have a
+// dropped grant.
 func (r *run) readLetters(ctx context.Context) error {
 	letters := deadletter.New(r.Store)
 	for _, k := range r.sinks {
@@ -32,7 +33,7 @@ func (r *run) readLetters(ctx context.Context) error {
 }
 
 func (r *run) letter(k *sink, l *deadletter.Letter) {
-	detail := "" // of those that are beyond MaxListed
+	detail := "" // stays empty for letters beyond MaxListed
 	if len(k.dead[l.Shard]) < r.MaxListed {
 		detail = fmt.Sprintf("dead letter %s, entry %.40q: %s after %d attempts: %.300q", l.ID, l.Entry, l.Class, l.Attempts,
 			l.Reason)

@@ -16,10 +16,11 @@ import (
 // dealtTo returns the place, from 0, to which a packet is dealt.
 func (s *snapshot) dealtTo(packet int64) int { return int((packet - 1) % int64(s.places)) }
 
-// refilling reports whether a generation was announced here and is not completely dealt.
+// refilling reports whether the newest announced generation is not completely dealt on this place.
 func (s *snapshot) refilling() bool { return s.dealt < s.generation }
 
-// derive counts everything that is not in the stock as granted: grabs write no counts. A close has written them.
+// derive computes the granted counts from the stock, because grabs write no counts. A close has written them, so they
+// are left alone after it.
 func (s *snapshot) derive() {
 	switch {
 	case s.over() || s.loading():
@@ -30,7 +31,7 @@ func (s *snapshot) derive() {
 	}
 }
 
-// findPlaces finds out over how many shards each campaign is dealt, and which of these lack it.
+// findPlaces sets over how many shards each campaign is dealt, and which of these shards lack it.
 func (r *run) findPlaces() {
 	for _, c := range r.campaigns {
 		c.places = 1
@@ -43,7 +44,7 @@ func (r *run) findPlaces() {
 		c.gone = map[int]bool{}
 		for _, k := range r.Store.Places(c.id, c.places) {
 			s := c.on[k.Index()]
-			if s != nil && s.state == store.StateFrozen && s.packets == 0 { // a stub: the shard has lost it
+			if s != nil && s.state == store.StateFrozen && s.packets == 0 { // a stub: the shard has lost the campaign
 				delete(c.on, k.Index())
 				s, c.stubs = nil, c.stubs+1
 			}
@@ -54,12 +55,12 @@ func (r *run) findPlaces() {
 	}
 }
 
-// inRedisOn reports whether a shard still has its part of a campaign, so that a receipt must prove a grant there.
+// inRedisOn reports whether the shard still has its part of the campaign. Then each grant there needs a receipt.
 func (c *campaign) inRedisOn(shard int) bool { return c.inRedis() && !c.gone[shard] }
 
-// settled returns the last packet up to which all places have their packets. steady reports whether no generation is
-// being dealt. Snapshots are not of one instant: while a generation is dealt, some places do not have all of it. If two
-// are dealt, the progress of the first one is unknown.
+// settled returns the last packet up to which all places have got their packets. steady is false while a generation is
+// being dealt. The snapshots of the places are not from one instant, so some may lack a generation that is being dealt.
+// If a snapshot is two generations old, packets is 0: it does not say how far the first of them is dealt.
 func (c *campaign) settled() (packets int64, steady bool) {
 	var newest, before int64
 	steady = true
@@ -91,10 +92,10 @@ func (c *campaign) settled() (packets int64, steady bool) {
 	return before, false
 }
 
-// countOf counts the packets of a user over all places of a campaign. Each receipt comes once.
+// countOf counts the packets of a user over all places of a campaign. The caller passes each receipt once.
 func (r *run) countOf(c *campaign, snap *snapshot, user string) {
 	if snap.places == 1 {
-		return // the user's receipts are in one text, which was counted
+		return // the user has one list of receipts, whose length was checked
 	}
 	if c.perUser == nil {
 		c.perUser = map[uint64]int32{}
@@ -106,8 +107,8 @@ func (r *run) countOf(c *campaign, snap *snapshot, user string) {
 	}
 }
 
-// judgePlaces reports the places that lack a campaign which others have. A campaign that is being loaded or purged is
-// on some of them only.
+// judgePlaces reports places that lack the campaign while other places have it. It accepts that while the campaign is
+// being loaded, and after it was refunded.
 func (r *run) judgePlaces(ctx context.Context, c *campaign) error {
 	if len(c.gone) == c.lostOn+c.stubs || r.report.Found[CampaignBroken] > 0 {
 		return nil
@@ -146,7 +147,7 @@ func (c *campaign) judgeShares(drift func(format string, args ...any)) {
 	}
 }
 
-// where returns the place of a shard, if a campaign is on several shards.
+// where names the shard in a message if the campaign is on several shards.
 func (c *campaign) where(shard int) string {
 	if c.places == 1 {
 		return ""
@@ -154,7 +155,7 @@ func (c *campaign) where(shard int) string {
 	return fmt.Sprintf(" on shard %d", shard)
 }
 
-// judgeFunding compares the total. A top-up is in the ledger first, and in Redis afterwards.
+// judgeFunding compares the total in Redis with the ledger. A top-up is in the ledger before it is in Redis.
 func (r *run) judgeFunding(ctx context.Context, c *campaign) error {
 	l := c.ledger
 	if has := c.counts.Funded; has == l.Funded || has == l.Funded-l.Adding {
@@ -163,7 +164,7 @@ func (r *run) judgeFunding(ctx context.Context, c *campaign) error {
 	for _, shard := range slices.Sorted(maps.Keys(c.on)) {
 		now, err := r.Store.Redis().HGet(ctx, r.shards[shard].Keys.Campaign(c.id), "total").Int64()
 		if errors.Is(err, redis.Nil) || err == nil && now == int64(l.Funded) {
-			return nil // it came, or the campaign left Redis, while the audit was reading
+			return nil // the top-up arrived, or the campaign left Redis, during the audit
 		}
 		if err != nil {
 			return store.Classify(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// plantedOnPlaces are differences that only a campaign on several shards can have.
+// plantedOnPlaces has differences that only a campaign on several shards can have.
 var plantedOnPlaces = map[string]struct {
 	plant func(*testing.T, *world)
 	want  map[audit.Kind]int64
@@ -31,7 +31,7 @@ var plantedOnPlaces = map[string]struct {
 	},
 	"a user who has a packet on each shard": {
 		func(t *testing.T, w *world) {
-			storetest.Grab(t, w.other("a"), "a", "u0003") // the call does not say what the user has elsewhere
+			storetest.Grab(t, w.other("a"), "a", "u0003") // a grab checks the limit on its own shard only
 			w.settle(t)
 			w.publish(t)
 		},
@@ -60,14 +60,14 @@ var plantedOnPlaces = map[string]struct {
 		},
 		kinds(audit.CampaignFrozen), "left it frozen on shard",
 	},
-	"two shards' counts that are wrong and fit each other": {
+	"two shards with wrong counts whose sum is right": {
 		func(t *testing.T, w *world) {
 			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Keys.Campaign("a"), "loaded", 1))
 			do(t, w.rdb.HIncrBy(t.Context(), w.other("a").Keys.Campaign("a"), "loaded", -1))
 		},
 		map[audit.Kind]int64{audit.CounterDrift: 2}, "50 packets, but granted",
 	},
-	"shares that are not the whole": {
+	"shares that do not add up to all packets": {
 		func(t *testing.T, w *world) {
 			k := w.other("a")
 			for _, field := range []string{"loaded", "share"} {
@@ -83,7 +83,7 @@ var plantedOnPlaces = map[string]struct {
 		},
 		kinds(audit.PacketMissing, audit.CounterDrift), "100 packets, but its 2 shards of 2 should get 99",
 	},
-	"a shard that was not closed with the refund": {
+	"a refunded campaign that is open on one shard": {
 		func(t *testing.T, w *world) {
 			e, err := w.keys("a").Close(t.Context(), "a", true, 0)
 			require.NoError(t, err)
@@ -113,7 +113,7 @@ func TestPlantedOnPlaces(t *testing.T) {
 	}
 }
 
-// While packets are added, some places have more packets than others. The audit finds no difference at any step.
+// A top-up is announced and dealt place by place. The audit finds no difference after any step.
 func TestAuditWhileATopUpIsDealt(t *testing.T) {
 	t.Parallel()
 	for places := 1; places <= 2; places++ {
@@ -136,7 +136,7 @@ func TestAuditWhileATopUpIsDealt(t *testing.T) {
 		share := func(j int) int64 { return int64(len(load.Deal(make([]hongbao.Amount, packets+added), places, j))) }
 		funded += added * 7
 		w.ledger.adding = added * 7
-		agrees("the ledger has it")
+		agrees("the ledger has the top-up")
 		for j, k := range list {
 			first, err := w.rdb.HGet(t.Context(), k.Keys.Campaign("a"), "loaded_amount").Int64()
 			require.NoError(t, err)

@@ -27,14 +27,15 @@ func again(grants map[string][]hongbao.Grant, id, user string) {
 	grants[id] = append(grants[id], grants[id][i])
 }
 
-// addEntry writes an entry of one grant of a to the stream, without the scripts.
+// addEntry appends an entry with one grant of campaign a to the stream, bypassing the scripts.
 func (w *world) addEntry(t *testing.T, line string, seq int64) {
 	t.Helper()
 	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Keys.Events(),
 		Values: testkit.Entry(1, "grant", "a", seq, 1, 1700000000000, line)}))
 }
 
-// forge gives the last packet of a to user mallory with the seq. All counts stay right.
+// forge moves the last packet of campaign a from the stock into a receipt of user mallory with this seq. The counts
+// still match.
 func (w *world) forge(t *testing.T, seq int64) {
 	t.Helper()
 	k := w.keys("a")
@@ -43,7 +44,7 @@ func (w *world) forge(t *testing.T, seq int64) {
 	do(t, w.rdb.HSet(t.Context(), k.Keys.Receipts("a"), "mallory", fmt.Sprintf("%s %d 0 ", packet, seq)))
 }
 
-// bury grants one more packet and makes it a dead letter of the ledger's group.
+// bury grants one packet, publishes it, and makes it a dead letter of the ledger's group.
 func (w *world) bury(t *testing.T, reason string) {
 	t.Helper()
 	w.grab(t, "a", 500, 1)

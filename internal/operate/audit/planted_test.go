@@ -17,12 +17,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// planted has changes to a world in which everything agrees. want is exactly what the audit must find after each
-// change.
+// planted has changes to a world in which everything agrees. After each change the audit must find exactly want.
 var planted = map[string]struct {
 	plant func(*testing.T, *world)
 	want  map[audit.Kind]int64
-	says  string // in the one line of the first difference
+	says  string // part of the text of one difference
 }{
 	"a grant removed from the ledger": {
 		func(_ *testing.T, w *world) { drop(w.ledger.grants, "a", "u0003") },
@@ -48,7 +47,7 @@ var planted = map[string]struct {
 		},
 		kinds(audit.Unfounded), "(ledger)",
 	},
-	"a credit of an unknown campaign's packet on a shard that is not there": {
+	"a credit on a shard that does not exist": {
 		func(_ *testing.T, w *world) {
 			w.ledger.grants["b"] = append(w.ledger.grants["b"],
 				hongbao.Grant{Shard: 9, Seq: 1, Campaign: "b", Packet: 99, User: "mallory"})
@@ -141,11 +140,11 @@ var planted = map[string]struct {
 		},
 		kinds(audit.Different), `the stream has user "mallory"`,
 	},
-	"an entry of the past to a thief": {
+	"a second entry with an old seq, for an ungranted packet": {
 		func(t *testing.T, w *world) { w.addEntry(t, "100 7 mallory - -", w.settled("a", "u0003").Seq) },
 		kinds(audit.Unfounded), "(stream): no receipt has it",
 	},
-	"an entry of the past to a thief, with the real packet": {
+	"a second entry with an old seq, for the same packet and another user": {
 		func(t *testing.T, w *world) {
 			g := *w.settled("a", "u0003")
 			g.User = "mallory"
@@ -153,7 +152,7 @@ var planted = map[string]struct {
 		},
 		kinds(audit.Different, audit.StreamGap), `user "mallory"`,
 	},
-	"an entry of the past that took the real one's place in ledger and topic": {
+	"a second entry with an old seq, which ledger and topic have instead of the first": {
 		func(t *testing.T, w *world) {
 			g := *w.settled("a", "u0003")
 			g.Packet, g.User = packets, "mallory"
@@ -162,12 +161,12 @@ var planted = map[string]struct {
 		},
 		kinds(audit.Lost, audit.MissingInTopic, audit.Unfounded), `(stream, ledger, topic): no receipt has it`,
 	},
-	"a close of the past": {
+	"a close with an old seq": {
 		func(t *testing.T, w *world) {
 			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Keys.Events(), Values: testkit.Entry(1, "close", "a",
 				w.settled("a", "u0109").Seq, 1, 1700000000000, "40 400 60 600")}))
 		},
-		kinds(audit.CampaignBroken), `the stream has its close, but it is "open"`,
+		kinds(audit.CampaignBroken), `the stream has the close of the campaign, but its state is "open"`,
 	},
 	"a dead letter of a whole entry": {
 		func(t *testing.T, w *world) {
@@ -211,13 +210,13 @@ var planted = map[string]struct {
 		},
 		map[audit.Kind]int64{audit.OverHold: 1, audit.Different: 3}, "",
 	},
-	"a count of loaded too high": {
+	"a loaded count that is too high": {
 		func(t *testing.T, w *world) {
 			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Keys.Campaign("a"), "loaded", 1))
 		},
 		kinds(audit.CounterDrift), "100 packets, but granted 41 + left 60",
 	},
-	"an amount of loaded too high": {
+	"a loaded amount that is too high": {
 		func(t *testing.T, w *world) {
 			do(t, w.rdb.HIncrBy(t.Context(), w.keys("a").Keys.Campaign("a"), "loaded_amount", 1))
 		},
@@ -286,7 +285,7 @@ var planted = map[string]struct {
 		},
 		kinds(audit.CampaignMissing), "campaign c (ledger)",
 	},
-	"a campaign funded with another amount": {
+	"a campaign that the ledger funded with another amount": {
 		func(_ *testing.T, w *world) {
 			w.ledger.spoil = func(c *ledger.Totals) {
 				if c.Campaign == "a" {
@@ -296,7 +295,7 @@ var planted = map[string]struct {
 		},
 		kinds(audit.FundingDiffers), "campaign a",
 	},
-	"a pool that does not fit": {
+	"a pool that does not match the ledger's counters": {
 		func(_ *testing.T, w *world) {
 			w.ledger.spoil = func(c *ledger.Totals) {
 				if c.Campaign == "a" {
@@ -306,7 +305,7 @@ var planted = map[string]struct {
 		},
 		kinds(audit.LedgerUnbalanced), "funded 5000",
 	},
-	"what the ledger finds by itself": {
+	"a problem that the ledger's own checks report": {
 		func(_ *testing.T, w *world) {
 			w.ledger.problems = []ledger.Difference{{Where: "CNY", What: "sum of all accounts = 0", Got: 1}}
 		},
@@ -314,14 +313,14 @@ var planted = map[string]struct {
 	},
 }
 
-// saidOnTwo is what the audit says if the campaigns are dealt over two shards, for cases where the text differs.
+// saidOnTwo has other texts for some cases: those that the audit reports if the campaigns are dealt over two shards.
 var saidOnTwo = map[string]string{
 	"a campaign that vanished":         "it is dealt over 2 shards, and shard 1 does not have it",
-	"a count of loaded too high":       "(campaign on shard 0): 50 packets, but granted",
+	"a loaded count that is too high":  "(campaign on shard 0): 50 packets, but granted",
 	"a packet vanished from the stock": "packet 99",
 }
 
-// Each change is made to a campaign on one shard, and at the home of a campaign on two shards.
+// Each change is planted twice: on a campaign on one shard, and at the home of a campaign on two shards.
 func TestPlanted(t *testing.T) {
 	t.Parallel()
 	for name, p := range planted {
@@ -342,13 +341,12 @@ func TestPlanted(t *testing.T) {
 					require.NotContains(t, line, "\n")
 					said = said || strings.Contains(line, says)
 				}
-				require.True(t, said, "%q is not said by %+v", says, r.Differences)
+				require.True(t, said, "no difference contains %q: %+v", says, r.Differences)
 			})
 		}
 	}
 }
 
-// kinds returns the counts for one difference of each kind.
 func kinds(list ...audit.Kind) map[audit.Kind]int64 {
 	m := map[audit.Kind]int64{}
 	for _, k := range list {
@@ -357,7 +355,8 @@ func kinds(list ...audit.Kind) map[audit.Kind]int64 {
 	return m
 }
 
-// A row was deleted from the ledger, and its user's balance still has the credit. A replay would credit the user again.
+// A row was deleted from the ledger by hand, but the user's balance keeps the credit. The report suggests no replay,
+// which would credit the user again.
 func TestDeletedLedgerRowIsNotReplayed(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -367,13 +366,14 @@ func TestDeletedLedgerRowIsNotReplayed(t *testing.T) {
 		require.NoError(t, w.audit(t, audit.Options{}).Write(&b))
 		return b.String()
 	}
-	require.Contains(t, text(), "hongbao replay", "a ledger that agrees with itself has forgotten the grant as a whole")
+	require.Contains(t, text(), "hongbao replay", "the ledger agrees with itself, so it never paid the grant")
 	w.ledger.problems = []ledger.Difference{{Where: "campaign a", What: "sum of the grants = granted", Want: 2000, Got: 1950}}
 	require.Contains(t, text(), "\nlost: 1.")
 	require.NotContains(t, text(), "hongbao replay")
 }
 
-// After a rollback of Redis one worker may publish a grant twice. The remedy names the rollback as the likely cause.
+// After a rollback of Redis a worker may publish a grant twice. The remedy for a duplicate names the rollback as the
+// likely cause.
 func TestDuplicateInTheTopicNamesTheRollback(t *testing.T) {
 	t.Parallel()
 	w := busy(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// progress is how far a group is on a shard: everything up to finished, and the done bits up to upto.
+// progress is what a group has finished on a shard: all seqs up to finished. After finished, bits has the done bits up
+// to upto.
 type progress struct {
 	exists         bool
 	finished, upto int64
@@ -21,7 +22,6 @@ func (p *progress) done(seq int64) bool {
 	return seq <= p.finished || seq <= p.upto && p.bits.Has(seq)
 }
 
-// anyUndone reports whether the group has not finished some of the seqs.
 func (p *progress) anyUndone(first, last int64) bool {
 	for seq := max(first, p.finished+1); seq <= last; seq++ {
 		if !p.done(seq) {
@@ -31,7 +31,7 @@ func (p *progress) anyUndone(first, last int64) bool {
 	return false
 }
 
-// waitQuiet waits until every group has finished everything, or the time has passed.
+// waitQuiet waits until every group has finished everything, at most for Options.Wait.
 func (r *run) waitQuiet(ctx context.Context) error {
 	over := time.Now().Add(r.opts.Wait)
 	return retry.Poll(ctx, 50*time.Millisecond, func() (_ bool, err error) {
@@ -52,7 +52,8 @@ func (r *run) quiet(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// readProgress reads how far every group is, before its sink is read: the sink must have everything finished here.
+// readProgress reads the progress of every group before its sink is read: the sink must have everything that is
+// finished here.
 func (r *run) readProgress(ctx context.Context) error {
 	for _, k := range r.sinks {
 		for i, s := range r.shards {
@@ -77,8 +78,8 @@ func (r *run) readProgress(ctx context.Context) error {
 	return nil
 }
 
-// progressOf reads how far a group is. The result is never too high, whatever changes meanwhile. seq is the shard's,
-// read first.
+// progressOf reads a group's progress. seq is the shard's last seq, and is read first: so finished is never too high
+// while the shard goes on.
 func (r *run) progressOf(ctx context.Context, s *shard, group string) (p progress, seq int64, err error) {
 	if seq, err = s.LastSeq(ctx); err != nil {
 		return p, 0, err

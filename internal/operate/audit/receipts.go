@@ -9,7 +9,7 @@ import (
 )
 
 func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *snapshot) error {
-	broken := map[string]bool{} // users who were already reported: HSCAN may return them again
+	broken := map[string]bool{} // users already reported: HSCAN may return a user twice
 	return r.eachField(ctx, s.Keys.Receipts(c.id), func(user, text string) error {
 		list, err := store.ParseReceipts(s.Index(), snap.from, text)
 		if err != nil {
@@ -36,7 +36,7 @@ func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *sna
 func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot, user string,
 	rc *hongbao.Receipt) error {
 	if rc.Packet > snap.packets && rc.Seq > snap.seq {
-		return nil // of a generation that was announced after the snapshot
+		return nil // belongs to a generation that was announced after the snapshot
 	}
 	if rc.Packet < 1 || rc.Packet > snap.packets || rc.Seq < 1 || snap.dealtTo(rc.Packet) != snap.place {
 		c.strays++
@@ -48,7 +48,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	}
 	f, digest := c.facts.at(rc.Packet), r.digest(user, rc.Amount, s.Index(), rc.Seq)
 	if f.has(inReceipts) {
-		if f.digest != digest { // if they are equal, HSCAN returned the user again
+		if f.digest != digest { // an equal digest means that HSCAN returned the user twice
 			c.strays++
 			r.foundOf(c, rc.Packet, f, Difference{Kind: PacketTwice, Where: "receipts",
 				Detail: fmt.Sprintf("granted twice; user %q has it with amount %d, seq %d", user, rc.Amount, rc.Seq)})
@@ -59,7 +59,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	case rc.Seq <= snap.seq:
 		snap.receipts++
 		snap.receiptSum += rc.Amount
-	case !f.has(inStock): // it left the stock after the snapshot, before the stock was read
+	case !f.has(inStock): // it was granted between the snapshot and the reading of the stock
 		snap.stockSum += rc.Amount
 	}
 	if !s.seen.add(rc.Seq) {
@@ -73,7 +73,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	return r.planned(ctx, c, rc.Packet, rc.Amount, "receipts")
 }
 
-// describe adds to the differences of single grants the contents of their receipts.
+// describe adds to each difference of a single grant what the receipts say about its packet.
 func (r *run) describe(ctx context.Context) error {
 	for id, packets := range r.wanted {
 		for shard, snap := range r.campaigns[id].on {

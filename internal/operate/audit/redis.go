@@ -14,36 +14,36 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Sizes of one read from Redis.
 const (
 	stockPackets = 10_000
 	hashFields   = 2_000
 )
 
-// campaign is what the audit knows of one campaign.
+// campaign has what the audit knows about one campaign.
 type campaign struct {
 	id     string
-	on     map[int]*snapshot // by shard, where Redis has it
+	on     map[int]*snapshot // by shard; a shard that lacks the campaign has no snapshot
 	ledger *ledger.Totals
 	facts  table[fact] // by packet
 	codes  codes
 	counts Counts
 	found  map[Kind]int64 // its differences
-	sealed bool           // its grants are skipped
-	// places is the number of shards over which it is dealt. gone are the shards that lack it, if there are several
-	// places. lostOn counts the shards where a person ended it from the ledger, stubs the shards that have lost it.
+	sealed bool           // its grants are not compared
+	// places is the number of shards over which the campaign is dealt. If there are several, gone are the shards that
+	// lack it. lostOn counts the shards on which a person ended the campaign from the ledger. stubs counts the shards
+	// that have lost it and have a stub.
 	places        int
 	gone          map[int]bool
 	lostOn, stubs int
-	perUser       map[uint64]int32 // packets of each user, if it is on several shards
-	// strays and altered count reported differences that explain deviating sums: strays are packets too many or too few,
-	// altered are packets with other facts.
+	perUser       map[uint64]int32 // packets by hash of the user, if on several shards
+	// strays and altered count packets whose difference was already reported, so that the same cause is not reported as
+	// drift of the counts. strays change the number of packets, altered only the amounts.
 	strays, altered int64
 }
 
 func (c *campaign) inRedis() bool { return len(c.on) > 0 }
 
-// currency returns the ledger's currency, or that of Redis if no ledger has the campaign.
+// currency returns the campaign's currency from the ledger, or from Redis if the ledger does not have the campaign.
 func (c *campaign) currency() string {
 	if c.ledger != nil {
 		return c.ledger.Currency
@@ -63,7 +63,8 @@ func (c *campaign) ended() string {
 		c.ledger.By, c.ledger.Why)
 }
 
-// snapshot is a campaign on one shard at one instant, and what was read after it.
+// snapshot is a campaign on one shard, read at one instant. receipts, receiptSum and stockSum are read later and refer
+// to the same instant.
 type snapshot struct {
 	state, currency             string
 	packets, loaded             int64
@@ -71,23 +72,24 @@ type snapshot struct {
 	granted                     int64
 	grantedAmount, loadedAmount hongbao.Amount
 	limit, from                 int64
-	// places is the number of shards over which it is dealt, place the number of this one. The place gets share packets
-	// of all generations up to the newest one that is announced here, and it got base packets of the earlier ones.
+	// places is the number of shards over which the campaign is dealt, and place is the number of this one. share is
+	// how many packets this place gets of all generations announced here. base is how many it has got of all but the
+	// newest generation.
 	places, place     int
 	share, base       int64
 	shareAmount       hongbao.Amount
 	generation, dealt int64
-	seq               int64 // the shard's, at the same instant
+	seq               int64 // the shard's last seq at the same instant
 	stocked           int64 // length of the stock, at the same instant
-	closeSeq          int64 // of its close; set if it is over
-	codes             bool  // its packets have codes
-	lost              bool  // it was ended from the ledger: its data in Redis proves nothing
+	closeSeq          int64 // the seq of the close; set if over
+	codes             bool  // whether its packets have codes
+	lost              bool  // a person ended the campaign from the ledger, so its data in Redis proves nothing
 
-	receipts             int64          // up to seq
+	receipts             int64          // receipts with a seq up to seq
 	receiptSum, stockSum hongbao.Amount // as of seq
 }
 
-// loading reports whether the stock is still being filled; nothing is granted yet.
+// loading reports whether packets are still being added to the stock, before the first grant.
 func (s *snapshot) loading() bool { return s.state == store.StateLoading }
 
 // over reports whether the campaign was closed on the shard.
@@ -125,7 +127,8 @@ func (s *snapshot) parse(m map[string]string) error {
 	return errors.Join(append(errs, s.parseWalk(m))...)
 }
 
-// parseWalk reads the fields of a campaign that is on several shards, or was topped up; others have none of them.
+// parseWalk reads the fields of a campaign that is on several shards or was topped up. A campaign on one shard has none
+// of these fields.
 func (s *snapshot) parseWalk(m map[string]string) error {
 	var errs []error
 	number := func(name string, absent, most int64) int64 {
@@ -149,8 +152,7 @@ func (s *snapshot) parseWalk(m map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// readSeqs reads each shard's seq. A grant with a later seq may be missing from sources that were read before it was
-// written.
+// readSeqs returns a step that reads each shard's last seq and passes it to note.
 func (r *run) readSeqs(note func(s *shard, seq int64)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, s := range r.shards {
@@ -164,7 +166,7 @@ func (r *run) readSeqs(note func(s *shard, seq int64)) func(context.Context) err
 	}
 }
 
-// eachField calls fn for the fields of a hash until fn fails. A field may come more than once.
+// eachField calls fn for each field of a hash until fn fails. HSCAN may return a field more than once.
 func (r *run) eachField(ctx context.Context, key string, fn func(field, value string) error) error {
 	for cursor := uint64(0); ; {
 		pairs, next, err := r.Store.Redis().HScan(ctx, key, cursor, "", hashFields).Result()
@@ -182,7 +184,6 @@ func (r *run) eachField(ctx context.Context, key string, fn func(field, value st
 	}
 }
 
-// readCampaigns finds the campaigns in Redis and reads each of them.
 func (r *run) readCampaigns(ctx context.Context) error {
 	on := make([]*store.Shard, len(r.shards))
 	for i, s := range r.shards {
@@ -216,7 +217,7 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 	if snap != nil && snap.lost {
 		c.lostOn++
 	}
-	if snap == nil || snap.lost { // a lost campaign is judged by the ledger, like one that has left Redis
+	if snap == nil || snap.lost { // the ledger alone judges a lost campaign, as if it had left Redis
 		return nil
 	}
 	c.on[s.Index()] = snap
@@ -226,7 +227,8 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 	if snap.loading() {
 		return nil
 	}
-	// The stock is read before the receipts, so a packet that is granted meanwhile is seen twice rather than not at all.
+	// The stock is read before the receipts. So a packet that is granted in between is seen in both rather than in
+	// neither.
 	if err := r.readStock(ctx, s, c, snap); err != nil {
 		return err
 	}
@@ -234,12 +236,12 @@ func (r *run) readCampaign(ctx context.Context, s *shard, id string) error {
 }
 
 // snapshot reads the campaign's hash, the length of the stock and the shard's seq in one step. why says what is wrong
-// with the keys; a nil snapshot means that there is no campaign to audit.
+// with the keys. snap is nil if there is no campaign to audit, or if its keys can't be read.
 func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot, why string, err error) {
 	var fields *redis.MapStringStringCmd
 	var seq *redis.StringCmd
 	var stocked, receipts *redis.IntCmd
-	var later []*redis.IntCmd // the stocks of top-ups, and what a restore has withheld
+	var later []*redis.IntCmd // the lengths of the later generations' stocks, and of the list of withheld packets
 	for dealt := 1; ; {
 		later = nil
 		_, err = r.Store.Redis().TxPipelined(ctx, func(p redis.Pipeliner) error {
@@ -262,7 +264,7 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 	}
 	if len(fields.Val()) == 0 {
 		if stocked.Val()+receipts.Val() == 0 {
-			return nil, "", nil // it left Redis just now, or only its counters are left
+			return nil, "", nil // the campaign was purged just now, or only its counters are left
 		}
 		return nil, fmt.Sprintf("the campaign's hash is missing, but %d packets of its stock and %d users' receipts exist",
 			stocked.Val(), receipts.Val()), nil
@@ -280,7 +282,7 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 	return snap, "", nil
 }
 
-// readStock reads the stocks of all generations that are dealt, and what a restore has withheld.
+// readStock reads the stocks of all dealt generations, and the packets that a restore has withheld.
 func (r *run) readStock(ctx context.Context, s *shard, c *campaign, snap *snapshot) error {
 	for g := int64(1); g <= snap.dealt; g++ {
 		if err := r.readPackets(ctx, s.Keys.StockOf(c.id, g), c, snap); err != nil {
@@ -290,7 +292,8 @@ func (r *run) readStock(ctx context.Context, s *shard, c *campaign, snap *snapsh
 	return r.readPackets(ctx, s.Keys.Withheld(c.id), c, snap)
 }
 
-// readPackets reads a stock from its end: grabs take packets from its head, so unread packets keep their place.
+// readPackets reads a stock from its end: grabs take packets from its head, so the unread packets keep their index from
+// the end.
 func (r *run) readPackets(ctx context.Context, stock string, c *campaign, snap *snapshot) error {
 	for last := int64(-1); ; last -= stockPackets {
 		page, err := r.Store.Redis().LRange(ctx, stock, last-stockPackets+1, last).Result()
@@ -335,7 +338,7 @@ func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text str
 	return r.planned(ctx, c, packet, hongbao.Amount(amount), "stock")
 }
 
-// planned compares an amount with the plan, if there is one.
+// planned compares a packet's amount with the plan, if a plan is configured.
 func (r *run) planned(ctx context.Context, c *campaign, packet int64, amount hongbao.Amount, where string) error {
 	if r.Plan == nil {
 		return nil

@@ -2,14 +2,14 @@ package audit
 
 import "strings"
 
-// remedy is what a person does about one kind of difference. This table is the only source: the report prints it, the
-// JSON report contains it, and docs/audit.md repeats it verbatim (a test compares them).
+// remedy is the advice for one kind of difference. The report prints it, and docs/audit.md repeats it verbatim; a test
+// compares them.
 type remedy struct {
 	kind Kind
-	// means says what happened; do says what to do. Commands are in backquotes, and each of them exists.
+	// means says what happened; do says what to do. do has commands in backquotes, and each of them exists.
 	means, do string
-	// moves says that the remedy pays, refunds or funds. The report shows no such remedy while the ledger disagrees with
-	// itself: a replay would pay again for a row that was deleted there.
+	// moves reports whether the remedy pays, refunds or funds. The report leaves such a remedy out while the ledger
+	// disagrees with itself: a replay would pay again a grant whose row was deleted.
 	moves bool
 }
 
@@ -17,7 +17,8 @@ type remedy struct {
 const notWhileUnbalanced = "nothing yet: the remedy moves money, and the ledger does not agree with itself. " +
 	"Fix `ledger_unbalanced` and `double_credit` first, then run `hongbao audit` again"
 
-// If Redis went back in time a shard may be frozen: then it grants nothing, and can't be paused.
+// After Redis went back in time a shard may be frozen. A frozen shard grants nothing, and its campaigns can't be
+// paused.
 const (
 	frozenShard = " (a frozen shard grants nothing and takes no pause: `hongbao recover` shows what to do with it)"
 	pause       = "pause the campaign with `hongbao campaign pause ID --why WHY`"
@@ -26,13 +27,14 @@ const (
 	pauseShard  = "pause the campaigns of the shard with `hongbao campaign pause ID --why WHY`" + frozenShard
 )
 
-// endFrozen replaces the pause in a remedy for campaigns that Redis has lost: they are frozen and can't be paused.
+// endFrozen replaces the advice to pause a campaign if Redis has lost it. Such a campaign is frozen and can't be
+// paused.
 var endFrozen = func() *strings.Replacer {
 	const end = "end the campaign, which is frozen and takes no pause, with `hongbao campaign refund-lost ID`"
 	return strings.NewReplacer(pauseOpen, end, pause, end, pauseAtOnce, end)
 }()
 
-// remedies lists every kind, in the order in which reports show them.
+// remedies has a remedy for every kind, in the order in which reports show the kinds.
 var remedies = []remedy{
 	{LedgerUnbalanced, "the ledger does not agree with itself: someone wrote to the database by hand, or it lost rows",
 		"stop every `hongbao work` of the sink balance and restore the database from a backup that agrees with itself; then " +
@@ -125,8 +127,8 @@ var remedies = []remedy{
 			"claim settle`", true},
 }
 
-// remedyOf returns the remedy for a kind among all kinds that were found. frozen says that all differences of the kind
-// are of campaigns that can't be paused.
+// remedyOf returns the remedy for a kind. found counts all kinds of differences in the report. frozen reports whether
+// all differences of the kind belong to campaigns that can't be paused.
 func remedyOf(k Kind, found map[Kind]int64, frozen bool) Remedy {
 	m := &remedies[kindIndex(k)]
 	do, moves := m.do, m.moves

@@ -14,7 +14,7 @@ import (
 
 var named = regexp.MustCompile("`hongbao ([a-z]+(?: [a-z]+(?:-[a-z]+)*)*)[^`]*`")
 
-// commands returns the commands that a text names, without their flags and arguments.
+// commands returns the commands in a text, without their flags and arguments.
 func commands(text string) (list []string) {
 	for _, m := range named.FindAllStringSubmatch(text, -1) {
 		list = append(list, m[1])
@@ -29,28 +29,28 @@ func TestEveryKindHasARemedy(t *testing.T) {
 	kinds := regexp.MustCompile(`(?m)^\t\w+ +Kind = "(\w+)"`).FindAllSubmatch(source, -1)
 	require.Len(t, kinds, len(remedies))
 	for i, k := range kinds {
-		require.Equal(t, string(k[1]), string(remedies[i].kind), "the table has the order of the kinds")
+		require.Equal(t, string(k[1]), string(remedies[i].kind), "remedies must have the order of the kinds")
 		require.NotEmpty(t, remedies[i].means)
-		require.NotEmpty(t, commands(remedies[i].do), "%s: what is the next command?", k[1])
+		require.NotEmpty(t, commands(remedies[i].do), "the remedy of %s names no command", k[1])
 	}
 }
 
 // paragraphs splits a page into paragraphs, items and rows.
 var paragraphs = regexp.MustCompile(`\n\n|\n\||\n- |\n\d+\. `)
 
-// movesMoney are the commands that pay, refund or fund, or that deliver to the ledger.
+// movesMoney has the commands that pay, refund or fund, or that deliver to the ledger.
 var movesMoney = []string{"replay", "dead requeue", "dead confirm", "dead drop", "quarantine resolve",
 	"campaign refund",
 	"campaign refund-lost", "campaign create"}
 
-// While the ledger does not agree with itself no remedy names a command that moves money.
+// While the ledger disagrees with itself, no remedy names a command that moves money.
 func TestNoRemedyMovesMoneyWhileTheLedgerDisagrees(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []Kind{LedgerUnbalanced, DoubleCredit} {
 		for _, m := range remedies {
 			for _, frozen := range []bool{false, true} {
 				for _, c := range commands(remedyOf(m.kind, map[Kind]int64{m.kind: 1, broken: 1}, frozen).Do) {
-					if m.kind != MissingInTopic { // its remedy publishes grants, and pays nothing
+					if m.kind != MissingInTopic { // the remedy publishes grants and pays nothing
 						require.NotContains(t, movesMoney, c, "%s beside %s", m.kind, broken)
 					}
 				}
@@ -62,8 +62,8 @@ func TestNoRemedyMovesMoneyWhileTheLedgerDisagrees(t *testing.T) {
 	}
 }
 
-// docs/audit.md repeats the table. If a paragraph of another page names a kind and a command, the command is one of the
-// kind's remedy.
+// docs/audit.md contains the table of remedies. If a paragraph of any page names kinds of differences, it may name only
+// the commands in their remedies.
 func TestRemediesInTheDocs(t *testing.T) {
 	t.Parallel()
 	table, kinds := "", map[string][]string{}
@@ -95,7 +95,7 @@ func TestRemediesInTheDocs(t *testing.T) {
 			}
 			found++
 			for _, c := range commands(paragraph) {
-				require.Contains(t, want, c, "%s names `hongbao %s` where no kind has it as its remedy: %s", file, c, paragraph)
+				require.Contains(t, want, c, "%s names `hongbao %s`, but no kind in the paragraph has this remedy: %s", file, c, paragraph)
 			}
 		}
 	}

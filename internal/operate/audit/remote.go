@@ -10,26 +10,26 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Remote is an external balance system. It pays, then the ledger records it.
+// Remote is an external balance system. It credits a grant before the ledger records the grant.
 type Remote struct {
-	// Ask returns what is booked for a packet; false if nothing is. It is called concurrently. It is nil if the remote
-	// can't be asked: then the remote is not compared, and the report says so.
+	// Ask returns the credit that is booked for a packet; false if there is none. The audit calls it concurrently. If
+	// it is nil, the remote can't be queried: the audit does not compare the remote, and the report says so.
 	Ask func(ctx context.Context, campaign string, packet int64) (RemoteCredit, bool, error)
 	// Concurrency bounds the concurrent requests, 1 to 10,000.
 	Concurrency int
 }
 
-// RemoteCredit is what the remote has booked.
+// RemoteCredit is a credit that the remote has booked.
 type RemoteCredit struct {
 	User, Currency string
 	Amount         hongbao.Amount
 }
 
-// askAtOnce is how many packets are asked for before the next ones are looked up.
+// askAtOnce is how many packets are collected before the remote is queried for them.
 const askAtOnce = 10_000
 
-// readRemote asks the remote for every grant that Redis, ledger or topic has, or that a person decided about. It does
-// not search for credits without a grant: the remote answers for a packet, and has no list.
+// readRemote queries the remote for every grant that Redis, ledger or topic has, or that a person decided about. It
+// does not find credits without a grant: the remote answers for one packet, and can't list its credits.
 func (r *run) readRemote(ctx context.Context) error {
 	if r.Remote == nil || r.Remote.Ask == nil {
 		return nil
@@ -65,7 +65,6 @@ func (r *run) readRemote(ctx context.Context) error {
 	return nil
 }
 
-// askFor asks for some packets of a campaign, and adds what is booked for them.
 func (r *run) askFor(ctx context.Context, c *campaign, grants []hongbao.Grant) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(r.Remote.Concurrency)
@@ -91,7 +90,6 @@ func (r *run) askFor(ctx context.Context, c *campaign, grants []hongbao.Grant) e
 	return group.Wait()
 }
 
-// judgeCurrency reports a credit in another currency than the campaign's.
 func (r *run) judgeCurrency(c *campaign, g *hongbao.Grant, has *RemoteCredit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +100,7 @@ func (r *run) judgeCurrency(c *campaign, g *hongbao.Grant, has *RemoteCredit) {
 	}
 }
 
-// onlyDecided returns, by campaign, the grants that no source has any more except a person's decision.
+// onlyDecided returns, by campaign, the grants for which a person's decision is the only remaining evidence.
 func (r *run) onlyDecided() map[string][]hongbao.Grant {
 	left := map[string][]hongbao.Grant{}
 	for _, s := range r.shards {
@@ -121,8 +119,8 @@ func (r *run) onlyDecided() map[string][]hongbao.Grant {
 	return left
 }
 
-// judgeRemote checks that the remote has each grant of the ledger: the ledger records a grant after the remote has
-// credited it, not before. The remote must not have a grant that a person decided about in quarantine.
+// judgeRemote checks that the remote has each grant of the ledger: the ledger records a grant only after the remote has
+// credited it. The remote must not have credited a grant in quarantine that a person resolved otherwise.
 func (r *run) judgeRemote(c *campaign, packet int64, f *fact) {
 	if r.Remote == nil || r.Remote.Ask == nil {
 		return
@@ -141,7 +139,7 @@ func (r *run) paidRemotely(c *campaign, packet int64, f *fact, why string) {
 	r.foundOf(c, packet, f, Difference{Kind: RemotePaid, Where: sourceNames[inRemote], Detail: why})
 }
 
-// worthless marks a packet without a value, which the remote need not have: no worker asks for a credit of zero.
+// worthless marks a packet without a value. The remote need not have it: no worker requests a credit of zero.
 func (r *run) worthless(ctx context.Context, c *campaign, packet int64) error {
 	if r.Plan == nil {
 		return nil

@@ -15,7 +15,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// memRemote is a remote balance system in memory. It counts concurrent queries.
 type memRemote struct {
 	mu       sync.Mutex
 	credits  map[string]map[int64]audit.RemoteCredit
@@ -24,7 +23,7 @@ type memRemote struct {
 	fails    error
 }
 
-// remotely adds a queryable remote that has paid what the ledger has recorded.
+// remotely adds a queryable remote that has paid every grant in the ledger.
 func (w *world) remotely() *memRemote {
 	m := &memRemote{credits: map[string]map[int64]audit.RemoteCredit{}}
 	for id, grants := range w.ledger.grants {
@@ -89,7 +88,7 @@ func TestRemoteDiffers(t *testing.T) {
 	require.Contains(t, r.Differences[1].Detail, `"thief"`)
 }
 
-// The remote has paid a grant that the ledger has lost: the ledger needs the repair.
+// The ledger lacks a grant that the remote has paid. The audit reports the grant as lost in the ledger.
 func TestLedgerLostWhatTheRemoteHas(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -103,8 +102,8 @@ func TestLedgerLostWhatTheRemoteHas(t *testing.T) {
 	require.ErrorContains(t, err, "a Remote without a Ledger")
 }
 
-// The remote has paid a grant that a person decided otherwise: as a dropped letter, as void in quarantine, or as paid
-// from the reserve. The difference remains after the campaign has left Redis.
+// A person decided that a grant is not to be paid, or paid it from the reserve, but the remote has paid it. The audit
+// reports that, even after the campaign has left Redis.
 func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -131,7 +130,7 @@ func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
 				require.Equal(t, map[audit.Kind]int64{audit.RemotePaid: 1}, r.Found)
 				require.Equal(t, g.Packet, r.Differences[0].Packet)
 				require.Contains(t, r.Differences[0].Detail, c.detail)
-				require.Zero(t, r.Total.Dropped, "it is named once")
+				require.Zero(t, r.Total.Dropped, "the report lists the grant only as a difference")
 			}
 			check()
 			w.leave(t, "a")
@@ -142,7 +141,7 @@ func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
 	}
 }
 
-// dropLetter makes a person drop a dead letter of campaign a and returns its grant.
+// dropLetter makes a dead letter of a grant of campaign a, drops the letter as ann, and returns the grant.
 func dropLetter(t *testing.T, w *world) hongbao.Grant {
 	w.bury(t, "it is not booked")
 	k := w.keys("a")
@@ -155,7 +154,7 @@ func dropLetter(t *testing.T, w *world) hongbao.Grant {
 	return *w.published("a", user(500))
 }
 
-// putAside moves a grant of campaign a to the ledger's quarantine, with a person's resolution.
+// putAside moves a grant of campaign a to the ledger's quarantine, resolved with this text.
 func putAside(resolution string) func(*testing.T, *world) hongbao.Grant {
 	return func(_ *testing.T, w *world) hongbao.Grant {
 		g := *w.settled("a", user(3))
@@ -165,7 +164,7 @@ func putAside(resolution string) func(*testing.T, *world) hongbao.Grant {
 	}
 }
 
-// No handler asks a remote for a credit of zero, so a void grant without a value is not paid there.
+// A void grant without a value is not reported as paid by the remote: no worker requests a credit of zero.
 func TestVoidWithoutAValue(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -176,8 +175,8 @@ func TestVoidWithoutAValue(t *testing.T) {
 	require.NotContains(t, w.audit(t, audit.Options{}).Found, audit.RemotePaid)
 }
 
-// A person ended a campaign that Redis had lost. The topic has a grant that the ledger lacks, and the remote has paid
-// it.
+// A person ended a campaign that Redis had lost. The remote has paid a grant that the topic has and the ledger lacks:
+// the audit reports it.
 func TestRemotePaidOfALostCampaign(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -198,8 +197,8 @@ func TestRemotePaidOfALostCampaign(t *testing.T) {
 	require.EqualValues(t, 1, r.Total.Dropped)
 }
 
-// The audit reports the dead letters of a remote that can't be queried, and that the remote's credits were not
-// checked.
+// With a remote that can't be queried, the report says that its credits were not compared. It still counts unsettled
+// grants.
 func TestRemoteThatCantBeAsked(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -225,7 +224,7 @@ func TestRemoteFails(t *testing.T) {
 	require.ErrorContains(t, err, "Concurrency")
 }
 
-// No handler asks for a credit of zero.
+// A packet without a value is not lost if the remote lacks it: no worker requests a credit of zero.
 func TestRemoteWorthless(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -240,7 +239,6 @@ func TestRemoteWorthless(t *testing.T) {
 	require.ErrorIs(t, err, errNoPlan)
 }
 
-// any returns a packet of campaign a that the remote has.
 func (m *memRemote) any(t *testing.T) int64 {
 	t.Helper()
 	for packet := range m.credits["a"] {
@@ -250,7 +248,7 @@ func (m *memRemote) any(t *testing.T) int64 {
 	return 0
 }
 
-// freePacket makes one packet of campaign a worth nothing.
+// freePacket is a plan in which one packet of campaign a is worth nothing.
 type freePacket struct {
 	plans
 	packet int64

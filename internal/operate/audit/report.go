@@ -12,7 +12,7 @@ import (
 // Verdict is the result of an audit.
 type Verdict string
 
-// The verdicts. Agrees: no difference among what was judged.
+// The verdicts. Agrees means that the audit found no difference in what it judged.
 const (
 	Agrees  Verdict = "agrees"
 	Differs Verdict = "differs"
@@ -23,7 +23,7 @@ type Report struct {
 	Verdict Verdict   `json:"verdict"`
 	Started time.Time `json:"started"`
 	Seconds float64   `json:"seconds"`
-	// Quiet says that every consumer group had finished everything when the audit began to read.
+	// Quiet reports whether every consumer group had finished everything when the audit began to read.
 	Quiet bool `json:"quiet"`
 	// LeftOut says what was not compared, and why.
 	LeftOut   []string         `json:"left_out"`
@@ -36,41 +36,42 @@ type Report struct {
 	// Remedies says what to do about each kind that was found. None of them moves money while the ledger disagrees with
 	// itself.
 	Remedies map[Kind]Remedy `json:"remedies"`
-	// Acknowledged lists the differences that a person has acknowledged for now. Verdict, Found, counts and Sealable
-	// leave them out.
+	// Acknowledged lists the differences that a person has acknowledged. Verdict, Found, the counts and Sealable ignore
+	// them.
 	Acknowledged []Acknowledged `json:"acknowledged"`
 	// Dropped lists grants that a person decided not to deliver to a sink (Where), up to Config.MaxListed;
-	// Total.Dropped counts all. They are no differences.
+	// Total.Dropped counts all. Such grants are not differences.
 	Dropped []Difference `json:"dropped"`
 }
 
-// notDelivered is the kind of Report.Dropped.
+// notDelivered is the kind of each element of Report.Dropped.
 const notDelivered Kind = "dropped"
 
-// Remedy is what a kind of difference means, and what a person does about it.
+// Remedy explains a kind of difference, and says what a person should do about it.
 type Remedy struct {
 	Means string `json:"means"`
 	Do    string `json:"do"`
 }
 
-// CampaignReport is one campaign's counts.
+// CampaignReport has the counts of one campaign.
 type CampaignReport struct {
 	Campaign string `json:"campaign"`
-	// Currency is the currency of the amounts; empty for a campaign that has none.
+	// Currency is the currency of the amounts; empty if the campaign has none.
 	Currency string `json:"currency,omitempty"`
-	// InRedis is false for a campaign that the ledger has and that has left Redis, or was never there.
+	// InRedis is false if only the ledger has the campaign.
 	InRedis bool `json:"in_redis"`
-	// Sealed: its grants were audited before and not read again. Sealable: it may be sealed, since it was refunded and
-	// has left Redis, and this audit has judged each of its grants and found no difference anywhere.
+	// Sealed reports whether the campaign was sealed, so that its grants were not read. Sealable reports whether it may
+	// be sealed: it was refunded and has left Redis, and this audit has judged each of its grants and found no
+	// difference anywhere.
 	Sealed   bool `json:"sealed"`
 	Sealable bool `json:"sealable"`
-	// Ended says who ended it from the ledger alone, and why, if Redis had lost data of it.
+	// Ended is set if Redis had lost data of the campaign. It says who ended the campaign from the ledger, and why.
 	Ended string `json:"ended_from_ledger,omitempty"`
 	Counts
 }
 
-// Counts are packets, or money where the name says amount. Funded to LeftAmount are the counts in Redis of the
-// campaigns that it has.
+// Counts are numbers of packets; fields named Amount, and Funded, Refunded and Open, are money. The fields from Funded
+// to LeftAmount are the counts in Redis, 0 for a campaign that has left Redis.
 type Counts struct {
 	Packets       int64          `json:"packets"`
 	Funded        hongbao.Amount `json:"funded_amount"`
@@ -78,24 +79,25 @@ type Counts struct {
 	GrantedAmount hongbao.Amount `json:"granted_amount"`
 	Left          int64          `json:"left"`
 	LeftAmount    hongbao.Amount `json:"left_amount"`
-	// Settled is the sum over the ledger's grants; Refunded and Open are its own counters.
+	// Settled and SettledAmount are counted from the ledger's grants. Refunded and Open are the ledger's own counters.
 	Settled       int64          `json:"settled"`
 	SettledAmount hongbao.Amount `json:"settled_amount"`
 	Refunded      hongbao.Amount `json:"refunded_amount"`
 	Open          hongbao.Amount `json:"open_amount"`
-	// Published counts the records of the topic, duplicates included.
+	// Published counts the topic's records, including duplicates.
 	Published int64 `json:"published"`
-	// Unsettled grants are in flight to the ledger, Unpublished ones to the topic, InFlight ones to either of them. Newer
-	// ones were granted while the audit was reading. None of these is judged.
+	// Unsettled counts grants in flight to the ledger, Unpublished those in flight to the topic, and InFlight those in
+	// flight to at least one of them. Newer counts grants made while the audit was reading. None of them is judged.
 	Unsettled   int64 `json:"unsettled"`
 	Unpublished int64 `json:"unpublished"`
 	InFlight    int64 `json:"in_flight"`
 	Newer       int64 `json:"newer"`
-	// Expired are grants that the topic no longer keeps; they are not judged there.
+	// Expired counts grants that the topic no longer keeps. They are not judged in the topic.
 	Expired int64 `json:"expired"`
-	// Dropped are grants that a person decided not to deliver to a sink, counted once for each such sink.
+	// Dropped counts grants that a person decided not to deliver to a sink. A grant that was dropped for two sinks
+	// counts twice.
 	Dropped int64 `json:"dropped"`
-	// The differences about single grants.
+	// The fields from Lost to Quarantined count the differences about single grants.
 	Lost           int64 `json:"lost"`
 	DoubleCredits  int64 `json:"double_credits"`
 	Unfounded      int64 `json:"unfounded"`
@@ -104,7 +106,7 @@ type Counts struct {
 	Duplicates     int64 `json:"duplicates"`
 	DeadLetters    int64 `json:"dead_letters"`
 	Quarantined    int64 `json:"quarantined"`
-	// Foreign records of the topic and open claims have no campaign: they are in the total only.
+	// Foreign and OpenClaims are set in the total only: foreign records and open claims belong to no campaign.
 	Foreign    int64 `json:"foreign"`
 	OpenClaims int64 `json:"open_claims"`
 }
@@ -129,7 +131,6 @@ func (c *Counts) add(o *Counts) {
 	c.Dropped += o.Dropped
 }
 
-// setFound sets the counts of the differences about single grants.
 func (c *Counts) setFound(n map[Kind]int64) {
 	c.Lost, c.DoubleCredits, c.Unfounded, c.Different = n[Lost], n[DoubleCredit], n[Unfounded], n[Different]
 	c.MissingInTopic, c.Duplicates = n[MissingInTopic], n[DuplicateInTopic]
@@ -140,13 +141,14 @@ func (c *Counts) setFound(n map[Kind]int64) {
 type ShardReport struct {
 	Shard int   `json:"shard"`
 	Seq   int64 `json:"seq"`
-	// TrimmedCloses counts the closes whose entries the stream no longer had; campaigns and ledger have their seqs.
+	// TrimmedCloses counts the closes whose entries the stream no longer had; their seqs come from the campaigns or the
+	// ledger.
 	TrimmedCloses int64 `json:"trimmed_closes"`
-	// Finished has, for each consumer group, the seq up to which it had finished everything.
+	// Finished has the seq up to which each consumer group had finished everything.
 	Finished map[string]int64 `json:"finished"`
 }
 
-// Difference is one place where the data disagrees.
+// Difference is one disagreement between places.
 type Difference struct {
 	Kind Kind `json:"kind"`
 	// Where names the place: stock, receipts, stream, ledger, topic, or a key.
@@ -156,7 +158,7 @@ type Difference struct {
 	// Event is "<shard>-<seq>", if there is one.
 	Event  string `json:"event,omitempty"`
 	Detail string `json:"detail"`
-	// Receipt says what the receipts have of the packet, if that was looked up.
+	// Receipt says what the receipts contain about the packet; empty if they were not read again.
 	Receipt string `json:"receipt,omitempty"`
 }
 
@@ -169,14 +171,14 @@ func kindIndex(k Kind) int {
 	return slices.IndexFunc(remedies, func(m remedy) bool { return m.kind == k })
 }
 
-// sealable reports whether nothing of a campaign can change any more and all of it was judged.
+// sealable reports whether the campaign can't change any more and all of its grants were judged.
 func (r *run) sealable(c *campaign) bool {
 	return len(r.report.Found) == 0 && !r.partial() && c.ledger != nil && c.ledger.Closed && !c.sealed && !c.inRedis() &&
 		c.counts.InFlight+c.counts.Newer == 0 && c.counts.Settled == c.ledger.Grants
 }
 
-// frozenOnly reports whether all differences of a kind are of campaigns that are frozen wherever Redis still has a part
-// of them, even if only a stub: these can't be paused.
+// frozenOnly reports whether all differences of a kind belong to campaigns that are frozen on every shard that still
+// has them, or has a stub of them. Such campaigns can't be paused.
 func (r *run) frozenOnly(k Kind) bool {
 	var n int64
 	for _, c := range r.campaigns {
@@ -196,7 +198,6 @@ func (c *campaign) frozen() bool {
 	return len(c.on)+c.stubs > 0
 }
 
-// finish turns the findings into the report.
 func (r *run) finish() *Report {
 	rep := &r.report
 	rep.Verdict = Agrees

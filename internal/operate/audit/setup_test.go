@@ -38,17 +38,17 @@ type world struct {
 	topic  *memTopic
 	plans  plans
 	cfg    audit.Config
-	places int // over how many shards the campaigns are dealt
+	places int // number of shards over which each campaign is dealt
 }
 
-// memLedger is a ledger in memory. It keeps every grant that it gets, also duplicates.
+// memLedger is a ledger in memory. It keeps every grant that it gets, duplicates too.
 type memLedger struct {
 	grants      map[string][]hongbao.Grant
 	closed      map[string]stream.Entry // the closes of refunded campaigns
 	quarantined []ledger.Quarantined
 	problems    []ledger.Difference
 	spoil       func(*ledger.Totals)
-	adding      hongbao.Amount // the amount of a top-up that is not dealt
+	adding      hongbao.Amount // amount of a top-up that the ledger has funded and that is not dealt yet
 	sealed      map[string]map[int][]stream.SeqRange
 }
 
@@ -126,7 +126,7 @@ func (p plans) Amount(_ context.Context, id string, packet int64) (hongbao.Amoun
 	return a, ok, nil
 }
 
-// newWorld loads the campaigns; nothing is granted yet.
+// newWorld returns a world with both campaigns loaded and nothing granted.
 func newWorld(t *testing.T) *world { return newWorldOn(t, 1) }
 
 func newWorldOn(t *testing.T, places int) *world {
@@ -161,13 +161,14 @@ func (w *world) load(t *testing.T, id string) {
 	w.ledger.grants[id] = nil
 }
 
-// keys returns the campaign's home.
+// keys returns the shard that is the campaign's home.
 func (w *world) keys(id string) *store.Shard { return w.store.Home(id) }
 
-// other returns the campaign's second place.
+// other returns the shard that is the campaign's second place.
 func (w *world) other(id string) *store.Shard { return w.store.Places(id, w.places)[1] }
 
-// placeOf returns the place where user i grabs: every fourth user grabs at the second place, if there is one.
+// placeOf returns the shard on which user i grabs: every fourth user grabs at the campaign's second place, if there is
+// one.
 func (w *world) placeOf(id string, i int) *store.Shard {
 	if i%4 == 2 && w.places > 1 {
 		return w.other(id)
@@ -192,7 +193,7 @@ func (w *world) grab(t *testing.T, id string, first, n int) {
 
 func user(i int) string { return fmt.Sprintf("u%04d", i) }
 
-// read delivers all new entries to a group, and returns them.
+// read delivers all new entries of a shard to a group, and returns them.
 func (w *world) read(t *testing.T, shard int, group string) []stream.Entry {
 	t.Helper()
 	raw, err := w.store.Shard(shard).ReadNew(t.Context(), group, "w1", 10_000, 0)
@@ -206,7 +207,6 @@ func (w *world) read(t *testing.T, shard int, group string) []stream.Entry {
 	return out
 }
 
-// settle writes all new grants to the ledger, publish writes them to the topic.
 func (w *world) settle(t *testing.T) {
 	w.bring(t, ledgerGroup, func(g hongbao.Grant) { w.ledger.grants[g.Campaign] = append(w.ledger.grants[g.Campaign], g) })
 }
@@ -254,7 +254,6 @@ func (w *world) audit(t *testing.T, opts audit.Options) *audit.Report {
 	return r
 }
 
-// receipt returns the text of a user's receipts in Redis.
 func (w *world) receipt(t *testing.T, id, user string) string {
 	t.Helper()
 	text, err := w.rdb.HGet(t.Context(), w.keys(id).Keys.Receipts(id), user).Result()
@@ -262,13 +261,11 @@ func (w *world) receipt(t *testing.T, id, user string) string {
 	return text
 }
 
-// settled returns a pointer to a user's grant in the ledger.
 func (w *world) settled(id, user string) *hongbao.Grant {
 	return &w.ledger.grants[id][slices.IndexFunc(w.ledger.grants[id],
 		func(g hongbao.Grant) bool { return g.User == user })]
 }
 
-// published returns a pointer to a user's grant in the topic.
 func (w *world) published(id, user string) *hongbao.Grant {
 	return &w.topic.grants[slices.IndexFunc(w.topic.grants,
 		func(g hongbao.Grant) bool { return g.Campaign == id && g.User == user })]

@@ -8,7 +8,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// readLedger runs the ledger's own checks and adds its grants.
 func (r *run) readLedger(ctx context.Context) error {
 	if r.Ledger == nil {
 		return nil
@@ -50,7 +49,7 @@ func (r *run) readLedger(ctx context.Context) error {
 	return r.readQuarantine(ctx)
 }
 
-// balance compares the ledger's counters of one campaign.
+// balance checks that the ledger's counters of one campaign agree with each other.
 func (r *run) balance(c *campaign) {
 	l := c.ledger
 	if l.Funded != l.Granted+l.Refunded+l.Pool {
@@ -63,7 +62,8 @@ func (r *run) balance(c *campaign) {
 	}
 }
 
-// passOver accepts the earlier audit of a sealed campaign: it notes only the seqs, so that they are no gap.
+// passOver skips the grants of a sealed campaign, which an earlier audit has judged. It adds only their seqs, so that
+// they are not reported as a gap.
 func (r *run) passOver(ctx context.Context, c *campaign) error {
 	seqs, err := r.Ledger.SealedSeqs(ctx, c.id)
 	if err != nil {
@@ -79,7 +79,6 @@ func (r *run) passOver(ctx context.Context, c *campaign) error {
 	return nil
 }
 
-// quarantinePage is how many grants in quarantine are read at once.
 const quarantinePage = 500
 
 func (r *run) readQuarantine(ctx context.Context) error {
@@ -117,7 +116,6 @@ func (r *run) quarantined(q *ledger.Quarantined) {
 	r.decided(g)
 }
 
-// readTopic adds the grants of the topic.
 func (r *run) readTopic(ctx context.Context) error {
 	if r.Topic == nil {
 		return nil
@@ -131,7 +129,7 @@ func (r *run) readTopic(ctx context.Context) error {
 	}
 	r.report.Total.Foreign = scan.Foreign
 	for i, s := range r.shards {
-		if n := len(scan.Since); n > 0 && !scan.Since[i%n].IsZero() { // the partition of shard i is i modulo their number
+		if n := len(scan.Since); n > 0 && !scan.Since[i%n].IsZero() { // shard i is in partition i mod n
 			s.whole = scan.Since[i%n].Unix()
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// Seqs that an opening of the shard has skipped are no gap; those beside them are.
+// The audit reports no gap for seqs that an opening of the shard has skipped. It reports a missing seq beside them.
 func TestSkippedSeqsAreNoGap(t *testing.T) {
 	t.Parallel()
 	w := busy(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// readStreams compares what the streams still have with the receipts.
+// readStreams reads the streams' entries and the ranges of seqs that openings have skipped.
 func (r *run) readStreams(ctx context.Context) error {
 	if r.partial() {
 		return nil
@@ -26,7 +26,7 @@ func (r *run) readStreams(ctx context.Context) error {
 }
 
 func (r *run) readStream(ctx context.Context, s *shard) error {
-	next := int64(0) // the seq with which the next entry should begin; 0 if it is unknown
+	next := int64(0) // first seq of the next entry; 0 if it is unknown
 	highest := int64(0)
 	for page, err := range s.Pages(ctx, "-", "+") {
 		if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/money"
 )
 
-// Write prints the report for a person: the counts as a table, then every listed difference in one line, and for each
-// kind what to do. Text from outside is escaped.
+// Write prints the report as text: the counts as a table, each listed difference in one line, and a remedy for each
+// kind. It escapes text from outside.
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Redis, ledger and topic: %s. Audit of %s, %.1f s.\n", r.Verdict, r.Started.UTC().Format(time.RFC3339),
@@ -60,7 +60,7 @@ func (r *Report) table(b *strings.Builder) {
 			text(c.LeftAmount), text(c.SettledAmount), text(c.Refunded), text(c.Open), c.Packets, c.Granted, c.Left, c.Settled,
 			c.Published)
 	}
-	totals := map[string]*Counts{} // by currency: amounts of two currencies have no sum
+	totals := map[string]*Counts{} // by currency, because amounts of different currencies can't be added
 	for i := range r.Campaigns {
 		c := &r.Campaigns[i]
 		name := c.Campaign
@@ -84,7 +84,7 @@ func (r *Report) table(b *strings.Builder) {
 	for _, currency := range slices.Sorted(maps.Keys(totals)) {
 		row("total", currency, totals[currency])
 	}
-	_ = t.Flush() // a strings.Builder never fails
+	_ = t.Flush() // a write to a strings.Builder never fails
 }
 
 func (r *Report) differences(b *strings.Builder) {
@@ -112,7 +112,8 @@ func (r *Report) acknowledged(b *strings.Builder) {
 	if len(r.Acknowledged) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nAcknowledged by a person: %d. Not counted until the time in the line.\n", len(r.Acknowledged))
+	fmt.Fprintf(b, "\nAcknowledged by a person: %d. None is counted before the time in its line.\n",
+		len(r.Acknowledged))
 	for i := range r.Acknowledged {
 		fmt.Fprintf(b, "  %s\n", r.Acknowledged[i].String())
 	}
@@ -122,7 +123,7 @@ func (r *Report) dropped(b *strings.Builder) {
 	if r.Total.Dropped == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nNot delivered by a person's decision: %d. These are no differences.\n", r.Total.Dropped)
+	fmt.Fprintf(b, "\nNot delivered by a person's decision: %d. These are not differences.\n", r.Total.Dropped)
 	for i := range r.Dropped {
 		fmt.Fprintf(b, "  %s\n", r.Dropped[i].String())
 	}
@@ -131,7 +132,7 @@ func (r *Report) dropped(b *strings.Builder) {
 	}
 }
 
-// String returns the difference in one line, whatever its parts contain.
+// String returns the difference in one line. It escapes line breaks and other unprintable characters.
 func (d *Difference) String() string {
 	var b strings.Builder
 	b.WriteString(string(d.Kind))
@@ -151,7 +152,7 @@ func (d *Difference) String() string {
 	return oneLine(b.String())
 }
 
-// oneLine escapes everything except printable ASCII. Text that was already quoted stays unchanged.
+// oneLine escapes everything except printable ASCII. It leaves escapes in s as they are.
 func oneLine(s string) string {
 	var b strings.Builder
 	for _, r := range s {

@@ -11,7 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// The report shows amounts in the currency's units, and one total for each currency.
 func TestAmountsAreInTheCurrencysUnits(t *testing.T) {
 	t.Parallel()
 	r := audit.Report{Campaigns: []audit.CampaignReport{
@@ -32,7 +31,7 @@ func TestAmountsAreInTheCurrencysUnits(t *testing.T) {
 	}
 }
 
-// The report has the currency of the ledger, or that of Redis if there is no ledger.
+// A campaign in the report has the ledger's currency; without a ledger it has the currency in Redis.
 func TestReportHasTheCurrency(t *testing.T) {
 	t.Parallel()
 	w := busy(t)

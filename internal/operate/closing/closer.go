@@ -20,13 +20,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Ledger is the part of the ledger that closing needs.
+// Ledger has the methods of the ledger that closing needs.
 type Ledger interface {
-	// Refund posts the refund that belongs to the close entries of a campaign's places, once: a repeat returns the
-	// existing refund. missing is how many of the entries' grants the ledger will never have. The error is ErrSettling
-	// while it has fewer than the rest.
+	// Refund posts one refund against the close entries of a campaign's places. If the campaign is already refunded, it
+	// returns the existing refund. missing is how many of the entries' grants the ledger will never get. The error is
+	// ErrSettling while the ledger lacks more grants than that.
 	Refund(ctx context.Context, closes []stream.Entry, missing int64) (payment.Refund, error)
-	// Campaign returns a campaign as the ledger has it; false if the ledger does not have it.
+	// Campaign returns a campaign's row in the ledger; false if there is none.
 	Campaign(ctx context.Context, id string) (ledger.StoredCampaign, bool, error)
 	// RefundOf returns the refund of a campaign; false if there is none.
 	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
@@ -34,12 +34,13 @@ type Ledger interface {
 	deadletter.Quarantine
 }
 
-// Locker runs fn while no other caller runs one under the same name. fn's context ends when the lock is lost.
+// Locker provides named locks. Do runs fn while it holds the lock with this name, and cancels fn's context when it
+// loses the lock.
 type Locker interface {
 	Do(ctx context.Context, name string, fn func(ctx context.Context) error) error
 }
 
-// Config of a Closer. Every field must be set.
+// Config configures a Closer. Every field must be set.
 type Config struct {
 	Store  *store.Store
 	Ledger Ledger
@@ -47,14 +48,14 @@ type Config struct {
 	// Group is the ledger's consumer group.
 	Group string
 	Log   *zap.Logger
-	// Pause between two tries of a refund that has to wait.
+	// Poll is the pause between two attempts of a refund that waits for its settlers.
 	Poll time.Duration `default:"200ms" want:"10ms to 1m"`
 }
 
 // Closer closes and refunds campaigns. It is safe for concurrent use, by many processes.
 type Closer struct{ cfg Config }
 
-// New checks the configuration.
+// New returns a Closer, or an error if a field of the configuration is missing or out of range.
 func New(cfg Config) (*Closer, error) {
 	errs := knob.Check(&cfg)
 	if cfg.Store == nil || cfg.Ledger == nil || cfg.Locks == nil || cfg.Log == nil {
@@ -69,27 +70,28 @@ func New(cfg Config) (*Closer, error) {
 	return &Closer{cfg: cfg}, nil
 }
 
-// Standing is the progress of a campaign's end.
+// Standing is the progress of ending a campaign.
 type Standing struct {
 	// Places are the campaign's places, in their order; none once the campaign has left Redis.
 	Places []Place
-	// Held is what the ledger has; set once the ledger's group has reached the close of each place.
+	// Held has the ledger's counts of the campaign. It is set only once the ledger's group has reached the close of
+	// each place.
 	Held stream.Closing
-	// Refund is nil while there is none.
+	// Refund is nil if the campaign is not refunded.
 	Refund *payment.Refund
 }
 
-// Place is the progress of the end on one of the campaign's shards.
+// Place is the progress of ending a campaign on one of its shards.
 type Place struct {
 	Close stream.Entry
-	// Finished is how far the ledger's group is on the shard, at most up to the close.
+	// Finished is the seq up to which the ledger's group has finished the shard. It never exceeds the seq of the close.
 	Finished int64
 }
 
 // Settled reports whether the ledger's group has finished every grant up to the close.
 func (p *Place) Settled() bool { return p.Finished >= p.Close.Seq }
 
-// Closed returns the sum of all places at their closes.
+// Closed returns the sum of the counts in the close entries of all places.
 func (s *Standing) Closed() (all stream.Closing) {
 	for i := range s.Places {
 		all = all.Plus(s.Places[i].Close.Close)
@@ -102,8 +104,9 @@ func (s *Standing) Settled() bool {
 	return s.Refund != nil || !slices.ContainsFunc(s.Places, func(p Place) bool { return !p.Settled() })
 }
 
-// Missing returns how many grants up to the closes the ledger does not have although its group has finished them all:
-// they are dead letters, or in quarantine. Below 0, the ledger has more grants than the closes count.
+// Missing returns how many grants the closes count and the ledger does not have, although its group has finished them
+// all. These grants are dead letters, or in quarantine. The number is negative if the ledger has more grants than the
+// closes count.
 func (s *Standing) Missing() int64 {
 	if s.Refund != nil || !s.Settled() {
 		return 0
@@ -111,7 +114,8 @@ func (s *Standing) Missing() int64 {
 	return s.Closed().Granted - s.Held.Granted
 }
 
-// Amount returns the amount of the refund. While the campaign settles it follows from the closes, then from the ledger.
+// Amount returns the amount of the refund. Before the refund it is what the ledger has left, or what the closes have
+// left while the campaign settles.
 func (s *Standing) Amount() hongbao.Amount {
 	switch {
 	case s.Refund != nil:
@@ -122,7 +126,6 @@ func (s *Standing) Amount() hongbao.Amount {
 	return s.Closed().LeftAmount
 }
 
-// closes returns the close entries of all places.
 func (s *Standing) closes() []stream.Entry {
 	list := make([]stream.Entry, len(s.Places))
 	for i := range s.Places {
@@ -131,20 +134,20 @@ func (s *Standing) closes() []stream.Entry {
 	return list
 }
 
-// Order is what the caller of Refund wants.
+// Order is a caller's request for a refund.
 type Order struct {
 	Campaign string
-	// Amount must be exactly the refunded amount: it shows that the caller means this campaign.
+	// Amount must equal the amount of the refund. This shows that the caller means this campaign.
 	Amount hongbao.Amount
-	// Missing must be exactly Standing.Missing: a person confirms that these grants are decided and will not be paid
+	// Missing must equal Standing.Missing. With it a person confirms that these grants are decided and will not be paid
 	// from the pool.
 	Missing int64
-	// Wait is how long a refund that is settling is tried again, 0 for not at all.
+	// Wait is how long Refund retries while the campaign settles; 0 means one attempt.
 	Wait time.Duration
 }
 
-// Refund posts the refund of a closed campaign, or returns the existing one. While the ledger does not have every grant
-// up to the close the error is ErrSettling.
+// Refund posts the refund of a closed campaign, or returns the existing one. The error is ErrSettling if the ledger
+// still lacks grants up to the close after o.Wait.
 func (c *Closer) Refund(ctx context.Context, row *ledger.StoredCampaign, o Order) (r payment.Refund, err error) {
 	waiting, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
@@ -155,7 +158,7 @@ func (c *Closer) Refund(ctx context.Context, row *ledger.StoredCampaign, o Order
 	switch {
 	case !errors.Is(err, payment.ErrSettling), o.Wait == 0:
 	case ctx.Err() != nil:
-		err = fmt.Errorf("%w; it ended while waiting: %w", err, context.Cause(ctx))
+		err = fmt.Errorf("%w; the wait was canceled: %w", err, context.Cause(ctx))
 	default:
 		c.cfg.Log.Warn("ALARM: a refund waits for the settlers for too long: are they running, and does the ledger answer?",
 			zap.String("code", "refund_waits"), zap.String("campaign", o.Campaign), zap.Duration("waited", o.Wait),
@@ -164,8 +167,8 @@ func (c *Closer) Refund(ctx context.Context, row *ledger.StoredCampaign, o Order
 	return r, err
 }
 
-// tryRefund runs all steps once. It holds the lock only while the ledger posts, not while the campaign waits for its
-// settlers.
+// tryRefund makes one attempt. It holds the lock only while the ledger posts the refund, not while the campaign waits
+// for its settlers.
 func (c *Closer) tryRefund(ctx context.Context, row *ledger.StoredCampaign, o *Order) (r payment.Refund, err error) {
 	s, err := c.Standing(ctx, row)
 	if err == nil {
@@ -191,13 +194,13 @@ func (c *Closer) tryRefund(ctx context.Context, row *ledger.StoredCampaign, o *O
 	})
 }
 
-// Reasons why an order is refused. ErrMissing is a Conflict, ErrAmount is Permanent.
+// The reasons why Refund refuses an order. ErrMissing has ClassConflict, and ErrAmount has ClassPermanent.
 var (
 	ErrMissing = errors.New("the ledger and the close differ")
 	ErrAmount  = errors.New("wrong amount")
 )
 
-// agree compares the order with the campaign's progress.
+// agree returns an error if the order does not match the campaign's progress.
 func (c *Closer) agree(o *Order, s *Standing) error {
 	if n := -s.Missing(); n > 0 {
 		return hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger has paid %d grants more than the close counts; "+
@@ -221,7 +224,7 @@ func (c *Closer) agree(o *Order, s *Standing) error {
 	return nil
 }
 
-// decided refuses an order while a missing grant may still be paid.
+// decided returns an error if a person has not yet decided about a missing grant, so that it may still be paid.
 func (c *Closer) decided(ctx context.Context, o *Order, s *Standing) error {
 	places := make([]*store.Shard, len(s.Places))
 	for i := range s.Places {
@@ -236,7 +239,6 @@ func (c *Closer) decided(ctx context.Context, o *Order, s *Standing) error {
 	return err
 }
 
-// unsettled names the shards on which the ledger's group has not reached the close.
 func (s *Standing) unsettled() string {
 	var list []string
 	for i := range s.Places {
@@ -248,8 +250,8 @@ func (s *Standing) unsettled() string {
 	return strings.Join(list, "; ")
 }
 
-// post makes the ledger post the refund, under the lock with the campaign's name, which is on the campaign's home
-// shard.
+// post lets the ledger post the refund. It holds the lock with the campaign's name, which is stored on the campaign's
+// home shard.
 func (c *Closer) post(ctx context.Context, o *Order, s *Standing) (r payment.Refund, err error) {
 	err = c.cfg.Locks.Do(ctx, o.Campaign, func(ctx context.Context) error {
 		r, err = c.cfg.Ledger.Refund(ctx, s.closes(), o.Missing)

@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// B35, B36: a refund is refused before the close, and while entries are pending. A second refund returns the first one.
+// B35, B36: Refund fails before the close, and while entries are pending. A repeated Refund returns the first refund.
 func TestRefundInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -62,7 +62,7 @@ func TestRefundInOrder(t *testing.T) {
 	require.Equal(t, &r, s.Refund)
 }
 
-// F59: a refund waits while entries are pending, and continues by itself.
+// F59: with Order.Wait set, Refund waits while entries are pending, and posts the refund once they are finished.
 func TestRefundWaitsForSettlers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -81,8 +81,8 @@ func TestRefundWaitsForSettlers(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// A refund waits although the ledger has as many grants as the close counts: the group must have finished them, so that
-// no other version of a grant is still in flight.
+// The ledger has as many grants as the close counts, but its group has not finished the entries. The refund still
+// waits, because another version of a grant may be in flight.
 func TestRefundWaitsForTheGroup(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -94,7 +94,8 @@ func TestRefundWaitsForTheGroup(t *testing.T) {
 	require.Zero(t, b.ledger.posts)
 }
 
-// A refund does not wait for a grant that the group has finished and the ledger does not have.
+// The group has finished a grant that the ledger does not have. Refund does not wait for it, and fails unless the order
+// names the missing grant.
 func TestRefundWithDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -113,13 +114,14 @@ func TestRefundWithDeadLetters(t *testing.T) {
 		require.Zero(t, b.ledger.posts)
 	}
 	require.Equal(t, "closed", b.state())
-	r, err := b.Refund(t.Context(), closing.Order{Campaign: "rain", Amount: 80, Missing: 1}) // a person has decided it
+	r, err := b.Refund(t.Context(), closing.Order{Campaign: "rain", Amount: 80, Missing: 1}) // confirmed
 	require.NoError(t, err)
 	require.EqualValues(t, 80, r.Amount)
 	require.Equal(t, "refunded", b.state())
 }
 
-// While a missing grant waits for a person's decision it may still be paid. No order refunds its amount.
+// A missing grant is a dead letter or in quarantine, and no person has decided about it. It may still be paid, so no
+// order is accepted.
 func TestRefundWaitsForDecisions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -156,7 +158,7 @@ func TestRefundWaitsForDecisions(t *testing.T) {
 	require.Equal(t, r, again)
 }
 
-// If the ledger has more grants than the close counts, someone else wrote to it. No order refunds the campaign.
+// The ledger has more grants than the close counts, so someone else wrote to it. No order is accepted.
 func TestRefundOfALedgerWithMore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -173,12 +175,12 @@ func TestRefundOfALedgerWithMore(t *testing.T) {
 
 var errDied = errors.New("died")
 
-// F57: a refund dies at each step. Another process continues, and there is one refund.
+// F57: a process dies at each step of a refund. Another process completes it, and the ledger posts one refund.
 func TestRefundDiesAtEachStep(t *testing.T) {
 	t.Parallel()
 	for name, die := range map[string]struct {
 		at    func(b *bundle, cancel func())
-		posts int // refunds posted by the process that died
+		posts int
 	}{
 		"before the lock":     {func(b *bundle, _ func()) { b.locks = lost{} }, 0},
 		"before it is posted": {func(b *bundle, _ func()) { b.ledger.before = func() error { return errDied } }, 0},
@@ -230,7 +232,7 @@ func (c cancelling) Do(ctx context.Context, name string, fn func(context.Context
 	return err
 }
 
-// F58: ten callers close and refund at once.
+// F58: ten callers close and refund a campaign concurrently. The ledger posts one refund, and all callers get it.
 func TestConcurrentRefunds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

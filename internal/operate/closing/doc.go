@@ -1,8 +1,8 @@
 // Package closing ends a campaign: it closes the campaign on its shards, refunds it in the ledger, and takes it out of
 // Redis.
 //
-// It promises that a campaign is refunded once, with exactly what was funded and not granted, however often it is
-// called and wherever a process dies:
+// A campaign is refunded exactly once, with the amount that was funded and not granted. This holds however often the
+// functions are called, and wherever a process dies:
 //
 //   - Close ends the grabs on each shard in one step, which writes one close entry with the final counts; a repeat reads
 //     it.
@@ -11,9 +11,9 @@
 //     two steps, the next call continues there.
 //   - Retirer takes a refunded campaign out of Redis once its grace is over.
 //
-// It refuses to refund another amount than the caller named, or a campaign that is not closed. It also refuses while
-// the ledger can't reach the counts of the close: people decide dead letters and quarantine first.
+// Refund fails if the campaign is not closed, or if the caller named another amount. It also fails while grants up to
+// the close are dead letters or in quarantine: a person has to decide about them first.
 //
-// A named lock keeps processes from trying concurrently. The single refund does not depend on it: the ledger's keys
-// ensure it.
+// A named lock keeps processes from working concurrently. Even without the lock there is one refund, because the
+// ledger's primary keys do not allow a second one.
 package closing

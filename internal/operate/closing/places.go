@@ -10,13 +10,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Close closes the campaign permanently, on all of its places at once. Before the end of its window it is refused
-// unless early is set. A campaign that is closed or refunded is no error, nor is one that was refunded and has left
-// Redis: the result is the same.
+// Close closes the campaign permanently, on all of its places concurrently. Before the end of the campaign's window it
+// fails unless early is set. It succeeds if the campaign is already closed or refunded, even if the campaign has left
+// Redis.
 //
-// If one place does not answer, or has a slow clock so that the window is not over there, the other places are closed
-// all the same. The error names that place, and the next call closes it. A place that still waits for packets of a
-// top-up is not closed, unless another place is lost: then no one can deal these packets any more.
+// A place may not answer, or its clock may be slow, so that its window is still open. Close closes the other places all
+// the same. The error names that place, and the next call closes it. A place that still waits for packets of a top-up
+// is not closed. But if another place is lost, these packets can never be dealt, and the place is closed without them.
 func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bool) (Standing, error) {
 	id, places := row.Spec.ID, c.places(row)
 	closes, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (stream.Entry, error) {
@@ -33,7 +33,7 @@ func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bo
 	return c.standing(ctx, id, places, closes, errs)
 }
 
-// Standing returns the progress of a campaign's end, and changes nothing. The error is store.ErrNotClosed if the
+// Standing returns the progress of a campaign's end, without changing anything. The error is store.ErrNotClosed if the
 // campaign was not closed on each of its places.
 func (c *Closer) Standing(ctx context.Context, row *ledger.StoredCampaign) (Standing, error) {
 	id, places := row.Spec.ID, c.places(row)
@@ -41,13 +41,13 @@ func (c *Closer) Standing(ctx context.Context, row *ledger.StoredCampaign) (Stan
 	return c.standing(ctx, id, places, closes, errs)
 }
 
-// places returns the shards of a campaign. The ledger's row has their number, also when Redis has lost the campaign.
+// places returns the shards of a campaign. The ledger's row has their number, even if Redis has lost the campaign.
 func (c *Closer) places(row *ledger.StoredCampaign) []*store.Shard {
 	return c.cfg.Store.Places(row.Spec.ID, row.Spec.Places())
 }
 
-// standing adds the refund, the group's progress and the ledger's counts to the close entries, or reports why there is
-// none.
+// standing adds the refund, the group's progress and the ledger's counts to the close entries. It fails if a place has
+// no close, unless a refunded campaign has left Redis.
 func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard, closes []stream.Entry,
 	errs []error) (out Standing, err error) {
 	notThere := c.cfg.Store.Campaign(id).Joined(places, errs)
@@ -68,7 +68,7 @@ func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard,
 		return out, nil
 	}
 	finished, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (int64, error) {
-		n, _, err := places[j].GroupFinished(ctx, c.cfg.Group, closes[j].Seq) // 0 without a group
+		n, _, err := places[j].GroupFinished(ctx, c.cfg.Group, closes[j].Seq) // 0 if the group does not exist
 		return n, err
 	})
 	if err := c.cfg.Store.Campaign(id).Joined(places, errs); err != nil {
@@ -77,8 +77,8 @@ func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard,
 	for j := range closes {
 		out.Places = append(out.Places, Place{closes[j], finished[j]})
 	}
-	if out.Settled() { // otherwise nothing depends on it
-		row, _, err := c.cfg.Ledger.Campaign(ctx, id) // after the group has reached the closes
+	if out.Settled() { // Held is not used before
+		row, _, err := c.cfg.Ledger.Campaign(ctx, id) // read after the group's progress: it has all these grants
 		if err != nil {
 			return out, err
 		}
@@ -87,7 +87,7 @@ func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard,
 	return out, nil
 }
 
-// allGone reports whether the campaign has left Redis, or is leaving it: no place refuses for another reason.
+// allGone reports whether every place succeeded or answered that the campaign is not in Redis.
 func allGone(errs []error) bool {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, store.ErrNotInRedis) {
@@ -97,7 +97,7 @@ func allGone(errs []error) bool {
 	return true
 }
 
-// note notes the refund on each place, except on places that the campaign has left.
+// note marks the campaign as refunded on each place that still has it.
 func (c *Closer) note(ctx context.Context, row *ledger.StoredCampaign) error {
 	places := c.places(row)
 	return c.cfg.Store.Campaign(row.Spec.ID).Joined(places, store.Each(len(places), store.AllAtOnce, func(j int) error {

@@ -20,8 +20,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// spread is a deployment of five shards. Campaign "rain" has ten packets over three of them, and one packet on each is
-// granted.
+// spread is a deployment of five shards. Campaign "rain" has ten packets on three of them, and one packet is granted on
+// each of the three.
 type spread struct {
 	*bundle
 	places []*store.Shard
@@ -43,7 +43,6 @@ func setupSpread(t *testing.T) *spread {
 	return s
 }
 
-// settleOn makes the group finish everything on a place.
 func (s *spread) settleOn(k *store.Shard) {
 	s.t.Helper()
 	raw, err := k.ReadNew(s.t.Context(), "balance", "w1", 100, 0)
@@ -64,11 +63,11 @@ func (s *spread) states() (list []string) {
 	return list
 }
 
-// faults is a Redis client that simulates a silent shard or the death of its process.
+// faults is a Redis hook. It lets the commands of one shard time out, or all scripts fail as if the process had died.
 type faults struct {
 	mu     sync.Mutex
-	silent string // the prefix of the shard's keys
-	lives  int    // scripts before the process dies; below 0 it never dies
+	silent string // key prefix of the shard that does not answer
+	lives  int    // number of scripts that run before the process dies; it never dies if negative
 }
 
 func (f *faults) set(silent string, lives int) {
@@ -118,10 +117,9 @@ func (f *faults) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// tagOf returns the prefix of a shard's keys.
 func tagOf(k *store.Shard) string { return strings.TrimSuffix(k.Keys.Meta(), "meta") }
 
-// A dead letter on any shard of the campaign may still be paid, so the refund waits for its decision.
+// A dead letter on any shard of the campaign may still be paid. The refund fails until a person has decided about it.
 func TestRefundWaitsForDecisionsOnEachShard(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -138,8 +136,8 @@ func TestRefundWaitsForDecisionsOnEachShard(t *testing.T) {
 	require.Zero(t, s.ledger.posts)
 }
 
-// A silent shard does not stop the close of the others, and the caller gets no partial result. A later call closes the
-// rest, and the earlier closes stay as they were. The refund waits for every shard.
+// One shard does not answer. Close closes the other places, and returns an error and no partial result. A later call
+// closes the last place. The refund waits until the group has finished every shard.
 func TestCloseWithASilentShard(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -194,7 +192,8 @@ func TestCloseWithASilentShard(t *testing.T) {
 	require.Equal(t, []string{"refunded", "refunded", "refunded"}, s.states())
 }
 
-// The close is killed before each of its scripts and run again. There is one close on each place, and one refund.
+// The process dies before each script of the close and of the refund, and runs again. Each place has one close, and the
+// ledger posts one refund.
 func TestEndOfPlacesDies(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -226,8 +225,8 @@ func TestEndOfPlacesDies(t *testing.T) {
 	require.Equal(t, []string{"refunded", "refunded", "refunded"}, s.states())
 }
 
-// A place whose clock is behind is still open when the others are over, and a later call closes it. A paused place is
-// closed like any other.
+// One place has a slow clock, so its window is still open. Close closes the other places, a paused one too, and a later
+// call closes this place.
 func TestCloseWithAClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -236,7 +235,7 @@ func TestCloseWithAClockThatIsBehind(t *testing.T) {
 	}
 	_, err := s.Close(t.Context(), "rain", false)
 	require.ErrorContains(t, err, "close campaign rain: it is open, and its window is open until")
-	require.NotContains(t, err.Error(), "shard", "all say the same")
+	require.NotContains(t, err.Error(), "shard", "all places return the same error")
 	require.NoError(t, s.places[2].SetState(t.Context(), "rain", "paused", "open"))
 	over(s.places[0])
 	over(s.places[2])
@@ -245,14 +244,13 @@ func TestCloseWithAClockThatIsBehind(t *testing.T) {
 		s.places[1].Index()))
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.Equal(t, []string{"closed", "open", "closed"}, s.states())
-	storetest.Grab(t, s.places[1], "rain", "late") // its users may still grab
+	storetest.Grab(t, s.places[1], "rain", "late") // users may still grab on this place
 	over(s.places[1])
 	standing, err := s.Close(t.Context(), "rain", false)
 	require.NoError(t, err)
 	require.EqualValues(t, 4, standing.Closed().Granted)
 }
 
-// A campaign that Redis has lost on one of its places is not closed as a whole.
 func TestCloseWithALostPlace(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -264,8 +262,8 @@ func TestCloseWithALostPlace(t *testing.T) {
 	require.Zero(t, s.ledger.posts)
 }
 
-// A lost place is reported before a silent shard, since a retry does not help. A place that the campaign has left is
-// not reported: it may have been refunded.
+// One place is lost and another does not answer. The error is about the lost place, because a retry does not help
+// there. If a place no longer has the campaign, which may have been refunded, the error is an outage.
 func TestCloseWithALostPlaceAndASilentShard(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -282,8 +280,8 @@ func TestCloseWithALostPlaceAndASilentShard(t *testing.T) {
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 }
 
-// A refunded campaign leaves each of its shards, its home first. While the home is down, no other shard looks as if it
-// had lost the campaign. The ledger reports the refund as soon as the campaign has left the first shard.
+// A refunded campaign leaves its home first, then its other shards. It stays on them while the home does not answer, so
+// that they never seem to have lost it. Once the campaign has left one shard, Close returns the refund from the ledger.
 func TestRetirePlaces(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -300,12 +298,12 @@ func TestRetirePlaces(t *testing.T) {
 	require.NoError(t, err)
 	home := fmt.Sprintf("shard %d", s.places[0].Index())
 	s.faults.set(tagOf(s.places[0]), -1)
-	testkit.Eventually(t, 30*time.Second, func() bool { // the clock of Redis has to advance
+	testkit.Eventually(t, 30*time.Second, func() bool { // retry until the clock of Redis has advanced
 		gone, err := retirer.Retire(t.Context())
 		require.Empty(t, gone)
 		require.ErrorContains(t, err, home+": ")
 		return strings.Count(err.Error(), "leaves its home, "+home+", first: ") == 2
-	}, "the other two are due")
+	}, "the campaign is due on both other shards")
 	s.faults.set("", -1)
 	require.Equal(t, []string{"refunded", "refunded", "refunded"}, s.states())
 
@@ -326,8 +324,8 @@ func TestRetirePlaces(t *testing.T) {
 	require.Equal(t, []string{"", "", ""}, s.states())
 }
 
-// The retirer marks the refund on a home that missed it. While the home is down, other campaigns still leave the
-// shards that they share with this one.
+// A campaign's home does not have the mark of the refund. While the home does not answer, only another campaign leaves
+// a shared shard. Later the retirer marks the refund on the home, and the campaign leaves all its shards.
 func TestRetireWithoutTheHome(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
@@ -342,21 +340,21 @@ func TestRetireWithoutTheHome(t *testing.T) {
 		Every: time.Second})
 	require.NoError(t, err)
 	s.faults.set(tagOf(s.places[0]), -1)
-	testkit.Eventually(t, 30*time.Second, func() bool { // the clock of Redis has to advance
+	testkit.Eventually(t, 30*time.Second, func() bool { // retry until the clock of Redis has advanced
 		gone, err := retirer.Retire(t.Context())
 		require.Error(t, err)
 		return slices.Equal([]string{alone}, gone)
-	}, "the other campaign leaves")
+	}, "the campaign that is on one shard only leaves Redis")
 	s.faults.set("", -1)
 	require.Equal(t, []string{"closed", "refunded", "refunded"}, s.states())
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		_, err := retirer.Retire(t.Context())
 		require.NoError(t, err)
 		return slices.Equal([]string{"", "", ""}, s.states())
-	}, "it leaves its home, which missed the refund, and then the others")
+	}, "the campaign leaves all its shards")
 }
 
-// refundedOn creates a campaign whose only place is this shard, refunded after rain.
+// refundedOn creates a refunded campaign whose only place is this shard.
 func (s *spread) refundedOn(k *store.Shard) (id string) {
 	s.t.Helper()
 	for i := 0; id == "" || s.store.Home(id).Index() != k.Index(); i++ {
@@ -370,8 +368,8 @@ func (s *spread) refundedOn(k *store.Shard) (id string) {
 	return id
 }
 
-// Packets were added in the ledger and are not on every place, so nothing is closed. Once a place is lost, the packets
-// can never arrive. Then the other places are closed with the packets they have.
+// A top-up is in the ledger, but not yet on every place: Close closes nothing. Once a place is lost, the packets can
+// never arrive. Then Close closes the other places with the packets that they have.
 func TestCloseWithoutWhatWasAdded(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)

@@ -14,21 +14,22 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// RetirerConfig of a Retirer. Every field but Grace must be set.
+// RetirerConfig configures a Retirer. Every field but Grace must be set.
 type RetirerConfig struct {
 	Store *store.Store
 	Locks Locker
 	Log   *zap.Logger
-	// How long a refunded campaign stays in Redis. Then its receipts are answered from the ledger.
+	// Grace is how long a refunded campaign stays in Redis. After that its receipts are read from the ledger.
 	Grace time.Duration `knob:"campaign.grace" default:"24h" want:"0s to 9600h"`
-	// Pause between two rounds. A minute does not matter after a grace of hours.
+	// Every is the pause between two rounds.
 	Every time.Duration `default:"1m" want:"10ms to 1h"`
 }
 
-// Retirer takes refunded campaigns out of Redis once their grace is over. Several may run at once: only one works.
+// Retirer takes refunded campaigns out of Redis once their grace is over. Several processes may run one; a lock lets
+// one of them work at a time.
 type Retirer struct{ cfg RetirerConfig }
 
-// NewRetirer checks the configuration.
+// NewRetirer returns a Retirer, or an error if a field of the configuration is missing or out of range.
 func NewRetirer(cfg RetirerConfig) (*Retirer, error) {
 	errs := knob.Check(&cfg)
 	if cfg.Store == nil || cfg.Locks == nil || cfg.Log == nil {
@@ -40,7 +41,7 @@ func NewRetirer(cfg RetirerConfig) (*Retirer, error) {
 	return &Retirer{cfg: cfg}, nil
 }
 
-// Run retires until ctx ends.
+// Run calls Retire again and again until ctx ends.
 func (r *Retirer) Run(ctx context.Context) error {
 	_ = retry.Poll(ctx, r.cfg.Every, func() (bool, error) {
 		if _, err := r.Retire(ctx); err != nil && ctx.Err() == nil {
@@ -51,11 +52,10 @@ func (r *Retirer) Run(ctx context.Context) error {
 	return nil
 }
 
-// retireCampaigns is how many campaigns of a shard are looked up at once.
 const retireCampaigns = 100
 
-// Retire takes out all campaigns whose grace is over, and returns their ids. While a shard is unreachable, it continues
-// with the others.
+// Retire takes all campaigns whose grace is over out of Redis, and returns their ids. It skips shards that do not
+// answer.
 func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 	err = r.cfg.Locks.Do(ctx, "retire", func(ctx context.Context) error {
 		var down []error
@@ -75,9 +75,9 @@ func (r *Retirer) Retire(ctx context.Context) (gone []string, err error) {
 	return gone, err
 }
 
-// shard takes out the campaigns of one shard whose grace is over. If one can't leave yet, it continues with the others.
+// shard takes the campaigns whose grace is over out of one shard. It skips campaigns that can't leave yet.
 func (r *Retirer) shard(ctx context.Context, k *store.Shard) (gone []string, err error) {
-	down := map[int]error{} // homes that do not answer, with the error; each of them is asked once
+	down := map[int]error{} // homes that did not answer, with the error; each home is tried once
 	for {
 		due, err := k.DueToRetire(ctx, r.cfg.Grace, retireCampaigns)
 		if err != nil {
@@ -90,7 +90,7 @@ func (r *Retirer) shard(ctx context.Context, k *store.Shard) (gone []string, err
 			switch {
 			case err != nil:
 				stay = append(stay, err)
-			case left > 0: // the clock of Redis went back meanwhile, or the clock of the campaign's home is behind
+			case left > 0: // the clock of Redis went back, or the home's clock is slow
 			default:
 				r.cfg.Log.Info("a refunded campaign has left Redis; its receipts are in the ledger", zap.String("campaign", id))
 				gone = append(gone, id)
@@ -102,8 +102,9 @@ func (r *Retirer) shard(ctx context.Context, k *store.Shard) (gone []string, err
 	}
 }
 
-// purge takes a campaign out of its home, then out of this shard. If the home still had the campaign, this shard would
-// look as if it had lost it. Once the home does not have it either, grabs are answered that there is no such campaign.
+// purge takes a campaign out of its home, then out of this shard. If the shard went first, it would seem to have lost a
+// campaign that the home still has. Once the home no longer has the campaign, grabs are answered that there is no such
+// campaign.
 func (r *Retirer) purge(ctx context.Context, k *store.Shard, id string, down map[int]error) (time.Duration, error) {
 	home := r.cfg.Store.Home(id)
 	if err := down[home.Index()]; err != nil {
@@ -124,7 +125,8 @@ func (r *Retirer) purge(ctx context.Context, k *store.Shard, id string, down map
 	return k.PurgeCampaign(ctx, id, r.cfg.Grace)
 }
 
-// leaveHome is for a campaign that was refunded according to another shard; the home may not have the refund yet.
+// leaveHome takes a campaign out of its home. Another shard has the mark of the refund; the home may have missed it, so
+// leaveHome sets it first.
 func (r *Retirer) leaveHome(ctx context.Context, home *store.Shard, id string) (left time.Duration, err error) {
 	if _, err := home.Refunded(ctx, id); err != nil && !errors.Is(err, store.ErrNotInRedis) {
 		return 0, err

@@ -11,8 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Redis is out of memory. A campaign can still be closed, refunded under its lock, and taken out of Redis, which frees
-// memory.
+// Redis is out of memory. A campaign can still be closed, refunded under its lock, and taken out of Redis.
 func TestOutOfMemoryEndsACampaign(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}))
@@ -35,7 +34,6 @@ func TestOutOfMemoryEndsACampaign(t *testing.T) {
 	require.Equal(t, []string{"rain"}, gone)
 }
 
-// A refunded campaign leaves Redis after its grace. A campaign that is not refunded stays.
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -49,7 +47,7 @@ func TestRetire(t *testing.T) {
 	b.settle(3)
 	gone, err := retirer(0).Retire(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, gone, "it is closed, and not refunded")
+	require.Empty(t, gone, "a campaign that is closed and not refunded stays")
 	r, err := b.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)
 	gone, err = retirer(time.Hour).Retire(t.Context())

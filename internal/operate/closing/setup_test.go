@@ -25,16 +25,16 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// memLedger is a ledger in memory. It refunds once, as soon as it has the grants that the closes count.
+// memLedger is a ledger in memory. It posts one refund, once it has the grants that the closes count.
 type memLedger struct {
 	mu      sync.Mutex
 	grants  int64
 	refunds map[string]payment.Refund
-	shards  int   // the number of shards over which the campaign is dealt
-	packets int64 // the campaign's packets, including added ones
+	shards  int   // number of shards over which the campaign is dealt
+	packets int64 // packets of the campaign, including top-ups
 	aside   []ledger.Quarantined
 	posts   int
-	// before and after simulate a process that dies, or a lost answer; nil for no fault.
+	// before and after simulate a process that dies, or an answer that is lost. They are nil if nothing fails.
 	before, after func() error
 }
 
@@ -90,7 +90,6 @@ func (l *memLedger) Quarantine(_ context.Context, after int64, _ int) ([]ledger.
 	return l.aside, nil
 }
 
-// mutex is a Locker within one process.
 type mutex struct{ mu sync.Mutex }
 
 func (m *mutex) Do(ctx context.Context, _ string, fn func(context.Context) error) error {
@@ -126,7 +125,7 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 	return b
 }
 
-// setupOver returns a deployment of n shards with the campaign over the given number of them.
+// setupOver returns a deployment of n shards. The campaign is dealt over the given number of places.
 func setupOver(t *testing.T, server *testkit.RedisServer, n, places int) *bundle {
 	t.Helper()
 	rdb := server.Client(t)
@@ -152,7 +151,6 @@ func (b *bundle) load(id string, places int) {
 	require.NoError(b.t, err)
 }
 
-// row returns the ledger's row of a campaign.
 func (b *bundle) row(id string) *ledger.StoredCampaign {
 	b.t.Helper()
 	c, _, err := b.ledger.Campaign(b.t.Context(), id)
@@ -190,7 +188,7 @@ func (b *bundle) close() closing.Standing {
 	return s
 }
 
-// bury makes a dead letter of a grant of a campaign on a shard.
+// bury writes a dead letter for a grant of the campaign on this shard.
 func (b *bundle) bury(k *store.Shard, campaign string) {
 	b.t.Helper()
 	require.NoError(b.t, b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: k.Keys.Dead("balance"), Values: []string{
@@ -200,7 +198,7 @@ func (b *bundle) bury(k *store.Shard, campaign string) {
 	}}).Err())
 }
 
-// settle sets the number of grants in the ledger. Then it makes the ledger's group finish everything, as a worker does.
+// settle sets the number of grants in the ledger, and makes the ledger's group finish everything.
 func (b *bundle) settle(grants int64) {
 	b.t.Helper()
 	b.ledger.mu.Lock()

@@ -11,13 +11,13 @@ import (
 
 // Letter is a dead letter: a grant that its sink could not take, or a whole entry that can't be read.
 type Letter struct {
-	// ID identifies it in the deployment: <sink>/<shard>/<id in the stream>.
+	// ID identifies the letter in the deployment: <sink>/<shard>/<ID in the stream of letters>.
 	ID    string `json:"id" doc:"SINK/SHARD/ENTRY, where ENTRY is its place in the stream of letters."`
 	Sink  string `json:"sink" doc:"The sink that could not take it."`
 	Shard int    `json:"shard" doc:"The shard's number."`
-	// Entry is the stream entry that contained it, which may be trimmed. Fields are its contents, names and values in
-	// turn. A grant's letter has this grant only, in the form of an entry; letters from before version 2 have all
-	// grants of the entry.
+	// Entry is the ID of the stream entry that contained the grant; the entry may be trimmed. Fields has the entry's
+	// field names and values, alternately. A grant's letter has an entry with this grant only. Letters from before
+	// version 2 have all grants of the original entry.
 	Entry  string   `json:"entry" doc:"Id of the stream entry that brought it, which may be trimmed."`
 	Fields []string `json:"fields" doc:"Its names and values in turn; empty if it was gone."`
 	Seq    int64    `json:"seq,omitempty" doc:"The grant's seq on the shard; absent for a whole entry."`
@@ -26,15 +26,15 @@ type Letter struct {
 	Class    string         `json:"class" doc:"Of the last error: unknown, transient, permanent, conflict or broken."`
 	Reason   string         `json:"reason" doc:"The last error."`
 	Attempts int64          `json:"attempts" doc:"Attempts that its entry took."`
-	// First is when its entry was written, Last when it became a dead letter.
+	// First is the time when the entry was written. Last is the time when the letter was written.
 	First time.Time `json:"first" doc:"When its entry was written."`
 	Last  time.Time `json:"last" doc:"When it became a dead letter."`
 
-	stream string // id in the stream
+	stream string // ID in the stream of letters
 	line   string // the grant as its entry had it: packet, amount, user, ...
 }
 
-// parse reads a letter. Invalid parts are left empty: a letter can always be shown and dropped.
+// parse reads a letter. It leaves invalid parts empty, so that a person can still look at the letter and drop it.
 func parse(sink string, shard int, stream string, values []string) Letter {
 	l := Letter{ID: sink + "/" + strconv.Itoa(shard) + "/" + stream, Sink: sink, Shard: shard, Fields: []string{},
 		stream: stream}
@@ -68,7 +68,6 @@ func parse(sink string, shard int, stream string, values []string) Letter {
 	return l
 }
 
-// number reads a number from 0 on; 0 if it is none.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
@@ -77,7 +76,6 @@ func number(s string) int64 {
 	return max(n, 0)
 }
 
-// grant finds the letter's grant in the fields of its entry.
 func (l *Letter) grant() *hongbao.Grant {
 	if l.Seq == 0 {
 		return nil
@@ -94,13 +92,14 @@ func (l *Letter) grant() *hongbao.Grant {
 	return nil
 }
 
-// Campaign returns the campaign in the letter's entry, readable or not; empty if the entry had been deleted.
+// Campaign returns the campaign in the letter's entry, even if the entry can't be read. It is empty if the entry had
+// been deleted before the letter was written.
 func (l *Letter) Campaign() string {
 	return stream.CampaignOf(l.Fields)
 }
 
-// Facts returns the fields of the letter's grant that an audit compares. If the entry had been deleted, the letter has
-// these fields too, except the campaign. Facts returns false for a whole entry.
+// Facts returns the fields of the letter's grant that an audit compares. If the entry had been deleted before the
+// letter was written, only the campaign is missing. Facts returns false if the letter is a whole entry.
 func (l *Letter) Facts() (hongbao.Grant, bool) {
 	words := strings.Split(l.line, " ")
 	if l.Seq == 0 || len(words) < 3 {
@@ -110,14 +109,14 @@ func (l *Letter) Facts() (hongbao.Grant, bool) {
 		Amount: hongbao.Amount(number(words[1])), User: words[2]}, true
 }
 
-// Resolved is a letter that a person has decided.
+// Resolved is a letter about which a person has decided.
 type Resolved struct {
 	Letter
 	// Decision is store.Requeued or store.Dropped.
 	Decision, By, Why string
 }
 
-// parseResolved reads a decided letter: the fields of the decision come before those of the letter.
+// parseResolved reads a resolved letter: first the fields of the decision, then those of the letter.
 func parseResolved(sink string, shard int, values []string) Resolved {
 	var r Resolved
 	id := ""
@@ -134,7 +133,7 @@ func parseResolved(sink string, shard int, values []string) Resolved {
 	return r
 }
 
-// ParseID splits an id: <sink>/<shard>/<id in the stream>.
+// ParseID splits the ID of a letter: <sink>/<shard>/<ID in the stream of letters>.
 func ParseID(id string) (sink string, shard int, stream string, err error) {
 	f := strings.Split(id, "/")
 	if len(f) == 3 {

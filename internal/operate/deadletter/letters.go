@@ -14,24 +14,24 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Letters are the dead letters of a deployment. Its methods are safe for concurrent use.
+// Letters reads and resolves the dead letters of a deployment. It is safe for concurrent use.
 type Letters struct{ store *store.Store }
 
 // New returns the dead letters of a deployment.
 func New(st *store.Store) *Letters { return &Letters{st} }
 
-// Filter selects dead letters. A zero field selects all.
+// Filter selects dead letters. A zero field matches every letter.
 type Filter struct {
 	Sinks    []string
 	Campaign string
 	Class    string
 	User     string
-	// Reason is a part of the letter's reason.
+	// Reason is a substring of the letter's reason.
 	Reason string
-	// Sees, if not nil, reports for each campaign whether its letters are selected. A letter whose entry had been deleted
-	// has no campaign.
+	// Sees, if not nil, reports whether letters of a campaign are selected. It gets an empty campaign for a letter
+	// whose entry had been deleted.
 	Sees func(campaign string) bool
-	// From and To bound the time when the grant became a dead letter: From is included, To is not.
+	// From and To bound the time when the letter was written: From <= time < To.
 	From, To time.Time
 }
 
@@ -56,7 +56,7 @@ func (f *Filter) check() error {
 	return errors.Join(append(errs, delivery.CheckPick(f.Campaign, f.User, f.From, f.To))...)
 }
 
-// Some reports whether the filter leaves letters out.
+// Some reports whether a field of the filter is set. It ignores Sees.
 func (f *Filter) Some() bool {
 	return len(f.Sinks) > 0 || f.Campaign != "" || f.Class != "" || f.User != "" || f.Reason != "" ||
 		!f.From.IsZero() || !f.To.IsZero()
@@ -69,7 +69,7 @@ func (f *Filter) matches(l *Letter) bool {
 		(f.From.IsZero() || !l.Last.Before(f.From)) && (f.To.IsZero() || l.Last.Before(f.To))
 }
 
-// eachRaw calls fn for pages of a stream of letters, after an id; "" begins.
+// eachRaw calls fn for pages of a stream of letters that follow the ID after; an empty ID starts at the first letter.
 func eachRaw(after string, read func(first string, n int) ([]store.RawEntry, error),
 	fn func([]store.RawEntry) error) error {
 	from := "-"
@@ -87,13 +87,13 @@ func eachRaw(after string, read func(first string, n int) ([]store.RawEntry, err
 	return nil
 }
 
-// Each calls fn for pages of a sink's dead letters on a shard, in the order in which they became dead letters, until fn
-// fails. after is an id of the stream; "" begins.
+// Each calls fn for pages of a sink's dead letters on a shard, oldest first, until fn fails. It starts after the
+// stream ID after, or at the first letter if after is empty.
 func (l *Letters) Each(ctx context.Context, sink string, shard int, after string, fn func([]Letter) error) error {
 	return l.eachIn(ctx, Place{sink, shard}, span{after, "+"}, fn)
 }
 
-// span is a part of a stream: behind after, up to last.
+// span is a range of a stream: after excluded, last included.
 type span struct{ after, last string }
 
 func (l *Letters) eachIn(ctx context.Context, p Place, s span, fn func([]Letter) error) error {
@@ -109,7 +109,7 @@ func (l *Letters) eachIn(ctx context.Context, p Place, s span, fn func([]Letter)
 	})
 }
 
-// EachResolved calls fn for a sink's resolved letters on a shard, in the order of the decisions.
+// EachResolved calls fn for each resolved letter of a sink on a shard, in the order of the decisions.
 func (l *Letters) EachResolved(ctx context.Context, sink string, shard int, fn func(*Resolved)) error {
 	read := func(first string, n int) ([]store.RawEntry, error) {
 		return l.store.Shard(shard).ResolvedLetters(ctx, sink, first, "+", n)
@@ -123,7 +123,7 @@ func (l *Letters) EachResolved(ctx context.Context, sink string, shard int, fn f
 	})
 }
 
-// Seqs returns the events of a sink's dead letters on a shard: those that wait, and those that a person dropped.
+// Seqs returns the seqs of a sink's dead letters on a shard: undecided letters, and letters that a person dropped.
 func (l *Letters) Seqs(ctx context.Context, sink string, shard int) (map[int64]bool, error) {
 	seqs := map[int64]bool{}
 	err := l.Each(ctx, sink, shard, "", func(page []Letter) error {
@@ -142,14 +142,13 @@ func (l *Letters) Seqs(ctx context.Context, sink string, shard int) (map[int64]b
 	})
 }
 
-// MaxListed bounds the letters that List returns at once.
+// MaxListed bounds the limit of List.
 const MaxListed = 10_000
 
 var errEnough = errors.New("enough")
 
-// List returns up to limit letters that the filter selects, in the order of sinks, shards and time. after is the ID of
-// the last letter of the previous page, "" for the first page. next is the ID after which to continue; empty after the
-// last page.
+// List returns up to limit letters that the filter selects, ordered by sink, shard and time. after is the next of the
+// previous page, empty for the first page. next is empty on the last page.
 func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (page []Letter, next string,
 	err error) {
 	if limit < 1 || limit > MaxListed {
@@ -171,14 +170,15 @@ func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (
 	return page, next, nil
 }
 
-// at returns a context for work on a shard that begins now. After the shard was opened again, the work changes nothing.
+// at returns a context with the shard's epoch. If the shard opens again with a new epoch, scripts called with this
+// context change nothing.
 func (l *Letters) at(ctx context.Context, shard int) (context.Context, error) {
 	head, err := l.store.Shard(shard).Head(ctx)
 	return store.WithEpoch(ctx, head.Epoch), err
 }
 
-// each calls fn for pages of letters that the pick's filter selects, each of one sink and shard. It also passes the ID
-// of the last letter that it has checked.
+// each calls fn for pages of letters that the pick's filter selects. All letters of a page have the same sink and
+// shard.
 func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
 	f := &pick.Filter
 	if err := f.check(); err != nil {
@@ -191,7 +191,7 @@ func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
 			s.after = after
 		}
 		if pick.counted != nil {
-			s.last = cmp.Or(pick.counted[p], "0-0") // 0-0: the stream had no letters when they were counted
+			s.last = cmp.Or(pick.counted[p], "0-0") // 0-0 if no letter was counted here
 		}
 		var at context.Context
 		if at, err = l.at(ctx, p.Shard); err != nil {
@@ -208,17 +208,18 @@ func (l *Letters) each(ctx context.Context, pick *Pick, fn workPage) error {
 	return err
 }
 
-// workPage processes some letters of one sink and shard. last is the ID of the last letter that was checked for this
-// page.
+// workPage processes a page of letters of one sink and shard. last is the ID of the last letter that was compared with
+// the filter, selected or not.
 type workPage func(ctx context.Context, letters []Letter, last string) error
 
-// Place is where a sink's dead letters of a shard are: one stream.
+// Place is the stream with a sink's dead letters on a shard.
 type Place struct {
 	Sink  string
 	Shard int
 }
 
-// places lists the streams of the sinks, from the one of a letter on, and returns the letter's id there.
+// places lists the streams of the sinks. after, if not empty, is the ID of a letter: then the list starts with that
+// letter's stream, and id is the letter's ID there.
 func (l *Letters) places(sinks []string, after string) (all []Place, id string, err error) {
 	for _, sink := range sinks {
 		for shard := range l.store.Len() {
@@ -240,16 +241,17 @@ func (l *Letters) places(sinks []string, after string) (all []Place, id string, 
 	return all[at:], id, nil
 }
 
-// CheckAfter refuses a letter after which a list can't continue: its sink or shard is not among those of the filter.
+// CheckAfter returns an error if a list can't continue after this letter, because the filter does not include its sink
+// or shard.
 func (l *Letters) CheckAfter(f *Filter, after string) error {
 	_, _, err := l.places(f.Sinks, after)
 	return err
 }
 
-// ErrNoLetter says that there is no such dead letter: it was decided, or never existed.
+// ErrNoLetter means that no such dead letter exists: a person has decided about it, or it never existed.
 var ErrNoLetter = errors.New("no_such_dead_letter")
 
-// placeOf returns where the letter with that ID is, if it exists.
+// placeOf parses a letter's ID and checks that the shard exists.
 func (l *Letters) placeOf(id string) (sink string, shard int, stream string, err error) {
 	sink, shard, stream, err = ParseID(id)
 	if err == nil && shard >= l.store.Len() {
@@ -270,7 +272,7 @@ func (l *Letters) Get(ctx context.Context, id string) (Letter, error) {
 	}
 	if len(raw) == 0 {
 		return Letter{}, hongbao.Errorf(hongbao.ClassPermanent,
-			"letter %s: %w; `hongbao dead list` shows those that are there", id, ErrNoLetter)
+			"letter %s: %w; `hongbao dead list` shows the letters that exist", id, ErrNoLetter)
 	}
 	return parse(sink, shard, raw[0].ID, raw[0].Values), nil
 }

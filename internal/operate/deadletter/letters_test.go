@@ -75,7 +75,7 @@ func TestListLetters(t *testing.T) {
 	}
 }
 
-// Get returns the whole letter, also after the entry was trimmed from the stream.
+// Get returns the whole letter, even after its entry was trimmed from the stream.
 func TestGetLetter(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -109,7 +109,6 @@ func TestGetLetter(t *testing.T) {
 	}
 }
 
-// A letter keeps the currency that its entry has.
 func TestLetterHasItsCurrency(t *testing.T) {
 	t.Parallel()
 	w := deadlettertest.Setup(t)
@@ -122,10 +121,11 @@ func TestLetterHasItsCurrency(t *testing.T) {
 	letter := deadlettertest.List(t, w.Letters(), deadletter.Filter{})[0]
 	require.Equal(t, "CNY", letter.Grant.Currency)
 	require.Equal(t, int64(1), letter.Grant.Seq)
-	require.Equal(t, 1, strings.Count(letter.Fields[1], "\n"), "no other grant of the entry")
+	require.Equal(t, 1, strings.Count(letter.Fields[1], "\n"), "the letter has only its own grant")
 }
 
-// Each letter is delivered once. The resolved letter keeps all fields, and adds the person and the reason.
+// A dry run delivers nothing. A requeue delivers each selected letter once, and the resolved letter keeps all fields
+// and gets the person and the reason. A letter that the sink refuses again stays.
 func TestRequeue(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -144,12 +144,12 @@ func TestRequeue(t *testing.T) {
 	report, err = l.Requeue(t.Context(), cfg, deadletter.Pick{IDs: []string{page[4].ID}, Filter: kafka}, ann, false)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), report.Resolved)
-	require.Equal(t, map[string]int{"1-5": 1}, w.Target.Copies, "one")
+	require.Equal(t, map[string]int{"1-5": 1}, w.Target.Copies, "one letter was requeued")
 	permanent := kafka
 	permanent.Class = "permanent"
 	report, err = l.Requeue(t.Context(), cfg, deadletter.Pick{Filter: permanent}, ann, false)
 	require.NoError(t, err)
-	require.Equal(t, int64(2), report.Resolved, "all of a class")
+	require.Equal(t, int64(2), report.Resolved, "both permanent letters were requeued")
 	require.Equal(t, map[string]int{"1-5": 1, "0-3": 1, "0-4": 1}, w.Target.Copies)
 	require.Equal(t, "0-7 0-0", idsOf(deadlettertest.List(t, l, deadletter.Filter{})))
 
@@ -177,7 +177,7 @@ func TestRequeue(t *testing.T) {
 }
 
 // A requeue also delivers letters of a campaign that is paused for their sink, so that a person can try one letter
-// before they resume the campaign. A letter that the sink refuses again stays. The pause stays in both cases.
+// before resuming the campaign. A letter that the sink refuses again stays. The campaign stays paused in both cases.
 func TestRequeueOfAPausedCampaign(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -216,8 +216,8 @@ func TestRequeueOfAPausedCampaign(t *testing.T) {
 	}
 }
 
-// A requeue is killed between the delivery and the end of the letter, and run again. The handler gets the grant a
-// second time, which the sink makes harmless. No letter is lost.
+// A requeue is killed between the delivery and the resolution of a letter, and run again. Each letter is resolved once;
+// its grant may be delivered twice, which the sink ignores.
 func TestRequeueKilled(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -251,11 +251,12 @@ func TestRequeueKilled(t *testing.T) {
 	for shard := range deadlettertest.Shards {
 		log += w.Redis.XLen(t.Context(), w.Store.Shard(shard).Keys.Resolved("kafka")).Val()
 	}
-	require.Equal(t, int64(4), log, "each letter is ended once")
+	require.Equal(t, int64(4), log, "each letter is resolved once")
 	t.Logf("killed %d times", kills)
 }
 
-// A call that ends too early reports where the next call continues: after the letters that the sink refused again.
+// A requeue ends too early. Its report names the letter after which the next call continues, so letters that the sink
+// has refused are not delivered again.
 func TestRequeueGoesOn(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -288,7 +289,7 @@ func TestRequeueGoesOn(t *testing.T) {
 	pick.After = string(report.Next)
 	report, err = l.Requeue(t.Context(), cfg, pick, ann, false)
 	require.NoError(t, err)
-	require.Equal(t, []string{"0-7", "1-5"}, seen, "letters that were refused before Next are not tried again")
+	require.Equal(t, []string{"0-7", "1-5"}, seen, "letters up to Next are not tried again")
 	require.Empty(t, report.Next)
 	require.EqualValues(t, 3, report.Matched)
 	require.EqualValues(t, 1, report.Unreadable)
@@ -302,12 +303,12 @@ func TestRequeueGoesOn(t *testing.T) {
 		pick.After = after
 		report, err = l.Requeue(stopped, cfg, pick, ann, false)
 		require.ErrorIs(t, err, context.Canceled)
-		require.EqualValues(t, next, report.Next, "nothing was done")
+		require.EqualValues(t, next, report.Next, "no letter was processed")
 	}
 	pick.After = "kafka/0/0-0"
 	report, err = l.Drop(t.Context(), pick, ann, true)
 	require.NoError(t, err)
-	require.EqualValues(t, 5, report.Matched, "all letters come after the beginning")
+	require.EqualValues(t, 5, report.Matched, "0-0 is before all letters")
 	pick.After = page[3].ID
 	report, err = l.Drop(t.Context(), pick, ann, false)
 	require.NoError(t, err)
@@ -342,7 +343,8 @@ func TestDrop(t *testing.T) {
 	require.Contains(t, text.String(), "1 of 1 letters were dropped")
 }
 
-// If a shard is opened again while one of its letters is delivered, the letter stays.
+// A shard opens with a new epoch while one of its letters is delivered. The requeue fails with ErrStale, and the letter
+// stays.
 func TestRequeueOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -366,7 +368,7 @@ func TestRequeueOfAnotherEpoch(t *testing.T) {
 	require.EqualValues(t, 3, report.Resolved)
 }
 
-// If another decision ends a letter while it is delivered, the letter is reported, and not counted as resolved.
+// A person drops a letter while a requeue delivers its grant. The report counts the letter as gone, not as resolved.
 func TestLettersThatAreGoneAreReported(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -388,7 +390,8 @@ func TestLettersThatAreGoneAreReported(t *testing.T) {
 	require.Contains(t, text.String(), "They were delivered all the same")
 }
 
-// A letter that is written between the count and the work is not decided: the person's number does not include it.
+// A letter is written after CheckExpected has counted the letters. It is not decided, because the person's expected
+// number does not include it.
 func TestOnlyCountedLettersAreDecided(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
@@ -407,7 +410,7 @@ func TestOnlyCountedLettersAreDecided(t *testing.T) {
 				}
 				require.NoError(t, l.CheckExpected(t.Context(), &pick))
 				w.Bury(t, 0, 7, hongbao.ClassPermanent)
-				w.Bury(t, 1, 5, hongbao.ClassPermanent) // the first of its shard
+				w.Bury(t, 1, 5, hongbao.ClassPermanent) // the first letter on shard 1
 				var report *deadletter.Report
 				var err error
 				if requeue {

@@ -15,23 +15,23 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Pick selects the letters to decide: those of IDs, or without IDs those that the filter selects.
+// Pick selects the letters to decide about. If IDs is empty, the filter selects them.
 type Pick struct {
 	IDs    []string
 	Filter Filter
-	// After is the Next of a report: the filter selects from the letters after it. If it is empty, it begins with the
-	// oldest letter.
+	// After is the Next of an earlier report: the filter selects only letters after it. If it is empty, the filter
+	// starts with the oldest letter.
 	After string
-	// Expect is how many letters a person expects the filter to select; nil if they were not asked.
+	// Expect is the number of letters that a person expects the filter to select; nil if no number was given.
 	Expect *int64
 
-	// counted has, for each stream, the last letter that CheckExpected has counted; nil if it has counted none.
+	// counted has the last letter of each stream that CheckExpected has counted; nil before CheckExpected.
 	counted map[Place]string
 }
 
-// CheckExpected compares the number of letters that a filter selects with the number that the deciding person expects.
-// After Pick.After there may be fewer: some are decided already. It then limits the pick to the counted letters, so
-// letters that are written later stay.
+// CheckExpected returns an error if the filter does not select as many letters as the person expects. With Pick.After,
+// fewer letters are allowed, because an earlier call has decided some. CheckExpected also limits the pick to the
+// counted letters, so letters that are written later stay.
 func (l *Letters) CheckExpected(ctx context.Context, pick *Pick) error {
 	if len(pick.IDs) > 0 {
 		return nil
@@ -57,16 +57,16 @@ func (l *Letters) CheckExpected(ctx context.Context, pick *Pick) error {
 	return err
 }
 
-// Start returns where the work begins: the first value of Report.Next.
+// Start returns where the work starts. It is the first value of Report.Next.
 func (p *Pick) Start() string {
 	if p.After != "" || len(p.IDs) > 0 || len(p.Filter.Sinks) == 0 {
 		return p.After
 	}
-	return p.Filter.Sinks[0] + "/0/0-0" // before all letters of the first shard
+	return p.Filter.Sinks[0] + "/0/0-0" // an ID before all letters of the first shard
 }
 
-// pages calls fn for the selected letters, each time for some of one sink and shard. It sets r.Next to where a
-// following call begins, and leaves it empty once all are done.
+// pages calls fn for pages of the selected letters, each of one sink and shard. It sets r.Next to where the next call
+// must continue, and empties it once all letters are processed.
 func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
 	fn func(ctx context.Context, letters []Letter) error) error {
 	r.Next = answers.Text(pick.Start())
@@ -103,8 +103,8 @@ func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
 	return nil
 }
 
-// Drop decides that the selected letters are never to be delivered. They move from the dead letters to the decided
-// ones. A dry run only counts.
+// Drop records that the grants of the selected letters will never be delivered, and moves the letters to the resolved
+// letters. A dry run only counts them.
 func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryRun bool) (*Report, error) {
 	r := newReport(store.Dropped, dryRun)
 	if err := who.Check(); err != nil {
@@ -128,7 +128,7 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryR
 	return r, nil
 }
 
-// resolve ends a letter as the report says.
+// resolve moves a letter to the resolved letters, with the report's decision, and counts it in the report.
 func (l *Letters) resolve(ctx context.Context, x *Letter, who stream.Decision, r *Report) error {
 	now, err := l.store.Shard(x.Shard).ResolveLetter(ctx, &store.Resolution{
 		Sink: x.Sink, Letter: x.stream, What: r.Decision, Decision: who,
@@ -143,13 +143,13 @@ func (l *Letters) resolve(ctx context.Context, x *Letter, who stream.Decision, r
 	return err
 }
 
-// RequeueSink returns the sink whose done bits say which dead letters of a sink a requeue has delivered. The sink's own
-// bits can't say this: there, every dead letter is done.
+// RequeueSink returns the name under which a requeue keeps its done bits for the sink. They mark the dead letters that
+// a requeue has delivered. The sink's own done bits can't show this, because they mark every dead letter as done.
 func RequeueSink(sink string) string { return "requeue-" + sink }
 
-// Requeue delivers the grants of letters to their sink, and ends each letter afterwards, with the person and the
-// reason. All letters must be of the sink of o.Handler. The publisher needs claims with that sink's name and the done
-// bits of RequeueSink. Letters that can't be read, or that the sink refuses again, stay.
+// Requeue delivers the grants of letters to their sink, and then resolves each letter with the person and the reason.
+// All letters must belong to the sink of o.Handler. A publisher as the Handler must use the claims of that sink, and
+// the done bits of RequeueSink. A letter stays if it can't be read, or if the sink refuses its grant again.
 func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, who stream.Decision,
 	dryRun bool) (*Report, error) {
 	r := newReport(store.Requeued, dryRun)
@@ -183,7 +183,7 @@ func (l *Letters) Requeue(ctx context.Context, o delivery.Options, pick Pick, wh
 	return r, nil
 }
 
-// requeue delivers letters of one sink and shard.
+// requeue delivers the grants of letters of one sink and shard, and resolves the letters that the sink takes.
 func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []Letter, who stream.Decision,
 	r *Report) error {
 	grants := make([]hongbao.Grant, len(letters))
@@ -210,7 +210,7 @@ func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []
 			}
 			return nil
 		},
-		Refused: func(g *hongbao.Grant, err error) { // in the order of the letters: the letters before this one are done
+		Refused: func(g *hongbao.Grant, err error) { // called in the order of the letters, so all earlier ones are done
 			id := find(g)[0].ID
 			r.Refusals.Add(id, g, err)
 			r.passed(id)
@@ -222,19 +222,19 @@ func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []
 type Report struct {
 	Decision string `json:"decision" doc:"requeued or dropped."`
 	DryRun   bool   `json:"dry_run" doc:"True: nothing was written."`
-	// Matched letters were selected; Resolved of them are requeued or dropped now; Unreadable ones can't be requeued;
-	// Failed ones were refused by the sink again. Gone ones existed, but another decision had ended them first.
+	// Matched counts the selected letters, and Resolved those that this call requeued or dropped. Unreadable counts
+	// letters that can't be requeued. Gone counts letters that another decision resolved first.
 	Matched    int64 `json:"matched" doc:"Letters that were picked."`
 	Resolved   int64 `json:"resolved" doc:"Those that were requeued or dropped now; 0 in a dry run."`
 	Unreadable int64 `json:"unreadable" doc:"Those that can't be requeued, since they can't be read: drop them."`
 	Gone       int64 `json:"gone" doc:"Those that another decision ended first. A requeue has delivered them all the same."`
-	// Next is Pick.After for a call that continues where this one ended early. It is empty if this one finished, or if
-	// ids were given.
+	// Next is the Pick.After of a call that continues the work. It is empty if this call has processed everything, or
+	// if ids were given.
 	Next answers.Text `json:"next" nullable:"true" doc:"Goes into after, to go on if this ended too early; else null."`
 	delivery.Refusals
 }
 
-// passed notes that all letters that the filter selects up to this one are decided, or were refused.
+// passed notes that all selected letters up to this one are resolved or were refused.
 func (r *Report) passed(id string) {
 	if r.Next != "" {
 		r.Next = answers.Text(id)
@@ -245,7 +245,7 @@ func newReport(what string, dryRun bool) *Report {
 	return &Report{Decision: what, DryRun: dryRun, Refusals: delivery.Refusals{Failures: []delivery.Failure{}}}
 }
 
-// Add adds the counts of another report, of another sink, to this one.
+// Add adds the counts of another sink's report.
 func (r *Report) Add(o *Report) {
 	r.Matched += o.Matched
 	r.Resolved += o.Resolved
@@ -276,7 +276,7 @@ func (r *Report) Write(w io.Writer) error {
 	}
 	r.Print(&b)
 	if r.Next != "" {
-		fmt.Fprintf(&b, "It ended too early. Run the same command with --after %s to continue.\n", r.Next)
+		fmt.Fprintf(&b, "The command ended too early. Run the same command with --after %s to continue.\n", r.Next)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

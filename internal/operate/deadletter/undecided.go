@@ -7,19 +7,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Undecided counts grants of a campaign that wait for a person's decision. The ledger may still pay each of them, so
-// nothing of the campaign is refunded before they are decided.
+// Undecided counts grants of a campaign about which a person has to decide. The ledger may still pay them, so the
+// campaign is not refunded before.
 type Undecided struct {
 	Letters    int64
 	Quarantine int64
 }
 
-// Quarantine lists up to limit grants that wait in the ledger's quarantine, with ids above after. *ledger.Ledger is one.
+// Quarantine lists up to limit undecided grants in the ledger's quarantine whose ID is greater than after.
+// *ledger.Ledger implements it.
 type Quarantine interface {
 	Quarantine(ctx context.Context, after int64, limit int) ([]ledger.Quarantined, error)
 }
 
-// Undecided finds the undecided grants of a campaign on its places. sink is the ledger's.
+// Undecided counts the undecided grants of a campaign. places are the campaign's shards, and sink is the ledger's sink.
 func (l *Letters) Undecided(ctx context.Context, sink, campaign string, places []*store.Shard,
 	of Quarantine) (u Undecided, err error) {
 	for _, k := range places {

@@ -1,5 +1,5 @@
-// Package delivery brings grants to a Handler until each of them is delivered or refused. Replays and requeues of dead
-// letters deliver with it.
+// Package delivery delivers grants to a Handler, and retries until each grant is delivered or refused. Replays and
+// requeues of dead letters use it.
 package delivery
 
 import (
@@ -21,19 +21,19 @@ import (
 // MaxBatch bounds Options.BatchGrants.
 const MaxBatch = 20_000
 
-// Options of a delivery.
+// Options configures a delivery.
 type Options struct {
-	// Handler delivers. It must make a second delivery of a grant harmless.
+	// Handler delivers the grants. It must be idempotent: a second delivery of a grant must change nothing.
 	Handler hongbao.Handler
-	// BatchGrants bounds one call of the Handler, 1 to 20,000.
+	// BatchGrants is the maximum number of grants in one call of the Handler, 1 to 20,000.
 	BatchGrants int
-	// Rate bounds grants per second; 0 for no bound.
+	// Rate is the maximum number of grants per second; 0 means no limit.
 	Rate float64
-	// Patience bounds how long a batch is repeated while the target is unreachable, 0 to 24 h.
+	// Patience is how long a batch is retried while the target is unreachable, 0 to 24 h.
 	Patience time.Duration
 }
 
-// Check returns everything that is wrong with the options.
+// Check returns one error that names all invalid options.
 func (o *Options) Check() error {
 	var errs []error
 	if o.Handler == nil {
@@ -51,31 +51,31 @@ func (o *Options) Check() error {
 	return errors.Join(errs...)
 }
 
-// Deliverer brings grants to a Handler. It is safe for concurrent use; its callers share its rate.
+// Deliverer delivers grants to a Handler. It is safe for concurrent use, and all its callers share one rate limit.
 type Deliverer struct {
 	Options
 	limiter *rate.Limiter
 }
 
-// New returns a Deliverer for options that were checked.
+// New returns a Deliverer. The caller has checked the options.
 func New(o Options) *Deliverer {
 	if o.Rate == 0 {
 		return &Deliverer{o, rate.NewLimiter(rate.Inf, 0)}
 	}
-	o.BatchGrants = max(1, min(o.BatchGrants, int(o.Rate))) // at most one second's grants at once
+	o.BatchGrants = max(1, min(o.BatchGrants, int(o.Rate))) // a batch has at most one second's grants
 	return &Deliverer{o, rate.NewLimiter(rate.Limit(o.Rate), o.BatchGrants)}
 }
 
-// Results receives the results of grants.
+// Results has callbacks for the results of a delivery.
 type Results struct {
-	// Delivered notes grants that the Handler has delivered; its error ends the delivery.
+	// Delivered is called with grants that the Handler has delivered. An error from it ends the delivery.
 	Delivered func(ctx context.Context, grants []hongbao.Grant) error
-	// Refused notes a grant that the Handler did not deliver, and why.
+	// Refused is called with a grant that the Handler did not deliver, and its last error.
 	Refused func(g *hongbao.Grant, err error)
 }
 
-// Deliver delivers up to BatchGrants grants. While the patience lasts, it repeats grants whose errors may pass. It
-// returns an error if it can't continue: the target is unreachable or broken, or ctx has ended.
+// Deliver delivers up to BatchGrants grants. It retries temporary errors for up to Options.Patience. It returns an
+// error if the target is unreachable or broken, or if ctx has ended.
 func (d *Deliverer) Deliver(ctx context.Context, grants []hongbao.Grant, out Results) error {
 	pauses := retry.Backoff(50*time.Millisecond, 5*time.Second, max(d.Patience, 1))
 	for {
@@ -99,7 +99,6 @@ func (d *Deliverer) Deliver(ctx context.Context, grants []hongbao.Grant, out Res
 	}
 }
 
-// call calls the Handler once. It returns the grants that are not delivered, with their errors.
 func (d *Deliverer) call(ctx context.Context, grants []hongbao.Grant, out Results) (left []hongbao.Grant, errs []error,
 	err error) {
 	all := d.Handler.Handle(ctx, slices.Clone(grants))
@@ -130,8 +129,8 @@ func (d *Deliverer) call(ctx context.Context, grants []hongbao.Grant, out Result
 	return left, errs, err
 }
 
-// giveUp refuses the grants. In an outage it returns an error instead: the target is at fault, not the grants. If all
-// grants of a batch have the same error, it delivers each half again.
+// giveUp refuses the grants. In an outage it returns an error instead, because the grants are not at fault. If all
+// grants of a batch have the same error, one of them may have caused it: giveUp delivers each half separately.
 func (d *Deliverer) giveUp(ctx context.Context, grants []hongbao.Grant, errs []error, out Results) error {
 	if at := slices.IndexFunc(errs, hongbao.IsOutage); at >= 0 {
 		return fmt.Errorf("the target is unreachable for longer than %s: %w", d.Patience, errs[at])
@@ -149,7 +148,6 @@ func (d *Deliverer) giveUp(ctx context.Context, grants []hongbao.Grant, errs []e
 	return nil
 }
 
-// areOne reports whether all errors are the same value.
 func areOne(errs []error) bool {
 	return !slices.ContainsFunc(errs, func(err error) bool { return !retry.Same(err, errs[0]) })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// In any period, no more grants are delivered than the rate allows plus one batch.
+// In any period a Deliverer passes at most as many grants as the rate allows, plus one batch.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -46,7 +46,6 @@ func TestPaceEnds(t *testing.T) {
 	require.ErrorIs(t, p.Deliver(ctx, make([]hongbao.Grant, 1), Results{}), context.Canceled)
 }
 
-// A handler that returns a wrong number of errors stops the delivery.
 func TestHandlerThatLies(t *testing.T) {
 	t.Parallel()
 	d := New(Options{Handler: liar{}, BatchGrants: 10})

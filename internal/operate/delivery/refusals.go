@@ -9,17 +9,17 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Refusals are the grants that could not be delivered, in the form of the reports.
+// Refusals has the grants that the sink refused, as reports show them.
 type Refusals struct {
-	// Failed is the number of refused grants.
+	// Failed counts the refused grants.
 	Failed int64 `json:"failed" doc:"Grants that the sink refused."`
-	// Failures lists the first 100 of them.
+	// Failures has the first 100 refused grants.
 	Failures []Failure `json:"failures" doc:"The first 100 of them."`
 }
 
-// Failure is a grant that could not be delivered.
+// Failure is a grant that the sink refused.
 type Failure struct {
-	// Letter is the full id of the dead letter; empty if the grant did not come from one.
+	// Letter is the ID of the dead letter; empty if the grant does not come from one.
 	Letter string `json:"letter,omitempty" doc:"Id of the dead letter; absent if the grant did not come from one."`
 	Event  string `json:"event" doc:"Shard and seq of the grant."`
 	Class  string `json:"class" doc:"Class of the error: unknown, transient, permanent, conflict or broken."`
@@ -28,14 +28,14 @@ type Failure struct {
 
 const maxFailures = 100
 
-// Add notes a grant that was refused. letter is the dead letter that contains it, or empty.
+// Add adds a refused grant. letter is the ID of its dead letter, or empty.
 func (r *Refusals) Add(letter string, g *hongbao.Grant, err error) {
 	if r.Failed++; len(r.Failures) < maxFailures {
 		r.Failures = append(r.Failures, Failure{letter, g.EventID(), hongbao.ClassOf(err).String(), err.Error()})
 	}
 }
 
-// Print prints the refusals, one per line.
+// Print prints the listed refusals, one in a line.
 func (r *Refusals) Print(b *strings.Builder) {
 	for _, f := range r.Failures {
 		fmt.Fprintf(b, "  failed: event %s %s (%s): %.500q\n", f.Event, f.Letter, f.Class, f.Error)
@@ -45,7 +45,7 @@ func (r *Refusals) Print(b *strings.Builder) {
 	}
 }
 
-// CheckPick checks the common parts of the filters of replays and of dead letters. A zero value selects all.
+// CheckPick checks the parts that the filters of replays and of dead letters have in common. A zero value is valid.
 func CheckPick(campaign, user string, from, to time.Time) error {
 	var errs []error
 	if err := hongbao.CheckCampaignID(campaign); campaign != "" && err != nil {

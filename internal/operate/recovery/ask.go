@@ -15,25 +15,27 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// facts is everything that is known of a frozen shard after the last event that Redis certainly had.
+// facts is what the ledger, the topic and the witnesses know of a frozen shard after the last event that Redis
+// certainly had.
 type facts struct {
 	attempt store.Attempt
 	began   time.Time
 	before  store.Before
-	// complete: every process that reported a grant to a user is a witness that has sent all its grants.
+	// complete reports whether every process that may have reported a grant to a user is a witness that has sent all
+	// its grants.
 	complete bool
 	ledger   ledger.Lost
-	fenced   bool            // the topic was asked
-	doubt    string          // about the topic
-	high     int64           // the last event that the topic has, if it can't be fenced
-	topic    []hongbao.Grant // also some that Redis has
+	fenced   bool            // the topic has been fenced and read
+	doubt    string          // why the topic can't be trusted; empty if it can
+	high     int64           // highest seq in the topic, if the topic can't be fenced
+	topic    []hongbao.Grant // may include grants that Redis has
 	reported store.Evidence
 	given    []stream.SeqRange // seqs whose loss a person has accepted
 	steps    Steps
-	lapped   time.Time // when the last step ended
+	lapped   time.Time // when the previous step ended
 }
 
-// Steps is how long each step of an opening took, in ms, with all its tries. Witnesses and Topic run at the same time.
+// Steps has the duration of each step of an opening in ms, over all attempts. Witnesses and Topic run concurrently.
 type Steps struct {
 	Ledger    int64 `json:"fence_ledger_ms"`
 	Witnesses int64 `json:"hear_ms"`
@@ -44,17 +46,17 @@ type Steps struct {
 	Open      int64 `json:"open_ms"`
 }
 
-// lap ends a step that began when the last one ended.
 func (f *facts) lap(step *int64) {
 	now := time.Now()
 	*step += now.Sub(f.lapped).Milliseconds()
 	f.lapped = now
 }
 
-// wrote is the time of the last write to the shard before it froze.
+// wrote returns the time of the last write to the shard before it froze.
 func (f *facts) wrote() time.Time { return time.UnixMilli(f.attempt.Wrote) }
 
-// known returns the grants after the last event that Redis certainly had.
+// known returns the grants after the last event that Redis certainly had, from the ledger, the topic and the
+// witnesses.
 func (f *facts) known() (known []restore.Known) {
 	add := func(from restore.Source, grants []hongbao.Grant) {
 		for i := range grants {
@@ -69,7 +71,6 @@ func (f *facts) known() (known []restore.Known) {
 	return known
 }
 
-// highest returns the last event that the topic has.
 func (f *facts) highest() int64 {
 	seq := f.high
 	for i := range f.topic {
@@ -78,9 +79,10 @@ func (f *facts) highest() int64 {
 	return seq
 }
 
-// ask begins an attempt, or continues one: from then on the ledger and the topic refuse events of earlier epochs that
-// Redis has lost. Then it asks the ledger, the topic and the witnesses. It returns nil for a shard that can't be
-// restored: Redis has lost the shard, its server hides its run, or it was opened without the ledger.
+// ask begins an attempt to restore a shard, or continues one. It fences the ledger and the topic, so that they refuse
+// events of earlier epochs that Redis has lost. Then it reads the ledger, the topic and the evidence of the witnesses.
+// It returns nil if the shard can't be restored: Redis has lost the whole shard, its server hides its run_id, or the
+// shard was opened without the ledger.
 func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 	k := r.cfg.Store.Shard(shard)
 	z, err := k.Freeze(ctx)
@@ -103,7 +105,7 @@ func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 	f := t.facts
 	if f == nil || f.attempt != attempt {
 		f = &facts{attempt: attempt, began: time.Now()}
-		if before.Attempt == attempt { // begun by a recoverer that has ended: processes have been sending since then
+		if before.Attempt == attempt { // another recoverer began it, and processes have been sending since
 			f.began = f.began.Add(-before.Asked)
 		}
 		t.facts = f
@@ -127,7 +129,7 @@ func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 	return f, err
 }
 
-// begin notes an attempt in the ledger and then in Redis, or returns the one that is under way.
+// begin returns the attempt that is under way. If there is none, it notes a new one in the ledger and then in Redis.
 func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, before *store.Before) (
 	store.Attempt, error) {
 	has, err := k.Attempt(ctx)
@@ -146,7 +148,7 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	if !before.Direct {
 		a.Floor = min(a.Floor, before.Sure)
 	}
-	if has.Epoch > 0 { // an attempt has put back what is after its floor
+	if has.Epoch > 0 { // the earlier attempt may have written events above its floor
 		a.Floor, a.Wrote = min(a.Floor, has.Floor), min(a.Wrote, has.Wrote)
 	}
 	fences, err := r.cfg.Ledger.Fences(ctx, k.Index())
@@ -154,7 +156,7 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 		return a, err
 	}
 	for _, f := range fences {
-		if f.Epoch > z.Epoch { // after its floor Redis has a history that this opening has replaced
+		if f.Epoch > z.Epoch { // above that fence's floor Redis has a history that the later epoch has replaced
 			a.Floor = min(a.Floor, f.Floor)
 		}
 	}
@@ -166,7 +168,8 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	return a, k.Begin(ctx, z, a)
 }
 
-// fenceTopic fences all earlier sessions of the topic, and reads what the topic has. It does so once for an attempt.
+// fenceTopic fences all earlier sessions of the topic, and reads the grants in the topic. It does so once in an
+// attempt.
 func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) error {
 	if r.cfg.Topic == nil || f.fenced {
 		return nil
@@ -186,7 +189,7 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 		claims[i] = open[i].Claim
 	}
 	fenced, err := r.cfg.Topic.Fence(ctx, stream.TopicFence{Shard: k.Index(), Since: since, Claims: claims})
-	if err != nil && ctx.Err() == nil { // a read may still work: then a shard that has lost nothing opens
+	if err != nil && ctx.Err() == nil { // if a read works, a shard that has lost nothing can still open
 		f.doubt = fmt.Sprintf("it can't be fenced: %v", err)
 		f.high, err = r.cfg.Topic.HighestSeq(ctx, k.Index(), since)
 		return err
@@ -198,8 +201,8 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 	return nil
 }
 
-// hear waits for the witnesses, up to Gather. It notes whether all witnesses that must report have sent everything to
-// the attempt.
+// hear waits for the witnesses, at most for Gather. It sets f.complete if all witnesses that have to report have sent
+// everything to this attempt.
 func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 	began := time.Now()
 	defer func() { f.steps.Witnesses += time.Since(began).Milliseconds() }()
@@ -217,7 +220,7 @@ func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 			said[i] = restore.Line{At: l.At, Sent: l.Sent == f.attempt.Epoch}
 		}
 		e := restore.Evidence{
-			Ledger: true, Topic: true, // they answer, or the attempt fails
+			Ledger: true, Topic: true, // if one of them does not answer, the attempt fails anyway
 			Silent: restore.Silent(said, f.wrote()), Patience: r.cfg.Gather, Waited: time.Since(f.began),
 			Lines: f.before.Direct || unseen < maxUnseen,
 		}
@@ -238,11 +241,12 @@ func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 }
 
 const (
-	// hearEvery is how often a recoverer checks which witnesses have reported.
+	// hearEvery is the pause between two checks of which witnesses have reported.
 	hearEvery = 50 * time.Millisecond
-	// freshWrite is the time from the last write to the freeze within which hardly any process can have begun to
-	// answer. After a longer time, a live process whose line Redis has lost gets Gather to send what it knows.
+	// freshWrite is a short time from the last write to the freeze. Within it hardly any process can have begun to
+	// answer users after the writes that Redis still has. After a longer time the recoverer waits for Gather: a live
+	// process whose witness line Redis has lost can report meanwhile.
 	freshWrite = 2 * time.Second
-	// maxUnseen is the time from the last write of a file to the freeze within which no line can be missing.
+	// maxUnseen is the time from the last write in a file to the freeze up to which no witness line can be missing.
 	maxUnseen = 10 * time.Second
 )

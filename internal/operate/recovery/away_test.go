@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// down is a key whose node does not answer: each command with the key fails.
+// down is a Redis hook. Each command with this key fails, as if the key's node did not answer.
 type down string
 
 var errNodeDown = errors.New("the node does not answer")
@@ -41,7 +41,7 @@ func (key down) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// The mark of the prefix is on one node. While that node is down, the shards of the other nodes still open.
+// One node has the mark of the key prefix, and does not answer. The shards on the other nodes still open.
 func TestShardOpensWhileThePrefixIsAway(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -51,7 +51,7 @@ func TestShardOpensWhileThePrefixIsAway(t *testing.T) {
 	require.NotZero(t, w.logs.FilterMessageSnippet("the mark of the key prefix").Len(), "the fault fired")
 }
 
-// A campaign over several shards is not loaded yet, and one of its shards is down. The other shard still opens.
+// A campaign over two shards is not loaded yet, and one of the two does not answer. The other shard still opens.
 func TestShardOpensWhileAnotherIsAway(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 2)

@@ -15,22 +15,23 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// An opening without the ledger raises the epoch by at least blindEpochs: the ledger may know later openings.
+// blindEpochs is the least number by which an opening without the ledger raises the epoch. The ledger may know later
+// epochs than Redis.
 const blindEpochs = 1 << 20
 
-// blindEpoch is the epoch of an opening without the ledger. It contains the time, so it differs from the epoch of an
-// opening that Redis has lost.
+// blindEpoch returns the epoch of an opening without the ledger. It depends on the time: if a failover loses this
+// opening, the next opening gets another epoch.
 func blindEpoch(epoch int64, now time.Time) int64 {
 	return epoch + blindEpochs + max(0, now.UnixMilli()-time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
 }
 
-// Blind says why a frozen shard can't be opened without the ledger; nil if it can.
+// Blind returns why a frozen shard can't be opened without the ledger; nil if it can be opened.
 func (v *Verdict) Blind() error {
 	const advice = "bring the ledger back, and run `hongbao recover` with it"
 	switch {
 	case v.Redis < 0:
 		return hongbao.Errorf(hongbao.ClassPermanent, "shard %d can't be opened without the ledger, nothing was changed: Redis "+
-			"has lost the shard, and only the ledger knows which numbers are used: %s", v.Shard, advice)
+			"has lost the shard, and only the ledger knows which seqs are used: %s", v.Shard, advice)
 	case v.lostEvents():
 		return hongbao.Errorf(hongbao.ClassPermanent, "shard %d can't be opened without the ledger, nothing was changed: Redis "+
 			"has lost events, and only the ledger can say of which campaigns (%s): %s", v.Shard, v, advice)
@@ -38,8 +39,8 @@ func (v *Verdict) Blind() error {
 	return nil
 }
 
-// openBlind opens a shard while the ledger is down. The decision waits in the shard's meta, and workers take no grants
-// from the shard until the ledger has the decision.
+// openBlind opens a shard while the ledger is down. The decision waits in the shard's meta. Workers take no grants from
+// the shard until the ledger has recorded the decision.
 func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by stream.Decision) error {
 	if err := v.Blind(); err != nil {
 		return err
@@ -55,12 +56,13 @@ func (r *Recoverer) openBlind(ctx context.Context, v *Verdict, by stream.Decisio
 		Was: v.state, Epoch: epoch, Last: v.skipTo(), Known: v.Known(), Unrecorded: list, Sinks: r.cfg.Sinks,
 		Evidence: store.AnyEvidence})
 	if err == nil && !opened {
-		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed meanwhile, nothing was done: look again", v.Shard)
+		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed meanwhile, nothing was done: run the command again",
+			v.Shard)
 	}
 	return err
 }
 
-// keepOpenings copies openings without the ledger to the ledger, until ctx ends.
+// keepOpenings records openings without the ledger in the ledger, until ctx ends.
 func (r *Recoverer) keepOpenings(ctx context.Context) {
 	failed := map[int]bool{}
 	for {
@@ -78,8 +80,9 @@ func (r *Recoverer) keepOpenings(ctx context.Context) {
 	}
 }
 
-// KeepOpening notes in the ledger that a person opened the shard while the ledger was down; then workers continue. If
-// the shard was opened without an event or a campaign that the ledger knows, it is frozen again, and a person decides.
+// KeepOpening records in the ledger that a person opened the shard while the ledger was down. Then workers take grants
+// from the shard again. If the ledger knows an event, a campaign or an epoch that Redis did not have at the opening,
+// KeepOpening freezes the shard, and a person decides.
 func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
 	k := r.cfg.Store.Shard(shard)
 	if list, _, err := k.Unrecorded(ctx); err != nil || len(list) == 0 {
@@ -92,7 +95,7 @@ func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
 		}
 		z, err := k.Freeze(ctx)
 		if err != nil || z.Frozen {
-			return err // its next opening notes it
+			return err // the next opening of the frozen shard records it
 		}
 		v := &Verdict{Shard: shard, Redis: z.Seq, Seen: z.Seen, Topic: -1, Epoch: max(z.Epoch, 0), Unrecorded: list, state: z,
 			dealt: map[string]int64{}, silent: map[int]bool{}, here: map[string]here{}}
@@ -101,7 +104,7 @@ func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
 	return err
 }
 
-// keepOpening is KeepOpening for an open shard.
+// keepOpening does the work of KeepOpening for a shard that is open, under the shard's lock.
 func (r *Recoverer) keepOpening(ctx context.Context, k *store.Shard, v *Verdict, text string) error {
 	if err := r.askLedger(ctx, v); err != nil {
 		return err
@@ -139,9 +142,9 @@ func (r *Recoverer) keepOpening(ctx context.Context, k *store.Shard, v *Verdict,
 	return nil
 }
 
-// record notes in the ledger openings that were made without it, unless the ledger has them. from is the ledger's
-// epoch of the shard; record returns the epoch after it. An epoch that the ledger has passed already is replaced by
-// its next one.
+// record adds the openings that were made without the ledger to the ledger, except those that the ledger already has.
+// from is the ledger's epoch of the shard, and record returns the epoch after it. If an opening's epoch is not above
+// the ledger's, it is recorded under the ledger's next epoch.
 func (r *Recoverer) record(ctx context.Context, v *Verdict, from int64) (int64, error) {
 	if len(v.Unrecorded) == 0 {
 		return from, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// opensBlind opens a shard without the ledger, by a person's decision.
+// opensBlind lets a person open a shard without the ledger.
 func (w *world) opensBlind(t *testing.T, shard int, why string) {
 	t.Helper()
 	rec := w.recoverer(func(c *recovery.Config) { c.Ledger = nil })
@@ -26,7 +26,7 @@ func (w *world) opensBlind(t *testing.T, shard int, why string) {
 	require.NoError(t, rec.Accept(t.Context(), verdicts[shard], by("ann", why)))
 }
 
-// newProcess makes the world continue as a new process, which has seen no event.
+// newProcess replaces the world's store and recoverer with those of a new process, which has seen no event.
 func (w *world) newProcess(t *testing.T) {
 	t.Helper()
 	w.rdb = w.server.Client(t)
@@ -43,8 +43,8 @@ func (w *world) epochs(t *testing.T) (redis, inLedger int64) {
 	return head.Epoch, state.Epoch
 }
 
-// While the ledger is down a person opens a shard that has lost no event. Grabs continue, and workers wait until the
-// ledger has the decision and the epoch. A pause that Redis had lost is restored then.
+// While the ledger is down a person opens a shard that has lost no event. Grabs continue, but workers wait until the
+// ledger has recorded the decision and the epoch. Then a pause that Redis had lost is restored, too.
 func TestOpeningWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -75,24 +75,24 @@ func TestOpeningWithoutTheLedger(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, c.Paused)
 	w.settle(t)
-	require.NoError(t, w.rec.KeepOpening(ctx, 0), "a repeat changes nothing")
+	require.NoError(t, w.rec.KeepOpening(ctx, 0), "a second KeepOpening changes nothing")
 	require.Equal(t, 1, outcomes(w.grab(t, w.rdb, 1))[hongbao.OutcomeGranted])
 }
 
-// The server restarts again before the ledger is back. The ledger gets both decisions, whether a person or a worker
-// opens the shard then.
+// A person opens a shard twice without the ledger, because the server restarts in between. The ledger gets both
+// decisions, from KeepOpening or from the next opening.
 func TestOpeningTwiceWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	for name, finish := range map[string]func(*testing.T, *world){
-		"and the ledger is back": func(t *testing.T, w *world) { require.NoError(t, w.rec.KeepOpening(t.Context(), 0)) },
-		"and once more with the ledger": func(t *testing.T, w *world) {
+		"the ledger is back": func(t *testing.T, w *world) { require.NoError(t, w.rec.KeepOpening(t.Context(), 0)) },
+		"the next opening has the ledger": func(t *testing.T, w *world) {
 			w.restart(t, "")
 			require.NoError(t, w.rec.KeepOpening(t.Context(), 0))
 			require.ErrorIs(t, w.shard().CheckRecorded(t.Context()), store.ErrUnrecorded, "it is frozen")
 			w.opens(t)
 			testkit.Eventually(t, 20*time.Second, func() bool {
 				return w.rec.Tend(t.Context(), 1) == nil && w.store.Shard(1).CheckRecorded(t.Context()) == nil
-			}, "the other one is open")
+			}, "shard 1 is open")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestOpeningTwiceWithoutTheLedger(t *testing.T) {
 			w.restart(t, "")
 			w.opensBlind(t, 0, "second")
 			w.grab(t, w.rdb, 2)
-			w.opensBlind(t, 1, "the other one")
+			w.opensBlind(t, 1, "the other shard")
 			finish(t, w)
 			require.NoError(t, w.rec.KeepOpening(t.Context(), 1))
 			require.NoError(t, w.shard().CheckRecorded(t.Context()))
@@ -119,8 +119,8 @@ func TestOpeningTwiceWithoutTheLedger(t *testing.T) {
 	}
 }
 
-// The ledger is back, and knows an event, a campaign or a later epoch that Redis did not have at the opening. The shard
-// is frozen again until a person decides with the ledger.
+// A person opened a shard without the ledger. The ledger knows an event, a campaign or a later epoch that Redis did not
+// have then. The shard freezes again until a person decides with the ledger.
 func TestTheLedgerKnewMore(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *world){
@@ -174,8 +174,8 @@ func TestTheLedgerKnewMore(t *testing.T) {
 	}
 }
 
-// If Redis has lost an event that another source knows, only the ledger can say which campaign it belongs to. No one
-// can open the shard without the ledger.
+// Redis has lost an event that another source knows. Only the ledger can say to which campaign the event belongs, so no
+// one can open the shard without the ledger.
 func TestALossNeedsTheLedger(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *world){
@@ -201,7 +201,7 @@ func TestALossNeedsTheLedger(t *testing.T) {
 	}
 }
 
-// A failover right after an opening without the ledger loses the opening. The next opening gets another epoch.
+// A failover right after an opening without the ledger loses the opening. The next opening gets a higher epoch.
 func TestAFailoverLosesAnOpeningWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -220,8 +220,8 @@ func TestAFailoverLosesAnOpeningWithoutTheLedger(t *testing.T) {
 	require.Equal(t, []int64{second, second}, []int64{redis, inLedger})
 }
 
-// A producer has seen grants that Redis lost. After an opening without the ledger it is a late witness, as after any
-// other opening.
+// A producer has seen grants that Redis lost, and the shard was opened without the ledger. When the producer checks the
+// shard, it freezes it again and raises an alarm.
 func TestLateWitnessOfAnOpeningWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -238,8 +238,8 @@ func TestLateWitnessOfAnOpeningWithoutTheLedger(t *testing.T) {
 	require.Contains(t, <-late.alarms, store.LostData+": shard 0: event 15 was seen in epoch 1")
 }
 
-// Redis loses only the removal of the mark. The ledger's later events are events after that opening, so nothing is
-// lost.
+// The ledger has recorded an opening, but Redis loses the removal of the mark. The later events in the ledger are
+// events after that opening. So nothing is lost, and the shard opens.
 func TestAMarkThatComesBack(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -258,10 +258,10 @@ func TestAMarkThatComesBack(t *testing.T) {
 	require.NoError(t, w.shard().CheckRecorded(t.Context()))
 	words, err := w.ledger.AcceptedLosses(t.Context(), 10)
 	require.NoError(t, err)
-	require.Len(t, words, 1, "the ledger has the decision once")
+	require.Len(t, words, 1, "the ledger has recorded the decision once")
 }
 
-// hanging is a ledger that does not answer.
+// hanging is a ledger whose HighestSeq does not return before its context ends.
 type hanging struct {
 	recovery.Ledger
 
@@ -274,7 +274,8 @@ func (h *hanging) HighestSeq(ctx context.Context, _ int) (int64, error) {
 	return 0, context.Cause(ctx)
 }
 
-// A person opens a shard while the ledger hangs and many workers ask it. The workers let the person go first.
+// A person opens a shard while the ledger hangs and many workers try to open it, too. Once a person waits for the lock,
+// no worker takes it.
 func TestWorkersLetAPersonGoFirst(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -305,7 +306,7 @@ func TestWorkersLetAPersonGoFirst(t *testing.T) {
 		rec := w.recoverer(func(c *recovery.Config) { c.Ledger, c.Gather = hung, time.Millisecond })
 		workers.Go(func() {
 			for ctx.Err() == nil {
-				_ = rec.Tend(ctx, 0) // it fails when the test ends
+				_ = rec.Tend(ctx, 0) // fails when the test ends
 				looks.Add(1)
 			}
 		})

@@ -12,11 +12,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// keepEvery is how often a worker looks for decisions that the ledger does not have.
+// keepEvery is the pause between two searches for decisions that the ledger does not have.
 const keepEvery = time.Second
 
-// keepControls copies people's decisions about campaigns and sinks from Redis to the ledger, until ctx ends. The
-// decisions wait in Redis meanwhile, so another worker can continue if one is killed.
+// keepControls copies people's decisions about campaigns and sinks from Redis to the ledger, until ctx ends. Redis
+// keeps a decision until the ledger has it, so another worker can continue if this one is killed.
 func (r *Recoverer) keepControls(ctx context.Context) {
 	failed := false
 	for {
@@ -31,13 +31,13 @@ func (r *Recoverer) keepControls(ctx context.Context) {
 	}
 }
 
-// KeepControls copies the decisions that only Redis has to the ledger. An unreadable shard does not block the others.
+// KeepControls copies to the ledger the decisions that only Redis has. It skips shards that can't be read.
 func (r *Recoverer) KeepControls(ctx context.Context) error {
 	unread, err := r.keepNew(ctx)
 	return errors.Join(unread, err)
 }
 
-// keepNew is KeepControls; unread is what Redis could not return or delete, and err the ledger's error.
+// keepNew does the work of KeepControls. unread has the errors of Redis, and err is the ledger's error.
 func (r *Recoverer) keepNew(ctx context.Context) (unread, err error) {
 	waiting, errs := r.cfg.Store.NewControls(ctx)
 	var all []stream.Control
@@ -64,9 +64,9 @@ func (r *Recoverer) keepNew(ctx context.Context) (unread, err error) {
 	return errors.Join(errs...), nil
 }
 
-// restoreControls restores people's decisions about campaigns and sinks from the ledger, since Redis may have lost them
-// too. First the ledger gets the decisions that only Redis has, from every readable shard. A newer decision on this
-// shard stays.
+// restoreControls restores people's decisions about campaigns and sinks from the ledger, because Redis may have lost
+// them. First it copies the decisions that only Redis has to the ledger, from every shard that can be read. It does not
+// overwrite a newer decision on this shard.
 func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
 	if err := r.keepOlder(ctx); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
 		return err
 	}
 	if unread != nil {
-		r.cfg.Log.Warn("a pause, resume or limit that only another shard has can't be read; the shard opens without it",
+		r.cfg.Log.Warn("a pause, resume or limit on another shard can't be read; the shard opens without it",
 			zap.Int("shard", shard), zap.Error(unread))
 	}
 	controls, err := r.cfg.Ledger.Controls(ctx)
@@ -97,14 +97,15 @@ func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
 	return nil
 }
 
-// keepOlder copies decisions about sinks to the ledger that an earlier build made: it wrote them to the sinks only.
+// keepOlder copies decisions about sinks to the ledger that an earlier build made. Such a build wrote them to the sinks
+// in Redis only.
 func (r *Recoverer) keepOlder(ctx context.Context) error {
 	var all []stream.Control
 	for _, sink := range r.cfg.Sinks {
 		controls, errs := r.cfg.Store.SinkControls(ctx, sink)
 		for i, c := range controls {
 			if errs[i] != nil {
-				continue // KeepControls names the shard
+				continue // KeepControls reports the shard
 			}
 			all = append(all, c.Older(sink)...)
 		}

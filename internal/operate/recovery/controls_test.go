@@ -26,7 +26,7 @@ func (w *world) loader(t *testing.T) *load.Loader {
 	return s
 }
 
-// state returns the state of the campaign, and the person who paused or resumed it last.
+// state returns the campaign's state, and the person who last paused or resumed it.
 func (w *world) state(t *testing.T) (state, by string) {
 	t.Helper()
 	fields, err := w.shard().CampaignFields(t.Context(), id)
@@ -39,8 +39,8 @@ func (w *world) waiting(t *testing.T) int64 {
 	return w.rdb.HLen(t.Context(), w.store.Shard(0).Keys.Controls()).Val()
 }
 
-// Redis has lost a pause of a campaign, of a sink, of a campaign for a sink, and a rate limit. The ledger has them, and
-// they apply again when the shard opens.
+// Redis has lost the pauses of a campaign, of a sink and of a campaign for a sink, and a rate limit. They are restored
+// from the ledger when the shard opens.
 func TestPausesComeBackFromTheLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -55,9 +55,9 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 4, w.waiting(t))
 	require.NoError(t, w.rec.KeepControls(ctx))
-	require.Zero(t, w.waiting(t), "the ledger has them")
+	require.Zero(t, w.waiting(t), "the ledger has all decisions")
 
-	for _, files := range []string{old, ""} { // restored decisions are kept like the original ones
+	for _, files := range []string{old, ""} { // in the second round Redis has the restored decisions, and keeps them
 		w.restart(t, files)
 		if files != "" {
 			state, _ := w.state(t)
@@ -88,13 +88,13 @@ func TestPausesComeBackFromTheLedger(t *testing.T) {
 	}
 }
 
-// One person pauses and another one resumes. Either the ledger or Redis has only the first decision. In the second case
-// Redis sends the first decision to the ledger again. The later decision counts.
+// One person pauses a campaign and another one resumes it, or the reverse. A restart leaves only the first decision in
+// the ledger or in Redis. After the opening both have the later decision.
 func TestTheLaterDecisionCounts(t *testing.T) {
 	t.Parallel()
 	for _, want := range []string{store.StateOpen, store.StatePaused} {
 		for _, redisHasFirst := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, Redis has the first one %t", want, redisHasFirst), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, Redis has lost the second decision %t", want, redisHasFirst), func(t *testing.T) {
 				t.Parallel()
 				first, second := store.Campaign.Pause, store.Campaign.Resume
 				if want == store.StatePaused {
@@ -126,8 +126,8 @@ func TestTheLaterDecisionCounts(t *testing.T) {
 	}
 }
 
-// A person resumes a sink while its shard is frozen. Redis has lost the pause, so nothing changes there. The resume is
-// still newer than the ledger's pause, so it counts.
+// Redis has lost the pause of a sink, and a person resumes the sink while its shard is frozen. The resume changes
+// nothing in Redis, but it is newer than the pause in the ledger, so the sink is not paused after the opening.
 func TestResumeThatChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -146,14 +146,13 @@ func TestResumeThatChangesNothing(t *testing.T) {
 	require.False(t, c.Paused)
 }
 
-// downLedger is a ledger that fails to keep decisions.
 type downLedger struct{ *ledger.Ledger }
 
 var errDown = errors.New("the ledger is down")
 
 func (downLedger) KeepControls(context.Context, ...stream.Control) error { return errDown }
 
-// A decision waits in Redis while the ledger is down, and another worker copies it to the ledger later.
+// A decision waits in Redis while the ledger is down. Later another worker copies it to the ledger.
 func TestDecisionsWaitForTheLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -172,11 +171,11 @@ func TestDecisionsWaitForTheLedger(t *testing.T) {
 		kept, err := w.ledger.CampaignPause(ctx, id)
 		require.NoError(t, err)
 		return kept.Value == store.StateOpen && kept.By == "bob"
-	}, "a worker brings it to the ledger")
+	}, "a worker copies the decision to the ledger")
 	stop()
 }
 
-// A campaign that Redis lost before anyone was granted anything is loaded again, and is paused as it was.
+// Redis lost a paused campaign before its first grant. The campaign is loaded again and is still paused.
 func TestAPausedCampaignIsLoadedAgain(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 2)

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// grantsOf returns the grants of a campaign that the stream has after a seq.
+// grantsOf returns the grants of a campaign in the stream whose seq is greater than above.
 func (w *world) grantsOf(t *testing.T, id string, above int64) (out []hongbao.Grant) {
 	t.Helper()
 	entries, err := w.shard().Entries(t.Context(), "-", "+")
@@ -25,9 +25,8 @@ func (w *world) grantsOf(t *testing.T, id string, above int64) (out []hongbao.Gr
 	return out
 }
 
-// Redis loses events of two campaigns, and the ledger knows only those of one campaign, which have higher seqs. No one
-// can say which campaign the other events belong to, so all open campaigns of the shard are in doubt. If the ledger
-// knows every lost event, only the campaigns of these events are in doubt.
+// Redis loses several events. If the ledger knows all of them, only their campaigns are in doubt. If the ledger lacks
+// one, its campaign is unknown, so all open campaigns of the shard are in doubt.
 func TestLedgerLacksALostEvent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -64,7 +63,7 @@ func TestLedgerLacksALostEvent(t *testing.T) {
 			w.grab(t, w.server.Client(t), 1)
 			require.Nil(t, w.settler(t).Handle(t.Context(), w.grantsOf(t, id, 10)))
 		}, []string{"hail", id}},
-		"one is a close that was not": {func(t *testing.T, w *world) {
+		"one is a close that was not refunded": {func(t *testing.T, w *world) {
 			_, err := w.shard().Close(t.Context(), "hail", true, 0)
 			require.NoError(t, err)
 			w.grab(t, w.server.Client(t), 1)
@@ -99,22 +98,21 @@ func TestLedgerLacksALostEvent(t *testing.T) {
 	}
 }
 
-// refund refunds a campaign that was closed on its one shard.
 func (w *world) refund(t *testing.T, closed stream.Entry) {
 	t.Helper()
 	_, err := w.ledger.Refund(t.Context(), []stream.Entry{closed}, 0)
 	require.NoError(t, err)
 }
 
-// pends notes in the ledger that the remote is being asked to credit the grants.
+// pends notes in the ledger that a worker is asking the remote to credit these grants.
 func (w *world) pends(t *testing.T, list []hongbao.Grant) {
 	t.Helper()
 	_, _, err := w.settler(t).Begin(t.Context(), payment.Asking{Owner: "w", Batch: 1, OwnedFor: time.Hour}, list)
 	require.NoError(t, err)
 }
 
-// The remote balance system was asked for a credit, and may have booked it. The shard does not open without the grant,
-// although the ledger has recorded no result yet.
+// A worker has asked the remote to credit a grant, and the ledger has no result yet. Redis loses the grant. The shard
+// stays frozen, because the remote may have booked the credit.
 func TestPendingCreditIsKnown(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

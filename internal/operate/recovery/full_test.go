@@ -10,14 +10,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// full makes Redis refuse every command that needs more memory.
+// full sets maxmemory so low that Redis refuses every command that needs more memory.
 func (w *world) full(t *testing.T) {
 	t.Helper()
 	require.NoError(t, w.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	require.True(t, store.IsOutOfMemory(w.rdb.Set(t.Context(), "x", "1", 0).Err()), "the fault fired")
 }
 
-// A full Redis opens again after a restart. Only then can workers ack events and trim them to free memory.
+// A full Redis is restarted, and its shard still opens. Then workers can ack and trim events, which frees memory.
 func TestFullRedisOpensAgain(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -32,7 +32,8 @@ func TestFullRedisOpensAgain(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A full Redis that has lost its campaigns opens once a person has accepted the loss. It gets stubs of these campaigns.
+// A full Redis has lost its campaigns. Its shard opens once a person has accepted the loss, with stubs of these
+// campaigns.
 func TestFullRedisOpensAfterALoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -50,5 +51,5 @@ func TestFullRedisOpensAfterALoss(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "frozen", state)
 	_, _, err = w.store.Open(t.Context(), "test")
-	require.NoError(t, err, "the mark of the prefix is restored, too")
+	require.NoError(t, err, "the mark of the key prefix is restored, too")
 }

@@ -11,26 +11,26 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
-// unclear says why the facts are not enough for a restore; "" if they may be.
+// unclear returns why the facts do not allow a restore; empty if they may allow one.
 func unclear(v *Verdict, f *facts) string {
 	switch {
 	case f == nil:
 		return "Redis has lost the shard, or its server hides its run_id, or the ledger was not asked"
 	case v.Late > 0:
-		return "an opening went without an event that was seen"
+		return "an opening skipped an event that the ledger or a process knows"
 	case f.doubt != "":
 		return "the topic can't be trusted: " + f.doubt
 	case f.reported.Broken > 0:
 		return "a process has sent evidence that can't be read"
 	case f.ledger.Others:
-		return "the ledger has a refund, an archive or a quarantine among these events"
+		return "the ledger has refunded, archived or quarantined some of these events"
 	case len(v.broken) > 0:
 		return v.broken[0]
 	}
 	return ""
 }
 
-// judge returns the grants that Redis has lost, by seq; or why only a person can decide.
+// judge returns the grants that Redis has lost, ordered by seq. If only a person can decide, it returns why.
 func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []restore.Known, why string, err error) {
 	if why := unclear(v, f); why != "" {
 		return nil, why, nil
@@ -76,7 +76,8 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 	return nil, "a process that may have reported grants to users is silent, or Redis came back from an old file", nil
 }
 
-// moveBehind assigns new seqs, after all others, to grants that were reported after their seqs were skipped.
+// moveBehind gives new seqs to grants that were reported after an opening had skipped their seqs. The new seqs follow
+// all known ones.
 func moveBehind(kept []restore.Known, known int64) []restore.Known {
 	var moved []restore.Known
 	for _, g := range kept {
@@ -96,7 +97,8 @@ func nameOf(g *hongbao.Grant) string {
 	return fmt.Sprintf("event %d, packet %d of campaign %s", g.Seq, g.Packet, g.Campaign)
 }
 
-// agree compares the reports of each grant; it returns a contradiction, or "". redis is the last event of Redis.
+// agree returns a contradiction between the reports of a grant; empty if there is none. redis is the last seq that
+// Redis has.
 func agree(kept, all []restore.Known, redis int64) string {
 	type packet struct {
 		campaign string
@@ -119,7 +121,7 @@ func agree(kept, all []restore.Known, redis int64) string {
 	return ""
 }
 
-// receiptsOf returns what Redis has for the users of known grants, by campaign and user.
+// receiptsOf returns the receipts that Redis has for the users of the known grants, by campaign and user.
 func (r *Recoverer) receiptsOf(ctx context.Context, v *Verdict, known []restore.Known) (
 	receipts map[string]map[string][]hongbao.Receipt, err error) {
 	users := map[string][]string{}
@@ -139,7 +141,7 @@ func (r *Recoverer) receiptsOf(ctx context.Context, v *Verdict, known []restore.
 	return receipts, nil
 }
 
-// missing returns the known grants that Redis does not have, and what their users have.
+// missing returns the known grants that Redis does not have, and all grants that Redis has for their users.
 func (r *Recoverer) missing(ctx context.Context, v *Verdict, f *facts) (
 	missing []restore.Known, held []hongbao.Grant, why string, err error) {
 	known := f.known()
@@ -158,7 +160,7 @@ func (r *Recoverer) missing(ctx context.Context, v *Verdict, f *facts) (
 	for i := range known {
 		g := &known[i].Grant
 		if receipts[g.Campaign] == nil && g.Seq <= v.Redis {
-			continue // its campaign was refunded and has left
+			continue // the campaign was refunded and has left Redis
 		}
 		has := slices.ContainsFunc(receipts[g.Campaign][g.User], func(r hongbao.Receipt) bool {
 			return r.Packet == g.Packet && r.Seq == g.Seq && r.Amount == g.Amount && r.RequestID == g.RequestID
@@ -168,7 +170,7 @@ func (r *Recoverer) missing(ctx context.Context, v *Verdict, f *facts) (
 			return nil, nil, "Redis has the receipt without its event: " + nameOf(g), nil
 		case has:
 		case g.Seq <= v.Redis && v.withheld[g.Campaign][g.Packet]:
-			missing = append(missing, known[i]) // it was reported after its seq was skipped
+			missing = append(missing, known[i]) // reported after an opening had skipped its seq
 		case slices.ContainsFunc(f.given, func(r stream.SeqRange) bool { return r.Has(g.Seq) }):
 		case g.Seq <= v.Redis:
 			return nil, nil, "Redis has continued without it: " + nameOf(g), nil

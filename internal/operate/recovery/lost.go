@@ -15,8 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Books is what an Ender needs of the ledger for a campaign of which Redis has lost something. *ledger.Ledger
-// implements it.
+// Books has the methods of the ledger that an Ender needs. *ledger.Ledger implements it.
 type Books interface {
 	Campaign(ctx context.Context, id string) (ledger.StoredCampaign, bool, error)
 	RefundOf(ctx context.Context, campaign string) (payment.Refund, bool, error)
@@ -24,7 +23,7 @@ type Books interface {
 	RefundLost(ctx context.Context, o ledger.LostRefund) (payment.Refund, error)
 }
 
-// Ender ends campaigns of which Redis has lost something, from the ledger alone. It is safe for concurrent use.
+// Ender ends campaigns of which Redis has lost data. It relies on the ledger alone. It is safe for concurrent use.
 type Ender struct {
 	Store *store.Store
 	Books Books
@@ -32,30 +31,30 @@ type Ender struct {
 	Group string
 }
 
-// Ending is the state of a campaign of which Redis has lost something.
+// Ending is the progress of ending a campaign of which Redis has lost data.
 type Ending struct {
 	Campaign string `json:"campaign"`
 	Currency string `json:"currency,omitempty"`
 	Sponsor  string `json:"sponsor"`
 	Shard    int    `json:"shard"`
-	// Redis is what Redis still has of the campaign.
+	// Redis is the part of the campaign that Redis still has.
 	Redis Remains `json:"redis"`
-	// Packets and Funded are of the whole campaign. Paid and PaidAmount are what the ledger has paid. Left and
-	// LeftAmount are what it would refund.
+	// Packets and Funded count the whole campaign. Paid and PaidAmount count the grants that the ledger has paid. Left
+	// and LeftAmount count what a refund would return.
 	Packets    int64          `json:"packets"`
 	Funded     hongbao.Amount `json:"funded_amount"`
 	Paid       int64          `json:"paid"`
 	PaidAmount hongbao.Amount `json:"paid_amount"`
 	Left       int64          `json:"left"`
 	LeftAmount hongbao.Amount `json:"left_amount"`
-	// Waiting is what may still be paid: until it is empty, nothing is refunded.
+	// Waiting counts the grants that may still be paid. While there are any, the campaign can't be refunded.
 	Waiting Waiting `json:"waiting"`
-	// Refund is nil while there is none.
+	// Refund is nil if the campaign is not refunded.
 	Refund *payment.Refund `json:"-"`
 }
 
-// Remains are what Redis still has of a campaign. State is empty if Redis has nothing; Packets is 0 for a stub. For a
-// campaign on several shards Remains is the sum, and State that of the first shard that has lost something.
+// Remains is the part of a campaign that Redis still has. State is empty if Redis has nothing of it. Packets is 0 for a
+// stub. For a campaign on several shards the counts are sums, and State is that of the first shard that has lost data.
 type Remains struct {
 	State         string         `json:"state"`
 	Packets       int64          `json:"packets"`
@@ -63,17 +62,17 @@ type Remains struct {
 	GrantedAmount hongbao.Amount `json:"granted_amount"`
 }
 
-// Waiting are grants of a campaign that wait for the ledger, or for a person.
+// Waiting counts grants of a campaign that wait for the ledger, or for a person's decision.
 type Waiting struct {
 	Stream     int64 `json:"stream"`
 	Receipts   int64 `json:"receipts"`
 	Letters    int64 `json:"dead_letters"`
 	Quarantine int64 `json:"quarantine"`
-	// Open are the campaign's other shards that are whole and not closed: they still grant.
+	// Open counts the campaign's shards that have lost nothing and are not closed, so that they still grant.
 	Open int64 `json:"open_shards,omitempty"`
 }
 
-// Steps returns one sentence for each kind of waiting grant: what to do about it. It returns none if no grant waits.
+// Steps returns a sentence for each kind of waiting grant that says what to do. It returns none if no grant waits.
 func (w *Waiting) Steps(campaign string) (steps []string) {
 	for _, s := range []struct {
 		n  int64
@@ -96,7 +95,7 @@ func (w *Waiting) Steps(campaign string) (steps []string) {
 	return steps
 }
 
-// Settled refuses a refund while grants of the campaign may still be paid.
+// Settled returns an error while grants of the campaign may still be paid.
 func (e *Ending) Settled() error {
 	steps := e.Waiting.Steps(e.Campaign)
 	if len(steps) == 0 {
@@ -106,8 +105,8 @@ func (e *Ending) Settled() error {
 		payment.ErrSettling, strings.Join(steps, "; "))
 }
 
-// Standing returns the state of a campaign, and changes nothing. It refuses a campaign of which nothing is lost: close
-// and refund end that.
+// Standing returns how far the end of a campaign has got, without changing anything. It fails if Redis has lost nothing
+// of the campaign: such a campaign ends by close and refund.
 func (e *Ender) Standing(ctx context.Context, id string) (*Ending, error) {
 	s, err := e.standing(ctx, id)
 	if err != nil {
@@ -116,7 +115,7 @@ func (e *Ender) Standing(ctx context.Context, id string) (*Ending, error) {
 	return &s.Ending, nil
 }
 
-// standing is an Ending, and the campaign's shards one by one.
+// standing is an Ending with the campaign's places.
 type standing struct {
 	Ending
 	places []place
@@ -125,7 +124,7 @@ type standing struct {
 func (e *Ender) standing(ctx context.Context, id string) (*standing, error) {
 	c, found, err := e.Books.Campaign(ctx, id)
 	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; look at the id", id, ledger.ErrNoCampaign)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; check the id", id, ledger.ErrNoCampaign)
 	}
 	if err != nil {
 		return nil, err
@@ -157,19 +156,19 @@ func (e *Ender) standing(ctx context.Context, id string) (*standing, error) {
 	return out, e.waiting(ctx, out)
 }
 
-// place is what Redis still has of a campaign on one of its shards.
+// place is the part of a campaign that Redis still has on one shard.
 type place struct {
 	*store.Shard
 	Remains
-	loaded       int64 // packets that were loaded here; loadedAmount is their sum
+	loaded       int64 // packets loaded on this shard; loadedAmount is their sum
 	loadedAmount hongbao.Amount
 }
 
 func (e *Ender) placeOf(ctx context.Context, k *store.Shard, id string) (p place, err error) {
 	p.Shard = k
 	if _, err := p.OpenHead(ctx); errors.Is(err, store.ErrFrozen) {
-		return p, fmt.Errorf("campaign %s lives on shard %d: `hongbao recover` shows how to open the shard first: %w", id,
-			k.Index(), err)
+		return p, fmt.Errorf("campaign %s is on shard %d, which is frozen: `hongbao recover` shows how to open the shard first: %w",
+			id, k.Index(), err)
 	} else if err != nil {
 		return p, err
 	}
@@ -177,10 +176,10 @@ func (e *Ender) placeOf(ctx context.Context, k *store.Shard, id string) (p place
 	return p, err
 }
 
-// gone reports whether Redis has lost something of the campaign here, or may have.
+// gone reports whether Redis has, or may have, lost data of the campaign on this shard.
 func (p *place) gone() bool { return p.State == store.StateFrozen || p.State == "" }
 
-// sum adds up all places: the state is that of the first one that has lost something.
+// sum sets e.Redis to the sum of all places. Its state is that of the first place that has lost data.
 func (e *standing) sum() {
 	e.Redis = e.places[0].Remains
 	for _, p := range e.places[1:] {
@@ -193,7 +192,8 @@ func (e *standing) sum() {
 	}
 }
 
-// Next returns the command that ends the campaign; "" if it has ended. digest names what the person was shown.
+// Next returns the command that ends the campaign; empty if the campaign has ended. digest, if not empty, is a digest
+// of what the person was shown.
 func (e *Ending) Next(digest string) string {
 	amount := e.LeftAmount
 	switch {
@@ -208,7 +208,6 @@ func (e *Ending) Next(digest string) string {
 	return fmt.Sprintf("hongbao campaign refund-lost %s --amount %d%s --by NAME --why TEXT", e.Campaign, amount, digest)
 }
 
-// read reads what Redis still has. If the place has lost something, only its state counts.
 func (p *place) read(ctx context.Context, id string) error {
 	fields, err := p.CampaignFields(ctx, id)
 	if err != nil {
@@ -226,22 +225,21 @@ func (p *place) read(ctx context.Context, id string) error {
 	return nil
 }
 
-// nowhere reports whether Redis has nothing of the campaign on any shard.
 func (e *standing) nowhere() bool {
 	return !slices.ContainsFunc(e.places, func(p place) bool { return p.State != "" })
 }
 
-// lost refuses a campaign of which Redis has lost nothing.
+// lost returns an error if Redis has lost nothing of the campaign.
 func (e *standing) lost() error {
 	switch {
-	case e.Refund != nil && e.Refund.By != "": // Redis had lost some of it; maybe not every shard has noted the end
+	case e.Refund != nil && e.Refund.By != "": // ended from the ledger before; a shard may have missed the mark
 		return nil
 	case e.Redis.State == store.StateFrozen, e.Redis.State == "" && (e.Paid > 0 || e.Refund != nil || !e.nowhere()),
 		e.Redis.State == store.StateRefunded && e.Refund != nil:
 		return nil
 	case e.Redis.State == "":
 		return hongbao.Errorf(hongbao.ClassPermanent,
-			"campaign %s is not in Redis, and the ledger has paid nothing of it: `hongbao campaign load %s` brings it there, "+
+			"campaign %s is not in Redis, and the ledger has paid nothing of it: `hongbao campaign load %s` loads it, "+
 				"then `hongbao campaign close %s` ends it", e.Campaign, e.Campaign, e.Campaign)
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent,
@@ -249,7 +247,6 @@ func (e *standing) lost() error {
 			"`hongbao campaign refund %s` end it", e.Campaign, e.Redis.State, e.Campaign, e.Campaign)
 }
 
-// waiting finds what may still be paid.
 func (e *Ender) waiting(ctx context.Context, out *standing) error {
 	places := make([]*store.Shard, len(out.places))
 	for i, p := range out.places {
@@ -263,7 +260,6 @@ func (e *Ender) waiting(ctx context.Context, out *standing) error {
 	return err
 }
 
-// waitingOn is waiting on one shard.
 func (e *Ender) waitingOn(ctx context.Context, p *place, out *standing) error {
 	w, err := p.Waiting(ctx, e.Group, out.Campaign)
 	if err != nil {
@@ -277,12 +273,12 @@ func (e *Ender) waitingOn(ctx context.Context, p *place, out *standing) error {
 	return nil
 }
 
-// closes returns the shard and the seq of each place's close; a place that has lost data has no seq.
+// closes returns the shard and the seq of each place's close. The seq is 0 for a place that has lost data.
 func (e *standing) closes(ctx context.Context) ([]payment.Close, error) {
 	list := make([]payment.Close, len(e.places))
 	for j, p := range e.places {
 		list[j].Shard = p.Keys.Index()
-		if p.gone() || e.Refund != nil { // a repeat returns the closes that it is based on
+		if p.gone() || e.Refund != nil { // after the first refund the ledger returns the closes of that refund
 			continue
 		}
 		c, err := p.CloseOf(ctx, e.Campaign)
@@ -294,8 +290,8 @@ func (e *standing) closes(ctx context.Context) ([]payment.Close, error) {
 	return list, nil
 }
 
-// note makes each shard answer ended: a shard that has lost something by the ledger's numbers, the others by their
-// closes.
+// note marks the refund on each shard. A shard that has lost data ends with the ledger's counts, the others with the
+// counts of their closes.
 func (e *standing) note(ctx context.Context, r *payment.Refund) error {
 	lost := e.rest(r)
 	var errs []error
@@ -307,13 +303,13 @@ func (e *standing) note(ctx context.Context, r *payment.Refund) error {
 			continue
 		}
 		errs = append(errs, p.EndLost(ctx, &lost))
-		// The first place that has lost something reports for all of them.
+		// The first place that has lost data gets the counts of all lost places, the others get 0.
 		lost = store.LostCampaign{ID: e.Campaign, Packets: e.Packets, Total: e.Funded}
 	}
 	return errors.Join(errs...)
 }
 
-// rest is the ledger's count of the campaign without the shards that are whole.
+// rest returns the ledger's counts of the campaign, minus the counts of the places that have lost nothing.
 func (e *standing) rest(r *payment.Refund) store.LostCampaign {
 	out := store.LostCampaign{
 		ID: e.Campaign, Packets: e.Packets, Total: e.Funded, Loaded: e.Packets, LoadedAmount: e.Funded,
@@ -325,14 +321,14 @@ func (e *standing) rest(r *payment.Refund) store.LostCampaign {
 			out.Granted, out.GrantedAmount = out.Granted-p.Granted, out.GrantedAmount-p.GrantedAmount
 		}
 	}
-	// The counts are below 0 if a person decided not to pay a grant of a shard that is whole.
+	// A count is negative if a person decided not to pay a grant of a place that has lost nothing.
 	out.Loaded, out.LoadedAmount = max(out.Loaded, 0), max(out.LoadedAmount, 0)
 	out.Granted, out.GrantedAmount = max(out.Granted, 0), max(out.GrantedAmount, 0)
 	return out
 }
 
-// Refund ends a campaign: the ledger refunds what it has not paid, then Redis answers ended. o.Amount must be exactly
-// that sum. After a crash at any point a repeat continues; it refunds once.
+// Refund ends a campaign. The ledger refunds what it has not paid, and Redis marks the campaign as ended. o.Amount must
+// equal the amount of the refund. After a crash a repeated Refund continues, and there is only one refund.
 func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund, error) {
 	at, err := e.standing(ctx, o.Campaign)
 	if err != nil {
@@ -353,7 +349,7 @@ func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund
 			o.Campaign, r.Amount, o.Amount)
 	}
 	if at.Redis.State == "" && r.By == "" {
-		return r, nil // it was closed, refunded, and has left Redis as it should
+		return r, nil // closed and refunded normally, and has left Redis
 	}
 	err = at.note(ctx, &r)
 	if err != nil {

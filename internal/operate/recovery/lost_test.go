@@ -25,12 +25,12 @@ func (w *world) ender() *recovery.Ender {
 	return &recovery.Ender{Store: w.store, Books: w.ledger, Group: "balance"}
 }
 
-// lost is a person's decision to refund a lost campaign; each packet of the campaign is worth 10.
+// lost is a person's order to refund a lost campaign. Each packet of the campaign is worth 10.
 func lost(amount hongbao.Amount) ledger.LostRefund {
 	return ledger.LostRefund{Campaign: id, Amount: amount, Decision: by("ann", "no file is left")}
 }
 
-// accepts waits for the alarm, and accepts the loss.
+// accepts waits until the recoverer raises the alarm, and then lets a person accept the loss.
 func (w *world) accepts(t *testing.T) {
 	t.Helper()
 	w.staysFrozen(t)
@@ -39,7 +39,6 @@ func (w *world) accepts(t *testing.T) {
 	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "no file is left")))
 }
 
-// finish makes the ledger's group finish everything, as a worker does after it has settled the grants.
 func (w *world) finish(t *testing.T) {
 	t.Helper()
 	_, err := w.shard().CreateGroup(t.Context(), "balance")
@@ -67,8 +66,8 @@ func (w *world) refundedOnce(t *testing.T, left hongbao.Amount) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeEnded: 2}, outcomes(w.grab(t, w.rdb, 2)))
 }
 
-// Redis lost everything. A person ends the campaign from the ledger with the exact sum, and it leaves Redis like
-// others.
+// Redis has lost everything. A person refunds the campaign with the exact amount, a repeat returns the same refund, and
+// the campaign leaves Redis.
 func TestLostCampaignEnds(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -78,7 +77,7 @@ func TestLostCampaignEnds(t *testing.T) {
 		func() error { _, err := w.ender().Standing(t.Context(), id); return err },
 		func() error { _, err := w.ender().Refund(t.Context(), lost(9_000)); return err },
 	} {
-		require.ErrorContains(t, act(), "nothing says that Redis has lost any of it", "it is healthy")
+		require.ErrorContains(t, act(), "nothing says that Redis has lost any of it", "Redis has lost nothing yet")
 	}
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 	_, err := w.ender().Refund(t.Context(), lost(9_000))
@@ -96,7 +95,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	_, err = w.ender().Refund(t.Context(), lost(8_999))
 	require.ErrorContains(t, err, "the amount is 9000 minor units, not 8999")
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
-		"nothing has changed")
+		"the refused refund has changed nothing")
 
 	var first payment.Refund
 	for range 2 {
@@ -122,7 +121,8 @@ func TestLostCampaignEnds(t *testing.T) {
 	require.Equal(t, []any{"", ""}, []any{at.Redis.State, at.Next("")})
 }
 
-// Redis lost only the last grants of a campaign. The ledger first settles the grants that Redis still has.
+// Redis has lost only the last grants of a campaign. The refund is refused until the ledger has settled the grants that
+// Redis still has.
 func TestRolledBackCampaignEnds(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -142,7 +142,7 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 	require.NoError(t, w.rdb.XDel(t.Context(), w.store.Shard(0).Keys.Events(), firstEntry(t, w)).Err())
 	at, err = w.ender().Standing(t.Context(), id)
 	require.NoError(t, err)
-	require.Equal(t, recovery.Waiting{Receipts: 100}, at.Waiting, "the receipts still count after the entry is deleted")
+	require.Equal(t, recovery.Waiting{Receipts: 100}, at.Waiting, "receipts without an entry still wait")
 	require.Contains(t, at.Waiting.Steps(id)[0], "`hongbao replay NAME --to balance --campaign rain`")
 	w.pay(t, answers)
 	_, err = w.ender().Refund(t.Context(), lost(9_000))
@@ -152,7 +152,6 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeAlreadyGranted, repeat.Outcome, "the user gets the receipt again")
 }
 
-// firstEntry returns the id of the stream's first entry.
 func firstEntry(t *testing.T, w *world) string {
 	t.Helper()
 	rows, err := w.rdb.XRangeN(t.Context(), w.store.Shard(0).Keys.Events(), "-", "+", 1).Result()
@@ -160,7 +159,7 @@ func firstEntry(t *testing.T, w *world) string {
 	return rows[0].ID
 }
 
-// pay settles the grants in the users' answers, and makes the ledger's group finish them.
+// pay settles the grants in these answers, and makes the ledger's group finish them.
 func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
 	t.Helper()
 	settler := w.settler(t)
@@ -176,7 +175,7 @@ func (w *world) pay(t *testing.T, answers []hongbao.Answer) {
 	require.NoError(t, err)
 }
 
-// again makes a user who has a packet grab again, without their request id.
+// again lets a user grab once more without a request id.
 func (w *world) again(t *testing.T, user string) hongbao.Answer {
 	t.Helper()
 	answers, err := w.shard().Grab(t.Context(), storetest.Call(id, user), nil)
@@ -184,7 +183,8 @@ func (w *world) again(t *testing.T, user string) hongbao.Answer {
 	return answers[0]
 }
 
-// A lost campaign is refunded only after people have decided its dead letters and its grants in quarantine.
+// A lost campaign has a dead letter and a grant in quarantine. The refund is refused until a person has decided about
+// both.
 func TestLostCampaignWaitsForDecisions(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -220,7 +220,7 @@ func TestLostCampaignWaitsForDecisions(t *testing.T) {
 	w.refundedOnce(t, 9_970)
 }
 
-// killedBooks simulates a process that dies after the ledger has refunded.
+// killedBooks is a ledger whose RefundLost succeeds and returns an error, as if the process had died after it.
 type killedBooks struct {
 	*ledger.Ledger
 	refunds int
@@ -234,8 +234,8 @@ func (b *killedBooks) RefundLost(ctx context.Context, o ledger.LostRefund) (paym
 	return payment.Refund{}, errors.Join(err, errKilled)
 }
 
-// The refund is killed between the ledger and Redis, and then run ten times at once. There is one refund, and the
-// campaign has ended.
+// The process dies after the ledger's refund and before the mark in Redis. Then ten callers refund concurrently. All
+// get the first refund, and the campaign has ended.
 func TestLostCampaignKilledAndTogether(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T, w *world){
@@ -243,7 +243,7 @@ func TestLostCampaignKilledAndTogether(t *testing.T) {
 			require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 			w.accepts(t)
 		},
-		"nothing is left": func(t *testing.T, w *world) { // someone deleted the campaign
+		"nothing is left": func(t *testing.T, w *world) { // as if someone had deleted the keys
 			k := w.store.Shard(0)
 			require.NoError(t, w.rdb.Del(t.Context(), k.Keys.Campaign(id), k.Keys.Stock(id), k.Keys.Sums(id, 1), k.Keys.Receipts(id)).Err())
 			w.finish(t)
@@ -283,7 +283,7 @@ func TestLostCampaignKilledAndTogether(t *testing.T) {
 	}
 }
 
-// The errors of all operations on a frozen campaign name the command that ends it.
+// Every operation on a frozen campaign fails with an error that names the command that ends the campaign.
 func TestFrozenCampaignNamesItsEnd(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// Redis lost the second of a campaign's two shards. The campaign is frozen there, and continues at its home. Once its
-// home is closed, a person ends it from the ledger.
+// Redis has lost one of a campaign's two shards. The campaign is frozen there, and continues at its home. Once the home
+// is closed, a person ends the campaign from the ledger.
 func TestLostPlace(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 4)
@@ -61,7 +61,7 @@ func TestLostPlace(t *testing.T) {
 	st, _, err := w.store.Campaign(wide).Status(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []int64{1000, 1000, 20, 200, 980, 9_800}, []int64{st.Packets, st.Loaded, st.Granted,
-		int64(st.GrantedAmount), st.Left, int64(st.LeftAmount)}, "the sum of the shards is what the ledger has")
+		int64(st.GrantedAmount), st.Left, int64(st.LeftAmount)}, "the sums of the shards equal the ledger's counts")
 	left, err := w.store.Left(t.Context(), []string{wide})
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{wide: 980}, left)
@@ -70,7 +70,6 @@ func TestLostPlace(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-// grantOn grants and settles ten packets on each place of a campaign.
 func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 	t.Helper()
 	settler := w.settler(t)
@@ -95,7 +94,6 @@ func (w *world) grantOn(t *testing.T, id string, places []*store.Shard) {
 	}
 }
 
-// states returns the states of a campaign on its places.
 func (w *world) states(t *testing.T, id string, places []*store.Shard) (list []string) {
 	t.Helper()
 	for _, k := range places {

@@ -12,15 +12,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// watch watches the servers like a process that has seen no event.
+// watch watches the servers from a new process, which has seen no event.
 func (w *world) watch(t *testing.T) {
 	t.Helper()
 	watch := &store.Watch{Store: w.store.Over(w.server.Client(t)), Every: 10 * time.Millisecond}
 	testkit.Go(t, watch.Run)
 }
 
-// demote makes the server a replica of another one until it has the other's data, and promotes it again. The server
-// keeps its run and its scripts.
+// demote makes the server a replica of another server until it has that server's data, and promotes it again. The
+// server keeps its run_id and its scripts.
 func (w *world) demote(t *testing.T, to *testkit.RedisServer) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(to.Addr)
@@ -30,11 +30,10 @@ func (w *world) demote(t *testing.T, to *testkit.RedisServer) {
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		info, err := rdb.InfoMap(t.Context(), "replication").Result()
 		return err == nil && info["Replication"]["master_link_status"] == "up"
-	}, "it follows the other server")
+	}, "the server is a replica of the other one")
 	require.NoError(t, rdb.ReplicaOf(t.Context(), "NO", "ONE").Err())
 }
 
-// isFrozen waits until a watch has frozen the shard.
 func (w *world) isFrozen(t *testing.T) {
 	t.Helper()
 	rdb := w.server.Client(t)
@@ -43,18 +42,18 @@ func (w *world) isFrozen(t *testing.T) {
 	}, "the shard is frozen")
 }
 
-// copyOf returns a server with the present data of the deployment's server. It gets no later writes.
+// copyOf returns a new server with the present data of the deployment's server. The copy gets no later writes.
 func (w *world) copyOf(t *testing.T) *testkit.RedisServer {
 	t.Helper()
 	other := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: w.server})
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		return w.rdb.Wait(t.Context(), 1, time.Second).Val() == 1
-	}, "the copy has all")
+	}, "the copy has all data")
 	require.NoError(t, other.Client(t).ReplicaOf(t.Context(), "NO", "ONE").Err())
 	return other
 }
 
-// An opening waits until the replicas have it, so a failover right after it finds the new epoch.
+// An opening waits until the replicas have it (WAIT). So a failover right after it does not lose the new epoch.
 func TestReplicasHaveTheOpening(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -65,14 +64,14 @@ func TestReplicasHaveTheOpening(t *testing.T) {
 	require.Contains(t, w.rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_wait:")
 }
 
-// A server that was demoted and promoted again has the same run and still knows the scripts. It has lost events
-// meanwhile. A watch freezes the shard, although no caller has seen the lost events.
+// A server that was demoted and promoted again keeps its run_id and its scripts, but has lost events. A watch freezes
+// the shard, even if no caller has seen the lost events.
 func TestDemotedAndPromotedWithLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	other := w.server.Client(t)
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, other, 10)),
-		"a process that has loaded the script")
+		"the grabs load the script on the server")
 	older := w.copyOf(t)
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 50}, outcomes(w.grab(t, w.rdb, 50)))
 	w.settle(t)
@@ -86,8 +85,8 @@ func TestDemotedAndPromotedWithLoss(t *testing.T) {
 	w.staysFrozen(t)
 }
 
-// If nothing was lost the shard opens by itself, and a further look does not freeze it. A first replica that attaches
-// does not freeze the shard, although it also changes the name of the write history.
+// A server was demoted and promoted again, and lost nothing. The shard freezes, opens without a person, and stays open.
+// The first replica that attaches freezes nothing, although it also changes the server's replication id.
 func TestDemotedAndPromotedWithoutLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -95,7 +94,7 @@ func TestDemotedAndPromotedWithoutLoss(t *testing.T) {
 	same := w.copyOf(t)
 	z, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
-	require.False(t, z.Frozen, "a first replica")
+	require.False(t, z.Frozen, "the first replica has attached")
 	w.watch(t)
 	w.demote(t, same)
 	w.isFrozen(t)
@@ -103,7 +102,7 @@ func TestDemotedAndPromotedWithoutLoss(t *testing.T) {
 	w.opens(t)
 	z, err = w.shard().Freeze(t.Context())
 	require.NoError(t, err)
-	require.False(t, z.Frozen, "it was opened for this history")
+	require.False(t, z.Frozen, "the shard was opened for this write history")
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, w.rdb, 10)))
 	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
 }

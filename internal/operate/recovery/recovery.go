@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Ledger is what a Recoverer needs of the ledger. *ledger.Ledger implements it.
+// Ledger has the methods of the ledger that a Recoverer needs. *ledger.Ledger implements it.
 type Ledger interface {
 	Deployment(ctx context.Context) (ledger.Deployment, error)
 	Shard(ctx context.Context, shard int) (ledger.ShardState, error)
@@ -37,56 +37,59 @@ type Ledger interface {
 	Controls(ctx context.Context) ([]stream.Control, error)
 }
 
-// Topic is what a Recoverer needs of the topic. *publish.Log implements it.
+// Topic has the methods of the topic that a Recoverer needs. *publish.Log implements it.
 type Topic interface {
-	// HighestSeq returns the highest event of the shard that was sent since a time, 0 if none was.
+	// HighestSeq returns the highest seq of the shard among the records sent since this time; 0 if there is none.
 	HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error)
-	// Fence makes the topic reject what earlier claims would still send, and returns what the topic has.
+	// Fence keeps earlier publishers from sending anything more for the shard, and returns the grants in the topic.
 	Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error)
-	// FenceSince returns the time from which Fence must read, for a shard whose last entry is of the given time.
+	// FenceSince returns the time from which Fence must read the topic. last is the time of the shard's last entry.
 	FenceSince(last time.Time) time.Time
 }
 
-// Config of a Recoverer.
+// Config configures a Recoverer.
 type Config struct {
 	Store *store.Store
-	// Ledger is nil if a person chose to work without it. Then only Accept opens a shard.
+	// Ledger is nil if a person chose to work without the ledger. Then only Accept opens a shard.
 	Ledger Ledger
-	// Topic is nil if the deployment has none. TopicSink is the sink of its publishers.
+	// Topic is nil if the deployment has no topic. TopicSink is the sink that publishes to it.
 	Topic     Topic
 	TopicSink string
-	// Sinks are those of the deployment: their claims get new fences, and their pauses and bounds are kept.
+	// Sinks has the deployment's sinks. An opening raises the fences of their claims, and restores their pauses and
+	// rate limits.
 	Sinks []string
 	Log   *zap.Logger
-	// Check refuses a server whose settings may lose what it grants: no shard opens there. nil refuses none.
+	// Check returns an error for a server whose settings could lose writes. No shard opens on such a server. If Check
+	// is nil, every server is accepted.
 	Check func(*store.Server) error
-	// Gather is how long the recoverer waits for a process that has not sent what it knows. 0 for five seconds.
+	// Gather is how long the recoverer waits for a process that has not sent its evidence. 0 means 5 seconds.
 	Gather time.Duration
-	// Settle is the shortest wait if Redis was written just before the freeze: a process whose line is lost reports
-	// within one look of its watch. 0 for 1.25 seconds.
+	// Settle is the shortest wait if Redis was written just before the freeze. A process whose witness line was lost
+	// reports within that time, since its watch checks the shard more often. 0 means 1.25 seconds.
 	Settle time.Duration
-	// Margin is for a silent process that may have reported grants that no one else has seen. As many packets of each
-	// campaign are withheld as the shard granted in the last Margin. 0 leaves such a loss to a person.
+	// Margin covers grants that a silent process may have reported to users and that no other source knows. For each
+	// campaign the recoverer withholds as many extra packets as the shard granted in the last Margin. If it is 0, a
+	// person decides instead.
 	Margin time.Duration
-	// Lease is how long a shard is kept for a recoverer that died. 0 for ten seconds.
+	// Lease is how long the lock of a recoverer that died keeps other recoverers from the shard. 0 means 10 seconds.
 	Lease time.Duration
 }
 
-// Recoverer opens frozen shards. One runs in every worker; at most one at a time works on a shard.
+// Recoverer opens frozen shards. Every worker runs one; a lock lets one of them at a time work on a shard.
 type Recoverer struct {
 	cfg    Config
 	shards []tending
 }
 
-// tending is what a recoverer remembers of a shard between two checks.
+// tending has what a recoverer remembers of a shard between two checks.
 type tending struct {
 	mu      sync.Mutex
-	alarmed string // the text of the last alarm
+	alarmed string // text of the last alarm
 	next    time.Time
-	facts   *facts // of the last attempt
+	facts   *facts // facts of the current attempt
 }
 
-// New returns a Recoverer.
+// New returns a Recoverer, with defaults for the durations that are 0.
 func New(cfg Config) *Recoverer {
 	if cfg.Gather == 0 {
 		cfg.Gather = restore.Patience
@@ -101,8 +104,8 @@ func New(cfg Config) *Recoverer {
 	return &Recoverer{cfg: cfg, shards: make([]tending, cfg.Store.Len())}
 }
 
-// Run tends the shards that a watch has found frozen, until ctx ends. It repairs each shard once, and copies people's
-// decisions about campaigns and sinks to the ledger.
+// Run opens the shards that it receives from frozen, until ctx ends. It also repairs each shard once, and records
+// people's decisions in the ledger.
 func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 	var others sync.WaitGroup // separate goroutines: a server that hangs does not delay the shards of another one
 	others.Go(func() { r.repairAll(ctx) })
@@ -126,11 +129,11 @@ func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 	}
 }
 
-// lostPause is how long until a shard that has lost something is checked again: a person must decide.
+// lostPause is the pause between two checks of a shard that waits for a person's decision.
 const lostPause = 10 * time.Second
 
-// Tend opens a frozen shard, and first puts back what Redis has lost. If a person has to decide about the loss, it
-// raises the alarm.
+// Tend opens a frozen shard, after it has restored what Redis lost. If only a person can decide about the loss, it
+// raises an alarm and leaves the shard frozen.
 func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 	t := &r.shards[shard]
 	t.mu.Lock()
@@ -138,7 +141,7 @@ func (r *Recoverer) Tend(ctx context.Context, shard int) error {
 	return r.tend(ctx, shard)
 }
 
-// tend is Tend for a caller that has the shard's lock in this process.
+// tend does the work of Tend. The caller holds the shard's mutex.
 func (r *Recoverer) tend(ctx context.Context, shard int) error {
 	t := &r.shards[shard]
 	z, err := r.cfg.Store.Shard(shard).Freeze(ctx)
@@ -158,7 +161,7 @@ func (r *Recoverer) tend(ctx context.Context, shard int) error {
 			return err
 		}
 		var f *facts
-		if v.Refused == "" { // otherwise the ledger and the topic do not matter
+		if v.Refused == "" { // a refused server needs no further check
 			if f, err = r.ask(ctx, shard); err != nil || f == nil && z.Since < r.cfg.Gather && z.Seq >= 0 {
 				return err
 			}
@@ -173,7 +176,7 @@ func (r *Recoverer) tend(ctx context.Context, shard int) error {
 		}
 		why, err := r.restoreAndOpen(ctx, v, f)
 		if why != "" {
-			t.next = time.Now().Add(lostPause + time.Since(began)) // leaves Accept some time between two checks
+			t.next = time.Now().Add(lostPause + time.Since(began)) // leaves time for Accept between two checks
 			r.alarm(v, why)
 		}
 		return err
@@ -181,10 +184,10 @@ func (r *Recoverer) tend(ctx context.Context, shard int) error {
 	return err
 }
 
-// settingsPause is how long until the settings of a refused server are checked again.
+// settingsPause is the pause between two checks of a server whose settings are refused.
 const settingsPause = time.Second
 
-// alarmSettings logs why a shard stays frozen although nothing may be lost. It logs the same reason only once.
+// alarmSettings logs that a shard stays frozen because of its server's settings. It logs the same reason only once.
 func (r *Recoverer) alarmSettings(v *Verdict) {
 	t := &r.shards[v.Shard]
 	if t.alarmed == v.Refused {
@@ -195,7 +198,7 @@ func (r *Recoverer) alarmSettings(v *Verdict) {
 		zap.String("code", "shard_frozen"), zap.Int("shard", v.Shard), zap.String("error", v.Refused))
 }
 
-// alarm logs a loss and why it is not restored, and logs it again only if one of them changes.
+// alarm logs what was lost and why it is not restored. It logs the same text only once.
 func (r *Recoverer) alarm(v *Verdict, why string) {
 	what := v.String() + "; it is not restored: " + why
 	t := &r.shards[v.Shard]
@@ -208,14 +211,14 @@ func (r *Recoverer) alarm(v *Verdict, why string) {
 		zap.String("code", "redis_went_back"), zap.Int("shard", v.Shard), zap.String("lost", what))
 }
 
-// alone runs fn, unless another worker works on this shard: then it returns false. fn's context ends if the lease is
-// lost.
+// alone runs fn under the shard's recovery lock. It returns false if another process holds the lock. It cancels fn's
+// context if the lease is lost.
 func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Context) error) (bool, error) {
 	return r.under(ctx, "recover", shard, fn)
 }
 
-// under runs fn under a lock of the shard, unless another process has it: then it returns false. fn's context ends if
-// the lease is lost.
+// under runs fn under a named lock of the shard. It returns false if another process holds the lock. It cancels fn's
+// context if the lease is lost.
 func (r *Recoverer) under(ctx context.Context, name string, shard int, fn func(context.Context) error) (bool, error) {
 	locks, err := r.cfg.Store.Locks(store.LockConfig{Lease: r.cfg.Lease, Poll: 100 * time.Millisecond})
 	if err != nil {
@@ -224,17 +227,17 @@ func (r *Recoverer) under(ctx context.Context, name string, shard int, fn func(c
 	return locks.Try(ctx, r.cfg.Store.Shard(shard), name, fn)
 }
 
-// acceptLock is the lock of Accept. While a person holds it, no worker begins to check the shard. Otherwise, with many
-// workers and a ledger that hangs, one of them would always work on the shard.
+// acceptLock is the name of Accept's lock. While a person holds it, no worker begins to check the shard. Without it a
+// person could wait forever: if the ledger hangs, one of many workers always holds the recovery lock.
 const acceptLock = "accept"
 
-// accepting reports whether an Accept waits for the shard, or works on it.
+// accepting reports whether a person's Accept of the shard is under way or waits.
 func (r *Recoverer) accepting(ctx context.Context, shard int) (bool, error) {
 	n, err := r.cfg.Store.Redis().Exists(ctx, r.cfg.Store.Shard(shard).Keys.Lock(acceptLock)).Result()
 	return n > 0, store.Classify(err)
 }
 
-// Verdicts returns the verdict on every shard.
+// Verdicts returns the verdicts on all shards.
 func (r *Recoverer) Verdicts(ctx context.Context) ([]*Verdict, error) {
 	out := make([]*Verdict, r.cfg.Store.Len())
 	for shard := range out {
@@ -247,16 +250,17 @@ func (r *Recoverer) Verdicts(ctx context.Context) ([]*Verdict, error) {
 	return out, nil
 }
 
-// acceptMargin is how long Accept waits, beyond the lease, for a worker that checks the shard: that worker may have
+// acceptMargin is how long, beyond the lease, Accept waits for a worker that checks the shard. That worker may have
 // died.
 const acceptMargin = 10 * time.Second
 
-// Accept opens a shard that has lost something, by a person's decision, which the ledger keeps. Campaigns that Redis
-// has lost stay frozen, and so do campaigns of which another source knows more than Redis. Accept refuses a shard that
-// no longer matches the verdict. It waits for a worker that checks the shard; meanwhile no other worker begins a check.
+// Accept opens a shard that has lost data, by a person's decision, which the ledger records. Campaigns in doubt stay
+// frozen: Redis has lost them, or another source knows more of them than Redis. Accept fails if the shard no longer
+// matches the verdict. It waits for a worker that is checking the shard, and keeps other workers from beginning a
+// check.
 func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by stream.Decision) error {
 	waiting, cancel := context.WithTimeoutCause(ctx, r.cfg.Lease+acceptMargin, hongbao.Errorf(hongbao.ClassTransient,
-		"another worker is still checking shard %d, nothing was changed: run this again", v.Shard))
+		"another worker is still checking shard %d, nothing was changed: run the command again", v.Shard))
 	defer cancel()
 	poll := func(fn func() (bool, error)) error { return retry.Poll(waiting, 100*time.Millisecond, fn) }
 	return poll(func() (bool, error) {
@@ -268,10 +272,10 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by stream.Decision) 
 	})
 }
 
-// accept is Accept for a caller that has the lock of the shard.
+// accept does the work of Accept. The caller holds the shard's locks.
 func (r *Recoverer) accept(ctx context.Context, v *Verdict, by stream.Decision) error {
 	now, err := r.verdict(ctx, v.Shard, nil)
-	if err == nil && r.cfg.Ledger == nil && now.For < r.cfg.Gather { // only callers can say what was lost
+	if err == nil && r.cfg.Ledger == nil && now.For < r.cfg.Gather { // only callers can report lost events
 		retry.Pause(ctx, r.cfg.Gather-now.For)
 		now, err = r.verdict(ctx, v.Shard, nil)
 	}
@@ -279,7 +283,8 @@ func (r *Recoverer) accept(ctx context.Context, v *Verdict, by stream.Decision) 
 		return err
 	}
 	if !now.Frozen || now.String() != v.String() {
-		return hongbao.Errorf(hongbao.ClassConflict, "shard %d has changed meanwhile: %s; look again", v.Shard, now)
+		return hongbao.Errorf(hongbao.ClassConflict, "shard %d has changed meanwhile: %s; run `hongbao recover` again", v.Shard,
+			now)
 	}
 	if now.Refused != "" {
 		return hongbao.Errorf(hongbao.ClassBroken, "shard %d stays frozen: %s", v.Shard, now.Refused)
@@ -294,9 +299,9 @@ func (r *Recoverer) accept(ctx context.Context, v *Verdict, by stream.Decision) 
 	return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, Decision: by, Lost: now.String()})
 }
 
-// keepTopic prevents events that the topic has from being sent again after an accepted loss, unless the topic
-// contradicts Redis. It fences the topic, and waits for witnesses meanwhile: one that reports no more than the person
-// was shown changes nothing.
+// keepTopic sets the done bits of the events that the topic has, so that they are not sent again after an accepted
+// loss. It does nothing if the topic contradicts Redis. It fences the topic first, and waits for the witnesses
+// meanwhile. A witness that reports no more than the person was shown does not stop the opening.
 func (r *Recoverer) keepTopic(ctx context.Context, v *Verdict) error {
 	f, err := r.ask(ctx, v.Shard)
 	if err != nil || f == nil {
@@ -319,10 +324,9 @@ func (r *Recoverer) keepTopic(ctx context.Context, v *Verdict) error {
 	return r.markTopic(ctx, k, f, v.Redis)
 }
 
-// maxAccepted is how many losses Accepted lists.
 const maxAccepted = 100
 
-// Accepted lists the last losses that people have accepted, the newest first. There are none without the ledger.
+// Accepted returns the latest losses that people have accepted, newest first. Without the ledger it returns none.
 func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error) {
 	if r.cfg.Ledger == nil {
 		return nil, nil
@@ -330,8 +334,8 @@ func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error)
 	return r.cfg.Ledger.AcceptedLosses(ctx, maxAccepted)
 }
 
-// open opens the shard. The ledger's epoch rises first, so no epoch comes twice even if Redis loses it again. word is
-// nil if nothing was lost.
+// open opens the shard. It raises the epoch in the ledger first, so that no two openings get the same epoch even if
+// Redis loses one. word is nil if no person has accepted a loss.
 func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedLoss) error {
 	has, err := r.cfg.Ledger.Deployment(ctx)
 	if err != nil {
@@ -362,18 +366,18 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 	v.opened = epoch
 	k := r.cfg.Store.Shard(v.Shard)
 	mark := store.Mark{Deployment: has.ID, Founding: has.Founding}
-	if err := r.cfg.Store.PutMark(ctx, mark); err != nil { // Redis may have lost that too
+	if err := r.cfg.Store.PutMark(ctx, mark); err != nil { // Redis may have lost the mark, too
 		if !hongbao.IsOutage(err) || ctx.Err() != nil {
 			return err
 		}
-		// The mark is on one node, whose own shards open after this one and write it again.
+		// One node has the mark. If that node is down, the opening of its own shards writes the mark later.
 		r.cfg.Log.Warn("the mark of the key prefix can't be written while its node is down; the shard opens without it",
 			zap.Int("shard", v.Shard), zap.Error(err))
 	}
-	if err := r.restoreControls(ctx, v.Shard); err != nil { // before a worker may take anything
+	if err := r.restoreControls(ctx, v.Shard); err != nil { // before a worker takes events
 		return err
 	}
-	for id, dealt := range v.dealt { // before users can grab: a worker deals again what Redis may have lost
+	for id, dealt := range v.dealt { // before users grab: a worker deals packets again that Redis may have lost
 		if err := r.cfg.Ledger.TopUpsLost(ctx, id, dealt); err != nil {
 			return err
 		}

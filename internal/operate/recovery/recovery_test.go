@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A Redis that was killed and has lost nothing opens again without a person. Grabs are undecided until then, and no
-// seq is used twice.
+// Redis was killed and has lost nothing. Grabs get the outcome frozen until the shard opens without a person. No seq is
+// used twice.
 func TestRestartWithoutLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -50,8 +50,8 @@ func TestRestartWithoutLoss(t *testing.T) {
 	require.EqualValues(t, store.ChunkEvents+9, highest)
 }
 
-// A Redis that restarted from an older file stays frozen. The ledger, the topic or a caller may be the one that knows
-// of the lost events.
+// Redis restarted from an older file, and the ledger, the topic or a caller knows of the lost events. The shard stays
+// frozen until a person accepts the loss, and the campaign stays frozen after that.
 func TestRestartFromAnOlderFile(t *testing.T) {
 	t.Parallel()
 	for name, knows := range map[string]func(t *testing.T, w *world){
@@ -62,7 +62,7 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := setup(t)
-			fresh := w.server.Client(t) // a process that knows nothing
+			fresh := w.server.Client(t) // a process that remembers nothing from before
 			w.grab(t, w.rdb, 100)
 			old := w.older(t)
 			grabs := w.rdb
@@ -85,17 +85,17 @@ func TestRestartFromAnOlderFile(t *testing.T) {
 			require.NoError(t, w.rec.Accept(t.Context(), v, by("ann", "the disk is gone")))
 			head, err := w.shard().OpenHead(t.Context())
 			require.NoError(t, err)
-			require.EqualValues(t, 2*store.ChunkEvents-1, head.Seq, "one chunk past the boundary behind everything known")
+			require.EqualValues(t, 2*store.ChunkEvents-1, head.Seq, "one chunk past the next boundary")
 			require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
 				"the campaign stays frozen")
 			require.ErrorIs(t, w.store.Campaign(id).Resume(t.Context(), by("ann", "test")), store.ErrLost)
-			require.Error(t, w.rec.Accept(t.Context(), v, by("ann", "the disk is gone")), "it is open")
+			require.Error(t, w.rec.Accept(t.Context(), v, by("ann", "the disk is gone")), "the shard is open")
 		})
 	}
 }
 
-// A Redis that lost everything answers frozen and is not founded again. It keeps a stub of the campaign after a person
-// has accepted the loss.
+// Redis has lost everything. Grabs get the outcome frozen, and the deployment is not initialized again. After a person
+// has accepted the loss, Redis has a stub of the campaign.
 func TestFlushAll(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -114,7 +114,7 @@ func TestFlushAll(t *testing.T) {
 	require.EqualValues(t, -1, verdicts[0].Redis)
 	require.EqualValues(t, 100, verdicts[0].Known())
 	require.Len(t, verdicts[0].Campaigns, 1)
-	require.Equal(t, []string{"later"}, verdicts[0].Unloaded, "it has granted nothing there, so it can be loaded again")
+	require.Equal(t, []string{"later"}, verdicts[0].Unloaded, "a campaign that has granted nothing can be loaded again")
 	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone")))
 	_, _, err = w.store.Open(t.Context(), "test")
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestFlushAll(t *testing.T) {
 	require.Equal(t, ledger.AcceptedLoss{Epoch: 2, Decision: by("ann", "the disk is gone"), Lost: verdicts[0].String(),
 		At: words[0].At}, words[0])
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)),
-		"never unknown_campaign")
+		"the outcome is not unknown_campaign")
 	head, err := w.shard().OpenHead(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 2*store.ChunkEvents-1, head.Seq)
@@ -132,8 +132,8 @@ func TestFlushAll(t *testing.T) {
 	w.load(t, "later")
 }
 
-// A campaign was loaded after the file was written, and none of its grants is settled. It is in doubt as soon as
-// anyone knows of the lost events. Its users are not answered that the campaign is unknown.
+// Redis restarted from a file that lacks a campaign, and no grant of the campaign is settled. A caller knows of the
+// lost events, so the campaign is in doubt. Its users get the outcome frozen, not unknown_campaign.
 func TestCampaignThatNobodySettledIsLost(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -148,8 +148,7 @@ func TestCampaignThatNobodySettledIsLost(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grabIn(t, w.rdb, "late", 2)))
 }
 
-// A person's decision waits for a worker that checks the shard, and is not lost. It is refused if the worker does not
-// finish in time.
+// A worker is checking the shard. Accept waits for it, and fails if the worker does not finish in time.
 func TestAcceptWaitsForAWorker(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -174,7 +173,7 @@ func TestAcceptWaitsForAWorker(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A batch from before the freeze changes nothing once the shard is open again: it belongs to another epoch.
+// A batch began before the freeze. Its scripts change nothing after the opening, because they carry the earlier epoch.
 func TestBatchOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -194,8 +193,8 @@ func TestBatchOfAnotherEpoch(t *testing.T) {
 	require.False(t, done.Has(1))
 }
 
-// Bits above the shard's seq are never set: new grants would be skipped. A caller that knows of such events freezes
-// the shard.
+// No script sets a done bit above the shard's seq, since that would skip a later grant. A call with such an event
+// freezes the shard instead.
 func TestNoBitAboveTheSeq(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -207,8 +206,8 @@ func TestNoBitAboveTheSeq(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 1}, outcomes(w.grab(t, w.rdb, 1)))
 }
 
-// A shard is opened for the write history that was checked. A history that began between the check and the opening
-// freezes it again.
+// A shard opens for the write history that the check has found. Another history may have begun since; the next check
+// then freezes the shard again.
 func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -224,7 +223,8 @@ func TestOpenedForTheHistoryThatWasLookedAt(t *testing.T) {
 	require.Equal(t, "the one before", w.rdb.HGet(t.Context(), w.store.Shard(0).Keys.Meta(), "history").Val())
 }
 
-// A caller reports a lost event at the last moment, after the check. The shard does not open.
+// A caller reports a lost event after the check and before the opening. The shard does not open until the next check
+// includes the event.
 func TestSeenAtTheLastMoment(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -249,8 +249,8 @@ func TestSeenAtTheLastMoment(t *testing.T) {
 	require.True(t, opened)
 }
 
-// In a planned failover the replica has everything, is promoted, and opens by itself. A first replica that attaches
-// freezes nothing.
+// In a planned failover the promoted replica has all data, and the shard opens without a person. The first replica that
+// attaches freezes nothing.
 func TestPlannedFailover(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -258,9 +258,9 @@ func TestPlannedFailover(t *testing.T) {
 	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: w.server})
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		return w.rdb.Wait(t.Context(), 1, time.Second).Val() == 1
-	}, "the replica has all")
+	}, "the replica has all data")
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, w.rdb, 10)),
-		"a first replica is no reason to freeze")
+		"the first replica freezes nothing")
 	require.EqualValues(t, 1, w.rdb.Wait(t.Context(), 1, 10*time.Second).Val())
 	require.NoError(t, w.server.Kill())
 	w.rdb = replica.Client(t)
@@ -272,8 +272,8 @@ func TestPlannedFailover(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 10}, outcomes(w.grab(t, w.rdb, 10)))
 }
 
-// Redis has lost a pause and a rate limit on one shard, and another shard still has them. Both apply there again when
-// the shard opens.
+// A sink's pause and rate limit exist on other shards only. When this shard opens, it gets the pause and the newest
+// limit.
 func TestPausesOfOtherShardsComeBack(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 3)
@@ -286,7 +286,7 @@ func TestPausesOfOtherShardsComeBack(t *testing.T) {
 	first, err := w.shard().SinkControl(ctx, "kafka")
 	require.NoError(t, err)
 	testkit.Eventually(t, time.Second, func() bool { return w.rdb.Time(ctx).Val().After(first.LimitAt.Add(time.Millisecond)) },
-		"the clock has milliseconds")
+		"the clock of Redis has passed the first limit")
 	_, _, err = w.store.Shard(2).LimitSink(ctx, "kafka", &eight, by("ann", "slowly"))
 	require.NoError(t, err)
 	w.restart(t, "")
@@ -304,7 +304,7 @@ func TestPausesOfOtherShardsComeBack(t *testing.T) {
 	require.Equal(t, "ann", c.Limited.By)
 }
 
-// toppedUp adds packets to the campaign and marks them as dealt.
+// toppedUp adds packets to the campaign in the ledger, and marks them as dealt in the ledger and in Redis.
 func (w *world) toppedUp(t *testing.T) {
 	t.Helper()
 	_, err := w.ledger.TopUp(t.Context(), ledger.TopUp{
@@ -316,8 +316,8 @@ func (w *world) toppedUp(t *testing.T) {
 	require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "generation", 2, "dealt", 2).Err())
 }
 
-// The dealt packets of a top-up are lost with Redis' last second. No event is lost, so the shard opens by itself. The
-// ledger knows that the packets have to be dealt again.
+// Redis loses the dealt packets of a top-up, but no event. The shard opens without a person, and the ledger marks the
+// top-up as not dealt.
 func TestDealtTopUpIsLost(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []bool{false, true} {
@@ -335,8 +335,8 @@ func TestDealtTopUpIsLost(t *testing.T) {
 	}
 }
 
-// A stock that does not fit its sums keeps no shard frozen. Only states and seqs show whether Redis has lost
-// something.
+// A campaign's sums are missing, so they do not match its stock. The shard still opens: only states and seqs count as
+// evidence of a loss.
 func TestOpensWithADamagedStock(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -15,10 +15,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// repairPause is how long a worker waits before it tries again to repair a shard that is frozen or does not answer.
+// repairPause is the pause between two attempts to repair a shard that is frozen or does not answer.
 const repairPause = 5 * time.Second
 
-// repairAll repairs each shard once.
+// repairAll repairs each shard once. It retries a shard until the repair succeeds.
 func (r *Recoverer) repairAll(ctx context.Context) {
 	left := make([]int, r.cfg.Store.Len())
 	for i := range left {
@@ -32,7 +32,6 @@ func (r *Recoverer) repairAll(ctx context.Context) {
 	}
 }
 
-// repaired repairs a shard if it needs that, and reports whether it is done.
 func (r *Recoverer) repaired(ctx context.Context, shard int) bool {
 	done, err := r.repair(ctx, shard)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrFrozen) {
@@ -42,9 +41,10 @@ func (r *Recoverer) repaired(ctx context.Context, shard int) bool {
 	return done && err == nil
 }
 
-// repair removes what earlier builds left when a server was restarted without an event in between: an empty range, and
-// dead letters of an entry that skips nothing. The dead letters go first, so that a killed repair is repeated. False:
-// another worker works on this shard.
+// repair removes the effects of an opening that skipped no seq. Earlier builds made such an opening if a server
+// restarted twice without an event in between. It removes an empty range and the dead letters of the opening's entry.
+// The dead letters go first, so that the next repair continues if this one is killed. It returns false if another
+// worker holds the shard's lock.
 func (r *Recoverer) repair(ctx context.Context, shard int) (bool, error) {
 	k := r.cfg.Store.Shard(shard)
 	head, err := k.OpenHead(ctx)
@@ -72,7 +72,6 @@ func (r *Recoverer) repair(ctx context.Context, shard int) (bool, error) {
 	})
 }
 
-// resolveEmpty resolves a sink's dead letters of entries that skip nothing.
 func (r *Recoverer) resolveEmpty(ctx context.Context, k *store.Shard, sink string) (n int, err error) {
 	letters := deadletter.New(r.cfg.Store)
 	err = letters.Each(ctx, sink, k.Keys.Index(), "", func(page []deadletter.Letter) error {

@@ -17,26 +17,26 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Counts are the grants that a restore put back, by the first source that knew them, the events that no source knew,
-// and the packets withheld for these events.
+// Counts counts the grants that a restore put back, by the first source that knew them. It also counts the events that
+// no source knew, and the packets withheld for these events.
 type Counts struct {
 	Ledger    int   `json:"ledger"`
 	Topic     int   `json:"topic"`
 	Witnesses int   `json:"witnesses"`
 	Nobody    int64 `json:"nobody"`
-	// Silent: a silent process may have reported grants that no one can name. Withheld counts the packets that are
-	// withheld for them.
+	// Silent reports whether a silent process may have reported grants that no source knows. Withheld counts the
+	// packets that are withheld for these grants.
 	Silent   bool  `json:"silent,omitempty"`
 	Withheld int64 `json:"withheld,omitempty"`
-	// First and Last are the lost events.
+	// First and Last are the first and the last seq that Redis lost.
 	First int64 `json:"first_seq"`
 	Last  int64 `json:"last_seq"`
-	// Planned: the shard was not open yet when this was noted.
+	// Planned is true if the note was written before the shard was open.
 	Planned bool  `json:"planned,omitempty"`
 	Took    Steps `json:"took"`
 }
 
-// Restored is an opening that put back what Redis had lost.
+// Restored is an opening that restored what Redis had lost.
 type Restored struct {
 	Shard int       `json:"shard"`
 	Epoch int64     `json:"epoch"`
@@ -44,8 +44,8 @@ type Restored struct {
 	Counts
 }
 
-// Restored lists the last openings that put something back, by shard, the newest first. There are none without the
-// ledger.
+// Restored returns the latest openings that restored something, by shard, newest first. Without the ledger it returns
+// none.
 func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 	if r.cfg.Ledger == nil {
 		return nil, nil
@@ -68,7 +68,8 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 	return list, nil
 }
 
-// noted returns the ledger's notes of a shard's restores, also of planned ones, the newest first.
+// noted returns the ledger's notes of a shard's restores, newest first. It includes restores that were planned and not
+// completed.
 func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err error) {
 	fences, err := r.cfg.Ledger.Fences(ctx, shard)
 	if err != nil {
@@ -87,9 +88,9 @@ func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err 
 	return list, nil
 }
 
-// restore puts back what Redis has lost. If a person has to decide, it returns why. It has changed nothing then, unless
-// the reason is that Redis refused to grant again. begun is what an earlier run of this attempt has planned, nil for
-// none.
+// restore puts back what Redis has lost. If only a person can decide, it returns why, and has changed nothing, except
+// when Redis refused to put a grant back. begun has the plan that an earlier recoverer noted for this attempt; nil if
+// there is none.
 func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Counts) (done *Counts, why string, err error) {
 	kept, why, err := r.judge(ctx, v, f)
 	if err != nil || why != "" {
@@ -103,7 +104,7 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 			return nil, why, err
 		}
 	}
-	if err := r.note(ctx, v, done); err != nil { // before any change: another recoverer may continue
+	if err := r.note(ctx, v, done); err != nil { // before any change, so that another recoverer can continue
 		return nil, "", err
 	}
 	if v.guarded {
@@ -131,7 +132,7 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 	return done, "", err
 }
 
-// planned counts what a restore puts back, including what an earlier run of the attempt has put back.
+// planned counts what a restore puts back. It includes what an earlier recoverer has put back in this attempt.
 func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 	done := &Counts{First: v.Redis + 1, Last: v.Known()}
 	if begun != nil {
@@ -164,7 +165,7 @@ func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 	return done
 }
 
-// runsOf returns the grants to put back, and the unknown seqs between them, as runs for Regrant.
+// runsOf returns the grants to put back as runs for Regrant, and the unknown seqs between them as runs without grants.
 func runsOf(v *Verdict, kept []restore.Known) (runs []store.Run) {
 	next := v.Redis + 1
 	for rest := kept; len(rest) > 0; {
@@ -179,7 +180,7 @@ func runsOf(v *Verdict, kept []restore.Known) (runs []store.Run) {
 	return runs
 }
 
-// runOf returns the first grants, as long as campaign, currency and time are the same and the seqs are consecutive.
+// runOf returns the longest prefix of kept that fits one entry: one campaign, currency and time, and consecutive seqs.
 func runOf(kept []restore.Known) (run []hongbao.Grant) {
 	for i := range kept {
 		g := kept[i].Grant
@@ -192,8 +193,8 @@ func runOf(kept []restore.Known) (run []hongbao.Grant) {
 	return run
 }
 
-// markTopic sets the done bits of events that the topic has: Redis may have lost the bits, and the publisher would
-// send again.
+// markTopic sets the done bits of the events that the topic has. Redis may have lost these bits, and the publisher
+// would send the events again.
 func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, last int64) error {
 	var events []stream.SeqRange
 	seqs := make([]int64, 0, len(f.topic))
@@ -209,7 +210,7 @@ func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, las
 	return k.Mark(ctx, f.attempt, r.cfg.TopicSink, events)
 }
 
-// lost reports whether something must be put back. begun is what a recoverer that died has planned for this attempt.
+// lost reports whether something must be put back. begun has the plan that an earlier recoverer noted for this attempt.
 // why is not empty if only a person can decide.
 func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, begun *Counts, why string, err error) {
 	if f == nil {
@@ -230,13 +231,12 @@ func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, 
 	if err := r.readWithheld(ctx, v); err != nil {
 		return false, nil, "", err
 	}
-	// A server that was promoted back and forth may have granted something else under the same numbers.
+	// A server that was demoted and promoted again may have granted other packets under the same seqs.
 	missing, _, why, err := r.missing(ctx, v, f)
 	return len(missing) > 0, nil, why, err
 }
 
-// restoreAndOpen restores what a shard has lost, if it can, and opens the shard. It returns why if a person has to
-// decide.
+// restoreAndOpen restores what a shard has lost, and opens the shard. If only a person can decide, it returns why.
 func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (why string, err error) {
 	k := r.cfg.Store.Shard(v.Shard)
 	v.evidence = store.AnyEvidence
@@ -257,7 +257,7 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (w
 			return "", errors.Join(err, store.ErrAttemptOver)
 		}
 		v.state, v.Redis, v.Campaigns = z, z.Seq, nil
-		for id, c := range v.here { // none of them is in doubt any more
+		for id, c := range v.here { // after the restore no campaign is in doubt
 			if c.added {
 				v.dealt[id] = c.dealt
 			}
@@ -288,7 +288,7 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (w
 	done.Took, done.Planned = f.steps, false
 	r.cfg.Log.Warn("a frozen shard is open again: what Redis had lost was restored", append(fields,
 		zap.String("code", "redis_restored"), zap.Any("restored", done))...)
-	if err := r.note(ctx, v, done); err != nil { // the shard is open all the same
+	if err := r.note(ctx, v, done); err != nil { // the shard is open even without the note
 		r.cfg.Log.Warn("what was restored could not be noted in the ledger", zap.Int("shard", v.Shard), zap.Error(err))
 	}
 	return "", nil

@@ -23,7 +23,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// wins makes n users grab through the process and returns their receipts by user.
+// wins lets n new users grab through the process, and returns their receipts by user.
 func (p *process) wins(t *testing.T, n int) map[string]hongbao.Receipt {
 	t.Helper()
 	users := make([]string, n)
@@ -39,14 +39,14 @@ func (p *process) wins(t *testing.T, n int) map[string]hongbao.Receipt {
 	return won
 }
 
-// ask makes the users grab and requires that each is granted. For a moment the process may still see the shard as
-// frozen.
+// ask lets the users grab through the process, and requires that all are granted. It retries while the process still
+// sees the shard as frozen.
 func (p *process) ask(t *testing.T, users ...string) (answers []hongbao.Answer) {
 	t.Helper()
 	testkit.Eventually(t, 10*time.Second, func() (open bool) {
 		var err error
 		answers, err = p.w.store.Over(p.rdb).Shard(0).Grab(t.Context(), storetest.Call(id, users...), nil)
-		if hongbao.IsOutage(err) { // the client still acts on what it saw while the server was down
+		if hongbao.IsOutage(err) { // the client has not yet noticed that the server is up again
 			return false
 		}
 		require.NoError(t, err)
@@ -58,7 +58,7 @@ func (p *process) ask(t *testing.T, users ...string) (answers []hongbao.Answer) 
 	return answers
 }
 
-// patient returns a recoverer that waits as long as a worker's recoverer.
+// patient returns a recoverer with the Gather of a real worker.
 func (w *world) patient(change ...func(*recovery.Config)) *recovery.Recoverer {
 	return w.recoverer(func(c *recovery.Config) {
 		c.Gather, c.Settle = 5*time.Second, 200*time.Millisecond
@@ -68,12 +68,12 @@ func (w *world) patient(change ...func(*recovery.Config)) *recovery.Recoverer {
 	})
 }
 
-// restores tends the shard until it is open, and requires that the users still have their receipts.
+// restores calls Tend until the shard is open, and requires that the users still have their receipts.
 func (w *world) restores(t *testing.T, r *recovery.Recoverer, won ...map[string]hongbao.Receipt) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		err := r.Tend(t.Context(), 0)
-		if hongbao.ClassOf(err) == hongbao.ClassTransient { // a process reported while the recoverer judged
+		if hongbao.ClassOf(err) == hongbao.ClassTransient { // a process has reported while the recoverer judged
 			return false
 		}
 		require.NoError(t, err)
@@ -83,7 +83,7 @@ func (w *world) restores(t *testing.T, r *recovery.Recoverer, won ...map[string]
 	w.keeps(t, won...)
 }
 
-// keeps repeats the users' grabs with their old request ids and requires the same receipts.
+// keeps repeats the users' grabs with their request ids, and requires the same receipts.
 func (w *world) keeps(t *testing.T, won ...map[string]hongbao.Receipt) {
 	t.Helper()
 	if w.asker == nil {
@@ -98,7 +98,7 @@ func (w *world) keeps(t *testing.T, won ...map[string]hongbao.Receipt) {
 	}
 }
 
-// settles settles everything in the stream and returns how many grants the ledger has.
+// settles settles all grants in the stream, and returns how many grants the ledger has.
 func (w *world) settles(t *testing.T) int64 {
 	t.Helper()
 	w.settle(t)
@@ -108,8 +108,8 @@ func (w *world) settles(t *testing.T) int64 {
 	return c.Grants
 }
 
-// Redis loses its last grants, and each process that answered users for them is alive. The shard opens with all of
-// them.
+// Redis loses its last grants, and all processes that reported them to users are alive. All grants are restored, and
+// the shard opens without an alarm.
 func TestLostGrantsAreRestored(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -122,7 +122,7 @@ func TestLostGrantsAreRestored(t *testing.T) {
 	w.restart(t, old)
 	w.restores(t, w.patient(), early, late, more)
 	require.EqualValues(t, 130, w.settles(t))
-	require.Len(t, q.wins(t, 20), 20, "grabs continue")
+	require.Len(t, q.wins(t, 20), 20, "new users are granted after the restore")
 	require.EqualValues(t, 150, w.settles(t))
 	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
 	done := w.logs.FilterMessageSnippet("was restored").All()
@@ -143,7 +143,8 @@ func TestLostGrantsAreRestored(t *testing.T) {
 	require.EqualValues(t, 850, closed.Close.Left)
 }
 
-// A recoverer ends while it waits for processes. The next one continues the attempt and waits for the remaining time.
+// A recoverer dies while it waits for witnesses. The next one continues the attempt, and waits only for the rest of the
+// time.
 func TestRecovererGoesOnWithTheWait(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -157,7 +158,7 @@ func TestRecovererGoesOnWithTheWait(t *testing.T) {
 	killed, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
 	require.Error(t, w.patient(waits).Tend(killed, 0))
-	require.ErrorIs(t, killed.Err(), context.DeadlineExceeded) // the error may be that of a call that it has cut short
+	require.ErrorIs(t, killed.Err(), context.DeadlineExceeded) // Tend may have returned another error
 	w.restores(t, w.patient(waits), early, late)
 	list, err := w.rec.Restored(t.Context())
 	require.NoError(t, err)
@@ -165,8 +166,8 @@ func TestRecovererGoesOnWithTheWait(t *testing.T) {
 	require.Less(t, list[0].Took.Witnesses, int64(1500))
 }
 
-// Redis loses an opening together with the grants before and after it. The seqs that the opening skipped do not count
-// as lost events.
+// Redis loses an opening, and grants before and after it. The seqs that this opening skipped are not counted as lost
+// events.
 func TestSkippedSeqsAreNoLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -183,10 +184,11 @@ func TestSkippedSeqsAreNoLoss(t *testing.T) {
 	require.NoError(t, err)
 	did := counts(t, fences[0].Note)
 	require.Equal(t, []int64{10, 0}, []int64{int64(did.Ledger + did.Topic + did.Witnesses), did.Nobody})
-	require.Greater(t, did.Last, int64(store.ChunkEvents), "the second opening has to bring both back")
+	require.Greater(t, did.Last, int64(store.ChunkEvents), "the second restore has grants of both epochs")
 }
 
-// counts decodes the note of an opening. It requires that the note says how long the recoverer waited for processes.
+// counts decodes the note of an opening. It requires that the note has the time that the recoverer waited for
+// witnesses.
 func counts(t *testing.T, note string) (c recovery.Counts) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(note), &c))
@@ -195,7 +197,8 @@ func counts(t *testing.T, note string) (c recovery.Counts) {
 	return c
 }
 
-// The ledger and the topic have grants that their process has forgotten, or whose process has ended.
+// The process that reported the lost grants does not watch, so it sends no evidence. The grants are restored from the
+// ledger and the topic, and the done bits mark what the topic has.
 func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -209,7 +212,7 @@ func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
 	require.NoError(t, errors.Join(w.settler(t).Handle(t.Context(), lost[:20])...))
 	w.topic.grants = lost[15:]
 	w.restart(t, old)
-	idle := w.process(t) // p watched before the lines that Redis has now: no recoverer waits for it
+	idle := w.process(t) // no recoverer waits for p, which has no witness line
 	idle.watch(t)
 	require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Witnesses()).Err())
 	w.restores(t, w.patient(), won)
@@ -217,7 +220,7 @@ func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
 	fences, err := w.ledger.Fences(t.Context(), 0)
 	require.NoError(t, err)
 	require.Equal(t, recovery.Counts{Ledger: 20, Topic: 10, First: 11, Last: 40}, counts(t, fences[0].Note))
-	for _, g := range lost[15:] { // they are in the topic
+	for _, g := range lost[15:] { // the topic has these grants
 		done, err := w.rdb.GetBit(t.Context(), w.shard().Keys.Done("kafka", 0), g.Seq).Result()
 		require.NoError(t, err)
 		require.EqualValues(t, 1, done)
@@ -227,7 +230,8 @@ func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
 	require.EqualValues(t, 15, done)
 }
 
-// A dealt top-up is lost together with grants. The grants come back, and the packets are dealt again.
+// Redis loses the dealt packets of a top-up together with grants. The grants are restored, and the packets have to be
+// dealt again.
 func TestTopUpIsLostWithGrants(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -244,7 +248,8 @@ func TestTopUpIsLostWithGrants(t *testing.T) {
 	require.Len(t, open, 1)
 }
 
-// Grants that were reported to no user count as never made. Their packets are dealt again, and their seqs are skipped.
+// The grants of one process were reported to no user, as far as any living process knows. They count as never made:
+// their packets are dealt again, and their seqs are skipped.
 func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -253,7 +258,7 @@ func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
 	p.wins(t, 10)
 	old := w.older(t)
 	first := p.wins(t, 5)
-	unreported := w.process(t) // its answers are lost with it, and none of its lines is left
+	unreported := w.process(t) // its answers were lost, and it has no witness line
 	var dealt []int64
 	for _, r := range unreported.wins(t, 7) {
 		dealt = append(dealt, r.Packet)
@@ -277,7 +282,7 @@ func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
 	require.EqualValues(t, 28, skipped[1].First)
 }
 
-// A process that answered users and has not reported keeps the shard frozen. A person decides.
+// A process that answered users does not report. The shard stays frozen for a person's decision, because Margin is 0.
 func TestSilentWitnessLeavesTheLossToAPerson(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -294,7 +299,7 @@ func TestSilentWitnessLeavesTheLossToAPerson(t *testing.T) {
 	require.Contains(t, fmt.Sprint(w.logs.FilterMessageSnippet("went back").All()[0].ContextMap()), "is silent")
 }
 
-// Evidence that contradicts Redis or the ledger is left to a person.
+// The evidence contradicts Redis or the ledger. The shard stays frozen for a person's decision.
 func TestContradictionsAreForAPerson(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -309,7 +314,7 @@ func TestContradictionsAreForAPerson(t *testing.T) {
 			w.topic.grants = lost[:1]
 			w.topic.grants[0].Seq = 40
 		}, "two sources disagree"},
-		"a packet that was dealt before": {func(w *world, lost []hongbao.Grant) {
+		"two grants of one packet": {func(w *world, lost []hongbao.Grant) {
 			lost[0].Packet, lost[0].Seq, lost[0].RequestID, lost[0].User = lost[1].Packet, 77, "x", "x"
 			w.topic.grants = lost[:1]
 		}, "contradict"},
@@ -345,7 +350,8 @@ func TestContradictionsAreForAPerson(t *testing.T) {
 	}
 }
 
-// The ledger rejects lost grants after a fence: a worker that slept brings them too late.
+// A worker slept, and settles lost grants after the ledger was fenced. The ledger rejects them, because their packets
+// are dealt again.
 func TestSleepingSettlerIsFenced(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -362,11 +368,11 @@ func TestSleepingSettlerIsFenced(t *testing.T) {
 	for _, err := range w.settler(t).Handle(t.Context(), lost) {
 		require.ErrorIs(t, err, ledger.ErrFenced)
 	}
-	require.Len(t, p.wins(t, 5), 5, "the same packets")
+	require.Len(t, p.wins(t, 5), 5, "the packets of the lost grants are dealt again")
 	require.EqualValues(t, 15, w.settles(t))
 }
 
-// breaks fails the command with number at, and every command after it.
+// breaks is a Redis hook that fails the command with number at and all later ones, as if the process had died.
 type breaks struct {
 	at int64
 	n  atomic.Int64
@@ -400,14 +406,15 @@ func (b *breaks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// finishes marks everything as finished by the sinks. Otherwise the events that each opening skips count as a backlog.
+// finishes marks all events as finished. Otherwise the seqs that each opening skips would count as a backlog.
 func (w *world) finishes(t *testing.T) {
 	t.Helper()
 	meta := w.shard().Keys.Meta()
 	require.NoError(t, w.rdb.HSet(t.Context(), meta, "finished", w.rdb.HGet(t.Context(), meta, "seq").Val()).Err())
 }
 
-// A recoverer dies at each of its commands in turn, and another one continues.
+// A recoverer dies at each of its commands in turn. Another one continues each time, and all reported grants are
+// restored.
 func TestRecovererDiesAtEachStep(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -422,7 +429,7 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 		p.wins(t, 2)
 		old := w.older(t)
 		won := []map[string]hongbao.Receipt{p.wins(t, 2)}
-		w.process(t).wins(t, 1) // the process's witness line is lost as well
+		w.process(t).wins(t, 1) // Redis loses this process's witness line, too
 		won = append(won, p.wins(t, 2))
 		w.restart(t, old)
 		client := w.server.Client(t)
@@ -430,7 +437,7 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 		client.AddHook(hook)
 		dying := w.patient(func(c *recovery.Config) { c.Store = w.store.Over(client); c.Settle = 30 * time.Millisecond })
 		err := dying.Tend(t.Context(), 0)
-		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 		w.restores(t, w.patient(func(c *recovery.Config) { c.Settle = 30 * time.Millisecond }), won...)
 		if err == nil && hook.n.Load() < at {
 			break
@@ -441,7 +448,7 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 	require.Greater(t, died, 15)
 }
 
-// diesAfter makes recoverers die at later and later commands until wanted reports true.
+// diesAfter lets recoverers die at later and later commands until wanted returns true.
 func (w *world) diesAfter(t *testing.T, wanted func() bool) {
 	t.Helper()
 	for at := int64(1); !wanted(); at++ {
@@ -450,12 +457,12 @@ func (w *world) diesAfter(t *testing.T, wanted func() bool) {
 		client.AddHook(&breaks{at: at})
 		r := w.patient(func(c *recovery.Config) { c.Store, c.Settle = w.store.Over(client), 30*time.Millisecond })
 		_ = r.Tend(t.Context(), 0)
-		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 	}
 }
 
-// An attempt's own writes do not count as writes from before the freeze. A second attempt measures the age of the
-// lines from the same moment. So a witness that died between the two attempts still has to report.
+// A second attempt uses the time of the last write before the freeze, not that of the first attempt's writes. So a
+// witness that died between the two attempts still has to report.
 func TestSecondAttemptKeepsTheTimeOfTheLastWrite(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// asked is a topic that notes the time from which it is read.
 type asked struct {
 	topic
 
@@ -36,8 +35,7 @@ func (a *asked) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, 
 	return a.topic.Fence(ctx, f)
 }
 
-// The recoverer reads the topic only from the time of the stream's last entry, also if the trimmer has emptied the
-// stream.
+// The recoverer reads the topic from the time of the stream's last entry, even if that entry was trimmed.
 func TestTopicIsAskedFromTheLastEntryOn(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -57,7 +55,6 @@ func TestTopicIsAskedFromTheLastEntryOn(t *testing.T) {
 	require.Zero(t, <-topic.since, "the stream is lost: the time of the first missing event is unknown")
 }
 
-// slow is a topic that answers only after the lease of the shard was renewed five times.
 type slow struct {
 	topic
 
@@ -86,7 +83,7 @@ func (s *slow) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, e
 	return stream.Fenced{}, err
 }
 
-// Reading the topic may take longer than the lease: the lease is renewed meanwhile.
+// Reading the topic takes longer than the lease. The recoverer renews the lease meanwhile, so the shard opens.
 func TestLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -97,7 +94,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 	w.opens(t)
 }
 
-// A worker that has lost its lease to another one stops its work.
+// A recoverer loses its lease to another worker. Its call to the topic is canceled.
 func TestLostLeaseEndsTheLook(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -138,7 +135,7 @@ func (f topicFunc) Fence(ctx context.Context, _ stream.TopicFence) (stream.Fence
 	return stream.Fenced{}, err
 }
 
-// If nothing is lost, refunded campaigns are not looked up one by one.
+// Redis has lost nothing. The recoverer does not look up refunded campaigns one by one.
 func TestRefundedCampaignsAreNotLookedUp(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A shard does not open on a server with settings that a process would refuse at its start: that server may lose later
-// grants. The shard opens once the settings are right. No person can open it before.
+// A server's settings could lose grants, so a process would refuse to start with it. The shard does not open there, not
+// even by a person's decision, until the settings are right.
 func TestServerThatIsRefusedOpensNoShard(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

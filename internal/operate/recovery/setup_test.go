@@ -28,10 +28,9 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// by returns a decision of a person.
 func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: why} }
 
-// world is a deployment of one shard on a Redis of its own, with a campaign of 1,000 packets that the ledger has
+// world is a deployment on its own Redis server, with one shard and a campaign of 1,000 packets that the ledger has
 // funded.
 type world struct {
 	server *testkit.RedisServer
@@ -47,7 +46,7 @@ type world struct {
 	asker  *process
 }
 
-// topic has the given grants. If highest is set, it instead has that event, of a campaign that no other source knows.
+// topic is a topic with the given grants. If highest is set, it only has an event with that seq.
 type topic struct {
 	highest int64
 	grants  []hongbao.Grant
@@ -71,7 +70,7 @@ func setup(t *testing.T) *world {
 	return setupOf(t, 1)
 }
 
-// setupOf returns a world with n shards; the tests use the first one.
+// setupOf returns a world with n shards. The helpers use shard 0.
 func setupOf(t *testing.T, n int) *world {
 	t.Helper()
 	w := &world{dir: t.TempDir()}
@@ -104,7 +103,7 @@ func setupOf(t *testing.T, n int) *world {
 	return w
 }
 
-// recoverer returns a recoverer of the world with a changed configuration.
+// recoverer returns a recoverer of the world. change may change its configuration.
 func (w *world) recoverer(change func(*recovery.Config)) *recovery.Recoverer {
 	cfg := recovery.Config{
 		Store: w.store, Ledger: w.ledger, Topic: &w.topic, TopicSink: "kafka", Sinks: []string{"balance", "kafka"},
@@ -119,14 +118,14 @@ func (w *world) fund(t *testing.T, id string, opensIn time.Duration) {
 	w.fundOver(t, id, opensIn, 1)
 }
 
-// fundOver funds a campaign over a number of shards, and loads it.
+// fundOver funds a campaign on this number of shards, and loads it.
 func (w *world) fundOver(t *testing.T, id string, opensIn time.Duration, places int) {
 	t.Helper()
 	w.order(t, id, opensIn, places)
 	w.load(t, id)
 }
 
-// order funds a campaign over a number of shards, and does not load it.
+// order funds a campaign on this number of shards without loading it.
 func (w *world) order(t *testing.T, id string, opensIn time.Duration, places int) {
 	t.Helper()
 	spec := loaded.Rain(id, 1000, 10_000)
@@ -138,7 +137,6 @@ func (w *world) order(t *testing.T, id string, opensIn time.Duration, places int
 	require.NoError(t, err)
 }
 
-// load loads a campaign of the ledger into Redis.
 func (w *world) load(t *testing.T, id string) {
 	t.Helper()
 	c, found, err := w.ledger.Campaign(t.Context(), id)
@@ -148,7 +146,6 @@ func (w *world) load(t *testing.T, id string) {
 	require.NoError(t, err)
 }
 
-// idAt returns the id of a campaign whose home is a shard.
 func (w *world) idAt(shard int) string {
 	for i := 0; ; i++ {
 		if id := fmt.Sprintf("wide-%d", i); w.store.Home(id).Index() == shard {
@@ -157,7 +154,6 @@ func (w *world) idAt(shard int) string {
 	}
 }
 
-// loses deletes all keys of a shard.
 func (w *world) loses(t *testing.T, k *store.Shard) {
 	t.Helper()
 	gone, err := w.rdb.Keys(t.Context(), strings.TrimSuffix(k.Keys.Meta(), "meta")+"*").Result()
@@ -167,7 +163,6 @@ func (w *world) loses(t *testing.T, k *store.Shard) {
 
 func (w *world) shard() *store.Shard { return w.store.Shard(0) }
 
-// grab makes n new users grab, through a client.
 func (w *world) grab(t *testing.T, rdb redis.UniversalClient, n int) []hongbao.Answer {
 	t.Helper()
 	return w.grabIn(t, rdb, id, n)
@@ -208,7 +203,6 @@ func (w *world) settler(t *testing.T) *ledger.Settler {
 	return settler
 }
 
-// settle pays all grants of the stream.
 func (w *world) settle(t *testing.T) {
 	t.Helper()
 	settler := w.settler(t)
@@ -223,7 +217,7 @@ func (w *world) settle(t *testing.T) {
 	}
 }
 
-// restart kills Redis and starts it again. If files is not empty, it is the folder of the files that Redis starts from.
+// restart kills Redis and starts it again. If files is not empty, Redis starts from a copy of that folder.
 func (w *world) restart(t *testing.T, files string) {
 	t.Helper()
 	require.NoError(t, w.server.Kill())
@@ -234,7 +228,7 @@ func (w *world) restart(t *testing.T, files string) {
 	require.NoError(t, w.server.Restart())
 }
 
-// older copies the present append-only file, and returns the folder of the copy.
+// older copies the append-only file as it is now, and returns the folder of the copy.
 func (w *world) older(t *testing.T) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "older")
@@ -242,7 +236,6 @@ func (w *world) older(t *testing.T) string {
 	return to
 }
 
-// opens tends the shard until it is open.
 func (w *world) opens(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -252,12 +245,12 @@ func (w *world) opens(t *testing.T) {
 	}, "the shard is open")
 }
 
-// staysFrozen tends the shard until the alarm comes.
+// staysFrozen calls Tend until the recoverer raises an alarm, and requires that the shard is still frozen.
 func (w *world) staysFrozen(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		require.NoError(t, w.rec.Tend(t.Context(), 0))
 		return w.logs.FilterMessageSnippet("run `hongbao recover`").Len() > 0
-	}, "the alarm comes")
+	}, "the recoverer raises an alarm")
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)))
 }

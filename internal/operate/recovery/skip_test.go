@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An opening skips at least half a chunk, wherever the known events end. So a late witness has not seen a seq that is
-// granted after the opening.
+// An opening skips at least half a chunk after the last known seq. So a seq that a process reports late was skipped,
+// and is not that of a later grant.
 func TestSkipIsWide(t *testing.T) {
 	t.Parallel()
 	for boundary := int64(0); boundary <= 3*chunk; boundary += chunk {

@@ -9,8 +9,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// Redis lost a campaign's home, and the ledger has paid none of its grants. Its other shard is open, so the home was
-// loaded before: it is lost, and can't be loaded again. The stub on the home names the other shard, which continues.
+// Redis has lost a campaign's home, and the ledger has paid nothing of the campaign. Its other shard is open, so the
+// home was loaded before. The campaign is lost there and can't be loaded again. The other shard continues, and the stub
+// at the home names it.
 func TestLostHomeOfACampaignThatNobodyWasPaidOf(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 2)

@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Redis restarts repeatedly. Between two restarts there is no event, one event, or a seq just before a boundary. Each
-// opening skips at least one seq, every entry can be read, and no two grants have one seq.
+// Redis restarts repeatedly: without an event in between, with one event, and just before a boundary. Each opening
+// skips at least one seq, every entry can be read, and no two grants have the same seq.
 func TestRestartAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -28,7 +28,7 @@ func TestRestartAgainAndAgain(t *testing.T) {
 			require.False(t, seqs[a.Receipts[0].Seq], "seq %d comes twice", a.Receipts[0].Seq)
 			seqs[a.Receipts[0].Seq] = true
 		}
-		if i == 4 { // the shard has reached the last seq but one before a boundary
+		if i == 4 { // two seqs before a boundary
 			require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Meta(), "seq", 9*store.ChunkEvents-2).Err())
 		}
 		w.restart(t, "")
@@ -46,7 +46,7 @@ func TestRestartAgainAndAgain(t *testing.T) {
 	}
 }
 
-// Redis refuses an opening that would skip no seq: its entry would have no seq.
+// Redis refuses an opening that would skip no seq, because the opening's entry needs one.
 func TestOpenRefusesAnEmptyRange(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -64,8 +64,8 @@ func TestOpenRefusesAnEmptyRange(t *testing.T) {
 	require.EqualValues(t, 1, n, "nothing was written")
 }
 
-// emptyOpening leaves what an opening by an earlier build left: an entry that skips nothing, an invalid range, and a
-// dead letter in each sink.
+// emptyOpening writes what an opening by an earlier build left behind: an entry that skips no seq, an invalid range,
+// and a dead letter in each sink.
 func (w *world) emptyOpening(t *testing.T) {
 	t.Helper()
 	ctx, k := t.Context(), w.store.Shard(0)
@@ -88,8 +88,8 @@ func (w *world) emptyOpening(t *testing.T) {
 	}
 }
 
-// A worker repairs what earlier builds left after two restarts without an event. It removes the invalid range and
-// resolves its letters. Other letters stay, and the grant that has the entry's seq keeps it.
+// An earlier build opened the shard without skipping a seq. A worker removes the invalid range and resolves the dead
+// letters of that opening. Other letters stay, and a later grant keeps the seq that the opening's entry also has.
 func TestWorkerRepairsAnEmptyOpening(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

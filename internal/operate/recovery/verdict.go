@@ -13,80 +13,82 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Verdict is what Redis, the ledger, the topic and the callers know of one shard.
+// Verdict is what Redis, the ledger, the topic and the callers know of a shard.
 type Verdict struct {
 	Shard  int           `json:"shard"`
 	Frozen bool          `json:"frozen"`
 	For    time.Duration `json:"-"` // how long the shard has been frozen
-	// Redis is the shard's last event in Redis, -1 if Redis has lost the shard. Ledger, Topic and Seen are the highest
-	// events that the ledger, the topic and the callers know. Ledger and Topic are -1 if they were not asked.
+	// Redis is the shard's last seq in Redis, -1 if Redis has lost the shard. Ledger, Topic and Seen are the highest
+	// seqs that the ledger, the topic and the callers know. Ledger and Topic are -1 if they were not read.
 	Redis  int64 `json:"redis"`
 	Ledger int64 `json:"ledger"`
 	Topic  int64 `json:"topic"`
 	Seen   int64 `json:"seen"`
-	// Late is an event that a process had seen, and reported only after the shard was opened without it; 0 for none.
+	// Late is the seq of an event that the ledger or a process knows, and that an earlier opening skipped; 0 if there
+	// is none.
 	Late int64 `json:"late,omitempty"`
-	// Refused says why no shard may open on its server with the present settings; empty if one may.
+	// Refused says why no shard may open on this server with its present settings; empty if shards may open.
 	Refused string `json:"refused,omitempty"`
-	// Epoch is the highest epoch that Redis or the ledger knows. Opening is the epoch in which Redis was opened.
+	// Epoch is the highest epoch that Redis or the ledger knows. Opening is the shard's epoch in Redis.
 	Epoch   int64 `json:"epoch"`
 	Opening int64 `json:"-"`
-	// Campaigns are those that Redis has lost, or of which another source knows more than Redis.
+	// Campaigns has the campaigns in doubt: Redis has lost them, or another source knows more of them than Redis.
 	Campaigns []Doubt `json:"campaigns,omitempty"`
-	// Unloaded are those that Redis does not have, and that can't have granted anything.
+	// Unloaded has the campaigns that Redis does not have and that can't have granted anything.
 	Unloaded []string `json:"unloaded,omitempty"`
 
-	// Unrecorded are earlier openings that the ledger does not know yet.
+	// Unrecorded has earlier openings that the ledger does not know yet.
 	Unrecorded []store.Unrecorded `json:"unrecorded,omitempty"`
 
-	here   map[string]here // campaigns of the ledger that Redis has
-	broken []string        // why campaigns can't continue, whatever events come back
+	here   map[string]here // the ledger's campaigns that Redis has on this shard
+	broken []string        // why campaigns stay in doubt even if all lost events are restored
 
-	attempt store.Attempt // that restores the shard; zero if none does
-	// guarded: a silent process may have reported grants that no one can name, so packets are withheld.
+	attempt store.Attempt // the attempt that restores the shard; zero if there is none
+	// guarded reports whether a silent process may have reported grants that no source knows, so that packets are
+	// withheld.
 	guarded bool
-	// withheld are the packets that restores have withheld, by campaign.
+	// withheld has the packets that restores have withheld, by campaign.
 	withheld map[string]map[int64]bool
-	skip     int64 // the last seq that an opening skips at least
+	skip     int64 // the least seq up to which the opening has to skip
 	opened   int64 // the epoch of the opening
-	// evidence is how many texts of witnesses were judged. If there are more, the shard does not open.
+	// evidence is the number of witness reports that were judged. If Redis has more reports at the opening, the shard
+	// does not open.
 	evidence int64
 
 	state  store.Frozen
 	events ledger.Events    // what the ledger knows of the events that Redis has lost
-	dealt  map[string]int64 // the last generation that Redis has, of each campaign to which packets were added
+	dealt  map[string]int64 // newest generation in Redis, for each campaign that was topped up
 	silent map[int]bool     // shards that did not answer
 }
 
-// here is a campaign on the shard: its newest generation in Redis, the limit of packets per user, the number of its
-// shards, and whether packets were added to it. grants: the campaign has begun and is not over, so users may know of
-// its packets.
+// here is a campaign on the shard. It has the newest generation in Redis, the limit of packets per user, and the number
+// of the campaign's shards. added reports whether the campaign was topped up. grants reports whether the campaign has
+// begun and is not over, so that users may have got packets.
 type here struct {
 	dealt, limit  int64
 	places        int
 	added, grants bool
 }
 
-// Doubt is a campaign whose state in Redis contradicts the ledger.
+// Doubt is a campaign that can't continue with the state in Redis.
 type Doubt struct {
 	Campaign string `json:"campaign"`
 	Missing  bool   `json:"missing"` // Redis has lost it
 	Why      string `json:"why"`
 
-	places int // on how many shards it is
+	places int // number of the campaign's shards
 }
 
-// Known returns the highest known event.
+// Known returns the highest seq that any source knows.
 func (v *Verdict) Known() int64 { return max(v.Redis, v.Ledger, v.Topic, v.Seen, 0) }
 
-// lostEvents reports whether Redis has lost events.
 func (v *Verdict) lostEvents() bool { return v.Known() > v.Redis || v.Late > 0 }
 
-// Lost reports whether something is missing in Redis.
+// Lost reports whether Redis has lost events, or a campaign is in doubt.
 func (v *Verdict) Lost() bool { return v.lostEvents() || len(v.Campaigns) > 0 }
 
-// verdict asks the ledger about a shard, and without f also the topic. It changes nothing, except that it freezes a
-// shard that was opened for another server.
+// verdict returns the verdict on a shard. It reads the ledger, and the topic as well if f is nil. It changes nothing,
+// except that it freezes a shard that was opened for another server.
 func (r *Recoverer) verdict(ctx context.Context, shard int, f *facts) (*Verdict, error) {
 	k := r.cfg.Store.Shard(shard)
 	z, err := k.Freeze(ctx)
@@ -104,7 +106,7 @@ func (r *Recoverer) verdict(ctx context.Context, shard int, f *facts) (*Verdict,
 	return v, r.askOthers(ctx, v, f)
 }
 
-// checkServer notes why no shard may open on the shard's present server.
+// checkServer sets v.Refused if no shard may open on the shard's present server.
 func (r *Recoverer) checkServer(ctx context.Context, v *Verdict) error {
 	if r.cfg.Check == nil {
 		return nil
@@ -125,7 +127,6 @@ func (r *Recoverer) checkServer(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-// askOthers asks the ledger and the topic.
 func (r *Recoverer) askOthers(ctx context.Context, v *Verdict, f *facts) error {
 	if err := r.askLedger(ctx, v); err != nil {
 		return err
@@ -149,8 +150,8 @@ func (r *Recoverer) askOthers(ctx context.Context, v *Verdict, f *facts) error {
 	return r.askCampaigns(ctx, v)
 }
 
-// askLedger asks the ledger for the epoch and the highest event. If the ledger has an event that an opening without
-// the ledger skipped, the shard was opened without that event.
+// askLedger reads the shard's epoch and highest seq in the ledger. It sets v.Late if the ledger has an event that an
+// opening without the ledger skipped.
 func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 	if v.Ledger = -1; r.cfg.Ledger == nil {
 		return nil
@@ -163,7 +164,7 @@ func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 	if v.Ledger, err = r.cfg.Ledger.HighestSeq(ctx, v.Shard); err != nil {
 		return err
 	}
-	for _, u := range v.Unrecorded { // events after u.Last may be of that opening: Redis can lose that its mark was removed
+	for _, u := range v.Unrecorded { // Redis can lose the removal of a mark, so events after u.Last may be later
 		late, err := r.cfg.Ledger.HighestSeqIn(ctx, v.Shard, stream.SeqRange{First: u.Seq + 1, Last: u.Last})
 		if err != nil {
 			return err
@@ -173,8 +174,8 @@ func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-// LastEntry returns the time from which the topic may have events that Redis has lost: a minute before the shard's
-// last entry, even if that was trimmed. It is the zero time if the stream is gone, or never had an entry.
+// LastEntry returns the time from which the topic may have events that Redis has lost. It is a minute before the
+// shard's last entry, even if that entry was trimmed. It is the zero time if the stream is gone or never had an entry.
 func (r *Recoverer) LastEntry(ctx context.Context, shard int) (time.Time, error) {
 	at, err := r.cfg.Store.Shard(shard).LastEntry(ctx)
 	if err != nil || at.IsZero() {
@@ -183,7 +184,7 @@ func (r *Recoverer) LastEntry(ctx context.Context, shard int) (time.Time, error)
 	return at.Add(-stream.ClockSkew), nil
 }
 
-// askCampaigns compares the campaigns of the ledger that live on the shard with those in Redis.
+// askCampaigns compares the ledger's campaigns on this shard with those in Redis.
 func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 	if err := r.askEvents(ctx, v); err != nil {
 		return err
@@ -193,7 +194,7 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 			return err
 		}
 		if !r.cfg.Store.Has(c.Spec.ID, c.Spec.Places(), v.Shard) || c.State == ledger.StateRefunded && !v.lostEvents() {
-			continue // Redis has the close of a refunded campaign, and grants no more of its packets
+			continue // a refunded campaign grants nothing more, and Redis has its close
 		}
 		if err := r.askCampaign(ctx, v, c); err != nil {
 			return err
@@ -202,7 +203,6 @@ func (r *Recoverer) askCampaigns(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-// askCampaign compares a campaign of the ledger with the shard's part of it in Redis.
 func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.StoredCampaign) error {
 	id := c.Spec.ID
 	state, dealt, err := r.cfg.Store.Shard(v.Shard).CampaignState(ctx, id)
@@ -243,9 +243,10 @@ func (r *Recoverer) askCampaign(ctx context.Context, v *Verdict, c *ledger.Store
 	return nil
 }
 
-// elsewhere says why a campaign can't just be loaded on a shard that does not have it. No place opens before all are
-// loaded, so the campaign was there if another place is open. A refunded campaign leaves its places one by one. A
-// shard that is down does not keep others from opening: a load asks every place again before it deals.
+// elsewhere returns why a campaign that the shard does not have can't simply be loaded; empty if it can. No place of a
+// campaign opens before all are loaded. So if another place is open, this shard has lost the campaign. A refunded
+// campaign is an exception, because it leaves its places one by one. A shard that is down is skipped: a load asks every
+// place again before it deals packets.
 func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredCampaign) (string, error) {
 	if c.Spec.Places() == 1 || c.State == ledger.StateRefunded {
 		return "", nil
@@ -269,26 +270,25 @@ func (r *Recoverer) elsewhere(ctx context.Context, v *Verdict, c *ledger.StoredC
 	return "", nil
 }
 
-// askEvents asks the ledger for the events that Redis has lost.
 func (r *Recoverer) askEvents(ctx context.Context, v *Verdict) (err error) {
 	v.events, err = r.cfg.Ledger.EventsIn(ctx, v.Shard, stream.SeqRange{First: max(v.Redis, 0) + 1, Last: v.Known()})
 	return err
 }
 
-// doubt returns why a campaign can't continue as Redis has it; "" if it can.
+// doubt returns why a campaign can't continue with its state in Redis; empty if it can.
 func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
 	ahead := v.events.Campaigns[c.Spec.ID]
 	refunded := c.State == ledger.StateRefunded
 	begun := !time.Now().Add(stream.ClockSkew).Before(c.Spec.From)
 	switch {
 	case state == "" && refunded:
-		return "" // it left Redis when its grace was over
+		return "" // the campaign left Redis after its grace
 	case state == "" && (c.Grants > 0 || ahead):
 		return "Redis has lost it"
 	case state == "" && begun && v.Known() > v.Redis:
 		return "Redis does not have it: it has lost it, unless it was never loaded"
 	case state == "":
-		return "" // it was never loaded, or can be loaded again: it has granted nothing
+		return "" // never loaded, or can be loaded again because it has granted nothing
 	case state == store.StateClosed || state == store.StateRefunded:
 		return ""
 	case refunded:
@@ -296,24 +296,24 @@ func (v *Verdict) doubt(c *ledger.StoredCampaign, state string) string {
 	case ahead:
 		return "the ledger has grants of it that Redis has lost"
 	case v.Late > 0:
-		return fmt.Sprintf("event %d was seen, and the shard was opened without it; no one can say of which campaign it was",
+		return fmt.Sprintf("event %d was seen, and the shard was opened without it; its campaign is unknown",
 			v.Late)
 	case v.events.Gap > 0:
-		return fmt.Sprintf("Redis has lost event %d, and the ledger does not have it: no one can say of which campaign it was",
+		return fmt.Sprintf("Redis has lost event %d, and the ledger does not have it: its campaign is unknown",
 			v.events.Gap)
 	}
 	return ""
 }
 
-// blindChunks is how many more chunks are skipped if the ledger was not asked: it may know later events.
+// blindChunks is how many more chunks are skipped if the ledger was not read, since it may know later events.
 const blindChunks = 16
 
-// chunk is the distance between the boundaries after which seqs continue.
+// chunk is the distance between two boundaries. The first seq after an opening is a boundary.
 const chunk = 1 << 16
 
-// skipTo returns the last seq that the opening skips. The next seq is a boundary after everything known, and one
-// boundary further if something was lost. At least half a chunk is skipped. So if a witness reports a higher seq late,
-// that seq was skipped, and was not granted again.
+// skipTo returns the last seq that the opening skips. The next seq is a boundary after all known seqs, and one
+// boundary further if something was lost. The opening skips at least half a chunk. So if a witness later reports a
+// higher seq from before the opening, no later grant has that seq.
 func (v *Verdict) skipTo() int64 {
 	n := (v.Known()+chunk/2)/chunk + 1
 	if v.Lost() {
@@ -325,7 +325,7 @@ func (v *Verdict) skipTo() int64 {
 	return max(n*chunk-1, v.skip)
 }
 
-// String returns in one line what is known of the shard.
+// String returns the highest seqs and the campaigns in doubt in one line.
 func (v *Verdict) String() string {
 	redis := fmt.Sprintf("Redis has come to event %d", v.Redis)
 	if v.Redis < 0 {

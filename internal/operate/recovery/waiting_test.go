@@ -6,8 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Seqs that openings have skipped are no grants, so they do not count as waiting for a sink. It does not matter whether
-// the sink has a group.
+// Seqs that openings have skipped do not count as waiting for a sink, with or without a consumer group.
 func TestSkippedSeqsDoNotWait(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// readWithheld reads which packets of the shard's campaigns were withheld by restores.
 func (r *Recoverer) readWithheld(ctx context.Context, v *Verdict) error {
 	v.withheld = map[string]map[int64]bool{}
 	for id := range v.here {
@@ -28,9 +27,9 @@ func (r *Recoverer) readWithheld(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-// withhold removes from the stocks the packets that a silent process may have reported to users, and that no one can
-// name. It runs before anything is granted again, since it relies on the order of the stocks. An attempt removes them
-// once.
+// withhold removes from the stocks the packets that a silent process may have reported to users. No source knows which
+// packets these are, so it goes by the order of the stocks. Hence it runs before anything is granted again, and once in
+// an attempt.
 func (r *Recoverer) withhold(ctx context.Context, v *Verdict, f *facts, kept []restore.Known) error {
 	margin, err := r.margin(ctx, v, f, kept)
 	if err != nil {
@@ -60,21 +59,20 @@ func (r *Recoverer) withhold(ctx context.Context, v *Verdict, f *facts, kept []r
 	return nil
 }
 
-// withholdOf is withhold for one campaign.
 func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, a store.Attempt, id string, place restore.Place) error {
 	k, c := r.cfg.Store.Shard(v.Shard), v.here[id]
-	most := place.Margin // more can't have been granted
+	most := place.Margin // more packets can't have been granted
 	for _, s := range place.Spans {
 		most += s.Seqs.Last - s.Seqs.First + 1
 	}
 	if c.places > 1 {
-		most = 0 // no bound: users who found this place empty may have continued to another
+		most = 0 // no limit: users who found this place empty may have continued to another place
 	}
 	fronts, err := k.Front(ctx, id, c.dealt, most)
 	if err != nil {
 		return err
 	}
-	packets := slices.Concat(fronts...) // no generation begins before the one before it is empty
+	packets := slices.Concat(fronts...) // a generation is granted only after the previous one is used up
 	for _, p := range packets {
 		place.Packets = append(place.Packets, p.Number)
 	}
@@ -96,8 +94,8 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, a store.Attempt,
 	return k.Withhold(ctx, a, id, front, stay)
 }
 
-// lostSpans returns the seqs, from one on, that may be of lost events. known rises by seq. If half a chunk is missing,
-// a lost opening has skipped seqs up to a boundary.
+// lostSpans returns the ranges of seqs, beginning with from, that lost events may have had. known is ordered by seq. A
+// gap of more than half a chunk means that a lost opening skipped the seqs up to a boundary.
 func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.Span) {
 	s := stream.SeqRange{First: from, Last: from - 1}
 	add := func(seq int64) {
@@ -120,8 +118,8 @@ func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.S
 	return spans
 }
 
-// margin is how many packets of a campaign may have been granted beyond what anyone has seen: as many as the shard
-// granted in the last Margin of which something is known.
+// margin returns how many packets of a campaign may have been granted after the last known grant. It is the number of
+// packets that the shard granted in the last Margin before it.
 func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []restore.Known) (n int64, err error) {
 	last := f.wrote()
 	for i := range kept {
@@ -151,7 +149,8 @@ func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []res
 	return n, nil
 }
 
-// lostWithheld reports whether Redis has lost an opening that withheld packets: then no one can say which packets.
+// lostWithheld returns why a person has to decide if Redis has lost an opening that withheld packets: no source knows
+// which packets these were.
 func (r *Recoverer) lostWithheld(ctx context.Context, v *Verdict) (why string, err error) {
 	noted, err := r.noted(ctx, v.Shard)
 	for i := range noted {
@@ -162,7 +161,6 @@ func (r *Recoverer) lostWithheld(ctx context.Context, v *Verdict) (why string, e
 	return "", err
 }
 
-// countWithheld counts the packets that are withheld on the shard.
 func (r *Recoverer) countWithheld(ctx context.Context, v *Verdict) (n int64, err error) {
 	err = r.readWithheld(ctx, v)
 	for _, packets := range v.withheld {
@@ -171,7 +169,7 @@ func (r *Recoverer) countWithheld(ctx context.Context, v *Verdict) (n int64, err
 	return n, err
 }
 
-// note notes in the ledger what an opening puts back.
+// note writes the counts of a restore into the ledger's row of the attempt.
 func (r *Recoverer) note(ctx context.Context, v *Verdict, done *Counts) error {
 	text, err := json.Marshal(done)
 	if err != nil {

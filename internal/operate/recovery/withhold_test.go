@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// guarded returns a recoverer that withholds packets for silent processes.
+// guarded returns a recoverer with a Margin, which withholds packets for silent processes.
 func (w *world) guarded(change ...func(*recovery.Config)) *recovery.Recoverer {
 	return w.recoverer(func(c *recovery.Config) {
 		c.Gather, c.Settle, c.Margin = time.Second, 30*time.Millisecond, 2*time.Second
@@ -24,8 +24,8 @@ func (w *world) guarded(change ...func(*recovery.Config)) *recovery.Recoverer {
 	})
 }
 
-// pair returns a process that watches and one that does not. Ten users have packets from the first, and one user from
-// the second.
+// pair returns a process that watches the shard and one that does not. The first has granted ten packets, and the
+// second one.
 func (w *world) pair(t *testing.T) (p, silent *process) {
 	t.Helper()
 	p, silent = w.process(t), w.process(t)
@@ -35,7 +35,7 @@ func (w *world) pair(t *testing.T) (p, silent *process) {
 	return p, silent
 }
 
-// withheld returns the packets that no user gets, by number.
+// withheld returns the amounts of the withheld packets, by packet number.
 func (w *world) withheld(t *testing.T) map[int64]hongbao.Amount {
 	t.Helper()
 	list, err := w.shard().Withheld(t.Context(), id)
@@ -48,8 +48,8 @@ func (w *world) withheld(t *testing.T) map[int64]hongbao.Amount {
 	return all
 }
 
-// wakes makes a silent process watch the servers. It requires that its users get the packets that the process reported
-// to them, each once.
+// wakes lets a silent process watch the shard. It requires that each user then has exactly the packet that this process
+// reported to them.
 func (w *world) wakes(t *testing.T, silent *process, won map[string]hongbao.Receipt) {
 	t.Helper()
 	silent.watch(t)
@@ -74,7 +74,7 @@ func (w *world) keepsPackets(t *testing.T, won map[string]hongbao.Receipt) {
 	}, "users have their packets")
 }
 
-// adds requires that every packet is in exactly one place, and that the counts agree.
+// adds requires that no packet is granted twice, or withheld and granted, and that the granted count is right.
 func (w *world) adds(t *testing.T) {
 	t.Helper()
 	f, err := w.shard().CampaignFields(t.Context(), id)
@@ -95,8 +95,8 @@ func (w *world) adds(t *testing.T) {
 	}
 }
 
-// A process that answered users for the last grants is silent. The shard opens by itself, and known grants come back.
-// The packets that the silent process may have granted go to no one else. When it reports, its users get them.
+// A process that answered users for some of the lost grants is silent. The shard opens without a person, with all known
+// grants. The packets that the silent process granted are withheld, and its users get them once it reports.
 func TestPacketsOfASilentProcessAreWithheld(t *testing.T) {
 	t.Parallel()
 	for name, silentFirst := range map[string]bool{"the last grants": false, "grants before known ones": true} {
@@ -125,7 +125,7 @@ func TestPacketsOfASilentProcessAreWithheld(t *testing.T) {
 			fences, err := w.ledger.Fences(t.Context(), 0)
 			require.NoError(t, err)
 			require.Contains(t, fences[0].Note, fmt.Sprintf(`"withheld":%d`, len(withheld)))
-			require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len(), "no person has to decide")
+			require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len(), "the shard opened without a person")
 			for _, r := range p.wins(t, 100) {
 				require.NotContains(t, withheld, r.Packet)
 			}
@@ -143,8 +143,7 @@ func TestPacketsOfASilentProcessAreWithheld(t *testing.T) {
 	}
 }
 
-// A process reports only after its packets were withheld, while the shard is still frozen. Its users get the packets
-// before the shard opens.
+// A silent process reports after its packets were withheld and before the shard opens. Its users get these packets.
 func TestSilentProcessSpeaksDuringTheRestore(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -158,11 +157,11 @@ func TestSilentProcessSpeaksDuringTheRestore(t *testing.T) {
 		client := w.server.Client(t)
 		client.AddHook(&breaks{at: at})
 		_ = w.guarded(func(c *recovery.Config) { c.Store = w.store.Over(client) }).Tend(t.Context(), 0)
-		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 	}
 	z, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
-	require.True(t, z.Frozen, "everything is restored, and the shard is still frozen")
+	require.True(t, z.Frozen, "the restore is done and the shard is still frozen")
 	withheld := w.withheld(t)
 	require.Subset(t, withheld, packetsOf(unreported))
 	silent.watch(t)
@@ -181,7 +180,8 @@ func packetsOf(won map[string]hongbao.Receipt) map[int64]hongbao.Amount {
 	return all
 }
 
-// A recoverer dies at every third of its commands while a process is silent, and another one continues.
+// A process is silent, and a recoverer dies at every third of its commands. Another one continues each time. Packets
+// are withheld once, and users keep their packets.
 func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -204,13 +204,13 @@ func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 		client := w.server.Client(t)
 		hook := &breaks{at: at}
 		client.AddHook(hook)
-		// For a second, a client may still see the server as down.
+		// For up to a second a client may still see the server as down, so Gather is longer than that.
 		few := func(c *recovery.Config) { c.Margin, c.Gather = time.Millisecond, 1200*time.Millisecond }
 		err := w.guarded(few, func(c *recovery.Config) { c.Store = w.store.Over(client) }).Tend(t.Context(), 0)
-		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // the lease has expired
+		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 		w.restores(t, w.guarded(few), won, more)
 		require.Subset(t, w.withheld(t), packetsOf(unreported))
-		require.Less(t, len(w.withheld(t)), before+10, "they are withheld once")
+		require.Less(t, len(w.withheld(t)), before+10, "packets are withheld once")
 		w.wakes(t, silent, unreported)
 		w.adds(t)
 		if err == nil && hook.n.Load() < at {
@@ -222,8 +222,8 @@ func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 	require.Greater(t, died, 10)
 }
 
-// Users who found a place empty may have continued to another one. So with a silent process the rest of the place is
-// withheld, and other places continue.
+// A process is silent, and a campaign over two shards has a place on the restored shard. All remaining packets of this
+// place are withheld: users who found it empty may have continued to the other place. The other place continues.
 func TestRestOfAPlaceIsWithheld(t *testing.T) {
 	t.Parallel()
 	w := setupOf(t, 4)
@@ -279,7 +279,8 @@ func TestRestOfAPlaceIsWithheld(t *testing.T) {
 	}
 }
 
-// Redis loses an opening that withheld packets. No process knows which packets, so a person has to decide.
+// Redis loses an opening that withheld packets. No source knows which packets these were, so the shard stays frozen for
+// a person.
 func TestLostOpeningThatWithheld(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

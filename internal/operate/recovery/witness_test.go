@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// process is a producer's process: a client of its own and, once it watches, its watch.
+// process is a producer's process with its own client. After watch it also watches the shard.
 type process struct {
 	w      *world
 	rdb    *redis.Client
@@ -26,7 +26,7 @@ func (w *world) process(t *testing.T) *process {
 	return &process{w: w, rdb: w.server.Client(t), alarms: make(chan string, 100)}
 }
 
-// watch makes the process watch the servers until it is stopped, or the test ends.
+// watch lets the process watch the servers until the returned function is called or the test ends.
 func (p *process) watch(t *testing.T) func() {
 	t.Helper()
 	watch := &store.Watch{Store: p.w.store.Over(p.rdb), Every: 10 * time.Millisecond,
@@ -34,7 +34,7 @@ func (p *process) watch(t *testing.T) func() {
 	return testkit.Go(t, watch.Run)
 }
 
-// soldOut makes the process grab from an empty stock, which shows it the shard's last seq.
+// soldOut lets a user grab from an empty stock through the process. The answer contains the shard's last seq.
 func (p *process) soldOut(t *testing.T) {
 	t.Helper()
 	k := p.w.store.Shard(0)
@@ -47,8 +47,8 @@ func (p *process) soldOut(t *testing.T) {
 	}
 }
 
-// Redis loses its last grants, and another process freezes the shard. The only process that knows of the grants is
-// idle. It reports the last seq that it has seen, in whatever way it has learned it.
+// Redis loses its last grants, and another process freezes the shard. Only an idle process knows of the grants, from a
+// grant, a refusal, the head or an entry. It reports the highest seq that it has seen.
 func TestIdleProcessReportsWhatItHasSeen(t *testing.T) {
 	t.Parallel()
 	for name, learns := range map[string]func(t *testing.T, p *process){
@@ -85,8 +85,8 @@ func TestIdleProcessReportsWhatItHasSeen(t *testing.T) {
 	}
 }
 
-// A process slept while the shard was opened without its events. It freezes the shard again, once. After a person has
-// accepted that loss, it does not freeze the shard any more.
+// A shard was opened without the events that a slow process had seen. The process freezes the shard once more. After a
+// person has accepted that loss, it does not freeze the shard again.
 func TestLateWitness(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -99,7 +99,7 @@ func TestLateWitness(t *testing.T) {
 	w.opens(t)
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 1}, outcomes(w.grab(t, w.rdb, 1)), "the fault fired")
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 1}, outcomes(w.grab(t, late.rdb, 1)),
-		"its highest event is a new one now")
+		"the highest event that it has seen is a new one")
 
 	late.watch(t)
 	w.isFrozen(t)
@@ -109,7 +109,7 @@ func TestLateWitness(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, verdicts[0].Lost())
 	require.EqualValues(t, 150, verdicts[0].Late)
-	require.Len(t, verdicts[0].Campaigns, 1, "it may have dealt the same packets twice")
+	require.Len(t, verdicts[0].Campaigns, 1, "the shard may have dealt packets twice")
 	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "no one was paid twice")))
 	w.looks(t, late)
 	_, err = w.shard().OpenHead(t.Context())
@@ -121,7 +121,7 @@ func TestLateWitness(t *testing.T) {
 	require.Empty(t, late.alarms, "one alarm")
 }
 
-// looks waits until the watch of the process has made five more looks.
+// looks waits until the process's watch has checked the shard five more times.
 func (w *world) looks(t *testing.T, p *process) {
 	t.Helper()
 	looked := make(chan struct{}, 100)
@@ -135,7 +135,7 @@ func (w *world) looks(t *testing.T, p *process) {
 	}
 }
 
-// lookHook gets a value for each successful look of a watch.
+// lookHook is a Redis hook that sends a value for each successful check by a watch.
 type lookHook chan struct{}
 
 func (h lookHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -155,7 +155,7 @@ func (h lookHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// A process is no late witness of events that it saw before a loss was accepted, nor of seqs in a skipped range.
+// A process saw events before a person accepted their loss, and it saw seqs in a skipped range. It freezes nothing.
 func TestNoLateWitness(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -173,7 +173,7 @@ func TestNoLateWitness(t *testing.T) {
 	require.NoError(t, w.rec.Accept(t.Context(), verdicts[0], by("ann", "the disk is gone")))
 	p.watch(t)
 	w.looks(t, p)
-	for range 2 { // the head that the process reads in between is the last seq of a range
+	for range 2 { // in between the process reads a head that is the last seq of a skipped range
 		w.restart(t, "")
 		w.opens(t)
 		w.looks(t, p)

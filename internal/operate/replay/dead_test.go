@@ -29,7 +29,7 @@ func buried(t *testing.T) *world {
 	return w
 }
 
-// A replay can also read dead letters. The letters stay.
+// A replay of a sink's dead letters delivers their grants once. The letters stay.
 func TestReplayOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	w := buried(t)
@@ -43,11 +43,11 @@ func TestReplayOfDeadLetters(t *testing.T) {
 	require.Zero(t, report.Delivered)
 }
 
-// Lost picks the grants that the sink has finished and does not have. It does not pick grants in flight, dead letters,
-// or grants that have expired.
+// Lost picks the grants that the sink has finished and does not have. It leaves out grants in flight, dead letters, and
+// grants that may have expired from the sink.
 func TestLost(t *testing.T) {
 	t.Parallel()
-	w := buried(t) // dead: 0-3 0-4 0-7 1-5
+	w := buried(t) // the dead letters are 0-3 0-4 0-7 1-5
 	l := w.Letters()
 	_, err := l.Drop(t.Context(), deadletter.Pick{IDs: []string{deadlettertest.List(t, l, deadletter.Filter{})[1].ID}}, ann, false) // 0-4
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestLost(t *testing.T) {
 	}
 	lost, err := replay.FindLost(t.Context(), w.Store, "kafka")
 	require.NoError(t, err)
-	// This event is delivered while the sink is read.
+	// The sink finishes this event while it is read, after FindLost.
 	_, err = w.Store.Shard(0).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 9, Last: 9}}, nil)
 	require.NoError(t, err)
 	for _, seq := range []int64{2, 5, 8} {

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// part delivers the grants of a part that match and were not delivered before.
+// part delivers those grants of a part that match the filter and are not delivered yet.
 func (w *run) part(ctx context.Context, shard int, p *part) error {
 	grants := slices.DeleteFunc(p.grants, func(g hongbao.Grant) bool {
 		return !w.opts.Filter.matches(&g) || w.Only != nil && !w.Only(&g)
@@ -35,7 +35,7 @@ func (w *run) part(ctx context.Context, shard int, p *part) error {
 	return errors.Join(w.noteNext(ctx, shard, at.First), ctx.Err())
 }
 
-// noteNext notes where the next run continues: at a seq, or for 0 at the beginning.
+// noteNext stores the seq at which the next run continues; 0 means at the beginning.
 func (w *run) noteNext(ctx context.Context, shard int, next int64) error {
 	if w.opts.DryRun || w.shard[shard].failed {
 		return nil
@@ -43,7 +43,6 @@ func (w *run) noteNext(ctx context.Context, shard int, next int64) error {
 	return w.Store.Shard(shard).Replayed(context.WithoutCancel(ctx), w.Name, next)
 }
 
-// note changes the report and passes it to Progress.
 func (w *run) note(change func(*Report)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,8 +106,8 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 	})
 }
 
-// marked sets the done bits of the delivered grants, unless the handler does. Grants from receipts also become done for
-// the sink.
+// marked sets the done bits of the delivered grants, unless the Handler sets them. Grants from receipts are also marked
+// as done for the sink.
 func (w *run) marked(ctx context.Context, k *store.Shard, grants []hongbao.Grant) error {
 	if w.Marks {
 		return nil
@@ -121,11 +120,11 @@ func (w *run) marked(ctx context.Context, k *store.Shard, grants []hongbao.Grant
 	if len(fromReceipts) == 0 {
 		return nil
 	}
-	return mark(ctx, k, w.Sink, fromReceipts) // no worker will ever see their entries
+	return mark(ctx, k, w.Sink, fromReceipts) // their entries are gone, so no worker will mark them
 }
 
-// there returns, by seq, which of the grants the ledger has before they are delivered to it; none if the target is not
-// the ledger.
+// there returns, by seq, which of the grants the ledger already has before the delivery. It returns nil if the target
+// is not the ledger.
 func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map[int64]bool, error) {
 	if !w.Settles || w.Ledger == nil || len(grants) == 0 {
 		return nil, nil
@@ -145,7 +144,6 @@ func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map
 	return has, err
 }
 
-// mark sets a sink's done bits.
 func mark(ctx context.Context, k *store.Shard, sink string, grants []hongbao.Grant) error {
 	var events []stream.SeqRange
 	for i := range grants {
@@ -155,7 +153,8 @@ func mark(ctx context.Context, k *store.Shard, sink string, grants []hongbao.Gra
 	return err
 }
 
-// eachLetter passes on the grants of the dead letters of opts.Dead whose seq the replay covers.
+// eachLetter calls fn with the grants of the dead letters of opts.Dead. It leaves out grants above the last seq that
+// the replay covers.
 func (w *run) eachLetter(ctx context.Context, shard int, fn func(*part) error) error {
 	return w.letters.Each(ctx, w.opts.Dead, shard, "", func(page []deadletter.Letter) error {
 		p := &part{events: int64(len(page))}

@@ -1,10 +1,10 @@
 // Package replay delivers grants again.
 //
-// A Replay brings a range of grants (by shard, seq, time, campaign, user, or those of a sink's dead letters) to a
-// Handler: the settler, the publisher, the publisher with another topic. It reads the shard's stream while that is kept
-// and the ledger for what was trimmed, also when the trimming overtakes it.
+// A Replay delivers a range of grants to a Handler: the settler, or the publisher, perhaps with another topic. The
+// range is given by shard, seq, time, campaign and user, or is that of a sink's dead letters. It reads grants from the
+// shard's stream, and from the ledger if their entries are trimmed, even if they are trimmed during the replay.
 //
-// What it promises:
+// A replay guarantees:
 //
 //   - Each replay has its own name and done bits, so it can be stopped or killed anywhere and started again. What was
 //     delivered is not delivered a second time, and it ends with the same result.
@@ -14,5 +14,6 @@
 //     tried again by the next run under that name.
 //   - Entries that contradict the numbers of their shard (store.Head.Refute) are skipped and counted.
 //
-// It refuses a name that was begun with another range or target, and entries of a newer build.
+// A run fails if an earlier run under its name had another range or target. It also fails at an entry that a newer
+// build wrote.
 package replay

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// opensAgain raises the epochs while the target handles its second batch, as an opening does.
+// opensAgain raises the epochs during the target's second batch, as if both shards had opened again.
 func (w *world) opensAgain(t *testing.T) {
 	t.Helper()
 	w.Target.Before = func(calls int, _ []hongbao.Grant) []error {
@@ -25,8 +25,8 @@ func (w *world) opensAgain(t *testing.T) {
 	}
 }
 
-// If a shard is opened again while it is replayed, the run ends: it marks no more grants as done, and does not note
-// where to continue. The next run delivers the rest.
+// A shard opens with a new epoch during a replay. The run fails with ErrStale, and stores neither done bits nor its
+// position any more. The next run delivers the rest.
 func TestReplayOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

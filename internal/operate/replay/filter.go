@@ -10,15 +10,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 )
 
-// Filter selects grants. A zero field selects all.
+// Filter selects grants. A zero field matches every grant.
 type Filter struct {
-	// Shard is one shard; nil: all.
+	// Shard is one shard; nil means all shards.
 	Shard *int `json:"shard,omitempty" doc:"One shard; absent: all."`
-	// Seqs are those of the shard, both ends included.
+	// Seqs is a range of seqs of the shard, including both ends.
 	Seqs     stream.SeqRange `json:"seqs,omitzero" doc:"Events of the shard; absent: all."`
 	Campaign string          `json:"campaign,omitempty" doc:"One campaign; absent: all."`
 	User     string          `json:"user,omitempty" doc:"One user; absent: all."`
-	// From and To bound the time when the grant was decided: From is included, To is not.
+	// From and To bound the time of the decision: From <= time < To.
 	From time.Time `json:"from,omitzero" doc:"Grants decided at or after this time; absent: all."`
 	To   time.Time `json:"to,omitzero" doc:"Grants decided before this time; absent: all."`
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// forge writes an entry with one or two grants to a thief, under an id; "*" for the next id.
+// forge writes an entry with grants to a thief. id is the entry's ID, or "*" for the next one.
 func (w *world) forge(t *testing.T, id string, seq, epoch int64, lines string) {
 	t.Helper()
 	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: w.Store.Shard(0).Keys.Events(), ID: id,
@@ -23,23 +23,23 @@ func (w *world) forge(t *testing.T, id string, seq, epoch int64, lines string) {
 
 const theft = "77 900000 thief - -"
 
-// Entries with seqs or an epoch that their shard has not reached are forged. None of them is replayed. The replay still
-// finds the real entries after them, although the ledger does not have these.
+// Entries are forged if their seqs or epoch are beyond those of the shard. The replay skips them, and reads all real
+// entries from the stream.
 func TestForgedEntriesAreNotReplayed(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.forge(t, "5-1", 1<<40, 1, theft)         // far ahead, before all others
-	w.forge(t, "5-2", 3, 2, theft)             // of an epoch that has not begun
-	w.forge(t, "5-3", 60, 1, theft+"\n"+theft) // begins in the range of the shard, and ends after it
+	w.forge(t, "5-1", 1<<40, 1, theft)         // a seq far beyond the shard's, before all other entries
+	w.forge(t, "5-2", 3, 2, theft)             // an epoch that has not begun
+	w.forge(t, "5-3", 60, 1, theft+"\n"+theft) // the second seq is beyond the shard's last
 	w.Add(t, 54)
-	w.forge(t, "1700000000010-60", 61, 1, theft)    // ahead
-	w.forge(t, "1700000000010-61", 20, 1<<9, theft) // in the middle, of a later epoch
+	w.forge(t, "1700000000010-60", 61, 1, theft)    // a seq beyond the shard's
+	w.forge(t, "1700000000010-61", 20, 1<<9, theft) // in the middle of the stream, with a later epoch
 	w.Add(t, 6)
-	w.ledger.grants[0] = nil // nothing is settled yet: only the stream has the grants
+	w.ledger.grants[0] = nil // only the stream has the grants
 	report := w.run(t, w.config("copy"), replay.Options{})
 	require.Equal(t, w.events(all), w.Target.Copies)
 	for _, g := range w.Target.Got {
-		require.Equal(t, deadlettertest.Grant(g.Shard, g.Seq), g, "no grant of the thief")
+		require.Equal(t, deadlettertest.Grant(g.Shard, g.Seq), g, "no forged grant is delivered")
 	}
 	require.Equal(t, replay.Counts{FromStream: 120, Forged: 5}, report.Counts)
 	require.Equal(t, int64(120), report.Looked)
@@ -49,12 +49,12 @@ func TestForgedEntriesAreNotReplayed(t *testing.T) {
 	require.Contains(t, text.String(), "ALARM: 5 entries are forged")
 }
 
-// A forged entry is where the search for a range begins. The replay still finds the range.
+// The search for a range of seqs begins at a forged entry. The replay still finds the range.
 func TestForgedEntryDoesNotMisleadTheSearch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 100)
-	w.forge(t, "1700000000500-1", 1, 9, theft) // a low seq behind all others, of a later epoch
+	w.forge(t, "1700000000500-1", 1, 9, theft) // a low seq after all others, with a later epoch
 	zero := 0
 	w.ledger.grants[0] = nil
 	report := w.run(t, w.config("copy"),
@@ -63,7 +63,8 @@ func TestForgedEntryDoesNotMisleadTheSearch(t *testing.T) {
 	require.Zero(t, report.NotFound)
 }
 
-// Grants continue while the replay reads. Neither new entries nor entries of an earlier epoch are taken for forged.
+// Grabs continue during the replay, and the stream has entries of an earlier epoch. None of these entries counts as
+// forged.
 func TestRealEntriesAreNotForged(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -78,7 +79,7 @@ func TestRealEntriesAreNotForged(t *testing.T) {
 		return nil
 	}
 	report := w.run(t, cfg, replay.Options{})
-	require.Equal(t, replay.Counts{FromStream: 200}, report.Counts, "the grants from before the replay")
+	require.Equal(t, replay.Counts{FromStream: 200}, report.Counts, "only grants from before the replay are covered")
 	again := w.run(t, w.config("again"), replay.Options{})
 	require.Equal(t, replay.Counts{FromStream: 400}, again.Counts)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Lost finds what a sink has finished and does not have: events that were lost there. Create it with FindLost, pass it
-// everything that the sink has, and then use it as Config.Only.
+// Lost finds events that a sink has finished but does not have. Create it with FindLost, call Has for each grant that
+// the sink has, and then use Picks as Config.Only.
 type Lost struct {
 	shards []lostShard
 }
@@ -23,17 +23,17 @@ type lostShard struct {
 	mu   sync.Mutex
 	done store.Bitset
 	last int64
-	// skipped are seqs that no entry has: Redis lost their events, if there were any. Only a replay delivers those that
-	// the ledger has paid, whether or not the sink has marked them as done.
+	// skipped has the seqs that openings have skipped. The ledger may have paid grants with such seqs before Redis lost
+	// them. Picks judges them whether or not the sink has marked them as done.
 	skipped []stream.SeqRange
-	// aside are the events of dead letters, waiting and dropped ones: a person decides these one by one.
+	// aside has the seqs of dead letters, undecided and dropped ones. A person decides about each of them.
 	aside map[int64]bool
-	seen  map[int64]uint64 // by seq / 64
-	since time.Time        // events that were decided before may have expired from the sink
+	seen  map[int64]uint64 // bitmap, by seq / 64
+	since time.Time        // events decided earlier may have expired from the sink
 }
 
-// FindLost notes which events the sink has finished now. Events that it finishes later, and dead letters, are not lost.
-// Call it before the sink is read, or events delivered meanwhile would seem to be lost.
+// FindLost returns a Lost with the events that the sink has finished now. Later events and dead letters are never lost.
+// Call it before you read the sink, or events that are delivered in between seem to be lost.
 func FindLost(ctx context.Context, st *store.Store, sink string) (*Lost, error) {
 	l := &Lost{shards: make([]lostShard, st.Len())}
 	letters := deadletter.New(st)
@@ -59,7 +59,7 @@ func FindLost(ctx context.Context, st *store.Store, sink string) (*Lost, error) 
 	return l, nil
 }
 
-// Has notes that the sink has a grant. It is safe for concurrent use.
+// Has notes that the sink has this grant. It is safe for concurrent use.
 func (l *Lost) Has(g *hongbao.Grant) {
 	if g.Shard < 0 || g.Shard >= len(l.shards) || g.Seq < 1 {
 		return
@@ -70,10 +70,12 @@ func (l *Lost) Has(g *hongbao.Grant) {
 	s.seen[g.Seq/64] |= 1 << (g.Seq % 64)
 }
 
-// Since notes since when the sink has kept all events of a shard: events that were decided before are not judged.
+// Since sets the time since which the sink has kept all events of a shard. Events that were decided earlier are not
+// judged.
 func (l *Lost) Since(shard int, since time.Time) { l.shards[shard].since = since }
 
-// Picks reports whether a grant was lost. It is safe for concurrent use, after all calls of Has and Since.
+// Picks reports whether the sink has lost this grant. It is safe for concurrent use once all calls of Has and Since
+// have returned.
 func (l *Lost) Picks(g *hongbao.Grant) bool {
 	if g.Shard < 0 || g.Shard >= len(l.shards) {
 		return false

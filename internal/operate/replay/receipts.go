@@ -8,11 +8,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 )
 
-// receipts finds grants whose entries were deleted before their sink had finished them: only the users' receipts have
-// these grants. It leaves out what the sink has finished, and its dead letters: a person decides those one by one.
+// receipts finds grants whose entries were deleted before the sink had finished them, so that only the users' receipts
+// have them. It leaves out grants that the sink has finished, and dead letters, about which a person decides.
 type receipts struct {
 	sink   string
-	shards []map[int64]hongbao.Grant // by seq; nil until a shard needs it. One goroutine works on a shard
+	shards []map[int64]hongbao.Grant // by seq; nil until needed. Only one goroutine uses an element
 }
 
 func newReceipts(sink string, n int) *receipts {
@@ -22,8 +22,8 @@ func newReceipts(sink string, n int) *receipts {
 	return &receipts{sink: sink, shards: make([]map[int64]hongbao.Grant, n)}
 }
 
-// of returns such grants among seqs, in their order. It reads the receipts once per shard, and only if the sink has not
-// finished some of the seqs.
+// of returns the grants with these seqs that only receipts have, ordered by seq. It reads the shard's receipts once,
+// when the sink has not finished some of the seqs.
 func (c *receipts) of(ctx context.Context, s *source, shard int, seqs stream.SeqRange) ([]hongbao.Grant, error) {
 	k := s.store.Shard(shard)
 	done, err := k.GroupDone(ctx, c.sink, seqs)
@@ -47,7 +47,6 @@ func (c *receipts) of(ctx context.Context, s *source, shard int, seqs stream.Seq
 	return grants, nil
 }
 
-// read reads the receipts of a shard.
 func (c *receipts) read(ctx context.Context, s *source, shard int) error {
 	k := s.store.Shard(shard)
 	head, err := k.Head(ctx)
@@ -66,13 +65,12 @@ func (c *receipts) read(ctx context.Context, s *source, shard int) error {
 		return seq >= head.DoneFloor && seq <= head.Seq && !done.Has(seq) && !aside[seq]
 	})
 	for seq, g := range c.shards[shard] {
-		g.EntryID = ledgerID(seq) // like a grant of the ledger: neither has an entry
+		g.EntryID = ledgerID(seq) // the grant has no entry, like a grant from the ledger
 		c.shards[shard][seq] = g
 	}
 	return err
 }
 
-// has reports whether a grant came from a receipt.
 func (c *receipts) has(g *hongbao.Grant) bool {
 	if c == nil {
 		return false

@@ -17,7 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// writeReceipts writes the receipts of grants, as grabs do.
 func (w *world) writeReceipts(t *testing.T, shard int, seqs ...int64) {
 	t.Helper()
 	k := w.Store.Shard(shard)
@@ -30,7 +29,6 @@ func (w *world) writeReceipts(t *testing.T, shard int, seqs ...int64) {
 	}
 }
 
-// vanish deletes grants from stream and ledger.
 func (w *world) vanish(t *testing.T, shard int, seqs ...int64) {
 	t.Helper()
 	for _, seq := range seqs {
@@ -41,7 +39,6 @@ func (w *world) vanish(t *testing.T, shard int, seqs ...int64) {
 		func(g hongbao.Grant) bool { return slices.Contains(seqs, g.Seq) })
 }
 
-// done returns the seqs that the sink has finished.
 func (w *world) done(t *testing.T, shard int, sink string, seqs ...int64) (list []int64) {
 	t.Helper()
 	bits, err := w.Store.Shard(shard).Done(t.Context(), sink,
@@ -55,15 +52,14 @@ func (w *world) done(t *testing.T, shard int, sink string, seqs ...int64) (list 
 	return list
 }
 
-// Users have receipts of grants whose entries were deleted before their sink had read them. The replay delivers these
-// grants from the receipts, once, and the sink has then finished them. It does not deliver grants that the sink had
-// finished, and grants among the sink's dead letters.
+// Entries were deleted before their sink had read them, but the users have receipts. The replay delivers these grants
+// once, and marks them as done for the sink. It leaves out grants that the sink has finished, and dead letters.
 func TestReceiptsAfterLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 30)
 	w.writeReceipts(t, 0, 9, 10, 11, 12, 13, 14, 15, 20)
-	w.Bury(t, 0, 14, hongbao.ClassPermanent) // no one decides about this one
+	w.Bury(t, 0, 14, hongbao.ClassPermanent) // an undecided letter
 	w.Bury(t, 0, 15, hongbao.ClassPermanent)
 	letter := deadlettertest.List(t, w.Letters(), deadletter.Filter{})[1]
 	dropped, err := w.Letters().Drop(t.Context(), deadletter.Pick{IDs: []string{letter.ID}},
@@ -74,7 +70,7 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	_, err = k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
 	w.vanish(t, 0, 10, 11, 12, 13, 14, 15, 20, 21)
-	// Without their done bits, only the letters themselves exclude these grants.
+	// Without their done bits, the dead letters are excluded only because they are letters.
 	require.NoError(t, w.Redis.Del(t.Context(), w.Store.Shard(0).Keys.Done("kafka", 0)).Err())
 	_, err = k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 13, Last: 13}}, nil)
 	require.NoError(t, err)
@@ -86,13 +82,13 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	require.Empty(t, w.Target.Copies)
 	report := w.run(t, cfg, replay.Options{})
 	require.True(t, report.Finished)
-	lost := []int64{13, 14, 15, 21} // 21 has no receipt
+	lost := []int64{13, 14, 15, 21} // finished, two dead letters, and one without a receipt
 	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Shard == 1 || !slices.Contains(lost, g.Seq) }),
 		w.Target.Copies)
 	require.Equal(t, replay.Counts{FromStream: 52, FromReceipts: 4, NotFound: 4}, report.Counts)
 	for i := range w.Target.Got {
 		g := &w.Target.Got[i]
-		require.Equal(t, deadlettertest.Grant(g.Shard, g.Seq), *g, "as in the receipt")
+		require.Equal(t, deadlettertest.Grant(g.Shard, g.Seq), *g, "the grant is the same as in the receipt")
 	}
 	require.Equal(t, []int64{10, 11, 12, 13, 20}, w.done(t, 0, "kafka", 9, 10, 11, 12, 13, 14, 15, 20, 21))
 
@@ -100,12 +96,13 @@ func TestReceiptsAfterLedger(t *testing.T) {
 	require.Zero(t, again.FromReceipts+again.Delivered)
 	cfg = w.config("another")
 	cfg.Sink, cfg.Target = "kafka", "mem"
-	require.Zero(t, w.run(t, cfg, replay.Options{}).FromReceipts, "the sink has them")
+	require.Zero(t, w.run(t, cfg, replay.Options{}).FromReceipts, "the sink has finished these grants")
 	cfg = w.config("copy") // to another topic
 	require.Zero(t, w.run(t, cfg, replay.Options{}).FromReceipts)
 }
 
-// Entries rebuilds a publisher's batch of grants without entries from the ledger and the receipts.
+// A publisher has to rebuild a batch whose grants have no entries. Entries returns them from the ledger and the
+// receipts.
 func TestEntriesFromReceipts(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -132,7 +129,7 @@ func TestEntriesFromReceipts(t *testing.T) {
 	require.Empty(t, none)
 }
 
-// Seqs that an opening of the shard has skipped have no grants, so the replay does not report them as missing.
+// An opening of the shard has skipped some seqs. The replay does not count them as missing.
 func TestSkippedSeqsAreNotMissing(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

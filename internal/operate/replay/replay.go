@@ -17,38 +17,38 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Config of one replay.
+// Config configures a replay.
 type Config struct {
 	Store *store.Store
-	// Ledger is the source of trimmed grants; nil if the deployment has none.
+	// Ledger has the grants whose entries are trimmed; nil if the deployment has no ledger.
 	Ledger Ledger
-	// Name names the replay in its deployment, permanently: the same name continues where the last run ended. Target
-	// names the destination; a name keeps its target.
+	// Name identifies the replay in its deployment. A run under the same name continues where the last run ended.
+	// Target names the destination, which must be the same in all runs under a name.
 	Name, Target string
-	// Options are the options of the delivery. The bound of its rate counts over all shards.
+	// Options configures the delivery. All shards share its rate limit.
 	delivery.Options
-	// DoneSink is the sink whose done bits say what was delivered. It is DoneSink(Name), or the sink's own name to
-	// deliver only what it does not have yet. In that case events so old that their bits are deleted count as
-	// delivered.
+	// DoneSink is the sink whose done bits mark the delivered grants. It is DoneSink(Name), or the target's own sink to
+	// deliver only what that sink has not finished. In the second case very old events, whose done bits are deleted,
+	// count as delivered.
 	DoneSink string
-	// Marks says that the Handler sets those done bits itself, as the publisher does. Otherwise the replay does, after
-	// the Handler.
+	// Marks reports whether the Handler sets these done bits itself, as the publisher does. Otherwise the replay sets
+	// them after the Handler returns.
 	Marks bool
-	// Settles says that the target is the ledger. A grant that the ledger already has counts as There, not as
-	// Delivered.
+	// Settles reports whether the target is the ledger. Then a grant that the ledger already has counts as There, not
+	// as Delivered.
 	Settles bool
-	// Sink, if not empty, is the sink that the target belongs to. A grant whose entry was deleted before this sink had
-	// finished it is delivered from its receipt, and then counts as finished by the sink.
+	// Sink, if not empty, is the target's sink. The replay then also delivers grants whose entries were deleted before
+	// this sink had finished them. It reads such grants from the receipts, and marks them as done for the sink.
 	Sink string
-	// Only, if not nil, selects among the grants that the filter matches. It must be safe for concurrent use.
+	// Only, if not nil, selects from the grants that the filter matches. It must be safe for concurrent use.
 	Only func(g *hongbao.Grant) bool
-	// Parallel is how many shards are processed concurrently, 1 to 64.
+	// Parallel is the number of shards that are processed concurrently, 1 to 64.
 	Parallel int
-	// Progress, if not nil, is called after each step, by one goroutine at a time. It must be quick.
+	// Progress, if not nil, is called after each step, never concurrently. It must return quickly.
 	Progress func(*Report)
 }
 
-// DoneSink returns the sink under which a replay keeps its done bits and claims.
+// DoneSink returns the sink name under which a replay keeps its done bits and claims.
 func DoneSink(name string) string { return "replay-" + name }
 
 func (c *Config) check() error {
@@ -73,10 +73,10 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Replay delivers a range of grants again. Run may be called repeatedly, also concurrently by other processes.
+// Replay delivers a range of grants again. Run may be called repeatedly, and by several processes concurrently.
 type Replay struct{ cfg Config }
 
-// New checks the configuration.
+// New returns a Replay, or an error that names all problems of the configuration.
 func New(cfg Config) (*Replay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -84,19 +84,19 @@ func New(cfg Config) (*Replay, error) {
 	return &Replay{cfg: cfg}, nil
 }
 
-// Options of one run.
+// Options configures one run.
 type Options struct {
 	Filter Filter
-	// Dead is the sink whose dead letters are replayed; empty: the stream and the ledger. The letters stay.
+	// Dead is the sink whose dead letters are replayed; if empty, the stream and the ledger are. The letters stay.
 	Dead string
-	// DryRun counts and writes nothing.
+	// DryRun only counts, and writes nothing.
 	DryRun bool
 }
 
-// ErrOtherReplay says that the name was begun with another range or target. Its error is a Conflict.
+// ErrOtherReplay means that an earlier run under this name had another range or target. The error has ClassConflict.
 var ErrOtherReplay = errors.New("replay_exists_with_other_range")
 
-// Covers is what a name covers; it is stored as JSON.
+// Covers is the range and target of a replay's name. It is stored as JSON.
 type Covers struct {
 	Target string `json:"target"`
 	Done   string `json:"done"`
@@ -104,8 +104,9 @@ type Covers struct {
 	Filter Filter `json:"filter"`
 }
 
-// Run replays until everything that the replay covers was checked, ctx ends, or it can't continue. It returns the
-// report in every case except a refusal. Failed grants are in the report and are no error of Run.
+// Run processes everything that the replay covers. It stops earlier if ctx ends or it can't continue. It returns a
+// report unless the options are invalid or the run can't begin. Run returns no error for grants that could not be
+// delivered; they are in the report.
 func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 	err := opts.Filter.check(r.cfg.Store.Len())
 	if e := hongbao.CheckCampaignID(opts.Dead); opts.Dead != "" && e != nil {
@@ -150,14 +151,14 @@ type run struct {
 	report Report
 }
 
-// shardRun is the progress of a run on a shard; one goroutine works on it.
+// shardRun is the progress of a run on one shard. One goroutine uses it.
 type shardRun struct {
-	epoch  int64           // of the shard when the run began
-	seqs   stream.SeqRange // the seqs still to be checked
-	failed bool            // a grant could not be delivered: the next run continues before it
+	epoch  int64           // the shard's epoch when the run began
+	seqs   stream.SeqRange // seqs still to process
+	failed bool            // a grant could not be delivered, so the next run continues before it
 }
 
-// begin notes what the replay covers, or compares it with what was noted; a dry run only reads.
+// begin stores what the replay covers, or compares it with what an earlier run has stored. A dry run stores nothing.
 func (w *run) begin(ctx context.Context) error {
 	text, err := json.Marshal(Covers{w.Target, w.DoneSink, w.opts.Dead, w.opts.Filter})
 	if err != nil {
@@ -178,7 +179,7 @@ func (w *run) begin(ctx context.Context) error {
 		}
 		if has.Covers != string(text) {
 			return hongbao.Errorf(hongbao.ClassConflict,
-				"%w: it was begun as %.1000s, and now %s was requested; repeat the first options, or take another name",
+				"%w: its first run had %.1000s, and this run has %s; repeat the first options, or take another name",
 				ErrOtherReplay, has.Covers, text)
 		}
 		w.report.Last[shard] = has.Last
@@ -197,9 +198,9 @@ func (w *run) begin(ctx context.Context) error {
 	return nil
 }
 
-// plan sets which seqs of a shard this run checks: those in the filter's ranges of seqs and time, from where the last
-// run stopped. A
-// replay with Only searches again in each run, so it checks all these seqs.
+// plan sets which seqs of a shard this run processes: the seqs in the filter's ranges of seqs and time, from where the
+// last run stopped. A replay with Only processes all these seqs in each run, because Only may pick other grants than
+// before.
 func (w *run) plan(ctx context.Context, shard int, has *store.Replay) error {
 	seqs := stream.SeqRange{First: max(1, w.opts.Filter.Seqs.First), Last: has.Last}
 	seqs, err := w.source.within(ctx, shard, seqs, w.opts.Filter.From, w.opts.Filter.To)
@@ -232,7 +233,7 @@ func (w *run) beginShard(ctx context.Context, k *store.Shard, text string) (stor
 	return store.Replay{Covers: text, Last: last}, err
 }
 
-// shards processes as many shards concurrently as configured, until all are done or one fails.
+// shards processes the shards, at most Parallel concurrently, until all are done or one fails.
 func (w *run) shards(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(w.Parallel)
@@ -241,7 +242,7 @@ func (w *run) shards(ctx context.Context) error {
 			continue
 		}
 		g.Go(func() error {
-			ctx := store.WithEpoch(ctx, w.shard[shard].epoch) // after a later opening the writes of this run change nothing
+			ctx := store.WithEpoch(ctx, w.shard[shard].epoch) // if the shard opens again, later writes fail
 			deliver := func(p *part) error { return w.part(ctx, shard, p) }
 			var err error
 			if w.opts.Dead != "" {

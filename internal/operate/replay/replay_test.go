@@ -17,13 +17,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// Trimmed grants come from the ledger and the rest from the stream. Each grant comes whole and once, by rising seq.
+// Trimmed grants come from the ledger, all others from the stream. Each grant is delivered once, unchanged, and in the
+// order of the seqs.
 func TestStreamThenLedger(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 300)
 	w.trim(t, 0, 101)
-	require.NoError(t, w.Redis.Del(t.Context(), w.Store.Shard(1).Keys.Events()).Err()) // all of it
+	require.NoError(t, w.Redis.Del(t.Context(), w.Store.Shard(1).Keys.Events()).Err()) // the whole stream
 	report := w.run(t, w.config("copy"), replay.Options{})
 	require.True(t, report.Finished)
 	require.Equal(t, w.events(all), w.Target.Copies)
@@ -41,10 +42,10 @@ func TestStreamThenLedger(t *testing.T) {
 	require.True(t, again.Finished)
 	require.Zero(t, again.Delivered)
 	require.Equal(t, int64(600), again.Before)
-	require.Equal(t, w.events(all), w.Target.Copies, "a repeat pushes nothing")
+	require.Equal(t, w.events(all), w.Target.Copies, "the second run delivers nothing")
 }
 
-// The stream is trimmed while the replay reads it. Grants that the trim overtakes come from the ledger.
+// Entries are trimmed from the stream before the replay has read them. The replay reads their grants from the ledger.
 func TestTrimmedMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -64,14 +65,15 @@ func TestTrimmedMeanwhile(t *testing.T) {
 	require.Zero(t, report.NotFound)
 }
 
-// The replay reports unreadable entries, closes, and seqs without a grant. None of them costs a grant.
+// The stream has unreadable entries, a close, and seqs without a grant. The replay counts them, and delivers all
+// grants. At an entry of a newer build it stops.
 func TestGapsAreTold(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 50)
 	k := w.Store.Shard(0)
 	require.NoError(t, w.Redis.XDel(t.Context(), k.Keys.Events(), "1700000000002-10", "1700000000002-11").Err()) // seqs 10 and 11
-	// 10 is not settled
+	// The ledger lacks seq 10.
 	w.ledger.grants[0] = append(w.ledger.grants[0][:9:9], w.ledger.grants[0][10:]...)
 	w.BuryEntry(t, "x", "1")
 	require.NoError(t, w.Redis.XAdd(t.Context(), newEntry(k, "1", "what ever")).Err())
@@ -87,10 +89,11 @@ func TestGapsAreTold(t *testing.T) {
 	r, err := replay.New(w.config("newer"))
 	require.NoError(t, err)
 	_, err = r.Run(t.Context(), replay.Options{})
-	require.ErrorIs(t, err, stream.ErrNewerEntry, "a newer entry stops, it is not skipped")
+	require.ErrorIs(t, err, stream.ErrNewerEntry, "the replay stops at a newer entry")
 }
 
-// After Redis went back in time, two grants have one seq. The first is replayed, and the other is reported.
+// Redis went back in time, and the ledger has two grants with the same seq. The replay delivers the first, and counts
+// the other.
 func TestSameSeq(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -145,7 +148,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// A dry run counts and changes nothing.
+// A dry run counts the grants that a run would deliver. It writes nothing to Redis or the target.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -161,14 +164,15 @@ func TestDryRun(t *testing.T) {
 	require.Contains(t, text.String(), "It would deliver 100 of 100 grants")
 
 	wet := w.run(t, w.config("copy"), replay.Options{Filter: replay.Filter{Campaign: "rain"}})
-	require.Equal(t, dry.Matched, wet.Delivered, "the dry run was right")
+	require.Equal(t, dry.Matched, wet.Delivered, "the run delivers what the dry run counted")
 	before = storetest.Dump(t, w.Store)
 	dry = w.run(t, w.config("copy"), replay.Options{DryRun: true, Filter: replay.Filter{Campaign: "rain"}})
 	require.Equal(t, int64(100), dry.Before)
 	require.Equal(t, before, storetest.Dump(t, w.Store))
 }
 
-// A replay's name fixes its range and target. Another range or target is refused, and later grants are not included.
+// A name keeps the range and target of its first run. Another range or target is refused, and later grants are not
+// covered.
 func TestNameKeepsItsRange(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -192,11 +196,11 @@ func TestNameKeepsItsRange(t *testing.T) {
 		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
 	}
 	w.run(t, w.config("copy-2"), replay.Options{})
-	require.Equal(t, 2, w.Target.Copies["0-1"], "another name is another replay")
+	require.Equal(t, 2, w.Target.Copies["0-1"], "another name delivers everything again")
 }
 
-// A replay that is stopped repeatedly at random points ends with the same result. Its handler ignores grants that it
-// already has, as the ledger does.
+// A replay is stopped repeatedly at random points, and finishes with the same result. Its Handler ignores grants that
+// it already has, as the ledger does.
 func TestStoppedAnywhere(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -217,7 +221,7 @@ func TestStoppedAnywhere(t *testing.T) {
 				return errs
 			}
 			for i, g := range grants {
-				if w.Target.Copies[g.EventID()] > 0 { // it came before: ignored
+				if w.Target.Copies[g.EventID()] > 0 { // delivered before, so it is ignored
 					w.Target.Copies[g.EventID()] = 0
 					grants[i].Trace = "again"
 				}
@@ -242,7 +246,7 @@ func TestStoppedAnywhere(t *testing.T) {
 
 var errStopped = errors.New("stopped")
 
-// The replay names each grant that can't be delivered. It costs no other grant, and the next run tries it again.
+// Two grants can't be delivered. The report names them, all others are delivered, and the next run tries them again.
 func TestFailuresAreNamed(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -254,7 +258,7 @@ func TestFailuresAreNamed(t *testing.T) {
 		found := false
 		for i := range grants {
 			found = found || bad[grants[i].EventID()]
-			errs[i] = shared // of the whole batch: the replay halves it
+			errs[i] = shared // an error of the whole batch, so the replay halves the batch
 		}
 		if found {
 			return errs
@@ -281,8 +285,8 @@ func TestFailuresAreNamed(t *testing.T) {
 	require.Equal(t, w.events(all), w.Target.Copies)
 }
 
-// The replay waits for the end of an outage. A longer outage than the configured patience ends the run, and the next
-// run continues.
+// A replay waits for the end of an outage. An outage that is longer than Patience ends the run, and the next run
+// continues.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -311,13 +315,13 @@ func TestOutage(t *testing.T) {
 	report, err := r.Run(t.Context(), replay.Options{Filter: replay.Filter{Campaign: "snow"}})
 	require.ErrorContains(t, err, "unreachable")
 	require.True(t, hongbao.IsOutage(err))
-	require.Zero(t, report.Failed, "no grant is refused because of an outage")
+	require.Zero(t, report.Failed, "an outage refuses no grant")
 	w.Target.Before = nil
 	require.True(t, w.run(t, cfg, replay.Options{Filter: replay.Filter{Campaign: "snow"}}).Finished)
 	require.Equal(t, w.events(all), w.Target.Copies)
 }
 
-// With a handler that marks, the replay looks at the done bits and sets none.
+// The Handler sets the sink's done bits itself. The replay delivers the grants without a done bit, and sets none.
 func TestDoneBitsOfTheSinkItself(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

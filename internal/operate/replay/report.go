@@ -9,23 +9,22 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 )
 
-// Counts are the sources of the grants, and what else the replay found.
+// Counts counts the grants by source, and what else the replay found.
 type Counts struct {
 	FromStream int64 `json:"from_stream" doc:"Grants read from the stream."`
 	FromLedger int64 `json:"from_ledger" doc:"Grants read from the ledger: the stream no longer has them."`
 	FromDead   int64 `json:"from_dead_letters" doc:"Grants read from dead letters."`
-	// FromReceipts are grants that only receipts have: their entries were deleted before the sink had finished them.
+	// FromReceipts counts grants that only receipts have: their entries were deleted before the sink had finished them.
 	FromReceipts int64 `json:"from_receipts" doc:"Grants that only receipts have: their entries were deleted too early."`
-	// NotFound are seqs that neither the stream nor the ledger has as a grant: closes, and grants that are not settled (in
-	// quarantine, dead letters) and no longer in the stream. Seqs that an opening of the shard has skipped are not among
-	// them.
+	// NotFound counts seqs for which no source has a grant. They are closes, or grants that are trimmed and not settled
+	// because they are in quarantine or dead letters. Seqs that an opening has skipped do not count.
 	NotFound int64 `json:"not_found" doc:"Seqs without a grant: closes, and trimmed ones that are not settled."`
-	// Unreadable are entries and dead letters that can't be read.
+	// Unreadable counts entries and dead letters that can't be read.
 	Unreadable int64 `json:"unreadable" doc:"Entries and dead letters that can't be read."`
-	// Forged are entries that contradict their shard's numbers: see store.Head.Refute. They are never delivered.
+	// Forged counts entries that contradict their shard's numbers (store.Head.Refute). They are never delivered.
 	Forged int64 `json:"forged" doc:"Entries that no grab and no close wrote: never delivered."`
-	// SameSeq are grants of the ledger that share their seq with another one: Redis went back in time. They are not
-	// replayed, because the event's name is taken; the audit lists them.
+	// SameSeq counts grants in the ledger whose seq another grant has, because Redis went back in time. They are not
+	// delivered, because the other grant has the event's name. The audit lists them.
 	SameSeq int64 `json:"same_seq" doc:"Grants of the ledger with the seq of another one: left out."`
 }
 
@@ -40,27 +39,28 @@ func (c *Counts) add(o *Counts) {
 	c.SameSeq += o.SameSeq
 }
 
-// Report is the progress of a run of a replay.
+// Report is the progress or the result of one run.
 type Report struct {
 	Name    string    `json:"name" doc:"The replay's name."`
 	Target  string    `json:"target" doc:"Target of the replay."`
 	DryRun  bool      `json:"dry_run" doc:"True: nothing was written."`
 	Started time.Time `json:"started" doc:"Start of this run."`
 	Seconds float64   `json:"seconds" doc:"Duration of this run, in seconds."`
-	// Finished says that everything that it covers was checked, and nothing failed.
+	// Finished reports whether everything that the replay covers was processed and nothing failed.
 	Finished bool `json:"finished" doc:"True if everything was looked at, and nothing failed."`
-	// Events is how many events the replay covers; for dead letters, how many letters. Looked is how many of them were
-	// checked. Resumed of these were checked by earlier runs, and this run continued after them. After a run that reaches
-	// the end without a failure, the next one checks everything again.
+	// Events counts the events that the replay covers, or the letters. Looked counts those that were processed, and
+	// Resumed those of them that earlier runs had processed. After a run that finished, the next run processes
+	// everything again.
 	Events  int64 `json:"events" doc:"Events that the replay covers; with dead, letters."`
 	Looked  int64 `json:"looked" doc:"Number of these events that were looked at."`
 	Resumed int64 `json:"resumed" doc:"Number of these that earlier runs had looked at: this run continued after them."`
-	// Last is the last seq that it covers, by shard; 0 where it covers none.
+	// Last is the last seq of each shard that the replay covers; 0 if it covers none.
 	Last []int64 `json:"last" doc:"Last seq that the replay covers, by shard; 0 if it covers none."`
 	Counts
-	// Matched are the grants that the filter selects. Before of them were delivered before this run, by this replay or
-	// by the sink. The target had There of them although this replay did not deliver them. It got Delivered in this
-	// run, and Failed could not be delivered. In a dry run, Matched - Before - There would be delivered.
+	// Matched counts the grants that the filter selects. Before counts those that this replay or the sink had delivered
+	// before this run. There counts those that the target already had, although this replay had not delivered them.
+	// Delivered counts the grants that this run delivered, and Failed those that it could not deliver. A dry run would
+	// deliver Matched - Before - There grants.
 	Matched   int64 `json:"matched" doc:"Grants that the filter picks."`
 	Before    int64 `json:"before" doc:"Grants delivered before this run, by this replay or by the sink."`
 	There     int64 `json:"there" doc:"Grants that the target already had, although this replay did not deliver them."`
@@ -93,7 +93,7 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "%d of them have no entry any more: the replay read them from receipts.\n", r.FromReceipts)
 	}
 	if r.NotFound > 0 {
-		fmt.Fprintf(&b, "%d seqs are no grant of the stream or the ledger: closes, or grants that are not settled; `hongbao "+
+		fmt.Fprintf(&b, "%d seqs have no grant in the stream or the ledger: closes, or grants that are not settled; `hongbao "+
 			"audit` shows which.\n", r.NotFound)
 	}
 	if r.Unreadable > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
-// After a run that was stopped, the next run continues there. After a run that reached the end, the next run checks
+// A run is stopped, and the next run continues where it stopped. After a finished run, the next run processes
 // everything again.
 func TestGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
@@ -33,7 +33,7 @@ func TestGoesOnWhereItStopped(t *testing.T) {
 	}
 	w.Target.Before = broken
 	cfg := w.config("copy")
-	cfg.Parallel = 1 // otherwise the error on one shard would stop the other one at a random point
+	cfg.Parallel = 1 // so that an error on one shard does not stop the other at a random point
 	r, err := replay.New(cfg)
 	require.NoError(t, err)
 	first, err := r.Run(t.Context(), replay.Options{})
@@ -44,7 +44,7 @@ func TestGoesOnWhereItStopped(t *testing.T) {
 	dry := w.run(t, cfg, replay.Options{DryRun: true})
 	w.Target.Before = nil
 	second := w.run(t, cfg, replay.Options{})
-	require.Greater(t, second.Resumed, int64(1000), "shard 0 was read to seq 3000, except for a page")
+	require.Greater(t, second.Resumed, int64(1000), "shard 0 was processed almost up to seq 3000")
 	require.Equal(t, dry.Resumed, second.Resumed)
 	require.LessOrEqual(t, second.FromStream+second.FromLedger, 8000-second.Resumed, "no earlier event was read")
 	require.EqualValues(t, 8000, second.Events)
@@ -59,7 +59,7 @@ func TestGoesOnWhereItStopped(t *testing.T) {
 	require.EqualValues(t, 8000, third.FromStream+third.FromLedger)
 }
 
-// After a grant that could not be delivered, the next run continues before that grant.
+// A grant could not be delivered. The next run continues before this grant, and delivers it.
 func TestGoesOnBeforeAFailure(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -89,12 +89,12 @@ func TestTimeRangeIsFoundWithoutReadingTheRest(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.Add(t, 4000)
-	w.trim(t, 0, 3500) // shard 0 has it in the ledger, shard 1 in the stream
+	w.trim(t, 0, 3500) // shard 0 has the range in the ledger, shard 1 in the stream
 	at := func(seq int64) time.Time { return time.UnixMilli(deadlettertest.Began + seq*1000).UTC() }
 	report := w.run(t, w.config("minute"), replay.Options{Filter: replay.Filter{From: at(2000), To: at(2060)}})
 	require.EqualValues(t, 2*60, report.Delivered)
 	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return g.Seq >= 2000 && g.Seq < 2060 }), w.Target.Copies)
-	const slack = 10 * 60 // five minutes on both sides, a grant a second
+	const slack = 10 * 60 // five minutes on both sides, with one grant per second
 	require.LessOrEqual(t, report.Events, int64(2*(60+slack+20)))
 	require.LessOrEqual(t, report.FromStream+report.FromLedger, report.Events)
 	require.Positive(t, report.FromStream)
@@ -110,10 +110,10 @@ func TestTimeRangeIsFoundWithoutReadingTheRest(t *testing.T) {
 	cfg := w.config("no-ledger")
 	cfg.Ledger = nil
 	report = w.run(t, cfg, replay.Options{Filter: replay.Filter{From: at(2000), To: at(2060)}})
-	require.EqualValues(t, 60, report.Delivered, "only the grants of the stream are found")
+	require.EqualValues(t, 60, report.Delivered, "only the stream's grants are found")
 }
 
-// A replay to the ledger reports how many grants it delivered, and how many the ledger had before.
+// A replay to the ledger counts separately the grants that it delivered and those that the ledger already had.
 func TestTellsDeliveredFromWhatWasThere(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -121,7 +121,7 @@ func TestTellsDeliveredFromWhatWasThere(t *testing.T) {
 	w.ledger.grants[0] = w.ledger.grants[0][:70]
 	other := deadlettertest.Grant(1, 5)
 	other.Packet = 1 << 40
-	w.ledger.grants[1][4] = other // another packet under that seq is not this grant
+	w.ledger.grants[1][4] = other // another packet with the same seq is another grant
 	cfg := w.config("repair")
 	cfg.Settles = true
 	dry := w.run(t, cfg, replay.Options{DryRun: true})
@@ -132,7 +132,7 @@ func TestTellsDeliveredFromWhatWasThere(t *testing.T) {
 	}
 	require.Zero(t, dry.Delivered)
 	require.EqualValues(t, 31, wet.Delivered)
-	require.Len(t, w.Target.Copies, 200, "the ledger judges all of them")
+	require.Len(t, w.Target.Copies, 200, "the ledger gets all grants")
 	var text strings.Builder
 	require.NoError(t, dry.Write(&text))
 	require.NoError(t, wet.Write(&text))

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// world is a deployment of two shards with grants in its streams and its ledger.
+// world is a deployment of two shards. Its streams and its ledger have the same grants.
 type world struct {
 	*deadlettertest.World
 	ledger memLedger
@@ -34,7 +34,6 @@ func setup(t *testing.T) *world {
 	return w
 }
 
-// trim removes the entries before a seq from a shard's stream.
 func (w *world) trim(t *testing.T, shard int, seq int64) {
 	t.Helper()
 	require.NoError(t, w.Redis.XTrimMinID(t.Context(), w.Store.Shard(shard).Keys.Events(),
@@ -58,7 +57,6 @@ func (w *world) run(t *testing.T, cfg replay.Config, opts replay.Options) *repla
 	return report
 }
 
-// memLedger is a ledger in memory.
 type memLedger struct {
 	mu     sync.Mutex
 	grants [deadlettertest.Shards][]hongbao.Grant
@@ -86,7 +84,7 @@ func (l *memLedger) EachGrantBySeq(_ context.Context, shard int, seqs stream.Seq
 	return nil
 }
 
-// events returns the event ids of the grants that pick selects, each with count 1.
+// events returns the event IDs of the grants that pick selects, each with count 1.
 func (w *world) events(pick func(g *hongbao.Grant) bool) map[string]int {
 	out := map[string]int{}
 	for shard := range deadlettertest.Shards {

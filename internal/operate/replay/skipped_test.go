@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// lose opens shard 0 again after n events that Redis has lost and the ledger has paid. Then it writes ten more grants.
+// lose opens shard 0 after Redis has lost n events that the ledger has paid. Then it adds ten grants to each shard.
 func (w *world) lose(t *testing.T, n int64) {
 	t.Helper()
 	k, from := w.Store.Shard(0), w.Seq[0]+1
@@ -30,9 +30,8 @@ func (w *world) lose(t *testing.T, n int64) {
 	w.Add(t, 10)
 }
 
-// Redis lost events that the ledger had paid, and a person accepted the loss. The replay delivers the ones that the
-// topic lacks. It does not matter whether the skipped seqs are marked as done, or whether the entry of the opening is
-// trimmed.
+// Redis lost events that the ledger has paid, and a person accepted the loss. The replay delivers those that the topic
+// lacks, whether or not the skipped seqs are marked as done or the opening's entry is trimmed.
 func TestLostOfAnAcceptedLoss(t *testing.T) {
 	t.Parallel()
 	for _, marked := range []bool{false, true} {
@@ -63,18 +62,18 @@ func TestLostOfAnAcceptedLoss(t *testing.T) {
 				want := map[string]int{"0-3": 1, "0-11": 1, "0-13": 1, "0-14": 1, "0-15": 1, "0-16": 1}
 				require.EqualValues(t, len(want), w.run(t, cfg, replay.Options{}).Delivered)
 				require.Equal(t, want, w.Target.Copies)
-				require.Zero(t, w.run(t, cfg, replay.Options{}).Delivered, "the second run has nothing to do")
+				require.Zero(t, w.run(t, cfg, replay.Options{}).Delivered, "the first run has delivered everything")
 
 				lost.Since(0, deadlettertest.Grant(0, 14).Time.Add(time.Millisecond))
 				cfg = w.config("later")
 				cfg.Only = lost.Picks
-				require.EqualValues(t, 2, w.run(t, cfg, replay.Options{}).Delivered, "the others may have expired")
+				require.EqualValues(t, 2, w.run(t, cfg, replay.Options{}).Delivered, "earlier events may have expired")
 			})
 		}
 	}
 }
 
-// A replay of everything includes the grants that Redis lost and the ledger has paid.
+// Redis lost grants that the ledger has paid. A replay of everything includes them.
 func TestReplayOfAnAcceptedLoss(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -82,13 +81,13 @@ func TestReplayOfAnAcceptedLoss(t *testing.T) {
 	w.lose(t, 6)
 	report := w.run(t, w.config("copy"), replay.Options{})
 	require.EqualValues(t, 6, report.FromLedger)
-	require.EqualValues(t, 46, report.Delivered, "20 a shard, and 6")
+	require.EqualValues(t, 46, report.Delivered, "20 on each shard, and 6 that Redis lost")
 	require.Zero(t, report.NotFound)
 	require.Equal(t, report.Events, report.Looked)
 }
 
-// A replay by a sink's done bits leaves out the grants that Redis lost. Redis lost their done bits too, so only the
-// topic shows whether it has them.
+// Redis lost grants that the ledger has paid. A replay by the sink's own done bits leaves them out, because Redis lost
+// their done bits, too. Only the topic shows whether it has them.
 func TestReplayByDoneBitsLeavesAnAcceptedLossOut(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -14,35 +14,35 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Ledger is the part of the ledger that a replay needs.
+// Ledger has the method of the ledger that a replay needs.
 type Ledger interface {
-	// EachGrantBySeq calls fn for every grant of a shard whose seq is in the range, in the order of the seqs, until fn
-	// fails. A seq comes twice if Redis went back in time.
+	// EachGrantBySeq calls fn for every grant of a shard with a seq in the range, ordered by seq, until fn fails. Two
+	// grants have the same seq if Redis went back in time.
 	EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqRange, fn func(hongbao.Grant) error) error
 }
 
-// part is a run of grants of one shard, by rising seq, and the counts of what else was found. All grants of a part come
-// from the same source, so that the publisher can build a batch of them again from that source.
+// part is a range of a shard's seqs. It has the grants with these seqs, ordered by seq, and counts what else was found.
+// All its grants come from the same source, so that the publisher can build a batch of them again from that source.
 type part struct {
 	grants []hongbao.Grant
-	events int64 // seqs that it covers, grants or not
+	events int64 // number of seqs in the range, with or without a grant
 	read   Counts
 }
 
-// source reads a shard's grants: from the stream what is kept, from the ledger what is not, and from the receipts what
-// neither has.
+// source reads a shard's grants from the stream. It reads missing ones from the ledger, and those that the ledger lacks
+// from the receipts.
 type source struct {
 	store    *store.Store
 	ledger   Ledger    // may be nil
-	page     int       // grants at once
-	receipts *receipts // nil: it does not read receipts
-	// lost says that the source also returns grants that Redis lost and the ledger has paid. It is false if only a sink's
-	// done bits say what is delivered: Redis lost those bits too.
+	page     int       // grants in one part of the ledger
+	receipts *receipts // nil to read no receipts
+	// lost reports whether the source includes grants that Redis lost and the ledger has paid. It is false if a sink's
+	// own done bits decide what is delivered, because Redis lost those bits, too.
 	lost bool
 }
 
-// each calls fn for all parts of the seqs, in their order. The stream may be trimmed meanwhile: a gap in its entries is
-// filled from the ledger.
+// each calls fn for all parts of the range, ordered by seq. If the stream is trimmed meanwhile, the ledger fills the
+// gap.
 func (s *source) each(ctx context.Context, shard int, seqs stream.SeqRange, fn func(*part) error) error {
 	k := s.store.Shard(shard)
 	from, err := s.seek(ctx, k, seqs.First)
@@ -59,7 +59,7 @@ func (s *source) each(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 			return s.fill(ctx, shard, stream.SeqRange{First: next, Last: seqs.Last}, fn)
 		}
 		from = "(" + raw[len(raw)-1].ID
-		var read Counts // the seqs of a forged entry, if it has any, become a gap
+		var read Counts // the seqs of a forged entry are read like those of a gap
 		var entries []stream.Entry
 		if entries, read.Unreadable, read.Forged, err = k.Decode(ctx, raw); err != nil {
 			return err
@@ -75,9 +75,8 @@ func (s *source) each(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 	return nil
 }
 
-// entries passes on those events of the entries whose seqs are in the range, and fills the gaps before and between the
-// entries. It returns
-// the next seq.
+// entries calls fn with the events of the entries in the range, and fills the gaps before and between them. It returns
+// the seq after the last entry.
 func (s *source) entries(ctx context.Context, entries []stream.Entry, read Counts, seqs stream.SeqRange,
 	fn func(*part) error) (int64, error) {
 	p := &part{read: read}
@@ -91,7 +90,7 @@ func (s *source) entries(ctx context.Context, entries []stream.Entry, read Count
 	}
 	for i := range entries {
 		e := &entries[i]
-		if e.Kind == stream.EntryEpoch && s.lost { // the seqs that it skips are a gap
+		if e.Kind == stream.EntryEpoch && s.lost { // the seqs that the opening skipped are read like a gap
 			continue
 		}
 		if e.Seq > seqs.First {
@@ -112,10 +111,10 @@ func (s *source) entries(ctx context.Context, entries []stream.Entry, read Count
 	return seqs.First, flush()
 }
 
-// add adds those events of an entry whose seqs are in the range, and returns the next seq.
+// add adds the events of an entry that are in the range, and returns the seq after them.
 func (p *part) add(e *stream.Entry, seqs stream.SeqRange) int64 {
 	end := min(e.Last(), seqs.Last)
-	if end < seqs.First { // the entry comes a second time
+	if end < seqs.First { // a duplicate of an earlier entry
 		return seqs.First
 	}
 	for i := range e.Grants {
@@ -128,7 +127,7 @@ func (p *part) add(e *stream.Entry, seqs stream.SeqRange) int64 {
 	return end + 1
 }
 
-// fill passes on what the ledger and the receipts have of the seqs.
+// fill calls fn with the grants of the range that the ledger and the receipts have.
 func (s *source) fill(ctx context.Context, shard int, seqs stream.SeqRange, fn func(*part) error) error {
 	p, next := &part{}, seqs.First
 	flush := func() error {
@@ -171,8 +170,8 @@ func (s *source) fill(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 	return flush()
 }
 
-// gap adds the receipts' grants for seqs that neither the stream nor the ledger has. Seqs that an opening of the shard
-// has skipped have no event.
+// gap adds the grants in the receipts with seqs that neither the stream nor the ledger has. It ignores seqs that
+// openings of the shard have skipped, because no event has them.
 func (s *source) gap(ctx context.Context, shard int, seqs stream.SeqRange, p *part) error {
 	if seqs.Len() <= 0 {
 		return nil
@@ -198,9 +197,8 @@ func (s *source) gap(ctx context.Context, shard int, seqs stream.SeqRange, p *pa
 	return nil
 }
 
-// ledgerID replaces in a grant the id of the entry that the stream no longer has. It is an id that Redis can read and
-// that no entry ever had. A worker that looks for it in the stream finds nothing, and the publisher then reads the
-// topic back.
+// ledgerID returns an entry ID for a grant whose entry is no longer in the stream. Redis accepts the ID, and no entry
+// ever had it. A worker that reads this ID from the stream finds nothing, so the publisher reads the topic instead.
 func ledgerID(seq int64) string { return "0-" + strconv.FormatInt(seq, 10) }
 
 func seqOfLedgerID(id string) (int64, bool) {
@@ -209,7 +207,7 @@ func seqOfLedgerID(id string) (int64, bool) {
 	return seq, ok && err == nil
 }
 
-// seek returns where to begin to read for a seq: an id at or before its entry, not far from it.
+// seek returns an ID at which to begin reading for a seq. It is at or shortly before the seq's entry.
 func (s *source) seek(ctx context.Context, k *store.Shard, seq int64) (string, error) {
 	f, err := s.search(ctx, k, func(e *stream.Entry) bool { return e.Seq <= seq })
 	if err != nil || f.last == nil {
@@ -218,12 +216,13 @@ func (s *source) seek(ctx context.Context, k *store.Shard, seq int64) (string, e
 	return strconv.FormatInt(msOf(f.last.ID), 10), nil
 }
 
-// found is the result of a search in a stream: the first entry of the stream, the last one before the searched place,
-// and the one after it. A missing, unreadable or forged entry is nil: then the replay begins to read earlier, and
-// reports that entry.
+// found is the result of a search in a stream: its first entry, the last entry before the searched position, and the
+// next one. A missing, unreadable or forged entry is nil. Then the replay begins to read earlier, and reports that
+// entry.
 type found struct{ first, last, next *stream.Entry }
 
-// search finds the place in a stream up to which before is true. Ids are times, and rise with the seqs.
+// search finds the last entry for which before is true, by a binary search over the IDs. IDs are times, and later
+// entries have higher seqs.
 func (s *source) search(ctx context.Context, k *store.Shard, before func(*stream.Entry) bool) (f found, err error) {
 	if f.first, err = s.probe(ctx, k, "-"); err != nil || f.first == nil {
 		return f, err
@@ -253,7 +252,7 @@ func (s *source) search(ctx context.Context, k *store.Shard, before func(*stream
 	return f, nil
 }
 
-// probe returns the first entry at or after an id; nil if there is none, or it can't be read, or is forged.
+// probe returns the first entry at or after this ID. It returns nil if there is none, or if it is unreadable or forged.
 func (s *source) probe(ctx context.Context, k *store.Shard, id string) (*stream.Entry, error) {
 	raw, err := k.Range(ctx, id, "+", 1)
 	if err != nil {
@@ -279,12 +278,12 @@ func msOf(id string) int64 {
 // use.
 type Entries struct {
 	Store *store.Store
-	// Ledger may be nil: then grants that came from it are found among the receipts only.
+	// Ledger may be nil. Then grants without an entry are found in the receipts only.
 	Ledger Ledger
 }
 
-// Entries returns the entries from firstID to lastID, both included, in order; missing ones are left out. Ids that a
-// replay created for grants of the ledger and of receipts have one entry each.
+// Entries returns the entries from firstID to lastID, both included, ordered by seq. It leaves out missing entries. For
+// the IDs that a replay made with ledgerID, it returns one entry for each grant.
 func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string) ([]stream.Entry, error) {
 	first, made := seqOfLedgerID(firstID)
 	last, alsoMade := seqOfLedgerID(lastID)
@@ -292,7 +291,7 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 		return e.Store.Entries(ctx, shard, firstID, lastID)
 	}
 	var out []stream.Entry
-	missing := map[int64]bool{} // seqs that the ledger does not have
+	missing := map[int64]bool{} // seqs not yet found
 	for seq := first; seq <= last; seq++ {
 		missing[seq] = true
 	}
@@ -317,7 +316,7 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 		var granted map[int64]hongbao.Grant
 		granted, err = e.Store.Shard(shard).GrantsByReceipts(ctx, func(seq int64) bool { return missing[seq] })
 		for _, g := range granted {
-			_ = add(g) // it returns no error
+			_ = add(g) // never fails
 		}
 	}
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// timeSlack is how far a shard's clock may have gone back: a search for a range of time is extended by this much on
-// both sides.
+// timeSlack is how far a shard's clock may have gone back. A search for a range of time is wider by this much on both
+// sides.
 const timeSlack = 5 * time.Minute
 
-// within returns those of the seqs that may have been decided in a range of time, without reading the others. A zero
-// time is no bound.
+// within narrows the seqs to those that may have been decided between from and to, without reading the others. A zero
+// time means no bound.
 func (s *source) within(ctx context.Context, shard int, seqs stream.SeqRange, from, to time.Time) (stream.SeqRange,
 	error) {
 	if !from.IsZero() {
@@ -34,8 +34,8 @@ func (s *source) within(ctx context.Context, shard int, seqs stream.SeqRange, fr
 	return seqs, nil
 }
 
-// around returns two seqs as near to a time as stream and ledger allow: all below low were decided before it, and all
-// from high on were not.
+// around returns two seqs close to a time. All seqs below low were decided before when, and all seqs from high on were
+// not.
 func (s *source) around(ctx context.Context, shard int, seqs stream.SeqRange, when time.Time) (low, high int64,
 	err error) {
 	f, err := s.search(ctx, s.store.Shard(shard), func(e *stream.Entry) bool { return e.Time.Before(when) })
@@ -52,7 +52,7 @@ func (s *source) around(ctx context.Context, shard int, seqs stream.SeqRange, wh
 	if s.ledger == nil {
 		return low, high, nil
 	}
-	for top := high; low < high; { // the time is before the stream
+	for top := high; low < high; { // the time is before the stream's first entry
 		mid := low + (high-low)/2
 		g, err := s.settledFrom(ctx, shard, stream.SeqRange{First: mid, Last: top - 1})
 		if err != nil {
@@ -69,7 +69,6 @@ func (s *source) around(ctx context.Context, shard int, seqs stream.SeqRange, wh
 
 var errFound = errors.New("found")
 
-// settledFrom returns the first grant of the seqs that the ledger has, nil if it has none.
 func (s *source) settledFrom(ctx context.Context, shard int, seqs stream.SeqRange) (first *hongbao.Grant, err error) {
 	err = s.ledger.EachGrantBySeq(ctx, shard, seqs, func(g hongbao.Grant) error {
 		first = &g

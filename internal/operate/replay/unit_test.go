@@ -19,7 +19,6 @@ type discard struct{}
 
 func (discard) Handle(context.Context, []hongbao.Grant) []error { return nil }
 
-// The error names every problem of the configuration.
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Options: delivery.Options{Rate: math.NaN(), Patience: -1}})

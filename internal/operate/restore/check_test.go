@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// check checks everything after a step that changed something.
+// check checks the invariants after a step that has changed something.
 func (w *world) check() {
 	for _, n := range w.nodes {
 		if n.changed {
@@ -45,7 +45,7 @@ func (w *world) checkNode(node *node) {
 			}
 		}
 		if n != c.loaded {
-			w.fail("%d packets of %s on shard %d, of %d", n, s.id, node.shard, c.loaded)
+			w.fail("%d packets of %s are on shard %d, want %d", n, s.id, node.shard, c.loaded)
 		}
 	}
 	if d.frozen || !d.founded {
@@ -54,7 +54,6 @@ func (w *world) checkNode(node *node) {
 	w.checkSeqs(node, d)
 }
 
-// checkSeqs fails if a seq names two events.
 func (w *world) checkSeqs(n *node, d *data) {
 	for seq, e := range d.log {
 		id := name{idOf(&e.Grant), n.flips > 0}
@@ -63,7 +62,7 @@ func (w *world) checkSeqs(n *node, d *data) {
 		}
 		old, is := w.seqs[seqOf{n.shard, seq}]
 		if is && old.identity != id.identity && !old.two && !id.two && !w.twofold(e.Campaign, e.User) {
-			w.fail("seq %d of shard %d is %v and %v", seq, n.shard, old.identity, id.identity)
+			w.fail("seq %d of shard %d belongs to %v and to %v", seq, n.shard, old.identity, id.identity)
 		}
 		if !is || id.two && old.identity != id.identity {
 			w.seqs[seqOf{n.shard, seq}] = id
@@ -71,7 +70,7 @@ func (w *world) checkSeqs(n *node, d *data) {
 	}
 }
 
-// checkTopic checks new records: no grant comes twice, and no grant of an older epoch comes after a fence.
+// checkTopic checks the new records. The topic must not have a grant twice, or a grant of an older epoch after a fence.
 func (w *world) checkTopic() {
 	for ; w.read < len(w.topic.log); w.read++ {
 		c := &w.topic.log[w.read]
@@ -84,19 +83,19 @@ func (w *world) checkTopic() {
 		w.topical[idOf(&c.grant)] = true
 		for _, f := range w.floors[c.shard] {
 			if c.epoch < f.epoch && c.grant.Seq > f.floor {
-				w.fail("a session of epoch %d appended seq %d behind the fence of epoch %d", c.epoch, c.grant.Seq, f.epoch)
+				w.fail("a session of epoch %d appended seq %d after the fence of epoch %d", c.epoch, c.grant.Seq, f.epoch)
 			}
 		}
 	}
 }
 
-// fenced notes that no session of an older epoch can append any more.
+// fenced records a fence. After it no session of an older epoch may append a grant above the floor.
 func (w *world) fenced(shard int, epoch, floor int64) {
 	w.floors[shard] = append(w.floors[shard], record{epoch: epoch, floor: floor})
 }
 
-// ended checks the final state. Every grant that was reported to a user is paid or in the report. Every paid grant is
-// in the topic.
+// ended checks the final state. Every grant that was reported to a user must be paid or in the report, and every paid
+// grant must be in the topic.
 func (w *world) ended() {
 	for _, t := range w.wins {
 		paid, is := w.ledger.grants[keyOf(&t.Grant)]
@@ -142,7 +141,7 @@ func (w *world) ended() {
 	}
 }
 
-// twofold reports whether two primaries answered a user.
+// twofold reports whether two primaries may have answered the user.
 func (w *world) twofold(id, user string) bool {
 	for _, t := range w.wins {
 		if t.two && t.Campaign == id && t.User == user {

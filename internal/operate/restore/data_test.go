@@ -15,19 +15,19 @@ func at(ms int64) time.Time { return t0.Add(time.Duration(ms) * time.Millisecond
 
 func since(t time.Time) int64 { return t.Sub(t0).Milliseconds() }
 
-// data is the content of one Redis server for one shard. Its methods are scripts. Each is atomic and depends only on
-// the data and its arguments, so a replica can run it again.
+// data is the data of one shard on one Redis server. Its methods are the scripts. Each script is atomic and depends
+// only on the data and its arguments, so that a replica can run it again.
 type data struct {
 	founded                   bool
 	seq, epoch, seen, settled int64
 	frozen                    bool
 	opened, history           string
-	last, wrote, frozenAt     int64 // times in ms: of the youngest write, of the last one before the freeze, of its notice
+	last, wrote, frozenAt     int64 // in ms: last write, last write before the freeze, when the freeze was noticed
 	log                       map[int64]entry
 	trimmed, trimmedAt        int64
 	skips                     []stream.SeqRange
 	camps                     map[string]*camp
-	bits                      [2]map[int64]bool // done, by sink
+	bits                      [2]map[int64]bool // done bits, by sink
 	claims                    map[int64]claim
 	fence                     int64
 	lines                     map[int]int64
@@ -41,7 +41,7 @@ const (
 	toTopic
 )
 
-// entry is a grant or a close.
+// entry is an entry of the stream: a grant, or a close.
 type entry struct {
 	hongbao.Grant
 	close *closing
@@ -52,39 +52,39 @@ type closing struct{ granted, left, withheld int }
 type camp struct {
 	state            string
 	revision         int64
-	closedAt         int64 // the seq of its close
+	closedAt         int64
 	announced, dealt int
 	stock            [][]int64       // by generation
-	withheld         map[int64]int64 // packet -> epoch of the restore that withheld it
+	withheld         map[int64]int64 // by packet: the epoch of the restore that withheld it
 	receipts         map[string][]hongbao.Grant
 	loaded           int
 }
 
-// claim is a publisher's claim for one grant.
+// claim is a publisher's claim for a grant.
 type claim struct {
-	pid, number   int
-	pidEpoch      int
-	fence, epoch  int64
-	at            int64
-	hongbao.Grant // the grant to send
+	pid, number  int
+	pidEpoch     int
+	fence, epoch int64
+	at           int64
+	hongbao.Grant
 }
 
-// mend is meta.mend: the attempt that restores the shard. No other attempt may write.
+// mend is the field mend of meta: the attempt that restores the shard. Scripts of other attempts change nothing.
 type mend struct {
 	attempt        string
 	turn, cursor   int
 	token, history string
 	intact, epoch  int64
-	before         int64 // the epoch in which the shard was open
+	before         int64 // epoch in which the shard was open before
 	lease          int64
 	asked          int64
-	direct         bool // one promotion only
+	direct         bool // only one promotion since the opening
 }
 
-// proof is a line of the evidence stream.
+// proof is an element of the evidence: a grant, or the highest seq that a witness has seen in an epoch.
 type proof struct {
 	hongbao.Grant
-	epoch int64 // the epoch in which the witness has seen this seq
+	epoch int64 // epoch of seen
 	seen  int64
 }
 
@@ -138,7 +138,8 @@ func (d *data) noticed(ms int64) {
 	}
 }
 
-// guard runs before each script. epoch is the epoch of the caller's batch, 0 for none.
+// guard runs before each script. It returns why the script must not run; empty if it may. epoch is the epoch of the
+// caller's batch, 0 if it has none.
 func (d *data) guard(token string, epoch, seen int64) string {
 	if !d.founded {
 		return "frozen"
@@ -209,7 +210,6 @@ func (d *data) grab(shard int, g grab) (r reply) {
 	return r
 }
 
-// grant writes the entry and the receipt.
 func (d *data) grant(shard int, g grab, packet int64) hongbao.Grant {
 	d.seq++
 	got := hongbao.Grant{
@@ -290,7 +290,7 @@ func (c *camp) add(packets []int64) {
 	c.loaded += len(packets)
 }
 
-// done sets the done bits of a sink, as the scripts complete and ack do.
+// done sets a sink's done bits, like the scripts complete and ack.
 func (d *data) done(token string, epoch int64, sink int, seqs []int64) string {
 	if no := d.guard(token, epoch, slices.Max(seqs)); no != "" {
 		return no
@@ -310,7 +310,8 @@ func (d *data) skipped(seq int64) int64 {
 	return 0
 }
 
-// trim raises settled, and removes grants that are settled and ten seconds old.
+// trim raises settled over all events that both sinks have finished. It removes settled entries that are older than ten
+// seconds.
 func (d *data) trim(token string, now int64) {
 	if d.guard(token, 0, 0) != "" {
 		return
@@ -333,22 +334,22 @@ func (d *data) trim(token string, now int64) {
 	}
 }
 
-// behind freezes a shard that is open in an older epoch than that of the ledger.
+// behind freezes an open shard if the ledger has a later epoch.
 func (d *data) behind(token string, epoch int64) {
 	if d.guard(token, 0, 0) == "" && d.epoch < epoch {
 		d.freeze()
 	}
 }
 
-// view is the state that the watch of a process reads.
+// view is the state of a shard that a producer's watch reads.
 type view struct {
 	frozen                    bool
 	seq, epoch, settled, seen int64
 	mend                      mend
 }
 
-// line writes the witness line of a process. It freezes a shard with another token or history than the process knew, or
-// with a lower seq.
+// line writes the witness line of a process. It freezes the shard if the server or its history has changed since the
+// opening, or if the process has seen a higher seq.
 func (d *data) line(id int, now int64, token, history string, seen int64) view {
 	if d.founded && (d.opened != token || d.history != history || seen > d.seq) {
 		d.freeze()
@@ -363,7 +364,7 @@ func (d *data) line(id int, now int64, token, history string, seen int64) view {
 	return view{d.frozen || !d.founded, d.seq, d.epoch, d.settled, d.seen, d.mend}
 }
 
-// evidence appends what a witness knows. sent: the witness has sent everything.
+// evidence appends evidence from a witness. sent reports whether the witness has sent everything with it.
 func (d *data) evidence(id int, attempt string, proofs []proof, sent bool) bool {
 	if d.mend.attempt != attempt {
 		return false

@@ -2,29 +2,29 @@ package restore
 
 import "time"
 
-// Verdict is what a recoverer does next.
+// Verdict is what a recoverer has to do next.
 type Verdict int
 
 // The verdicts.
 const (
-	Stay    Verdict = iota // frozen: the ledger or the topic does not answer
-	Wait                   // frozen: witnesses may still report
-	Exact                  // restore what is known: it includes every packet that users know of
-	Guarded                // restore what is known, and withhold a margin for what no one remembers
+	Stay    Verdict = iota // keep the shard frozen: the ledger or the topic does not answer
+	Wait                   // keep the shard frozen: witnesses may still report
+	Exact                  // restore the known grants, which include every grant that was reported to a user
+	Guarded                // restore the known grants, and withhold packets for grants that no source knows
 )
 
-// Evidence is how complete the evidence is.
+// Evidence says how complete the evidence is.
 type Evidence struct {
-	Ledger, Topic bool // answered, or the deployment has none
-	Silent        int  // processes that must report, and have not
-	// Lines reports that no witness line can be missing: each line was confirmed by every copy that Redis could come
-	// back from. It is false for a server that came back from a file of unknown age, and for an empty one.
+	Ledger, Topic bool // whether they have answered; true if the deployment has none
+	Silent        int  // number of processes that have to report and have not
+	// Lines reports whether no witness line can be missing. Every copy from which Redis can come back has confirmed
+	// each line. Lines is false if Redis came back from a file of unknown age, or is empty.
 	Lines bool
-	// Waited is the time since the witnesses were asked, and Patience its limit.
+	// Waited is the time since the witnesses were asked to report. Patience is its limit.
 	Waited, Patience time.Duration
 }
 
-// Decide returns the verdict that the evidence allows.
+// Decide returns the verdict for this evidence.
 func Decide(e Evidence) Verdict {
 	switch {
 	case !e.Ledger || !e.Topic:
@@ -37,15 +37,16 @@ func Decide(e Evidence) Verdict {
 	return Guarded
 }
 
-// Line is the witness line of a process: when it was written, and whether the process has sent everything that it knows
-// to this attempt.
+// Line is the witness line of a process. At is when it was written. Sent reports whether the process has sent
+// everything to this attempt.
 type Line struct {
 	At   time.Time
 	Sent bool
 }
 
-// Silent returns how many processes must report and have not. wrote is the time of the youngest line or entry before
-// the shard froze; lines do not age while a restore waits.
+// Silent counts the processes that have to report and have not. wrote is the time of the last entry or witness line
+// before the shard froze. A process has to report if its line is not older than Fresh at that time, however long the
+// restore takes.
 func Silent(lines []Line, wrote time.Time) (n int) {
 	for _, l := range lines {
 		if !l.Sent && l.At.After(wrote.Add(-Fresh)) {

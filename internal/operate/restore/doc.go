@@ -1,4 +1,5 @@
-// Package restore decides what a recoverer does for a shard whose Redis lost writes: how far Redis is intact, which
-// grants come back, which packets are withheld, and whether the shard may open. It judges facts that its caller has
-// collected, and calls no server. Its tests check the whole protocol, which docs/design/restore.md describes.
+// Package restore decides how to restore a shard whose Redis has lost writes. It decides up to which seq Redis is
+// intact, which grants are restored, which packets are withheld, and whether the shard may open. Its input is evidence
+// that the caller has collected; it calls no server. Its tests check the whole protocol, which docs/design/restore.md
+// describes.
 package restore

@@ -9,29 +9,29 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
-// judge knows the truth: which grants were reported to which users, and what each seq names.
+// judge records the truth: which grants were reported to which users, and which event has which seq.
 type judge struct {
 	wins     []*win
 	byPacket map[key][]*win
 	seqs     map[seqOf]name
 	reported map[identity]bool
-	dropped  map[identity]bool // a producer forgot it before it was settled
-	holes    map[identity]bool // granted late
+	dropped  map[identity]bool // a producer forgot the grant before it was settled
+	holes    map[identity]bool // granted late, from withheld packets
 	snaps    map[string]map[int][]proof
 	emptied  map[key]emptied
-	read     int // how many records of the topic were checked
+	read     int // number of checked records of the topic
 	topical  map[identity]bool
 	floors   map[int][]record // fences, by shard
 }
 
-// win is an answer "you have won".
+// win is an answer to a user that grants a packet.
 type win struct {
 	hongbao.Grant
 	producer *producer
-	// two: a second primary may have granted the same packet. The granting primary was cut off, or it was demoted and
-	// promoted before anyone noticed.
+	// two reports whether a second primary may have granted the same packet. The primary of this grant was cut off, or
+	// it was demoted and promoted and no one has noticed yet.
 	two bool
-	// lost: the shard was opened without the grant, as the protocol allows.
+	// lost reports whether the shard opened without the grant, in a case that the protocol allows.
 	lost bool
 }
 
@@ -79,7 +79,7 @@ func (w *world) inReport(g *hongbao.Grant) bool {
 	return kept || w.reported[idOf(g)]
 }
 
-// noteWin notes an answer, and fails if it contradicts an earlier one.
+// noteWin records an answer that grants a packet. It fails if the answer contradicts an earlier one.
 func (w *world) noteWin(q *request, g *hongbao.Grant, p *producer, two bool) {
 	w.stats["grants reported to users"]++
 	w.note(nil, "won", g.Campaign, g.Packet, g.User, g.RequestID, "seq", g.Seq, "epoch", g.Epoch, "by", p.id, two)
@@ -91,7 +91,7 @@ func (w *world) noteWin(q *request, g *hongbao.Grant, p *producer, two bool) {
 	}
 	for _, old := range q.wins {
 		if old.Packet != g.Packet && !old.lost && !old.two && !two && !w.inReport(&old.Grant) {
-			w.fail("request %s got the answer packet %d, and then %d", q.id, old.Packet, g.Packet)
+			w.fail("request %s was granted packet %d, and then packet %d", q.id, old.Packet, g.Packet)
 		}
 	}
 	if t == nil {
@@ -106,7 +106,7 @@ func (w *world) noteWin(q *request, g *hongbao.Grant, p *producer, two bool) {
 	e := w.emptied[key{g.Campaign, int64(g.Shard)}]
 	if s := w.spec(g.Campaign); e.generation >= s.generation(g.Packet) && since(g.Time) > e.at && !two &&
 		!w.holes[idOf(g)] {
-		w.fail("place %d of %s was empty, and grants packet %d", g.Shard, g.Campaign, g.Packet)
+		w.fail("place %d of %s was empty, and then granted packet %d", g.Shard, g.Campaign, g.Packet)
 	}
 	q.wins = append(q.wins, t)
 	w.wins = append(w.wins, t)
@@ -131,14 +131,15 @@ func (s *spec) generation(packet int64) int {
 	return 0
 }
 
-// sawEmpty notes that a place answered a user that it has no packet left.
+// sawEmpty records that a place has answered that it has no packet left.
 func (w *world) sawEmpty(id string, shard, generation int, asked int64) {
 	if at := (key{id, int64(shard)}); w.emptied[at].generation < generation {
 		w.emptied[at] = emptied{generation, asked}
 	}
 }
 
-// soldOut judges the answer sold_out: a user with a receipt must get the receipt. won: the request had won before.
+// soldOut judges the answer sold_out. It fails if the request has a receipt. won reports whether the request was
+// granted a packet before.
 func (w *world) soldOut(q *request, won bool, began int64, a *agent) {
 	if !won || slices.ContainsFunc(w.nodes, func(n *node) bool { return n.cut != nil && a.pinned[n.shard] }) {
 		return
@@ -154,7 +155,7 @@ func (w *world) soldOut(q *request, won bool, began int64, a *agent) {
 	}
 }
 
-// opened judges an opening.
+// opened judges the opening of a shard.
 func (w *world) opened(r *recovery) {
 	d, n := r.n.up.data, r.n
 	w.note(r.a, "opened", r.n.shard, r.m, r.plan.verdict, "tops", r.plan.tops, r.plan.last, "epoch", d.epoch)
@@ -193,13 +194,13 @@ func (w *world) opened(r *recovery) {
 	}
 }
 
-// twin reports whether another grant of the same epoch has the seq: a server that was promoted twice used it again.
+// twin reports whether another grant has the same seq, because a server that was promoted twice used it again.
 func (d *data) twin(t *win) bool {
 	e, is := d.log[t.Seq]
 	return is && idOf(&e.Grant) != idOf(&t.Grant)
 }
 
-// named reports whether all seqs of the ranges are in skipped ranges.
+// named reports whether openings have skipped all seqs of the ranges.
 func (d *data) named(ranges []stream.SeqRange) bool {
 	for _, r := range ranges {
 		for seq := r.First; seq <= r.Last; seq++ {
@@ -216,7 +217,7 @@ func (d *data) receipt(g *hongbao.Grant) bool {
 	return c != nil && slices.ContainsFunc(c.receipts[g.User], func(h hongbao.Grant) bool { return idOf(&h) == idOf(g) })
 }
 
-// rivalled reports whether a grant can't be restored: another grant has its packet or request, the user is at the
+// rivalled reports whether a grant can't be restored. Another grant has its packet or its request, the user is at the
 // limit, the campaign is over, or another place may grant to the user.
 func (w *world) rivalled(d *data, g *hongbao.Grant) bool {
 	c, s := d.camps[g.Campaign], w.spec(g.Campaign)
@@ -230,7 +231,7 @@ func (w *world) rivalled(d *data, g *hongbao.Grant) bool {
 	return c.state != "open" || len(s.places) > 1 || len(c.receipts[g.User]) >= s.limit
 }
 
-// judgeWin checks after an opening that the user still has the packet, or that the protocol allows its loss.
+// judgeWin checks that the user still has the packet after an opening, or that the protocol allows the loss.
 func (w *world) judgeWin(r *recovery, d *data, t *win, known map[identity]bool) {
 	id := idOf(&t.Grant)
 	paid, is := w.ledger.grants[id.key]
@@ -246,7 +247,7 @@ func (w *world) judgeWin(r *recovery, d *data, t *win, known map[identity]bool) 
 	remembered := known[id] || is && idOf(&paid) == id || w.topic.has(&t.Grant)
 	switch {
 	case remembered:
-		w.fail("shard %d opens without packet %d of %s: %s was granted it, and a source knows that", t.Shard, t.Packet,
+		w.fail("shard %d opens without packet %d of %s: it was granted to %s, and a source knows it", t.Shard, t.Packet,
 			t.Campaign, t.User)
 	case d.camps[t.Campaign].has(t.Packet):
 		w.stats["reported grants that became holes"]++
@@ -255,7 +256,7 @@ func (w *world) judgeWin(r *recovery, d *data, t *win, known map[identity]bool) 
 	case r.plan.verdict == restore.Guarded && (t.Seq > r.plan.tops[t.Epoch] || d.twin(t)):
 		w.stats["reported grants beyond the margin"]++
 	default:
-		w.fail("shard %d opens (verdict %d) without packet %d of %s, seq %d, which is not withheld: %s was granted it",
+		w.fail("shard %d opens (verdict %d) without packet %d of %s, seq %d, which is not withheld: granted to %s",
 			t.Shard, r.plan.verdict, t.Packet, t.Campaign, t.Seq, t.User)
 	}
 	t.lost = true

@@ -5,25 +5,25 @@ import "github.com/hongbao-project/hongbao"
 // Late is a grant that a witness reports after the shard has opened.
 type Late struct {
 	hongbao.Grant
-	Held     []hongbao.Grant // what the user has of the campaign, on all places
-	Withheld bool            // the packet is withheld
-	Open     bool            // the campaign is open
-	Places   int             // of the campaign
-	Limit    int64           // packets that a user may have of the campaign
+	Held     []hongbao.Grant // the user's grants in the campaign, on all places
+	Withheld bool            // whether the packet is withheld
+	Open     bool            // whether the campaign is open
+	Places   int             // number of the campaign's places
+	Limit    int64           // maximum number of packets of a user in the campaign
 }
 
-// Fate is the outcome of a late grant.
+// Fate is what happens to a late grant.
 type Fate int
 
 // The fates.
 const (
-	Has        Fate = iota // the user has this packet already
+	Has        Fate = iota // nothing: the user has this packet
 	Granted                // the user gets the withheld packet, under a new seq
 	Quarantine             // a person decides
 )
 
-// Judge returns the outcome of a late grant. With several places a person decides: the user may be getting another
-// packet on another place, and no script sees both places.
+// Judge decides about a late grant. If the campaign has several places, a person decides: another place may be granting
+// to the user at the same time, and no script sees both places.
 func Judge(l Late) Fate {
 	request := false
 	for i := range l.Held {

@@ -4,7 +4,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
-// lateGrants decides about grants that witnesses report after the opening.
 func (w *world) lateGrants(a *agent) {
 	for {
 		a.wait(300)
@@ -64,13 +63,14 @@ func (w *world) judgeLate(a *agent, n *node, s *server, p proof) {
 	}
 }
 
-// filter is the filter of a campaign's winners.
+// filter is the set of users who have packets of a campaign, for one revision of the campaign.
 type filter struct {
 	revision int64
 	users    map[string]bool
 }
 
-// full returns the campaign at a place that has no packet left, with its revision and epoch; nil if packets are left.
+// full returns the campaign on a shard that has no packet left, with its revision and epoch. It returns nil if packets
+// are left.
 func (w *world) full(a *agent, s *spec, shard int) (c *camp, revision, epoch int64) {
 	to := w.nodes[shard].of(a)
 	c = to.data.camps[s.id]
@@ -80,7 +80,7 @@ func (w *world) full(a *agent, s *spec, shard int) (c *camp, revision, epoch int
 	return c, c.revision, to.data.epoch
 }
 
-// filterBuilder builds a filter for each campaign that has no packet left on any place.
+// filterBuilder builds a filter for each campaign without packets on any of its places.
 func (w *world) filterBuilder(a *agent) {
 	for {
 		a.wait(300)
@@ -117,7 +117,8 @@ func (w *world) filterBuilder(a *agent) {
 	}
 }
 
-// lateFilter reports whether a filter says that the user has no packet, and a place confirms that the filter is valid.
+// lateFilter reports whether a grab may be refused by a filter: the user is not in the filter, and a place confirms the
+// filter's revision.
 func (w *world) lateFilter(a *agent, q *request) bool {
 	f, ok := w.filters[q.spec.id]
 	if !ok || f.users[q.user] || w.rng.IntN(4) == 0 {

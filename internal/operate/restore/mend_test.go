@@ -9,13 +9,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
-// The scripts of a restore. Each names the attempt, the recoverer that works on it, the server, and the progress of the
-// attempt.
+// The scripts of a restore. Each call names the attempt, its recoverer, the server, and the attempt's progress.
 
-const lease = 3_000 // how long an attempt is kept for a recoverer that does not continue, in ms
+const lease = 3_000 // in ms: for how long no other recoverer may take an attempt over
 
-// take begins an attempt, or continues one whose recoverer has died. was, seq and epoch are the values that the caller
-// found.
+// take begins an attempt, or takes over one whose recoverer has died. was, seq and epoch are the values that the caller
+// has read.
 func (d *data) take(was, now mend, seq, epoch, ms int64) bool {
 	kept := d.mend.attempt != "" && d.mend.lease > ms && d.mend.token == now.token && d.mend.history == now.history
 	if !d.frozen && d.founded || d.mend != was || d.seq != seq || d.epoch != epoch || kept {
@@ -31,15 +30,15 @@ func (d *data) take(was, now mend, seq, epoch, ms int64) bool {
 	return true
 }
 
-// by identifies the runner of an attempt's script, and the time. loose is a planted bug: any process that knows the
-// attempt may write.
+// by identifies the caller of an attempt's script, and the time. loose plants a bug: any process that knows the attempt
+// may write.
 type by struct {
 	mend
 	ms    int64
 	loose bool
 }
 
-// mine reports whether the caller may run the scripts of an attempt.
+// mine reports whether the caller is the attempt's recoverer. It counts the script, and extends the lease.
 func (d *data) mine(b by) bool {
 	if !d.frozen || d.mend.attempt != b.attempt ||
 		!b.loose && (d.mend.turn != b.turn || d.mend.cursor != b.cursor || d.mend.token != b.token) {
@@ -50,7 +49,7 @@ func (d *data) mine(b by) bool {
 	return true
 }
 
-// ask sets the epoch of the fence and so asks the witnesses to report.
+// ask stores the epoch of the fence in the attempt. Witnesses report once they see it.
 func (d *data) ask(b by, epoch int64) bool {
 	if !d.mine(b) {
 		return false
@@ -62,7 +61,6 @@ func (d *data) ask(b by, epoch int64) bool {
 	return true
 }
 
-// renew extends the lease.
 func (d *data) renew(b by) bool {
 	if !d.mine(b) {
 		return false
@@ -71,7 +69,7 @@ func (d *data) renew(b by) bool {
 	return true
 }
 
-// campaign puts back what the ledger knows of a campaign.
+// campaign restores what the ledger knows of a campaign: its generations, and whether it is refunded.
 func (d *data) campaign(b by, id string, generations [][]int64, announced int, ended bool) bool {
 	if !d.mine(b) {
 		return false
@@ -91,7 +89,7 @@ func (d *data) campaign(b by, id string, generations [][]int64, announced int, e
 	return true
 }
 
-// restore takes some packets out of the lists, in their order. Each gets its grant, or is withheld.
+// restore takes packets out of the lists, in order. Each packet gets its grant, or is withheld.
 func (d *data) restore(b by, id string, steps []restore.Step) bool {
 	if !d.mine(b) {
 		return false
@@ -120,7 +118,8 @@ func (d *data) restore(b by, id string, steps []restore.Step) bool {
 	return true
 }
 
-// drop removes a packet from wherever it is. A withheld packet stays withheld if it gets no owner.
+// drop removes a packet from the stock and from the receipts. It also removes it from the withheld packets if the
+// packet has an owner.
 func (d *data) drop(c *camp, packet int64, owner string) {
 	is := func(p int64) bool { return p == packet }
 	for i, s := range c.stock {
@@ -142,7 +141,8 @@ func (d *data) drop(c *camp, packet int64, owner string) {
 	}
 }
 
-// mark sets the done bits of a sink. It first deletes the bits after the intact part: they may belong to other grants.
+// mark sets a sink's done bits. It first deletes the bits above the intact seq, because they may belong to other
+// grants.
 func (d *data) mark(b by, sink int, seqs []int64) bool {
 	if !d.mine(b) {
 		return false
@@ -157,7 +157,7 @@ func (d *data) mark(b by, sink int, seqs []int64) bool {
 	return true
 }
 
-// jump moves the seq past everything that is known. The seqs without an entry become skipped.
+// jump raises the seq above all known seqs. Seqs without an entry become skipped.
 func (d *data) jump(b by, last int64, closes []string, revisions map[string]int64) bool {
 	if !d.mine(b) {
 		return false
@@ -165,7 +165,7 @@ func (d *data) jump(b by, last int64, closes []string, revisions map[string]int6
 	var seqs []int64
 	for seq, e := range d.log {
 		if seq > b.intact && e.close != nil && e.Epoch <= d.epoch {
-			delete(d.log, seq) // it is closed again below
+			delete(d.log, seq) // jump closes the campaign again below
 		} else if seq > b.intact {
 			seqs = append(seqs, seq)
 		}
@@ -175,7 +175,7 @@ func (d *data) jump(b by, last int64, closes []string, revisions map[string]int6
 	d.skips = append(d.skips, restore.Holes([]stream.SeqRange{{First: b.intact + 1, Last: last}}, seqs)...)
 	d.seq, d.epoch, d.settled = last, b.epoch, min(d.settled, b.intact)
 	d.fence += 1 << 20
-	maps.DeleteFunc(d.claims, func(seq int64, _ claim) bool { return seq > b.intact }) // mark has asked the topic about them
+	maps.DeleteFunc(d.claims, func(seq int64, _ claim) bool { return seq > b.intact }) // mark has checked the topic
 	for _, id := range closes {
 		d.closeNow(b.ms, id)
 	}
@@ -187,14 +187,13 @@ func (d *data) jump(b by, last int64, closes []string, revisions map[string]int6
 	return true
 }
 
-// revise raises the revision of a campaign, so that older knowledge of the campaign expires.
 func (d *data) revise(id string, revision int64) {
 	if c := d.camps[id]; c != nil {
 		c.revision = max(c.revision, revision)
 	}
 }
 
-// open ends the attempt.
+// open ends the attempt, and opens the shard.
 func (d *data) open(b by, seen int64) bool {
 	if !d.mine(b) || d.seen > seen {
 		return false
@@ -204,7 +203,7 @@ func (d *data) open(b by, seen int64) bool {
 	return true
 }
 
-// hole grants a withheld packet to a user whom a witness reports late.
+// hole grants a withheld packet to a user whose grant a witness reports late.
 func (d *data) hole(token string, epoch int64, g hongbao.Grant, limit, ms int64, bug string) string {
 	if no := d.guard(token, epoch, 0); no != "" {
 		return no
@@ -230,7 +229,7 @@ func (d *data) hole(token string, epoch int64, g hongbao.Grant, limit, ms int64,
 
 // The scripts of a publisher's claims.
 
-// claim claims a grant that is not done, or takes over a claim whose owner has stopped.
+// claim claims a grant that is not published yet, or takes over the claim of a publisher that has stopped.
 func (d *data) claim(token string, ms int64, pid, pidEpoch, number int) (c claim, taken bool, epoch int64) {
 	if d.guard(token, 0, 0) != "" {
 		return c, false, 0
@@ -258,7 +257,7 @@ func (d *data) claim(token string, ms int64, pid, pidEpoch, number int) (c claim
 	return c, false, d.epoch
 }
 
-// settle ends a claim: its grant becomes done or free again.
+// settle ends a claim. Its grant is then done, or can be claimed again.
 func (d *data) settle(token string, epoch int64, c claim, done bool) string {
 	if no := d.guard(token, epoch, c.Seq); no != "" {
 		return no

@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Source is the origin of a known grant. A lower one precedes a higher one of the same epoch.
+// Source is where a known grant comes from. Of two grants of an epoch, the one with the lower source has precedence.
 type Source int
 
 // The sources.
@@ -18,26 +18,25 @@ const (
 	Witness
 )
 
-// Known is a grant after the last intact event.
+// Known is a grant after the intact seq that a source knows.
 type Known struct {
 	hongbao.Grant
 	From Source
-	// Moved reports that this grant gets a new seq, because another grant keeps the old one.
+	// Moved reports whether this grant gets a new seq, because another grant keeps its old one.
 	Moved bool
 }
 
-// Claims are what a merge compares each grant with, besides the other grants.
+// Claims has what Merge compares each grant with, besides the other grants.
 type Claims struct {
-	Intact int64 // the last intact event
-	// Held are grants that stay, whatever is restored: receipts up to the last intact event, and receipts on other
-	// places.
+	Intact int64 // the intact seq
+	// Held has the grants that stay in any case: receipts up to the intact seq, and receipts on other places.
 	Held []hongbao.Grant
-	// Withheld reports whether an earlier restore has withheld a packet.
+	// Withheld reports whether an earlier restore has withheld this packet.
 	Withheld func(campaign string, packet int64) bool
-	// Missed reports whether the shard was opened without this grant of a campaign over several places. The user may
-	// have continued to the next place since. A person decides, as for a late grant.
+	// Missed reports whether an earlier opening left out this grant, which belongs to a campaign with several places.
+	// The user may have got a packet on another place since, so a person decides.
 	Missed func(g *hongbao.Grant) bool
-	// Limit returns how many packets a user may have of a campaign.
+	// Limit returns the maximum number of packets of a user in the campaign.
 	Limit func(campaign string) int64
 }
 
@@ -48,11 +47,13 @@ type packet struct {
 
 type holder struct{ campaign, user, request string }
 
-// Merge returns the grants to restore, and those that lose to a grant of higher precedence. Grants that the ledger has
-// paid come first, then those of a later epoch, then the order of the sources counts. One packet has one grant, one
-// request has one packet, and no user exceeds the limit; but a grant that the ledger has paid stays in any case. One
-// seq has one grant: the second one moves. A grant up to the last intact event also moves if its packet is withheld,
-// since its seq is done. Any other grant up to there has lost its packet since.
+// Merge returns the grants to restore, and the grants that lose to one of higher precedence. Grants that the ledger has
+// paid come first, then grants of a later epoch, then grants of a lower Source.
+//
+// One packet has one grant, and one request has one packet. No user exceeds the limit, except by grants that the ledger
+// has paid. One seq has one grant, and a second grant with that seq moves. A grant up to the intact seq also moves if
+// its packet is withheld, because its old seq already counts as done. Any other grant up to the intact seq loses,
+// because it has already lost its packet.
 func Merge(known []Known, c Claims) (kept, lost []Known) {
 	known = slices.Clone(known)
 	slices.SortStableFunc(known, func(a, b Known) int {

@@ -14,7 +14,7 @@ import (
 
 var seeds = flag.Uint64("seeds", 300, "histories of the model")
 
-// run runs the agents, one step at a time, until all campaigns are refunded.
+// run lets the agents take steps, one at a time, until all campaigns are refunded.
 func (w *world) run() error {
 	defer func() {
 		for _, a := range w.agents {
@@ -41,7 +41,6 @@ func (w *world) run() error {
 	return w.err
 }
 
-// turn runs one step of one agent.
 func (w *world) turn() {
 	w.now += 5 + w.rng.Int64N(15)
 	for _, n := range w.nodes {
@@ -66,7 +65,6 @@ func (w *world) turn() {
 	}
 }
 
-// settleDown ends all faults.
 func (w *world) settleDown() {
 	w.calm = true
 	for _, n := range w.nodes {
@@ -84,7 +82,6 @@ func (w *world) settleDown() {
 	}
 }
 
-// quiet reports whether nothing is left to do.
 func (w *world) quiet() bool { return w.unfinished() == "" }
 
 func (w *world) unfinished() string {
@@ -112,7 +109,6 @@ func (w *world) unfinished() string {
 	return ""
 }
 
-// misfortune makes servers and processes fail at random.
 func (w *world) misfortune() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	if n.old == nil && w.rng.IntN(1000) == 0 {
@@ -146,7 +142,6 @@ func (w *world) misfortune() {
 	}
 }
 
-// stop stops a producer for a while.
 func (w *world) stop(p *producer) {
 	until := w.now + int64(1_000+w.rng.IntN(20_000))
 	for _, a := range p.parts {
@@ -154,7 +149,7 @@ func (w *world) stop(p *producer) {
 	}
 }
 
-// inRestore kills or stops a recoverer at work, or makes its primary fail.
+// inRestore kills or stops a recoverer that is working, or lets its primary fail.
 func (w *world) inRestore(n *node) {
 	for _, a := range w.agents {
 		if a.name == "recoverer" && a.where != "idle" && a.where != "" {
@@ -172,9 +167,9 @@ func (w *world) inRestore(n *node) {
 	}
 }
 
-// fault makes a primary fail, and with it some processes.
+// fault lets a primary fail, and some processes stop or die with it.
 func (w *world) fault(n *node) {
-	for _, a := range w.agents { // they continue after the fault
+	for _, a := range w.agents { // these continue after the fault
 		if slices.Contains([]string{"insert", "commit", "claimed", "send", "reply"}, a.where) && w.rng.IntN(3) == 0 {
 			a.asleep = w.now + int64(3_000+w.rng.IntN(20_000))
 			w.stats["stopped before a loss: "+a.where]++
@@ -185,7 +180,7 @@ func (w *world) fault(n *node) {
 	if w.gentle {
 		deaths, stopped, kinds = deaths[:3], w.rng.IntN(5) == 0, 3
 	}
-	for range deaths[w.rng.IntN(len(deaths))] { // the newest first
+	for range deaths[w.rng.IntN(len(deaths))] { // the newest producers first
 		w.producers[len(w.producers)-1].die()
 	}
 	if stopped {
@@ -216,7 +211,7 @@ func (w *world) fault(n *node) {
 	}
 }
 
-// leaveBehind promotes the replica while the old primary keeps running, and some processes still use it.
+// leaveBehind promotes the replica while the old primary keeps running. Some processes still use the old primary.
 func (w *world) leaveBehind(n *node) {
 	n.leave()
 	for _, a := range w.agents {
@@ -231,7 +226,7 @@ func (w *world) leaveBehind(n *node) {
 	}
 }
 
-// kill ends a process and starts it again. A producer dies with all its parts and its memory.
+// kill ends a process and starts it again. A killed producer loses all its parts and its memory.
 func (w *world) kill(a *agent) {
 	for _, p := range w.producers {
 		if slices.Contains(p.parts, a) {
@@ -247,7 +242,7 @@ func (w *world) kill(a *agent) {
 	a.begin()
 }
 
-// The protocol keeps its promises in every history. Each kind of fault happens often enough.
+// The protocol keeps its guarantees in every random history, and the histories contain each kind of fault often enough.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	stats := map[string]int{}
@@ -267,7 +262,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// faults are the events that the histories must contain, and how often each happens in 300 histories at least.
+// faults has the events that the histories must contain, with the least number of each in 300 histories.
 var faults = map[string]int{
 	"failovers that lost grants": 40, "primaries left behind": 150, "demoted and promoted that lost grants": 30,
 	"restarts that lost grants": 8, "older files that lost grants": 10, "flushes that lost grants": 30,
@@ -285,7 +280,7 @@ var faults = map[string]int{
 	"recoverer killed: announce the opening": 1, "recoverer killed: open": 2,
 }
 
-// bugs are planted bugs: each breaks one rule. The key says whether the world is gentle.
+// bugs has the planted bugs. Each of them breaks one rule. The key says whether the bug is planted in a gentle world.
 var bugs = map[bool][]string{
 	false: {
 		"opening before restoring", "no jump of seq", "done bits for the suffix only", "late evidence ignored",
@@ -300,7 +295,7 @@ var bugs = map[bool][]string{
 	},
 }
 
-// The model finds each planted bug.
+// With each planted bug, the model fails in one of 200 histories.
 func TestModelCatches(t *testing.T) {
 	t.Parallel()
 	for gentle, list := range bugs {

@@ -2,30 +2,31 @@ package restore_test
 
 import "fmt"
 
-// server is one server of Redis: its run, its history of writes, and the history that it followed before.
+// server is a Redis server. token is its run, history is its history of writes, and before is the history that it
+// followed earlier.
 type server struct {
 	token, history, before string
 	data                   *data
 	promoted               bool // the server did not start from a file
 }
 
-// node is the primary of a shard with its replica and its append-only file. Sometimes it also has an older file, and a
+// node is a shard's primary, with its replica and its append-only file. It may also have an older file, and an old
 // primary that was cut off and keeps running.
 type node struct {
 	w        *world
 	shard    int
 	up, cut  *server
-	changed  bool // since the last check
+	changed  bool // whether it has changed since the last check
 	cutUntil int64
 	writes   []func(*data)
-	base     int      // writes that were dropped from the front
-	copies   [2]*data // replica and append-only file
+	base     int      // number of writes dropped from the front
+	copies   [2]*data // the replica and the append-only file
 	applied  [2]int
 	old      *data
 	oldAt    int64
-	stalls   [2]bool // copies that get no writes
-	doomed   int64   // when the primary fails; 0 for no fault
-	flips    int     // promotions to the replica and back that no one has noticed yet
+	stalls   [2]bool // copies that get no writes now
+	doomed   int64   // when the primary will fail; 0 for never
+	flips    int     // demotions and promotions that no one has noticed yet
 }
 
 func (n *node) newServer(d *data, before string, promoted bool) *server {
@@ -39,13 +40,12 @@ func newNode(w *world, shard int) *node {
 	return n
 }
 
-// resync makes new copies of the primary.
 func (n *node) resync() {
 	n.writes, n.base, n.applied = nil, 0, [2]int{}
 	n.copies = [2]*data{n.up.data.clone(), n.up.data.clone()}
 }
 
-// call runs a script on a server. The writes of the primary are replicated to its copies later.
+// call runs a script on a server. The copies of the primary get the write later.
 func call[T any](n *node, s *server, f func(*data) T) T {
 	n.changed = n.changed || s == n.up
 	out := f(s.data)
@@ -59,7 +59,6 @@ func do(n *node, s *server, f func(*data)) {
 	call(n, s, func(d *data) int { f(d); return 0 })
 }
 
-// replicate applies some more writes to a copy.
 func (n *node) replicate(to, count int) {
 	for count > 0 && n.applied[to] < n.base+len(n.writes) {
 		n.writes[n.applied[to]-n.base](n.copies[to])
@@ -72,7 +71,6 @@ func (n *node) replicate(to, count int) {
 	}
 }
 
-// written returns the number of the last write; confirmed reports whether every copy has a write.
 func (n *node) written() int { return n.base + len(n.writes) }
 
 func (n *node) confirmed(s *server, write int) bool {
@@ -87,21 +85,22 @@ func (n *node) of(a *agent) *server {
 	return n.up
 }
 
-// failover promotes the replica.
 func (n *node) failover() {
 	n.count("failovers", n.copies[0])
 	n.up = n.newServer(n.copies[0], n.up.history, true)
 	n.moved()
 }
 
-// leave promotes the replica while the old primary keeps running for the agents that are pinned to it.
+// leave promotes the replica. The old primary keeps running for a while, and the agents that are pinned to the shard
+// still use it.
 func (n *node) leave() {
 	n.cut, n.cutUntil = n.up, n.w.now+2_000+n.w.rng.Int64N(10_000)
 	n.w.stats["primaries left behind"]++
 	n.failover()
 }
 
-// flip promotes the replica and then the old primary again, which has lost what the replica lacked.
+// flip promotes the replica, and then the old primary again. The old primary has lost all writes that the replica
+// lacked.
 func (n *node) flip() {
 	n.count("demoted and promoted", n.copies[0])
 	n.up.data, n.up.before = n.copies[0], n.up.history
@@ -111,14 +110,12 @@ func (n *node) flip() {
 	n.moved()
 }
 
-// restart starts the primary from its append-only file, which lacks the end.
 func (n *node) restart() {
 	n.count("restarts", n.copies[1])
 	n.up = n.newServer(n.copies[1], "", false)
 	n.moved()
 }
 
-// older starts the primary from an older file.
 func (n *node) older() {
 	n.count("older files", n.old)
 	n.up = n.newServer(n.old, "", false)
@@ -126,7 +123,7 @@ func (n *node) older() {
 	n.moved()
 }
 
-// flush is FLUSHALL: neither the run nor the history has changed.
+// flush simulates FLUSHALL, which changes neither the run nor the history.
 func (n *node) flush() {
 	n.count("flushes", newData())
 	n.up.data = newData()

@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// key names a packet.
+// key identifies a packet.
 type key struct {
 	campaign string
 	packet   int64
@@ -15,7 +15,7 @@ type key struct {
 
 func keyOf(g *hongbao.Grant) key { return key{g.Campaign, g.Packet} }
 
-// identity names a grant, whatever its seq.
+// identity identifies a grant independently of its seq.
 type identity struct {
 	key
 	user, request string
@@ -23,27 +23,27 @@ type identity struct {
 
 func idOf(g *hongbao.Grant) identity { return identity{keyOf(g), g.User, g.RequestID} }
 
-// row is what the ledger records of an attempt: the fence, and the plan before the recoverer carries it out.
+// row is the ledger's row of an attempt: the fence, and then the plan, which is recorded before it is carried out.
 type row struct {
 	epoch, floor   int64
 	token, attempt string
 	turn           int
-	tops           map[int64]int64 // the highest seq that anyone saw, by epoch
-	last           int64           // the last seq that the opening skips
+	tops           map[int64]int64 // highest seq that any process saw, by epoch
+	last           int64           // last seq that the opening skips
 	restored       map[identity]bool
-	opening        bool             // the shard may have opened
-	through        map[string]int64 // the last packet that was withheld or dealt, by campaign
+	opening        bool             // whether the shard may have opened
+	through        map[string]int64 // last packet that was dealt or withheld, by campaign
 }
 
-// ledger is the SQL ledger. Its methods are transactions.
+// ledger is the SQL ledger. Each method is a transaction.
 type ledger struct {
 	downUntil int64
 	grants    map[key]hongbao.Grant
 	kept      map[identity]hongbao.Grant // quarantine
 	rows      [][]row                    // by shard
-	locks     []map[*agent]int64         // share locks, by shard: since when
-	announced map[string]int             // generations that are funded
-	ready     map[string]int             // generations that were announced on every place
+	locks     []map[*agent]int64         // share locks, by shard, with the time when each was taken
+	announced map[string]int             // funded generations
+	ready     map[string]int             // generations announced on every place
 	closes    map[string]map[int]closed
 	refunded  map[string]bool
 	revisions map[string]int64
@@ -66,12 +66,13 @@ func newLedger(shards int) *ledger {
 	return l
 }
 
-// fenced reports whether a row fences an event: the row is of a later epoch, and the event is after the row's floor.
+// fenced reports whether a row fences an event. That is so if the row has a later epoch than the event, and the event's
+// seq is above the row's floor.
 func fenced(rows []row, seq, epoch int64) bool {
 	return slices.ContainsFunc(rows, func(r row) bool { return r.epoch > epoch && r.floor < seq })
 }
 
-// settle is the settler's transaction. rows are the rows that its first statement has read.
+// settle is the transaction of a settler. rows are the rows that its first statement has read.
 func (l *ledger) settle(shard int, rows []row, batch []entry) {
 	for _, e := range batch {
 		switch has, is := l.grants[keyOf(&e.Grant)]; {
@@ -91,7 +92,7 @@ func (l *ledger) settle(shard int, rows []row, batch []entry) {
 	}
 }
 
-// refund ends a campaign whose places are all closed, if the ledger has every grant up to the closes.
+// refund ends a campaign if all its places are closed and the ledger has every grant up to the closes.
 func (l *ledger) refund(s *spec) bool {
 	for j, shard := range s.places {
 		c, ok := l.closes[s.id][shard]
@@ -117,22 +118,23 @@ type record struct {
 	kind          string
 	at            int64
 	pid, pidEpoch int
-	number        int // of the batch
+	number        int // number of the batch
 	shard         int
-	epoch         int64 // of a fence, or of the claim
-	floor         int64 // of a fence
+	epoch         int64 // epoch of the fence or of the claim
+	floor         int64 // floor of the fence
 	grant         hongbao.Grant
 }
 
-// topic is one partition for all shards.
+// topic is a topic with one partition for all shards.
 type topic struct {
 	downUntil int64
 	log       []record
-	epochs    map[int]int // of each producer id
+	epochs    map[int]int // by producer id
 	pids      int
 }
 
-// send appends a record, unless its producer id has a later epoch by now, or the broker already has the batch.
+// send appends a record. It fails if the producer id has a later epoch, and does nothing if the broker already has the
+// batch.
 func (t *topic) send(r record) string {
 	if t.epochs[r.pid] > r.pidEpoch {
 		return "fenced"
@@ -150,7 +152,6 @@ func (t *topic) has(g *hongbao.Grant) bool {
 	return slices.ContainsFunc(t.log, func(r record) bool { return r.kind == "grant" && idOf(&r.grant) == idOf(g) })
 }
 
-// fences returns the newest epoch of the fence records up to an offset, by shard.
 func (t *topic) fences(end int) map[int]int64 {
 	m := map[int]int64{}
 	for _, r := range t.log[:end] {
@@ -161,7 +162,7 @@ func (t *topic) fences(end int) map[int]int64 {
 	return m
 }
 
-// sorted returns the keys of a map in order, so that a seed repeats its history.
+// sorted returns the keys of a map in a fixed order, so that a seed always gives the same history.
 func sorted[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
 	return slices.SortedFunc(maps.Keys(m), compare)
 }

@@ -7,46 +7,47 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Span is a range of seqs that may have been granted in one epoch and is lost.
+// Span is a range of lost seqs of one epoch. Any of them may have been granted.
 type Span struct {
-	// Seqs begin after the opening, or after the last intact event, and end with the last seq that anyone saw.
+	// Seqs begins after the epoch's opening or the intact seq. It ends with the highest seq that any process saw in
+	// the epoch.
 	Seqs  stream.SeqRange
-	Holes []stream.SeqRange // seqs that no known event has
-	// Through is the packet up to which the opening of this epoch had dealt or withheld the place, as the ledger
-	// records; 0 if Redis has that opening.
+	Holes []stream.SeqRange // seqs without a known event
+	// Through is the packet up to which the epoch's opening had dealt or withheld the place. It comes from the ledger,
+	// and is 0 if Redis still has that opening.
 	Through int64
 }
 
-// Place is a campaign's place on the shard.
+// Place is the place of a campaign on the shard.
 type Place struct {
-	// Packets are those after the last intact event, in the order in which they are dealt: the packets in the lists,
-	// those of later grants in Redis, and those withheld by attempts that have not opened the shard.
+	// Packets has the packets after the intact seq, in the order in which they are dealt. These are the packets in the
+	// lists, those of later grants in Redis, and those withheld by attempts that have not opened the shard.
 	Packets  []int64
-	Withheld []int64         // by earlier openings
+	Withheld []int64         // packets withheld by earlier openings
 	Known    map[int64]Known // by packet
-	Spans    []Span          // in the order of their epochs
-	// Margin is how many more packets are withheld for what no one remembers.
+	Spans    []Span          // ordered by epoch
+	// Margin is the number of extra packets to withhold for grants that no source knows.
 	Margin int64
-	// Through is a packet up to which every unknown packet is withheld in any case; 0 for none.
+	// Through is the packet up to which every packet without a known grant is withheld in any case; 0 if there is none.
 	Through int64
 }
 
-// Step is the outcome of a packet. It is withheld if Grant is nil.
+// Step is what happens to a packet. If Grant is nil, the packet is withheld.
 type Step struct {
 	Packet int64
 	Grant  *Known
 }
 
-// Plan returns the outcomes of the place's packets, in the order of its lists. Packets that it leaves out stay in the
-// lists. Up to the last known packet of an epoch each packet is known or belongs to a hole. Each later hole may belong
-// to this campaign too: seqs count by shard, packets by campaign.
+// Plan returns the steps for the place's packets, in the order of its lists. Packets without a step stay in the lists.
+// Up to the last known packet of an epoch, each packet has a known grant or belongs to a hole. Every later hole may
+// also belong to this campaign, because all campaigns of the shard share its seqs.
 func Plan(p Place) []Step {
 	in := func(s Span, packet int64) (k Known, in bool) {
 		k, ok := p.Known[packet]
 		return k, ok && !k.Moved && s.Seqs.Has(k.Seq)
 	}
 	var end int64
-	for i, packet := range p.Packets { // a moved grant says nothing about the seqs around its new seq
+	for i, packet := range p.Packets { // a moved grant says nothing about the seqs around it
 		_, known := p.Known[packet]
 		if known && !slices.ContainsFunc(p.Spans, func(s Span) bool { _, ok := in(s, packet); return ok }) {
 			end = int64(i) + 1
@@ -84,7 +85,7 @@ func Plan(p Place) []Step {
 	return steps
 }
 
-// through returns how many of the place's packets come before a packet, including that packet if it is among them.
+// through returns the number of the place's packets up to this packet.
 func (p *Place) through(packet int64) int64 {
 	n, has := slices.BinarySearch(p.Packets, packet)
 	if has {
@@ -93,7 +94,7 @@ func (p *Place) through(packet int64) int64 {
 	return int64(n)
 }
 
-// Margin returns how many packets a campaign deals during a time, at its rate in the span before: granted in span.
+// Margin returns how many packets a campaign deals in the time during, at the rate of granted packets in span.
 func Margin(granted int64, span, during time.Duration) int64 {
 	return (granted*int64(during) + int64(span) - 1) / int64(span)
 }

@@ -7,46 +7,48 @@ import (
 )
 
 const (
-	// Young is how old the witness line of a process may be when the process grants and when it answers. The process
-	// first writes an older line again. So a process that was stopped sends no answer after a recoverer has decided
-	// without it.
+	// Young is the maximum age of a process's witness line when the process grants and when it answers. If the line is
+	// older, the process writes it again first. So a process that was stopped can't answer after a recoverer has
+	// decided without it.
 	Young = stream.WitnessAge
-	// Overlap is how far back from its last write Redis is not trusted, if more than one promotion may have happened
-	// since. A process may not notice a promotion for Young plus the second between two looks of its watch, and write.
+	// Overlap applies if more than one promotion may have happened since the opening. Then the writes in the last
+	// Overlap before Redis' last write are not trusted. A process may need Young plus the second between two checks of
+	// its watch to notice a promotion, and may write until then.
 	Overlap = Young + time.Second
-	// Fresh is how much older than the last write in Redis a witness line may be. The process of an older line does not
-	// have to report.
+	// Fresh is the maximum age of a witness line, measured at the last write in Redis, with which a process has to
+	// report.
 	Fresh = Overlap + Young + time.Second
-	// Patience is how long a restore waits for silent witnesses. No answer is in transit for longer.
+	// Patience is how long a restore waits for silent witnesses. Any answer to a user that is still in transit arrives
+	// or is discarded within that time.
 	Patience = Young
 
-	chunk  = 1 << 16 // seqs continue at a multiple of it
-	perSec = 500_000 // more than a shard can grant in a second
+	chunk  = 1 << 16 // the first seq after an opening is a multiple of it
+	perSec = 500_000 // more grants than a shard can make in a second
 )
 
-// Entry is an entry of the stream: its last event, and when it was written.
+// Entry is an entry of the stream, with its last seq and the time when it was written.
 type Entry struct {
 	Seq  int64
 	Time time.Time
 }
 
-// Found is the shard as a recoverer finds it.
+// Found is the state in which a recoverer finds the shard.
 type Found struct {
 	Seq     int64
-	Entries []Entry // those that the stream still has, in the order of their seqs
-	Trimmed int64   // the last event that left the stream
-	// Wrote is when the youngest entry or witness line was written, before the shard froze.
+	Entries []Entry // entries that the stream still has, ordered by seq
+	Trimmed int64   // last seq that was trimmed from the stream
+	// Wrote is the time of the last entry or witness line before the shard froze.
 	Wrote time.Time
-	// Direct reports that one promotion lies between the shard's last opening and this server: the history in which
-	// the shard was opened is the one that its server followed before.
+	// Direct reports whether exactly one promotion lies between the shard's opening and this server. Then the shard was
+	// opened in the history that this server followed before.
 	Direct bool
-	// Floors are the floors that the ledger records for epochs later than that of Redis. After a floor, Redis has a
-	// history that an opening has replaced, or that an attempt has begun to replace.
+	// Floors has the floors in the ledger of later epochs than that of Redis. Above a floor, an opening has replaced
+	// the history that Redis has, or an attempt has begun to replace it.
 	Floors []int64
 }
 
-// Intact returns the last event up to which Redis certainly has every granted event. Later events in Redis are evidence
-// like that of other sources: a server that was promoted twice may have granted them in place of those it lost.
+// Intact returns the intact seq: up to it Redis certainly has every event that was granted. Redis' later events are
+// evidence like that of other sources. A server that was promoted twice may have granted them in place of lost events.
 func Intact(f Found) int64 {
 	intact := f.Seq
 	if !f.Direct {
@@ -63,15 +65,15 @@ func Intact(f Found) int64 {
 	return intact
 }
 
-// SkipTo returns the last seq that an opening skips: a boundary after every known event, and after everything that may
-// have been granted since Redis' last intact write.
+// SkipTo returns the last seq that an opening skips. It lies after every known seq, and after all seqs that may have
+// been granted since Redis' last intact write. The next seq is a boundary.
 func SkipTo(known int64, since time.Duration) int64 {
 	known += chunk/2 + int64(since.Seconds()*perSec)
 	return (known/chunk+1)*chunk - 1
 }
 
-// Holes returns the seqs of some spans that no known event has. A span is of one epoch: from the seq after its
-// opening, or after the last intact one, to the last one that anyone saw. Spans and owned seqs rise.
+// Holes returns the seqs of the spans that no known event has. A span has the seqs of one epoch: from the one after
+// its opening, or after the intact seq, to the highest that any process saw. spans and owned must be sorted.
 func Holes(spans []stream.SeqRange, owned []int64) (holes []stream.SeqRange) {
 	for _, span := range spans {
 		next := span.First

@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
-// producer answers grabs, and is a witness: it remembers its answers.
+// producer answers grabs. It is also a witness, because it remembers its answers.
 type producer struct {
 	w      *world
 	id     int
@@ -23,17 +23,17 @@ type memo struct {
 	at    int64
 }
 
-// known is what a producer knows of a shard.
+// known is what a producer knows about a shard.
 type known struct {
 	seen      int64
-	tops      map[int64]int64 // the highest seq that it saw, by epoch
-	line      int64           // when its witness line was written last
+	tops      map[int64]int64 // highest seq that it saw, by epoch
+	line      int64           // time of its last witness line
 	on        *server
-	write     int   // the line's first write there
-	confirmed bool  // every copy has it
-	epoch     int64 // answers of older epochs do not count: it has sent everything that it knew of them
+	write     int   // number of the line's first write on that server
+	confirmed bool  // whether every copy has that write
+	epoch     int64 // answers of older epochs are discarded, because everything about them was sent
 	answered  string
-	late      int64 // the epoch for which late evidence was sent
+	late      int64 // epoch for which late evidence was sent
 }
 
 func (w *world) newProducer() {
@@ -43,7 +43,7 @@ func (w *world) newProducer() {
 	w.producers = append(w.producers, p)
 }
 
-// die ends a producer. Others start in its place.
+// die ends a producer. New ones start until there are two.
 func (p *producer) die() {
 	p.dead = true
 	p.w.stats["producers killed"]++
@@ -58,7 +58,6 @@ func (p *producer) die() {
 	}
 }
 
-// grabs serves one request after the other.
 func (p *producer) grabs(a *agent) {
 	for {
 		a.wait(int64(50 + p.w.rng.IntN(400)))
@@ -66,7 +65,7 @@ func (p *producer) grabs(a *agent) {
 	}
 }
 
-// grab walks over the places, one call per place.
+// grab walks over the campaign's places, with one call for each place.
 func (p *producer) grab(a *agent, q *request) {
 	w, began, won := p.w, p.w.now, len(q.wins) > 0
 	generation, place, held := 1, 0, map[int]int{}
@@ -94,11 +93,11 @@ func (p *producer) grab(a *agent, q *request) {
 		w.note(a, "asked", q.id, "shard", shard, s.token, r.outcome, "epoch", r.epoch, "two", two)
 		a.step("reply")
 		if w.rng.IntN(20) == 0 {
-			a.wait(100) // the reply was lost
+			a.wait(100) // the reply is lost
 			continue
 		}
 		if (r.epoch < k.epoch || !p.speaks(n, s)) && w.bug != "an answer after all was sent" {
-			a.wait(100) // a recoverer may have decided without this answer
+			a.wait(100) // a recoverer may have decided without this answer, so it is discarded
 			continue
 		}
 		k.saw(r.epoch, r.seq)
@@ -127,7 +126,7 @@ func (p *producer) grab(a *agent, q *request) {
 	}
 }
 
-// remember keeps a grant that the producer reports to a user. A repeat replaces the older copy.
+// remember stores a grant that the producer reports to a user. It replaces an older copy of the grant.
 func (p *producer) remember(g *hongbao.Grant) {
 	p.memory = slices.DeleteFunc(p.memory, func(m memo) bool { return idOf(&m.grant) == idOf(g) })
 	p.memory = append(p.memory, memo{*g, p.w.now})
@@ -140,8 +139,8 @@ func (k *known) saw(epoch, seq int64) {
 	k.seen, k.tops[epoch] = max(k.seen, seq), max(k.tops[epoch], seq)
 }
 
-// speaks reports whether the producer's witness line is where a recoverer will find it. Until then the producer
-// answers no user.
+// speaks reports whether the producer may answer users: its witness line is young, and every copy of the primary has
+// it.
 func (p *producer) speaks(n *node, s *server) bool {
 	k := &p.shards[n.shard]
 	if k.on != s || p.w.now-k.line > restore.Young.Milliseconds() {
@@ -151,7 +150,7 @@ func (p *producer) speaks(n *node, s *server) bool {
 	return k.confirmed
 }
 
-// watch checks every shard each second.
+// watch checks every shard about once a second.
 func (p *producer) watch(a *agent) {
 	for {
 		for i, n := range p.w.nodes {
@@ -180,14 +179,13 @@ func (p *producer) look(a *agent, i int, n *node) {
 		return
 	case !v.frozen:
 		k.saw(v.epoch, v.seq)
-		if v.epoch != k.late { // not <: the producer may also return from a primary that was left behind
+		if v.epoch != k.late { // not <, because the producer may return from a primary that was left behind
 			p.late(n, k, s, v.epoch)
 		}
 		p.forget(i, k, v)
 	}
 }
 
-// proofs returns what the producer knows of a shard.
 func (p *producer) proofs(shard int) (proofs []proof) {
 	for _, m := range p.memory {
 		if m.grant.Shard == shard {
@@ -203,7 +201,7 @@ func (p *producer) proofs(shard int) (proofs []proof) {
 	return proofs
 }
 
-// testify sends everything that the producer knows to the attempt.
+// testify sends all evidence to the attempt, in two parts.
 func (p *producer) testify(a *agent, n *node, k *known, m mend) {
 	w := p.w
 	k.epoch = m.epoch
@@ -218,7 +216,7 @@ func (p *producer) testify(a *agent, n *node, k *known, m mend) {
 	}
 }
 
-// late sends the grants of older epochs after the shard has opened. They may have reached the attempt too late.
+// late sends the grants of older epochs after an opening, because they may have reached the attempt too late.
 func (p *producer) late(n *node, k *known, s *server, epoch int64) {
 	w := p.w
 	if w.bug == "late evidence ignored" {
@@ -233,11 +231,11 @@ func (p *producer) late(n *node, k *known, s *server, epoch int64) {
 	}
 }
 
-// forget drops grants that are settled and old, or very old.
+// forget drops grants that are settled and older than 10 s, or older than 60 s.
 func (p *producer) forget(shard int, k *known, v view) {
 	p.memory = slices.DeleteFunc(p.memory, func(m memo) bool {
 		age := p.w.now - m.at
-		settled := m.grant.Seq <= v.settled && m.grant.Epoch == v.epoch // in another epoch the packet may have another seq
+		settled := m.grant.Seq <= v.settled && m.grant.Epoch == v.epoch // seqs differ between epochs
 		forgets := m.grant.Shard == shard && k.late == v.epoch && (age > 60_000 || age > 10_000 && settled)
 		if forgets && !settled {
 			p.w.dropped[idOf(&m.grant)] = true

@@ -11,35 +11,35 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
-// recovery is one recoverer's work on one attempt.
+// recovery is the work of one recoverer on one attempt.
 type recovery struct {
 	*world
 	a     *agent
 	n     *node
 	s     *server
 	m     mend
-	since int64 // when the last intact event was written
+	since int64 // when the event with the intact seq was written
 	from  int64 // the ledger's epoch before this attempt's fence
 	plan  plan
 }
 
-// plan is what a recoverer has found out and decided.
+// plan is what a recoverer has read and decided.
 type plan struct {
 	verdict restore.Verdict
-	sent    []int // witnesses that had sent everything
+	sent    []int // witnesses that have sent everything
 	seen    int64
 	known   []restore.Known
 	kept    map[string]map[int64]restore.Known
-	through map[string]int64 // the last packet that a source knows to be dealt, by campaign
-	tops    map[int64]int64  // the highest seq that anyone saw, by epoch
+	through map[string]int64 // last packet that a source knows as dealt, by campaign
+	tops    map[int64]int64  // highest seq that any process saw, by epoch
 	last    int64
-	owned   []int64 // seqs of events that are not restored
+	owned   []int64 // seqs of known events that are not restored
 	spans   []span
 	steps   map[string][]restore.Step
 	closes  []string
 }
 
-// span is a restore.Span for all campaigns. through is by campaign.
+// span is a restore.Span for all campaigns. through has Span.Through by campaign.
 type span struct {
 	restore.Span
 	through map[string]int64
@@ -56,7 +56,8 @@ func (w *world) recoverer(a *agent, shard int) {
 	}
 }
 
-// run takes all steps. It ends early if another recoverer, or a newer attempt, has the shard.
+// run takes the steps of docs/design/restore.md. It ends early if another recoverer or a newer attempt has taken the
+// shard over.
 func (r *recovery) run() {
 	for _, step := range []func() bool{
 		r.take, r.fenceLedger, r.fenceTopic, r.collect, r.merge, r.campaigns, r.record, r.restore, r.mark, r.revise,
@@ -68,7 +69,7 @@ func (r *recovery) run() {
 	}
 }
 
-// script runs a script of the attempt.
+// script runs a script of the attempt, and fails if another attempt or recoverer owns the shard.
 func (r *recovery) script(where string, f func(d *data, b by) bool) bool {
 	r.a.step(where)
 	if where == "open" && r.s.history != r.m.history {
@@ -86,11 +87,11 @@ func (r *recovery) script(where string, f func(d *data, b by) bool) bool {
 	return true
 }
 
-// take is step 1.
+// take is step 1: it freezes the shard, and notes the attempt.
 func (r *recovery) take() bool {
 	d, s, was := r.s.data, r.s, r.s.data.mend
 	if r.ledger.downUntil > r.now {
-		return false // its floors say how far Redis is intact
+		return false // the ledger's floors are needed to find the intact seq
 	}
 	now := was
 	now.turn++
@@ -138,14 +139,14 @@ func (r *recovery) take() bool {
 	return true
 }
 
-// gone reports whether Redis went back, or another recoverer has taken over the attempt.
+// gone reports whether another recoverer has taken over the attempt, or Redis has lost it.
 func (r *recovery) gone() bool {
 	m := r.s.data.mend
 	return m.attempt != r.m.attempt || (m.turn != r.m.turn || m.cursor != r.m.cursor) &&
 		r.bug != "a second recoverer with an older view"
 }
 
-// wait keeps the attempt while a server is down or a witness is silent.
+// wait extends the attempt's lease while a server is down or a witness is silent.
 func (r *recovery) wait(where string) bool {
 	r.a.asleep = r.now + 200
 	r.a.step(where)
@@ -153,7 +154,7 @@ func (r *recovery) wait(where string) bool {
 	return call(r.n, r.s, func(d *data) bool { return d.renew(b) })
 }
 
-// fenceLedger is step 2. It waits for transactions that have read the rows, and ends them after a while.
+// fenceLedger is step 2. It waits for transactions that have already read the rows, and ends them after three seconds.
 func (r *recovery) fenceLedger() bool {
 	r.a.step("fence the ledger")
 	l, shard := r.ledger, r.n.shard
@@ -190,7 +191,7 @@ func (r *recovery) fenceLedger() bool {
 	return true
 }
 
-// fenceTopic is step 4. It ends when no session began between the scan and the fence record.
+// fenceTopic is step 4. It repeats the scan until no new session has appeared before the fence record.
 func (r *recovery) fenceTopic() bool {
 	raised := map[int]bool{}
 	for first := true; ; first = false {
@@ -227,7 +228,7 @@ func (r *recovery) fenceTopic() bool {
 	}
 }
 
-// collect is step 3, as far as the recoverer is concerned: it waits for the witnesses, and reads.
+// collect is the recoverer's part of step 3. It waits for the witnesses, and then reads all sources.
 func (r *recovery) collect() bool {
 	for {
 		r.a.step("collect")
@@ -278,7 +279,6 @@ func (r *recovery) collect() bool {
 	return true
 }
 
-// read collects what the ledger, Redis, the topic and the witnesses know.
 func (r *recovery) read() {
 	d, shard := r.s.data, r.n.shard
 	add := func(from restore.Source, g *hongbao.Grant) {
@@ -287,7 +287,7 @@ func (r *recovery) read() {
 		}
 		if from != restore.Ledger && r.ledger.refunded[g.Campaign] {
 			if paid, is := r.ledger.grants[keyOf(g)]; !is || idOf(&paid) != idOf(g) {
-				r.report(g) // the campaign was refunded, so no money is left for it
+				r.report(g) // no money is left for a grant of a refunded campaign
 				r.plan.owned = append(r.plan.owned, g.Seq)
 				if g.Seq > r.m.intact {
 					r.plan.through[g.Campaign] = max(r.plan.through[g.Campaign], g.Packet)
@@ -327,8 +327,8 @@ func (r *recovery) read() {
 	}
 }
 
-// saw notes a seq of an epoch that someone has seen. For epoch 0 it finds the epoch whose span contains the seq. It
-// ignores a seq that a restore gave to a grant of an older epoch: that restore has recorded what was seen.
+// saw notes that a process has seen a seq of an epoch. For epoch 0 it finds the epoch whose span contains the seq. It
+// ignores a seq that a restore gave to a grant of an older epoch, because that restore has recorded what was seen.
 func (r *recovery) saw(epoch, seq int64) {
 	rows := r.ledger.rows[r.n.shard]
 	for _, o := range rows {
@@ -344,7 +344,7 @@ func (r *recovery) saw(epoch, seq int64) {
 	r.plan.tops[epoch] = max(r.plan.tops[epoch], seq)
 }
 
-// spans returns the seqs that may have been granted after the intact part, by epoch.
+// spans returns, by epoch, the seqs after the intact seq that may have been granted.
 func (r *recovery) spans(owned []int64) (spans []span) {
 	for _, o := range r.ledger.rows[r.n.shard] {
 		s := span{Span: restore.Span{
@@ -360,7 +360,6 @@ func (r *recovery) spans(owned []int64) (spans []span) {
 	return spans
 }
 
-// lostRows returns the rows of attempts and openings that Redis has lost.
 func (r *recovery) lostRows() (rows []row) {
 	for _, o := range r.ledger.rows[r.n.shard] {
 		if o.floor >= r.m.intact && o.attempt != "" {

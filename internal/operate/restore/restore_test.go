@@ -19,7 +19,7 @@ func TestIntact(t *testing.T) {
 	}
 	require.Equal(t, int64(20), restore.Intact(f))
 	f.Floors = []int64{25, 15}
-	require.Equal(t, int64(15), restore.Intact(f), "what an opening has replaced")
+	require.Equal(t, int64(15), restore.Intact(f), "a later opening has replaced the rest")
 	f.Direct, f.Floors = true, nil
 	require.Equal(t, int64(30), restore.Intact(f))
 	require.Equal(t, int64(10), restore.Intact(restore.Found{Seq: 30, Trimmed: 10, Wrote: at(0)}))
@@ -28,7 +28,7 @@ func TestIntact(t *testing.T) {
 func TestSkipTo(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, int64(1<<16-1), restore.SkipTo(1, 0))
-	require.Equal(t, int64(1<<17-1), restore.SkipTo(1<<15, 0), "half a chunk at least")
+	require.Equal(t, int64(1<<17-1), restore.SkipTo(1<<15, 0), "an opening skips at least half a chunk")
 	require.Greater(t, restore.SkipTo(1, 10*time.Second), int64(5_000_000))
 }
 
@@ -74,14 +74,14 @@ func TestMerge(t *testing.T) {
 	}
 	kept, lost := restore.Merge([]restore.Known{
 		{Grant: grantOf(11, 1, 5, "u2", "r2"), From: restore.Witness},
-		{Grant: grantOf(11, 1, 5, "u2", "r2"), From: restore.Topic},    // the same
-		{Grant: grantOf(11, 1, 6, "u3", "r3"), From: restore.Redis},    // keeps the seq, since it has precedence
-		{Grant: grantOf(12, 1, 7, "u4", "r4"), From: restore.Redis},    // loses its packet
+		{Grant: grantOf(11, 1, 5, "u2", "r2"), From: restore.Topic},    // a second report of the same grant
+		{Grant: grantOf(11, 1, 6, "u3", "r3"), From: restore.Redis},    // keeps the seq: precedence over the topic
+		{Grant: grantOf(12, 1, 7, "u4", "r4"), From: restore.Redis},    // loses the packet to the ledger's grant
 		{Grant: grantOf(12, 1, 7, "u5", "r5"), From: restore.Ledger},   //
-		{Grant: grantOf(13, 1, 8, "u1", "r6"), From: restore.Witness},  // above the limit
-		{Grant: grantOf(8, 1, 3, "u6", "r7"), From: restore.Witness},   // done seq, withheld packet
-		{Grant: grantOf(8, 1, 4, "u7", "r8"), From: restore.Witness},   // its packet is not withheld any more
-		{Grant: grantOf(14, 1, 9, "u8", "r9"), From: restore.Redis},    // of an older history
+		{Grant: grantOf(13, 1, 8, "u1", "r6"), From: restore.Witness},  // the user is above the limit
+		{Grant: grantOf(8, 1, 3, "u6", "r7"), From: restore.Witness},   // moves: its seq is intact, its packet withheld
+		{Grant: grantOf(8, 1, 4, "u7", "r8"), From: restore.Witness},   // its packet is no longer withheld
+		{Grant: grantOf(14, 1, 9, "u8", "r9"), From: restore.Redis},    // loses the packet to a later epoch
 		{Grant: grantOf(70, 2, 9, "u9", "r10"), From: restore.Witness}, //
 		{Grant: grantOf(15, 1, 10, "gone", "r11"), From: restore.Witness},
 	}, claims)
@@ -120,10 +120,10 @@ func TestPlan(t *testing.T) {
 	}
 	known, withheld := packets(p)
 	require.Equal(t, []int64{2, 5}, known)
-	require.Equal(t, []int64{4, 6}, withheld, "one before it, and one for the hole behind it")
+	require.Equal(t, []int64{4, 6}, withheld, "one before the known packet, one for the hole after it")
 	p.Known[7] = restore.Known{Grant: grantOf(90, 1, 7, "u3", "r3"), Moved: true}
 	_, withheld = packets(p)
-	require.Equal(t, []int64{4, 6, 8}, withheld, "behind one that got a new seq as well")
+	require.Equal(t, []int64{4, 6, 8}, withheld, "the last known packet now has a moved grant")
 	delete(p.Known, 7)
 	p.Margin = 1
 	_, withheld = packets(p)
@@ -132,7 +132,7 @@ func TestPlan(t *testing.T) {
 		Seqs: stream.SeqRange{First: 100, Last: 100}, Holes: []stream.SeqRange{{First: 100, Last: 100}}, Through: 5,
 	})
 	_, withheld = packets(p)
-	require.Equal(t, []int64{4, 6, 7, 8}, withheld, "a hole of a later epoch")
+	require.Equal(t, []int64{4, 6, 7, 8}, withheld, "one more for the hole of a later epoch")
 	p.Through = 8
 	_, withheld = packets(p)
 	require.Equal(t, []int64{4, 6, 7, 8}, withheld)

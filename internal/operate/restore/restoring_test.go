@@ -14,7 +14,6 @@ func compareKeys(a, b key) int {
 	return cmp.Or(cmp.Compare(a.campaign, b.campaign), cmp.Compare(a.packet, b.packet))
 }
 
-// receipts returns all receipts, in the order of their packets.
 func (d *data) receipts() (all []hongbao.Grant) {
 	for _, id := range sorted(d.camps, cmp.Compare[string]) {
 		for _, held := range d.camps[id].receipts {
@@ -25,7 +24,6 @@ func (d *data) receipts() (all []hongbao.Grant) {
 	return all
 }
 
-// here returns the campaigns that have a place on the shard.
 func (r *recovery) here() (specs []*spec) {
 	for _, s := range r.specs {
 		if s.place(r.n.shard) >= 0 {
@@ -35,7 +33,7 @@ func (r *recovery) here() (specs []*spec) {
 	return specs
 }
 
-// merge is step 5.
+// merge is step 5: it merges the known grants.
 func (r *recovery) merge() bool {
 	d := r.s.data
 	claims := restore.Claims{
@@ -77,14 +75,14 @@ func (r *recovery) merge() bool {
 	return true
 }
 
-// missed reports whether the shard was opened without a grant of a campaign over several places.
+// missed reports whether an earlier opening left out this grant, which belongs to a campaign with several places.
 func (r *recovery) missed(g *hongbao.Grant) bool {
 	return len(r.spec(g.Campaign).places) > 1 && slices.ContainsFunc(r.ledger.rows[r.n.shard], func(o row) bool {
 		return o.opening && o.epoch > g.Epoch && o.floor < g.Seq && !o.restored[idOf(g)]
 	})
 }
 
-// number sets the last skipped seq. Grants that get a new seq get the last ones before it.
+// number chooses the last seq that the opening skips. Grants that get a new seq get the last ones up to it.
 func (r *recovery) number(kept []restore.Known, known int64) {
 	var moved int64
 	for _, k := range kept {
@@ -125,7 +123,7 @@ func (r *recovery) closed() {
 			own(c.seq, c.epoch)
 		}
 		if c := r.s.data.camps[s.id]; c != nil && c.state == "closed" && c.closedAt > r.m.intact {
-			lost = true // a restored grant may have taken the seq of the close
+			lost = true // a restored grant may have got the close's seq
 		}
 		for seq, e := range r.s.data.log {
 			if e.Campaign == s.id && e.close != nil && seq > r.m.intact {
@@ -138,7 +136,7 @@ func (r *recovery) closed() {
 	}
 }
 
-// campaigns is step 6.
+// campaigns restores the campaigns' generations and refunds from the ledger, before step 6.
 func (r *recovery) campaigns() bool {
 	for _, s := range r.here() {
 		var generations [][]int64
@@ -155,16 +153,16 @@ func (r *recovery) campaigns() bool {
 	return true
 }
 
-// planned returns the outcome of a campaign's packets. share is for a planted bug: only the first campaign gets the
-// holes.
+// planned returns the steps for a campaign's packets. share is used by a planted bug, with which only the first
+// campaign gets the holes.
 func (r *recovery) planned(campaign *spec, share *bool) []restore.Step {
 	c := r.s.data.camps[campaign.id]
 	if c == nil {
-		return nil // only with a planted bug
+		return nil // happens only with a planted bug
 	}
 	refunded := r.ledger.refunded[campaign.id]
 	if c.state == "closed" && !slices.Contains(r.plan.closes, campaign.id) {
-		return nil // the close is in the intact part
+		return nil // Redis has not lost the close
 	}
 	p := restore.Place{Known: r.plan.kept[campaign.id], Through: r.plan.through[campaign.id]}
 	for _, s := range r.plan.spans {
@@ -196,7 +194,7 @@ func (r *recovery) planned(campaign *spec, share *bool) []restore.Step {
 	slices.Sort(p.Packets)
 	guarded := r.plan.verdict == restore.Guarded
 	if guarded && len(campaign.places) > 1 {
-		for g := range c.dealt { // no one knows which users may have found the place empty
+		for g := range c.dealt { // no source knows which users found the place empty
 			dealt := campaign.dealt(campaign.place(r.n.shard), g+1)
 			p.Through = max(p.Through, slices.Max(append(dealt, 0)))
 		}
@@ -214,7 +212,7 @@ func (r *recovery) planned(campaign *spec, share *bool) []restore.Step {
 	return restore.Plan(p)
 }
 
-// record notes the plan in the ledger, before the recoverer carries it out.
+// record is step 6: it records the plan in the ledger before any packet is restored.
 func (r *recovery) record() bool {
 	r.a.step("record")
 	for r.ledger.downUntil > r.now {
@@ -250,7 +248,7 @@ func (r *recovery) record() bool {
 	return r.bug == "a second recoverer with an older view"
 }
 
-// restore is step 7.
+// restore is step 7: it restores or withholds the packets.
 func (r *recovery) restore() bool {
 	for _, s := range r.here() {
 		steps := r.plan.steps[s.id]
@@ -267,7 +265,7 @@ func (r *recovery) restore() bool {
 	return true
 }
 
-// mark is step 8.
+// mark is step 8: it sets the done bits of each sink.
 func (r *recovery) mark() bool {
 	for sink := range 2 {
 		var seqs []int64
@@ -291,7 +289,7 @@ func (r *recovery) mark() bool {
 
 func (r *recovery) revision(id string) int64 { return r.ledger.revisions[id] * 1000 }
 
-// revise is the part of step 9 that concerns other shards.
+// revise is the part of step 9 on other shards: it raises the revisions of the campaigns there.
 func (r *recovery) revise() bool {
 	if r.bug == "an old filter" {
 		return true
@@ -309,7 +307,7 @@ func (r *recovery) revise() bool {
 	return true
 }
 
-// jump is step 9.
+// jump is step 9 on this shard: the seq jumps, and campaigns that have lost their close are closed again.
 func (r *recovery) jump() bool {
 	revisions := map[string]int64{}
 	for _, s := range r.here() {
@@ -321,7 +319,7 @@ func (r *recovery) jump() bool {
 	return r.script("jump", func(d *data, b by) bool { return d.jump(b, last, closes, revisions) })
 }
 
-// open is step 10.
+// open is step 10: it announces the opening in the ledger, and opens the shard.
 func (r *recovery) open() bool {
 	r.a.step("announce the opening")
 	for r.ledger.downUntil > r.now {

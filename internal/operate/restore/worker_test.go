@@ -2,7 +2,6 @@ package restore_test
 
 import "slices"
 
-// settler settles entries in the ledger.
 func (w *world) settler(a *agent) {
 	for {
 		a.wait(int64(100 + w.rng.IntN(300)))
@@ -28,7 +27,7 @@ func (w *world) settler(a *agent) {
 		a.step("commit")
 		if w.bug != "a sleeping commit" {
 			if _, ok := w.ledger.locks[shard][a]; !ok {
-				continue // the database has ended the transaction
+				continue // the database has aborted the transaction
 			}
 			delete(w.ledger.locks[shard], a)
 		}
@@ -47,14 +46,14 @@ func (w *world) settler(a *agent) {
 		token := s.token
 		call(n, s, func(d *data) string {
 			if len(closes) > 0 {
-				d.done(token, epoch, toTopic, closes) // closes are not published
+				d.done(token, epoch, toTopic, closes) // a close is not published, so it is done at once
 			}
 			return d.done(token, epoch, toLedger, seqs)
 		})
 	}
 }
 
-// unsettled returns some entries without the ledger's done bit.
+// unsettled returns up to four entries without the ledger's done bit, ordered by seq.
 func (w *world) unsettled(d *data) (batch []entry) {
 	for seq, e := range d.log {
 		if !d.bits[toLedger][seq] {
@@ -65,17 +64,16 @@ func (w *world) unsettled(d *data) (batch []entry) {
 	return batch[:min(len(batch), 1+w.rng.IntN(4))]
 }
 
-// session is a publisher's producer id.
+// session is a publisher's session: a producer id with its epoch.
 type session struct {
 	pid, epoch, number int
 	recorded           int64
 	fences             map[int]int64
 }
 
-// recorded is how old the last record of a session may be when the session claims, in ms.
+// recorded is the maximum age of a session's last record when the session claims, in ms.
 const recorded = 10_000
 
-// publisher publishes grants to the topic.
 func (w *world) publisher(a *agent) {
 	var p session
 	for {
@@ -92,7 +90,7 @@ func (w *world) publisher(a *agent) {
 	}
 }
 
-// record writes that the session is in use, and reads the fences before that record.
+// record writes a record that the session is in use, and reads all fences before that record.
 func (w *world) record(a *agent, p *session) {
 	if w.topic.send(record{kind: "session", at: w.now, pid: p.pid, pidEpoch: p.epoch}) == "fenced" {
 		p.pid = 0
@@ -110,7 +108,7 @@ func (w *world) publish(a *agent, p *session) {
 	s := n.of(a)
 	fenced := func() bool { return p.fences[shard] > s.data.epoch && w.bug != "a session from after the fence" }
 	if fenced() {
-		return // this Redis is a primary that was left behind
+		return // this server is an old primary that was left behind
 	}
 	p.number++
 	token, now, pid, pidEpoch, number := s.token, w.now, p.pid, p.epoch, p.number
@@ -133,7 +131,7 @@ func (w *world) publish(a *agent, p *session) {
 		call(n, s, func(d *data) string { return d.settle(token, r.epoch, r.c, done) })
 	}
 	if w.bug != "a claim after a promotion" && s.history != s.data.history {
-		return // Redis may have lost the claim and made it again
+		return // Redis may have lost the claim and written it again
 	}
 	if r.taken {
 		w.resolve(a, p, &r.c, r.epoch, settle)
@@ -160,7 +158,7 @@ func (w *world) publish(a *agent, p *session) {
 		settle(false)
 	default:
 		if w.rng.IntN(10) > 0 {
-			settle(true) // otherwise the broker's answer is lost
+			settle(true) // in one of ten cases the broker's answer is lost
 		}
 	}
 }
@@ -174,7 +172,7 @@ func (w *world) send(shard, pid, epoch int, c *claim) string {
 	return out
 }
 
-// resolve finds out whether the grant of a claim that was taken over is in the topic.
+// resolve finds out whether the topic has the grant of a claim that was taken over.
 func (w *world) resolve(a *agent, p *session, c *claim, epoch int64, settle func(bool)) {
 	a.step("resolve")
 	if w.topic.downUntil > w.now {
@@ -194,8 +192,8 @@ func (w *world) resolve(a *agent, p *session, c *claim, epoch int64, settle func
 	settle(w.topic.has(&c.Grant))
 }
 
-// trimmer trims the shards. It freezes a shard if the ledger has a later epoch: then a recoverer has restored the shard
-// on another server.
+// trimmer trims the shards. It freezes a shard if the ledger has a later epoch, because a recoverer has restored that
+// shard on another server.
 func (w *world) trimmer(a *agent) {
 	for {
 		a.wait(1_000)
@@ -211,7 +209,6 @@ func (w *world) trimmer(a *agent) {
 	}
 }
 
-// sponsor tops a campaign up, closes it and asks for its refund.
 func (w *world) sponsor(a *agent, s *spec) {
 	up := func() bool {
 		a.wait(int64(100 + w.rng.IntN(200)))
@@ -246,7 +243,7 @@ func (w *world) sponsor(a *agent, s *spec) {
 	}
 }
 
-// everywhere runs a script on each place, and repeats it until it succeeds. It returns false if the campaign has ended.
+// everywhere runs a script on each place, and retries it until it succeeds. It returns false if the campaign has ended.
 func (w *world) everywhere(a *agent, s *spec, f func(d *data, token string, place int) string) bool {
 	for j, shard := range s.places {
 		for {

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// world is a deployment: shards on servers of their own, a ledger, a topic, and processes that run in turns. The seed
-// determines the order. bug names a planted bug, empty for none.
+// world is a deployment: shards with a server each, a ledger, a topic, and processes that take turns. The seed
+// determines the order of the turns. bug names the planted bug, and is empty if there is none.
 type world struct {
 	rng       *rand.Rand
 	bug       string
 	now       int64
 	names     int
 	gentle    bool
-	margin    time.Duration // for how long a guarded restore withholds
-	calm      bool          // there are no more faults, so that everything can end
+	margin    time.Duration // margin of a guarded restore
+	calm      bool          // whether all faults are over, so that the history can end
 	nodes     []*node
 	specs     []*spec
 	ledger    *ledger
@@ -34,17 +34,15 @@ type world struct {
 	trace  []string
 }
 
-// spec is a campaign.
 type spec struct {
 	id          string
-	places      []int // the shards
+	places      []int // the campaign's shards
 	limit       int
-	generations []int64 // packets of each
+	generations []int64 // number of packets in each
 	topUpAt     int64   // when the second generation is added
 	closeAt     int64
 }
 
-// dealt returns the packets of a generation at a place.
 func (s *spec) dealt(place, generation int) (packets []int64) {
 	first := int64(1)
 	for _, n := range s.generations[:generation-1] {
@@ -58,7 +56,6 @@ func (s *spec) dealt(place, generation int) (packets []int64) {
 	return packets
 }
 
-// packets returns the number of packets in all generations.
 func (s *spec) packets() (n int64) {
 	for _, packets := range s.generations {
 		n += packets
@@ -82,13 +79,13 @@ type request struct {
 	wins     []*win
 }
 
-// agent is a process or a part of one, suspended before its next step.
+// agent is a process, or a part of one, that is suspended before its next step.
 type agent struct {
 	w      *world
 	name   string
 	body   func(*agent)
 	asleep int64
-	pinned map[int]bool // shards whose old primary the agent uses while that primary runs
+	pinned map[int]bool // shards whose old primary the agent uses while it runs
 	where  string
 	next   func() (struct{}, bool)
 	stop   func()
@@ -117,7 +114,7 @@ func (a *agent) begin() {
 	})
 }
 
-// step waits for the agent's next turn. where names what the agent then does.
+// step suspends the agent until its next turn. where names what the agent will do then.
 func (a *agent) step(where string) {
 	a.where = where
 	if !a.yield(struct{}{}) {
@@ -125,13 +122,12 @@ func (a *agent) step(where string) {
 	}
 }
 
-// wait sleeps.
 func (a *agent) wait(ms int64) {
 	a.asleep = a.w.now + ms
 	a.step("idle")
 }
 
-// note adds an event to the trace, if there is one.
+// note adds an event to the trace if the world is traced.
 func (w *world) note(a *agent, args ...any) {
 	if w.traced {
 		who := ""
@@ -148,7 +144,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// newWorld makes the world of a seed. A gentle world has one loss at a time, and most processes survive.
+// newWorld returns the world of a seed. In a gentle world there is one loss at a time, and most processes survive.
 func newWorld(seed uint64, bug string, gentle bool, stats map[string]int) *world {
 	w := &world{
 		rng: rand.New(rand.NewPCG(seed, 2)), bug: bug, stats: stats, filters: map[string]filter{},
@@ -209,7 +205,6 @@ func (w *world) addSpec(i int) {
 	w.specs = append(w.specs, s)
 }
 
-// found founds a shard and loads its campaigns.
 func (w *world) found(d *data, shard int, token, history string) {
 	d.founded, d.epoch, d.opened, d.history = true, 1, token, history
 	for _, s := range w.specs {
@@ -221,7 +216,7 @@ func (w *world) found(d *data, shard int, token, history string) {
 	}
 }
 
-// someRequest is a new grab, or a repeat of one.
+// someRequest returns a new grab, or one to repeat.
 func (w *world) someRequest() *request {
 	if len(w.requests) > 0 && (w.rng.IntN(2) == 0 || w.calm) {
 		return w.requests[w.rng.IntN(len(w.requests))]

@@ -1,4 +1,5 @@
-// Package deadlettertest has a deployment with grants, dead letters and a handler that counts, for tests of redelivery.
+// Package deadlettertest helps tests of redelivery. It has a deployment with grants and dead letters, and a handler
+// that counts the grants it gets.
 package deadlettertest
 
 import (
@@ -23,25 +24,25 @@ type World struct {
 	Redis  redis.UniversalClient
 	Store  *store.Store
 	Target *Target
-	Seq    [Shards]int64 // the last of each shard
+	Seq    [Shards]int64 // last seq of each shard
 	// OnGrant, if not nil, is called for every grant that Add writes.
 	OnGrant func(hongbao.Grant)
 }
 
-// Constants that determine every grant of a world.
+// These constants, with shard and seq, determine every grant of a world.
 const (
 	Shards = 2
-	Began  = 1_700_000_000_000 // unix ms of seq 0; each seq is a second later
+	Began  = 1_700_000_000_000 // Unix ms of seq 0; each seq is a second later than the previous one
 )
 
-// Setup founds a deployment on a real server.
+// Setup creates an empty deployment on a real Redis server.
 func Setup(t *testing.T) *World {
 	t.Helper()
 	st := storetest.Founded(t, Shards)
 	return &World{Redis: st.Redis(), Store: st, Target: &Target{Copies: map[string]int{}}}
 }
 
-// Grant returns the grant of a seq of a shard, always the same.
+// Grant returns the grant that has this seq on this shard. It depends on nothing else.
 func Grant(shard int, seq int64) hongbao.Grant {
 	return hongbao.Grant{
 		Shard: shard, Seq: seq, Epoch: 1, Campaign: []string{"rain", "snow"}[seq%2], Packet: seq*Shards + int64(shard) +
@@ -50,7 +51,7 @@ func Grant(shard int, seq int64) hongbao.Grant {
 	}
 }
 
-// Add writes n grants to each shard's stream, one per entry.
+// Add appends n grants to each shard's stream, one grant in an entry.
 func (w *World) Add(t *testing.T, n int) {
 	t.Helper()
 	for shard := range Shards {
@@ -72,14 +73,16 @@ func (w *World) Add(t *testing.T, n int) {
 	}
 }
 
-// Target is a handler that counts how often each event arrives.
+// Target is a handler that counts how often it gets each event.
 type Target struct {
 	mu sync.Mutex
-	// Copies has how often each event arrived, Calls how often Handle was called, and Got all grants in their order.
+	// Copies counts how often each event arrived. Calls counts the calls of Handle. Got has all grants in the order of
+	// arrival.
 	Copies map[string]int
 	Calls  int
 	Got    []hongbao.Grant
-	// Before is called before each call; its errors are the call's result, and then no grant is taken.
+	// Before is called at the start of each Handle. If it returns errors, Handle returns them and takes only the grants
+	// without an error.
 	Before func(calls int, grants []hongbao.Grant) []error
 }
 
@@ -110,7 +113,7 @@ func (t *Target) take(g hongbao.Grant) {
 	t.Got = append(t.Got, g)
 }
 
-// Bury makes the event of a seq a dead letter of sink kafka.
+// Bury makes the grant with this seq a dead letter of sink kafka.
 func (w *World) Bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
 	t.Helper()
 	k, g := w.Store.Shard(shard), Grant(shard, seq)
@@ -127,7 +130,7 @@ func (w *World) Bury(t *testing.T, shard int, seq int64, class hongbao.Class) {
 	require.True(t, written)
 }
 
-// BuryEntry turns an unreadable entry into a dead letter of sink kafka.
+// BuryEntry appends an unreadable entry to shard 0 and makes it a dead letter of sink kafka.
 func (w *World) BuryEntry(t *testing.T, fields ...string) {
 	t.Helper()
 	k := w.Store.Shard(0)
@@ -145,10 +148,10 @@ func (w *World) BuryEntry(t *testing.T, fields ...string) {
 	require.NoError(t, w.Redis.XDel(t.Context(), k.Keys.Events(), id).Err())
 }
 
-// Letters reads and writes the deployment's dead letters.
+// Letters returns the deployment's dead letters.
 func (w *World) Letters() *deadletter.Letters { return deadletter.New(w.Store) }
 
-// List lists up to 1,000 letters of both sinks, and expects that there are no more.
+// List returns the letters of both sinks that the filter selects. It fails the test if there are more than 1,000.
 func List(t *testing.T, l *deadletter.Letters, f deadletter.Filter) []deadletter.Letter {
 	t.Helper()
 	f.Sinks = []string{"balance", "kafka"}
