@@ -24,7 +24,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The faults, as the console's buttons name them.
+// The names of the faults. Each is also the name of a button in the console.
 const (
 	KillWorker   = "kill-worker"
 	CutRedis     = "cut-redis"
@@ -34,25 +34,25 @@ const (
 	LoseAnswers  = "lose-answers"
 )
 
-// Workers are the processes that deliver grants to the sinks. *local.Workers is one.
+// Workers controls the processes that deliver grants to the sinks; *local.Workers implements it.
 type Workers interface {
-	// List returns the state of each.
+	// List returns the state of each worker.
 	List() []local.Worker
-	// Kill ends a worker as a crash does, by SIGKILL. The worker is started again later, by itself.
+	// Kill ends a worker by SIGKILL, as a crash would. The worker is restarted later without another call.
 	Kill(number int) error
 }
 
-// server can be cut off from its clients.
+// server is a server that a proxy can cut off from its clients.
 type server struct {
 	name         string
 	proxy        *proxy.Proxy
 	cut, restore model.Fault
-	since        time.Time // when it was cut off; zero: it is not. Under Faults.mu
+	since        time.Time // when it was cut off; zero: it is not cut off. Under Faults.mu
 }
 
-// Faults causes faults and remembers them. It is safe for concurrent use.
+// Faults causes faults and keeps a list of those it caused. It is safe for concurrent use.
 type Faults struct {
-	store        *store.Store // by a client that does not go through the proxy
+	store        *store.Store // its client bypasses the proxy
 	workers      Workers
 	redis, kafka *server
 	say          local.Say // must not block
@@ -85,13 +85,13 @@ func newFaults(st *store.Store, workers Workers, of *local.Servers, say local.Sa
 	}
 }
 
-// Close allows connections again.
+// Close lets clients connect to both servers again.
 func (f *Faults) Close() {
 	f.redis.proxy.Refuse(false)
 	f.kafka.proxy.Refuse(false)
 }
 
-// Cause causes a fault or restores a server, and returns once that is done.
+// Cause causes a fault or restores a server. It returns when that is done.
 func (f *Faults) Cause(ctx context.Context, fault string) error {
 	switch fault {
 	case KillWorker:
@@ -111,7 +111,7 @@ func (f *Faults) Cause(ctx context.Context, fault string) error {
 	return fmt.Errorf("fault %.40q: %w", fault, model.ErrNotFound)
 }
 
-// Buttons returns the faults that can be caused now.
+// Buttons returns the faults that can be caused in the present state.
 func (f *Faults) Buttons() []model.Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,13 +129,13 @@ func (f *Faults) Buttons() []model.Fault {
 			redisAnswers, kafkaAnswers)})
 }
 
-// Lost returns how many answers of Redis and Kafka were lost so far.
+// Lost returns how many answers of Redis and Kafka have been dropped so far.
 func (f *Faults) Lost() int { return f.redis.proxy.Fired().Swallowed + f.kafka.proxy.Fired().Swallowed }
 
-// keptTold bounds the story.
+// keptTold is how many faults Story keeps.
 const keptTold = 200
 
-// Story returns the faults, the newest first.
+// Story returns the newest faults, newest first.
 func (f *Faults) Story() []model.Told {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +152,7 @@ func (f *Faults) tell(format string, args ...any) {
 	f.say("%s", sentence)
 }
 
-// since sets when a server was cut off, and returns what it was before.
+// since sets the time at which a server was cut off, and returns the previous value.
 func (f *Faults) since(s *server, at time.Time) (before time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -175,7 +175,7 @@ func (f *Faults) cut(s *server) error {
 	return nil
 }
 
-// restore allows connections again.
+// restore lets clients connect again.
 func (f *Faults) restore(s *server) error {
 	since := f.since(s, time.Time{})
 	if since.IsZero() {
@@ -186,10 +186,11 @@ func (f *Faults) restore(s *server) error {
 	return nil
 }
 
-// The number of answers that are lost at a time. A lost answer of Kafka costs its worker a search in the topic.
+// How many answers are dropped by one call of loseAnswers. For each lost answer of Kafka, a worker must search
+// the topic.
 const redisAnswers, kafkaAnswers = 20, 2
 
-// loseAnswers lets Redis and Kafka act, and drops their next answers.
+// loseAnswers drops the next answers of Redis and Kafka after the servers have executed the requests.
 func (f *Faults) loseAnswers() {
 	f.redis.proxy.SwallowAnswers(redisAnswers, func(request []byte) bool {
 		return bytes.Contains(bytes.ToLower(request[:min(len(request), 1<<10)]), []byte("\r\nevalsha\r\n"))
@@ -199,11 +200,11 @@ func (f *Faults) loseAnswers() {
 		"must repeat.", redisAnswers, kafkaAnswers)
 }
 
-// huntEvery and huntFor are how often, and for how long, killWorker looks for a worker that has entries in hand.
-// Workers are quick, and a kill in the middle of work shows more.
+// huntEvery and huntFor are how often, and for how long, killWorker looks for a worker with pending entries.
+// Workers process entries quickly, and a kill in the middle of work is the interesting fault.
 const huntEvery, huntFor = 2 * time.Millisecond, 2 * time.Second
 
-// killWorker kills the worker that has the most entries in hand.
+// killWorker kills the worker with the most pending entries.
 func (f *Faults) killWorker(ctx context.Context) error {
 	var victim local.Worker
 	var held int64
@@ -232,7 +233,8 @@ func (f *Faults) killWorker(ctx context.Context) error {
 	return nil
 }
 
-// holds counts the entries in each process's hands, for both sinks. A group that does not exist yet has none.
+// holds counts the pending entries of each process in both consumer groups. A group that does not exist yet
+// counts as empty.
 func (f *Faults) holds(ctx context.Context) (map[int]int64, error) {
 	holds := map[int]int64{}
 	for _, sink := range []string{configs.SinkBalance, configs.SinkKafka} {
@@ -249,8 +251,8 @@ func (f *Faults) holds(ctx context.Context) (map[int]int64, error) {
 	return holds, nil
 }
 
-// processOf returns the PID in a worker's name: host, PID and a random part, separated by "-". It returns 0 without
-// PID.
+// processOf returns the PID in a worker's name, which is host, PID and a random part, separated by "-". If the name
+// has no PID, it returns 0.
 func processOf(consumer string) int {
 	parts := strings.Split(consumer, "-")
 	if len(parts) < 3 {

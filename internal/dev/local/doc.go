@@ -2,6 +2,6 @@
 // of this process. `hongbao dev` and `hongbao demo` use it. Nothing needs to be installed, and nothing is left behind
 // except a folder that the caller named.
 //
-// Two parts cause deliberate faults: Workers.Kill ends a worker as a crash does, and the proxies of Servers are between
-// all clients and their stores. The soak runs its Workers, too.
+// Two parts cause deliberate faults. Workers.Kill ends a worker as a crash would, and all clients reach Redis and Kafka
+// through the proxies of Servers. The soak test uses Workers, too.
 package local
