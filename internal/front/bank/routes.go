@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// codes are the codes that only this package answers.
+// codes are the error codes that only this package uses.
 var codes = web.AddCodes(map[string]web.Code{
 	"reference_invalid":       {Status: http.StatusBadRequest, Title: "This can't be a reference"},
 	"account_invalid":         {Status: http.StatusBadRequest, Title: "This can't be an account"},
@@ -113,7 +113,7 @@ func (b *Balance) endpoints() []web.Endpoint {
 	}
 }
 
-// forClients returns an endpoint for API keys whose role may take the action. do gets the client of the request's key.
+// forClients returns an endpoint that requires an API key whose role may take the action. do gets the key's client.
 func (b *Balance) forClients(
 	action access.Action, do func(w http.ResponseWriter, r *http.Request, client string) error, e web.Endpoint,
 ) web.Endpoint {
@@ -126,7 +126,7 @@ func (b *Balance) forClients(
 			log = b.log.With(zap.String("key", who.Key), zap.String("client", who.Client))
 			err = b.admit(w, r, &who, action, do)
 		}
-		if err != nil { // clients are few and known, and a refusal is about money: each is logged at level info
+		if err != nil { // clients are few and known, and a refusal concerns money, so each one is logged at level info
 			web.Fail(w, r, log, zap.InfoLevel, refusalOf(err))
 		}
 		return nil
@@ -136,7 +136,7 @@ func (b *Balance) forClients(
 
 var errBusy = errors.New("balance.in_flight requests are under way")
 
-// admit checks role and room, before anything of the request's body is read.
+// admit checks the role and the limit of concurrent requests before it reads the request's body.
 func (b *Balance) admit(w http.ResponseWriter, r *http.Request, who *access.Caller, action access.Action,
 	do func(w http.ResponseWriter, r *http.Request, client string) error,
 ) error {
@@ -164,19 +164,18 @@ func (b *Balance) authenticate(r *http.Request, action access.Action) (access.Ca
 	return who, nil
 }
 
-// The waiting times of a caller who may try again, and of a caller whose fund a person has to fill.
+// How long callers should wait before a retry. fundWait is longer, because a person has to fill the fund.
 const (
 	retryAfter = time.Second
 	fundWait   = 10 * time.Second
 )
 
-// unread returns the answer to a request for which the book could not be read.
+// unread returns the answer for a failed read from the ledger.
 func unread(err error) error {
 	return &web.Refusal{Code: "unavailable", Detail: "the ledger did not answer; ask again", Wait: retryAfter, Cause: err}
 }
 
-// refusalOf returns the refusal that the caller gets for an error. The class of the book's errors decides what the
-// caller has to do.
+// refusalOf returns the answer for an error. The error's class decides what the caller should do.
 func refusalOf(err error) *web.Refusal {
 	var refused *web.Refusal
 	switch {
@@ -212,7 +211,7 @@ func (b *Balance) alive(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// ready answers GET /readyz: whether the ledger answers.
+// ready answers GET /readyz with 200 if the ledger answers.
 func (b *Balance) ready(w http.ResponseWriter, r *http.Request) error {
 	if err := b.keys.Ready(r.Context()); err != nil {
 		return unread(err)

@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// Bounds of a page.
+// The default and the maximum number of items on a page.
 const (
 	defaultPage = 100
 	maxPage     = 1_000
 )
 
-// line is one line of a statement.
+// line is one credit in a statement.
 type line struct {
 	Number int64  `json:"number" minimum:"1" doc:"Counts the credits of this account and currency."`
 	Client string `json:"client" doc:"Whose reference it is."`
@@ -34,8 +34,8 @@ type statement struct {
 	Next     int64  `json:"next" doc:"Goes into after. On the last page it is where later credits will be found."`
 }
 
-// statement answers GET /v1/accounts/{id}/statement?currency=&limit=&after=. "next" goes into after. On the last page
-// it is the place where later credits will be found.
+// statement answers GET /v1/accounts/{id}/statement?currency=&limit=&after=. A client passes "next" as after to get
+// the next page. The last page has it too, so that a client can read later credits.
 func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) error {
 	page := payment.StatementPage{}
 	var err error
@@ -75,8 +75,9 @@ type creditList struct {
 	Next    string   `json:"next,omitempty" doc:"There when there may be more; goes into after."`
 }
 
-// credits answers GET /v1/credits?limit=&after=: the client's own credits, in the order of their references. "next" is
-// present when there may be more. It goes into after, which may be any reference, booked or not.
+// credits answers GET /v1/credits?limit=&after= with the client's own credits in the order of their references. If
+// there may be more credits, the answer has "next", which the client passes as after. The parameter after may be any
+// reference, whether booked or not.
 func (b *Balance) credits(w http.ResponseWriter, r *http.Request, client string) error {
 	query, limit, err := readPage(r, "limit", "after")
 	if err != nil {
@@ -102,7 +103,7 @@ func (b *Balance) credits(w http.ResponseWriter, r *http.Request, client string)
 	return nil
 }
 
-// readPage reads the limit and the named parameters, each of which may occur once.
+// readPage reads the page limit and checks that the query has only the given parameters, each at most once.
 func readPage(r *http.Request, names ...string) (query url.Values, limit int, err error) {
 	query, err = url.ParseQuery(r.URL.RawQuery)
 	for name, values := range query {

@@ -1,5 +1,5 @@
-// Package console has the pages for operators: html/template, server-sent events, one embedded chart library, and no
-// build step. No page loads anything from another server.
+// Package console serves the pages for operators. It uses html/template, server-sent events and one embedded chart
+// library, and needs no build step. No page loads anything from another server.
 //
 // The package promises:
 //
