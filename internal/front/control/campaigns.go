@@ -67,7 +67,7 @@ func campaignReads() []operation {
 	}
 }
 
-// plain wraps an operation that takes no fields, neither in its query nor in its body.
+// plain wraps an operation without parameters and without fields in its body.
 func plain(do func(ctx context.Context, c *call) (any, error)) func(ctx context.Context, c *call) (any, error) {
 	return func(ctx context.Context, c *call) (any, error) {
 		if err := c.fields.done(); err != nil {
@@ -86,7 +86,7 @@ func trail(ctx context.Context, c *call) (any, error) {
 	return c.ops().Trail(ctx, in)
 }
 
-// empty is the body of a change that needs only its path.
+// empty is the body of a change that needs no fields.
 type empty struct{}
 
 func campaignChanges() []operation {
@@ -156,7 +156,8 @@ func campaignChanges() []operation {
 	}
 }
 
-// stateChange returns pause or resume. It needs no ledger: a pause must not wait for a database.
+// stateChange returns the operation pause or resume. It works without the ledger, because a pause must not wait
+// for a database.
 func stateChange(name, summary string, action access.Action,
 	do func(o ops.Operations, ctx context.Context, in ops.CampaignPause) (ops.CampaignState, error)) operation {
 	return operation{
@@ -174,7 +175,7 @@ func stateChange(name, summary string, action access.Action,
 	}
 }
 
-// create reads the body as `hongbao campaign create` reads its file.
+// create funds a campaign. The body has the same format as the file of `hongbao campaign create`.
 func create(ctx context.Context, c *call) (any, error) {
 	in, err := c.readCampaign()
 	if err != nil {
@@ -188,7 +189,7 @@ func (c *call) readCampaign() (in ops.CampaignCreate, err error) {
 	return in, err
 }
 
-// storeCodes continues by itself after the answer when there are many codes.
+// storeCodes stores the codes of a coupon campaign. If there are many, it continues after the answer 202.
 func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
 	in, err := c.readCampaign()
 	if err != nil || in.Spec.Codes == nil {
@@ -198,9 +199,9 @@ func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
 		do: func(ctx context.Context) (any, error) { return answer, c.ops().StoreCodes(ctx, in) }})
 }
 
-// load continues by itself when it takes longer than the caller waits.
+// load loads a campaign. If that takes long, it continues after the answer 202.
 func load(ctx context.Context, c *call) (any, error) {
-	shown, err := c.ops().ShowCampaign(ctx, c.campaign) // refuses an unknown campaign at once
+	shown, err := c.ops().ShowCampaign(ctx, c.campaign) // fails at once for an unknown campaign
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +209,8 @@ func load(ctx context.Context, c *call) (any, error) {
 		do: func(ctx context.Context) (any, error) { return c.ops().LoadCampaign(ctx, c.campaign) }})
 }
 
-// long does work that may continue after the answer. Then the answer is 202 with the result so far.
+// long runs a job as a task. If the job takes longer than Config.Patience, the task continues in the
+// background. Then long returns begun, and the answer has status 202.
 func (c *call) long(ctx context.Context, begun any, j *job) (any, error) {
 	x, err := c.tasks.start(j, func(ctx context.Context) (any, error) { return j.do(access.As(ctx, c.actor)) })
 	if err != nil {
@@ -221,7 +223,7 @@ func (c *call) long(ctx context.Context, begun any, j *job) (any, error) {
 	return answer, err
 }
 
-// refund answers 202 while grants are still being settled.
+// refund refunds what no user got. It answers 202 while grants are still being settled.
 func refund(ctx context.Context, c *call) (any, error) {
 	in := ops.CampaignRefund{Campaign: c.campaign, Amount: c.fields.amount("amount"),
 		Missing: c.fields.number("missing", 1, hongbao.MaxPackets)}

@@ -13,10 +13,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// lettersAnswer is the result of a decision: a deadletter.Report, and whether more letters may remain.
+// lettersAnswer is the result of a requeue or drop.
 type lettersAnswer struct {
 	*deadletter.Report
-	// More: the time was over before all letters were decided.
+	// More is true if the time was over before all letters were decided.
 	More bool `json:"more" doc:"True with 202: to continue, send the same request with next as after."`
 }
 
@@ -71,7 +71,7 @@ func classes() (all []any) {
 	return all
 }
 
-// letterFilter reads the fields of a filter.
+// letterFilter reads the filter from the fields.
 func letterFilter(f *fields) ops.LetterFilter {
 	return ops.LetterFilter{Sink: f.text("sink"), Campaign: f.text("campaign"), Class: f.text("class"), User: f.text("user"),
 		Reason: f.text("reason"), From: f.time("from"), To: f.time("to")}
@@ -85,7 +85,7 @@ func listLetters(ctx context.Context, c *call) (any, error) {
 	return c.ops().ListLetters(ctx, in)
 }
 
-// letterChange returns requeue or drop.
+// letterChange returns the operation requeue or drop.
 func letterChange(name, summary, description string, action access.Action,
 	do func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error)) operation {
 	return operation{

@@ -76,7 +76,7 @@ func limitSink(ctx context.Context, c *call) (any, error) {
 	return c.ops().LimitSink(ctx, in)
 }
 
-// sinkChange returns pause or resume. As for campaigns, it needs no ledger.
+// sinkChange returns the operation pause or resume of a sink. It works without the ledger.
 func sinkChange(name, summary, description string, action access.Action,
 	do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (app.SinkChange, error)) operation {
 	return operation{

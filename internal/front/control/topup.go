@@ -37,7 +37,8 @@ func topUp(ctx context.Context, c *call) (any, error) {
 	return c.ops().OrderTopUp(ctx, in)
 }
 
-// dealTopUp continues by itself when there are many packets. A campaign's load deals the packets ordered before it.
+// dealTopUp adds the packets of a top-up to Redis. If there are many, it continues after the answer 202. Before the
+// campaign is loaded it answers 202, too, because the load adds these packets.
 func dealTopUp(ctx context.Context, c *call, answer any) (any, error) {
 	id := c.campaign
 	var ordered app.TopUp
