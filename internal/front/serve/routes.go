@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// codes are the codes that only this package answers.
+// codes are the error codes that only this package uses.
 var codes = web.AddCodes(map[string]web.Code{
 	"request_id_invalid": {Status: http.StatusBadRequest, Title: "This can't be a request id"},
 	"request_id_required": {Status: http.StatusBadRequest,
@@ -26,7 +26,8 @@ var codes = web.AddCodes(map[string]web.Code{
 		Title: "Nothing is told yet: what the user holds is not as safe as the campaign promises"},
 })
 
-// API describes the paths of the public listener. Run must have read the key sets.
+// API describes the paths of the public listener. Call it only after openKeys, which reads the sources of
+// facts.
 func (s *Server) API() *web.API {
 	a := &web.API{
 		Title: "Hongbao", Description: "Grabs, receipts and countdowns. docs/http.md tells more.",
@@ -97,7 +98,7 @@ func (s *Server) endpoints() []web.Endpoint {
 	}
 }
 
-// asUser identifies the user and checks the user's rate before it calls do.
+// asUser returns a handler that identifies the user and checks the user's rate before it calls do.
 func (s *Server) asUser(
 	do func(w http.ResponseWriter, r *http.Request, who *caller) error,
 ) func(http.ResponseWriter, *http.Request) error {
@@ -117,7 +118,8 @@ func (s *Server) asUser(
 	}
 }
 
-// noQuery refuses a query on a path that takes none. Otherwise the caller would expect that it has an effect.
+// noQuery returns an error if the request has a query. Otherwise the caller would believe that the query has an
+// effect.
 func noQuery(r *http.Request) error {
 	if r.URL.RawQuery != "" || r.URL.ForceQuery {
 		return web.Refuse("invalid_parameter", "this path takes no query")
@@ -125,7 +127,7 @@ func noQuery(r *http.Request) error {
 	return nil
 }
 
-// identify finds the user that a token, or a gateway with an API key, names.
+// identify identifies the user by a token, or by the headers of a gateway with an API key.
 func (s *Server) identify(r *http.Request, who *caller) error {
 	switch text := web.Bearer(r); {
 	case strings.HasPrefix(text, access.KeyPrefix):
