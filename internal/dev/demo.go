@@ -83,7 +83,7 @@ func (d *Demo) run(ctx context.Context, server *Dev, on *serving) error {
 	return errors.Join(d.Done(r), err)
 }
 
-// rain lets every user grab, and returns when all have their answers.
+// rain lets every user grab, and returns when every grab is decided.
 func (d *Demo) rain(ctx context.Context, say local.Say, on *serving) error {
 	c, start := crowd.New(on.grabber.Grab, say), time.Now()
 	_, err := crowd.Load{Callers: callers, Calls: d.Users}.Run(ctx, func(ctx context.Context, _, u int) error {
@@ -130,7 +130,8 @@ func (d *Demo) user(ctx context.Context, c *crowd.Crowd, g hongbao.Grab, again b
 	return nil
 }
 
-// watch shows the progress, kills a worker in the middle, and returns when all is delivered.
+// watch prints the progress, kills a worker at a third of the grants, and returns when every grant is
+// delivered.
 func (d *Demo) watch(ctx context.Context, out io.Writer, on *serving) error {
 	all := min(d.Packets, int64(d.Users))
 	limit := time.Now().Add(time.Minute + time.Duration(d.Packets)*time.Millisecond)
@@ -168,10 +169,10 @@ func bar(n, all int64) string {
 	return fmt.Sprintf("%s%s %d", strings.Repeat("#", full), strings.Repeat(".", width-full), n)
 }
 
-// progress is the progress of the demo, in grants.
+// progress counts grants in each state.
 type progress struct{ granted, settled, published int64 }
 
-// progressOf reads the progress of each consumer group from Redis.
+// progressOf reads the progress from Redis: grants, settled grants and published grants.
 func progressOf(ctx context.Context, a *app.App) (at progress, err error) {
 	s, err := a.Status(ctx)
 	if err == nil {

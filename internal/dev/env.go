@@ -29,10 +29,10 @@ func clearEnv(path string) error {
 		if ours, err = begins(path, envMark); err == nil && ours {
 			err = os.Remove(path)
 		} else if err == nil {
-			err = app.Usage("--env: %s is there already and is not of `hongbao dev`: name a file that does not exist yet", path)
+			err = app.Usage("--env: %s exists and is not from `hongbao dev`: name a new file", path)
 		}
 	} else if err == nil {
-		err = app.Usage("--env: %s is no regular file: name a file that does not exist yet", path)
+		err = app.Usage("--env: %s is not a regular file: name a file that does not exist yet", path)
 	}
 	if err != nil {
 		return fmt.Errorf("clear the file of --env: %w", err)

@@ -84,7 +84,7 @@ func (l *Local) CloseCampaign(ctx context.Context, in CampaignClose) (*app.Endin
 	return l.App.Close(ctx, in.Campaign, in.Early)
 }
 
-// CancelCampaign ends a campaign that was never loaded.
+// CancelCampaign ends a campaign that was never loaded, and returns its money to the sponsor.
 func (l *Local) CancelCampaign(ctx context.Context, id string) (*app.Ending, error) {
 	return l.App.Cancel(ctx, id)
 }
@@ -109,8 +109,8 @@ func (in *CampaignRefund) Check() error {
 	return nil
 }
 
-// RefundCampaign refunds a closed campaign, once. While grants are still being settled, it returns
-// payment.ErrSettling.
+// RefundCampaign refunds a closed campaign. A second call returns the same result. While grants are still being
+// settled, it returns payment.ErrSettling.
 func (l *Local) RefundCampaign(ctx context.Context, in CampaignRefund) (*app.Ending, error) {
 	if err := in.Check(); err != nil {
 		return nil, err

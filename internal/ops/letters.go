@@ -79,7 +79,8 @@ func (l *Local) ListLetters(ctx context.Context, in LetterList) (app.LetterPage,
 	return l.App.ListLetters(ctx, f, in.After, in.Limit)
 }
 
-// ShowLetter returns a dead letter. A letter that the caller may not see looks as if it did not exist.
+// ShowLetter returns a dead letter by its id. A letter that the caller may not see looks as if it did not
+// exist.
 func (l *Local) ShowLetter(ctx context.Context, id string) (deadletter.Letter, error) {
 	return l.letter(ctx, access.ReadLetters, id)
 }
@@ -136,7 +137,7 @@ func (in *Letters) Check() error {
 		return &InputError{Field: "expect", Text: "is 0 or more"}
 	case !named && in.Expect == nil && !in.DryRun:
 		return &InputError{Field: "expect",
-			Text: "is required with filters or all: send a dry run first, and give its matched as expect"}
+			Text: "is required with filters or all: first send a dry run, then send its matched as expect"}
 	}
 	for _, id := range list(in.Letter) {
 		if err := CheckLetter(id); err != nil {

@@ -154,7 +154,7 @@ func checkPick(campaign, user string) error {
 	return nil
 }
 
-// list splits a comma-separated list.
+// list splits a comma-separated text; an empty text has no items.
 func list(text string) []string {
 	if text == "" {
 		return nil

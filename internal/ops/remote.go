@@ -55,7 +55,7 @@ func NewRemote(server, key string, roots *x509.CertPool) (*Remote, error) {
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	return &Remote{server: u, key: key, client: &http.Client{
 		Transport: transport, Timeout: callTime,
-		// A redirect would send the key to another server.
+		// Do not follow redirects: a redirect would send the key to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }

@@ -37,7 +37,7 @@ type RedisCluster struct {
 }
 
 // StartRedisCluster starts a cluster. It returns when all nodes agree on the slots and the replicas are connected.
-// The caller closes it. It uses only the options Args and Binary.
+// The caller must close it. It uses only the options Args and Binary.
 func StartRedisCluster(ctx context.Context, opts RedisOptions) (_ *RedisCluster, err error) {
 	c := &RedisCluster{}
 	defer func() {

@@ -148,7 +148,7 @@ func (k *kit) folder(name string, cred *syscall.Credential) (string, error) {
 	return dir, nil
 }
 
-// command is the command line of a server.
+// command describes how to start a server.
 type command struct {
 	path string
 	args []string
@@ -157,7 +157,7 @@ type command struct {
 	cred *syscall.Credential
 }
 
-// process is one run of a server.
+// process is one run of a server program.
 type process struct {
 	kit  *kit
 	pid  int

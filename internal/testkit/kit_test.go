@@ -80,7 +80,7 @@ func childWork(work string) error {
 		return err
 	}
 	if again == redis {
-		return fmt.Errorf("after CloseAll the shared Redis is the dead one")
+		return fmt.Errorf("after CloseAll the shared Redis is still the one that was stopped")
 	}
 	fmt.Println("closed")
 	return nil // do not close the second Redis
@@ -112,7 +112,7 @@ func startChild(t *testing.T, work string) *child {
 
 func (c *child) line(t *testing.T) string {
 	t.Helper()
-	require.True(t, c.out.Scan(), "the child said nothing more: %v", c.out.Err())
+	require.True(t, c.out.Scan(), "the child printed no further line: %v", c.out.Err())
 	return c.out.Text()
 }
 

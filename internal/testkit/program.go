@@ -30,8 +30,7 @@ func FreeAddr(t testing.TB) string {
 	return loopback(must(t, func() ([]int, error) { return freePorts(1) })[0])
 }
 
-// Folder creates a folder for data that the tests of this process share. It is removed with the servers'
-// folders.
+// Folder creates a folder for data that the tests of this process share. CloseAll removes it.
 func Folder(name string) (string, error) {
 	k, err := openKit()
 	if err != nil {

@@ -66,7 +66,7 @@ func TestProxyKeepsAnOrderWhoseClientGaveUp(t *testing.T) {
 	client, asked := ask()
 	require.NoError(t, client.Close())
 	_, err = asked.Read(make([]byte, 1))
-	require.ErrorIs(t, err, io.EOF, "the server sees that the client is gone")
+	require.ErrorIs(t, err, io.EOF, "the server sees that the client has closed the connection")
 	require.NoError(t, asked.Close())
 	require.Equal(t, proxy.Faults{}, p.Fired())
 	client, asked = ask()

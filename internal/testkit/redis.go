@@ -178,7 +178,7 @@ func (r *RedisServer) answers(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to redis: %w", err)
 	}
-	_ = conn.Close() // the connection was only a check
+	_ = conn.Close() // this connection was only a check
 	c := redis.NewClient(r.Options())
 	defer c.Close()
 	if err := c.Ping(ctx).Err(); err != nil {

@@ -48,7 +48,7 @@ func (l Load) Run(ctx context.Context, do func(ctx context.Context, caller, i in
 	return float64(l.Calls) / time.Since(start).Seconds(), err
 }
 
-// pause is how long an undecided grab waits before it is repeated.
+// pause is the time between two attempts of an undecided grab.
 const pause = 100 * time.Millisecond
 
 // Crowd simulates users and repeats each grab until it is decided. It counts the final answers. It is safe for
@@ -70,7 +70,7 @@ func New(grab func(context.Context, *hongbao.Grab) (hongbao.Answer, error), say 
 		grab: grab, say: say}
 }
 
-// Grab repeats a grab with the same request id until it is decided, and counts the answer.
+// Grab repeats a grab with the same request id until it is decided, and counts the outcome.
 func (c *Crowd) Grab(ctx context.Context, g hongbao.Grab) (a hongbao.Answer, err error) {
 	start := time.Now()
 	err = c.Lasting(ctx, func() (err error) {

@@ -88,7 +88,7 @@ type answer struct {
 }
 
 // grabbed lets one user grab. The server gives the answers of the list, one for each attempt. It returns the
-// outcome, the tally and the reports.
+// answer, the crowd with its counts, and the reports.
 func grabbed(t *testing.T, of ...answer) (a hongbao.Answer, c *Crowd, said string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package faults breaks a development server on purpose: six verbs, each of which returns once something is broken or
-// restored. The console and `hongbao status` show the effect on the grants.
+// Package faults breaks a development server on purpose. It has six faults; each call returns when something is
+// broken or restored. The console and `hongbao status` show the effect on the grants.
 package faults
 
 import (
@@ -61,7 +61,7 @@ type Faults struct {
 	told []model.Told
 }
 
-// Of returns the faults of a deployment on this machine. direct is its DirectRedis.
+// Of returns the Faults of a local deployment. direct is the result of d.DirectRedis.
 func Of(d *local.Deployment, direct redis.UniversalClient, say local.Say) (*Faults, error) {
 	st, err := store.Of(direct, d.Config.Space())
 	if err != nil {

@@ -33,7 +33,7 @@ func TestWorkerThatHoldsMostIsKilled(t *testing.T) {
 	require.Contains(t, f.Story()[0].Sentence, "Worker 2 (process 102) is killed with SIGKILL. It held 3 entries")
 	f.crew.set(1, 0)
 	err = f.Cause(t.Context(), KillWorker)
-	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "nobody is left to kill: %v", err)
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "there is no other worker to kill: %v", err)
 }
 
 // A worker is killed even if no worker has pending entries or no consumer group exists.
@@ -90,7 +90,7 @@ func TestServersAreCutOff(t *testing.T) {
 // exchange sends a request and waits for the echo, or for Redis' answer to PING.
 func exchange(c net.Conn, name string) error {
 	if name == "Redis" {
-		return send(c, []byte("PING\r\n")) // +PONG is one byte longer
+		return send(c, []byte("PING\r\n")) // the answer +PONG is one byte longer than the request
 	}
 	return send(c, []byte("hello, hello"))
 }

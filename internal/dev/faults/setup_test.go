@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const (
 	lease = 3 * time.Second
-	soon  = 60 * time.Second // longer than any wait should take on a busy machine
+	soon  = 60 * time.Second // longer than anything takes, even on a busy machine
 )
 
 // fixture is a Faults over a real Redis with one shard and a campaign of 1,000 packets. An echo server takes the
@@ -150,7 +150,7 @@ func (f *fixture) grab(users int) map[string]int {
 	return got
 }
 
-// work runs a worker of a sink until the test ends.
+// work runs a worker for a sink until the test ends.
 func (f *fixture) work(sink, name string, handle func(context.Context, []hongbao.Grant) error) {
 	f.t.Helper()
 	cfg := consumer.DefaultConfig()

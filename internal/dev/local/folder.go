@@ -41,7 +41,7 @@ type folder struct {
 	path  string
 	kept  bool
 	sweep *exec.Cmd
-	life  io.Closer // the pipe of sweep, or the lock; closed by the kernel if this process is killed
+	life  io.Closer // the pipe to sweep, or the lock; the kernel closes it if this process is killed
 }
 
 // openFolder creates a temporary folder, or opens and locks the folder at path.

@@ -25,7 +25,8 @@ import (
 
 // Options configure a Deployment.
 type Options struct {
-	// DataDir is the folder that keeps the data; empty: a temporary folder, which Close removes.
+	// DataDir is the folder that keeps the data. If it is empty, a temporary folder is used, which Close
+	// removes.
 	DataDir string
 	// Knobs are configuration keys and their values. They override the values that this package sets.
 	Knobs map[string]string
@@ -33,7 +34,7 @@ type Options struct {
 	// workers get both.
 	Flags *pflag.FlagSet
 	Env   []string
-	// Say reports what happens.
+	// Say prints progress messages.
 	Say Say
 }
 
@@ -106,7 +107,7 @@ func (d *Deployment) found(ctx context.Context) error {
 	})
 }
 
-// Kept reports whether the folder is kept after Close.
+// Kept reports whether Close keeps the folder.
 func (d *Deployment) Kept() bool { return d.folder.kept }
 
 // Close stops the servers. Call it only after the workers have ended.

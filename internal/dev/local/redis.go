@@ -24,15 +24,15 @@ const (
 	redisEnd = 10 * time.Second
 )
 
-// redisServer is a redis-server that this process started.
+// redisServer is a running redis-server.
 type redisServer struct {
 	addr, log string
 	cmd       *exec.Cmd
-	ended     chan struct{} // closed once it has ended
+	ended     chan struct{} // closed after the process has ended
 	err       error         // how it ended
 }
 
-// startRedis starts a redis-server with its files and its log in the folder.
+// startRedis starts a redis-server whose files and log are in the folder.
 func startRedis(ctx context.Context, path, folder string) (*redisServer, error) {
 	addr, err := freeAddress(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func startRedis(ctx context.Context, path, folder string) (*redisServer, error) 
 	if err = errors.Join(err, log.Close()); err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
-	go func() { // close waits for it
+	go func() { // close waits until it is closed
 		r.err = r.cmd.Wait()
 		close(r.ended)
 	}()

@@ -1,4 +1,4 @@
-// Package proxy forwards TCP connections and causes faults in them on request: for tests, and for the faults of
+// Package proxy forwards TCP connections and causes faults in them on request. Tests use it, and so does
 // `hongbao dev`.
 package proxy
 
@@ -34,7 +34,7 @@ type Proxy struct {
 	links  map[*link]struct{}
 	refuse bool
 	delay  time.Duration
-	order  *order // nil: every answer is forwarded
+	order  *order // nil: no answer is dropped
 	faults Faults
 }
 
@@ -61,12 +61,12 @@ type link struct {
 
 	// Guarded by Proxy.mu.
 	order   *order // if not nil, the server's next answer is dropped
-	fired   bool   // the answer was dropped
+	fired   bool   // whether the answer was dropped
 	dropped []byte
 }
 
 func (l *link) close() {
-	_ = l.client.Close() // closing twice is a harmless error
+	_ = l.client.Close() // an error only means that the connection was closed before
 	_ = l.server.Close()
 }
 
@@ -83,7 +83,7 @@ func Start(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Close ends the proxy and its connections and returns when they are closed.
+// Close closes the proxy and its connections. It returns when they are closed.
 func (p *Proxy) Close() error {
 	p.cancel()
 	err := p.listener.Close()
@@ -191,7 +191,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve connects a client to the server and forwards bytes until either side ends.
+// serve connects a client to the server and forwards bytes until one side closes.
 func (p *Proxy) serve(c net.Conn) {
 	defer p.wg.Done()
 	if p.refused() {
@@ -234,7 +234,7 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// add registers a link and returns true, unless the proxy refuses connections, was closed, or has another target by now.
+// add registers a link and returns true, unless the proxy refuses connections, was closed, or has a new target.
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

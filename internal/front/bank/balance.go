@@ -37,7 +37,7 @@ type Deps struct {
 	Reader Reader
 	// Keys identifies clients by their API keys.
 	Keys *access.Authority
-	// Denied records that an API key was refused an action.
+	// Denied records in the journal that an action was denied to an API key.
 	Denied func(ctx context.Context, a access.Action, campaign string, why error)
 	// Wrap, if not nil, wraps the server's own handler.
 	Wrap func(http.Handler) http.Handler
@@ -50,7 +50,8 @@ type Balance struct {
 	book   Book
 	reader Reader
 	log    *zap.Logger
-	// strangers is the log of requests without a valid key. It is bounded, because anyone may send them.
+	// strangers is the log for requests without a valid key. It is sampled, because anyone may send such
+	// requests.
 	strangers *zap.Logger
 	keys      *access.Authority
 	denied    func(ctx context.Context, a access.Action, campaign string, why error)

@@ -77,7 +77,7 @@ func amount(text string) string { return strings.Replace(good, "100", text, 1) }
 
 func unsized(r *http.Request) { r.ContentLength = -1 }
 
-// refused contains bad requests with their expected answers. The numbers of their rows in the list of bad input are
+// refused has invalid requests with their expected answers. The numbers of their rows in the list of bad input are
 // B1 to B10, B21, B27, B31 and B32.
 var refused = map[string]struct {
 	request

@@ -179,7 +179,7 @@ func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) e
 	return nil
 }
 
-// part reads one credit of a client's batch and marks its key as running.
+// part parses one credit of a batch and marks its key as running.
 func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error) {
 	if err := only(o, "key", "reference", "account", "currency", "amount"); err != nil {
 		return payment.Credit{}, err
@@ -191,7 +191,7 @@ func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error)
 	key, _ := o.Text("key")
 	if key == "" {
 		return c, web.Refuse("idempotency_key_required",
-			"each credit needs a key, the same one with every repeat")
+			"each credit needs a key; each retry must have the same key")
 	}
 	if hongbao.CheckID(key) != nil {
 		return c, web.Refuse("idempotency_key_invalid",

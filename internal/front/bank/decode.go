@@ -24,7 +24,7 @@ func only(o flatjson.Object, names ...string) error {
 	for name := range o {
 		if !slices.Contains(names, name) {
 			return web.Refuse("unknown_field",
-				"it has a field that does not exist; there are "+strings.Join(names, ", "))
+				"it has an unknown field; the fields are "+strings.Join(names, ", "))
 		}
 	}
 	return nil
@@ -36,7 +36,7 @@ func readKey(r *http.Request) (string, error) {
 	values := r.Header.Values("Idempotency-Key")
 	if len(values) == 0 || values[0] == "" {
 		return "", web.Refuse("idempotency_key_required",
-			"send an Idempotency-Key, the same one with every repeat")
+			"send an Idempotency-Key; each retry must have the same key")
 	}
 	key := values[0]
 	if len(key) > 1 && key[0] == '"' && key[len(key)-1] == '"' {

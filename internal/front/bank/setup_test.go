@@ -37,7 +37,7 @@ type memBook struct {
 	asked   int // for the keys
 	denied  atomic.Int64
 	err     error
-	away    error // of the keys alone
+	away    error // returned by reads of API keys only
 	hold    chan struct{}
 	began   chan struct{}
 }
@@ -153,7 +153,7 @@ func newKey(role access.Role, client string) (access.Key, string) {
 	return k, text
 }
 
-// Keys of clients c1 and c2.
+// API keys of clients c1 and c2.
 var (
 	clientKey1, clientText  = newKey(access.RoleClient, "c1")
 	clientKey2, theirText   = newKey(access.RoleClient, "c2")
@@ -176,7 +176,7 @@ func (m *memBook) deps(log *zap.Logger) Deps {
 	return Deps{Book: m, Reader: m, Keys: access.NewAuthority(m), Denied: m.deny, Log: log}
 }
 
-// server is a balance server that runs.
+// server is a running balance server.
 type server struct {
 	*memBook
 	url  string

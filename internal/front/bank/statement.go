@@ -53,7 +53,7 @@ func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) er
 	}
 	if query.Has("after") {
 		if page.After, err = strconv.ParseInt(query.Get("after"), 10, 64); err != nil || page.After < 0 {
-			return web.Refuse("after_invalid", `want what the page before said in "next"`)
+			return web.Refuse("after_invalid", `want the value of "next" on the previous page`)
 		}
 	}
 	list, err := b.reader.Statement(r.Context(), page)
@@ -86,7 +86,7 @@ func (b *Balance) credits(w http.ResponseWriter, r *http.Request, client string)
 	page := payment.CreditPage{Client: client, After: query.Get("after"), Limit: limit}
 	if query.Has("after") && checkReference(page.After) != nil {
 		return web.Refuse("after_invalid",
-			`want what the page before said in "next", or another reference`)
+			`want the value of "next" on the previous page, or another reference`)
 	}
 	list, err := b.reader.Credits(r.Context(), page)
 	if err != nil {
@@ -108,7 +108,7 @@ func readPage(r *http.Request, names ...string) (query url.Values, limit int, er
 	query, err = url.ParseQuery(r.URL.RawQuery)
 	for name, values := range query {
 		if !slices.Contains(names, name) || len(values) != 1 {
-			err = errors.New("it is not known, or comes twice")
+			err = errors.New("it is unknown or occurs twice")
 		}
 	}
 	if err != nil {

@@ -200,7 +200,7 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 		report, err := c.operations(who).StartReplay(ctx, in)
 		if report != nil {
 			var b strings.Builder
-			_ = report.Write(&b) // a Builder never fails
+			_ = report.Write(&b) // writing to a strings.Builder never fails
 			j.Text = b.String()
 		}
 		return err

@@ -20,7 +20,7 @@ type Authority interface {
 	EndSession(ctx context.Context, session string) error
 }
 
-// Deps are the dependencies of a Console.
+// Deps has the dependencies of a Console.
 type Deps struct {
 	Source  Source
 	Actions Actions

@@ -1,5 +1,5 @@
 // Package console serves the pages for operators. It uses html/template, server-sent events and one embedded chart
-// library, and needs no build step. No page loads anything from another server.
+// library, and needs no build step. Pages load nothing from other servers.
 //
 // The package promises:
 //

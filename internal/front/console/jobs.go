@@ -28,7 +28,7 @@ type Job struct {
 	What, By string
 	Campaign string // empty if the job does not belong to one campaign
 	Began    time.Time
-	Took     time.Duration // 0 while it runs
+	Took     time.Duration // 0 while the job runs
 	// Text is the result, Error the error. Both are set if only a part of the work was done.
 	Text, Error string
 	Letters     *deadletter.Report

@@ -14,11 +14,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// journalPage is a page of the journal.
+// journalPage is the data of a page of the journal.
 type journalPage struct {
 	Campaign, Who, Since string
 	Entries              []access.Entry
-	Next                 string // the path of the next page
+	Next                 string // path of the next page
 }
 
 // journal shows the entries of the journal, with filters.

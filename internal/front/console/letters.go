@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// letterPage is the list of dead letters.
+// letterPage is the data of the page of dead letters.
 type letterPage struct {
 	Sink, Campaign, Class, User, Reason string
 	Classes                             []string
@@ -161,7 +161,7 @@ func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Ac
 	return ""
 }
 
-// quarantinePage is the list of grants in quarantine.
+// quarantinePage is the data of the page of grants in quarantine.
 type quarantinePage struct {
 	All    bool
 	Grants []ledger.Quarantined

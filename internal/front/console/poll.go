@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// loader reads the data of a page.
+// loader is a function that reads the data of a page.
 type loader func(ctx context.Context) (any, error)
 
 // reading is the result of one read of a page's data.

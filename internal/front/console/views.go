@@ -16,7 +16,7 @@ import (
 
 // view is a page with live updates.
 type view struct {
-	title, name, live string // name and live are templates
+	title, name, live string // names of templates
 	load              loader
 	// filter returns the part of the data that the caller may see.
 	filter func(data any, who *access.Caller) any

@@ -21,10 +21,10 @@ func campaignReads() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/campaigns", id: "list-campaigns", summary: "List campaigns",
-			description: "Lists the campaigns of the ledger in the order of their ids. For the next page give next as after.",
+			description: "Lists the campaigns of the ledger in the order of their ids. To get the next page, send next as after.",
 			action:      access.ReadCampaigns, answer: app.CampaignPage{},
 			params: []*huma.Param{
-				param("after", "query", "The next of the previous page.", web.CampaignID().Schema), limitParam(),
+				param("after", "query", "The value of next on the previous page.", web.CampaignID().Schema), limitParam(),
 			},
 			do: func(ctx context.Context, c *call) (any, error) {
 				after, limit := c.fields.campaign("after"), c.fields.limit()
@@ -59,8 +59,8 @@ func campaignReads() []operation {
 				"record in the topic. unread names the stores that could not be read. Codes of coupons are not shown.",
 			action: access.ReadTrails, answer: app.Trail{},
 			params: []*huma.Param{
-				userParam("The user; give this or packet."),
-				numberParam("packet", "The packet's number; give this or user.", 1, float64(hongbao.MaxPackets)),
+				userParam("The user. Send either user or packet."),
+				numberParam("packet", "The packet's number. Send either user or packet.", 1, float64(hongbao.MaxPackets)),
 			},
 			codes: []string{"busy"}, do: trail,
 		},
@@ -93,8 +93,8 @@ func campaignChanges() []operation {
 	return []operation{
 		{
 			method: http.MethodPost, path: "/v1/campaigns", id: "create-campaign", summary: "Create a campaign",
-			description: "Funds the campaign of a specification and draws its secret seed; plan_hash commits to both. The same " +
-				"specification again changes nothing. Codes come from a pattern; the command line imports a file of them. " +
+			description: "Funds a campaign with this specification and draws its secret seed; plan_hash commits to both. Sending " +
+				"the specification again changes nothing. Coupon codes follow a pattern; only the command line imports a file. " +
 				"docs/campaigns.md describes the fields.",
 			action: access.CreateCampaign, body: hongbao.Campaign{}, answer: app.Created{},
 			accepted: app.Created{},
@@ -104,7 +104,7 @@ func campaignChanges() []operation {
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/load", id: "load-campaign", summary: "Load a campaign into Redis",
 			description: "Opens the campaign once its packets are in Redis. After an answer 202 the load continues while this " +
-				"server lives. A repeat of the request continues an interrupted load.",
+				"server lives. Sending the request again continues an interrupted load.",
 			action: access.LoadCampaign, body: empty{}, answer: loadAnswer{}, accepted: loadAnswer{},
 			codes: []string{"campaign_lost", "conflict"}, do: plain(load),
 		},
@@ -124,7 +124,7 @@ func campaignChanges() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/close", id: "close-campaign", summary: "End a campaign permanently",
-			description: "A campaign whose window is open needs early. A second close returns the same answer.",
+			description: "To close a campaign before the end of its window, set early. A second close returns the same answer.",
 			action:      access.CloseCampaign, body: closeBody{}, answer: app.Ending{},
 			codes: []string{"not_loaded", "campaign_lost"},
 			do: func(ctx context.Context, c *call) (any, error) {
@@ -138,7 +138,7 @@ func campaignChanges() []operation {
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/refund", id: "refund",
 			summary: "Refund to the sponsor the amount that no user got",
-			description: "amount must be exactly refund_amount of the ending. 202 says that grants are still being settled: " +
+			description: "amount must be exactly the refund_amount that GET ending returns. 202 means that grants are still being settled: " +
 				"send the request again. A second refund returns the same answer.",
 			action: access.Refund, body: refundBody{}, answer: app.Ending{}, accepted: app.Ending{},
 			codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "wrong_amount", "grants_missing",

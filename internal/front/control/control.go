@@ -13,14 +13,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// Authority identifies callers. access.Authority is one.
+// Authority identifies callers; access.Authority implements it.
 type Authority interface {
 	Identify(ctx context.Context, keyText string) (access.Caller, error)
 }
 
 // Config configures a Control.
 type Config struct {
-	// AnswerTime is how long a request may take.
+	// AnswerTime is the time limit for a request.
 	AnswerTime time.Duration
 	// Patience is how long a request waits for its task. After that the answer is 202, and the task continues.
 	Patience time.Duration

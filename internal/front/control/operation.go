@@ -60,7 +60,7 @@ type call struct {
 	action   access.Action
 	campaign string  // in the path; empty if the path has none
 	fields   *fields // from the query of a read, or from the body of a change
-	body     []byte  // of a change, as received
+	body     []byte  // the unparsed body of a change
 }
 
 // ops returns the operations with the caller's rights.
@@ -182,7 +182,6 @@ func (c *call) sees() func(campaign string) bool {
 	}
 	return c.who.Sees
 }
-
 
 func param(name, in, description string, schema *huma.Schema) *huma.Param {
 	return &huma.Param{Name: name, In: in, Description: description, Schema: schema, Required: in == "path"}

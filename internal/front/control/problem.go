@@ -26,7 +26,7 @@ var _ = web.AddCodes(map[string]web.Code{
 	"invalid_name":             {Status: http.StatusBadRequest, Title: "The name is invalid"},
 	"specification_invalid":    {Status: http.StatusBadRequest, Title: "The campaign's specification is invalid"},
 	"specification_impossible": {Status: http.StatusUnprocessableEntity, Title: "The campaign's specification can't be met"},
-	"idempotency_key_in_use":   {Status: http.StatusConflict, Title: "The first request with this Idempotency-Key still runs"},
+	"idempotency_key_in_use":   {Status: http.StatusConflict, Title: "The first request with this Idempotency-Key is still running"},
 	"unknown_letter":           {Status: http.StatusNotFound, Title: "There is no such dead letter"},
 	"unknown_quarantine":       {Status: http.StatusNotFound, Title: "There is no such grant in quarantine"},
 	"unknown_sink":             {Status: http.StatusNotFound, Title: "The deployment has no such sink"},
@@ -44,13 +44,13 @@ var _ = web.AddCodes(map[string]web.Code{
 	"grants_missing":           {Status: http.StatusConflict, Title: "The ledger does not have all grants that the close recorded"},
 	"decided_otherwise":        {Status: http.StatusConflict, Title: "Another decision was made before"},
 	"not_payable":              {Status: http.StatusConflict, Title: "The grant can't be paid from the reserve"},
-	"replay_differs":           {Status: http.StatusConflict, Title: "The replay was begun with another range or target"},
+	"replay_differs":           {Status: http.StatusConflict, Title: "The replay was started with another range or target"},
 	"not_running_here":         {Status: http.StatusConflict, Title: "This server does not run the replay"},
 	"conflict":                 {Status: http.StatusConflict, Title: "The present state contradicts the request"},
 	"refused":                  {Status: http.StatusConflict, Title: "The present state does not allow it"},
 })
 
-// errorCodes maps errors to error codes. The first match applies.
+// errorCodes maps errors to error codes. The first matching entry is used.
 var errorCodes = []struct {
 	err  error
 	code string

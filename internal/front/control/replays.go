@@ -64,8 +64,8 @@ func replayOperations() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/replays/{name}", id: "start-replay", summary: "Deliver grants once more",
-			description: "After an answer 202 the replay continues while this server lives. A repeat under the same name " +
-				"continues an interrupted replay. Begin with dry_run. If that answers 202, the same request waits for the report.",
+			description: "After an answer 202 the replay continues while this server lives. Sending the request again continues " +
+				"an interrupted replay. First send it with dry_run. If that answers 202, send it again to wait for the report.",
 			action: access.Replay, body: replayBody{}, answer: replayAnswer{}, accepted: replayAnswer{},
 			params: []*huma.Param{name},
 			codes:  []string{"invalid_name", "unknown_sink", "unknown_campaign", "replay_differs", "conflict"},
@@ -73,7 +73,7 @@ func replayOperations() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/replays/{name}/stop", id: "stop-replay", summary: "Stop a replay",
-			description: "Stops the replay if this server runs it, and its dry runs. The replay remembers what it has delivered.",
+			description: "Stops the replay and its dry runs, if this server runs them. A later start continues where the replay stopped.",
 			action:      access.Replay, body: empty{}, answer: replayState{}, params: []*huma.Param{name},
 			codes: []string{"unknown_replay", "not_running_here"},
 			do:    plain(stopReplay),
@@ -89,7 +89,7 @@ func (c *call) stateOf(s *app.ReplayState) replayState {
 }
 
 func errUnknownReplay() error {
-	return web.Refuse("unknown_replay", "no replay was begun with this name")
+	return web.Refuse("unknown_replay", "no replay with this name was started")
 }
 
 func (c *call) replayState(ctx context.Context, name string) (replayState, error) {

@@ -139,7 +139,7 @@ func (d *desk) do(what func(a *app.App) error) {
 	require.NoError(d.t, app.With(d.t.Context(), d.cfg, app.Needs{Redis: true, Ledger: true}, what))
 }
 
-// campaignOf returns a campaign that is open now.
+// campaignOf returns the specification of a campaign that is open now.
 func campaignOf(id string, packets, total int64) hongbao.Campaign {
 	now := time.Now().UTC().Truncate(time.Second)
 	return hongbao.Campaign{

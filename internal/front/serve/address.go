@@ -40,7 +40,7 @@ func (a *addresses) client(r *http.Request) netip.Addr {
 	return at
 }
 
-// hopOf parses an entry of X-Forwarded-For. Some proxies write the port after the address.
+// hopOf parses one entry of X-Forwarded-For. Some proxies add the port to the address.
 func hopOf(text string) (netip.Addr, bool) {
 	if at, err := netip.ParseAddr(text); err == nil {
 		return at, true

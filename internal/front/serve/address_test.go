@@ -67,7 +67,8 @@ func TestAddressRate(t *testing.T) {
 	}
 }
 
-// Pages of a configured origin may send requests and read the answers. Other pages may not, and no answer allows *.
+// Pages of a configured origin may send requests and read the answers. Pages of other origins may not, and no
+// answer allows every origin (*).
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.CORSOrigins = []string{"https://app.test", "http://localhost:3000"} }})

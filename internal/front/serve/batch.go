@@ -21,12 +21,12 @@ const (
 	maxBatchBytes = 128 << 10
 )
 
-// Keys identifies a caller by the API key. access.Authority implements it.
+// Keys identifies callers by their API keys; access.Authority implements it.
 type Keys interface {
 	Identify(ctx context.Context, keyText string) (access.Caller, error)
 }
 
-// BatchGrab is one grab of a batch. The result of an invalid grab is a problem; the other grabs are decided.
+// BatchGrab is one grab in a batch. The result of an invalid grab is a problem; the other grabs are decided.
 type BatchGrab struct {
 	User      string `json:"user" pattern:"^[!-~]{1,128}$" doc:"Who grabs."`
 	RequestID string `json:"request_id" pattern:"^[!-~]{1,128}$" doc:"One for all repeats of this grab."`
@@ -135,8 +135,9 @@ func userOf(user string, ok bool) (string, error) {
 	return user, nil
 }
 
-// byKey returns the campaign of a request and the id of its API key, if the key permits the action there. A denied
-// request counts for the key's rate, too, because the ledger records each denial.
+// byKey checks the API key of a request. It returns the campaign in the path and the key's id, if the key permits
+// the action on the campaign. A denied request counts for the key's rate, too, because the ledger records each
+// denial.
 func (s *Server) byKey(r *http.Request, action access.Action) (campaign, id string, err error) {
 	key := web.Bearer(r)
 	if key == "" || s.deps.Keys == nil {

@@ -132,8 +132,8 @@ func TestBadBatches(t *testing.T) {
 	require.Empty(t, s.grabbed())
 }
 
-// An API key works only for its role and its campaigns. The answer to an invalid key does not say what is wrong with
-// it.
+// An API key works only for its role and its campaigns. The answer to an invalid key does not reveal what is wrong
+// with it.
 func TestAPIKeys(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})

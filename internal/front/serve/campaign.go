@@ -24,7 +24,7 @@ type Receipts struct {
 	User     string    `json:"user" doc:"Whose receipts these are."`
 	Currency string    `json:"currency,omitempty" doc:"Of the amounts, ISO 4217."`
 	Receipts []Receipt `json:"receipts" nullable:"false" doc:"All that the user holds there."`
-	// Incomplete reports that the ledger answered and may not have all receipts yet.
+	// Incomplete is true if the receipts come from the ledger, which may not have all of them yet.
 	Incomplete bool `json:"incomplete,omitempty" doc:"True while some receipts may be missing: ask again later."`
 }
 
@@ -163,7 +163,7 @@ func (v *windows) get(ctx context.Context, campaign string) (store.Window, error
 	return has.window, has.err
 }
 
-// read reads a campaign. Concurrent callers share one read. It returns an error only if ctx ends.
+// read reads a campaign. Concurrent callers share one read. It returns an error only if ctx has ended.
 func (v *windows) read(ctx context.Context, campaign string) (has seen, err error) {
 	select {
 	case r := <-v.asking.DoChan(campaign, func() (any, error) {

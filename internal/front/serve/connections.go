@@ -84,7 +84,7 @@ func network(at netip.Addr) netip.Prefix {
 	if at.Is6() {
 		bits = 64
 	}
-	p, _ := at.Prefix(bits) // the zero address, which no connection has, gets the zero prefix
+	p, _ := at.Prefix(bits) // an invalid address gives the zero prefix; no connection has one
 	return p
 }
 

@@ -42,7 +42,7 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	require.True(t, ok)
 	for range 3 {
 		_, ok = s.dial(t)
-		require.False(t, ok, "a third connection of the address")
+		require.False(t, ok, "the third connection from this address")
 	}
 	require.NotZero(t, s.logs.FilterMessageSnippet("serve.address_connections").Len())
 	require.NoError(t, first.Close())

@@ -12,8 +12,9 @@
 //
 // The control listener serves Deps.Control, the administration. Without Deps.Control it is not opened.
 //
-// The ops listener has /livez and /readyz, and by Deps /metrics and /debug/pprof. /livez and /readyz do not check
-// Redis: otherwise an outage of Redis would take every process out of its load balancer at once.
+// The ops listener serves /livez and /readyz and, depending on Deps, /metrics and /debug/pprof. /livez and
+// /readyz do not check Redis, because otherwise an outage of Redis would make every load balancer remove all
+// processes at once.
 //
 // The user is named by a verified JWT, or by a gateway with an API key. serve.facts declares for each fact whether it
 // comes from the JWT or from the gateway. The user and the facts are never read from the body of a user's own

@@ -48,8 +48,8 @@ func onlyGateways(h http.Header) error {
 	return nil
 }
 
-// readFacts parses facts such as "device=d1 channel=app" into the empty map to. names maps the name in the text to the
-// fact.
+// readFacts parses facts such as "device=d1 channel=app" into the empty map to. names maps the names in the text to
+// facts.
 func readFacts(text string, names, to map[string]string) error {
 	if text == "" {
 		return nil

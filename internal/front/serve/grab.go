@@ -21,7 +21,7 @@ type grabRequest struct {
 	RequestID string `json:"request_id,omitempty" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"One for all repeats."`
 }
 
-// Receipt is a packet of a user.
+// Receipt is a packet that a user has got.
 type Receipt struct {
 	Packet    int64     `json:"packet" doc:"Number of the packet in the campaign."`
 	Amount    int64     `json:"amount" doc:"Minor units of the currency: cents, fen."`
@@ -48,7 +48,7 @@ func eventID(shard int, seq int64) string {
 	return string(strconv.AppendInt(text, seq, 10))
 }
 
-// LimitHit says which limit refused a grab.
+// LimitHit is the limit that refused a grab.
 type LimitHit struct {
 	By     string    `json:"by" doc:"user, or the fact that the limit counts by."`
 	Per    string    `json:"per" enum:"campaign,day,hour" doc:"How long it counts."`
@@ -182,7 +182,7 @@ func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer)
 	return out, nil
 }
 
-// utc converts t to UTC. It keeps the zero time.
+// utc converts t to UTC. The zero time stays as it is.
 func utc(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

@@ -42,8 +42,8 @@ var errUnknownKey = errors.New("the key set has no such key")
 // keys maps key ids to usable keys.
 type keys map[string]usableKey
 
-// usableKey is a key and its algorithm. A usableKey whose key is nil verifies no token. A secret is a
-// *sharedKey.
+// usableKey is a key and its algorithm. A usableKey whose key is nil verifies no token. If the key is a secret,
+// it is a *sharedKey.
 type usableKey struct {
 	alg string
 	key any
@@ -67,7 +67,7 @@ type fileSet struct {
 
 	known atomic.Pointer[fileKeys]
 
-	mu   sync.Mutex // locked while the file is read
+	mu   sync.Mutex // held while the file is read
 	text []byte
 	open string // who else could read the file when text was checked
 }
@@ -95,7 +95,7 @@ func newSharedKey(key []byte) *sharedKey {
 
 // signed reports whether mac is the key's signature of the text.
 func (s *sharedKey) signed(text string, mac []byte) bool {
-	h := s.hashes.Get().(*keyHash) //nolint:forcetypeassert // the pool has only this type
+	h := s.hashes.Get().(*keyHash) //nolint:forcetypeassert // the pool has only values of this type
 	defer s.hashes.Put(h)
 	h.Reset()
 	h.text = append(h.text[:0], text...)

@@ -18,7 +18,8 @@ type limits struct {
 	period time.Duration
 
 	mu sync.Mutex
-	// now and before have, for each user, the time at which the full burst is available again. Times count from began.
+	// now and before map each user to the time at which the full burst is available again. Times are relative to
+	// began.
 	now, before map[string]time.Duration
 	began       time.Time
 	turned      time.Time

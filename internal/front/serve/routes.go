@@ -23,14 +23,13 @@ var codes = web.AddCodes(map[string]web.Code{
 	"facts_invalid": {Status: http.StatusBadRequest, Title: "These can't be the facts of a grab"},
 	"grabs_invalid": {Status: http.StatusBadRequest, Title: "The body has no list of 1 to 128 grabs"},
 	"not_durable": {Status: http.StatusServiceUnavailable,
-		Title: "Nothing is told yet: what the user holds is not as safe as the campaign promises"},
+		Title: "No answer yet: the user's receipts are not as durable as the campaign promises"},
 })
 
-// API describes the paths of the public listener. Call it only after openKeys, which reads the sources of
-// facts.
+// API describes the endpoints of the public listener. They accept tokens only after Run has opened the key set.
 func (s *Server) API() *web.API {
 	a := &web.API{
-		Title: "Hongbao", Description: "Grabs, receipts and countdowns. docs/http.md tells more.",
+		Title: "Hongbao", Description: "Grabs, receipts and countdowns. See docs/http.md.",
 		Pages: "docs/api.md and /openapi.json list the paths", Listener: "serve.listen", Codes: []string{"host_unknown"},
 		Schemes: map[string]*huma.SecurityScheme{
 			"token": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A user's token."},
@@ -48,7 +47,7 @@ func (s *Server) endpoints() []web.Endpoint {
 	id, user, key := []*huma.Param{web.CampaignID()}, []string{"token", "key"}, []string{"key"}
 	ofUser := append(slices.Clone(id),
 		&huma.Param{Name: userHeader, In: "header", Description: "With an API key: the user's id.", Schema: web.IDSchema()},
-		&huma.Param{Name: factsHeader, In: "header", Description: "With an API key: what limits count by, as device=d1 channel=app.",
+		&huma.Param{Name: factsHeader, In: "header", Description: "With an API key: the facts that limits count by, such as device=d1 channel=app.",
 			Schema: &huma.Schema{Type: huma.TypeString}})
 	return []web.Endpoint{
 		{
@@ -65,8 +64,8 @@ func (s *Server) endpoints() []web.Endpoint {
 		{
 			Method: http.MethodPost, Path: "/v1/campaigns/{id}/grabs:batch", ID: "grab-batch",
 			Summary: "Grab for up to 128 users",
-			Description: "Decides the grabs of a gateway's users. There is a result for each, in the same order; what is " +
-				"wrong with one grab does not touch the others. Sent again, each grab gets its own answer again.",
+			Description: "Decides grabs of a gateway's users. The results are in the order of the grabs. An invalid grab does not " +
+				"affect the others. If the request is sent again, each grab with a receipt gets the same receipt.",
 			Params: id, Security: key, Roles: access.RolesOf(access.Grab), Body: batchRequest{}, Answer: BatchAnswer{},
 			Do: s.grabBatch,
 			Codes: slices.Concat(web.BodyCodes, []string{"invalid_parameter", "grabs_invalid", "campaign_invalid", "unknown_campaign", "forbidden",
@@ -90,8 +89,8 @@ func (s *Server) endpoints() []web.Endpoint {
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/campaigns/{id}", ID: "campaign", Summary: "Status and countdown of a campaign",
-			Description: "Says whether grabs are decided now, and by the server's own clock when that begins and ends. " +
-				"It is up to a second old.",
+			Description: "Returns whether the campaign is open, and when it starts and ends by the server's own clock. " +
+				"The answer may be a second old.",
 			Params: id, Answer: CampaignAnswer{}, Do: s.campaign,
 			Codes: []string{"invalid_parameter", "campaign_invalid", "unknown_campaign", "frozen", "unavailable", "rate_limited"},
 		},
@@ -103,7 +102,7 @@ func (s *Server) asUser(
 	do func(w http.ResponseWriter, r *http.Request, who *caller) error,
 ) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		who := callers.Get().(*caller) //nolint:forcetypeassert // the pool has only this type
+		who := callers.Get().(*caller) //nolint:forcetypeassert // the pool has only values of this type
 		defer who.release()
 		if err := s.identify(r, who); err != nil {
 			return err

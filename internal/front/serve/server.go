@@ -30,7 +30,7 @@ type Grabber interface {
 	Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error)
 }
 
-// Reader reads campaigns. Receipts returns ledger.ErrArchived if the receipts were archived. Both methods return
+// Reader reads campaigns. Receipts returns ledger.ErrArchived for an archived campaign. Both methods return
 // store.ErrNotInRedis for an unknown campaign.
 type Reader interface {
 	// Window returns the public state of a campaign.
@@ -48,7 +48,7 @@ type Deps struct {
 	KeyFile func() (text []byte, open string, err error)
 	// Keys identifies callers by their API keys; nil if the server accepts no API keys.
 	Keys Keys
-	// Denied records that an API key was refused an action.
+	// Denied records in the journal that an action was denied to an API key.
 	Denied func(ctx context.Context, a access.Action, campaign string, why error)
 	// Control is the handler of the control listener. If it is nil, that listener is not opened. Its long-lived
 	// requests, such as streams, must end when the context of Run ends.
@@ -57,7 +57,8 @@ type Deps struct {
 	Wrap func(http.Handler) http.Handler
 	// Guard, if not nil, wraps the handler of every listener.
 	Guard func(http.Handler) http.Handler
-	// Metrics is the handler of /metrics on the ops listener; nil for none. Pprof adds /debug/pprof.
+	// Metrics is the handler of /metrics on the ops listener; if it is nil, there is no such path. Pprof adds
+	// /debug/pprof.
 	Metrics http.Handler
 	Pprof   bool
 	// Connections, if not nil, is called whenever a listener's number of open connections changes.
@@ -84,12 +85,12 @@ type Server struct {
 	gatewayFacts map[string]string
 
 	public   http.Handler
-	inner    http.Handler // of the ops listener
+	inner    http.Handler // the handler of the ops listener
 	draining atomic.Bool
 }
 
 // sendAgain tells what callers can do if a shutdown interrupts their requests.
-const sendAgain = "a grab that is sent again with its request id gets its answer"
+const sendAgain = "a grab that is sent again with the same request id gets its answer"
 
 // New checks the configuration and returns a server. It opens nothing.
 func New(cfg Config, deps Deps) (*Server, error) {
@@ -184,7 +185,7 @@ func (s *Server) Run(ctx context.Context, ready func(Addresses)) error {
 	return errs
 }
 
-// listening is an open listener and its handler.
+// listening is an open listener with its handler.
 type listening struct {
 	net.Listener
 	handler http.Handler

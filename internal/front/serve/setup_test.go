@@ -236,7 +236,7 @@ type server struct {
 	*fake
 	*Server
 	url, ops string
-	ctl      string // empty without a control listener
+	ctl      string // empty if there is no control listener
 	logs     *observer.ObservedLogs
 	stop     func()   // and wait
 	open     sync.Map // listener to *atomic.Int64

@@ -21,7 +21,7 @@ import (
 // algorithms are the signature algorithms that tokens may use.
 var algorithms = []string{"HS256", "RS256", "ES256", "EdDSA"}
 
-// caller is the user of a request, and the facts that the campaign's limits count by.
+// caller is the user of a request, with the facts that limits count by.
 type caller struct {
 	user  string
 	facts map[string]string
@@ -157,7 +157,7 @@ func (v *verifier) remember(text string, h head) {
 var segment = base64.RawURLEncoding.Strict()
 
 // read parses a part of a token, which is one JSON object, into the caller's claims. If a name occurs twice, the
-// last value wins.
+// last value counts.
 func (c *caller) read(part string) (err error) {
 	if c.room, err = segment.AppendDecode(c.room[:0], []byte(part)); err != nil {
 		return fmt.Errorf("a part of the token: %w", err)

@@ -59,7 +59,7 @@ type Endpoint struct {
 	Do func(w http.ResponseWriter, r *http.Request) error
 }
 
-// API describes one listener.
+// API describes the endpoints of one listener.
 type API struct {
 	// Listener is the configuration key of the listener's address.
 	Title, Description, Listener string
@@ -69,7 +69,7 @@ type API struct {
 	Endpoints []Endpoint
 	// Codes are the error codes of all endpoints, without not_found and method_not_allowed.
 	Codes []string
-	// AnswerTime is how long a request may take.
+	// AnswerTime is the time limit for a request.
 	AnswerTime time.Duration
 	// Admit may refuse a request before anything else happens; nil admits every request.
 	Admit func(r *http.Request) error

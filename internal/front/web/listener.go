@@ -180,7 +180,7 @@ func (s *Server) changed(c net.Conn, now http.ConnState) {
 		return
 	}
 	if open, ok := s.open.LoadAndDelete(c); ok {
-		p := open.(*patience) //nolint:forcetypeassert // the map has only this type
+		p := open.(*patience) //nolint:forcetypeassert // the map has only values of this type
 		p.cancel(nil)
 		p.timer.Stop()
 	}

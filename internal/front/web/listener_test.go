@@ -191,8 +191,8 @@ func TestTooLargeIsTheLast(t *testing.T) {
 	require.NoError(t, s.Stop(time.Minute, ""))
 }
 
-// A request ends when its own time is over, whenever the connection's timer was set. If a request ends at the moment at
-// which it is due, the connection is either overdue or usable, but never stuck.
+// Each request has its full time, whatever state the connection's timer is in. If a request ends at the moment at which
+// it is due, the state over and the connection's context must agree.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -90,12 +90,12 @@ func codesOf(answer *huma.Response) []string {
 
 func (r *reference) head(document string) {
 	fmt.Fprintf(&r.out, "# %s: reference\n\n%s\n", r.doc.Info.Title, paragraph(r.doc.Info.Description))
-	fmt.Fprintf(&r.out, "\n%s\n\n%s\n\n", paragraph("This page is made of ["+document+"]("+document+"), which is made of the code: "+
+	fmt.Fprintf(&r.out, "\n%s\n\n%s\n\n", paragraph("This page is generated from ["+document+"]("+document+"), which is generated from the code: "+
 		"TestDocumentIsCommitted compares both, and writes them with -update. Amounts are integers in minor units of the "+
 		"currency: fen, cents. Times are RFC 3339 in UTC with milliseconds: "+
-		"2026-11-24T15:00:00.000Z. What has seconds in its name counts seconds, and ms milliseconds. "+
-		"An answer that refuses is a [Problem](#problem) with one of the codes; the page named above says what to do about each."),
-		"A request brings one of these. Words in brackets are roles of API keys; the key must have one of them.")
+		"2026-11-24T15:00:00.000Z. Fields with seconds in their names count seconds; ms stands for milliseconds. "+
+		"Every error answer is a [Problem](#problem) with one of the codes; the page named above says what to do about each code."),
+		"A request needs one of these credentials. The words in parentheses are roles; the API key must have one of them.")
 	for _, name := range slices.Sorted(maps.Keys(r.doc.Components.SecuritySchemes)) {
 		s, scheme := r.doc.Components.SecuritySchemes[name], "Bearer"
 		if s.Scheme != "bearer" {
@@ -188,7 +188,7 @@ func (r *reference) allTypes() {
 	r.out.WriteString("\n## Types\n")
 	r.typeOf(&huma.Schema{Ref: "#/components/schemas/Problem"})
 	known := r.doc.Components.Schemas.Map()
-	for before := -1; before < len(r.types); { // a written type may link to further types
+	for before := -1; before < len(r.types); { // the types found so far may link to further types
 		before = len(r.types)
 		scratch := &reference{doc: r.doc, types: r.types}
 		for name := range maps.Clone(r.types) {

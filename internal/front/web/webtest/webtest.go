@@ -49,7 +49,7 @@ func Send(r *http.Request) (*Answer, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer client.CloseIdleConnections()
-	resp, err := client.Do(r) //nolint:gosec // the test chooses the address
+	resp, err := client.Do(r) //nolint:gosec // the test itself chooses the address
 	if err != nil {
 		return nil, err
 	}
