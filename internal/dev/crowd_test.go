@@ -45,7 +45,7 @@ func rained(t *testing.T, first hongbao.Outcome) (campaigns, users []string) {
 	return campaigns, users
 }
 
-// The rain moves on to the next campaign when one is sold out or over. It stays in a paused campaign,
+// If a campaign is sold out or over, rain continues with the next campaign. It stays in a paused campaign,
 // whose users are refused.
 func TestRainGoesOn(t *testing.T) {
 	t.Parallel()
@@ -68,7 +68,7 @@ func TestRainGoesOn(t *testing.T) {
 	}
 }
 
-// The rain retries while the next campaign can't be opened. It ends at a permanent error.
+// If the next campaign can't be opened, rain retries. It ends at a permanent error.
 func TestRainEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

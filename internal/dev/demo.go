@@ -123,7 +123,7 @@ func (d *Demo) user(ctx context.Context, c *crowd.Crowd, g hongbao.Grab, again b
 		return nil
 	}
 	if second.Outcome != hongbao.OutcomeAlreadyGranted || second.Receipts[0] != first.Receipts[0] {
-		return fmt.Errorf("user %s got packet %d, and then %s instead of the same receipt", g.User, first.Receipts[0].Packet,
+		return fmt.Errorf("user %s got packet %d, but the second grab got %s instead of the same receipt", g.User, first.Receipts[0].Packet,
 			second.Outcome)
 	}
 	r.same++
@@ -155,7 +155,7 @@ func (d *Demo) watch(ctx context.Context, out io.Writer, on *serving) error {
 			return false, on.faults.Cause(ctx, faults.KillWorker)
 		}
 		if !delivered && time.Now().After(limit) {
-			err = fmt.Errorf("not all is delivered in time: %d granted, %d settled, %d published", at.granted, at.settled,
+			err = fmt.Errorf("not all grants were delivered in time: %d granted, %d settled, %d published", at.granted, at.settled,
 				at.published)
 		}
 		return delivered, err

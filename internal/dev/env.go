@@ -29,7 +29,7 @@ func clearEnv(path string) error {
 		if ours, err = begins(path, envMark); err == nil && ours {
 			err = os.Remove(path)
 		} else if err == nil {
-			err = app.Usage("--env: %s exists and is not from `hongbao dev`: name a new file", path)
+			err = app.Usage("--env: %s is there already and is not of `hongbao dev`: name a file that does not exist yet", path)
 		}
 	} else if err == nil {
 		err = app.Usage("--env: %s is not a regular file: name a file that does not exist yet", path)

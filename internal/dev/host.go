@@ -19,7 +19,7 @@ func checkHost(listen string, log *zap.Logger, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil && !isOurs(r.Host, own) {
 			web.Fail(w, r, log, zap.DebugLevel, web.Refuse("host_unknown",
-				"this server answers to localhost and to addresses: use http://127.0.0.1 with its port"))
+				"this server accepts only localhost or an IP address as its host: use http://127.0.0.1 with its port"))
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -202,5 +202,5 @@ func (r *Remote) TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error
 
 // TryTopUp implements Operations. The API has no endpoint for it.
 func (r *Remote) TryTopUp(context.Context, TopUp) (*app.TopUp, error) {
-	return nil, &InputError{Field: "expect", Text: "is required with --server: `hongbao campaign show` prints the funding"}
+	return nil, &InputError{Field: "expect", Text: "is required at a server: `hongbao campaign show` prints the funding"}
 }

@@ -50,7 +50,7 @@ func freePorts(n int) ([]int, error) {
 func nextPorts(n int) (int, error) {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("hongbao-test-ports-%d", os.Getuid())), os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
-		return 0, fmt.Errorf("open the number of the next port: %w", err)
+		return 0, fmt.Errorf("open the counter of ports: %w", err)
 	}
 	defer f.Close()
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { // the lock lasts until the file is closed
@@ -72,7 +72,7 @@ func portsFree(ports []int) error {
 			return fmt.Errorf("try a port: %w", err)
 		}
 		if err := l.Close(); err != nil {
-			return fmt.Errorf("let go of a port: %w", err)
+			return fmt.Errorf("release a port: %w", err)
 		}
 	}
 	return nil
@@ -160,7 +160,7 @@ func waitGone(pid int, deadline time.Time) error {
 	defer cancel()
 	return poll(ctx, nil, func(context.Context) error {
 		if alive(pid) {
-			return fmt.Errorf("process %d was killed and is still there", pid)
+			return fmt.Errorf("process %d was killed but still exists", pid)
 		}
 		return nil
 	})

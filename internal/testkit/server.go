@@ -149,7 +149,7 @@ func (s *server) shutdown() error {
 	case <-p.done:
 		return nil
 	case <-limit.C:
-		return errors.Join(fmt.Errorf("stop %s in %s: still there after 10 s; killed", s.name, s.dir), p.kill())
+		return errors.Join(fmt.Errorf("stop %s in %s: still running after 10 s; killed", s.name, s.dir), p.kill())
 	}
 }
 

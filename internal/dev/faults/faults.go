@@ -74,14 +74,14 @@ func newFaults(st *store.Store, workers Workers, of *local.Servers, say local.Sa
 	return &Faults{store: st, workers: workers, say: say,
 		redis: &server{name: "Redis", proxy: of.Redis,
 			cut: model.Fault{Name: CutRedis, Label: "Cut off Redis",
-				What: "Closes every connection to Redis and refuses new ones. Grabs must be repeated; nothing is lost."},
+				What: "Closes every connection to Redis and refuses new ones. Clients must retry their grabs; nothing is lost."},
 			restore: model.Fault{Name: RestoreRedis, Label: "Restore Redis",
-				What: "Redis is cut off. Lets connections in again: grabs are decided, and workers go on."}},
+				What: "Redis is cut off. Accepts connections again, so that grabs are decided and workers continue."}},
 		kafka: &server{name: "Kafka", proxy: of.Kafka,
 			cut: model.Fault{Name: CutKafka, Label: "Cut off Kafka",
-				What: "Closes every connection to Kafka and refuses new ones. Grabs and payments go on."},
+				What: "Closes every connection to Kafka and refuses new ones. Grabs and payments continue."},
 			restore: model.Fault{Name: RestoreKafka, Label: "Restore Kafka",
-				What: "Kafka is cut off. Lets connections in again: what waits is published."}},
+				What: "Kafka is cut off. Accepts connections again, so that waiting grants are published."}},
 	}
 }
 
@@ -116,7 +116,7 @@ func (f *Faults) Buttons() []model.Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := []model.Fault{{Name: KillWorker, Label: "Kill a worker",
-		What: "SIGKILL for the worker that holds most. When its lease ends another worker takes what it held."}}
+		What: "Kills the worker with the most pending entries by SIGKILL. When its lease ends, another worker takes them over."}}
 	for _, s := range []*server{f.redis, f.kafka} {
 		if s.since.IsZero() {
 			all = append(all, s.cut)
@@ -125,7 +125,7 @@ func (f *Faults) Buttons() []model.Fault {
 		}
 	}
 	return append(all, model.Fault{Name: LoseAnswers, Label: "Lose answers",
-		What: fmt.Sprintf("Redis and Kafka act, but their next %d and %d answers never arrive. Callers must repeat.",
+		What: fmt.Sprintf("Drops the next %d answers of Redis and %d of Kafka, which still execute the requests. Clients must retry.",
 			redisAnswers, kafkaAnswers)})
 }
 
@@ -196,8 +196,8 @@ func (f *Faults) loseAnswers() {
 		return bytes.Contains(bytes.ToLower(request[:min(len(request), 1<<10)]), []byte("\r\nevalsha\r\n"))
 	})
 	f.kafka.proxy.SwallowAnswers(kafkaAnswers, proxy.KafkaRequest(proxy.KafkaProduce))
-	f.tell("The next %d answers of Redis' scripts and the next %d of Kafka are lost: the servers act, and their callers "+
-		"must repeat.", redisAnswers, kafkaAnswers)
+	f.tell("The next %d answers of Redis' scripts and the next %d of Kafka are lost. The servers still execute the requests, and "+
+		"their clients must retry.", redisAnswers, kafkaAnswers)
 }
 
 // huntEvery and huntFor are how often, and for how long, killWorker looks for a worker with pending entries.
@@ -212,7 +212,7 @@ func (f *Faults) killWorker(ctx context.Context) error {
 	err := retry.Poll(ctx, huntEvery, func() (bool, error) {
 		all := slices.DeleteFunc(f.workers.List(), func(w local.Worker) bool { return w.PID == 0 })
 		if len(all) == 0 {
-			return false, hongbao.Errorf(hongbao.ClassConflict, "no worker runs; those that were killed come back by themselves")
+			return false, hongbao.Errorf(hongbao.ClassConflict, "no worker is running; killed workers restart by themselves")
 		}
 		holds, err := f.holds(ctx)
 		if err != nil {

@@ -130,7 +130,7 @@ func (d *Deployment) AwaitOpen(ctx context.Context, openHead func(context.Contex
 	d.say("Redis was restarted, so its shard is frozen until a worker has compared it with the ledger and the " +
 		"topic; that takes some seconds")
 	report := time.AfterFunc(frozenPatience, func() {
-		d.say("The shard is still frozen; `hongbao recover --config %s` shows why, and how to go on", d.ConfigFile)
+		d.say("The shard is still frozen; `hongbao recover --config %s` shows why, and what to do", d.ConfigFile)
 	})
 	defer report.Stop()
 	return retry.Poll(ctx, 500*time.Millisecond, func() (bool, error) {
@@ -154,8 +154,8 @@ func (d *Deployment) Describe(w io.Writer) {
 	if path := d.Servers.RedisPath; path != "" {
 		fmt.Fprintf(w, "redis     %s at %s, appendonly yes\n", path, d.Servers.Redis.Addr)
 	} else {
-		fmt.Fprintln(w, "redis     miniredis, in this process: no redis-server is on the PATH. It counts deliveries and "+
-			"idle times\n          differently: for looking, not for money")
+		fmt.Fprintln(w, "redis     miniredis, in this process: no redis-server is on the PATH. Its counts of "+
+			"deliveries and\n          idle times differ from those of Redis: use it for trials only")
 	}
 	fmt.Fprintf(w, "kafka     kfake, in this process, topic %s\nledger    SQLite in %s\n", topicName, d.Dir)
 }

@@ -78,11 +78,11 @@ func (w *Workers) Kill(number int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if number < 1 || number > len(w.all) {
-		return app.Usage("there is no worker %d: they have the numbers 1 to %d", number, len(w.all))
+		return app.Usage("there is no worker %d: the workers have the numbers 1 to %d", number, len(w.all))
 	}
 	one := w.all[number-1]
 	if one.cmd == nil {
-		return app.Usage("worker %d is down: it is started again within %s", number, w.cfg.Rest)
+		return app.Usage("worker %d is down: it restarts within %s", number, w.cfg.Rest)
 	}
 	if err := one.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill worker %d: %w", number, err)
@@ -130,7 +130,7 @@ func (w *Workers) keep(ctx context.Context, number int, one *worker) error {
 		one.cmd, one.killed = nil, false
 		w.mu.Unlock()
 		if !killed {
-			w.cfg.Say("worker %d has ended by itself: %v; it is started again in %s; its log: %s", number, err, w.cfg.Rest,
+			w.cfg.Say("worker %d has ended by itself: %v; it restarts in %s; its log: %s", number, err, w.cfg.Rest,
 				w.log(number))
 		}
 		if !retry.Pause(ctx, w.cfg.Rest) {

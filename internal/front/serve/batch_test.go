@@ -209,7 +209,7 @@ func TestKeyRate(t *testing.T) {
 
 	full := setup(t, options{cfg: func(c *Config) { c.KeyRate, c.KeyBurst = 1, 128 }})
 	require.Equal(t, http.StatusOK, full.call(t, "POST", batchPath, batchOf(128), as(gatewayText)).Status,
-		"a full batch fits the smallest burst")
+		"the smallest permitted burst allows a full batch")
 }
 
 // batchOf returns the body of a batch for n users.
