@@ -116,7 +116,7 @@ func (c *child) line(t *testing.T) string {
 	return c.out.Text()
 }
 
-// processesOf lists the processes whose working folder or command line is in dir: servers and the watchdog.
+// processesOf lists the processes that work in dir or have it in their command line: servers and the watchdog.
 func processesOf(t *testing.T, dir string) []string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")
@@ -140,7 +140,7 @@ func requireNothingLeft(t *testing.T, dir string) {
 			return fmt.Errorf("left: %s", strings.Join(left, "\n"))
 		}
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
-			return fmt.Errorf("the folder %s is left: %w", dir, ended(err))
+			return fmt.Errorf("the folder %s still exists: %w", dir, ended(err))
 		}
 		return nil
 	}, "nothing is left of the child")

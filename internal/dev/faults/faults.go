@@ -24,7 +24,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The names of the faults. Each is also the name of a button in the console.
+// The names of the faults, as in the URLs of the console.
 const (
 	KillWorker   = "kill-worker"
 	CutRedis     = "cut-redis"

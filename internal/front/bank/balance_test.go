@@ -77,8 +77,7 @@ func amount(text string) string { return strings.Replace(good, "100", text, 1) }
 
 func unsized(r *http.Request) { r.ContentLength = -1 }
 
-// refused has invalid requests with their expected answers. The numbers of their rows in the list of bad input are
-// B1 to B10, B21, B27, B31 and B32.
+// refused has invalid requests with their expected answers (B1 to B10, B21, B27, B31 and B32).
 var refused = map[string]struct {
 	request
 	status int
@@ -193,7 +192,7 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	require.Zero(t, s.booked())
-	for _, e := range s.logs.All() { // B52: text from a path stays inside one value of one log line
+	for _, e := range s.logs.All() { // text from a path stays inside one value of one log line (B52)
 		for _, f := range e.Context {
 			require.NotContains(t, f.String, clientText[16:])
 		}
@@ -225,7 +224,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	}
 }
 
-// B20: a second request with the same key is refused while the first one runs.
+// While a request runs, a second request with the same key is refused (B20).
 func TestInProgress(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -323,7 +322,7 @@ func TestBusy(t *testing.T) {
 	wg.Wait()
 }
 
-// B33: the server cuts off a slow sender while it serves other clients.
+// The server cuts off a slow sender, and still serves other clients (B33).
 func TestSlowloris(t *testing.T) {
 	t.Parallel()
 	s := setup(t, func(c *Config) { c.ReadHeaderTimeout, c.ReadTimeout = 300*time.Millisecond, 500*time.Millisecond })

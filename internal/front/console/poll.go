@@ -66,8 +66,8 @@ const (
 	// loadTime is the time limit for one read. keptRates is the maximum number of points in the chart of rates.
 	loadTime  = 5 * time.Second
 	keptRates = 300
-	// restFactor makes the poller wait, after each read, this many times as long as the read took. So watching never
-	// becomes the main load.
+	// restFactor spaces slow reads: if a read takes d, the next read of the page starts at least restFactor*d after the
+	// start of this one. So watching never becomes the main load.
 	restFactor = 4
 	// keyWatchers is the maximum number of pages that one API key may watch at once, in all its sessions.
 	keyWatchers = 50

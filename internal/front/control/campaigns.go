@@ -41,7 +41,7 @@ func campaignReads() []operation {
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}", id: "show-campaign", summary: "Show a campaign",
 			description: "Returns the specification, the hash of the plan, and the campaign's status in the ledger and in Redis. " +
-				"redis is null if the campaign is not loaded. The seed and the amounts of packets that no user has are not shown.",
+				"redis is null if the campaign is not loaded. The seed and the amounts of packets that are not granted yet are not shown.",
 			action: access.ReadCampaigns, answer: app.Shown{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ShowCampaign(ctx, c.campaign) }),
 		},

@@ -170,7 +170,7 @@ func TestCoupons(t *testing.T) {
 	d.post("treasurer", "/v1/campaigns", specOf(t, c)).Refused(t, "specification_invalid")
 }
 
-// B8 to B15: the API refuses an invalid specification and one that can't be met.
+// The API refuses an invalid specification and one that can't be met (B8 to B15).
 func TestBadSpecifications(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -202,8 +202,7 @@ func (d *desk) ledgerCampaigns() []app.ListedCampaign {
 	return page.Campaigns
 }
 
-// B18 to B21: requests with the same Idempotency-Key, in sequence or ten at once, have one effect and get the
-// same answer.
+// Requests with the same Idempotency-Key, in sequence or ten at once, have one effect and get the same answer (B18 to B21).
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{false, true} {

@@ -52,7 +52,7 @@ func (s *Server) endpoints() []web.Endpoint {
 	return []web.Endpoint{
 		{
 			Method: http.MethodPost, Path: "/v1/campaigns/{id}/grabs", ID: "grab", Summary: "Grab a packet",
-			Description: "Decides a grab of the token's user, or of the user whom a gateway with an API key names. Every decided outcome is 200. After 503, " +
+			Description: "Decides a grab. The user is the token's user, or the user whom a gateway with an API key names. Every decided outcome is 200. After 503, " +
 				"and when no answer came, send the same request again: with the same request_id a grab that was granted gets " +
 				"the same receipt. A campaign in which a user may have several packets requires a request_id, and so does a " +
 				"gateway.",
@@ -73,7 +73,7 @@ func (s *Server) endpoints() []web.Endpoint {
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs", ID: "user-receipts", Summary: "A user's receipts",
-			Description: "Lists what a user holds in a campaign, without the codes of coupons.",
+			Description: "Lists a user's packets in a campaign, without coupon codes.",
 			Params: append(id, &huma.Param{Name: "user", In: "query", Required: true, Description: "The user's id.",
 				Schema: web.IDSchema()}),
 			Security: key, Roles: access.RolesOf(access.ReadGrants), Answer: Receipts{}, Do: s.userReceipts,
@@ -82,7 +82,7 @@ func (s *Server) endpoints() []web.Endpoint {
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs/me", ID: "own-receipts", Summary: "The caller's receipts",
-			Description: "Lists what the token's user holds in a campaign, or the user whom a gateway with an API key names, with the codes of coupons.",
+			Description: "Lists the user's packets in a campaign with their coupon codes. The user is the token's user, or the user whom a gateway with an API key names.",
 			Params:      ofUser, Security: user, Roles: access.RolesOf(access.Grab), Answer: Receipts{}, Do: s.asUser(s.ownReceipts),
 			Codes: []string{"invalid_parameter", "campaign_invalid", "user_invalid", "facts_invalid", "forbidden", "unknown_campaign", "archived", "frozen",
 				"not_durable", "unavailable", "rate_limited"},

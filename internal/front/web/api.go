@@ -50,8 +50,9 @@ type Endpoint struct {
 	Created bool
 	// Accepted is a value of the type of the answer with status 202, or nil if there is none.
 	Accepted any
-	// Crowd means that many users call the endpoint within a second, so it saves work for each request: a timer, an id
-	// (except for problems), and headers without effect on the answer to a POST. Only a POST may set it.
+	// Crowd means that many users call the endpoint within a second. For such an endpoint the server saves work: it
+	// shares one timer per connection, and sends an id only with problems. It also omits headers that have no effect on
+	// the answer to a POST. Only a POST may set Crowd.
 	Crowd bool
 	// Codes are the endpoint's error codes, without those that every endpoint can answer.
 	Codes []string
@@ -182,9 +183,9 @@ func (a *API) path(list []Endpoint) http.Handler {
 	})
 }
 
-// checked sets the request's id and deadline, calls do, and writes the problem if do fails. For a crowd it omits
-// headers: caches never store the answer to a POST without a lifetime (RFC 9110, 9.3.3), and browsers never load it as
-// a script or a style.
+// checked sets the request's id and deadline, calls do, and writes the problem if do fails. For a Crowd endpoint it
+// omits the headers against caching and content sniffing. A POST does not need them: caches never store its answer
+// without a lifetime (RFC 9110, 9.3.3), and browsers never load it as a script or a style.
 func (a *API) checked(w http.ResponseWriter, r *http.Request, crowd bool, do func(http.ResponseWriter, *http.Request) error) {
 	h := w.Header()
 	patience := patienceOf(r)
