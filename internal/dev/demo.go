@@ -169,7 +169,6 @@ func bar(n, all int64) string {
 	return fmt.Sprintf("%s%s %d", strings.Repeat("#", full), strings.Repeat(".", width-full), n)
 }
 
-// progress counts grants in each state.
 type progress struct{ granted, settled, published int64 }
 
 // progressOf reads the progress from Redis: grants, settled grants and published grants.

@@ -193,7 +193,6 @@ func (d *Dev) ready(ctx context.Context, on *serving, end func()) (err error) {
 	return nil
 }
 
-// prepare creates the campaign and the API keys.
 func (d *Dev) prepare(ctx context.Context, on *serving) (*Site, error) {
 	campaign, err := readyCampaign(ctx, on.App, campaignID, "A rain to try")
 	if err != nil {

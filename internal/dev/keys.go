@@ -13,7 +13,6 @@ import (
 
 const keysHelp = "Type k, r, c or l and Enter: kill a worker, cut off Redis or restore it, cut off Kafka or restore it, lose answers"
 
-// keyOf maps each fault to its key.
 var keyOf = map[string]string{
 	faults.KillWorker: "k", faults.LoseAnswers: "l",
 	faults.CutRedis: "r", faults.RestoreRedis: "r",

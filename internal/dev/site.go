@@ -83,7 +83,6 @@ Every command of %s works with --config %s
 	return nil
 }
 
-// curls returns curl commands for the API.
 func (s *Site) curls() []string {
 	campaign := s.API + "/v1/campaigns/" + s.Campaign
 	return []string{
@@ -95,7 +94,6 @@ func (s *Site) curls() []string {
 	}
 }
 
-// commands returns hongbao commands.
 func (s *Site) commands() []string {
 	program, config := quoted(s.program), quoted(s.Config)
 	return []string{

@@ -148,7 +148,6 @@ func (k *kit) folder(name string, cred *syscall.Credential) (string, error) {
 	return dir, nil
 }
 
-// command describes how to start a server.
 type command struct {
 	path string
 	args []string

@@ -81,7 +81,6 @@ func TestLoadEnds(t *testing.T) {
 	})
 }
 
-// answer is one answer to a grab.
 type answer struct {
 	outcome hongbao.Outcome
 	err     error

@@ -132,7 +132,6 @@ func (f *Faults) Buttons() []model.Fault {
 // Lost returns how many answers of Redis and Kafka have been dropped so far.
 func (f *Faults) Lost() int { return f.redis.proxy.Fired().Swallowed + f.kafka.proxy.Fired().Swallowed }
 
-// keptTold is how many faults Story keeps.
 const keptTold = 200
 
 // Story returns the newest faults, newest first.
@@ -175,7 +174,6 @@ func (f *Faults) cut(s *server) error {
 	return nil
 }
 
-// restore lets clients connect again.
 func (f *Faults) restore(s *server) error {
 	since := f.since(s, time.Time{})
 	if since.IsZero() {

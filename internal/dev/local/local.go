@@ -216,7 +216,6 @@ func addFlags(set map[string]string, flags *pflag.FlagSet) error {
 	return nil
 }
 
-// write writes the configuration file.
 func (d *Deployment) write(knobs map[string]string) error {
 	file := map[string]map[string]string{}
 	for name, value := range knobs {

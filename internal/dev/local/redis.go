@@ -24,7 +24,6 @@ const (
 	redisEnd = 10 * time.Second
 )
 
-// redisServer is a running redis-server.
 type redisServer struct {
 	addr, log string
 	cmd       *exec.Cmd
@@ -114,7 +113,6 @@ func (r *redisServer) close(patience time.Duration) error {
 	return err
 }
 
-// freeAddress finds a free port of loopback.
 func freeAddress(ctx context.Context) (string, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")

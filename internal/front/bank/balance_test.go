@@ -46,7 +46,6 @@ func TestCreditOnce(t *testing.T) {
 	require.JSONEq(t, `{"account":"u2","balances":[]}`, s.call(t, "GET", "/v1/accounts/u2", "").Text)
 }
 
-// request is a request to a balance server.
 type request struct {
 	method, path, body string
 	tweaks             []tweak

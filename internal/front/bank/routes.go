@@ -55,7 +55,6 @@ func (b *Balance) API() *web.API {
 	}
 }
 
-// creditCodes are the codes of problems with a credit.
 var creditCodes = []string{"reference_invalid", "account_invalid", "currency_invalid", "amount_not_integer_minor_units",
 	"amount_out_of_range", "idempotency_key_required", "idempotency_key_invalid", "idempotency_key_reused", "in_progress",
 	"reference_reused", "credit_refused", "fund_exhausted", "credit_unknown"}

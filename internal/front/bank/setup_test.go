@@ -153,7 +153,6 @@ func newKey(role access.Role, client string) (access.Key, string) {
 	return k, text
 }
 
-// API keys of clients c1 and c2.
 var (
 	clientKey1, clientText  = newKey(access.RoleClient, "c1")
 	clientKey2, theirText   = newKey(access.RoleClient, "c2")
@@ -176,7 +175,6 @@ func (m *memBook) deps(log *zap.Logger) Deps {
 	return Deps{Book: m, Reader: m, Keys: access.NewAuthority(m), Denied: m.deny, Log: log}
 }
 
-// server is a running balance server.
 type server struct {
 	*memBook
 	url  string

@@ -69,7 +69,6 @@ func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) er
 	return nil
 }
 
-// creditList is a page of a client's credits.
 type creditList struct {
 	Credits []Credit `json:"credits" nullable:"false" doc:"In the order of their references."`
 	Next    string   `json:"next,omitempty" doc:"There when there may be more; goes into after."`

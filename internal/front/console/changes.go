@@ -178,7 +178,6 @@ func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller
 	c.watchable(w, r, who)
 }
 
-// replay starts a replay as a job.
 func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	in := ops.Replay{Name: strings.TrimSpace(r.PostFormValue("name")), To: strings.TrimSpace(r.PostFormValue("to")),
 		Campaign: strings.TrimSpace(r.PostFormValue("campaign")), Missing: r.PostFormValue("missing") != "",

@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// rain is the specification of a campaign.
 const rain = `id: rain
 name: Spring <rain>
 kind: red_packet

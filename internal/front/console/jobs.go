@@ -131,7 +131,6 @@ func (s *jobs) wait(ctx context.Context, j *Job) Job {
 	return *j
 }
 
-// all returns a copy of every job.
 func (s *jobs) all() []Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// journalPage is the data of a page of the journal.
 type journalPage struct {
 	Campaign, Who, Since string
 	Entries              []access.Entry

@@ -17,7 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// letterPage is the data of the page of dead letters.
 type letterPage struct {
 	Sink, Campaign, Class, User, Reason string
 	Classes                             []string
@@ -211,7 +210,6 @@ func (c *Console) quarantined(w http.ResponseWriter, r *http.Request, who *acces
 		Done: done(r.URL)})
 }
 
-// decide pays or voids a grant in quarantine.
 func (c *Console) decide(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	q, err := c.oneQuarantined(r, who, access.DecideQuarantine)
 	if err != nil {

@@ -30,7 +30,6 @@ func count(n int64) string {
 	return text
 }
 
-// clock formats a time.
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return "never"

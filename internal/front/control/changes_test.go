@@ -28,7 +28,6 @@ func (d *desk) post(key, path, body string, tweaks ...func(*http.Request)) *repl
 	return d.call(key, http.MethodPost, path, body, tweaks...)
 }
 
-// specOf returns the JSON of a specification.
 func specOf(t *testing.T, c hongbao.Campaign) string {
 	t.Helper()
 	text, err := json.Marshal(c)
@@ -202,7 +201,8 @@ func (d *desk) ledgerCampaigns() []app.ListedCampaign {
 	return page.Campaigns
 }
 
-// Requests with the same Idempotency-Key, in sequence or ten at once, have one effect and get the same answer (B18 to B21).
+// Requests with the same Idempotency-Key have one effect and get the same answer, in sequence or ten at once (B18 to
+// B21).
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{false, true} {

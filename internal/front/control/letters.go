@@ -71,7 +71,6 @@ func classes() (all []any) {
 	return all
 }
 
-// letterFilter reads the filter from the fields.
 func letterFilter(f *fields) ops.LetterFilter {
 	return ops.LetterFilter{Sink: f.text("sink"), Campaign: f.text("campaign"), Class: f.text("class"), User: f.text("user"),
 		Reason: f.text("reason"), From: f.time("from"), To: f.time("to")}

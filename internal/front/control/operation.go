@@ -41,7 +41,6 @@ type operation struct {
 	after func(ctx context.Context, c *call, answer any) (any, error)
 }
 
-// operations returns all endpoints.
 func operations() []operation {
 	var all []operation
 	for _, list := range [][]operation{campaignReads(), campaignChanges(), letterOperations(), quarantineOperations(),

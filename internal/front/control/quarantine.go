@@ -59,7 +59,6 @@ func quarantineOperations() []operation {
 	}
 }
 
-// number returns the number of the grant in the path.
 func (c *call) number() (int64, error) {
 	text := c.r.PathValue("number")
 	id, err := strconv.ParseInt(text, 10, 64)

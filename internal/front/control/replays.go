@@ -22,7 +22,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// replaysAnswer lists replays.
 type replaysAnswer struct {
 	Replays []replayState `json:"replays" nullable:"false" doc:"In the order of their names."`
 }

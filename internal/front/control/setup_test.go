@@ -39,7 +39,6 @@ type desk struct {
 	keys map[string]string // by role, or by role/SCOPE for a key with a scope
 }
 
-// options are the options of setup.
 type options struct {
 	postgres bool
 	redis    *testkit.RedisServer // if nil, all tests share one
@@ -156,7 +155,6 @@ func (d *desk) campaign(id string, packets, total int64) {
 	d.load(campaignOf(id, packets, total))
 }
 
-// load creates and loads a campaign.
 func (d *desk) load(c hongbao.Campaign) {
 	d.t.Helper()
 	d.do(func(a *app.App) error {

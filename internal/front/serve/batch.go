@@ -33,7 +33,6 @@ type BatchGrab struct {
 	Facts     string `json:"facts,omitempty" doc:"What limits count by, as device=d1 channel=app."`
 }
 
-// batchRequest is the body of a batch.
 type batchRequest struct {
 	Grabs []BatchGrab `json:"grabs" minItems:"1" maxItems:"128" nullable:"false" doc:"One or more of each user."`
 }

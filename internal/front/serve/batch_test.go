@@ -212,7 +212,6 @@ func TestKeyRate(t *testing.T) {
 		"the smallest permitted burst allows a full batch")
 }
 
-// batchOf returns the body of a batch for n users.
 func batchOf(n int) string {
 	grabs := make([]string, n)
 	for i := range grabs {

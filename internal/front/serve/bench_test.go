@@ -65,7 +65,6 @@ func BenchmarkGrab(b *testing.B) {
 	}
 }
 
-// reader is a request body.
 type reader struct{ *strings.Reader }
 
 func (reader) Close() error { return nil }

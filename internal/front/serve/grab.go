@@ -16,7 +16,6 @@ import (
 // already retried it for a while.
 const retryAfter = time.Second
 
-// grabRequest is the body of a grab.
 type grabRequest struct {
 	RequestID string `json:"request_id,omitempty" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"One for all repeats."`
 }

@@ -45,7 +45,6 @@ func (p *provider) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(*text)), Request: r}, nil
 }
 
-// sleep advances the clock of a synctest bubble.
 func sleep(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // the bubble's clock
 
 // inBubble runs a test in a synctest bubble, with a key set and its provider.

@@ -231,7 +231,6 @@ func testConfig() Config {
 	}
 }
 
-// server is a running Server.
 type server struct {
 	*fake
 	*Server

@@ -48,7 +48,6 @@ func TestGoodTokens(t *testing.T) {
 	}
 }
 
-// badTokens are invalid tokens of every kind.
 func badTokens(t *testing.T) map[string]string {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(rsaKey().Public())

@@ -141,7 +141,6 @@ func serveCrowd(t *testing.T, a *API) *Server {
 		WriteTimeout: time.Minute, IdleTimeout: time.Minute}, log.New(io.Discard, "", 0))
 }
 
-// request returns a request to the Crowd endpoint.
 func request(ctx context.Context, t *testing.T, s *Server) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.at.String()+"/v1/things", strings.NewReader("{}"))

@@ -129,7 +129,6 @@ func content(schemas huma.Registry, kind string, v any) map[string]*huma.MediaTy
 	return map[string]*huma.MediaType{kind: {Schema: schemas.Schema(t, true, t.Name())}}
 }
 
-// byStatus groups codes by their status.
 func byStatus(list []string) map[int][]string {
 	out := map[int][]string{}
 	for _, code := range list {
