@@ -13,7 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// campaignID names the campaign of the demo, and that for trying grabs; crowdID names the crowd's.
+// campaignID is the campaign of the demo, in which users of `hongbao dev` can try grabs. crowdID is
+// the first campaign of the simulated crowd.
 const campaignID, crowdID = "demo", "crowd"
 
 const (
@@ -23,8 +24,8 @@ const (
 	open     = 365 * 24 * time.Hour
 )
 
-// readyCampaign returns the id of a campaign that is open and has packets left: first, or first with a number at its
-// end once that one is over. It makes the campaign if there is none.
+// readyCampaign returns the id of a campaign that is open and has packets left. It tries first, then first-2,
+// first-3 and so on, since a campaign may be over. If the next id is unused, it creates that campaign.
 func readyCampaign(ctx context.Context, a *app.App, first, name string) (string, error) {
 	id := first
 	for n := 2; ; n++ {
@@ -35,7 +36,7 @@ func readyCampaign(ctx context.Context, a *app.App, first, name string) (string,
 			return id, err
 		case err != nil:
 			return id, err
-		case has.Redis == nil || has.Redis.State == store.StateLoading: // an earlier start was stopped midway
+		case has.Redis == nil || has.Redis.State == store.StateLoading: // an earlier run stopped during the load
 			_, err = a.Load(ctx, id)
 			return id, err
 		case has.Redis.State == store.StateOpen && has.Redis.Left > 0 && time.Now().Before(has.Spec.To):
@@ -45,7 +46,7 @@ func readyCampaign(ctx context.Context, a *app.App, first, name string) (string,
 	}
 }
 
-// create funds and loads a campaign that is open from now on. It returns the hash of its plan.
+// create funds and loads a campaign that is already open. It returns the hash of its plan.
 func create(ctx context.Context, a *app.App, id, name string, packets int64, total hongbao.Amount) (string, error) {
 	now := time.Now().Truncate(time.Second)
 	created, err := a.Create(ctx, campaign.Complete(hongbao.Campaign{

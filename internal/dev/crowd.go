@@ -18,7 +18,7 @@ const (
 
 var errOver = errors.New("the campaign is over")
 
-// rain lets the crowd grab until ctx ends, or no attempt can help.
+// rain lets the crowd grab until ctx ends or a retry can't help.
 func (d *Dev) rain(ctx context.Context, on *serving) {
 	last := ""
 	err := rain(ctx, crowd.New(on.grabber.Grab, d.say), d.Crowd, func() (string, error) {
@@ -34,8 +34,8 @@ func (d *Dev) rain(ctx context.Context, on *serving) {
 	}
 }
 
-// rain lets users grab, rate users a second. Every fifth comes a second time. After a campaign is sold out or over, the
-// next one follows.
+// rain makes rate grabs a second, each by the next user. One in four users grabs twice.
+// When a campaign is sold out or over, rain continues with the campaign that next returns.
 func rain(ctx context.Context, c *crowd.Crowd, rate int, next func() (id string, err error)) error {
 	load := crowd.Load{Callers: callers, Calls: math.MaxInt, Rate: rate}
 	for {

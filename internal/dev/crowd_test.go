@@ -16,9 +16,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/crowd"
 )
 
-// rained lets users grab for a minute, two users a second. The first campaign answers first after ten grabs; others
-// have
-// packets left. It returns the campaigns in their order, and the users of the first one.
+// rained simulates two grabs a second for a minute. In the first campaign the outcome is first from the eleventh
+// grab on. Other campaigns always have packets left. It returns the campaigns in their order, and the users who
+// grabbed in the first one.
 func rained(t *testing.T, first hongbao.Outcome) (campaigns, users []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,8 @@ func rained(t *testing.T, first hongbao.Outcome) (campaigns, users []string) {
 	return campaigns, users
 }
 
-// A campaign that is over is followed by the next one. While one is paused its users come and are refused.
+// If a campaign is sold out or over, rain continues with the next campaign. It stays in a paused campaign,
+// whose users are refused.
 func TestRainGoesOn(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[hongbao.Outcome]int{
@@ -67,7 +68,7 @@ func TestRainGoesOn(t *testing.T) {
 	}
 }
 
-// A campaign that can't be opened yet is tried again. The rain ends when no attempt can help.
+// If the next campaign can't be opened, rain retries. It ends at a permanent error.
 func TestRainEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

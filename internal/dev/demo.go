@@ -23,15 +23,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// Demo is a script on the development server. A campaign opens, and a crowd grabs while answers are lost and a worker
-// is killed. Once all is delivered, an audit ends it.
+// Demo is a scripted run of the development server. A campaign opens and a crowd grabs, while some answers are lost
+// and a worker is killed. When every grant is delivered, an audit compares Redis, the ledger and the topic.
 type Demo struct {
 	Packets int64          // of the campaign
 	Total   hongbao.Amount // sum of the packets
 	Users   int            // number of users who grab
-	// Keep continues as the development server after an audit that agrees.
+	// Keep lets the development server run on after the demo.
 	Keep bool
-	// Done is called with the result, also if the audit found differences.
+	// Done is called with the result, even if the audit found differences.
 	Done func(*Result) error
 
 	started time.Time
@@ -42,7 +42,7 @@ type Demo struct {
 	result Result
 }
 
-// twice: one in so many users grabs a second time.
+// twice makes one in so many users grab a second time.
 const twice = 5
 
 // stopped replaces err if a signal ended the demo.
@@ -53,7 +53,7 @@ func (d *Demo) stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// run runs the demo. Its error says so if the audit found differences.
+// run runs the demo. Its error is not nil if the audit found differences.
 func (d *Demo) run(ctx context.Context, server *Dev, on *serving) error {
 	hash, err := create(ctx, on.App, campaignID, "Spring rain", d.Packets, d.Total)
 	if err != nil {
@@ -83,7 +83,7 @@ func (d *Demo) run(ctx context.Context, server *Dev, on *serving) error {
 	return errors.Join(d.Done(r), err)
 }
 
-// rain lets every user grab, and returns when all have their answers.
+// rain lets every user grab, and returns when every grab is decided.
 func (d *Demo) rain(ctx context.Context, say local.Say, on *serving) error {
 	c, start := crowd.New(on.grabber.Grab, say), time.Now()
 	_, err := crowd.Load{Callers: callers, Calls: d.Users}.Run(ctx, func(ctx context.Context, _, u int) error {
@@ -98,7 +98,8 @@ func (d *Demo) rain(ctx context.Context, say local.Say, on *serving) error {
 	return err
 }
 
-// user grabs, and some users grab once more under another request id, so that the second grab is no repeat.
+// user lets one user grab, and grab again if again is set. The second grab has its own request id, so it is not
+// a retry.
 func (d *Demo) user(ctx context.Context, c *crowd.Crowd, g hongbao.Grab, again bool) error {
 	first, err := c.Grab(ctx, g)
 	second := first
@@ -122,14 +123,15 @@ func (d *Demo) user(ctx context.Context, c *crowd.Crowd, g hongbao.Grab, again b
 		return nil
 	}
 	if second.Outcome != hongbao.OutcomeAlreadyGranted || second.Receipts[0] != first.Receipts[0] {
-		return fmt.Errorf("user %s got packet %d, and then %s instead of the same receipt", g.User, first.Receipts[0].Packet,
+		return fmt.Errorf("user %s got packet %d, but the second grab got %s instead of the same receipt", g.User, first.Receipts[0].Packet,
 			second.Outcome)
 	}
 	r.same++
 	return nil
 }
 
-// watch shows the progress, kills a worker in the middle, and returns when all is delivered.
+// watch prints the progress, kills a worker at a third of the grants, and returns when every grant is
+// delivered.
 func (d *Demo) watch(ctx context.Context, out io.Writer, on *serving) error {
 	all := min(d.Packets, int64(d.Users))
 	limit := time.Now().Add(time.Minute + time.Duration(d.Packets)*time.Millisecond)
@@ -142,7 +144,7 @@ func (d *Demo) watch(ctx context.Context, out io.Writer, on *serving) error {
 			return false, err
 		}
 		delivered := over && at.settled == at.granted && at.published == at.granted
-		// A line has news, or shows after a second that the demo has not stopped.
+		// print a line at each tenth of the progress, and at least once a second
 		if now := 1 + (at.granted+at.settled+at.published)*10/(3*all); now != mark || time.Since(shown) > time.Second {
 			mark, shown = now, time.Now()
 			fmt.Fprintf(out, "%5.1fs    granted %s  settled %s  published %s\n", time.Since(d.started).Seconds(),
@@ -153,24 +155,23 @@ func (d *Demo) watch(ctx context.Context, out io.Writer, on *serving) error {
 			return false, on.faults.Cause(ctx, faults.KillWorker)
 		}
 		if !delivered && time.Now().After(limit) {
-			err = fmt.Errorf("not all is delivered in time: %d granted, %d settled, %d published", at.granted, at.settled,
+			err = fmt.Errorf("not all grants were delivered in time: %d granted, %d settled, %d published", at.granted, at.settled,
 				at.published)
 		}
 		return delivered, err
 	})
 }
 
-// bar draws n of all.
+// bar draws n of all as a progress bar.
 func bar(n, all int64) string {
 	const width = 12
 	full := int(min(max(n, 0), all) * width / max(all, 1))
 	return fmt.Sprintf("%s%s %d", strings.Repeat("#", full), strings.Repeat(".", width-full), n)
 }
 
-// progress is the progress of the demo, in grants.
 type progress struct{ granted, settled, published int64 }
 
-// progressOf reads the progress of each consumer group from Redis.
+// progressOf reads the progress from Redis: grants, settled grants and published grants.
 func progressOf(ctx context.Context, a *app.App) (at progress, err error) {
 	s, err := a.Status(ctx)
 	if err == nil {

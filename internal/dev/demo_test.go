@@ -22,7 +22,7 @@ func TestBar(t *testing.T) {
 	}
 }
 
-// A user who grabs twice must get the same receipt again, and the counts say so.
+// A user who grabs twice must get the same receipt both times. The result counts such users.
 func TestUserWhoGrabsTwice(t *testing.T) {
 	t.Parallel()
 	receipt := []hongbao.Receipt{{Packet: 7, Amount: 10}}
@@ -59,7 +59,7 @@ func TestUserWhoGrabsTwice(t *testing.T) {
 	}
 }
 
-// A signal that ends the demo is reported, but not one that ends the server after it.
+// A signal during the demo is reported as an error; a signal after the demo is not.
 func TestDemoIsStopped(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancelCause(t.Context())

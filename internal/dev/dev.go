@@ -1,5 +1,5 @@
-// Package dev is the development server: a deployment of its own on this machine that serves until it is stopped, or
-// until its demo is over.
+// Package dev is the development server. It runs a whole deployment on this machine until it is stopped or its demo
+// is over.
 package dev
 
 import (
@@ -26,37 +26,37 @@ import (
 
 // Dev is one run of the development server.
 type Dev struct {
-	// Listen is the address of the API. The console has the next port, health and metrics the one after that, on loopback;
-	// port 0 takes three free ones.
+	// Listen is the address of the API. The console uses the next port, and health and metrics on loopback the port
+	// after it. Port 0 picks three free ports.
 	Listen string
-	// DataDir keeps the data; empty: no data is kept.
+	// DataDir is the folder that keeps the data; if it is empty, no data is kept.
 	DataDir string
-	// EnvFile, if not empty, gets the addresses and keys as variables of a shell, once all is ready. The end removes
-	// it.
+	// EnvFile is the file to which the addresses and keys are written as shell variables when the server is ready.
+	// It is removed when the server stops. If EnvFile is empty, no file is written.
 	EnvFile string
-	// Crowd is how many simulated users grab each second.
+	// Crowd is the number of simulated grabs per second.
 	Crowd int
-	// Demo, if not nil, runs first. Then no configuration is read.
+	// Demo, if not nil, runs before the server is ready. A run with a demo reads no configuration.
 	Demo *Demo
-	// Program is the path by which this program was called.
+	// Program is the path with which this program was started.
 	Program string
-	// Flags may set knobs.
+	// Flags may set configuration keys.
 	Flags *pflag.FlagSet
-	// In, if not nil, is a terminal whose keys cause faults.
+	// In, if not nil, is a terminal from which key presses cause faults.
 	In io.Reader
 	// Out gets the messages.
 	Out io.Writer
-	// Ready is called once all is ready.
+	// Ready is called when the server is ready.
 	Ready func(*Site) error
 
 	local *local.Deployment
 	say   local.Say
 }
 
-// keyNote marks the API keys of this command.
+// keyNote is the note of every API key that this command creates. It finds the keys of an earlier run.
 const keyNote = "hongbao dev"
 
-// Run serves until ctx ends, or until the demo is over and does not stay.
+// Run serves until ctx ends, or until the demo is over and Demo.Keep is false.
 func (d *Dev) Run(ctx context.Context) (err error) {
 	knobs, err := d.knobs()
 	if err != nil {
@@ -82,7 +82,7 @@ func (d *Dev) Run(ctx context.Context) (err error) {
 	})
 }
 
-// knobs returns the knobs that differ from those of `hongbao serve`.
+// knobs returns the configuration keys whose values differ from those of `hongbao serve`.
 func (d *Dev) knobs() (map[string]string, error) {
 	host, port, err := net.SplitHostPort(d.Listen)
 	first, errPort := strconv.ParseUint(port, 10, 16)
@@ -106,7 +106,7 @@ func (d *Dev) knobs() (map[string]string, error) {
 	}, nil
 }
 
-// unlessStopped returns nil for an error that the end of ctx caused.
+// unlessStopped returns err, or nil if ctx has ended.
 func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -114,7 +114,7 @@ func unlessStopped(ctx context.Context, err error) error {
 	return nil
 }
 
-// serving is the running server.
+// serving is a server that accepts requests.
 type serving struct {
 	*app.App
 	at      serve.Addresses
@@ -122,7 +122,7 @@ type serving struct {
 	faults  *faults.Faults
 }
 
-// run serves while the workers work.
+// run serves and runs the workers.
 func (d *Dev) run(ctx context.Context, a *app.App) error {
 	if err := d.local.AwaitOpen(ctx, a.Store().Shard(0).OpenHead); err != nil {
 		return unlessStopped(ctx, err)
@@ -154,8 +154,8 @@ func (d *Dev) run(ctx context.Context, a *app.App) error {
 		}})
 }
 
-// ready runs the demo, if there is one, and calls end unless it stays. Then it reports that all is ready, and starts
-// the crowd. It returns when ctx ends.
+// ready runs the demo, if there is one, and stops the server after it unless Demo.Keep is set. Otherwise it reports
+// that the server is ready and starts the crowd. It returns when ctx ends.
 func (d *Dev) ready(ctx context.Context, on *serving, end func()) (err error) {
 	if d.Demo != nil {
 		if err := d.Demo.run(ctx, d, on); err != nil {
@@ -193,7 +193,6 @@ func (d *Dev) ready(ctx context.Context, on *serving, end func()) (err error) {
 	return nil
 }
 
-// prepare makes the campaign and the keys.
 func (d *Dev) prepare(ctx context.Context, on *serving) (*Site, error) {
 	campaign, err := readyCampaign(ctx, on.App, campaignID, "A rain to try")
 	if err != nil {

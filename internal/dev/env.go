@@ -10,10 +10,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// envMark is the first line of every file of --env. A file without it belongs to someone else.
+// envMark is the first line of every file that --env writes. A file without it was written by another program
+// and is never removed.
 const envMark = "# of a hongbao dev that runs; it removes this file when it stops\n"
 
-// clearEnv removes the file that a killed earlier start left at path. It refuses a file of someone else.
+// clearEnv removes the file at path if a killed earlier run left it there. It returns an error if another
+// program wrote the file.
 func clearEnv(path string) error {
 	if path == "" {
 		return nil
@@ -30,7 +32,7 @@ func clearEnv(path string) error {
 			err = app.Usage("--env: %s is there already and is not of `hongbao dev`: name a file that does not exist yet", path)
 		}
 	} else if err == nil {
-		err = app.Usage("--env: %s is no regular file: name a file that does not exist yet", path)
+		err = app.Usage("--env: %s is not a regular file: name a file that does not exist yet", path)
 	}
 	if err != nil {
 		return fmt.Errorf("clear the file of --env: %w", err)
@@ -38,7 +40,7 @@ func clearEnv(path string) error {
 	return nil
 }
 
-// begins reports whether a file begins with a text.
+// begins reports whether the file at path begins with text.
 func begins(path, text string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -49,7 +51,7 @@ func begins(path, text string) (bool, error) {
 	return string(head) == text, err
 }
 
-// writeEnv makes the file, which no other user may read.
+// writeEnv creates the file so that only its owner can read it.
 func writeEnv(path, text string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -62,7 +64,7 @@ func writeEnv(path, text string) error {
 	return nil
 }
 
-// removeEnv removes the file, if it still has this text.
+// removeEnv removes the file if it still contains this text.
 func removeEnv(path, text string) error {
 	ours, err := begins(path, envMark+text)
 	if err == nil && ours {

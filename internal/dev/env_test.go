@@ -10,7 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// The file of --env is for its owner only. What an earlier start has left goes; what others wrote stays.
+// Only its owner can read the file of --env. A start removes the file of a killed earlier run, but no file that
+// another program wrote.
 func TestEnvFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), ".env")
@@ -21,7 +22,7 @@ func TestEnvFile(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode())
 	require.ErrorIs(t, writeEnv(path, "export KEY=2\n"), os.ErrExist)
-	require.NoError(t, clearEnv(path), "of a start that was killed")
+	require.NoError(t, clearEnv(path), "a killed run left it")
 	require.NoFileExists(t, path)
 	require.NoError(t, removeEnv(path, "export KEY=1\n"), "somebody has removed it")
 

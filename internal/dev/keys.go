@@ -13,20 +13,20 @@ import (
 
 const keysHelp = "Type k, r, c or l and Enter: kill a worker, cut off Redis or restore it, cut off Kafka or restore it, lose answers"
 
-// keyOf is the key of each fault.
 var keyOf = map[string]string{
 	faults.KillWorker: "k", faults.LoseAnswers: "l",
 	faults.CutRedis: "r", faults.RestoreRedis: "r",
 	faults.CutKafka: "c", faults.RestoreKafka: "c",
 }
 
-// keys cause faults. Each key is a letter and Enter.
+// keys causes the faults that the user selects at the terminal with a letter and Enter.
 type keys struct {
 	say    local.Say
 	faults console.Faults
 }
 
-// run reads keys until ctx ends. A read from a terminal can't be stopped: a last read ends with the process.
+// run reads keys until ctx ends. A pending read from a terminal can't be canceled, so the reading goroutine may
+// live until the process ends.
 func (k *keys) run(ctx context.Context, in io.Reader) {
 	ignoreBackground()
 	lines := make(chan string)
@@ -50,7 +50,7 @@ func (k *keys) run(ctx context.Context, in io.Reader) {
 	}
 }
 
-// press causes the fault of a key that can be caused now.
+// press causes the fault that belongs to a key, if that fault is possible now.
 func (k *keys) press(ctx context.Context, key string) {
 	for _, fault := range k.faults.Buttons() {
 		if keyOf[fault.Name] != key {

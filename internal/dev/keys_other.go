@@ -2,5 +2,5 @@
 
 package dev
 
-// ignoreBackground does nothing on this system, which does not need it.
+// ignoreBackground does nothing: this system never stops a background process that reads the terminal.
 func ignoreBackground() {}

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// breaker notes what is caused, and lets Kafka and Redis be restored once they are cut off.
+// breaker records the faults, and offers to restore a server that is cut off.
 type breaker struct {
 	console.Faults
 	cut    map[string]string
@@ -61,6 +61,6 @@ func TestKeys(t *testing.T) {
 	cancel()
 	<-ended
 	require.NoError(t, typed.Close())
-	require.Equal(t, 7, strings.Count(out.String(), keysHelp), "at the start, and for each line that is no key")
+	require.Equal(t, 7, strings.Count(out.String(), keysHelp), "at the start, and after each line that is no key")
 	require.Contains(t, out.String(), "kill-worker: it may fail")
 }

@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-// ignoreBackground lets a process that runs in the shell's background continue. Without it a read from the terminal
-// would stop the process; with it the read fails.
+// ignoreBackground ignores SIGTTIN, so that the process can run in the background of a shell. A read from the
+// terminal would then stop the process; with the signal ignored, only the read fails.
 func ignoreBackground() { signal.Ignore(syscall.SIGTTIN) }

@@ -26,11 +26,11 @@ type Result struct {
 
 	latency *hdrhistogram.Histogram // microseconds
 	amounts []hongbao.Amount
-	// again are the users who grabbed twice; same are those of them who had a packet.
+	// again counts the users who grabbed twice; same counts those of them who got the same packet both times.
 	again, same int
 }
 
-// Write writes the result for a person.
+// Write prints the result as text.
 func (r *Result) Write(w io.Writer) error {
 	fmt.Fprintf(w, "\ngrabs        %d by %d users in %.1f s: %.0f a second, from %d callers\n", r.Grabs, r.Users,
 		r.GrabSeconds, float64(r.Grabs)/r.GrabSeconds, callers)

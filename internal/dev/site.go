@@ -14,7 +14,8 @@ type Site struct {
 	API     string `json:"api"`
 	Console string `json:"console"`
 	Metrics string `json:"metrics"`
-	// Key is a treasurer's, for the console and the administration API; GatewayKey grabs for the users that it names.
+	// Key has the role treasurer, for the console and the administration API. GatewayKey has the role gateway, which
+	// may grab for any user.
 	Key        string `json:"key"`
 	GatewayKey string `json:"gateway_key"`
 	// Campaign is open and has packets left.
@@ -25,11 +26,11 @@ type Site struct {
 	DataDir string `json:"data_dir,omitempty"`
 
 	program string
-	mayKeep bool // the command has --data-dir
+	mayKeep bool // whether the command has the flag --data-dir
 }
 
-// address returns the URL by which a browser on this machine reaches a listener. A certificate is for a name, so with
-// TLS it is the listener's configured name, if there is one.
+// address returns the URL at which a browser on this machine reaches a listener. With TLS, it uses the listener's
+// configured name if there is one, because a certificate belongs to a name.
 func address(at net.Addr, listen string, tls bool) string {
 	scheme, host := "http", at.String()
 	bound, err := netip.ParseAddrPort(host)
@@ -38,7 +39,7 @@ func address(at net.Addr, listen string, tls bool) string {
 	}
 	if tls {
 		scheme = "https"
-		name, _, _ := net.SplitHostPort(listen) // the listener is open, so its address is well formed
+		name, _, _ := net.SplitHostPort(listen) // the listener is open, so its address is valid
 		if _, noAddress := netip.ParseAddr(name); name != "" && noAddress != nil {
 			host = net.JoinHostPort(name, strconv.Itoa(int(bound.Port())))
 		}
@@ -46,7 +47,7 @@ func address(at net.Addr, listen string, tls bool) string {
 	return scheme + "://" + host
 }
 
-// Write writes the site for a person, with commands to copy: each is a line of its own and ends by itself.
+// Write prints the site as text, with commands to copy. Each command is one line and ends by itself.
 func (s *Site) Write(w io.Writer) error {
 	kept := "Ctrl-C stops all of it, and nothing is left"
 	if s.mayKeep {
@@ -82,7 +83,6 @@ Every command of %s works with --config %s
 	return nil
 }
 
-// curls returns commands that call the API.
 func (s *Site) curls() []string {
 	campaign := s.API + "/v1/campaigns/" + s.Campaign
 	return []string{
@@ -94,7 +94,6 @@ func (s *Site) curls() []string {
 	}
 }
 
-// commands returns commands of this program.
 func (s *Site) commands() []string {
 	program, config := quoted(s.program), quoted(s.Config)
 	return []string{
@@ -103,7 +102,7 @@ func (s *Site) commands() []string {
 	}
 }
 
-// env returns the addresses and keys as variables of a shell.
+// env returns the addresses and keys as shell variables.
 func (s *Site) env() string {
 	var b strings.Builder
 	for _, v := range [][2]string{{"HONGBAO_CONFIG", s.Config}, {"API", s.API}, {"CONSOLE", s.Console},
@@ -113,7 +112,7 @@ func (s *Site) env() string {
 	return b.String()
 }
 
-// quoted returns a text that a shell takes as one word.
+// quoted quotes a text for a shell, if necessary.
 func quoted(text string) string {
 	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-:@%+=,") == "" {
 		return text

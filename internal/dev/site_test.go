@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// By TLS the addresses that are printed have the name that the certificate is for.
+// With TLS, the printed URL has the configured name, for which the certificate was issued.
 func TestAddress(t *testing.T) {
 	t.Parallel()
 	here, all := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 8443}, &net.TCPAddr{IP: net.IPv6zero, Port: 8443}

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// Acknowledge is the input of an acknowledgement: a difference of the audit that is known.
+// Acknowledge is the input of AcknowledgeDifference.
 type Acknowledge struct {
 	Kind     string    `json:"kind" doc:"Kind of the difference, such as duplicate_in_topic."`
 	Where    string    `json:"where" doc:"The place that the audit named."`
@@ -19,11 +19,11 @@ type Acknowledge struct {
 	Event    string    `json:"event,omitempty" doc:"Shard and seq, if the difference names them."`
 	Detail   string    `json:"detail" doc:"Detail of the difference, exactly as the audit printed it."`
 	Until    time.Time `json:"until" doc:"Time from which the audit counts the difference again: within the next 366 days."`
-	By       string    `json:"-"` // the decider; a caller's key takes precedence
+	By       string    `json:"-"` // who decides; ignored if the caller has an API key
 	Why      string    `json:"why" minLength:"1" maxLength:"500" doc:"Reason; kept with the acknowledgement."`
 }
 
-// Check refuses an invalid input.
+// Check returns an error if the input is invalid.
 func (in *Acknowledge) Check() error {
 	if in.Until.IsZero() {
 		return &InputError{Field: "until", Text: "is required: a time within the next 366 days, as 2026-02-17T20:00:00Z"}
@@ -31,7 +31,8 @@ func (in *Acknowledge) Check() error {
 	return checkWhy(in.Why)
 }
 
-// AcknowledgeDifference records that a difference is known: until a time, the audit shows it and does not count it.
+// AcknowledgeDifference records that a difference in the audit is known. Until in.Until, the audit shows the
+// difference but does not count it.
 func (l *Local) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out ledger.Acknowledgement, err error) {
 	if err := in.Check(); err != nil {
 		return out, err
@@ -51,13 +52,13 @@ func (r *Remote) AcknowledgeDifference(ctx context.Context, in Acknowledge) (out
 	return out, err
 }
 
-// TrailOf names the grants of a trail: those of a user, or of a packet.
+// TrailOf selects the grants of a user or of a packet.
 type TrailOf struct {
 	Campaign, User string
 	Packet         int64
 }
 
-// Check refuses an invalid input.
+// Check returns an error if the input is invalid.
 func (in *TrailOf) Check() error {
 	switch {
 	case in.Campaign == "":
@@ -70,7 +71,7 @@ func (in *TrailOf) Check() error {
 	return checkPick(in.Campaign, in.User)
 }
 
-// Trail follows grants through all stores.
+// Trail finds the selected grants in all stores.
 func (l *Local) Trail(ctx context.Context, in TrailOf) (*app.Trail, error) {
 	if err := in.Check(); err != nil {
 		return nil, err

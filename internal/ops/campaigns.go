@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 )
 
-// ListCampaigns returns the campaigns of the ledger that the caller sees, with their status.
+// ListCampaigns returns the campaigns in the ledger that the caller may see, with their status.
 func (l *Local) ListCampaigns(ctx context.Context) ([]app.ListedCampaign, error) {
 	page, err := l.App.ListCampaigns(ctx, "", math.MaxInt, l.sees())
 	if err == nil {
@@ -25,18 +25,18 @@ func (l *Local) ListCampaigns(ctx context.Context) ([]app.ListedCampaign, error)
 	return page.Campaigns, err
 }
 
-// ShowCampaign returns a campaign as the ledger and Redis have it.
+// ShowCampaign returns a campaign with its state in the ledger and in Redis.
 func (l *Local) ShowCampaign(ctx context.Context, id string) (app.Shown, error) {
 	return l.App.Show(ctx, id)
 }
 
-// CampaignPause is the input of a pause and of a resume.
+// CampaignPause is the input of PauseCampaign and ResumeCampaign.
 type CampaignPause struct {
 	Campaign string `json:"-"`
 	Why      string `json:"why,omitempty" maxLength:"500" doc:"Reason; kept in Redis and in the ledger with the caller's key."`
 }
 
-// Check refuses an invalid input.
+// Check returns an error if the input is invalid.
 func (in *CampaignPause) Check() error {
 	if len(in.Why) > maxWhy {
 		return checkWhy(in.Why)
@@ -50,7 +50,7 @@ type CampaignState struct {
 	State    string `json:"state" enum:"open,paused" doc:"State after the change."`
 }
 
-// PauseCampaign makes a campaign answer paused.
+// PauseCampaign pauses a campaign: its grabs get the outcome paused.
 func (l *Local) PauseCampaign(ctx context.Context, in CampaignPause) (CampaignState, error) {
 	return l.turnCampaign(ctx, &in, "paused", l.App.Pause)
 }
@@ -68,37 +68,37 @@ func (l *Local) turnCampaign(ctx context.Context, in *CampaignPause, state strin
 	return CampaignState{in.Campaign, state}, turn(ctx, in.Campaign, in.Why)
 }
 
-// CampaignEnding returns how far the end of a campaign is.
+// CampaignEnding returns the status of a closed campaign, with the amount of its refund.
 func (l *Local) CampaignEnding(ctx context.Context, id string) (*app.Ending, error) {
 	return l.App.Standing(ctx, id)
 }
 
-// CampaignClose is the input of a close, which ends a campaign permanently.
+// CampaignClose is the input of CloseCampaign.
 type CampaignClose struct {
 	Campaign string `json:"-"`
 	Early    bool   `json:"early,omitempty" doc:"Close the campaign before the end of its window."`
 }
 
-// CloseCampaign ends a campaign.
+// CloseCampaign ends a campaign permanently.
 func (l *Local) CloseCampaign(ctx context.Context, in CampaignClose) (*app.Ending, error) {
 	return l.App.Close(ctx, in.Campaign, in.Early)
 }
 
-// CancelCampaign ends a campaign that was never loaded.
+// CancelCampaign ends a campaign that was never loaded, and returns its money to the sponsor.
 func (l *Local) CancelCampaign(ctx context.Context, id string) (*app.Ending, error) {
 	return l.App.Cancel(ctx, id)
 }
 
-// CampaignRefund is the input of a refund: the sponsor gets back the amount that no user got.
+// CampaignRefund is the input of RefundCampaign, which returns to the sponsor the amount that no user got.
 type CampaignRefund struct {
 	Campaign string         `json:"-"`
 	Amount   hongbao.Amount `json:"amount" minimum:"0" maximum:"9007199254740991" doc:"Exact amount of the refund, in minor units: refund_amount of the ending."`
 	Missing  int64          `json:"missing,omitempty" minimum:"1" doc:"Number of grants that a person decided not to pay: exactly missing of the ending."`
-	// Wait is how long a refund waits for grants that are still being settled.
+	// Wait is how long RefundCampaign waits for grants that are not settled yet.
 	Wait time.Duration `json:"-"`
 }
 
-// Check refuses an invalid input.
+// Check returns an error if the input is invalid.
 func (in *CampaignRefund) Check() error {
 	switch {
 	case in.Missing < 0:
@@ -109,7 +109,8 @@ func (in *CampaignRefund) Check() error {
 	return nil
 }
 
-// RefundCampaign refunds a closed campaign, once. While grants are being settled its error is payment.ErrSettling.
+// RefundCampaign refunds a closed campaign. A second call returns the same result. While grants are still being
+// settled, it returns payment.ErrSettling.
 func (l *Local) RefundCampaign(ctx context.Context, in CampaignRefund) (*app.Ending, error) {
 	if err := in.Check(); err != nil {
 		return nil, err

@@ -13,15 +13,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// CampaignCreate is the input of a creation.
+// CampaignCreate is the input of CreateCampaign.
 type CampaignCreate struct {
 	Spec hongbao.Campaign
-	// Codes are the codes of the file that the specification names; nil if it names none.
+	// Codes are the coupon codes from the file that the specification names, or nil.
 	Codes []string
 }
 
-// Check refuses a specification whose file of codes was not read. The specification itself is checked later, with the
-// stores.
+// Check returns an error if the specification names a file of codes that was not read. The specification itself
+// is checked later, with data from the stores.
 func (in *CampaignCreate) Check() error {
 	if c := in.Spec.Codes; c != nil && c.File != "" && in.Codes == nil {
 		return &InputError{Field: "codes.file", Code: "specification_invalid", Text: "names a file. Only " +
@@ -30,7 +30,7 @@ func (in *CampaignCreate) Check() error {
 	return nil
 }
 
-// CreateCampaign funds a campaign, draws its seed and stores its codes. A repeat changes nothing.
+// CreateCampaign funds a campaign, draws its seed and stores its codes. A repeated call changes nothing.
 func (l *Local) CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Created, error) {
 	if err := l.mayCreate(&in); err != nil {
 		return nil, err
@@ -38,7 +38,8 @@ func (l *Local) CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Cre
 	return l.App.Create(ctx, in.Spec, in.Codes)
 }
 
-// FundCampaign is the first step of CreateCampaign, one transaction of the ledger. StoreCodes is the second step.
+// FundCampaign is the first step of CreateCampaign, a single transaction of the ledger. StoreCodes is the second
+// step.
 func (l *Local) FundCampaign(ctx context.Context, in CampaignCreate) (*app.Created, error) {
 	if err := l.mayCreate(&in); err != nil {
 		return nil, err
@@ -46,7 +47,7 @@ func (l *Local) FundCampaign(ctx context.Context, in CampaignCreate) (*app.Creat
 	return l.App.CreateFunded(ctx, in.Spec)
 }
 
-// StoreCodes stores the codes of a funded campaign, or continues to do so.
+// StoreCodes stores the codes of a funded campaign. It continues where an earlier call stopped.
 func (l *Local) StoreCodes(ctx context.Context, in CampaignCreate) error {
 	return l.App.StoreCodes(ctx, in.Spec, in.Codes)
 }
@@ -60,7 +61,7 @@ func (l *Local) mayCreate(in *CampaignCreate) error {
 
 // CreateCampaign implements Operations.
 func (r *Remote) CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Created, error) {
-	in.Codes = nil // the server can't have them
+	in.Codes = nil // codes from a file can't be sent to the server
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
@@ -68,7 +69,7 @@ func (r *Remote) CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Cr
 	return out, r.postAll(ctx, "/v1/campaigns", &in.Spec, out)
 }
 
-// Loaded is the answer of a load.
+// Loaded is the result of LoadCampaign.
 type Loaded struct {
 	Campaign string    `json:"campaign" doc:"The campaign's id."`
 	Packets  int64     `json:"packets" doc:"Packets of the specification, without the packets of top-ups."`
@@ -77,12 +78,12 @@ type Loaded struct {
 	Loading  bool      `json:"loading" doc:"True while the load continues; GET the campaign to see its progress."`
 }
 
-// LoadedOf returns the answer of a load.
+// LoadedOf returns the result for a campaign.
 func LoadedOf(c *hongbao.Campaign, loading bool) Loaded {
 	return Loaded{c.ID, c.Packets, c.From.UTC(), c.To.UTC(), loading}
 }
 
-// LoadCampaign brings a campaign's packets into Redis and opens it, or continues to do so.
+// LoadCampaign loads a campaign's packets into Redis and opens it. It continues where an earlier call stopped.
 func (l *Local) LoadCampaign(ctx context.Context, id string) (Loaded, error) {
 	c, err := l.App.Load(ctx, id)
 	return LoadedOf(&c, false), err
@@ -97,7 +98,7 @@ func (r *Remote) LoadCampaign(ctx context.Context, id string) (out Loaded, err e
 	return out, err
 }
 
-// TopUp is the input of a top-up: more packets for a campaign.
+// TopUp is the input of TopUpCampaign, which adds packets to a campaign.
 type TopUp struct {
 	Campaign string         `json:"-"`
 	ID       string         `json:"id" minLength:"1" maxLength:"128" doc:"Id of the order, chosen by the caller: the same order again changes nothing."`
@@ -105,11 +106,11 @@ type TopUp struct {
 	Total    hongbao.Amount `json:"total" minimum:"0" maximum:"9007199254740991" doc:"Sum of the added packets, in minor units."`
 	Expect   hongbao.Amount `json:"expect" minimum:"0" maximum:"9007199254740991" doc:"Exact present funding of the campaign: ledger.funded of the campaign."`
 	Tiers    string         `json:"tiers,omitempty" doc:"For a campaign that is split by tiers: AMOUNTxPACKETS, separated by spaces."`
-	By       string         `json:"-"` // the decider; a caller's key takes precedence
+	By       string         `json:"-"` // who decides; ignored if the caller has an API key
 	Why      string         `json:"why" minLength:"1" maxLength:"500" doc:"Reason; kept with the order."`
 }
 
-// Check refuses an invalid input.
+// Check returns an error if the input is invalid.
 func (in *TopUp) Check() error {
 	if hongbao.CheckID(in.ID) != nil {
 		return &InputError{Field: "id", Text: "is required: 1 to 128 printable ASCII characters without spaces"}
@@ -120,7 +121,8 @@ func (in *TopUp) Check() error {
 	return checkWhy(in.Why)
 }
 
-// CheckPackets refuses invalid packets. Nothing else is needed to compute the result of a top-up.
+// CheckPackets returns an error if the number of packets or the tiers are invalid. These are all that TryTopUp
+// needs.
 func (in *TopUp) CheckPackets() error {
 	if in.Packets < 1 || in.Packets > hongbao.MaxPackets {
 		return &InputError{Field: "packets", Text: fmt.Sprintf("is required, from 1 to %d", hongbao.MaxPackets)}
@@ -131,15 +133,15 @@ func (in *TopUp) CheckPackets() error {
 	return nil
 }
 
-// order returns the order of a checked input.
+// order converts a checked input.
 func (l *Local) order(in *TopUp) app.TopUpOrder {
 	tiers, _ := app.ParseTiers(strings.Fields(in.Tiers))
 	return app.TopUpOrder{Campaign: in.Campaign, ID: in.ID, Packets: in.Packets, Total: in.Total, Expect: in.Expect,
 		Tiers: tiers, Decision: stream.Decision{By: l.by(in.By), Why: in.Why}}
 }
 
-// TopUpCampaign funds more packets and brings them into Redis. Without Dealt in the answer they wait for the load of
-// their campaign. The same order again changes nothing.
+// TopUpCampaign funds more packets and loads them into Redis. If the answer has no time Dealt, the packets wait for
+// the load of their campaign. A repeated call with the same id changes nothing.
 func (l *Local) TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
@@ -151,7 +153,8 @@ func (l *Local) TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error)
 	return out, err
 }
 
-// OrderTopUp is the first step of TopUpCampaign, one transaction of the ledger. App.DealTopUps is the second step.
+// OrderTopUp is the first step of TopUpCampaign, a single transaction of the ledger. App.DealTopUps is the second
+// step.
 func (l *Local) OrderTopUp(ctx context.Context, in TopUp) (*app.TopUp, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
@@ -159,7 +162,7 @@ func (l *Local) OrderTopUp(ctx context.Context, in TopUp) (*app.TopUp, error) {
 	return l.App.OrderTopUp(ctx, l.order(&in))
 }
 
-// TryTopUp returns the result that a top-up would have, and changes nothing.
+// TryTopUp returns the result that a top-up would have, without changing anything.
 func (l *Local) TryTopUp(ctx context.Context, in TopUp) (*app.TopUp, error) {
 	if err := in.CheckPackets(); err != nil {
 		return nil, err
@@ -180,7 +183,7 @@ func (r *Remote) TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error
 	if _, err := r.post(ctx, "/v1/campaigns/"+in.Campaign+"/top-ups", &in, out); err != nil {
 		return nil, err
 	}
-	for { // the answer does not say when the packets were dealt
+	for { // the answer does not contain the time Dealt
 		shown, err := r.ShowCampaign(ctx, in.Campaign)
 		if err != nil {
 			return out, err
@@ -197,7 +200,7 @@ func (r *Remote) TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error
 	}
 }
 
-// TryTopUp implements Operations. The API has no such request.
+// TryTopUp implements Operations. The API has no endpoint for it.
 func (r *Remote) TryTopUp(context.Context, TopUp) (*app.TopUp, error) {
 	return nil, &InputError{Field: "expect", Text: "is required at a server: `hongbao campaign show` prints the funding"}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// ListJournal lists the actions of people and keys, the newest first.
+// ListJournal lists the recorded actions of commands and API keys, newest first.
 func (l *Local) ListJournal(ctx context.Context, in access.JournalQuery) (access.JournalPage, error) {
 	if err := CheckJournal(&in); err != nil {
 		return access.JournalPage{}, err
@@ -18,12 +18,12 @@ func (l *Local) ListJournal(ctx context.Context, in access.JournalQuery) (access
 	return l.App.Journal(ctx, in)
 }
 
-// JournalPlace is the pattern of the position at which a page of the journal begins.
+// JournalPlace is the regular expression of a position in the journal, at which a page begins.
 const JournalPlace = "^[0-9]{1,15}-[A-Z0-9]{1,64}$"
 
 var journalPlace = regexp.MustCompile(JournalPlace)
 
-// CheckJournal refuses an invalid query.
+// CheckJournal returns an error if the query is invalid.
 func CheckJournal(in *access.JournalQuery) error {
 	if in.After != "" && !journalPlace.MatchString(in.After) {
 		return &InputError{Field: "after", Text: "is the next of the previous page"}

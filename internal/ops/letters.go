@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 )
 
-// LetterFilter picks dead letters; without any field it picks all.
+// LetterFilter selects dead letters; an empty filter selects all.
 type LetterFilter struct {
 	Sink     string    `json:"sink,omitempty" doc:"Letters of this sink, or of several sinks separated by commas."`
 	Campaign string    `json:"campaign,omitempty" doc:"Letters of this campaign."`
@@ -43,14 +43,14 @@ func (l *Local) filter(f *LetterFilter) deadletter.Filter {
 		From: f.From, To: f.To, Sees: l.sees()}
 }
 
-// LetterList is a page of a list of dead letters.
+// LetterList is the input of ListLetters.
 type LetterList struct {
 	LetterFilter
-	After string // the Next of the previous page
+	After string // Next of the previous page
 	Limit int
 }
 
-// Check refuses an invalid input.
+// Check returns an error if the input is invalid.
 func (in *LetterList) Check() error {
 	return cmp.Or(checkLimit(in.Limit), checkAfter(in.After), in.check())
 }
@@ -62,7 +62,7 @@ func checkAfter(after string) error {
 	return nil
 }
 
-// CheckLetter refuses an invalid id of a letter.
+// CheckLetter returns an error if the id of a letter is malformed.
 func CheckLetter(id string) error {
 	if _, _, _, err := deadletter.ParseID(id); err != nil {
 		return &InputError{Field: "letter", Code: "unknown_letter", Text: "is SINK/SHARD/ENTRY, as `hongbao dead list` prints it"}
@@ -70,7 +70,7 @@ func CheckLetter(id string) error {
 	return nil
 }
 
-// ListLetters lists dead letters.
+// ListLetters returns a page of dead letters.
 func (l *Local) ListLetters(ctx context.Context, in LetterList) (app.LetterPage, error) {
 	f := l.filter(&in.LetterFilter)
 	if err := cmp.Or(in.Check(), l.checkSinks("sink", f.Sinks...)); err != nil {
@@ -79,7 +79,8 @@ func (l *Local) ListLetters(ctx context.Context, in LetterList) (app.LetterPage,
 	return l.App.ListLetters(ctx, f, in.After, in.Limit)
 }
 
-// ShowLetter returns a dead letter. A letter that the caller may not see looks like one that does not exist.
+// ShowLetter returns a dead letter by its id. A letter that the caller may not see looks as if it did not
+// exist.
 func (l *Local) ShowLetter(ctx context.Context, id string) (deadletter.Letter, error) {
 	return l.letter(ctx, access.ReadLetters, id)
 }
@@ -101,19 +102,20 @@ func (l *Local) letter(ctx context.Context, a access.Action, id string) (letter 
 	return letter, err
 }
 
-// Letters selects the dead letters that a person decides about: by their ids, or by filters.
+// Letters selects the dead letters to requeue or drop, by their ids or by filters.
 type Letters struct {
 	Letter string `json:"letter,omitempty" doc:"Id of a letter, or several ids separated by commas; instead of filters."`
 	LetterFilter
 	All    bool   `json:"all,omitempty" doc:"True for a decision about all letters: without letter and filters."`
 	Expect *int64 `json:"expect,omitempty" minimum:"0" doc:"Number of letters that the filters or all pick: matched of a dry run. Required with filters or all, except in a dry run."`
 	After  string `json:"after,omitempty" doc:"The next of an answer 202, to continue there. Not with letter."`
-	By     string `json:"-"` // the decider; a caller's key takes precedence
+	By     string `json:"-"` // who decides; ignored if the caller has an API key
 	Why    string `json:"why" doc:"Reason; kept with each letter, with the caller's key."`
 	DryRun bool   `json:"dry_run,omitempty" doc:"Count only."`
 }
 
-// Check refuses an input that picks no letters, picks them twice, or does not say how many it expects.
+// Check returns an error unless the input selects letters in exactly one way. A selection by filters also needs
+// the expected number of letters.
 func (in *Letters) Check() error {
 	ways, named := 0, in.Letter != ""
 	for _, given := range []bool{named, in.All, in.some()} {
@@ -135,7 +137,7 @@ func (in *Letters) Check() error {
 		return &InputError{Field: "expect", Text: "is 0 or more"}
 	case !named && in.Expect == nil && !in.DryRun:
 		return &InputError{Field: "expect",
-			Text: "is required with filters or all: send a dry run first, and give its matched as expect"}
+			Text: "is required with filters or all: first send a dry run, then send its matched as expect"}
 	}
 	for _, id := range list(in.Letter) {
 		if err := CheckLetter(id); err != nil {
@@ -145,7 +147,7 @@ func (in *Letters) Check() error {
 	return cmp.Or(checkWhy(in.Why), in.check())
 }
 
-// Refused returns an error if a person must look at letters that are not done.
+// Refused returns an error if letters remain that a person must look at.
 func (in *Letters) Refused(r *deadletter.Report) error {
 	switch {
 	case r == nil:
@@ -159,7 +161,7 @@ func (in *Letters) Refused(r *deadletter.Report) error {
 	return nil
 }
 
-// pick returns the letters that an input selects.
+// pick checks the input and the caller's permissions, and returns the selection.
 func (l *Local) pick(ctx context.Context, a access.Action, in *Letters) (pick deadletter.Pick, err error) {
 	pick = deadletter.Pick{IDs: list(in.Letter), Filter: l.filter(&in.LetterFilter), After: in.After, Expect: in.Expect}
 	if err := cmp.Or(in.Check(), l.checkSinks("sink", pick.Filter.Sinks...)); err != nil {
@@ -180,7 +182,7 @@ func (l *Local) pick(ctx context.Context, a access.Action, in *Letters) (pick de
 	return pick, err
 }
 
-// DropLetters ends letters without delivery.
+// DropLetters marks letters as decided without delivering them.
 func (l *Local) DropLetters(ctx context.Context, in Letters) (*deadletter.Report, error) {
 	pick, err := l.pick(ctx, access.DropLetters, &in)
 	if err != nil {
@@ -189,15 +191,16 @@ func (l *Local) DropLetters(ctx context.Context, in Letters) (*deadletter.Report
 	return l.App.DropLetters(ctx, pick, stream.Decision{By: l.by(in.By), Why: in.Why}, in.DryRun)
 }
 
-// Requeue is the input of a requeue: dead letters that are delivered to their sinks.
+// Requeue is the input of RequeueLetters.
 type Requeue struct {
 	Letters
-	// Rate is grants per second at most; 0 for the sink's own bound. Patience is how long a sink that is down is tried again.
+	// Rate is the maximum number of grants per second; 0 means the sink's own limit. Patience is how long deliveries to
+	// a sink that is down are retried.
 	Rate     float64       `json:"-"`
 	Patience time.Duration `json:"-"`
 }
 
-// RequeueLetters delivers letters to their sinks.
+// RequeueLetters delivers dead letters to their sinks again.
 func (l *Local) RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error) {
 	pick, err := l.pick(ctx, access.RequeueLetters, &in.Letters)
 	if err != nil {
@@ -264,8 +267,8 @@ func (r *Remote) DropLetters(ctx context.Context, in Letters) (*deadletter.Repor
 	return r.letters(ctx, "drop", in)
 }
 
-// letters decides about letters. After a while the server answers with its progress. Then letters sends the request
-// again to continue.
+// letters requeues or drops letters. If that takes long, the server answers with its progress. Then letters sends
+// further requests until the server has finished.
 func (r *Remote) letters(ctx context.Context, what string, in Letters) (all *deadletter.Report, err error) {
 	if err := in.Check(); err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
-// Package ops has the operations of people on a deployment. Each operation has one input with one check. The command
-// line, the administration API and the console all call the same operations. Local works with the deployment's own
-// stores; Remote calls the administration API of a server.
+// Package ops has the operations that people carry out on a deployment. Each operation has an input type that checks
+// itself. The command line, the administration API and the console all call the same operations. Local works
+// directly on the deployment's stores; Remote calls the administration API of a server.
 package ops
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
-// Operations can be done with the stores (Local) or over HTTP (Remote), with the same answers and errors.
+// Operations are carried out on the stores (Local) or over HTTP (Remote), with the same answers and errors.
 type Operations interface {
-	// ListLetters returns a page of dead letters, the oldest first within a sink and shard.
+	// ListLetters returns a page of dead letters, oldest first within a sink and shard.
 	ListLetters(ctx context.Context, in LetterList) (app.LetterPage, error)
 	ShowLetter(ctx context.Context, id string) (deadletter.Letter, error)
-	// RequeueLetters delivers dead letters, and DropLetters ends them without delivery. They may return both a report
-	// and an error; the report says what is done.
+	// RequeueLetters delivers dead letters again, and DropLetters gives them up. Both may return a report together
+	// with an error; the report says what was done.
 	RequeueLetters(ctx context.Context, in Requeue) (*deadletter.Report, error)
 	DropLetters(ctx context.Context, in Letters) (*deadletter.Report, error)
 
@@ -37,8 +37,8 @@ type Operations interface {
 	ShowQuarantined(ctx context.Context, id int64) (app.Quarantined, error)
 	DecideQuarantined(ctx context.Context, in Decide) (app.Quarantined, error)
 
-	// CreateCampaign funds a campaign, LoadCampaign opens it, and TopUpCampaign adds packets. Each continues an earlier
-	// call that did not finish. TryTopUp returns the result that a top-up would have.
+	// CreateCampaign funds a campaign, LoadCampaign opens it, and TopUpCampaign adds packets. Each of them continues an
+	// earlier call that did not finish. TryTopUp returns the result that a top-up would have.
 	CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Created, error)
 	LoadCampaign(ctx context.Context, id string) (Loaded, error)
 	TopUpCampaign(ctx context.Context, in TopUp) (*app.TopUp, error)
@@ -47,42 +47,42 @@ type Operations interface {
 	ShowCampaign(ctx context.Context, id string) (app.Shown, error)
 	PauseCampaign(ctx context.Context, in CampaignPause) (CampaignState, error)
 	ResumeCampaign(ctx context.Context, in CampaignPause) (CampaignState, error)
-	// CampaignEnding returns how far the end of a campaign is. CloseCampaign and CancelCampaign end a campaign.
+	// CampaignEnding returns the status of a closed campaign. CloseCampaign and CancelCampaign end a campaign.
 	CampaignEnding(ctx context.Context, id string) (*app.Ending, error)
 	CloseCampaign(ctx context.Context, in CampaignClose) (*app.Ending, error)
 	CancelCampaign(ctx context.Context, id string) (*app.Ending, error)
 	RefundCampaign(ctx context.Context, in CampaignRefund) (*app.Ending, error)
 	RevealCampaign(ctx context.Context, id string) (*campaign.Disclosure, error)
 
-	// StartReplay delivers grants once more. It may return both a report and an error.
+	// StartReplay delivers grants once more. It may return a report together with an error.
 	StartReplay(ctx context.Context, in Replay) (*replay.Report, error)
 	AcknowledgeDifference(ctx context.Context, in Acknowledge) (ledger.Acknowledgement, error)
 	ListJournal(ctx context.Context, in access.JournalQuery) (access.JournalPage, error)
 }
 
-// InputError is an input that an operation refuses. Nothing was done.
+// InputError says that an operation rejected its input. Nothing was done.
 type InputError struct {
-	// Field is the input's field in the API; empty if fields contradict each other.
+	// Field is the name of the input's field in the API; "" if the problem concerns several fields.
 	Field string
-	// Code is the API's code; empty for the code of an invalid value.
+	// Code is the API's error code; "" stands for the code of an invalid value.
 	Code string
-	// Text continues the sentence after the field's name: "is required".
+	// Text is the rest of the sentence that begins with the field's name, such as "is required".
 	Text string
 }
 
 func (e *InputError) Error() string { return strings.TrimSpace(e.Field + " " + e.Text) }
 
-// Local does operations with the deployment's stores. A surface that identifies callers has checked that the caller's role
-// may take the action, and that the caller sees the campaign of the path; Local checks the
-// other names in an input, and leaves out of lists the campaigns that the caller does not see.
+// Local carries out operations on the deployment's stores. Before a call, the API or the console has checked the
+// caller's role, and that the caller may see the campaign in the path. Local checks all other names in the input, and
+// omits from lists the campaigns that the caller may not see.
 type Local struct {
 	App *app.App
-	// Caller is the API key of the caller, who sees only the campaigns of the key. Nil is a person with access to the
-	// stores.
+	// Caller is the API key of the caller, who may see only the campaigns in the key's scope. If it is nil, the
+	// caller is a person with direct access to the stores.
 	Caller *access.Caller
 }
 
-// by returns the decider: the caller's key, or the name that a person with access to the stores passes.
+// by returns who decides: the caller's key, or the given name if the caller has direct access to the stores.
 func (l *Local) by(given string) string {
 	if l.Caller != nil {
 		return l.Caller.Name()
@@ -90,7 +90,7 @@ func (l *Local) by(given string) string {
 	return given
 }
 
-// sees returns the filter of the caller's campaigns; nil for all.
+// sees returns a filter for the campaigns that the caller may see, or nil if the caller may see all.
 func (l *Local) sees() func(campaign string) bool {
 	if l.Caller == nil || !l.Caller.Scoped() {
 		return nil
@@ -98,7 +98,7 @@ func (l *Local) sees() func(campaign string) bool {
 	return l.Caller.Sees
 }
 
-// may returns an error for a campaign that the caller does not see.
+// may returns an error if the caller may not take an action on a campaign.
 func (l *Local) may(a access.Action, campaign string) error {
 	if l.Caller == nil {
 		return nil
@@ -106,7 +106,8 @@ func (l *Local) may(a access.Action, campaign string) error {
 	return l.Caller.Check(a, campaign)
 }
 
-// shows reports whether the caller may see data of a campaign. If not, it records the attempt in the journal.
+// shows reports whether the caller may see the data of a campaign. If not, it records the attempt in the
+// journal.
 func (l *Local) shows(ctx context.Context, a access.Action, campaign string) bool {
 	if l.Caller == nil || l.Caller.Sees(campaign) {
 		return true
@@ -115,7 +116,8 @@ func (l *Local) shows(ctx context.Context, a access.Action, campaign string) boo
 	return false
 }
 
-// checkSinks refuses sinks that the deployment does not have. field is the input's field in the API.
+// checkSinks returns an error if the deployment does not have one of the sinks. field is the name of the
+// input's field in the API.
 func (l *Local) checkSinks(field string, sinks ...string) error {
 	all := l.App.Config.Deployment.Sinks
 	for _, s := range sinks {
@@ -127,10 +129,10 @@ func (l *Local) checkSinks(field string, sinks ...string) error {
 	return nil
 }
 
-// maxWhy bounds a reason, in bytes.
+// maxWhy is the maximum length of a reason, in bytes.
 const maxWhy = 500
 
-// checkWhy requires a reason.
+// checkWhy returns an error if the reason is missing or too long.
 func checkWhy(why string) error {
 	switch {
 	case strings.TrimSpace(why) == "":
@@ -141,7 +143,7 @@ func checkWhy(why string) error {
 	return nil
 }
 
-// checkPick checks the filters that several operations have. Empty filters pick everything.
+// checkPick checks the campaign and the user of a filter. Both may be empty.
 func checkPick(campaign, user string) error {
 	if campaign != "" && hongbao.CheckCampaignID(campaign) != nil {
 		return &InputError{Field: "campaign", Text: "is 1 to 64 of a-z, 0-9, - and _, beginning with a letter"}
@@ -152,7 +154,7 @@ func checkPick(campaign, user string) error {
 	return nil
 }
 
-// list splits a comma-separated list.
+// list splits a comma-separated text; an empty text has no items.
 func list(text string) []string {
 	if text == "" {
 		return nil
@@ -160,7 +162,7 @@ func list(text string) []string {
 	return strings.Split(text, ",")
 }
 
-// IsInput reports whether an operation refused its input.
+// IsInput reports whether an operation rejected its input.
 func IsInput(err error) bool {
 	var wrong *InputError
 	return errors.As(err, &wrong)

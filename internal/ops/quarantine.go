@@ -14,14 +14,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 )
 
-// QuarantineList is a page of the grants in quarantine.
+// QuarantineList is the input of ListQuarantine.
 type QuarantineList struct {
 	All   bool  // includes decided grants
-	After int64 // the Next of the previous page
+	After int64 // Next of the previous page
 	Limit int
 }
 
-// Check refuses an invalid input.
+// Check returns an error if the input is invalid.
 func (in *QuarantineList) Check() error {
 	if in.After < 0 {
 		return &InputError{Field: "after", Text: "is 0 or more"}
@@ -36,7 +36,7 @@ func checkLimit(n int) error {
 	return nil
 }
 
-// ListQuarantine lists grants in quarantine, the oldest first.
+// ListQuarantine lists grants in quarantine, oldest first.
 func (l *Local) ListQuarantine(ctx context.Context, in QuarantineList) (app.QuarantinePage, error) {
 	if err := in.Check(); err != nil {
 		return app.QuarantinePage{}, err
@@ -44,7 +44,7 @@ func (l *Local) ListQuarantine(ctx context.Context, in QuarantineList) (app.Quar
 	return l.App.ListQuarantine(ctx, app.QuarantineList{After: in.After, Limit: in.Limit, All: in.All, Sees: l.sees()})
 }
 
-// ShowQuarantined returns a grant in quarantine. A grant that the caller may not see looks like one that does not
+// ShowQuarantined returns a grant in quarantine. A grant that the caller may not see looks as if it did not
 // exist.
 func (l *Local) ShowQuarantined(ctx context.Context, id int64) (app.Quarantined, error) {
 	return l.quarantined(ctx, access.ReadQuarantine, id)
@@ -59,15 +59,15 @@ func (l *Local) quarantined(ctx context.Context, a access.Action, id int64) (app
 	return q, err
 }
 
-// Decide is a decision about a grant in quarantine.
+// Decide is the input of DecideQuarantined.
 type Decide struct {
 	ID       int64  `json:"-"`
 	Decision string `json:"decision" enum:"pay,void" doc:"pay: pay it from the reserve; void: do not pay it."`
-	By       string `json:"-"` // the decider; a caller's key takes precedence
+	By       string `json:"-"` // who decides; ignored if the caller has an API key
 	Why      string `json:"why" doc:"Reason; kept with the decision and the caller's key."`
 }
 
-// Check refuses an invalid decision.
+// Check returns an error if the decision is invalid.
 func (in *Decide) Check() error {
 	if in.Decision != "pay" && in.Decision != "void" {
 		return &InputError{Field: "decision", Text: "is pay or void"}
@@ -75,7 +75,7 @@ func (in *Decide) Check() error {
 	return checkWhy(in.Why)
 }
 
-// DecideQuarantined pays or voids a grant in quarantine, once.
+// DecideQuarantined pays or voids a grant in quarantine. A decision is final.
 func (l *Local) DecideQuarantined(ctx context.Context, in Decide) (app.Quarantined, error) {
 	if err := in.Check(); err != nil {
 		return app.Quarantined{}, err

@@ -22,24 +22,24 @@ import (
 )
 
 // Remote calls the administration API of a server (serve.control_listen) with an API key. The server records the key as
-// the decider.
+// the one who decides.
 type Remote struct {
 	server *url.URL
 	key    string
 	client *http.Client
 }
 
-// Bounds of a call.
+// Limits of a call.
 const (
-	callTime  = 2 * time.Minute // for one request: a requeue works for a while before it answers
-	tryFor    = 5 * time.Second // how long calls to a server that is down are repeated
+	callTime  = 2 * time.Minute // of one request; a requeue works for a while before it answers
+	tryFor    = 5 * time.Second // how long a call is retried while the server is down
 	maxAnswer = 64 << 20
-	maxPage   = 500         // items of a page
-	pollEvery = time.Second // while the server's work continues
+	maxPage   = 500         // items on a page
+	pollEvery = time.Second // interval of requests while the server's work continues
 )
 
-// NewRemote checks the address of a server and a key. It sends nothing. roots are the CAs of the server's certificate;
-// nil for the CAs of the system.
+// NewRemote checks the address and the key, and returns a client. It sends nothing. roots are the CAs for the server's
+// certificate; nil stands for the CAs of the system.
 func NewRemote(server, key string, roots *x509.CertPool) (*Remote, error) {
 	u, err := url.Parse(server)
 	switch {
@@ -51,28 +51,28 @@ func NewRemote(server, key string, roots *x509.CertPool) (*Remote, error) {
 	case key == "":
 		return nil, errors.New("the key is empty: `hongbao key create` creates one")
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the default has this type
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // its type is known
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	return &Remote{server: u, key: key, client: &http.Client{
 		Transport: transport, Timeout: callTime,
-		// A redirect would send the key to another server.
+		// Do not follow redirects: a redirect would send the key to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// get makes a GET request and decodes the answer.
+// get sends a GET request and decodes the answer.
 func (r *Remote) get(ctx context.Context, path string, query url.Values, to any) error {
 	_, err := r.call(ctx, http.MethodGet, path, "", query, nil, to)
 	return err
 }
 
-// post makes a change exactly once, even if it sends the request several times. more reports that the server answered
-// before it was done.
+// post sends a change with a new Idempotency-Key, so that retries of the request apply it only once. more reports
+// whether the server answered before the work was done.
 func (r *Remote) post(ctx context.Context, path string, in, to any) (more bool, err error) {
 	return r.postWith(ctx, rand.Text(), path, in, to)
 }
 
-// postWith is post with a given Idempotency-Key.
+// postWith is post with the given Idempotency-Key.
 func (r *Remote) postWith(ctx context.Context, key, path string, in, to any) (more bool, err error) {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *Remote) postWith(ctx context.Context, key, path string, in, to any) (mo
 	return r.call(ctx, http.MethodPost, path, key, nil, body, to)
 }
 
-// postAll makes a change, and repeats the request until the server has done all of it.
+// postAll sends a change, and repeats the request until the server has finished the work.
 func (r *Remote) postAll(ctx context.Context, path string, in, to any) error {
 	key := rand.Text()
 	for {
@@ -109,7 +109,7 @@ func (r *Remote) call(ctx context.Context, method, path, key string, query url.V
 	return more, err
 }
 
-// try sends a request once.
+// try sends a request without retries.
 func (r *Remote) try(ctx context.Context, method, at, key string, body []byte, to any) (more bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
 	if err != nil {
@@ -143,7 +143,7 @@ func (r *Remote) try(ctx context.Context, method, at, key string, body []byte, t
 	return res.StatusCode == http.StatusAccepted, nil
 }
 
-// problem returns the error of a refusal. It has the class that the same operation would have with the stores.
+// problem converts an error answer to an error. The error has the same class as the error of Local.
 func problem(res *http.Response, text []byte) error {
 	var p struct{ Code, Detail, Instance string }
 	if json.Unmarshal(text, &p) != nil || p.Code == "" {
@@ -164,7 +164,7 @@ func problem(res *http.Response, text []byte) error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "%s", says)
 }
 
-// reason prefixes the reason with the decider's name, because the server knows only the key.
+// reason puts the decider's name in front of the reason, because the server knows only the API key.
 func reason(by, why string) string {
 	if by == "" {
 		return why
@@ -172,8 +172,8 @@ func reason(by, why string) string {
 	return by + ": " + why
 }
 
-// pages reads up to limit items of a list, page by page. one reads a page with get. It returns the number of items and
-// the position of the next page; "" on the last page.
+// pages reads up to limit items of a list, page by page. one reads a page with get. It returns the number of items on
+// the page and the position of the next page, or "" after the last page.
 func (r *Remote) pages(ctx context.Context, path string, q url.Values, limit int,
 	one func(get func(to any) error) (n int, next string, err error)) error {
 	for {

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// at starts a server that answers each request with the next of the answers, and repeats the last one.
+// at starts a server that gives the answers in order and repeats the last one.
 func at(t *testing.T, answers ...http.HandlerFunc) (*Remote, *atomic.Int64) {
 	t.Helper()
 	var n atomic.Int64
@@ -44,8 +44,8 @@ func broken(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// A change that may have been made already is sent again with the same Idempotency-Key. The next change has another
-// key.
+// If the outcome of a change is unknown, the request is retried with the same Idempotency-Key. The next change gets
+// a new key.
 func TestChangeIsSentAgainWithItsKey(t *testing.T) {
 	t.Parallel()
 	var keys []string
@@ -69,7 +69,8 @@ func TestChangeIsSentAgainWithItsKey(t *testing.T) {
 	require.NotEqual(t, keys[0], keys[4])
 }
 
-// A decision about many letters continues until the server has looked at all of them. Its answer has the sums.
+// A requeue of many letters sends requests until the server has looked at all letters. Its report has the sums
+// of all answers.
 func TestLettersGoOnUntilAllAreDecided(t *testing.T) {
 	t.Parallel()
 	var afters []string
@@ -90,7 +91,7 @@ func TestLettersGoOnUntilAllAreDecided(t *testing.T) {
 	require.Equal(t, []string{"", "kafka/0/5-0", "kafka/0/9-0"}, afters)
 }
 
-// A page may be longer than one of the server.
+// If the caller wants more items than a page of the server has, ListLetters reads several pages.
 func TestListIsLongerThanAPage(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -116,7 +117,7 @@ func TestListIsLongerThanAPage(t *testing.T) {
 	require.Equal(t, []string{"limit=500", "after=balance%2F0%2F5-0&limit=500"}, asked)
 }
 
-// The errors of a server have the class that they would have with the stores: it becomes the exit code.
+// An error from a server has the same class as the error of Local, because the class becomes the exit code.
 func TestProblemsHaveTheirClass(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -157,7 +158,7 @@ func TestProblemsHaveTheirClass(t *testing.T) {
 	}
 }
 
-// A key is sent only to the named server.
+// The key is never sent to another server, not even by a redirect.
 func TestKeyGoesToTheServerOnly(t *testing.T) {
 	t.Parallel()
 	elsewhere, asked := at(t, says(200, `{}`))
@@ -180,7 +181,7 @@ func TestKeyGoesToTheServerOnly(t *testing.T) {
 	require.ErrorContains(t, err, "hongbao key create")
 }
 
-// The server's certificate is checked against the given CA.
+// The server's certificate must be signed by the given CA.
 func TestCertificateIsChecked(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewTLSServer(says(200, `{"sinks":[],"unrecorded":[]}`))
@@ -199,7 +200,7 @@ func TestCertificateIsChecked(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A report with letters that a person must look at comes with an error.
+// If letters remain that a person must look at, the report comes with an error.
 func TestRefusedLettersAreFound(t *testing.T) {
 	t.Parallel()
 	r, _ := at(t, says(200, `{"decision":"requeued","matched":2,"resolved":1,"failed":1,"failures":[],"next":null}`))

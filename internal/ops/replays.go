@@ -16,7 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
-// Replay is the input of a replay: grants that are delivered once more. A shard is a text, because 0 is a shard.
+// Replay is the input of StartReplay, which delivers grants once more. Shard is a text because 0 is a valid
+// shard.
 type Replay struct {
 	Name     string    `json:"-"`
 	To       string    `json:"to" doc:"Target: balance, kafka, or topic:OTHER."`
@@ -31,11 +32,11 @@ type Replay struct {
 	Missing  bool      `json:"missing,omitempty" doc:"With to kafka: push the grants that the sink has finished and the topic lacks."`
 	Rate     int64     `json:"rate,omitempty" minimum:"1" doc:"Grants per second at most; the sink's own bound if absent."`
 	DryRun   bool      `json:"dry_run,omitempty" doc:"Count only."`
-	// Patience is how long a target that is down is tried again.
+	// Patience is how long deliveries to a target that is down are retried.
 	Patience time.Duration `json:"-"`
 }
 
-// Check refuses an invalid input.
+// Check returns an error if the input is invalid.
 func (in *Replay) Check() error {
 	topic, other := strings.CutPrefix(in.To, "topic:")
 	switch {
@@ -58,7 +59,7 @@ func (in *Replay) Check() error {
 	return cmp.Or(in.checkRange(), checkPick(in.Campaign, in.User))
 }
 
-// checkRange refuses an invalid range of times, seqs or shards.
+// checkRange returns an error if the range of times, seqs or shards is invalid.
 func (in *Replay) checkRange() error {
 	switch {
 	case !in.From.IsZero() && !in.Until.IsZero() && !in.From.Before(in.Until):
@@ -71,7 +72,7 @@ func (in *Replay) checkRange() error {
 	return nil
 }
 
-// shard returns the shard; nil for all, and -1 for a text that is no number.
+// shard returns the shard's number, nil for all shards, or a pointer to -1 if the text is no number.
 func (in *Replay) shard() *int {
 	if in.Shard == "" {
 		return nil
@@ -89,7 +90,7 @@ func (in *Replay) order() app.Replay {
 			Shard: in.shard(), Seqs: stream.SeqRange{First: in.FirstSeq, Last: in.LastSeq}}}
 }
 
-// ReplayOrder checks a replay, and returns it as the app runs it.
+// ReplayOrder checks the input and converts it for App.Replay.
 func (l *Local) ReplayOrder(in Replay) (o app.Replay, err error) {
 	if err := in.Check(); err != nil {
 		return o, err
@@ -116,8 +117,8 @@ func (l *Local) ReplayOrder(in Replay) (o app.Replay, err error) {
 	return o, cmp.Or(err, l.may(access.Replay, o.Filter.Campaign))
 }
 
-// StartReplay delivers grants once more, or continues to do so. It may return both a report and an error; the report
-// says what is done.
+// StartReplay delivers grants once more. It continues where an earlier call with the same name stopped. It may
+// return a report together with an error; the report says what was done.
 func (l *Local) StartReplay(ctx context.Context, in Replay) (*replay.Report, error) {
 	o, err := l.ReplayOrder(in)
 	if err != nil {
@@ -126,7 +127,7 @@ func (l *Local) StartReplay(ctx context.Context, in Replay) (*replay.Report, err
 	return l.App.Replay(ctx, o)
 }
 
-// StartReplay implements Operations. The server continues when ctx ends.
+// StartReplay implements Operations. The server continues the replay after ctx has ended.
 func (r *Remote) StartReplay(ctx context.Context, in Replay) (*replay.Report, error) {
 	if err := in.Check(); err != nil {
 		return nil, err

@@ -13,19 +13,19 @@ import (
 // ListSinks returns the status of each sink.
 func (l *Local) ListSinks(ctx context.Context) (*app.Status, error) { return l.App.Status(ctx) }
 
-// SinkPause is the input of a pause and of a resume.
+// SinkPause is the input of PauseSink and ResumeSink.
 type SinkPause struct {
 	Sink string `json:"-"`
-	By   string `json:"-"` // the decider; a caller's key takes precedence
+	By   string `json:"-"` // who decides; ignored if the caller has an API key
 	Why  string `json:"why" doc:"Reason; kept until the sink is resumed, with the caller's key."`
-	// Campaign is "" for the whole sink.
+	// Campaign is empty to pause or resume the whole sink.
 	Campaign string `json:"campaign,omitempty" doc:"Only this campaign; the sink's other grants are not affected. Absent: the whole sink."`
 }
 
-// Check refuses an invalid input.
+// Check returns an error if the input is invalid.
 func (in *SinkPause) Check() error { return cmp.Or(checkWhy(in.Why), checkPick(in.Campaign, "")) }
 
-// PauseSink stops the deliveries of all workers to a sink.
+// PauseSink stops all deliveries to a sink.
 func (l *Local) PauseSink(ctx context.Context, in SinkPause) (app.SinkChange, error) {
 	return l.turnSink(ctx, &in, l.App.PauseSink, l.App.PauseSinkCampaign)
 }
@@ -49,17 +49,17 @@ func (l *Local) turnSink(ctx context.Context, in *SinkPause,
 	return whole(ctx, in.Sink, by)
 }
 
-// SinkLimit is the input of a limit: the grants per second that all workers together deliver to a sink.
+// SinkLimit is the input of LimitSink.
 type SinkLimit struct {
 	Sink string `json:"-"`
-	By   string `json:"-"` // the decider; a caller's key takes precedence
-	// GrantsPerSecond is nil with ByKnob.
+	By   string `json:"-"` // who decides; ignored if the caller has an API key
+	// GrantsPerSecond is nil if ByKnob is set.
 	GrantsPerSecond *int   `json:"grants_per_second,omitempty" minimum:"0" maximum:"1000000000" doc:"Bound; 0 for none. Give this or by_knob."`
 	ByKnob          bool   `json:"by_knob,omitempty" doc:"Let each worker use its knob again."`
 	Why             string `json:"why" doc:"Reason; kept with the limit and the caller's key."`
 }
 
-// Check refuses an input with no limit, or with two.
+// Check returns an error unless the input has exactly one limit.
 func (in *SinkLimit) Check() error {
 	rate := in.GrantsPerSecond
 	switch {
@@ -71,7 +71,7 @@ func (in *SinkLimit) Check() error {
 	return checkWhy(in.Why)
 }
 
-// LimitSink bounds the rate of a sink.
+// LimitSink sets the maximum number of grants per second that all workers together deliver to a sink.
 func (l *Local) LimitSink(ctx context.Context, in SinkLimit) (app.SinkChange, error) {
 	if err := cmp.Or(in.Check(), l.checkSinks("sink", in.Sink)); err != nil {
 		return app.SinkChange{}, err
@@ -114,9 +114,9 @@ func (r *Remote) LimitSink(ctx context.Context, in SinkLimit) (out app.SinkChang
 	return out, err
 }
 
-// checkSinkName refuses a name that can't be part of a path.
+// checkSinkName returns an error if a name can't be part of a path.
 func checkSinkName(sink string) error {
-	if hongbao.CheckCampaignID(sink) != nil { // sinks follow the same rules
+	if hongbao.CheckCampaignID(sink) != nil { // names of sinks follow the same rules as ids of campaigns
 		return &InputError{Field: "sink", Code: "unknown_sink", Text: "is unknown: `hongbao sink list` lists the sinks"}
 	}
 	return nil

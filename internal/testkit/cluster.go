@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// clusterNode returns the lines of redis.conf of a cluster's node. A primary that is silent for two seconds has
-// failed. A slot without a server stops no other slot, as Hongbao requires.
+// clusterNode returns settings in redis.conf for a node of a cluster. A primary that does not answer for two
+// seconds counts as failed. If a slot has no server, the other slots remain available, as Hongbao requires.
 func clusterNode(bus int) map[string]string {
 	return map[string]string{
 		"cluster-enabled": "yes", "cluster-port": strconv.Itoa(bus), "cluster-config-file": "nodes.conf",
@@ -30,14 +30,14 @@ const (
 	clusterSlots   = 16384
 )
 
-// RedisCluster is a running Redis Cluster: three masters, each with a third of the slots, in order, and a replica of
-// each.
+// RedisCluster is a running Redis Cluster. It has three masters with a third of the slots each, and one replica of
+// each master.
 type RedisCluster struct {
 	Masters, Replicas [clusterMasters]*RedisServer
 }
 
-// StartRedisCluster starts a cluster. It returns when all nodes agree and the replicas follow. The caller closes it.
-// Only the options Args and Binary have an effect.
+// StartRedisCluster starts a cluster. It returns when all nodes agree on the slots and the replicas are connected.
+// The caller must close it. It uses only the options Args and Binary.
 func StartRedisCluster(ctx context.Context, opts RedisOptions) (_ *RedisCluster, err error) {
 	c := &RedisCluster{}
 	defer func() {
@@ -61,7 +61,7 @@ func StartRedisCluster(ctx context.Context, opts RedisOptions) (_ *RedisCluster,
 	return c, c.join(ctx)
 }
 
-// NewRedisCluster returns a cluster of the test's own. It is closed at the test's end.
+// NewRedisCluster returns a cluster for this test alone. It is closed when the test ends.
 func NewRedisCluster(t testing.TB, opts RedisOptions) *RedisCluster {
 	t.Helper()
 	return closing(t, running(t, func() (*RedisCluster, error) { return StartRedisCluster(t.Context(), opts) }))
@@ -85,7 +85,7 @@ func (c *RedisCluster) Addrs() (addrs []string) {
 	return addrs
 }
 
-// Node returns the server at an address.
+// Node returns the server with an address.
 func (c *RedisCluster) Node(t testing.TB, addr string) *RedisServer {
 	t.Helper()
 	for _, n := range c.nodes() {
@@ -97,7 +97,7 @@ func (c *RedisCluster) Node(t testing.TB, addr string) *RedisServer {
 	return nil
 }
 
-// Close ends every node and removes its folder.
+// Close stops every node and removes its folder.
 func (c *RedisCluster) Close() (err error) {
 	for _, n := range c.nodes() {
 		err = errors.Join(err, n.Close())
@@ -105,8 +105,8 @@ func (c *RedisCluster) Close() (err error) {
 	return err
 }
 
-// join deals the slots, makes the nodes known to each other, and waits for the replicas. Each node meets all before
-// it, because gossip alone takes seconds longer.
+// join assigns the slots, connects the nodes, and waits for the replicas. Each node meets all previous nodes,
+// because gossip alone would take seconds longer.
 func (c *RedisCluster) join(ctx context.Context) error {
 	nodes := c.nodes()
 	for i, n := range nodes {
@@ -116,7 +116,7 @@ func (c *RedisCluster) join(ctx context.Context) error {
 			orders = append(orders, []any{"CLUSTER", "ADDSLOTSRANGE", low, high})
 		}
 		for _, other := range nodes[:i] {
-			host, port, _ := net.SplitHostPort(other.Addr) // loopback made the address
+			host, port, _ := net.SplitHostPort(other.Addr) // loopback built the address, so it is valid
 			orders = append(orders, []any{"CLUSTER", "MEET", host, port, other.bus})
 		}
 		for _, order := range orders {
@@ -143,7 +143,7 @@ func (c *RedisCluster) join(ctx context.Context) error {
 	return c.whole(ctx)
 }
 
-// follow makes a node the replica of the node with the id, as soon as it knows that node.
+// follow makes this node a replica of the node with the id. It retries until this node knows the other one.
 func (r *RedisServer) follow(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -153,7 +153,7 @@ func (r *RedisServer) follow(ctx context.Context, id string) error {
 	})
 }
 
-// whole waits until every node sees all slots served, and each replica follows.
+// whole waits until every node sees all slots served and each replica is connected.
 func (c *RedisCluster) whole(ctx context.Context) error {
 	for _, n := range c.nodes() {
 		if err := n.says(ctx, "CLUSTER INFO", "cluster_state:ok"); err != nil {
@@ -171,7 +171,7 @@ func (c *RedisCluster) whole(ctx context.Context) error {
 	return nil
 }
 
-// Client returns a client of the cluster. It is closed at the test's end.
+// Client returns a client of the cluster. It is closed when the test ends.
 func (c *RedisCluster) Client(t testing.TB, change func(*redis.ClusterOptions)) *redis.ClusterClient {
 	t.Helper()
 	o := &redis.ClusterOptions{
@@ -190,7 +190,8 @@ func (c *RedisCluster) Client(t testing.TB, change func(*redis.ClusterOptions)) 
 	return client
 }
 
-// AwaitPromotion waits until the replica of a killed master has taken its place, and every live node knows it.
+// AwaitPromotion waits until the replica of a killed master is promoted and every live node knows the new
+// master.
 func (c *RedisCluster) AwaitPromotion(t testing.TB, master int) {
 	t.Helper()
 	c.Replicas[master].Says(t, "INFO", "role:master")
@@ -201,11 +202,10 @@ func (c *RedisCluster) AwaitPromotion(t testing.TB, master int) {
 	}
 }
 
-// handOverTime is how long a server tries a planned takeover before it gives up, plus a margin.
+// handOverTime is how long a server tries a planned failover before it gives up, plus a margin.
 const handOverTime = 6 * time.Second
 
-// HandOver makes a replica take over from its master by a planned failover. It returns when the replica has taken
-// over.
+// HandOver promotes a replica by a planned failover. It returns when the replica is the master.
 func (c *RedisCluster) HandOver(t testing.TB, replica *RedisServer) {
 	t.Helper()
 	var ordered time.Time
@@ -221,18 +221,18 @@ func (c *RedisCluster) HandOver(t testing.TB, replica *RedisServer) {
 	}, "%s has taken over", replica.Addr)
 }
 
-// slotKeys bounds the keys of a slot that one call lists.
+// slotKeys is the maximum number of keys that one call lists.
 const slotKeys = 1000
 
-// MoveSlot moves a slot from one master to another, key by key, in the order of their names, or backwards. It calls
-// moved before the first key, after each key, and again before the slot belongs to the other master. n is the
-// number of moved keys.
+// MoveSlot moves a slot from one master to another, key by key, sorted by name or, with backwards, in reverse
+// order. It calls moved with the number of moved keys: before the first key, and after each key. The slot's owner
+// changes only after the last call.
 func (c *RedisCluster) MoveSlot(t testing.TB, slot int, from, to *RedisServer, backwards bool, moved func(n int)) {
 	t.Helper()
 	fromID, toID := from.Order(t, "CLUSTER MYID"), to.Order(t, "CLUSTER MYID")
 	to.Order(t, fmt.Sprintf("CLUSTER SETSLOT %d IMPORTING %s", slot, fromID))
 	from.Order(t, fmt.Sprintf("CLUSTER SETSLOT %d MIGRATING %s", slot, toID))
-	host, port, _ := net.SplitHostPort(to.Addr) // loopback made the address
+	host, port, _ := net.SplitHostPort(to.Addr) // loopback built the address, so it is valid
 	client := from.Client(t)
 	moved(0)
 	for n := 0; ; {
@@ -244,7 +244,7 @@ func (c *RedisCluster) MoveSlot(t testing.TB, slot int, from, to *RedisServer, b
 			slices.Reverse(keys)
 		}
 		for _, key := range keys {
-			from.Order(t, fmt.Sprintf("MIGRATE %s %s %s 0 5000", host, port, key)) // NOKEY: the key has expired
+			from.Order(t, fmt.Sprintf("MIGRATE %s %s %s 0 5000", host, port, key)) // answer NOKEY: the key has expired
 			n++
 			moved(n)
 		}
@@ -259,8 +259,8 @@ func (c *RedisCluster) MoveSlot(t testing.TB, slot int, from, to *RedisServer, b
 	}
 }
 
-// MigrateSlot lets the server itself move a slot from one master to another, as Valkey 9 does. It returns when all
-// masters know it.
+// MigrateSlot lets the server move a slot from one master to another, which Valkey 9 can do. It returns when all
+// masters know the new owner.
 func (c *RedisCluster) MigrateSlot(t testing.TB, slot int, from, to *RedisServer) {
 	t.Helper()
 	id := to.Order(t, "CLUSTER MYID")

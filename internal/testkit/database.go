@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// initialize runs the program that creates a database server's data folder, and waits until it ends.
+// initialize runs a program that creates the data folder of a database server, and waits for it.
 func (s *server) initialize(ctx context.Context, k *kit, c command) error {
 	run, err := k.start(c)
 	if err != nil {
@@ -27,8 +27,8 @@ func (s *server) initialize(ctx context.Context, k *kit, c command) error {
 	return nil
 }
 
-// writeSettings writes a database server's configuration after a first line. The server's user owns the file. Later
-// settings win.
+// writeSettings writes the configuration file of a database server: the text first and then the settings. The
+// server's user owns the file. Later settings win.
 func (s *server) writeSettings(path, first string, settings ...map[string]string) error {
 	all := map[string]string{}
 	for _, more := range settings {

@@ -19,30 +19,31 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 )
 
-// KafkaVersion is the version of the tests unless HONGBAO_KAFKA_VERSION or KafkaOptions.Version is set.
+// KafkaVersion is the version of Kafka unless HONGBAO_KAFKA_VERSION or KafkaOptions.Version is set.
 const KafkaVersion = "4.1.0"
 
-// KafkaOptions are the options of a broker of a test's own.
+// KafkaOptions configure a broker.
 type KafkaOptions struct {
-	// Version of Apache Kafka; scripts/setup.sh kafka VERSION fetches it. Empty: HONGBAO_KAFKA_VERSION, else KafkaVersion.
+	// Version is the version of Apache Kafka, which scripts/setup.sh kafka VERSION downloads. If it is empty, it is
+	// HONGBAO_KAFKA_VERSION or else KafkaVersion.
 	Version string
-	// Properties are lines of server.properties; they replace the defaults.
+	// Properties are settings in server.properties; they override the defaults.
 	Properties map[string]string
-	// Java are flags of the virtual machine. They follow the defaults, which favour a quick start. Measurements pass
-	// -XX:TieredStopAtLevel=4.
+	// Java are flags of the Java virtual machine. They come after the defaults, which favor a fast start.
+	// Measurements pass -XX:TieredStopAtLevel=4.
 	Java []string
-	// Proxied puts a fault proxy in front of a second listener. Clients that connect to Proxy.Addr stay on the proxy,
-	// because the broker advertises that address.
+	// Proxied adds a second listener behind a fault proxy. Clients that connect to Proxy.Addr stay on the proxy,
+	// because the broker advertises the proxy's address.
 	Proxied bool
 }
 
-// KafkaBroker is a running Apache Kafka: one node, broker and controller, without ZooKeeper.
+// KafkaBroker is a running Apache Kafka: one node that is both broker and controller.
 type KafkaBroker struct {
-	// Addr is host:port; it stays the same over restarts.
+	// Addr is host:port. A restart keeps it.
 	Addr string
-	// Version of Apache Kafka.
+	// Version is the version of Apache Kafka.
 	Version string
-	// Proxy is nil unless Proxied was set. Addr bypasses it.
+	// Proxy is nil unless KafkaOptions.Proxied was set. Addr bypasses it.
 	Proxy *proxy.Proxy
 	server
 	home    string
@@ -50,7 +51,7 @@ type KafkaBroker struct {
 	opts    KafkaOptions
 }
 
-// StartKafka starts a broker. It returns when the broker hands out producer ids. The caller closes it.
+// StartKafka starts a broker. It returns when the broker assigns producer ids. The caller closes it.
 func StartKafka(ctx context.Context, opts KafkaOptions) (*KafkaBroker, error) {
 	b := &KafkaBroker{Version: opts.Version, opts: opts}
 	if b.Version == "" {
@@ -78,7 +79,7 @@ func StartKafka(ctx context.Context, opts KafkaOptions) (*KafkaBroker, error) {
 	return b, nil
 }
 
-// Close ends the broker and its proxy and removes its folder.
+// Close stops the broker and its proxy, and removes the broker's folder.
 func (b *KafkaBroker) Close() error { return errors.Join(b.server.Close(), b.closeProxy()) }
 
 func (b *KafkaBroker) closeProxy() error {
@@ -88,8 +89,9 @@ func (b *KafkaBroker) closeProxy() error {
 	return b.Proxy.Close()
 }
 
-// kafkaHome returns the folder where scripts/setup.sh put a version. It has libs with the jars, bootstrap.checkpoint
-// as kafka-storage format writes it, and kafka.jsa, an archive of loaded classes that halves the start time.
+// kafkaHome returns the folder into which scripts/setup.sh installed a version. The folder has the jars in libs, and
+// bootstrap.checkpoint in the format of kafka-storage. kafka.jsa is an archive of loaded classes that halves the
+// start time.
 func kafkaHome(version string) (string, error) {
 	base, err := fetched()
 	if err != nil {
@@ -104,7 +106,7 @@ func kafkaHome(version string) (string, error) {
 	return home, nil
 }
 
-// fetched returns the folder where scripts/setup.sh puts its downloads.
+// fetched returns the folder into which scripts/setup.sh downloads.
 func fetched() (string, error) {
 	if base := os.Getenv("HONGBAO_KAFKA_DIR"); base != "" {
 		return base, nil
@@ -126,7 +128,7 @@ func kafkaID() (string, error) {
 	return base64.RawURLEncoding.EncodeToString(id), nil
 }
 
-// configure formats the broker's folder, as kafka-storage format does, and writes its configuration.
+// configure formats the broker's data folder as kafka-storage would, and writes the configuration.
 func (b *KafkaBroker) configure(java string, ports []int) (command, error) {
 	b.Addr = loopback(ports[0])
 	data := filepath.Join(b.dir, "data")
@@ -148,7 +150,7 @@ func (b *KafkaBroker) configure(java string, ports []int) (command, error) {
 		filepath.Join(data, "bootstrap.checkpoint"): checkpoint,
 		filepath.Join(b.dir, "server.properties"):   []byte(kafkaProperties(data, ports, proxied, b.opts.Properties)),
 	}
-	if err := errors.Join(os.RemoveAll(data), os.Mkdir(data, 0o700)); err != nil { // a first try may have left data
+	if err := errors.Join(os.RemoveAll(data), os.Mkdir(data, 0o700)); err != nil { // an earlier try may have left data
 		return command{}, err
 	}
 	for path, content := range files {
@@ -159,12 +161,13 @@ func (b *KafkaBroker) configure(java string, ports []int) (command, error) {
 	return command{path: java, args: b.javaArgs(), dir: b.dir}, nil
 }
 
-// proxyTo makes the proxy in front of a port. It returns the address to advertise: without a proxy, the port's own.
+// proxyTo starts the proxy in front of a port and returns the address to advertise. Without a proxy that is the
+// address of the port itself.
 func (b *KafkaBroker) proxyTo(port int) (string, error) {
 	if !b.opts.Proxied {
 		return loopback(port), nil
 	}
-	if err := b.closeProxy(); err != nil { // a first try may have left a proxy
+	if err := b.closeProxy(); err != nil { // an earlier try may have left a proxy
 		return "", err
 	}
 	var err error
@@ -178,7 +181,7 @@ func (b *KafkaBroker) javaArgs() []string {
 	args := []string{
 		"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
-		// Java starts without an archive that is missing or of another version.
+		// If the archive is missing or has another version, Java starts without it.
 		"-XX:SharedArchiveFile=" + filepath.Join(b.home, "kafka.jsa"),
 	}
 	args = append(args, b.opts.Java...)
@@ -188,7 +191,7 @@ func (b *KafkaBroker) javaArgs() []string {
 func kafkaProperties(data string, ports []int, proxied string, overrides map[string]string) string {
 	plain, controller := loopback(ports[0]), loopback(ports[1])
 	all := map[string]string{
-		// A killed broker's session blocks the new broker until it expires (9 s by default).
+		// After a kill, the old session would block the new broker until it expires (by default after 9 s).
 		"broker.session.timeout.ms":    "3000",
 		"broker.heartbeat.interval.ms": "500",
 		"process.roles":                "broker,controller",
@@ -219,14 +222,14 @@ func kafkaProperties(data string, ports []int, proxied string, overrides map[str
 	return b.String()
 }
 
-// client returns a kafka-go client for one piece of work. done closes its connections.
+// client returns a kafka-go client. done closes its connections.
 func (b *KafkaBroker) client() (c *kafka.Client, done func()) {
 	tr := &kafka.Transport{ClientID: "testkit"}
 	return &kafka.Client{Addr: kafka.TCP(b.Addr), Transport: tr}, tr.CloseIdleConnections
 }
 
-// answers returns an error unless this process, and not another one on the same port, answers and hands out producer
-// ids. A broker hands them out only when it has a controller.
+// answers returns an error unless this broker assigns producer ids. Another broker on the same port is an error. A
+// broker assigns them only when it has a controller.
 func (b *KafkaBroker) answers(ctx context.Context) error {
 	c, done := b.client()
 	defer done()
@@ -247,7 +250,7 @@ func (b *KafkaBroker) answers(ctx context.Context) error {
 	return nil
 }
 
-// CreateTopic creates a topic. It returns when every partition's leader answers.
+// CreateTopic creates a topic. It returns when the leader of every partition answers.
 func (b *KafkaBroker) CreateTopic(ctx context.Context, topic string, partitions int, config map[string]string) error {
 	c, done := b.client()
 	defer done()
@@ -256,7 +259,7 @@ func (b *KafkaBroker) CreateTopic(ctx context.Context, topic string, partitions 
 		req.ConfigEntries = append(req.ConfigEntries, kafka.ConfigEntry{ConfigName: name, ConfigValue: config[name]})
 	}
 	var err error
-	for range 50 { // the controller may have fenced the broker for a moment on a busy machine
+	for range 50 { // on a busy machine the controller may fence the broker for a moment
 		var res *kafka.CreateTopicsResponse
 		if res, err = c.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{req}}); err == nil {
 			err = res.Errors[topic]

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// watchdogScript reads one line an event until every write end of its input is closed. Then it kills the process
-// groups that are still alive, and the children that left their group, as PostgreSQL's do. Last, it removes the
-// folder $1. It knows a group before the group's server exists (see launcher), so no server is ever unwatched.
+// watchdogScript reads events, one per line, until its input is closed by all writers. Then it kills the process
+// groups that are still alive, and children that left their group, as PostgreSQL's do. Last, it removes the
+// folder $1. The launcher announces each group before it starts the server, so every server is watched.
 const watchdogScript = `
 trap '' HUP INT TERM QUIT
 groups=" "
@@ -39,10 +39,10 @@ done
 exit 1
 `
 
-// launcher reports its own process group to the watchdog, closes the pipe and becomes the server.
+// launcher announces its process group to the watchdog, closes the pipe and executes the server.
 const launcher = `echo "run $$" >&3; exec 3>&-; exec "$@"`
 
-// kit is the state of the process: one folder, one watchdog, the servers.
+// kit has the servers of this process, their common folder and the watchdog.
 type kit struct {
 	dir      string
 	watchdog *exec.Cmd
@@ -59,7 +59,7 @@ var (
 	errDone = errors.New("testkit is stopped")
 )
 
-// openKit returns the process's kit. The first call creates it.
+// openKit returns the kit of this process. The first call creates it.
 func openKit() (*kit, error) {
 	kitMu.Lock()
 	defer kitMu.Unlock()
@@ -79,7 +79,7 @@ func newKit() (*kit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the servers' folder: %w", err)
 	}
-	// Servers that run as another user must be able to enter the folder.
+	// Servers that run as other users must be able to enter the folder.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the servers' folder: %w", err), os.RemoveAll(dir))
 	}
@@ -98,8 +98,8 @@ func newKit() (*kit, error) {
 	return &kit{dir: dir, watchdog: cmd, pipe: w, running: map[*process]struct{}{}}, nil
 }
 
-// CloseAll stops every server of the process and removes their folders. Servers that were returned before are dead
-// then. Later calls start new servers.
+// CloseAll stops all servers of the process and removes their folders. Servers returned by earlier calls no longer
+// work. Later calls start new servers.
 func CloseAll() error {
 	kitMu.Lock()
 	defer kitMu.Unlock()
@@ -131,7 +131,7 @@ func (k *kit) close() error {
 	return nil
 }
 
-// folder creates a new folder for a server with the name. cred, if any, owns it.
+// folder creates a new folder with a name and a number. If cred is not nil, that user owns the folder.
 func (k *kit) folder(name string, cred *syscall.Credential) (string, error) {
 	k.mu.Lock()
 	k.next++
@@ -148,26 +148,25 @@ func (k *kit) folder(name string, cred *syscall.Credential) (string, error) {
 	return dir, nil
 }
 
-// command is the command line of a server.
 type command struct {
 	path string
 	args []string
 	env  []string // nil: the environment of this process
-	dir  string   // working folder, with the log
+	dir  string   // the working folder, which also gets the log
 	cred *syscall.Credential
 }
 
-// process is one run of a server.
+// process is one run of a server program.
 type process struct {
 	kit  *kit
 	pid  int
-	done chan struct{} // closed when the process has ended and was reaped
-	err  error         // the result; read it after done
+	done chan struct{} // closed after the process has ended and was reaped
+	err  error         // the exit error; valid after done is closed
 }
 
 const logName = "server.log"
 
-// start runs c in a session of its own. Its output goes to server.log in c.dir.
+// start starts c in its own session. The output goes to server.log in c.dir.
 func (k *kit) start(c command) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(c.dir, logName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -192,22 +191,22 @@ func (k *kit) start(c command) (*process, error) {
 	return p, nil
 }
 
-// wait reaps the process, and removes it from the watchdog before another process can get its number.
+// wait reaps the process. It removes the process from the watchdog's list before the PID can be reused.
 func (p *process) wait(cmd *exec.Cmd) {
 	defer close(p.done)
 	p.err = cmd.Wait()
 	p.kit.report("gone", p.pid)
 	p.kit.mu.Lock()
 	defer p.kit.mu.Unlock()
-	delete(p.kit.running, p) // works on a nil map too
+	delete(p.kit.running, p) // also works if the map is nil
 }
 
-// report reports to the watchdog that a process group runs, or is gone.
+// report tells the watchdog that a process group runs or has ended.
 func (k *kit) report(what string, pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.running != nil {
-		_, _ = fmt.Fprintf(k.pipe, "%s %d\n", what, pid) // fails only when the watchdog is dead
+		_, _ = fmt.Fprintf(k.pipe, "%s %d\n", what, pid) // fails only if the watchdog is dead
 	}
 }
 
@@ -220,13 +219,13 @@ func (p *process) ended() bool {
 	}
 }
 
-// signal sends sig to the process group and to the children that left it.
+// signal sends sig to the process group, and to children that left the group.
 func (p *process) signal(sig syscall.Signal) error {
 	if p.ended() {
 		return fmt.Errorf("signal %v to process %d: it has ended", sig, p.pid)
 	}
 	for _, child := range children(p.pid) {
-		_ = syscall.Kill(child, sig) // the child may have ended since
+		_ = syscall.Kill(child, sig) // the child may have ended in the meantime
 	}
 	if err := syscall.Kill(-p.pid, sig); err != nil {
 		return fmt.Errorf("signal %v to process %d: %w", sig, p.pid, err)
@@ -234,7 +233,8 @@ func (p *process) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// kill ends the process with SIGKILL and returns when it and its children are gone. A dead process is no error.
+// kill kills the process and waits until it and its children have ended. It returns nil if the process has
+// already ended.
 func (p *process) kill() error {
 	if p.ended() {
 		return nil
@@ -257,7 +257,7 @@ func (p *process) kill() error {
 	return nil
 }
 
-// logTail returns the end of the log in dir, for errors.
+// logTail returns the last part of the log in dir, for error messages.
 func logTail(dir string) string {
 	const size = 4 << 10
 	f, err := os.Open(filepath.Join(dir, logName))
@@ -266,7 +266,7 @@ func logTail(dir string) string {
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err == nil && st.Size() > size {
-		_, _ = f.Seek(-size, io.SeekEnd) // at worst the beginning is shown
+		_, _ = f.Seek(-size, io.SeekEnd) // if this fails, the first part of the log is returned
 	}
 	b, err := io.ReadAll(io.LimitReader(f, size))
 	if err != nil {

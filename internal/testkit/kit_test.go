@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childEnv makes the test binary do one of the children's works instead of its tests.
+// childEnv makes the test binary execute childWork instead of the tests.
 const childEnv = "HONGBAO_TESTKIT_CHILD"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	Main(m)
 }
 
-// childWork says the folder, starts servers, says "ready" and waits for a line.
+// childWork prints the folder, starts servers, prints "ready" and waits for a line.
 func childWork(work string) error {
 	k, err := openKit()
 	if err != nil {
@@ -42,7 +42,7 @@ func childWork(work string) error {
 		return err
 	}
 	if work == "all" {
-		if err := redis.Stop(); err != nil { // a frozen one must go as well
+		if err := redis.Stop(); err != nil { // even a frozen server must be killed
 			return err
 		}
 		p, err := sharedPostgres.get()
@@ -80,13 +80,13 @@ func childWork(work string) error {
 		return err
 	}
 	if again == redis {
-		return fmt.Errorf("after CloseAll the shared Redis is the dead one")
+		return fmt.Errorf("after CloseAll the shared Redis is still the one that was stopped")
 	}
 	fmt.Println("closed")
-	return nil // without closing the second Redis
+	return nil // do not close the second Redis
 }
 
-// child is a process of this binary with servers of its own.
+// child is a process of this test binary that starts its own servers.
 type child struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -104,7 +104,7 @@ func startChild(t *testing.T, work string) *child {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it has ended unless the test failed
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // the child has ended unless the test failed
 	c := &child{cmd: cmd, in: in, out: bufio.NewScanner(out)}
 	c.dir = c.line(t)
 	return c
@@ -112,11 +112,11 @@ func startChild(t *testing.T, work string) *child {
 
 func (c *child) line(t *testing.T) string {
 	t.Helper()
-	require.True(t, c.out.Scan(), "the child said nothing more: %v", c.out.Err())
+	require.True(t, c.out.Scan(), "the child printed no further line: %v", c.out.Err())
 	return c.out.Text()
 }
 
-// processesOf lists the processes that live in dir or name it in their command line: servers and watchdog.
+// processesOf lists the processes that work in dir or have it in their command line: servers and the watchdog.
 func processesOf(t *testing.T, dir string) []string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")
@@ -124,7 +124,7 @@ func processesOf(t *testing.T, dir string) []string {
 	require.NotEmpty(t, all, "this test needs /proc")
 	var found []string
 	for _, proc := range all {
-		cwd, _ := os.Readlink(proc + "/cwd") // gone, or a zombie: no process of anybody's
+		cwd, _ := os.Readlink(proc + "/cwd") // the process has ended or is a zombie
 		line, _ := os.ReadFile(proc + "/cmdline")
 		if strings.HasPrefix(cwd, dir) || strings.Contains(string(line), dir) {
 			found = append(found, fmt.Sprintf("%s %s %q", proc, cwd, line))
@@ -140,7 +140,7 @@ func requireNothingLeft(t *testing.T, dir string) {
 			return fmt.Errorf("left: %s", strings.Join(left, "\n"))
 		}
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
-			return fmt.Errorf("the folder %s is left: %w", dir, ended(err))
+			return fmt.Errorf("the folder %s still exists: %w", dir, ended(err))
 		}
 		return nil
 	}, "nothing is left of the child")
@@ -150,7 +150,7 @@ func TestNothingIsLeftOfAKilledProcess(t *testing.T) {
 	needsServer(t)
 	c := startChild(t, "all")
 	require.Equal(t, "ready", c.line(t))
-	// Redis, the postmaster and at least one of its helpers, Kafka, the watchdog, a program.
+	// expected: Redis, the postmaster with at least one helper, Kafka, the watchdog and a program
 	all := processesOf(t, c.dir)
 	require.GreaterOrEqual(t, len(all), 6)
 	require.Contains(t, strings.Join(all, "\n"), "sleep")
@@ -163,8 +163,8 @@ func TestNothingIsLeftOfAProcessKilledWhileItStartsServers(t *testing.T) {
 	needsServer(t)
 	for range 10 {
 		c := startChild(t, "redis")
-		// The log is made just before the server's process: look without a pause, to meet the moment between that
-		// process's birth and the server.
+		// The log is created just before the server's process starts. Poll without a pause, so that the kill hits
+		// the moment between the two.
 		log, deadline := filepath.Join(c.dir, "redis-1", logName), time.Now().Add(20*time.Second)
 		for _, err := os.Stat(log); err != nil; _, err = os.Stat(log) {
 			require.True(t, time.Now().Before(deadline), "the child starts no server: %v", err)

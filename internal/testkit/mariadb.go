@@ -13,14 +13,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// MariaDBOptions are the options of a MariaDB of a test's own.
+// MariaDBOptions configure a MariaDB.
 type MariaDBOptions struct {
-	// Settings are lines of my.cnf by their names; they replace the defaults below.
+	// Settings are settings in my.cnf; they override the defaults below.
 	Settings map[string]string
 }
 
-// mariadbDefaults returns settings for speed: there is no protection against torn pages, which only a power loss
-// causes. A commit is answered after it is in the log and flushed.
+// mariadbDefaults returns settings for speed. They turn off the protection against torn pages, which only a
+// power failure causes. A commit is still answered only after it was written to the log and flushed.
 func mariadbDefaults() map[string]string {
 	return map[string]string{
 		"bind_address":                   "127.0.0.1",
@@ -37,19 +37,19 @@ func mariadbDefaults() map[string]string {
 	}
 }
 
-// MariaDBServer is a running MariaDB with databases of its own.
+// MariaDBServer is a running MariaDB.
 type MariaDBServer struct {
-	// Addr is host:port; it stays the same over restarts.
+	// Addr is host:port. A restart keeps it.
 	Addr string
 	server
 	admin     *mysql.Config // the address of a server that the user runs; nil for one that testkit started
 	databases atomic.Int64
 }
 
-// mariadbUser has all rights on the databases of CreateDatabase and none on the server.
+// mariadbUser is a user with all rights on the databases from CreateDatabase, but none on the server.
 const mariadbUser = "hongbao"
 
-// StartMariaDB creates an empty MariaDB. It returns when the server answers. The caller closes it.
+// StartMariaDB starts a MariaDB without databases. It returns when the server answers. The caller closes it.
 func StartMariaDB(ctx context.Context, opts MariaDBOptions) (*MariaDBServer, error) {
 	daemon, err := program("mariadbd", "/usr/local/sbin", "/usr/local/mysql/bin", "/usr/sbin")
 	if err != nil {
@@ -72,7 +72,8 @@ func StartMariaDB(ctx context.Context, opts MariaDBOptions) (*MariaDBServer, err
 	if m.dir, err = k.folder("mariadb", cred); err != nil {
 		return nil, err
 	}
-	// The server's temporary tables stay in its folder. In /tmp, concurrent installations delete each other's tables.
+	// The temporary tables must be in the server's folder. In /tmp, concurrent installations would delete each
+	// other's tables.
 	if err := m.initialize(ctx, k, m.command(install, "--no-defaults", "--datadir="+m.data(), "--tmpdir="+m.dir,
 		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")); err != nil {
 		return nil, errors.Join(err, m.remove())
@@ -113,13 +114,12 @@ func (m *MariaDBServer) writeConf(port int, settings map[string]string) error {
 	})
 }
 
-// DSN returns the address of a database of the server, for go-sql-driver/mysql and a user without rights on the
-// server.
+// DSN returns the address of a database for go-sql-driver/mysql, with a user who has no rights on the server.
 func (m *MariaDBServer) DSN(database string) string {
 	return mariadbUser + "@tcp(" + m.Addr + ")/" + database
 }
 
-// AdminDSN returns the same address for the user with all rights.
+// AdminDSN returns the address of a database with a user who has all rights.
 func (m *MariaDBServer) AdminDSN(database string) string {
 	if m.admin != nil {
 		config := m.admin.Clone()
@@ -135,18 +135,18 @@ func (m *MariaDBServer) CreateDatabase(ctx context.Context) (string, error) {
 	return name, m.exec(ctx, "CREATE DATABASE "+name)
 }
 
-// DropDatabase removes a database that no one uses.
+// DropDatabase drops a database that nobody uses.
 func (m *MariaDBServer) DropDatabase(ctx context.Context, name string) error {
 	return m.exec(ctx, "DROP DATABASE `"+strings.ReplaceAll(name, "`", "``")+"`")
 }
 
-// with runs fn on a connection of the user with all rights.
+// with runs fn on a connection with all rights.
 func (m *MariaDBServer) with(ctx context.Context, fn func(*sql.Conn) error) error {
 	config, err := mysql.ParseDSN(m.AdminDSN(""))
 	if err != nil {
 		return err
 	}
-	config.Logger = &mysql.NopLogger{} // a server that is still starting refuses; the error shows it
+	config.Logger = &mysql.NopLogger{} // while the server starts, it refuses connections; the returned error shows that
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (m *MariaDBServer) exec(ctx context.Context, statements ...string) error {
 	})
 }
 
-// answers returns an error unless this process, and not another one on the same port, answers.
+// answers returns an error unless this server answers. Another server on the same port is an error.
 func (m *MariaDBServer) answers(ctx context.Context) error {
 	return m.with(ctx, func(c *sql.Conn) error {
 		var dir string
@@ -186,12 +186,13 @@ func (m *MariaDBServer) answers(ctx context.Context) error {
 	})
 }
 
-// MySQLAnswered reports, for SwallowWholeAnswers, whether the server has answered every statement of one request, or
-// refused one. The statements may not return rows.
+// MySQLAnswered reports whether the server has answered all statements of a request, or refused one. It is for
+// SwallowWholeAnswers. The statements must not return rows.
 func MySQLAnswered(answer []byte) bool {
 	const moreResults = 0x08
 	for len(answer) > 4 {
-		// length int24, sequence int8; OK: 0, changed rows and insert id (both of variable length), status int16
+		// length int24, sequence int8; payload OK: byte 0, affected rows and insert id (of variable length),
+		// status int16
 		size := int(answer[0]) | int(answer[1])<<8 | int(answer[2])<<16
 		if len(answer) < 4+size || size < 5 {
 			return false

@@ -13,15 +13,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PostgresOptions are the options of a PostgreSQL of a test's own.
+// PostgresOptions configure a PostgreSQL.
 type PostgresOptions struct {
-	// Settings are lines of postgresql.conf by their names, with the values as in that file. They replace the
-	// defaults below. Measurements set fsync on.
+	// Settings are settings in postgresql.conf, with the values as in that file. They override the defaults
+	// below. Benchmarks turn fsync on.
 	Settings map[string]string
 }
 
-// postgresDefaults returns settings for speed: fsync is off, which loses data only when the machine fails, not when
-// the process is killed. A commit is still answered after it is in the log (synchronous_commit).
+// postgresDefaults returns settings for speed. fsync is off, which can lose data only if the machine fails, not if
+// the process is killed. A commit is still answered only after it was written to the log (synchronous_commit).
 func postgresDefaults() map[string]string {
 	return map[string]string{
 		"listen_addresses":        "'127.0.0.1'",
@@ -35,9 +35,9 @@ func postgresDefaults() map[string]string {
 	}
 }
 
-// PostgresServer is a running PostgreSQL with databases of its own.
+// PostgresServer is a running PostgreSQL.
 type PostgresServer struct {
-	// Addr is host:port; it stays the same over restarts.
+	// Addr is host:port. A restart keeps it.
 	Addr string
 	server
 	admin     *url.URL // the address of a server that the user runs; nil for one that testkit started
@@ -45,13 +45,14 @@ type PostgresServer struct {
 	databases atomic.Int64
 }
 
-// StartPostgres creates an empty PostgreSQL. It returns when the server answers. The caller closes it.
+// StartPostgres starts a PostgreSQL without databases. It returns when the server answers. The caller closes
+// it.
 func StartPostgres(ctx context.Context, opts PostgresOptions) (*PostgresServer, error) {
 	initdb, err := program("initdb", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
 	if err != nil {
 		return nil, err
 	}
-	if initdb, err = filepath.EvalSymlinks(initdb); err != nil { // postgres is beside the real initdb
+	if initdb, err = filepath.EvalSymlinks(initdb); err != nil { // the program postgres is next to the real initdb
 		return nil, fmt.Errorf("find initdb: %w", err)
 	}
 	cred, err := unprivileged()
@@ -96,7 +97,7 @@ func postgresCommand(path, dir string, cred *syscall.Credential) command {
 	}
 }
 
-// DSN returns the address of a database of the server, for pgx.
+// DSN returns the address of a database for pgx.
 func (p *PostgresServer) DSN(database string) string {
 	if p.admin != nil {
 		address := *p.admin
@@ -112,7 +113,7 @@ func (p *PostgresServer) CreateDatabase(ctx context.Context) (string, error) {
 	return name, p.exec(ctx, "CREATE DATABASE "+name+" TEMPLATE template0")
 }
 
-// DropDatabase removes a database and closes the connections to it.
+// DropDatabase drops a database and closes the connections to it.
 func (p *PostgresServer) DropDatabase(ctx context.Context, name string) error {
 	return p.exec(ctx, "DROP DATABASE "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
 }
@@ -129,7 +130,7 @@ func (p *PostgresServer) exec(ctx context.Context, sql string) error {
 	return nil
 }
 
-// answers returns an error unless this process, and not another one on the same port, answers.
+// answers returns an error unless this server answers. Another server on the same port is an error.
 func (p *PostgresServer) answers(ctx context.Context) error {
 	c, err := pgx.Connect(ctx, p.DSN("postgres"))
 	if err != nil {

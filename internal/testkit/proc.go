@@ -24,9 +24,9 @@ const (
 	pollEvery    = 10 * time.Millisecond
 )
 
-// freePorts returns n free ports of the loopback. They are below the range of the system's outgoing connections
-// (32768 and up), so a restarted server finds its port free again. Tests take ports long before they listen. So no
-// port is returned twice soon, neither by this process nor by the tests of another package.
+// freePorts returns n free ports of loopback. They are below the range for outgoing connections (32768 and up), so
+// that a restarted server finds its port free again. A server may listen on its port long after this call. So no
+// port is returned twice within a short time, not even to the tests of another package.
 func freePorts(n int) ([]int, error) {
 	const low, high = 20000, 32000
 	var last error
@@ -46,18 +46,18 @@ func freePorts(n int) ([]int, error) {
 	return nil, fmt.Errorf("find %d free ports from %d to %d: %w", n, low, high, last)
 }
 
-// nextPorts adds n to the number that all test processes of this machine share. It returns the number before.
+// nextPorts adds n to a counter that all test processes of this machine share. It returns the previous value.
 func nextPorts(n int) (int, error) {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("hongbao-test-ports-%d", os.Getuid())), os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
-		return 0, fmt.Errorf("open the number of the next port: %w", err)
+		return 0, fmt.Errorf("open the counter of ports: %w", err)
 	}
 	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { // locked until the file is closed
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil { // the lock lasts until the file is closed
 		return 0, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	text := make([]byte, 8)
-	if _, err := f.ReadAt(text, 0); err != nil { // a new file: begin anywhere
+	if _, err := f.ReadAt(text, 0); err != nil { // a new file: begin with a random value
 		binary.BigEndian.PutUint64(text, uint64(rand.IntN(12_000)))
 	}
 	next := binary.BigEndian.Uint64(text)
@@ -72,7 +72,7 @@ func portsFree(ports []int) error {
 			return fmt.Errorf("try a port: %w", err)
 		}
 		if err := l.Close(); err != nil {
-			return fmt.Errorf("let go of a port: %w", err)
+			return fmt.Errorf("release a port: %w", err)
 		}
 	}
 	return nil
@@ -80,7 +80,7 @@ func portsFree(ports []int) error {
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// poll calls f until it returns nil. It stops when ctx is done, or when the process, if any, has ended.
+// poll calls f until f returns nil. It stops early when ctx or the process ends. p may be nil.
 func poll(ctx context.Context, p *process, f func(context.Context) error) error {
 	var done <-chan struct{}
 	if p != nil {
@@ -112,7 +112,8 @@ func ended(err error) error {
 	return err
 }
 
-// frozen returns an error unless all threads of the processes are stopped. Without /proc it assumes that they are.
+// frozen returns an error unless all threads of the processes are stopped. On a system without /proc it returns
+// nil.
 func frozen(pids ...int) error {
 	for _, pid := range pids {
 		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
@@ -127,7 +128,7 @@ func frozen(pids ...int) error {
 			if err != nil {
 				return fmt.Errorf("look at a thread: %w", err)
 			}
-			// "pid (name) state ...": the name may contain anything.
+			// The format is "pid (name) state ...", and the name may contain any characters.
 			_, after, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
 			if state, _, _ := strings.Cut(after, " "); state != "T" && state != "t" && state != "Z" && state != "X" {
 				return fmt.Errorf("%s: it is in state %q", name, state)
@@ -137,7 +138,7 @@ func frozen(pids ...int) error {
 	return nil
 }
 
-// children returns the direct children of a process. Without /proc it returns none.
+// children returns the direct children of a process. On a system without /proc it returns none.
 func children(pid int) []int {
 	id := strconv.Itoa(pid)
 	b, err := os.ReadFile(filepath.Join("/proc", id, "task", id, "children"))
@@ -153,13 +154,13 @@ func children(pid int) []int {
 	return kids
 }
 
-// waitGone waits until a killed process is gone, or is a zombie that its new parent has not reaped yet.
+// waitGone waits until a killed process has ended. A zombie that was not reaped yet also counts as ended.
 func waitGone(pid int, deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	return poll(ctx, nil, func(context.Context) error {
 		if alive(pid) {
-			return fmt.Errorf("process %d was killed and is still there", pid)
+			return fmt.Errorf("process %d was killed but still exists", pid)
 		}
 		return nil
 	})
@@ -173,13 +174,13 @@ func alive(pid int) bool {
 	if err != nil {
 		return !os.IsNotExist(err)
 	}
-	// "pid (name) state ...": the name may contain anything.
+	// The format is "pid (name) state ...", and the name may contain any characters.
 	_, state, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
 	return !strings.HasPrefix(state, "Z")
 }
 
-// program returns the path of a program in PATH or in one of the other places (patterns of filepath.Glob; the last
-// match wins).
+// program returns the path of a program in PATH, or else in one of the places, which are patterns of
+// filepath.Glob. The last match of a pattern is used.
 func program(name string, places ...string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -193,8 +194,8 @@ func program(name string, places ...string) (string, error) {
 	return "", fmt.Errorf("no %s in PATH%s: %w", name, strings.Join(append([]string{""}, places...), " or "), errNoProgram)
 }
 
-// unprivileged returns the user for a server that refuses root. It returns nil, this process's own user, unless that
-// is root.
+// unprivileged returns a user for servers that refuse to run as root. It returns nil, which means the present user,
+// unless this process runs as root.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -214,7 +215,8 @@ func unprivileged() (*syscall.Credential, error) {
 		"scripts/setup.sh")
 }
 
-// repoRoot returns the folder of go.mod. It derives the folder from the path where this file was compiled.
+// repoRoot returns the folder with go.mod. It derives that from the path of this source file when it was
+// compiled.
 func repoRoot() (string, error) {
 	_, file, _, ok := runtime.Caller(0)
 	root := filepath.Join(filepath.Dir(file), "..", "..")

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Environ returns the environment of this process without Hongbao's variables, and with more. Later ones win.
+// Environ returns this process's environment without Hongbao's variables, plus the given ones. Later ones win.
 func Environ(more ...string) []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -24,13 +24,13 @@ func Environ(more ...string) []string {
 	return append(env, more...)
 }
 
-// FreeAddr returns an address of the loopback on which no process listens now.
+// FreeAddr returns an address on loopback on which no process listens.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	return loopback(must(t, func() ([]int, error) { return freePorts(1) })[0])
 }
 
-// Folder creates a folder for data that all tests of the process use. It is removed with the servers' folders.
+// Folder creates a folder for data that the tests of this process share. CloseAll removes it.
 func Folder(name string) (string, error) {
 	k, err := openKit()
 	if err != nil {
@@ -39,7 +39,7 @@ func Folder(name string) (string, error) {
 	return k.folder(name, nil)
 }
 
-// Output is the output of a program. It may be read while the program writes.
+// Output collects the output of a program. It can be read while the program still writes.
 type Output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -57,8 +57,7 @@ func (o *Output) String() string {
 	return o.text.String()
 }
 
-// Program is a running program under test. Its process group ends with the process of the tests, however that process
-// ends.
+// Program is a running program. When the tests' process ends, its process group is killed, however that process ends.
 type Program struct {
 	Cmd      *exec.Cmd
 	Out, Err Output
@@ -67,8 +66,8 @@ type Program struct {
 	t testing.TB
 }
 
-// StartProgram starts a program in a process group of its own and keeps its output. It kills the program at the
-// test's end if that still runs.
+// StartProgram starts a program in its own process group and collects its output. If the program still runs
+// when the test ends, it is killed.
 func StartProgram(t testing.TB, cmd *exec.Cmd) *Program {
 	t.Helper()
 	p := &Program{Cmd: cmd, t: t}
@@ -79,7 +78,7 @@ func StartProgram(t testing.TB, cmd *exec.Cmd) *Program {
 	return p
 }
 
-// run starts a program and reports it to the watchdog.
+// run starts a program and announces it to the watchdog.
 func (k *kit) run(p *Program) error {
 	p.Done = make(chan struct{})
 	p.Cmd.Stdout, p.Cmd.Stderr = &p.Out, &p.Err
@@ -90,13 +89,13 @@ func (k *kit) run(p *Program) error {
 	k.report("run", p.Cmd.Process.Pid)
 	go func() {
 		defer close(p.Done)
-		_ = p.Cmd.Wait() // the result is in ProcessState
+		_ = p.Cmd.Wait() // ProcessState has the result
 		k.report("gone", p.Cmd.Process.Pid)
 	}()
 	return nil
 }
 
-// Signal sends a signal. The program may have ended before.
+// Signal sends a signal. It is no error if the program has already ended.
 func (p *Program) Signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.Cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -104,7 +103,7 @@ func (p *Program) Signal(s syscall.Signal) {
 	}
 }
 
-// Kill ends the program with SIGKILL and waits until it has ended.
+// Kill kills the program and waits until it has ended.
 func (p *Program) Kill() {
 	p.Signal(syscall.SIGKILL)
 	<-p.Done
@@ -120,7 +119,7 @@ func (p *Program) Ended() bool {
 	}
 }
 
-// Wait waits until the program ends, and returns its exit code.
+// Wait waits until the program has ended and returns its exit code. After the duration most it fails the test.
 func (p *Program) Wait(most time.Duration) int {
 	p.t.Helper()
 	limit := time.NewTimer(most)
@@ -134,7 +133,7 @@ func (p *Program) Wait(most time.Duration) int {
 	return p.Cmd.ProcessState.ExitCode()
 }
 
-// Says waits until the program's log, which is standard error, contains a text.
+// Says waits until the program's log on standard error contains a text.
 func (p *Program) Says(most time.Duration, text string) {
 	p.t.Helper()
 	defer func() {

@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 )
 
-// through connects to a Redis by way of a proxy.
+// through returns a client that connects to a Redis through a proxy.
 func through(t *testing.T, r *RedisServer, p *proxy.Proxy) *redis.Client {
 	t.Helper()
 	opts := r.Options()
@@ -40,7 +40,8 @@ func TestProxySwallowsTheAnswerOfWorkThatWasDone(t *testing.T) {
 	require.EqualValues(t, 2, c.Incr(t.Context(), key).Val(), "one answer only")
 }
 
-// A client gives up before the server answers: no answer was lost, so the order remains and applies to the next request.
+// If the client gives up before the server answers, no answer was dropped, so SwallowAnswers drops the answer to the
+// next request.
 func TestProxyKeepsAnOrderWhoseClientGaveUp(t *testing.T) {
 	t.Parallel()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,7 +66,7 @@ func TestProxyKeepsAnOrderWhoseClientGaveUp(t *testing.T) {
 	client, asked := ask()
 	require.NoError(t, client.Close())
 	_, err = asked.Read(make([]byte, 1))
-	require.ErrorIs(t, err, io.EOF, "the server sees that the client is gone")
+	require.ErrorIs(t, err, io.EOF, "the server sees that the client has closed the connection")
 	require.NoError(t, asked.Close())
 	require.Equal(t, proxy.Faults{}, p.Fired())
 	client, asked = ask()
@@ -95,13 +96,13 @@ func TestProxySwallowsEveryPieceOfAnAnswer(t *testing.T) {
 	require.Equal(t, proxy.Faults{Swallowed: 1}, p.Fired())
 	var n int
 	require.NoError(t, direct.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM x").Scan(&n))
-	require.Equal(t, 2, n, "the server has done all of it")
+	require.Equal(t, 2, n, "the server has executed all statements")
 }
 
 func TestMySQLAnsweredReadsStatusAndErrors(t *testing.T) {
 	last := []byte{7, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0}
 	more := []byte{7, 0, 0, 1, 0, 1, 0, 0x0a, 0, 0, 0}
-	many := []byte{9, 0, 0, 1, 0, 0xfc, 0xff, 0xff, 0, 2, 0, 0, 0} // 65535 rows were changed
+	many := []byte{9, 0, 0, 1, 0, 0xfc, 0xff, 0xff, 0, 2, 0, 0, 0} // 65535 rows were affected
 	refused := []byte{9, 0, 0, 2, 0xff, 0x48, 0x04, '#', '4', '2', '0', '0', '0'}
 	for _, answer := range [][]byte{last, many, refused, append(bytes.Clone(more), last...),
 		append(bytes.Clone(more), refused...)} {
@@ -122,7 +123,7 @@ func TestProxyCutsAndRefuses(t *testing.T) {
 	require.NoError(t, c.Ping(t.Context()).Err(), "the existing connection still works")
 	p.CutAll()
 	require.Error(t, c.Ping(t.Context()).Err())
-	require.Error(t, c.Ping(t.Context()).Err(), "the first may fail on the connection that was cut, the second makes a new one")
+	require.Error(t, c.Ping(t.Context()).Err(), "the first ping may fail on the closed connection, the second one reconnects")
 	fired := p.Fired()
 	require.Equal(t, 1, fired.Cut)
 	require.Positive(t, fired.Refused)
@@ -151,7 +152,7 @@ func TestProxyWithoutAServerResets(t *testing.T) {
 	require.NoError(t, err)
 	p := NewProxy(t, loopback(ports[0]))
 	c, err := net.Dial("tcp", p.Addr)
-	if err == nil { // otherwise it was reset before Dial returned
+	if err == nil { // otherwise the connection was reset before Dial returned
 		defer c.Close()
 		require.NoError(t, c.SetDeadline(time.Now().Add(5*time.Second)))
 		_, err = c.Read(make([]byte, 1))
@@ -192,12 +193,12 @@ func swallowOneProduce(t *testing.T, b *KafkaBroker, p *proxy.Proxy, topic strin
 	p.SwallowAnswers(1, proxy.KafkaRequest(proxy.KafkaProduce))
 	require.Error(t, produce(t.Context(), tr, addr, topic))
 	require.Equal(t, proxy.Faults{Swallowed: 1}, p.Fired())
-	require.EqualValues(t, 2, lastOffset(t, b, topic), "the broker stored the records whose answer was lost")
+	require.EqualValues(t, 2, lastOffset(t, b, topic), "the broker has stored the record whose answer was dropped")
 	require.NoError(t, produce(t.Context(), tr, addr, topic))
 	require.EqualValues(t, 3, lastOffset(t, b, topic))
 }
 
-// transport is closed at the test's end; with p it goes through it.
+// transport returns a transport that connects through p, unless p is nil. It is closed when the test ends.
 func transport(t *testing.T, p *proxy.Proxy) *kafka.Transport {
 	t.Helper()
 	tr := &kafka.Transport{}
@@ -208,7 +209,7 @@ func transport(t *testing.T, p *proxy.Proxy) *kafka.Transport {
 	return tr
 }
 
-// produce sends one record to partition 0, once.
+// produce sends one record to partition 0, without retries.
 func produce(ctx context.Context, tr *kafka.Transport, addr, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

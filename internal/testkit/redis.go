@@ -18,28 +18,29 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// RedisOptions are the options of a Redis of a test's own.
+// RedisOptions configure a Redis.
 type RedisOptions struct {
-	// Args are lines of redis.conf by their names; they replace the defaults below.
+	// Args are settings in redis.conf; they override the defaults below.
 	Args map[string]string
-	// ReplicaOf makes the server a replica of another one. nil: a master.
+	// ReplicaOf, if not nil, makes the server a replica of another server.
 	ReplicaOf *RedisServer
-	// Cluster makes the server a node of a Redis Cluster, without slots yet; see StartRedisCluster.
+	// Cluster makes the server a node of a Redis Cluster, at first without slots; see StartRedisCluster.
 	Cluster bool
-	// Watches makes the server a sentinel of a master and its replicas. The sentinel's name for the master is
-	// SentinelName.
+	// Watches, if not nil, makes the server a sentinel for a master and its replicas. The sentinel knows the
+	// master by the name SentinelName.
 	Watches *RedisServer
-	// Quorum is how many sentinels must agree that the master is down. 0 for one.
+	// Quorum is how many sentinels must agree that the master is down; 0 stands for one.
 	Quorum int
-	// Dir is the folder of the data, which remains. Empty: a folder that is removed at Close.
+	// Dir is the folder of the data, which Close keeps. If it is empty, the server gets a folder that Close
+	// removes.
 	Dir string
-	// Binary is the program, for programs compatible with Redis. Empty: redis-server.
+	// Binary is the name of the program, for servers that are compatible with Redis. Empty: redis-server.
 	Binary string
 }
 
-// redisDefaults returns the settings that Hongbao requires of a Redis: nothing is evicted, and the append-only file
-// is on. With appendfsync everysec Redis may delay a write for up to two seconds while the disk is busy. So a test
-// that kills Redis and needs all of its data sets appendfsync always.
+// redisDefaults returns the settings that Hongbao requires: no eviction, and an append-only file. With appendfsync
+// everysec, Redis may delay a write for up to two seconds while the disk is busy. So a test that kills Redis and
+// needs all of its data must set appendfsync always.
 func redisDefaults() map[string]string {
 	return map[string]string{
 		"bind":                        "127.0.0.1",
@@ -53,14 +54,14 @@ func redisDefaults() map[string]string {
 	}
 }
 
-// RedisProgram is a program that can serve as Redis.
+// RedisProgram is an installed server program that is compatible with Redis.
 type RedisProgram struct {
 	Name, Version string
-	Path          string // empty: the program is not installed
+	Path          string // empty if the program is not installed
 }
 
-// RedisPrograms returns the programs that Hongbao is tested with: the one in PATH, and the two that
-// `scripts/setup.sh servers` fetches.
+// RedisPrograms returns the servers with which Hongbao is tested: the one in PATH, and the two that
+// `scripts/setup.sh servers` downloads.
 func RedisPrograms(ctx context.Context) ([]RedisProgram, error) {
 	base, err := fetched()
 	if err != nil {
@@ -85,9 +86,9 @@ func RedisPrograms(ctx context.Context) ([]RedisProgram, error) {
 
 // RedisServer is a running redis-server.
 type RedisServer struct {
-	// Addr is host:port; it stays the same over restarts.
+	// Addr is host:port. A restart keeps it.
 	Addr string
-	bus  int // the port of a cluster's node for other nodes
+	bus  int // the port of a cluster node for the other nodes
 	server
 }
 
@@ -131,7 +132,7 @@ func redisConf(dir string, ports []int, opts RedisOptions) string {
 		maps.Copy(args, clusterNode(ports[1]))
 	}
 	if opts.ReplicaOf != nil {
-		host, masterPort, _ := net.SplitHostPort(opts.ReplicaOf.Addr) // loopback made the address
+		host, masterPort, _ := net.SplitHostPort(opts.ReplicaOf.Addr) // loopback built the address, so it is valid
 		args["replicaof"] = host + " " + masterPort
 	}
 	maps.Copy(args, opts.Args)
@@ -142,7 +143,7 @@ func redisConf(dir string, ports []int, opts RedisOptions) string {
 	return b.String()
 }
 
-// Options returns the options of a client for tests: one try for each command, and contexts are obeyed.
+// Options returns client options for tests: no retries, and contexts end commands.
 func (r *RedisServer) Options() *redis.Options {
 	return &redis.Options{
 		Addr:                     r.Addr,
@@ -154,7 +155,7 @@ func (r *RedisServer) Options() *redis.Options {
 	}
 }
 
-// Client returns a client of the server, with changed options. It is closed at the test's end.
+// Client returns a client of the server; change may change the options. It is closed when the test ends.
 func (r *RedisServer) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	o := r.Options()
@@ -170,14 +171,14 @@ func (r *RedisServer) Client(t testing.TB, change ...func(*redis.Options)) *redi
 	return c
 }
 
-// answers returns an error unless this process, and not another one on the same port, answers.
+// answers returns an error unless this server answers. Another server on the same port is an error.
 func (r *RedisServer) answers(ctx context.Context) error {
-	// Try the port first without the client, which would log an unreachable server.
+	// Check the port before the client is used, because the client would log a server that is not reachable.
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", r.Addr)
 	if err != nil {
 		return fmt.Errorf("connect to redis: %w", err)
 	}
-	_ = conn.Close() // the connection was only a check
+	_ = conn.Close() // this connection was only a check
 	c := redis.NewClient(r.Options())
 	defer c.Close()
 	if err := c.Ping(ctx).Err(); err != nil {
@@ -204,7 +205,7 @@ func (r *RedisServer) setting(ctx context.Context, name string) (string, error) 
 	return all[name], nil
 }
 
-// says repeats a question to a server until its answer contains every part.
+// says repeats a command until the answer contains all parts.
 func (r *RedisServer) says(ctx context.Context, question string, parts ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -219,7 +220,7 @@ func (r *RedisServer) says(ctx context.Context, question string, parts ...string
 	})
 }
 
-// words returns the arguments of a command. None of them may contain a space.
+// words splits a command into its arguments. An argument can't contain a space.
 func words(command string) (order []any) {
 	for _, word := range strings.Fields(command) {
 		order = append(order, word)
@@ -227,7 +228,7 @@ func words(command string) (order []any) {
 	return order
 }
 
-// order sends one command to a server.
+// order sends a command to the server.
 func (r *RedisServer) order(ctx context.Context, args ...any) (string, error) {
 	client := redis.NewClient(r.Options())
 	defer client.Close()
@@ -238,13 +239,14 @@ func (r *RedisServer) order(ctx context.Context, args ...any) (string, error) {
 	return text, nil
 }
 
-// Order sends one command to a server, its words separated by spaces. It returns the answer, a text.
+// Order sends a command to the server. The command's words are separated by spaces. It returns the answer,
+// which must be a text.
 func (r *RedisServer) Order(t testing.TB, command string) string {
 	t.Helper()
 	return must(t, func() (string, error) { return r.order(t.Context(), words(command)...) })
 }
 
-// Says repeats a question to a server until its answer contains every part.
+// Says repeats a command until the answer contains all parts.
 func (r *RedisServer) Says(t testing.TB, question string, parts ...string) {
 	t.Helper()
 	if err := r.says(t.Context(), question, parts...); err != nil {

@@ -12,25 +12,25 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// SentinelName is the sentinels' name for the master that they watch.
+// SentinelName is the name by which the sentinels know their master.
 const SentinelName = "main"
 
-// sentinelConf returns the configuration of a sentinel. The sentinel considers a master dead after three seconds, so
-// that a busy machine does not look like a dead master.
+// sentinelConf returns the configuration of a sentinel. The sentinel waits three seconds before it considers a
+// master dead, so that a busy machine causes no failover.
 func sentinelConf(dir string, port int, opts RedisOptions) string {
-	host, masterPort, _ := net.SplitHostPort(opts.Watches.Addr) // loopback made the address
+	host, masterPort, _ := net.SplitHostPort(opts.Watches.Addr) // loopback built the address, so it is valid
 	return fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %q\nsentinel monitor %[3]s %s %s %d\nsentinel "+
 		"down-after-milliseconds %[3]s 3000\n"+
 		"sentinel failover-timeout %[3]s 10000\n", port, dir, SentinelName, host, masterPort, max(opts.Quorum, 1))
 }
 
-// sentinelReplicas and sentinels are the numbers of servers in a RedisSentinels.
+// sentinelReplicas and sentinels are the numbers of replicas and sentinels in a RedisSentinels.
 const (
 	sentinelReplicas = 2
 	sentinels        = 3
 )
 
-// RedisSentinels is a primary that two replicas follow and three sentinels watch.
+// RedisSentinels is a primary with two replicas and three sentinels.
 type RedisSentinels struct {
 	Primary   *RedisServer // at the start
 	Replicas  [sentinelReplicas]*RedisServer
@@ -38,7 +38,7 @@ type RedisSentinels struct {
 }
 
 // StartRedisSentinels starts the servers. It returns when the sentinels know each other and both replicas. The caller
-// closes it. Only the options Args and Binary have an effect.
+// closes it. It uses only the options Args and Binary.
 func StartRedisSentinels(ctx context.Context, opts RedisOptions) (_ *RedisSentinels, err error) {
 	s := &RedisSentinels{}
 	defer func() {
@@ -63,7 +63,7 @@ func StartRedisSentinels(ctx context.Context, opts RedisOptions) (_ *RedisSentin
 	if err = all.Wait(); err != nil {
 		return nil, err
 	}
-	for i := range s.Sentinels { // a sentinel asks for replicas every ten seconds, so they must exist already
+	for i := range s.Sentinels { // they look for replicas only every ten seconds, so start them last
 		all.Go(func() (err error) {
 			s.Sentinels[i], err = StartRedis(ctx, RedisOptions{Binary: opts.Binary, Watches: s.Primary, Quorum: 2})
 			return err
@@ -81,7 +81,8 @@ func StartRedisSentinels(ctx context.Context, opts RedisOptions) (_ *RedisSentin
 	return s, nil
 }
 
-// NewRedisSentinels returns sentinels of the test's own. They are closed at the test's end.
+// NewRedisSentinels returns sentinels with their servers for this test alone. They are closed when the test
+// ends.
 func NewRedisSentinels(t testing.TB, opts RedisOptions) *RedisSentinels {
 	t.Helper()
 	return closing(t, running(t, func() (*RedisSentinels, error) { return StartRedisSentinels(t.Context(), opts) }))
@@ -95,7 +96,7 @@ func (s *RedisSentinels) Addrs() (addrs []string) {
 	return addrs
 }
 
-// Close ends every server and removes its folder.
+// Close stops all servers and removes their folders.
 func (s *RedisSentinels) Close() (err error) {
 	for _, n := range append(append(s.Sentinels[:sentinels:sentinels], s.Primary), s.Replicas[:]...) {
 		if n != nil {
@@ -105,7 +106,7 @@ func (s *RedisSentinels) Close() (err error) {
 	return err
 }
 
-// Client returns a client that finds the primary by the sentinels. It is closed at the test's end.
+// Client returns a client that finds the primary through the sentinels. It is closed when the test ends.
 func (s *RedisSentinels) Client(t testing.TB, change func(*redis.FailoverOptions)) *redis.Client {
 	t.Helper()
 	o := &redis.FailoverOptions{
@@ -124,7 +125,8 @@ func (s *RedisSentinels) Client(t testing.TB, change func(*redis.FailoverOptions
 	return client
 }
 
-// AwaitPromotion waits until one of the replicas is the primary, for the sentinels too. It returns that replica.
+// AwaitPromotion waits until a replica is promoted and all sentinels know the new primary. It returns that
+// replica.
 func (s *RedisSentinels) AwaitPromotion(t testing.TB) (promoted *RedisServer) {
 	t.Helper()
 	Eventually(t, startTimeout, func() bool {

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// errStranger reports that another server answers on the port.
+// errStranger means that another server listens on the port.
 var errStranger = errors.New("another server answers")
 
-// server has the fields and methods that all servers share. Its methods are safe for concurrent use.
+// server has the common fields and methods of all servers. Its methods are safe for concurrent use.
 type server struct {
 	name    string
 	dir     string
-	keep    bool // dir belongs to the caller: stop gently and keep it
+	keep    bool // the caller owns dir: Close stops the server with SIGTERM and keeps the folder
 	cred    *syscall.Credential
 	ready   func(context.Context) error
-	ports   int                                // how many it listens on
+	ports   int                                // number of ports
 	prepare func(ports []int) (command, error) // writes the configuration
 
 	mu   sync.Mutex
@@ -29,7 +29,8 @@ type server struct {
 	proc *process
 }
 
-// launch starts the server for the first time. It takes another port if another process was quicker.
+// launch starts the server for the first time. If another process has taken a port, it retries with other
+// ports.
 func (s *server) launch(ctx context.Context) error {
 	k, err := openKit()
 	if err != nil {
@@ -60,7 +61,7 @@ func (s *server) launch(ctx context.Context) error {
 	}
 }
 
-// run starts the process and waits until it answers. If it does not answer, run kills it.
+// run starts the process and waits until it answers. If the process does not answer, run kills it.
 func (s *server) run(ctx context.Context) error {
 	p, err := s.kit.start(s.cmd)
 	if err != nil {
@@ -88,18 +89,18 @@ func (s *server) current() *process {
 	return s.proc
 }
 
-// Pid returns the process id of the server's present run.
+// Pid returns the process id of the current process.
 func (s *server) Pid() int { return s.current().pid }
 
-// Dir returns the server's folder, with its data, its configuration and its server.log.
+// Dir returns the server's folder, which has the data, the configuration and server.log.
 func (s *server) Dir() string { return s.dir }
 
-// Kill ends the server with SIGKILL. It returns when the server is gone. The files of the server remain. A second
-// call does nothing.
+// Kill kills the server with SIGKILL. It returns when the process has ended. The server's files remain. If the
+// server has already ended, Kill does nothing.
 func (s *server) Kill() error { return s.current().kill() }
 
-// Restart starts the server again on the same port, with the same folder and configuration. It returns when the
-// server answers. A server that still runs is killed first.
+// Restart starts the server again with the same port, folder and configuration. It returns when the server
+// answers. A running server is killed first.
 func (s *server) Restart() error {
 	if err := s.Kill(); err != nil {
 		return fmt.Errorf("restart %s: %w", s.name, err)
@@ -107,8 +108,8 @@ func (s *server) Restart() error {
 	return s.run(context.Background())
 }
 
-// Stop freezes the server with SIGSTOP: until Cont its connections stay open and it answers nothing. Stop returns
-// when all threads are stopped, because they may still answer for a moment after the signal.
+// Stop freezes the server with SIGSTOP. Its connections stay open, but it answers nothing until Cont. Stop
+// returns when all threads are stopped, because threads may still answer for a moment after the signal.
 func (s *server) Stop() error {
 	p := s.current()
 	if err := p.signal(syscall.SIGSTOP); err != nil {
@@ -119,10 +120,11 @@ func (s *server) Stop() error {
 	return poll(ctx, p, func(context.Context) error { return errors.Join(frozen(p.pid), frozen(children(p.pid)...)) })
 }
 
-// Cont lets a frozen server continue.
+// Cont resumes a frozen server.
 func (s *server) Cont() error { return s.current().signal(syscall.SIGCONT) }
 
-// Close ends the server and removes its folder. A folder of the caller's stays, and its server stops gently.
+// Close kills the server and removes its folder. If the caller owns the folder, Close stops the server with
+// SIGTERM and keeps the folder.
 func (s *server) Close() error {
 	if s.keep {
 		if err := s.shutdown(); err != nil {
@@ -132,7 +134,7 @@ func (s *server) Close() error {
 	return errors.Join(s.Kill(), s.remove())
 }
 
-// shutdown asks the server to end and waits up to 10 seconds.
+// shutdown stops the server with SIGTERM. After 10 seconds it kills the server.
 func (s *server) shutdown() error {
 	p := s.current()
 	if p.ended() {
@@ -147,7 +149,7 @@ func (s *server) shutdown() error {
 	case <-p.done:
 		return nil
 	case <-limit.C:
-		return errors.Join(fmt.Errorf("stop %s in %s: still there after 10 s; killed", s.name, s.dir), p.kill())
+		return errors.Join(fmt.Errorf("stop %s in %s: still running after 10 s; killed", s.name, s.dir), p.kill())
 	}
 }
 

@@ -175,7 +175,7 @@ func connect(t *testing.T, dsn string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close(context.Background()) }) // the server may be dead by then, on purpose
+	t.Cleanup(func() { _ = c.Close(context.Background()) }) // the test may have killed the server
 	return c
 }
 
@@ -287,7 +287,8 @@ func TestFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
 	require.Empty(t, foldersWith(t, k.dir, "perhaps"))
 }
 
-// foldersWith lists the configurations under dir that contain the word. Folders of other tests come and go meanwhile.
+// foldersWith lists the configuration files under dir that contain a word. Other tests create and remove folders in
+// the meantime.
 func foldersWith(t *testing.T, dir, word string) []string {
 	t.Helper()
 	var found []string

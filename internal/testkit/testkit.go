@@ -15,7 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 )
 
-// lazy is a server that all tests of the process share. A failed start is kept: every test that asks fails at once.
+// lazy is a server that all tests of the process share. It starts when it is first used. It keeps the error of a
+// failed start, so that every later test fails at once.
 type lazy[T any] struct {
 	once  func() (T, error)
 	mu    sync.Mutex
@@ -64,7 +65,7 @@ func forgetShared() {
 	sharedKafka.forget()
 }
 
-// Main runs a package's tests, stops every server and exits. It does not return.
+// Main runs a package's tests, stops every server and exits the process.
 func Main(m *testing.M) {
 	code := m.Run()
 	if err := CloseAll(); err != nil {
@@ -74,27 +75,28 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Redis returns the Redis that the process's tests share. Use only keys under Prefix, and do not harm the server.
+// Redis returns a Redis that the tests of this process share. Use only keys under Prefix, and do not stop or
+// reconfigure the server.
 func Redis(t testing.TB) *RedisServer {
 	t.Helper()
 	return running(t, sharedRedis.get)
 }
 
-// Prefix returns a word that no other test of the process gets, valid for hongbao.Space: at most 32 bytes of a-z, 0-9
-// and -.
+// Prefix returns a key prefix that no other test of this process uses. It is valid for hongbao.Space: at most 32
+// bytes of a-z, 0-9 and -.
 func Prefix(t testing.TB) string {
 	t.Helper()
 	return unique(t)
 }
 
-// NewRedis returns a Redis of the test's own. It is closed at the test's end.
+// NewRedis returns a Redis for this test alone. It is closed when the test ends.
 func NewRedis(t testing.TB, opts RedisOptions) *RedisServer {
 	t.Helper()
 	return closing(t, running(t, func() (*RedisServer, error) { return StartRedis(t.Context(), opts) }))
 }
 
-// Postgres returns the address, for pgx, of an empty database in the PostgreSQL that the process's tests share. The
-// database is dropped at the test's end.
+// Postgres returns the address, for pgx, of an empty database in a PostgreSQL that the tests of this process share.
+// The database is dropped when the test ends.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	p := running(t, sharedPostgres.get)
@@ -110,21 +112,21 @@ func Postgres(t testing.TB) string {
 	return p.DSN(name)
 }
 
-// NewPostgres returns a PostgreSQL of the test's own. It is closed at the test's end.
+// NewPostgres returns a PostgreSQL for this test alone. It is closed when the test ends.
 func NewPostgres(t testing.TB, opts PostgresOptions) *PostgresServer {
 	t.Helper()
 	return closing(t, running(t, func() (*PostgresServer, error) { return StartPostgres(t.Context(), opts) }))
 }
 
-// MariaDB returns the address, for go-sql-driver/mysql, of an empty database in the MariaDB that the process's tests
-// share. The database is dropped at the test's end.
+// MariaDB returns the address, for go-sql-driver/mysql, of an empty database in a MariaDB that the tests of this
+// process share. The database is dropped when the test ends.
 func MariaDB(t testing.TB) string {
 	t.Helper()
 	m := running(t, sharedMariaDB.get)
 	return m.DSN(m.Database(t))
 }
 
-// Database creates an empty database for the test and returns its name. It is dropped at the test's end.
+// Database creates an empty database and returns its name. The database is dropped when the test ends.
 func (m *MariaDBServer) Database(t testing.TB) string {
 	t.Helper()
 	name, err := m.CreateDatabase(t.Context())
@@ -139,25 +141,26 @@ func (m *MariaDBServer) Database(t testing.TB) string {
 	return name
 }
 
-// NewMariaDB returns a MariaDB of the test's own. It is closed at the test's end.
+// NewMariaDB returns a MariaDB for this test alone. It is closed when the test ends.
 func NewMariaDB(t testing.TB, opts MariaDBOptions) *MariaDBServer {
 	t.Helper()
 	return closing(t, running(t, func() (*MariaDBServer, error) { return StartMariaDB(t.Context(), opts) }))
 }
 
-// Kafka returns the broker that the process's tests share. Use only topics from Topic, and do not harm the broker.
+// Kafka returns a broker that the tests of this process share. Use only topics from Topic, and do not stop or
+// reconfigure the broker.
 func Kafka(t testing.TB) *KafkaBroker {
 	t.Helper()
 	return running(t, sharedKafka.get)
 }
 
-// NewKafka returns a broker of the test's own. It is closed at the test's end.
+// NewKafka returns a broker for this test alone. It is closed when the test ends.
 func NewKafka(t testing.TB, opts KafkaOptions) *KafkaBroker {
 	t.Helper()
 	return closing(t, running(t, func() (*KafkaBroker, error) { return StartKafka(t.Context(), opts) }))
 }
 
-// Topic creates a topic that no other test of the process gets. It returns when the topic's partitions accept
+// Topic creates a topic that no other test of this process uses. It returns when the topic's partitions accept
 // messages.
 func (b *KafkaBroker) Topic(t testing.TB, partitions int, config map[string]string) string {
 	t.Helper()
@@ -190,7 +193,8 @@ func EventuallyOK(t testing.TB, timeout time.Duration, f func() error, msg strin
 	}
 }
 
-// Go runs a part of a program until stop is called, or until the test's end. The part must end without an error.
+// Go runs a function in the background until stop is called or the test ends. The test fails if the function
+// returns an error.
 func Go(t testing.TB, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -206,7 +210,7 @@ func Go(t testing.TB, run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// unique returns a name made of the test's name and a number.
+// unique returns a name that consists of the test's name and a number.
 func unique(t testing.TB) string {
 	short := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -217,7 +221,7 @@ func unique(t testing.TB) string {
 	return fmt.Sprintf("t%.16s-%s-%d", short, processName, names.Add(1))
 }
 
-// running starts a server for a test. Under -short it skips the test, and where only shared servers exist.
+// running starts a server for a test. It skips the test under -short, and if only the own servers of the user exist.
 func running[S any](t testing.TB, start func() (S, error)) S {
 	t.Helper()
 	if testing.Short() {
@@ -233,7 +237,7 @@ func running[S any](t testing.TB, start func() (S, error)) S {
 	return s
 }
 
-// must fails the test if a start fails.
+// must returns the result of start, and fails the test on an error.
 func must[S any](t testing.TB, start func() (S, error)) S {
 	t.Helper()
 	s, err := start()
@@ -252,7 +256,7 @@ func closing[S interface{ Close() error }](t testing.TB, s S) S {
 	return s
 }
 
-// NewProxy returns a fault proxy in front of target (host:port). It is closed at the test's end.
+// NewProxy returns a fault proxy in front of target (host:port). It is closed when the test ends.
 func NewProxy(t testing.TB, target string) *proxy.Proxy {
 	t.Helper()
 	return closing(t, must(t, func() (*proxy.Proxy, error) { return proxy.Start(target) }))

@@ -19,10 +19,11 @@ import (
 type Load struct {
 	Callers int // calls at once
 	Calls   int // calls in all
-	Rate    int // calls a second; 0: as many as the callers can make
+	Rate    int // calls a second; 0: no limit
 }
 
-// Run makes the calls in order, numbered from 0, and returns how many it made in a second. The first error ends it.
+// Run makes the calls, numbered from 0 in the order in which they start, and returns the measured calls per second.
+// It stops at the first error.
 func (l Load) Run(ctx context.Context, do func(ctx context.Context, caller, i int) error) (rate float64, err error) {
 	var next atomic.Int64
 	start := time.Now()
@@ -47,29 +48,29 @@ func (l Load) Run(ctx context.Context, do func(ctx context.Context, caller, i in
 	return float64(l.Calls) / time.Since(start).Seconds(), err
 }
 
-// pause is how long an undecided grab waits before it is repeated.
+// pause is the time between two attempts of an undecided grab.
 const pause = 100 * time.Millisecond
 
-// Crowd are users whose grabs are repeated until they are decided, with a tally of the answers. It is safe for
-// concurrent use; the fields may be read when no grab is under way.
+// Crowd simulates users and repeats each grab until it is decided. It counts the final answers. It is safe for
+// concurrent use, but read the fields only while no grab runs.
 type Crowd struct {
 	Outcomes map[hongbao.Outcome]int64
-	Latency  *hdrhistogram.Histogram // microseconds, with all repeats
+	Latency  *hdrhistogram.Histogram // microseconds, including all retries
 
 	grab func(context.Context, *hongbao.Grab) (hongbao.Answer, error)
 	say  func(format string, args ...any)
 
 	mu       sync.Mutex
-	hindered time.Time // when an attempt failed last; zero: none has since the crowd got on
+	hindered time.Time // when an attempt last failed; zero: a later attempt has succeeded
 }
 
-// New returns a crowd that sends its grabs by grab, and reports by say what hinders it.
+// New returns a crowd that sends its grabs with grab. It reports trouble with say.
 func New(grab func(context.Context, *hongbao.Grab) (hongbao.Answer, error), say func(string, ...any)) *Crowd {
 	return &Crowd{Outcomes: map[hongbao.Outcome]int64{}, Latency: hdrhistogram.New(1, time.Hour.Microseconds(), 3),
 		grab: grab, say: say}
 }
 
-// Grab repeats a grab with the same request id until it is decided, and counts the answer.
+// Grab repeats a grab with the same request id until it is decided, and counts the outcome.
 func (c *Crowd) Grab(ctx context.Context, g hongbao.Grab) (a hongbao.Answer, err error) {
 	start := time.Now()
 	err = c.Lasting(ctx, func() (err error) {
@@ -87,8 +88,8 @@ func (c *Crowd) Grab(ctx context.Context, g hongbao.Grab) (a hongbao.Answer, err
 	return a, c.Latency.RecordValue(time.Since(start).Microseconds())
 }
 
-// Lasting calls try until it succeeds, ctx ends, or no other attempt can help. It reports what hinders the crowd, and
-// later that nothing does any more.
+// Lasting calls try until it succeeds, ctx ends, or its error is permanent. It reports the first failure, and the
+// first success after that.
 func (c *Crowd) Lasting(ctx context.Context, try func() error) error {
 	return retry.Poll(ctx, pause, func() (done bool, err error) {
 		start := time.Now()
@@ -103,7 +104,7 @@ func (c *Crowd) Lasting(ctx context.Context, try func() error) error {
 				c.say("The crowd can't go on, and tries again: %v", err)
 			}
 			c.hindered = time.Now()
-		case !c.hindered.IsZero() && start.After(c.hindered): // an older attempt shows nothing
+		case !c.hindered.IsZero() && start.After(c.hindered): // an attempt that began before the failure proves nothing
 			c.hindered = time.Time{}
 			c.say("The crowd gets on again.")
 		}

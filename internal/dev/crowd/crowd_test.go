@@ -17,7 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Each call is made once, in order and at the rate; as many at once as there are callers.
+// Run makes each call once, in order and at the rate. Without a rate, only the number of callers
+// limits it.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,7 +50,8 @@ func TestLoad(t *testing.T) {
 	})
 }
 
-// The first error ends the other callers, those that wait for their turn too, and so does the end of the context.
+// The first error stops all callers, also those that wait for their next call. The end of the context does the
+// same.
 func TestLoadEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,13 +81,13 @@ func TestLoadEnds(t *testing.T) {
 	})
 }
 
-// answer is one answer to a grab.
 type answer struct {
 	outcome hongbao.Outcome
 	err     error
 }
 
-// grabbed lets one user grab, who gets these answers in turn. It returns the outcome, the tally and the reports.
+// grabbed lets one user grab. The server gives the answers of the list, one for each attempt. It returns the
+// answer, the crowd with its counts, and the reports.
 func grabbed(t *testing.T, of ...answer) (a hongbao.Answer, c *Crowd, said string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +110,8 @@ func grabbed(t *testing.T, of ...answer) (a hongbao.Answer, c *Crowd, said strin
 	return a, c, said, err
 }
 
-// A grab is repeated until it is decided. What hinders the crowd is reported once, and its end.
+// A grab is repeated until it is decided. The crowd reports an outage once when it begins, and once
+// when it is over.
 func TestGrab(t *testing.T) {
 	t.Parallel()
 	down := answer{err: hongbao.Outagef(hongbao.ClassUnknown, "Redis does not answer")}
@@ -138,7 +141,7 @@ func TestGrab(t *testing.T) {
 	require.Empty(t, said, "the caller reports it")
 }
 
-// An attempt that began before the last failure does not show that the crowd gets on.
+// An attempt that began before the last failure must not end the reported outage.
 func TestOldAttemptShowsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -173,7 +176,7 @@ func TestOldAttemptShowsNothing(t *testing.T) {
 	})
 }
 
-// A crowd whose context has ended does not report that as trouble.
+// If the context ends, the crowd must not report the failed grab as an outage.
 func TestStoppedCrowdReportsNothing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

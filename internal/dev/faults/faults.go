@@ -1,5 +1,5 @@
-// Package faults breaks a development server on purpose: six verbs, each of which returns once something is broken or
-// restored. The console and `hongbao status` show the effect on the grants.
+// Package faults breaks a development server on purpose. It has six faults; each call returns when something is
+// broken or restored. The console and `hongbao status` show the effect on the grants.
 package faults
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The faults, as the console's buttons name them.
+// The names of the faults, as in the URLs of the console.
 const (
 	KillWorker   = "kill-worker"
 	CutRedis     = "cut-redis"
@@ -34,25 +34,25 @@ const (
 	LoseAnswers  = "lose-answers"
 )
 
-// Workers are the processes that deliver grants to the sinks. *local.Workers is one.
+// Workers controls the processes that deliver grants to the sinks; *local.Workers implements it.
 type Workers interface {
-	// List returns the state of each.
+	// List returns the state of each worker.
 	List() []local.Worker
-	// Kill ends a worker as a crash does, by SIGKILL. The worker is started again later, by itself.
+	// Kill ends a worker by SIGKILL, as a crash would. The worker is restarted later without another call.
 	Kill(number int) error
 }
 
-// server can be cut off from its clients.
+// server is a server that a proxy can cut off from its clients.
 type server struct {
 	name         string
 	proxy        *proxy.Proxy
 	cut, restore model.Fault
-	since        time.Time // when it was cut off; zero: it is not. Under Faults.mu
+	since        time.Time // when it was cut off; zero: it is not cut off. Under Faults.mu
 }
 
-// Faults causes faults and remembers them. It is safe for concurrent use.
+// Faults causes faults and keeps a list of those it caused. It is safe for concurrent use.
 type Faults struct {
-	store        *store.Store // by a client that does not go through the proxy
+	store        *store.Store // its client bypasses the proxy
 	workers      Workers
 	redis, kafka *server
 	say          local.Say // must not block
@@ -61,7 +61,7 @@ type Faults struct {
 	told []model.Told
 }
 
-// Of returns the faults of a deployment on this machine. direct is its DirectRedis.
+// Of returns the Faults of a local deployment. direct is the result of d.DirectRedis.
 func Of(d *local.Deployment, direct redis.UniversalClient, say local.Say) (*Faults, error) {
 	st, err := store.Of(direct, d.Config.Space())
 	if err != nil {
@@ -74,24 +74,24 @@ func newFaults(st *store.Store, workers Workers, of *local.Servers, say local.Sa
 	return &Faults{store: st, workers: workers, say: say,
 		redis: &server{name: "Redis", proxy: of.Redis,
 			cut: model.Fault{Name: CutRedis, Label: "Cut off Redis",
-				What: "Closes every connection to Redis and refuses new ones. Grabs must be repeated; nothing is lost."},
+				What: "Closes every connection to Redis and refuses new ones. Clients must retry their grabs; nothing is lost."},
 			restore: model.Fault{Name: RestoreRedis, Label: "Restore Redis",
-				What: "Redis is cut off. Lets connections in again: grabs are decided, and workers go on."}},
+				What: "Redis is cut off. Accepts connections again, so that grabs are decided and workers continue."}},
 		kafka: &server{name: "Kafka", proxy: of.Kafka,
 			cut: model.Fault{Name: CutKafka, Label: "Cut off Kafka",
-				What: "Closes every connection to Kafka and refuses new ones. Grabs and payments go on."},
+				What: "Closes every connection to Kafka and refuses new ones. Grabs and payments continue."},
 			restore: model.Fault{Name: RestoreKafka, Label: "Restore Kafka",
-				What: "Kafka is cut off. Lets connections in again: what waits is published."}},
+				What: "Kafka is cut off. Accepts connections again, so that waiting grants are published."}},
 	}
 }
 
-// Close allows connections again.
+// Close lets clients connect to both servers again.
 func (f *Faults) Close() {
 	f.redis.proxy.Refuse(false)
 	f.kafka.proxy.Refuse(false)
 }
 
-// Cause causes a fault or restores a server, and returns once that is done.
+// Cause causes a fault or restores a server. It returns when that is done.
 func (f *Faults) Cause(ctx context.Context, fault string) error {
 	switch fault {
 	case KillWorker:
@@ -111,12 +111,12 @@ func (f *Faults) Cause(ctx context.Context, fault string) error {
 	return fmt.Errorf("fault %.40q: %w", fault, model.ErrNotFound)
 }
 
-// Buttons returns the faults that can be caused now.
+// Buttons returns the faults that can be caused in the present state.
 func (f *Faults) Buttons() []model.Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := []model.Fault{{Name: KillWorker, Label: "Kill a worker",
-		What: "SIGKILL for the worker that holds most. When its lease ends another worker takes what it held."}}
+		What: "Kills the worker with the most pending entries by SIGKILL. When its lease ends, another worker takes them over."}}
 	for _, s := range []*server{f.redis, f.kafka} {
 		if s.since.IsZero() {
 			all = append(all, s.cut)
@@ -125,17 +125,16 @@ func (f *Faults) Buttons() []model.Fault {
 		}
 	}
 	return append(all, model.Fault{Name: LoseAnswers, Label: "Lose answers",
-		What: fmt.Sprintf("Redis and Kafka act, but their next %d and %d answers never arrive. Callers must repeat.",
+		What: fmt.Sprintf("Drops the next %d answers of Redis and %d of Kafka, which still execute the requests. Clients must retry.",
 			redisAnswers, kafkaAnswers)})
 }
 
-// Lost returns how many answers of Redis and Kafka were lost so far.
+// Lost returns how many answers of Redis and Kafka have been dropped so far.
 func (f *Faults) Lost() int { return f.redis.proxy.Fired().Swallowed + f.kafka.proxy.Fired().Swallowed }
 
-// keptTold bounds the story.
 const keptTold = 200
 
-// Story returns the faults, the newest first.
+// Story returns the newest faults, newest first.
 func (f *Faults) Story() []model.Told {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +151,7 @@ func (f *Faults) tell(format string, args ...any) {
 	f.say("%s", sentence)
 }
 
-// since sets when a server was cut off, and returns what it was before.
+// since sets the time at which a server was cut off, and returns the previous value.
 func (f *Faults) since(s *server, at time.Time) (before time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -175,7 +174,6 @@ func (f *Faults) cut(s *server) error {
 	return nil
 }
 
-// restore allows connections again.
 func (f *Faults) restore(s *server) error {
 	since := f.since(s, time.Time{})
 	if since.IsZero() {
@@ -186,24 +184,25 @@ func (f *Faults) restore(s *server) error {
 	return nil
 }
 
-// The number of answers that are lost at a time. A lost answer of Kafka costs its worker a search in the topic.
+// How many answers are dropped by one call of loseAnswers. For each lost answer of Kafka, a worker must search
+// the topic.
 const redisAnswers, kafkaAnswers = 20, 2
 
-// loseAnswers lets Redis and Kafka act, and drops their next answers.
+// loseAnswers drops the next answers of Redis and Kafka after the servers have executed the requests.
 func (f *Faults) loseAnswers() {
 	f.redis.proxy.SwallowAnswers(redisAnswers, func(request []byte) bool {
 		return bytes.Contains(bytes.ToLower(request[:min(len(request), 1<<10)]), []byte("\r\nevalsha\r\n"))
 	})
 	f.kafka.proxy.SwallowAnswers(kafkaAnswers, proxy.KafkaRequest(proxy.KafkaProduce))
-	f.tell("The next %d answers of Redis' scripts and the next %d of Kafka are lost: the servers act, and their callers "+
-		"must repeat.", redisAnswers, kafkaAnswers)
+	f.tell("The next %d answers of Redis' scripts and the next %d of Kafka are lost. The servers still execute the requests, and "+
+		"their clients must retry.", redisAnswers, kafkaAnswers)
 }
 
-// huntEvery and huntFor are how often, and for how long, killWorker looks for a worker that has entries in hand.
-// Workers are quick, and a kill in the middle of work shows more.
+// huntEvery and huntFor are how often, and for how long, killWorker looks for a worker with pending entries.
+// Workers process entries quickly, and a kill in the middle of work is the interesting fault.
 const huntEvery, huntFor = 2 * time.Millisecond, 2 * time.Second
 
-// killWorker kills the worker that has the most entries in hand.
+// killWorker kills the worker with the most pending entries.
 func (f *Faults) killWorker(ctx context.Context) error {
 	var victim local.Worker
 	var held int64
@@ -211,7 +210,7 @@ func (f *Faults) killWorker(ctx context.Context) error {
 	err := retry.Poll(ctx, huntEvery, func() (bool, error) {
 		all := slices.DeleteFunc(f.workers.List(), func(w local.Worker) bool { return w.PID == 0 })
 		if len(all) == 0 {
-			return false, hongbao.Errorf(hongbao.ClassConflict, "no worker runs; those that were killed come back by themselves")
+			return false, hongbao.Errorf(hongbao.ClassConflict, "no worker is running; killed workers restart by themselves")
 		}
 		holds, err := f.holds(ctx)
 		if err != nil {
@@ -232,7 +231,8 @@ func (f *Faults) killWorker(ctx context.Context) error {
 	return nil
 }
 
-// holds counts the entries in each process's hands, for both sinks. A group that does not exist yet has none.
+// holds counts the pending entries of each process in both consumer groups. A group that does not exist yet
+// counts as empty.
 func (f *Faults) holds(ctx context.Context) (map[int]int64, error) {
 	holds := map[int]int64{}
 	for _, sink := range []string{configs.SinkBalance, configs.SinkKafka} {
@@ -249,8 +249,8 @@ func (f *Faults) holds(ctx context.Context) (map[int]int64, error) {
 	return holds, nil
 }
 
-// processOf returns the PID in a worker's name: host, PID and a random part, separated by "-". It returns 0 without
-// PID.
+// processOf returns the PID in a worker's name, which is host, PID and a random part, separated by "-". If the name
+// has no PID, it returns 0.
 func processOf(consumer string) int {
 	parts := strings.Split(consumer, "-")
 	if len(parts) < 3 {

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// The worker that holds most is killed, and the story has what it held.
+// The worker with the most pending entries is killed, and the story says how many it had.
 func TestWorkerThatHoldsMostIsKilled(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
@@ -33,10 +33,10 @@ func TestWorkerThatHoldsMostIsKilled(t *testing.T) {
 	require.Contains(t, f.Story()[0].Sentence, "Worker 2 (process 102) is killed with SIGKILL. It held 3 entries")
 	f.crew.set(1, 0)
 	err = f.Cause(t.Context(), KillWorker)
-	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "nobody is left to kill: %v", err)
+	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "there is no other worker to kill: %v", err)
 }
 
-// A worker is killed although none holds anything, and although no group exists.
+// A worker is killed even if no worker has pending entries or no consumer group exists.
 func TestIdleWorkerIsKilled(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
@@ -45,7 +45,7 @@ func TestIdleWorkerIsKilled(t *testing.T) {
 	require.ErrorIs(t, f.Cause(t.Context(), "nothing"), model.ErrNotFound)
 }
 
-// A server that is cut off loses its connections and takes no new ones, until it is restored.
+// If a server is cut off, its connections break and new ones are refused until it is restored.
 func TestServersAreCutOff(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
@@ -84,13 +84,13 @@ func TestServersAreCutOff(t *testing.T) {
 	c, err := net.Dial("tcp", f.kafka.proxy.Addr)
 	require.NoError(t, err)
 	defer c.Close()
-	require.NoError(t, exchange(c, "Kafka"), "at its end it leaves nothing cut off")
+	require.NoError(t, exchange(c, "Kafka"), "Close restores a server that is cut off")
 }
 
-// exchange waits for an echo, or for Redis' answer to PING.
+// exchange sends a request and waits for the echo, or for Redis' answer to PING.
 func exchange(c net.Conn, name string) error {
 	if name == "Redis" {
-		return send(c, []byte("PING\r\n")) // +PONG is one byte longer
+		return send(c, []byte("PING\r\n")) // the answer +PONG is one byte longer than the request
 	}
 	return send(c, []byte("hello, hello"))
 }
@@ -106,7 +106,7 @@ func send(c net.Conn, text []byte) error {
 	return err
 }
 
-// Grabs whose answers are lost are decided once.
+// A grab whose answer is lost is decided only once, although the client repeats it.
 func TestAnswersAreLost(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
@@ -136,7 +136,7 @@ func TestAnswersAreLost(t *testing.T) {
 	require.Equal(t, "40", fields["granted"])
 }
 
-// A server that stays up for days does not grow by its story.
+// The story of faults is bounded, so that a server that runs for days does not leak memory.
 func TestStoryIsBounded(t *testing.T) {
 	t.Parallel()
 	f := &Faults{say: func(string, ...any) {}}

@@ -26,11 +26,11 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const (
 	lease = 3 * time.Second
-	soon  = 60 * time.Second // longer than any wait should take on a busy machine
+	soon  = 60 * time.Second // longer than anything takes, even on a busy machine
 )
 
-// fixture is Faults over a real Redis with one shard, a campaign of 1,000 packets and an echo server in the place of
-// Kafka.
+// fixture is a Faults over a real Redis with one shard and a campaign of 1,000 packets. An echo server takes the
+// place of Kafka.
 type fixture struct {
 	*Faults
 	t     *testing.T
@@ -40,7 +40,7 @@ type fixture struct {
 	crew  *crew
 }
 
-// crew are Workers that are no processes.
+// crew implements Workers without processes.
 type crew struct {
 	mu   sync.Mutex
 	list []local.Worker
@@ -89,7 +89,7 @@ func setup(t *testing.T) *fixture {
 	return f
 }
 
-// running runs a part until the test ends.
+// running runs do in the background until the test ends.
 func running(t *testing.T, run func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -101,7 +101,7 @@ func running(t *testing.T, run func(context.Context) error) {
 	})
 }
 
-// echo sends back what comes.
+// echo starts a server that sends back what it receives.
 func echo(t *testing.T) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -122,7 +122,7 @@ func echo(t *testing.T) (addr string) {
 	return l.Addr().String()
 }
 
-// client goes by the proxy.
+// client returns a client that connects through the proxy.
 func (f *fixture) client() *redis.Client {
 	opts := *f.rdb.Options()
 	opts.MaxRetries, opts.Addr = -1, f.redis.proxy.Addr
@@ -131,7 +131,7 @@ func (f *fixture) client() *redis.Client {
 	return rdb
 }
 
-// grab lets users grab, and gives how many packets each got.
+// grab lets users grab, and returns how many packets each user got.
 func (f *fixture) grab(users int) map[string]int {
 	f.t.Helper()
 	cfg := producer.DefaultConfig()
@@ -150,7 +150,7 @@ func (f *fixture) grab(users int) map[string]int {
 	return got
 }
 
-// work runs a worker of a sink until the test ends.
+// work runs a worker for a sink until the test ends.
 func (f *fixture) work(sink, name string, handle func(context.Context, []hongbao.Grant) error) {
 	f.t.Helper()
 	cfg := consumer.DefaultConfig()

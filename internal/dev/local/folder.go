@@ -17,8 +17,9 @@ import (
 
 const folderPrefix = "hongbao-local-"
 
-// Sweep removes a temporary folder when life ends. The process that makes the folder starts `hongbao local-sweep`, so
-// the folder is removed however that process ends, also by SIGKILL. life is the sweeper's standard input.
+// Sweep waits until life ends and then removes a temporary folder. The process that creates the folder starts
+// `hongbao local-sweep` and keeps the other end of life, its standard input. So the folder is removed however that
+// process ends, even by SIGKILL.
 func Sweep(folder string, life io.Reader) error {
 	if !strings.HasPrefix(filepath.Base(folder), folderPrefix) {
 		return app.Usage("%.200q is no folder of `hongbao dev` or `hongbao demo`", folder)
@@ -26,7 +27,7 @@ func Sweep(folder string, life io.Reader) error {
 	if _, err := io.Copy(io.Discard, life); err != nil {
 		return fmt.Errorf("wait for the end of the folder's owner: %w", err)
 	}
-	// The owner's children end with it, but maybe a moment later, and may write until then.
+	// The owner's children die a moment after the owner and may still write, so retry.
 	again := backoff.WithMaxRetries(backoff.NewConstantBackOff(100*time.Millisecond), 50)
 	if err := backoff.Retry(func() error { return os.RemoveAll(folder) }, again); err != nil {
 		return fmt.Errorf("remove the folder: %w", err)
@@ -34,15 +35,16 @@ func Sweep(folder string, life io.Reader) error {
 	return nil
 }
 
-// folder has a deployment's files. A process removes a temporary folder; a kept one has a lock.
+// folder is the folder with a deployment's files. A temporary folder is removed by the process sweep; a kept
+// folder is locked.
 type folder struct {
 	path  string
 	kept  bool
 	sweep *exec.Cmd
-	life  io.Closer // the pipe of sweep, or the lock; closed by the kernel if this process is killed
+	life  io.Closer // the pipe to sweep, or the lock; the kernel closes it if this process is killed
 }
 
-// openFolder makes a temporary folder, or opens the one at path for this process alone.
+// openFolder creates a temporary folder, or opens and locks the folder at path.
 func openFolder(path string) (*folder, error) {
 	if path == "" {
 		return temporary()
@@ -61,17 +63,17 @@ func openFolder(path string) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The folder may have existed before, open to everyone.
-	if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // a folder needs its x
+	// The folder may have existed before with wider permissions.
+	if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // a folder needs the x permission
 		return nil, errors.Join(fmt.Errorf("close the folder of --data-dir to other users: %w", err), life.Close())
 	}
 	return &folder{path: path, kept: true, life: life}, nil
 }
 
-// lockName is the file that marks a folder as ours.
+// lockName is the file that marks a folder as one of `hongbao dev`.
 const lockName = "hongbao-dev.lock"
 
-// checkOurs refuses a folder that has other files.
+// checkOurs returns an error if the folder has files but not the lock file.
 func checkOurs(path string) error {
 	files, err := os.ReadDir(path)
 	if err != nil {
@@ -121,7 +123,7 @@ func (f *folder) close() error {
 	return nil
 }
 
-// ForeignEnv returns the environment without the variables that configure Hongbao.
+// ForeignEnv returns the environment without Hongbao's own variables.
 func ForeignEnv() []string {
 	var env []string
 	for _, v := range os.Environ() {

@@ -25,27 +25,29 @@ import (
 
 // Options configure a Deployment.
 type Options struct {
-	// DataDir is the folder that keeps the data; empty: a temporary folder, which Close removes.
+	// DataDir is the folder that keeps the data. If it is empty, a temporary folder is used, which Close
+	// removes.
 	DataDir string
-	// Knobs are set by the caller, by name. They override those that this package sets.
+	// Knobs are configuration keys and their values. They override the values that this package sets.
 	Knobs map[string]string
-	// Flags and Env may set more knobs, but not the servers' addresses; Flags may be nil. The workers get both.
+	// Flags and Env may set further configuration keys, but not the addresses of servers. Flags may be nil. The
+	// workers get both.
 	Flags *pflag.FlagSet
 	Env   []string
-	// Say reports what happens.
+	// Say prints progress messages.
 	Say Say
 }
 
-// workers is their number. rest is how long a worker that has ended stays down: longer than a lease, so that others
-// take over.
+// workers is the number of workers. rest is how long a worker stays down after its end. It is longer than a lease,
+// so that other workers take over its entries.
 const (
 	workers = 3
 	rest    = 8 * time.Second
 )
 
-// Deployment is founded and running, except for its workers: the caller runs Workers.While.
+// Deployment is an initialized deployment whose servers run. The caller starts the workers with Workers.While.
 type Deployment struct {
-	// Dir has all files. ConfigFile is one of them: every command takes it as --config.
+	// Dir is the folder of all files. ConfigFile is in it; pass it to other commands as --config.
 	Dir, ConfigFile string
 	Config          *configs.Config
 	Servers         *Servers
@@ -53,10 +55,11 @@ type Deployment struct {
 
 	folder *folder
 	say    Say
-	epoch  int64 // of the shard, if an earlier start founded it; else 0
+	epoch  int64 // of the shard, if an earlier run initialized the deployment; else 0
 }
 
-// Open starts the servers and founds the deployment, or finds it founded. Close ends everything.
+// Open starts the servers and initializes the deployment, unless an earlier run has done so. Close stops the
+// servers. Close ends everything.
 func Open(ctx context.Context, o *Options) (*Deployment, error) {
 	redisPath, err := findRedis(o.DataDir != "")
 	if err != nil {
@@ -72,7 +75,7 @@ func Open(ctx context.Context, o *Options) (*Deployment, error) {
 	return own, nil
 }
 
-// open starts the parts that Close ends.
+// open starts the parts that Close stops.
 func (d *Deployment) open(ctx context.Context, redisPath string, o *Options) (err error) {
 	d.Dir = d.folder.path
 	d.ConfigFile = filepath.Join(d.Dir, "hongbao.yaml")
@@ -91,7 +94,7 @@ func (d *Deployment) open(ctx context.Context, redisPath string, o *Options) (er
 	return d.found(ctx)
 }
 
-// found founds the deployment, or finds it founded.
+// found initializes the deployment, unless an earlier run has done so.
 func (d *Deployment) found(ctx context.Context) error {
 	return app.With(ctx, d.Config, app.Needs{}, func(a *app.App) error {
 		did, err := a.Init(ctx)
@@ -104,22 +107,22 @@ func (d *Deployment) found(ctx context.Context) error {
 	})
 }
 
-// Kept reports whether the folder is kept after Close.
+// Kept reports whether Close keeps the folder.
 func (d *Deployment) Kept() bool { return d.folder.kept }
 
-// Close stops the servers. Workers must have ended.
+// Close stops the servers. Call it only after the workers have ended.
 func (d *Deployment) Close() error { return errors.Join(d.Servers.close(), d.folder.close()) }
 
-// With opens Redis and the ledger for do.
+// With runs do with an App that is connected to Redis and the ledger.
 func (d *Deployment) With(ctx context.Context, do func(a *app.App) error) error {
 	return app.With(ctx, d.Config, app.Needs{Redis: true, Ledger: true}, do)
 }
 
-// frozenPatience is how long a shard may be frozen before a person should know why.
+// frozenPatience is how long a shard may be frozen before the user is told how to find the cause.
 const frozenPatience = 20 * time.Second
 
-// AwaitOpen waits until the workers have opened the shard, by its OpenHead. They have to when Redis was restarted with
-// its old data: each opening begins another epoch.
+// AwaitOpen waits until a worker has opened the shard after a restart of Redis; openHead reads the shard. Each opening
+// begins a new epoch, so AwaitOpen waits for an epoch newer than the one at the start.
 func (d *Deployment) AwaitOpen(ctx context.Context, openHead func(context.Context) (store.Head, error)) error {
 	if d.epoch == 0 {
 		return nil
@@ -127,7 +130,7 @@ func (d *Deployment) AwaitOpen(ctx context.Context, openHead func(context.Contex
 	d.say("Redis was restarted, so its shard is frozen until a worker has compared it with the ledger and the " +
 		"topic; that takes some seconds")
 	report := time.AfterFunc(frozenPatience, func() {
-		d.say("The shard is still frozen; `hongbao recover --config %s` shows why, and how to go on", d.ConfigFile)
+		d.say("The shard is still frozen; `hongbao recover --config %s` shows why, and what to do", d.ConfigFile)
 	})
 	defer report.Stop()
 	return retry.Poll(ctx, 500*time.Millisecond, func() (bool, error) {
@@ -139,30 +142,30 @@ func (d *Deployment) AwaitOpen(ctx context.Context, openHead func(context.Contex
 	})
 }
 
-// DirectRedis returns a client without a proxy, for watching the effect of faults. The caller closes it.
+// DirectRedis returns a client that bypasses the proxy, so that it works during faults. The caller closes it.
 func (d *Deployment) DirectRedis() redis.UniversalClient {
 	cfg := *d.Config
 	cfg.Redis.Addrs = []string{d.Servers.direct}
 	return cfg.RedisClient()
 }
 
-// Describe writes which servers there are, and their addresses.
+// Describe prints the servers and their addresses.
 func (d *Deployment) Describe(w io.Writer) {
 	if path := d.Servers.RedisPath; path != "" {
 		fmt.Fprintf(w, "redis     %s at %s, appendonly yes\n", path, d.Servers.Redis.Addr)
 	} else {
-		fmt.Fprintln(w, "redis     miniredis, in this process: no redis-server is on the PATH. It counts deliveries and "+
-			"idle times\n          differently: for looking, not for money")
+		fmt.Fprintln(w, "redis     miniredis, in this process: no redis-server is on the PATH. Its counts of "+
+			"deliveries and\n          idle times differ from those of Redis: use it for trials only")
 	}
 	fmt.Fprintf(w, "kafka     kfake, in this process, topic %s\nledger    SQLite in %s\n", topicName, d.Dir)
 }
 
-// own are the prefixes of the knobs that a deployment sets by itself, because its servers are its own.
+// own are the prefixes of configuration keys that only this package may set, because it starts the servers.
 var own = []string{"deployment.", "redis.", "ledger.", "settlement.", "remote.", "kafka.", "serve.listen",
 	"serve.control_listen", "serve.ops_listen", "work.ops_listen"}
 
-// configure writes the configuration file and reads it. Times are short, so that other workers take over a killed
-// worker's grants within seconds.
+// configure writes the configuration file and reads it. Leases and timeouts are short, so that other workers take
+// over a killed worker's grants within seconds.
 func (d *Deployment) configure(o *Options) error {
 	set := map[string]string{
 		"redis.addrs": d.Servers.Redis.Addr, "redis.read_timeout": "900ms", "redis.pool_timeout": "900ms",
@@ -193,7 +196,7 @@ func (d *Deployment) configure(o *Options) error {
 	return d.checkEnv()
 }
 
-// addFlags sets the knobs that are given as flags, so that the workers also have them.
+// addFlags adds the configuration keys that were given as flags, so that the workers get them too.
 func addFlags(set map[string]string, flags *pflag.FlagSet) error {
 	if flags == nil {
 		return nil
@@ -213,7 +216,6 @@ func addFlags(set map[string]string, flags *pflag.FlagSet) error {
 	return nil
 }
 
-// write writes the configuration file.
 func (d *Deployment) write(knobs map[string]string) error {
 	file := map[string]map[string]string{}
 	for name, value := range knobs {
@@ -233,8 +235,9 @@ func (d *Deployment) write(knobs map[string]string) error {
 	return nil
 }
 
-// checkEnv refuses an environment that names other servers: commands that people run beside this one would use those
-// servers. unsafe.allow comes from flags here, since miniredis needs more.
+// checkEnv returns an error if the environment sets a server's address. Other commands in the same shell would use
+// that server instead of this deployment. It also refuses unsafe.allow, because this package sets that key, and a
+// flag can add to it.
 func (d *Deployment) checkEnv() error {
 	var found []string
 	for _, s := range d.Config.Settings() {

@@ -14,7 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The wait for the shard outlives a frozen shard and an outage. A long one names the command that shows why, once.
+// AwaitOpen retries while the shard is frozen or Redis fails. After a long wait it names the command that shows
+// the cause, once.
 func TestAwaitOpen(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -45,7 +46,7 @@ func TestAwaitOpen(t *testing.T) {
 	}
 }
 
-// The wait ends with ctx, and with an error that no other attempt can help.
+// AwaitOpen stops when ctx ends or an error is permanent.
 func TestAwaitOpenEnds(t *testing.T) {
 	t.Parallel()
 	d := &Deployment{say: SayTo(&bytes.Buffer{}), epoch: 3}

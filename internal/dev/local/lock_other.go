@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// lock fails on this system, because without a lock two processes could write into one folder.
+// lock always fails: without flock, two processes could write into one folder.
 func lock(string) (io.Closer, error) {
 	return nil, app.Usage("--data-dir needs a system with flock, such as Linux or macOS: leave it out")
 }

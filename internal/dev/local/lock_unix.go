@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// lock locks a file for this process alone, until it is closed.
+// lock takes an exclusive lock on a file until the file is closed.
 func lock(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -18,21 +18,20 @@ import (
 )
 
 const (
-	// redisStart bounds how long redis-server may read its file.
+	// redisStart is the time limit for redis-server to start and load its file.
 	redisStart = time.Minute
-	// redisEnd bounds how long redis-server may take to end.
+	// redisEnd is the time limit for redis-server to stop.
 	redisEnd = 10 * time.Second
 )
 
-// redisServer is a redis-server that this process started.
 type redisServer struct {
 	addr, log string
 	cmd       *exec.Cmd
-	ended     chan struct{} // closed once it has ended
+	ended     chan struct{} // closed after the process has ended
 	err       error         // how it ended
 }
 
-// startRedis starts a redis-server with its files and its log in the folder.
+// startRedis starts a redis-server whose files and log are in the folder.
 func startRedis(ctx context.Context, path, folder string) (*redisServer, error) {
 	addr, err := freeAddress(ctx)
 	if err != nil {
@@ -59,14 +58,15 @@ func startRedis(ctx context.Context, path, folder string) (*redisServer, error) 
 	if err = errors.Join(err, log.Close()); err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
-	go func() { // close waits for it
+	go func() { // close waits until it is closed
 		r.err = r.cmd.Wait()
 		close(r.ended)
 	}()
 	return r, nil
 }
 
-// await waits until the server answers at addr, where its proxy listens, or has ended.
+// await waits until the server answers at addr, the address of its proxy. It returns an error if the server
+// ends.
 func (r *redisServer) await(ctx context.Context, addr string) error {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true})
 	ctx, cancel := context.WithTimeout(ctx, redisStart)
@@ -87,7 +87,7 @@ func (r *redisServer) await(ctx context.Context, addr string) error {
 	return nil
 }
 
-// why returns how the server ended, with the last line of its log, which has the reason.
+// why returns how the server ended and the last line of its log.
 func (r *redisServer) why() error {
 	said, err := os.ReadFile(r.log)
 	if err != nil {
@@ -97,13 +97,13 @@ func (r *redisServer) why() error {
 	return fmt.Errorf("it has ended (%w); %s ends with %q", r.err, r.log, lines[len(lines)-1])
 }
 
-// close ends the server, and waits until it has ended. After patience it kills it.
+// close stops the server with SIGTERM and waits until it has ended. After patience it kills the server.
 func (r *redisServer) close(patience time.Duration) error {
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop %s: %w", r.cmd.Path, err)
 	}
 	select {
-	case <-r.ended: // its log has any messages
+	case <-r.ended: // its log has the messages
 		return nil
 	case <-time.After(patience):
 	}
@@ -113,7 +113,6 @@ func (r *redisServer) close(patience time.Duration) error {
 	return err
 }
 
-// freeAddress finds a free port of loopback.
 func freeAddress(ctx context.Context) (string, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Say reports what happens: one sentence a line, with the time of day in front. It is safe for concurrent use.
+// Say prints one sentence a line, with the time of day in front. It is safe for concurrent use.
 type Say func(format string, args ...any)
 
 // SayTo returns a Say that writes to out.

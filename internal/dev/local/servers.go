@@ -25,22 +25,23 @@ const (
 	topicName  = "hongbao.grants"
 )
 
-// Servers are the servers of the deployment. The ledger is a file, and needs none.
+// Servers are Redis and Kafka, each behind a proxy. The ledger is a SQLite file and needs no server.
 type Servers struct {
-	// Redis and Kafka are between every client and the servers, and cause faults on request. The configuration names
-	// their addresses.
+	// Redis and Kafka are the proxies to which every client connects. They cause the faults. The configuration has
+	// the addresses of the proxies.
 	Redis, Kafka *proxy.Proxy
-	// RedisPath is the path of the running redis-server; empty: Redis is miniredis, in this process.
+	// RedisPath is the path of redis-server; if it is empty, Redis is a miniredis in this process.
 	RedisPath string
 
 	direct string         // the address of Redis itself
 	kafka  *kfake.Cluster // in this process
 	redis  *redisServer
 	mini   *miniredis.Miniredis
-	aging  func() // ends the passing of mini's time, and waits for it
+	aging  func() // stops the clock of mini, and waits until it has stopped
 }
 
-// findRedis returns the path of redis-server, or "" if there is none. Kept data needs one: miniredis forgets.
+// findRedis returns the path of redis-server, or "" if it is not installed. To keep data it must be installed,
+// because miniredis writes no files.
 func findRedis(kept bool) (string, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil && kept {
@@ -50,7 +51,8 @@ func findRedis(kept bool) (string, error) {
 	return path, nil
 }
 
-// startServers starts the servers. It returns those that it started even after an error.
+// startServers starts the servers. After an error it still returns the servers that run, so that the caller can
+// close them.
 func startServers(ctx context.Context, redisPath string, f *folder) (s *Servers, err error) {
 	s = &Servers{RedisPath: redisPath}
 	if redisPath != "" {
@@ -74,8 +76,8 @@ func startServers(ctx context.Context, redisPath string, f *folder) (s *Servers,
 	return s, nil
 }
 
-// answerInfo makes miniredis answer INFO for any sections with the little that it knows, where it would refuse; also
-// in a transaction.
+// answerInfo makes miniredis answer every INFO with the one section that it knows. Otherwise miniredis would return
+// an error.
 func answerInfo(mini *miniredis.Miniredis) server.Hook {
 	const known = "clients"
 	return func(c *server.Peer, cmd string, args ...string) bool {
@@ -87,7 +89,8 @@ func answerInfo(mini *miniredis.Miniredis) server.Hook {
 	}
 }
 
-// age lets keys expire, which miniredis does not do by itself: otherwise a killed worker would lead permanently.
+// age advances the clock of miniredis, which by itself never expires keys. Otherwise a killed worker's lead
+// would never end.
 func age(mini *miniredis.Miniredis) (end func()) {
 	const step = 50 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
@@ -103,7 +106,7 @@ func age(mini *miniredis.Miniredis) (end func()) {
 	}
 }
 
-// startRedis starts redis-server and waits until it answers behind its proxy.
+// startRedis starts redis-server and its proxy, and waits until Redis answers through the proxy.
 func (s *Servers) startRedis(ctx context.Context, folder string) (err error) {
 	if s.redis, err = startRedis(ctx, s.RedisPath, folder); err != nil {
 		return err
@@ -115,8 +118,8 @@ func (s *Servers) startRedis(ctx context.Context, folder string) (err error) {
 	return s.redis.await(ctx, s.Redis.Addr)
 }
 
-// kafkaBehind listens for the broker, with a proxy in front. The broker announces its address to its clients, so it
-// gets the proxy's address.
+// kafkaBehind opens the broker's listener and starts a proxy in front of it. The broker tells its clients the
+// address of its listener, so the listener returns the proxy's address.
 func (s *Servers) kafkaBehind(network, address string) (net.Listener, error) {
 	l, err := net.Listen(network, address)
 	if err != nil {
@@ -128,16 +131,16 @@ func (s *Servers) kafkaBehind(network, address string) (net.Listener, error) {
 	return behind{l, netip.MustParseAddrPort(s.Kafka.Addr)}, nil
 }
 
-// behind is a listener with another address in front of it.
+// behind is a listener that returns the address of the proxy in front of it.
 type behind struct {
 	net.Listener
 	front netip.AddrPort
 }
 
-// Addr returns the address to which clients connect.
+// Addr returns the address of the proxy.
 func (b behind) Addr() net.Addr { return net.TCPAddrFromAddrPort(b.front) }
 
-// close ends the servers that were started.
+// close stops the servers that were started.
 func (s *Servers) close() (err error) {
 	for _, p := range []*proxy.Proxy{s.Kafka, s.Redis} {
 		if p != nil {

@@ -16,7 +16,7 @@ func fakeRedis(t *testing.T, script string) string {
 	return path
 }
 
-// A redis-server that ends at its start is told at once, with what it said last.
+// If redis-server fails at its start, startServers returns at once with the last line of its log.
 func TestRedisEndsAtItsStart(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -30,12 +30,12 @@ func TestRedisEndsAtItsStart(t *testing.T) {
 	require.NoError(t, s.close())
 }
 
-// One that does not end when it is told to is killed.
+// A redis-server that ignores SIGTERM is killed.
 func TestRedisThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	r, err := startRedis(t.Context(), fakeRedis(t, "trap '' TERM\necho ready\nwhile :; do sleep 0.1; done\n"), t.TempDir())
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { // the trap is set
+	require.Eventually(t, func() bool { // wait until the trap is set
 		said, err := os.ReadFile(r.log)
 		return err == nil && string(said) == "ready\n"
 	}, time.Minute, time.Millisecond)

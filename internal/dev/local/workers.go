@@ -20,13 +20,13 @@ type WorkersConfig struct {
 	Program string     // path of hongbao
 	Args    [][]string // the arguments of each worker
 	Env     []string
-	Folder  string        // gets the logs, worker-1.log and so on
-	Rest    time.Duration // how long a worker that has ended stays down
+	Folder  string        // the folder of the logs worker-1.log, worker-2.log and so on
+	Rest    time.Duration // how long a worker stays down before it is restarted
 	Say     Say
 }
 
-// Workers are processes of `hongbao work`, children of this one: number 1, 2, 3 and so on. A worker that ends by itself
-// or is killed is started again after Rest. The methods are safe for concurrent use; While is called once.
+// Workers runs `hongbao work` in child processes with the numbers 1, 2, 3 and so on. A worker that ends by itself or is
+// killed is restarted after Rest. The methods are safe for concurrent use, but call While only once.
 type Workers struct {
 	cfg WorkersConfig
 
@@ -34,14 +34,14 @@ type Workers struct {
 	all []*worker
 }
 
-// worker is one of them. cmd is nil while it is down.
+// worker is one child process. cmd is nil while it is down.
 type worker struct {
 	cmd    *exec.Cmd
 	killed bool
 	starts int
 }
 
-// NewWorkers returns the workers; none is running yet.
+// NewWorkers returns the workers without starting them.
 func NewWorkers(cfg WorkersConfig) *Workers {
 	w := &Workers{cfg: cfg}
 	for range cfg.Args {
@@ -53,13 +53,13 @@ func NewWorkers(cfg WorkersConfig) *Workers {
 // Worker is the state of a worker.
 type Worker struct {
 	Number int
-	// PID is 0 while the worker is down. The names that Redis has for the process contain it.
+	// PID is 0 while the worker is down. The names of the process's consumers in Redis contain the PID.
 	PID int
-	// Starts counts how often it was started.
+	// Starts counts how often the worker was started.
 	Starts int
 }
 
-// List returns the state of every worker, by number.
+// List returns the state of every worker in the order of the numbers.
 func (w *Workers) List() []Worker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,16 +73,16 @@ func (w *Workers) List() []Worker {
 	return out
 }
 
-// Kill ends a worker as a crash does, by SIGKILL. It is started again after Rest.
+// Kill ends a worker by SIGKILL, as a crash would. The worker is restarted after Rest.
 func (w *Workers) Kill(number int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if number < 1 || number > len(w.all) {
-		return app.Usage("there is no worker %d: they have the numbers 1 to %d", number, len(w.all))
+		return app.Usage("there is no worker %d: the workers have the numbers 1 to %d", number, len(w.all))
 	}
 	one := w.all[number-1]
 	if one.cmd == nil {
-		return app.Usage("worker %d is down: it is started again within %s", number, w.cfg.Rest)
+		return app.Usage("worker %d is down: it restarts within %s", number, w.cfg.Rest)
 	}
 	if err := one.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill worker %d: %w", number, err)
@@ -91,8 +91,8 @@ func (w *Workers) Kill(number int) error {
 	return nil
 }
 
-// While runs the workers beside do, and has them drain when do has returned. If no worker can be started, the context
-// of do ends.
+// While runs the workers while do runs. When do returns, it lets the workers drain. If a worker can't be started, it
+// cancels the context of do.
 func (w *Workers) While(ctx context.Context, do func(context.Context) error) error {
 	doing, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -113,7 +113,7 @@ func (w *Workers) While(ctx context.Context, do func(context.Context) error) err
 	return errors.Join(err, errors.Join(errs...))
 }
 
-// keep runs one worker, again and again.
+// keep runs one worker and restarts it whenever it ends.
 func (w *Workers) keep(ctx context.Context, number int, one *worker) error {
 	for {
 		ended, err := w.start(number, one)
@@ -130,7 +130,7 @@ func (w *Workers) keep(ctx context.Context, number int, one *worker) error {
 		one.cmd, one.killed = nil, false
 		w.mu.Unlock()
 		if !killed {
-			w.cfg.Say("worker %d has ended by itself: %v; it is started again in %s; its log: %s", number, err, w.cfg.Rest,
+			w.cfg.Say("worker %d has ended by itself: %v; it restarts in %s; its log: %s", number, err, w.cfg.Rest,
 				w.log(number))
 		}
 		if !retry.Pause(ctx, w.cfg.Rest) {
@@ -143,7 +143,7 @@ func (w *Workers) log(number int) string {
 	return filepath.Join(w.cfg.Folder, fmt.Sprintf("worker-%d.log", number))
 }
 
-// start starts a worker; ended gets the result of its end.
+// start starts a worker. The channel ended gets the process's exit error.
 func (w *Workers) start(number int, one *worker) (ended <-chan error, err error) {
 	log, err := os.OpenFile(w.log(number), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -165,7 +165,7 @@ func (w *Workers) start(number int, one *worker) (ended <-chan error, err error)
 	return done, nil
 }
 
-// drain makes a worker finish the work in hand, and waits for its end.
+// drain asks a worker to stop and waits until the worker has finished its work.
 func (w *Workers) drain(number int, one *worker, ended <-chan error) error {
 	if err := one.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop worker %d: %w", number, err)
@@ -177,7 +177,7 @@ func (w *Workers) drain(number int, one *worker, ended <-chan error) error {
 	one.cmd = nil
 	w.mu.Unlock()
 	if killed || errors.As(err, &exit) && exit.Sys() == syscall.WaitStatus(syscall.SIGINT) {
-		return nil // stopped before it could listen: it had no work in hand
+		return nil // stopped before it handled signals, so it had no work yet
 	}
 	if err != nil {
 		return fmt.Errorf("worker %d: %w; its log: %s", number, err, w.log(number))

@@ -2,7 +2,7 @@ package proxy
 
 import "encoding/binary"
 
-// The numbers of Kafka's requests, for KafkaRequest.
+// The API keys of Kafka requests, for KafkaRequest.
 const (
 	KafkaProduce        int16 = 0
 	KafkaFetch          int16 = 1
@@ -11,16 +11,16 @@ const (
 	KafkaInitProducerID int16 = 22
 )
 
-// KafkaRequest matches, for SwallowAnswers, the Kafka requests of one kind.
+// KafkaRequest returns a match function for SwallowAnswers that finds Kafka requests of one kind.
 func KafkaRequest(key int16) func(request []byte) bool {
 	return func(request []byte) bool {
-		// size int32, api key int16, api version int16, correlation int32, length of the client id int16
+		// size int32, API key int16, API version int16, correlation id int32, length of the client id int16
 		for len(request) >= 14 {
 			size := int(int32(binary.BigEndian.Uint32(request)))
 			version := binary.BigEndian.Uint16(request[6:])
 			id := int(int16(binary.BigEndian.Uint16(request[12:])))
 			if size < 10 || version > 50 || id < -1 || id > size {
-				return false // the middle of a long request
+				return false // not the start of a request, but the middle of a long one
 			}
 			if int16(binary.BigEndian.Uint16(request[4:])) == key {
 				return true

@@ -1,4 +1,4 @@
-// Package proxy forwards TCP connections and causes faults in them on request: for tests, and for the faults of
+// Package proxy forwards TCP connections and causes faults in them on request. Tests use it, and so does
 // `hongbao dev`.
 package proxy
 
@@ -13,15 +13,15 @@ import (
 
 // Faults counts the faults that a Proxy has caused in its connections.
 type Faults struct {
-	Cut       int // connections closed by CutAll
-	Refused   int // connections closed at once
-	Swallowed int // answers that the server sent and the client did not get
-	Delayed   int // pieces of answers that waited
+	Cut       int // connections closed by CutAll or Point
+	Refused   int // connections refused
+	Swallowed int // dropped answers
+	Delayed   int // delayed pieces of answers
 }
 
 // Proxy forwards TCP connections to a server and causes faults on request. It is safe for concurrent use.
 type Proxy struct {
-	// Addr is host:port, to which clients connect.
+	// Addr is the host:port to which clients connect.
 	Addr string
 
 	listener net.Listener
@@ -34,18 +34,18 @@ type Proxy struct {
 	links  map[*link]struct{}
 	refuse bool
 	delay  time.Duration
-	order  *order // nil: every answer is forwarded
+	order  *order // nil: no answer is dropped
 	faults Faults
 }
 
-// order says how many answers are dropped, and which.
+// order says which answers to drop, and how many.
 type order struct {
-	left  int // requests that are not yet marked
+	left  int // how many more requests to mark
 	match func(request []byte) bool
-	whole func(answer []byte) bool // nil: the first piece is all of it
+	whole func(answer []byte) bool // nil: the first piece is the whole answer
 }
 
-// take marks a request, if the order matches it.
+// take marks a request whose answer must be dropped, if the order matches the request.
 func (o *order) take(request []byte) bool {
 	if o.left == 0 || o.match != nil && !o.match(request) {
 		return false
@@ -54,19 +54,19 @@ func (o *order) take(request []byte) bool {
 	return true
 }
 
-// link is one client's connection and its connection to the server.
+// link is a client's connection together with its connection to the server.
 type link struct {
 	client, server net.Conn
 	target         string
 
 	// Guarded by Proxy.mu.
-	order   *order // the server's next bytes are an answer that it drops
-	fired   bool   // the answer was dropped
+	order   *order // if not nil, the server's next answer is dropped
+	fired   bool   // whether the answer was dropped
 	dropped []byte
 }
 
 func (l *link) close() {
-	_ = l.client.Close() // closing twice is a harmless error
+	_ = l.client.Close() // an error only means that the connection was closed before
 	_ = l.server.Close()
 }
 
@@ -83,7 +83,7 @@ func Start(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Close ends the proxy and its connections and returns when they are closed.
+// Close closes the proxy and its connections. It returns when they are closed.
 func (p *Proxy) Close() error {
 	p.cancel()
 	err := p.listener.Close()
@@ -95,14 +95,14 @@ func (p *Proxy) Close() error {
 	return nil
 }
 
-// Dial connects to the proxy whatever the address is: for clients, like Kafka's, that get their servers' addresses
-// from the servers.
+// Dial connects to the proxy and ignores the address. It is for clients such as Kafka's, which learn the servers'
+// addresses from the servers.
 func (p *Proxy) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", p.Addr)
 }
 
-// CutAll closes every connection, in the middle of any work.
+// CutAll closes every connection at once, even in the middle of a request.
 func (p *Proxy) CutAll() {
 	n := p.closeLinks()
 	p.mu.Lock()
@@ -121,7 +121,7 @@ func (p *Proxy) closeLinks() int {
 	return n
 }
 
-// Point sends new connections to another server, and closes the existing ones: an address moves.
+// Point directs new connections to another server and closes the existing ones, as when an address moves.
 func (p *Proxy) Point(target string) {
 	p.mu.Lock()
 	p.target = target
@@ -135,24 +135,26 @@ func (p *Proxy) pointsTo() string {
 	return p.target
 }
 
-// Refuse resets new connections immediately, until it is turned off. Existing connections continue, until CutAll.
+// Refuse makes the proxy reset new connections. Refuse(false) ends this. Existing connections continue; CutAll
+// closes them.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = on
 }
 
-// SwallowAnswers lets the next n requests that match reach the server, waits for the server's answer, drops it and
-// closes the connection: the work is done and the client does not know. match gets a piece of a client's bytes, which
-// is a whole request unless the request is long; nil matches every piece. n = 0 cancels the order. It is exact for
-// clients with one request at a time on a connection, such as those of kafka-go, go-redis and pgx. A request whose
-// connection ends before the server answers does not count: the order applies to the next one.
+// SwallowAnswers drops the answers to the next n matching requests. Each request reaches the server; the proxy waits
+// for the answer, drops it and closes the connection. So the server has done the work, but the client does not know.
+// match gets the bytes that the proxy read from the client at once, usually a whole request; a nil match accepts
+// every request. n = 0 cancels an earlier call. The count is exact for clients that have only one open request per
+// connection, such as kafka-go, go-redis and pgx. If a connection ends before the server answers, its request does
+// not count, and the next one is used instead.
 func (p *Proxy) SwallowAnswers(n int, match func(request []byte) bool) {
 	p.swallow(&order{left: n, match: match})
 }
 
-// SwallowWholeAnswers is SwallowAnswers for answers that come in several pieces, while the server still works. It
-// drops pieces until whole, which gets all of them so far, reports that nothing is missing.
+// SwallowWholeAnswers is SwallowAnswers for answers that arrive in several pieces. It drops
+// pieces and passes all of them so far to whole, until whole returns true.
 func (p *Proxy) SwallowWholeAnswers(n int, match, whole func([]byte) bool) {
 	p.swallow(&order{left: n, match: match, whole: whole})
 }
@@ -163,14 +165,14 @@ func (p *Proxy) swallow(o *order) {
 	p.order = o
 }
 
-// Delay delays every piece of an answer by d; 0 ends it.
+// Delay delays every piece of an answer by d; d = 0 ends the delay.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Fired returns the faults that were caused so far.
+// Fired returns how many faults the proxy has caused so far.
 func (p *Proxy) Fired() Faults {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,7 +191,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve connects a client to the server and forwards bytes until either side ends.
+// serve connects a client to the server and forwards bytes until one side closes.
 func (p *Proxy) serve(c net.Conn) {
 	defer p.wg.Done()
 	if p.refused() {
@@ -200,13 +202,13 @@ func (p *Proxy) serve(c net.Conn) {
 	target := p.pointsTo()
 	s, err := d.DialContext(p.ctx, "tcp", target)
 	if err != nil {
-		reset(c) // no server answers: the client sees the connection fail
+		reset(c) // the server does not answer, so the client's connection fails, too
 		return
 	}
 	l := &link{client: c, server: s, target: target}
 	if !p.add(l) {
 		reset(c)
-		_ = s.Close() // it has sent nothing yet
+		_ = s.Close() // the server connection is unused so far
 		return
 	}
 	defer p.remove(l)
@@ -227,12 +229,12 @@ func (p *Proxy) refused() bool {
 // reset closes a connection with a TCP reset.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // it is closed next anyway
+		_ = tcp.SetLinger(0) // the connection is closed on the next line anyway
 	}
 	_ = c.Close()
 }
 
-// add keeps a link, unless all links were cut, or the address has moved, while it was made.
+// add registers a link and returns true, unless the proxy refuses connections, was closed, or has a new target.
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,14 +254,14 @@ func (p *Proxy) remove(l *link) {
 	l.close()
 	delete(p.links, l)
 	if l.order != nil && !l.fired {
-		l.order.left++ // the connection ended before the server answered: no answer was dropped
+		l.order.left++ // the connection ended before the server answered, so no answer was dropped
 		l.order = nil
 	}
 }
 
 const proxyBuffer = 64 << 10
 
-// requests forwards the client's bytes.
+// requests forwards bytes from the client to the server.
 func (p *Proxy) requests(l *link) {
 	buf := make([]byte, proxyBuffer)
 	for {
@@ -276,7 +278,7 @@ func (p *Proxy) requests(l *link) {
 	}
 }
 
-// mark records, before the server sees a request, that its answer is to be dropped.
+// mark records, before the server sees the request, that the answer must be dropped.
 func (p *Proxy) mark(l *link, request []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -288,7 +290,7 @@ func (p *Proxy) mark(l *link, request []byte) {
 	}
 }
 
-// answers forwards the server's bytes, or drops them.
+// answers forwards bytes from the server to the client, or drops them.
 func (p *Proxy) answers(l *link) {
 	defer p.wg.Done()
 	defer p.remove(l)
@@ -328,7 +330,7 @@ func (p *Proxy) drop(l *link, piece []byte) (swallowed, more bool) {
 	return true, false
 }
 
-// wait delays an answer as Delay says. It returns false if the proxy was closed meanwhile.
+// wait pauses for the duration that Delay set. It returns false if the proxy was closed in the meantime.
 func (p *Proxy) wait() bool {
 	p.mu.Lock()
 	d := p.delay

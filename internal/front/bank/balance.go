@@ -15,14 +15,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// Book is the ledger of the credits; ledger.Ledger is one. A repeat of a credit changes nothing.
+// Book books credits; ledger.Ledger implements it. A repeated credit changes nothing.
 type Book interface {
-	// Credit books credits and returns a result for each, in order: Conflict for a used key or reference, Permanent
-	// for a credit that can't be booked. The error of the call concerns all of them.
+	// Credit books credits and returns a result for each, in order. A result has class Conflict if the key or the
+	// reference was used before, and Permanent if the credit can't be booked. The error of the call applies to all
+	// credits.
 	Credit(ctx context.Context, credits []payment.Credit) ([]payment.Credited, error)
 }
 
-// Reader reads the booked credits; ledger.Ledger is one.
+// Reader reads the booked credits; ledger.Ledger implements it.
 type Reader interface {
 	CreditByReference(ctx context.Context, client, reference string) (payment.Credit, bool, error)
 	Credits(ctx context.Context, page payment.CreditPage) ([]payment.Credit, error)
@@ -34,22 +35,23 @@ type Reader interface {
 type Deps struct {
 	Book   Book
 	Reader Reader
-	// Keys identifies the clients by their API keys.
+	// Keys identifies clients by their API keys.
 	Keys *access.Authority
-	// Denied records that an API key was refused an action.
+	// Denied records in the journal that an action was denied to an API key.
 	Denied func(ctx context.Context, a access.Action, campaign string, why error)
 	// Wrap, if not nil, wraps the server's own handler.
 	Wrap func(http.Handler) http.Handler
 	Log  *zap.Logger
 }
 
-// Balance is the balance server. Its methods are safe for concurrent use; Run is called once.
+// Balance is the server of a balance system. Its methods are safe for concurrent use, but call Run only once.
 type Balance struct {
 	cfg    Config
 	book   Book
 	reader Reader
 	log    *zap.Logger
-	// strangers is the log of requests without a valid key. It is bounded, because anyone may send them.
+	// strangers is the log for requests without a valid key. It is sampled, because anyone may send such
+	// requests.
 	strangers *zap.Logger
 	keys      *access.Authority
 	denied    func(ctx context.Context, a access.Action, campaign string, why error)
@@ -58,10 +60,10 @@ type Balance struct {
 	handler http.Handler
 
 	mu      sync.Mutex
-	running map[clientKey]bool // keys of running credits
+	running map[clientKey]bool // idempotency keys of the credits that are being booked
 }
 
-// NewBalance checks the configuration. It opens nothing.
+// NewBalance checks the configuration and returns a server. It opens nothing.
 func NewBalance(cfg Config, deps Deps) (*Balance, error) {
 	err := cfg.Check()
 	if deps.Book == nil || deps.Reader == nil || deps.Keys == nil || deps.Denied == nil || deps.Log == nil {
@@ -81,8 +83,8 @@ func NewBalance(cfg Config, deps Deps) (*Balance, error) {
 	return b, err
 }
 
-// Run serves until ctx ends. Then it takes no more requests, and returns when the running ones are answered or the
-// drain time is over. ready, if not nil, is called with the address once the server listens.
+// Run serves until ctx ends. Then it accepts no more requests, and returns when the running requests are answered
+// or the drain time is over. If ready is not nil, Run calls it with the server's address once the server listens.
 func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
 	l, err := web.Listen(ctx, b.cfg.Listen, "balance.listen")
 	if err != nil {

@@ -28,7 +28,7 @@ func TestCreditOnce(t *testing.T) {
 		"created_at": "2023-11-14T22:13:20.000Z"}, first.Body)
 	again := s.call(t, "POST", "/v1/credits", good, header("Idempotency-Key", "k1"))
 	require.Equal(t, 200, again.Status)
-	require.Equal(t, first.Text, again.Text, "the first answer, word for word")
+	require.Equal(t, first.Text, again.Text, "the same answer, byte for byte")
 	other := s.call(t, "POST", "/v1/credits", strings.Replace(good, "100", "101", 1))
 	require.Equal(t, 422, other.Status)
 	require.Equal(t, "idempotency_key_reused", other.Code())
@@ -46,7 +46,6 @@ func TestCreditOnce(t *testing.T) {
 	require.JSONEq(t, `{"account":"u2","balances":[]}`, s.call(t, "GET", "/v1/accounts/u2", "").Text)
 }
 
-// request is a request to send to a server.
 type request struct {
 	method, path, body string
 	tweaks             []tweak
@@ -77,8 +76,7 @@ func amount(text string) string { return strings.Replace(good, "100", text, 1) }
 
 func unsized(r *http.Request) { r.ContentLength = -1 }
 
-// refused contains bad requests with their expected answers. They are the rows B1 to B10, B21, B27, B31, B32 of bad
-// input.
+// refused has invalid requests with their expected answers (B1 to B10, B21, B27, B31 and B32).
 var refused = map[string]struct {
 	request
 	status int
@@ -166,7 +164,7 @@ var refused = map[string]struct {
 	"injection in the log": {do("GET", "/v1/credits/%0A%7B%22level%22:%22error%22%7D"), 400, "reference_invalid"},
 }
 
-// A refused request books nothing, and the answer repeats nothing of it.
+// A refused request books nothing, and the answer quotes nothing from the request.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -179,7 +177,7 @@ func TestRefused(t *testing.T) {
 			if c.code != "" {
 				r.Refused(t, c.code)
 			}
-			require.Equal(t, c.status == 413, r.Closed, "after a body that is too long the connection ends")
+			require.Equal(t, c.status == 413, r.Closed, "the server closes the connection after a body that is too long")
 			switch c.status {
 			case 405:
 				require.NotEmpty(t, r.Head.Get("Allow"))
@@ -193,14 +191,14 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	require.Zero(t, s.booked())
-	for _, e := range s.logs.All() { // B52: the content of a path stays one value of one line
+	for _, e := range s.logs.All() { // text from a path stays inside one value of one log line (B52)
 		for _, f := range e.Context {
 			require.NotContains(t, f.String, clientText[16:])
 		}
 	}
 }
 
-// The id of a refusal's answer is in the log, at the server's default level, for callers who ask why a credit was
+// The log has the request id of each refusal at the default level, so that support can find why a credit was
 // refused.
 func TestRefusalsAreLogged(t *testing.T) {
 	t.Parallel()
@@ -225,7 +223,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	}
 }
 
-// B20: a request has the key of a first request that is still running.
+// While a request runs, a second request with the same key is refused (B20).
 func TestInProgress(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -288,7 +286,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// A failure of the ledger becomes a status that shows the caller what to do.
+// Each class of ledger error becomes a status that tells the caller what to do.
 func TestLedgerFails(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -323,7 +321,7 @@ func TestBusy(t *testing.T) {
 	wg.Wait()
 }
 
-// B33: a slow sender is cut off, and no other client notices.
+// The server cuts off a slow sender, and still serves other clients (B33).
 func TestSlowloris(t *testing.T) {
 	t.Parallel()
 	s := setup(t, func(c *Config) { c.ReadHeaderTimeout, c.ReadTimeout = 300*time.Millisecond, 500*time.Millisecond })
@@ -340,7 +338,7 @@ func TestSlowloris(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 		data, err := io.ReadAll(bufio.NewReader(conn))
-		require.NoError(t, err, "%s: the server ends the connection", name)
+		require.NoError(t, err, "%s: the server closes the connection", name)
 		if name == "body" {
 			require.Contains(t, string(data), "408")
 		}
@@ -350,7 +348,7 @@ func TestSlowloris(t *testing.T) {
 	require.Zero(t, s.booked())
 }
 
-// A stop waits for running requests and accepts no new ones.
+// Run answers the running requests after its context has ended, and accepts no new ones.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// A page tells where the next one begins, the last one too: there the credits are found that come later.
+// Each page has the start of the next page. The last page has it too, so that a client can read later credits.
 func TestStatementPages(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -51,7 +51,7 @@ func TestStatementPages(t *testing.T) {
 	require.Equal(t, "r5", got[5])
 }
 
-// All credits of a client, and none of another, in pages.
+// A client gets all of its own credits in pages, and no credits of another client.
 func TestCreditList(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -74,7 +74,7 @@ func TestCreditList(t *testing.T) {
 	require.Equal(t, []any{"r3", "r5", "r7", "r9"}, got)
 }
 
-// Two clients use the same key and the same reference; neither sees the other's credit.
+// Two clients may use the same key and the same reference. Each sees only its own credit.
 func TestClientsAreApart(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -87,7 +87,8 @@ func TestClientsAreApart(t *testing.T) {
 	require.Equal(t, "c2", lines[1].(map[string]any)["client"])
 }
 
-// One test a cell of the table of roles, by HTTP: what a role may not do is 403, recorded, and books nothing.
+// Each role may use exactly the endpoints in the table of roles. Any other use answers 403, is recorded, and
+// books nothing.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -121,7 +122,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// ask sends a request to a server without a network, for synctest.
+// ask calls the handler directly, because a network does not work under synctest.
 func (m *memBook) ask(t *testing.T, h http.Handler, method, path, key string) int {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(good))
@@ -133,7 +134,7 @@ func (m *memBook) ask(t *testing.T, h http.Handler, method, path, key string) in
 	return w.Code
 }
 
-// A revoked key is refused within 10 s. A key that the ledger can't confirm works for 15 minutes.
+// A revoked key is refused within 10 s. While the ledger is down, a known key works for 15 minutes.
 func TestRevokedKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +154,7 @@ func TestRevokedKey(t *testing.T) {
 			time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
 			require.Equal(t, 200, credit(theirText), "a repeat")
 			require.Equal(t, 200, m.ask(t, b.handler, "GET", "/v1/accounts/u1", accountText))
-			require.Equal(t, 503, credit(clientText), "no one can say whether this key is valid")
+			require.Equal(t, 503, credit(clientText), "the ledger can't confirm this key")
 			require.Equal(t, 503, m.ask(t, b.handler, "GET", "/readyz", ""))
 		}
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
@@ -164,7 +165,7 @@ func TestRevokedKey(t *testing.T) {
 	})
 }
 
-// A text that can't be a key costs the ledger nothing.
+// A text that can't be an API key is refused without a query to the ledger.
 func TestNonsenseCostsNothing(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -177,7 +178,7 @@ func TestNonsenseCostsNothing(t *testing.T) {
 	s.mu.Unlock()
 }
 
-// Probes need no key, and the one for readiness reports whether the ledger answers.
+// Health probes need no API key, and /readyz shows whether the ledger answers.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -192,10 +193,10 @@ func TestHealth(t *testing.T) {
 	down.err = hongbao.Outagef(hongbao.ClassTransient, "the database is away")
 	require.Equal(t, 200, down.call(t, "GET", "/livez", "", noKey).Status)
 	require.Equal(t, 503, down.call(t, "GET", "/readyz", "", noKey).Status)
-	require.Equal(t, 503, down.call(t, "GET", "/v1/credits", "").Status, "no one can say whether the key is valid")
+	require.Equal(t, 503, down.call(t, "GET", "/v1/credits", "").Status, "the ledger can't confirm the key")
 }
 
-// Strangers can't fill the log: their lines are few, and a path is cut.
+// Requests without a valid key can't fill the log: few are logged, and long paths are cut.
 func TestStrangersInTheLog(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// newCredit is the body of a credit.
+// newCredit is the body of a request to book a credit.
 type newCredit struct {
 	Reference string `json:"reference" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"A name in a path, so not . or .."`
 	Account   string `json:"account" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"Who is credited."`
@@ -18,12 +18,13 @@ type newCredit struct {
 	Amount    int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"In minor units."`
 }
 
-// newBatch is the body of a batch.
+// newBatch is the body of a request to book several credits.
 type newBatch struct {
 	Credits []batchCredit `json:"credits" minItems:"1" maxItems:"1000" nullable:"false" doc:"Each with its own key."`
 }
 
-// batchCredit is one credit of a batch. An invalid credit gets a problem as its result; the others are booked.
+// batchCredit is one credit of a batch. The result of an invalid credit is a problem; the other credits are
+// booked.
 type batchCredit struct {
 	Key       string `json:"key" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"As the header Idempotency-Key."`
 	Reference string `json:"reference" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"A name in a path, so not . or .."`
@@ -32,7 +33,7 @@ type batchCredit struct {
 	Amount    int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"In minor units."`
 }
 
-// Credit is a booked credit in an answer.
+// Credit is a booked credit, as answers show it.
 type Credit struct {
 	Reference string         `json:"reference" doc:"The client's name for the credit."`
 	Account   string         `json:"account" doc:"Who is credited."`
@@ -45,7 +46,8 @@ func creditOf(c *payment.Credit) Credit {
 	return Credit{c.Reference, c.Account, c.Currency, c.Amount, c.Created}
 }
 
-// credit answers POST /v1/credits: 201 when it booked the credit now, 200 with the same body for a repeat.
+// credit answers POST /v1/credits with 201 if it booked the credit, and with 200 and the same body for a
+// repeat.
 func (b *Balance) credit(w http.ResponseWriter, r *http.Request, client string) error {
 	o, err := read(w, r, web.SingleBody, "", 0)
 	if err == nil {
@@ -85,11 +87,11 @@ func statusOf(a *payment.Credited) int {
 	return http.StatusCreated
 }
 
-// clientKey is an idempotency key, which is unique for its client.
+// clientKey is an idempotency key together with its client, because keys are unique only within a client.
 type clientKey struct{ client, key string }
 
-// begin refuses a key for which another request is running in this process. Between processes the book's own lock lets
-// the second request wait for the first.
+// begin returns an error if another request with the same key is running in this process. If the other request runs in
+// another process, the lock of the book makes the second request wait.
 func (b *Balance) begin(c *payment.Credit) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +109,7 @@ func (b *Balance) finish(c *payment.Credit) {
 	delete(b.running, clientKey{c.Client, c.Key})
 }
 
-// result is a batch's result for one credit: its status, and the credit or its problem.
+// result is the result of one credit in a batch: its status, and either the credit or a problem.
 type result struct {
 	Status    int            `json:"status" doc:"The status that the credit alone would have got."`
 	Reference string         `json:"reference,omitempty" doc:"Present if it is booked: as in a Credit."`
@@ -134,7 +136,7 @@ func booked(a *payment.Credited) result {
 		Created: c.Created}
 }
 
-// batch answers POST /v1/credits:batch: 200 with a result for each credit, in order.
+// batch answers POST /v1/credits:batch with 200 and a result for each credit, in order.
 func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) error {
 	o, err := read(w, r, b.cfg.BatchBytes, "credits", b.cfg.BatchCredits)
 	if err == nil {
@@ -177,7 +179,7 @@ func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) e
 	return nil
 }
 
-// part reads one credit of a client's batch and marks its key as running.
+// part parses one credit of a batch and marks its key as running.
 func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error) {
 	if err := only(o, "key", "reference", "account", "currency", "amount"); err != nil {
 		return payment.Credit{}, err
@@ -189,7 +191,7 @@ func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error)
 	key, _ := o.Text("key")
 	if key == "" {
 		return c, web.Refuse("idempotency_key_required",
-			"each credit needs a key, the same one with every repeat")
+			"each credit needs a key; each retry must have the same key")
 	}
 	if hongbao.CheckID(key) != nil {
 		return c, web.Refuse("idempotency_key_invalid",
@@ -222,7 +224,7 @@ type accountAnswer struct {
 	Balances []payment.AccountBalance `json:"balances" nullable:"false" doc:"One for each currency, or none."`
 }
 
-// account answers GET /v1/accounts/{id}. An account that was never credited has no balances.
+// account answers GET /v1/accounts/{id}. An account without credits has no balances.
 func (b *Balance) account(w http.ResponseWriter, r *http.Request, _ string) error {
 	id, err := accountID(r)
 	if err != nil {

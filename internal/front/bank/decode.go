@@ -13,29 +13,30 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// read returns the body as one JSON object, or an error that does not repeat its content.
+// read returns the body, which must be one JSON object. An error does not quote the body.
 func read(w http.ResponseWriter, r *http.Request, most int64, list string, items int) (flatjson.Object, error) {
 	return web.ReadObject(w, r, web.Body{Bytes: most, List: list, Items: items, TooMany: "too_many_credits",
 		Incomplete: "nothing was booked; send it again"})
 }
 
-// only refuses unknown names. Upper and lower case matter.
+// only returns an error if the object has other fields than names. The comparison is case-sensitive.
 func only(o flatjson.Object, names ...string) error {
 	for name := range o {
 		if !slices.Contains(names, name) {
 			return web.Refuse("unknown_field",
-				"it has a field that does not exist; there are "+strings.Join(names, ", "))
+				"it has an unknown field; the fields are "+strings.Join(names, ", "))
 		}
 	}
 	return nil
 }
 
-// readKey reads the Idempotency-Key: a quoted string, as in the draft, or the bare text that many clients send.
+// readKey reads the header Idempotency-Key. It accepts a quoted string, as in the IETF draft, and the bare text
+// that many clients send.
 func readKey(r *http.Request) (string, error) {
 	values := r.Header.Values("Idempotency-Key")
 	if len(values) == 0 || values[0] == "" {
 		return "", web.Refuse("idempotency_key_required",
-			"send an Idempotency-Key, the same one with every repeat")
+			"send an Idempotency-Key; each retry must have the same key")
 	}
 	key := values[0]
 	if len(key) > 1 && key[0] == '"' && key[len(key)-1] == '"' {
@@ -48,8 +49,8 @@ func readKey(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// checkReference refuses a text that is no id. It also refuses "." and "..", which clients and proxies resolve in a
-// path.
+// checkReference returns an error for a text that is no valid id. It also rejects "." and "..", because clients and
+// proxies resolve them in a path.
 func checkReference(text string) error {
 	if text == "." || text == ".." {
 		return errors.New("it is no name in a path")

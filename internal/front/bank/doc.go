@@ -1,5 +1,5 @@
-// Package bank is an HTTP balance system over the ledger, and the other end of package remote. Its endpoints are the
-// source of docs/openapi-balance.yaml:
+// Package bank is an HTTP balance system over the ledger: the server for the client in package remote. Its endpoints
+// are the source of docs/openapi-balance.yaml:
 //
 //	POST /v1/credits                   book one credit; Idempotency-Key in the header
 //	POST /v1/credits:batch             book many; each with its key, each with its own result
@@ -10,11 +10,12 @@
 //	GET  /livez                        200 while the process serves; without a key
 //	GET  /readyz                       200 while the ledger answers; without a key
 //
-// Callers send API keys (internal/base/access). A key of role client or accountant belongs to a client, whose references
-// and idempotency keys are its own.
+// Callers send API keys (internal/base/access). A key with role client or accountant belongs to a client, and each
+// client has its own references and idempotency keys.
 //
-// The package uses the codes of the IETF's Idempotency-Key draft. It answers 400 without an idempotency key, 409 while
-// the first request with it is running, and 422 when it comes with another payload. It is kept permanently.
+// The package uses the error codes of the IETF's Idempotency-Key draft. It answers 400 without an idempotency key, 409
+// while the first request with the key is running, and 422 if the key was used with another payload. Idempotency keys
+// are kept permanently.
 //
 // It checks a request in this order, and refuses:
 //
@@ -27,5 +28,5 @@
 //   - a body that is not one flat JSON object with exactly the known names, each once (400);
 //   - ids, currencies and amounts out of range (400).
 //
-// An error is a problem of package web; it repeats nothing of the request. Timeouts cut off slow senders.
+// Errors are problem objects of package web and quote nothing from the request. Timeouts cut off slow senders.
 package bank

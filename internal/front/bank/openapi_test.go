@@ -14,13 +14,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
 )
 
-// docs/openapi-balance.yaml is made of the endpoints and their types.
+// docs/openapi-balance.yaml is generated from the endpoints and their types, and must be up to date.
 func TestDocumentIsCommitted(t *testing.T) {
 	t.Parallel()
 	webtest.Committed(t, (&Balance{}).API(), "../../../docs/openapi-balance.yaml")
 }
 
-// Each code that only this package answers belongs to an endpoint, and docs/remote-balance.md has all with their status.
+// Every error code of this package belongs to an endpoint, and docs/remote-balance.md lists it with its status.
 func TestCodesAreDocumented(t *testing.T) {
 	t.Parallel()
 	all := webtest.Codes((&Balance{}).API())
@@ -30,13 +30,13 @@ func TestCodesAreDocumented(t *testing.T) {
 	webtest.OnPage(t, string(page), all)
 }
 
-// Every answer is what the document says, and every code is met.
+// Every answer conforms to the API document, and the tests produce every error code.
 func TestAnswersMatchTheDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := webtest.DocumentOf((&Balance{}).API())
 	require.NoError(t, err)
 	s := setup(t)
-	seen := map[string]bool{"busy": true, "in_progress": true} // TestBusy and TestInProgress meet these
+	seen := map[string]bool{"busy": true, "in_progress": true} // TestBusy and TestInProgress produce these
 	check := func(method, path string, r *reply) {
 		t.Helper()
 		require.NoError(t, doc.Check(method, path, r), "%s", r.Text)
@@ -75,7 +75,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	check("POST", "/v1/credits", s.call(t, "POST", "/v1/credits", good))
 	check("GET", "/v1/accounts/{id}", s.call(t, "GET", "/v1/accounts/u1", ""))
 	for _, code := range []string{"not_found", "method_not_allowed", "body_incomplete"} {
-		seen[code] = true // of no path, no method, no whole request
+		seen[code] = true // codes for unknown paths, wrong methods and incomplete requests
 	}
 	require.Equal(t, webtest.Codes((&Balance{}).API()), slices.Sorted(maps.Keys(seen)), "every code was met")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// codes are the codes that only this package answers.
+// codes are the error codes that only this package uses.
 var codes = web.AddCodes(map[string]web.Code{
 	"reference_invalid":       {Status: http.StatusBadRequest, Title: "This can't be a reference"},
 	"account_invalid":         {Status: http.StatusBadRequest, Title: "This can't be an account"},
@@ -23,11 +23,11 @@ var codes = web.AddCodes(map[string]web.Code{
 	"idempotency_key_invalid": {Status: http.StatusBadRequest, Title: "This can't be an Idempotency-Key"},
 	"credits_required":        {Status: http.StatusBadRequest, Title: "The body has no list of credits"},
 	"too_many_credits":        {Status: http.StatusBadRequest, Title: "The list has too many credits"},
-	"unknown_parameter":       {Status: http.StatusBadRequest, Title: "A parameter is not known, or comes twice"},
-	"limit_invalid":           {Status: http.StatusBadRequest, Title: "A page can't have this many"},
-	"after_invalid":           {Status: http.StatusBadRequest, Title: "No page begins there"},
+	"unknown_parameter":       {Status: http.StatusBadRequest, Title: "A parameter is unknown or occurs twice"},
+	"limit_invalid":           {Status: http.StatusBadRequest, Title: "The limit is out of range"},
+	"after_invalid":           {Status: http.StatusBadRequest, Title: "The parameter after is invalid"},
 	"credit_not_found":        {Status: http.StatusNotFound, Title: "Nothing is booked under the reference"},
-	"in_progress":             {Status: http.StatusConflict, Title: "A request with the same key is under way"},
+	"in_progress":             {Status: http.StatusConflict, Title: "Another request with the same key is running"},
 	"reference_reused":        {Status: http.StatusUnprocessableEntity, Title: "The reference was used for another credit"},
 	"credit_refused":          {Status: http.StatusUnprocessableEntity, Title: "This credit can't be booked"},
 	"fund_exhausted": {Status: http.StatusServiceUnavailable,
@@ -40,9 +40,9 @@ func (b *Balance) API() *web.API {
 	return &web.API{
 		Title: "Hongbao balance API",
 		Description: "What `hongbao balance` serves, and what `settlement.kind: remote` expects of a balance system. " +
-			"See docs/remote-balance.md. Amounts are integers in minor units. An API key belongs to a client: references and " +
-			"idempotency keys are the client's own, and what it credits comes from its fund. Idempotency keys are kept " +
-			"permanently: a repeat with the same one gets the first answer.",
+			"See docs/remote-balance.md. Amounts are integers in minor units. An API key belongs to a client. Each client has " +
+			"its own references and idempotency keys, and a fund that pays its credits. Idempotency keys are kept " +
+			"permanently: a repeated request with the same key gets the first answer.",
 		Pages: "docs/api-balance.md and /openapi.json list the paths", Listener: "balance.listen",
 		Schemes: map[string]*huma.SecurityScheme{
 			"key": {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."},
@@ -55,7 +55,6 @@ func (b *Balance) API() *web.API {
 	}
 }
 
-// creditCodes are the codes of problems with a credit.
 var creditCodes = []string{"reference_invalid", "account_invalid", "currency_invalid", "amount_not_integer_minor_units",
 	"amount_out_of_range", "idempotency_key_required", "idempotency_key_invalid", "idempotency_key_reused", "in_progress",
 	"reference_reused", "credit_refused", "fund_exhausted", "credit_unknown"}
@@ -70,23 +69,23 @@ func (b *Balance) endpoints() []web.Endpoint {
 	return []web.Endpoint{
 		b.forClients(access.BookCredits, b.credit, web.Endpoint{
 			Method: http.MethodPost, Path: "/v1/credits", ID: "credit", Summary: "Book one credit, out of the client's fund",
-			Description: "201 says that it was booked now, 200 that it was before: the first answer.",
+			Description: "201: this request booked the credit. 200: an earlier request booked it; the answer is the same.",
 			Params:      []*huma.Param{keyParam()}, Body: newCredit{}, Answer: Credit{}, Created: true,
 			Codes: slices.Concat(web.BodyCodes, creditCodes),
 		}),
 		b.forClients(access.ReadCredits, b.credits, web.Endpoint{
 			Method: http.MethodGet, Path: "/v1/credits", ID: "credits",
 			Summary: "All credits of the client in the order of their references, in pages",
-			Description: "For an audit from the remote's side. Pages that are read one behind the other have all that was " +
-				"booked before the first one was asked for; of what is booked meanwhile they may have some.",
-			Params: []*huma.Param{limitParam(), queryParam("after", "What the page before said in next, or any reference to "+
-				"begin behind, as prod:spring: for one campaign's.", web.IDSchema())},
+			Description: "For an audit by the client. Pages that are read in sequence have every credit that was booked before " +
+				"the first request; credits that are booked in the meantime may be missing.",
+			Params: []*huma.Param{limitParam(), queryParam("after", "The value of next on the previous page, or any "+
+				"reference after which the page begins, such as prod:spring: for the credits of one campaign.", web.IDSchema())},
 			Answer: creditList{}, Codes: pages,
 		}),
 		b.forClients(access.BookCredits, b.batch, web.Endpoint{
 			Method: http.MethodPost, Path: "/v1/credits:batch", ID: "credit-batch",
 			Summary:     "Book many credits, each with its own key and its own result",
-			Description: "There is a result for each credit, in the same order. It says what the credit alone would have got.",
+			Description: "The results are in the order of the credits. Each has the status that the credit would get alone.",
 			Body:        newBatch{}, Answer: batchResults{},
 			Codes: slices.Concat(web.BodyCodes, []string{"credits_required", "too_many_credits"}),
 		}),
@@ -103,17 +102,17 @@ func (b *Balance) endpoints() []web.Endpoint {
 		b.forClients(access.ReadAccounts, b.statement, web.Endpoint{
 			Method: http.MethodGet, Path: "/v1/accounts/{id}/statement", ID: "statement",
 			Summary: "Credits of an account in one currency in the order in which they were booked, in pages",
-			Description: "Lines are numbered 1, 2, 3, ... without a gap, also while others credit the account. Who reads on " +
-				"behind the last line that he has read misses none.",
+			Description: "Lines are numbered 1, 2, 3, ... without gaps, even while clients credit the account. A reader who " +
+				"continues after the last line misses no credit.",
 			Params: []*huma.Param{account, currencyParam(), limitParam(), queryParam("after",
-				"What the page before said in next.", &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: new(float64)})},
+				"The value of next on the previous page.", &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: new(float64)})},
 			Answer: statement{}, Codes: slices.Concat(pages, []string{"account_invalid", "currency_invalid"}),
 		}),
 		alive, ready,
 	}
 }
 
-// forClients returns an endpoint for API keys whose role may take the action. do gets the client of the request's key.
+// forClients returns an endpoint that requires an API key whose role may take the action. do gets the key's client.
 func (b *Balance) forClients(
 	action access.Action, do func(w http.ResponseWriter, r *http.Request, client string) error, e web.Endpoint,
 ) web.Endpoint {
@@ -126,7 +125,7 @@ func (b *Balance) forClients(
 			log = b.log.With(zap.String("key", who.Key), zap.String("client", who.Client))
 			err = b.admit(w, r, &who, action, do)
 		}
-		if err != nil { // clients are few and known, and a refusal is about money: each is logged at level info
+		if err != nil { // clients are few and known, and a refusal concerns money, so each one is logged at level info
 			web.Fail(w, r, log, zap.InfoLevel, refusalOf(err))
 		}
 		return nil
@@ -134,9 +133,9 @@ func (b *Balance) forClients(
 	return e
 }
 
-var errBusy = errors.New("balance.in_flight requests are under way")
+var errBusy = errors.New("balance.in_flight requests are running")
 
-// admit checks role and room, before anything of the request's body is read.
+// admit checks the role and the limit of concurrent requests before it reads the request's body.
 func (b *Balance) admit(w http.ResponseWriter, r *http.Request, who *access.Caller, action access.Action,
 	do func(w http.ResponseWriter, r *http.Request, client string) error,
 ) error {
@@ -149,7 +148,7 @@ func (b *Balance) admit(w http.ResponseWriter, r *http.Request, who *access.Call
 		defer func() { <-b.slots }()
 		return do(w, r, who.Client)
 	default:
-		return &web.Refusal{Code: "busy", Detail: "too many requests are under way; come back", Wait: retryAfter, Cause: errBusy}
+		return &web.Refusal{Code: "busy", Detail: "too many requests are running; try again", Wait: retryAfter, Cause: errBusy}
 	}
 }
 
@@ -164,19 +163,18 @@ func (b *Balance) authenticate(r *http.Request, action access.Action) (access.Ca
 	return who, nil
 }
 
-// The waiting times of a caller who may try again, and of a caller whose fund a person has to fill.
+// How long callers should wait before a retry. fundWait is longer, because a person has to fill the fund.
 const (
 	retryAfter = time.Second
 	fundWait   = 10 * time.Second
 )
 
-// unread returns the answer to a request for which the book could not be read.
+// unread returns the answer for a failed read from the ledger.
 func unread(err error) error {
-	return &web.Refusal{Code: "unavailable", Detail: "the ledger did not answer; ask again", Wait: retryAfter, Cause: err}
+	return &web.Refusal{Code: "unavailable", Detail: "the ledger did not answer; send the request again", Wait: retryAfter, Cause: err}
 }
 
-// refusalOf returns the refusal that the caller gets for an error. The class of the book's errors decides what the
-// caller has to do.
+// refusalOf returns the answer for an error. The error's class decides what the caller should do.
 func refusalOf(err error) *web.Refusal {
 	var refused *web.Refusal
 	switch {
@@ -212,7 +210,7 @@ func (b *Balance) alive(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// ready answers GET /readyz: whether the ledger answers.
+// ready answers GET /readyz with 200 if the ledger answers.
 func (b *Balance) ready(w http.ResponseWriter, r *http.Request) error {
 	if err := b.keys.Ready(r.Context()); err != nil {
 		return unread(err)
@@ -230,7 +228,7 @@ func queryParam(name, description string, schema *huma.Schema) *huma.Param {
 
 func limitParam() *huma.Param {
 	least, most := 1.0, float64(maxPage)
-	return queryParam("limit", "How many a page has at most.", &huma.Schema{Type: huma.TypeInteger, Minimum: &least,
+	return queryParam("limit", "The maximum number of items on a page.", &huma.Schema{Type: huma.TypeInteger, Minimum: &least,
 		Maximum: &most, Default: defaultPage})
 }
 

@@ -26,9 +26,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memBook is what the ledger does, in memory, with the API keys. err, if set, is what it answers; hold, if set, keeps it from answering.
+// memBook is a ledger in memory, with API keys. If err is set, every call returns it; if hold is set, calls wait for
+// it.
 type memBook struct {
-	access.Source // nil: no user begins a session here
+	access.Source // nil: these tests use no sessions
 
 	mu      sync.Mutex
 	credits []payment.Credit
@@ -36,7 +37,7 @@ type memBook struct {
 	asked   int // for the keys
 	denied  atomic.Int64
 	err     error
-	away    error // of the keys alone
+	away    error // returned by reads of API keys only
 	hold    chan struct{}
 	began   chan struct{}
 }
@@ -142,17 +143,16 @@ func (m *memBook) Live(context.Context) (access.Live, error) {
 	return access.Live{Keys: slices.Clone(m.keys)}, errors.Join(m.err, m.away)
 }
 
-// deny counts the refusals that go into the journal.
+// deny records the refusals that would go into the journal.
 func (m *memBook) deny(context.Context, access.Action, string, error) { m.denied.Add(1) }
 
-// newKey makes a key of a role for a client; "" for none.
+// newKey creates an API key with a role for a client; the client may be "".
 func newKey(role access.Role, client string) (access.Key, string) {
 	k, text := access.NewKey(role, nil)
 	k.Client = client
 	return k, text
 }
 
-// Keys of clients c1 and c2.
 var (
 	clientKey1, clientText  = newKey(access.RoleClient, "c1")
 	clientKey2, theirText   = newKey(access.RoleClient, "c2")
@@ -175,7 +175,6 @@ func (m *memBook) deps(log *zap.Logger) Deps {
 	return Deps{Book: m, Reader: m, Keys: access.NewAuthority(m), Denied: m.deny, Log: log}
 }
 
-// server is a balance server that runs.
 type server struct {
 	*memBook
 	url  string
@@ -209,7 +208,8 @@ type (
 
 var as, header = webtest.As, webtest.Header
 
-// call sends one request, as it should be but for the tweaks, on a connection of its own. Accounts are for the accountant.
+// call sends one valid request, changed by the tweaks, on a new connection. Requests for accounts use the accountant's
+// key.
 func (s *server) call(t *testing.T, method, path, body string, tweaks ...tweak) *reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))

@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// Bounds of a page.
+// The default and the maximum number of items on a page.
 const (
 	defaultPage = 100
 	maxPage     = 1_000
 )
 
-// line is one line of a statement.
+// line is one credit in a statement.
 type line struct {
 	Number int64  `json:"number" minimum:"1" doc:"Counts the credits of this account and currency."`
 	Client string `json:"client" doc:"Whose reference it is."`
@@ -34,8 +34,8 @@ type statement struct {
 	Next     int64  `json:"next" doc:"Goes into after. On the last page it is where later credits will be found."`
 }
 
-// statement answers GET /v1/accounts/{id}/statement?currency=&limit=&after=. "next" goes into after. On the last page
-// it is the place where later credits will be found.
+// statement answers GET /v1/accounts/{id}/statement?currency=&limit=&after=. A client passes "next" as after to get
+// the next page. The last page has it too, so that a client can read later credits.
 func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) error {
 	page := payment.StatementPage{}
 	var err error
@@ -53,7 +53,7 @@ func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) er
 	}
 	if query.Has("after") {
 		if page.After, err = strconv.ParseInt(query.Get("after"), 10, 64); err != nil || page.After < 0 {
-			return web.Refuse("after_invalid", `want what the page before said in "next"`)
+			return web.Refuse("after_invalid", `want the value of "next" on the previous page`)
 		}
 	}
 	list, err := b.reader.Statement(r.Context(), page)
@@ -69,14 +69,14 @@ func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) er
 	return nil
 }
 
-// creditList is a page of a client's credits.
 type creditList struct {
 	Credits []Credit `json:"credits" nullable:"false" doc:"In the order of their references."`
 	Next    string   `json:"next,omitempty" doc:"There when there may be more; goes into after."`
 }
 
-// credits answers GET /v1/credits?limit=&after=: the client's own credits, in the order of their references. "next" is
-// present when there may be more. It goes into after, which may be any reference, booked or not.
+// credits answers GET /v1/credits?limit=&after= with the client's own credits in the order of their references. If
+// there may be more credits, the answer has "next", which the client passes as after. The parameter after may be any
+// reference, whether booked or not.
 func (b *Balance) credits(w http.ResponseWriter, r *http.Request, client string) error {
 	query, limit, err := readPage(r, "limit", "after")
 	if err != nil {
@@ -85,7 +85,7 @@ func (b *Balance) credits(w http.ResponseWriter, r *http.Request, client string)
 	page := payment.CreditPage{Client: client, After: query.Get("after"), Limit: limit}
 	if query.Has("after") && checkReference(page.After) != nil {
 		return web.Refuse("after_invalid",
-			`want what the page before said in "next", or another reference`)
+			`want the value of "next" on the previous page, or another reference`)
 	}
 	list, err := b.reader.Credits(r.Context(), page)
 	if err != nil {
@@ -102,12 +102,12 @@ func (b *Balance) credits(w http.ResponseWriter, r *http.Request, client string)
 	return nil
 }
 
-// readPage reads the limit and the named parameters, each of which may occur once.
+// readPage reads the page limit and checks that the query has only the given parameters, each at most once.
 func readPage(r *http.Request, names ...string) (query url.Values, limit int, err error) {
 	query, err = url.ParseQuery(r.URL.RawQuery)
 	for name, values := range query {
 		if !slices.Contains(names, name) || len(values) != 1 {
-			err = errors.New("it is not known, or comes twice")
+			err = errors.New("it is unknown or occurs twice")
 		}
 	}
 	if err != nil {

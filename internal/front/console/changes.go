@@ -17,13 +17,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// fromConsole is the recorded reason for buttons without a field for a reason.
+// fromConsole is the reason in the journal for changes whose form has no field for a reason.
 const fromConsole = "by a button of the console"
 
-// consolePatience is how long a delivery to a sink that is down is repeated, while a person waits for the page.
+// consolePatience is how long a delivery to a sink that is down is retried while the user waits for the page.
 const consolePatience = 10 * time.Second
 
-// changeRoutes adds the routes of the buttons.
+// changeRoutes adds the routes that change something.
 func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /create", c.allow(access.CreateCampaign, c.create))
 	mux.Handle("POST /campaigns/{id}/load", c.allow(access.LoadCampaign, c.load))
@@ -45,7 +45,7 @@ func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /audits", c.allow(access.RunAudit, c.audit))
 }
 
-// turned returns the page to show after a campaign or a sink was paused or resumed.
+// turned returns the page to show after a campaign or a sink was paused or resumed. The page says which.
 func turned(to string, pause bool) string {
 	if pause {
 		return to + "?done=paused"
@@ -60,12 +60,13 @@ func turnAction(pause bool) access.Action {
 	return access.ResumeCampaign
 }
 
-// hidden records that the caller asked for data of a campaign outside of their scope.
+// hidden records that the caller requested data of a campaign outside the key's scope.
 func (c *Console) hidden(r *http.Request, a access.Action, campaign string) {
 	c.actions.Denied(r.Context(), a, campaign, access.ErrNotInScope)
 }
 
-// campaignOf returns the campaign of the path, if the caller may see it.
+// campaignOf returns the campaign id in the path. If the caller may not see the campaign, it answers the
+// request and returns false.
 func (c *Console) campaignOf(
 	w http.ResponseWriter, r *http.Request, who *access.Caller, a access.Action,
 ) (string, bool) {
@@ -99,7 +100,7 @@ func (c *Console) turnCampaign(pause bool) handler {
 	}
 }
 
-// topUp adds packets to a campaign. Amounts are in minor units, as in all other inputs.
+// topUp adds packets to a campaign. The form has amounts in minor units.
 func (c *Console) topUp(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	id, ok := c.campaignOf(w, r, who, access.TopUpCampaign)
 	if !ok {
@@ -145,7 +146,8 @@ func (c *Console) turnSink(pause bool) handler {
 	}
 }
 
-// startJob begins a job, and shows its page when it has ended or takes long.
+// startJob starts a job and waits for a short time. Then it redirects to the page of the job, which shows the
+// result or the progress.
 func (c *Console) startJob(w http.ResponseWriter, r *http.Request, who *access.Caller, want Job,
 	do func(context.Context, *Job) error) {
 	if err := c.beginJob(w, r, who, want, do); err != nil {
@@ -153,7 +155,7 @@ func (c *Console) startJob(w http.ResponseWriter, r *http.Request, who *access.C
 	}
 }
 
-// beginJob is startJob, but writes no answer when it returns an error: no job has begun.
+// beginJob is startJob, but if the job can't be started, it writes no answer and returns the error.
 func (c *Console) beginJob(w http.ResponseWriter, r *http.Request, who *access.Caller, want Job,
 	do func(context.Context, *Job) error) error {
 	want.By = who.Key
@@ -168,7 +170,6 @@ func (c *Console) beginJob(w http.ResponseWriter, r *http.Request, who *access.C
 	return nil
 }
 
-// job shows a job.
 func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	if _, ok := c.viewOf(r.URL.Path, who); !ok {
 		c.fail(w, r, http.StatusNotFound, "This process has no such job; another replica may have it.")
@@ -177,7 +178,6 @@ func (c *Console) job(w http.ResponseWriter, r *http.Request, who *access.Caller
 	c.watchable(w, r, who)
 }
 
-// replay delivers grants again.
 func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	in := ops.Replay{Name: strings.TrimSpace(r.PostFormValue("name")), To: strings.TrimSpace(r.PostFormValue("to")),
 		Campaign: strings.TrimSpace(r.PostFormValue("campaign")), Missing: r.PostFormValue("missing") != "",
@@ -199,14 +199,14 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 		report, err := c.operations(who).StartReplay(ctx, in)
 		if report != nil {
 			var b strings.Builder
-			_ = report.Write(&b) // a Builder never fails
+			_ = report.Write(&b) // writing to a strings.Builder never fails
 			j.Text = b.String()
 		}
 		return err
 	})
 }
 
-// audit compares Redis, ledger and topic, or shows the audit that is running.
+// audit starts an audit of Redis, ledger and topic as a job. If an audit is running, it shows that job.
 func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	c.startJob(w, r, who, Job{What: "Audit", auditing: true, joins: true}, func(ctx context.Context, j *Job) (err error) {
 		j.Audit, err = c.actions.Audit(ctx, who)

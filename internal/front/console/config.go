@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// Authority identifies callers. access.Authority is one; its errors are access.ErrUnauthorized, or those of the
-// ledger.
+// Authority identifies callers; access.Authority implements it. Its errors are access.ErrUnauthorized or errors
+// of the ledger.
 type Authority interface {
 	Identify(ctx context.Context, key string) (access.Caller, error)
 	StartSession(ctx context.Context, key string, lasts time.Duration) (session string, err error)
@@ -20,19 +20,19 @@ type Authority interface {
 	EndSession(ctx context.Context, session string) error
 }
 
-// Deps are the dependencies of a Console.
+// Deps has the dependencies of a Console.
 type Deps struct {
 	Source  Source
 	Actions Actions
-	// Operations returns the operations that a caller may do.
+	// Operations returns the operations that the caller's role and scope permit.
 	Operations func(who *access.Caller) Operations
 	Authority  Authority
 	Log        *zap.Logger
-	// Faults are the faults of a development server; nil for every other server.
+	// Faults causes faults on a development server; it is nil on other servers.
 	Faults Faults
-	// Deployment is the deployment's id.
+	// Deployment is the id of the deployment.
 	Deployment string
-	// TLS: the listener uses TLS, so the cookie is for TLS only.
+	// TLS reports whether the listener uses TLS. Then browsers send the session cookie only over TLS.
 	TLS bool
 }
 

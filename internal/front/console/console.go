@@ -28,13 +28,13 @@ var templateFiles embed.FS
 //go:embed static
 var staticFiles embed.FS
 
-// Console serves the pages. Its methods are safe for concurrent use; Run is called once.
+// Console serves the pages of the console. Its methods are safe for concurrent use, but call Run only once.
 type Console struct {
 	cfg        configs.Console
 	source     Source
 	actions    Actions
 	operations func(who *access.Caller) Operations
-	faults     Faults // nil: there are none
+	faults     Faults // nil on servers without faults
 	authority  Authority
 	log        *zap.Logger
 	tls        bool
@@ -45,7 +45,7 @@ type Console struct {
 	handler    http.Handler
 }
 
-// New checks the configuration. Nothing runs before Run.
+// New checks the configuration and parses the templates. It starts no goroutine; Run does.
 func New(cfg configs.Console, deps Deps) (*Console, error) {
 	if err := deps.check(&cfg); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
@@ -61,29 +61,29 @@ func New(cfg configs.Console, deps Deps) (*Console, error) {
 	return c, nil
 }
 
-// Run reads the watched pages until ctx ends. Then it ends every stream and every job, and returns.
+// Run reads the data of the watched pages until ctx ends. Then it ends all streams and jobs.
 func (c *Console) Run(ctx context.Context) error {
 	defer c.jobs.close()
 	c.poller.run(ctx)
 	return nil
 }
 
-// ServeHTTP answers a request for a page.
+// ServeHTTP implements http.Handler.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
 
-// policy lets a page load resources of this server only.
+// policy is the Content-Security-Policy of every page: a page may load only resources of this server.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// maxForm bounds the body of a form.
+// maxForm is the maximum size of a form's body, in bytes.
 const maxForm = 64 << 10
 
-// routes returns the handler of all pages. http.CrossOriginProtection refuses changes from other sites.
+// routes returns the handler of all pages. It rejects changes that come from other sites.
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
 	static, err := fs.Sub(staticFiles, "static")
 	if err != nil {
-		panic(err) // the folder is embedded
+		panic(err) // can't happen: the folder is embedded
 	}
 	mux.Handle("GET /static/", http.StripPrefix("/static/", cached(http.FileServerFS(static))))
 	mux.HandleFunc("GET /login", c.loginPage)
@@ -118,8 +118,8 @@ func (c *Console) routes() http.Handler {
 	})
 }
 
-// cached lets a browser cache files that never change in this build. The time is short enough to wait for after an
-// upgrade.
+// cached lets browsers cache the static files, which change only with a new version. The cache time is short, so
+// that users see the files of a new version soon.
 func cached(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=300")
@@ -127,25 +127,25 @@ func cached(h http.Handler) http.Handler {
 	})
 }
 
-// page is the data of every template.
+// page is the data that every template gets.
 type page struct {
 	Title, Path string
 	Caller      *access.Caller
 	ReadOnly    bool
-	Faults      bool // the server has a page of faults
+	Faults      bool // whether the server has the page of faults
 	Error, Done string
 	View        any
 }
 
-// May reports whether a template shows a button.
+// May reports whether a template shows the button of an action.
 func (p page) May(a access.Action) bool {
 	return p.Caller != nil && !p.ReadOnly && p.Caller.May(a) == nil
 }
 
-// Sees reports whether a template links a page.
+// Sees reports whether a template shows the link to a page.
 func (p page) Sees(a access.Action) bool { return p.Caller != nil && p.Caller.May(a) == nil }
 
-// render returns a template's text.
+// render executes a template.
 func (c *Console) render(name string, p page) (string, error) {
 	var b bytes.Buffer
 	if err := c.pages.ExecuteTemplate(&b, name, p); err != nil {
@@ -154,7 +154,7 @@ func (c *Console) render(name string, p page) (string, error) {
 	return b.String(), nil
 }
 
-// show answers with a page.
+// show renders a page and sends it.
 func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.ReadOnly, p.Faults = c.cfg.ReadOnly, c.faults != nil
 	if p.Path == "" {
@@ -168,10 +168,10 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name 
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text)) // a caller that is gone needs no answer
+	_, _ = w.Write([]byte(text)) // an error means that the caller has closed the connection
 }
 
-// fail answers with a page that shows an error.
+// fail sends a page that shows an error message.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, text string) {
 	p := page{Title: http.StatusText(status), Error: text}
 	if who, err := c.callerOf(r); err == nil {
@@ -180,7 +180,7 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, text 
 	c.show(w, r, status, "message", p)
 }
 
-// failed answers for an error of a Source or of Actions.
+// failed sends a page for an error of Source or Actions. The error decides the status.
 func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
 	c.fail(w, r, statusOf(err), c.explain(err))
 }
@@ -197,10 +197,10 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// maxExplained bounds an error on a page, in bytes.
+// maxExplained is the maximum length of an error on a page, in bytes.
 const maxExplained = 1000
 
-// explain returns an error's text for a person. It also logs the error, since the page disappears.
+// explain returns an error's text for the user. It also logs the error, because users close pages.
 func (c *Console) explain(err error) string {
 	c.log.Info("an error on a page of the console", zap.Error(err))
 	text := err.Error()

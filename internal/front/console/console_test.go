@@ -88,7 +88,8 @@ func TestAnotherSiteChangesNothing(t *testing.T) {
 	require.Empty(t, f.did)
 }
 
-// Each element of a changing part that the keyboard reaches has an id, so that the page finds it again.
+// Live updates replace parts of a page. Every focusable element in such a part has an id, so that the script
+// can restore the focus.
 func TestTheKeyboardFindsItsPlaceAgain(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -111,7 +112,7 @@ func TestTheKeyboardFindsItsPlaceAgain(t *testing.T) {
 	}
 }
 
-// changes are all that the buttons do, each with a page that has the button.
+// changes lists the changes that the console can make, each with the page that has its button.
 var changes = []struct {
 	path, page, button string
 	form               url.Values
@@ -136,7 +137,7 @@ var changes = []struct {
 	{"/audits", "/jobs", `id="audit"`, url.Values{}, access.RunAudit, "audit"},
 }
 
-// openers are the roles that open the console.
+// openers are the roles that may use the console.
 var openers = []access.Role{access.RoleViewer, access.RoleOperator, access.RoleTreasurer}
 
 func TestButtonsAreThoseOfTheRole(t *testing.T) {
@@ -163,7 +164,7 @@ func TestButtonsAreThoseOfTheRole(t *testing.T) {
 	}
 }
 
-// A campaign has only the button that would change its state.
+// A page of a campaign shows only the button that fits the campaign's state.
 func TestACampaignIsPausedOrResumed(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -171,7 +172,7 @@ func TestACampaignIsPausedOrResumed(t *testing.T) {
 	paused := f.ask(t, "operator", "/campaigns/paused", nil).Body.String()
 	require.NotContains(t, open, "Resume the campaign")
 	require.NotContains(t, paused, "Pause the campaign")
-	f.live.CanPause = false // it has ended, or is frozen
+	f.live.CanPause = false // campaigns that have ended or are frozen have neither button
 	require.NotContains(t, f.ask(t, "operator", "/campaigns/rain", nil).Body.String(), `id="turn"`)
 }
 
@@ -264,7 +265,7 @@ func TestErrorsOfASource(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, f.ask(t, "viewer", "/", nil).Code)
 }
 
-// A page loads everything from this server, and the policy allows no code or style inside a page.
+// Pages load resources from this server only, and the policy allows no inline scripts or styles.
 func TestPagesAskNobodyElse(t *testing.T) {
 	t.Parallel()
 	inside := regexp.MustCompile(`(?i)https?:|src="//|href="//|<style|style=|<script>| on[a-z]+=|javascript:`)
@@ -283,7 +284,7 @@ func TestPagesAskNobodyElse(t *testing.T) {
 	}
 }
 
-// A campaign that can't exist goes no further than the form.
+// A form with an invalid campaign id is rejected before any store is queried.
 func TestMadeUpCampaigns(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -301,7 +302,8 @@ func TestMadeUpCampaigns(t *testing.T) {
 	require.Empty(t, f.did)
 }
 
-// Audits read everything: one runs at a time, beside the other jobs. A request for a second one gets the first one.
+// Only one audit runs at a time, and it does not count towards the limit of jobs. A second request returns the
+// running audit.
 func TestOneAuditAtATime(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -332,7 +334,7 @@ func TestOneAuditAtATime(t *testing.T) {
 	require.NotSame(t, first, again)
 }
 
-// A campaign on several shards has a line for each; one on a single shard has no such table.
+// The page of a campaign on several shards has a table of them. A campaign on one shard has no such table.
 func TestShardsOfACampaign(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -346,7 +348,7 @@ func TestShardsOfACampaign(t *testing.T) {
 	}
 }
 
-// A trail that found nothing says so only if all stores could be read.
+// The page of a trail denies that the grant exists only if all stores could be read.
 func TestATrailDeniesOnlyWhatItAsked(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -360,8 +362,8 @@ func TestATrailDeniesOnlyWhatItAsked(t *testing.T) {
 	require.NotContains(t, page, denied)
 }
 
-// A new login ends the session that the browser had: its cookie is gone, so no one could end that session. A login that
-// fails leaves it as it is.
+// A new login ends the browser's previous session, because its cookie is replaced and nobody could log it out. A failed
+// login does not end it.
 func TestALoginEndsTheSessionBefore(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -375,7 +377,7 @@ func TestALoginEndsTheSessionBefore(t *testing.T) {
 	require.False(t, ended, "the new one")
 }
 
-// HEAD is answered as GET is, but for a stream of events, which has no end.
+// HEAD is answered like GET, except for the stream of events, which rejects HEAD.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	f := setup(t, func(c *configs.Console, _ *Deps) { c.ReadOnly = true })
@@ -393,7 +395,7 @@ func TestHead(t *testing.T) {
 	require.Equal(t, http.StatusMethodNotAllowed, head("viewer", "/events?page=/"))
 }
 
-// A job's page shows the end of the job without a reload, if the viewer may see it.
+// A live update shows the end of a job to every user who may see the job.
 func TestAJobsPageIsLive(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -423,7 +425,7 @@ func TestAJobsPageIsLive(t *testing.T) {
 	require.False(t, ok)
 }
 
-// A page of a search is watched by its own path, and what is no page is not found.
+// Each page of a search can be watched by its path. An invalid page number answers 404.
 func TestCampaignsAreSearchedByPages(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -445,7 +447,7 @@ func TestCampaignsAreSearchedByPages(t *testing.T) {
 	require.True(t, ok)
 	data, err = scoped.load(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, model.Search{Scope: "rain,spring-*"}, data.(model.Campaigns).Search, "the ledger leaves out the others")
+	require.Equal(t, model.Search{Scope: "rain,spring-*"}, data.(model.Campaigns).Search, "the ledger filters out other campaigns")
 	for _, path := range []string{"/?page=0", "/?page=x", "/?page=10001", "/?q=" + strings.Repeat("x", 101), "/?q=%ff"} {
 		require.Equal(t, http.StatusNotFound, f.ask(t, "viewer", path, nil).Code, path)
 	}

@@ -14,16 +14,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// newCampaign is the form of a new campaign.
+// newCampaign is the data of the form for a new campaign.
 type newCampaign struct {
 	Text, Wrong string
-	// Checked is the checked campaign; nil if it was not checked, or has a problem. There reports whether the ledger
-	// already has the campaign.
+	// Checked is the campaign after a check without problems; else nil. There reports whether the ledger already has
+	// the campaign.
 	Checked *hongbao.Campaign
 	There   bool
 }
 
-// create shows the form, checks its content, or creates the campaign and shows it.
+// create shows the form, checks the specification, or creates the campaign and redirects to its page.
 func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	unread := r.ParseForm()
 	v := newCampaign{Text: r.PostForm.Get("spec")}
@@ -70,7 +70,8 @@ func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Cal
 	}
 }
 
-// storeCodes stores the codes of a campaign of coupons as a job, or continues to do so.
+// storeCodes starts a job that stores the codes of a coupon campaign. It also continues where an earlier job
+// stopped.
 func (c *Console) storeCodes(w http.ResponseWriter, r *http.Request, who *access.Caller, in *ops.CampaignCreate) error {
 	return c.beginJob(w, r, who, Job{What: "Codes of " + in.Spec.ID, Campaign: in.Spec.ID, joins: true},
 		func(ctx context.Context, _ *Job) error {
@@ -81,7 +82,7 @@ func (c *Console) storeCodes(w http.ResponseWriter, r *http.Request, who *access
 		})
 }
 
-// explainSpec returns every problem of a specification, or why the campaign may not be created.
+// explainSpec returns all problems of a specification, or the reason why the campaign can't be created.
 func (c *Console) explainSpec(err error) string {
 	var spec *campaign.SpecError
 	switch {
@@ -93,7 +94,7 @@ func (c *Console) explainSpec(err error) string {
 	return c.explain(err)
 }
 
-// readSpec reads a specification as the API does.
+// readSpec parses a specification with the same rules as the API.
 func readSpec(text string, unread error) (in ops.CampaignCreate, err error) {
 	if unread != nil {
 		return in, hongbao.Errorf(hongbao.ClassPermanent,
@@ -116,7 +117,8 @@ func createStatus(err error) int {
 	return statusOf(err)
 }
 
-// load loads a campaign, or continues to do so. Another caller meanwhile watches the same job.
+// load starts a job that loads a campaign. It also continues where an earlier load stopped. If such a job is
+// running, it shows that job.
 func (c *Console) load(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	id, ok := c.campaignOf(w, r, who, access.LoadCampaign)
 	if !ok {

@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// rain is a specification.
 const rain = `id: rain
 name: Spring <rain>
 kind: red_packet
@@ -34,7 +33,7 @@ window: {from: 2026-02-17T12:00:00Z, to: 2026-02-17T13:00:00Z}
 sponsor: acme
 `
 
-// The check shows amounts in major units, and nothing is created.
+// The button "check" shows the amounts in major units and creates nothing.
 func TestACampaignIsChecked(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -52,7 +51,7 @@ func TestACampaignIsChecked(t *testing.T) {
 	require.Empty(t, f.did)
 }
 
-// A specification that is wrong, or that the ledger refuses, stays in the form, and the reason is shown beside it.
+// If the form or the ledger rejects a specification, the form keeps the text and shows the reason.
 func TestAWrongSpecificationStays(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -78,7 +77,7 @@ func TestAWrongSpecificationStays(t *testing.T) {
 	require.Empty(t, f.did)
 }
 
-// The same specification again leads to the same page; codes are stored as a job, as many as there may be.
+// Creating the same campaign twice leads to the same page. A job stores any number of codes.
 func TestACampaignIsCreatedTwice(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -101,7 +100,7 @@ func TestACampaignIsCreatedTwice(t *testing.T) {
 		"key-treasurer create tea of 0", "key-treasurer codes of tea"}, f.did)
 }
 
-// If codes can't be stored after the funding, the page says so, and the text stays.
+// If the ledger has the campaign but no job can store the codes, the page says so and keeps the text.
 func TestCodesCanNotBegin(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -122,7 +121,8 @@ func TestCodesCanNotBegin(t *testing.T) {
 	}
 }
 
-// All that is wrong is named, however much that is; who may not create this campaign reads why.
+// The page names every problem of a specification, even if there are many. A caller without the permission
+// reads the reason.
 func TestAllThatIsWrongIsNamed(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)

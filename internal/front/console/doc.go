@@ -1,11 +1,11 @@
-// Package console has the pages for operators: html/template, server-sent events, one embedded chart library, and no
-// build step. No page loads anything from another server.
+// Package console serves the pages for operators. It uses html/template, server-sent events and one embedded chart
+// library, and needs no build step. Pages load nothing from other servers.
 //
-// The package promises:
+// The package guarantees:
 //
-//   - One poller in each process reads the changing data, even if many people watch. It pauses while no one watches.
-//   - The server checks a watcher's rights again every 4 seconds, and all streams end when the server drains.
-//   - A page shows the buttons that its caller may use. The server checks the caller's role again at each request.
-//   - The package accesses no server itself: a Source reads, Actions change, and an Authority identifies callers.
-//     internal/app provides all three.
+//   - One poller in each process reads the changing data, even if many people watch. It pauses while nobody watches.
+//   - The server checks the rights of every viewer again every 4 seconds. All streams end when the server drains.
+//   - A page shows only buttons that its caller may use, and the server checks the caller's role again at each request.
+//   - The package does not access the stores itself. It reads with a Source, makes changes with Actions and identifies
+//     callers with an Authority. internal/app provides all three.
 package console

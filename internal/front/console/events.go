@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// checkAgain is how often the server checks that a watcher may still watch.
+	// checkAgain is how often the server checks again whether a viewer may still see the page.
 	checkAgain = 4 * time.Second
-	// writeTime bounds the writing of one event.
+	// writeTime is the time limit for writing one event.
 	writeTime = 10 * time.Second
 )
 
-// events streams the changes of the page that the query names.
+// events streams the changes of the page in the query parameter page.
 func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Caller) {
-	if r.Method == http.MethodHead { // the mux takes it for a GET, and a stream has no end
+	if r.Method == http.MethodHead { // the mux routes HEAD like GET, but a stream has no end
 		w.Header().Set("Allow", http.MethodGet)
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
@@ -37,7 +37,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 		return
 	}
 	room := page
-	if _, isList := parseSearch(page); isList { // callers with different scopes see different pages
+	if _, isList := parseSearch(page); isList { // callers with different scopes see different lists
 		room += " " + strings.Join(who.Campaigns, ",")
 	}
 	watcher, err := c.poller.watch(room, who.Key, view.load)
@@ -59,7 +59,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 		select {
 		case now, open := <-watcher.c:
 			if !open {
-				_ = out.send("ending", "") // the page connects again by itself, to another server
+				_ = out.send("ending", "") // the page reconnects, and then reaches another server
 				return
 			}
 			if !unsure {
@@ -72,7 +72,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 				_ = out.send("over", "")
 				return
 			}
-			if unsure = lost != nil; unsure { // unknown whether the caller may still watch: nothing is sent
+			if unsure = lost != nil; unsure { // while the server can't check the viewer's rights, it sends no data
 				err = out.send("trouble", c.explain(lost))
 				continue
 			}
@@ -80,14 +80,15 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request, who *access.Cal
 			if view, ok = c.viewOf(page, who); !ok {
 				return
 			}
-			err = out.send("still", "") // shows the page that the server works
+			err = out.send("still", "") // a heartbeat
 		case <-r.Context().Done():
 			return
 		}
 	}
 }
 
-// send sends the live part of a page, and the points of its chart: first all of them, later the newest one.
+// send sends the live part of a page, and the points of its chart: all points with the first event, later only
+// the newest.
 func (c *Console) send(out *stream, v *view, now *reading, who *access.Caller, first bool) error {
 	if now.err != nil {
 		return out.send("trouble", c.explain(now.err))
@@ -111,7 +112,7 @@ func (c *Console) send(out *stream, v *view, now *reading, who *access.Caller, f
 	return out.sendJSON("rates", rates)
 }
 
-// partial reports whether a part of a page's data could not be read. The page says which, and why.
+// partial reports whether a part of a page's data could not be read. The page itself shows which part, and why.
 func partial(data any) bool {
 	unread := func(c model.Campaign) bool { return c.State == model.Unread }
 	switch x := data.(type) {

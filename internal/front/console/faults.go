@@ -11,7 +11,8 @@ import (
 
 const faultsPath = "/faults"
 
-// faultRoutes adds the page of faults, for a development server only. A caller who may pause a sink may cause faults.
+// faultRoutes adds the page of faults, which only a development server has. A caller who may pause a sink may also
+// cause faults.
 func (c *Console) faultRoutes(mux *http.ServeMux) {
 	mux.Handle("GET "+faultsPath, c.allow(access.ReadSinks, c.watchable))
 	mux.Handle("POST "+faultsPath+"/{fault}", c.allow(access.PauseSink, c.cause))
@@ -25,11 +26,10 @@ type Broken struct {
 }
 
 func (c *Console) broken(ctx context.Context) (any, error) {
-	sinks, _ := c.source.Sinks(ctx) // none while Redis is cut off: the page has the button that restores it
+	sinks, _ := c.source.Sinks(ctx) // empty while Redis is cut off; the page still shows its buttons
 	return Broken{c.faults.Buttons(), c.faults.Story(), sinks}, nil
 }
 
-// cause causes a fault.
 func (c *Console) cause(w http.ResponseWriter, r *http.Request, _ *access.Caller) {
 	if err := c.faults.Cause(r.Context(), r.PathValue("fault")); err != nil {
 		c.failed(w, r, err)

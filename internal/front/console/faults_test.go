@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// breaker is Faults that record their calls.
+// breaker implements Faults and records the calls.
 type breaker struct{ did []string }
 
 func (b *breaker) Buttons() []model.Fault {

@@ -15,43 +15,46 @@ import (
 )
 
 const (
-	// patience is how long a page waits for the end of a job; after that it shows the progress.
+	// patience is how long a request waits for the end of a job. After that the page shows the progress.
 	patience = 3 * time.Second
-	// maxJobs bounds the running jobs, keptJobs the shown ones.
+	// maxJobs is the maximum number of running jobs, keptJobs the maximum number of jobs that pages show.
 	maxJobs, keptJobs = 4, 50
 )
 
-// Job is work that a page has begun. It continues when the user leaves the page, and ends with the server.
+// Job is work that a user started from a page. It continues after the user leaves the page, and is canceled
+// when the server stops.
 type Job struct {
 	ID       int
 	What, By string
-	Campaign string // the campaign of the job; empty for other jobs
+	Campaign string // empty if the job does not belong to one campaign
 	Began    time.Time
-	Took     time.Duration // 0 while it runs
-	// Text is the result, Error the failure. Both may be set: a part of the work is done.
+	Took     time.Duration // 0 while the job runs
+	// Text is the result, Error the error. Both are set if only a part of the work was done.
 	Text, Error string
 	Letters     *deadletter.Report
 	Audit       *audit.Report
-	// Again begins work on counted letters, or continues it if it has ended too early; nil for another job.
+	// Again is the form that works on the letters which this job has counted or not finished; nil for other
+	// jobs.
 	Again *Again
 
-	// joins: while a job of this name is running, a second request gets that job. auditing: the job does not count
-	// towards maxJobs.
+	// If joins is set and a job with this name is running, a second request gets that job. If auditing is set, the
+	// job does not count towards maxJobs.
 	joins, auditing bool
 	ended           chan struct{}
 }
 
-// Again is the form that continues with letters: it decides the counted letters, or the rest of them.
+// Again is a form that requeues or drops letters: those that a dry run has counted, or those that a job has
+// left over.
 type Again struct {
 	Action access.Action
 	Path   string
 	Order  ops.Letters
 }
 
-// Running reports whether the job is still running, for a template.
+// Running reports whether the job is still running.
 func (j *Job) Running() bool { return j.Took == 0 }
 
-// jobs are the jobs of this process, the newest first.
+// jobs manages the jobs of this process. The list has the newest job first.
 type jobs struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -60,7 +63,7 @@ type jobs struct {
 	mu    sync.Mutex
 	list  []*Job
 	count int
-	audit *audit.Report // of the last audit that ended
+	audit *audit.Report // the result of the last audit
 }
 
 var errManyJobs = errors.New("this console already runs four jobs: wait until one of them ends")
@@ -70,7 +73,7 @@ func newJobs() *jobs {
 	return &jobs{ctx: ctx, cancel: cancel}
 }
 
-// start begins a job, or returns the running job that want joins.
+// start starts a job, or returns the running job that want joins.
 func (s *jobs) start(want Job, do func(ctx context.Context, j *Job) error) (*Job, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +100,7 @@ func (s *jobs) start(want Job, do func(ctx context.Context, j *Job) error) (*Job
 	return j, nil
 }
 
-// run does the work on a copy, so that pages read a consistent job.
+// run does the work on a copy of the job, so that pages never see a half-written result.
 func (s *jobs) run(j *Job, do func(context.Context, *Job) error) {
 	work := *j
 	err := do(s.ctx, &work)
@@ -114,7 +117,7 @@ func (s *jobs) run(j *Job, do func(context.Context, *Job) error) {
 	close(j.ended)
 }
 
-// wait waits a little for the end of a job, and returns its state then.
+// wait waits up to patience for the end of a job, and returns the job's state.
 func (s *jobs) wait(ctx context.Context, j *Job) Job {
 	wait := time.NewTimer(patience)
 	defer wait.Stop()
@@ -128,7 +131,6 @@ func (s *jobs) wait(ctx context.Context, j *Job) Job {
 	return *j
 }
 
-// all returns the present state of the jobs.
 func (s *jobs) all() []Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +141,8 @@ func (s *jobs) all() []Job {
 	return list
 }
 
-// find returns the present state of a job; nil for none. A caller with a scope sees their own jobs, and those about
-// campaigns in the scope.
+// find returns a copy of a job, or nil if there is none. A caller with a scope sees only their own jobs and those
+// about campaigns in the scope.
 func (s *jobs) find(id string, who *access.Caller) *Job {
 	for _, j := range s.all() {
 		if strconv.Itoa(j.ID) == id && (!who.Scoped() || j.By == who.Key || j.Campaign != "" && who.Sees(j.Campaign)) {
@@ -150,16 +152,16 @@ func (s *jobs) find(id string, who *access.Caller) *Job {
 	return nil
 }
 
-// lastAudit returns the last audit that this process ran; nil for none.
+// lastAudit returns the result of the last audit that this process ran, or nil.
 func (s *jobs) lastAudit() *audit.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.audit
 }
 
-// close ends every job and waits for it.
+// close cancels all jobs and waits until they have ended.
 func (s *jobs) close() {
-	s.mu.Lock() // no job begins after wg.Wait
+	s.mu.Lock() // the lock makes sure that no job starts after wg.Wait
 	s.cancel()
 	s.mu.Unlock()
 	s.wg.Wait()

@@ -9,7 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// The page of an audit shows the differences that a person has acknowledged, with the person, the reason and the end.
+// The page of an audit shows the differences that an operator has acknowledged, with the operator, the reason and the
+// expiry.
 func TestAuditPageShowsAcknowledgements(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)

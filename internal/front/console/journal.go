@@ -14,14 +14,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// journalPage is a page of the journal.
 type journalPage struct {
 	Campaign, Who, Since string
 	Entries              []access.Entry
-	Next                 string // the path of the next page
+	Next                 string // path of the next page
 }
 
-// journal shows who did what.
+// journal shows the entries of the journal, with filters.
 func (c *Console) journal(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	q := r.URL.Query()
 	p := journalPage{Campaign: q.Get("campaign"), Who: strings.TrimSpace(q.Get("who")), Since: q.Get("since")}
@@ -51,7 +50,7 @@ func (c *Console) journal(w http.ResponseWriter, r *http.Request, who *access.Ca
 	c.show(w, r, http.StatusOK, "journal", answer)
 }
 
-// journalSince returns the day of the form; zero for none.
+// journalSince parses the day in the form. It returns the zero time if the day is empty.
 func journalSince(day string) (time.Time, error) {
 	if day == "" {
 		return time.Time{}, nil
@@ -59,7 +58,7 @@ func journalSince(day string) (time.Time, error) {
 	return time.Parse(time.DateOnly, day)
 }
 
-// outcomeClass returns the style class of an entry's outcome. The page also shows the outcome as a word.
+// outcomeClass returns the CSS class for the outcome of an entry. The page also shows the outcome as text.
 func outcomeClass(o access.Outcome) string {
 	switch o {
 	case access.OutcomeDone:
@@ -72,7 +71,7 @@ func outcomeClass(o access.Outcome) string {
 	return "calm"
 }
 
-// details returns the details of an entry, one for each line.
+// details returns the details of an entry as lines of text.
 func details(all map[string]any) []string {
 	lines := make([]string, 0, len(all))
 	for _, name := range slices.Sorted(maps.Keys(all)) {

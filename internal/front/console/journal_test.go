@@ -17,9 +17,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 )
 
-// Journal returns entries 99 to 0 in pages. Each entry has the query that it answers, and its position is its number.
 func (b *books) Restored(context.Context) ([]recovery.Restored, error) { return b.restored, b.err }
 
+// Journal returns entries 99 to 0 in pages. The details of each entry contain the query, and its position is its
+// number.
 func (b *books) Journal(_ context.Context, q access.JournalQuery) (access.JournalPage, error) {
 	first := 99
 	if q.After != "" {
@@ -41,7 +42,7 @@ func (b *books) Journal(_ context.Context, q access.JournalQuery) (access.Journa
 	return p, b.err
 }
 
-// The pages of the journal follow each other, with the same filter, to the last.
+// Links lead through all pages of the journal and keep the filter.
 func TestJournalHasFiltersAndPages(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -65,7 +66,8 @@ func TestJournalHasFiltersAndPages(t *testing.T) {
 	}
 }
 
-// The journal is about the whole deployment: each role that opens the console reads it, and no key for some campaigns.
+// Every role that may use the console reads the journal. A key with a scope may not, because the journal is about the
+// whole deployment.
 func TestJournalIsForWholeKeys(t *testing.T) {
 	t.Parallel()
 	for _, role := range access.Roles() {

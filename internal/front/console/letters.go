@@ -17,7 +17,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// letterPage is the list of dead letters.
 type letterPage struct {
 	Sink, Campaign, Class, User, Reason string
 	Classes                             []string
@@ -33,12 +32,13 @@ func filterOf(v url.Values) deadletter.Filter {
 	return f
 }
 
-// inScope reports whether a caller may work with a filter's letters. A caller with a scope must name a campaign in it.
+// inScope reports whether a caller may work with the letters of a campaign. A caller with a scope must name a campaign
+// in the scope.
 func inScope(who *access.Caller, campaign string) bool {
 	return !who.Scoped() || campaign != "" && who.Sees(campaign)
 }
 
-// The messages for a person about the campaign of a form.
+// The messages about the campaign in a form.
 const (
 	badCampaign = "This is not a campaign id. An id has 1 to 64 characters of a-z, 0-9, - and _, and begins with a letter."
 	nameOne     = "Your key is for some campaigns only: name one of them."
@@ -82,8 +82,8 @@ func (c *Console) letter(w http.ResponseWriter, r *http.Request, who *access.Cal
 	c.show(w, r, http.StatusOK, "letter", page{Title: "Dead letter", Caller: who, View: l})
 }
 
-// workLetters requeues or drops letters: those with a ticked box, or all that match the filter. The latter are counted
-// first, and the answer has a button that decides the counted ones.
+// workLetters requeues or drops letters: the selected ones, or all that match the filter. With a filter, a first job
+// only counts the letters, and its page has a button that works on the counted letters.
 func (c *Console) workLetters(a access.Action, what string,
 	do func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
@@ -117,7 +117,7 @@ func (c *Console) workLetters(a access.Action, what string,
 	}
 }
 
-// lettersOf reads a form about letters. Ticked boxes take precedence over the filter.
+// lettersOf parses a form about letters. Selected letters take precedence over the filter.
 func lettersOf(form url.Values) ops.Letters {
 	in := ops.Letters{Letter: strings.Join(form["id"], ","), Why: strings.TrimSpace(form.Get("why"))}
 	if in.Letter != "" {
@@ -133,7 +133,7 @@ func lettersOf(form url.Values) ops.Letters {
 	return in
 }
 
-// refuseLetters returns what is wrong with a form; empty for nothing.
+// refuseLetters returns what is wrong with a form, or "".
 func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Action, in *ops.Letters) string {
 	if in.Letter == "" && r.PostFormValue("all") == "" {
 		return "Select letters, or tick the box for all letters that the filter picks."
@@ -160,7 +160,7 @@ func (c *Console) refuseLetters(r *http.Request, who *access.Caller, a access.Ac
 	return ""
 }
 
-// quarantinePage is the list of grants in quarantine.
+// quarantinePage is the data of the page of grants in quarantine.
 type quarantinePage struct {
 	All    bool
 	Grants []ledger.Quarantined
@@ -169,7 +169,7 @@ type quarantinePage struct {
 
 func (c *Console) quarantine(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	p := quarantinePage{All: r.URL.Query().Get("all") != ""}
-	after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64) // without a valid number: from the beginning
+	after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64) // without a valid number, start at the beginning
 	list, err := c.source.Quarantine(r.Context(), after, p.All)
 	if err != nil {
 		c.failed(w, r, err)
@@ -186,7 +186,7 @@ func (c *Console) quarantine(w http.ResponseWriter, r *http.Request, who *access
 	c.show(w, r, http.StatusOK, "quarantine", page{Title: "Quarantine", Caller: who, View: p, Done: done(r.URL)})
 }
 
-// oneQuarantined finds the grant that a path names.
+// oneQuarantined reads the grant whose number is in the path.
 func (c *Console) oneQuarantined(r *http.Request, who *access.Caller, a access.Action) (ledger.Quarantined, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
@@ -210,7 +210,6 @@ func (c *Console) quarantined(w http.ResponseWriter, r *http.Request, who *acces
 		Done: done(r.URL)})
 }
 
-// decide pays or voids a grant in quarantine.
 func (c *Console) decide(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	q, err := c.oneQuarantined(r, who, access.DecideQuarantine)
 	if err != nil {
@@ -225,7 +224,7 @@ func (c *Console) decide(w http.ResponseWriter, r *http.Request, who *access.Cal
 	http.Redirect(w, r, fmt.Sprintf("/quarantine/%d?done=decided", q.ID), http.StatusSeeOther)
 }
 
-// trailPage is a request for a trail and its answer.
+// trailPage is the form for a trail, and the trails that were found.
 type trailPage struct {
 	Campaign, User, Packet string
 	Asked                  bool

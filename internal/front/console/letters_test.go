@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Work on letters that ended too early continues where it was, with the same filter and reason.
+// If a job ends before it has worked on all letters, its page has a button that continues with the rest, with
+// the same filter and reason.
 func TestLettersGoOn(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)
@@ -32,7 +33,8 @@ func TestLettersGoOn(t *testing.T) {
 	require.NotContains(t, f.ask(t, "operator", w.Header().Get("Location"), nil).Body.String(), `id="again"`)
 }
 
-// One click decides no letters that the person has not seen counted: the first click counts, the second decides.
+// A job with a filter never works on letters that the user has not seen counted. The first click only counts
+// them; the second one works on them.
 func TestLettersOfAFilterAreCountedFirst(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"requeue", "drop"} {

@@ -20,50 +20,55 @@ import (
 
 // Source reads the data of the pages. It must be safe for concurrent use.
 type Source interface {
-	// Campaigns returns a page of the found campaigns, running ones first.
+	// Campaigns returns one page of the search result, with running campaigns first.
 	Campaigns(ctx context.Context, s model.Search) (model.Campaigns, error)
-	// Campaign returns a campaign; ErrNotFound if there is none.
+	// Campaign returns a campaign, or ErrNotFound.
 	Campaign(ctx context.Context, id string) (*model.Live, error)
 	Sinks(ctx context.Context) ([]app.SinkStatus, error)
-	// Letters returns a page of dead letters after an id, and where the next page begins.
+	// Letters returns the page of dead letters that follows the id after, and the id after which the next page
+	// begins.
 	Letters(ctx context.Context, f deadletter.Filter, after string) (page []deadletter.Letter, next string, err error)
-	// Letter returns a letter; ErrNotFound if there is none.
+	// Letter returns a dead letter, or ErrNotFound.
 	Letter(ctx context.Context, id string) (deadletter.Letter, error)
-	// Quarantine returns a page of grants in quarantine after a number; with all, also the decided ones.
+	// Quarantine returns the page of grants in quarantine that follows the number after. If all is set, it
+	// includes decided grants.
 	Quarantine(ctx context.Context, after int64, all bool) ([]ledger.Quarantined, error)
-	// Quarantined returns a grant in quarantine; ErrNotFound if there is none.
+	// Quarantined returns a grant in quarantine, or ErrNotFound.
 	Quarantined(ctx context.Context, id int64) (ledger.Quarantined, error)
-	// Trail follows the grants of a user, or of a packet, through all stores.
+	// Trail finds the grants of a user or of a packet in all stores.
 	Trail(ctx context.Context, q model.Question) (model.Trails, error)
-	// Replays returns every replay that Redis knows, whoever began it.
+	// Replays returns all replays in Redis, from every process and command.
 	Replays(ctx context.Context) ([]app.ReplayState, error)
-	// Restored returns the last restores of data that Redis had lost, by shard, the newest first.
+	// Restored returns the last restores of data that Redis had lost, by shard, newest first.
 	Restored(ctx context.Context) ([]recovery.Restored, error)
-	// Journal returns a page of the journal, the newest entries first.
+	// Journal returns one page of the journal, newest entries first.
 	Journal(ctx context.Context, q access.JournalQuery) (access.JournalPage, error)
 }
 
-// Actions change things. Every change is recorded with the actor in ctx: access.As.
+// Actions change things. Actions change things. Every change is recorded in the journal with the actor that
+// access.As put into ctx.
 type Actions interface {
-	// Denied records that the actor was refused an action that they may not do.
+	// Denied records in the journal that an action was denied to the actor.
 	Denied(ctx context.Context, a access.Action, campaign string, why error)
-	// CheckCampaign reports whether a campaign exists already, and refuses one that can't be created.
+	// CheckCampaign reports whether the campaign already exists. It returns an error if the campaign can't be
+	// created.
 	CheckCampaign(ctx context.Context, spec hongbao.Campaign) (there bool, err error)
 	Audit(ctx context.Context, who *access.Caller) (*audit.Report, error)
 }
 
-// Operations are what a caller may do. The second step of a creation is a job.
+// Operations are the operations of a caller. CreateCampaign comes in two steps, because the second one runs as
+// a job.
 type Operations interface {
 	ops.Operations
-	// FundCampaign is the first step of CreateCampaign, StoreCodes the second.
+	// FundCampaign is the first step of CreateCampaign; StoreCodes is the second.
 	FundCampaign(ctx context.Context, in ops.CampaignCreate) (*app.Created, error)
 	StoreCodes(ctx context.Context, in ops.CampaignCreate) error
 }
 
-// maxSearched and maxPage bound a search.
+// maxSearched is the maximum length of a search text, and maxPage the maximum page number.
 const maxSearched, maxPage = 100, 10_000
 
-// parseSearch reads the text that Path writes; false if it is another page's.
+// parseSearch parses a path that Search.Path wrote. It returns false for the path of another page.
 func parseSearch(path string) (s model.Search, ok bool) {
 	u, err := url.Parse(path)
 	if err != nil || u.Path != "/" {
@@ -79,12 +84,12 @@ func parseSearch(path string) (s model.Search, ok bool) {
 	return s, len(s.Text) <= maxSearched && utf8.ValidString(s.Text) && s.Page >= 0 && s.Page < maxPage
 }
 
-// Faults are the deliberate faults of a development server. Other servers have neither the page nor its routes.
+// Faults causes faults on a development server. Other servers have no page of faults.
 type Faults interface {
-	// Buttons returns the faults that can be caused now.
+	// Buttons returns the faults that can be caused in the present state.
 	Buttons() []model.Fault
-	// Cause causes a fault; ErrNotFound for an unknown one.
+	// Cause causes a fault. It returns ErrNotFound for an unknown name.
 	Cause(ctx context.Context, fault string) error
-	// Story returns what happened, the newest first.
+	// Story returns the faults that were caused, newest first.
 	Story() []model.Told
 }

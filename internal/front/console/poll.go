@@ -10,38 +10,40 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// loader reads the data of a page.
+// loader is a function that reads the data of a page.
 type loader func(ctx context.Context) (any, error)
 
 // reading is the result of one read of a page's data.
 type reading struct {
 	data any
 	err  error
-	// rates are the results of the reads of the last minutes, for the chart.
+	// rates are the points of the last minutes, for the chart.
 	rates []rate
 }
 
-// rate has the counts a second, at a time: grants by Redis and by the ledger, and answers of this process.
+// rate is one point of the chart. It has grants in Redis, settled grants in the ledger and answers of this
+// process, each per second.
 type rate struct {
 	At                         time.Time `json:"at"`
 	Granted, Settled, Answered float64
 }
 
-// poller reads every watched page, once for all its watchers. It is one goroutine: run.
+// poller reads the data of every watched page, once for all its viewers. It has one goroutine, which executes
+// run.
 type poller struct {
 	every time.Duration
 	most  int // maximum of watchers
 	now   func() time.Time
-	wake  chan struct{} // has room for one
+	wake  chan struct{} // with a buffer for one wake-up
 
 	mu       sync.Mutex
 	rooms    map[string]*room
 	watchers int
-	byKey    map[string]int // watchers of each key
+	byKey    map[string]int // number of watchers of each key
 	ended    bool
 }
 
-// room is one watched page.
+// room is a page that at least one viewer watches.
 type room struct {
 	load     loader
 	watchers map[*watcher]bool
@@ -52,7 +54,8 @@ type room struct {
 	due      time.Time
 }
 
-// watcher is one viewer of a page. c has the newest reading that the viewer has not received. It is closed at the end.
+// watcher is one viewer of a page. The channel c has the newest reading that the viewer has not received yet. The
+// poller closes c when it ends.
 type watcher struct {
 	c    chan *reading
 	room string
@@ -60,13 +63,13 @@ type watcher struct {
 }
 
 const (
-	// loadTime bounds one read; keptRates bounds the points with which the chart of rates begins.
+	// loadTime is the time limit for one read. keptRates is the maximum number of points in the chart of rates.
 	loadTime  = 5 * time.Second
 	keptRates = 300
-	// restFactor: after a long read the next one waits this many times as long, so that watching never becomes the main
-	// load.
+	// restFactor spaces slow reads: if a read takes d, the next read of the page starts at least restFactor*d after the
+	// start of this one. So watching never becomes the main load.
 	restFactor = 4
-	// keyWatchers bounds the pages that one key may watch at once, in all its sessions.
+	// keyWatchers is the maximum number of pages that one API key may watch at once, in all its sessions.
 	keyWatchers = 50
 )
 
@@ -81,7 +84,7 @@ func newPoller(every time.Duration, most int) *poller {
 		byKey: map[string]int{}}
 }
 
-// watch begins to watch a page for a key.
+// watch adds a viewer with an API key to a page.
 func (p *poller) watch(page, key string, load loader) (*watcher, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +115,7 @@ func (p *poller) watch(page, key string, load loader) (*watcher, error) {
 	return w, nil
 }
 
-// leave ends a watch. The poller no longer reads a page without watchers.
+// leave removes a viewer. The poller stops reading a page when its last viewer has left.
 func (p *poller) leave(w *watcher) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +130,7 @@ func (p *poller) leave(w *watcher) {
 	}
 }
 
-// run reads until ctx ends. Then it ends every stream.
+// run reads the watched pages until ctx ends. Then it ends all streams.
 func (p *poller) run(ctx context.Context) {
 	defer p.end()
 	for {
@@ -142,7 +145,7 @@ func (p *poller) run(ctx context.Context) {
 				return
 			}
 		}
-		select { // there are no watchers
+		select { // nobody watches a page
 		case <-p.wake:
 		case <-ctx.Done():
 			return
@@ -150,7 +153,7 @@ func (p *poller) run(ctx context.Context) {
 	}
 }
 
-// look reads each page that is due, one after the other, and reports whether there are any watched pages.
+// look reads each page that is due, and reports whether any pages are watched.
 func (p *poller) look(ctx context.Context) bool {
 	p.mu.Lock()
 	rooms := make([]*room, 0, len(p.rooms))
@@ -176,7 +179,7 @@ func (p *poller) look(ctx context.Context) bool {
 	return len(rooms) > 0
 }
 
-// publish sends a reading to all watchers. A slow watcher gets only the newest reading.
+// publish sends a reading to all viewers of a page. A slow viewer gets only the newest reading.
 func (p *poller) publish(r *room, data any, err error, at time.Time) {
 	if live, ok := data.(*model.Live); ok && err == nil {
 		r.note(live, at)
@@ -190,11 +193,11 @@ func (p *poller) publish(r *room, data any, err error, at time.Time) {
 		case <-w.c:
 		default:
 		}
-		w.c <- now // only publish sends, so the channel is still empty
+		w.c <- now // the channel is empty, because only publish sends to it
 	}
 }
 
-// note adds a point to the rates of a campaign. It skips a reading that has only a part of the numbers.
+// note adds a point to the chart of a campaign. It skips a reading in which a number is missing.
 func (r *room) note(live *model.Live, at time.Time) {
 	if live.LedgerUnread || live.State == model.Unread || live.State == "frozen" {
 		r.before = nil
@@ -204,13 +207,13 @@ func (r *room) note(live *model.Live, at time.Time) {
 		seconds := at.Sub(r.beforeAt).Seconds()
 		a := func(now, before int64) float64 { return max(0, float64(now-before)) / seconds }
 		rates := r.rates[max(0, len(r.rates)-keptRates+1):]
-		r.rates = append(rates[:len(rates):len(rates)], rate{at, // a copy: watchers read the previous slice
+		r.rates = append(rates[:len(rates):len(rates)], rate{at, // append copies: watchers still read the old slice
 			a(live.Granted, before.Granted), a(live.Settled, before.Settled), a(live.Answered(), before.Answered())})
 	}
 	r.before, r.beforeAt = live, at
 }
 
-// end ends every stream, and refuses new ones.
+// end ends all streams and rejects new ones.
 func (p *poller) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

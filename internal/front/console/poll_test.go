@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// tape is the browser's end of a stream.
+// tape records what the server sends to the browser in a stream.
 type tape struct {
 	mu     sync.Mutex
 	text   bytes.Buffer
@@ -41,7 +41,7 @@ func (r *tape) count(event string) int {
 	return strings.Count(r.text.String(), "event: "+event+"\n")
 }
 
-// watch begins a stream. ended is closed when the server has ended it.
+// watch opens a stream. The channel ended is closed when the server has ended the stream.
 func (f *fixture) watch(ctx context.Context, page string) (r *tape, ended chan struct{}) {
 	r, ended = &tape{header: http.Header{}}, make(chan struct{})
 	request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/events?page="+page, nil)
@@ -53,7 +53,7 @@ func (f *fixture) watch(ctx context.Context, page string) (r *tape, ended chan s
 	return r, ended
 }
 
-// inBackground runs something until stop, which waits for its end.
+// inBackground runs a function in a goroutine. stop cancels its context and waits for its end.
 func inBackground(t *testing.T, run func(ctx context.Context)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,7 +100,7 @@ func TestOnePollerHoweverManyWatch(t *testing.T) {
 		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's clock
 		looks = f.looks.Load()
 		time.Sleep(time.Hour) //nolint:forbidigo // the bubble's clock
-		require.Equal(t, looks, f.looks.Load(), "there are no watchers any more")
+		require.Equal(t, looks, f.looks.Load(), "nobody watches any more")
 		r, ended = f.watch(t.Context(), "/")
 		synctest.Wait()
 		require.Equal(t, 1, r.count("live"))
@@ -125,7 +125,7 @@ func TestAuthorityIsCheckedAgain(t *testing.T) {
 		time.Sleep(checkAgain) //nolint:forbidigo // the bubble's clock
 		seen := r.count("live")
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
-		require.Equal(t, seen, r.count("live"), "it is unknown whether the caller may still watch")
+		require.Equal(t, seen, r.count("live"), "the server can't check the viewer's rights")
 		require.Positive(t, r.count("trouble"))
 		require.Zero(t, r.count("over"), "an outage ends no session")
 		f.keys.down.Store(false)
@@ -140,8 +140,7 @@ func TestAuthorityIsCheckedAgain(t *testing.T) {
 	})
 }
 
-// While reading a page takes long or fails, the browser learns that the server works, and which part of the page is
-// old.
+// If reading a page is slow or fails, the browser still gets heartbeats, and learns which part of the page is old.
 func TestAPageKnowsThatItIsOld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +149,7 @@ func TestAPageKnowsThatItIsOld(t *testing.T) {
 		f.live.LedgerUnread = true
 		r, ended := f.watch(t.Context(), "/campaigns/rain")
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
-		require.Zero(t, r.count("live"), "a part of it was not read")
+		require.Zero(t, r.count("live"), "a part of the page was not read")
 		require.Greater(t, r.count("partial"), 50)
 		require.InDelta(t, time.Minute/checkAgain, r.count("still"), 1)
 		stop()
@@ -158,7 +157,8 @@ func TestAPageKnowsThatItIsOld(t *testing.T) {
 	})
 }
 
-// A read in which the ledger or Redis did not answer does not show as a fall to zero, and the next read not as a rise.
+// A read without an answer of the ledger or Redis must not appear in the chart as a fall to zero. The next complete
+// read must not appear as a rise.
 func TestRatesOfWholeLooksOnly(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
@@ -198,7 +198,7 @@ func TestASlowLookRests(t *testing.T) {
 	})
 }
 
-// One key can watch only a bounded number of pages, so that others can watch, too.
+// One API key can watch only a limited number of pages, so that others can watch, too.
 func TestOneKeyWatchesSoManyPages(t *testing.T) {
 	t.Parallel()
 	p := newPoller(time.Second, keyWatchers+1)

@@ -6,7 +6,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// restores shows the data that workers restored after Redis had lost writes.
+// restores shows the restores of data that Redis had lost.
 func (c *Console) restores(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	list, err := c.source.Restored(r.Context())
 	if err != nil {

@@ -11,9 +11,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// cookieName returns the name of the cookie. The name contains the deployment's id: a browser sends the cookies of a
-// host to all its ports, and two deployments on one host must not end each other's sessions. With TLS the prefix of the
-// name makes the browser refuse a cookie that another host or a page without TLS has set.
+// cookieName returns the name of the session cookie. The name contains the deployment's id, because browsers send the
+// cookies of a host to all its ports. Without the id, two deployments on one host would overwrite each other's
+// sessions. With TLS, the prefix __Host- makes browsers reject a cookie that another host or a page without TLS has
+// set.
 func (c *Console) cookieName() string {
 	if c.tls {
 		return "__Host-hongbao-" + c.deployment
@@ -21,7 +22,8 @@ func (c *Console) cookieName() string {
 	return "hongbao-" + c.deployment
 }
 
-// callerOf identifies the caller: by a header, else by the cookie. It ignores a key in a URL.
+// callerOf identifies the caller by the API key in the header or, without that, by the session cookie. It does
+// not accept a key in the URL.
 func (c *Console) callerOf(r *http.Request) (access.Caller, error) {
 	if key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return c.authority.Identify(r.Context(), strings.TrimSpace(key))
@@ -32,14 +34,13 @@ func (c *Console) callerOf(r *http.Request) (access.Caller, error) {
 	return access.Caller{}, access.ErrUnauthorized
 }
 
-// handler answers a known caller.
+// handler answers a request of an identified caller.
 type handler func(w http.ResponseWriter, r *http.Request, who *access.Caller)
 
-// reads reports whether a request changes nothing. net/http leaves out the body of an answer to HEAD.
+// reads reports whether the request only reads. For HEAD, net/http drops the body of the answer.
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// allow admits only callers who may do the action. It admits no one if the action is a change and the console is
-// read-only.
+// allow calls h only for callers who may do the action. If the console is read-only, it rejects every change.
 func (c *Console) allow(a access.Action, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := c.callerOf(r.WithContext(access.For(r.Context(), a)))
@@ -52,7 +53,7 @@ func (c *Console) allow(a access.Action, h handler) http.Handler {
 			c.failed(w, r, err)
 		case !reads(r) && c.cfg.ReadOnly:
 			c.fail(w, r, http.StatusForbidden, "This console is read-only (console.read_only).")
-		case who.May(access.ReadCampaigns) != nil: // a gateway's key reads receipts, but not here
+		case who.May(access.ReadCampaigns) != nil: // a gateway reads receipts by the API, not here
 			c.fail(w, r, http.StatusForbidden, c.explain(who.May(access.ReadCampaigns)))
 		case who.May(a) != nil:
 			c.actions.Denied(access.As(r.Context(), who.Actor("")), a, "", who.May(a))
@@ -67,7 +68,7 @@ func (c *Console) loginPage(w http.ResponseWriter, r *http.Request) {
 	c.show(w, r, http.StatusOK, "login", page{Title: "Log in", View: local(r.URL.Query().Get("to"))})
 }
 
-// login takes an API key and sets a cookie.
+// login starts a session for an API key and sets the session cookie.
 func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	to := local(r.PostFormValue("to"))
 	key := strings.TrimSpace(r.PostFormValue("key"))
@@ -89,19 +90,19 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		c.failed(w, r, err)
 		return
 	}
-	c.endSession(r) // the browser forgets its cookie, so no one could end that session
+	c.endSession(r) // the browser is about to lose the old cookie, so nobody could log out the old session
 	http.SetCookie(w, c.cookie(session))
-	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // local leaves a path of this site
+	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // local returns only paths of this site
 }
 
-// logout ends the session here and in every replica.
+// logout ends the session in all replicas.
 func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 	c.endSession(r)
 	http.SetCookie(w, c.cookie(""))
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// endSession ends the session of the browser.
+// endSession ends the session of the request's cookie.
 func (c *Console) endSession(r *http.Request) {
 	cookie, err := r.Cookie(c.cookieName())
 	if err != nil {
@@ -112,19 +113,19 @@ func (c *Console) endSession(r *http.Request) {
 	}
 }
 
-// cookie returns a session cookie: the browser drops it when it closes, and the server ends the session long before. An
-// empty session removes the cookie of the browser.
+// cookie returns a cookie that the browser keeps until it closes. The server ends the session long before. If session
+// is empty, the cookie makes the browser remove its cookie.
 func (c *Console) cookie(session string) *http.Cookie {
 	age := 0
 	if session == "" {
 		age = -1
 	}
-	//nolint:gosec // Secure where there is TLS; without it the listener is on loopback
+	//nolint:gosec // Secure is set with TLS; without TLS, the listener is on loopback
 	return &http.Cookie{Name: c.cookieName(), Value: session, Path: "/", MaxAge: age, HttpOnly: true, Secure: c.tls,
 		SameSite: http.SameSiteStrictMode}
 }
 
-// local returns a path of this site, to open after the login.
+// local returns the path to open after the login. It falls back to "/" if to leads to another site.
 func local(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(to, "//") ||

@@ -31,7 +31,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// books is a Source with one campaign, and Actions that record their calls.
+// books implements Source with two campaigns, and Actions that record their calls.
 type books struct {
 	looks atomic.Int64
 	did   []string
@@ -39,12 +39,12 @@ type books struct {
 	denied  int
 	live    model.Live
 	err     error
-	refuses error // what creates a campaign
+	refuses error // returned by the calls that create a campaign
 	trails  model.Trails
-	// restored are restores of what Redis had lost.
+	// restored is the result of Restored.
 	restored []recovery.Restored
-	next     string // of the reports about letters
-	after    string // which the last requeue was given
+	next     string // Next of the reports about letters
+	after    string // After of the last requeue
 }
 
 func (b *books) Campaigns(_ context.Context, s model.Search) (model.Campaigns, error) {
@@ -130,7 +130,7 @@ func (b *books) CheckCampaign(_ context.Context, spec hongbao.Campaign) (bool, e
 	return spec.ID == "other", b.refuses
 }
 
-// doer are the Operations of a caller: they record their calls.
+// doer implements the Operations of a caller and records the calls.
 type doer struct {
 	ops.Operations
 	*books
@@ -198,7 +198,7 @@ func (b *books) Audit(_ context.Context, who *access.Caller) (*audit.Report, err
 		Where: "ledger", Detail: "a <lost> grant"}}}, b.do(who, "audit")
 }
 
-// keys are an Authority: the text of a key is its role, and a scope behind a colon.
+// keys implements Authority. The text of a key is its role, or the role, a colon and the scope.
 type keys struct {
 	revoked, down atomic.Bool
 	ended         sync.Map // sessions
@@ -208,7 +208,7 @@ const sessionOf = "session-of-"
 
 func (k *keys) StartSession(_ context.Context, key string, lasts time.Duration) (string, error) {
 	if lasts != time.Hour {
-		return "", errors.New("a session lasts for the time of the knob")
+		return "", errors.New("a session has the configured duration")
 	}
 	return sessionOf + key, nil
 }
@@ -239,7 +239,7 @@ func (k *keys) EndSession(_ context.Context, session string) error {
 	return nil
 }
 
-// fixture is a Console over books and keys.
+// fixture is a Console over a fake Source and a fake Authority.
 type fixture struct {
 	*Console
 	*books
@@ -266,7 +266,7 @@ func setup(t *testing.T, change func(*configs.Console, *Deps)) *fixture {
 	return f
 }
 
-// ask sends a request as the role's browser does. form is nil for GET.
+// ask sends a request with a session of the role. It sends GET if form is nil, else POST.
 func (f *fixture) ask(t *testing.T, role, path string, form url.Values) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// texts are the functions of the templates.
+// texts are the functions that templates can call.
 var texts = template.FuncMap{
 	"money": money.Text, "count": count, "ago": ago, "clock": clock, "lasts": lasts, "seconds": seconds, "state": state,
 	"percent": percent, "bars": bars, "line": line, "class": stateClass,
@@ -21,7 +21,7 @@ var texts = template.FuncMap{
 	"sub": func(a, b int64) int64 { return a - b }, "drawn": rand.Text,
 }
 
-// count writes a number in groups of three.
+// count formats a number with commas between groups of three digits.
 func count(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
@@ -30,7 +30,6 @@ func count(n int64) string {
 	return text
 }
 
-// clock writes an instant.
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -38,7 +37,7 @@ func clock(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05") + " UTC"
 }
 
-// lasts writes a duration that a person reads.
+// lasts formats a duration for people.
 func lasts(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -53,7 +52,7 @@ func ago(t time.Time) string { return lasts(time.Since(t)) + " ago" }
 
 func seconds(s float64) string { return lasts(time.Duration(s * float64(time.Second))) }
 
-// states are the words for the states.
+// states are the texts for the states of campaigns and sinks.
 var states = map[string]string{
 	"created": "Not loaded", "loading": "Loading", "not_started": "Not started", "open": "Open", "paused": "Paused",
 	"ended": "Ended", "sold_out": "Sold out", "frozen": "Frozen", "missing": "Missing",
@@ -69,7 +68,7 @@ func state(s string) string {
 	return s
 }
 
-// stateClass returns the style class of a state. The page also shows the state as a word.
+// stateClass returns the CSS class for a state. The page also shows the state as text.
 func stateClass(s string) string {
 	switch s {
 	case "open", "working":
@@ -89,23 +88,23 @@ func percent(part, whole int64) string {
 	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 1, 64)
 }
 
-// The size of a drawing. It scales with its page.
+// The size of a drawing in its own units. A page scales the drawing.
 const width, height, foot = 600, 160, 18
 
-// bar is a bar of a drawing, in the units of the drawing.
+// bar is a bar of a drawing, in the drawing's units.
 type bar struct {
 	X, Y, W, H float64
 	Title      string
 }
 
-// drawing has bars, and a line of outlines to compare with.
+// drawing is a bar chart. Plan has the outlines of further bars to compare with.
 type drawing struct {
 	Bars, Plan     []bar
 	Low, High, Max string
 	Width, Height  int
 }
 
-// bars draws the spread of amounts.
+// bars draws the distribution of amounts.
 func bars(bins []model.Bin, currency string, revealed bool) drawing {
 	d := drawing{Width: width, Height: height + foot}
 	if len(bins) == 0 {
@@ -135,7 +134,7 @@ func bars(bins []model.Bin, currency string, revealed bool) drawing {
 	return d
 }
 
-// line draws grants by time.
+// line draws the number of grants over time.
 func line(points []model.Point, step time.Duration) drawing {
 	d := drawing{Width: width, Height: height + foot}
 	if len(points) == 0 || step <= 0 {

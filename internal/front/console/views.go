@@ -14,9 +14,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// view is a page that changes while it is watched.
+// view is a page with live updates.
 type view struct {
-	title, name, live string // name and live are templates
+	title, name, live string // names of templates
 	load              loader
 	// filter returns the part of the data that the caller may see.
 	filter func(data any, who *access.Caller) any
@@ -24,7 +24,8 @@ type view struct {
 
 func everything(data any, _ *access.Caller) any { return data }
 
-// viewOf finds the page of a path; false if there is none, or the caller may not see it.
+// viewOf returns the page with a path. It returns false if there is no such page, or if the caller may not see
+// it.
 func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 	if s, ok := parseSearch(path); ok {
 		s.Scope = strings.Join(who.Campaigns, ",")
@@ -50,10 +51,10 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 			return view{}, false
 		}
 		return view{j.What, "job", "job-live", func(context.Context) (any, error) {
-			if now := c.jobs.find(id, &access.Caller{}); now != nil { // viewOf has checked the scope
+			if now := c.jobs.find(id, &access.Caller{}); now != nil { // viewOf has already checked the scope
 				return now, nil
 			}
-			return j, nil // newer jobs have replaced it in the list
+			return j, nil // newer jobs have pushed this one out of the list
 		}, everything}, true
 	}
 	id, ok := strings.CutPrefix(path, "/campaigns/")
@@ -65,7 +66,7 @@ func (c *Console) viewOf(path string, who *access.Caller) (view, bool) {
 	}, c.withAudit}, true
 }
 
-// Work has the running and finished work: the jobs of this process, and all replays.
+// Work is the data of the page of jobs: the jobs of this process, and all replays.
 type Work struct {
 	Jobs    []Job
 	Replays []app.ReplayState
@@ -85,17 +86,17 @@ func visible(data any, who *access.Caller) any {
 	return all
 }
 
-// Audited is a campaign with the result of the last audit.
+// Audited is a campaign with the differences that the last audit found.
 type Audited struct {
 	*model.Live
-	// Listed reports that this process ran the audit. Then Differences has the differences of the campaign, and
-	// Elsewhere counts all others.
+	// Listed reports whether this process ran the last audit. If so, Differences has the campaign's
+	// differences, and Elsewhere counts all others.
 	Listed      bool
 	Differences []audit.Difference
 	Elsewhere   int
 }
 
-// withAudit adds the differences, if this process has them.
+// withAudit adds the differences of the last audit if this process ran it.
 func (c *Console) withAudit(data any, _ *access.Caller) any {
 	live, ok := data.(*model.Live)
 	if !ok {
@@ -116,7 +117,7 @@ func (c *Console) withAudit(data any, _ *access.Caller) any {
 	return out
 }
 
-// watchable answers with a page that changes while it is watched.
+// watchable sends a page that has live updates.
 func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	path := r.URL.Path
 	if path == "/" {
@@ -138,8 +139,8 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 		Done: done(r.URL)})
 }
 
-// said are the texts that a page may show after an action. The URL has only a key, so that no one can forge a link with
-// another text.
+// said has the texts that a page may show after an action. The URL contains only the key of a text, so that nobody can
+// forge a link that shows another text.
 var said = map[string]string{
 	"paused": "Paused.", "resumed": "Resumed.", "decided": "Decided.",
 	"created": "The ledger has the campaign and its money. Load the campaign to open it.",
@@ -148,7 +149,7 @@ var said = map[string]string{
 
 func done(u *url.URL) string { return said[u.Query().Get("done")] }
 
-// pageRoutes adds the routes of the pages that only show data.
+// pageRoutes adds the routes of the pages that change nothing.
 func (c *Console) pageRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /{$}", c.allow(access.ReadCampaigns, c.watchable))
 	mux.Handle("GET /campaigns/{id}", c.allow(access.ReadCampaigns, c.watchable))

@@ -15,7 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// setupBehind is a desk with campaign rain, whose ledger is behind a proxy. It has seen the keys.
+// setupBehind returns a desk with campaign rain, and the proxy between it and the ledger. The desk has already
+// cached the API keys.
 func setupBehind(t *testing.T) (*desk, *proxy.Proxy) {
 	t.Helper()
 	if testing.Short() {
@@ -31,8 +32,8 @@ func setupBehind(t *testing.T) (*desk, *proxy.Proxy) {
 	return d, p
 }
 
-// While the ledger is down, a campaign and a sink can be paused and resumed. An operation that needs the ledger answers
-// that nothing happened, and the same request works once the ledger is back.
+// While the ledger is down, campaigns and sinks can be paused and resumed. An operation that needs the ledger is
+// refused without effect, and the same request succeeds once the ledger is back.
 func TestLedgerAway(t *testing.T) {
 	t.Parallel()
 	d, p := setupBehind(t)
@@ -60,7 +61,7 @@ func TestLedgerAway(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		d.get("viewer", "/v1/journal?campaign=rain").OK(t, http.StatusOK, &page)
 		return len(page.Entries) >= 4
-	}, "what was done meanwhile is recorded")
+	}, "what was done during the outage is recorded")
 	actions := map[access.Action]int{}
 	for _, e := range page.Entries {
 		actions[e.Action]++
@@ -71,7 +72,7 @@ func TestLedgerAway(t *testing.T) {
 	require.Equal(t, "closed", shown.Redis.State)
 }
 
-// A ledger that accepts requests and never answers counts as down: a pause does not wait for it.
+// A ledger that accepts connections but never answers counts as down, so a pause does not wait for it.
 func TestLedgerMute(t *testing.T) {
 	t.Parallel()
 	d, p := setupBehind(t)

@@ -21,10 +21,10 @@ func campaignReads() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/campaigns", id: "list-campaigns", summary: "List campaigns",
-			description: "Lists the campaigns of the ledger in the order of their ids. For the next page give next as after.",
+			description: "Lists the campaigns of the ledger in the order of their ids. To get the next page, send next as after.",
 			action:      access.ReadCampaigns, answer: app.CampaignPage{},
 			params: []*huma.Param{
-				param("after", "query", "The next of the previous page.", web.CampaignID().Schema), limitParam(),
+				param("after", "query", "The value of next on the previous page.", web.CampaignID().Schema), limitParam(),
 			},
 			do: func(ctx context.Context, c *call) (any, error) {
 				after, limit := c.fields.campaign("after"), c.fields.limit()
@@ -41,7 +41,7 @@ func campaignReads() []operation {
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}", id: "show-campaign", summary: "Show a campaign",
 			description: "Returns the specification, the hash of the plan, and the campaign's status in the ledger and in Redis. " +
-				"redis is null if the campaign is not loaded. The seed and the amounts of packets that no user has are not shown.",
+				"redis is null if the campaign is not loaded. The seed and the amounts of packets that are not granted yet are not shown.",
 			action: access.ReadCampaigns, answer: app.Shown{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ShowCampaign(ctx, c.campaign) }),
 		},
@@ -59,15 +59,15 @@ func campaignReads() []operation {
 				"record in the topic. unread names the stores that could not be read. Codes of coupons are not shown.",
 			action: access.ReadTrails, answer: app.Trail{},
 			params: []*huma.Param{
-				userParam("The user; give this or packet."),
-				numberParam("packet", "The packet's number; give this or user.", 1, float64(hongbao.MaxPackets)),
+				userParam("The user. Send either user or packet."),
+				numberParam("packet", "The packet's number. Send either user or packet.", 1, float64(hongbao.MaxPackets)),
 			},
 			codes: []string{"busy"}, do: trail,
 		},
 	}
 }
 
-// plain wraps an operation that takes no fields, neither in its query nor in its body.
+// plain wraps an operation without parameters and without fields in its body.
 func plain(do func(ctx context.Context, c *call) (any, error)) func(ctx context.Context, c *call) (any, error) {
 	return func(ctx context.Context, c *call) (any, error) {
 		if err := c.fields.done(); err != nil {
@@ -86,15 +86,15 @@ func trail(ctx context.Context, c *call) (any, error) {
 	return c.ops().Trail(ctx, in)
 }
 
-// empty is the body of a change that needs only its path.
+// empty is the body of a change that needs no fields.
 type empty struct{}
 
 func campaignChanges() []operation {
 	return []operation{
 		{
 			method: http.MethodPost, path: "/v1/campaigns", id: "create-campaign", summary: "Create a campaign",
-			description: "Funds the campaign of a specification and draws its secret seed; plan_hash commits to both. The same " +
-				"specification again changes nothing. Codes come from a pattern; the command line imports a file of them. " +
+			description: "Funds a campaign with this specification and draws its secret seed; plan_hash commits to both. Sending " +
+				"the specification again changes nothing. Coupon codes follow a pattern; only the command line imports a file. " +
 				"docs/campaigns.md describes the fields.",
 			action: access.CreateCampaign, body: hongbao.Campaign{}, answer: app.Created{},
 			accepted: app.Created{},
@@ -104,7 +104,7 @@ func campaignChanges() []operation {
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/load", id: "load-campaign", summary: "Load a campaign into Redis",
 			description: "Opens the campaign once its packets are in Redis. After an answer 202 the load continues while this " +
-				"server lives. A repeat of the request continues an interrupted load.",
+				"server lives. Sending the request again continues an interrupted load.",
 			action: access.LoadCampaign, body: empty{}, answer: loadAnswer{}, accepted: loadAnswer{},
 			codes: []string{"campaign_lost", "conflict"}, do: plain(load),
 		},
@@ -124,7 +124,7 @@ func campaignChanges() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/close", id: "close-campaign", summary: "End a campaign permanently",
-			description: "A campaign whose window is open needs early. A second close returns the same answer.",
+			description: "To close a campaign before the end of its window, set early. A second close returns the same answer.",
 			action:      access.CloseCampaign, body: closeBody{}, answer: app.Ending{},
 			codes: []string{"not_loaded", "campaign_lost"},
 			do: func(ctx context.Context, c *call) (any, error) {
@@ -138,7 +138,7 @@ func campaignChanges() []operation {
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/refund", id: "refund",
 			summary: "Refund to the sponsor the amount that no user got",
-			description: "amount must be exactly refund_amount of the ending. 202 says that grants are still being settled: " +
+			description: "amount must be exactly the refund_amount that GET ending returns. 202 means that grants are still being settled: " +
 				"send the request again. A second refund returns the same answer.",
 			action: access.Refund, body: refundBody{}, answer: app.Ending{}, accepted: app.Ending{},
 			codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "wrong_amount", "grants_missing",
@@ -156,7 +156,8 @@ func campaignChanges() []operation {
 	}
 }
 
-// stateChange returns pause or resume. It needs no ledger: a pause must not wait for a database.
+// stateChange returns the operation pause or resume. It works without the ledger, because a pause must not wait
+// for a database.
 func stateChange(name, summary string, action access.Action,
 	do func(o ops.Operations, ctx context.Context, in ops.CampaignPause) (ops.CampaignState, error)) operation {
 	return operation{
@@ -174,7 +175,7 @@ func stateChange(name, summary string, action access.Action,
 	}
 }
 
-// create reads the body as `hongbao campaign create` reads its file.
+// create funds a campaign. The body has the same format as the file of `hongbao campaign create`.
 func create(ctx context.Context, c *call) (any, error) {
 	in, err := c.readCampaign()
 	if err != nil {
@@ -188,7 +189,7 @@ func (c *call) readCampaign() (in ops.CampaignCreate, err error) {
 	return in, err
 }
 
-// storeCodes continues by itself after the answer when there are many codes.
+// storeCodes stores the codes of a coupon campaign. If there are many, it continues after the answer 202.
 func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
 	in, err := c.readCampaign()
 	if err != nil || in.Spec.Codes == nil {
@@ -198,9 +199,9 @@ func storeCodes(ctx context.Context, c *call, answer any) (any, error) {
 		do: func(ctx context.Context) (any, error) { return answer, c.ops().StoreCodes(ctx, in) }})
 }
 
-// load continues by itself when it takes longer than the caller waits.
+// load loads a campaign. If that takes long, it continues after the answer 202.
 func load(ctx context.Context, c *call) (any, error) {
-	shown, err := c.ops().ShowCampaign(ctx, c.campaign) // refuses an unknown campaign at once
+	shown, err := c.ops().ShowCampaign(ctx, c.campaign) // fails at once for an unknown campaign
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +209,8 @@ func load(ctx context.Context, c *call) (any, error) {
 		do: func(ctx context.Context) (any, error) { return c.ops().LoadCampaign(ctx, c.campaign) }})
 }
 
-// long does work that may continue after the answer. Then the answer is 202 with the result so far.
+// long runs a job as a task. If the job takes longer than Config.Patience, the task continues in the
+// background. Then long returns begun, and the answer has status 202.
 func (c *call) long(ctx context.Context, begun any, j *job) (any, error) {
 	x, err := c.tasks.start(j, func(ctx context.Context) (any, error) { return j.do(access.As(ctx, c.actor)) })
 	if err != nil {
@@ -221,7 +223,7 @@ func (c *call) long(ctx context.Context, begun any, j *job) (any, error) {
 	return answer, err
 }
 
-// refund answers 202 while grants are still being settled.
+// refund refunds what no user got. It answers 202 while grants are still being settled.
 func refund(ctx context.Context, c *call) (any, error) {
 	in := ops.CampaignRefund{Campaign: c.campaign, Amount: c.fields.amount("amount"),
 		Missing: c.fields.number("missing", 1, hongbao.MaxPackets)}

@@ -21,25 +21,25 @@ import (
 
 const keyHeader = "Idempotency-Key"
 
-// maxBody bounds a body; a specification with all its tiers has less.
+// maxBody is the maximum size of a body in bytes. It fits the largest specification with all its tiers.
 const maxBody = 256 << 10
 
 func idempotencyKey() *huma.Param {
 	return &huma.Param{
 		Name: keyHeader, In: "header", Required: true,
-		Description: "Draw a new key for each change. For 24 hours the same request with the same key returns its first " +
-			"answer. If that was 202, the request continues its work.",
+		Description: "Use a new random key for each change. For 24 hours, the same request with the same key returns the first " +
+			"answer. If that was 202, it continues the work instead.",
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,255}$"},
 	}
 }
 
-// kept is an answer as it is stored with its Idempotency-Key.
+// kept is an answer in the form in which the ledger stores it with its Idempotency-Key.
 type kept struct {
 	Status int             `json:"status"`
 	Answer json.RawMessage `json:"answer"`
 }
 
-// change answers an operation that changes something: once for each Idempotency-Key.
+// change answers a request that changes something. It does the change only once for each Idempotency-Key.
 func (c *call) change(w http.ResponseWriter, o *operation) error {
 	if c.r.URL.RawQuery != "" {
 		return web.Refuse("invalid_parameter", "a change takes no query parameters: put the fields into the body")
@@ -71,14 +71,14 @@ func (c *call) change(w http.ResponseWriter, o *operation) error {
 	return nil
 }
 
-// readBody reads the body as one object, or leaves it to the operation.
+// readBody reads the body and parses it, unless the operation parses the body itself.
 func (c *call) readBody(w http.ResponseWriter, o *operation) (err error) {
 	body := web.Body{Bytes: maxBody, Incomplete: "nothing was changed; send it again"}
 	if c.body, err = web.ReadBody(w, c.r, body); err != nil {
 		return err
 	}
 	if o.raw && len(bytes.TrimSpace(c.body)) > 0 {
-		if !json.Valid(c.body) { // campaign.Read also takes YAML
+		if !json.Valid(c.body) { // campaign.Read would also accept YAML
 			err = web.Refuse("invalid_json", "the body is one JSON object")
 		}
 		return err
@@ -88,10 +88,10 @@ func (c *call) readBody(w http.ResponseWriter, o *operation) (err error) {
 	return err
 }
 
-// ledgerWait is how long a change that needs no ledger waits for it.
+// ledgerWait is how long a change that works without the ledger waits for the ledger.
 const ledgerWait = 2 * time.Second
 
-// once does the operation, or returns the stored answer.
+// once does the operation, or returns the stored answer of an earlier request with the same Idempotency-Key.
 func (c *call) once(ctx context.Context, o *operation, req access.Request) (answer kept, err error) {
 	if o.alone {
 		return c.onceAlone(ctx, o, req)
@@ -105,7 +105,8 @@ func (c *call) once(ctx context.Context, o *operation, req access.Request) (answ
 	return answerOf(text, err)
 }
 
-// onceAlone also does the operation when the ledger is down, or does not answer in time.
+// onceAlone is once for changes that work without the ledger: if the ledger is down or slow, it does the
+// operation anyway.
 func (c *call) onceAlone(ctx context.Context, o *operation, req access.Request) (kept, error) {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -115,14 +116,14 @@ func (c *call) onceAlone(ctx context.Context, o *operation, req access.Request) 
 	var text []byte
 	var failed error
 	kept, _, err := c.app.Once(asking, req, func(context.Context) ([]byte, error) {
-		late.Stop() // the work has the request's time
+		late.Stop() // the operation may use the whole time of the request
 		defer late.Reset(ledgerWait)
 		did = true
 		text, failed = c.effect(ctx, o)
 		return text, failed
 	})
 	switch away := hongbao.IsOutage(err) || err != nil && asking.Err() != nil && ctx.Err() == nil; {
-	case did: // whether the ledger keeps the answer or not
+	case did: // even if the ledger did not store the answer
 		return answerOf(text, failed)
 	case away && !errors.Is(err, access.ErrUnderWay):
 		return answerOf(c.effect(ctx, o))
@@ -130,13 +131,13 @@ func (c *call) onceAlone(ctx context.Context, o *operation, req access.Request) 
 	return answerOf(kept, err)
 }
 
-// unfinished is an answer with status 202. It is not stored: a repeat continues the work, also when the server that
-// did it has died.
+// unfinished is an answer with status 202. It is not stored with the Idempotency-Key, so that a retry continues the
+// work, even after the first server has died.
 type unfinished struct{ text []byte }
 
 func (*unfinished) Error() string { return "the work continues" }
 
-// answerOf reads an answer, whether it is stored or not.
+// answerOf decodes an answer. An unfinished answer comes in err.
 func answerOf(text []byte, err error) (answer kept, _ error) {
 	var goesOn *unfinished
 	if errors.As(err, &goesOn) {
@@ -148,7 +149,7 @@ func answerOf(text []byte, err error) (answer kept, _ error) {
 	return answer, problemOf(err)
 }
 
-// effect does the operation, and returns its answer.
+// effect does the operation and returns its encoded answer.
 func (c *call) effect(ctx context.Context, o *operation) ([]byte, error) {
 	answer, err := o.do(ctx, c)
 	if err != nil {

@@ -28,7 +28,6 @@ func (d *desk) post(key, path, body string, tweaks ...func(*http.Request)) *repl
 	return d.call(key, http.MethodPost, path, body, tweaks...)
 }
 
-// specOf is a specification as a caller sends it.
 func specOf(t *testing.T, c hongbao.Campaign) string {
 	t.Helper()
 	text, err := json.Marshal(c)
@@ -36,7 +35,8 @@ func specOf(t *testing.T, c hongbao.Campaign) string {
 	return string(text)
 }
 
-// A campaign from its creation to its disclosure by HTTP alone, on each database.
+// A campaign can be managed over HTTP alone, from its creation to its disclosure. The test runs on each
+// database.
 func TestLifeOfACampaign(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{false, true} {
@@ -107,7 +107,8 @@ func TestLifeOfACampaign(t *testing.T) {
 	}
 }
 
-// A campaign that was never loaded is cancelled once, with any Idempotency-Key.
+// A campaign that was never loaded can be canceled. A second request with another Idempotency-Key returns the
+// same answer.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -122,7 +123,7 @@ func TestCancel(t *testing.T) {
 	d.post("treasurer", "/v1/campaigns/none/cancel", "{}").Refused(t, "unknown_campaign")
 }
 
-// A treasurer acknowledges a difference by the words of the report.
+// A treasurer acknowledges a difference with the fields from the report of the audit.
 func TestAcknowledge(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -145,7 +146,7 @@ func TestAcknowledge(t *testing.T) {
 	d.post("treasurer", at, `{"kind":"lost","where":"topic","detail":"x","why":"y"}`).Refused(t, "invalid_value")
 }
 
-// A coupon's codes are drawn after the creation, and no answer contains a code.
+// The codes of a coupon campaign are drawn after its creation, and no answer contains a code.
 func TestCoupons(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -168,7 +169,7 @@ func TestCoupons(t *testing.T) {
 	d.post("treasurer", "/v1/campaigns", specOf(t, c)).Refused(t, "specification_invalid")
 }
 
-// B8 to B15: an invalid specification, and one that can't be met.
+// The API refuses an invalid specification and one that can't be met (B8 to B15).
 func TestBadSpecifications(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -200,7 +201,8 @@ func (d *desk) ledgerCampaigns() []app.ListedCampaign {
 	return page.Campaigns
 }
 
-// B18 to B21, and ten equal calls at once: one effect, one answer.
+// Requests with the same Idempotency-Key have one effect and get the same answer, in sequence or ten at once (B18 to
+// B21).
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{false, true} {
@@ -222,7 +224,7 @@ func TestIdempotencyKeys(t *testing.T) {
 			for _, bad := range []string{"", "a b", strings.Repeat("k", 256), "é"} {
 				d.post("treasurer", "/v1/campaigns", spec, as(bad)).Refused(t, "idempotency_key_required")
 			}
-			// A refused request is tried again.
+			// A refusal is not stored: the same request succeeds once the reason is gone.
 			d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, as("k2")).Refused(t, "not_loaded")
 			d.post("operator", "/v1/campaigns/rain/load", "{}").OK(t, http.StatusOK, nil)
 			d.post("treasurer", "/v1/campaigns/rain/close", `{"early":true}`, as("k2")).OK(t, http.StatusOK, nil)
@@ -251,7 +253,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 }
 
-// A sink is paused and resumed for all workers, with who and why.
+// A sink is paused and resumed for all workers. The state names the caller and the reason.
 func TestPauseOfASink(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -280,7 +282,8 @@ func TestPauseOfASink(t *testing.T) {
 	d.post("operator", "/v1/sinks/kafka/resume", `{"why":"x","campaign":"rian"}`).Refused(t, "unknown_sink")
 }
 
-// A grant in quarantine is found, decided once by who may, and is none for a key with another scope.
+// A grant in quarantine is listed and decided once by a permitted role. For a key with another scope it does
+// not exist.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -318,7 +321,7 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// plant puts an entry with one grant into a campaign's stream, as an intruder does.
+// plant adds an entry with one grant to a campaign's stream, as an intruder could.
 func (d *desk) plant(id, grant string) {
 	d.t.Helper()
 	rdb := d.cfg.RedisClient()
@@ -332,7 +335,7 @@ func (d *desk) plant(id, grant string) {
 		Values: testkit.Entry(1, "grant", id, seq, 1, time.Now().UnixMilli(), grant)}).Err())
 }
 
-// The journal has each change once, with its caller and the id of the request, and the actions that a key was denied.
+// The journal has each change once, with its caller and request id. It also has the actions that were denied.
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

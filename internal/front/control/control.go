@@ -13,20 +13,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// Authority identifies callers. access.Authority is one.
+// Authority identifies callers; access.Authority implements it.
 type Authority interface {
 	Identify(ctx context.Context, keyText string) (access.Caller, error)
 }
 
 // Config configures a Control.
 type Config struct {
-	// AnswerTime is how long a request may take.
+	// AnswerTime is the time limit for a request.
 	AnswerTime time.Duration
-	// Patience is how long a change waits for long work before it answers 202 and the work continues by itself.
+	// Patience is how long a request waits for its task. After that the answer is 202, and the task continues.
 	Patience time.Duration
 }
 
-// Control answers the administration API. It is safe for concurrent use.
+// Control serves the administration API. It is safe for concurrent use.
 type Control struct {
 	cfg       Config
 	app       *app.App
@@ -35,7 +35,7 @@ type Control struct {
 	tasks     *tasks
 }
 
-// New returns a Control for an app whose Redis is open. Close ends it.
+// New returns a Control for an app that is connected to Redis. Close ends it.
 func New(a *app.App, authority Authority, log *zap.Logger, cfg Config) (*Control, error) {
 	if a == nil || authority == nil || log == nil || cfg.AnswerTime <= 0 || cfg.Patience <= 0 {
 		return nil, errors.New("control: the app, the authority, the log and every field of Config are required")
@@ -43,7 +43,7 @@ func New(a *app.App, authority Authority, log *zap.Logger, cfg Config) (*Control
 	return &Control{cfg: cfg, app: a, authority: authority, log: log, tasks: newTasks(log)}, nil
 }
 
-// Close ends the work that continues after its request, and waits for it. A later request for the same load or replay
+// Close stops the tasks that outlived their requests, and waits for them. A later request for the same load or replay
 // continues the work.
 func (c *Control) Close() { c.tasks.close() }
 

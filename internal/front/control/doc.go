@@ -1,5 +1,5 @@
-// Package control answers the administration API: HTTP on serve's control listener. It does the same as the commands
-// of hongbao, by the same methods of internal/app, for callers with an API key.
+// Package control serves the administration API on the control listener of `hongbao serve`. It offers the operations
+// of the hongbao commands to callers with an API key, and calls the same methods of internal/app.
 //
 // A request passes these files in order:
 //

@@ -16,11 +16,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// maxText bounds a text field, in bytes.
+// maxText is the maximum length of a text field, in bytes.
 const maxText = 500
 
-// fields reads a request's values by name: the fields of its body, or the parameters of its query, which are all texts.
-// It remembers the first wrong value, so that the code checks once, at the end.
+// fields reads the values of a request by name. They are fields of the body, or query parameters, which are always
+// texts. It remembers the first error, so that callers need to check only once, in done.
 type fields struct {
 	o     flatjson.Object
 	query bool
@@ -28,7 +28,7 @@ type fields struct {
 	err   error
 }
 
-// readQuery reads a query. No parameter may occur twice.
+// readQuery parses a query. It rejects a parameter that occurs twice.
 func readQuery(raw string) (*fields, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -44,7 +44,7 @@ func readQuery(raw string) (*fields, error) {
 	return f, nil
 }
 
-// fail refuses a field for its value.
+// fail records that the value of a field is invalid.
 func (f *fields) fail(format string, args ...any) {
 	code := "invalid_value"
 	if f.query {
@@ -59,17 +59,17 @@ func (f *fields) failWith(code, format string, args ...any) {
 	}
 }
 
-// has reports whether a field is present, and marks it as known.
+// has reports whether a field is present, and marks its name as known.
 func (f *fields) has(name string) bool {
 	f.known = append(f.known, name)
 	_, there := f.o[name]
 	return there
 }
 
-// text returns an optional text.
+// text returns an optional text of at most maxText bytes.
 func (f *fields) text(name string) string { return f.upTo(name, maxText) }
 
-// long returns an optional text that may be long, such as a list.
+// long returns an optional text that may be longer, such as a list.
 func (f *fields) long(name string) string { return f.upTo(name, 100*maxText) }
 
 func (f *fields) upTo(name string, most int) string {
@@ -85,7 +85,7 @@ func (f *fields) upTo(name string, most int) string {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// flag returns an optional flag.
+// flag returns an optional boolean.
 func (f *fields) flag(name string) bool {
 	if !f.has(name) {
 		return false
@@ -100,7 +100,7 @@ func (f *fields) flag(name string) bool {
 	return v
 }
 
-// campaign returns an optional id of a campaign.
+// campaign returns an optional campaign id.
 func (f *fields) campaign(name string) string {
 	s := f.text(name)
 	if s != "" && hongbao.CheckCampaignID(s) != nil {
@@ -109,7 +109,7 @@ func (f *fields) campaign(name string) string {
 	return s
 }
 
-// number returns an optional integer within bounds; 0 if it is absent.
+// number returns an optional integer within bounds, or 0 if it is absent.
 func (f *fields) number(name string, least, most int64) int64 {
 	if !f.has(name) {
 		return 0
@@ -125,7 +125,7 @@ func (f *fields) number(name string, least, most int64) int64 {
 	return n
 }
 
-// limit returns how many items a page has at most.
+// limit returns the maximum number of items on a page.
 func (f *fields) limit() int {
 	if n := f.number("limit", 1, maxPage); n != 0 {
 		return int(n)
@@ -133,7 +133,7 @@ func (f *fields) limit() int {
 	return defaultPage
 }
 
-// amount returns a required amount of money in minor units, which may be 0.
+// amount returns a required amount in minor units, which may be 0.
 func (f *fields) amount(name string) hongbao.Amount {
 	if f.has(name) && f.o[name] == json.Number("0") {
 		return 0
@@ -148,7 +148,7 @@ func (f *fields) amount(name string) hongbao.Amount {
 	return hongbao.Amount(n)
 }
 
-// time returns an optional time; zero if it is absent.
+// time returns an optional time, or the zero time if it is absent.
 func (f *fields) time(name string) time.Time {
 	text := f.text(name)
 	if text == "" {
@@ -161,8 +161,8 @@ func (f *fields) time(name string) time.Time {
 	return t.UTC()
 }
 
-// done returns the first error. A field that no code has read is an error: otherwise a mistyped filter would select
-// everything.
+// done returns the first error. A field with an unknown name is an error, because otherwise a mistyped filter would
+// select everything.
 func (f *fields) done() error {
 	for name := range f.o {
 		if slices.Contains(f.known, name) {

@@ -12,8 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
 )
 
-// Each of 10,000 odd requests gets a status below 500 that the document lists, and changes nothing in the ledger or in
-// Redis.
+// Every random request gets a documented status below 500, and changes nothing in the ledger or in Redis.
 func TestFuzzedRequests(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

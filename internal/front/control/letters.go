@@ -13,10 +13,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// lettersAnswer is the result of a decision: a deadletter.Report, and whether more letters may remain.
+// lettersAnswer is the result of a requeue or drop.
 type lettersAnswer struct {
 	*deadletter.Report
-	// More: the time was over before all letters were decided.
+	// More is true if the time was over before all letters were decided.
 	More bool `json:"more" doc:"True with 202: to continue, send the same request with next as after."`
 }
 
@@ -24,7 +24,7 @@ func letterOperations() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/dead-letters", id: "list-dead-letters", summary: "List dead letters",
-			description: "The oldest first within a sink and shard. For the next page give next as after.",
+			description: "Lists the letters, oldest first within each sink and shard. To get the next page, send next as after.",
 			action:      access.ReadLetters, answer: app.LetterPage{}, codes: []string{"unknown_sink"},
 			params: []*huma.Param{
 				textParam("sink", "Only letters of this sink, or of several sinks separated by commas."), campaignParam("Only letters of this campaign."),
@@ -32,7 +32,7 @@ func letterOperations() []operation {
 				userParam("Only letters of this user."), textParam("reason", "Only letters whose reason contains this text."),
 				timeParam("from", "Only letters that died at or after this time."),
 				timeParam("to", "Only letters that died before this time."),
-				textParam("after", "The next of the previous page."), limitParam(),
+				textParam("after", "The value of next on the previous page."), limitParam(),
 			},
 			do: listLetters,
 		},
@@ -51,13 +51,13 @@ func letterOperations() []operation {
 			}),
 		},
 		letterChange("requeue", "Deliver dead letters to their sinks",
-			"A letter that its sink refuses again stays, and failures names it.",
+			"A letter that its sink refuses again remains a dead letter and is listed in failures.",
 			access.RequeueLetters,
 			func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
 				return o.RequeueLetters(ctx, ops.Requeue{Letters: in})
 			}),
 		letterChange("drop", "Decide not to deliver dead letters",
-			"The letters leave the list permanently, and are kept among the decided letters.", access.DropLetters,
+			"The letters leave the list permanently. They are kept with the decision.", access.DropLetters,
 			func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
 				return o.DropLetters(ctx, in)
 			}),
@@ -71,7 +71,6 @@ func classes() (all []any) {
 	return all
 }
 
-// letterFilter reads the fields of a filter.
 func letterFilter(f *fields) ops.LetterFilter {
 	return ops.LetterFilter{Sink: f.text("sink"), Campaign: f.text("campaign"), Class: f.text("class"), User: f.text("user"),
 		Reason: f.text("reason"), From: f.time("from"), To: f.time("to")}
@@ -85,12 +84,12 @@ func listLetters(ctx context.Context, c *call) (any, error) {
 	return c.ops().ListLetters(ctx, in)
 }
 
-// letterChange returns requeue or drop.
+// letterChange returns the operation requeue or drop.
 func letterChange(name, summary, description string, action access.Action,
 	do func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/dead-letters/" + name, id: name + "-dead-letters", summary: summary,
-		description: description + " Give letter, filters or all. Send a dry run first, then the decision with its matched as expect.",
+		description: description + " Select letters with either letter, filters or all. First send a dry run, then the decision with its matched as expect.",
 		action:      action, body: lettersBody{}, answer: lettersAnswer{}, accepted: lettersAnswer{},
 		codes: []string{"unknown_letter", "unknown_sink", "unknown_campaign"},
 		do: func(ctx context.Context, c *call) (any, error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// buried makes every grant of the only shard's stream a dead letter of sink balance.
+// buried turns every grant in the only shard's stream into a dead letter of sink balance.
 func (d *desk) buried(reason string) {
 	d.t.Helper()
 	rdb := d.cfg.RedisClient()
@@ -42,8 +42,8 @@ func (d *desk) buried(reason string) {
 	}
 }
 
-// Dead letters are found by what they say, requeued and dropped singly and by filter, with who and why; a key with a
-// scope sees and decides its own only.
+// Dead letters can be searched, and requeued or dropped one by one or by filter. A key with a scope sees and decides
+// only letters in it.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -102,7 +102,7 @@ func TestDeadLetters(t *testing.T) {
 	d.post("operator", "/v1/dead-letters/requeue", body(`"all":true,"expect":5,"after":"kafka/0/1-1"`)).Refused(t, "refused")
 	require.EqualValues(t, 1, ask("operator/rain*", "requeue", `"letter":"`+rain+`"`).Resolved)
 	require.EqualValues(t, 2, ask("operator/rain*", "requeue", `"reason":"is closed","expect":2`).Resolved)
-	require.Len(t, list("viewer", ""), 3, "those of the other campaign stay")
+	require.Len(t, list("viewer", ""), 3, "letters of the other campaign remain")
 	require.EqualValues(t, 1, ask("treasurer", "drop", `"letter":"`+snow+`"`).Resolved)
 	require.EqualValues(t, 2, ask("treasurer", "drop", `"all":true,"expect":2`).Resolved)
 	require.Empty(t, list("viewer", ""))
@@ -111,7 +111,7 @@ func TestDeadLetters(t *testing.T) {
 	require.EqualValues(t, 300, shown.Ledger.Granted)
 }
 
-// A decision about many letters that does not finish in time says where the next request continues.
+// If a decision about many letters does not finish in time, the answer says where the next request continues.
 func TestDeadLettersGoOn(t *testing.T) {
 	t.Parallel()
 	var got ops.Letters
@@ -133,7 +133,8 @@ func TestDeadLettersGoOn(t *testing.T) {
 	require.Contains(t, string(text), `"more":true`)
 }
 
-// A caller with a scope gets lists and letters of their campaigns only, whichever surface asks for them.
+// A caller with a scope gets only the lists and letters of their campaigns. This holds for every user of the
+// operations, not only for this API.
 func TestOperationsKeepToTheScope(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

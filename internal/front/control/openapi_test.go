@@ -17,7 +17,7 @@ func TestDocumentIsCommitted(t *testing.T) {
 	webtest.Committed(t, (&Control{}).API(), "../../../docs/openapi-control.yaml")
 }
 
-// docs/administration.md has each code with its status.
+// docs/administration.md lists each error code with its status.
 func TestPageHasTheCodes(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/administration.md")
@@ -27,7 +27,7 @@ func TestPageHasTheCodes(t *testing.T) {
 
 var document = sync.OnceValues(func() (*webtest.Document, error) { return webtest.DocumentOf((&Control{}).API()) })
 
-// documented compares an answer with the document. Each answer of these tests is compared so.
+// documented checks an answer against the API document. All tests of this package check their answers with it.
 func documented(r *http.Request, got *reply) error {
 	if r.Pattern == "" || r.Pattern == "/" || r.Pattern == "/openapi.json" || got.Code() == "method_not_allowed" {
 		return nil // of no operation
@@ -39,7 +39,7 @@ func documented(r *http.Request, got *reply) error {
 	return d.Check(r.Method, r.Pattern, got)
 }
 
-// The comparison can say no.
+// The check of answers rejects a wrong answer.
 func TestDocumentSaysNo(t *testing.T) {
 	t.Parallel()
 	r := &http.Request{Method: http.MethodGet, Pattern: "/v1/audit"}

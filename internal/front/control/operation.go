@@ -16,32 +16,31 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// operation is a line of the table of endpoints.
+// operation describes one endpoint.
 type operation struct {
 	method, path, id, summary, description string
 	action                                 access.Action
 	params                                 []*huma.Param
-	// body is a value of the type of the request's body, nil for an operation that only reads. answer is a value of the
-	// answer's type. accepted is a value of the type of the answer 202, nil if there is none.
+	// body is a value of the request body's type, or nil for an operation that only reads. answer is a value of the
+	// answer's type. accepted is a value of the type of the answer with status 202, or nil if there is none.
 	body, answer, accepted any
-	// codes are the codes of its problems, in addition to the codes that all operations can answer.
+	// codes are the operation's error codes, in addition to those that all operations can return.
 	codes []string
 	do    func(ctx context.Context, c *call) (any, error)
 
 	// The following fields are for operations that change something.
 
-	// raw: do reads the body.
+	// raw is set if do parses the body itself.
 	raw bool
-	// together: all changes of do are in the ledger, in one transaction with the answer and the journal. Otherwise do
-	// makes its changes before the answer is stored, and do may run twice.
+	// together is set if do changes only the ledger. Then its changes, the answer and the journal entry are one
+	// transaction. Otherwise do makes its changes before the answer is stored, and may run twice.
 	together bool
-	// alone: it needs only Redis. It also runs while the ledger is down, and is recorded later.
+	// alone is set if do needs only Redis. Then it also runs while the ledger is down, and is recorded later.
 	alone bool
-	// after runs after the transaction, also after a repeat. It may turn the answer into a later one.
+	// after runs after the transaction, and also for a retry. It may replace the answer by one with status 202.
 	after func(ctx context.Context, c *call, answer any) (any, error)
 }
 
-// operations returns all endpoints.
 func operations() []operation {
 	var all []operation
 	for _, list := range [][]operation{campaignReads(), campaignChanges(), letterOperations(), quarantineOperations(),
@@ -51,7 +50,7 @@ func operations() []operation {
 	return all
 }
 
-// call is one request of a caller who may make it.
+// call is a request whose caller has the permission for it.
 type call struct {
 	*Control
 	r        *http.Request
@@ -59,14 +58,14 @@ type call struct {
 	actor    access.Actor
 	action   access.Action
 	campaign string  // in the path; empty if the path has none
-	fields   *fields // from the query of a reading operation, or from the body of a change
-	body     []byte  // of a change, as received
+	fields   *fields // from the query of a read, or from the body of a change
+	body     []byte  // the unparsed body of a change
 }
 
-// ops returns the operations that the caller may do.
+// ops returns the operations with the caller's rights.
 func (c *call) ops() *ops.Local { return &ops.Local{App: c.app, Caller: &c.who} }
 
-// The names of inputs and answers in the OpenAPI document.
+// These types give the inputs and answers their names in the OpenAPI document.
 type (
 	lettersBody ops.Letters
 	sinkBody    ops.SinkPause
@@ -84,17 +83,17 @@ type (
 	acknowledgeBody ops.Acknowledge
 )
 
-// later is an answer with status 202: the work continues.
+// later wraps an answer with status 202, which means that the work continues.
 type later struct{ answer any }
 
-// The codes that each endpoint can answer, and those of each endpoint with a body.
+// commonCodes are the error codes of every endpoint, changeCodes those of every endpoint with a body.
 var (
 	commonCodes = []string{"forbidden", "invalid_parameter", "unavailable", "outcome_unknown", "frozen"}
 	changeCodes = slices.Concat([]string{"idempotency_key_required", "idempotency_key_reused", "idempotency_key_in_use"},
 		web.BodyCodes, []string{"invalid_value", "refused"})
 )
 
-// endpoint returns the operation as an endpoint of the listener.
+// endpoint converts the operation to an endpoint of the listener.
 func (c *Control) endpoint(o *operation) web.Endpoint {
 	e := web.Endpoint{
 		Method: o.method, Path: o.path, ID: o.id, Summary: o.summary, Description: o.description,
@@ -123,7 +122,7 @@ func (c *Control) endpoint(o *operation) web.Endpoint {
 	return e
 }
 
-// admit identifies the caller and checks that they may do this, before it reads anything of the request but its path.
+// admit identifies the caller and checks the permission, before the query or the body is read.
 func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call, error) {
 	who, err := c.authority.Identify(access.For(r.Context(), o.action), web.Bearer(r))
 	if err == nil {
@@ -144,7 +143,7 @@ func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call,
 	return nil, x.denied(problemOf(err))
 }
 
-// denied writes into the journal that the caller may not do the action, if the error says so.
+// denied records in the journal that an action was denied, if err says so. It returns err.
 func (c *call) denied(err error) error {
 	if errors.Is(err, access.ErrForbidden) || errors.Is(err, access.ErrWhole) || errors.Is(err, access.ErrNotInScope) {
 		c.app.Denied(c.r.Context(), c.action, c.campaign, err)
@@ -152,12 +151,12 @@ func (c *call) denied(err error) error {
 	return err
 }
 
-// hidden records that the caller asked for data of a campaign outside of their scope.
+// hidden records in the journal that the caller requested data of a campaign outside the key's scope.
 func (c *call) hidden(campaign string) {
 	c.app.Denied(c.r.Context(), c.action, campaign, access.ErrNotInScope)
 }
 
-// read answers an operation that changes nothing.
+// read answers a request that changes nothing.
 func (c *call) read(w http.ResponseWriter, o *operation) error {
 	var err error
 	if c.fields, err = readQuery(c.r.URL.RawQuery); err != nil {
@@ -175,15 +174,13 @@ func (c *call) read(w http.ResponseWriter, o *operation) error {
 	return nil
 }
 
-// sees returns the filter of the campaigns that the caller may see; nil for a caller who may see all.
+// sees returns a filter for the campaigns that the caller may see, or nil if the caller may see all.
 func (c *call) sees() func(campaign string) bool {
 	if !c.who.Scoped() {
 		return nil
 	}
 	return c.who.Sees
 }
-
-// The parameters of queries.
 
 func param(name, in, description string, schema *huma.Schema) *huma.Param {
 	return &huma.Param{Name: name, In: in, Description: description, Schema: schema, Required: in == "path"}

@@ -20,13 +20,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The codes that only this package answers.
+// These error codes are used only by this package.
 var _ = web.AddCodes(map[string]web.Code{
 	"invalid_value":            {Status: http.StatusBadRequest, Title: "A field of the body is invalid"},
 	"invalid_name":             {Status: http.StatusBadRequest, Title: "The name is invalid"},
 	"specification_invalid":    {Status: http.StatusBadRequest, Title: "The campaign's specification is invalid"},
 	"specification_impossible": {Status: http.StatusUnprocessableEntity, Title: "The campaign's specification can't be met"},
-	"idempotency_key_in_use":   {Status: http.StatusConflict, Title: "The first request with this Idempotency-Key still runs"},
+	"idempotency_key_in_use":   {Status: http.StatusConflict, Title: "The first request with this Idempotency-Key is still running"},
 	"unknown_letter":           {Status: http.StatusNotFound, Title: "There is no such dead letter"},
 	"unknown_quarantine":       {Status: http.StatusNotFound, Title: "There is no such grant in quarantine"},
 	"unknown_sink":             {Status: http.StatusNotFound, Title: "The deployment has no such sink"},
@@ -44,13 +44,13 @@ var _ = web.AddCodes(map[string]web.Code{
 	"grants_missing":           {Status: http.StatusConflict, Title: "The ledger does not have all grants that the close recorded"},
 	"decided_otherwise":        {Status: http.StatusConflict, Title: "Another decision was made before"},
 	"not_payable":              {Status: http.StatusConflict, Title: "The grant can't be paid from the reserve"},
-	"replay_differs":           {Status: http.StatusConflict, Title: "The replay was begun with another range or target"},
+	"replay_differs":           {Status: http.StatusConflict, Title: "The replay was started with another range or target"},
 	"not_running_here":         {Status: http.StatusConflict, Title: "This server does not run the replay"},
 	"conflict":                 {Status: http.StatusConflict, Title: "The present state contradicts the request"},
 	"refused":                  {Status: http.StatusConflict, Title: "The present state does not allow it"},
 })
 
-// errorCodes has the codes of errors. The first match applies.
+// errorCodes maps errors to error codes. The first matching entry is used.
 var errorCodes = []struct {
 	err  error
 	code string
@@ -70,11 +70,11 @@ var errorCodes = []struct {
 	{store.ErrNotInRedis, "not_loaded"},
 }
 
-// shortly is how long a caller waits after 503.
+// shortly is the delay before a retry that an answer 503 asks for.
 const shortly = time.Second
 
-// problemOf returns the problem with the error's code. Its text says what was wrong and what to do: an operator may
-// read it. For a server that does not answer, web says enough.
+// problemOf turns an error into a problem with its error code. The problem contains the error's text, because its
+// readers are operators. If a store does not answer, the problem only asks for a retry.
 func problemOf(err error) error {
 	var refused *web.Refusal
 	var spec *campaign.SpecError
@@ -114,7 +114,7 @@ func problemOf(err error) error {
 		Wait: shortly, Cause: err}
 }
 
-// impossible are the problems of a specification whose fields are each right by themselves.
+// impossible are the problems of a specification whose fields are valid but contradict each other.
 var impossible = map[string]bool{
 	"budget_too_small": true, "budget_too_large": true, "min_above_max": true, "tiers_packets_mismatch": true,
 	"tiers_total_mismatch": true, "code_space_too_small": true, "currency_required": true, "not_allowed_here": true,

@@ -20,12 +20,12 @@ func quarantineOperations() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/quarantine", id: "list-quarantine", summary: "List grants in quarantine",
-			description: "Lists the grants that wait for a decision, the oldest first. For the next page give next as after; " +
-				"on the last page next is 0.",
+			description: "Lists the grants that wait for a decision, oldest first. To get the next page, send next as after; " +
+				"on the last page next is null.",
 			action: access.ReadQuarantine, answer: app.QuarantinePage{},
 			params: []*huma.Param{
 				flagParam("all", "Include decided grants."),
-				numberParam("after", "The next of the previous page.", 0, 1<<53), limitParam(),
+				numberParam("after", "The value of next on the previous page.", 0, 1<<53), limitParam(),
 			},
 			do: func(ctx context.Context, c *call) (any, error) {
 				in := ops.QuarantineList{After: c.fields.number("after", 0, 1<<53), Limit: c.fields.limit(), All: c.fields.flag("all")}
@@ -51,7 +51,7 @@ func quarantineOperations() []operation {
 		{
 			method: http.MethodPost, path: "/v1/quarantine/{number}/decide", id: "decide-quarantine",
 			summary:     "Pay or void a grant in quarantine",
-			description: "The same decision again moves nothing and returns the same answer.",
+			description: "Sending the same decision again moves no money and returns the same answer.",
 			action:      access.DecideQuarantine, body: decideBody{}, answer: app.Quarantined{},
 			params: []*huma.Param{number}, codes: []string{"unknown_quarantine", "decided_otherwise", "not_payable"},
 			do: decide, together: true,
@@ -59,7 +59,6 @@ func quarantineOperations() []operation {
 	}
 }
 
-// number returns the number in the path.
 func (c *call) number() (int64, error) {
 	text := c.r.PathValue("number")
 	id, err := strconv.ParseInt(text, 10, 64)

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// A viewer reads a campaign that is granted in part and settled in part, on each database.
+// A viewer reads a campaign with settled and unsettled grants. The test runs on each database.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{false, true} {
@@ -65,7 +65,7 @@ func TestReads(t *testing.T) {
 			require.False(t, trail.Steps[0].Sinks[0].Finished)
 			byPacket := fmt.Sprintf("/v1/campaigns/rain-1/trail?packet=%d", trail.Steps[0].Packet)
 			d.get("viewer", byPacket).OK(t, http.StatusOK, &same)
-			require.Equal(t, trail, same, "by the receipts of all users")
+			require.Equal(t, trail, same, "found by the receipts of all users")
 			d.get("viewer", "/v1/campaigns/rain-1/trail?packet=9").OK(t, http.StatusOK, &trail)
 			require.Empty(t, trail.Steps, "a packet without a user has no trail")
 
@@ -84,7 +84,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// Odd questions are refused with a code, and a mistyped filter is none.
+// Every invalid query gets an error code. A mistyped filter is an error, too, and not ignored.
 func TestBadQueries(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -109,7 +109,7 @@ func TestBadQueries(t *testing.T) {
 	}
 }
 
-// The last whole audit's verdict, whoever ran it.
+// The API returns the verdict of the last complete audit, whoever ran it.
 func TestLastAudit(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

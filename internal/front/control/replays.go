@@ -22,18 +22,17 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// replaysAnswer lists replays.
 type replaysAnswer struct {
 	Replays []replayState `json:"replays" nullable:"false" doc:"In the order of their names."`
 }
 
-// replayState is the progress of a replay, whoever runs it, and whether this server runs it.
+// replayState is the progress of a replay, on whichever server or command it runs.
 type replayState struct {
 	app.ReplayState
 	RunsHere bool `json:"runs_here" doc:"True if this server runs the replay. Another server, or hongbao replay, may run it too."`
 }
 
-// replayAnswer is the result of a run, or its progress.
+// replayAnswer is the report of a replay, or its progress.
 type replayAnswer struct {
 	State  *replayState   `json:"state,omitempty" doc:"With 202: the progress so far; GET the replay to see its progress."`
 	Report *replay.Report `json:"report,omitempty" doc:"With 200: the result."`
@@ -64,8 +63,8 @@ func replayOperations() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/replays/{name}", id: "start-replay", summary: "Deliver grants once more",
-			description: "After an answer 202 the replay continues while this server lives. A repeat under the same name " +
-				"continues an interrupted replay. Begin with dry_run. If that answers 202, the same request waits for the report.",
+			description: "After an answer 202 the replay continues while this server lives. Sending the request again continues " +
+				"an interrupted replay. First send it with dry_run. If that answers 202, send it again to wait for the report.",
 			action: access.Replay, body: replayBody{}, answer: replayAnswer{}, accepted: replayAnswer{},
 			params: []*huma.Param{name},
 			codes:  []string{"invalid_name", "unknown_sink", "unknown_campaign", "replay_differs", "conflict"},
@@ -73,7 +72,7 @@ func replayOperations() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/replays/{name}/stop", id: "stop-replay", summary: "Stop a replay",
-			description: "Stops the replay if this server runs it, and its dry runs. The replay remembers what it has delivered.",
+			description: "Stops the replay and its dry runs, if this server runs them. A later start continues where the replay stopped.",
 			action:      access.Replay, body: empty{}, answer: replayState{}, params: []*huma.Param{name},
 			codes: []string{"unknown_replay", "not_running_here"},
 			do:    plain(stopReplay),
@@ -81,7 +80,7 @@ func replayOperations() []operation {
 	}
 }
 
-// taskOf returns the name of a replay's task.
+// taskOf returns the name of the task that runs a replay.
 func taskOf(name string) string { return "replay " + name }
 
 func (c *call) stateOf(s *app.ReplayState) replayState {
@@ -89,7 +88,7 @@ func (c *call) stateOf(s *app.ReplayState) replayState {
 }
 
 func errUnknownReplay() error {
-	return web.Refuse("unknown_replay", "no replay was begun with this name")
+	return web.Refuse("unknown_replay", "no replay with this name was started")
 }
 
 func (c *call) replayState(ctx context.Context, name string) (replayState, error) {
@@ -106,14 +105,15 @@ func (c *call) replayState(ctx context.Context, name string) (replayState, error
 	return c.stateOf(&s), err
 }
 
-// unnoted returns the state of a replay that Redis has not recorded yet: with missing, it reads the topic first.
+// unnoted returns the state of a replay that Redis has not recorded yet, because the replay first reads the
+// topic to find missing grants.
 func (x *task) unnoted() replayState {
 	o := x.replay
 	return replayState{app.ReplayState{Name: o.Name, Target: o.To, Dead: o.Dead, Filter: o.Filter, Begun: x.begun.UTC()},
 		!o.DryRun}
 }
 
-// withUnnoted adds the replays that run here and that Redis has not recorded yet.
+// withUnnoted adds the replays that run on this server and are not recorded in Redis yet.
 func (c *call) withUnnoted(list replaysAnswer) replaysAnswer {
 	for _, x := range c.tasks.replays("") {
 		noted := slices.ContainsFunc(list.Replays, func(s replayState) bool { return s.Name == x.replay.Name })
@@ -125,7 +125,7 @@ func (c *call) withUnnoted(list replaysAnswer) replaysAnswer {
 	return list
 }
 
-// readReplay reads the body.
+// readReplay reads the fields of a replay from the body.
 func (c *call) readReplay() (o app.Replay, err error) {
 	f := c.fields
 	in := ops.Replay{Name: c.r.PathValue("name"), To: f.text("to"), Campaign: f.text("campaign"), User: f.text("user"),
@@ -152,14 +152,14 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 		return nil, fmt.Errorf("write the order of replay %s: %w", o.Name, err)
 	}
 	j := job{name: taskOf(o.Name), order: string(order), replay: &o}
-	if o.DryRun { // it may run beside the replay, and beside dry runs of other orders and callers
+	if o.DryRun { // dry runs may run concurrently with the replay and with other dry runs
 		sum := sha256.Sum256([]byte(c.who.Key + "\n" + j.order))
 		j.name += " dry run " + hex.EncodeToString(sum[:])
 	}
 	j.do = func(ctx context.Context) (any, error) {
 		report, err := c.app.Replay(ctx, o)
 		var found app.FoundError
-		if report != nil && errors.As(err, &found) { // the report says it
+		if report != nil && errors.As(err, &found) { // the report contains this result
 			err = nil
 		}
 		return replayAnswer{Report: report}, err
@@ -170,13 +170,14 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 	}
 	state, err := c.replayState(ctx, o.Name)
 	var refused *web.Refusal
-	if errors.As(err, &refused) { // the replay ended meanwhile, and delivered nothing
+	if errors.As(err, &refused) { // the replay has just ended and delivered nothing
 		return answer, nil
 	}
 	return later{replayAnswer{State: &state}}, err
 }
 
-// owns reports whether the caller's scope has everything that a replay is about. It records what is outside.
+// owns reports whether the caller's scope covers a replay's filter. If not, it records the attempt in the
+// journal.
 func (c *call) owns(f *replay.Filter) bool {
 	if c.who.Check(access.Replay, f.Campaign) == nil {
 		return true
@@ -185,7 +186,8 @@ func (c *call) owns(f *replay.Filter) bool {
 	return false
 }
 
-// checkName refuses the name of a replay outside of the caller's scope, and reveals nothing about that replay.
+// checkName returns an error if the name belongs to a replay outside the caller's scope. The error reveals
+// nothing about that replay.
 func (c *call) checkName(ctx context.Context, name string) error {
 	s, found, err := c.app.ReplayState(ctx, name)
 	if err == nil && found && !c.owns(&s.Filter) {
@@ -194,8 +196,8 @@ func (c *call) checkName(ctx context.Context, name string) error {
 	return err
 }
 
-// stopReplay stops the named replay and its dry runs that run here, if the caller may. A replay outside of the caller's
-// scope looks like one that does not exist.
+// stopReplay stops the replay with a name and its dry runs, as far as they run on this server. A replay outside the
+// caller's scope looks as if it did not exist.
 func stopReplay(ctx context.Context, c *call) (any, error) {
 	name := c.r.PathValue("name")
 	stopped := slices.DeleteFunc(c.tasks.replays(name), func(x *task) bool { return !c.owns(&x.replay.Filter) })

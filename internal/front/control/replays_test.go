@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A replay is counted, run, found in the list and not begun with another range.
+// A replay is counted by a dry run, then run, and then listed. Its name can't be used for another range.
 func TestReplays(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -45,13 +45,13 @@ func TestReplays(t *testing.T) {
 	} {
 		d.post("operator", "/v1/replays/other", body).Refused(t, code)
 	}
-	d.post("operator", "/v1/replays/own", `{"to":"topic:`+d.app.Config.Publisher.Topic+`"}`).Refused(t, "invalid_value", "its own topic: nothing was tried")
+	d.post("operator", "/v1/replays/own", `{"to":"topic:`+d.app.Config.Publisher.Topic+`"}`).Refused(t, "invalid_value", "its own topic: the replay must not start")
 	d.post("operator", "/v1/replays/own", `{"to":"topic:copy"}`).Refused(t, "invalid_value", "it is not listed")
 	d.post("operator", "/v1/replays/"+strings.Repeat("a", 58), `{"to":"balance"}`).Refused(t, "invalid_name")
 }
 
-// A key's scope hides the replays of other campaigns: neither a new replay of the same name nor a stop reveals its
-// existence, its campaign or its user.
+// A key's scope hides the replays of other campaigns. Neither a new replay with the same name nor a stop reveals
+// that such a replay exists, or its campaign or user.
 func TestReplaysOutsideOfTheScope(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// Each cell of the table of roles by HTTP: what a role may not do is 403, whatever is in the request; what is not in a
-// key's scope does not exist.
+// Each role may use exactly the endpoints in the table of roles; all others answer 403, whatever the request contains.
+// Data outside a key's scope does not exist for it.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -28,7 +28,7 @@ func TestRoles(t *testing.T) {
 			if all.May(o.action) != nil {
 				require.Equal(t, "forbidden", r.Code(), "%s %s", role, o.id)
 			} else {
-				require.False(t, ofBank(role), "%s: a key of the balance API may do nothing here", o.id)
+				require.False(t, ofBank(role), "%s: a key for the balance API has no rights here", o.id)
 				require.NotContains(t, []string{"forbidden", "unauthorized"}, r.Code(), "%s %s: %s", role, o.id, r.Text)
 				require.Less(t, r.Status, 500, r.Text)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// stocked are the amounts in a campaign's stocks, as Redis has them.
+// stocked returns the amounts of the packets that are left in Redis.
 func (d *desk) stocked(id string, places int) map[string]bool {
 	d.t.Helper()
 	rdb := d.cfg.RedisClient()
@@ -32,8 +32,8 @@ func (d *desk) stocked(id string, places int) map[string]bool {
 	return amounts
 }
 
-// Each shard has one packet of the campaign, so what a shard has left is the amount of a packet. No caller sees the
-// amount of a packet that no user has, also after the close. The amounts of users' packets are shown.
+// Each shard has one packet of the campaign, so the amount left on a shard is the amount of a packet. No caller may
+// see the amount of a packet before a user has it, even after the close. The amounts of granted packets are shown.
 func TestNoAmountBeforeTheReveal(t *testing.T) {
 	t.Parallel()
 	const packets = 3

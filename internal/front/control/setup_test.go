@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// desk is a deployment with an administration API.
+// desk is a deployment with the administration API, for tests.
 type desk struct {
 	t    *testing.T
 	cfg  *configs.Config
@@ -36,19 +36,18 @@ type desk struct {
 	c    *Control
 	h    http.Handler
 	logs *observer.ObservedLogs
-	keys map[string]string // by role; with /SCOPE behind it for one with a scope
+	keys map[string]string // by role, or by role/SCOPE for a key with a scope
 }
 
-// options of a desk.
 type options struct {
 	postgres bool
-	redis    *testkit.RedisServer // own; else the shared one
-	dsn      string               // of a ledger of PostgreSQL; else one of its own
+	redis    *testkit.RedisServer // if nil, all tests share one
+	dsn      string               // of a PostgreSQL ledger; if empty, the desk gets its own ledger
 	patience time.Duration
 	shards   int // 0: one
 }
 
-// setup founds a deployment on real servers, and serves its administration.
+// setup initializes a deployment on real servers and serves its administration API.
 func setup(t *testing.T, o options) *desk {
 	t.Helper()
 	if testing.Short() {
@@ -85,7 +84,7 @@ func setup(t *testing.T, o options) *desk {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	go func() {
 		done <- app.With(ctx, cfg, app.Needs{Redis: true}, func(a *app.App) error {
-			defer a.TendJournal(ctx)() // as a server does
+			defer a.TendJournal(ctx)() // as `hongbao serve` does
 			opened <- a
 			<-ctx.Done()
 			return nil
@@ -114,10 +113,10 @@ func setup(t *testing.T, o options) *desk {
 	return d
 }
 
-// ofBank reports whether keys of the role are for the balance API: they have a client and no campaigns.
+// ofBank reports whether the role is for the balance API. Such keys have a client and no campaigns.
 func ofBank(role access.Role) bool { return role == access.RoleClient || role == access.RoleAccountant }
 
-// key creates an API key, and keeps its text under a name.
+// key creates an API key and stores its text under a name.
 func (d *desk) key(name string, role access.Role, campaigns ...string) {
 	d.t.Helper()
 	d.do(func(a *app.App) error {
@@ -133,13 +132,13 @@ func (d *desk) key(name string, role access.Role, campaigns ...string) {
 	})
 }
 
-// do does something with servers of its own, as a command would.
+// do runs a function with connections of its own, as a command would.
 func (d *desk) do(what func(a *app.App) error) {
 	d.t.Helper()
 	require.NoError(d.t, app.With(d.t.Context(), d.cfg, app.Needs{Redis: true, Ledger: true}, what))
 }
 
-// campaignOf returns a campaign that is open now.
+// campaignOf returns the specification of a campaign that is open now.
 func campaignOf(id string, packets, total int64) hongbao.Campaign {
 	now := time.Now().UTC().Truncate(time.Second)
 	return hongbao.Campaign{
@@ -156,7 +155,6 @@ func (d *desk) campaign(id string, packets, total int64) {
 	d.load(campaignOf(id, packets, total))
 }
 
-// load creates and loads a campaign.
 func (d *desk) load(c hongbao.Campaign) {
 	d.t.Helper()
 	d.do(func(a *app.App) error {
@@ -168,7 +166,7 @@ func (d *desk) load(c hongbao.Campaign) {
 	})
 }
 
-// grab makes a grab that is granted.
+// grab lets a user grab and requires that the grab is granted.
 func (d *desk) grab(campaign, user string) hongbao.Receipt {
 	d.t.Helper()
 	var got hongbao.Receipt
@@ -186,7 +184,7 @@ func (d *desk) grab(campaign, user string) hongbao.Receipt {
 	return got
 }
 
-// work lets workers run until all that was granted is finished.
+// work runs the workers until every grant is delivered to all sinks.
 func (d *desk) work() {
 	d.t.Helper()
 	ctx, cancel := context.WithCancel(d.t.Context())
@@ -218,7 +216,7 @@ func (d *desk) work() {
 
 type reply = webtest.Answer
 
-// request returns a valid request, changed by the tweaks.
+// request returns a valid request that the tweaks have changed.
 func (d *desk) request(key, method, path, body string, tweaks ...func(*http.Request)) *http.Request {
 	var r *http.Request
 	if method == http.MethodGet {

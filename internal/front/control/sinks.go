@@ -28,8 +28,8 @@ func sinkOperations() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/sinks", id: "list-sinks", summary: "Show the status of all sinks",
-			description: "Returns for each sink and shard the waiting grants and since when they wait, the parked entries, and the " +
-				"dead letters, and for each sink its workers. A shard that can't be read is left out; unread names it and says why.",
+			description: "Returns for each sink and shard the waiting grants with the age of the oldest, the parked entries and the " +
+				"dead letters, and for each sink its workers. A shard that can't be read is only listed in unread, with the reason.",
 			action: access.ReadSinks, answer: sinksAnswer{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ListSinks(ctx) }),
 		},
@@ -42,8 +42,8 @@ func sinkOperations() []operation {
 		{
 			method: http.MethodPost, path: "/v1/audit/acknowledgements", id: "acknowledge-difference",
 			summary: "Acknowledge a known difference of the audit",
-			description: "Copy kind to detail from a difference of `hongbao audit --json`. The audit shows the difference with " +
-				"exactly these words as acknowledged until the time. Verdict, alarms and sealing ignore it. " +
+			description: "Copy the fields kind to detail from a difference in `hongbao audit --json`. Until the given time, the audit shows a " +
+				"difference with exactly these fields as acknowledged. Verdict, alarms and sealing ignore it. " +
 				"A second acknowledgement of the same difference replaces the first. double_credit is refused.",
 			action: access.AcknowledgeDifference, body: acknowledgeBody{},
 			answer: ledger.Acknowledgement{}, together: true, do: acknowledge,
@@ -56,7 +56,7 @@ func sinkOperations() []operation {
 		{
 			method: http.MethodPost, path: "/v1/sinks/{sink}/limit", id: "limit-sink",
 			summary:     "Bound the grants per second that all workers together deliver to a sink",
-			description: "The limit takes precedence over the knob of the workers, until by_knob removes it. Workers apply it within a second.",
+			description: "The limit overrides the configuration of the workers, until by_knob removes the limit. Workers apply it within a second.",
 			action:      access.LimitSink, body: limitBody{}, answer: app.SinkChange{}, params: []*huma.Param{sinkParam()},
 			codes: []string{"unknown_sink"}, alone: true, do: limitSink,
 		},
@@ -76,7 +76,7 @@ func limitSink(ctx context.Context, c *call) (any, error) {
 	return c.ops().LimitSink(ctx, in)
 }
 
-// sinkChange returns pause or resume. As for campaigns, it needs no ledger.
+// sinkChange returns the operation pause or resume of a sink. It works without the ledger.
 func sinkChange(name, summary, description string, action access.Action,
 	do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (app.SinkChange, error)) operation {
 	return operation{

@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// maxTasks bounds how many tasks a server runs at once.
+// maxTasks is the maximum number of tasks that run at once on a server.
 const maxTasks = 64
 
-// tasks are long calls that continue after their request was answered. A task has a name. While the task is running,
-// other callers with the same request wait for the same task.
+// tasks runs long calls that may outlive their request. Each task has a name. While a task is running, another
+// request with the same name and order waits for the same task.
 type tasks struct {
-	ctx  context.Context //nolint:containedctx // of all tasks: they outlive their requests
+	ctx  context.Context //nolint:containedctx // the parent of all tasks' contexts
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 	log  *zap.Logger
@@ -28,24 +28,23 @@ type tasks struct {
 	named map[string]*task
 }
 
-// job is the work of a task.
 type job struct {
 	name string
-	// order distinguishes jobs with the same name: while a task is running, another order under its name is refused.
+	// order has the parameters. While a task is running, a job with the same name but another order is refused.
 	order string
-	// replay is the replay that the job runs; nil for another job.
+	// replay is the replay that the job runs, or nil for other jobs.
 	replay *app.Replay
 	do     func(ctx context.Context) (any, error)
 }
 
-// task is one call. answer and err are set once done is closed.
+// task is a job that is running or has ended. answer and err are valid after done is closed.
 type task struct {
 	job
 
 	all    *tasks
 	begun  time.Time
 	stop   context.CancelFunc
-	left   bool // a caller got the answer that it continues; under the lock of all
+	left   bool // set if a caller got an answer 202; guarded by all.mu
 	done   chan struct{}
 	answer any
 	err    error
@@ -56,7 +55,7 @@ func newTasks(log *zap.Logger) *tasks {
 	return &tasks{ctx: ctx, stop: stop, log: log, named: map[string]*task{}}
 }
 
-// close ends all tasks and waits for them.
+// close cancels all tasks and waits for them.
 func (t *tasks) close() {
 	t.mu.Lock()
 	t.stop()
@@ -64,7 +63,7 @@ func (t *tasks) close() {
 	t.wg.Wait()
 }
 
-// start begins a task, or returns the running task that does the same.
+// start starts a job as a task, or returns the task that already runs it.
 func (t *tasks) start(j *job, do func(ctx context.Context) (any, error)) (*task, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,14 +95,15 @@ func (t *tasks) start(j *job, do func(ctx context.Context) (any, error)) (*task,
 	return x, nil
 }
 
-// running returns the task of that name; nil if it does not run here.
+// running returns the task with a name, or nil if it does not run on this server.
 func (t *tasks) running(name string) *task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.named[name]
 }
 
-// replays returns the tasks that run a replay of that name, or of any name if it is empty.
+// replays returns the tasks that run the replay with a name. If the name is empty, it returns those of all
+// replays.
 func (t *tasks) replays(name string) (all []*task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,10 +115,10 @@ func (t *tasks) replays(name string) (all []*task) {
 	return all
 }
 
-// errStillRuns says that a task continues.
+// errStillRuns is returned by wait if the task is still running.
 var errStillRuns = errors.New("the task continues")
 
-// wait waits at most this long for a task's answer; errStillRuns if it has none by then.
+// wait waits for a task's answer. After the duration most it returns errStillRuns.
 func (x *task) wait(ctx context.Context, most time.Duration) (any, error) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()

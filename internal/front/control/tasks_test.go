@@ -17,14 +17,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
-// untilStopped is a task that ends when it is stopped.
+// untilStopped is a job that runs until it is canceled.
 func untilStopped(ctx context.Context) (any, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// Callers with the same request share a task. Another order under its name is refused, and so are too many tasks. A
-// failure that no answer reports is logged.
+// Callers with the same job share a task. A job with the same name and another order is refused, and so is a job
+// above the limit. A failure after an answer 202 is logged.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.WarnLevel)
@@ -66,7 +66,8 @@ func TestTasks(t *testing.T) {
 	require.Equal(t, 1, logs.Len())
 }
 
-// An answer 202 is not kept: when the server that loaded has died, the same request with the same key loads again.
+// An answer 202 is not stored. If the server dies during a load, the same request with the same key continues the
+// load.
 func TestLoadGoesOnUnderItsKey(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{patience: time.Nanosecond})
@@ -91,8 +92,8 @@ func TestLoadGoesOnUnderItsKey(t *testing.T) {
 	}
 }
 
-// A replay that reads the topic first, and has noted nothing in Redis, is seen and stopped; another order under its name
-// is refused meanwhile. Its dry runs are stopped with it.
+// A replay that is still reading the topic is not recorded in Redis yet. It is listed and can be stopped; a replay with
+// the same name and other parameters is refused. A stop also stops its dry runs.
 func TestReplayThatHasNotedNothing(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -111,7 +112,7 @@ func TestReplayThatHasNotedNothing(t *testing.T) {
 	d.get("viewer", "/v1/replays").OK(t, http.StatusOK, &list)
 	require.Equal(t, []replayState{state}, list.Replays)
 	d.post("operator", "/v1/replays/repair", `{"to":"balance"}`).Refused(t, "conflict")
-	d.post("operator/rain*", "/v1/replays/repair/stop", "{}").Refused(t, "unknown_replay", "a replay of everything is outside of a scope, too")
+	d.post("operator/rain*", "/v1/replays/repair/stop", "{}").Refused(t, "unknown_replay", "a replay of everything is outside a scope, too")
 	d.post("operator", "/v1/replays/repair/stop", "{}").OK(t, http.StatusOK, &state)
 	require.False(t, state.RunsHere)
 	require.Empty(t, d.c.tasks.replays(""))

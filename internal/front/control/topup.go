@@ -15,10 +15,10 @@ import (
 func topUpOperation() operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/campaigns/{id}/top-ups", id: "top-up", summary: "Add packets to a campaign",
-		description: "Funds more packets of a campaign that is open, or that opens later, and draws them with a seed of their " +
-			"own; plan_hash commits to both. 202 says that the packets are in the ledger and not in Redis yet: a worker, or the " +
-			"campaign's load, brings them there. The answer is the order as the ledger recorded it; top_ups of the campaign show " +
-			"when its packets were dealt. The same order again changes nothing.",
+		description: "Funds more packets for a campaign that is open or opens later, and draws them with a new seed; plan_hash commits " +
+			"to both. 202 means that the packets are in the ledger but not in Redis yet; a worker or the campaign's load brings " +
+			"them there. The answer is the order as the ledger recorded it; top_ups of the campaign shows when its packets " +
+			"were dealt. Sending the same order again changes nothing.",
 		action: access.TopUpCampaign, body: topUpBody{}, answer: app.TopUp{},
 		accepted: app.TopUp{},
 		codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "specification_invalid",
@@ -37,7 +37,8 @@ func topUp(ctx context.Context, c *call) (any, error) {
 	return c.ops().OrderTopUp(ctx, in)
 }
 
-// dealTopUp continues by itself when there are many packets. A campaign's load deals the packets ordered before it.
+// dealTopUp adds the packets of a top-up to Redis. If there are many, it continues after the answer 202. Before the
+// campaign is loaded it answers 202, too, because the load adds these packets.
 func dealTopUp(ctx context.Context, c *call, answer any) (any, error) {
 	id := c.campaign
 	var ordered app.TopUp

@@ -12,7 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// A treasurer adds packets over HTTP, once whatever is sent again; what expects another total changes nothing.
+// A treasurer adds packets over HTTP. A repeated request has no further effect, and a wrong expected total is
+// refused.
 func TestTopUp(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{false, true} {
@@ -29,7 +30,7 @@ func TestTopUp(t *testing.T) {
 			}
 			hash := added.Hash
 			d.post("treasurer", path, order).OK(t, http.StatusOK, &added)
-			require.Equal(t, hash, added.Hash, "the same order under another key")
+			require.Equal(t, hash, added.Hash, "the same order with another Idempotency-Key")
 			require.Equal(t, 2, added.Generation)
 			require.EqualValues(t, 11, added.First)
 			require.EqualValues(t, 1_700, added.Funded)
@@ -62,9 +63,8 @@ func TestTopUp(t *testing.T) {
 	}
 }
 
-// A top-up before the load waits for the load: the answer is 202 until the campaign is loaded. A treasurer whose key is
-// for some sponsors and a largest total funds no other campaign and no larger one, also not by top-ups. The journal has
-// the denied requests.
+// A key that is limited to some sponsors and a largest total can't fund other campaigns or exceed the total, not even
+// by top-ups. The journal has the denied requests.
 func TestSpending(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -74,7 +74,7 @@ func TestSpending(t *testing.T) {
 		d.keys["bounded"] = k.Text
 		return err
 	})
-	from := campaignOf("any", 10, 0) // once: its times are the clock's, and a repeat has the same
+	from := campaignOf("any", 10, 0) // created once, so that repeated requests have the same times
 	create := func(id, sponsor string, total hongbao.Amount) *reply {
 		c := from
 		c.ID, c.Sponsor, c.Total = id, sponsor, total
@@ -111,6 +111,7 @@ func TestSpending(t *testing.T) {
 	require.Equal(t, 6, denied)
 }
 
+// A top-up before the load waits for the load: the answer is 202 until the campaign is loaded.
 func TestTopUpBeforeTheLoad(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// addresses bounds the requests of each client address.
+// addresses limits the request rate of each client address.
 type addresses struct {
 	limits  *limits
 	trusted []netip.Prefix
 }
 
-// admit refuses a request if its address sends too many.
+// admit returns an error if the request's address has exceeded its rate.
 func (a *addresses) admit(r *http.Request) error {
 	if wait := a.limits.take(a.of(r).String(), 1, time.Now()); wait > 0 {
 		return rateLimited(wait)
@@ -21,11 +21,11 @@ func (a *addresses) admit(r *http.Request) error {
 	return nil
 }
 
-// of returns the network that a request counts for.
+// of returns the network whose rate a request counts for.
 func (a *addresses) of(r *http.Request) netip.Prefix { return network(a.client(r)) }
 
 // client returns the address of a request's client: the last hop that is not a trusted proxy. A proxy appends the
-// address of its own client to X-Forwarded-For. So a client can forge the entries left of its own address.
+// address of its own client to X-Forwarded-For. So the client can forge all entries left of its own address.
 func (a *addresses) client(r *http.Request) netip.Addr {
 	met, _ := netip.ParseAddrPort(r.RemoteAddr)
 	at := met.Addr().Unmap().WithZone("")
@@ -40,7 +40,7 @@ func (a *addresses) client(r *http.Request) netip.Addr {
 	return at
 }
 
-// hopOf parses an entry of X-Forwarded-For. Some proxies write the port after the address.
+// hopOf parses one entry of X-Forwarded-For. Some proxies add the port to the address.
 func hopOf(text string) (netip.Addr, bool) {
 	if at, err := netip.ParseAddr(text); err == nil {
 		return at, true

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A request counts for the last address that no trusted proxy has, and of IPv6 for its network.
+// A request counts for the last address that is not a trusted proxy. An IPv6 address counts as its network.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	a := &addresses{trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}}
@@ -43,7 +43,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// An address that makes too many requests must wait, for any kind of request. By default there is no limit.
+// An address that exceeds its rate must wait, whatever it requests. By default there is no limit.
 func TestAddressRate(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) {
@@ -67,7 +67,8 @@ func TestAddressRate(t *testing.T) {
 	}
 }
 
-// A page of a configured origin may send requests and read the answers. Other pages may not, and no answer allows *.
+// Pages of a configured origin may send requests and read the answers. Pages of other origins may not, and no
+// answer allows every origin (*).
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.CORSOrigins = []string{"https://app.test", "http://localhost:3000"} }})

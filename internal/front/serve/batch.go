@@ -15,25 +15,24 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// Bounds of a batch. One call to Redis can decide maxBatch grabs.
+// Limits of a batch. One call to Redis can decide maxBatch grabs.
 const (
 	maxBatch      = 128
 	maxBatchBytes = 128 << 10
 )
 
-// Keys identifies a caller by the API key. access.Authority implements it.
+// Keys identifies callers by their API keys; access.Authority implements it.
 type Keys interface {
 	Identify(ctx context.Context, keyText string) (access.Caller, error)
 }
 
-// BatchGrab is one grab of a batch. An invalid grab gets a problem as its result; the others are decided.
+// BatchGrab is one grab in a batch. The result of an invalid grab is a problem; the other grabs are decided.
 type BatchGrab struct {
 	User      string `json:"user" pattern:"^[!-~]{1,128}$" doc:"Who grabs."`
 	RequestID string `json:"request_id" pattern:"^[!-~]{1,128}$" doc:"One for all repeats of this grab."`
 	Facts     string `json:"facts,omitempty" doc:"What limits count by, as device=d1 channel=app."`
 }
 
-// batchRequest is the body of a batch.
 type batchRequest struct {
 	Grabs []BatchGrab `json:"grabs" minItems:"1" maxItems:"128" nullable:"false" doc:"One or more of each user."`
 }
@@ -50,8 +49,8 @@ type BatchAnswer struct {
 	Results []BatchResult `json:"results" nullable:"false" doc:"One for each grab, in the same order."`
 }
 
-// grabBatch is POST /v1/campaigns/{id}/grabs:batch. An invalid grab does not affect the others. grabBatch passes all
-// grabs to the producer at once, so that the producer puts them into one call.
+// grabBatch answers POST /v1/campaigns/{id}/grabs:batch. An invalid grab does not affect the others. All grabs go to
+// the producer concurrently, so that it can decide them in one call to Redis.
 func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 	id, key, err := s.byKey(r, access.Grab)
 	if err != nil {
@@ -135,8 +134,9 @@ func userOf(user string, ok bool) (string, error) {
 	return user, nil
 }
 
-// byKey returns the campaign of a request and the id of its API key, if the key permits the action there. A refused
-// request counts for the key's rate too, because the ledger records it.
+// byKey checks the API key of a request. It returns the campaign in the path and the key's id, if the key permits
+// the action on the campaign. A denied request counts for the key's rate, too, because the ledger records each
+// denial.
 func (s *Server) byKey(r *http.Request, action access.Action) (campaign, id string, err error) {
 	key := web.Bearer(r)
 	if key == "" || s.deps.Keys == nil {
@@ -168,7 +168,8 @@ func (s *Server) byKey(r *http.Request, action access.Action) (campaign, id stri
 	return campaign, who.Key, nil
 }
 
-// userReceipts is GET /v1/campaigns/{id}/grabs?user=. The answer has no coupon codes: only the user may see them.
+// userReceipts answers GET /v1/campaigns/{id}/grabs?user=. The answer has no coupon codes, because only the user
+// may see them.
 func (s *Server) userReceipts(w http.ResponseWriter, r *http.Request) error {
 	id, _, err := s.byKey(r, access.ReadGrants)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 const batchPath = "/v1/campaigns/granted/grabs:batch"
 
-// results are those of a batch, as answer or code.
+// results returns each result of a batch as text: the answer's outcome or the problem's code.
 func results(t *testing.T, r *reply) (all []string) {
 	t.Helper()
 	require.Equal(t, http.StatusOK, r.Status, r.Text)
@@ -38,7 +38,7 @@ func results(t *testing.T, r *reply) (all []string) {
 	return all
 }
 
-// Each grab of a batch has its own result, in order, whatever is wrong with the others.
+// Each grab of a batch has its own result, in order, even if others are invalid.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -68,7 +68,8 @@ func TestBatch(t *testing.T) {
 	require.Equal(t, []string{"unknown_campaign 0"}, results(t, r))
 }
 
-// All grabs of a batch are passed to the producer at once, so that they go into one call. Each user has their own rate.
+// All grabs of a batch go to the producer concurrently, so that one call to Redis can decide them. Each user has a
+// separate rate.
 func TestBatchIsOneCrowd(t *testing.T) {
 	t.Parallel()
 	f := &fake{hold: make(chan struct{}), began: make(chan struct{}, maxBatch)}
@@ -102,7 +103,7 @@ func TestBatchIsOneCrowd(t *testing.T) {
 	require.Equal(t, 1, limited)
 }
 
-// An invalid batch grabs nothing.
+// If the batch itself is invalid, nothing is grabbed.
 func TestBadBatches(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -131,7 +132,8 @@ func TestBadBatches(t *testing.T) {
 	require.Empty(t, s.grabbed())
 }
 
-// An API key is valid for its role and its campaigns. The answer to an invalid key does not say what is wrong with it.
+// An API key works only for its role and its campaigns. The answer to an invalid key does not reveal what is wrong
+// with it.
 func TestAPIKeys(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -145,7 +147,7 @@ func TestAPIKeys(t *testing.T) {
 		s.call(t, "GET", list, "", as(key)).Refused(t, "unauthorized", name)
 	}
 	twice := func(r *http.Request) { r.Header.Add("Authorization", "Bearer "+viewerText) }
-	s.call(t, "POST", batchPath, batch, as(gatewayText), twice).Refused(t, "unauthorized", "one of two keys is good")
+	s.call(t, "POST", batchPath, batch, as(gatewayText), twice).Refused(t, "unauthorized", "two keys, one valid")
 	expired, expiredText := access.NewKey(access.RoleGateway, nil)
 	expired.Expires = time.Now().Add(-time.Second)
 	revoked, revokedText := access.NewKey(access.RoleGateway, nil)
@@ -169,7 +171,8 @@ func TestAPIKeys(t *testing.T) {
 	away.call(t, "POST", batchPath, batch, as(gatewayText)).Refused(t, "unavailable")
 }
 
-// An API key that makes too many requests waits; those that it is refused for count, and other keys do not.
+// An API key that exceeds its rate must wait. Denied requests count for the rate, and other keys are not
+// affected.
 func TestKeyRate(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.KeyRate, c.KeyBurst = 1, 128 }})
@@ -182,7 +185,7 @@ func TestKeyRate(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, s.call(t, "POST", batchPath, batchOf(120), as(gatewayText)).Status)
 	limited(s.call(t, "POST", batchPath, batchOf(120), as(gatewayText)))
-	require.Len(t, s.grabbed(), 120, "a batch counts as its number of grabs, and is refused as a whole")
+	require.Len(t, s.grabbed(), 120, "a batch of n grabs counts n times, and is accepted or refused as a whole")
 	refused := 0
 	for i := range 60 {
 		var r *reply
@@ -200,16 +203,15 @@ func TestKeyRate(t *testing.T) {
 		}
 	}
 	require.Greater(t, refused, 60-20)
-	require.LessOrEqual(t, int(s.fake.denied.Load()), 60-refused, "what is limited is not recorded")
+	require.LessOrEqual(t, int(s.fake.denied.Load()), 60-refused, "a rate-limited request is not recorded")
 	require.Equal(t, http.StatusOK, s.call(t, "GET", list, "", as(wholeText)).Status)
 	require.Equal(t, http.StatusOK, s.call(t, "POST", "/v1/campaigns/granted/grabs", good).Status, "a user is no key")
 
 	full := setup(t, options{cfg: func(c *Config) { c.KeyRate, c.KeyBurst = 1, 128 }})
 	require.Equal(t, http.StatusOK, full.call(t, "POST", batchPath, batchOf(128), as(gatewayText)).Status,
-		"a full batch fits the smallest burst")
+		"the smallest permitted burst allows a full batch")
 }
 
-// batchOf is a batch of n users' grabs.
 func batchOf(n int) string {
 	grabs := make([]string, n)
 	for i := range grabs {
@@ -218,7 +220,7 @@ func batchOf(n int) string {
 	return `{"grabs":[` + strings.Join(grabs, ",") + `]}`
 }
 
-// A user's receipts are read by API key, and without the codes that are for their user only.
+// An API key reads a user's receipts, but without coupon codes, which only the user may see.
 func TestUserReceipts(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})

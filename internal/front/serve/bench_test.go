@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// granter grants at once.
+// granter is a Grabber that grants every grab at once.
 type granter struct{}
 
 func (granter) Grab(_ context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
@@ -34,14 +34,14 @@ func (granter) Receipts(context.Context, string, string) (model.Receipts, error)
 	return model.Receipts{}, nil
 }
 
-// sink receives an answer and discards it.
+// sink is a ResponseWriter that discards the answer.
 type sink struct{ header http.Header }
 
 func (s *sink) Header() http.Header            { return s.header }
 func (s *sink) Write(data []byte) (int, error) { return len(data), nil }
 func (s *sink) WriteHeader(int)                {}
 
-// BenchmarkGrab is what a grab with a token costs between net/http and the producer.
+// BenchmarkGrab measures the cost of a grab with a token between net/http and the producer.
 func BenchmarkGrab(b *testing.B) {
 	cfg := testConfig()
 	cfg.Rate, cfg.Burst = 1_000_000, 1_000_000
@@ -65,7 +65,6 @@ func BenchmarkGrab(b *testing.B) {
 	}
 }
 
-// reader is a body.
 type reader struct{ *strings.Reader }
 
 func (reader) Close() error { return nil }

@@ -24,11 +24,11 @@ type Receipts struct {
 	User     string    `json:"user" doc:"Whose receipts these are."`
 	Currency string    `json:"currency,omitempty" doc:"Of the amounts, ISO 4217."`
 	Receipts []Receipt `json:"receipts" nullable:"false" doc:"All that the user holds there."`
-	// Incomplete reports that the ledger answered and may not have all receipts yet.
+	// Incomplete is true if the receipts come from the ledger, which may not have all of them yet.
 	Incomplete bool `json:"incomplete,omitempty" doc:"True while some receipts may be missing: ask again later."`
 }
 
-// ownReceipts is GET /v1/campaigns/{id}/grabs/me.
+// ownReceipts answers GET /v1/campaigns/{id}/grabs/me.
 func (s *Server) ownReceipts(w http.ResponseWriter, r *http.Request, who *caller) error {
 	id, err := web.CampaignOf(r)
 	if err != nil {
@@ -56,12 +56,12 @@ type CampaignAnswer struct {
 	Starts   time.Time `json:"starts" doc:"When grabs begin."`
 	Ends     time.Time `json:"ends" doc:"When grabs end."`
 	Time     time.Time `json:"time" doc:"The server's clock, by which grabs are decided."`
-	// StartsIn and EndsIn are 0 once that time has passed.
+	// StartsIn and EndsIn are 0 if the time has passed.
 	StartsIn int64 `json:"starts_in_ms" doc:"Milliseconds until it starts, 0 if it has."`
 	EndsIn   int64 `json:"ends_in_ms" doc:"Milliseconds until it ends, 0 if it has."`
 }
 
-// campaign is GET /v1/campaigns/{id}.
+// campaign answers GET /v1/campaigns/{id}.
 func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
 	id, err := web.CampaignOf(r)
 	if err == nil {
@@ -74,7 +74,7 @@ func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return unread(err)
 	}
-	now := window.Now.Truncate(time.Millisecond) // as the answer shows it, so that the countdown agrees with it
+	now := window.Now.Truncate(time.Millisecond) // rounded as in the answer, so that the countdown agrees with it
 	web.WriteJSON(w, http.StatusOK, CampaignAnswer{
 		Campaign: id, Name: window.Name, Kind: window.Kind, Currency: window.Currency, Status: window.Status(),
 		Starts: window.From.UTC(), Ends: window.To.UTC(), Time: now.UTC(),
@@ -84,7 +84,7 @@ func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// unread returns the refusal for an error of Redis or of the ledger.
+// unread returns the answer for a failed read from Redis or the ledger.
 func unread(err error) error {
 	switch {
 	case errors.Is(err, store.ErrFrozen), errors.Is(err, store.ErrLost):
@@ -99,14 +99,14 @@ func unread(err error) error {
 	return &web.Refusal{Code: "unavailable", Detail: "send the same request again", Wait: retryAfter, Cause: err}
 }
 
-// Bounds of the cache of campaigns.
+// Limits of the cache of campaigns.
 const (
 	windowAge  = time.Second
 	maxWindows = 10_000
-	// maxAsking bounds the concurrent reads of campaigns that were found before, and separately those of other ids.
-	// Otherwise clients that invent ids could use up the connections for grabs and for existing campaigns.
+	// maxAsking is the maximum number of concurrent reads of known campaigns, and also of unknown ids. Without this
+	// limit, clients that invent ids could use up the Redis connections.
 	maxAsking = 8
-	// lateAge is how long an old window may be shown while all reads are in use.
+	// lateAge is how old a cached state may be while all concurrent reads are in use.
 	lateAge = 5 * time.Second
 	// foundAge is how long the server remembers that a campaign exists.
 	foundAge = time.Minute
@@ -114,20 +114,20 @@ const (
 
 var errAsking = errors.New("too many campaigns are being read")
 
-// windows caches the public states of campaigns for windowAge. So a crowd that reads one campaign costs Redis almost
-// nothing.
+// windows caches the public state of campaigns for windowAge. So reads of one campaign by many users cost Redis
+// almost nothing.
 type windows struct {
 	reader Reader
 	asking singleflight.Group
-	room   chan struct{} // bounds the reads of campaigns that were found before
-	new    chan struct{} // bounds the reads of other campaigns
+	room   chan struct{} // limits concurrent reads of known campaigns
+	new    chan struct{} // limits concurrent reads of unknown ids
 
 	mu      sync.Mutex
 	known   map[string]seen
 	cleaned time.Time // when old entries were last removed
 }
 
-// seen is a cached reading and its time. A campaign that does not exist has the error.
+// seen is a cached read and its time. For a campaign that does not exist, it has the error.
 type seen struct {
 	window store.Window
 	err    error
@@ -137,7 +137,7 @@ type seen struct {
 // found reports whether the campaign exists.
 func (s *seen) found() bool { return s.err == nil && !s.at.IsZero() }
 
-// lasts returns how long the reading stays in the cache.
+// lasts returns how long the read stays in the cache.
 func (s *seen) lasts() time.Duration {
 	if s.found() {
 		return foundAge
@@ -150,7 +150,7 @@ func newWindows(reader Reader) *windows {
 		new: make(chan struct{}, maxAsking)}
 }
 
-// get returns the public state of a campaign, with the present time.
+// get returns the public state of a campaign, with the clock moved to the present.
 func (v *windows) get(ctx context.Context, campaign string) (store.Window, error) {
 	has, fresh := v.remembered(campaign)
 	if !fresh {
@@ -163,7 +163,7 @@ func (v *windows) get(ctx context.Context, campaign string) (store.Window, error
 	return has.window, has.err
 }
 
-// read reads a campaign, once for all concurrent callers. It returns an error only if ctx ends.
+// read reads a campaign. Concurrent callers share one read. It returns an error only if ctx has ended.
 func (v *windows) read(ctx context.Context, campaign string) (has seen, err error) {
 	select {
 	case r := <-v.asking.DoChan(campaign, func() (any, error) {
@@ -176,7 +176,7 @@ func (v *windows) read(ctx context.Context, campaign string) (has seen, err erro
 	}
 }
 
-// remembered returns the cached reading of the campaign, and reports whether it is still fresh.
+// remembered returns the cached read of a campaign, and reports whether it is fresh.
 func (v *windows) remembered(campaign string) (has seen, fresh bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -209,8 +209,8 @@ func (v *windows) ask(ctx context.Context, campaign string) seen {
 	return has
 }
 
-// remember adds a reading to the cache, and removes old entries if the cache is full. An id that does not exist
-// displaces no valid entry.
+// remember adds a read to the cache, and removes old entries if the cache is full. An unknown id never
+// displaces a valid entry.
 func (v *windows) remember(campaign string, has seen) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -221,6 +221,6 @@ func (v *windows) remember(campaign string, has seen) {
 		})
 	}
 	if _, known := v.known[campaign]; known || len(v.known) < maxWindows {
-		v.known[strings.Clone(campaign)] = has // campaign is part of a request's head
+		v.known[strings.Clone(campaign)] = has // clone: campaign is a substring of the request's header
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// Config of a Server: the knobs of section serve.
+// Config configures a Server. Its fields are the configuration keys of section serve.
 type Config = configs.Serve
 
 // Limits returns the limits of each listener's connections.

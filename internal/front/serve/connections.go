@@ -8,11 +8,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// counted is a listener that counts its open connections. It bounds the connections of one address, so that no
-// address takes all of them. It closes a further connection at once.
+// counted is a listener that counts its open connections. It limits the connections of each address, so that
+// one address can't take all of them. It closes a connection above the limit at once.
 type counted struct {
 	net.Listener
-	most    int            // limit for each address; 0: no limit
+	most    int            // maximum per address; 0: no limit
 	trusted []netip.Prefix // proxies, which have no limit
 	changed func(by int)
 	log     *zap.Logger
@@ -46,7 +46,7 @@ func (c *counted) Accept() (net.Conn, error) {
 	}
 }
 
-// take counts a connection. It reports false, and does not count it, if its network is at its bound.
+// take counts a connection and returns true. If the network has reached its limit, it returns false.
 func (c *counted) take(from netip.Prefix, trusted bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +65,7 @@ func (c *counted) giveBack(from netip.Prefix) {
 	}
 }
 
-// countedConn is a connection that is counted until it is closed.
+// countedConn is a connection that tells the listener when it is closed.
 type countedConn struct {
 	net.Conn
 	gone func()
@@ -77,14 +77,14 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// network returns the network that counts as one address. For IPv6 that is the /64, because a provider assigns a whole
-// /64 to each customer.
+// network returns the network whose addresses count as one. For IPv6 that is the /64 network, because providers assign
+// a /64 to each customer.
 func network(at netip.Addr) netip.Prefix {
 	bits := 32
 	if at.Is6() {
 		bits = 64
 	}
-	p, _ := at.Prefix(bits) // the zero address, which no connection has, gets the zero prefix
+	p, _ := at.Prefix(bits) // an invalid address gives the zero prefix; no connection has one
 	return p
 }
 

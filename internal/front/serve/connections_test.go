@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dial opens a connection that stays open, and reports whether the server answers a request on it.
+// dial opens a connection, sends a request on it and reports whether the server answers.
 func (s *server) dial(t *testing.T) (conn net.Conn, answers bool) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -32,7 +32,7 @@ func (s *server) dial(t *testing.T) (conn net.Conn, answers bool) {
 	return conn, res.StatusCode == http.StatusOK
 }
 
-// An address has as many connections as it may have, and another once one is closed.
+// An address can open connections up to the limit, and another one only after closing one.
 func TestConnectionsOfAnAddress(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.AddressConnections = 2 }})
@@ -42,7 +42,7 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	require.True(t, ok)
 	for range 3 {
 		_, ok = s.dial(t)
-		require.False(t, ok, "a third connection of the address")
+		require.False(t, ok, "the third connection from this address")
 	}
 	require.NotZero(t, s.logs.FilterMessageSnippet("serve.address_connections").Len())
 	require.NoError(t, first.Close())
@@ -50,7 +50,7 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	require.EqualValues(t, 2, s.connections("listen"))
 }
 
-// The address of a trusted proxy, and any address without a bound, has any number of connections.
+// Trusted proxies may open any number of connections, and so may every address if there is no limit.
 func TestConnectionsOfAProxy(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
@@ -66,7 +66,7 @@ func TestConnectionsOfAProxy(t *testing.T) {
 			}
 			require.EqualValues(t, 5, s.connections("listen"))
 			s.stop()
-			require.Zero(t, s.connections("listen"), "each is counted until it is closed")
+			require.Zero(t, s.connections("listen"), "each connection is counted until it is closed")
 		})
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A key file that was open to others is taken once it is closed, though its text is the same.
+// A key file with open permissions is refused, and accepted after a chmod, although its text is the same.
 func TestKeyFileIsClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,8 +37,8 @@ func TestKeyFileIsClosed(t *testing.T) {
 	})
 }
 
-// An unknown kid of a caller that hangs up still triggers a fetch. After an answer without keys the previous keys stay
-// valid.
+// A token with an unknown kid triggers a fetch of the key set, even if the caller hangs up. If a fetch returns no
+// keys, the previous keys stay valid.
 func TestKeysFromURLStay(t *testing.T) {
 	t.Parallel()
 	var text atomic.Pointer[[]byte]
@@ -76,7 +76,7 @@ func TestKeysFromURLStay(t *testing.T) {
 		as(token{jwt.SigningMethodEdDSA, edKey, "old"}.sign(t, "u1"))).Status)
 }
 
-// slowWindows answers no call until let is closed.
+// slowWindows is a Reader whose Window waits until let is closed.
 type slowWindows struct {
 	fake
 	n   atomic.Int64
@@ -89,7 +89,7 @@ func (f *slowWindows) Window(context.Context, string) (store.Window, error) {
 	return store.Window{}, errAbsent
 }
 
-// Of the ids that clients invent, only maxAsking are read at once; the others are refused for now.
+// At most maxAsking unknown ids are read concurrently; requests for further ids are refused.
 func TestWindowsAreAskedForByFew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -111,8 +111,9 @@ func TestWindowsAreAskedForByFew(t *testing.T) {
 	})
 }
 
-// Invented ids do not affect an existing campaign: they take neither its entry in the cache nor a slot of the campaigns
-// that were found. While no slot is free, the campaign's last state is shown for some seconds.
+// Requests for invented ids do not affect an existing campaign: they take neither its cache entry nor the concurrent
+// reads that are reserved for known campaigns. While all concurrent reads are in use, the server shows the campaign's
+// last state for some seconds.
 func TestStrangersHideNoCampaign(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +135,7 @@ func TestStrangersHideNoCampaign(t *testing.T) {
 			asked <- err
 		}()
 		synctest.Wait()
-		require.EqualValues(t, maxAsking+1, f.n.Load(), "it has slots of its own")
+		require.EqualValues(t, maxAsking+1, f.n.Load(), "known campaigns have their own slots")
 
 		for i := range maxAsking - 1 {
 			id := "known-" + strconv.Itoa(i)
@@ -155,7 +156,7 @@ func TestStrangersHideNoCampaign(t *testing.T) {
 	})
 }
 
-// A user who sends requests while they have to wait still gets their rate.
+// Refused requests do not count: a user who keeps sending requests still gets the full rate.
 func TestRefusedRequestsCostNothing(t *testing.T) {
 	t.Parallel()
 	l := newLimits(1, 2)
@@ -168,7 +169,7 @@ func TestRefusedRequestsCostNothing(t *testing.T) {
 	require.InDelta(t, 2+100, let, 1)
 }
 
-// A request ends before the time to write its answer does.
+// The deadline of a request is earlier than the deadline for writing its answer.
 func TestRequestsHaveADeadline(t *testing.T) {
 	t.Parallel()
 	f := &fake{hold: make(chan struct{}), began: make(chan struct{}, 1)}
@@ -176,7 +177,7 @@ func TestRequestsHaveADeadline(t *testing.T) {
 	s.call(t, "POST", "/v1/campaigns/granted/grabs", good).Refused(t, "outcome_unknown")
 }
 
-// A granted answer has its currency though the campaign can't be read.
+// The answer to a grant has the currency even if the campaign can't be read.
 func TestAGrantHasItsCurrency(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{fake: &fake{err: hongbao.Outagef(hongbao.ClassTransient, "no answer")}})

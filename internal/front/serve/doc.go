@@ -1,4 +1,4 @@
-// Package serve answers grabs over HTTP. docs/http.md describes it for its callers, docs/openapi.yaml for their
+// Package serve answers grabs over HTTP. docs/http.md describes the API for people, docs/openapi.yaml for
 // programs.
 //
 // There are three listeners. The public one takes requests of users:
@@ -12,15 +12,17 @@
 //
 // The control listener serves Deps.Control, the administration. Without Deps.Control it is not opened.
 //
-// The ops listener has /livez and /readyz, and by Deps /metrics and /debug/pprof. /livez and /readyz do not check
-// Redis: otherwise an outage of Redis would take every process out of its load balancer at once.
+// The ops listener serves /livez and /readyz and, depending on Deps, /metrics and /debug/pprof. /livez and
+// /readyz do not check Redis, because otherwise an outage of Redis would make every load balancer remove all
+// processes at once.
 //
-// A verified JWT names the user, or a gateway with an API key does. Each fact that a limit counts by has a declared
-// source of the same kinds. User and facts are never read from the body of a user's own request. A key of the key set
-// is valid only for the algorithm that it names.
+// The user is named by a verified JWT, or by a gateway with an API key. serve.facts declares for each fact whether it
+// comes from the JWT or from the gateway. The user and the facts are never read from the body of a user's own
+// request. A key of the key set verifies only tokens of the algorithm that it declares.
 //
-// A decided grab is 200 with its outcome. An undecided grab is 503 with Retry-After. Every refusal is a problem of
-// RFC 9457 with a code of the tables in routes.go and of internal/front/web. A problem contains no text of the request.
+// The answer to a decided grab has status 200 and the outcome. The answer to an undecided grab has status 503 and
+// Retry-After. Every other answer is a problem of RFC 9457 with a code from the tables in routes.go and
+// internal/front/web. A problem quotes nothing from the request.
 //
 // The server checks a request in this order: the rate of its address, if that has one (429); the path (404, also for
 // a path that a client or a proxy would rewrite); the method (405); the token or API key (401); the rate of the user

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A server that is stopped reports that it is not ready, accepts requests for the drain delay, and answers the running
-// ones. Its answers end their connections, so that callers go to another server before it closes them.
+// A server that is stopping reports that it is not ready, still accepts requests for the drain delay, and answers the
+// running ones. Its answers close their connections, so that callers move to another server in time.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	f := &fake{hold: make(chan struct{}), began: make(chan struct{}, 2)}
@@ -30,7 +30,7 @@ func TestDrain(t *testing.T) {
 	}, "it is not ready")
 	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").Status, "it lives")
 	go func() { grab <- s.call(t, "POST", "/v1/campaigns/granted/grabs", good) }()
-	<-f.began // a request that comes within the delay is taken
+	<-f.began // a request within the drain delay is accepted
 	closed := s.call(t, "GET", "/v1/campaigns/granted", "").Closed
 	close(f.hold)
 	require.True(t, closed)

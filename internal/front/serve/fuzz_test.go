@@ -18,8 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web/webtest"
 )
 
-// Each of 10,000 odd requests gets an answer below 500, a refusal is a problem with a code of the table, and nothing is
-// grabbed but what was answered 200.
+// Every random request gets a status below 500, and every refusal is a problem with a documented code. Only requests
+// that were answered with 200 grab anything.
 func TestFuzzedRequests(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -33,12 +33,12 @@ func TestFuzzedRequests(t *testing.T) {
 	}
 	const batch = `{"grabs":[{"user":"u3","request_id":"r1","facts":"dev=d1"}]}`
 	bodies := []string{good, "{}", batch}
-	for _, name := range slices.Sorted(maps.Keys(badBodies)) { // sorted: each run draws the same requests
+	for _, name := range slices.Sorted(maps.Keys(badBodies)) { // sorted, so that each run makes the same requests
 		if name != "50 MB" {
 			bodies = append(bodies, badBodies[name].body)
 		}
 	}
-	answers, taken := map[int]int{}, map[string]bool{} // by status; the ways that were answered 200
+	answers, taken := map[int]int{}, map[string]bool{} // by status; the kinds of requests with answer 200
 	for range 10_000 {
 		path := pick("/v1/campaigns/granted/grabs", "/v1/campaigns/granted/grabs", "/v1/campaigns/granted/grabs/me",
 			"/v1/campaigns/granted", "/openapi.json", "/v1/campaigns/granted/grabs:batch")
@@ -92,11 +92,11 @@ func TestFuzzedRequests(t *testing.T) {
 	}
 }
 
-// A body that is read the short way says what it says when it is parsed.
+// plainGrab, the fast path, returns the same request id as the complete parser.
 func TestPlainGrab(t *testing.T) {
 	t.Parallel()
 	bodies, plain := []string{good, `{"request_id":"a:,{}"}`}, 0
-	for _, name := range slices.Sorted(maps.Keys(badBodies)) { // sorted: each run draws the same requests
+	for _, name := range slices.Sorted(maps.Keys(badBodies)) { // sorted, so that each run makes the same requests
 		if name != "50 MB" {
 			bodies = append(bodies, badBodies[name].body)
 		}

@@ -9,14 +9,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// A gateway with an API key names the user and the facts of a single grab by these headers.
+// A gateway with an API key names the user and the facts of a grab in these headers.
 const (
 	userHeader  = "Hongbao-User"
 	factsHeader = "Hongbao-Facts"
 )
 
-// forUser reads the user and the facts from the headers of a gateway with an API key. The key must be allowed to grab,
-// because the answers contain coupon codes.
+// forUser reads the user and the facts from a gateway's headers. The key must permit grabs, because the answers
+// contain coupon codes.
 func (s *Server) forUser(r *http.Request, who *caller) error {
 	if _, _, err := s.byKey(r, access.Grab); err != nil {
 		return err
@@ -36,8 +36,8 @@ func (s *Server) forUser(r *http.Request, who *caller) error {
 	return readFacts(strings.Join(facts, ""), s.gatewayFacts, who.facts)
 }
 
-// onlyGateways refuses a gateway's headers in a request with a user's token. Otherwise the sender would expect that
-// they have an effect.
+// onlyGateways returns an error if a request with a user's token has a gateway's headers. Otherwise the sender
+// would believe that they have an effect.
 func onlyGateways(h http.Header) error {
 	switch {
 	case h[userHeader] != nil:
@@ -48,8 +48,8 @@ func onlyGateways(h http.Header) error {
 	return nil
 }
 
-// readFacts parses facts such as "device=d1 channel=app" into the empty map to. names maps the name in the text to the
-// fact.
+// readFacts parses facts such as "device=d1 channel=app" into the empty map to. names maps the names in the text to
+// facts.
 func readFacts(text string, names, to map[string]string) error {
 	if text == "" {
 		return nil

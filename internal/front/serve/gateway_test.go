@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forUser makes a request that of a gateway for a user.
+// forUser turns a request into a gateway's request for a user.
 func forUser(user, facts string) tweak {
 	return func(r *http.Request) {
 		as(gatewayText)(r)
@@ -24,7 +24,7 @@ const (
 	minePath = "/v1/campaigns/granted/grabs/me"
 )
 
-// A gateway's grab is the grab of the user and the facts that it names, and it reads the user's receipts with their codes.
+// A gateway grabs for the user and with the facts that it names. It reads the user's receipts with their coupon codes.
 func TestGatewayGrabsForAUser(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -40,13 +40,13 @@ func TestGatewayGrabsForAUser(t *testing.T) {
 	require.Len(t, s.grabbed(), 2)
 	r := s.call(t, "GET", minePath, "", forUser("u7", ""))
 	require.Equal(t, "u7", r.Body["user"])
-	require.Contains(t, r.Text, "SECRET", "the gateway hands the code on")
+	require.Contains(t, r.Text, "SECRET", "the gateway passes the code on to the user")
 	listed := s.call(t, "GET", grabPath+"?user=u7", "", as(gatewayText))
 	require.Equal(t, http.StatusOK, listed.Status)
 	require.NotContains(t, listed.Text, "SECRET")
 }
 
-// A gateway that names no user, a bad one or bad facts is refused, and nothing is grabbed.
+// A gateway that names no user, an invalid user or invalid facts is refused, and nothing is grabbed.
 func TestGatewayNonsense(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})

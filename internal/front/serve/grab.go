@@ -12,16 +12,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// retryAfter is the delay before a client repeats an undecided grab. The producer has repeated it for a while
-// already.
+// retryAfter is the delay after which a client should repeat an undecided grab. By then the producer has
+// already retried it for a while.
 const retryAfter = time.Second
 
-// grabRequest is the body of a grab.
 type grabRequest struct {
 	RequestID string `json:"request_id,omitempty" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"One for all repeats."`
 }
 
-// Receipt is a packet of a user.
+// Receipt is a packet that a user has got.
 type Receipt struct {
 	Packet    int64     `json:"packet" doc:"Number of the packet in the campaign."`
 	Amount    int64     `json:"amount" doc:"Minor units of the currency: cents, fen."`
@@ -31,7 +30,7 @@ type Receipt struct {
 	Code      string    `json:"code,omitempty" doc:"The coupon's code."`
 }
 
-// answered returns receipts in the form of the API.
+// answered converts receipts to the form of the API.
 func answered(list []hongbao.Receipt) []Receipt {
 	out := make([]Receipt, len(list))
 	for i := range list {
@@ -41,14 +40,14 @@ func answered(list []hongbao.Receipt) []Receipt {
 	return out
 }
 
-// eventID returns the id of a grant in the topic.
+// eventID returns the id of a grant, as in the topic.
 func eventID(shard int, seq int64) string {
 	var room [32]byte
 	text := append(strconv.AppendInt(room[:0], int64(shard), 10), '-')
 	return string(strconv.AppendInt(text, seq, 10))
 }
 
-// LimitHit says which limit refused a grab.
+// LimitHit is the limit that refused a grab.
 type LimitHit struct {
 	By     string    `json:"by" doc:"user, or the fact that the limit counts by."`
 	Per    string    `json:"per" enum:"campaign,day,hour" doc:"How long it counts."`
@@ -67,7 +66,7 @@ type GrabAnswer struct {
 	RequestID string    `json:"request_id,omitempty" doc:"The grab's, drawn by the server if the grab had none."`
 }
 
-// grab is POST /v1/campaigns/{id}/grabs.
+// grab answers POST /v1/campaigns/{id}/grabs.
 func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error {
 	id, err := web.CampaignOf(r)
 	if err != nil {
@@ -93,7 +92,7 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 	return nil
 }
 
-// readGrab returns the request id of a grab's body, or "" if there is none.
+// readGrab returns the request id in the body of a grab, or "" if it has none.
 func readGrab(data []byte, body web.Body) (id string, err error) {
 	if id, ok := plainGrab(data); ok {
 		return id, nil
@@ -113,7 +112,7 @@ func readGrab(data []byte, body web.Body) (id string, err error) {
 	return id, nil
 }
 
-// plainGrab parses the form of a body that nearly all clients send: without spaces, and with a valid id that needs no
+// plainGrab is a fast path for the body that nearly all clients send: without spaces, and with a valid id without
 // escapes.
 func plainGrab(data []byte) (id string, ok bool) {
 	id, starts := strings.CutPrefix(string(data), `{"request_id":"`)
@@ -129,7 +128,7 @@ func requestID(o flatjson.Object) (string, error) {
 	return id, nil
 }
 
-// decide grabs, and returns the answer to the caller.
+// decide passes a grab to the producer and returns the answer for the caller.
 func (s *Server) decide(ctx context.Context, g *hongbao.Grab) (GrabAnswer, error) {
 	answer, err := s.deps.Grabber.Grab(ctx, g)
 	if err != nil {
@@ -138,8 +137,8 @@ func (s *Server) decide(ctx context.Context, g *hongbao.Grab) (GrabAnswer, error
 	return s.answer(ctx, g, &answer)
 }
 
-// grabProblem returns the refusal for a grab that could not be decided. The producer refuses a valid grab permanently
-// for one of two reasons: it has no request id, or a fact is missing.
+// grabProblem returns the error for a grab that could not be decided. The producer permanently rejects a valid grab
+// only if a request id or a fact is missing.
 func grabProblem(g *hongbao.Grab, err error) error {
 	if hongbao.ClassOf(err) != hongbao.ClassPermanent {
 		return err
@@ -152,7 +151,7 @@ func grabProblem(g *hongbao.Grab, err error) error {
 	}
 }
 
-// answer returns a decision in the form of the API.
+// answer converts a decision to the form of the API.
 func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer) (GrabAnswer, error) {
 	switch {
 	case a.Outcome == hongbao.OutcomeUnknownCampaign:
@@ -182,7 +181,7 @@ func (s *Server) answer(ctx context.Context, g *hongbao.Grab, a *hongbao.Answer)
 	return out, nil
 }
 
-// utc returns t in UTC. It keeps the zero time.
+// utc converts t to UTC. The zero time stays as it is.
 func utc(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

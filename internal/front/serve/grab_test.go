@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Every outcome has its answer: decided ones are 200, an unknown campaign is 404, undecided ones are 503.
+// A decided grab is answered with 200, an unknown campaign with 404, and an undecided grab with 503.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -43,7 +43,7 @@ func TestOutcomes(t *testing.T) {
 	require.Equal(t, "2023-11-14T23:13:20.123Z", s.call(t, "POST", "/v1/campaigns/not_started/grabs", good).Body["starts"])
 }
 
-// The problem of a grab that the producer could not decide says whether the grab may have happened.
+// If the producer could not decide a grab, the error code shows whether the grab may have happened.
 func TestGrabErrors(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -58,7 +58,7 @@ func TestGrabErrors(t *testing.T) {
 	require.Equal(t, 3, s.logs.FilterMessage("a request failed").Len())
 }
 
-// badBody is a body or a head, name and value, and the code that refuses it.
+// badBody is an invalid body or header (name and value), and the error code that refuses it.
 type badBody struct {
 	body, code string
 	head       []string
@@ -71,7 +71,7 @@ func (b *badBody) tweaks() []tweak {
 	return []tweak{header(b.head[0], b.head[1])}
 }
 
-// badBodies are bodies and heads that are no grab, and their codes.
+// badBodies are the requests whose body or header is invalid for a grab.
 var badBodies = map[string]badBody{
 	"empty":               {"", "body_required", nil},
 	"blank":               {" \n", "body_required", nil},
@@ -110,14 +110,14 @@ var badBodies = map[string]badBody{
 	"identity":            {good, "content_encoding", []string{"Content-Encoding", "identity"}},
 }
 
-// Nothing is grabbed with a body that is no grab.
+// A grab with an invalid body is refused, and nothing is grabbed.
 func TestBadBodies(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
 	for name, c := range badBodies {
 		r := s.call(t, "POST", "/v1/campaigns/granted/grabs", c.body, c.tweaks()...)
 		r.Refused(t, c.code, name)
-		require.NotContains(t, r.Text, "u2", "nothing of the body is repeated")
+		require.NotContains(t, r.Text, "u2", "the answer quotes nothing from the body")
 		require.Equal(t, c.code == "body_too_large", r.Closed, name)
 	}
 	require.Empty(t, s.grabbed())
@@ -128,7 +128,7 @@ func TestBadBodies(t *testing.T) {
 	}
 }
 
-// Paths and methods that do not exist are refused, none is redirected, and nothing is grabbed.
+// Unknown paths and methods are refused. They are never redirected, and nothing is grabbed.
 func TestBadPaths(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -183,7 +183,7 @@ func TestBadPaths(t *testing.T) {
 	require.Empty(t, s.grabbed())
 }
 
-// A parameter that does not exist is refused: a caller who writes dry_run expects that nothing is granted.
+// An unknown query parameter is refused, because a caller who writes dry_run expects that nothing is granted.
 func TestNoUnknownParameter(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -196,8 +196,8 @@ func TestNoUnknownParameter(t *testing.T) {
 	require.Empty(t, s.grabbed())
 }
 
-// A request with Transfer-Encoding is the last one of its connection: a proxy that uses a Content-Length in the same
-// request would take the rest for another request.
+// The server closes the connection after a request with Transfer-Encoding. Otherwise a proxy that obeys
+// Content-Length instead could take the rest for another request (request smuggling).
 func TestTransferEncodingEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -221,7 +221,7 @@ func TestTransferEncodingEndsTheConnection(t *testing.T) {
 	}
 }
 
-// Text of a request can't add lines of its own to the log.
+// Text from a request can't add lines to the log.
 func TestLogTakesNoLines(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})

@@ -23,26 +23,27 @@ import (
 )
 
 const (
-	// fileAge is how often the file is read.
+	// fileAge is the interval at which the file is read again.
 	fileAge   = time.Second
-	minSecret = 32 // bytes of a secret of HS256
+	minSecret = 32 // minimum length of an HS256 secret in bytes
 )
 
-// knobField names the knob of a key set in its log lines.
+// knobField is the log field with the configuration key of a key set.
 func knobField(name string) zap.Field { return zap.String("knob", name) }
 
-// keySet finds the key that verifies a token.
+// keySet finds the key with which to verify a token.
 type keySet interface {
-	// find returns errNoKeys if the set can't be read now, so that it is unknown whether the set has the key.
+	// find returns errNoKeys if the set can't be read, because then the set might have the key.
 	find(ctx context.Context, kid, alg string) (any, error)
 }
 
 var errUnknownKey = errors.New("the key set has no such key")
 
-// keys are usable keys by their ids.
+// keys maps key ids to usable keys.
 type keys map[string]usableKey
 
-// usableKey is a key and its algorithm. If key is nil, it verifies no token. A secret is a *sharedKey.
+// usableKey is a key and its algorithm. A usableKey whose key is nil verifies no token. If the key is a secret,
+// it is a *sharedKey.
 type usableKey struct {
 	alg string
 	key any
@@ -59,26 +60,26 @@ func (k keys) find(kid, alg string) (any, error) {
 	return has.key, nil
 }
 
-// fileSet is a key set in a file.
+// fileSet is a key set that is read from a file.
 type fileSet struct {
 	file func() ([]byte, string, error)
 	log  *zap.Logger
 
 	known atomic.Pointer[fileKeys]
 
-	mu   sync.Mutex // locked while the file is read
+	mu   sync.Mutex // held while the file is read
 	text []byte
-	open string // the access that others had to the file when text was checked
+	open string // who else could read the file when text was checked
 }
 
-// fileKeys are the keys of the file, and the time of the last reading.
+// fileKeys are the keys of the file and the time of the last read.
 type fileKeys struct {
 	keys keys
 	read time.Time
 }
 
-// sharedKey is a key of HS256. It keeps HMAC states that are already initialized with the key: that saves half of the
-// work for a short text.
+// sharedKey is a key of HS256. It reuses HMAC states that are already initialized with the key, which saves half of
+// the work for a short text.
 type sharedKey struct{ hashes sync.Pool }
 
 // keyHash is an HMAC state, with buffers for the text and the sum.
@@ -92,9 +93,9 @@ func newSharedKey(key []byte) *sharedKey {
 	return &sharedKey{sync.Pool{New: func() any { return &keyHash{Hash: hmac.New(sha256.New, key)} }}}
 }
 
-// signed reports whether mac is the signature of the text.
+// signed reports whether mac is the key's signature of the text.
 func (s *sharedKey) signed(text string, mac []byte) bool {
-	h := s.hashes.Get().(*keyHash) //nolint:forcetypeassert // the pool has only this type
+	h := s.hashes.Get().(*keyHash) //nolint:forcetypeassert // the pool has only values of this type
 	defer s.hashes.Put(h)
 	h.Reset()
 	h.text = append(h.text[:0], text...)
@@ -102,13 +103,13 @@ func (s *sharedKey) signed(text string, mac []byte) bool {
 	return hmac.Equal(h.Sum(h.sum[:0]), mac)
 }
 
-// newFileKeys returns the key set of a file. The set reads the file again when the file changes.
+// newFileKeys returns the key set in a file. The set rereads the file when it changes.
 func newFileKeys(file func() ([]byte, string, error), log *zap.Logger) (*fileSet, error) {
 	k := &fileSet{file: file, log: log}
 	return k, k.load()
 }
 
-// find reads the file again if the last reading is fileAge ago. If the file can't be used, find uses the previous keys.
+// find rereads the file if the last read is at least fileAge old. If the file is invalid, find uses the previous keys.
 func (k *fileSet) find(_ context.Context, kid, alg string) (any, error) {
 	known := k.known.Load()
 	if time.Since(known.read) >= fileAge {
@@ -117,7 +118,7 @@ func (k *fileSet) find(_ context.Context, kid, alg string) (any, error) {
 	return known.keys.find(kid, alg)
 }
 
-// again reads the file, unless another caller has done so meanwhile.
+// again rereads the file, unless another caller has just done so.
 func (k *fileSet) again() *fileKeys {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,7 +132,8 @@ func (k *fileSet) again() *fileKeys {
 	return k.known.Load()
 }
 
-// usable returns the key for verifying signatures. The type of a key must fit its algorithm.
+// usable returns the key that verifies signatures. It returns an error unless the key's type fits its
+// algorithm.
 func usable(jwk *jwkset.JWK) (any, error) {
 	key := jwk.Key()
 	if private, ok := key.(interface{ Public() crypto.PublicKey }); ok {
@@ -158,8 +160,8 @@ func usable(jwk *jwkset.JWK) (any, error) {
 	return key, nil
 }
 
-// load reads the file. Every key must be usable. A valid file with an empty key list removes all keys. A file that is
-// incomplete or invalid removes none.
+// load reads the file. Every key must be usable. A valid file with an empty key list removes all keys. An incomplete
+// or invalid file removes no keys.
 func (k *fileSet) load() error {
 	now, before := &fileKeys{read: time.Now()}, k.known.Load()
 	if before != nil {
@@ -170,7 +172,7 @@ func (k *fileSet) load() error {
 	if err != nil || k.text != nil && bytes.Equal(text, k.text) && open == k.open {
 		return err
 	}
-	k.text, k.open = text, open // a broken file is reported once; a chmod may fix it
+	k.text, k.open = text, open // stored first, so that an invalid file is reported once
 	var set jwkset.JWKSMarshal
 	if err := json.Unmarshal(text, &set); err != nil {
 		return fmt.Errorf("it is not a JSON Web Key Set: %w", err)

@@ -14,35 +14,36 @@ import (
 	"go.uber.org/zap"
 )
 
-// Bounds of a key set behind a URL.
+// Times and limits of a key set behind a URL.
 const (
-	// urlAge is how often the URL is fetched; before the first set it is fetched every firstEvery.
+	// urlAge is the interval of fetches; before the first successful fetch it is firstEvery.
 	urlAge     = 5 * time.Minute
 	firstEvery = time.Second
 	urlTimeout = 10 * time.Second
-	// An unknown key id triggers a fetch too, at most once in unknownEvery. Each caller waits for it for at most
-	// unknownWait.
+	// A token with an unknown key id also triggers a fetch, at most once in unknownEvery. The caller waits for
+	// that fetch for at most unknownWait.
 	unknownEvery = 10 * time.Second
 	unknownWait  = 3 * time.Second
 	maxKeySet    = 1 << 20
 )
 
-// errNoKeys says that the key set can't be read, so that it is unknown whether a token is valid.
+// errNoKeys means that the key set can't be read, so that nobody knows whether a token is valid.
 var errNoKeys = errors.New("the key set of serve.keys could not be read")
 
-// urlSet is a key set behind a URL. The goroutine of run makes every fetch; all callers share its result.
+// urlSet is a key set that is fetched from a URL. The goroutine of run makes every fetch, and all callers share
+// the result.
 type urlSet struct {
 	url    string
 	client *http.Client
 	log    *zap.Logger
 
 	last atomic.Pointer[fetch]
-	ask  chan struct{} // a caller requests a fetch
+	ask  chan struct{} // receives a value when a caller requests a fetch
 }
 
-// fetch is the state after a fetch.
+// fetch is the state after a fetch of the key set.
 type fetch struct {
-	keys  keys          // of the newest set that could be read; nil before the first
+	keys  keys          // the keys of the last successful fetch; nil before it
 	err   error         // of this fetch
 	asked time.Time     // when a caller last triggered a fetch
 	next  chan struct{} // closed when the next fetch has ended
@@ -57,7 +58,7 @@ func newURLSet(url string, transport http.RoundTripper, log *zap.Logger) *urlSet
 	return k
 }
 
-// run fetches the set until ctx ends.
+// run fetches the key set until ctx ends.
 func (k *urlSet) run(ctx context.Context) {
 	var due time.Time
 	byCaller := false
@@ -76,7 +77,7 @@ func (k *urlSet) run(ctx context.Context) {
 	}
 }
 
-// wait returns when a fetch is due, or when a caller requests one. ok is false when ctx has ended.
+// wait returns when a fetch is due or a caller requests one. ok is false if ctx has ended.
 func (k *urlSet) wait(ctx context.Context, due time.Time) (byCaller, ok bool) {
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
@@ -87,7 +88,7 @@ func (k *urlSet) wait(ctx context.Context, due time.Time) (byCaller, ok bool) {
 		case <-timer.C:
 			return false, true
 		case <-k.ask:
-			if k.last.Load().old() { // false: another caller's fetch has answered the request
+			if k.last.Load().old() { // else another caller's fetch was recent enough
 				return true, true
 			}
 		}
@@ -97,8 +98,8 @@ func (k *urlSet) wait(ctx context.Context, due time.Time) (byCaller, ok bool) {
 // old reports whether an unknown key id may trigger another fetch.
 func (f *fetch) old() bool { return f.keys != nil && time.Since(f.asked) >= unknownEvery }
 
-// fetch reads the set. If the set can't be used, the previous keys stay valid. A failure raises an alarm only if the
-// fetch was due: a caller's token must not raise an alarm.
+// fetch fetches the key set. If that fails, the previous keys stay valid. It raises an alarm only if the fetch was
+// due, because a caller's token must not raise alarms.
 func (k *urlSet) fetch(ctx context.Context, byCaller bool) {
 	found, err := k.read(ctx)
 	before := k.last.Load()
@@ -137,9 +138,9 @@ func (k *urlSet) read(ctx context.Context) (keys, error) {
 	return publicKeys(&set)
 }
 
-// publicKeys returns the keys of a published set. Providers also publish keys that can't be used here, or even a
-// secret; publicKeys returns these without an algorithm, so they verify no token. A set without a usable key is an
-// error: not every JSON answer is a key set.
+// publicKeys returns the keys of a published key set. Providers also publish keys that this server can't use, and
+// some even a secret. publicKeys returns such keys without an algorithm, so that they verify no token. A set
+// without a usable key is an error, because the answer may not be a key set at all.
 func publicKeys(set *jwkset.JWKSMarshal) (keys, error) {
 	out, usableOnes, bad := keys{}, 0, error(nil)
 	for _, m := range set.Keys {
@@ -158,7 +159,7 @@ func publicKeys(set *jwkset.JWKSMarshal) (keys, error) {
 			}
 			continue
 		}
-		if out[m.KID].key == nil { // the first of several with one kid
+		if out[m.KID].key == nil { // if several keys have this kid, the first one counts
 			out[m.KID] = usableKey{string(m.ALG), key}
 		}
 		usableOnes++
@@ -170,18 +171,18 @@ func publicKeys(set *jwkset.JWKSMarshal) (keys, error) {
 	return out, nil
 }
 
-// find returns the key for a token that names a key and an algorithm. For an unknown key it waits for the fetch that is
-// due or running, even if the caller hangs up.
+// find returns the key for a token with a key id and an algorithm. If the key is unknown, it waits for the next fetch,
+// even if the caller hangs up.
 func (k *urlSet) find(_ context.Context, kid, alg string) (any, error) {
 	last := k.last.Load()
-	first := last.keys == nil && last.err == nil // the first fetch is running
+	first := last.keys == nil && last.err == nil // the first fetch is still running
 	if key, err := last.find(kid, alg); !errors.Is(err, errUnknownKey) || !first && !last.old() {
 		return key, err
 	}
 	if !first {
 		select {
 		case k.ask <- struct{}{}:
-		default: // another caller has requested a fetch
+		default: // a fetch is already requested
 		}
 	}
 	timer := time.NewTimer(unknownWait)
@@ -194,7 +195,8 @@ func (k *urlSet) find(_ context.Context, kid, alg string) (any, error) {
 	return k.last.Load().find(kid, alg)
 }
 
-// find returns errNoKeys for an unknown key if the set could not be read: the newest set may have the key.
+// find returns errNoKeys for an unknown key if the last fetch failed, because the newest set might have the
+// key.
 func (f *fetch) find(kid, alg string) (any, error) {
 	key, err := f.keys.find(kid, alg)
 	if f.err != nil && errors.Is(err, errUnknownKey) {
@@ -203,5 +205,5 @@ func (f *fetch) find(kid, alg string) (any, error) {
 	return key, err
 }
 
-// ready reports whether a set was read.
+// ready reports whether a key set was fetched successfully.
 func (k *urlSet) ready() bool { return k.last.Load().keys != nil }

@@ -21,9 +21,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// provider is an identity provider without a network.
+// provider simulates an identity provider without a network.
 type provider struct {
-	text  atomic.Pointer[string] // nil: it is down
+	text  atomic.Pointer[string] // nil: the provider is down
 	delay atomic.Int64
 	asked atomic.Int64
 }
@@ -45,10 +45,9 @@ func (p *provider) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(*text)), Request: r}, nil
 }
 
-// sleep advances the clock of a bubble.
 func sleep(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // the bubble's clock
 
-// inBubble runs a key set with a provider until the test of the bubble ends.
+// inBubble runs a test in a synctest bubble, with a key set and its provider.
 func inBubble(t *testing.T, test func(t *testing.T, p *provider, k *urlSet, alarms *observer.ObservedLogs)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +64,8 @@ func inBubble(t *testing.T, test func(t *testing.T, p *provider, k *urlSet, alar
 	})
 }
 
-// If the provider is down while a server starts, the server fetches every second, and uses the first set at once.
+// If the provider is down when a server starts, the server fetches every second and uses the first key set at
+// once.
 func TestTheFirstKeySetComesLate(t *testing.T) {
 	t.Parallel()
 	old := set(t, jwk(t, edKey.Public(), "old", "EdDSA"))
@@ -82,11 +82,12 @@ func TestTheFirstKeySetComesLate(t *testing.T) {
 		require.NoError(t, err)
 		_, err = k.find(t.Context(), "new", "EdDSA")
 		require.ErrorIs(t, err, errUnknownKey)
-		require.NotErrorIs(t, err, errNoKeys, "the set is known, and does not have the key")
+		require.NotErrorIs(t, err, errNoKeys, "the key set was fetched and does not have the key")
 	})
 }
 
-// Junk tokens do not hide a rotated key for longer than unknownEvery, and make no more than one fetch in that time.
+// Tokens with invented key ids cause at most one fetch in unknownEvery. They delay the use of a new key by no more
+// than that.
 func TestJunkTokensHideNoNewKey(t *testing.T) {
 	t.Parallel()
 	old, both := set(t, jwk(t, edKey.Public(), "old", "EdDSA")), set(t, jwk(t, edKey.Public(), "old", "EdDSA"),
@@ -118,12 +119,12 @@ func TestJunkTokensHideNoNewKey(t *testing.T) {
 		stop()
 		junk.Wait()
 		require.LessOrEqual(t, p.asked.Load()-before, int64(8), "a fetch every 10 s")
-		require.Equal(t, 1, alarms.Len(), "of the start, when there was no set")
+		require.Equal(t, 1, alarms.Len(), "the alarm of the start, before the first key set")
 	})
 }
 
-// A caller's token raises no alarm, and does not delay the fetch that is due and may raise one. No caller waits longer
-// than unknownWait for a provider that hangs.
+// A caller's token never raises an alarm, and does not delay the next due fetch, which may raise one. If the provider
+// hangs, no caller waits longer than unknownWait.
 func TestOnlyDueFetchesRaiseAlarms(t *testing.T) {
 	t.Parallel()
 	old := set(t, jwk(t, edKey.Public(), "old", "EdDSA"))
@@ -132,10 +133,10 @@ func TestOnlyDueFetchesRaiseAlarms(t *testing.T) {
 		sleep(firstEvery + time.Millisecond)
 		alarms.TakeAll()
 		p.text.Store(nil)
-		for range 29 { // until shortly before the next fetch is due
+		for range 29 { // sleep until shortly before the next due fetch
 			sleep(unknownEvery)
 			_, err := k.find(t.Context(), "new", "EdDSA")
-			require.ErrorIs(t, err, errNoKeys, "the newest set may have the key")
+			require.ErrorIs(t, err, errNoKeys, "the newest key set might have the key")
 			_, err = k.find(t.Context(), "old", "EdDSA")
 			require.NoError(t, err)
 		}
@@ -150,7 +151,7 @@ func TestOnlyDueFetchesRaiseAlarms(t *testing.T) {
 	})
 }
 
-// A server whose provider is down is not ready and answers 503; the first token after the provider is back is good.
+// While its provider is down, a server is not ready and answers 503. After that it accepts the first valid token.
 func TestServerWaitsForItsFirstKeySet(t *testing.T) {
 	t.Parallel()
 	var up atomic.Bool
@@ -177,7 +178,8 @@ func TestServerWaitsForItsFirstKeySet(t *testing.T) {
 	require.Equal(t, http.StatusOK, grab().Status)
 }
 
-// A published set may have keys that are not for this server; one without any other leaves the keys as they are.
+// A published key set may contain keys that this server can't use. A set with only such keys does not replace
+// the previous keys.
 func TestPublicKeys(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -187,7 +189,7 @@ func TestPublicKeys(t *testing.T) {
 	}{
 		"a secret beside a key":   {string(set(t, jwk(t, secret, "hs", "HS256"), jwk(t, edKey.Public(), "ed", "EdDSA"))), 2, ""},
 		"a key without algorithm": {string(set(t, jwk(t, ecKey().Public(), "any", ""), jwk(t, edKey.Public(), "ed", "EdDSA"))), 2, ""},
-		"an unusable key under a kid that is taken": {string(set(t, jwk(t, edKey.Public(), "ed", "EdDSA"),
+		"an unusable key with the kid of another key": {string(set(t, jwk(t, edKey.Public(), "ed", "EdDSA"),
 			jwk(t, ecKey().Public(), "ed", ""))), 1, ""},
 		"a key of an unknown kind": {`{"keys":[{"kty":"AKP","kid":"x","alg":"ML-DSA-44"}]}`, 0, "no keys that can be used here"},
 		"only a secret":            {string(set(t, jwk(t, secret, "hs", "HS256"))), 0, "must not be published"},

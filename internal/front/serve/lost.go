@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// maxPaid bounds the concurrent lookups of users of lost campaigns. paidWait bounds how long a grab waits for a free
-	// slot.
+	// maxPaid is the maximum number of concurrent lookups of users of lost campaigns. paidWait is how long a grab waits
+	// for a free slot.
 	maxPaid  = 16
 	paidWait = 500 * time.Millisecond
 )
 
 var errPaid = errors.New("too many users of lost campaigns are being looked up")
 
-// paid returns the user's receipts in an ended campaign of which Redis has lost data, from Redis and the ledger. It
-// returns none for any other campaign. The answer "ended" is final, so a user whom the ledger has paid must not get it.
-// While the ledger does not answer, the grab is undecided.
+// paid returns a user's receipts, from Redis and the ledger, if the campaign has ended and Redis has lost data of it.
+// For other campaigns it returns no receipts. The answer "ended" is final, so a user whom the ledger has paid must not
+// get it. If the ledger does not answer, the grab stays undecided.
 func (s *Server) paid(ctx context.Context, g *hongbao.Grab) (model.Receipts, error) {
 	window, err := s.windows.get(ctx, g.Campaign)
 	if err != nil {

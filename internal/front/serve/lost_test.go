@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// In a campaign of which Redis has lost data, a user whom the ledger has paid gets already_granted, and the others get
-// ended. While the ledger is down, a grab is undecided.
+// If Redis has lost data of an ended campaign, a user whom the ledger has paid gets already_granted, and other users
+// get ended. While the ledger is down, a grab is undecided.
 func TestEndedCampaignsThatRedisLost(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
@@ -54,10 +54,10 @@ func TestEndedCampaignsThatRedisLost(t *testing.T) {
 
 	whole := setup(t, options{fake: &fake{window: store.Window{State: "closed"}, held: f.held}})
 	require.Equal(t, "ended", whole.call(t, "POST", "/v1/campaigns/ended/grabs", good).Body["outcome"],
-		"a campaign that lost nothing costs the ledger nothing")
+		"an intact campaign causes no read from the ledger")
 }
 
-// A crowd of a lost campaign causes only maxPaid lookups at once; the other users must try again.
+// Users of a lost campaign cause at most maxPaid concurrent lookups; the other users must retry.
 func TestLostCampaignsAskForFewUsersAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestLostCampaignsAskForFewUsersAtOnce(t *testing.T) {
 	})
 }
 
-// holding is a Reader whose receipts wait.
+// holding is a Reader whose Receipts waits until let is closed.
 type holding struct {
 	*fake
 	let chan struct{}

@@ -18,19 +18,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// docs/openapi.yaml is made of the endpoints and their types.
+// docs/openapi.yaml is generated from the endpoints and their types, and must be up to date.
 func TestDocumentIsCommitted(t *testing.T) {
 	t.Parallel()
 	webtest.Committed(t, (&Server{}).API(), "../../../docs/openapi.yaml")
 }
 
-// checker compares answers with the document.
+// checker compares answers with the API document.
 type checker struct {
 	*webtest.Document
 	seen map[string]bool // codes
 }
 
-// check makes sure that an answer is documented at its path, with its status, its type, and, for a problem, its code.
+// check requires that the document lists an answer for its path with its status and type. A problem must also have a
+// listed code.
 func (c *checker) check(t *testing.T, e *web.Endpoint, r *reply) {
 	t.Helper()
 	require.NoError(t, c.Check(e.Method, e.Path, r), "%s", r.Text)
@@ -39,7 +40,7 @@ func (c *checker) check(t *testing.T, e *web.Endpoint, r *reply) {
 	}
 }
 
-// Every answer is documented, and every code is met.
+// Every answer conforms to the API document, and the tests produce every error code.
 func TestAnswersMatchTheDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := webtest.DocumentOf((&Server{}).API())
@@ -55,7 +56,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	c.checkBatches(t, s, all["grab-batch"])
 	c.checkReads(t, s, all)
 	for _, code := range []string{"not_found", "method_not_allowed", "body_incomplete", "host_unknown"} {
-		c.seen[code] = true // of no path, no method, no whole request, `hongbao dev`
+		c.seen[code] = true // codes for unknown paths and methods, incomplete requests, and `hongbao dev`
 	}
 	require.Equal(t, public(), slices.Sorted(maps.Keys(c.seen)), "every code was met")
 
@@ -128,10 +129,10 @@ func outcomes() (all []string) {
 	return all
 }
 
-// public are the codes of the public listener.
+// public returns the error codes of the public listener.
 func public() []string { return webtest.Codes((&Server{}).API()) }
 
-// Each code that only this listener answers belongs to an endpoint.
+// Every error code that only this listener uses belongs to an endpoint.
 func TestCodesAreUsed(t *testing.T) {
 	t.Parallel()
 	all := public()
@@ -140,7 +141,7 @@ func TestCodesAreUsed(t *testing.T) {
 	}
 }
 
-// docs/http.md has each code with its status.
+// docs/http.md lists each error code with its status.
 func TestPageHasTheCodes(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/http.md")

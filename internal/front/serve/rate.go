@@ -6,18 +6,20 @@ import (
 	"time"
 )
 
-// maxUsers bounds the users, API keys or addresses of each of the two maps.
+// maxUsers is the maximum number of users, API keys or addresses in each of the two maps.
 const maxUsers = 1_000_000
 
-// limits bounds the requests of each user, API key or address by the generic cell rate algorithm. A user who sends
-// nothing for a period has the whole burst again. So limits forgets such a user after one to two periods.
+// limits limits the request rate of each user, API key or address with the generic cell rate algorithm. A user who
+// sends nothing for one period has the whole burst again. So limits can forget such a user after one to two
+// periods.
 type limits struct {
 	every  time.Duration // the interval between requests
-	spare  time.Duration // how much earlier than that requests may come: a burst minus one request
+	spare  time.Duration // how much earlier a request may come: the length of a burst minus one interval
 	period time.Duration
 
 	mu sync.Mutex
-	// now and before have, for each user, the time at which the full burst is available again. Times count from began.
+	// now and before map each user to the time at which the full burst is available again. Times are relative to
+	// began.
 	now, before map[string]time.Duration
 	began       time.Time
 	turned      time.Time
@@ -31,8 +33,8 @@ func newLimits(perSecond, burst int) *limits {
 	}
 }
 
-// take counts n requests of the user, or none. If it counts none, it returns how long the user must wait. n must not
-// exceed the burst.
+// take counts n requests of the user, if the rate permits all of them. Otherwise it counts none and returns how long
+// the user must wait. n must not exceed the burst.
 func (l *limits) take(user string, n int, at time.Time) (wait time.Duration) {
 	now := at.Sub(l.began)
 	l.mu.Lock()
@@ -50,6 +52,6 @@ func (l *limits) take(user string, n int, at time.Time) (wait time.Duration) {
 	if wait = whole + time.Duration(n-1)*l.every - now - l.spare; wait > 0 {
 		return wait
 	}
-	l.now[strings.Clone(user)] = whole + time.Duration(n)*l.every // user may be part of a token or a body, which a map would keep
+	l.now[strings.Clone(user)] = whole + time.Duration(n)*l.every // clone: user may be a substring of a token or body
 	return 0
 }

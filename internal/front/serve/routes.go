@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// codes are the codes that only this package answers.
+// codes are the error codes that only this package uses.
 var codes = web.AddCodes(map[string]web.Code{
 	"request_id_invalid": {Status: http.StatusBadRequest, Title: "This can't be a request id"},
 	"request_id_required": {Status: http.StatusBadRequest,
@@ -23,13 +23,13 @@ var codes = web.AddCodes(map[string]web.Code{
 	"facts_invalid": {Status: http.StatusBadRequest, Title: "These can't be the facts of a grab"},
 	"grabs_invalid": {Status: http.StatusBadRequest, Title: "The body has no list of 1 to 128 grabs"},
 	"not_durable": {Status: http.StatusServiceUnavailable,
-		Title: "Nothing is told yet: what the user holds is not as safe as the campaign promises"},
+		Title: "No answer yet: the user's receipts are not as durable as the campaign promises"},
 })
 
-// API describes the paths of the public listener. Run must have read the key sets.
+// API describes the endpoints of the public listener. They accept tokens only after Run has opened the key set.
 func (s *Server) API() *web.API {
 	a := &web.API{
-		Title: "Hongbao", Description: "Grabs, receipts and countdowns. docs/http.md tells more.",
+		Title: "Hongbao", Description: "Grabs, receipts and countdowns. See docs/http.md.",
 		Pages: "docs/api.md and /openapi.json list the paths", Listener: "serve.listen", Codes: []string{"host_unknown"},
 		Schemes: map[string]*huma.SecurityScheme{
 			"token": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A user's token."},
@@ -47,12 +47,12 @@ func (s *Server) endpoints() []web.Endpoint {
 	id, user, key := []*huma.Param{web.CampaignID()}, []string{"token", "key"}, []string{"key"}
 	ofUser := append(slices.Clone(id),
 		&huma.Param{Name: userHeader, In: "header", Description: "With an API key: the user's id.", Schema: web.IDSchema()},
-		&huma.Param{Name: factsHeader, In: "header", Description: "With an API key: what limits count by, as device=d1 channel=app.",
+		&huma.Param{Name: factsHeader, In: "header", Description: "With an API key: the facts that limits count by, such as device=d1 channel=app.",
 			Schema: &huma.Schema{Type: huma.TypeString}})
 	return []web.Endpoint{
 		{
 			Method: http.MethodPost, Path: "/v1/campaigns/{id}/grabs", ID: "grab", Summary: "Grab a packet",
-			Description: "Decides a grab of the token's user, or of the user whom a gateway with an API key names. Every decided outcome is 200. After 503, " +
+			Description: "Decides a grab. The user is the token's user, or the user whom a gateway with an API key names. Every decided outcome is 200. After 503, " +
 				"and when no answer came, send the same request again: with the same request_id a grab that was granted gets " +
 				"the same receipt. A campaign in which a user may have several packets requires a request_id, and so does a " +
 				"gateway.",
@@ -64,8 +64,8 @@ func (s *Server) endpoints() []web.Endpoint {
 		{
 			Method: http.MethodPost, Path: "/v1/campaigns/{id}/grabs:batch", ID: "grab-batch",
 			Summary: "Grab for up to 128 users",
-			Description: "Decides the grabs of a gateway's users. There is a result for each, in the same order; what is " +
-				"wrong with one grab does not touch the others. Sent again, each grab gets its own answer again.",
+			Description: "Decides grabs of a gateway's users. The results are in the order of the grabs. An invalid grab does not " +
+				"affect the others. If the request is sent again, each grab with a receipt gets the same receipt.",
 			Params: id, Security: key, Roles: access.RolesOf(access.Grab), Body: batchRequest{}, Answer: BatchAnswer{},
 			Do: s.grabBatch,
 			Codes: slices.Concat(web.BodyCodes, []string{"invalid_parameter", "grabs_invalid", "campaign_invalid", "unknown_campaign", "forbidden",
@@ -73,7 +73,7 @@ func (s *Server) endpoints() []web.Endpoint {
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs", ID: "user-receipts", Summary: "A user's receipts",
-			Description: "Lists what a user holds in a campaign, without the codes of coupons.",
+			Description: "Lists a user's packets in a campaign, without coupon codes.",
 			Params: append(id, &huma.Param{Name: "user", In: "query", Required: true, Description: "The user's id.",
 				Schema: web.IDSchema()}),
 			Security: key, Roles: access.RolesOf(access.ReadGrants), Answer: Receipts{}, Do: s.userReceipts,
@@ -82,27 +82,27 @@ func (s *Server) endpoints() []web.Endpoint {
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs/me", ID: "own-receipts", Summary: "The caller's receipts",
-			Description: "Lists what the token's user holds in a campaign, or the user whom a gateway with an API key names, with the codes of coupons.",
+			Description: "Lists the user's packets in a campaign with their coupon codes. The user is the token's user, or the user whom a gateway with an API key names.",
 			Params:      ofUser, Security: user, Roles: access.RolesOf(access.Grab), Answer: Receipts{}, Do: s.asUser(s.ownReceipts),
 			Codes: []string{"invalid_parameter", "campaign_invalid", "user_invalid", "facts_invalid", "forbidden", "unknown_campaign", "archived", "frozen",
 				"not_durable", "unavailable", "rate_limited"},
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/campaigns/{id}", ID: "campaign", Summary: "Status and countdown of a campaign",
-			Description: "Says whether grabs are decided now, and by the server's own clock when that begins and ends. " +
-				"It is up to a second old.",
+			Description: "Returns whether the campaign is open, and when it starts and ends by the server's own clock. " +
+				"The answer may be a second old.",
 			Params: id, Answer: CampaignAnswer{}, Do: s.campaign,
 			Codes: []string{"invalid_parameter", "campaign_invalid", "unknown_campaign", "frozen", "unavailable", "rate_limited"},
 		},
 	}
 }
 
-// asUser identifies the user and checks the user's rate before it calls do.
+// asUser returns a handler that identifies the user and checks the user's rate before it calls do.
 func (s *Server) asUser(
 	do func(w http.ResponseWriter, r *http.Request, who *caller) error,
 ) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		who := callers.Get().(*caller) //nolint:forcetypeassert // the pool has only this type
+		who := callers.Get().(*caller) //nolint:forcetypeassert // the pool has only values of this type
 		defer who.release()
 		if err := s.identify(r, who); err != nil {
 			return err
@@ -117,7 +117,8 @@ func (s *Server) asUser(
 	}
 }
 
-// noQuery refuses a query on a path that takes none. Otherwise the caller would expect that it has an effect.
+// noQuery returns an error if the request has a query. Otherwise the caller would believe that the query has an
+// effect.
 func noQuery(r *http.Request) error {
 	if r.URL.RawQuery != "" || r.URL.ForceQuery {
 		return web.Refuse("invalid_parameter", "this path takes no query")
@@ -125,7 +126,7 @@ func noQuery(r *http.Request) error {
 	return nil
 }
 
-// identify finds the user that a token, or a gateway with an API key, names.
+// identify identifies the user by a token, or by the headers of a gateway with an API key.
 func (s *Server) identify(r *http.Request, who *caller) error {
 	switch text := web.Bearer(r); {
 	case strings.HasPrefix(text, access.KeyPrefix):

@@ -24,13 +24,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Grabber decides grabs. producer.Producer implements it: it collects the grabs of all callers into calls. A Grabber
-// keeps no reference to g after it has answered.
+// Grabber decides grabs; producer.Producer implements it and decides the grabs of many callers in one call to Redis.
+// A Grabber must not keep a reference to g after it has returned.
 type Grabber interface {
 	Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error)
 }
 
-// Reader reads campaigns. Receipts returns ledger.ErrArchived if the receipts were archived. Both methods return
+// Reader reads campaigns. Receipts returns ledger.ErrArchived for an archived campaign. Both methods return
 // store.ErrNotInRedis for an unknown campaign.
 type Reader interface {
 	// Window returns the public state of a campaign.
@@ -43,53 +43,54 @@ type Reader interface {
 type Deps struct {
 	Grabber Grabber
 	Reader  Reader
-	// KeyFile reads the file of Config.Keys; nil if that is a URL, or empty. open says who else can read the file,
-	// and is empty if no one else can.
+	// KeyFile reads the file in Config.Keys; it is nil if Config.Keys is a URL or empty. open describes who else
+	// can read the file, and is "" if nobody can.
 	KeyFile func() (text []byte, open string, err error)
-	// Keys identifies API keys; nil if there are none.
+	// Keys identifies callers by their API keys; nil if the server accepts no API keys.
 	Keys Keys
-	// Denied records that an API key was refused an action.
+	// Denied records in the journal that an action was denied to an API key.
 	Denied func(ctx context.Context, a access.Action, campaign string, why error)
-	// Control is the handler of the control listener; nil: the listener is not opened. Long-lived requests, such as
-	// streams, must end when the context of Run ends.
+	// Control is the handler of the control listener. If it is nil, that listener is not opened. Its long-lived
+	// requests, such as streams, must end when the context of Run ends.
 	Control http.Handler
 	// Wrap, if not nil, wraps the handler of the public listener.
 	Wrap func(http.Handler) http.Handler
 	// Guard, if not nil, wraps the handler of every listener.
 	Guard func(http.Handler) http.Handler
-	// Metrics is the handler of /metrics on the ops listener; nil for none. Pprof adds /debug/pprof.
+	// Metrics is the handler of /metrics on the ops listener; if it is nil, there is no such path. Pprof adds
+	// /debug/pprof.
 	Metrics http.Handler
 	Pprof   bool
-	// Connections, if not nil, is called with each change of the number of a listener's open connections.
+	// Connections, if not nil, is called whenever a listener's number of open connections changes.
 	Connections func(listener string, by int)
 	Log         *zap.Logger
 }
 
-// Addresses are the addresses of a Server's listeners. Control is nil without that listener.
+// Addresses are the addresses of a Server's listeners. Control is nil if that listener is not open.
 type Addresses struct{ Public, Control, Ops net.Addr }
 
-// Server answers grabs over HTTP. Its methods may be called concurrently; Run is called once.
+// Server answers grabs over HTTP. Its methods are safe for concurrent use, but call Run only once.
 type Server struct {
 	cfg       Config
 	deps      Deps
 	windows   *windows
 	verifier  *verifier     // nil: the server accepts no tokens
-	keyURL    *urlSet       // nil: serve.keys is a file, or empty
-	paying    chan struct{} // bounds the concurrent lookups of users of lost campaigns
+	keyURL    *urlSet       // nil: serve.keys is no URL
+	paying    chan struct{} // limits the concurrent lookups of users of lost campaigns
 	limits    *limits       // of users
 	keys      *limits       // of API keys
-	addresses *addresses    // nil: an address may make any number of requests
+	addresses *addresses    // nil: the rate of an address is not limited
 	log       *zap.Logger   // bounded
-	// gatewayFacts are the facts that gateways with an API key send, by their names there.
+	// gatewayFacts maps the names that gateways use for facts to the facts.
 	gatewayFacts map[string]string
 
 	public   http.Handler
-	inner    http.Handler // of the ops listener
+	inner    http.Handler // the handler of the ops listener
 	draining atomic.Bool
 }
 
-// sendAgain says what callers can do when their requests are cut off.
-const sendAgain = "a grab that is sent again with its request id gets its answer"
+// sendAgain tells what callers can do if a shutdown interrupts their requests.
+const sendAgain = "a grab that is sent again with the same request id gets its answer"
 
 // New checks the configuration and returns a server. It opens nothing.
 func New(cfg Config, deps Deps) (*Server, error) {
@@ -136,8 +137,8 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	return s, err
 }
 
-// sendAway closes connections after their answers while the server drains. So a caller sends the next request to
-// another server, and not on a connection that this server is closing.
+// sendAway closes connections after their answers while the server drains. So callers send their next request to
+// another server, and not on a connection that is about to close.
 func (s *Server) sendAway(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.draining.Load() {
@@ -148,8 +149,8 @@ func (s *Server) sendAway(h http.Handler) http.Handler {
 }
 
 // Run serves until ctx ends. Then /readyz reports that the server is not ready, and the server still accepts requests
-// for the drain delay. Run returns when the running requests are answered or the drain time is over. ready, if not nil,
-// is called once all listeners are open.
+// for the drain delay. Run returns when the running requests are answered or the drain time is over. If ready is not
+// nil, Run calls it when all listeners are open.
 func (s *Server) Run(ctx context.Context, ready func(Addresses)) error {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -184,13 +185,13 @@ func (s *Server) Run(ctx context.Context, ready func(Addresses)) error {
 	return errs
 }
 
-// listening is an open listener and its handler.
+// listening is an open listener with its handler.
 type listening struct {
 	net.Listener
 	handler http.Handler
 }
 
-// listen opens every listener, or none.
+// listen opens all listeners. If one fails, it closes the others.
 func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err error) {
 	trusted, err := s.cfg.Proxies()
 	open := func(address, name string, most int, t *tls.Config, h http.Handler) net.Addr {
@@ -226,7 +227,7 @@ func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err
 	return all, at, err
 }
 
-// serve serves one listener until stop ends or the listener fails. It reports a failure to the other listeners.
+// serve serves one listener until stop ends or the listener fails. A failure also stops the other listeners.
 func (s *Server) serve(ctx, stop context.Context, l listening, failed chan<- struct{}) error {
 	server := web.Start(ctx, l, l.handler, Limits(&s.cfg), log.New(httpLog{s.log}, "", 0))
 	var err error
@@ -238,7 +239,7 @@ func (s *Server) serve(ctx, stop context.Context, l listening, failed chan<- str
 	return errors.Join(err, server.Stop(s.cfg.DrainTimeout, sendAgain))
 }
 
-// openKeys reads the key sets from files for the first time.
+// openKeys reads the sources of facts, and the key set if it is a file. For a URL it only prepares the fetches.
 func (s *Server) openKeys() error {
 	facts, err := s.cfg.FactSources()
 	if err != nil {
@@ -263,13 +264,13 @@ func (s *Server) openKeys() error {
 	return nil
 }
 
-// The errors of /readyz while the server is not ready.
+// The reasons why /readyz reports that the server is not ready.
 var (
 	errDraining = errors.New("draining")
 	errKeys     = errors.New("waiting for the first key set: check that serve.keys answers")
 )
 
-// ready returns nil if the server is ready, and otherwise the error for /readyz.
+// ready returns nil if the server is ready, or the reason for /readyz.
 func (s *Server) ready() error {
 	if s.draining.Load() {
 		return errDraining
@@ -280,7 +281,7 @@ func (s *Server) ready() error {
 	return nil
 }
 
-// wait waits until ctx and the drain delay after it end, or until a listener fails.
+// wait waits until ctx has ended and the drain delay is over, or until a listener fails.
 func (s *Server) wait(ctx context.Context, failed <-chan struct{}) {
 	select {
 	case <-failed:
@@ -296,7 +297,8 @@ func (s *Server) wait(ctx context.Context, failed <-chan struct{}) {
 	}
 }
 
-// httpLog takes the messages of net/http. Its log message is constant, so the sampler bounds it for any text.
+// httpLog is the target of the log messages of net/http. Its own message is constant, so that the sampling
+// logger limits the number of lines.
 type httpLog struct{ *zap.Logger }
 
 // Write implements io.Writer.

@@ -24,7 +24,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// raw sends text that no HTTP client would send, and returns everything that the server sends until it closes the
+// raw sends text that no HTTP client would send, and returns what the server sends until it closes the
 // connection.
 func (s *server) raw(t *testing.T, text string) string {
 	t.Helper()
@@ -40,14 +40,15 @@ func (s *server) raw(t *testing.T, text string) string {
 	if _, err = io.WriteString(conn, text); err != nil {
 		t.Error(err)
 	}
-	all, err := io.ReadAll(conn) // an abrupt end is an end too
+	all, err := io.ReadAll(conn) // a reset of the connection is also an end
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the server still waits for the rest of %.60q", text)
 	}
 	return string(all)
 }
 
-// A slow head is cut off without an answer, and a slow body with one. Meanwhile the server answers other requests.
+// The server cuts off a slow header without an answer, and a slow body with an answer. Meanwhile it answers other
+// requests.
 func TestSlowSenders(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.ReadHeaderTimeout, c.ReadTimeout = time.Second, 2*time.Second }})
@@ -64,7 +65,7 @@ func TestSlowSenders(t *testing.T) {
 	require.Len(t, s.grabbed(), 1)
 }
 
-// A head that is too large, and text that is not HTTP, get an error answer. Nothing is grabbed.
+// A header that is too large, and text that is not HTTP, get an error answer. Nothing is grabbed.
 func TestOddHeads(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -86,7 +87,7 @@ func TestOddHeads(t *testing.T) {
 	require.Empty(t, s.grabbed())
 }
 
-// Connections above the limit wait, and are served when others end.
+// Connections above the limit wait until others are closed.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.Connections = 1 }})
@@ -104,14 +105,14 @@ func TestConnections(t *testing.T) {
 	defer cancel()
 	select {
 	case <-done:
-		t.Error("a second connection was served beside the first")
+		t.Error("two connections were served at once")
 	case <-ctx.Done():
 	}
 	require.NoError(t, conn.Close())
 	require.Equal(t, http.StatusOK, <-done)
 }
 
-// Health does not depend on the backends of the server, and is served on the ops listener only.
+// The health endpoints do not depend on Redis or the ledger, and only the ops listener serves them.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{fake: &fake{err: io.ErrUnexpectedEOF}})
@@ -124,8 +125,8 @@ func TestHealth(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.call(t, "POST", s.ops+"/v1/campaigns/granted/grabs", good).Status)
 }
 
-// The control listener, and the metrics on the ops listener, are served separately. They end with the other listeners,
-// after the requests that are running there.
+// The control listener and the metrics are served on their own addresses. They stop together with the other listeners,
+// after their running requests.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	began, hold := make(chan struct{}), make(chan struct{})
@@ -157,7 +158,7 @@ func TestControl(t *testing.T) {
 	}, "the public listener has ended")
 	select {
 	case <-stopped:
-		t.Error("it ended before its last request did")
+		t.Error("the server ended before its last request")
 	default:
 	}
 	close(hold)
@@ -165,7 +166,7 @@ func TestControl(t *testing.T) {
 	<-stopped
 }
 
-// Without an address the control listener is not opened, even if it has a handler.
+// Without a configured address the control listener is not opened, even if it has a handler.
 func TestControlCanBeOff(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{control: http.NotFoundHandler(), cfg: func(c *Config) { c.ControlListen = "" }})
@@ -173,7 +174,7 @@ func TestControlCanBeOff(t *testing.T) {
 	require.Equal(t, http.StatusOK, s.call(t, "GET", s.ops+"/livez", "").Status)
 }
 
-// A listener that can't be opened closes those that are open.
+// If a listener can't be opened, the open ones are closed.
 func TestListenersOpenTogether(t *testing.T) {
 	t.Parallel()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -192,7 +193,8 @@ func TestListenersOpenTogether(t *testing.T) {
 	require.NoError(t, again.Close())
 }
 
-// A user who makes too many requests waits; others do not. It counts reads too, and nothing is grabbed.
+// A user who exceeds the rate must wait; other users are not affected. Reads count, too, and a limited request
+// grabs nothing.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.Rate, c.Burst = 1, 2 }})
@@ -212,7 +214,7 @@ func TestRate(t *testing.T) {
 		s.call(t, "POST", "/v1/campaigns/granted/grabs", good, as(hs().sign(t, "u2"))).Status)
 }
 
-// A limiter permits its burst at once and then its rate, while any number of other users come and go.
+// limits permits a burst at once and then the rate, even while many other users come and go.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(2, 4)
@@ -231,7 +233,7 @@ func TestLimits(t *testing.T) {
 	require.Less(t, len(l.now)+len(l.before), 2*2_100, "who has gone is forgotten")
 }
 
-// The shown state of a campaign follows its state and Redis' clock. The clock advances while the answer is cached.
+// The public state of a campaign follows its state and Redis' clock. In a cached answer the clock still advances.
 func TestCampaign(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -253,7 +255,7 @@ func TestCampaign(t *testing.T) {
 	s.call(t, "GET", "/v1/campaigns/absent/grabs/me", "").Refused(t, "unknown_campaign")
 }
 
-// A crowd that reads a campaign causes one read of Redis a second.
+// Many reads of one campaign cause only one read from Redis per second.
 func TestWindowsAreRemembered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -280,7 +282,7 @@ func TestStatusOf(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		state string
-		now   time.Duration // after the start; it lasts an hour
+		now   time.Duration // time since the start; the campaign lasts an hour
 		sold  bool
 		want  string
 	}{
@@ -304,7 +306,7 @@ func TestStatusOf(t *testing.T) {
 	}
 }
 
-// A configuration that could hang or leak is refused, with all problems reported at once.
+// New rejects a configuration that could hang or leak, and reports all problems at once.
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Rate: -1}, Deps{})
@@ -356,8 +358,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// A campaign that may be lost, or is not safe yet, has its own error code. No caller gets the answer that the campaign
-// does not exist.
+// A campaign that Redis may have lost, or whose receipts are not durable yet, has its own error code. It must not look
+// like a campaign that does not exist.
 func TestReadsThatSayNothing(t *testing.T) {
 	t.Parallel()
 	frozen := fmt.Errorf("%w: it is so", store.ErrFrozen)
@@ -376,7 +378,7 @@ func TestReadsThatSayNothing(t *testing.T) {
 	s.call(t, "GET", "/v1/campaigns/c", "").Refused(t, "frozen")
 }
 
-// The limiter keeps the user's id only, not the token or the batch that contained the id.
+// limits keeps a copy of the user's id, so that the token or batch that contained the id can be freed.
 func TestLimitsRememberTheIDOnly(t *testing.T) {
 	const users, token = 20_000, 1 << 10
 	heap := func() int64 {
@@ -387,7 +389,7 @@ func TestLimitsRememberTheIDOnly(t *testing.T) {
 	}
 	l, before := newLimits(5, 20), heap()
 	at := time.Now()
-	for range 2 { // a known user comes with another token
+	for range 2 { // the same user with another token
 		for i := range users {
 			l.take((fmt.Sprintf("%08d", i) + strings.Repeat("x", token))[:8], 1, at)
 		}

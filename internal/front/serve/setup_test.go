@@ -49,23 +49,23 @@ var (
 	_, edKey, _             = ed25519.GenerateKey(rand.Reader)
 )
 
-// bankKey returns a key of the balance API.
+// bankKey returns an API key for the balance API.
 func bankKey(role access.Role) (access.Key, string) {
 	k, text := access.NewKey(role, nil)
 	k.Client = "worker"
 	return k, text
 }
 
-// keyList is a ledger that has API keys, or is unreachable.
+// keyList implements the ledger of API keys. It may be unreachable.
 type keyList struct {
-	access.Source // nil: no user begins a session here
+	access.Source // nil: these tests use no sessions
 	keys          []access.Key
 	away          error
 }
 
 func (l keyList) Live(context.Context) (access.Live, error) { return access.Live{Keys: l.keys}, l.away }
 
-// jwk returns a key in the form of a key set.
+// jwk returns a key in JSON Web Key form.
 func jwk(t *testing.T, key any, kid, alg string) json.RawMessage {
 	t.Helper()
 	k, err := jwkset.NewJWKFromKey(key, jwkset.JWKOptions{
@@ -91,7 +91,7 @@ func allKeys(t *testing.T) []byte {
 		jwk(t, ecKey().Public(), "es", "ES256"), jwk(t, edKey.Public(), "ed", "EdDSA"))
 }
 
-// token is the specification of a token. change alters the claims and the head of a valid token.
+// token describes a token. change alters the claims and the header of a valid token.
 type token struct {
 	method jwt.SigningMethod
 	key    crypto.PrivateKey
@@ -117,7 +117,7 @@ func (k token) sign(t testing.TB, user string, change ...func(claims jwt.MapClai
 	return text
 }
 
-// claim sets a claim; nil removes it.
+// claim sets a claim; a nil value removes it.
 func claim(name string, value any) func(jwt.MapClaims, map[string]any) {
 	return func(claims jwt.MapClaims, _ map[string]any) {
 		if claims[name] = value; value == nil {
@@ -126,7 +126,7 @@ func claim(name string, value any) func(jwt.MapClaims, map[string]any) {
 	}
 }
 
-// headField sets a field of the token's head; nil removes it.
+// headField sets a field of the token's header; a nil value removes it.
 func headField(name string, value any) func(jwt.MapClaims, map[string]any) {
 	return func(_ jwt.MapClaims, h map[string]any) {
 		if h[name] = value; value == nil {
@@ -135,7 +135,7 @@ func headField(name string, value any) func(jwt.MapClaims, map[string]any) {
 	}
 }
 
-// fake is a producer and a reader in memory. A campaign's id decides the answer to its grabs.
+// fake is a Grabber and a Reader in memory. Its answer to a grab depends only on the campaign's id.
 type fake struct {
 	mu     sync.Mutex
 	grabs  []hongbao.Grab
@@ -143,7 +143,7 @@ type fake struct {
 	window store.Window
 	denied atomic.Int64
 	err    error
-	// held returns the result of Receipts, besides err.
+	// held returns the receipts for Receipts, together with err.
 	held  func(user string) ([]hongbao.Receipt, error)
 	hold  chan struct{} // if set, a grab waits for it
 	began chan struct{}
@@ -231,12 +231,11 @@ func testConfig() Config {
 	}
 }
 
-// server is a Server that runs.
 type server struct {
 	*fake
 	*Server
 	url, ops string
-	ctl      string // empty without a control listener
+	ctl      string // empty if there is no control listener
 	logs     *observer.ObservedLogs
 	stop     func()   // and wait
 	open     sync.Map // listener to *atomic.Int64
@@ -248,7 +247,7 @@ func (s *server) connections(listener string) int64 {
 	return n.(*atomic.Int64).Load()
 }
 
-// options are the options of a server. A nil field means the valid default.
+// options configure a test server. A nil field stands for a valid default.
 type options struct {
 	cfg  func(*Config)
 	keys func() ([]byte, string, error)
@@ -312,7 +311,8 @@ type (
 
 var as, header = webtest.As, webtest.Header
 
-// call sends one request on a connection of its own. The request is valid and from user u1, except for the tweaks.
+// call sends one request on a new connection. The request is valid and comes from user u1, unless the tweaks
+// change that.
 func (s *server) call(t *testing.T, method, url, body string, tweaks ...tweak) *reply {
 	t.Helper()
 	if strings.HasPrefix(url, "/") {

@@ -18,16 +18,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// algorithms are the permitted signature algorithms of tokens.
+// algorithms are the signature algorithms that tokens may use.
 var algorithms = []string{"HS256", "RS256", "ES256", "EdDSA"}
 
-// caller is the user of a request, and the facts that the campaign's limits count by.
+// caller is the user of a request, with the facts that limits count by.
 type caller struct {
 	user  string
 	facts map[string]string
-	// byKey reports that the request comes from a gateway with an API key.
+	// byKey is set if the request comes from a gateway with an API key.
 	byKey bool
-	// claims are the claims of the user's token. room is a buffer for its parts.
+	// claims are the claims of the user's token. room is a buffer for decoding its parts.
 	claims jwt.MapClaims
 	room   []byte
 }
@@ -35,7 +35,7 @@ type caller struct {
 // callers is a pool of callers with their buffers.
 var callers = sync.Pool{New: func() any { return &caller{facts: map[string]string{}, claims: jwt.MapClaims{}} }}
 
-// release returns a caller to the pool. Texts of its token stay valid where they are in use.
+// release puts a caller back into the pool. Strings from its token remain valid.
 func (c *caller) release() {
 	clear(c.facts)
 	clear(c.claims)
@@ -43,10 +43,11 @@ func (c *caller) release() {
 	callers.Put(c)
 }
 
-// maxHeads bounds the heads of tokens that are cached: all tokens that one key has signed have the same head.
+// maxHeads is the maximum number of cached token headers. All tokens that one key has signed have the same
+// header.
 const maxHeads = 64
 
-// verifier verifies tokens and identifies their users.
+// verifier verifies tokens and finds their users.
 type verifier struct {
 	keys      keySet
 	claims    *jwt.Validator
@@ -54,16 +55,16 @@ type verifier struct {
 	facts     map[string]string // by claim
 
 	mu    sync.RWMutex
-	heads map[string]head // of valid tokens, by their text
+	heads map[string]head // headers of valid tokens, by their encoded text
 }
 
-// head is the head of a token: the id of the key that signed it, and the method.
+// head is the decoded header of a token: the id of the signing key, and the method.
 type head struct {
 	kid    string
 	method jwt.SigningMethod
 }
 
-// check returns an error unless the signature is the key's signature of the text.
+// check returns an error unless signature is the key's signature of text.
 func (h head) check(text string, signature []byte, key any) error {
 	s, ok := key.(*sharedKey)
 	if !ok {
@@ -83,7 +84,7 @@ func newVerifier(cfg *Config, facts map[string]string, keys keySet) *verifier {
 	}
 }
 
-// identify sets the user of a token. Every invalid token gets the same answer.
+// identify sets the user and the facts of a request from its token. All invalid tokens get the same answer.
 func (v *verifier) identify(r *http.Request, text string, who *caller) error {
 	err := v.verify(r.Context(), text, who)
 	if errors.Is(err, errNoKeys) {
@@ -99,14 +100,14 @@ func (v *verifier) identify(r *http.Request, text string, who *caller) error {
 	for claim, fact := range v.facts {
 		value, _ := who.claims[claim].(string)
 		if hongbao.CheckID(value) != nil {
-			continue // a campaign that counts by this fact refuses the grab
+			continue // without the fact: a campaign that counts by it refuses the grab
 		}
 		who.facts[fact] = value
 	}
 	return nil
 }
 
-// verify reads the claims of a valid token. It reads none of them before it has verified the signature.
+// verify verifies a token and reads its claims. It reads the claims only after it has verified the signature.
 func (v *verifier) verify(ctx context.Context, token string, who *caller) error {
 	first, rest, _ := strings.Cut(token, ".")
 	payload, last, _ := strings.Cut(rest, ".")
@@ -149,14 +150,14 @@ func (v *verifier) remember(text string, h head) {
 	if len(v.heads) >= maxHeads {
 		clear(v.heads)
 	}
-	v.heads[strings.Clone(text)] = h // text is part of a token
+	v.heads[strings.Clone(text)] = h // clone: text is a substring of a token
 }
 
-// segment is the encoding of the parts of a token.
+// segment is the encoding of each part of a token.
 var segment = base64.RawURLEncoding.Strict()
 
-// read parses a part of a token, one JSON object, into the caller's claims. If a name occurs twice, the last value
-// wins.
+// read parses a part of a token, which is one JSON object, into the caller's claims. If a name occurs twice, the
+// last value counts.
 func (c *caller) read(part string) (err error) {
 	if c.room, err = segment.AppendDecode(c.room[:0], []byte(part)); err != nil {
 		return fmt.Errorf("a part of the token: %w", err)
@@ -173,7 +174,7 @@ func (c *caller) read(part string) (err error) {
 	return nil
 }
 
-// readHead parses the first part of a token.
+// readHead parses the header of a token.
 func readHead(text string) (h head, err error) {
 	part := caller{claims: jwt.MapClaims{}}
 	if err := part.read(text); err != nil {

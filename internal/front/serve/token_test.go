@@ -23,7 +23,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// A token of each algorithm is valid for the user and the facts of its claims, and for no one else.
+// A token of each algorithm identifies the user and the facts in its claims.
 func TestGoodTokens(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -48,7 +48,6 @@ func TestGoodTokens(t *testing.T) {
 	}
 }
 
-// badTokens are tokens of every kind that is no good.
 func badTokens(t *testing.T) map[string]string {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(rsaKey().Public())
@@ -111,7 +110,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// A bad token of any kind gets the same answer, and nothing is grabbed.
+// All invalid tokens get the same answer, and nothing is grabbed.
 func TestBadTokens(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{})
@@ -143,7 +142,7 @@ func TestBadTokens(t *testing.T) {
 	require.Empty(t, s.grabbed())
 }
 
-// A claim that can't be a fact is no fact: the campaign refuses the grab if it counts by it.
+// A claim whose value can't be a fact is ignored. A campaign that counts by that fact refuses the grab.
 func TestFactsComeFromClaims(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.Facts = []string{"device=claim:dev", "channel=claim:ch"} }})
@@ -158,7 +157,7 @@ func TestFactsComeFromClaims(t *testing.T) {
 	require.Equal(t, map[string]string{"device": "d-u1", "channel": "app"}, all[len(all)-1].Facts)
 }
 
-// A key set that can't be used is refused at the start, with what is wrong.
+// The server does not start with an unusable key set, and its error says what is wrong.
 func TestBadKeySets(t *testing.T) {
 	t.Parallel()
 	weak, err := json.Marshal(map[string]string{"kty": "oct", "kid": "x", "alg": "HS256", "k": "AAAA"})
@@ -187,7 +186,7 @@ func TestBadKeySets(t *testing.T) {
 	require.NoError(t, err, "anyone may read public keys")
 }
 
-// A key set that has changed is read within a second; one that can't be used leaves the keys as they are.
+// The server reads a changed key set within a second. If the new set is unusable, the previous keys stay valid.
 func TestKeySetIsReadAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -203,10 +202,10 @@ func TestKeySetIsReadAgain(t *testing.T) {
 		}
 		require.True(t, has("old"))
 		put(set(t, jwk(t, secret, "new", "HS256")))
-		require.False(t, has("new"), "it is read once a second")
+		require.False(t, has("new"), "the file is read once a second")
 		retry.Pause(t.Context(), fileAge)
 		require.True(t, has("new"))
-		require.False(t, has("old"), "a key that is gone is good no more")
+		require.False(t, has("old"), "a removed key no longer verifies tokens")
 		put([]byte("junk"))
 		retry.Pause(t.Context(), fileAge)
 		require.True(t, has("new"))
@@ -221,12 +220,12 @@ func TestKeySetIsReadAgain(t *testing.T) {
 		}
 		put([]byte(`{"keys":[]}`))
 		retry.Pause(t.Context(), fileAge)
-		require.False(t, has("new"), "the last key was taken out")
+		require.False(t, has("new"), "the last key was removed")
 	})
 }
 
-// An unknown kid also triggers a fetch of the URL, but not each of many does. A fetched set has no secrets, and no
-// redirect is followed.
+// An unknown kid triggers a fetch of the URL, but many unknown kids trigger no more than one. The server ignores
+// secrets in a fetched set and follows no redirects.
 func TestKeysFromURL(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -263,6 +262,6 @@ func TestKeysFromURL(t *testing.T) {
 	moved := setup(t, options{cfg: func(c *Config) { c.Keys = keys.URL + "/moved" }})
 	r := moved.call(t, "POST", "/v1/campaigns/granted/grabs", good,
 		as(token{jwt.SigningMethodEdDSA, edKey, "new"}.sign(t, "u1")))
-	r.Refused(t, "unavailable", "without any keys nobody can tell whether the token is good")
+	r.Refused(t, "unavailable", "without any keys the server can't tell whether the token is valid")
 	require.NotZero(t, moved.logs.FilterMessageSnippet("the key set can't be read").Len())
 }

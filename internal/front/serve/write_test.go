@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
-// TestWriteGrab: writeGrab writes the same text as internal/base/answers, for any answer.
+// TestWriteGrab checks that writeGrab and internal/base/answers write the same text for every answer.
 func TestWriteGrab(t *testing.T) {
 	t.Parallel()
 	text := rapid.OneOf(rapid.StringMatching(`[!-~]{0,12}`), rapid.String())

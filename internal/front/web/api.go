@@ -16,11 +16,12 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// RequestID is the header that identifies an answer in the server's log. An answer of a Crowd endpoint has it only if
-// it is a problem: the log has no line of the others.
+// RequestID is the header that identifies an answer in the server's log. Answers of a Crowd endpoint have it only if
+// they are problems, because other answers are not logged.
 const RequestID = "X-Request-Id"
 
-// Header values of most answers, allocated once. Header.Set and Add do not change them.
+// Header values of most answers, as shared slices that save an allocation per answer. Header.Set and Header.Add
+// never modify them.
 var (
 	noStore, noSniff   = []string{"no-store"}, []string{"nosniff"}
 	plainJSON, closeIt = []string{"application/json"}, []string{"close"}
@@ -33,51 +34,53 @@ func newRequestID() string {
 	return hex.EncodeToString(bits[:])
 }
 
-// Endpoint is the handling of a method of a path, and its description in the OpenAPI document.
+// Endpoint handles one method of a path, and describes it in the OpenAPI document.
 type Endpoint struct {
 	Method, Path, ID, Summary, Description string
 	// Params are the parameters in the path, in the query and in headers.
 	Params []*huma.Param
-	// Security names the schemes of API.Schemes, one of which a request must pass; none: anyone may call it.
+	// Security names schemes of API.Schemes. A request must pass one of them; without a scheme anyone may call
+	// the endpoint.
 	Security []string
-	// Roles are the roles of which an API key has one; none accepts any credentials.
+	// Roles are the permitted roles of an API key. If there are none, any valid credentials are accepted.
 	Roles []string
-	// Body and Answer are values of the types of the request's body and of the answer; nil for none.
+	// Body and Answer are values of the types of the request's body and of the answer, or nil.
 	Body, Answer any
-	// Created: the answer has status 201 if this request created its subject, otherwise 200.
+	// Created means that the status is 201 if the request created something, and 200 otherwise.
 	Created bool
-	// Accepted is a value of the type of the answer with status 202; nil if there is none.
+	// Accepted is a value of the type of the answer with status 202, or nil if there is none.
 	Accepted any
-	// Crowd: a crowd calls the endpoint within a second, so its answers avoid costs per request: a timer for each
-	// request, headers that have no effect on the answer of a POST, and an id (but a problem has one). The method must be
-	// POST.
+	// Crowd means that many users call the endpoint within a second. For such an endpoint the server saves work: it
+	// shares one timer per connection, and sends an id only with problems. It also omits headers that have no effect on
+	// the answer to a POST. Only a POST may set Crowd.
 	Crowd bool
-	// Codes are the codes of its problems, without those that every endpoint can answer.
+	// Codes are the endpoint's error codes, without those that every endpoint can answer.
 	Codes []string
-	// Do identifies the caller, then answers. Its error becomes a problem.
+	// Do identifies the caller and answers. Its error becomes a problem.
 	Do func(w http.ResponseWriter, r *http.Request) error
 }
 
-// API describes one listener.
+// API describes the endpoints of one listener.
 type API struct {
-	// Listener names the configuration of its address.
+	// Listener is the configuration key of the listener's address.
 	Title, Description, Listener string
-	// Pages says to a caller with an unknown path where the paths are listed.
+	// Pages tells a caller with an unknown path where to find a list of the paths.
 	Pages     string
 	Schemes   map[string]*huma.SecurityScheme
 	Endpoints []Endpoint
-	// Codes are the codes of problems that all endpoints can answer, without not_found and method_not_allowed.
+	// Codes are the error codes of all endpoints, without not_found and method_not_allowed.
 	Codes []string
-	// AnswerTime is how long a request may take.
+	// AnswerTime is the time limit for a request.
 	AnswerTime time.Duration
-	// Admit refuses a request before anything else happens; nil admits all.
+	// Admit may refuse a request before anything else happens; nil admits every request.
 	Admit func(r *http.Request) error
-	// Unknown refuses a caller who may not learn that a path does not exist; nil: anyone may.
+	// Unknown may refuse a request for an unknown path with another error than not_found. If it is nil, every
+	// caller learns that the path is unknown.
 	Unknown func(r *http.Request) error
 	Log     *zap.Logger
 }
 
-// CampaignID returns the parameter that names a campaign in a path.
+// CampaignID returns the path parameter for a campaign.
 func CampaignID() *huma.Param {
 	return &huma.Param{
 		Name: "id", In: "path", Required: true, Description: "The campaign's id.",
@@ -85,7 +88,7 @@ func CampaignID() *huma.Param {
 	}
 }
 
-// CampaignOf returns the campaign that the request's path names.
+// CampaignOf returns the campaign id in the request's path.
 func CampaignOf(r *http.Request) (string, error) {
 	id := r.PathValue("id")
 	if hongbao.CheckCampaignID(id) != nil {
@@ -94,11 +97,11 @@ func CampaignOf(r *http.Request) (string, error) {
 	return id, nil
 }
 
-// IDSchema returns the schema of the id of a user or an account, and of a reference.
+// IDSchema returns the schema of ids of users and accounts, and of references.
 func IDSchema() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,128}$"} }
 
-// Credentials returns the scheme of the request's Authorization in lower case, and the text after it. There must be
-// one Authorization header.
+// Credentials returns the scheme of the Authorization header in lower case, and the text after it. It returns empty
+// texts unless there is exactly one such header.
 func Credentials(r *http.Request) (scheme, text string) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
@@ -108,7 +111,7 @@ func Credentials(r *http.Request) (scheme, text string) {
 	return strings.ToLower(scheme), text
 }
 
-// Bearer returns the token or the API key of the request; empty if it has none.
+// Bearer returns the token or the API key of the request, or "".
 func Bearer(r *http.Request) string {
 	scheme, text := Credentials(r)
 	if scheme != "bearer" {
@@ -117,8 +120,8 @@ func Bearer(r *http.Request) string {
 	return text
 }
 
-// Handler answers the endpoints, and /openapi.json. It treats an odd path as an unknown one: a redirect would answer
-// before the caller is identified.
+// Handler returns a handler for the endpoints and for /openapi.json. A path that is not clean counts as unknown,
+// because a redirect would answer before the caller is identified.
 func (a *API) Handler() (http.Handler, error) {
 	document, err := a.Document().MarshalJSON()
 	if err != nil {
@@ -127,7 +130,7 @@ func (a *API) Handler() (http.Handler, error) {
 	paths := map[string][]Endpoint{"/openapi.json": {{Method: http.MethodGet,
 		Do: func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(document) // fails only if the caller has gone
+			_, _ = w.Write(document) // fails only if the caller has closed the connection
 			return nil
 		}}}}
 	for _, e := range a.Endpoints {
@@ -154,7 +157,7 @@ func (a *API) unknown(_ http.ResponseWriter, r *http.Request) error {
 	return Refuse("not_found", a.Pages)
 }
 
-// path answers the methods of one path.
+// path returns the handler of one path, which selects the endpoint by the method.
 func (a *API) path(list []Endpoint) http.Handler {
 	var methods []string
 	for i := range list {
@@ -170,7 +173,7 @@ func (a *API) path(list []Endpoint) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for i := range list {
-			// net/http leaves out the body of an answer to HEAD.
+			// For HEAD, net/http drops the body of the answer.
 			if e := &list[i]; e.Method == r.Method || e.Method == http.MethodGet && r.Method == http.MethodHead {
 				a.checked(w, r, e.Crowd, e.Do)
 				return
@@ -180,13 +183,13 @@ func (a *API) path(list []Endpoint) http.Handler {
 	})
 }
 
-// checked sets the request's id and deadline, calls do, and writes its error. No cache keeps the answer of a POST
-// without a lifetime (RFC 9110, 9.3.3), and no page loads it as a script or a style. So a crowd's answer has no headers
-// that forbid these.
+// checked sets the request's id and deadline, calls do, and writes the problem if do fails. For a Crowd endpoint it
+// omits the headers against caching and content sniffing. A POST does not need them: caches never store its answer
+// without a lifetime (RFC 9110, 9.3.3), and browsers never load it as a script or a style.
 func (a *API) checked(w http.ResponseWriter, r *http.Request, crowd bool, do func(http.ResponseWriter, *http.Request) error) {
 	h := w.Header()
 	patience := patienceOf(r)
-	if patience != nil && patience.over() { // the previous request was overdue, and was answered nevertheless
+	if patience != nil && patience.over() { // the previous request was overdue, but was still answered
 		h["Connection"] = closeIt
 		r, crowd = r.WithContext(context.WithoutCancel(r.Context())), false
 	}

@@ -22,7 +22,7 @@ type thing struct {
 	Name string `json:"name"`
 }
 
-// shop is an API of two methods on one path.
+// shop returns an API with two methods on one path.
 func shop(do func(w http.ResponseWriter, r *http.Request) error) (*API, *observer.ObservedLogs) {
 	core, logs := observer.New(zapcore.DebugLevel)
 	return &API{
@@ -46,7 +46,8 @@ func ask(t *testing.T, a *API, method, path string) (*httptest.ResponseRecorder,
 	return w, p
 }
 
-// Each method of a path has its own handler; the answer to another method names them. Unknown and odd paths are refused.
+// Each method of a path has its own handler. A request with another method is refused, and the answer lists the
+// methods. Unknown paths and paths that are not clean are refused.
 func TestHandler(t *testing.T) {
 	t.Parallel()
 	a, _ := shop(func(w http.ResponseWriter, r *http.Request) error {
@@ -74,7 +75,8 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// An error says what the caller has to do, by what it is or by its class, and the log has its cause.
+// An error becomes a problem by its code or its class, which tells the caller what to do. The log has the
+// cause.
 func TestFail(t *testing.T) {
 	t.Parallel()
 	for code, err := range map[string]error{
@@ -101,7 +103,7 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// A request has one Authorization header; its scheme may be in any case.
+// A request must have exactly one Authorization header. Its scheme is case-insensitive.
 func TestBearer(t *testing.T) {
 	t.Parallel()
 	for want, all := range map[string][][]string{
@@ -114,7 +116,7 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// A code has one meaning.
+// AddCodes panics if a code already exists.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	require.PanicsWithValue(t,
@@ -123,7 +125,7 @@ func TestCodes(t *testing.T) {
 	require.Panics(t, func() { CodeOf("no_such_code") })
 }
 
-// The document has every method, its answer, and the codes by status.
+// The document lists every method with its answer, and the error codes by status.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	a, _ := shop(nil)

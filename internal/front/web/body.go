@@ -11,22 +11,23 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
 )
 
-// BodyCodes are the codes of problems with a body. The endpoint checks which fields its body may have.
+// BodyCodes are the error codes for an invalid body. The endpoint itself checks the names of the fields.
 var BodyCodes = []string{"content_type", "content_encoding", "body_too_large", "body_incomplete", "body_required",
 	"invalid_json", "duplicate_field", "nested_value", "unknown_field"}
 
-// Body describes the allowed body of a request.
+// Body describes what the body of a request may contain.
 type Body struct {
 	Bytes int64
-	// List is the one field that may have objects, up to Items; empty for none. A longer list gets the code TooMany.
+	// List is the only field that may have a list of objects, of at most Items objects; "" if no field may. TooMany
+	// is the error code for a longer list.
 	List    string
 	Items   int
 	TooMany string
-	// Incomplete is the text for a caller whose body came too slowly or incompletely.
+	// Incomplete is the advice to a caller whose body did not arrive completely in time.
 	Incomplete string
 }
 
-// ReadObject returns the body as one JSON object. Its error is a *Refusal.
+// ReadObject reads the body as one JSON object. Its error is a *Refusal.
 func ReadObject(w http.ResponseWriter, r *http.Request, body Body) (flatjson.Object, error) {
 	data, err := ReadBody(w, r, body)
 	if err != nil {
@@ -35,7 +36,7 @@ func ReadObject(w http.ResponseWriter, r *http.Request, body Body) (flatjson.Obj
 	return ParseObject(data, body)
 }
 
-// ReadBody returns the unparsed body, if the request's headers say that it is plain JSON. Its error is a *Refusal.
+// ReadBody reads the body without parsing it, if the headers declare plain JSON. Its error is a *Refusal.
 func ReadBody(w http.ResponseWriter, r *http.Request, body Body) ([]byte, error) {
 	if err := checkHead(r); err != nil {
 		return nil, err
@@ -51,11 +52,11 @@ func ReadBody(w http.ResponseWriter, r *http.Request, body Body) ([]byte, error)
 	return data, nil
 }
 
-// shortBody is the longest body whose memory is allocated before it arrives.
+// shortBody is the maximum length for which memory is allocated before the body arrives.
 const shortBody = 4 << 10
 
-// readAll reads a body of at most this many bytes. The memory of a long body grows as bytes arrive: a caller that
-// announces a body and sends none takes no memory.
+// readAll reads a body of at most most bytes. The buffer for a longer body grows as bytes arrive. So a caller
+// that announces a body and sends none takes no memory.
 func readAll(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength < 0 || r.ContentLength > min(most, shortBody) {
 		return io.ReadAll(http.MaxBytesReader(w, r.Body, most))
@@ -65,7 +66,7 @@ func readAll(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error)
 	return data, err
 }
 
-// ParseObject reads a body as one JSON object. Its error is a *Refusal.
+// ParseObject parses a body as one JSON object. Its error is a *Refusal.
 func ParseObject(data []byte, body Body) (flatjson.Object, error) {
 	o, err := flatjson.Parse(data, body.List, body.Items)
 	if err != nil {
@@ -74,7 +75,7 @@ func ParseObject(data []byte, body Body) (flatjson.Object, error) {
 	return o, nil
 }
 
-// parseCodes are the codes of flatjson's errors, except for a list that is too long.
+// parseCodes maps the errors of flatjson to error codes, except the error for a list that is too long.
 var parseCodes = map[error]string{
 	flatjson.ErrEmpty: "body_required", flatjson.ErrSyntax: "invalid_json", flatjson.ErrDuplicate: "duplicate_field",
 	flatjson.ErrNested: "nested_value",
@@ -89,9 +90,9 @@ func (b *Body) codeOf(err error) string {
 	return b.TooMany
 }
 
-// checkHead refuses a body that is not plain JSON.
+// checkHead returns an error unless the headers declare plain JSON.
 func checkHead(r *http.Request) error {
-	if kind := r.Header.Get("Content-Type"); kind != "application/json" { // equal for nearly all requests
+	if kind := r.Header.Get("Content-Type"); kind != "application/json" { // nearly all requests skip the parser
 		media, params, err := mime.ParseMediaType(kind)
 		charset := params["charset"]
 		if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {

@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stalled is a body of which nothing arrives.
+// stalled is a body that never arrives.
 type stalled struct{}
 
 func (stalled) Read([]byte) (int, error) { return 0, errors.New("the client has gone") }
 func (stalled) Close() error             { return nil }
 
-// A body that is announced but does not arrive takes no memory.
+// A body that is announced but never arrives takes no memory.
 func TestABodyTakesMemoryAsItArrives(t *testing.T) {
 	const announced, tries = 1 << 20, 100
 	r := httptest.NewRequest(http.MethodPost, "/", nil)

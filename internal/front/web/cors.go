@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// CORS lets pages of the origins read the answers of h, without cookies. It answers their preflights, which allow the
-// requests of the public API. Without origins it returns h.
+// CORS wraps h so that pages of the given origins may read its answers, without cookies. It answers their preflight
+// requests, and permits the requests of the public API. Without origins it returns h.
 func CORS(h http.Handler, origins []string) http.Handler {
 	if len(origins) == 0 {
 		return h

@@ -1,5 +1,5 @@
 // Package web has the common parts of this project's HTTP servers: a listener with limits and a graceful stop, the
-// description of an API and its problems, and strict reading of a request's body.
+// description of an API and its error codes, and a strict parser for the bodies of requests.
 package web
 
 import (
@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// Limits are the limits of one listener's connections.
+// Limits are the timeouts of a listener's connections.
 type Limits struct {
 	ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 }
 
-// headerBytes bounds a request's head. SingleBody bounds the body of one grab or one credit: ids and facts have bounds of
-// their own that are far below it.
+// headerBytes is the maximum size of a request's header. SingleBody is the maximum size of the body of one grab or one
+// credit. It is far larger than any valid body.
 const (
 	headerBytes = 16 << 10
 	SingleBody  = 4 << 10
 )
 
-// Listen opens an address. knob is the knob that named it.
+// Listen opens an address. knob is the configuration key of the address.
 func Listen(ctx context.Context, address, knob string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
@@ -39,14 +39,15 @@ func Listen(ctx context.Context, address, knob string) (net.Listener, error) {
 
 // Server is a running HTTP/1.1 server.
 type Server struct {
-	// Ended gets the server's error unless it was stopped, and is closed when it has ended.
+	// Ended receives the server's error unless the server was stopped. It is closed when the server has ended.
 	Ended  chan error
 	server *http.Server
 	at     net.Addr
 	open   sync.Map // net.Conn to *patience
 }
 
-// Start serves on l until Stop. Requests have ctx; errors gets the messages of net/http.
+// Start starts a server on l that runs until Stop. The contexts of requests derive from ctx. The messages of
+// net/http go to errors.
 func Start(ctx context.Context, l net.Listener, h http.Handler, limits Limits, errors *log.Logger) *Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -68,9 +69,9 @@ func (s *Server) serve(l net.Listener) {
 	close(s.Ended)
 }
 
-// closeChunked makes a request with Transfer-Encoding the last one of its connection. If the request also has a
-// Content-Length, net/http removes it before a handler sees it. A proxy in front that uses that length would take the
-// rest of the body for another request.
+// closeChunked closes the connection after a request with Transfer-Encoding. If the request also has a
+// Content-Length, net/http hides that header from handlers. A proxy in front that obeys the Content-Length would take
+// the rest of the body for another request (request smuggling).
 func closeChunked(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TransferEncoding) > 0 {
@@ -80,8 +81,8 @@ func closeChunked(h http.Handler) http.Handler {
 	})
 }
 
-// Stop accepts no more requests and waits up to most for the running ones. If it cuts off requests, its error has
-// remedy, which says what their callers can do.
+// Stop accepts no more requests and waits up to most for the running ones. If it interrupts requests, its error
+// contains remedy, the advice to their callers.
 func (s *Server) Stop(most time.Duration, remedy string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -96,25 +97,26 @@ func (s *Server) Stop(most time.Duration, remedy string) error {
 	return err
 }
 
-// patience ends the context of a connection whose request takes too long. A connection has one request at a time, so
-// one timer is enough for all of them. The timer is not reset for each request: when it fires, it checks when the
-// present request is due. A context with a deadline for each request would cost a grab two microseconds more.
+// patience cancels the context of a connection when the connection's request takes too long. A connection has one
+// request at a time, so one timer per connection is enough. The timer is not reset for each request. When it fires,
+// it checks when the running request is due. A context with its own deadline would cost each grab two more
+// microseconds.
 type patience struct {
 	ctx    context.Context // the connection's
 	cancel context.CancelCauseFunc
 	opened time.Time
-	// due is when the present request is due, counted from opened; none between requests, missed once a request was
-	// overdue.
+	// due is when the running request is due, as the time since opened. It is none between requests, and missed
+	// after an overdue request.
 	due   atomic.Int64
 	timer *time.Timer
-	most  time.Duration // time for a request; 0 before the first one, and the timer is stopped
+	most  time.Duration // the time limit of a request; 0 before the first request, while the timer is stopped
 }
 
 const none, missed = 0, -1
 
 type patienceKey struct{}
 
-// errOverdue is the cause of a context that a patience has ended.
+// errOverdue is the cause of a context that was canceled by a patience.
 var errOverdue = errors.New("the request takes too long")
 
 func patienceOf(r *http.Request) *patience {
@@ -122,7 +124,7 @@ func patienceOf(r *http.Request) *patience {
 	return p
 }
 
-// begin starts the time of a request. most is the same for all requests.
+// begin sets when a request is due. most must be the same for all requests.
 func (p *patience) begin(most time.Duration) {
 	p.due.Store(int64(time.Since(p.opened) + most))
 	if p.most == 0 {
@@ -137,8 +139,9 @@ func (p *patience) end() {
 	}
 }
 
-// look cancels the context if the request is overdue. Otherwise it resets the timer to the time when the present
-// request is due; between requests, to the time when a request that begins now would be due.
+// look runs when the timer fires. It cancels the context if the running request is overdue. Otherwise it resets
+// the timer to the time when that request is due. Without a running request it uses the time when a request that
+// begins now would be due.
 func (p *patience) look() {
 	if p.ctx.Err() != nil {
 		return
@@ -154,14 +157,14 @@ func (p *patience) look() {
 	p.timer.Reset(max(next, 0))
 }
 
-// over reports whether a request of the connection was overdue. Then the connection's context has ended or ends now,
-// and the connection serves one more request at most.
+// over reports whether an earlier request of the connection was overdue. If so, the connection's context is
+// canceled, and the connection serves at most one more request.
 func (p *patience) over() bool { return p.due.Load() == missed }
 
-// overdue reports whether a patience has ended the context of the request.
+// overdue reports whether a patience has canceled the request's context.
 func overdue(r *http.Request) bool { return errors.Is(context.Cause(r.Context()), errOverdue) }
 
-// opened adds a patience to a connection's context.
+// opened adds a patience to the context of a new connection.
 func (s *Server) opened(ctx context.Context, c net.Conn) context.Context {
 	p := &patience{opened: time.Now()}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
@@ -171,20 +174,20 @@ func (s *Server) opened(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(p.ctx, patienceKey{}, p)
 }
 
-// changed releases the patience of a connection that was closed, or taken over by its handler.
+// changed releases the patience of a connection that was closed or hijacked.
 func (s *Server) changed(c net.Conn, now http.ConnState) {
 	if now != http.StateClosed && now != http.StateHijacked {
 		return
 	}
 	if open, ok := s.open.LoadAndDelete(c); ok {
-		p := open.(*patience) //nolint:forcetypeassert // the map has only this type
+		p := open.(*patience) //nolint:forcetypeassert // the map has only values of this type
 		p.cancel(nil)
 		p.timer.Stop()
 	}
 }
 
-// CleanPaths passes odd paths to unknown. http.ServeMux would redirect them to the clean path, before the token is
-// checked.
+// CleanPaths sends requests whose path is not clean to unknown. Otherwise http.ServeMux would redirect them before
+// the credentials are checked.
 func CleanPaths(mux *http.ServeMux, unknown http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := r.URL.EscapedPath(); p != path.Clean(p) {

@@ -21,8 +21,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Each request of a crowd has its own deadline, though a connection has only one timer for all of them. An overdue
-// request is answered and logged, and is the last one of its connection. A closed connection leaves nothing behind.
+// Each request of a Crowd endpoint has its own deadline, although a connection has only one timer. An overdue
+// request is answered and logged, and its connection is closed. A closed connection leaves no state behind.
 func TestCrowdIsOverdue(t *testing.T) {
 	t.Parallel()
 	var wait atomic.Int64
@@ -40,7 +40,7 @@ func TestCrowdIsOverdue(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	post := func() told { return post(t, client, s) }
 	wait.Store(int64(300 * time.Millisecond))
-	for range 5 { // longer than the deadline, all together
+	for range 5 { // together longer than the deadline
 		res := post()
 		require.Equal(t, http.StatusOK, res.status)
 		require.False(t, res.last)
@@ -64,7 +64,7 @@ func TestCrowdIsOverdue(t *testing.T) {
 	require.NoError(t, s.Stop(time.Minute, ""))
 }
 
-// A caller that hangs up ends the context of the request, and that is no failure.
+// If a caller hangs up, the context of the request ends, and this is not logged as a failure.
 func TestCrowdHangsUp(t *testing.T) {
 	t.Parallel()
 	asked, ended := make(chan struct{}), make(chan error, 1)
@@ -78,16 +78,16 @@ func TestCrowdHangsUp(t *testing.T) {
 	s := serveCrowd(t, a)
 	ctx, hangUp := context.WithCancel(t.Context())
 	go func() { <-asked; hangUp() }()
-	_, err := http.DefaultClient.Do(request(ctx, t, s)) //nolint:bodyclose // there is no answer
+	_, err := http.DefaultClient.Do(request(ctx, t, s)) //nolint:bodyclose // the request gets no answer
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, <-ended, context.Canceled)
 	require.NoError(t, s.Stop(time.Minute, ""))
 	require.Zero(t, logs.FilterMessage("a request failed").Len())
-	testkit.Eventually(t, 30*time.Second, func() bool { return s.connections() == 0 }, "the connection is let go of")
+	testkit.Eventually(t, 30*time.Second, func() bool { return s.connections() == 0 }, "the connection's state is released")
 }
 
-// An answer that was made though its request was overdue is no failure; the next request of its connection has a context
-// that has not ended, and is the last one there.
+// If an overdue request is still answered, that is no failure. The next request of the connection gets a fresh context
+// and is the last one.
 func TestCrowdIsOverdueAndAnswered(t *testing.T) {
 	t.Parallel()
 	var slow atomic.Bool
@@ -108,7 +108,7 @@ func TestCrowdIsOverdueAndAnswered(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	res := post(t, client, s)
 	require.Contains(t, res.text, "ended")
-	require.False(t, res.last, "its head had no way to say so")
+	require.False(t, res.last, "the header was sent before the request was overdue")
 	slow.Store(false)
 	res = post(t, client, s)
 	require.Contains(t, res.text, "lives")
@@ -120,7 +120,7 @@ func TestCrowdIsOverdueAndAnswered(t *testing.T) {
 	require.NoError(t, s.Stop(time.Minute, ""))
 }
 
-// A crowd posts.
+// Only a POST may be a Crowd endpoint.
 func TestCrowdPosts(t *testing.T) {
 	t.Parallel()
 	a, _ := shop(nil)
@@ -129,7 +129,7 @@ func TestCrowdPosts(t *testing.T) {
 	require.ErrorContains(t, err, "GET /v1/things")
 }
 
-// serveCrowd serves an API whose POST is a crowd's.
+// serveCrowd serves an API whose POST is a Crowd endpoint.
 func serveCrowd(t *testing.T, a *API) *Server {
 	t.Helper()
 	a.Endpoints[1].Crowd = true
@@ -141,7 +141,6 @@ func serveCrowd(t *testing.T, a *API) *Server {
 		WriteTimeout: time.Minute, IdleTimeout: time.Minute}, log.New(io.Discard, "", 0))
 }
 
-// request is one of the crowd.
 func request(ctx context.Context, t *testing.T, s *Server) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.at.String()+"/v1/things", strings.NewReader("{}"))
@@ -149,7 +148,7 @@ func request(ctx context.Context, t *testing.T, s *Server) *http.Request {
 	return r
 }
 
-// told is an answer. last says that the server closes the connection behind it.
+// told is an answer. last reports whether the server closes the connection after it.
 type told struct {
 	status int
 	last   bool
@@ -166,14 +165,14 @@ func post(t *testing.T, client *http.Client, s *Server) told {
 	return told{res.StatusCode, res.Close, res.Header, string(text)}
 }
 
-// connections is how many are known.
+// connections returns the number of connections with state.
 func (s *Server) connections() (n int) {
 	s.open.Range(func(any, any) bool { n++; return true })
 	return n
 }
 
-// A body that is too large ends its connection, also behind a handler that wraps net/http's own writer: the rest of the
-// body is not read.
+// The server closes the connection after a body that is too large, because it does not read the rest. This also works
+// if the ResponseWriter is wrapped.
 func TestTooLargeIsTheLast(t *testing.T) {
 	t.Parallel()
 	a, _ := shop(func(w http.ResponseWriter, r *http.Request) error {
@@ -191,8 +190,8 @@ func TestTooLargeIsTheLast(t *testing.T) {
 	require.NoError(t, s.Stop(time.Minute, ""))
 }
 
-// A request ends when its own time is over, whenever the connection's timer was set. One that is answered in the moment in
-// which it is due leaves a connection that is known to be over, or one that lives.
+// Each request has its full time, whatever state the connection's timer is in. If a request ends at the moment at which
+// it is due, the state over and the connection's context must agree.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -224,7 +223,7 @@ func TestPatience(t *testing.T) {
 		for range 20 {
 			p.begin(most)
 			retry.Pause(t.Context(), most)
-			p.end() // beside look
+			p.end() // concurrently with look
 			synctest.Wait()
 			require.Equal(t, p.over(), ctx.Err() != nil)
 			if p.over() {

@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Document returns the OpenAPI 3.1 document of the API, made from the endpoints and their Go types.
+// Document returns the OpenAPI 3.1 document of the API, generated from the endpoints and their Go types.
 func (a *API) Document() *huma.OpenAPI {
 	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	doc := &huma.OpenAPI{
@@ -46,20 +46,20 @@ func (a *API) Document() *huma.OpenAPI {
 	return doc
 }
 
-// tag returns the endpoint's group: the first name of its path after the version.
+// tag returns the endpoint's group: the first part of its path after the version.
 func (e *Endpoint) tag() string {
 	if strings.Contains(e.Path, "/grabs") {
 		return "grabs"
 	}
 	names := strings.Split(strings.Trim(e.Path, "/"), "/")
 	if names[0] == "v1" {
-		name, _, _ := strings.Cut(names[1], ":") // of the verb of a batch
+		name, _, _ := strings.Cut(names[1], ":") // without the verb after the colon
 		return name
 	}
 	return "health"
 }
 
-// allowNull marks as nullable the fields that have a pointer to an object and are always present.
+// allowNull marks a field as nullable if it is a pointer to an object and is always present.
 func allowNull(t reflect.Type, schema *huma.Schema) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -71,7 +71,7 @@ func allowNull(t reflect.Type, schema *huma.Schema) {
 	}
 }
 
-// operation describes the endpoint, whose problems have these codes.
+// operation returns the endpoint's description with these error codes.
 func (e *Endpoint) operation(schemas huma.Registry, codes []string) *huma.Operation {
 	answer := &huma.Response{Description: "Decided, or read."}
 	if e.Answer != nil {
@@ -93,7 +93,7 @@ func (e *Endpoint) operation(schemas huma.Registry, codes []string) *huma.Operat
 	for _, scheme := range e.Security {
 		roles := e.Roles
 		if len(e.Security) > 1 && scheme != "key" {
-			roles = nil // a user's token has none
+			roles = nil // a user's token has no role
 		}
 		for _, role := range roles {
 			op.Security = append(op.Security, map[string][]string{scheme: {role}})
@@ -129,7 +129,6 @@ func content(schemas huma.Registry, kind string, v any) map[string]*huma.MediaTy
 	return map[string]*huma.MediaType{kind: {Schema: schemas.Schema(t, true, t.Name())}}
 }
 
-// byStatus groups codes by their status.
 func byStatus(list []string) map[int][]string {
 	out := map[int][]string{}
 	for _, code := range list {

@@ -10,20 +10,21 @@ import (
 	"time"
 )
 
-// Ops is a listener for the machines that run a process. OpsHandler describes its answers.
+// Ops is a listener for probes and metrics, which only machines read. OpsHandler describes its answers.
 type Ops struct {
-	// Listen is the address; empty for no listener. Knob is the knob that sets it.
+	// Listen is the address; if it is empty, there is no listener. Knob is the configuration key of the
+	// address.
 	Listen, Knob string
-	// Ready returns why the process is not ready for work; nil if it is ready.
+	// Ready returns nil if the process is ready for work, or the reason why it is not.
 	Ready   func() error
 	Metrics http.Handler
 	Pprof   bool
 	Log     *log.Logger
-	// Opened, if not nil, is called with the address.
+	// Opened, if not nil, is called with the address after the listener is open.
 	Opened func(net.Addr)
 }
 
-// Run serves until ctx ends. Without an address it only waits.
+// Run serves until ctx ends. Without an address it only waits for ctx.
 func (o *Ops) Run(ctx context.Context) error {
 	if o.Listen == "" {
 		<-ctx.Done()
@@ -47,9 +48,9 @@ func (o *Ops) Run(ctx context.Context) error {
 	return s.Stop(time.Second, "they were requests of the ops listener")
 }
 
-// OpsHandler answers /livez, /readyz, /metrics unless metrics is nil, and /debug/pprof if profiles is set. ready
-// returns why the process is not ready for work; nil if it is ready. Only the answer of /metrics waits for other
-// servers, for a bounded time.
+// OpsHandler returns a handler for /livez, /readyz, /metrics (unless metrics is nil) and /debug/pprof (if
+// profiles is set). ready returns nil if the process is ready for work, or the reason why it is not. Only
+// /metrics queries other servers, for a limited time.
 func OpsHandler(ready func() error, metrics http.Handler, profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { health(w, nil) })
@@ -68,7 +69,7 @@ func OpsHandler(ready func() error, metrics http.Handler, profiles bool) http.Ha
 	return mux
 }
 
-// ErrOpening says that a process is still opening its servers.
+// ErrOpening means that a process is still connecting to its stores.
 var ErrOpening = errors.New("opening")
 
 func health(w http.ResponseWriter, why error) {

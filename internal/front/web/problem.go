@@ -18,48 +18,48 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
-// Code is the meaning of a problem's code.
+// Code describes an error code of a problem.
 type Code struct {
 	Status int
 	Title  string
 }
 
-// codes has every code that a problem can have. A code never changes its meaning. AddCodes adds the codes that only
-// one package answers.
+// codes has every error code. An error code never changes its meaning. AddCodes adds the codes that only one
+// package uses.
 var codes = map[string]Code{
 	"not_found":          {http.StatusNotFound, "There is no such path"},
 	"method_not_allowed": {http.StatusMethodNotAllowed, "The path does not take this method"},
 	"host_unknown":       {http.StatusMisdirectedRequest, "The request is for another host"},
-	"unauthorized":       {http.StatusUnauthorized, "The caller's credentials are missing or are not good here"},
-	"forbidden":          {http.StatusForbidden, "The caller's API key is not good for this"},
+	"unauthorized":       {http.StatusUnauthorized, "The caller's credentials are missing or invalid"},
+	"forbidden":          {http.StatusForbidden, "The caller's API key does not permit this"},
 	"rate_limited":       {http.StatusTooManyRequests, "The caller makes too many requests"},
 	"content_type":       {http.StatusUnsupportedMediaType, "The body is not application/json"},
 	"content_encoding":   {http.StatusUnsupportedMediaType, "The body is encoded"},
 	"body_too_large":     {http.StatusRequestEntityTooLarge, "The body is too large"},
-	"body_incomplete":    {http.StatusRequestTimeout, "The body did not arrive whole"},
+	"body_incomplete":    {http.StatusRequestTimeout, "The body did not arrive completely"},
 	"body_required":      {http.StatusBadRequest, "The body is empty"},
 	"invalid_json":       {http.StatusBadRequest, "The body is not one JSON object"},
-	"duplicate_field":    {http.StatusBadRequest, "A name comes twice in the body"},
-	"nested_value":       {http.StatusBadRequest, "The body has an object or a list where none belongs"},
-	"unknown_field":      {http.StatusBadRequest, "The body has a field that does not exist"},
+	"duplicate_field":    {http.StatusBadRequest, "A field occurs twice in the body"},
+	"nested_value":       {http.StatusBadRequest, "The body has an unexpected object or list"},
+	"unknown_field":      {http.StatusBadRequest, "The body has an unknown field"},
 	"amount_not_integer_minor_units": {http.StatusBadRequest,
 		"The amount is not an integer of minor units in plain digits"},
-	"invalid_parameter":        {http.StatusBadRequest, "A parameter of the query can't be taken"},
+	"invalid_parameter":        {http.StatusBadRequest, "A query parameter is invalid"},
 	"amount_out_of_range":      {http.StatusBadRequest, "The amount is out of range"},
 	"idempotency_key_required": {http.StatusBadRequest, "The Idempotency-Key is missing or wrong"},
 	"idempotency_key_reused":   {http.StatusUnprocessableEntity, "The Idempotency-Key was used for another request"},
 	"campaign_invalid":         {http.StatusBadRequest, "This can't be the id of a campaign"},
 	"unknown_campaign":         {http.StatusNotFound, "There is no such campaign"},
 	"archived":                 {http.StatusGone, "The campaign's receipts are archived"},
-	"busy":                     {http.StatusServiceUnavailable, "Nothing happened yet: more comes than is dealt with"},
-	"refilling":                {http.StatusServiceUnavailable, "Nothing is decided yet: more packets are on their way"},
+	"busy":                     {http.StatusServiceUnavailable, "Nothing happened yet: the server is overloaded"},
+	"refilling":                {http.StatusServiceUnavailable, "Nothing is decided yet: more packets are being loaded"},
 	"frozen":                   {http.StatusServiceUnavailable, "Nothing is decided yet: the campaign is frozen"},
-	"unavailable":              {http.StatusServiceUnavailable, "Nothing happened: a server behind this one does not answer"},
+	"unavailable":              {http.StatusServiceUnavailable, "Nothing happened: a store behind this server does not answer"},
 	"outcome_unknown":          {http.StatusServiceUnavailable, "The request may or may not have been carried out"},
 }
 
-// AddCodes adds the codes of a package, while the program starts, and returns them. It panics if a code exists
-// already, because a code has one meaning on all listeners.
+// AddCodes registers the error codes of a package, during the program's initialization, and returns them. It
+// panics if a code already exists, because a code must mean the same on all listeners.
 func AddCodes(own map[string]Code) map[string]Code {
 	for code, what := range own {
 		if has, ok := codes[code]; ok {
@@ -70,7 +70,8 @@ func AddCodes(own map[string]Code) map[string]Code {
 	return own
 }
 
-// CodeOf returns the meaning of a code. It panics for an unknown code, so that no caller gets an undocumented one.
+// CodeOf returns the description of an error code. It panics for an unknown code, so that no undocumented code
+// reaches a caller.
 func CodeOf(code string) Code {
 	what, ok := codes[code]
 	if !ok {
@@ -79,7 +80,7 @@ func CodeOf(code string) Code {
 	return what
 }
 
-// Problem is the body of an answer that refuses a request, by RFC 9457.
+// Problem is the body of every error answer, as defined by RFC 9457.
 type Problem struct {
 	Type     string `json:"type" doc:"Always about:blank: the code tells the kinds apart."`
 	Title    string `json:"title" doc:"What the code means."`
@@ -89,20 +90,20 @@ type Problem struct {
 	Code     string `json:"code" doc:"What went wrong: it never changes its meaning."`
 }
 
-// Refusal is the error that becomes a Problem. Its Code and Detail contain no text of the request.
+// Refusal is an error that becomes a Problem. Code and Detail quote nothing from the request.
 type Refusal struct {
 	Code, Detail string
-	Wait         time.Duration // for Retry-After; 0 for none
+	Wait         time.Duration // for Retry-After; 0: no such header
 	Cause        error         // for the log only
 }
 
 func (e *Refusal) Error() string { return e.Code + ": " + e.Detail }
 func (e *Refusal) Unwrap() error { return e.Cause }
 
-// Refuse returns the refusal of a request for its content.
+// Refuse returns a Refusal without a cause, for a request with invalid content.
 func Refuse(code, detail string) error { return &Refusal{Code: code, Detail: detail} }
 
-// refusalOf returns the refusal that the caller gets for an error. The class decides for an error of another package.
+// refusalOf converts an error to a Refusal. For an error that is no Refusal, the error's class decides.
 func refusalOf(err error) *Refusal {
 	var refused *Refusal
 	if errors.As(err, &refused) {
@@ -117,7 +118,7 @@ func refusalOf(err error) *Refusal {
 		Wait: time.Second, Cause: err}
 }
 
-// Fail answers with an error, and logs it as Explain does.
+// Fail logs an error with Explain and answers with its problem.
 func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, refused zapcore.Level, err error) {
 	h := w.Header()
 	if h[RequestID] == nil {
@@ -130,14 +131,14 @@ func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, refused zapco
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	if overdue(r) || p.Status == http.StatusRequestEntityTooLarge { // the rest of the body is not read
+	if overdue(r) || p.Status == http.StatusRequestEntityTooLarge { // the rest of the body stays unread
 		h["Connection"] = closeIt
 	}
 	writeAs(w, p.Status, []string{"application/problem+json"}, marshal(&p))
 }
 
-// Explain logs an error, and returns the problem for the caller and the seconds to wait; 0 for none. id is the
-// answer's id. Errors of the caller are logged at the level refused.
+// Explain logs an error. It returns the problem for the caller and the seconds before a retry, or 0. id is the
+// answer's id. An error that the caller caused is logged at the level refused.
 func Explain(r *http.Request, id string, log *zap.Logger, refused zapcore.Level, err error) (p Problem, wait int) {
 	e := refusalOf(err)
 	what := CodeOf(e.Code)
@@ -162,7 +163,7 @@ func Explain(r *http.Request, id string, log *zap.Logger, refused zapcore.Level,
 	}, int((e.Wait + time.Second - 1) / time.Second)
 }
 
-// maxLogged bounds a path in the log, in bytes. The longest meaningful path is shorter.
+// maxLogged is the maximum length of a path in the log, in bytes. Every valid path is shorter.
 const maxLogged = 256
 
 func shortened(path string) string {
@@ -172,19 +173,20 @@ func shortened(path string) string {
 	return path
 }
 
-// Sampled bounds a log to which anyone can write by sending requests: ten lines a second for each message.
+// Sampled returns a logger that writes at most ten lines a second for each message, because anyone may send
+// requests.
 func Sampled(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(c, time.Second, 10, 0)
 	}))
 }
 
-// WriteJSON answers with a value of a type that can always be written as JSON.
+// WriteJSON sends v as JSON. The type of v must always be encodable.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	writeAs(w, status, plainJSON, marshal(v))
 }
 
-// WriteText answers with JSON text. It takes ownership of text.
+// WriteText sends JSON text. It takes ownership of text.
 func WriteText(w http.ResponseWriter, status int, text []byte) { writeAs(w, status, plainJSON, text) }
 
 func marshal(v any) []byte {
@@ -195,10 +197,10 @@ func marshal(v any) []byte {
 	return text
 }
 
-// bufferedAnswer is the length below which net/http sets an answer's Content-Length by itself.
+// bufferedAnswer is the length below which net/http itself sets Content-Length.
 const bufferedAnswer = 2 << 10
 
-// writeAs sends JSON. It ignores an error of the body, because the status line was sent before.
+// writeAs sends JSON. It ignores an error of Write, because the status has already been sent.
 func writeAs(w http.ResponseWriter, status int, kind []string, text []byte) {
 	text = append(text, '\n')
 	h := w.Header()

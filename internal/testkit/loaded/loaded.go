@@ -1,6 +1,6 @@
-// Package loaded loads campaigns for tests and benchmarks. For examples it also starts a Redis in the same process,
-// with a campaign in it, as `hongbao init` and `hongbao campaign load` leave them. So the visible code of an example
-// needs no internal package.
+// Package loaded loads campaigns for tests and benchmarks. For examples it also starts a Redis in this process and
+// loads a campaign, as `hongbao init` and `hongbao campaign load` would. So the visible code of an example uses no
+// internal package.
 package loaded
 
 import (
@@ -16,11 +16,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// Deployment is the id of the deployment.
+// Deployment is the id of the deployment in that Redis.
 const Deployment = "example"
 
-// Campaign loads a campaign, with a code for each packet or with none. It panics if that fails. stop ends the Redis.
-// In a program, rdb is your client, and the fields of space are deployment.key_prefix and deployment.shards.
+// Campaign starts a Redis and loads a campaign. If there are codes, there must be one for each packet. It panics on
+// errors. stop stops the Redis. In your program, rdb is your client, and space has the values of
+// deployment.key_prefix and deployment.shards.
 func Campaign(c hongbao.Campaign, codes ...string) (rdb *redis.Client, space hongbao.Space, stop func()) {
 	server, err := miniredis.Run()
 	check(err)
@@ -34,7 +35,7 @@ func Campaign(c hongbao.Campaign, codes ...string) (rdb *redis.Client, space hon
 	return rdb, space, func() { _ = rdb.Close(); server.Close() }
 }
 
-// Load plans a campaign and loads it.
+// Load draws the plan of a campaign and loads the campaign.
 func Load(ctx context.Context, rdb redis.UniversalClient, space hongbao.Space, c hongbao.Campaign,
 	codes []string) error {
 	st, err := store.Of(rdb, space)
@@ -44,7 +45,8 @@ func Load(ctx context.Context, rdb redis.UniversalClient, space hongbao.Space, c
 	return err
 }
 
-// Seeded loads a campaign with the plan of a seed, with a code for each packet or with none.
+// Seeded loads a campaign with the plan that a seed determines. If there are codes, there must be one for each
+// packet.
 func Seeded(ctx context.Context, st *store.Store, c hongbao.Campaign, seed campaign.Seed,
 	codes ...string) (*campaign.Plan, error) {
 	plan, err := campaign.NewPlan(c, seed)
@@ -63,7 +65,8 @@ func Seeded(ctx context.Context, st *store.Store, c hongbao.Campaign, seed campa
 	return plan, loader.Load(ctx, c, plan, campaign.Commit(c, seed), nil)
 }
 
-// Rain returns a red-packet campaign of equal packets, one for each user, that is open now.
+// Rain returns a red-packet campaign that is open now, with packets of equal amounts and one packet for each
+// user.
 func Rain(id string, packets int64, total hongbao.Amount) hongbao.Campaign {
 	now := time.Now().Truncate(time.Millisecond)
 	return campaign.Complete(hongbao.Campaign{

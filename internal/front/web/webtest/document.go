@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write the API's documents in docs")
 
-// Committed checks that a file is the document of an API, and that the page beside it is its reference. With -update
-// it writes both.
+// Committed checks that a file has the OpenAPI document of an API, and that the reference page next to it is up to
+// date. With the flag -update it writes both files.
 func Committed(t *testing.T, api *web.API, file string) {
 	t.Helper()
 	forGenerators(t, api)
@@ -32,17 +32,17 @@ func Committed(t *testing.T, api *web.API, file string) {
 	require.NoError(t, err)
 	for name, want := range map[string]string{file: string(text), referenceFile(file): Reference(api, filepath.Base(file))} {
 		if *update {
-			require.NoError(t, os.WriteFile(name, []byte(want), 0o644)) //nolint:gosec // docs are for everyone
+			require.NoError(t, os.WriteFile(name, []byte(want), 0o644)) //nolint:gosec // everyone may read docs
 		}
 		has, err := os.ReadFile(name)
 		require.NoError(t, err)
-		if want != string(has) { // not printed: the difference may have thousands of lines
+		if want != string(has) { // not printed, because the difference may have thousands of lines
 			t.Errorf("%s differs from the API's document: run this test with -update", name)
 		}
 	}
 }
 
-// forGenerators checks that the document has what a client generator needs: a tag and a server, names and types.
+// forGenerators checks that the document has what client generators need: tags, servers, names and types.
 func forGenerators(t *testing.T, api *web.API) {
 	t.Helper()
 	doc := api.Document()
@@ -98,7 +98,7 @@ func schemasForGenerators(t *testing.T, schemas map[string]*huma.Schema, codes m
 	}
 }
 
-// Codes returns the codes of all problems that an API answers.
+// Codes returns all error codes of an API.
 func Codes(api *web.API) []string {
 	all := append([]string{"not_found", "method_not_allowed", "unauthorized"}, api.Codes...)
 	for i := range api.Endpoints {
@@ -108,7 +108,7 @@ func Codes(api *web.API) []string {
 	return slices.Compact(all)
 }
 
-// OnPage checks that a page of docs has a table of exactly these codes with their statuses.
+// OnPage checks that a page of the documentation lists exactly these codes with their statuses.
 func OnPage(t *testing.T, page string, codes []string) {
 	t.Helper()
 	have, want := map[string]string{}, map[string]string{}
@@ -123,14 +123,14 @@ func OnPage(t *testing.T, page string, codes []string) {
 
 const documentURL = "https://hongbao.test/openapi#"
 
-// Document is an OpenAPI document to compare answers with. It is safe for concurrent use.
+// Document is an OpenAPI document that answers are checked against. It is safe for concurrent use.
 type Document struct {
 	mu       sync.Mutex
 	doc      map[string]any
 	compiler *jsonschema.Compiler
 }
 
-// NewDocument reads a document.
+// NewDocument parses an OpenAPI document.
 func NewDocument(text []byte) (*Document, error) {
 	d := &Document{compiler: jsonschema.NewCompiler()}
 	d.compiler.AssertFormat()
@@ -140,7 +140,7 @@ func NewDocument(text []byte) (*Document, error) {
 	return d, d.compiler.AddResource(strings.TrimSuffix(documentURL, "#"), d.doc)
 }
 
-// DocumentOf returns the document of an API.
+// DocumentOf returns the OpenAPI document of an API.
 func DocumentOf(api *web.API) (*Document, error) {
 	text, err := api.Document().YAML()
 	if err != nil {
@@ -149,10 +149,10 @@ func DocumentOf(api *web.API) (*Document, error) {
 	return NewDocument(text)
 }
 
-// Check compares an answer of a method of a path with the document: its status, its type, its schema, and the code of
-// a problem.
+// Check checks that an answer conforms to the document: its status, content type and schema, and the error code of a
+// problem.
 func (d *Document) Check(method, path string, a *Answer) error {
-	if method == http.MethodHead { // the document has one description for both
+	if method == http.MethodHead { // the document describes GET and HEAD together
 		method = http.MethodGet
 	}
 	method, status := strings.ToLower(method), strconv.Itoa(a.Status)
@@ -171,8 +171,8 @@ func (d *Document) Check(method, path string, a *Answer) error {
 		escape.Replace(a.Head.Get("Content-Type"))+"/schema", a.Text)
 }
 
-// Valid compares a text with one of the document's schemas, by its name. For a text that does not fit it returns a
-// *jsonschema.ValidationError.
+// Valid checks a text against a schema of the document. It returns a *jsonschema.ValidationError if the text does
+// not conform.
 func (d *Document) Valid(schema, text string) error {
 	return d.valid("/components/schemas/"+schema, text)
 }
@@ -194,7 +194,8 @@ func (d *Document) valid(pointer, text string) error {
 	return noFakes("", v)
 }
 
-// noFakes returns an error for a fake value: an empty text, "-" or the zero time. An absent value must be null.
+// noFakes returns an error if a value is a placeholder: an empty text, "-" or the zero time. An absent value
+// must be null instead.
 func noFakes(at string, v any) error {
 	switch v := v.(type) {
 	case map[string]any:

@@ -15,17 +15,17 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// reference writes an API's page for readers, from the OpenAPI document.
+// reference writes an API's reference page from its OpenAPI document.
 type reference struct {
 	out strings.Builder
 	doc *huma.OpenAPI
-	// types are the names of the schemas that the page links to.
+	// types are the names of the schemas to which the page links.
 	types map[string]bool
-	// common are the codes of all operations with a method, by method and status.
+	// common has the error codes that all operations of a method share, by method and status.
 	common map[string]map[string][]string
 }
 
-// Reference returns an API's document as a page of Markdown: its operations in the order of the endpoints, then its
+// Reference returns an API's reference page in Markdown: the operations in the order of the endpoints, then the
 // types.
 func Reference(api *web.API, document string) string {
 	r := &reference{doc: api.Document(), types: map[string]bool{}, common: map[string]map[string][]string{}}
@@ -60,7 +60,7 @@ func operationOf(doc *huma.OpenAPI, e *web.Endpoint) *huma.Operation {
 	return doc.Paths[e.Path].Post
 }
 
-// share reduces the common codes of a method to those that the operation also has.
+// share removes from common the codes that this operation does not have.
 func (r *reference) share(o *huma.Operation) {
 	common := r.common[o.Method]
 	if common == nil { // the first operation
@@ -76,7 +76,7 @@ func (r *reference) share(o *huma.Operation) {
 	}
 }
 
-// codesOf returns the codes of an answer that is a problem.
+// codesOf returns the error codes of an answer, if the answer is a problem.
 func codesOf(answer *huma.Response) []string {
 	if answer == nil {
 		return nil
@@ -90,12 +90,12 @@ func codesOf(answer *huma.Response) []string {
 
 func (r *reference) head(document string) {
 	fmt.Fprintf(&r.out, "# %s: reference\n\n%s\n", r.doc.Info.Title, paragraph(r.doc.Info.Description))
-	fmt.Fprintf(&r.out, "\n%s\n\n%s\n\n", paragraph("This page is made of ["+document+"]("+document+"), which is made of the code: "+
+	fmt.Fprintf(&r.out, "\n%s\n\n%s\n\n", paragraph("This page is generated from ["+document+"]("+document+"), which is generated from the code: "+
 		"TestDocumentIsCommitted compares both, and writes them with -update. Amounts are integers in minor units of the "+
 		"currency: fen, cents. Times are RFC 3339 in UTC with milliseconds: "+
-		"2026-11-24T15:00:00.000Z. What has seconds in its name counts seconds, and ms milliseconds. "+
-		"An answer that refuses is a [Problem](#problem) with one of the codes; the page named above says what to do about each."),
-		"A request brings one of these. Words in brackets are roles of API keys; the key must have one of them.")
+		"2026-11-24T15:00:00.000Z. Fields with seconds in their names count seconds; ms stands for milliseconds. "+
+		"Every error answer is a [Problem](#problem) with one of the codes; the page named above says what to do about each code."),
+		"A request needs one of these credentials. The words in parentheses are roles; the API key must have one of them.")
 	for _, name := range slices.Sorted(maps.Keys(r.doc.Components.SecuritySchemes)) {
 		s, scheme := r.doc.Components.SecuritySchemes[name], "Bearer"
 		if s.Scheme != "bearer" {
@@ -106,7 +106,7 @@ func (r *reference) head(document string) {
 	r.out.WriteString("\n")
 }
 
-// who names the credentials, one of which a request needs.
+// who returns the alternative credentials for a request.
 func (r *reference) who(o *huma.Operation) string {
 	roles := map[string][]string{}
 	for _, one := range o.Security {
@@ -154,7 +154,7 @@ func (r *reference) operation(o *huma.Operation) {
 	fmt.Fprintf(&r.out, "| others | [those of each %s](#each-%s) |\n", o.Method, strings.ToLower(o.Method))
 }
 
-// problem writes the line of a status with its codes, if there are any.
+// problem writes a table row with a status and its error codes, if there are any.
 func (r *reference) problem(status string, codes []string) {
 	if len(codes) > 0 {
 		fmt.Fprintf(&r.out, "| %s | `%s` |\n", status, strings.Join(codes, "`, `"))
@@ -169,7 +169,7 @@ func (r *reference) body(s *huma.Schema) {
 	r.fields("body", s)
 }
 
-// schema returns the schema that a reference names.
+// schema returns the schema to which a reference points.
 func (r *reference) schema(ref string) *huma.Schema {
 	return r.doc.Components.Schemas.SchemaFromRef(ref)
 }
@@ -183,12 +183,12 @@ func (r *reference) fields(name string, s *huma.Schema) {
 	}
 }
 
-// allTypes writes the types that the page links to, and those that they link to.
+// allTypes writes the types to which the page links, and the types to which those link.
 func (r *reference) allTypes() {
 	r.out.WriteString("\n## Types\n")
 	r.typeOf(&huma.Schema{Ref: "#/components/schemas/Problem"})
 	known := r.doc.Components.Schemas.Map()
-	for before := -1; before < len(r.types); { // a written type may link to further types
+	for before := -1; before < len(r.types); { // the types found so far may link to further types
 		before = len(r.types)
 		scratch := &reference{doc: r.doc, types: r.types}
 		for name := range maps.Clone(r.types) {
@@ -201,7 +201,7 @@ func (r *reference) allTypes() {
 	}
 }
 
-// typeOf describes the values that a schema accepts.
+// typeOf returns a description of the values that a schema permits.
 func (r *reference) typeOf(s *huma.Schema) string {
 	switch {
 	case s.Ref != "":
@@ -264,10 +264,10 @@ func optional(required bool) string {
 
 var page = regexp.MustCompile(`\bdocs/([a-z-]+\.md)\b`)
 
-// prose returns a description for a page of docs: names of other pages become links.
+// prose turns the names of other pages in a description into links.
 func prose(text string) string { return page.ReplaceAllString(text, "[$1]($1)") }
 
-// paragraph returns prose in lines of 120 columns at most.
+// paragraph returns prose wrapped at 120 columns.
 func paragraph(text string) string {
 	var b strings.Builder
 	column := 0
@@ -286,13 +286,13 @@ func paragraph(text string) string {
 	return b.String()
 }
 
-// anchor returns the anchor of a heading, as GitHub makes it.
+// anchor returns the anchor that GitHub generates for a heading.
 func anchor(heading string) string {
 	words := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(heading), "")
 	return strings.ReplaceAll(words, " ", "-")
 }
 
-// referenceFile returns the page beside the file of an OpenAPI document.
+// referenceFile returns the path of the reference page that belongs to an OpenAPI file.
 func referenceFile(document string) string {
 	name := strings.TrimSuffix(filepath.Base(document), ".yaml") + ".md"
 	return filepath.Join(filepath.Dir(document), strings.Replace(name, "openapi", "api", 1))

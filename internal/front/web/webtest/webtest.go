@@ -1,4 +1,4 @@
-// Package webtest has the common parts of the tests of this project's HTTP servers.
+// Package webtest has helpers for the tests of this project's HTTP servers.
 package webtest
 
 import (
@@ -19,12 +19,12 @@ import (
 // Tweak changes a request.
 type Tweak func(*http.Request)
 
-// As sends another bearer token.
+// As replaces the bearer token.
 func As(token string) Tweak {
 	return Header("Authorization", "Bearer "+token)
 }
 
-// Header sets a header; "" removes it.
+// Header sets a header, or removes it if value is "".
 func Header(name, value string) Tweak {
 	return func(r *http.Request) {
 		if r.Header.Del(name); value != "" {
@@ -33,30 +33,30 @@ func Header(name, value string) Tweak {
 	}
 }
 
-// Answer is an answer with its whole body.
+// Answer is an answer whose body was read completely.
 type Answer struct {
 	Status int
 	Head   http.Header
 	Text   string
 	Body   map[string]any // nil if the text is not JSON
-	Closed bool           // the server closes the connection
+	Closed bool           // the server closes the connection after it
 }
 
-// Send sends a request on its own connection and reads the whole answer. It follows no redirect.
+// Send sends a request on a new connection and reads the answer. It does not follow redirects.
 func Send(r *http.Request) (*Answer, error) {
 	client := &http.Client{
 		Transport:     &http.Transport{},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer client.CloseIdleConnections()
-	resp, err := client.Do(r) //nolint:gosec // the test chooses the address
+	resp, err := client.Do(r) //nolint:gosec // the test itself chooses the address
 	if err != nil {
 		return nil, err
 	}
 	return read(resp)
 }
 
-// Serve lets a handler answer a request.
+// Serve calls a handler without a network and returns the answer.
 func Serve(h http.Handler, r *http.Request) (*Answer, error) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -78,13 +78,13 @@ func read(resp *http.Response) (*Answer, error) {
 	return a, nil
 }
 
-// Code returns the code of a problem; other answers have none.
+// Code returns the error code of a problem, or "" for other answers.
 func (a *Answer) Code() string {
 	code, _ := a.Body["code"].(string)
 	return code
 }
 
-// OK checks the status of an answer, and decodes it into a value, if there is one.
+// OK requires the status of an answer, and decodes the answer into to unless to is nil.
 func (a *Answer) OK(t testing.TB, status int, to any) {
 	t.Helper()
 	require.Equal(t, status, a.Status, "%s", a.Text)
@@ -93,7 +93,7 @@ func (a *Answer) OK(t testing.TB, status int, to any) {
 	}
 }
 
-// Refused checks that an answer is a problem with the code.
+// Refused requires that an answer is a problem with the error code.
 func (a *Answer) Refused(t testing.TB, code string, about ...any) {
 	t.Helper()
 	about = append(about, a.Text)
@@ -106,7 +106,7 @@ func (a *Answer) Refused(t testing.TB, code string, about ...any) {
 	require.Equal(t, web.CodeOf(code).Title, a.Body["title"])
 }
 
-// Garble changes a few bytes of a text.
+// Garble returns a text in which a few random bytes have changed.
 func Garble(r *rand.Rand, text string) string {
 	b := []byte(text)
 	for range r.IntN(3) {
