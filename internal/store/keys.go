@@ -15,11 +15,11 @@ const slots = 16384
 // MaxShards bounds the shards of a deployment.
 const MaxShards = 1024
 
-// ChunkEvents is how many events' done bits are in one bitmap key (8 KiB).
+// ChunkEvents is the number of done bits in one bitmap key (8 KiB).
 const ChunkEvents = 1 << 16
 
 // keysOf returns the keys of each shard of a deployment. The hash tags depend on prefix and number of shards, so
-// neither may change afterwards.
+// neither may change while the deployment exists.
 func keysOf(space hongbao.Space) ([]Keys, error) {
 	if p := space.Prefix; p == "" || len(p) > 32 || strings.ContainsAny(p, "{}: \t\r\n") {
 		return nil, fmt.Errorf("key prefix %.40q: want 1 to 32 bytes without {, }, : or white space", p)
@@ -34,13 +34,13 @@ func keysOf(space hongbao.Space) ([]Keys, error) {
 	return keys, nil
 }
 
-// CheckSpace returns an error for a key prefix or a number of shards that no deployment can have.
+// CheckSpace returns an error if the key prefix or the number of shards is invalid.
 func CheckSpace(space hongbao.Space) error {
 	_, err := keysOf(space)
 	return err
 }
 
-// tagsKnown caches the tags by the number of shards: the tags of a thousand shards take a tenth of a second.
+// tagsKnown caches the tags by the number of shards, because computing a thousand tags takes 0.1 s.
 var tagsKnown sync.Map
 
 func tagsOf(shards int) []string {
@@ -57,8 +57,8 @@ func tagsOf(shards int) []string {
 	return tags
 }
 
-// tag returns the hash tag of shard i of n: the first of "i.0", "i.1", ... whose slot is in the i-th of n equal
-// parts.
+// tag returns the hash tag of shard i of n: the first of "i.0", "i.1", ... whose slot is in the shard's range. The
+// ranges are n equal parts of all slots.
 func tag(i, n int) string {
 	low, high := i*slots/n, (i+1)*slots/n
 	for k := 0; ; k++ {
@@ -69,8 +69,8 @@ func tag(i, n int) string {
 	}
 }
 
-// slot returns the slot of a key, as Redis computes it. The slot depends on the text between the first "{" and the
-// first "}" after it, if that text is not empty, else on the whole key.
+// slot returns the slot of a key, as Redis computes it. Redis hashes only the text between the first "{" and the next
+// "}". If there is no such text, it hashes the whole key.
 func slot(key string) int {
 	if _, after, ok := strings.Cut(key, "{"); ok {
 		if t, _, ok := strings.Cut(after, "}"); ok && t != "" {
@@ -108,12 +108,12 @@ func (k Keys) Index() int { return k.shard }
 // Meta is a hash: deployment id, founding, shards, epoch, seq, finished, done_floor and the state of the opening.
 func (k Keys) Meta() string { return k.tag + "meta" }
 
-// Events is the stream of every fact of the shard, in order.
+// Events is the shard's stream of entries, in the order of the decisions.
 func (k Keys) Events() string { return k.tag + "events" }
 
-// Campaign is a hash: state, window, limits and counts of a campaign on the shard, which is one of its places. Grabs
-// compare revision: the hash of the plan, and behind a dot the newest generation that is announced here (generation).
-// dealt is the newest generation that is complete here.
+// Campaign is a hash: state, window, limits and counts of a campaign on one place. Its field revision shows a caller
+// whether its terms are up to date. It is the plan's hash, then a dot and the newest announced generation, if there
+// was a top-up. dealt is the newest complete generation.
 func (k Keys) Campaign(id string) string { return k.tag + "c:" + id }
 
 // Stock is a list: the campaign's packets that no user has, "number amount", in the order of the draw.
