@@ -1,3 +1,3 @@
-// Package dedup makes sure that no message is pushed twice, by the message's id: see Once. It is for pushers that
-// have no sequence. It refuses to forget a message before the retention is over.
+// Package dedup makes sure that no message is pushed twice. It recognizes a message by its id; see Once. It is for
+// messages without sequence numbers. It remembers each id for a retention time.
 package dedup

@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/dedup"
 )
 
-// A message is pushed once. If it is unknown whether a message arrived, it is not pushed again automatically. A caller
-// that can ask the receiver retakes it.
+// A message is pushed once. If it is unknown whether the message has arrived, Once does not push it again. A caller
+// that can ask the receiver calls Retake.
 func ExampleOnce() {
 	ctx := context.Background()
 	server, err := miniredis.Run()
@@ -42,14 +42,14 @@ func ExampleOnce() {
 	push("m1", "a", nil)
 	push("m1", "b", nil)
 	push("m2", "c", errors.New("the line broke"))
-	server.SetTime(time.Now().Add(2 * time.Minute)) // its lease is over
+	server.SetTime(time.Now().Add(2 * time.Minute)) // the lease of m2 is over
 	push("m2", "d", nil)
 
 	state, err := once.Retake(ctx, "m2", "e")
 	check(err)
 	fmt.Println("m2", state, "retaken")
 	if state == dedup.Mine {
-		if !slices.Contains(arrived, "m2") { // the caller asked the receiver
+		if !slices.Contains(arrived, "m2") { // ask the receiver
 			arrived = append(arrived, "m2")
 		}
 		check(once.Complete(ctx, "m2", "e"))

@@ -17,30 +17,31 @@ import (
 type OnceConfig struct {
 	Redis redis.UniversalClient
 	Space hongbao.Space
-	// Name keeps the message ids of different purposes apart.
+	// Name is a namespace for the message ids, such as "sms".
 	Name string
-	// Lease is how long a push may take, in Redis time.
+	// Lease is how long a push may take, by the Redis clock.
 	Lease time.Duration
-	// Keep is the retention: how long a message id is remembered. At least the lease.
+	// Keep is the retention: how long a message id is remembered. It must not be shorter than the lease.
 	Keep time.Duration
 }
 
-// Once pushes a message once by its id, for pushers that have no sequence: several subscribers that push to one front
+// Once pushes each message once, by its id. For example, several subscribers can push the same messages to one front
 // end. It is safe for concurrent use, by any number of processes.
 type Once struct {
 	cfg   OnceConfig
 	store *store.Store
 }
 
-// ErrFenced says that a claim is no longer the caller's: it was overtaken, or is gone.
+// ErrFenced says that the caller no longer has the claim: another caller has taken it over, or it no longer exists.
 var ErrFenced = errors.New("the claim was taken over by another caller")
 
 // State is the state of a message id.
 type State string
 
-// The states of a message id. Free: no one is pushing it. Mine: the caller got the claim and has to push. Done: it was
-// pushed. Held: another caller is pushing it now. InDoubt: a caller claimed it and never reported the result; it may
-// have been pushed.
+// The states of a message id. Free means that nobody has claimed the message. Mine means that the caller has the
+// claim and must push. Done means that the message was pushed. Held means that another caller is pushing it. InDoubt
+// means that a caller claimed the message and did not report the result within the lease, so the message may have
+// been pushed.
 const (
 	Free    State = "free"
 	Mine    State = "mine"
@@ -49,7 +50,7 @@ const (
 	InDoubt State = "in_doubt"
 )
 
-// NewOnce checks the configuration.
+// NewOnce returns a Once, or an error for a wrong configuration.
 func NewOnce(cfg OnceConfig) (*Once, error) {
 	var errs []error
 	st, err := store.Of(cfg.Redis, cfg.Space)
@@ -69,31 +70,33 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 	return &Once{cfg: cfg, store: st}, nil
 }
 
-// Claim asks for the right to push message id. token names this attempt and must never be used twice.
+// Claim asks for the right to push message id. token identifies this attempt and must be unique.
 func (o *Once) Claim(ctx context.Context, id, token string) (State, error) {
 	return o.state(o.do(ctx, "claim", id, token))
 }
 
-// Retake claims a message that is in doubt, after the caller asked the receiver of the push. Mine: push it now unless
-// the receiver has it, then Complete. Any other state is that of Claim, and the message is not the caller's.
+// Retake claims a message that is in doubt. The caller must first ask the receiver whether the message has arrived.
+// If Retake returns Mine, the caller pushes the message unless the receiver has it, and then calls Complete. Any
+// other state is the same as Claim would return, and the caller must not push.
 func (o *Once) Retake(ctx context.Context, id, token string) (State, error) {
 	return o.state(o.do(ctx, "retake", id, token))
 }
 
-// Complete records that the message was pushed. It returns ErrFenced if token does not own the claim (any more).
+// Complete records that the message was pushed. It returns ErrFenced if the claim does not belong to token.
 func (o *Once) Complete(ctx context.Context, id, token string) error {
 	return o.fenced(o.do(ctx, "complete", id, token))
 }
 
-// Release returns the claim because the message was certainly not pushed. ErrFenced as for Complete.
+// Release ends the claim of a message that was certainly not pushed. It returns ErrFenced if the claim does not
+// belong to token.
 func (o *Once) Release(ctx context.Context, id, token string) error {
 	return o.fenced(o.do(ctx, "release", id, token))
 }
 
-// Push calls push if message id was not pushed before and no other caller is pushing it. It returns the state
-// afterwards: Done, Held, InDoubt or Free. When push fails with a Transient error, nothing was sent and the id is Free
-// again. With any other error, or when the process dies in push, the id is in doubt and is not pushed again
-// automatically.
+// Push calls push if the message was not pushed before and no other caller is pushing it. It returns the state
+// afterwards: Done, Held, InDoubt or Free. A Transient error of push means that nothing was sent, so the message is
+// Free again. After any other error, or if the process dies in push, the message is in doubt, and Once does not push
+// it again.
 func (o *Once) Push(ctx context.Context, id, token string, push func(context.Context) error) (State, error) {
 	state, err := o.Claim(ctx, id, token)
 	if err != nil || state != Mine {

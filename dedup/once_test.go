@@ -29,7 +29,7 @@ func (b *bundle) key(t *testing.T, id string) string {
 	return ""
 }
 
-// leaseOver waits until the lease of a claim has ended, in Redis time.
+// leaseOver waits until the lease of a claim has ended, by the Redis clock.
 func leaseOver(t *testing.T, o *dedup.Once, id string) {
 	t.Helper()
 	testkit.Eventually(t, 30*time.Second, func() bool {
@@ -82,7 +82,8 @@ func TestOnceLife(t *testing.T) {
 	require.InDelta(t, time.Hour, ttl, float64(time.Minute), "kept for the retention")
 }
 
-// An ended lease never looks new: a caller has to look up the result. One of the callers who did so continues.
+// The lease of a claim ends without a result. The message is then in doubt, not free. Eight callers retake it, and
+// one of them gets the claim.
 func TestOnceInDoubt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -94,7 +95,7 @@ func TestOnceInDoubt(t *testing.T) {
 	leaseOver(t, o, "m1")
 	s, err = o.Claim(ctx, "m1", "a")
 	require.NoError(t, err)
-	require.Equal(t, dedup.InDoubt, s, "its first owner also has to find out")
+	require.Equal(t, dedup.InDoubt, s, "in doubt for the first owner too")
 	var mine atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -112,7 +113,7 @@ func TestOnceInDoubt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, dedup.Mine, s)
 	leaseOver(t, o, "m2")
-	require.NoError(t, o.Complete(ctx, "m2", "a"), "late, but no one took the claim over")
+	require.NoError(t, o.Complete(ctx, "m2", "a"), "after the lease, but nobody has retaken the claim")
 }
 
 func TestOnceRetentionEnds(t *testing.T) {
@@ -144,7 +145,7 @@ func TestPush(t *testing.T) {
 	}
 	s, err := push("m1", "a", hongbao.Errorf(hongbao.ClassTransient, "not sent"))
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
-	require.Equal(t, dedup.Free, s, "nothing was sent, so any caller may try")
+	require.Equal(t, dedup.Free, s, "a Transient error means that nothing was sent")
 	s, err = push("m1", "b", nil)
 	require.NoError(t, err)
 	require.Equal(t, dedup.Done, s)
@@ -166,14 +167,14 @@ func TestPush(t *testing.T) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.Equal(t, 3, calls)
 
-	// The caller leaves during the push; the result is recorded nevertheless.
+	// The caller's context is canceled during the push. The result is still recorded.
 	gone, cancel := context.WithCancel(ctx)
 	s, err = o.Push(gone, "m4", "a", func(context.Context) error { cancel(); return nil })
 	require.NoError(t, err)
 	require.Equal(t, dedup.Done, s)
 }
 
-// 64 pushers push at once, and each message is pushed once.
+// 64 callers push the same 40 messages concurrently. Each message is pushed once.
 func TestPushByMany(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -200,7 +201,8 @@ func TestPushByMany(t *testing.T) {
 	}
 }
 
-// Answers get lost. A caller that claims again with the same token continues, and the push happens once.
+// The replies to Claim and Complete are lost, and the Redis client retries with the same token. Each message is still
+// pushed once.
 func TestPushWithLostAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -223,7 +225,7 @@ func TestPushWithLostAnswers(t *testing.T) {
 	require.Equal(t, 40, proxy.Fired().Swallowed)
 }
 
-// A key with another type of content stays unchanged.
+// A message's key has foreign content. Every call fails as Broken and leaves the key unchanged.
 func TestOnceForeignKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

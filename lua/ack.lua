@@ -2,15 +2,15 @@
 --
 -- KEYS  1 events  2... the chunks of the sink's done bitmap
 -- ARGV  1 group  2 number of marks  3... the marks: number of the key, first bit, last bit; then the ids to ack
--- Reply how many entries were acked now; fewer than requested if some were acked before
+-- Reply how many entries this call acked; fewer than requested if some were already acked
 -- Cost  O(marks + ids)
 -- First write the bits: SETRANGE and SETBIT may grow memory. The script checks all types before.
 --       It runs when Redis is out of memory too: see newDrainScript.
--- Repeat sets the same bits and acks nothing.
--- The script does not check the owner of an entry. A worker that lost its lease unnoticed may ack an entry of another
--- worker. That is right: the bits say which events are done, and an entry is acked only when all of its events are. The
--- other worker's renewal then finds the entry lost, and that worker hands the rest of its batch on. Its dead letter for
--- such an entry is refused, because the entry is not pending.
+-- Repeat changes nothing.
+-- The script does not check the owner of an entry. A worker that has lost its lease without noticing may ack an entry
+-- that another worker now has. That is correct, because an entry is acked only when all its events are done. When the
+-- other worker renews its lease, it learns that the entry is lost. A dead letter from the other worker for this entry
+-- is refused, because the entry is not pending.
 
 redis.call('XLEN', KEYS[1])
 for i = 2, #KEYS do

@@ -1,15 +1,15 @@
--- announce: records at one place of a campaign that a top-up's generation comes. The campaign's revision changes, so
--- callers get the new terms before their next grab. Until the whole generation is here, grabs of it answer refilling.
+-- announce: announces a top-up's generation at one place of a campaign. The campaign's revision changes, so callers
+-- get the new terms before their next grab. Until the whole generation is loaded here, grabs in it answer refilling.
 --
 -- KEYS  1 campaign  2 stock and 3 sums of the generation
--- ARGV  1 hash of the plan of the campaign  2 generation  3 hash of the generation's plan
---       4 packets and 5 their sum of the whole campaign, including this generation  6 packets and 7 their sum of this
---       place, including this generation
+-- ARGV  1 hash of the plan of the campaign  2 generation  3 hash of the generation's plan  4 number and 5 sum of all
+--       packets of the campaign, including this generation  6 number and 7 sum of all packets of this place,
+--       including this generation
 -- Reply "ok"; or "refused", the reason (missing, state, plan, generation), the state, the newest generation that is
 --       announced here
 -- Cost  O(1)
 -- First write HSET: it grows memory.
--- Repeat answers "ok" and changes nothing, even if the place was closed since.
+-- Repeat answers "ok" and changes nothing, even if the place has been closed in between.
 
 local c, damage = whole(KEYS[1], 'state', 'hash', 'loaded', 'loaded_amount')
 local walk = redis.call('HMGET', KEYS[1], 'generation', 'dealt', 'hash:' .. ARGV[2])
@@ -40,5 +40,5 @@ if tonumber(ARGV[6]) < tonumber(c[3]) or tonumber(ARGV[7]) < tonumber(c[4]) then
 end
 redis.call('HSET', KEYS[1], 'generation', ARGV[2], 'hash:' .. ARGV[2], ARGV[3], 'revision', ARGV[1] .. '.' .. ARGV[2],
 	'packets', ARGV[4], 'total', ARGV[5], 'share', ARGV[6], 'share_amount', ARGV[7],
-	'base', c[3]) -- packets that the place got before this generation
+	'base', c[3]) -- number of packets of the earlier generations
 return { 'ok' }

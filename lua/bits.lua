@@ -1,6 +1,5 @@
--- bits: functions on the done bitmaps, put in front of the scripts that need them. A mark is three arguments: the
--- number of the chunk's bitmap in KEYS, the first bit and the last bit. Runs of events are written
--- "first-last,first-last".
+-- bits: functions on the done bitmaps, included by other scripts. A mark is three arguments: the number of the
+-- chunk's bitmap in KEYS, the first bit and the last bit. Runs of events are written "first-last,first-last".
 
 -- bits_set returns the positions of the bits from first to last that are set in a bitmap.
 local function bits_set(bitmap, first, last)

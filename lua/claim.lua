@@ -3,16 +3,18 @@
 --
 -- KEYS  1 claims  2 meta  3... the chunks of the sink's done bitmap
 -- ARGV  1 claim id  2 owner  3 lease, ms  4 "any" to take over claims of live owners too, else "ended"  5 payload
---       6 the events "first-last,first-last"  7 "trimmed" if these bits are deleted behind the stream: then the events
---       below meta's done_floor are done; else ""  8... the events as marks: number of the key, first bit, last bit,
---       seq of bit 0
--- Reply "granted", fence; or "no", number of claims of live owners that stay with them, number of done ranges, these as
---       first, last; then for each claim taken over: id, fence, events, payload
+--       6 the events "first-last,first-last"  7 "trimmed" if trimming deletes these bits: events below meta's
+--       done_floor then count as done; else ""  8... the events as marks: number of the key, first bit, last bit, seq
+--       of bit 0
+-- Reply "granted", fence; or "no", number of overlapping claims that were not taken over because their owners are
+--       live, number of done ranges, first and last of each; then for each claim that was taken over: id, fence,
+--       events, payload
 -- Cost  O(events + claims)
 -- First write HSET: it grows memory.
 --       It runs when Redis is out of memory too: see newDrainScript.
--- Repeat of a granted claim answers "no" and hands it over, with a higher fence.
--- A claim is stored as "fence until owner\nevents\npayload", until in Unix ms; "#fence" is the last assigned fence.
+-- Repeat of a granted claim answers "no" and takes that claim over, with a higher fence.
+-- A claim is stored as "fence until owner\nevents\npayload", where until is the end of the lease in Unix ms. The
+-- field "#fence" is the last assigned fence.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)

@@ -1,17 +1,16 @@
--- close: ends a campaign on one place permanently. From then on grabs answer ended. One close entry with the final
+-- close: ends a campaign on one place permanently. After that, grabs answer ended. One close entry with the final
 -- counts follows the last grant.
 --
 -- KEYS  1 meta  2 events  3 campaign  4 receipts  5 withheld  6... stock and sums of each generation
--- ARGV  1 "early" to close it before its window is over, else ""
---       2 packets of the whole campaign by the ledger: the place must know of all, and have its own; 0 to close it
---         with the packets that it has, because the campaign is lost on another place
--- Reply "closed", state, seq of the close, its time in ms, its epoch, granted, granted amount, left, left amount;
---       or "refused", the reason (missing, loading, window, frozen, refilling), the state, the end of the window in
---       ms; or "generations" and how many are announced, if KEYS has fewer or more
+-- ARGV  1 "early" to close it before its window is over, else ""  2 number of the whole campaign's packets in the
+--       ledger: the place must have announced all of them and loaded its share; 0 to skip this check, because the
+--       campaign is lost on another place
+-- Reply "closed", state, seq of the close, its time in ms, its epoch, granted, granted amount, left, left amount; or
+--       "refused", the reason (missing, loading, window, frozen, refilling), the state, the end of the window in ms;
+--       or "generations" and the number of announced generations, if KEYS has stocks for a different number
 -- Cost  O(chunks that were loaded, and packets of one chunk of each generation)
--- First write XADD: it grows memory. The script makes all its checks before this write.
---       It runs when Redis is out of memory too (see newDrainScript): a campaign that was closed and refunded leaves
---       Redis.
+-- First write XADD: it grows memory. The script checks everything before it. It runs when Redis is out of memory too
+--       (see newDrainScript): closed campaigns are later purged, which frees memory.
 -- Repeat returns the same answer, even after the refund: the counts of a closed campaign do not change.
 
 local clock = redis.call('TIME')

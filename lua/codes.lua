@@ -1,12 +1,12 @@
 -- codes: stores codes of packets of a campaign, on the place to which the packets are dealt.
 --
 -- KEYS  1 campaign  2 codes
--- ARGV  1 hash of the plan  2 number of the first packet  3 distance to the number of the next packet  4... the codes
---       of that packet and of the following packets of this place
--- Reply state, packets that have a code, hash of the plan that is there; the codes were stored if that is ARGV[1]
+-- ARGV  1 hash of the plan  2 number of the first packet  3 difference between the numbers of successive packets
+--       4... the codes of the first packet and the following packets on this place
+-- Reply state, packets that have a code, hash of the plan in Redis; the codes were stored if that is ARGV[1]
 -- Cost  O(packets)
 -- First write HSET: it grows memory.
--- Repeat changes nothing: the same codes are set again.
+-- Repeat changes nothing.
 
 local has, damage = whole(KEYS[1], 'state', 'hash')
 local coded = redis.call('HLEN', KEYS[2])

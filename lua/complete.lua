@@ -3,15 +3,15 @@
 -- KEYS  1 claims  2... the chunks of the sink's done bitmap
 -- ARGV  1 claim id  2 fence  3 its events "first-last,first-last"
 --       4... the events as marks: number of the key, first bit, last bit
--- Reply "ok", or "fenced" if the claim was taken over or is gone
+-- Reply "ok", or "fenced" if the claim was taken over or no longer exists
 -- Cost  O(events); O(events + claims) for a claim that was lost
 -- First write the bits: they may grow memory. The script checks the types before it writes anything.
 --       It runs when Redis is out of memory too: see newDrainScript.
--- Repeat answers "fenced": the claim is gone. A repeat for a lost claim answers "ok" again.
--- A missing claim was ended, or the key was deleted or went back in time. "#fence", which only rises, shows which. If
--- it is below this claim's fence, the claims are lost. The push arrived and must not be repeated, so the script
--- completes the claim. If another claim covers some of its events by now, the script answers "fenced", and that
--- claim's owner finishes.
+-- Repeat answers "fenced", because the claim no longer exists. A repeat for a lost claim answers "ok" again.
+-- If the claim is missing, it was either ended, or Redis has lost it. "#fence" never falls, so the claim is lost if
+-- "#fence" is below the claim's fence. The script completes a lost claim, because its push arrived and must not be
+-- repeated. But if another claim covers some of its events, the script answers "fenced", and the owner of that claim
+-- finishes them.
 
 local claim = redis.call('HGET', KEYS[1], ARGV[1])
 local last = redis.call('HGET', KEYS[1], '#fence')

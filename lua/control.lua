@@ -1,15 +1,15 @@
--- control: stores a person's decision about a campaign or a sink. sink and state include it.
+-- control: a function that stores an operator's decision about a campaign or a sink, included by sink and state.
 
--- decide sets a field of a hash. Beside it, with a prefix, it stores who decided it, why and when. A decision that
--- changes nothing leaves the name, reason and time of the first one. Each decision has a higher rev than the one
--- before: ms since 1970, if the clock was not set back. waiting is the hash of the decisions that the ledger does not
--- have yet. decide reports whether the field has changed.
+-- decide sets a field of a hash. In fields with the given prefix it stores who decided, why and when. If the field
+-- already has the value, the name, reason and time of the first decision stay. Each decision gets a higher rev than
+-- the one before: Unix time in ms, unless the clock was set back. decide also adds the decision to waiting, the hash
+-- of decisions that are not yet in the ledger. It reports whether the field has changed.
 local function decide(hash, waiting, name, field, prefix, default, value, by, why)
 	local clock = redis.call('TIME')
 	local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 	local m = redis.call('HMGET', hash, field, prefix .. 'rev', prefix .. 'at', prefix .. 'by', prefix .. 'why')
 	local changed = (m[1] or default) ~= value
-	-- an earlier build has set at, and no rev
+	-- earlier builds stored the time without a rev
 	local rev = string.format('%.0f', math.max(now, (tonumber(m[2]) or 0) + 1, (tonumber(m[3]) or 0) + 1))
 	local at = string.format('%.0f', now)
 	if changed then

@@ -1,8 +1,8 @@
 -- create_campaign: puts a campaign on one of its places, in state loading, without packets yet.
 --
 -- KEYS  1 meta  2 campaign  3 stock  4 receipts  5 counters  6 codes  7 sums  8 filter
--- ARGV  1 hash of the plan  2... the other fields and values of the campaign
--- Reply state, packets loaded, hash of the plan that is there
+-- ARGV  1 hash of the plan  2... the other fields of the campaign: name, value, name, value and so on
+-- Reply state, packets loaded, hash of the plan in Redis
 -- Cost  O(1)
 -- First write HSET: it grows memory.
 -- Repeat changes nothing and returns the progress of the load.

@@ -1,8 +1,9 @@
--- create_group: creates a consumer group that reads from the first entry that is kept, and the stream if necessary.
+-- create_group: creates a consumer group that starts at the first entry in the stream, and the stream if it does not
+-- exist.
 --
 -- KEYS  1 events
 -- ARGV  1 group
--- Reply "made", or "there" if the group was there before
+-- Reply "made", or "there" if the group exists already
 -- Cost  O(groups)
 -- First write XGROUP CREATE: it grows memory.
 -- Repeat answers "there".

@@ -1,15 +1,16 @@
--- dead_letter: writes a dead letter, marks its event as done and acks its entry if nothing of it is left.
+-- dead_letter: writes a dead letter, marks its event as done and acks its entry if no other event of it is
+-- unfinished.
 --
 -- KEYS  1 events  2 dead letters  3 the chunk of the sink's done bitmap (for a whole entry: no such key)
 -- ARGV  1 group  2 entry id  3 "1" to ack the entry  4 bit of the event in KEYS[3]
 --       5 class  6 reason  7 attempts  8 the grant's line, or "" for a whole entry  9 its seq, or 0
 --       10 the consumer that has the entry
--- Reply "written"; "already" if the event is done; "lost" if the entry is not the consumer's (any more), or acked
+-- Reply "written"; "already" if the event is done; "lost" if the entry is not pending for the consumer
 -- Cost  O(1)
--- First write XADD: it grows memory. Behind its own fields the letter of a grant (v 2; v 1 had the whole entry) has an
---       entry with this grant alone, as entry.<version>: with the entry's campaign, currency, epoch and time. The
---       letter of a whole entry has the entry's fields, as entry.<field>. If they are more than 1,000, the letter has
---       one JSON array, entry_json, because Lua's unpack takes fewer than 8,000.
+-- First write XADD: it grows memory. The letter of a grant (v 2; v 1 had the whole entry) also has a field
+--       entry.<version>: an entry with only this grant, and with the campaign, currency, epoch and time of the
+--       original entry. The letter of a whole entry has the entry's fields as entry.<field>. If there are more than
+--       1,000, they become one JSON array, entry_json, because Lua's unpack takes fewer than 8,000 values.
 -- Repeat writes nothing; it acks the entry if it is not acked yet.
 
 redis.call('XLEN', KEYS[2])

@@ -1,13 +1,13 @@
--- end_lost: ends a campaign of which Redis has lost something, once the ledger has refunded it. From then on grabs
--- answer ended, and its grace runs. There is no close entry, since its counts are unknown. If the campaign is missing,
--- the script puts a stub in its place.
+-- end_lost: ends a campaign of which Redis has lost data, after the ledger has refunded it. After that, grabs answer
+-- ended, and the grace of the campaign begins. There is no close entry, because its counts would be unknown. If the
+-- campaign is missing, the script creates a stub.
 --
 -- KEYS  1 campaign  2 refunded, the campaigns that wait for the end of their grace  3 withheld  4... stock and sums of
 --       each generation
--- ARGV  1 the campaign's id; then as the ledger has them: 2 packets  3 total; then this shard's part, so that the sum
---       of all shards is that of the ledger: 4 packets  5 their amount  6 packets granted  7 their amount
+-- ARGV  1 the campaign's id; then from the ledger: 2 packets  3 total; then this shard's part of the ledger's
+--       numbers: 4 packets  5 their amount  6 packets granted  7 their amount
 -- Reply "ok"; or "refused" and the state: the campaign is complete, so it ends by close and refund
--- Cost  O(log of the campaigns that wait); UNLINK frees the stock in a thread of its own
+-- Cost  O(log of the campaigns that wait); UNLINK frees the stock in a background thread
 -- First write ZADD: it grows memory, by one id and a stub.
 --       It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat answers "ok" and changes nothing.

@@ -1,10 +1,10 @@
--- expire_letters: deletes old records of requeued letters from the resolved ones. Records of dropped letters stay:
--- without them an audit reports the grant as missing, and a replay delivers it.
+-- expire_letters: deletes old records of requeued letters from the resolved ones. Records of dropped letters stay.
+-- Without them an audit would report the grant as missing, and a replay would deliver it.
 --
 -- KEYS  1 resolved letters
--- ARGV  1 age from which a record is old, ms  2 the record after which the call begins, "" for the first one
---       3 how many records are read at most
--- Reply the last record that was read ("" for none), how many were read, how many were deleted
+-- ARGV  1 age from which a record is old, ms  2 id of the record after which the call starts, "" to start at the
+--       first  3 how many records are read at most
+-- Reply id of the last record that the call read ("" for none), number of records read, number of records deleted
 -- Cost  O(records read)
 -- First write XDEL: it frees memory. It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next records.

@@ -1,7 +1,7 @@
--- fields: a function on hashes whose fields are written together, put in front of the scripts that need it.
+-- fields: a function on hashes whose fields are written together, included by other scripts.
 
--- whole returns the values of a hash's fields in order. It also returns an error if the hash has some of them and lacks
--- another. A hash that does not exist has none of them.
+-- whole returns the values of a hash's fields in order. It returns an error if the hash has some of the fields but
+-- not all. If the hash does not exist, all values are false.
 local function whole(hash, ...)
 	local values = redis.call('HMGET', hash, ...)
 	for i = 1, #values do

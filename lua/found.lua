@@ -1,11 +1,11 @@
--- found: marks a shard, or the whole prefix, as a deployment's, or returns how its owner differs.
+-- found: records the deployment that owns a shard or the key prefix. If there is a different owner, it returns the
+-- difference.
 --
 -- KEYS  1 meta, or the key of the prefix  2 with meta, the shard's events
--- ARGV  1 deployment id  2 number of shards  3 founding, the text that the ledger has too  4... the other fields and
---       their values, in turn
--- Reply "ok"; "differs", the field, its value in Redis; or "lost": the stream has had entries, so meta existed before.
---       A new meta would assign their seqs again, and the done bits of the old events would keep new events from every
---       sink
+-- ARGV  1 deployment id  2 number of shards  3 founding: the random text that is also in the ledger  4... the other
+--       fields: name, value, name, value and so on
+-- Reply "ok"; "differs", the field, its value in Redis; or "lost" if meta is missing but the stream has had entries:
+--       with a new meta, seqs would restart, and the old done bits would make every sink skip the new events
 -- Cost  O(1)
 -- First write HSET: it grows memory, by one small hash. It runs when Redis is out of memory too, as open does.
 -- Repeat answers "ok".
@@ -28,7 +28,7 @@ if KEYS[2] and redis.call('EXISTS', KEYS[2]) == 1 then
 		end
 	end
 end
--- Redis searches a small hash from its beginning, so the fields that every grab reads come first.
+-- Redis searches a small hash from its beginning, so the fields that every grab reads are set first.
 redis.call('HSET', KEYS[1], unpack(ARGV, 4))
 redis.call('HSET', KEYS[1], 'deployment', ARGV[1], 'shards', ARGV[2], 'founding', ARGV[3])
 return { 'ok' }

@@ -1,7 +1,7 @@
 -- grab: decides up to 128 grabs of one campaign on one shard, and writes one stream entry for all grants of the call.
 --
--- KEYS  1 meta  2 events  3 campaign  4 stock of the generation that the callers are at  5 receipts  6... the hash of
---       counters of each limit by a fact
+-- KEYS  1 meta  2 events  3 campaign  4 stock of the generation in ARGV 1  5 receipts  6... the hash of counters of
+--       each limit by a fact
 -- ARGV  1 bytes, numbers of several bytes are big-endian: 1 n, number of grabs; 2 number of limits by user; 3 number
 --         of limits by facts; then 0 or 1 each: 4 all users are distinct, 5 the grabs have traceparents, 6 a user gets
 --         one packet only, 7 the expiry of the counters must be set; 8 the generation, 0 if the campaign has one place
@@ -43,9 +43,9 @@
 --       one gets already_granted or limit_reached, or another packet if the limits allow it. A refusal is decided
 --       again.
 --
--- Every grab of a crowd runs this script, and Redis serves no other client meanwhile. Data that does not change from
--- call to call comes in ARGV, under the campaign's revision. The script creates a function or table only where it
--- needs one, and a string only where it stores one. It formats a number only once.
+-- This script decides how many grabs Redis can serve, because Redis runs nothing else meanwhile. So data that does
+-- not change from call to call comes in ARGV, and is valid for the campaign's revision. The script creates functions,
+-- tables and strings only where it needs them, and formats each number only once.
 
 local KEYS, ARGV, call = KEYS, ARGV, redis.call -- globals are slow
 local format, find, sub, byte = string.format, string.find, string.sub, string.byte
@@ -55,7 +55,7 @@ local clock = call('TIME')
 local now_text = #clock[2] == 6 and clock[1] .. sub(clock[2], 1, 3) or format('%d', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local n, by_user, by_fact, distinct, traced, one_each, expire, generation, away, stride, s1, s2, s3, s4, s5, s6, s7,
 	f1, f2, f3, f4, f5, f6, a1, a2, a3, a4, a5, a6, u1, u2, u3, u4, u5, u6 = byte(ARGV[1], 1, 35)
-local seen = (((((s1 * 256 + s2) * 256 + s3) * 256 + s4) * 256 + s5) * 256 + s6) * 256 + s7 -- part of every call, see guard.lua
+local seen = (((((s1 * 256 + s2) * 256 + s3) * 256 + s4) * 256 + s5) * 256 + s6) * 256 + s7 -- see guard.lua
 
 if not meta[1] or not meta[2] then
 	return redis.error_reply('HBFROZEN Redis has lost the shard, or nobody founded it')
@@ -72,10 +72,10 @@ elseif meta[4] ~= OPENED then
 end
 
 local from = ((((f1 * 256 + f2) * 256 + f3) * 256 + f4) * 256 + f5) * 256 + f6
-local window, refusal = '', nil -- the window's start, if the reply has it
+local window, refusal = '', nil -- start of the window, if the reply needs it
 
--- Either the terms in ARGV are no longer valid, or the campaign grants nothing: the campaign's fields decide. refusal
--- is the answer to a grab that is no repeat, if the user has no receipt yet.
+-- Slow path: the terms in ARGV are not valid, or the campaign is not open. The script reads the campaign's fields.
+-- refusal is then the answer to grabs of users without receipts.
 if camp[1] ~= 'open' or camp[2] ~= ARGV[3] or now < ((((a1 * 256 + a2) * 256 + a3) * 256 + a4) * 256 + a5) * 256 + a6 or
 	now >= ((((u1 * 256 + u2) * 256 + u3) * 256 + u4) * 256 + u5) * 256 + u6 then
 	local damage
@@ -92,27 +92,28 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[3] or now < ((((a1 * 256 + a2) * 256 + a
 		refusal = 'p'
 	elseif camp[1] == 'loading' or camp[1] == 'open' and now < tonumber(window) then
 		refusal = 'n'
-	elseif camp[1] ~= 'open' or now >= tonumber(camp[3]) then -- closed and refunded ones in any window
+	elseif camp[1] ~= 'open' or now >= tonumber(camp[3]) then -- also closed and refunded ones
 		refusal = 'e'
 	end
 	if not refusal then
 		local ends = math.min(tonumber(camp[3]), 9999999999999) -- ARGV has 6 bytes for it
-		-- zone is "ms:seconds ms:seconds ...", rising: the time from which a UTC offset is in force. Days and hours
-		-- are those of the campaign's local time; an hour that a clock change repeats counts as two.
+		-- The field zone is "ms:seconds ms:seconds ...", in ascending order: from time ms on, the UTC offset is that
+		-- many seconds. Days and hours are in the campaign's local time. An hour that a clock change repeats counts
+		-- as two hours.
 		local UNIT = { day = 86400000, hour = 3600000 }
 		local function shift_of(per, seconds)
 			return per == 'hour' and seconds * 1000 % UNIT.hour or seconds * 1000
 		end
 
-		-- period returns the present day or hour: its number, when it began, when the next one begins. If the clock is
-		-- set back from one day into the day before, the time between counts in both. The terms are valid until the
-		-- next clock change at most.
+		-- period returns the present day or hour: its number, its start, and the start of the next one. If the local
+		-- clock goes back over midnight, the repeated time counts for both days. period also limits ends to the end
+		-- of the period and to the next clock change.
 		local function period(per)
 			if per == 'campaign' then
 				return nil, nil, 0
 			end
 			local shift, began, shift_before, change, next_shift = 0, -math.huge, nil, nil, nil
-			for at, seconds in string.gmatch(camp[9], '(%-?%d+):(%-?%d+)') do -- nearly always there is only one
+			for at, seconds in string.gmatch(camp[9], '(%-?%d+):(%-?%d+)') do -- usually a single offset
 				at, seconds = tonumber(at), shift_of(per, seconds)
 				if at <= now then
 					shift, began, shift_before = seconds, at, began > -math.huge and shift
@@ -167,14 +168,14 @@ if camp[1] ~= 'open' or camp[2] ~= ARGV[3] or now < ((((a1 * 256 + a2) * 256 + a
 	end
 end
 
-local users = 3 -- an offset into ARGV: the value of grab i is i elements after it
+local users = 3 -- offsets into ARGV: the value of grab i is at offset + i
 local requests, traces = users + n, users + 2 * n
 local elsewhere = traced == 1 and traces + n or traces
-local first = away == 1 and elsewhere + n or elsewhere -- the values of a fact come after it
+local first = away == 1 and elsewhere + n or elsewhere -- offset of the values of the next fact
 
--- each decided answer replaces the receipts of its grab
+-- answers[i] is first the receipts of grab i's user, then the answer to the grab
 local answers = n == 1 and { call('HGET', KEYS[5], ARGV[4]) } or call('HMGET', KEYS[5], unpack(ARGV, users + 1, requests))
-local held -- user to receipts, as they change below; only if a user comes twice
+local held -- from user to receipts, updated by each grant; only used if a user has several grabs in the call
 if distinct == 0 then
 	held = {}
 	for i = 1, n do
@@ -188,7 +189,7 @@ for i = 1, n do
 	end
 end
 
--- the packets that may be needed; none are there before the generation is dealt
+-- packets are those that this call can grant at most; none before the generation is dealt
 local packets
 local refilling = generation > 1 and (call('HGET', KEYS[3], 'dealt') or 1) - generation < 0
 local wanted = one_each == 1 and n - winners or n
@@ -200,14 +201,14 @@ else
 	packets = call('LRANGE', KEYS[4], '0', format('%d', wanted - 1))
 end
 
--- told returns the answer to a user who has receipts, here or on other places; nothing if the user may get another
--- packet
+-- told returns the answer to a user who has receipts, here or on other places. It returns nil if the user may get
+-- another packet.
 local told
 if winners > 0 or held or away == 1 then
 	local begins, bounds = {}, sub(ARGV[1], 43 + by_fact * (8 + n))
-	-- A user's receipts are in the order of time. A limit of max is reached if the user has max receipts and the
-	-- earliest of the last max ones is of the present period. Each receipt on another place since the period began
-	-- lowers max by one.
+	-- A user's receipts are in ascending order of time. A limit of max is reached if the user has max receipts and
+	-- the earliest of the last max receipts is in the present period. Each receipt on another place in the present
+	-- period lowers max by one.
 	local function limited(receipts, times)
 		local count, at = 0, receipts and 0
 		while at do
@@ -253,11 +254,11 @@ if winners > 0 or held or away == 1 then
 	end
 end
 
--- limits by facts, each with the counts of its values, its max, and the position of each grab's value. A count is text
--- until a grab of this call counts too.
+-- limits are the limits by facts. Each has the counts of its values, its max, and the index of each grab's value. A
+-- count is a string as read, and becomes a number when a grant of this call increases it.
 local limits
 if by_fact > 0 and not refusal then
-	limits = { false, false } -- of the size that most campaigns need
+	limits = { false, false } -- allocated for two, which suffices for most campaigns
 	local at = 43
 	for k = 1, by_fact do
 		local m1, m2, m3, m4, m5, m6, m7, size = byte(ARGV[1], at, at + 7)
@@ -269,20 +270,21 @@ if by_fact > 0 and not refusal then
 	end
 end
 
--- room is how many further events the backlog allows. Most calls do not check it.
+-- room is how many events the backlog bound still allows. Most calls do not check it.
 local room = n
 if seq % stride + n >= stride then
 	local b1, b2, b3, b4, b5, b6, b7 = byte(ARGV[1], 36, 42)
 	room = (((((b1 * 256 + b2) * 256 + b3) * 256 + b4) * 256 + b5) * 256 + b6) * 256 + b7 - seq + (call('HGET', KEYS[1], 'finished') or 0)
 end
 
--- digits maps a number to its digit. A table lookup is cheaper than a substring, but the table must be created.
+-- digits maps a number below 10 to text. A look-up is cheaper than a substring, but creating the table only pays for
+-- n > 2.
 local digits = n > 2 and { '1', '2', '3', '4', '5', '6', '7', '8', '9', [0] = '0' }
 local DIGITS = '0123456789'
-local low, above, digit, next_seq = 9, ' ', nil, nil -- the last digit of a seq, the text before it; the first seq
+local low, above, digit, next_seq = 9, ' ', nil, nil -- last digit of the seq, text before it; text of the first seq
 local dt = ' ' .. format('%d', now - from) .. ' '
 local granted, filled = 0, 0
-local stored = { unpack(ARGV, 1, 2 * n) } -- user, receipts, ... of the granted users; allocated at full size
+local stored = { unpack(ARGV, 1, 2 * n) } -- users and their new receipts in turn; allocated at full size
 
 for i = 1, n do
 	local mine, user, request, answer = answers[i], ARGV[users + i], ARGV[requests + i], refusal
@@ -333,7 +335,7 @@ for i = 1, n do
 			if held then
 				held[user] = receipt
 			end
-			stored[filled + 1], stored[filled + 2] = user, receipt -- a user who comes twice is set twice: the last value stays
+			stored[filled + 1], stored[filled + 2] = user, receipt -- if a user is stored twice, HSET keeps the last value
 			filled = filled + 2
 			if by_fact == 1 then
 				counts[value] = (counts[value] or 0) + 1
@@ -354,7 +356,7 @@ local reply = now_text .. '\t' .. window .. '\t' .. meta[1] .. '\t' .. meta[2] .
 if granted == 0 then
 	return reply
 end
--- the currency is last, so that trimmers of every build find the seq as the third word
+-- The currency is last, so that the seq is the third word, where the trimmers of all builds expect it.
 local space = find(ARGV[2], ' ', 1, true)
 call('XADD', KEYS[2], '*', '3', 'grant ' .. sub(ARGV[2], 1, space) .. next_seq .. ' ' .. meta[2] .. ' ' .. now_text ..
 	sub(ARGV[2], space) .. '\n' .. (granted == 1 and packets[1] or table.concat(packets, '\n', 1, granted)))

@@ -2,11 +2,11 @@
 --
 -- KEYS  1 meta  2 events  3 campaign  4 receipts  5 withheld
 -- ARGV  1 campaign  2 currency, "-" for none  3 packet  4 amount  5 user  6 request id, "" for none  7 traceparent,
---       "-" for none  8 how many packets of the campaign the user has on other shards, "" if the caller has not looked
--- Reply "granted", seq, epoch, ms; "has": the user has the packet; or "refused" and the reason: the campaign's state
---       if it is neither open nor paused, "gone" if the packet is not withheld, "request" if the request has another
---       packet, "limit" if the user may have no more, "places" if the campaign is on several shards and the caller has
---       not looked there
+--       "-" for none  8 how many packets of the campaign the user has on other shards, "" if the caller does not know
+-- Reply "granted", seq, epoch, ms; "has" if the user already has the packet; or "refused" and the reason: the
+--       campaign's state if it is neither open nor paused, "gone" if the packet is not withheld, "request" if the
+--       request id has a different packet, "limit" if the user may have no more packets, "places" if the campaign is
+--       on several shards and ARGV 8 is ""
 -- Cost  O(withheld packets)
 -- First write XADD: it grows memory. The script checks everything before it.
 -- Repeat answers "has".
@@ -46,7 +46,7 @@ local receipt = packet .. ' ' .. seq .. ' ' .. string.format('%.0f', now - c[2])
 redis.call('HSET', KEYS[4], ARGV[5], held and held .. '\n' .. receipt or receipt)
 redis.call('LREM', KEYS[5], 1, packet)
 set_withheld(KEYS[3], withheld - 1, amount - ARGV[4], epoch)
--- an earlier filter of the winners may lack this user
+-- The new revision invalidates an existing filter of the winners, which may lack this user.
 redis.call('HSET', KEYS[3], 'revision', string.gsub(c[4], '%.r%d+$', '') .. '.r' .. seq)
 redis.call('HSET', KEYS[1], 'seq', seq)
 return { 'granted', seq, meta[2], ms }

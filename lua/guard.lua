@@ -1,10 +1,10 @@
--- guard: runs before each script that belongs to a shard. It refuses the call if the shard is frozen or gone, was
--- opened for another server, or has been opened again since the caller took its batch.
+-- guard: runs before each script that belongs to a shard. It refuses the call in these cases: the shard is frozen or
+-- missing, it was opened for a different server, or it was opened again after the caller read its batch.
 --
--- The line before it sets OPENED, the token of the server for which this text was loaded. guard removes three
--- additional arguments from the ends: the last of KEYS is meta; the last two of ARGV are the epoch of the caller's
--- batch, or "", and the highest seq that the caller has seen. A shard that has not reached that seq went back in time.
--- guard then freezes it, and stores the seq in meta as `seen`. Otherwise guard changes nothing.
+-- The line before it sets OPENED, the token of the server for which the script was loaded. Three arguments are for
+-- guard, which removes them: the last of KEYS is meta; the last two of ARGV are the epoch of the caller's batch, or
+-- "", and the highest seq that the caller has seen. If the shard's seq is lower than that, Redis went back in time.
+-- Then guard freezes the shard and stores the seq in meta as `seen`. In all other cases guard changes nothing.
 
 do
 	local m = redis.call('HMGET', KEYS[#KEYS], 'seq', 'epoch', 'opened', 'frozen', 'seen')

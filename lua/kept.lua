@@ -1,8 +1,8 @@
--- kept: removes a decision from those that the ledger does not have yet, unless a newer one has replaced it.
+-- kept: removes a decision from those that wait for the ledger, because the ledger has it. A newer decision stays.
 --
 -- KEYS  1 controls
 -- ARGV  1 name of the decision  2 its text, as the caller has read it
--- Reply "kept", or "other": there is none, or a newer one
+-- Reply "kept", or "other" if the stored decision is a different one, or is missing
 -- Cost  O(1)
 -- First write HDEL: it frees memory.
 -- Repeat answers "other".

@@ -1,6 +1,6 @@
--- leave: deletes the line of a process that no longer answers users. guard.lua runs before it, so a frozen shard
--- refuses it, and so does any server but the one that the process knows. So a copy of Redis that lacks the line has
--- everything that the process reported to users.
+-- leave: deletes the witness line of a process that no longer answers users. guard.lua runs before it, so it only
+-- runs on an open shard, on the server that the process has used. So if a copy of that Redis lacks the line, it has
+-- every grant that the process reported to users.
 --
 -- KEYS  1 witnesses
 -- ARGV  1 the process

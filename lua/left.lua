@@ -1,7 +1,8 @@
--- left: a function that counts what a stock has, put in front of the scripts that need it.
+-- left: a function that counts the packets in a stock, included by other scripts.
 
--- left_of returns the number of packets in a stock and their sum. The sums say what the place had got with each chunk.
--- So left_of adds up only the packets of the chunk that is being granted. It returns nothing if the sums do not fit.
+-- left_of returns the number of packets in a stock and their sum. The list of sums has the number and sum of all
+-- packets that were loaded up to each chunk. So left_of only adds up the packets that are left of one chunk. It
+-- returns nil if stock and sums contradict each other.
 local function left_of(stock, sums)
 	local left, marks = redis.call('LLEN', stock), redis.call('LRANGE', sums, 0, -1)
 	if left == 0 then

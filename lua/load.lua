@@ -1,17 +1,17 @@
--- load: puts the next chunk of packets into a campaign's stock on one place. The first generation is loaded before the
--- campaign opens. A later one is loaded after its announcement here, and grabs get its packets once the last one is
--- here.
+-- load: puts the next chunk of packets into a campaign's stock on one place. The first generation is loaded before
+-- the campaign opens. A later generation is loaded after its announcement at this place. Its packets are granted once
+-- all of them are loaded.
 --
 -- KEYS  1 campaign  2 stock and 3 sums of the generation
--- ARGV  1 hash of the plan of the campaign  2 generation  3 packets of all generations that the place got before this
---       chunk  4 sum of the chunk's amounts  5... "number amount"; an empty chunk for a later generation of which the
---       place gets no packets
--- Reply state, packets loaded, hash of the plan that is there, the newest generation that is complete here; the number
---       of packets loaded shows whether the chunk was stored
+-- ARGV  1 hash of the plan of the campaign  2 generation  3 number of packets, of all generations, that the place had
+--       before this chunk  4 sum of the chunk's amounts  5... "number amount"; none if the place has no packets of a
+--       later generation
+-- Reply state, packets loaded, hash of the plan in Redis, the newest complete generation. The chunk was stored if the
+--       number of packets loaded includes it
 -- Cost  O(packets)
--- First write RPUSH: it grows memory. A place has granted the packets that it got and that its stock lacks. Each chunk
---       stores in the sums what the place got up to it. So the granted amount needs no look at the whole stock.
--- Repeat changes nothing: the chunk is there already.
+-- First write RPUSH: it grows memory. Each chunk adds the number and sum of all loaded packets to the list of sums.
+--       With it, the granted amount can be computed without reading the whole stock.
+-- Repeat changes nothing.
 
 local has, damage = whole(KEYS[1], 'state', 'loaded', 'hash', 'loaded_amount')
 local walk = redis.call('HMGET', KEYS[1], 'generation', 'dealt', 'share', 'share_amount', 'base')

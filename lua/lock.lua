@@ -2,13 +2,13 @@
 --
 -- KEYS  1 the lock
 -- ARGV  1 what to do: take, renew, release  2 token  3 lease, ms
--- Reply take: "ok", or "held" and the ms for which the other owner still has it
---       renew, release: "ok", or "lost" if the token is not the owner's
+-- Reply take: "ok", or "held" and the rest of the owner's lease in ms renew, release: "ok", or "lost" if the token is
+--       not the owner's
 -- Cost  O(1)
 -- First write SET: it grows memory, by one key that ends with its lease.
 --       It runs when Redis is out of memory too (see newDrainScript): campaigns are refunded and removed from Redis
 --       under a lock.
--- Repeat of take or renew by the owner starts the lease again. A repeat of release answers "lost".
+-- Repeat of take or renew by the owner renews the lease. A repeat of release answers "lost".
 
 local owner = redis.call('GET', KEYS[1])
 if ARGV[1] == 'take' then

@@ -1,8 +1,10 @@
-// Package lua has every script that Redis runs, one file each. One method of internal/store.Shard calls each script.
+// Package lua has the scripts that run in Redis, one file each. Each script is called by one method in
+// internal/store.
 //
-// It promises four things. A script runs on one slot: all keys share their shard's hash tag. It checks everything
-// before its first write. It is safe to run twice. It changes nothing if a key has another type. The head of each .lua
-// file describes the script: KEYS, ARGV with units, reply, cost, first write and the effect of a repeat.
+// Every script has four properties. All its keys are in one slot, because they have their shard's hash tag. It checks
+// everything before its first write. It is safe to run twice. It changes nothing if a key has the wrong type. The
+// head of each .lua file describes the script: KEYS, ARGV with units, reply, cost, first write and the effect of a
+// repeat.
 //
 //	grab                                  one campaign's grabs: receipts, limits, stock, one entry
 //	receipts                              the receipts of users in a campaign on one shard
@@ -36,11 +38,11 @@ import "embed"
 //go:embed *.lua
 var files embed.FS
 
-// Source returns the text of a script by its name, "grab" for grab.lua. It panics if no script has that name.
+// Source returns the text of a script. name is the file's name without .lua. Source panics if there is no such file.
 func Source(name string) string {
 	text, err := files.ReadFile(name + ".lua")
 	if err != nil {
-		panic(err) // the names are constants of this module
+		panic(err) // all names are constants in this module
 	}
 	return string(text)
 }

@@ -1,13 +1,13 @@
--- mark: sets the done bits of events that a sink has, on a frozen shard that is being restored. It leaves the events
--- of open claims to the workers that end the claims.
+-- mark: sets the done bits of events that a sink has received, on a frozen shard that is being restored. It leaves
+-- out events in open claims, because the owners of the claims will set their bits.
 --
 -- KEYS  1 meta  2 claims  3... the chunks of the sink's done bitmap
 -- ARGV  1 the attempt, see mend.lua
 --       2... the events as marks: number of the key, first bit, last bit, seq of bit 0
 -- Reply "ok"; or "changed": another attempt restores the shard
 -- Cost  O(events + claims)
--- First write the bits: they may grow memory. The script checks the types before. It runs when Redis is out of memory
---       too.
+-- First write the bits: they may grow memory. The script checks the types before it. It runs when Redis is out of
+--       memory too.
 -- Repeat changes nothing.
 
 local m = redis.call('HMGET', KEYS[1], 'frozen', 'mend')

@@ -1,13 +1,14 @@
--- mend: begins an attempt to restore a frozen shard. The ledger has its epoch already.
+-- mend: begins an attempt to restore a frozen shard. The attempt's epoch is already in the ledger.
 --
 -- KEYS  1 meta
--- ARGV  1 seq and 2 epoch that the caller found  3 the attempt, "epoch floor wrote token history": its epoch, the last
---       event that Redis surely had, the time of the last write before the freeze in ms, run and history of the server
+-- ARGV  1 seq and 2 epoch that the caller found  3 the attempt, "epoch floor wrote token history": its epoch, the
+--       event up to which Redis certainly had everything, the time of the last write before the freeze in ms, the
+--       server's run id and master_replid
 -- Reply "ok"; or "changed": the shard is not as the caller found it, or a later attempt has begun
 -- Cost  O(1)
 -- First write HSET of a field. It runs when Redis is out of memory too.
--- Repeat changes nothing. The evidence that witnesses sent to an earlier attempt stays: it is still true, and they may
---       be gone.
+-- Repeat changes nothing. Evidence that witnesses sent to an earlier attempt stays. It is still valid, and the
+--       witnesses may no longer exist.
 
 local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'frozen', 'mend')
 if m[4] == ARGV[3] and m[3] then

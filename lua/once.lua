@@ -1,4 +1,4 @@
--- once: the state of one message id of "push once": absent (free), claimed by a token until a time, or done.
+-- once: the state of one message id of package dedup: absent (free), claimed by a token until a time, or done.
 --
 -- KEYS  1 the message id's key
 -- ARGV  1 what to do: claim, retake, complete, release  2 token  3 lease, ms  4 retention, ms
@@ -10,8 +10,8 @@
 -- First write SET: it grows memory.
 -- Repeat of claim or retake by the same token within the lease answers "mine". A repeat of complete answers "ok". A
 --       repeat of release answers "lost".
--- A claim is kept for the retention, so within it an id with an ended lease does not look free. The value is "claimed
--- token until" or "done token".
+-- A claim is kept for the retention, not only for the lease. So an id whose lease has ended is in doubt, not free.
+-- The value is "claimed token until" or "done token".
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)

@@ -1,17 +1,17 @@
--- open: opens a frozen shard for the server that runs this. The epoch rises, and the seqs continue after every known
--- seq. One entry of kind epoch owns the skipped seqs. Fences of claims rise by 2^20.
+-- open: opens a frozen shard for the server on which the script runs. The epoch rises, and new seqs are above every
+-- known seq. An entry of kind epoch records the skipped seqs. Fences of claims rise by 2^20.
 --
 -- KEYS  1 meta  2 events  3... the claims of the sinks, then the campaigns that stay frozen
--- ARGV  1 token of the server  2 seq and 3 epoch that the caller found, "" for a shard without meta
---       4 the new epoch  5 last seq that is skipped  6 highest known seq
---       7 highest seq that callers had seen when the caller looked  8 the master_replid that the caller found
---       9 the late event that the caller found, 0 for none  10 1 if a person has accepted the loss: a star then marks
---       the range, and the range with the late event
---       11 the openings that wait for the ledger: see Unrecorded in internal/store; "" if the ledger has been asked
---       12 how many texts of evidence the caller has read  13 number of sinks  14... for each campaign its number of
---       shards; then fields and values that mark a shard without meta as the deployment's, in turn
--- Reply "open"; or "changed": the shard is not as the caller found it. An error if no seq would be skipped, or if the
---       skipped seqs would end before the highest known one
+-- ARGV  1 token of the server  2 seq and 3 epoch that the caller found, "" for a shard without meta  4 the new epoch
+--       5 last seq that is skipped  6 highest known seq  7 highest seq that callers had seen when the caller looked
+--       8 the master_replid that the caller found  9 the late event that the caller found, 0 for none  10 1 if an
+--       operator has accepted the loss: a star then marks the skipped range, and the range with the late event
+--       11 the openings that are not yet in the ledger, see Unrecorded in internal/store; "" if there are none
+--       12 number of texts of evidence that the caller has read  13 number of sinks  14... for each campaign its
+--       number of shards; then the fields that record the owner of a shard without meta: name, value, name, value and
+--       so on
+-- Reply "open"; or "changed" if the shard is no longer as the caller found it. It is an error if the skipped range
+--       would be empty, or would end below the highest known seq
 -- Cost  O(sinks + campaigns + ranges that were skipped before)
 -- First write XADD: it grows memory, by one entry and a stub for each missing campaign. The script checks everything
 --       before it.
@@ -45,7 +45,7 @@ for i = 3 + sinks, #KEYS do
 	stub(KEYS[i])
 	redis.call('HSET', KEYS[i], 'state', 'frozen')
 	if ARGV[11 + i - sinks] ~= '1' then
-		redis.call('HSET', KEYS[i], 'places', ARGV[11 + i - sinks]) -- from the home's stub follow the campaign's other shards
+		redis.call('HSET', KEYS[i], 'places', ARGV[11 + i - sinks]) -- the home's stub tells on which shards the campaign is
 	end
 end
 if not m[1] then
@@ -61,7 +61,8 @@ end
 skipped[#skipped + 1] = first .. '-' .. ARGV[5] .. (ARGV[10] == '1' and '*' or '')
 redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1], 'history', ARGV[8],
 	'skipped', table.concat(skipped, ','))
-redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas', 'mend', 'asked', 'evidence') -- maybe of another primary
+-- replicas is deleted too, because it may be the number of an old primary.
+redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas', 'mend', 'asked', 'evidence')
 if ARGV[11] == '' then
 	redis.call('HDEL', KEYS[1], 'unrecorded')
 else

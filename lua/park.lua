@@ -1,14 +1,14 @@
--- park: hands a worker's entries to the parking consumer of a level, if they are still the worker's own. From then on
--- their idle time measures their backoff.
+-- park: moves a worker's entries to the parking consumer of a level, if the worker still owns them. After that, their
+-- idle time measures the backoff.
 --
 -- KEYS  1 events
--- ARGV  1 group  2 the worker's consumer  3... for each entry: id, level, number of attempts that it keeps;
---       level "stay" leaves it with the worker
+-- ARGV  1 group  2 the worker's consumer  3... for each entry: id, level, number of attempts that it keeps; level
+--       "stay" does not move the entry
 -- Reply for each entry in order: "parked", "lost", or "gone" (the entry was deleted from the stream while it was
 --       pending; it stays pending, because XCLAIM would drop it silently)
 -- Cost  O(entries)
 -- First write XCLAIM with JUSTID; it grows memory only when a level is used for the first time.
--- Repeat answers "lost": the entry is no longer the worker's own. For level "stay" it answers "parked" again.
+-- Repeat answers "lost", because the worker no longer owns the entry. For level "stay" it answers "parked" again.
 
 local reply = {}
 for i = 3, #ARGV, 3 do

@@ -1,4 +1,3 @@
--- parking: included by scripts that park entries or look for parked ones. A parking consumer's name is this text and
--- the level.
+-- parking: the prefix of the names of parking consumers, included by other scripts. The level follows it.
 
 local parking = '_retry/'

@@ -5,7 +5,7 @@
 --       sums of the later generations
 -- ARGV  1 the campaign's id  2 grace, ms
 -- Reply "gone"; or "waits" and the ms of grace that are left; or "refused" and the state
--- Cost  O(1) here; UNLINK frees the memory in a thread of its own
+-- Cost  O(1) here; UNLINK frees the memory in a background thread
 -- First write UNLINK: it frees memory. It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat answers "gone".
 

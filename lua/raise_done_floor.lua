@@ -4,10 +4,10 @@
 -- KEYS  1 meta  2... the done bitmaps to delete; all their events are below the seq
 -- ARGV  1 the seq
 -- Reply "ok"
--- Cost  O(bitmaps) here; UNLINK frees the memory in a thread of its own
--- First write HSET: the script checks all types before. It may use more memory, by the size of one number at most. It
---       runs when Redis is out of memory, too: the deletion frees more.
--- Repeat changes nothing. The floor never falls, so the higher seq of two callers stays.
+-- Cost  O(bitmaps) here; UNLINK frees the memory in a background thread
+-- First write HSET: the script checks all types before it. It grows memory by one number at most, and the deletion
+--       frees more. So it runs when Redis is out of memory too.
+-- Repeat changes nothing. The floor never falls, even if a later call has a lower seq.
 
 for i = 2, #KEYS do
 	redis.call('STRLEN', KEYS[i])

@@ -1,16 +1,16 @@
--- rate: assigns a worker its turn to hand grants to a sink of bounded rate (GCRA: the key is when the next grant's
--- turn is).
+-- rate: reserves the next deliveries to a sink with a rate limit for a worker. It is GCRA: the key is the earliest
+-- time of the next delivery.
 --
--- A changed bound applies at once. The stored turn is never further ahead than waiting callers can have booked at the
--- present bound: the longest wait and one portion.
+-- A changed limit applies at once: the stored time is never taken as later than the longest wait plus one portion at
+-- the present limit. Callers can't have reserved more than that.
 --
 -- KEYS  1 rate
--- ARGV  1 grants a second  2 how many grants, 0 to ask only  3 the longest wait, us  4 the largest portion, grants
--- Reply "go" and how long to wait before the grants are handed over, us; or "later" and the time until the turn, us
+-- ARGV  1 grants a second  2 number of grants, 0 to ask only  3 the longest wait, us  4 the largest portion, grants
+-- Reply "go" and how long to wait before the delivery, us; or "later" and the wait, us, if it is above ARGV 3
 -- Cost  O(1)
--- First write SET: it grows memory, by one key that expires by itself.
---       It runs when Redis is out of memory too (see newDrainScript): delivered grants free memory.
--- Repeat takes another turn: the grants are handed over later than possible.
+-- First write SET: it grows memory, by one key that expires. It runs when Redis is out of memory too (see
+--       newDrainScript): delivered grants free memory.
+-- Repeat reserves again, so the grants are delivered later than necessary.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]

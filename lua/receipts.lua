@@ -2,8 +2,8 @@
 --
 -- KEYS  1 campaign  2 receipts
 -- ARGV  1 to 128 users
--- Reply state of the campaign, "" if it is not there; the window's start in ms; Redis time in ms; then the receipts of
---       each user, "" for none
+-- Reply state of the campaign, "" if the shard does not have it; start of the window in ms; Redis time in ms; then
+--       the receipts of each user, "" for none
 -- Cost  O(users and their receipts)
 -- First write none: it only reads.
 -- Repeat reads again.

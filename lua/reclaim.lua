@@ -1,22 +1,22 @@
--- reclaim: hands a worker the pending entries whose time has come: those of workers that have not renewed their lease,
--- and parked ones whose backoff is over. Idle time measures both. While the sink is paused, it hands out none. One
--- worker leads at a time. Only the leader gets entries. Its lead ends when it has not called for a while.
+-- reclaim: assigns pending entries to a worker: entries of workers that have not renewed their lease, and parked
+-- entries whose backoff is over. The idle time of an entry measures both. While the sink is paused, it assigns none.
+-- One worker at a time has the lead, and only that worker gets entries. A lead ends if its worker does not call for a
+-- while.
 --
 -- KEYS  1 events  2 sink  3 lead
--- ARGV  1 group  2 the worker's consumer  3 how many entries at most  4 lease, ms  5 how long the caller leads from
---       now on, ms
---       6... backoff of the parking levels 0, 1, 2, ..., ms; the last one serves all levels above
--- Reply for how many ms another worker leads, 0 if the caller leads; number of fields and values of the sink's hash,
---       these; number of ids whose entry is gone from the stream, these ids; then for each entry taken: id, attempt,
---       number of its fields and values, these
+-- ARGV  1 group  2 the worker's consumer  3 how many entries at most  4 lease, ms  5 how long the caller keeps the
+--       lead, ms  6... backoff of the parking levels 0, 1, 2, ..., ms; the last one also applies to all higher levels
+-- Reply ms until another worker's lead ends, 0 if the caller has the lead; number of fields and values of the sink's
+--       hash, then these; number of ids whose entry was deleted from the stream, then these ids; then for each entry
+--       taken: id, attempt, number of its fields and values, then these
 -- Cost  O(consumers + entries taken)
--- First write XREADGROUP of the consumer's pending entries behind the last possible id, which returns none. It shows
---       that the worker lives, even while no entries come: Redis 7.0 does not count a read that waits.
---       SET of the lead grows memory by one small key. It runs when Redis is out of memory too: see newDrainScript.
---       XCLAIM moves existing entries and grows nothing. One call takes at most 1,000 entries of each consumer: Lua's
---       unpack takes fewer than 8,000.
+-- First write XREADGROUP of the consumer's pending entries after the last possible id, which returns none. It resets
+--       the idle time of the consumer, also if there are no new entries: Redis 7.0 does not do that for a blocking
+--       read. SET of the lead grows memory by one small key. It runs when Redis is out of memory too: see
+--       newDrainScript. XCLAIM does not grow memory. One call takes at most 1,000 entries of each consumer, because
+--       Lua's unpack takes fewer than 8,000 values.
 -- Repeat takes nothing: the taken entries are no longer idle.
--- XAUTOCLAIM is no alternative: it would take parked entries as well, before their backoff is over.
+-- The script does not use XAUTOCLAIM, which would also take parked entries whose backoff is not over.
 
 local reply = redis.call('HGETALL', KEYS[2])
 table.insert(reply, 1, tostring(#reply))

@@ -1,8 +1,9 @@
--- refunded: records that a closed campaign was refunded in the ledger; from then on its grace runs.
+-- refunded: records that a closed campaign was refunded in the ledger. Its grace begins with that.
 --
 -- KEYS  1 campaign  2 refunded, the campaigns that wait for the end of their grace
 -- ARGV  1 the campaign's id
--- Reply "ok" and the time of the record in ms, or "refused" and the state ("" if the campaign is not there)
+-- Reply "ok" and the time of the record in ms, or "refused" and the state ("" if the shard does not have the
+--       campaign)
 -- Cost  O(log of the campaigns that wait)
 -- First write ZADD: it grows memory, by one id.
 --       It runs when Redis is out of memory too: see newDrainScript.

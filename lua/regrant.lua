@@ -1,21 +1,19 @@
--- regrant: puts grants that Redis has lost back into a frozen shard, in the order of their seqs, or skips unknown
--- seqs. A packet comes from the stock, or from the withheld packets if an attempt withheld it before its grant was
--- reported.
+-- regrant: restores grants that Redis has lost in a frozen shard, in the order of their seqs, or skips seqs whose
+-- grants are unknown. A packet comes from the stock. If an earlier attempt has withheld it, it comes from the
+-- withheld packets.
 --
--- KEYS  1 meta  2 events; for grants also: 3 campaign  4 receipts  5 withheld  6... stock and sums of each
---       generation, in turn
--- ARGV  1 the attempt, see mend.lua  2 the first seq  3 the last one
---       for unknown seqs: 4 "*" if they may have been reported to users, so that a late report does not freeze the
---       shard;
---       for grants of one campaign and one time: 4 campaign  5 currency, "-" for none
---       6 their time in ms  7... for each grant: packet, amount, user, request id ("" for none), traceparent ("-" for
---       none)
--- Reply "ok"; "changed": another attempt restores the shard, or it has not come to the seq before the first one;
---       "state" and the campaign's state: none of it can be granted; "gone" and a packet that is not in the stock
+-- KEYS  1 meta  2 events; for grants also: 3 campaign  4 receipts  5 withheld  6... stock and sums of each generation
+-- ARGV  1 the attempt, see mend.lua  2 the first seq  3 the last one for unknown seqs: 4 "*" if they may have been
+--       reported to users: a late report then does not freeze the shard again; for grants of one campaign and one
+--       time: 4 campaign  5 currency, "-" for none  6 their time in ms  7... for each grant: packet, amount, user,
+--       request id ("" for none), traceparent ("-" for none)
+-- Reply "ok"; "changed" if a different attempt restores the shard, or if the shard's last seq is not the one before
+--       the first; "state" and the campaign's state, if that state allows no grant; "gone" and a packet that is not
+--       in the stock
 -- Cost  O(grants, and packets before them in the stock); if a packet before them stays, also O(chunks that were loaded)
--- First write XADD: it grows memory. The script checks everything before it, including the rights: by an LREM and an
---       LTRIM that change nothing. A stock is long, so the LREM is on its sums.
---       It runs when Redis is out of memory too: a frozen shard frees no memory.
+-- First write XADD: it grows memory. The script checks everything before it. It checks the user's rights by an LREM
+--       and an LTRIM that change nothing. The LREM is on the sums, because it would be slow on a long stock. It runs
+--       when Redis is out of memory too: a frozen shard frees no memory.
 -- Repeat answers "ok" and changes nothing.
 
 local m = redis.call('HMGET', KEYS[1], 'seq', 'frozen', 'mend', 'skipped')
@@ -57,7 +55,7 @@ local receipts = redis.call('HMGET', KEYS[4], unpack(users))
 redis.call('LTRIM', KEYS[5], 0, -1)
 for k = 6, #KEYS, 2 do
 	redis.call('LTRIM', KEYS[k], 0, -1)
-	redis.call('LREM', KEYS[k + 1], 1, '') -- removes nothing: a role without this right is refused before the first write
+	redis.call('LREM', KEYS[k + 1], 1, '') -- removes nothing; fails before the first write if the right is missing
 	redis.call('LTRIM', KEYS[k + 1], 0, -1)
 	taken[k] = { last = -1, trim = 0 }
 end
@@ -88,8 +86,8 @@ for i = 7, #ARGV, 5 do
 	held[user] = held[user] and held[user] .. '\n' .. receipt or receipt
 	lines[#lines + 1] = packet .. ' ' .. user .. ' ' .. (request ~= '' and request or '-') .. ' ' .. ARGV[i + 4]
 end
--- left.lua computes the sum of a stock from the sums, beginning with the chunk that is being granted. If a packet
--- before these grants stays in the stock, only sums from that of the last granted packet's position on remain valid.
+-- left.lua computes what a stock has from the sums of the chunks. If a packet from before these grants stays in the
+-- stock, the sums up to the position of the last granted packet become invalid.
 for k, t in pairs(taken) do
 	local marks = t.last < 0 and {} or redis.call('LRANGE', KEYS[k + 1], t.last >= #t and 0 or -1, -1)
 	if t.last >= 0 and #marks == 0 then

@@ -2,10 +2,10 @@
 --
 -- KEYS  1 claims
 -- ARGV  1 claim id  2 fence
--- Reply "ok", or "fenced" if the claim was taken over or is gone
+-- Reply "ok", or "fenced" if the claim was taken over or no longer exists
 -- Cost  O(1)
 -- First write HDEL; it frees memory.
--- Repeat answers "fenced": the claim is gone.
+-- Repeat answers "fenced", because the claim no longer exists.
 
 local claim = redis.call('HGET', KEYS[1], ARGV[1])
 if not claim or string.match(claim, '^%d+') ~= ARGV[2] then

@@ -1,14 +1,14 @@
--- release_withheld: returns packets that a restore has withheld to the stock of the newest generation. Grabs get them
--- next.
+-- release_withheld: returns packets that a restore has withheld to the stock of the newest generation. They are
+-- granted next.
 --
 -- KEYS  1 meta  2 campaign  3 withheld  4 stock and 5 sums of the newest generation
 -- ARGV  1 that generation  2 how many packets are returned at most, a chunk
 -- Reply "ok" and how many are still withheld; or "refused" and the reason: the campaign's state if it is neither open
---       nor paused, "places" if it is on several shards, whose users may have moved on, "generation" if ARGV 1 is not
---       the newest one, or is not dealt yet
--- Cost  O(packets that are returned, and those of one chunk)
--- First write LTRIM or LPUSH of the sums: memory grows by what the last LTRIM frees again. The script checks everything
---       before it.
+--       nor paused, "places" if it is on several shards, because callers may no longer try this one, "generation" if
+--       ARGV 1 is not the newest one, or is not dealt yet
+-- Cost  O(packets that are returned, and packets of one chunk)
+-- First write LTRIM or LPUSH of the sums: memory grows until the last LTRIM frees the same amount. The script checks
+--       everything before it.
 -- Repeat returns the next packets.
 
 local seq = redis.call('HGET', KEYS[1], 'seq')
@@ -32,8 +32,8 @@ end
 if n == 0 then
 	return { 'ok', '0' }
 end
--- The first sum must be that of the packets that the stock lacks now. left_of then adds up only the packets of this
--- chunk.
+-- The first element of the sums must be that of the packets that are no longer in the stock. Then left_of only adds
+-- up the packets of this chunk.
 local lacks = packets - left
 local first = string.format('%.0f', lacks) .. ' ' .. string.format('%.0f', all - left_amount)
 while tonumber(string.match(redis.call('LINDEX', KEYS[5], 0), '^%d+')) < lacks do
@@ -50,6 +50,6 @@ end
 redis.call('LTRIM', KEYS[3], 0, -n - 1)
 local still = string.format('%.0f', withheld - n)
 set_withheld(KEYS[2], withheld - n, amount - sum, epoch)
--- the new revision invalidates what processes know of a campaign with nothing left
+-- The new revision makes callers forget that no packets were left.
 redis.call('HSET', KEYS[2], 'revision', string.gsub(c[2], '%.r%d+$', '') .. '.r' .. seq .. still)
 return { 'ok', still }

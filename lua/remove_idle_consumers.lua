@@ -1,12 +1,12 @@
--- remove_idle_consumers: removes the consumers of workers that no longer exist: nothing pending and idle for long.
--- Parking consumers stay.
+-- remove_idle_consumers: removes the consumers of workers that no longer exist: those that have nothing pending and
+-- are idle for long. It does not remove parking consumers.
 --
 -- KEYS  1 events
 -- ARGV  1 group  2 the consumer that calls  3 idle time from which a consumer counts as dead, ms
--- Reply the names removed
+-- Reply the names of the removed consumers
 -- Cost  O(consumers)
--- First write XGROUP DELCONSUMER; it frees memory. It is in one step with the check of "pending", so no pending entry
---       is lost.
+-- First write XGROUP DELCONSUMER; it frees memory. No pending entry is lost, because the check and the deletion are
+--       atomic.
 -- Repeat removes nothing.
 
 if redis.call('EXISTS', KEYS[1]) == 0 then

@@ -1,11 +1,11 @@
--- renew: renews a worker's lease on entries, if they are still its own.
+-- renew: renews a worker's lease on those entries that it still owns.
 --
 -- KEYS  1 events
 -- ARGV  1 group  2 the worker's consumer  3... ids
--- Reply for each id in order: "ours", "lost" (another consumer has it, or it was acked) or "gone" (its entry was
+-- Reply for each id in order: "ours", "lost" (the entry is another consumer's, or acked) or "gone" (the entry was
 --       deleted from the stream while it was pending)
 -- Cost  O(ids)
--- First write XCLAIM with JUSTID: idle time 0, attempts unchanged; it grows nothing.
+-- First write XCLAIM with JUSTID: it sets the idle time to 0, keeps the number of attempts, and does not grow memory.
 -- Repeat renews again.
 
 local reply = {}

@@ -1,9 +1,10 @@
--- replay: begins a named replay on a shard, or returns how it was begun. Its range never changes afterwards.
+-- replay: begins a named replay on a shard. If the replay exists, it returns the stored values. Its range never
+-- changes afterwards.
 --
 -- KEYS  1 replay  2 meta
--- ARGV  1 what it covers (text)  2 last seq wanted, 0 for the shard's last one now
--- Reply what it covers and its last seq, both of the first call for this replay; the next seq to examine, 0 for the
---       first
+-- ARGV  1 what it covers (text)  2 last seq to cover, 0 for the shard's present last seq
+-- Reply what the replay covers and its last seq, both from the first call; the next seq to examine, 0 for the first
+--       seq
 -- Cost  O(1)
 -- First write HSET: it grows memory.
 -- Repeat writes nothing and returns the same reply.

@@ -1,5 +1,5 @@
--- replicas: stores the most replicas that were connected to the shard's primary since the shard was opened there. Class
--- replica waits for that number.
+-- replicas: stores the highest number of replicas that were connected to the shard's primary since the shard was
+-- opened there. Grabs of durability class replica wait for that many.
 --
 -- KEYS  1 meta
 -- ARGV  1 how many are connected now

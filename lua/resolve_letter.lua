@@ -1,11 +1,13 @@
--- resolve_letter: ends a dead letter by a person's decision: the complete letter moves to the resolved ones.
+-- resolve_letter: ends a dead letter by an operator's decision: it moves the letter with all its fields to the
+-- resolved letters.
 --
 -- KEYS  1 dead letters  2 resolved letters
 -- ARGV  1 id of the letter  2 decision, "requeued" or "dropped"  3 who decided  4 why
--- Reply "resolved", or "gone" if there is no such letter (any more)
+-- Reply "resolved", or "gone" if there is no such letter
 -- Cost  O(fields of the letter)
--- First write XADD to the resolved ones: it grows memory. The letter's own fields come after those of the decision.
--- Repeat answers "gone": the letter was resolved.
+-- First write XADD to the resolved letters: it grows memory. The letter's own fields come after those of the
+--       decision.
+-- Repeat answers "gone".
 
 redis.call('XLEN', KEYS[2])
 local letter = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]

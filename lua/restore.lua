@@ -1,8 +1,11 @@
--- restore: restores a decision about a campaign or a sink from the ledger, if Redis has an older one or none.
+-- restore: restores a decision about a campaign or a sink from the ledger, if the decision in Redis is older or
+-- missing.
 --
--- KEYS  1 the hash that has it: campaign, sink, or the sink's campaigns  2 sink, if a campaign was paused for it
+-- KEYS  1 the hash to which the decision belongs: campaign, sink, or the sink's campaigns  2 sink, if the decision is
+--       about a campaign for a sink
 -- ARGV  1 the field  2 the prefix of the fields by, why, at and rev  3 the value  4 by  5 why  6 at, in ms  7 rev
--- Reply "restored", or "same": Redis has this decision or a newer one, or no campaign that could be paused
+-- Reply "restored", or "same" if Redis has this decision or a newer one, or if the campaign is not in a state to
+--       pause or resume
 -- Cost  O(1)
 -- First write HSET: it grows memory, by a few fields. It runs when Redis is out of memory too, as open does.
 -- Repeat answers "same".
@@ -11,7 +14,7 @@ local has = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[2] .. 'rev', ARGV[2] .. '
 if KEYS[2] then
 	redis.call('HLEN', KEYS[2])
 end
--- an earlier build has set at, and no rev
+-- earlier builds stored the time without a rev
 if math.max(tonumber(has[2]) or 0, tonumber(has[3]) or 0) >= tonumber(ARGV[7]) then
 	return { 'same' }
 end

@@ -1,5 +1,5 @@
--- revise: changes a campaign's revision after packets may have returned to its stock. The knowledge of producers and
--- filters about a campaign with nothing left is then no longer true.
+-- revise: changes a campaign's revision after packets may have returned to its stock. The new revision invalidates
+-- filters and what producers remember about empty places.
 --
 -- KEYS  1 meta  2 campaign  3 filter
 -- ARGV  1 the attempt, see mend.lua

@@ -1,17 +1,17 @@
--- state: moves a campaign from one state to another: loading -> open (when all packets are there), open <-> paused.
+-- state: changes the state of a campaign: loading -> open or paused (when all packets are loaded), open <-> paused.
 --
 -- KEYS  1 campaign  2 stock  3 controls
--- ARGV  1 the new state  2 the state that it must come from  3 who  4 why  5 name of the decision in controls: open
---       <-> paused
+-- ARGV  1 the new state  2 the state that the campaign must have  3 who  4 why  5 name of the decision in controls,
+--       for open <-> paused
 -- Reply "ok" and the state, or "refused", the state, and the reason: missing, state, packets
 -- Cost  O(1)
 -- First write HSET of a field that exists: it grows memory by a few bytes.
 --       It runs when Redis is out of memory too (see newDrainScript): a pause stops the grabs that fill the memory.
--- Repeat answers "ok": the campaign is in that state already. A repeated pause or resume counts as a new decision: rev
---       rises, and the ledger gets it.
+-- Repeat answers "ok". A repeated pause or resume counts as a new decision: rev rises, and the ledger gets it.
 
 local c, damage = whole(KEYS[1], 'state', 'packets', 'total', 'loaded', 'loaded_amount')
-local share = redis.call('HMGET', KEYS[1], 'share', 'share_amount') -- of this place; absent if it is the only one
+-- share is the number of this place's packets; it is absent if the campaign has only one place.
+local share = redis.call('HMGET', KEYS[1], 'share', 'share_amount')
 local stocked = redis.call('LLEN', KEYS[2])
 redis.call('HLEN', KEYS[3])
 if damage then

@@ -1,6 +1,6 @@
--- stub: a function that replaces a campaign that Redis has lost, put in front of the scripts that need it.
+-- stub: a function that replaces a campaign that Redis has lost, included by other scripts.
 
--- stub puts a stub in the place of a missing campaign: a lost campaign must not look as if it had never existed. The
+-- stub creates a hash for a missing campaign, because a lost campaign must not look as if it had never existed. The
 -- caller sets its state.
 local function stub(campaign)
 	if redis.call('EXISTS', campaign) == 0 then

@@ -1,13 +1,13 @@
 -- testify: sends grants that a process has reported to users to an attempt to restore a frozen shard.
 --
 -- KEYS  1 meta  2 witnesses  3 evidence
--- ARGV  1 the process  2 epoch of the attempt  3 1 if the process has sent everything with this call, else 0
+-- ARGV  1 the process  2 epoch of the attempt  3 1 if the evidence of the process is complete with this call, else 0
 --       4... grants, each text in the format of a stream entry's value
--- Reply "ok"; or "over": the shard is not frozen, or another attempt restores it
+-- Reply "ok"; or "over" if the shard is not frozen, or a different attempt restores it
 -- Cost  O(texts)
--- First write RPUSH: it grows memory. The opening deletes the list. It runs when Redis is out of memory too: a frozen
---       shard frees no memory.
--- Repeat sends the grants again, which adds no knowledge.
+-- First write RPUSH: it grows memory. The list is deleted when the shard opens. It runs when Redis is out of memory
+--       too: a frozen shard frees no memory.
+-- Repeat stores the grants again, which does no harm.
 
 local clock = redis.call('TIME')
 local m = redis.call('HMGET', KEYS[1], 'frozen', 'mend')

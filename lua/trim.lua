@@ -1,20 +1,21 @@
--- trim: deletes from the stream the entries that every group has finished and that the retention no longer keeps. It
--- writes into meta how many events every declared group has finished, and up to which event all of them have.
+-- trim: deletes entries that every group has finished, if they are older than the retention or exceed the bound on
+-- events. It stores two numbers in meta: finished, the number of events that the slowest declared group has finished,
+-- and settled, the event up to which all declared groups have finished all events.
 --
 -- KEYS  1 events  2 meta  3... the done bitmaps of the declared groups, group by group
 -- ARGV  1 retention, ms  2 how many events are kept at most  3 how many entries are deleted at most from the front
---       4 how many entries are examined behind an unfinished one  5 the entry behind which that look begins, "" for
---       the front
---       6 how many entries a group may have pending before finished ones behind them count as unfinished
---       7 how many events a bitmap has  8 number of declared groups; for each: name, seq of bit 0 of its first bitmap
---       (every event before it is done), number of its bitmaps, how many of its events are permanently lost
---       Whole nodes of the stream are deleted from the front (XTRIM ~), so up to 100 entries more are kept.
--- Reply seq, finished, seq of the first entry kept (0 for none), entries deleted, the last entry examined behind an
---       unfinished one ("" if all were), number of declared groups that are missing, these, number of bitmaps, how many
---       events are done in each; then for every group that exists: name, the event up to which everything is finished,
---       the event up to which everything was delivered, ms since its oldest unfinished entry (0 for none)
--- Cost  O(groups + bitmaps + entries deleted or examined), and some 40 reads of the stream while it has more events
---       than are kept
+--       4 how many entries after an unfinished entry are examined  5 the entry after which that begins, "" for the
+--       front  6 how many entries a group may have pending; if it has more, finished entries after them count as
+--       unfinished  7 number of events of a bitmap  8 number of declared groups; for each: name, seq of bit 0 of its
+--       first bitmap (every event before it is done), number of its bitmaps, how many of its events are permanently
+--       lost Whole nodes of the stream are deleted from the front (XTRIM ~), so up to 100 entries more are kept.
+-- Reply seq, finished, seq of the first entry kept (0 for none), entries deleted, the last entry that was examined
+--       after an unfinished one ("" if all were), number of declared groups that are missing, then these, number of
+--       bitmaps, then the number of done events in each; then for every group that exists: name, the event up to
+--       which everything is finished, the event up to which everything was delivered, ms since its oldest unfinished
+--       entry (0 for none)
+-- Cost  O(groups + bitmaps + entries deleted or examined), and about 40 reads of the stream if it has more events
+--       than the bound
 -- First write HSET finished and settled: it may grow memory, by two numbers at most. While a declared group is
 --       missing, the script writes and deletes nothing. It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next entries.
@@ -26,7 +27,7 @@ end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- how many events each declared group has finished
+-- Count the events that each declared group has finished.
 local declared, missing, counts = {}, {}, {}
 for i = 9, 8 + 4 * tonumber(ARGV[8]), 4 do
 	local done = math.max(0, tonumber(ARGV[i + 1]) - 1) + tonumber(ARGV[i + 3])
@@ -44,7 +45,7 @@ local function before(a, b) -- reports whether stream id a is below b
 	return am < bm or (am == bm and as < bs)
 end
 
--- seq_from returns the seq of the first readable entry from the id on. It skips unreadable entries.
+-- seq_from returns the seq of the first readable entry at or after an id.
 local function seq_from(id)
 	local count = 1
 	while true do
@@ -109,8 +110,8 @@ if #missing == 0 and exists then
 	redis.call('HSET', KEYS[2], 'finished', string.format('%.0f', finished), 'settled', string.format('%.0f', settled))
 	local cut = string.format('%.0f-0', math.max(0, now - tonumber(ARGV[1])))
 	local oldest = seq_from('-')
-	local wanted = tonumber(last) - tonumber(ARGV[2]) + 1 -- the first event that the bound keeps
-	if oldest and oldest < wanted then -- find by bisection the last ms before which no event is wanted
+	local wanted = tonumber(last) - tonumber(ARGV[2]) + 1 -- the first event to keep under the bound
+	if oldest and oldest < wanted then -- bisection: the last ms before which all events exceed the bound
 		local low = tonumber(string.match(redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1][1], '^%d+'))
 		local high = 1 + string.match(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1], '^%d+')
 		while high - low > 1 do
@@ -128,7 +129,7 @@ if #missing == 0 and exists then
 	end
 	local held = floor and before(floor, cut)
 	deleted = redis.call('XTRIM', KEYS[1], 'MINID', '~', held and floor or cut, 'LIMIT', ARGV[3])
-	if held and before(floor, reached) then -- behind an unfinished entry: delete the finished ones one by one
+	if held and before(floor, reached) then -- after an unfinished entry: delete finished entries one by one
 		local from = ARGV[5] ~= '' and before(floor, ARGV[5]) and '(' .. ARGV[5] or floor
 		local behind = redis.call('XRANGE', KEYS[1], from, before(reached, cut) and reached or '(' .. cut, 'COUNT', ARGV[4])
 		local pending, done = {}, {}

@@ -1,5 +1,5 @@
--- unskip: removes empty ranges from those that openings of the shard have skipped. Earlier builds wrote one, such as
--- "65536-65535", when a server was started twice without an event in between.
+-- unskip: removes empty ranges from the field skipped of a shard's meta. Earlier builds wrote such a range, for
+-- example "65536-65535", when a server was started twice without an event in between.
 --
 -- KEYS  1 meta
 -- ARGV  none

@@ -1,11 +1,11 @@
 -- winners: returns the users who have packets of a campaign on one place. It refuses while packets are left there.
--- Once none is left, the users are final until another generation is announced.
+-- When none is left, the result is final until a generation is announced.
 --
 -- KEYS  1 campaign  2 receipts  3... the stock of each generation
--- ARGV  1 revision of the campaign  2 cursor, "0" to begin, "" to ask only how many there are  3 about how many users
---       one call returns
--- Reply "all" and the number of users; or "some", the next cursor ("0" after the last users) and users, who may come
---       twice; or "refused" and the reason: missing, the state if it is not open, revision, generations, dealing,
+-- ARGV  1 revision of the campaign  2 cursor, "0" to begin, "" to only count the users  3 roughly how many users one
+--       call returns
+-- Reply "all" and the number of users; or "some", the next cursor ("0" after the last users) and users, possibly with
+--       repeats; or "refused" and the reason: missing, the state if it is not open, revision, generations, dealing,
 --       packets
 -- Cost  O(users that are returned, and generations)
 -- First write none: it only reads.

@@ -1,9 +1,9 @@
--- withheld: functions on the packets that restores have withheld of a campaign, put in front of the scripts that need
--- them. The field withheld of the campaign's hash is "packets amount epoch": packets and amount are those of the list
--- beside it, and epoch is that of the last attempt that has withheld some.
+-- withheld: functions on the packets of a campaign that restores have withheld, included by other scripts. The field
+-- withheld of the campaign's hash is "packets amount epoch": number and sum of the packets in the list withheld, and
+-- the epoch of the last attempt that has withheld packets.
 
--- withheld_of returns packets, amount and epoch. It returns nil and an error if the field is unreadable or does not
--- fit the list.
+-- withheld_of returns packets, amount and epoch. It returns nil and an error if the field is unreadable or
+-- contradicts the list.
 local function withheld_of(campaign, list)
 	local text, has = redis.call('HGET', campaign, 'withheld'), redis.call('LLEN', list)
 	local packets, amount, epoch = string.match(text or '0 0 0', '^(%d+) (%d+) (%d+)$')

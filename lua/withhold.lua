@@ -1,14 +1,15 @@
--- withhold: moves packets that a process may have reported to users whom no one can name out of a campaign's stock, on
--- a frozen shard. They count as left, and no grab gets them. A person can grant one or return all to the stock.
+-- withhold: moves packets from a campaign's stock to a list of withheld packets, on a frozen shard. A process may
+-- have reported these packets to users who are unknown. They count as left, but no grab gets them. An operator can
+-- grant one of them or return all to the stock.
 --
--- KEYS  1 meta  2 campaign  3 withheld  4... stock and sums of each generation, in turn
+-- KEYS  1 meta  2 campaign  3 withheld  4... stock and sums of each generation
 -- ARGV  1 the attempt, see mend.lua  2... for each generation how many packets from the front are examined; then the
 --       packets among them that stay, "number amount": they are granted next
 -- Reply "ok"; or "changed": another attempt restores the shard
 -- Cost  O(packets that are examined)
--- First write LTRIM: RPUSH then uses the memory that it freed. The script checks the types before. It runs when Redis
---       is out of memory too.
--- Repeat answers "ok" and changes nothing: the campaign's field names the attempt that has withheld.
+-- First write LTRIM: RPUSH then uses the memory that it freed. The script checks the types before it. It runs when
+--       Redis is out of memory too.
+-- Repeat answers "ok" and changes nothing, because the field withheld has the epoch of the attempt.
 
 local m = redis.call('HMGET', KEYS[1], 'frozen', 'mend')
 local withheld, amount, by = withheld_of(KEYS[2], KEYS[3])
@@ -54,7 +55,7 @@ for g = 1, generations do
 			withheld, amount = withheld + 1, amount + string.match(packet, ' (%d+)$')
 		end
 	end
-	-- the sums of chunks that are no longer whole are useless: see regrant.lua
+	-- Sums up to the last moved packet are invalid: see regrant.lua.
 	while n > 0 and tonumber(string.match(redis.call('LINDEX', KEYS[k + 1], 0), '^%d+')) < position do
 		redis.call('LTRIM', KEYS[k + 1], 1, -1)
 	end

@@ -1,15 +1,15 @@
--- witness: records that a process watches a shard whose grants it reports to users. It returns what the process must
--- know as a witness of those grants.
+-- witness: writes the witness line of a process that reports grants of the shard to users. It returns what the
+-- process needs to know for that.
 --
 -- KEYS  1 meta  2 witnesses
--- ARGV  1 the process  2 1 if it answers users, else 0: then it has no line, and nothing is written
+-- ARGV  1 the process  2 1 if the process answers users, else 0: then nothing is written
 -- Reply "gone" if Redis has lost the shard, and nothing is written; else "open" or "frozen"; the epoch; settled, the
 --       event up to which every declared group has finished; the attempt to restore the shard, in the format of
---       mend.lua, "" for none; the epoch of the attempt to which the process has sent everything that it knew, 0 for
---       none; the most replicas that the primary has had
+--       mend.lua, "" for none; the epoch of the attempt to which the process has sent all its evidence, 0 for none;
+--       the highest number of replicas that the primary has had
 -- Cost  O(1); O(witnesses) at the first call of a process
--- First write HSET of a field of 60 bytes. It runs when Redis is out of memory too. When a new process comes, an open
---       shard deletes fields older than a minute.
+-- First write HSET of a field of 60 bytes. It runs when Redis is out of memory too. When a new process writes its
+--       line on an open shard, lines older than a minute are deleted.
 -- Repeat changes only the time.
 
 local clock = redis.call('TIME')
@@ -28,7 +28,7 @@ if ARGV[2] == '1' then
 		redis.call('HSET', KEYS[1], 'watched', text)
 	end
 end
-if ARGV[2] == '1' and not line and not m[3] then -- a frozen shard waits for silent processes
+if ARGV[2] == '1' and not line and not m[3] then -- on a frozen shard, the recoverer waits for silent processes
 	local all = redis.call('HGETALL', KEYS[2])
 	for i = 1, #all, 2 do
 		if tonumber(string.match(all[i + 1], '^%d+') or 0) < now - 60000 then

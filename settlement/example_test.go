@@ -14,21 +14,21 @@ import (
 	"github.com/hongbao-project/hongbao/settlement"
 )
 
-// evenPlan is a plan of equal packets.
+// evenPlan is a plan in which all packets have the same amount.
 type evenPlan hongbao.Amount
 
 func (p evenPlan) Amount(context.Context, string, int64) (hongbao.Amount, bool, error) {
 	return hongbao.Amount(p), true, nil
 }
 
-// A grant that comes twice is paid once. A grant that contradicts the ledger goes to quarantine.
+// A grant that is delivered twice is paid once. A grant that contradicts the ledger goes to quarantine.
 func ExampleNew() {
 	ctx := context.Background()
 	folder, err := os.MkdirTemp("", "ledger")
 	check(err)
 	defer os.RemoveAll(folder)
 	config := settlement.Config{Driver: "sqlite", DSN: filepath.Join(folder, "ledger.db")}
-	_, err = settlement.Migrate(ctx, config) // once; a worker only opens
+	_, err = settlement.Migrate(ctx, config) // once for each ledger; workers only call Open
 	check(err)
 	ledger, err := settlement.Open(ctx, config)
 	check(err)

@@ -1,23 +1,24 @@
-// Package settlement makes an SQL ledger agree with the grants: it pays each grant once, even if a grant comes twice,
-// late or altered.
+// Package settlement pays grants in an SQL ledger. It pays each grant once, even if a grant is delivered twice, late
+// or altered.
 //
-// Migrate makes the tables once. Open connects to them: PostgreSQL 13, MySQL 8.0.16 or MariaDB 10.6 or newer, or a
-// file of SQLite. CreateCampaign funds a campaign before its first grab. New makes the Handler that a consumer calls.
+// Migrate creates the tables. Open connects to the database: PostgreSQL 13, MySQL 8.0.16 or MariaDB 10.6 or newer, or
+// a file of SQLite. CreateCampaign funds a campaign before its first grab. New returns the Handler that a consumer
+// calls.
 //
 // The package promises:
 //
 //   - The ledger pays a packet of a campaign at most once, permanently: (campaign, packet) is the primary key of
 //     grants.
-//   - A batch is one transaction. A batch that comes again changes nothing.
+//   - A batch is one transaction. A batch that is delivered again changes nothing.
 //   - The ledger never pays more than a campaign's funding: CHECK constraints in the database ensure it.
 //   - A grant that contradicts the ledger, the plan or the funding goes to quarantine with both versions of the
-//     facts, and counts as handled: a person decides with `hongbao quarantine`.
+//     facts, and counts as handled. An operator decides about it with `hongbao quarantine`.
 //
-// Errors carry a class. Transient: nothing was committed. Unknown: COMMIT was sent and no answer came; the same batch
-// again gives the right result. An outage (hongbao.IsOutage) concerns the database, not the grants.
+// Errors have a class. Transient means that nothing was committed. Unknown means that COMMIT was sent and the answer
+// is missing; it is safe to retry the same batch. An outage (hongbao.IsOutage) concerns the database, not the grants.
 //
-// Migrate and Open refuse a database that could lose money: a standby, or a server or a file that may forget a commit.
-// docs/ledger.md describes the tables.
+// Migrate and Open refuse a database that could lose money, i.e. a standby, or a server or file that may lose a
+// committed transaction. docs/ledger.md describes the tables.
 package settlement
 
 import (
@@ -35,21 +36,22 @@ import (
 type Config struct {
 	// Driver is "postgres", "mysql" (also for MariaDB) or "sqlite".
 	Driver string
-	// DSN is a connection string of libpq (URL or key=value) for PostgreSQL, user@tcp(host:port)/database?tls=... for
-	// MySQL, the path of a file for SQLite. It may contain a password and is never logged.
+	// DSN names the database. For PostgreSQL it is a libpq connection string (URL or key=value), for MySQL
+	// user@tcp(host:port)/database?tls=..., and for SQLite the path of a file. It may contain a password and is never
+	// logged.
 	DSN string
-	// Conns bounds the connections, 1 to 1000. 0 means 10.
+	// Conns is the maximum number of connections, 1 to 1000. 0 means 10.
 	Conns int
-	// ConnectTimeout bounds one attempt to connect. 0 means 5s.
+	// ConnectTimeout is the timeout of one attempt to connect. 0 means 5s.
 	ConnectTimeout time.Duration
-	// LockTimeout bounds the wait for a lock of another transaction. 0 means 3s.
+	// LockTimeout limits the wait for a lock of another transaction. 0 means 3s.
 	LockTimeout time.Duration
-	// Timeout bounds one transaction with all its waits. It must be above LockTimeout. 0 means 10s.
+	// Timeout limits one transaction, including its waits. It must be longer than LockTimeout. 0 means 10s.
 	Timeout time.Duration
-	// Retries is how often a transaction that lost a lock runs again inside one call, 1 to 100. 0 means 5.
+	// Retries is how often one call retries a transaction that failed because of a lock, 1 to 100. 0 means 5.
 	Retries int
-	// UnsafeAllow names settings of the server that Open would refuse and shall accept nevertheless, such as "fsync".
-	// The ledger may then forget money that it has confirmed: for tests.
+	// UnsafeAllow names unsafe server settings that Open shall accept, such as "fsync". The ledger may then lose
+	// payments that it has confirmed, so this is for tests only.
 	UnsafeAllow []string
 }
 
@@ -62,8 +64,8 @@ func (c *Config) internal() ledger.Config {
 	}
 }
 
-// Migrate makes the tables or brings them up to date, and returns the names of the steps that were missing. Several
-// programs may call it at the same time.
+// Migrate creates the tables or updates them to this version. It returns the names of the migration steps that it
+// ran. Several programs may call it at the same time.
 func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 	return ledger.Migrate(ctx, config.internal())
 }
@@ -71,8 +73,8 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 // Ledger is the database of all payments. It is safe for concurrent use, by many workers and processes.
 type Ledger struct{ tables *ledger.Ledger }
 
-// Open connects to a ledger that Migrate has made, and changes nothing. It refuses a database without the tables of
-// this version as Broken.
+// Open connects to a ledger that Migrate has created. It changes nothing. If the database does not have the tables of
+// this version, the error is Broken.
 func Open(ctx context.Context, config Config) (*Ledger, error) {
 	tables, err := ledger.Open(ctx, config.internal())
 	if err != nil {
@@ -84,31 +86,31 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 // Close waits for the running transactions and closes all connections. No other method may be called after it.
 func (l *Ledger) Close() error { return l.tables.Close() }
 
-// Campaign is what the ledger must know before the first grab. Its String leaves out the seed.
+// Campaign is a campaign to store in the ledger before its first grab. String omits the seed.
 type Campaign struct {
 	Spec hongbao.Campaign
-	// Canonical is campaign.Canonical of the specification: the JSON that the commitment covers, byte by byte.
+	// Canonical is campaign.Canonical of the specification: the exact JSON bytes that the commitment covers.
 	Canonical []byte
-	// Seed determines every packet's amount: keep it secret until the campaign is over.
+	// Seed determines the amount of every packet. Keep it secret until the campaign is over.
 	Seed [32]byte `json:"-"`
-	// Hash is campaign.Commit of the specification and the seed, which is published before the start.
+	// Hash is campaign.Commit of the specification and the seed. It is published before the start.
 	Hash string
 }
 
-// String leaves out the seed.
+// String formats the campaign without the seed.
 func (c Campaign) String() string { return ledger.Campaign(c).String() }
 
-// GoString leaves out the seed.
+// GoString formats the campaign without the seed.
 func (c Campaign) GoString() string { return c.String() }
 
-// CreateCampaign stores a campaign and funds its pool from its sponsor's account, in one transaction. A repeat moves
-// nothing. Another specification, hash or seed under the same id is an error of class Conflict.
+// CreateCampaign stores a campaign and funds its pool from its sponsor's account, in one transaction. A repeated call
+// changes nothing. If the id already has a different specification, hash or seed, the error is a Conflict.
 func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) error {
 	_, err := l.tables.CreateCampaign(ctx, ledger.Campaign(c))
 	return err
 }
 
-// Campaign returns a campaign, and false if the ledger does not have it. campaign.PlansConfig.Source can read from it.
+// Campaign returns a campaign, and false if the ledger does not have it. A campaign.PlansConfig.Source can call it.
 func (l *Ledger) Campaign(ctx context.Context, id string) (Campaign, bool, error) {
 	c, found, err := l.tables.Campaign(ctx, id)
 	return Campaign(c.Campaign), found, err
@@ -128,9 +130,9 @@ type PlanSource interface {
 
 // Quarantined is a grant that the ledger did not pay.
 type Quarantined struct {
-	// ID is the row's number in table quarantine; 0 if the same grant was there before.
+	// ID is the id of the row in table quarantine. It is 0 if the same grant was already in quarantine.
 	ID int64
-	// Reason is what was wrong; docs/ledger.md lists the reasons.
+	// Reason is why the grant was not paid; docs/ledger.md lists the reasons.
 	Reason string
 	Grant  hongbao.Grant
 	// Has is the ledger's own version of the packet; nil if it has none.
@@ -142,14 +144,16 @@ type HandlerConfig struct {
 	Ledger *Ledger
 	Plan   PlanSource
 	Log    *zap.Logger
-	// OnQuarantine, if not nil, is called after a grant was put into quarantine, and again whenever the same grant
-	// comes again. Its error is an outage: the grant comes again. It must be safe for concurrent use.
+	// OnQuarantine, if not nil, is called after a grant was put into quarantine, and each time the same grant is
+	// delivered again. Its error is treated as an outage, so the grant is delivered again. It must be safe for
+	// concurrent use.
 	OnQuarantine func(Quarantined) error
 }
 
-// New makes the Handler that pays grants in one transaction. The Handler returns nil if all grants are durable: paid,
-// or in quarantine. Otherwise it returns one error for each grant, nil for the durable ones. A grant whose campaign
-// the ledger does not have waits (hongbao.IsHeld).
+// New returns a Handler that pays a batch of grants in one transaction. The Handler returns nil if all grants are
+// paid or in quarantine. Otherwise it returns a list with one error for each grant, which is nil for grants that are
+// paid or in quarantine. If a grant's campaign is not in the ledger, the grant waits: hongbao.IsHeld is true for its
+// error.
 func New(config HandlerConfig) (hongbao.Handler, error) {
 	c := ledger.SettlerConfig{Plan: config.Plan, Log: config.Log}
 	if config.Ledger != nil {
@@ -162,7 +166,7 @@ func New(config HandlerConfig) (hongbao.Handler, error) {
 	}
 	settler, err := ledger.NewSettler(c)
 	if err != nil {
-		return nil, err // a nil *Settler would be a Handler
+		return nil, err // not settler, which would be a non-nil Handler
 	}
 	return settler, nil
 }

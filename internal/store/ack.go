@@ -12,8 +12,8 @@ import (
 
 var ackScript = newDrainScript("ack", "bits")
 
-// Ack marks events as done by the group's sink and acks the entries ids, in one step. A caller may repeat both. Ack
-// returns how many entries it acked now.
+// Ack marks events as done by the group's sink and acks the entries ids, in one step. A repeated call has no further
+// effect. Ack returns how many entries this call acked.
 func (k *Shard) Ack(ctx context.Context, group string, events []stream.SeqRange, ids []string) (int, error) {
 	k.saw(ctx, events...)
 	m := newMarks(k.Keys, group, []string{k.Keys.Events()}, events)
@@ -32,7 +32,7 @@ func (k *Shard) Ack(ctx context.Context, group string, events []stream.SeqRange,
 	return one(ackScript, reply, strconv.Atoi)
 }
 
-// Done returns which of the events of a range the sink has finished. Bitset.Has reads one event.
+// Done returns which of the events of a range the sink has finished. Bitset.Has returns the answer for one event.
 func (k *Shard) Done(ctx context.Context, sink string, r stream.SeqRange) (Bitset, error) {
 	pipe := k.rdb.Pipeline()
 	read := readBits(ctx, pipe, k.Keys, sink, r)
@@ -40,10 +40,10 @@ func (k *Shard) Done(ctx context.Context, sink string, r stream.SeqRange) (Bitse
 	return read()
 }
 
-// Progress is what a consumer group asks about a batch that it has read.
+// Progress is the state that a consumer group reads before it delivers a batch: see Shard.Progress.
 type Progress struct {
 	Head
-	Done []Bitset // one for each range
+	Done []Bitset // the done bits of each range
 	Sink SinkControl
 }
 
@@ -56,14 +56,14 @@ func (k *Shard) Progress(ctx context.Context, group string, ranges ...stream.Seq
 	return read()
 }
 
-// askProgress queues the reads of Progress in a pipeline. It returns the function that reads the answers.
+// askProgress queues the reads of Progress in a pipeline. The function that it returns parses the replies.
 func (k *Shard) askProgress(ctx context.Context, pipe redis.Pipeliner, group string,
 	ranges []stream.SeqRange) func() (Progress, error) {
 	read := make([]func() (Bitset, error), len(ranges))
 	for i, r := range ranges {
 		read[i] = readBits(ctx, pipe, k.Keys, group, r)
 	}
-	// This read follows the bits, because the floor rises before any bit is deleted.
+	// The floor is read after the bits: it rises before any bit is deleted, so each deleted bit is below it.
 	head := pipe.HMGet(ctx, k.Keys.Meta(), headFields...)
 	control := pipe.HGetAll(ctx, k.Keys.Sink(group))
 	return func() (p Progress, err error) {
@@ -96,7 +96,7 @@ func (k *Shard) GroupDone(ctx context.Context, group string, r stream.SeqRange) 
 	return p.Done[0], nil
 }
 
-// readBits queues the reads of a range's bits in a pipeline. It returns the function that reads the answers.
+// readBits queues the reads of a range's bits in a pipeline. The function that it returns parses the reply.
 func readBits(ctx context.Context, pipe redis.Pipeliner, k Keys, sink string, r stream.SeqRange) func() (Bitset,
 	error) {
 	type piece struct {
@@ -141,7 +141,7 @@ func (b Bitset) Has(seq int64) bool {
 	return b.bits[i/8]&(0x80>>(i%8)) != 0
 }
 
-// one reads a reply of one string.
+// one parses a reply that must be a single string.
 func one[T any](s *script, reply []string, parse func(string) (T, error)) (T, error) {
 	var zero T
 	if len(reply) != 1 {

@@ -10,8 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// askAllowed asks Redis which commands the connection's user may run on a key. It runs none of them, and it needs no
-// right to administer, as ACL DRYRUN would. It is not in package lua because it belongs to no shard and never writes.
+// askAllowed asks Redis which commands the connection's user may run on a key. It runs none of these commands. Unlike
+// ACL DRYRUN, it works without administrator rights. The script is not in package lua because it belongs to no shard
+// and never writes.
 const askAllowed = `
 local denied = {}
 for i = 2, #ARGV do
@@ -25,14 +26,15 @@ for i = 2, #ARGV do
 end
 return denied`
 
-// asked are the commands that clients call besides the scripts. KEY is a placeholder for a key of the deployment.
+// asked are the commands that Hongbao calls directly, outside its scripts. KEY is a placeholder for a key of the
+// deployment.
 var asked = []string{"INFO", "TIME", "EVALSHA 0 1 KEY", "EVAL 0 1 KEY", "SCRIPT LOAD x", "MULTI", "WAIT 0 0", "EXISTS KEY",
 	"TYPE KEY", "HGETALL KEY", "HGET KEY f", "HMGET KEY f", "GETRANGE KEY 0 0", "XREADGROUP GROUP g c STREAMS KEY >",
 	"XRANGE KEY - +", "XREVRANGE KEY + -", "XPENDING KEY g", "XINFO GROUPS KEY", "XINFO CONSUMERS KEY g", "XLEN KEY"}
 
 var scriptCall = regexp.MustCompile(`redis\.call\('([A-Z]+)'`)
 
-// needed returns every command that a worker, a producer or a person's command runs, in the format of asked.
+// needed returns every Redis command that Hongbao runs, in its scripts or directly, in the format of asked.
 func needed() []string {
 	special := map[string]string{"XREADGROUP": "", "XINFO": "", "TIME": "", "XGROUP": "XGROUP CREATE KEY g 0"}
 	all := map[string]bool{}

@@ -12,26 +12,27 @@ import (
 
 var announceScript = newScript("announce", "fields")
 
-// MaxGenerations is how many generations of packets a campaign can have: the first one and its top-ups. The ledger's
-// table has the same bound.
+// MaxGenerations is how many generations of packets a campaign can have: the first one and its top-ups. A constraint
+// of the ledger's table enforces the same limit.
 const MaxGenerations = 64
 
-// Announcement is the announcement of one generation to one place of a campaign.
+// Announcement has the arguments of Announce.
 type Announcement struct {
 	Campaign string
-	Hash     string // of the campaign's first plan
+	Hash     string // hash of the campaign's first plan
 	// Generation is the announced generation, 2 or higher. Plan is the hash of its plan.
 	Generation int64
 	Plan       string
-	// Packets and Total are those of the whole campaign, including this generation. Share and ShareAmount are those
-	// of this place, including this generation.
+	// Packets and Total are the number and the sum of the whole campaign's packets, including this generation. Share
+	// and ShareAmount are the same numbers for this place.
 	Packets, Share     int64
 	Total, ShareAmount hongbao.Amount
 }
 
-// Announce announces a generation to one place. From then on every grab there returns the new terms, and LoadChunk
-// takes the generation's packets. A repeat changes nothing. A refusal is Permanent, with ErrNotInRedis or ErrLost
-// where they apply, or a Conflict if another plan is there. Any error but an outage leaves the place as it was.
+// Announce announces a generation to one place. Every later grab at the place returns the new terms, and LoadChunk
+// accepts the generation's packets. A repeated call changes nothing. A refusal is Permanent: ErrNotInRedis if the
+// campaign is not in Redis, ErrLost if Redis has lost part of it. If Redis has a different plan for the campaign or
+// for this generation, the error is a Conflict. After any error except an outage, the place is unchanged.
 func (k *Shard) Announce(ctx context.Context, a *Announcement) error {
 	if a.Generation < 2 || a.Generation > MaxGenerations {
 		return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: want 2 to %d", a.Generation,
@@ -63,14 +64,14 @@ func refusedAnnouncement(a *Announcement, why, state string, newest int64) error
 	case state == StateFrozen:
 		return LostError(a.Campaign)
 	case why == "state":
-		return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: it is %s, and only one that "+
-			"is open or paused gets more packets", a.Generation, a.Campaign, state)
+		return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: it is %s, and only an "+
+			"open or paused campaign gets more packets", a.Generation, a.Campaign, state)
 	case why == "plan":
 		return hongbao.Errorf(hongbao.ClassConflict, "announce generation %d of campaign %s: another plan is in Redis; "+
 			"nothing was changed", a.Generation, a.Campaign)
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "announce generation %d of campaign %s: generation %d is the newest "+
-		"one there, and the next one comes when that one is dealt", a.Generation, a.Campaign, newest)
+		"in Redis; announce the next one after that is dealt", a.Generation, a.Campaign, newest)
 }
 
 // generations returns how many generations of a campaign were announced on the shard; 1 if the campaign is not there.

@@ -9,13 +9,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// A bound above a thousand is checked once in a thousandth of it. No shard has more events above the bound than that,
-// however the calls come. Grabs continue when the sinks have finished some.
+// The script checks a bound above 1,000 once every bound/1,000 events. So no shard exceeds the bound by more than
+// that, whatever the sizes of the calls. Grabs are granted again after the sinks have finished some events.
 func TestBacklogIsLookedAtSeldom(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 300))
-	const bound = 20_000 // it is checked before each seq that is a multiple of 20
+	const bound = 20_000 // the script checks it before each seq that is a multiple of 20
 	b.reached(t, bound-7)
 	users := 0
 	grab := func(n int) (granted int) {
@@ -36,14 +36,14 @@ func TestBacklogIsLookedAtSeldom(t *testing.T) {
 		}
 		return granted
 	}
-	require.Equal(t, 7, grab(30), "it checked: there is room for 7")
-	require.Zero(t, grab(20), "it checked: there is no room")
+	require.Equal(t, 7, grab(30), "the script checks and finds room for 7")
+	require.Zero(t, grab(20), "the script checks and finds no room")
 	for i := range 19 {
 		require.Equal(t, 1, grab(1), "call %d did not check", i)
 	}
 	for range 3 {
-		require.Zero(t, grab(1), "this one would come to a multiple of 20")
+		require.Zero(t, grab(1), "the seq would be a multiple of 20, so the script checks")
 	}
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "finished", 21).Err())
-	require.Equal(t, 2, grab(5), "of 19 above the bound 21 are finished")
+	require.Equal(t, 2, grab(5), "21 finished events make room for 2: 19 were above the bound")
 }

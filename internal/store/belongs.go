@@ -10,10 +10,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// AskBelongs queues the read of the shard's meta in a pipeline. After the pipeline ran, judge checks the owner. Its
-// error is Broken if the shard belongs to another deployment or was founded with another number of shards. It is
-// ErrFrozen if the shard is missing. Only for a missing shard does judge read the key of the prefix, which may be on
-// another server: that server's outage must not affect this shard. AskBelongs writes nothing.
+// AskBelongs queues the read of the shard's meta in a pipeline. After the pipeline has run, judge checks the shard's
+// owner. Its error is Broken if the shard belongs to another deployment or was initialized with a different number of
+// shards. It is ErrFrozen if the shard is missing. judge reads the key of the prefix only if the shard is missing.
+// That key may be on another server, whose outage must not affect this shard. AskBelongs writes nothing.
 func (k *Shard) AskBelongs(ctx context.Context, pipe redis.Pipeliner) (judge func(deployment string) error) {
 	fields := []string{deploymentField, shardsField}
 	meta := pipe.HMGet(ctx, k.Keys.Meta(), fields...)

@@ -4,18 +4,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// marks translates runs of events into the arguments of bits.lua. keys are the KEYS with the touched chunks appended.
-// pieces are the parts of runs within one chunk: number of the key, first and last bit.
+// marks translates runs of events into the arguments of bits.lua. A run that spans several chunks of a done bitmap
+// becomes several pieces.
 type marks struct {
-	keys   []string // the KEYS so far, chunks appended
+	keys   []string // KEYS of the script: the caller's keys, then the chunks
 	pieces []piece
 	chunks map[int64]int
 }
 
 type piece struct {
-	key         int // as Lua counts KEYS, from 1
+	key         int // index of the chunk in KEYS, from 1
 	first, last int64
-	base        int64 // seq of bit 0
+	base        int64 // seq of the chunk's first bit
 }
 
 func newMarks(k Keys, sink string, keys []string, events []stream.SeqRange) marks {
@@ -38,7 +38,7 @@ func newMarks(k Keys, sink string, keys []string, events []stream.SeqRange) mark
 	return m
 }
 
-// AppendSeq adds seq to runs of rising events, joining it to the last run if it follows it.
+// AppendSeq adds seq to ascending runs. If seq directly follows the last run, it extends that run.
 func AppendSeq(runs []stream.SeqRange, seq int64) []stream.SeqRange {
 	if n := len(runs); n > 0 && runs[n-1].Last+1 == seq {
 		runs[n-1].Last = seq
@@ -47,7 +47,7 @@ func AppendSeq(runs []stream.SeqRange, seq int64) []stream.SeqRange {
 	return append(runs, stream.SeqRange{First: seq, Last: seq})
 }
 
-// Without returns the events of runs that are not in others. Both lists are in ascending order.
+// Without returns the events in runs that are not in others. Both lists must be in ascending order.
 func Without(runs, others []stream.SeqRange) (out []stream.SeqRange) {
 	for _, r := range runs {
 		next := r.First

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// near draws a run of events near an edge of the done bitmaps' chunks, or anywhere within three of them.
+// near draws a run of events near an edge of the done bitmaps' chunks, or anywhere in the first three chunks.
 func near(t *rapid.T) stream.SeqRange {
 	edge := rapid.SampledFrom([]int64{1, 8, store.ChunkEvents, 2 * store.ChunkEvents, 2*store.ChunkEvents + 4000}).Draw(
 		t, "edge")
@@ -20,7 +20,7 @@ func near(t *rapid.T) stream.SeqRange {
 	return stream.SeqRange{First: first, Last: first + length - 1}
 }
 
-// Acked events are done, and no others. The order and number of acks does not matter.
+// Random runs of events are acked, in any order and repeatedly. Exactly these events become done.
 func TestDoneBits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -79,7 +79,7 @@ func TestAckEntries(t *testing.T) {
 
 	other, err := b.k.Done(ctx, "balance", stream.SeqRange{First: 1, Last: 4})
 	require.NoError(t, err)
-	require.False(t, other.Has(1), "each sink has bits of its own")
+	require.False(t, other.Has(1), "an ack of one sink does not mark the event for another sink")
 
 	many := make([]string, 2500)
 	for i := range many {

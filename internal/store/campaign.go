@@ -17,9 +17,9 @@ var (
 
 // LoadState is the progress of a campaign's load on one place.
 type LoadState struct {
-	State  string // loading, open, paused, ...
-	Loaded int64  // loaded packets of all generations
-	Hash   string // of the plan that is there
+	State  string // State constant, e.g. StateLoading
+	Loaded int64  // number of loaded packets, of all generations
+	Hash   string // hash of the plan in Redis
 	Dealt  int64  // the newest complete generation; 0 while the first one is loaded
 }
 
@@ -27,13 +27,13 @@ type LoadState struct {
 type CampaignCall struct {
 	Campaign string
 	Hash     string
-	// Places is the number of shards that have the campaign, 0 or 1 for one. If there are several, Place is the
-	// number of this one, from 0. Share and ShareAmount are then the number and the sum of this place's packets of
-	// the first generation.
+	// Places is the number of shards that have the campaign; 0 means 1. The other three fields are only used if it is
+	// above 1. Place is the number of this place, from 0. Share and ShareAmount are the number and the sum of this
+	// place's packets in the first generation.
 	Places, Place int
 	Share         int64
 	ShareAmount   hongbao.Amount
-	// Fields are the other fields and values of the campaign's hash, in turn.
+	// Fields are the remaining fields of the campaign's hash: name, value, name, value and so on.
 	Fields []string
 }
 
@@ -58,26 +58,27 @@ func (k *Shard) CreateCampaign(ctx context.Context, c *CampaignCall) (LoadState,
 	return loadState(createCampaignScript, reply)
 }
 
-// MaxChunk is how many packets one call loads at most: a Lua call takes fewer than 8,000 arguments.
+// MaxChunk is the most packets that one call may load: a Lua call takes fewer than 8,000 arguments.
 const MaxChunk = 5000
 
 // Chunk is a run of packets for the stock.
 type Chunk struct {
 	Campaign string
-	Hash     string // of the campaign's first plan
+	Hash     string // hash of the campaign's first plan
 	// Generation is the generation of the packets; 0 means the first.
 	Generation int64
-	// Before is how many packets of all generations the place had before this chunk.
+	// Before is the number of packets that were loaded at the place before this chunk, over all generations.
 	Before int64
-	// First is the number of the first packet; packets are numbered from 1. Step is the distance between the numbers
-	// of two packets, 0 for 1: a campaign deals its packets to its places in turn.
+	// First is the number of the first packet; packets are numbered from 1. Step is the difference between the
+	// numbers of successive packets; 0 means 1. With several places Step is their number, because packets are dealt
+	// to the places in turn.
 	First, Step int64
 	Amounts     []hongbao.Amount
 }
 
-// LoadChunk puts the next packets into the stock of one place. Redis has the chunk if the answer's Loaded covers it.
-// A later generation that has no packets for the place is loaded as an empty chunk. Dealt then shows whether Redis
-// has it.
+// LoadChunk puts the next packets into the stock of one place. The chunk is in Redis if Loaded in the answer includes
+// its packets. A later generation without packets for this place is loaded as an empty chunk. The chunk is then in
+// Redis if Dealt in the answer includes the generation.
 func (k *Shard) LoadChunk(ctx context.Context, c *Chunk) (LoadState, error) {
 	if len(c.Amounts) > MaxChunk {
 		return LoadState{}, hongbao.Errorf(hongbao.ClassPermanent, "load %d packets of campaign %s in one call: at most %d",
@@ -109,13 +110,13 @@ func loadState(s *script, reply []string) (LoadState, error) {
 	return out, r.done(s)
 }
 
-// SetState moves a campaign on its shard from state from to state to. It is no error if the campaign is already in
-// state to.
+// SetState changes the state of a campaign on its shard. A call is no error if the campaign is already in state to.
 func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
 	return k.SetStateBy(ctx, campaign, StateChange{To: to, From: from})
 }
 
-// StateChange moves a campaign from one state to another. The Decision of a pause or a resume is stored.
+// StateChange moves a campaign from one state to another. A pause or a resume also stores the Decision: who made it
+// and why.
 type StateChange struct {
 	To, From string
 	stream.Decision
@@ -146,8 +147,8 @@ func (k *Shard) SetStateBy(ctx context.Context, campaign string, c StateChange) 
 		campaign, reply[1], c.From, c.To)
 }
 
-// CampaignState returns the campaign's state, empty if it is not there, and its newest complete generation. It does
-// not read the stock.
+// CampaignState returns the campaign's state and its newest complete generation. The state is empty if the shard does
+// not have the campaign. It does not read the stock.
 func (k *Shard) CampaignState(ctx context.Context, campaign string) (state string, dealt int64, err error) {
 	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", "dealt").Result()
 	if err != nil {
@@ -156,7 +157,7 @@ func (k *Shard) CampaignState(ctx context.Context, campaign string) (state strin
 	state, _ = v[0].(string)
 	text, _ := v[1].(string)
 	if dealt, err = strconv.ParseInt(text, 10, 64); err != nil {
-		return state, 1, nil //nolint:nilerr // it is absent until a top-up is dealt
+		return state, 1, nil //nolint:nilerr // the field is absent until a top-up is dealt
 	}
 	return state, dealt, nil
 }

@@ -11,8 +11,8 @@ import (
 
 // Status is the state of a campaign in Redis, over all its places.
 type Status struct {
-	// State is the first of missing, frozen, loading, open, paused, closed and refunded that the campaign has on any
-	// place. So a campaign is paused only if it is open on no place.
+	// State is computed from the states of the places. It is the first that occurs in the order missing, frozen,
+	// loading, open, paused, closed, refunded. So a campaign that is open on one place and paused on another is open.
 	State   string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"First state of PlaceStatus that the campaign has on any shard."`
 	Hash    string `json:"plan_hash" doc:"Hash of the plan with which the campaign was loaded."`
 	Shard   int    `json:"shard" doc:"Home shard: the first shard of the campaign."`
@@ -22,7 +22,7 @@ type Status struct {
 	// LeftAmount is the sum of all packets that no user has, including packets that are not loaded yet. Without
 	// those, the growth of LeftAmount during the load would reveal the amounts of single packets.
 	LeftAmount hongbao.Amount `json:"left_amount" doc:"Sum of all packets that no user has, loaded or not, in minor units."`
-	// Places has the campaign's state on each shard, if it is on several.
+	// Places is empty if the campaign is on one shard only.
 	Places []PlaceStatus `json:"places,omitempty" doc:"Status on each shard of the campaign; absent if it has one shard."`
 
 	dealt int64 // the newest generation that is complete on each place
@@ -49,8 +49,8 @@ func (c *Counts) add(d *Counts) {
 	c.Left += d.Left
 }
 
-// missing is the state on a place that does not have the campaign although its home has it. The load has just begun,
-// or Redis lost the campaign there.
+// missing is the state on a place without the campaign, while its home has it. Either the load has just begun, or
+// Redis lost the campaign on that place.
 const missing = "missing"
 
 // Status reads the state of the campaign; false if it is not in Redis.
@@ -84,7 +84,7 @@ func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error)
 	return st, true, nil
 }
 
-// addPlace adds the campaign's state on a place, by its fields there.
+// addPlace adds the campaign's state on a place, from the fields of the campaign's hash there.
 func (s *Status) addPlace(id string, k *Shard, m map[string]string) (err error) {
 	p, dealt := PlaceStatus{State: missing, Shard: k.Index()}, int64(1)
 	if len(m) > 0 {
@@ -103,7 +103,7 @@ func (s *Status) addPlace(id string, k *Shard, m map[string]string) (err error) 
 	return nil
 }
 
-// parse reads the fields of the campaign on the place. It returns the amount that was granted there.
+// parse fills in the status of one place from the fields of the campaign's hash. It returns the amount granted there.
 func (p *PlaceStatus) parse(id string, m map[string]string) (granted hongbao.Amount, err error) {
 	p.State = m["state"]
 	for name, to := range map[string]*int64{
@@ -125,12 +125,12 @@ func number(id string, m map[string]string, field string) (int64, error) {
 	return n, nil
 }
 
-// sum adds up the places.
+// sum computes the counts and the state of the whole campaign from its places.
 func (s *Status) sum() {
 	order := []string{missing, StateFrozen, StateLoading, StateOpen, StatePaused, StateClosed, StateRefunded}
 	first := len(order)
 	for _, p := range s.Places {
-		first = min(first, slices.Index(order, p.State)) // -1 for an unknown state
+		first = min(first, slices.Index(order, p.State)) // slices.Index returns -1 for an unknown state
 		s.add(&p.Counts)
 	}
 	if s.State = s.Places[0].State; first >= 0 {
@@ -141,13 +141,13 @@ func (s *Status) sum() {
 	}
 }
 
-// ErrTopUpWaits says that the packets of a top-up can't be brought into Redis yet: the campaign is not loaded, or Redis
-// has lost something of it.
+// ErrTopUpWaits says that the packets of a top-up can't be loaded into Redis yet. The campaign itself is not loaded,
+// or Redis has lost some of its data.
 var ErrTopUpWaits = errors.New("the packets that were added wait")
 
-// Dealt returns the newest generation that is complete on each place. The error is ErrTopUpWaits if nothing can be
-// dealt to the campaign now. It is Transient before the campaign is loaded. It is Permanent, with ErrLost, if Redis
-// has lost something of the campaign.
+// Dealt returns the newest generation that is complete on each place. The error is ErrTopUpWaits if the campaign
+// can't receive packets now. It is Transient if the campaign is not loaded yet. It is Permanent and wraps ErrLost if
+// Redis has lost some of the campaign's data.
 func (c Campaign) Dealt(ctx context.Context) (generation int, err error) {
 	st, found, err := c.Status(ctx)
 	switch {
@@ -162,8 +162,8 @@ func (c Campaign) Dealt(ctx context.Context) (generation int, err error) {
 	return int(st.dealt), nil
 }
 
-// begun reports whether a place is beyond loading. No place opens before all places are loaded. So a place that is
-// missing then is lost.
+// begun reports whether any place has finished loading and left StateLoading. No place opens before all places are
+// loaded, so a missing place is then lost.
 func (s *Status) begun() bool {
 	return slices.ContainsFunc(s.Places, func(p PlaceStatus) bool { return p.State != missing && p.State != StateLoading })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A load that is killed and repeated at any chunk, in any order, ends with each packet once.
+// Chunks are loaded too early, repeatedly and for another plan. The stock has each packet of the first plan once.
 func TestLoadChunks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -22,7 +22,7 @@ func TestLoadChunks(t *testing.T) {
 		require.NoError(t, err)
 		return at
 	}
-	require.Equal(t, store.LoadState{}, load(1, "h", 2, 4), "it was not begun")
+	require.Equal(t, store.LoadState{}, load(1, "h", 2, 4), "before CreateCampaign")
 	fields := []string{"packets", "4", "total", "10", "from", "1", "to", "2", "user_campaign", "1", "fact_names", ""}
 	call := &store.CampaignCall{Campaign: "rain", Hash: "h", Fields: fields}
 	at, err := b.k.CreateCampaign(ctx, call)
@@ -39,7 +39,7 @@ func TestLoadChunks(t *testing.T) {
 	call.Hash = "other"
 	at, err = b.k.CreateCampaign(ctx, call)
 	require.NoError(t, err)
-	require.Equal(t, store.LoadState{State: "loading", Loaded: 2, Hash: "h"}, at, "it says whose plan is there")
+	require.Equal(t, store.LoadState{State: "loading", Loaded: 2, Hash: "h"}, at, "the answer has the stored hash")
 	require.EqualValues(t, 4, load(3, "h", 3, 1).Loaded)
 	stock, err := b.rdb.LRange(ctx, b.k.Keys.Stock("rain"), 0, -1).Result()
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestLoadChunks(t *testing.T) {
 		[]string{f["loaded"], f["loaded_amount"], f["granted"], f["granted_amount"]})
 	sums, err := b.rdb.LRange(ctx, b.k.Keys.Sums("rain", 1), 0, -1).Result()
 	require.NoError(t, err)
-	require.Equal(t, []string{"2 6", "4 10"}, sums, "what the place had got with each chunk")
+	require.Equal(t, []string{"2 6", "4 10"}, sums, "packets and amount of the place after each chunk")
 }
 
 func TestLoadNoticesForeignStock(t *testing.T) {
@@ -89,7 +89,8 @@ func TestStates(t *testing.T) {
 	require.NoError(t, set(store.StateOpen, store.StatePaused))
 }
 
-// A shard that was never founded loads nothing, and decides nothing.
+// On a shard that was never initialized, grabs are answered with frozen, and loads and trims fail. Nothing is
+// written.
 func TestShardThatWasNeverFounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -106,7 +107,7 @@ func TestShardThatWasNeverFounded(t *testing.T) {
 	require.Empty(t, b.dump(t))
 }
 
-// A broken reply is an error that names the script, never a made-up answer.
+// A malformed reply of grab.lua is an error of class Unknown that names the script. It yields no answers.
 func TestParseGrabReply(t *testing.T) {
 	t.Parallel()
 	c := call("rain", "u1", "u2")
@@ -130,8 +131,8 @@ func TestParseGrabReply(t *testing.T) {
 	}
 }
 
-// A shard that has lost its meta key but not its stream is not created again. Its seqs would begin again, and the done
-// bits of the first ones would keep the new events from every sink.
+// A shard has lost its meta key but not its stream. Found refuses to create it again. Otherwise seqs would restart at
+// 1, and the old done bits would make every sink skip the new events.
 func TestFoundRefusesAShardThatLostItsMeta(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -17,15 +17,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// scriptCase is one script in a state in which it would write.
+// scriptCase prepares Redis so that a call of the script would write.
 type scriptCase struct {
 	keys func(b *bundle) []string
 	prep func(t *testing.T, b *bundle)
 	call func(ctx context.Context, b *bundle) error
-	// grows reports whether the script is refused when Redis is out of memory. The others end work or free memory,
-	// and run.
+	// grows reports whether Redis refuses the script when it is out of memory. Scripts that finish work or free
+	// memory still run then.
 	grows bool
-	// ages reports whether the reply has times that pass, so that two calls never answer the same.
+	// ages reports whether the reply contains times, so that two calls have different replies.
 	ages bool
 }
 
@@ -46,7 +46,7 @@ func pending(t *testing.T, b *bundle) {
 	require.Len(t, b.read(t, "kafka", "w1", 10), 2)
 }
 
-// deadLetter writes one dead letter of group kafka, of seq 3.
+// deadLetter writes a dead letter of group kafka for the event with seq 3.
 func deadLetter(t *testing.T, b *bundle) {
 	pending(t, b)
 	written, err := b.k.DeadLetter(t.Context(), store.Letter{
@@ -88,7 +88,7 @@ func putCodes(ctx context.Context, b *bundle) error {
 	return err
 }
 
-// keep records that the ledger has every decision of the shard.
+// keep records for each decision on the shard that the ledger has it.
 func keep(ctx context.Context, b *bundle) error {
 	all, errs := b.store.NewControls(ctx)
 	if errs[b.k.Index()] != nil {
@@ -110,7 +110,7 @@ func (b *bundle) id(ctx context.Context, at int) string {
 	return rows[at].ID
 }
 
-// scriptCases returns all scripts, each under its name.
+// scriptCases returns the cases of all scripts, by script name.
 func scriptCases() map[string]scriptCase {
 	all := map[string]scriptCase{}
 	for _, some := range []map[string]scriptCase{grabCases(), shardCases(), mendCases(), withheldCases(), loadCases(), endCases(), pendingCases(),
@@ -120,7 +120,7 @@ func scriptCases() map[string]scriptCase {
 	return all
 }
 
-// grabCases returns the case of the grab.
+// grabCases returns the case of grab.lua.
 func grabCases() map[string]scriptCase {
 	grab := func() *store.GrabCall {
 		c := call("rain", "u1", "u2/r2")

@@ -22,23 +22,22 @@ type ClaimCall struct {
 	Sink, ID, Owner string
 	// Done is the sink whose done bits show earlier pushes; empty means Sink.
 	Done string
-	// Trimmed: the done bits are those of a consumer group, and bits that were deleted behind the stream count as
-	// done; see GroupDone.
+	// Trimmed makes events below the done floor count as done, because trimming deletes their bits. It is for the
+	// done bits of a consumer group; see GroupDone.
 	Trimmed bool
 	Lease   time.Duration
-	// TakeLive: claims of live owners are taken over too. It is only for sinks where a second push of the same claim
+	// TakeLive allows to take over claims of live owners. Set it only for sinks where a second push of the same claim
 	// is harmless.
 	TakeLive bool
 	Events   []stream.SeqRange
 	Payload  string
 }
 
-// Claim asks for a claim; see stream.ClaimAnswer. An error after the script ran leaves the claim as the script left
-// it.
+// Claim asks for a claim; see stream.ClaimAnswer. If it fails after the script ran, the script's changes remain.
 //
-// A server that was demoted and promoted again keeps its scripts and its run id. Until a worker freezes the shard
-// there, the server may grant or hand over a claim that it has lost. So Claim checks after the script that the shard
-// is still open for its server.
+// A server that was demoted and promoted again keeps its scripts and its run id. Meanwhile it may have lost claims.
+// Until a worker freezes the shard on that server, the script may grant or hand over claims wrongly. So after the
+// script, Claim checks that the shard is still open for its server.
 func (k *Shard) Claim(ctx context.Context, c *ClaimCall) (stream.ClaimAnswer, error) {
 	done := c.Done
 	if done == "" {
@@ -103,9 +102,9 @@ func (k *Shard) stillOpen(ctx context.Context) error {
 }
 
 // Complete ends a claim whose push arrived. It sets the done bits of sink and of the sinks in also, and removes the
-// claim. The error is stream.ErrFenced if the claim was taken over, or ended before. A claim that Redis has lost (the
-// claims were deleted, or went back in time) is completed all the same, unless another claim covers some of its
-// events by now.
+// claim. The error is stream.ErrFenced if the claim was taken over or has already ended. A claim that Redis has lost
+// is also completed, unless a newer claim covers some of its events. Redis loses a claim if the key is deleted or the
+// data go back in time.
 func (k *Shard) Complete(ctx context.Context, sink string, c *stream.Claim, also ...string) error {
 	k.saw(ctx, c.Events...)
 	m := newMarks(k.Keys, sink, []string{k.Keys.Claims(sink)}, c.Events)
@@ -121,8 +120,8 @@ func (k *Shard) Complete(ctx context.Context, sink string, c *stream.Claim, also
 	return fenced(completeScript, c, reply, err)
 }
 
-// Release ends a claim whose push was certainly not sent. The error is stream.ErrFenced if the claim was taken over,
-// or is gone.
+// Release ends a claim whose push was certainly not sent. The error is stream.ErrFenced if the claim was taken over
+// or no longer exists.
 func (k *Shard) Release(ctx context.Context, sink string, c *stream.Claim) error {
 	reply, err := k.run(ctx, releaseScript, []string{k.Keys.Claims(sink)}, []any{c.ID, c.Fence})
 	return fenced(releaseScript, c, reply, err)

@@ -15,8 +15,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A server that was demoted and promoted again still runs the scripts. It grants a claim again that it has lost, and
-// hands over one that may have ended. No caller acts on either.
+// A server is demoted and promoted again, so it has lost a claim but still runs the scripts. The script grants the
+// lost claim's events again, and hands over a claim that may have ended. In both cases Claim returns ErrFrozen, so no
+// caller acts on the answer.
 func TestClaimOnAServerThatWasPromotedAgain(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
@@ -55,5 +56,5 @@ func TestClaimOnAServerThatWasPromotedAgain(t *testing.T) {
 	for i := range open {
 		ids = append(ids, open[i].ID)
 	}
-	require.ElementsMatch(t, []string{"kept", "c11"}, ids, "the claims are as the script left them")
+	require.ElementsMatch(t, []string{"kept", "c11"}, ids, "the script's changes remain")
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// claimModel is the model that claim.lua and its companions must agree with. Leases end either at once or never.
+// claimModel is the model whose results claim.lua, complete.lua and release.lua must match. A lease ends either at
+// once or never.
 type claimModel struct {
 	fence int64
 	done  map[int64]bool
@@ -78,8 +79,7 @@ func (m *claimModel) valid(c *stream.Claim) bool {
 	return o != nil && o.Fence == c.Fence
 }
 
-// lost reports whether the claims were deleted after c was granted and its events were not claimed again. Complete
-// must then succeed for c.
+// lost reports whether claim c was deleted by hand and no newer claim covers its events. Complete must then succeed.
 func (m *claimModel) lost(c *stream.Claim) bool {
 	for _, o := range m.open {
 		if overlap(o.Events, c.Events) {
@@ -89,7 +89,7 @@ func (m *claimModel) lost(c *stream.Claim) bool {
 	return m.open[c.ID] == nil && m.fence < c.Fence
 }
 
-// drawEvents draws rising runs that do not touch, near the edges of chunks.
+// drawEvents draws ascending runs with gaps between them, near the edges of chunks.
 func drawEvents(t *rapid.T) []stream.SeqRange {
 	first := rapid.SampledFrom([]int64{1, store.ChunkEvents - 30, 2*store.ChunkEvents - 30}).Draw(t, "base")
 	var out []stream.SeqRange
@@ -102,13 +102,13 @@ func drawEvents(t *rapid.T) []stream.SeqRange {
 	return out
 }
 
-// claimLives plays random lives of claims in a space of their own, beside the model.
+// claimLives makes random calls on the claims of one shard, and on the model.
 type claimLives struct {
 	claimModel
 	b     *bundle
 	ctx   context.Context
 	k     *store.Shard
-	known []stream.Claim // every claim that was ever granted: most are fenced
+	known []stream.Claim // every granted claim, including fenced and ended ones
 	made  int
 	losts int
 }
@@ -120,7 +120,7 @@ func (l *claimLives) pick(t *rapid.T) stream.Claim {
 	return l.known[rapid.IntRange(max(0, len(l.known)-8), len(l.known)-1).Draw(t, "claim")]
 }
 
-// ended reports whether a claim was ended; it fails unless err fits valid.
+// ended reports whether the call ended the claim. It fails the test if that differs from valid.
 func ended(t *rapid.T, valid bool, err error) bool {
 	if valid {
 		require.NoError(t, err)
@@ -153,7 +153,7 @@ func (l *claimLives) claims(t *rapid.T) {
 	slices.SortFunc(got.Open, byID)
 	slices.SortFunc(want.Open, byID)
 	fences := map[int64]bool{}
-	for i := range got.Open { // takeovers raise the fences, in any order
+	for i := range got.Open { // takeovers raise the fences in no certain order
 		require.Greater(t, got.Open[i].Fence, last)
 		require.LessOrEqual(t, got.Open[i].Fence, l.fence)
 		fences[got.Open[i].Fence] = true
@@ -202,7 +202,7 @@ func (l *claimLives) size(t *rapid.T) {
 	require.EqualValues(t, len(l.open), max(0, n-1), "the claims and #fence")
 }
 
-// In random lives of claims, every answer is the model's, fences only rise, and done events stay done.
+// After any sequence of claim calls, every answer matches the model, fences only rise, and done events stay done.
 func TestClaimsAgainstModel(t *testing.T) {
 	t.Parallel()
 	b, losts := setup(t), 0
@@ -227,11 +227,11 @@ func TestClaimsAgainstModel(t *testing.T) {
 			}
 		}
 	})
-	require.Positive(t, losts, "claims that were deleted and completed all the same")
+	require.Positive(t, losts, "no run completed a claim after it was deleted")
 }
 
-// The claims are deleted between push and complete (F31). The push arrived, so its events are done. A worker that
-// has claimed the events again by then keeps its claim, and claims that ended normally stay ended.
+// All claims are deleted between the push and Complete (F31). Complete marks the events as done, because the push
+// arrived. If a newer claim covers some of the events, Complete fails with ErrFenced instead and changes nothing.
 func TestCompleteOfADeletedClaim(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -252,7 +252,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.reached(t, 2*store.ChunkEvents)
-			for i := range 3 { // so that the fence has risen
+			for i := range 3 { // raise the fence
 				grant(t, b, fmt.Sprintf("c%d", i), stream.SeqRange{First: int64(500 + i), Last: int64(500 + i)})
 			}
 			a, err := b.k.Claim(t.Context(), claimCall("mine", "w1"))
@@ -288,7 +288,8 @@ func grant(t *testing.T, b *bundle, id string, events stream.SeqRange) {
 	require.True(t, a.Granted())
 }
 
-// A repeat gets a claim whose answer was lost, with its payload. The first fence is then invalid.
+// The answer to a claim is lost, and the owner asks again. It gets the claim with its payload and a higher fence. The
+// first fence is then invalid.
 func TestClaimRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -307,7 +308,7 @@ func TestClaimRepeated(t *testing.T) {
 	require.Equal(t, ranges, done.Done)
 }
 
-// A claim that can't be read stops every claim that would overlap it, and is not overwritten.
+// Redis has an unreadable claim. A new claim for the same events fails as Broken and does not overwrite it.
 func TestClaimGarbled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

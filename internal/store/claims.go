@@ -15,7 +15,7 @@ import (
 type OpenClaim struct {
 	stream.Claim
 	Owner string
-	Until time.Time // end of the lease, by the clock of Redis: until then the owner counts as live
+	Until time.Time // end of the lease, by the Redis clock; afterwards others may take the claim over
 }
 
 // OpenClaims returns the claims of a sink that have not ended.

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// For the stream, a clock that was set back by an hour (F60) looks like a last id an hour ahead. Grabs continue, and
-// ids rise with the seqs. A reader that continues after the last id it saw misses none.
+// The clock of Redis is set back by an hour (F60), so the stream's last id is an hour ahead. Grabs still succeed, and
+// their entry ids rise with the seqs. A reader that continues after the last id misses no entry.
 func TestIDsRiseWhenTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -28,13 +28,13 @@ func TestIDsRiseWhenTheClockWasSetBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 	for i := range entries {
-		require.Equal(t, fmt.Sprintf("%d-%d", ahead, 8+i), entries[i].ID, "the clock's time is behind it")
+		require.Equal(t, fmt.Sprintf("%d-%d", ahead, 8+i), entries[i].ID, "the clock is behind the last id")
 		require.Equal(t, int64(2+i), entries[i].Seq)
-		require.Less(t, entries[i].Time.UnixMilli(), ahead, "a grant's time is the clock's")
+		require.Less(t, entries[i].Time.UnixMilli(), ahead, "the grant has the time of the clock, not of the id")
 	}
 }
 
-// terms notes the start of the terms that grab.lua returned last, in ms.
+// terms records the start of the validity of the latest terms that grab.lua returned, in ms.
 type terms struct{ since string }
 
 func (c *terms) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -55,12 +55,13 @@ func (c *terms) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A clock that is set back by a millisecond may return to another day. Terms are not valid before they were returned.
+// The terms that a grab returns are valid from the call on, not earlier. Otherwise, if the clock goes back over
+// midnight, they would be used for the day before.
 func TestTermsHoldFromNowOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 100))
-	b.grab(t, "rain", "first") // so the server has the script
+	b.grab(t, "rain", "first") // loads the script into the server
 	returned := &terms{}
 	b.rdb.AddHook(returned)
 	for i := range 30 {

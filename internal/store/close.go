@@ -23,14 +23,15 @@ var (
 // over.
 var ErrNotInRedis = errors.New("the campaign is not in Redis")
 
-// ErrRefilling says that a campaign can't be closed yet, because a top-up is not dealt on every shard. Its error is
-// Transient.
+// ErrRefilling says that a campaign can't be closed yet, because a top-up is not dealt on every shard. Errors that
+// wrap it are Transient.
 var ErrRefilling = errors.New("packets that were added to it are not dealt on every shard yet")
 
 // ErrNotClosed says that a campaign is not closed yet.
 var ErrNotClosed = errors.New("the campaign is not closed")
 
-// Close closes a campaign on its shard and returns its close entry. A closed campaign returns the same entry again.
+// Close closes a campaign on its shard and returns its close entry. For a closed campaign it returns the same entry
+// again.
 func (k *Shard) Close(ctx context.Context, campaign string, early bool, packets int64) (stream.Entry, error) {
 	how := ""
 	if early {
@@ -51,15 +52,15 @@ func (k *Shard) Close(ctx context.Context, campaign string, early bool, packets 
 			if generations = r.int64(); r.done(closeScript) != nil {
 				return stream.Entry{}, r.done(closeScript)
 			}
-			continue // the number only rises, and each rise takes a person's command
+			continue // ends: the number only rises, once for each top-up
 		}
-		_ = r.string() // closed or refunded: the answer is the same
+		_ = r.string() // the state, closed or refunded
 		e := readClose(&r, k.Keys, campaign)
 		return e, r.done(closeScript)
 	}
 }
 
-// readClose reads seq, time, epoch, granted, granted amount, left, left amount.
+// readClose reads the fields of a close entry: seq, time, epoch, granted, granted amount, left, left amount.
 func readClose(r *replyReader, k Keys, campaign string) stream.Entry {
 	e := stream.Entry{Shard: k.Index(), Kind: stream.EntryClose, Campaign: campaign, Seq: r.int64()}
 	e.Time, e.Epoch = time.UnixMilli(r.int64()).UTC(), r.int64()
@@ -112,11 +113,11 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, err
 	}
 	r := replyReader{}
 	for _, v := range values[1:] {
-		s, _ := v.(string) // an absent field is no number, which is an error
+		s, _ := v.(string) // an absent field becomes "", which does not parse as a number
 		r.rest = append(r.rest, s)
 	}
 	e := readClose(&r, k.Keys, campaign)
-	// Until here Left and LeftAmount are those of the loaded packets.
+	// So far these two fields have what was loaded; subtract what was granted.
 	e.Close.Left, e.Close.LeftAmount = e.Close.Left-e.Close.Granted, e.Close.LeftAmount-e.Close.GrantedAmount
 	if r.err != nil {
 		return e, hongbao.Errorf(hongbao.ClassBroken, "the close of campaign %s in Redis can't be read, look at %s: %w",
@@ -125,8 +126,8 @@ func (k *Shard) CloseOf(ctx context.Context, campaign string) (stream.Entry, err
 	return e, nil
 }
 
-// Refunded records on the shard that a closed campaign was refunded. It returns the time of the first such call. It
-// refuses a campaign that is not closed. The error is ErrNotInRedis if the campaign is not there.
+// Refunded records on the shard that a closed campaign was refunded. It returns the time of the first call. The error
+// is ErrNotClosed or ErrNotInRedis where they apply.
 func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error) {
 	reply, err := k.run(ctx, refundedScript, []string{k.Keys.Campaign(campaign), k.Keys.Refunded()}, []any{campaign})
 	if err != nil {
@@ -149,8 +150,8 @@ func (k *Shard) Refunded(ctx context.Context, campaign string) (time.Time, error
 	}
 }
 
-// DueToRetire returns up to count campaigns of the shard that were refunded at least grace ago, by its server's
-// clock.
+// DueToRetire returns up to count campaigns of the shard that were refunded at least grace ago, by the clock of the
+// shard's server.
 func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int) ([]string, error) {
 	node, err := k.Node(ctx)
 	if err != nil {
@@ -170,8 +171,8 @@ func (k *Shard) DueToRetire(ctx context.Context, grace time.Duration, count int)
 	return ids, nil
 }
 
-// PurgeCampaign removes a refunded campaign from Redis if its grace is over. Otherwise it returns the time that is
-// left of the grace; 0 means that the campaign is gone. It refuses a campaign that was not refunded.
+// PurgeCampaign removes a refunded campaign from Redis if its grace is over. Otherwise it returns the rest of the
+// grace; 0 means that the campaign is removed. It refuses a campaign that was not refunded.
 func (k *Shard) PurgeCampaign(ctx context.Context, campaign string, grace time.Duration) (time.Duration, error) {
 	generations, err := k.generations(ctx, campaign)
 	if err != nil {

@@ -60,7 +60,7 @@ func TestCloseEndsACampaign(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeEnded, answers[1].Outcome)
 
 	after := b.dump(t)
-	again, err := b.k.Close(t.Context(), "rain", false, 0) // the window does not matter any more
+	again, err := b.k.Close(t.Context(), "rain", false, 0) // not early: a closed campaign's window is not checked
 	require.NoError(t, err)
 	stored, err := b.k.CloseOf(t.Context(), "rain")
 	require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestCloseRefuses(t *testing.T) {
 	}
 }
 
-// A campaign that was closed before its window answers ended, not "not started".
+// A campaign is closed before its window. Grabs then get ended, not not_started.
 func TestClosedBeforeItsWindow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -132,7 +132,8 @@ func TestClosedBeforeItsWindow(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeEnded, answers[0].Outcome)
 }
 
-// F58: many close at once while others grab; there is one close, and nothing is granted after it.
+// Ten callers grab and close the same campaign concurrently (F58). All get the same close entry, and nothing is
+// granted after it.
 func TestConcurrentCloses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -285,8 +286,7 @@ func TestGroupFinished(t *testing.T) {
 	require.Equal(t, e.Seq, n)
 }
 
-// A forged entry with a seq far ahead is the first pending one. It does not make the events before it count as
-// finished.
+// A forged entry with a seq far ahead is pending. GroupFinished does not count the events below that seq as finished.
 func TestGroupFinishedPassesOverForgedEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -295,7 +295,7 @@ func TestGroupFinishedPassesOverForgedEntries(t *testing.T) {
 		Values: testkit.Entry(1, "grant", "rain", 1<<40, 1, 1700000000000, "77 9 thief - -")}).Err())
 	e := b.closed(t, "rain", 5, 3)
 	raw := b.read(t, "balance", "w1", 1)
-	require.Len(t, raw, 1, "the forged one is pending, nothing else was delivered")
+	require.Len(t, raw, 1, "only the forged entry is delivered, and it is pending")
 	n, exists, err := b.k.GroupFinished(t.Context(), "balance", e.Seq)
 	require.NoError(t, err)
 	require.True(t, exists)

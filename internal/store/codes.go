@@ -11,22 +11,22 @@ import (
 
 var codesScript = newScript("codes", "fields")
 
-// CodesField is the field of a campaign's hash that is "1" if its packets have codes. Other campaigns lack it.
+// CodesField is the field of a campaign's hash that is "1" if its packets have codes, and absent otherwise.
 const CodesField = "codes"
 
 // CodesChunk is a run of packets' codes.
 type CodesChunk struct {
 	Campaign string
 	Hash     string // of the plan
-	// First is the number of the first packet; packets are numbered from 1. Step is the distance between the numbers
-	// of two packets, 0 for 1.
+	// First is the number of the first packet; packets are numbered from 1. Step is the difference between the
+	// numbers of successive packets; 0 means 1.
 	First, Step int64
 	Codes       []string
 }
 
-// PutCodes stores codes of a campaign that is on this place, loading or loaded. If another plan is there, or none,
-// PutCodes writes nothing and the answer's Hash differs. Loaded is the number of packets that have a code. A chunk
-// without codes only reads.
+// PutCodes stores codes of a campaign that is on this place, loading or loaded. If the place has no plan or a
+// different one, PutCodes writes nothing, and Hash in the answer differs from c.Hash. Loaded in the answer is the
+// number of packets that have a code. A call without codes only reads these values.
 func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) {
 	args := make([]any, 3, 3+len(c.Codes))
 	args[0], args[1], args[2] = c.Hash, c.First, max(c.Step, 1)
@@ -58,7 +58,7 @@ func (k *Shard) Terms(ctx context.Context, campaign string) (currency string, co
 // ErrNoCode says that a packet has no code although its campaign has codes.
 var ErrNoCode = errors.New("the packet has no code")
 
-// Codes returns the codes of packets, read with one HMGET; "" for a packet that has none.
+// Codes returns the codes of packets with one HMGET. A packet without a code gets "".
 func (k *Shard) Codes(ctx context.Context, campaign string, packets []int64) ([]string, error) {
 	codes := make([]string, len(packets))
 	if len(packets) == 0 {
@@ -78,9 +78,9 @@ func (k *Shard) Codes(ctx context.Context, campaign string, packets []int64) ([]
 	return codes, nil
 }
 
-// FillCodes puts the codes into receipts of a campaign that has codes, with one HMGET for all of them. missing has
-// one element for each list: ErrNoCode if a packet of the list lacks its code, else nil. After any error the grants
-// stay valid, and a repeated call can return their codes.
+// FillCodes puts the codes into receipts of a campaign that has codes, with a single HMGET. missing has one element
+// for each list: ErrNoCode if a packet of the list has no code in Redis, else nil. An error does not affect the
+// grants; a retry can return their codes.
 func (k *Shard) FillCodes(ctx context.Context, campaign string, lists ...[]hongbao.Receipt) (missing []error,
 	err error) {
 	var packets []int64

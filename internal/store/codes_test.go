@@ -14,7 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// Codes are stored in chunks of any length, also repeatedly, and only for the plan that is there.
+// Codes are stored in chunks of any length. A repeated chunk changes nothing, and a chunk of a different plan is not
+// stored.
 func TestPutCodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -30,7 +31,7 @@ func TestPutCodes(t *testing.T) {
 		require.NoError(t, err)
 		return at
 	}
-	require.Equal(t, store.LoadState{}, put(1, "h", "C1"), "it was not begun")
+	require.Equal(t, store.LoadState{}, put(1, "h", "C1"), "before CreateCampaign")
 	require.NoError(t, begin(ctx, b))
 	require.Equal(t, store.LoadState{State: "loading", Hash: "h"}, put(1, "other", "X"), "another plan")
 	require.Equal(t, store.LoadState{State: "loading", Hash: "h"}, put(1, "h"), "it only asks")
@@ -81,7 +82,7 @@ func TestFillCodes(t *testing.T) {
 	one = []hongbao.Receipt{{Packet: 2}}
 	missing, err = b.k.FillCodes(t.Context(), "rain", []hongbao.Receipt{{Packet: 1}, {Packet: 3}}, one)
 	require.NoError(t, err)
-	require.NoError(t, missing[1], "the other list has its codes")
+	require.NoError(t, missing[1], "the second list has all its codes")
 	require.Equal(t, "B2", one[0].Code)
 	err = missing[0]
 	require.ErrorIs(t, err, store.ErrNoCode)
@@ -90,8 +91,8 @@ func TestFillCodes(t *testing.T) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// A load with codes is stopped after each chunk and continues. It opens when every packet has its code. A later load
-// puts back the codes that Redis lost.
+// A load with codes is interrupted after each chunk and repeated. The campaign opens when every packet has its code.
+// A later load restores codes that Redis lost.
 func TestLoadWithCodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -142,7 +143,7 @@ func TestLoadWithCodes(t *testing.T) {
 
 	before := b.dump(t)
 	cfg.Codes = func(context.Context, string, int64, int) ([]string, error) { return nil, stop }
-	require.NoError(t, load(), "nothing is missing, so no one is asked")
+	require.NoError(t, load(), "no code is missing, so Config.Codes is not called")
 	require.Empty(t, differ(before, b.dump(t)))
 	require.NoError(t, b.rdb.HDel(ctx, b.k.Keys.Codes("rain"), "1", "31").Err())
 	stopAt = -1

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	restoreScript = newDrainScript("restore").with(unguarded) // before a frozen shard opens
+	restoreScript = newDrainScript("restore").with(unguarded) // also runs on a frozen shard, before it opens
 	keptScript    = newDrainScript("kept").with(unguarded)
 )
 
@@ -49,14 +49,15 @@ func (s *Store) NewControls(ctx context.Context) ([][]NewControl, []error) {
 	return all, errs
 }
 
-// ControlKept records that the ledger has a decision. A newer decision about the same thing stays.
+// ControlKept records that the ledger has a decision. A newer decision about the same subject still waits for the
+// ledger.
 func (k *Shard) ControlKept(ctx context.Context, c *NewControl) error {
 	_, err := k.run(ctx, keptScript, []string{k.Keys.Controls()}, []any{c.Name(), c.text})
 	return err
 }
 
-// RestoreControl restores a decision from the ledger, unless the shard has the same or a newer one about the same
-// thing. It reports whether it changed the shard.
+// RestoreControl restores a decision from the ledger, unless the shard has that decision or a newer one about the
+// same subject. It reports whether it changed the shard.
 func (k *Shard) RestoreControl(ctx context.Context, c *stream.Control) (restored bool, err error) {
 	var keys []string
 	var field, prefix string
@@ -71,7 +72,7 @@ func (k *Shard) RestoreControl(ctx context.Context, c *stream.Control) (restored
 		keys = []string{k.Keys.SinkCampaigns(c.Sink), k.Keys.Sink(c.Sink)}
 		field, prefix = c.Campaign+":paused", c.Campaign+":"
 	default:
-		return false, nil // a later build wrote it
+		return false, nil // a kind that only later builds know
 	}
 	reply, err := k.run(ctx, restoreScript, keys, []any{field, prefix, c.Value, c.By, c.Why, controlTime(c.At), c.Rev})
 	return err == nil && reply[0] == "restored", err

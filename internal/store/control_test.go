@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A decision is restored from the ledger unless Redis has a later one. If the clock is set back, a new decision is
-// still later than the one before it.
+// A decision is restored from the ledger unless Redis has a later one. A new decision counts as later than the
+// previous one even if the clock was set back.
 func TestRestoreControl(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -41,7 +41,7 @@ func TestRestoreControl(t *testing.T) {
 	c, err := k.SinkControl(ctx, "kafka")
 	require.NoError(t, err)
 	require.True(t, c.Paused)
-	// An earlier build pauses and resumes without a rev: the time shows that its decision is the last one.
+	// Builds before rev existed pause and resume without it. Their decision counts as the latest because of its time.
 	key := b.k.Keys.Sink("kafka")
 	require.NoError(t, b.rdb.HSet(ctx, key, "paused", "1", "by", "old", "at", c.At.UnixMilli()+60_000).Err())
 	c, err = k.SinkControl(ctx, "kafka")
@@ -60,14 +60,14 @@ func TestRestoreControl(t *testing.T) {
 
 	paused.Campaign = "gone"
 	require.False(t, restore(paused))
-	require.Zero(t, b.rdb.Exists(ctx, b.k.Keys.Campaign("gone")).Val(), "no hash that is not whole")
+	require.Zero(t, b.rdb.Exists(ctx, b.k.Keys.Campaign("gone")).Val(), "no incomplete hash is created")
 	require.NoError(t, b.rdb.HSet(ctx, b.k.Keys.Campaign("rain"), "state", "closed").Err())
 	paused.Campaign, paused.Rev = "rain", 2*ahead
 	require.False(t, restore(paused))
 	require.Equal(t, "closed", state())
 }
 
-// A decision that was made while the earlier one was brought to the ledger waits for the next time.
+// A decision is made while the one before it is stored in the ledger. ControlKept does not drop the new decision.
 func TestControlKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -11,14 +11,15 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The fields of a campaign that have what a place granted. The hash has them once the campaign is closed there.
+// Fields of a campaign's hash: number and sum of the packets that the place granted. close.lua sets them.
 const (
 	grantedField       = "granted"
 	grantedAmountField = "granted_amount"
 )
 
-// CampaignFields returns the fields of the campaign's hash; none if it is not there. It adds granted and
-// granted_amount if the hash does not have them. Both are exact, and they and the hash are read at the same instant.
+// CampaignFields returns the fields of the campaign's hash, none if the shard does not have the campaign. If the hash
+// lacks granted and granted_amount, CampaignFields computes them. They are exact: the stock is read in the same
+// transaction as the hash.
 func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string]string, error) {
 	for {
 		generations, err := k.generations(ctx, campaign)
@@ -33,7 +34,7 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string
 			return fields, nil
 		}
 		if newest := fields["generation"]; newest != "" && newest != strconv.FormatInt(generations, 10) {
-			continue // a top-up was announced meanwhile
+			continue // a top-up was announced between the two reads
 		}
 		left, amount, err := withheld(fields)
 		if err != nil {
@@ -50,7 +51,7 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string
 		loaded, err1 := strconv.ParseInt(fields["loaded"], 10, 64)
 		got, err2 := strconv.ParseInt(fields["loaded_amount"], 10, 64)
 		if err1 != nil || err2 != nil {
-			return fields, nil //nolint:nilerr // the reader of the fields reports that they can't be read
+			return fields, nil //nolint:nilerr // the caller's parsing of these fields reports the error
 		}
 		if err := k.checkHolders(campaign, fields, loaded-left, holders); err != nil {
 			return nil, err
@@ -61,8 +62,8 @@ func (k *Shard) CampaignFields(ctx context.Context, campaign string) (map[string
 	}
 }
 
-// withheld returns the packets that restores have withheld of a campaign, and their sum, by its hash. They count as
-// left.
+// withheld returns the number and the sum of the packets that a restore has withheld, from the campaign's hash. These
+// packets count as left.
 func withheld(fields map[string]string) (packets int64, amount hongbao.Amount, err error) {
 	if fields["withheld"] == "" {
 		return 0, 0, nil
@@ -80,21 +81,21 @@ func withheld(fields map[string]string) (packets int64, amount hongbao.Amount, e
 func (k *Shard) checkHolders(campaign string, fields map[string]string, granted, holders int64) error {
 	hold, err := strconv.ParseInt(fields["user_campaign"], 10, 64)
 	if err != nil || fields["state"] == StateFrozen || granted >= holders && granted <= holders*hold {
-		return nil //nolint:nilerr // the reader of the field reports that it can't be read
+		return nil //nolint:nilerr // the caller's parsing of the field reports the error
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: the stock lacks %d packets, and %d users have "+
 		"receipts, at most %d each; someone wrote to %s or %s by hand: `hongbao audit` names the packets", campaign, granted,
 		holders, hold, k.Keys.Stock(campaign), k.Keys.Receipts(campaign))
 }
 
-// stockRead is the stock of a generation at an instant: its length, its first packets, and the sums.
+// stockRead has the replies about the stock of one generation: its length, its first packets, and its sums.
 type stockRead struct {
 	length *redis.IntCmd
 	head   *redis.StringSliceCmd
 	sums   *redis.StringSliceCmd
 }
 
-// readStocks reads a campaign's hash, the number of users who have receipts, and the stocks, in one step.
+// readStocks reads a campaign's hash, the number of users who have receipts, and the stocks, in one transaction.
 func (k *Shard) readStocks(ctx context.Context, campaign string, generations int64) (map[string]string, int64,
 	[]stockRead, error) {
 	var fields *redis.MapStringStringCmd
@@ -115,8 +116,8 @@ func (k *Shard) readStocks(ctx context.Context, campaign string, generations int
 	return fields.Val(), holders.Val(), stocks, nil
 }
 
-// left returns the number of packets in a stock and their sum, as lua/left.lua does. A script could serve both, but
-// the role hongbao-reader (deploy/rights) may look at a campaign and may not run scripts.
+// left returns the number of packets in a stock and their sum, in the same way as lua/left.lua. It does not call the
+// script, because the role hongbao-reader (deploy/rights) may not run scripts.
 func (s *stockRead) left() (int64, hongbao.Amount, error) {
 	left := s.length.Val()
 	if left == 0 {
@@ -144,7 +145,7 @@ func (s *stockRead) left() (int64, hongbao.Amount, error) {
 		}
 		head := s.head.Val()
 		if n-granted > int64(len(head)) {
-			return 0, 0, fmt.Errorf("the sums have more than %d packets between two of them", MaxChunk)
+			return 0, 0, fmt.Errorf("two successive sums are more than %d packets apart", MaxChunk)
 		}
 		sum = amount - sum
 		for _, packet := range head[:n-granted] {
@@ -156,10 +157,10 @@ func (s *stockRead) left() (int64, hongbao.Amount, error) {
 		}
 		return left, hongbao.Amount(sum), nil
 	}
-	return 0, 0, fmt.Errorf("the sums end at %q", marks[len(marks)-1]) // not reached: the last one is at or above granted
+	return 0, 0, fmt.Errorf("the sums end at %q", marks[len(marks)-1]) // not reached: the last sum includes all packets
 }
 
-// twoNumbers reads "packets amount" and "number amount".
+// twoNumbers parses two numbers with a space between them, such as a packet's number and amount.
 func twoNumbers(text string) (int64, int64, error) {
 	a, b, _ := strings.Cut(text, " ")
 	first, err1 := parseDigits(a)

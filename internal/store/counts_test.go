@@ -11,7 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// The number and sum of granted packets are exact, wherever in a chunk the stock is. A close returns the same.
+// A campaign with chunks of 5, 5 and 2 packets grants 0 to 12 of them. CampaignFields and the close return the exact
+// number and sum of the granted packets.
 func TestCountsOfWhatWasGranted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -22,7 +23,7 @@ func TestCountsOfWhatWasGranted(t *testing.T) {
 		seed := campaign.NewSeed()
 		plan, err := campaign.NewPlan(c, seed)
 		require.NoError(t, err)
-		s, err := load.New(b.store, load.Config{Chunk: 5}) // chunks of 5, 5 and 2
+		s, err := load.New(b.store, load.Config{Chunk: 5})
 		require.NoError(t, err)
 		require.NoError(t, s.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
 		var sum hongbao.Amount
@@ -42,7 +43,7 @@ func TestCountsOfWhatWasGranted(t *testing.T) {
 	}
 }
 
-// Reads and the close report sums and receipts that do not fit the stock.
+// Sums, stock or receipts contradict each other. CampaignFields and Close return an error.
 func TestSumsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

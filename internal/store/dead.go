@@ -10,14 +10,14 @@ import (
 
 var deadLetterScript = newDrainScript("dead_letter")
 
-// Letter is a dead letter that is about to be written: for a grant, or for a whole entry that can't be read.
+// Letter is a dead letter to write: for a grant, or for a whole entry that can't be read.
 type Letter struct {
 	Group    string
 	Consumer string // the consumer that has the entry
 	EntryID  string
-	// Grant is nil for a whole entry.
+	// Grant is nil if the letter is for a whole entry.
 	Grant *hongbao.Grant
-	// Last: nothing else of the entry is unfinished, so the entry is acked.
+	// Last reports that no other grant of the entry is unfinished, so the script acks the entry.
 	Last     bool
 	Class    hongbao.Class
 	Reason   string
@@ -28,8 +28,8 @@ type Letter struct {
 const MaxReason = 2000
 
 // DeadLetter moves a grant or an entry to the dead letters: dead letter, done bit and ack in one step. It reports
-// whether it wrote the letter now. A repeated call writes none, and neither does a call for an entry that the
-// consumer has lost.
+// whether this call wrote the letter. It writes nothing if the letter exists, or if the entry is no longer pending
+// for the consumer.
 func (k *Shard) DeadLetter(ctx context.Context, l Letter) (bool, error) {
 	keys := []string{k.Keys.Events(), k.Keys.Dead(l.Group)}
 	var line, bit, seq = "", "0", "0"

@@ -83,7 +83,8 @@ func TestDeadWholeEntry(t *testing.T) {
 	require.Empty(t, b.owners(t, "kafka"))
 }
 
-// The letters of an entry with many grants use as much memory as the entry, not that much for each grant.
+// Every grant of a large entry becomes a dead letter. The letters together use as much memory as the entry, instead
+// of one copy of the entry each.
 func TestDeadLettersOfALargeEntry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -105,6 +106,6 @@ func TestDeadLettersOfALargeEntry(t *testing.T) {
 	for i, l := range letters {
 		one, err := stream.ParseEntry(0, e.ID, []string{"3", l.Values["entry.3"].(string)})
 		require.NoError(t, err)
-		require.Equal(t, []hongbao.Grant{e.Grants[i]}, one.Grants, "it is an entry of its own")
+		require.Equal(t, []hongbao.Grant{e.Grants[i]}, one.Grants, "the letter parses as an entry with one grant")
 	}
 }

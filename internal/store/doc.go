@@ -1,8 +1,9 @@
-// Package store is a deployment's data in Redis: types Store, Shard and Campaign, with one method for each script of
-// package lua and the reads that go with them.
+// Package store reads and writes a deployment's data in Redis. Its types Store, Shard and Campaign have one method
+// for each script of package lua, and methods that only read.
 //
-// A script of a shard begins with a line that names the run of the server that the shard was opened for. It is called
-// by its SHA-1. If a server does not know it (NOSCRIPT), nothing happened. The server then gets the script only if
-// the shard was opened for that server; else the shard freezes. Locks and push-once belong to no shard: their scripts
-// are called by text if the server does not know them. Errors have a hongbao.Class, which Classify sets.
+// The first line of a shard's script names the server run that the shard was opened for. So the script's SHA-1 is
+// different for each run. Scripts are called by SHA-1. A server that does not know the SHA-1 answers NOSCRIPT and
+// does nothing. If the shard was opened for this server run, the script is then loaded; otherwise the shard freezes.
+// The scripts for locks and push-once belong to no shard. They are sent as text if the server does not know them.
+// Errors have a hongbao.Class, which Classify sets.
 package store

@@ -14,20 +14,19 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// ErrNotDurable says that receipts are not as safe yet as their campaign promises. Its error is an outage of class
-// Unknown.
+// ErrNotDurable says that too few replicas, or no disk, have the receipts for the campaign's durability class. Errors
+// that wrap it are outages of class Unknown.
 var ErrNotDurable = errors.New("the receipts are not safe yet")
 
-// DurableCall asks whether receipts that users are about to get are as safe as their campaign promises.
+// DurableCall has the arguments of Durable.
 type DurableCall struct {
 	Campaign string
 	Class    hongbao.Durability
-	// NoWaitAOF: the server does not know WAITAOF and has appendfsync always, so everything is on disk before the
-	// answer.
+	// NoWaitAOF is for a server without WAITAOF that has appendfsync always: every write is on disk before the reply.
 	NoWaitAOF bool
 	Timeout   time.Duration
-	// Replicas is how many replicas must have the receipts, for class replica; 0 for the most that the primary has
-	// had.
+	// Replicas is how many replicas must have the receipts, for class replica; 0 means the highest number that the
+	// primary has had.
 	Replicas int
 	Users    []string
 	Receipts [][]hongbao.Receipt // of each user
@@ -35,9 +34,9 @@ type DurableCall struct {
 
 // Durable waits until enough replicas, or the disk, have the users' receipts. WAIT and WAITAOF use the primary's
 // offset after the connection's last command. So Durable reads the receipts before it waits, on the same connection.
-// The result then does not depend on the connection that made the grab, and a repeated grab waits for the first one's
-// write as well. A primary that lacks the receipts is not the one that decided the grab: a replica was promoted
-// without them. Both failures are ErrNotDurable.
+// The result then does not depend on the connection that made the grab. A repeated grab also waits until the first
+// grab's write is safe. If the primary lacks the receipts, a replica without them was promoted. Then, and if the wait
+// times out, the error is ErrNotDurable.
 func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 	if c.Class == hongbao.DurabilityFast || c.Class == hongbao.DurabilityFsync && c.NoWaitAOF {
 		return nil
@@ -55,7 +54,7 @@ func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 		need = cmp.Or(int64(c.Replicas), max(k.state.replicas.Load(), 1))
 	}
 	timeout := time.Until(end)
-	short := need > 1 && c.Replicas == 0 // after a failover there may be fewer
+	short := need > 1 && c.Replicas == 0 // after a failover there may be fewer than this process remembers
 	if short {
 		timeout = min(timeout, shortWait)
 	}
@@ -80,13 +79,13 @@ func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 	return nil
 }
 
-// shortWait is the longest first WAIT if this process remembers several replicas. After a failover there may be
-// fewer. The reply of the first WAIT shows that. It must come before the client's read timeout and the call's
-// deadline. The second WAIT has the rest of the time, for a slow replica.
+// shortWait limits the first WAIT if this process remembers several replicas. After a failover there may be fewer,
+// and only a reply shows that. So the first reply must come before the client's read timeout and the call's deadline.
+// The second WAIT gets the rest of the time, for a slow replica.
 const shortWait = 100 * time.Millisecond
 
-// wait waits until the given number of replicas, or the disk, has the users' receipts. It returns how many have them,
-// and the most replicas that the primary has had.
+// wait waits until the given number of replicas, or the disk, has the users' receipts. It returns how many replicas
+// have them, and the highest number of replicas that the primary has had.
 func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *DurableCall, replicas int64,
 	timeout time.Duration) (copies, most int64, err error) {
 	ms := max(timeout.Milliseconds(), 1) // 0 would wait without limit
@@ -109,7 +108,7 @@ func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *Durable
 		}
 	}
 	text, _ := had.Val()[0].(string)
-	most, _ = strconv.ParseInt(text, 10, 64) // absent: replicas were not counted yet
+	most, _ = strconv.ParseInt(text, 10, 64) // 0 if the replicas were not counted yet
 	copies, err = firstInt(cmd.Val())
 	return copies, most, err
 }
@@ -118,7 +117,7 @@ const replicasField = "replicas"
 
 var replicasScript = newDrainScript("replicas")
 
-// RaiseReplicas stores how many replicas the shard's primary has, unless it has had as many before.
+// RaiseReplicas stores how many replicas the shard's primary has, if that is more than ever before.
 func (k *Shard) RaiseReplicas(ctx context.Context, n int) error {
 	_, err := k.run(ctx, replicasScript, []string{k.Keys.Meta()}, []any{n})
 	if err == nil {
@@ -134,7 +133,7 @@ func NoWaitAOF(err error) bool {
 		strings.Contains(strings.ToUpper(reply.Error()), "WAITAOF")
 }
 
-// hasAll reports whether a user's receipts, in the format of Redis, include every receipt of the list.
+// hasAll reports whether a user's receipts, as Redis stores them, include every receipt of the list.
 func hasAll(text string, list []hongbao.Receipt) bool {
 	text = "\n" + text
 	for i := range list {
@@ -146,7 +145,7 @@ func hasAll(text string, list []hongbao.Receipt) bool {
 	return true
 }
 
-// firstInt returns the answer of WAIT, which is a number, or the first number of WAITAOF, which is the local disk's.
+// firstInt returns the number that WAIT answers, or the first number of WAITAOF, which is for the local disk.
 func firstInt(v any) (int64, error) {
 	if list, ok := v.([]any); ok && len(list) > 0 {
 		v = list[0]

@@ -10,12 +10,12 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// AllAtOnce is the number of simultaneous calls if none may wait behind a server that hangs: the most places that a
-// campaign has.
+// AllAtOnce is the limit for Each with which the calls to all places of a campaign run at the same time. So a server
+// that hangs delays no call to the others.
 const AllAtOnce = hongbao.MaxCampaignShards
 
-// Each calls fn for every number from 0 to n-1, at most atOnce at a time, and returns the error of each. A failed
-// call does not prevent the others.
+// Each calls fn for every number from 0 to n-1, at most atOnce at a time, and returns the error of each call. All
+// calls run, even if some fail.
 func Each(n, atOnce int, fn func(i int) error) []error {
 	errs := make([]error, n)
 	var all errgroup.Group
@@ -26,11 +26,11 @@ func Each(n, atOnce int, fn func(i int) error) []error {
 			return nil
 		})
 	}
-	_ = all.Wait() // each call has its own error
+	_ = all.Wait() // errs has the errors
 	return errs
 }
 
-// Ask is Each for calls that return a value. It returns the value and the error of each.
+// Ask is Each for calls that return a value. It returns the value and the error of each call.
 func Ask[T any](n, atOnce int, fn func(i int) (T, error)) ([]T, []error) {
 	list := make([]T, n)
 	errs := Each(n, atOnce, func(i int) (err error) {
@@ -40,15 +40,14 @@ func Ask[T any](n, atOnce int, fn func(i int) (T, error)) ([]T, []error) {
 	return list, errs
 }
 
-// onPlace adds to an error on which of a campaign's n places it occurred.
+// onPlace adds the shard to an error of one of a campaign's n places.
 func onPlace(k *Shard, n int, err error) error {
 	return fmt.Errorf("on shard %d, one of %d: %w", k.Index(), n, err)
 }
 
-// Joined returns one error for the errors of the campaign's places. If all are the same, it is that error; else each
-// is listed with its shard. A refusal comes before an outage, since another try would not help. A place that no
-// longer has the campaign comes last. Only when all other places answer is it known whether that campaign is lost or
-// was refunded.
+// Joined combines the errors of the campaign's places. If all places have the same error, Joined returns it; else it
+// lists each error with its shard. Refusals come first, because a retry would not help, then outages. ErrNotInRedis
+// comes last: such a place is lost, or the campaign was refunded, and only the other places' answers show which.
 func (c Campaign) Joined(places []*Shard, errs []error) error {
 	var list, outages, gone []error
 	same := true

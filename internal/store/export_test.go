@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Stores returns how many stores the process keeps for a space.
+// Stores returns how many stores the process caches for a space.
 func Stores(of *Store) (n int) {
 	stores.Range(func(at, _ any) bool {
 		if at.(clientSpace).space == of.Space() {
@@ -16,22 +16,22 @@ func Stores(of *Store) (n int) {
 	return n
 }
 
-// Seen returns the highest seq that the process has seen of a shard by its client.
+// Seen returns the highest seq of the shard that this process has seen through the shard's client.
 func Seen(k *Shard) int64 { return k.state.seen.Load() }
 
-// WitnessOf makes the process of a shard's client watch the shard once.
+// WitnessOf makes this process report to the shard once, as its watch does at the start.
 func WitnessOf(ctx context.Context, k *Shard) error { return k.witness(ctx, true) }
 
-// LookOf does what a watch does at each look at the shard.
+// LookOf makes one periodic check of the shard, as a watch does.
 func LookOf(ctx context.Context, k *Shard) error { return k.witness(ctx, false) }
 
-// TestifyOf sends two grants and everything that the process knows to an attempt.
+// TestifyOf sends two grants to a restore attempt, and says that these are all that the process knows.
 func TestifyOf(ctx context.Context, k *Shard, epoch int64) error {
 	return k.testify(ctx, epoch, []any{"grant rain 1 1 1800000000000 -\n1 1 u1 - -", "grant rain 2 1 1800000000000 -\n2 1 u2 r -"},
 		true)
 }
 
-// AgeLine makes the line of a shard's process older.
+// AgeLine makes the process's registration as a witness of the shard older.
 func AgeLine(k *Shard, by time.Duration) {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -39,8 +39,8 @@ func AgeLine(k *Shard, by time.Duration) {
 	w.line.at = w.line.at.Add(-by)
 }
 
-// Forget makes a process forget the calls it may forget. It returns how many calls it still remembers, and the
-// highest grant that it dropped.
+// Forget drops the remembered calls that the process no longer needs. It returns how many calls remain, and the
+// highest seq among the dropped grants.
 func Forget(k *Shard, epoch, settled int64, now time.Time) (remembered int, dropped int64) {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -49,8 +49,8 @@ func Forget(k *Shard, epoch, settled int64, now time.Time) (remembered int, drop
 	return len(w.reported), w.dropped
 }
 
-// LateOf returns the event that a process has seen or reported in an epoch before the given one and that an opening
-// has skipped.
+// LateOf returns an event from before the given epoch that this process has seen or reported and that an opening has
+// skipped; 0 if there is none.
 func LateOf(k *Shard, epoch int64, skipped string) int64 {
 	list, err := parseSkipped(skipped)
 	if err != nil {
@@ -60,7 +60,7 @@ func LateOf(k *Shard, epoch int64, skipped string) int64 {
 	return seq
 }
 
-// ReleaseSome is ReleaseWithheld for up to some packets.
+// ReleaseSome is ReleaseWithheld for at most the given number of packets.
 func ReleaseSome(ctx context.Context, k *Shard, campaign string, most int) (still int64, why Refusal, err error) {
 	return k.releaseWithheld(ctx, campaign, most)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A script whose hash lacks a field either fails before it changes anything, or does and answers the same as with the
-// field.
+// Each script is called while one field of a hash is missing. It either fails and changes nothing, or has the same
+// reply and effect as with the field.
 func TestScriptsOnMissingFields(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -30,7 +30,7 @@ func TestScriptsOnMissingFields(t *testing.T) {
 				replies := &replies{}
 				b.rdb.AddHook(replies)
 				deleted += c.withoutEachField(t, b, replies)
-				_ = c.call(t.Context(), b) // and now the call is a repeat, which some scripts refuse
+				_ = c.call(t.Context(), b) // from here on each call is a repeat, which some scripts refuse
 				deleted += c.withoutEachField(t, b, replies)
 			})
 		}
@@ -38,18 +38,18 @@ func TestScriptsOnMissingFields(t *testing.T) {
 	require.Greater(t, deleted, 100, "the test deleted the fields")
 }
 
-// withoutEachField makes the call without each field in turn of each hash that the script gets. It restores
-// everything.
+// withoutEachField repeats the call for each field of each hash in the script's KEYS, with that field deleted. It
+// restores the keys afterwards.
 func (c *scriptCase) withoutEachField(t *testing.T, b *bundle, replies *replies) (deleted int) {
 	t.Helper()
 	begin := b.dump(t)
-	_ = c.call(t.Context(), b) // the first call loads the script, by a pipeline, which replies does not see
+	_ = c.call(t.Context(), b) // loads the script in a pipeline, whose replies the hook does not record
 	b.restore(t, begin)
 	wantErr := c.call(t.Context(), b)
 	wantReply, want := replies.last, b.content(t, timeless)
 	for _, key := range c.keys(b) {
 		if anyFields.MatchString(key) {
-			continue // no single field of theirs is required
+			continue
 		}
 		b.restore(t, begin)
 		if kind := b.rdb.Type(t.Context(), key).Val(); kind != "hash" {
@@ -59,7 +59,7 @@ func (c *scriptCase) withoutEachField(t *testing.T, b *bundle, replies *replies)
 		require.NoError(t, err)
 		for _, field := range fields {
 			if key == b.k.Keys.Meta() && slices.Contains([]string{"seq", "epoch", "opened"}, field) {
-				continue // the guard asks for these, and freezes the shard
+				continue // without them the guard freezes the shard
 			}
 			deleted++
 			b.restore(t, begin)
@@ -84,7 +84,7 @@ func (c *scriptCase) withoutEachField(t *testing.T, b *bundle, replies *replies)
 // anyFields matches the hashes in which no single field is required.
 var anyFields = regexp.MustCompile(`:(receipts|codes|counters:\w+|claims:\w+|sink:\w+(:campaigns)?|controls)$`)
 
-// restore puts the keys of the deployment back as dump found them.
+// restore sets all keys of the deployment to the values that dump returned.
 func (b *bundle) restore(t *testing.T, keys map[string]string) {
 	t.Helper()
 	now := b.dump(t)
@@ -100,13 +100,13 @@ func (b *bundle) restore(t *testing.T, keys map[string]string) {
 	require.NoError(t, err)
 }
 
-// instants matches what differs between two calls that do the same: times, and ids of stream entries.
+// instants matches times and ids of stream entries, which differ between two otherwise equal calls.
 var instants = regexp.MustCompile(`[0-9]{7,}(-[0-9]+)?`)
 
 func timeless(v ...any) string { return instants.ReplaceAllString(fmt.Sprint(v...), "T") }
 
-// content returns every key of the deployment in readable form; a hash is a map of its fields. (DUMP returns the
-// fields of a large hash in any order.)
+// content returns every key of the deployment in comparable form; a hash becomes a map of its fields. DUMP would not
+// be comparable: it returns the fields of a large hash in no certain order.
 func (b *bundle) content(t *testing.T, words func(...any) string) map[string]any {
 	t.Helper()
 	all, err := b.rdb.Keys(t.Context(), b.store.Space().Prefix+":*").Result()

@@ -19,16 +19,16 @@ var (
 )
 
 // ErrNotFinal says that a campaign's winners are not final: packets are left, the campaign is not open, or more
-// packets were announced. ErrOvertaken says that another caller began to build the same filter later.
+// packets were announced. ErrOvertaken says that a different caller has started to build the same filter since.
 var (
 	ErrNotFinal  = errors.New("the winners are not final")
 	ErrOvertaken = errors.New("another worker builds the same filter")
 )
 
-// restored matches the end of a revision after which packets may have returned to the stock: see lua/revise.lua.
+// restored matches the suffix that lua/revise.lua adds to a revision when a restore may return packets to the stock.
 var restored = regexp.MustCompile(`\.r\d+$`)
 
-// generationOf returns the newest generation by a campaign's revision, see Terms.Revision.
+// generationOf parses the newest generation in a campaign's revision; see Terms.Revision.
 func generationOf(revision string) (int64, error) {
 	_, text, later := strings.Cut(restored.ReplaceAllString(revision, ""), ".")
 	if !later {
@@ -42,8 +42,8 @@ func generationOf(revision string) (int64, error) {
 	return n, nil
 }
 
-// CountWinners returns how many users have packets of a campaign on this place. The error is ErrNotFinal unless
-// nothing is left there and the campaign is open and has that revision.
+// CountWinners returns how many users have packets of a campaign on this place. The error is ErrNotFinal if the place
+// has packets left, or if the campaign is not open or has a different revision.
 func (k *Shard) CountWinners(ctx context.Context, campaign, revision string) (int64, error) {
 	reply, err := k.askWinners(ctx, campaign, revision, "")
 	if err != nil {
@@ -71,10 +71,10 @@ func (k *Shard) Winners(ctx context.Context, campaign, revision string, fn func(
 	}
 }
 
-// winnersAtOnce is about how many users one call reads: Redis runs its script for some 0.5 ms.
+// winnersAtOnce is roughly how many users one call reads. The script then occupies Redis for about 0.5 ms.
 const winnersAtOnce = 1000
 
-// askWinners returns the reply without its first word. The result has at least one text.
+// askWinners calls winners.lua and returns the reply without its first element. The result is not empty.
 func (k *Shard) askWinners(ctx context.Context, campaign, revision, cursor string) ([]string, error) {
 	generations, err := generationOf(revision)
 	if err != nil {
@@ -101,9 +101,10 @@ func (k *Shard) askWinners(ctx context.Context, campaign, revision, cursor strin
 // FilterPart is one part of a filter, for PutFilter.
 type FilterPart struct {
 	Campaign, Revision string
-	// By is a token of the caller that builds the filter. Only the caller that put part 0 last may continue.
+	// By is a token of the caller that builds the filter. A caller that puts part 0 takes over; every other caller
+	// must stop.
 	By string
-	// Name is the number of the part, from 0, or FilterHead, which is put last.
+	// Name is the number of the part, from 0. The last part to put is FilterHead.
 	Name string
 	Text []byte
 }
@@ -112,7 +113,7 @@ type FilterPart struct {
 const FilterHead = "head"
 
 // PutFilter stores a part of a filter at the campaign's home. The error is ErrNotFinal if the campaign is not open or
-// has another revision. It is ErrOvertaken if another caller has put a part 0 after this caller did.
+// has a different revision. It is ErrOvertaken if this caller was not the last to put part 0.
 func (k *Shard) PutFilter(ctx context.Context, p *FilterPart) error {
 	reply, err := k.run(ctx, putFilterScript, []string{k.Keys.Campaign(p.Campaign), k.Keys.Filter(p.Campaign)},
 		[]any{p.Revision, p.By, p.Name, p.Text})
@@ -133,7 +134,8 @@ func (k *Shard) PutFilter(ctx context.Context, p *FilterPart) error {
 	return hongbao.Errorf(hongbao.ClassTransient, "put a filter of the winners of campaign %s: %w", p.Campaign, why)
 }
 
-// FilterPart returns a part of a campaign's filter at its home, by its name; false if it is not there.
+// FilterPart returns a part of a campaign's filter at its home, by its name. It returns false if the part does not
+// exist.
 func (k *Shard) FilterPart(ctx context.Context, campaign, name string) (string, bool, error) {
 	text, err := k.rdb.HGet(ctx, k.Keys.Filter(campaign), name).Result()
 	if errors.Is(err, redis.Nil) {
@@ -146,7 +148,7 @@ func (k *Shard) FilterPart(ctx context.Context, campaign, name string) (string, 
 }
 
 // WantFilter asks the workers for a filter of a campaign's winners. Each attempt to build the filter removes the
-// request. A caller that still needs the filter after a second asks again.
+// request. A caller that still needs the filter after a second must call WantFilter again.
 func (c Campaign) WantFilter(ctx context.Context, revision string) error {
 	if err := c.store.rdb.HSet(ctx, c.store.filtersWanted(), c.id, revision).Err(); err != nil {
 		return fmt.Errorf("ask for a filter of the winners of campaign %s: %w", c.id, Classify(err))

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// emptied grants all packets of campaign rain.
+// emptied loads campaign rain and grants all its packets.
 func emptied(t *testing.T, b *bundle) {
 	b.load(t, spec("rain", 3))
 	b.grab(t, "rain", "u1", "u2", "u3")
@@ -28,7 +28,7 @@ func filterPart(revision, name, text string) *store.FilterPart {
 	return &store.FilterPart{Campaign: "rain", Revision: revision, By: "w1", Name: name, Text: []byte(text)}
 }
 
-// Winners returns every user who has packets, in any number of calls, and no one else.
+// Winners returns every user who has packets and nobody else, over several calls of the script.
 func TestWinners(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -116,7 +116,8 @@ func TestWinnersOfGenerations(t *testing.T) {
 	}
 }
 
-// Only the caller that began a filter last may end it, and only for the campaign's present revision.
+// Two callers build a filter. Only the caller that put part 0 last may continue. A filter for an old revision is
+// refused.
 func TestPutFilter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -148,7 +149,8 @@ func TestPutFilter(t *testing.T) {
 	require.ErrorIs(t, put("w2", "0", "c"), store.ErrNotFinal)
 }
 
-// If only the filter is there, Redis has lost the campaign's other keys. Nothing is loaded beside it.
+// Redis has a campaign's filter but has lost its other keys. The campaign can't be loaded again beside the leftover
+// key.
 func TestFilterIsALeftover(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -17,8 +17,8 @@ type Place struct {
 	Campaign string
 }
 
-// FindCampaigns returns the campaigns of which Redis has any key on the shards. It scans all keys of each server
-// once.
+// FindCampaigns returns the campaigns that have at least one key on one of the shards. It scans all keys of each
+// server once.
 func (s *Store) FindCampaigns(ctx context.Context, on ...*Shard) (map[Place]bool, error) {
 	heads := map[string]int{}
 	for _, k := range on {
@@ -61,8 +61,8 @@ func eachKey(ctx context.Context, rdb redis.UniversalClient, pattern string, fn 
 	return node(ctx, rdb)
 }
 
-// GrantsByReceipts returns the grants that wanted accepts, by seq, made from the users' receipts. A receipt has no
-// epoch and no trace: the epoch is the shard's present one, and the trace is empty.
+// GrantsByReceipts builds grants, by seq, from all receipts on the shard whose seq wanted accepts. A receipt has no
+// epoch and no trace, so each grant gets the shard's current epoch and an empty trace.
 func (k *Shard) GrantsByReceipts(ctx context.Context, wanted func(seq int64) bool) (map[int64]hongbao.Grant, error) {
 	head, err := k.OpenHead(ctx)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 
 var foundScript = newDrainScript("found").with(unguarded)
 
-// SchemaVersion is the version of the key layout. lowestSchema is the lowest version whose builds can use this
-// layout. An older build continues to work with data that a newer build founded, until lowestSchema rises above its
-// version.
+// SchemaVersion is the version of the key layout. A deployment also stores lowestSchema: a build can use the layout
+// if its SchemaVersion is at least that. So an older build works with a newer build's layout until lowestSchema
+// exceeds the older build's version.
 const (
 	SchemaVersion = 1
 	lowestSchema  = 1
 )
 
-// The fields of the prefix's hash and of meta that name their owner.
+// Fields that name the owner, in the prefix's hash and in each shard's meta.
 const (
 	deploymentField = "deployment"
 	shardsField     = "shards"
@@ -34,18 +34,19 @@ const (
 	historyField    = "history" // the server's master_replid when the shard was opened
 )
 
-// ErrNotFounded says that a Redis has no deployment under the key prefix, or an incomplete one. Its error is Broken.
+// ErrNotFounded says that a Redis has no deployment under the key prefix, or an incomplete one. Errors that wrap it
+// are Broken.
 var ErrNotFounded = errors.New("it is not founded")
 
 // Mark names the deployment that owns a Redis. It never changes.
 type Mark struct {
 	Deployment string // its id
-	// Founding is the random text that the ledger drew when the deployment was founded. It distinguishes deployments
-	// with the same id. It is empty without a ledger.
+	// Founding is a random text that the ledger chose when the deployment was initialized. It distinguishes
+	// deployments with the same id. It is empty if there is no ledger.
 	Founding string
 }
 
-// Founded is what Redis says about the founding of one shard.
+// Founded is the record of one shard's owner in Redis.
 type Founded struct {
 	Mark
 	Epoch int64
@@ -58,19 +59,20 @@ type Founded struct {
 // FoundCall has the arguments of Found.
 type FoundCall struct {
 	Deployment, Founding string // see Mark
-	// Epochs are the shards' first epochs; nil means 1 for all.
+	// Epochs has the first epoch of each shard; nil means 1 for all.
 	Epochs []int64
 }
 
-// Found marks the prefix and those of its shards that are not marked yet. It refuses (Broken) keys of another
-// deployment, founding or number of shards. It also refuses a shard that has lost its meta but not its stream.
+// Found records the owner of the prefix, and of each shard that has no owner yet. It fails as Broken if existing keys
+// have a different deployment, founding or number of shards. It also fails if a shard has lost its meta but not its
+// stream.
 //
-// Found does not detect that Redis has lost everything. Only the ledger knows that, and the caller has asked the
-// ledger.
+// Found does not notice if Redis has lost everything. Only the ledger shows that, so the caller must check the ledger
+// first.
 func (s *Store) Found(ctx context.Context, c FoundCall) error {
 	m := Mark{Deployment: c.Deployment, Founding: c.Founding}
-	// The prefix comes first. The names of the shards' keys depend on the number of shards, so another number would
-	// find no shard.
+	// The prefix comes first, because its record has the number of shards. The names of the shards' keys depend on
+	// that number: with a wrong number, existing shards would seem absent.
 	if err := s.PutMark(ctx, m); err != nil {
 		return err
 	}
@@ -92,13 +94,13 @@ func (s *Store) Found(ctx context.Context, c FoundCall) error {
 	return nil
 }
 
-// PutMark marks the prefix, but no shard.
+// PutMark records the owner of the prefix, but not of the shards.
 func (s *Store) PutMark(ctx context.Context, m Mark) error {
 	return s.putMark(ctx, m, []string{s.Deployment()},
 		[]any{schemaField, SchemaVersion, lowestField, lowestSchema})
 }
 
-// putMark marks the first key. The second key, if there is one, is a shard's stream.
+// putMark records the owner in the first key. The second key is the shard's stream; it is absent for the prefix.
 func (s *Store) putMark(ctx context.Context, m Mark, keys []string, fields []any) error {
 	reply, err := foundScript.runPlain(ctx, s.rdb, keys, append([]any{m.Deployment, s.Len(), m.Founding}, fields...))
 	switch {
@@ -138,7 +140,7 @@ func (k *Shard) server(ctx context.Context) (Server, error) {
 	return server, nil
 }
 
-// ReadMark returns the owner of the prefix; false if it has none.
+// ReadMark returns the owner of the prefix and the number of shards. found is false if Redis has no such record.
 func (s *Store) ReadMark(ctx context.Context) (m Mark, shards int, found bool, err error) {
 	has, err := s.rdb.HGetAll(ctx, s.Deployment()).Result()
 	if err != nil {
@@ -157,7 +159,7 @@ func (s *Store) ReadMark(ctx context.Context) (m Mark, shards int, found bool, e
 	return Mark{Deployment: has[deploymentField], Founding: has[foundingField]}, shards, true, nil
 }
 
-// checkSchema refuses a key layout that this build can't work with.
+// checkSchema returns an error if this build can't use the key layout.
 func checkSchema(key string, has map[string]string) error {
 	version, err := strconv.Atoi(has[schemaField])
 	lowest, err2 := strconv.Atoi(has[lowestField])
@@ -176,8 +178,8 @@ func checkSchema(key string, has map[string]string) error {
 	return nil
 }
 
-// ReadShards returns each shard's founding record, nil if it has none. The error names the shards whose server does
-// not answer. The results of the other shards come with it.
+// ReadShards returns the owner's record of each shard, nil for a shard without one. If some servers do not answer,
+// the error names their shards, and the result still has the other shards.
 func (s *Store) ReadShards(ctx context.Context) ([]*Founded, error) {
 	out, down, err := s.readShards(ctx)
 	if err != nil {
@@ -194,7 +196,8 @@ func numbers(list []int) string {
 	return "shards " + strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
 }
 
-// readShards reads the metas. down are the shards whose server does not answer, and err is the first of their errors.
+// readShards reads the owner's record of each shard. down lists the shards whose server does not answer, and err is
+// the first of their errors.
 func (s *Store) readShards(ctx context.Context) (out []*Founded, down []int, err error) {
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.SliceCmd, s.Len())
@@ -226,10 +229,10 @@ func (s *Store) readShards(ctx context.Context) (out []*Founded, down []int, err
 	return out, down, err
 }
 
-// Open checks that a Redis is the deployment's, that this build knows its key layout, and that no shard is missing.
-// It writes nothing. The caller compares the returned Founding with the ledger's. The error is Broken with
-// ErrNotFounded if the deployment is missing or incomplete. down names the shards of a cluster whose node does not
-// answer, if other nodes do. Only calls that need those shards fail.
+// Open checks that the Redis belongs to the deployment, that this build can use its key layout, and that no shard is
+// missing. It writes nothing. The caller must compare the returned Founding with that of the ledger. If the
+// deployment is missing or incomplete, err is Broken and wraps ErrNotFounded. If some nodes of a cluster do not
+// answer, down names their shards. The caller may continue then: only calls that need these shards fail.
 func (s *Store) Open(ctx context.Context, deployment string) (m Mark, down error, err error) { // two errors: down does not stop the caller
 	m, n, found, err := s.ReadMark(ctx)
 	all, silent, failed := s.readShards(ctx)
@@ -238,7 +241,7 @@ func (s *Store) Open(ctx context.Context, deployment string) (m Mark, down error
 		down = hongbao.Outagef(hongbao.ClassTransient, "the cluster's node of %s does not answer: %w", numbers(silent),
 			failed)
 		failed = nil
-		if hongbao.IsOutage(err) { // the same node has the prefix's mark: each shard has a copy of it
+		if hongbao.IsOutage(err) { // the silent node may also have the prefix's record; each shard has a copy
 			m, n, found, err = s.markOf(all)
 		}
 	}
@@ -270,7 +273,8 @@ func (s *Store) Open(ctx context.Context, deployment string) (m Mark, down error
 	return m, down, nil
 }
 
-// markOf returns the mark of the first existing shard, which is the mark of all shards.
+// markOf returns the owner and the number of shards from the first shard that has a record. All shards record the
+// same.
 func (s *Store) markOf(all []*Founded) (m Mark, shards int, found bool, err error) {
 	for i, has := range all {
 		if has == nil {

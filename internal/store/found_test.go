@@ -19,13 +19,13 @@ func TestFoundRefusesAnotherDeployment(t *testing.T) {
 	more, err := store.Of(b.rdb, hongbao.Space{Prefix: b.store.Space().Prefix, Shards: 2})
 	require.NoError(t, err)
 	same := more.Shard(0).Keys.Meta() == b.k.Keys.Meta()
-	require.True(t, same, "shard 0 has the same tag whatever the number of shards")
+	require.True(t, same, "the hash tag of shard 0 does not depend on the number of shards")
 	require.ErrorContains(t, more.Found(t.Context(), store.FoundCall{Deployment: "test"}), `shards is "1"`)
 	require.Equal(t, before, b.dump(t))
 }
 
-// The names of the shards' keys depend on the number of shards. With another number, a process would find an empty
-// deployment and load every campaign again.
+// A deployment is initialized, then again with a different number of shards. Found refuses: the names of the shards'
+// keys depend on their number, so all campaigns would seem to be missing and would be loaded again.
 func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	t.Parallel()
 	rdb := testkit.Redis(t).Client(t)
@@ -46,7 +46,8 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	}
 }
 
-// Open writes nothing, and accepts no deployment that was not founded.
+// Redis has no deployment, an incomplete one, or one with other settings. Open returns an error of class Broken and
+// writes nothing.
 func TestOpenWritesNothing(t *testing.T) {
 	t.Parallel()
 	rdb, prefix := testkit.Redis(t).Client(t), testkit.Prefix(t)
@@ -99,7 +100,7 @@ func TestOpenWritesNothing(t *testing.T) {
 	}
 	back := change(st.Deployment(), "schema", "7")
 	_, _, err = st.Open(t.Context(), "prod")
-	require.NoError(t, err, "a newer layout is no reason for an older build to stop, until its lowest version says so")
+	require.NoError(t, err, "an older build may use a newer layout unless its field lowest forbids it")
 	back()
 	require.NoError(t, rdb.Del(t.Context(), b.k.Keys.Meta()).Err())
 	refused("Redis has lost shard 1")

@@ -21,16 +21,16 @@ var (
 	unskipScript = newDrainScript("unskip")
 )
 
-// Frozen is the state of a shard that Freeze returned.
+// Frozen is the state of a shard after Freeze, which may have left the shard open.
 type Frozen struct {
 	Frozen bool
 	Since  time.Duration // how long ago it froze
-	// Seq is the shard's last event and Epoch its epoch, both -1 if Redis has lost the shard.
+	// Seq is the shard's last event and Epoch its epoch, both -1 if Redis does not have the shard.
 	Seq, Epoch int64
-	// Seen is the highest event reported since the freeze. Late is an event that the shard was opened without, because
-	// it was reported later; 0 for none.
+	// Seen is the seq of the highest event that any process has reported. Late is the seq of an event that was
+	// reported only after an opening had skipped it; 0 for none.
 	Seen, Late int64
-	// Token names the run of the server, and History its history of writes.
+	// Token is the server's run id, and History its master_replid.
 	Token, History string
 }
 
@@ -46,16 +46,16 @@ func (z *Frozen) why() string {
 	return "Redis was restarted, or a server took over; a worker opens the shard once it is sure that nothing was lost"
 }
 
-// opening is the part of meta about the server that the shard was opened for.
+// opening has the fields of meta that tell for which server the shard was opened.
 type opening struct {
 	there, frozen   bool
 	opened, history string
 	seen            int64 // the highest event that a process reported since the shard froze
 	skipped         string
-	replicas        int // the most replicas that the primary has had
+	replicas        int // the highest number of replicas that the primary has had
 }
 
-// openingFields are the fields of meta for an opening, after those of a head.
+// openingFields are the fields that parseOpening reads, in its order. The fields of a head come first.
 var openingFields = slices.Concat(headFields, []string{openedField, historyField, "seen", skippedField, replicasField})
 
 func parseOpening(v []any) opening {
@@ -70,19 +70,19 @@ func parseOpening(v []any) opening {
 	return s
 }
 
-// openFor reports whether the shard is open, and was opened for this run of the server and its last promotion.
+// openFor reports whether the shard is open for this run of the server, and since the server's last promotion.
 func (s *opening) openFor(server *Server) bool {
 	promoted := server.promoted()
 	return s.there && !s.frozen && s.opened == server.RunID && (promoted == "" || promoted == s.history)
 }
 
-// Freeze freezes the shard if it was opened for another server than its present one, if that server was promoted
-// since, or if this process has seen more than the shard has. Freeze reports what this process has seen to the shard.
-// It returns the shard's state.
+// Freeze freezes the shard if the data on its server may be incomplete: the shard was opened for a different server
+// or run, the server was promoted since, or this process has seen an event that the shard lacks. It stores the
+// highest seq that this process has seen. Freeze returns the state of the shard, frozen or open.
 func (k *Shard) Freeze(ctx context.Context) (Frozen, error) { return k.freeze(ctx, 0, "") }
 
-// freeze is Freeze with a late event: one that an opening has skipped, 0 for none. skipped is meta.skipped as the
-// caller read it.
+// freeze is Freeze with the seq of a late event: a process had seen it before an opening skipped it; 0 for none.
+// skipped is the field of meta in which the caller found that. late does not count if the field has changed since.
 func (k *Shard) freeze(ctx context.Context, late int64, skipped string) (Frozen, error) {
 	conn, err := k.pin(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server, l
 	return z, r.done(freezeScript)
 }
 
-// Skipped returns the seqs that openings of the shard have skipped. No event of the stream has them.
+// Skipped returns the seqs that openings of the shard have skipped. The stream has no events with these seqs.
 func (k *Shard) Skipped(ctx context.Context) ([]stream.SeqRange, error) {
 	text, err := k.skipped(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (k *Shard) Skipped(ctx context.Context) ([]stream.SeqRange, error) {
 // GivenUp returns the skipped seqs whose loss a person has accepted. It omits unreadable ranges.
 func (k *Shard) GivenUp(ctx context.Context) (runs []stream.SeqRange, err error) {
 	text, err := k.skipped(ctx)
-	list, _ := parseSkipped(text) // a worker repairs an empty range once the shard is open
+	list, _ := parseSkipped(text) // a worker repairs an unreadable (empty) range after the shard opens
 	for i := range list {
 		if list[i].accepted {
 			runs = append(runs, list[i].SeqRange)
@@ -148,8 +148,8 @@ func (k *Shard) GivenUp(ctx context.Context) (runs []stream.SeqRange, err error)
 
 const skippedField = "skipped"
 
-// skippedRange is a range of seqs that an opening has skipped. accepted: a person has accepted the possible loss of
-// events there.
+// skippedRange is a range of seqs that an opening has skipped. accepted means that an operator has accepted the
+// possible loss of events in the range.
 type skippedRange struct {
 	stream.SeqRange
 
@@ -179,7 +179,7 @@ func (k *Shard) skipped(ctx context.Context) (string, error) {
 	return text, nil
 }
 
-// SkipsNothing reports whether an opening by an earlier build has recorded an empty range.
+// SkipsNothing reports whether meta.skipped has an empty range, as openings by earlier builds could record it.
 func (k *Shard) SkipsNothing(ctx context.Context) (bool, error) {
 	text, err := k.skipped(ctx)
 	if err != nil {
@@ -189,41 +189,42 @@ func (k *Shard) SkipsNothing(ctx context.Context) (bool, error) {
 	return err != nil, nil
 }
 
-// Unskip removes empty ranges from the skipped ones.
+// Unskip removes empty ranges from meta.skipped.
 func (k *Shard) Unskip(ctx context.Context) error {
 	_, err := k.run(ctx, unskipScript, []string{k.Keys.Meta()}, nil)
 	return err
 }
 
-// AnyEvidence is the Reopening.Evidence that opens a shard regardless of what witnesses have sent.
+// AnyEvidence as Reopening.Evidence opens a shard even if witnesses have sent more than the caller has read.
 const AnyEvidence = 1<<53 - 1
 
 // Reopening has the arguments of Reopen.
 type Reopening struct {
-	// Was is the shard's state as the caller found it. The shard opens only if that is unchanged.
+	// Was is the state in which the caller found the shard. The shard does not open if its state has changed since.
 	Was Frozen
 	// Mark is the owner of the shard. Reopen writes it if Redis has lost the shard.
 	Mark  Mark
 	Epoch int64 // the new epoch
 	// Last is the last skipped seq. Known is the highest known seq.
 	Last, Known int64
-	// Accepted: a person has accepted the loss.
+	// Accepted reports that an operator has accepted the loss.
 	Accepted bool
-	// Unrecorded are the openings that the ledger does not know, including this one. It is empty if the ledger knows
-	// this one.
+	// Unrecorded are the openings that are not in the ledger, including this one. It is empty if this opening is in
+	// the ledger.
 	Unrecorded []Unrecorded
-	// Evidence is the number of witness reports that the caller has read. If Redis has more, the shard does not open.
+	// Evidence is the number of witness reports that the caller has read. The shard does not open if Redis has more
+	// reports.
 	Evidence int64
 	// Sinks are the sinks whose claims get new fences.
 	Sinks []string
-	// Campaigns are the campaigns that stay frozen. Places is the number of shards of each campaign that is on more
-	// than one.
+	// Campaigns are the campaigns that stay frozen. Places has the number of shards of each campaign; a campaign that
+	// is absent has one.
 	Campaigns []string
 	Places    map[string]int
 }
 
-// Reopen opens a frozen shard for its present server. It reports false if the shard is no longer as the caller found
-// it. A repeat returns the same.
+// Reopen opens a frozen shard for its present server. It returns false if the state of the shard is no longer o.Was.
+// Reopen is idempotent.
 func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
 	keys := []string{k.Keys.Meta(), k.Keys.Events()}
 	for _, sink := range o.Sinks {
@@ -267,11 +268,11 @@ func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
 	}
 	k.state.frozen.Store(0)
 	if reply[0] == "open" {
-		_ = conn.Del(ctx, k.Keys.Evidence()).Err() // remaining evidence is true and harms no later attempt
+		_ = conn.Del(ctx, k.Keys.Evidence()).Err() // if this fails, the old evidence remains, which is still true
 	}
 	if server.Replicas > 0 {
-		// If a failover comes before the replicas have the opening, a later epoch opens the shard again. So the
-		// answer does not matter.
+		// The wait makes it likelier that a failover keeps the opening. Its result does not matter: if the opening is
+		// lost, the shard is opened again with a later epoch.
 		_ = conn.Wait(ctx, server.Replicas, time.Second).Err()
 	}
 	return one(openScript, reply, func(s string) (bool, error) { return s == "open", nil })

@@ -13,14 +13,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// announcement returns the announcement of rain's second generation, which brings the place to so many packets.
+// announcement returns the announcement of rain's second generation. share and amount are the number and sum of all
+// packets of the place afterwards.
 func announcement(b *bundle, share int64, amount hongbao.Amount) *store.Announcement {
 	hash := b.rdb.HGet(context.Background(), b.k.Keys.Campaign("rain"), "hash").Val()
 	return &store.Announcement{Campaign: "rain", Hash: hash, Generation: 2, Plan: "p2", Packets: share, Total: amount,
 		Share: share, ShareAmount: amount}
 }
 
-// A top-up of one place is announced, then dealt. Its packets are granted after all others.
+// A top-up on one place is announced, then dealt. Its packets are granted after those of the first generation.
 func TestTopUpOfAPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -44,7 +45,7 @@ func TestTopUpOfAPlace(t *testing.T) {
 	a := announcement(b, 3, 30)
 	require.NoError(t, k.Announce(ctx, a))
 	require.Equal(t, hongbao.OutcomeSoldOut, ask(1, "u2").Outcome, "the generation of the call")
-	require.EqualValues(t, 2, c.Terms.Generation(), "it learned of the next one")
+	require.EqualValues(t, 2, c.Terms.Generation(), "the reply announces the next generation")
 	require.NotEqual(t, revision, c.Terms.Revision())
 	require.Equal(t, hongbao.OutcomeRefilling, ask(2, "u2").Outcome)
 	_, err := k.Close(ctx, "rain", true, a.Packets)
@@ -68,7 +69,7 @@ func TestTopUpOfAPlace(t *testing.T) {
 	require.NoError(t, k.Announce(ctx, a), "a repeat")
 
 	_, err = k.Close(ctx, "rain", true, a.Packets+1)
-	require.ErrorIs(t, err, store.ErrRefilling, "the ledger has more than was announced here")
+	require.ErrorIs(t, err, store.ErrRefilling, "the caller expects more packets than were announced")
 	e, err := k.Close(ctx, "rain", true, a.Packets)
 	require.NoError(t, err)
 	require.Equal(t, stream.Closing{Granted: 2, GrantedAmount: 17, Left: 1, LeftAmount: 13}, e.Close)
@@ -81,7 +82,8 @@ func TestTopUpOfAPlace(t *testing.T) {
 	require.Empty(t, keys)
 }
 
-// The window reports sold out only if no generation has a packet and none is about to come.
+// A place grants its packets while top-ups are announced and dealt. The window reports sold out only if every
+// announced generation is dealt and granted.
 func TestWindowIsNotSoldOutWhilePacketsCome(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -122,7 +124,8 @@ func TestWindowIsNotSoldOutWhilePacketsCome(t *testing.T) {
 	}
 }
 
-// A generation may have no packets for a place. It is dealt all the same, and only when the caller says so.
+// A generation has no packets for a place. Grabs are answered refilling until an empty chunk is loaded, then
+// sold_out.
 func TestEmptyGenerationOfAPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -178,8 +181,8 @@ func TestAnnounceRefuses(t *testing.T) {
 		"before the last one is dealt": {func(b *bundle, a *store.Announcement) {
 			require.NoError(t, b.k.Announce(t.Context(), a))
 			a.Generation = 3
-		}, "when that one is dealt", hongbao.ClassPermanent},
-		"a stock that no one dealt": {func(b *bundle, _ *store.Announcement) {
+		}, "after that is dealt", hongbao.ClassPermanent},
+		"a stock before the announcement": {func(b *bundle, _ *store.Announcement) {
 			require.NoError(t, b.rdb.RPush(t.Context(), b.k.Keys.StockOf("rain", 2), "9 9").Err())
 		}, "HBLEFTOVER", hongbao.ClassBroken},
 	} {
@@ -197,7 +200,7 @@ func TestAnnounceRefuses(t *testing.T) {
 	}
 }
 
-// The sum of a generation's chunks must equal the announced sum.
+// A generation is loaded with a sum other than the announced one. The load fails.
 func TestLoadRefusesAnotherSum(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -213,7 +216,8 @@ func TestLoadRefusesAnotherSum(t *testing.T) {
 	}
 }
 
-// One place of several opens with its share of the packets. It reports a user's packets there when none is left.
+// One place of a campaign on two places has one packet. When the packet is granted, the place answers sold_out with
+// the receipts that the user has there. A user's packets on the other place count against the limit.
 func TestOnePlaceOfSeveral(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -22,46 +22,48 @@ const MaxGrabs = stream.MaxEntryGrants
 // GrabCall is one call of grab.lua: grabs of one campaign on one shard.
 type GrabCall struct {
 	Campaign string
-	// Currency is the campaign's currency, for the entry; empty for none.
+	// Currency is the campaign's currency, which goes into the entry; it may be empty.
 	Currency string
-	// MaxBacklog is how many unfinished events the shard may have before grabs are answered busy. If the bound is
-	// above a thousand, the script checks the backlog once in a thousandth of the bound, and at least once in 255
-	// events.
+	// MaxBacklog is how many unfinished events the shard may have before grabs are answered busy. The script does not
+	// check at each event: above 1,000 it checks every MaxBacklog/1,000 events, but at least every 255.
 	MaxBacklog int64
-	// FactNames are the names of the facts that the campaign's limits count by, joined by "," in the campaign's order.
-	// Each grab must have these facts. FactsError has the right names.
+	// FactNames are the names of the facts that the campaign's limits count by, joined by "," in the campaign's
+	// order. Each grab must have these facts. A call with wrong names fails with FactsError, which has the right
+	// ones.
 	FactNames string
-	// Terms are the campaign's terms as Redis last returned them. Grab updates Terms. A caller that reuses them asks
-	// Redis for the terms only once a period.
+	// Terms are the campaign's terms as Redis last returned them. Grab updates Terms. A caller that passes them to
+	// its next call saves a round trip, until a day or an hour of the limits ends.
 	Terms *Terms
 	Grabs []*hongbao.Grab
-	// Generation is the generation whose stock the grabs are granted from; 0 means the first. A place that does not
-	// have it yet answers OutcomeRefilling.
+	// Generation is the generation whose stock the grabs are granted from; 0 means the first. A place where that
+	// generation is not complete yet answers OutcomeRefilling.
 	Generation int64
-	// Held has for each grab the times of its user's receipts on other places; nil if no user has any. These receipts
-	// count against the limits by user.
+	// Held has, for each grab, the times of its user's receipts on other places. They count against the limits by
+	// user. It is nil if no user has receipts elsewhere.
 	Held [][]time.Time
 }
 
-// FactsError says that the campaign's limits count by other facts than the call has. The call decided nothing.
+// FactsError says that the call does not have the facts that the campaign's limits count by. No grab was decided.
+// Names has the right names, in the format of GrabCall.FactNames.
 type FactsError struct{ Names string }
 
 func (e *FactsError) Error() string {
 	return fmt.Sprintf("the campaign's limits count by the facts %q", e.Names)
 }
 
-// Grab decides the call's grabs in one atomic step. answers[i] belongs to call.Grabs[i]. Grab reuses the slice.
+// Grab decides the call's grabs in one atomic step. answers[i] in the result belongs to call.Grabs[i]. Grab reuses
+// the memory of the answers that the caller passes.
 //
-// If call.Terms has several places or generations, OutcomeSoldOut says that nothing is left on this place in
-// call.Generation. The answer then has the user's receipts on this place, if any. OutcomeAlreadyGranted has the
-// receipts on this place. It has none if the only receipt that the user may have is on another place, see
-// GrabCall.Held.
+// For a campaign with several places or generations, OutcomeSoldOut means only that this place has no packets left of
+// call.Generation. The answer then has the user's receipts on this place, if any. An answer with
+// OutcomeAlreadyGranted also has the receipts on this place. It has none if the user's only receipt is on a different
+// place; see GrabCall.Held.
 //
-// The caller may repeat the call after an error: a grab with a request id gets its receipt again. After *FactsError,
-// which means that nothing was decided, the caller repeats the call with other facts. A day or an hour that began
-// since the last call is no error: Grab gets the new terms itself.
+// The caller may repeat the call after an error: a grab with a request id gets its receipt again. After *FactsError
+// the caller repeats the call with the right facts. If a day or an hour of the limits has ended since the last call,
+// Grab fetches the new terms and tries again.
 func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answer) ([]hongbao.Answer, error) {
-	if len(call.Grabs) < 1 || len(call.Grabs) > MaxGrabs { // an entry with more grants could not be read
+	if len(call.Grabs) < 1 || len(call.Grabs) > MaxGrabs { // readers reject an entry with more grants
 		return nil, hongbao.Errorf(hongbao.ClassPermanent,
 			"a call of %d grabs was refused before anything was touched: want 1 to %d",
 			len(call.Grabs), MaxGrabs)
@@ -77,7 +79,7 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 	if call.Terms == nil || call.Terms.factNames != call.FactNames {
 		call.Terms = noTerms
 	}
-	for range 3 { // the second try fails only if a period ends between the two
+	for range 3 { // the second try gets new terms only if a period has just ended
 		args := grabArgs(call, k.state.seen.Load())
 		reply, err := k.run(ctx, grabScript, grabKeys(k.Keys, call), args)
 		if errors.Is(err, ErrFrozen) {
@@ -119,20 +121,20 @@ func allFrozen(n int, answers []hongbao.Answer) []hongbao.Answer {
 	return answers
 }
 
-// noteExpiring records that the counters of the terms' periods have their expiry, since a grant sets it.
+// noteExpiring records that the counters of the current periods have an expiry. The script sets it with a grant, and
+// later calls can skip that for a minute.
 func noteExpiring(answers []hongbao.Answer, terms *Terms) {
 	for i := range answers {
 		a := &answers[i]
-		if a.Outcome == hongbao.OutcomeGranted && a.Receipts[0].Time.Equal(a.Time) { // else it repeats an earlier grant
+		if a.Outcome == hongbao.OutcomeGranted && a.Receipts[0].Time.Equal(a.Time) { // a grant by this call, not a repeated one
 			if now := time.Now(); now.UnixNano() >= terms.expiring.Load() {
-				terms.expiring.Store(now.Add(time.Minute).UnixNano()) // a promoted server may have lost the expiry
+				terms.expiring.Store(now.Add(time.Minute).UnixNano()) // then set again: a promoted server may lack the expiry
 			}
 			return
 		}
 	}
 }
 
-// grabKeys returns the KEYS of grab.lua.
 func grabKeys(k Keys, call *GrabCall) []string {
 	c := k.Campaign(call.Campaign)
 	keys := make([]string, 5, 5+len(call.Terms.byFact))
@@ -144,11 +146,11 @@ func grabKeys(k Keys, call *GrabCall) []string {
 	return keys
 }
 
-// lookAtBacklog is the number of equal parts of the bound. The script checks the backlog once per part. So the
-// backlog exceeds the bound by at most one part.
+// lookAtBacklog divides MaxBacklog into parts. The script checks the backlog once per part, so the backlog exceeds
+// the bound by at most one part.
 const lookAtBacklog = 1000
 
-// grabArgs returns the ARGV of grab.lua. seen is the highest seq that the caller has seen.
+// grabArgs returns the ARGV of grab.lua. seen is the highest seq that this process has seen.
 func grabArgs(call *GrabCall, seen int64) []any {
 	n, terms := len(call.Grabs), call.Terms
 	distinct, traces := common(call.Grabs)
@@ -200,7 +202,7 @@ func appendNumber(to []byte, n int64, bytes int) []byte {
 	return to
 }
 
-// noTrace is sent as the traceparent of a grab that has none, if others of its call have one.
+// noTrace is sent for a grab without a traceparent if another grab of the call has one.
 var noTrace = "-"
 
 func bit(b bool) byte {
@@ -210,7 +212,8 @@ func bit(b bool) byte {
 	return 0
 }
 
-// values appends the limit's maximum and the values of its fact, each once, and which of them each grab has.
+// values appends the limit's maximum and the distinct values of its fact to the arguments. For each grab it appends
+// the index of the grab's value.
 func (l *factLimit) values(grabs []*hongbao.Grab, head []byte, args []any) ([]byte, []any) {
 	seen := valuesSeen.Get().(map[string]byte) //nolint:forcetypeassert // the pool holds nothing else
 	head = appendNumber(head, l.most, 7)
@@ -234,8 +237,7 @@ func (l *factLimit) values(grabs []*hongbao.Grab, head []byte, args []any) ([]by
 
 var valuesSeen = sync.Pool{New: func() any { return make(map[string]byte, MaxGrabs) }}
 
-// common reports two facts that let the script skip work: whether all users are distinct, and whether any grab has a
-// trace.
+// common reports whether all users are distinct, and whether any grab has a trace. The script uses this to skip work.
 func common(grabs []*hongbao.Grab) (distinct, traces bool) {
 	if len(grabs) == 1 {
 		return true, grabs[0].Trace != ""
@@ -253,8 +255,8 @@ func common(grabs []*hongbao.Grab) (distinct, traces bool) {
 
 var usersSeen = sync.Pool{New: func() any { return make(map[string]struct{}, MaxGrabs) }}
 
-// ParseGrabReply parses a reply of grab.lua that has answers. The returned head has the seq that the shard reached by
-// the call, and its epoch.
+// ParseGrabReply parses a reply of grab.lua that has answers. The returned head has the shard's last seq after the
+// call, and its epoch.
 func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.Answer) (
 	[]hongbao.Answer, Head, error) {
 	var head [4]int64
@@ -264,7 +266,7 @@ func ParseGrabReply(shard int, call *GrabCall, reply string, answers []hongbao.A
 		var more bool
 		var err error
 		text, rest, more = strings.Cut(rest, "\t")
-		if i == 1 && text == "" && more && call.Terms != nil { // empty: the same as in the terms
+		if i == 1 && text == "" && more && call.Terms != nil { // empty: unchanged since the caller's terms
 			head[i] = call.Terms.from
 			continue
 		}
@@ -305,7 +307,7 @@ var grabOutcomes = map[byte]hongbao.Outcome{
 	'b': hongbao.OutcomeBusy, 'f': hongbao.OutcomeFrozen, 'r': hongbao.OutcomeRefilling,
 }
 
-// answer parses the answer to grab i.
+// answer parses the answer to the call's grab with index i.
 func (p *grabParser) answer(text string, i int) (hongbao.Answer, error) {
 	if text == "" {
 		return hongbao.Answer{}, errors.New("it is empty")
@@ -338,12 +340,12 @@ func (p *grabParser) answer(text string, i int) (hongbao.Answer, error) {
 		a.Limit, err = p.call.Terms.hit(text[1:])
 	case hongbao.OutcomeNotStarted:
 		a.Starts = time.UnixMilli(p.from)
-	default: // the answer has only its outcome
+	default: // no fields besides the outcome
 	}
 	return a, err
 }
 
-// granted parses the packet of a grant by this call.
+// granted parses the answer "packet amount": the call has granted this packet.
 func (p *grabParser) granted(text, request string) (hongbao.Answer, error) {
 	number, value, _ := strings.Cut(text, " ")
 	packet, err1 := parseDigits(number)
@@ -357,8 +359,8 @@ func (p *grabParser) granted(text, request string) (hongbao.Answer, error) {
 	}}}, nil
 }
 
-// ParseReceipts parses a user's receipts in the format of Redis: "packet amount seq ms request-id", ms since the
-// window's start, separated by newlines. from is the window's start in Unix ms.
+// ParseReceipts parses a user's receipts as Redis stores them: lines of "packet amount seq ms request-id", where ms
+// counts from the start of the campaign's window. from is that start in Unix ms.
 func ParseReceipts(shard int, from int64, text string) ([]hongbao.Receipt, error) {
 	out := make([]hongbao.Receipt, 0, 1)
 	for more := text != ""; more; {
@@ -384,7 +386,7 @@ func ParseReceipts(shard int, from int64, text string) ([]hongbao.Receipt, error
 	return out, nil
 }
 
-// parseDigits parses a number as scripts write it: digits only, without a leading zero, below 2^53.
+// parseDigits parses a number in the form that scripts write: digits only, no leading zero, below 2^53.
 func parseDigits(s string) (int64, error) {
 	if s == "" || s[0] < '0' || s[0] > '9' || len(s) > 1 && s[0] == '0' {
 		return 0, fmt.Errorf("%.30q is not a whole number in plain digits", s)

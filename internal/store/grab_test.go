@@ -19,7 +19,8 @@ const (
 	histories      = 600
 )
 
-// In random histories, each answer of grab.lua is the model's, and so is the final content of Redis.
+// Random sequences of grabs run against grab.lua and against a model in Go. All answers and the final content of
+// Redis agree.
 func TestGrabAgainstModel(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -40,7 +41,7 @@ func TestGrabAgainstModel(t *testing.T) {
 				}
 			}
 			for _, o := range hongbao.Outcomes() {
-				if o != hongbao.OutcomeUnknownCampaign { // no campaign is unknown here
+				if o != hongbao.OutcomeUnknownCampaign { // these tests only use known campaigns
 					require.NotZero(t, seen[o], "no history came to %s: %v", o, seen)
 				}
 			}
@@ -65,7 +66,7 @@ type history struct {
 	name   string
 }
 
-// newHistory returns a history of a campaign in its own deployment, with grants of earlier days.
+// newHistory loads a random campaign into a deployment of its own, in half of the cases with grants on earlier days.
 func newHistory(t *testing.T, b *bundle, seed uint64) *history {
 	t.Helper()
 	h := &history{
@@ -82,7 +83,7 @@ func newHistory(t *testing.T, b *bundle, seed uint64) *history {
 	if h.r.IntN(2) == 0 && !time.Now().Before(c.From) {
 		h.past(t)
 	}
-	if h.r.IntN(2) == 0 { // the scripts do not look at the other places any further
+	if h.r.IntN(2) == 0 { // the fields suffice: grab.lua does not access other places
 		h.m.places = 3
 		require.NoError(t, b.rdb.HSet(t.Context(), h.k.Keys.Campaign(c.ID), "places", h.m.places, "place", 0).Err())
 	}
@@ -102,7 +103,7 @@ func (h *history) spec() hongbao.Campaign {
 	case 1: // over
 		c.To = now.Add(-time.Second)
 		c.From = c.To.Add(-240 * time.Hour)
-	case 2: // ends, or begins, while the history runs
+	case 2: // the window ends or, in case 3, begins during the history
 		c.To = now.Add(time.Duration(20+r.IntN(30)) * time.Millisecond)
 	case 3:
 		c.From = now.Add(time.Duration(20+r.IntN(30)) * time.Millisecond)
@@ -113,7 +114,7 @@ func (h *history) spec() hongbao.Campaign {
 			if (by != "user" || per != hongbao.PerCampaign) && r.IntN(4) == 0 {
 				most := int64(12)
 				if by == "user" && r.IntN(4) > 0 {
-					most = 2 // few users get more packets in an hour
+					most = 2 // a low limit, so that users reach it
 				}
 				c.Limits = append(c.Limits, hongbao.Limit{By: by, Per: per, Max: 1 + r.Int64N(most)})
 			}
@@ -123,7 +124,7 @@ func (h *history) spec() hongbao.Campaign {
 	return c
 }
 
-// past plays grabs of earlier days in the model, at made-up times, and writes the results into Redis.
+// past runs grabs at times on earlier days in the model, and writes the model's state into Redis.
 func (h *history) past(t *testing.T) {
 	m, pipe := h.m, h.b.rdb.Pipeline()
 	span := time.Since(m.spec.From) - 10*time.Second
@@ -155,7 +156,7 @@ func (h *history) grabs(n int) []*hongbao.Grab {
 		g := &hongbao.Grab{Campaign: h.m.spec.ID, User: fmt.Sprintf("u%d", h.r.IntN(h.users))}
 		switch h.r.IntN(4) {
 		case 0: // none
-		case 1: // shared between users, and hard to distinguish from a receipt's other parts
+		case 1: // the same ids for several users, and ids that look like other parts of a receipt
 			g.RequestID = []string{"1:2:3:4:5", "r", ":r", "1", "r%d+", ".", "a:r", "=r", "4"}[h.r.IntN(9)]
 		default:
 			g.RequestID = fmt.Sprintf("r%d", h.r.IntN(200))
@@ -186,7 +187,7 @@ func (h *history) play(t *testing.T) {
 			Campaign: h.m.spec.ID, MaxBacklog: h.m.maxBacklog, FactNames: strings.Join(h.m.factNames(), ","), Grabs: h.grabs(n),
 			Generation: h.m.newest - h.r.Int64N(h.m.newest+1)/2, Held: h.held(n),
 		}
-		if h.r.IntN(8) > 0 { // else another producer's call
+		if h.r.IntN(8) > 0 { // without terms, as in a new producer's first call
 			c.Terms = h.terms
 		}
 		var err error
@@ -211,12 +212,12 @@ func (h *history) play(t *testing.T) {
 		h.conserved(t)
 		if o := answers[n-1].Outcome; o == hongbao.OutcomeSoldOut || o == hongbao.OutcomeRefilling {
 			require.Equal(t, []int64{int64(h.m.places), h.m.newest}, []int64{int64(c.Terms.Places()), c.Terms.Generation()},
-				"%s: it used terms that are valid", h.name)
+				"%s: the call's terms are up to date", h.name)
 		}
 	}
 }
 
-// held returns the times of what each user of a call has on other places; nil if no user has anything there.
+// held returns random times of receipts on other places for each of n grabs; nil if there are no other places.
 func (h *history) held(n int) [][]time.Time {
 	if h.m.places == 1 || h.r.IntN(2) == 0 {
 		return nil
@@ -236,7 +237,7 @@ func (h *history) held(n int) [][]time.Time {
 	return out
 }
 
-// disturb makes the other changes that happen to a campaign between calls.
+// disturb makes a random change to the campaign or the shard that is not a grab.
 func (h *history) disturb(t *testing.T) {
 	ctx, m, shard := t.Context(), h.m, h.k
 	switch h.r.IntN(16) {
@@ -270,7 +271,7 @@ func (h *history) disturb(t *testing.T) {
 	}
 }
 
-// announce announces the next generation twice: the first answer may have been lost.
+// announce announces the next generation and repeats the call, as a caller does after a lost answer.
 func (h *history) announce(t *testing.T) {
 	m := h.m
 	if m.frozen || m.newest > m.dealt || m.newest == 4 {
@@ -291,7 +292,7 @@ func (h *history) announce(t *testing.T) {
 	}
 }
 
-// deal deals some or all of the rest of the newest generation, each time twice.
+// deal loads some or all remaining packets of the newest generation, and repeats each call.
 func (h *history) deal(t *testing.T) {
 	m := h.m
 	if m.frozen || m.newest == m.dealt {
@@ -318,7 +319,7 @@ func (h *history) hash(t *testing.T) string {
 	return hash
 }
 
-// stock returns the stock of the place over all generations.
+// stock returns the packets that are left on the place, of all generations.
 func (h *history) stock(t *testing.T) (all []string) {
 	t.Helper()
 	for g := range h.m.newest {
@@ -329,8 +330,7 @@ func (h *history) stock(t *testing.T) (all []string) {
 	return all
 }
 
-// conserved checks that funded = granted + left, in packets and in money. It compares the stock and the campaign's
-// counts.
+// conserved checks that funded = granted + left, in packets and in money.
 func (h *history) conserved(t *testing.T) {
 	stock := h.stock(t)
 	f, err := h.k.CampaignFields(t.Context(), h.m.spec.ID)
@@ -353,7 +353,7 @@ func number(t testing.TB, s string) int64 {
 	return n
 }
 
-// compare compares everything that the history left in Redis with the model.
+// compare compares the final content of Redis with the model.
 func (h *history) compare(t *testing.T) {
 	ctx, m, id := t.Context(), h.m, h.m.spec.ID
 	var want []string
@@ -399,7 +399,7 @@ func (h *history) compare(t *testing.T) {
 			events = append(events, g)
 		}
 	}
-	require.Equal(t, m.events, events, h.name) // the model's seqs are dense
+	require.Equal(t, m.events, events, h.name) // includes the seqs, which have no gaps in the model
 }
 
 func TestGrabRefusesBadCalls(t *testing.T) {
@@ -472,6 +472,6 @@ func FuzzParseReceipts(f *testing.F) {
 			require.Equal(t, 2, r.Shard)
 			parts = append(parts, fmt.Sprintf("%d %d %d %d %s", r.Packet, r.Amount, r.Seq, r.Time.UnixMilli()-from, r.RequestID))
 		}
-		require.Equal(t, text, strings.Join(parts, "\n"), "what is read has one written form")
+		require.Equal(t, text, strings.Join(parts, "\n"), "each receipt has only one text form")
 	})
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// model is one place of a plain campaign; grab.lua must agree with it.
+// model is a simple implementation of one place of a campaign. The answers of grab.lua must equal the model's.
 type model struct {
 	spec       hongbao.Campaign
 	zone       []load.Transition
 	state      string
 	places     int
-	newest     int64            // the generation that was announced last
-	dealt      int64            // the last generation that is complete here
-	coming     []hongbao.Amount // packets of the newest generation that are not here yet
-	numbered   int64            // number of the last packet
+	newest     int64            // the newest announced generation
+	dealt      int64            // the newest complete generation
+	coming     []hongbao.Amount // amounts of the newest generation that are not loaded yet
+	numbered   int64            // number of the last loaded packet
 	loaded     int64
 	loadedSum  hongbao.Amount
 	stock      map[int64][]hongbao.Receipt // by generation; packet and amount only
@@ -50,7 +50,7 @@ func newModel(c hongbao.Campaign, plan *campaign.Plan) (*model, error) {
 	return m, nil
 }
 
-// deal adds the next packets of the newest generation; their numbers are step apart.
+// deal adds the next packets of the newest generation; successive numbers differ by step.
 func (m *model) deal(n int, step int64) {
 	for _, a := range m.coming[:n] {
 		m.numbered += step
@@ -63,8 +63,8 @@ func (m *model) deal(n int, step int64) {
 	}
 }
 
-// grab decides one grab in the order of docs/design/grab.md: receipts, window, limits, stock, backlog. held has the
-// times of the user's packets on other places.
+// grab decides one grab. It checks receipts, window, limits, stock and backlog, in the order of docs/design/grab.md.
+// held has the times of the user's packets on other places.
 func (m *model) grab(g *hongbao.Grab, generation int64, held []time.Time, now time.Time) hongbao.Answer {
 	if m.frozen {
 		return hongbao.Answer{Outcome: hongbao.OutcomeFrozen, Time: now}
@@ -99,8 +99,8 @@ func (m *model) grab(g *hongbao.Grab, generation int64, held []time.Time, now ti
 	return m.grant(g, generation, now)
 }
 
-// refusal returns the refusal by the campaign's state and window for a user without packets; no outcome if there is
-// none.
+// refusal returns the refusal that a user without packets gets because of the campaign's state or window. The outcome
+// is empty if neither refuses.
 func (m *model) refusal(now time.Time) hongbao.Answer {
 	switch {
 	case m.state == store.StatePaused && now.Before(m.spec.To):
@@ -137,7 +137,8 @@ func (m *model) grant(g *hongbao.Grab, generation int64, now time.Time) hongbao.
 	return hongbao.Answer{Outcome: hongbao.OutcomeGranted, Receipts: []hongbao.Receipt{r}, Time: now}
 }
 
-// limit finds the first limit that is reached. Limits by user (campaign, day, hour) come before limits by facts.
+// limit returns the first limit that the user has reached. Limits by user come before limits by facts. Their periods
+// come in the order campaign, day, hour.
 func (m *model) limit(g *hongbao.Grab, held []time.Time, now time.Time) *hongbao.LimitHit {
 	for _, per := range []hongbao.Period{hongbao.PerCampaign, hongbao.PerDay, hongbao.PerHour} {
 		for _, l := range m.spec.Limits {
@@ -180,7 +181,8 @@ func (m *model) hit(l hongbao.Limit, now time.Time) *hongbao.LimitHit {
 	return hit
 }
 
-// counter names the counter of a fact's value: hash "<c, d or h><bucket>", field "<position of the fact>:<value>".
+// counter returns where a fact's value is counted: the hash is "<c, d or h><bucket>", the field "<position of the
+// fact>:<value>".
 func (m *model) counter(l hongbao.Limit, g *hongbao.Grab, now time.Time) (hash, field string) {
 	position := 0
 	for i, name := range m.factNames() {
@@ -205,7 +207,7 @@ func (m *model) factNames() []string {
 	return names
 }
 
-// stored returns a user's receipts as Redis keeps them.
+// stored returns a user's receipts in the format of Redis.
 func (m *model) stored(user string) string {
 	var parts []string
 	for _, r := range m.receipts[user] {

@@ -8,24 +8,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Hand has the entries that one worker of a group has on a shard, and the leader in reclaiming at that instant.
+// Hand has the pending entries of one worker of a group on a shard. It was read in the same transaction as Leader.
 type Hand struct {
 	Entries []InHand
-	// Leader is the consumer that gets the entries of dead workers; empty if none leads.
+	// Leader is the consumer that has the lead and reclaims the entries of dead workers; empty if no consumer has it.
 	Leader string
 }
 
-// InHand is an entry that a worker has. Idle is how long ago the worker renewed its lease on it.
+// InHand is a pending entry of a worker. Idle is the time since the worker last renewed its lease on it.
 type InHand struct {
 	ID   string
 	Idle time.Duration
 }
 
-// handAtMost is the most entries that Hand returns. It is far above the consumer's bound for the entries of one
-// worker.
+// handAtMost is the most entries that Hand returns. A worker has far fewer: the consumer limits its entries.
 const handAtMost = 100_000
 
-// Hand returns the entries that one worker has, and the leader in reclaiming.
+// Hand returns the pending entries of one worker, and the worker with the lead to reclaim.
 func (k *Shard) Hand(ctx context.Context, group, consumer string) (Hand, error) {
 	var pending *redis.XPendingExtCmd
 	var leader *redis.StringCmd
@@ -35,7 +34,7 @@ func (k *Shard) Hand(ctx context.Context, group, consumer string) (Hand, error) 
 			Count: handAtMost, Consumer: consumer})
 		return nil
 	})
-	if err := pending.Err(); err != nil { // it also has the error of the EXEC
+	if err := pending.Err(); err != nil { // includes an error of the EXEC
 		return Hand{}, fmt.Errorf("read the entries of worker %s of group %s: %w", consumer, group, Classify(err))
 	}
 	hand := Hand{Leader: leader.Val()} // a missing leader is no error
@@ -45,7 +44,7 @@ func (k *Shard) Hand(ctx context.Context, group, consumer string) (Hand, error) 
 	return hand, nil
 }
 
-// Workers returns the workers of a group on the shard; none while the stream does not exist.
+// Workers returns the workers of a group on the shard. There are none before the stream exists.
 func (k *Shard) Workers(ctx context.Context, group string) ([]Worker, error) {
 	var all GroupStatus
 	there, err := k.rdb.Exists(ctx, k.Keys.Events()).Result()
@@ -58,7 +57,7 @@ func (k *Shard) Workers(ctx context.Context, group string) ([]Worker, error) {
 	return all.Workers, err
 }
 
-// ScriptNames returns the names of the scripts by the SHA-1 that one run of a server knows them by; see Server.RunID.
+// ScriptNames maps the SHA-1 of each script to its name. The SHA-1s depend on the server's run; see Server.RunID.
 func ScriptNames(runID string) map[string]string {
 	names := make(map[string]string, 2*len(scripts))
 	for _, plain := range []bool{false, true} {

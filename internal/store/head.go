@@ -18,23 +18,24 @@ type Head struct {
 	Epoch int64
 	// DoneFloor is the lowest seq whose done bits still exist. Every group has finished the events below it.
 	DoneFloor int64
-	// Frozen: the shard refuses all calls. Its data may be out of date.
+	// Frozen means that the shard refuses all calls, because its data may be out of date.
 	Frozen bool
 }
 
-// The fields of meta for a Head.
+// Fields of meta that make a Head.
 const (
 	seqField       = "seq"
 	epochField     = "epoch"
 	doneFloorField = "done_floor" // absent until the first bits are deleted
-	frozenField    = "frozen"     // since when, in ms; absent while the shard is open
+	frozenField    = "frozen"     // time of the freeze, in ms; absent while the shard is open
 )
 
 var headFields = []string{seqField, epochField, doneFloorField, frozenField}
 
-// Refute returns an error if no grab and no close can have written an entry, or nil. It checks numbers only: the
-// shard has not reached the entry's seq or epoch, or its events left the stream long ago. The caller must read the
-// head after the entry, because an event and its seq are written in one step. The error is a Conflict.
+// Refute returns a Conflict if neither a grab nor a close can have written the entry. It checks numbers only: either
+// the shard has not reached the entry's seq or epoch, or the entry's events were trimmed long ago. The caller must
+// read the entry first, then the head. A new entry and the shard's seq are written together, so an older head would
+// refute it wrongly.
 func (h Head) Refute(e *stream.Entry) error {
 	const advice = "no grab wrote it; find out who can write to Redis"
 	switch {
@@ -55,12 +56,12 @@ func (k *Shard) Head(ctx context.Context) (Head, error) {
 	return k.parseHead(k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
 }
 
-// OpenHead is Head for a caller that is about to work on the shard. For a frozen shard the error is ErrFrozen.
+// OpenHead is like Head, but returns ErrFrozen for a frozen shard.
 func (k *Shard) OpenHead(ctx context.Context) (Head, error) {
 	return k.parseOpenHead(ctx, k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
 }
 
-// parseOpenHead parses the head as OpenHead returns it.
+// parseOpenHead is OpenHead for a command that was already sent.
 func (k *Shard) parseOpenHead(ctx context.Context, cmd *redis.SliceCmd) (Head, error) {
 	h, err := k.parseHead(cmd)
 	if err == nil {
@@ -69,7 +70,7 @@ func (k *Shard) parseOpenHead(ctx context.Context, cmd *redis.SliceCmd) (Head, e
 	return h, err
 }
 
-// parseHead parses the answer to an HMGET of headFields. It records that the process has seen the seq, even if the
+// parseHead parses the answer to an HMGET of headFields. It records the seq as seen by this process, even if the
 // shard is frozen.
 func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
 	v, err := cmd.Result()
@@ -95,7 +96,7 @@ func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
 	return h, nil
 }
 
-// atWork returns ErrFrozen for a frozen shard, and ErrStale for another epoch than that of the context.
+// atWork returns ErrFrozen if the shard is frozen, and ErrStale if its epoch differs from the context's (WithEpoch).
 func (h Head) atWork(ctx context.Context) error {
 	if h.Frozen {
 		return frozenError("it waits until what Redis may have lost is known")
@@ -106,16 +107,16 @@ func (h Head) atWork(ctx context.Context) error {
 	return nil
 }
 
-// notFounded returns the error for a shard without meta.
+// notFounded returns the error for a shard whose meta key is missing.
 func (k *Shard) notFounded() error {
 	return frozenError(fmt.Sprintf("redis key %s has no seq, so Redis has lost the shard: %s", k.Keys.Meta(), afterLoss))
 }
 
-// afterLoss is the advice in each error about a Redis that lacks some or all shards.
+// afterLoss is the advice in errors about missing shards.
 const afterLoss = "run `hongbao recover`, which shows what is lost; `hongbao init` is for a new deployment only"
 
-// Decode decodes entries that were read from the stream. It leaves out and counts the unreadable ones, and those that
-// the shard's head refutes. An entry of a newer build is an error.
+// Decode parses entries that were read from the stream. It omits unreadable entries and forged ones (see
+// Head.Refute), and returns their numbers. An entry in the format of a newer build is an error.
 func (k *Shard) Decode(ctx context.Context, raw []RawEntry) (entries []stream.Entry, unreadable, forged int64,
 	err error) {
 	head, err := k.OpenHead(ctx)

@@ -13,22 +13,23 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Held has a user's receipts in a campaign on one place, and what decides whether the user may see them.
+// Held has a user's receipts in a campaign on one place. Class and Open tell whether the user may see them yet.
 type Held struct {
 	Place    *Shard
 	Receipts []hongbao.Receipt // without codes
 	Currency string
-	Codes    bool // the packets have codes
+	Codes    bool // whether the packets have codes
 	Class    hongbao.Durability
-	// Open is nil, or ErrFrozen. If it is ErrFrozen, everything here may be out of date, including an error.
+	// Open is ErrFrozen if the shard is frozen, else nil. On a frozen shard the receipts may be out of date, and so
+	// may the error that comes with them.
 	Open error
 
-	places string // number of the campaign's shards, as Redis has it
+	places string // field of the campaign's hash: number of its shards
 }
 
-// UserHeld returns what a user has on one place. The error is ErrNotInRedis (Permanent) if the campaign is not there.
-// It is also ErrLost if Redis has lost something of the campaign and may have lost the user's receipts. The ledger
-// has those receipts.
+// UserHeld returns a user's receipts on one place. The error is ErrNotInRedis (Permanent) if the place does not have
+// the campaign. The error also wraps ErrLost if the user has no receipt, but Redis has lost some of the campaign's
+// data. The caller then finds the receipts in the ledger.
 func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, error) {
 	node, err := k.Node(ctx)
 	if err != nil {
@@ -38,15 +39,15 @@ func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, erro
 	return list[0], errs[0]
 }
 
-// Held returns what a user has in the campaign, on each of its places in their order. If one place fails, there is an
-// error, because the receipts of the other places are not complete. list then has the results so far.
+// Held returns a user's receipts in the campaign, one element for each place in order. If a place fails, Held returns
+// an error, because the receipts of the other places are incomplete, and list has the results so far.
 func (c Campaign) Held(ctx context.Context, user string) (list []Held, err error) {
 	home, err := c.Home().UserHeld(ctx, c.id, user)
 	list = []Held{home}
 	if err != nil || home.places == "" {
 		return list, err
 	}
-	n, _ := strconv.Atoi(home.places) // 0 for a text that is no number
+	n, _ := strconv.Atoi(home.places) // 0 if the field is not a number; placesOf then fails
 	places, err := c.placesOf(n)
 	if err != nil {
 		return list, err
@@ -60,7 +61,7 @@ func (c Campaign) Held(ctx context.Context, user string) (list []Held, err error
 	return append(list, others...), errors.Join(errs...)
 }
 
-// heldOver reads from all places at once: with one transaction if there is only one server.
+// heldOver reads from all places: in one transaction on a single server, else with concurrent calls.
 func (c Campaign) heldOver(ctx context.Context, places []*Shard, user string) ([]Held, []error) {
 	if _, cluster := c.store.rdb.(*redis.ClusterClient); !cluster {
 		return heldOn(ctx, c.store.rdb, places, c.id, user)
@@ -68,8 +69,9 @@ func (c Campaign) heldOver(ctx context.Context, places []*Shard, user string) ([
 	return Ask(len(places), AllAtOnce, func(i int) (Held, error) { return places[i].UserHeld(ctx, c.id, user) })
 }
 
-// heldOn reads from places on one server, at one instant, since the campaign may leave Redis meanwhile. node is the
-// client of that server. The shards keep their own client, because their state belongs to the process, not to a node.
+// heldOn reads from places on one server in one transaction, because the campaign may be purged between two reads.
+// node is the client of that server. The client of the shards stays in use for their state, which is per process and
+// not per node.
 func heldOn(ctx context.Context, node redis.UniversalClient, places []*Shard, campaign, user string) ([]Held, []error) {
 	list, errs := make([]Held, len(places)), make([]error, len(places))
 	reads := make([]func() (Held, error), len(places))
@@ -86,8 +88,8 @@ func heldOn(ctx context.Context, node redis.UniversalClient, places []*Shard, ca
 	return list, errs
 }
 
-// askHeld queues the reads of what a user has in a pipeline. It returns the function that reads the answers. server
-// is the INFO that is ahead of them in the pipeline.
+// askHeld queues the reads of a user's receipts in a pipeline. The function that it returns parses the replies.
+// server is an INFO command that the caller has queued before.
 func (k *Shard) askHeld(ctx context.Context, p redis.Pipeliner, server *redis.StringCmd,
 	campaign, user string) func() (Held, error) {
 	open, text := k.askOpenOn(ctx, p, server), p.HGet(ctx, k.Keys.Receipts(campaign), user)

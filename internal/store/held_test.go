@@ -13,7 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// over is a deployment of five shards with campaign "rain" of nine packets on three of them; a user may have three.
+// over initializes a deployment of five shards. It loads campaign "rain" with nine packets, on three of the shards. A
+// user may have three packets.
 func over(t *testing.T) (*redis.Client, *store.Store, []*store.Shard) {
 	t.Helper()
 	b := bundleOf(storetest.Founded(t, 5))
@@ -30,7 +31,7 @@ func grabOn(t *testing.T, k *store.Shard, user string, n int) {
 	}
 }
 
-// A user's packets are read on every place of the campaign, or not at all.
+// A user has packets on all three places. Held returns all of them, or an error if a place is lost.
 func TestUserHeldOverPlaces(t *testing.T) {
 	t.Parallel()
 	rdb, st, places := over(t)
@@ -41,7 +42,7 @@ func TestUserHeldOverPlaces(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 3)
 	require.Empty(t, store.ReceiptsOf(list))
-	for _, j := range []int{2, 0, 1} { // in the order of their times, not of the places
+	for _, j := range []int{2, 0, 1} { // grabs in an order that differs from that of the places
 		grabOn(t, places[j], "u1", 1)
 		before := rdb.Time(t.Context()).Val()
 		testkit.Eventually(t, 30*time.Second, func() bool {
@@ -68,7 +69,7 @@ func TestUserHeldOverPlaces(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrLost)
 	require.NoError(t, rdb.Del(t.Context(), places[2].Keys.Campaign("rain")).Err())
 	list, err = held("u1")
-	require.ErrorIs(t, err, store.ErrNotInRedis, "the receipts of the others are incomplete")
+	require.ErrorIs(t, err, store.ErrNotInRedis, "without one place the receipts are incomplete")
 	require.Len(t, list, 3)
 	require.NoError(t, rdb.Set(t.Context(), places[2].Keys.Campaign("rain"), "x", 0).Err())
 	_, err = held("u1")
@@ -78,7 +79,7 @@ func TestUserHeldOverPlaces(t *testing.T) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// A campaign is sold out when each of its places is; it is frozen when each of them is.
+// The window of a campaign on three places is sold out when every place is. It is frozen when every place is.
 func TestWindowOverPlaces(t *testing.T) {
 	t.Parallel()
 	rdb, st, places := over(t)
@@ -94,12 +95,12 @@ func TestWindowOverPlaces(t *testing.T) {
 	}
 	require.Equal(t, "sold_out", status())
 	require.NoError(t, rdb.HSet(t.Context(), places[0].Keys.Meta(), "frozen", 1).Err())
-	require.Equal(t, "sold_out", status(), "its home is frozen, the others are not")
+	require.Equal(t, "sold_out", status(), "only the home is frozen")
 	for _, k := range places[1:] {
 		require.NoError(t, rdb.HSet(t.Context(), k.Keys.Campaign("rain"), "state", "frozen").Err())
 	}
 	require.Equal(t, "frozen", status())
 	require.NoError(t, rdb.HDel(t.Context(), places[0].Keys.Meta(), "frozen").Err())
 	require.NoError(t, rdb.Del(t.Context(), places[1].Keys.Campaign("rain")).Err())
-	require.Equal(t, "open", status(), "no one knows what is left on one of them")
+	require.Equal(t, "open", status(), "one place is missing and may have packets left")
 }

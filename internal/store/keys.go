@@ -15,11 +15,11 @@ const slots = 16384
 // MaxShards bounds the shards of a deployment.
 const MaxShards = 1024
 
-// ChunkEvents is how many events' done bits are in one bitmap key (8 KiB).
+// ChunkEvents is the number of done bits in one bitmap key (8 KiB).
 const ChunkEvents = 1 << 16
 
 // keysOf returns the keys of each shard of a deployment. The hash tags depend on prefix and number of shards, so
-// neither may change afterwards.
+// neither may change while the deployment exists.
 func keysOf(space hongbao.Space) ([]Keys, error) {
 	if p := space.Prefix; p == "" || len(p) > 32 || strings.ContainsAny(p, "{}: \t\r\n") {
 		return nil, fmt.Errorf("key prefix %.40q: want 1 to 32 bytes without {, }, : or white space", p)
@@ -34,13 +34,13 @@ func keysOf(space hongbao.Space) ([]Keys, error) {
 	return keys, nil
 }
 
-// CheckSpace returns an error for a key prefix or a number of shards that no deployment can have.
+// CheckSpace returns an error if the key prefix or the number of shards is invalid.
 func CheckSpace(space hongbao.Space) error {
 	_, err := keysOf(space)
 	return err
 }
 
-// tagsKnown caches the tags by the number of shards: the tags of a thousand shards take a tenth of a second.
+// tagsKnown caches the tags by the number of shards, because computing a thousand tags takes 0.1 s.
 var tagsKnown sync.Map
 
 func tagsOf(shards int) []string {
@@ -57,8 +57,8 @@ func tagsOf(shards int) []string {
 	return tags
 }
 
-// tag returns the hash tag of shard i of n: the first of "i.0", "i.1", ... whose slot is in the i-th of n equal
-// parts.
+// tag returns the hash tag of shard i of n: the first of "i.0", "i.1", ... whose slot is in the shard's range. The
+// ranges are n equal parts of all slots.
 func tag(i, n int) string {
 	low, high := i*slots/n, (i+1)*slots/n
 	for k := 0; ; k++ {
@@ -69,8 +69,8 @@ func tag(i, n int) string {
 	}
 }
 
-// slot returns the slot of a key, as Redis computes it. The slot depends on the text between the first "{" and the
-// first "}" after it, if that text is not empty, else on the whole key.
+// slot returns the slot of a key, as Redis computes it. Redis hashes only the text between the first "{" and the next
+// "}". If there is no such text, it hashes the whole key.
 func slot(key string) int {
 	if _, after, ok := strings.Cut(key, "{"); ok {
 		if t, _, ok := strings.Cut(after, "}"); ok && t != "" {
@@ -108,15 +108,16 @@ func (k Keys) Index() int { return k.shard }
 // Meta is a hash: deployment id, founding, shards, epoch, seq, finished, done_floor and the state of the opening.
 func (k Keys) Meta() string { return k.tag + "meta" }
 
-// Events is the stream of every fact of the shard, in order.
+// Events is the shard's stream of entries, in the order of the decisions.
 func (k Keys) Events() string { return k.tag + "events" }
 
-// Campaign is a hash: state, window, limits and counts of a campaign on the shard, which is one of its places. Grabs
-// compare revision: the hash of the plan, and behind a dot the newest generation that is announced here (generation).
-// dealt is the newest generation that is complete here.
+// Campaign is a hash: state, window, limits and counts of a campaign on one place. Its field revision shows a caller
+// whether its terms are up to date. It is the plan's hash, then a dot and the newest announced generation, if there
+// was a top-up. dealt is the newest complete generation.
 func (k Keys) Campaign(id string) string { return k.tag + "c:" + id }
 
-// Stock is a list: the campaign's packets that no user has, "number amount", in the order of the draw.
+// Stock is a list: the campaign's packets that no user has, "number amount", in the order in which the plan drew
+// them.
 func (k Keys) Stock(id string) string { return k.tag + "c:" + id + ":stock" }
 
 // StockOf is the stock of a generation. For generation 0 or 1 it is Stock.
@@ -127,13 +128,14 @@ func (k Keys) StockOf(id string, generation int64) string {
 	return k.Stock(id) + ":" + strconv.FormatInt(generation, 10)
 }
 
-// Sums is a list beside the stock of a generation. Each chunk of the load adds "packets amount": everything that the
-// place has got up to that chunk.
+// Sums is a list that goes with the stock of a generation. Each loaded chunk adds an element "packets amount": the
+// number and the sum of all packets that were loaded at the place up to then.
 func (k Keys) Sums(id string, generation int64) string {
 	return strings.Replace(k.StockOf(id, generation), ":stock", ":sums", 1)
 }
 
-// Stocks returns the stock and the sums of each of the first generations, in turn.
+// Stocks returns the keys of the first generations: stock and sums of generation 1, stock and sums of generation 2,
+// and so on.
 func (k Keys) Stocks(id string, generations int64) (keys []string) {
 	for g := int64(1); g <= generations; g++ {
 		keys = append(keys, k.StockOf(id, g), k.Sums(id, g))
@@ -142,21 +144,21 @@ func (k Keys) Stocks(id string, generations int64) (keys []string) {
 }
 
 // Withheld is a list: packets that a restore took out of the stock, because a process may have reported them to users
-// whom no one can name. The campaign hash's field `withheld` counts them.
+// who are unknown. The field `withheld` of the campaign's hash counts them.
 func (k Keys) Withheld(id string) string { return k.tag + "c:" + id + ":withheld" }
 
-// Receipts is a hash: user to the user's receipts in the campaign.
+// Receipts is a hash: from user to the user's receipts in the campaign.
 func (k Keys) Receipts(id string) string { return k.tag + "c:" + id + ":receipts" }
 
 // Counters is a hash: the counts of limits that are not per user, for the whole campaign (name "c"), or for one day
 // ("d20778") or hour ("h498672"). The counters of a period expire one period after its end.
 func (k Keys) Counters(id, name string) string { return k.tag + "c:" + id + ":counters:" + name }
 
-// Codes is a hash: packet to code, for a campaign whose packets have codes.
+// Codes is a hash from packet number to code. Only campaigns whose packets have codes have it.
 func (k Keys) Codes(id string) string { return k.tag + "c:" + id + ":codes" }
 
-// Filter is a hash at a campaign's home. Once nothing is left, it has a filter of all users who have packets. head
-// describes the filter, the numbers from 0 are its parts, and by is a token of its builder.
+// Filter is a hash at a campaign's home. It has a filter of all winners, once no packets are left. Field head
+// describes the filter, fields 0, 1, ... are its parts, and field by is the token of its builder.
 func (k Keys) Filter(id string) string { return k.tag + "c:" + id + ":filter" }
 
 // Done is a bitmap: one bit per seq that the sink has finished; chunk is seq / ChunkEvents.
@@ -167,14 +169,14 @@ func (k Keys) Done(sink string, chunk int64) string {
 // Claims is a hash: the sink's pushes in progress.
 func (k Keys) Claims(sink string) string { return k.tag + "claims:" + sink }
 
-// Sink is a hash: what people have decided about the sink, for its workers.
+// Sink is a hash: the decisions of operators about the sink, such as pause and rate.
 func (k Keys) Sink(sink string) string { return k.tag + "sink:" + sink }
 
-// SinkCampaigns is a hash: the campaigns that were paused for the sink.
+// SinkCampaigns is a hash: the campaigns that are paused for this sink only.
 func (k Keys) SinkCampaigns(sink string) string { return k.tag + "sink:" + sink + ":campaigns" }
 
-// Witnesses is a hash: process to the time when it last watched the shard, and the epoch of the restore attempt to
-// which it has sent everything that it knew.
+// Witnesses is a hash from process to two values: the time when it last checked the shard, and the epoch of the
+// restore attempt to which it has sent all its evidence.
 func (k Keys) Witnesses() string { return k.tag + "witnesses" }
 
 // Evidence is a list: the grants that processes have sent to an attempt to restore the shard.
@@ -183,30 +185,31 @@ func (k Keys) Evidence() string { return k.tag + "evidence" }
 // Controls is a hash: the decisions about campaigns and sinks that the ledger does not have yet.
 func (k Keys) Controls() string { return k.tag + "controls" }
 
-// Rate is a string: when the next grant's turn at the sink is, if its rate is bounded. One shard has it, the Home of
-// the sink. While that shard is unreachable, each shard has a Rate of its own.
+// Rate is a string: the earliest time of the next delivery, for a sink with a rate limit. Only the sink's Home has
+// it. While that shard is unreachable, each shard limits the rate on its own.
 func (k Keys) Rate(sink string) string { return k.tag + "rate:" + sink }
 
 // Dead is a stream: the sink's dead letters.
 func (k Keys) Dead(sink string) string { return k.tag + "dead:" + sink }
 
-// Resolved is a stream: the complete dead letters of the sink that a person requeued or dropped, with the person and
-// the reason.
+// Resolved is a stream: copies of the dead letters that an operator requeued or dropped, with the operator and the
+// reason.
 func (k Keys) Resolved(sink string) string { return k.tag + "dead:" + sink + ":log" }
 
 // Replay is a hash: what a named replay covers on the shard.
 func (k Keys) Replay(name string) string { return k.tag + "replay:" + name }
 
-// Once is a string: the state of one message id of "push once".
+// Once is a string: the state of one message id; see package dedup.
 func (k Keys) Once(name, id string) string { return k.tag + "once:" + name + ":" + id }
 
 // Refunded is a sorted set: the refunded campaigns that wait for the end of their grace, by the time of the refund.
 func (k Keys) Refunded() string { return k.tag + "refunded" }
 
-// Audit is a hash: when the last whole audit began and how many differences it found. It is on the first shard.
+// Audit is a hash: the start time of the last whole audit, and the number of differences that it found. Only the
+// first shard has it.
 func (k Keys) Audit() string { return k.tag + "audit" }
 
-// Lead is a string: the worker that leads in work that one worker does for all, such as a group's reclaiming.
+// Lead is a string: the worker that has the lead, i.e. that does some work for all workers, such as reclaiming.
 func (k Keys) Lead(work string) string { return k.tag + "lead:" + work }
 
 // Lock is a string: the token of the lock's owner.

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// nowhere is a client that is never used.
+// nowhere is a client for tests that do not call Redis.
 var nowhere = redis.NewClient(&redis.Options{})
 
 func TestSlotAsRedisComputesIt(t *testing.T) {
@@ -23,7 +23,7 @@ func TestSlotAsRedisComputesIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	// The port of the cluster's bus would be the server's plus 10,000, which need not be free, nor a port at all.
+	// By default the cluster bus uses the server's port plus 10,000. That port may be in use, or above 65,535.
 	bus, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(bus.Addr().String())
@@ -65,7 +65,8 @@ func TestShardsAreSpreadEvenly(t *testing.T) {
 	}
 }
 
-// everyKey returns a key of every method of Keys that names one. The names in the keys contain braces of their own.
+// everyKey returns a key of every method of Keys that names one. The names in the keys contain braces, which must not
+// change the hash tag.
 func everyKey(t *testing.T, k Keys) (keys []string) {
 	t.Helper()
 	v := reflect.ValueOf(k)
@@ -89,7 +90,7 @@ func everyKey(t *testing.T, k Keys) (keys []string) {
 	return keys
 }
 
-// The tags are stored as part of the keys: another build must find the same keys.
+// The keys of a deployment must never change: a newer build must find the keys that an older one wrote.
 func TestKeysStayWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	s, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: 4})
@@ -112,7 +113,7 @@ func TestHomesAreSpread(t *testing.T) {
 	require.Less(t, slices.Max(count), 1200)
 }
 
-// Another build must find the same places in the same order.
+// The places of a campaign and their order must never change, for the same reason.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	indices := func(shards, n int, campaign string) (at []int) {
@@ -148,7 +149,7 @@ func TestCheckSpace(t *testing.T) {
 	}
 }
 
-// A shard's meta without a number of shards belongs to something else, and the error says so.
+// The meta key of a shard has no number of shards. The error says that the key belongs to something else.
 func TestMarkOfAMetaWithoutShards(t *testing.T) {
 	t.Parallel()
 	st, err := Of(nowhere, hongbao.Space{Prefix: "hb", Shards: 2})

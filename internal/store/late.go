@@ -11,9 +11,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// checkLate checks what this process reported to users in earlier epochs, if the shard was opened without its
-// evidence. That happens if the process was stopped or cut off. A grant that Redis lacks returns under a new seq if
-// its packet is withheld. lost are the grants that could not return, each with the reason.
+// checkLate checks the grants that this process reported to users in earlier epochs, if the shard was opened without
+// this process's evidence. That happens if the process was stopped or disconnected. If Redis lacks a grant and the
+// grant's packet is withheld, checkLate grants it again under a new seq. lost are the grants for which that failed,
+// each with the reason.
 func (k *Shard) checkLate(ctx context.Context) (lost []LateGrant, err error) {
 	epoch, grants, err := k.late()
 	if err != nil || len(grants) == 0 {
@@ -25,7 +26,7 @@ func (k *Shard) checkLate(ctx context.Context) (lost []LateGrant, err error) {
 	}
 	has := map[string]map[string][]hongbao.Receipt{}
 	for id, list := range users {
-		if has[id], err = k.ReceiptsOf(ctx, id, list); err != nil && !errors.Is(err, redis.Nil) { // it has left Redis
+		if has[id], err = k.ReceiptsOf(ctx, id, list); err != nil && !errors.Is(err, redis.Nil) { // purged
 			return nil, err
 		}
 	}
@@ -39,7 +40,7 @@ func (k *Shard) checkLate(ctx context.Context) (lost []LateGrant, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if why != "" && why != RefusedHas && why != StateFrozen { // if it is frozen, a person has accepted the loss
+		if why != "" && why != RefusedHas && why != StateFrozen { // frozen: an operator has accepted the loss
 			lost = append(lost, LateGrant{*g, why})
 		}
 	}
@@ -50,15 +51,16 @@ func (k *Shard) checkLate(ctx context.Context) (lost []LateGrant, err error) {
 	return lost, nil
 }
 
-// LateGrant is a grant that a user knows and that an opening left out. Why is the reason why it could not return.
+// LateGrant is a grant that was reported to a user and that Redis has lost. Why says why it could not be granted
+// again.
 type LateGrant struct {
 	hongbao.Grant
 
 	Why Refusal
 }
 
-// late returns the grants that this process reported to users in earlier epochs. It returns none if an attempt has
-// this evidence, or if the process has checked them already.
+// late returns the grants that this process reported to users in earlier epochs. It returns none if a restore attempt
+// has received them, or if checkLate has already checked them.
 func (k *Shard) late() (epoch int64, grants []hongbao.Grant, err error) {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -80,8 +82,8 @@ func (k *Shard) late() (epoch int64, grants []hongbao.Grant, err error) {
 	return epoch, grants, nil
 }
 
-// lateReported returns a seq that this process reported to a user in an earlier epoch and that an opening skipped
-// without this process's evidence. It returns 0 if there is none.
+// lateReported returns the highest skipped seq that this process had reported to a user in an earlier epoch, and that
+// epoch. It returns 0 if there is none, or if a restore attempt has received this process's evidence.
 func (st *state) lateReported(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 	w := &st.witness
 	w.mu.Lock()

@@ -12,11 +12,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A server that still loads its append-only file reports that it has none. It must be asked again: that answer is
-// not its settings.
+// A restarted server still loads its append-only file, and meanwhile reports that it has none. Inspect returns an
+// outage, so that the caller asks again, instead of wrong settings.
 func TestServerThatLoads(t *testing.T) {
 	t.Parallel()
-	// The delay is a millisecond for each command of the file. Redis answers after each 1,024.
+	// Loading takes 1 ms for each command in the file. Redis answers clients after every 1,024 commands.
 	server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always", "key-load-delay": "1000"}})
 	rdb := server.Client(t)
 	pipe := rdb.Pipeline()
@@ -42,5 +42,5 @@ func TestServerThatLoads(t *testing.T) {
 		return false
 	}, "it has loaded")
 	require.NoError(t, <-started)
-	require.Positive(t, loads, "it was asked while it loaded")
+	require.Positive(t, loads, "no answer came while it loaded")
 }

@@ -13,12 +13,12 @@ var lockScript = newDrainScript("lock").with(unguarded)
 // LockCall names a lock and the caller that wants it.
 type LockCall struct {
 	Name  string
-	Token string // no one else has it
+	Token string // unique to the caller
 	Lease time.Duration
 }
 
-// TakeLock takes a lock, or returns for how long another owner still has it. A caller with the same token takes it
-// again.
+// TakeLock takes a lock. If another owner has it, ok is false and held is the rest of that owner's lease. If the lock
+// already has the caller's token, TakeLock renews the lease.
 func (k *Shard) TakeLock(ctx context.Context, c *LockCall) (ok bool, held time.Duration, err error) {
 	reply, err := c.run(ctx, k, "take")
 	if err != nil {
@@ -36,12 +36,12 @@ func taken(reply []string) (ok bool, held time.Duration, err error) {
 	return ok, held, r.done(lockScript)
 }
 
-// RenewLock starts the lease again. It returns false if the lock is lost: its lease ended, or another owner took it.
+// RenewLock renews the lease. It returns false if the lock is lost: its lease ended, or another owner took it.
 func (k *Shard) RenewLock(ctx context.Context, c *LockCall) (bool, error) {
 	return c.own(ctx, k, "renew")
 }
 
-// ReleaseLock releases the lock. It returns false, and changes nothing, if the lock was no longer the caller's.
+// ReleaseLock releases the lock. It returns false and changes nothing if the caller no longer has the lock.
 func (k *Shard) ReleaseLock(ctx context.Context, c *LockCall) (bool, error) {
 	return c.own(ctx, k, "release")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// ErrLockLost is the cause with which a holder's context ends after it lost its lock.
+// ErrLockLost is the cause of a context that was canceled because its holder lost the lock.
 var ErrLockLost = errors.New("the lock was lost")
 
 // LockConfig configures Locks. Every field must be set.
@@ -23,19 +23,19 @@ type LockConfig struct {
 	Poll time.Duration `default:"100ms" want:"1ms to 1m"`
 }
 
-// Locks takes named locks for work that must have one owner in a deployment: a refund, the retirement of campaigns.
-// It is safe for concurrent use.
+// Locks takes named locks, for work that only one process of a deployment may do at a time, such as a refund. It is
+// safe for concurrent use.
 //
-// At most one holder of a name believes that it has the lock, as long as Redis forgets nothing and clocks run about
-// equally fast. A unique token names the owner, so no other caller can release the lock. The lease is renewed while
-// the work continues. A holder that loses the lock learns it by the end of its context, before another caller can
-// have the lock.
+// At most one caller believes that it holds a lock, as long as Redis loses no data and all clocks run at about the
+// same speed. A unique token identifies the owner, so no other caller can release the lock. The lease is renewed
+// while the work continues. The context of a holder that loses its lock is canceled before another caller can take
+// the lock.
 //
-// Locks does not promise that the work has stopped by then. Work that must never happen twice needs a guard of its
-// own, as the refund has one in the ledger. A lock only prevents many callers from trying at once.
+// The work may still be running at that time. So work that must never happen twice needs its own protection, such as
+// the refund's unique row in the ledger. A lock only keeps callers from doing the same work at once.
 //
-// bsm/redislock and go-redsync/redsync have token, release and waiting. They leave renewal and the notice of a loss
-// to their users (redislock #73, redsync #153). Both are easy to get wrong, so they are here.
+// The libraries bsm/redislock and go-redsync/redsync leave renewal and the detection of a loss to their users
+// (redislock #73, redsync #153). Both are easy to get wrong, so Locks implements them.
 type Locks struct {
 	store *Store
 	cfg   LockConfig
@@ -49,10 +49,9 @@ func (s *Store) Locks(cfg LockConfig) (*Locks, error) {
 	return &Locks{store: s, cfg: cfg}, nil
 }
 
-// Do waits for the lock, until ctx ends, and runs fn while it has the lock. A lock is on the home shard of its name,
-// as a campaign is. fn's context ends with the cause ErrLockLost when the lock is lost; fn must then stop at once. Do
-// returns fn's error, after fn and everything that Do started have returned. If the release of a lock fails, the lock
-// ends with its lease. name must be valid as a campaign's id.
+// Do waits for the lock, at most until ctx ends, and runs fn while it holds the lock. The lock is on the home shard
+// of its name. If the lock is lost, fn's context is canceled with the cause ErrLockLost, and fn must stop at once. Do
+// returns fn's error. If the release fails, the lock ends with its lease. name must be valid as a campaign's id.
 func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context) error) error {
 	c := l.call(l.store.Home(name), name)
 	sent, err := l.take(ctx, c)
@@ -62,12 +61,12 @@ func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context
 	return l.hold(ctx, c, sent, fn)
 }
 
-// Try runs fn as Do does, under a lock on a given shard. It returns false at once if another caller has the lock.
+// Try is like Do, but on a given shard and without waiting. It returns false if another caller has the lock.
 func (l *Locks) Try(ctx context.Context, k *Shard, name string, fn func(ctx context.Context) error) (bool, error) {
 	c, sent := l.call(k, name), time.Now()
 	taken, _, err := c.shard.TakeLock(ctx, &c.LockCall)
 	if err != nil {
-		l.release(ctx, c) // the lock may be ours, and no one would renew it
+		l.release(ctx, c) // the call may have taken the lock
 	}
 	if err != nil || !taken {
 		return false, err
@@ -86,10 +85,10 @@ func (l *Locks) call(k *Shard, name string) *lockCall {
 	return &lockCall{LockCall{Name: name, Token: rand.Text(), Lease: l.cfg.Lease}, k}
 }
 
-// hold runs fn under the lock. sent is when the call that took the lock was sent.
+// hold runs fn under the lock. sent is the time before the call that took the lock.
 func (l *Locks) hold(ctx context.Context, call *lockCall, sent time.Time, fn func(ctx context.Context) error) error {
 	held, lose := context.WithCancelCause(ctx)
-	// The lease counts from before the call that took it, so it ends earlier here than in Redis.
+	// The lease counts from sent, so it ends here before it ends in Redis.
 	over := time.AfterFunc(time.Until(sent.Add(l.cfg.Lease)), func() { lose(ErrLockLost) })
 	stop := make(chan struct{})
 	renewed := make(chan struct{})
@@ -109,15 +108,15 @@ func (l *Locks) hold(ctx context.Context, call *lockCall, sent time.Time, fn fun
 	return err
 }
 
-// take tries until it has the lock. It returns when it sent the call that succeeded.
+// take retries until it has the lock. It returns the time before the successful call.
 func (l *Locks) take(ctx context.Context, call *lockCall) (time.Time, error) {
 	for {
 		sent := time.Now()
 		taken, held, err := call.shard.TakeLock(ctx, &call.LockCall)
 		if err != nil {
-			l.release(ctx, call) // the lock may be ours, and no one would renew it
+			l.release(ctx, call) // the call may have taken the lock
 			if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
-				<-ctx.Done() // the client, which gives up at the deadline, may be a moment ahead of ctx
+				<-ctx.Done() // the client may give up just before ctx ends
 			}
 			if ctx.Err() != nil {
 				err = fmt.Errorf("wait for lock %s: %w: %w", call.Name, context.Cause(ctx), err)
@@ -137,7 +136,7 @@ func (l *Locks) take(ctx context.Context, call *lockCall) (time.Time, error) {
 	}
 }
 
-// renew starts the lease again every third of it. It repeats a failed renewal until over fires.
+// renew renews the lease every third of the lease. After an error it tries again, until the timer over cancels fn.
 func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *lockCall, over *time.Timer,
 	lose context.CancelCauseFunc) {
 	tick := time.NewTicker(l.cfg.Lease / 3)
@@ -164,7 +163,7 @@ func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *lockCall,
 	}
 }
 
-// release releases the lock, also after ctx has ended. If that fails the lease ends automatically.
+// release releases the lock, also after ctx has ended. If that fails, the lock ends with its lease.
 func (l *Locks) release(ctx context.Context, call *lockCall) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(l.cfg.Lease, time.Second))
 	defer cancel()

@@ -69,7 +69,8 @@ func TestOneAtATime(t *testing.T) {
 	require.False(t, b.held(t))
 }
 
-// Work that takes several leases keeps its lock. Locks with different names are independent.
+// Work runs longer than the lease. The lock is renewed, so nobody else can take it. A lock with a different name is
+// free.
 func TestRenewedWhileHeld(t *testing.T) {
 	t.Parallel()
 	b := setupLock(t)
@@ -89,7 +90,7 @@ func TestRenewedWhileHeld(t *testing.T) {
 	require.False(t, b.held(t), "released after an error too")
 }
 
-// ahead is a context whose reported deadline comes before its end.
+// ahead is a context that ends later than its Deadline says.
 type ahead struct {
 	context.Context
 	at time.Time
@@ -97,19 +98,21 @@ type ahead struct {
 
 func (c ahead) Deadline() (time.Time, bool) { return c.at, true }
 
-// The Redis client gives up at a deadline, and the context may end a moment later. The error names the wait.
+// The Redis client gives up at a deadline, just before the context ends. The error still says that the caller waited
+// for the lock.
 func TestDeadlineBeforeTheContextEnds(t *testing.T) {
 	t.Parallel()
 	b := setupLock(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	err := b.locks(t, time.Second).Do(ahead{ctx, time.Now().Add(-time.Millisecond)}, "refund",
-		func(context.Context) error { panic("no call can have been in time") })
+		func(context.Context) error { panic("fn ran although the deadline had passed") })
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "wait for lock refund")
 }
 
-// A holder that loses its lock gets ErrLockLost and does not remove the new owner's lock.
+// Another owner has taken a holder's lock. The holder's context ends with ErrLockLost, and its release does not
+// remove the new lock.
 func TestLossIsNoticed(t *testing.T) {
 	t.Parallel()
 	b := setupLock(t)
@@ -134,11 +137,12 @@ func waitLost(ctx context.Context, t *testing.T) {
 	select {
 	case <-ctx.Done():
 	case <-deadline.C:
-		require.Fail(t, "the holder did not learn that its lock is lost")
+		require.Fail(t, "the context did not end although the lock is lost")
 	}
 }
 
-// When Redis does not answer, the holder gives up before anyone else can have the lock.
+// Redis does not answer during the work. The holder's context ends with its lease, before another caller can take the
+// lock.
 func TestLostWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
@@ -150,7 +154,7 @@ func TestLostWithoutRedis(t *testing.T) {
 		require.NoError(t, server.Stop())
 		stopped := time.Now()
 		waitLost(ctx, t)
-		require.Less(t, time.Since(stopped), patient/2, "long before a call to Redis gives up")
+		require.Less(t, time.Since(stopped), patient/2, "earlier than the client's timeout")
 		require.ErrorIs(t, context.Cause(ctx), store.ErrLockLost)
 		require.NoError(t, server.Cont())
 		return nil
@@ -158,7 +162,7 @@ func TestLostWithoutRedis(t *testing.T) {
 	require.NoError(t, err, "what fn says counts")
 }
 
-// The lock of a holder that died is free when its lease is over.
+// A holder died. Its lock is free after the lease.
 func TestDeadHolder(t *testing.T) {
 	t.Parallel()
 	b := setupLock(t)

@@ -26,7 +26,7 @@ type ShardLook struct {
 	Seq   int64
 }
 
-// Looks returns the state of every server that has shards. It takes one round trip for each.
+// Looks returns the state of every server that has shards. It takes one round trip for each server.
 func (s *Store) Looks(ctx context.Context) ([]Look, error) {
 	w := &Watch{Store: s}
 	var all []Look
@@ -56,8 +56,8 @@ func address(node redis.UniversalClient) string {
 	return "redis"
 }
 
-// Left returns how many packets of each campaign no user has, on all its places. It omits a campaign that Redis does
-// not have on each of its places.
+// Left returns how many packets each campaign has left, on all its places. It omits a campaign that is missing on any
+// of its places.
 func (s *Store) Left(ctx context.Context, campaigns []string) (map[string]int64, error) {
 	asks := make([]leftAsk, len(campaigns))
 	for i, id := range campaigns {
@@ -72,7 +72,7 @@ func (s *Store) Left(ctx context.Context, campaigns []string) (map[string]int64,
 	for i, id := range campaigns {
 		h := homes[i]
 		places, err := s.Campaign(id).placesOf(max(h.Places, 1))
-		if h.Packets == 0 || err != nil { // the audit reports a wrong field
+		if h.Packets == 0 || err != nil { // the audit reports a wrong field places
 			continue
 		}
 		left[id] = h.Packets - h.granted()
@@ -94,20 +94,20 @@ func (s *Store) Left(ctx context.Context, campaigns []string) (map[string]int64,
 	return left, nil
 }
 
-// leftAsk is a question to one place: what it has left of a campaign.
+// leftAsk asks one place what it has left of a campaign.
 type leftAsk struct {
 	campaign string
 	place    Keys
 }
 
-// leftAnswer has the fields of a campaign on one place. Packets are those of the whole campaign, 0 if the place does
-// not have it.
+// leftAnswer has the fields of a campaign on one place. Packets is the number of the whole campaign's packets; 0 if
+// the place does not have the campaign.
 type leftAnswer struct {
 	Packets    int64  `redis:"packets"`
 	Places     int    `redis:"places"`
 	Generation int64  `redis:"generation"`
 	Loaded     int64  `redis:"loaded"`
-	Granted    *int64 `redis:"granted"` // present once the campaign is closed
+	Granted    *int64 `redis:"granted"` // nil until the campaign is closed
 
 	stocked int64
 }
@@ -136,7 +136,7 @@ func askLeft(ctx context.Context, rdb redis.UniversalClient, asks []leftAsk) ([]
 	}
 	answers := make([]leftAnswer, len(asks))
 	for i := range cmds {
-		if cmds[i].Scan(&answers[i]) != nil { // an unreadable answer does not count; the audit reports it
+		if cmds[i].Scan(&answers[i]) != nil { // unreadable: treated as missing, and the audit reports it
 			answers[i] = leftAnswer{}
 		}
 		for g := int64(2); g <= min(answers[i].Generation, MaxGenerations); g++ {

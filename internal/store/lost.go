@@ -13,7 +13,7 @@ import (
 
 var endLostScript = newDrainScript("end_lost", "stub")
 
-// ErrLost says that Redis has lost all or part of a campaign, so no one can say what is left of it.
+// ErrLost says that Redis has lost all or part of a campaign, so nobody knows which packets are left.
 var ErrLost = errors.New("Redis has lost something of the campaign")
 
 // LostError is the error of an operation that fails because Redis has lost something of the campaign. It is Permanent.
@@ -23,11 +23,12 @@ func LostError(campaign string) error {
 		campaign, ErrLost, campaign)
 }
 
-// LostField marks a campaign that was ended from the ledger. Redis's data of such a campaign proves nothing.
+// LostField marks a campaign that was ended from the ledger, because Redis had lost it. Redis's data of such a
+// campaign can't be trusted.
 const LostField = "lost"
 
-// LostCampaign is the ledger's record of a campaign that Redis has lost. Packets and Total are those of the whole
-// campaign. The other fields are the part that one shard reports.
+// LostCampaign is the ledger's record of a campaign that Redis has lost. Packets and Total are the number and the sum
+// of the whole campaign's packets. The other fields are what one shard shall report afterwards.
 type LostCampaign struct {
 	ID            string
 	Packets       int64
@@ -38,8 +39,8 @@ type LostCampaign struct {
 	GrantedAmount hongbao.Amount
 }
 
-// EndLost ends a campaign that is frozen or missing, once the ledger has refunded it. A repeat changes nothing.
-// EndLost refuses a campaign that is complete.
+// EndLost ends a frozen or missing campaign in Redis, after the ledger has refunded it. A repeated call changes
+// nothing. EndLost returns a Conflict if Redis has lost nothing of the campaign.
 func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
 	generations, err := k.generations(ctx, c.ID)
 	if err != nil {
@@ -61,13 +62,13 @@ func (k *Shard) EndLost(ctx context.Context, c *LostCampaign) error {
 		return err
 	}
 	return hongbao.Errorf(hongbao.ClassConflict,
-		"end campaign %s from the ledger: in Redis it is %s, and nothing says that it lost something", c.ID, state)
+		"end campaign %s from the ledger: in Redis it is %s, and Redis has lost nothing of it", c.ID, state)
 }
 
 // Waiting has the numbers of grants of a campaign that a group has not finished.
 type Waiting struct {
-	// Stream counts grants whose entries are in the stream. Receipts counts grants that users know and whose entries
-	// are gone.
+	// Stream counts the grants whose entries are in the stream. Receipts counts the grants that have a receipt but no
+	// entry in the stream.
 	Stream, Receipts int64
 }
 
@@ -93,7 +94,7 @@ func (k *Shard) Waiting(ctx context.Context, group, campaign string) (w Waiting,
 	err = k.EachReceipts(ctx, campaign, func(_ string, receipts []hongbao.Receipt) error {
 		for i := range receipts {
 			if seq := receipts[i].Seq; undone(seq) && !waits[seq] {
-				waits[seq] = true // HSCAN may return the user again
+				waits[seq] = true // HSCAN may return a user twice
 				w.Receipts++
 			}
 		}
@@ -102,7 +103,8 @@ func (k *Shard) Waiting(ctx context.Context, group, campaign string) (w Waiting,
 	return w, err
 }
 
-// undone returns a function that reports whether a group has not finished an event, as of now.
+// undone reads the done bits of a group. The function that it returns reports whether the group had not finished an
+// event at that time.
 func (k *Shard) undone(ctx context.Context, group string) (func(seq int64) bool, error) {
 	head, err := k.OpenHead(ctx)
 	if err != nil || head.Seq == 0 {
@@ -112,7 +114,7 @@ func (k *Shard) undone(ctx context.Context, group string) (func(seq int64) bool,
 	return func(seq int64) bool { return seq >= p.DoneFloor && (seq > head.Seq || !p.Done[0].Has(seq)) }, err
 }
 
-// eachEntry calls fn for each entry of the stream that is readable and that the shard does not refute.
+// eachEntry calls fn for each entry of the stream. It omits unreadable and forged entries; see Decode.
 func (k *Shard) eachEntry(ctx context.Context, fn func(*stream.Entry)) error {
 	for raw, err := range k.Pages(ctx, "-", "+") {
 		if err != nil {
@@ -129,8 +131,8 @@ func (k *Shard) eachEntry(ctx context.Context, fn func(*stream.Entry)) error {
 	return nil
 }
 
-// EachReceipts calls fn for the receipts of every user of a campaign until fn fails, and returns fn's error
-// unchanged. It may call fn more than once for a user. A missing campaign has no receipts.
+// EachReceipts calls fn with the receipts of each user of a campaign. It may call fn twice for a user. If fn fails,
+// it stops and returns fn's error unchanged. If the shard does not have the campaign, it returns nil.
 func (k *Shard) EachReceipts(ctx context.Context, campaign string,
 	fn func(user string, receipts []hongbao.Receipt) error) error {
 	const fields = 2_000

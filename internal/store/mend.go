@@ -25,20 +25,20 @@ var (
 
 // Attempt is an attempt to restore a frozen shard.
 type Attempt struct {
-	// Epoch is the epoch that the ledger records for the attempt. Floor is the last event that Redis surely had when
-	// the attempt began. Wrote is the time of the last write to the shard before it froze, in ms; 0 if unknown.
-	// Neither Floor nor Wrote counts the writes of an attempt.
+	// Epoch is the epoch that the ledger records for the attempt. Floor is the seq up to which Redis certainly had
+	// all events when the attempt began. Wrote is the time of the last write to the shard before it froze, in ms; 0
+	// if unknown. Neither includes events that a restore has written.
 	Epoch, Floor, Wrote int64
-	// Token names the run of the server, and History its history of writes.
+	// Token is the server's run id, and History its master_replid.
 	Token, History string
 }
 
-// String returns the attempt in the format of meta.
+// String returns the attempt as the key meta stores it.
 func (a Attempt) String() string {
 	return fmt.Sprintf("%d %d %d %s %s", a.Epoch, a.Floor, a.Wrote, cmp.Or(a.Token, "-"), cmp.Or(a.History, "-"))
 }
 
-// parseAttempt parses an attempt. For an empty text it returns the zero Attempt.
+// parseAttempt parses the result of String. For an empty text it returns the zero Attempt.
 func parseAttempt(text string) (a Attempt, err error) {
 	if text == "" {
 		return a, nil
@@ -62,18 +62,18 @@ func (r *replyReader) attempt() Attempt {
 	return a
 }
 
-// ErrAttemptOver says that another attempt restores the shard, or that the shard changed otherwise. The failed call
-// changed nothing.
+// ErrAttemptOver says that a newer attempt restores the shard, or that the shard has changed in some other way. The
+// failed call changed nothing.
 var ErrAttemptOver = hongbao.Outagef(hongbao.ClassTransient, "the shard changed while it was restored; it is tried again")
 
-// Attempt returns the attempt that is recorded in the shard; the zero Attempt for none.
+// Attempt returns the restore attempt that the shard records, or the zero Attempt if there is none.
 func (k *Shard) Attempt(ctx context.Context) (Attempt, error) {
 	text, err := k.rdb.HGet(ctx, k.Keys.Meta(), mendField).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return Attempt{}, fmt.Errorf("read who restores %s: %w", k.Keys.Meta(), Classify(err))
 	}
 	a, err := parseAttempt(text)
-	if err != nil { // written by another build or by hand: the next attempt has a later epoch
+	if err != nil { // written by another build or by hand: treated as absent
 		return Attempt{}, nil //nolint:nilerr // see above
 	}
 	return a, nil
@@ -81,12 +81,13 @@ func (k *Shard) Attempt(ctx context.Context) (Attempt, error) {
 
 const mendField = "mend"
 
-// Begin records an attempt, so that witnesses send what they know to it. was is the shard as the caller found it.
+// Begin records an attempt in the shard. Witnesses then send their evidence to it. was is the state in which the
+// caller found the shard.
 func (k *Shard) Begin(ctx context.Context, was *Frozen, a Attempt) error {
 	return k.mend(ctx, mendScript, []string{k.Keys.Meta()}, was.Seq, was.Epoch, a.String())
 }
 
-// mend calls a script of an attempt.
+// mend calls a script that belongs to an attempt, such as regrant.lua.
 func (k *Shard) mend(ctx context.Context, s *script, keys []string, args ...any) error {
 	reply, err := s.runPlain(ctx, k.rdb, keys, args)
 	if err != nil {
@@ -106,8 +107,8 @@ func (s *script) attemptError(reply []string) error {
 	return hongbao.Errorf(hongbao.ClassConflict, "script %s: a grant can't be restored: %s", s.name, strings.Join(reply, " "))
 }
 
-// Evidence has the grants that witnesses have sent to the shard's attempts. Texts is the number of all texts, Broken
-// that of the unreadable ones.
+// Evidence has the grants that witnesses have sent to the attempts to restore the shard. Texts is the number of texts
+// that they sent, and Broken the number of unreadable texts.
 type Evidence struct {
 	Grants        []hongbao.Grant
 	Texts, Broken int64
@@ -118,7 +119,7 @@ const evidencePage = 10_000
 
 // Evidence returns the evidence that witnesses have sent.
 func (k *Shard) Evidence(ctx context.Context) (e Evidence, err error) {
-	count := k.rdb.HGet(ctx, k.Keys.Meta(), "evidence") // read first: texts that come later keep the shard from opening
+	count := k.rdb.HGet(ctx, k.Keys.Meta(), "evidence") // read first: Reopen fails if more texts arrive later
 	if err := count.Err(); err != nil && !errors.Is(err, redis.Nil) {
 		return e, fmt.Errorf("read what witnesses know of %s: %w", k.Keys.Meta(), Classify(err))
 	}
@@ -144,14 +145,14 @@ func (k *Shard) Evidence(ctx context.Context) (e Evidence, err error) {
 // grantVersion is the version of stream entries with grants.
 const grantVersion = "3"
 
-// Run is the part of a restore that one call of a script does: grants of one campaign and one time with consecutive
-// seqs, or seqs without a known grant.
+// Run is one step of a restore. It has either grants with consecutive seqs, of one campaign and with the same time,
+// or a range of seqs whose grants are unknown.
 type Run struct {
 	Grants      []hongbao.Grant
 	Generations int64           // number of the campaign's generations
-	Nobody      stream.SeqRange // the seqs, if there are no grants
-	// Told: a silent process may have reported some of Nobody to users. A late report of such a grant then does not
-	// freeze the shard again.
+	Nobody      stream.SeqRange // the unknown seqs, if Grants is empty
+	// Told means that a process which sent no evidence may have reported grants in Nobody to users. The range is then
+	// recorded as accepted, so a late report of such a grant does not freeze the shard again.
 	Told bool
 }
 
@@ -175,17 +176,18 @@ func (r *Run) call(k *Shard, a Attempt) (keys []string, args []any) {
 	return keys, args
 }
 
-// regrantsAtOnce is how many runs are in flight at once; together they have at most 8,192 grants.
+// regrantsAtOnce is how many runs one pipeline sends; together they have at most 8,192 grants.
 const regrantsAtOnce = 64
 
-// Regrant puts runs back in the order of their seqs. A run that is out of order or repeated changes nothing. An error
-// of class Conflict says that a grant can't be granted. That run and those after it changed nothing.
+// Regrant restores runs, which must be in the order of their seqs. A run that is out of order or already restored
+// changes nothing. The error is a Conflict if Redis refuses a grant, for example because its packet is not in the
+// stock. Then that run and all later ones change nothing.
 func (k *Shard) Regrant(ctx context.Context, a Attempt, runs ...Run) error {
 	if len(runs) == 0 {
 		return nil
 	}
 	keys, args := runs[0].call(k, a)
-	if err := k.mend(ctx, regrantScript, keys, args...); err != nil { // from here on the server has the script
+	if err := k.mend(ctx, regrantScript, keys, args...); err != nil { // also loads the script for the pipelines below
 		return err
 	}
 	sha := textsFor("", false).sha[regrantScript]
@@ -213,10 +215,10 @@ func (k *Shard) Regrant(ctx context.Context, a Attempt, runs ...Run) error {
 	return nil
 }
 
-// markRuns is how many runs of events one call marks.
+// markRuns is how many runs one script call marks.
 const markRuns = 500
 
-// Mark sets the done bits of events that a sink has, except those of open claims.
+// Mark sets the done bits of events that a sink has received. It leaves out events in open claims.
 func (k *Shard) Mark(ctx context.Context, a Attempt, sink string, events []stream.SeqRange) error {
 	for some := range slices.Chunk(events, markRuns) {
 		m := newMarks(k.Keys, sink, []string{k.Keys.Meta(), k.Keys.Claims(sink)}, some)
@@ -231,28 +233,31 @@ func (k *Shard) Mark(ctx context.Context, a Attempt, sink string, events []strea
 	return nil
 }
 
-// Revise changes the revision of a campaign. Packets may have returned to its stock, so cached knowledge is void.
+// Revise changes the revision of a campaign. A restore may have returned packets to the stock. The new revision
+// invalidates what callers have cached, such as the filter.
 func (k *Shard) Revise(ctx context.Context, a Attempt, campaign string) error {
 	return k.mend(ctx, reviseScript, []string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Filter(campaign)}, a.String())
 }
 
-// Before describes what Redis had of a shard before it froze.
+// Before describes the shard's data in Redis from before the freeze.
 type Before struct {
-	// Direct: exactly one promotion is between the shard's last opening and its present server. If Redis lost
-	// anything, it lost only the end.
+	// Direct means that there was exactly one promotion since the shard was last opened, and no restart. Then Redis
+	// can only have lost the latest writes.
 	Direct bool
-	// Wrote is the time of the last write to the shard, as far as an entry or a witness shows; the Unix epoch if the
+	// Wrote is the latest time at which an entry or a witness shows a write to the shard. It is the Unix epoch if the
 	// stream is gone. Frozen is when the shard froze.
 	Wrote, Frozen time.Time
-	// Attempt is the attempt that is recorded in the shard. Asked is how long ago it began to ask witnesses.
+	// Attempt is the attempt that is recorded in the shard. Asked is how long ago it began to collect evidence from
+	// witnesses.
 	Attempt Attempt
 	Asked   time.Duration
-	// Sure is the last event at least the overlap before Wrote, or the last one that left the stream.
+	// Sure is the last event before Wrote minus the overlap. If the stream no longer has such events, it is the last
+	// trimmed event.
 	Sure int64
 }
 
-// Before returns what Redis had of a frozen shard. Unless the result is Direct, the caller does not trust Redis for
-// the time of overlap before its last write.
+// Before describes the data of a frozen shard. Unless the result is Direct, writes within overlap before the last
+// write may be missing.
 func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, err error) {
 	conn, err := k.pin(ctx)
 	if err != nil {
@@ -281,21 +286,22 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	case last.After(b.Wrote):
 		b.Wrote = last
 	}
-	// A server that started from a file may also name the history of that file. So Direct also needs an uptime from
-	// before the last write.
+	// A restarted server can report the history of the file that it loaded. So Direct also requires that the server
+	// was up before the last write.
 	now, err := conn.Time(ctx).Result()
 	if err != nil {
 		return b, fmt.Errorf("ask %s for its time: %w", k.Keys.Meta(), Classify(err))
 	}
 	mend, _ := v[4].(string)
-	b.Attempt, _ = parseAttempt(mend) // the zero Attempt matches none
+	b.Attempt, _ = parseAttempt(mend) // unreadable: the zero Attempt
 	b.Asked = now.Sub(unixMilli(v[5]))
 	b.Direct = b.Direct && server.Uptime > now.Sub(b.Wrote)
 	b.Sure, err = k.LastBefore(ctx, b.Wrote.Add(-overlap))
 	return b, err
 }
 
-// LastBefore returns the last event up to a time, or the last event that left the stream if that is later.
+// LastBefore returns the last event up to a time. If the stream has no event that old, it returns the last trimmed
+// event.
 func (k *Shard) LastBefore(ctx context.Context, at time.Time) (int64, error) {
 	until := strconv.FormatInt(max(at.UnixMilli(), 0), 10)
 	e, found, err := k.firstEntry(k.rdb.XRevRangeN(ctx, k.Keys.Events(), until, "-", someEntries))
@@ -309,7 +315,7 @@ func (k *Shard) LastBefore(ctx context.Context, at time.Time) (int64, error) {
 	return e.Seq - 1, err
 }
 
-// someEntries is how many entries firstEntry looks at.
+// someEntries is the limit of entries to read in the search for a readable one.
 const someEntries = 100
 
 // firstEntry returns the first readable entry of the reply.
@@ -329,14 +335,14 @@ func (k *Shard) firstEntry(cmd *redis.XMessageSliceCmd) (e stream.Entry, found b
 	return e, false, nil
 }
 
-// unixMilli parses a time in ms. It returns the Unix epoch if there is none.
+// unixMilli parses a time in ms. It returns the Unix epoch if v is nil.
 func unixMilli(v any) time.Time {
 	text, _ := v.(string)
 	ms, _ := strconv.ParseInt(text, 10, 64) // absent: 0
 	return time.UnixMilli(ms)
 }
 
-// ReceiptsOf returns the receipts of users in a campaign, whether or not the shard is frozen.
+// ReceiptsOf returns the receipts of users in a campaign. It also works on a frozen shard.
 func (k *Shard) ReceiptsOf(ctx context.Context, campaign string, users []string) (map[string][]hongbao.Receipt, error) {
 	held := map[string][]hongbao.Receipt{}
 	for some := range slices.Chunk(users, MaxGrabs) {

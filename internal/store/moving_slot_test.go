@@ -13,7 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// moving is a hook of a client whose slot moves: meta is already on the other node, the rest is not.
+// moving is a hook that simulates a slot migration: the key meta is already on the other node, the other keys are
+// not.
 type moving struct{ meta string }
 
 var errAsk = errors.New("ASK 1 127.0.0.1:1")
@@ -41,7 +42,8 @@ func (m moving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// While a slot moves, the reply about meta may be an error beside valid replies: both judges return an error.
+// During a slot migration, a pipeline's read of meta fails with ASK while its other reads succeed. The functions of
+// AskBelongs and AskOpen return that error.
 func TestMetaOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -11,16 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Node is a server, with further facts that doctor checks.
+// Node is a server with the additional properties that `hongbao doctor` checks.
 type Node struct {
 	Server
-	// Clock is the time by the server's clock, read between Asked and Answered; zero if the user may not read it.
+	// Clock is the time by the server's clock, read between Asked and Answered; It is zero if the Redis user may not
+	// call TIME.
 	Clock, Asked, Answered time.Time
 	// Folder is the directory of the append-only files. It is empty if CONFIG GET is not allowed.
 	Folder string
 }
 
-// Nodes returns the servers of Inspect as Nodes, in the order of their addresses.
+// Nodes returns the servers that Inspect checks, ordered by address.
 func Nodes(ctx context.Context, rdb redis.UniversalClient) ([]Node, error) {
 	nodes, err := askEach(ctx, rdb, lookAtNode)
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Addr, b.Addr) })
@@ -41,7 +42,7 @@ func lookAtNode(ctx context.Context, rdb redis.Cmdable, addr string) (n Node, er
 
 func folder(ctx context.Context, rdb redis.Cmdable) string {
 	c := map[string]string{}
-	for _, name := range []string{"dir", "appenddirname"} { // both at once are an error before Redis 7
+	for _, name := range []string{"dir", "appenddirname"} { // one by one: Redis before 7 accepts only one name
 		has, err := rdb.ConfigGet(ctx, name).Result()
 		if err != nil {
 			return "" // CONFIG GET is not allowed, or the server has no such setting

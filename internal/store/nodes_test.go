@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// changing returns a client of a cluster of one node. next assigns that node another address, so that go-redis makes
-// a new client for it. Each address leads to the same server.
+// changing returns a client of a cluster with one node. next changes the node's address, so that go-redis creates a
+// new node client. All addresses lead to the same server.
 func changing(t *testing.T, server *redis.Options) (rdb *redis.ClusterClient, next func()) {
 	t.Helper()
 	var topology atomic.Int64
@@ -38,12 +38,12 @@ func changing(t *testing.T, server *redis.Options) (rdb *redis.ClusterClient, ne
 			rdb.ReloadState(t.Context())
 			node, err := rdb.MasterForKey(t.Context(), "key")
 			return err == nil && node.Options().Addr == addr()
-		}, "the client goes by the new topology")
+		}, "the client uses the new topology")
 	}
 }
 
-// A process keeps one state for a shard, however often the topology of its cluster changes. Data that it reads
-// through a node's client counts as seen.
+// The topology of a cluster changes several times. The process keeps one state for a shard. What it reads through
+// node clients raises the seq that it has seen.
 func TestStateDoesNotGrowWithNodeClients(t *testing.T) {
 	t.Parallel()
 	plain, st, places := over(t)
@@ -55,12 +55,12 @@ func TestStateDoesNotGrowWithNodeClients(t *testing.T) {
 		next()
 		_, err := st.Over(rdb).Campaign("rain").Held(t.Context(), "u1")
 		require.NoError(t, err)
-		require.Equal(t, 2, store.Stores(st), "one for each of the two clients of this test")
+		require.Equal(t, 2, store.Stores(st), "one store for each of the test's two clients")
 	}
 	require.Equal(t, last, store.Seen(st.Over(rdb).Shard(places[0].Index())))
 }
 
-// A process keeps no state for a client that it closed.
+// Forget removes the process's state about a client, so that closed clients do not leak memory.
 func TestStoreIsForgotten(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

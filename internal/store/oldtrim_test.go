@@ -17,8 +17,8 @@ import (
 //go:embed testdata/trim-5e94fc8.lua
 var oldTrim string
 
-// The trimmer of an earlier build finds the seq of current entries, so it does not raise the floor above the done bits
-// of a waiting grant.
+// The trim script of an earlier build runs on entries of version 3. It finds their seqs, so the done floor does not
+// rise above the events of an unfinished entry.
 func TestAnOlderTrimKeepsTheBitsOfWaitingGrants(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -49,7 +49,7 @@ func TestAnOlderTrimKeepsTheBitsOfWaitingGrants(t *testing.T) {
 	kept, err := strconv.ParseInt(reply[2], 10, 64)
 	require.NoError(t, err)
 	require.Contains(t, []int64{first, first + 10}, kept, "the first event kept")
-	require.NoError(t, k.RaiseDoneFloor(t.Context(), 0, kept/chunk, []string{group})) // as that worker does
+	require.NoError(t, k.RaiseDoneFloor(t.Context(), 0, kept/chunk, []string{group})) // as the worker does after a trim
 	done, err := k.GroupDone(t.Context(), group, stream.SeqRange{First: first + 10, Last: first + 19})
 	require.NoError(t, err)
 	for seq := int64(first + 10); seq < first+20; seq++ {

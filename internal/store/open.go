@@ -19,34 +19,35 @@ import (
 	"github.com/hongbao-project/hongbao/lua"
 )
 
-// ErrFrozen says that a shard refuses all calls: it was never founded, or Redis may have lost what it had
-// acknowledged. It is an outage: nothing happened, and the call can be repeated once the shard is open.
+// ErrFrozen says that a shard refuses all calls: it was never initialized, or Redis may have lost acknowledged
+// writes. It is an outage: the call changed nothing and can be repeated once the shard is open.
 var ErrFrozen = errors.New("the shard is frozen")
 
-// ErrStale says that the shard was opened again after the caller took its batch. Nothing happened; the caller starts
-// again.
+// ErrStale says that the shard was opened again after the caller took its batch. The call changed nothing. The caller
+// must read its batch again.
 var ErrStale = errors.New("the shard was opened again since this batch was taken")
 
-// state is the knowledge of this process about a shard on a Redis.
+// state is what this process has seen of one shard through one client.
 type state struct {
-	opened atomic.Pointer[texts] // the scripts of the server that the shard was opened for; nil until it is known
+	opened atomic.Pointer[texts] // the scripts for the server that the shard was opened for; nil before the first call
 	seen   atomic.Int64          // the highest seq
-	// replicas is the number of replicas that class replica waits for
+	// replicas is how many replicas grabs of durability class replica wait for
 	replicas atomic.Int64
-	frozen   atomic.Int64 // until this unix time in ns, calls get ErrFrozen without asking again
+	frozen   atomic.Int64 // until this Unix time in ns, calls return ErrFrozen without a request to Redis
 
-	last   atomic.Pointer[epochSeen] // of the newest epoch
+	last   atomic.Pointer[epochSeen] // what was seen in the newest epoch
 	epochs sync.Map                  // epoch to *epochSeen
-	// least is the epoch of the last attempt that this process has answered. Replies of earlier epochs are ignored,
-	// because that attempt may have decided without them. least rises under witness.mu.
+	// least is the epoch of the last restore attempt to which this process has sent its evidence. Replies of earlier
+	// epochs are ignored afterwards, because the attempt may have finished without them. witness.mu protects changes
+	// of least.
 	least   atomic.Int64
 	witness witness
 }
 
-// forgetBefore deletes what was seen in epochs before this one. An attempt has that knowledge.
+// forgetBefore deletes what was seen in earlier epochs, after a restore attempt has received it.
 func (st *state) forgetBefore(epoch int64) {
 	st.epochs.Range(func(e, _ any) bool {
-		if e.(int64) < epoch { //nolint:forcetypeassert // nothing else is put there
+		if e.(int64) < epoch { //nolint:forcetypeassert // all keys are int64
 			st.epochs.Delete(e)
 		}
 		return true
@@ -59,8 +60,9 @@ type epochSeen struct {
 	seq   atomic.Int64
 }
 
-// saw keeps the highest seq that this process has seen. Each call of a script passes it to Redis. saw also keeps the
-// highest seq of each epoch, because the higher seqs of a later epoch would hide that an earlier epoch lost one.
+// saw records the highest seq that this process has seen. Each script call passes it to Redis. saw also records the
+// highest seq of each epoch. Otherwise the higher seqs of a later epoch would hide that an event of an earlier epoch
+// was lost.
 func (st *state) saw(epoch, seq int64) {
 	if epoch < st.least.Load() {
 		return
@@ -69,7 +71,7 @@ func (st *state) saw(epoch, seq int64) {
 	e := st.last.Load()
 	if e == nil || e.epoch != epoch {
 		has, _ := st.epochs.LoadOrStore(epoch, &epochSeen{epoch: epoch})
-		e = has.(*epochSeen) //nolint:forcetypeassert // nothing else is put there
+		e = has.(*epochSeen) //nolint:forcetypeassert // all values are *epochSeen
 		if last := st.last.Load(); last == nil || last.epoch < epoch {
 			st.last.Store(e)
 		}
@@ -77,7 +79,7 @@ func (st *state) saw(epoch, seq int64) {
 	raise(&e.seq, seq)
 }
 
-// sawOpening records a head that was read with openingFields. It ignores an unreadable head.
+// sawOpening records the seq and epoch in a reply to an HMGET of openingFields. It ignores unreadable values.
 func (st *state) sawOpening(v []any) {
 	seq, _ := v[0].(string)
 	epoch, _ := v[1].(string)
@@ -88,7 +90,7 @@ func (st *state) sawOpening(v []any) {
 	}
 }
 
-// known returns the progress of the shard as this process knows it: the zero Head if it has seen no event.
+// known returns the latest seq and epoch that this process has seen, or the zero Head if it has seen none.
 func (st *state) known() Head {
 	e := st.last.Load()
 	if e == nil {
@@ -106,12 +108,12 @@ func raise(to *atomic.Int64, n int64) {
 	}
 }
 
-// late returns the highest seq that this process saw in an earlier epoch and that an opening has skipped, 0 for none.
-// The shard was opened without knowledge of that seq. A range's last seq does not count: meta.seq had it after the
-// opening, and no event has it.
+// late returns the highest seq that this process saw in an earlier epoch and that an opening has skipped, or 0. Such
+// a seq shows that the shard was opened although an event was lost. The last seq of a skipped range does not count:
+// it is meta.seq after the opening, and never the seq of an event.
 func (st *state) late(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 	st.epochs.Range(func(_, v any) bool {
-		e := v.(*epochSeen) //nolint:forcetypeassert // nothing else is put there
+		e := v.(*epochSeen) //nolint:forcetypeassert // all values are *epochSeen
 		s := e.seq.Load()
 		for _, r := range skipped {
 			if e.epoch < epoch && !r.accepted && r.First <= s && s < r.Last && s > seq {
@@ -126,8 +128,8 @@ func (st *state) late(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
 	return seq, seenIn
 }
 
-// saw records the highest of the events. The caller has read them from the stream, so a shard that is behind them
-// went back in time. They are of the epoch of the caller's batch or of an earlier one.
+// saw records events that the caller has read from the stream. If the shard's seq is lower later, Redis went back in
+// time. The events are recorded for the epoch of the caller's batch, which is their epoch or a later one.
 func (k *Shard) saw(ctx context.Context, events ...stream.SeqRange) {
 	epoch, ok := stream.EpochOf(ctx)
 	if last := k.state.last.Load(); !ok && last != nil {
@@ -138,20 +140,20 @@ func (k *Shard) saw(ctx context.Context, events ...stream.SeqRange) {
 	}
 }
 
-// frozenFor is how long a caller assumes that a frozen shard is still frozen.
+// frozenFor is how long this process assumes that a frozen shard is still frozen.
 const frozenFor = 100 * time.Millisecond
 
 func (st *state) freeze() { st.frozen.Store(time.Now().Add(frozenFor).UnixNano()) }
 
-// texts are the scripts for one run of one server. A line in front names the server's token, so each SHA belongs to
-// one run. A server that was restarted or promoted answers NOSCRIPT. Then surely nothing ran.
+// texts are the scripts for one run of one server. Their first line contains the run's token, so the SHA-1s differ
+// from run to run. A server that was restarted or promoted therefore answers NOSCRIPT and runs nothing.
 type texts struct {
 	token string
-	plain bool // without flags, for miniredis
+	plain bool // without script flags, for miniredis
 	sha   map[*script]string
 }
 
-var allTexts sync.Map // token, or "plain " and the token, to *texts
+var allTexts sync.Map // from the token, or "plain " and the token, to *texts
 
 func textsFor(token string, plain bool) *texts {
 	key := token
@@ -159,7 +161,7 @@ func textsFor(token string, plain bool) *texts {
 		key = "plain " + token
 	}
 	if t, ok := allTexts.Load(key); ok {
-		return t.(*texts) //nolint:forcetypeassert // nothing else is put there
+		return t.(*texts) //nolint:forcetypeassert // all values are *texts
 	}
 	t := &texts{token: token, plain: plain, sha: make(map[*script]string, len(scripts))}
 	for _, s := range scripts {
@@ -185,8 +187,8 @@ func (t *texts) text(s *script) string {
 	return b.String()
 }
 
-// WithEpoch returns a context for work on a batch that was taken in an epoch. In another epoch, scripts that are
-// called with this context change nothing and answer ErrStale.
+// WithEpoch returns a context for work on a batch that was read in the given epoch. If the shard has a later epoch,
+// scripts called with this context change nothing and return ErrStale.
 func WithEpoch(ctx context.Context, epoch int64) context.Context {
 	return stream.WithEpoch(ctx, epoch)
 }
@@ -199,13 +201,13 @@ func epochOf(ctx context.Context) string {
 }
 
 // run calls a script of the shard. It adds the arguments of lua/guard.lua: meta, the caller's epoch and the highest
-// seq that the caller has seen. A script with an inline guard gets that seq from its caller.
+// seq that the caller has seen. For a script with an inline guard, the caller adds them.
 func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) ([]string, error) {
 	if s.guard == unguarded {
 		return s.runPlain(ctx, k.rdb, keys, args)
 	}
 	if until := k.state.frozen.Load(); until != 0 && time.Now().UnixNano() < until {
-		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], frozenError("it was so a moment ago"))
+		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], frozenError("it was frozen a moment ago"))
 	}
 	if s.guard == guarded {
 		keys, args = append(keys, k.Keys.Meta()), append(args, epochOf(ctx), k.state.seen.Load())
@@ -231,8 +233,8 @@ func frozenError(why string) error {
 	return hongbao.Outagef(hongbao.ClassTransient, "%w: %s", ErrFrozen, why)
 }
 
-// open checks whether the shard was opened for its present server. If so, open loads the script there and calls it.
-// All three steps use one connection, so they reach the same run of the same server. If not, the shard freezes.
+// open checks whether the shard was opened for its present server. If so, it loads the script and calls it; if not,
+// it freezes the shard. All steps use one connection, so they reach the same run of the same server.
 func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) (*redis.Cmd, error) {
 	conn, err := k.pin(ctx)
 	if err != nil {
@@ -260,18 +262,18 @@ func (k *Shard) open(ctx context.Context, s *script, keys []string, args []any) 
 	return cmd, nil
 }
 
-// AskOpen checks, ahead of other reads in a pipeline to the shard's server, whether those reads are current. judge
-// returns ErrFrozen if the shard is frozen or gone, or was opened for another server. The present server may then
-// have lost something.
+// AskOpen checks whether other reads in the same pipeline can be trusted. The caller must queue them after AskOpen.
+// After the pipeline has run, judge returns ErrFrozen if the shard is frozen or missing, or was opened for a
+// different server. In these cases the present server may have lost data.
 func (k *Shard) AskOpen(ctx context.Context, pipe redis.Pipeliner) (judge func() error) {
 	return k.askOpenOn(ctx, pipe, pipe.Info(ctx, "server", "replication"))
 }
 
-// askOpenOn is AskOpen with an INFO that is already in the pipeline.
+// askOpenOn is AskOpen for a pipeline that already has an INFO command.
 func (k *Shard) askOpenOn(ctx context.Context, pipe redis.Pipeliner, server *redis.StringCmd) (judge func() error) {
 	meta := pipe.HMGet(ctx, k.Keys.Meta(), openingFields...)
 	return func() error {
-		if err := meta.Err(); err != nil { // a migrating slot already has some keys on the other node
+		if err := meta.Err(); err != nil { // during a slot migration, meta may be on another node
 			return fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
 		}
 		s, opening := parseInfo(server.Val()), parseOpening(meta.Val())
@@ -284,8 +286,8 @@ func (k *Shard) askOpenOn(ctx context.Context, pipe redis.Pipeliner, server *red
 	}
 }
 
-// loadAndCall loads a script and calls it, in one pipeline. If another client empties the server's script cache in
-// between, loadAndCall starts again. A transaction is no alternative: a Redis that is out of memory refuses it.
+// loadAndCall loads a script and calls it, in one pipeline. It retries if another client flushes the script cache
+// between the two commands. A transaction would avoid that, but Redis refuses it when it is out of memory.
 func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, keys []string,
 	args []any) (call *redis.Cmd, loaded error) {
 	for range 5 {
@@ -302,7 +304,7 @@ func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, ke
 	return call, loaded
 }
 
-// pin returns a dedicated connection to the shard's server. The connection does not reconnect.
+// pin returns a dedicated connection to the shard's server. It fails instead of reconnecting.
 func (k *Shard) pin(ctx context.Context) (*redis.Conn, error) {
 	switch c := k.rdb.(type) {
 	case *redis.ClusterClient:
@@ -318,8 +320,8 @@ func (k *Shard) pin(ctx context.Context) (*redis.Conn, error) {
 		"a client of type %T can't be used: want *redis.Client or *redis.ClusterClient", k.rdb)
 }
 
-// tokenOn returns the token of the connection's server if the shard was opened for it. Otherwise frozen is the reason
-// why the shard is frozen.
+// tokenOn returns the token of the connection's server if the shard was opened for this server. Otherwise it freezes
+// the shard, and frozen is the reason.
 func (k *Shard) tokenOn(ctx context.Context, conn *redis.Conn) (token, frozen string, err error) {
 	server, err := info(ctx, conn)
 	if err != nil {
@@ -340,7 +342,7 @@ func (k *Shard) tokenOn(ctx context.Context, conn *redis.Conn) (token, frozen st
 	if err != nil {
 		return "", "", err
 	}
-	if !z.Frozen { // it was opened just now
+	if !z.Frozen { // another process has just opened it
 		return server.RunID, "", nil
 	}
 	return "", z.why(), nil

@@ -17,10 +17,10 @@ var (
 	removeIdleConsumersScript = newScript("remove_idle_consumers", "parking")
 )
 
-// RawEntry is a stream entry as Redis has it, not decoded yet.
+// RawEntry is an undecoded stream entry.
 type RawEntry struct {
 	ID string
-	// Attempt is the number of its deliveries to the group by Redis's count, including this one.
+	// Attempt is how often Redis has delivered the entry to the group, including this time.
 	Attempt int64
 	// Values are its fields and values in order.
 	Values []string
@@ -31,27 +31,29 @@ type ReclaimCall struct {
 	Group, Consumer string
 	Count           int
 	Lease           time.Duration
-	// Lead is how long the caller leads from now on, if no other worker leads.
+	// Lead is how long the caller keeps the lead, if it gets it.
 	Lead time.Duration
-	// Backoff has the backoff of the parking levels 0, 1, 2, ...; the last one applies to all levels above. It has at
-	// least one.
+	// Backoff has the backoff of parking levels 0, 1, 2, ...; the last element also applies to all higher levels. It
+	// must not be empty.
 	Backoff []time.Duration
 }
 
 // Reclaimed is the reply of reclaim.lua.
 type Reclaimed struct {
-	// Entries are the entries of dead workers, and the parked ones whose backoff is over. It is empty while the sink
-	// is paused.
+	// Entries are entries whose worker's lease has ended, and parked entries whose backoff is over. There are none
+	// while the sink is paused.
 	Entries []RawEntry
 	// Gone are the ids of entries that were deleted from the stream while they were pending: an incident.
 	Gone []string
 	Sink SinkControl
-	// Led is how long another worker still leads; 0 if the caller leads. Only the leader gets entries.
+	// Led is 0 if the caller has the lead. Otherwise it is the time until the other worker's lead ends, and there are
+	// no entries.
 	Led time.Duration
 }
 
-// Reclaim hands the worker the entries whose time has come. It also shows Redis that the worker lives. If the sink's
-// hash can't be read, Reclaim returns the entries with the error, because the worker owns them already.
+// Reclaim assigns entries to the worker: those of dead workers and those whose backoff is over. It also keeps the
+// worker's consumer from being removed as idle. If the sink's hash is unreadable, Reclaim returns an error together
+// with the entries, which the worker already owns.
 func (k *Shard) Reclaim(ctx context.Context, t ReclaimCall) (out Reclaimed, err error) {
 	args := []any{t.Group, t.Consumer, t.Count, t.Lease.Milliseconds(), max(1, t.Lead.Milliseconds())}
 	for _, b := range t.Backoff {
@@ -80,11 +82,11 @@ type Renewal string
 // The results of a renewal.
 const (
 	Ours Renewal = "ours"
-	Lost Renewal = "lost" // another consumer has it, or it was acked
+	Lost Renewal = "lost" // the entry is another consumer's, or acked
 	Gone Renewal = "gone" // the entry was deleted from the stream while it was pending: an incident
 )
 
-// Renew renews the lease on entries that are still the consumer's. It returns one result for each id.
+// Renew renews the lease on those entries that the consumer still owns. It returns one result for each id.
 func (k *Shard) Renew(ctx context.Context, group, consumer string, ids []string) ([]Renewal, error) {
 	args := []any{group, consumer}
 	for _, id := range ids {
@@ -104,19 +106,19 @@ func (k *Shard) Renew(ctx context.Context, group, consumer string, ids []string)
 	return out, nil
 }
 
-// Stay is the level that leaves an entry with the worker; only its count of attempts changes.
+// Stay as Parking.Level keeps the entry with the worker and only sets its number of attempts.
 const Stay = -1
 
-// Parking is one entry to hand to the parking consumer of a level.
+// Parking moves one pending entry to the parking consumer of a level.
 type Parking struct {
 	ID string
 	// Level is the level of the parking consumer, or Stay.
 	Level int64
-	// Attempts is the number of attempts that the entry keeps. The next delivery adds one.
+	// Attempts is the number of attempts to record for the entry. The next delivery adds one.
 	Attempts int64
 }
 
-// Park hands entries to parking consumers if they are still the worker's own. It returns how many it handed over.
+// Park moves those entries to parking consumers that the worker still owns. It returns how many it moved.
 func (k *Shard) Park(ctx context.Context, group, consumer string, entries []Parking) (int, error) {
 	args := []any{group, consumer}
 	for _, p := range entries {
@@ -140,7 +142,7 @@ func (k *Shard) Park(ctx context.Context, group, consumer string, entries []Park
 }
 
 // RemoveIdleConsumers removes the group's consumers that have nothing pending and were idle for at least idle. It
-// keeps the consumer that calls, and the parking consumers. It returns the names of the removed ones.
+// does not remove the given consumer or the parking consumers. It returns the names of the removed consumers.
 func (k *Shard) RemoveIdleConsumers(ctx context.Context, group, consumer string, idle time.Duration) ([]string, error) {
 	return k.run(ctx, removeIdleConsumersScript, []string{k.Keys.Events()}, []any{group, consumer, idle.Milliseconds()})
 }

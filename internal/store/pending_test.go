@@ -28,7 +28,7 @@ func (b *bundle) take(t testing.TB, worker string, count int) ([]store.RawEntry,
 	return r.Entries, r.Gone
 }
 
-// endLead lets the next worker reclaim.
+// endLead ends the worker's lead, so that another worker can reclaim.
 func (b *bundle) endLead(t testing.TB, worker string) {
 	t.Helper()
 	require.NoError(t, b.k.EndLead(t.Context(), "kafka", worker))
@@ -58,7 +58,7 @@ func TestTakeOfDeadWorkers(t *testing.T) {
 
 	b.age(t, "kafka", "w1", lease-time.Second, ids[0])
 	none, _ = b.take(t, "w2", 9)
-	require.Empty(t, none, "not a second before the lease is over")
+	require.Empty(t, none, "the lease has one more second")
 
 	b.age(t, "kafka", "w1", lease, ids[0], ids[2])
 	got, gone := b.take(t, "w2", 9)
@@ -73,7 +73,7 @@ func TestTakeOfDeadWorkers(t *testing.T) {
 	require.Equal(t, map[string]string{ids[0]: "w2 2", ids[1]: "w1 1", ids[2]: "w2 2"}, b.owners(t, "kafka"))
 	none, _ = b.take(t, "w3", 9)
 	require.Empty(t, none)
-	require.Equal(t, []string{ids[3]}, idsOf(b.read(t, "kafka", "w3", 9)), "the new ones were not touched")
+	require.Equal(t, []string{ids[3]}, idsOf(b.read(t, "kafka", "w3", 9)), "undelivered entries are not reclaimed")
 }
 
 func TestTakeIsBounded(t *testing.T) {
@@ -91,7 +91,8 @@ func TestTakeIsBounded(t *testing.T) {
 	require.Len(t, got, 1)
 }
 
-// If many workers reclaim at once, exactly one gets each entry, although each worker assumes that it leads.
+// Many workers reclaim concurrently, and each takes the lead from the others. Each entry still goes to exactly one
+// worker.
 func TestTakeByMany(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -140,7 +141,7 @@ func TestRenew(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []store.Renewal{store.Ours, store.Lost, store.Lost, store.Gone}, got)
 	require.Equal(t, map[string]string{ids[0]: "w1 1", ids[1]: "w2 1", ids[3]: "w1 1"}, b.owners(t, "kafka"),
-		"no attempt is counted, and entries that are gone stay pending until a call reports them")
+		"a renewal is no attempt, and a deleted entry stays pending until Reclaim reports it")
 	none, gone := b.take(t, "w3", 9)
 	require.Empty(t, none, "the lease was renewed")
 	require.Equal(t, ids[3:], gone)
@@ -161,28 +162,28 @@ func TestParked(t *testing.T) {
 		{ID: ids[3], Level: 1, Attempts: 1},
 	})
 	require.NoError(t, err)
-	require.Equal(t, 3, n, "the last one is no longer w1's")
+	require.Equal(t, 3, n, "the last entry is w2's")
 	require.Equal(t, map[string]string{ids[0]: "_retry/1 3", ids[1]: "_retry/0 0", ids[2]: "_retry/7 1", ids[3]: "w2 1"},
 		b.owners(t, "kafka"))
 
 	got, _ := b.take(t, "w3", 9)
 	require.Equal(t, []string{ids[1]}, idsOf(got), "level 0 has no backoff")
-	require.EqualValues(t, 1, got[0].Attempt, "an entry that is handed over untried loses no attempt")
+	require.EqualValues(t, 1, got[0].Attempt, "with 0 attempts recorded, the next delivery is the first")
 	b.age(t, "kafka", "_retry/1", 9*time.Minute, ids[0])
 	b.age(t, "kafka", "_retry/7", 59*time.Minute, ids[2])
 	got, _ = b.take(t, "w3", 9)
-	require.Empty(t, got, "far beyond the lease, but not beyond the backoff")
+	require.Empty(t, got, "the lease is over, the backoff is not")
 	b.age(t, "kafka", "_retry/1", 10*time.Minute, ids[0])
 	got, _ = b.take(t, "w3", 9)
 	require.Equal(t, []string{ids[0]}, idsOf(got))
 	require.EqualValues(t, 4, got[0].Attempt)
 	b.age(t, "kafka", "_retry/7", time.Hour, ids[2])
 	got, _ = b.take(t, "w3", 9)
-	require.Equal(t, []string{ids[2]}, idsOf(got), "levels above the last backoff have the last one")
+	require.Equal(t, []string{ids[2]}, idsOf(got), "level 7 has the last backoff")
 }
 
-// Entries that were deleted while they were pending are reported, never silently acked. Redis 7 drops them from the
-// pending list at any XCLAIM.
+// Entries are deleted while they are pending. Reclaim reports them once. XCLAIM of Redis 7 would silently remove them
+// from the pending list, so the scripts must not call it for them.
 func TestDeletedWhilePending(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -194,8 +195,7 @@ func TestDeletedWhilePending(t *testing.T) {
 		[]store.Parking{{ID: ids[0], Level: 1, Attempts: 1}, {ID: ids[1], Level: 0}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Contains(t, b.owners(t, "kafka"), ids[0], "parking must not lose the trace of it")
-	// as XCLAIM would do by itself
+	require.Contains(t, b.owners(t, "kafka"), ids[0], "Park keeps the deleted entry pending")
 	for _, id := range []string{ids[0], ids[2]} {
 		row := b.owners(t, "kafka")[id]
 		require.Equal(t, "w1 1", row)
@@ -223,15 +223,15 @@ func TestForget(t *testing.T) {
 	b.read(t, "kafka", "busy", 1)
 	removed, err := b.k.RemoveIdleConsumers(t.Context(), "kafka", "me", time.Hour)
 	require.NoError(t, err)
-	require.Empty(t, removed, "none was idle for an hour")
+	require.Empty(t, removed, "no consumer was idle for an hour")
 	removed, err = b.k.RemoveIdleConsumers(t.Context(), "kafka", "me", 0)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"dead1", "dead2"}, removed)
 	require.Equal(t, map[string]string{ids[0]: "busy 1"}, b.owners(t, "kafka"))
 }
 
-// A group that vanished is ErrNoGroup for every call: with the group gone, the stream gone, or during a blocking
-// read.
+// The group or the stream is missing, or is deleted during a blocking read. Every call then fails with a transient
+// error, mostly ErrNoGroup.
 func TestNoGroup(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -285,7 +285,7 @@ func TestNoGroup(t *testing.T) {
 	}
 }
 
-// blocked waits until a client waits in XREADGROUP for the bundle's stream.
+// blocked waits until a client blocks in XREADGROUP.
 func (b *bundle) blocked(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -300,7 +300,7 @@ func TestReadNewWaits(t *testing.T) {
 	b.load(t, spec("rain", 1))
 	b.group(t, "kafka")
 	start := time.Now()
-	require.Empty(t, b.read(t, "kafka", "w1", 1), "no wait at all without block")
+	require.Empty(t, b.read(t, "kafka", "w1", 1), "ReadNew without block returns at once")
 	none, err := b.k.ReadNew(t.Context(), "kafka", "w1", 1, 50*time.Millisecond)
 	require.NoError(t, err)
 	require.Empty(t, none)
@@ -314,8 +314,8 @@ func TestReadNewWaits(t *testing.T) {
 	require.Len(t, <-got, 1)
 }
 
-// One worker leads, and only the leader gets entries. When the leader gives up the lead or stops calling, another
-// worker leads.
+// Several workers reclaim. Only the worker with the lead gets entries. When its lead ends, another worker can take
+// it.
 func TestOneWorkerReclaimsAtATime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -335,7 +335,7 @@ func TestOneWorkerReclaimsAtATime(t *testing.T) {
 	require.Greater(t, r.Led, 30*time.Second)
 	require.Empty(t, r.Entries)
 	require.Len(t, call("w2", time.Minute).Entries, 1, "the leader continues")
-	require.NoError(t, k.EndLead(t.Context(), "kafka", "w3"), "it does not lead: nothing happens")
+	require.NoError(t, k.EndLead(t.Context(), "kafka", "w3"), "w3 does not have the lead, so this changes nothing")
 	require.Positive(t, call("w3", time.Minute).Led)
 	b.endLead(t, "w2")
 	require.Zero(t, call("w3", 20*time.Millisecond).Led)

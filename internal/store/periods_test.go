@@ -14,7 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Limits by day and hour around changes of the clock: grab.lua counts a user's receipts exactly as load.Bucket does.
+// Random receipts lie around clock changes in random time zones. For limits by day and hour, grab.lua counts the
+// receipts in the same way as load.Bucket.
 func TestPeriodsAroundClockChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -63,7 +64,7 @@ func TestPeriodsAroundClockChanges(t *testing.T) {
 	require.Greater(t, passed, 60)
 }
 
-// periods is a user's past in a made-up time zone.
+// periods has the receipts of a user, in a random time zone.
 type periods struct {
 	now      time.Time
 	per      hongbao.Period
@@ -82,12 +83,12 @@ func newPeriods(seed uint64) *periods {
 	if p.per == hongbao.PerHour {
 		back = 3 * time.Hour
 	}
-	if r.IntN(3) > 0 { // the local clock changes at a full hour of its own, as all clocks do
+	if r.IntN(3) > 0 { // the clock changes at a full local hour
 		at := p.now.Add(-time.Duration(r.Int64N(int64(back)))).Unix()
 		at -= (at + int64(offset)) % 3600
 		step := []int{-3600, -1800, 1800, 3600}[r.IntN(4)]
 		if local := (at + int64(offset)) % 86400; local == 0 && step < 0 {
-			step = -step // no clock goes back at midnight after the day has begun
+			step = -step // in reality no clock goes back exactly at midnight
 		}
 		p.zone = append(p.zone, load.Transition{From: at * 1000, Offset: offset + step})
 	}
@@ -108,8 +109,8 @@ func (p *periods) encoded() string {
 	return strings.Join(parts, " ")
 }
 
-// A limit by a fact counts from zero the next day, even if the call has the terms of the day before. Here the wall
-// clock is put forward by a day.
+// A limit by device per day is reached. On the next day a grab with the old terms is granted. The test simulates the
+// next day by a time zone change of 24 hours.
 func TestCountersOfTheNextDay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -15,11 +15,11 @@ import (
 // shard.
 const placesField = "places"
 
-// Home returns the campaign's first shard, which knows how many shards the campaign has.
+// Home returns the campaign's first shard. Its hash of the campaign has the number of the campaign's shards.
 func (c Campaign) Home() *Shard { return c.store.Home(c.id) }
 
-// Places returns the campaign's shards in their order, by the number that its home has. For a campaign that is not
-// there it returns the home alone. A caller that has the campaign's specification uses Store.Places with that
+// Places reads the number of the campaign's shards at its home, and returns the shards in order. If the home does not
+// have the campaign, it returns only the home. A caller with the campaign's specification should call Store.Places
 // instead.
 func (c Campaign) Places(ctx context.Context) ([]*Shard, error) {
 	n, err := c.store.rdb.HGet(ctx, c.Home().Keys.Campaign(c.id), placesField).Int()
@@ -32,17 +32,17 @@ func (c Campaign) Places(ctx context.Context) ([]*Shard, error) {
 	return c.placesOf(n)
 }
 
-// placesIn is Places for a caller that has the fields of the campaign's hash at its home already.
+// placesIn is Places for a caller that has already read the campaign's hash at its home.
 func (c Campaign) placesIn(fields map[string]string) ([]*Shard, error) {
 	text, spread := fields[placesField]
 	if !spread {
 		return c.placesOf(1)
 	}
-	n, _ := strconv.Atoi(text) // 0 for a text that is no number
+	n, _ := strconv.Atoi(text) // 0 if the field is not a number
 	return c.placesOf(n)
 }
 
-// placesOf returns the campaign's places, by their number in Redis.
+// placesOf returns the campaign's n places. n comes from Redis, so it may be invalid.
 func (c Campaign) placesOf(n int) ([]*Shard, error) {
 	if n < 1 || n > c.store.Len() {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %d shards, and the deployment "+

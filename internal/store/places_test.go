@@ -11,7 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A campaign's home stores its number of places; the packets left are counted over all of them.
+// A campaign is on one shard, another one on three. Places returns their shards by the number at the home. Left
+// counts the packets that are left on all places.
 func TestPlacesOfACampaignInRedis(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
@@ -47,7 +48,7 @@ func TestPlacesOfACampaignInRedis(t *testing.T) {
 	require.NoError(t, rdb.Del(t.Context(), snow[1].Keys.Campaign("snow")).Err())
 	left, err = st.Left(t.Context(), ids)
 	require.NoError(t, err)
-	require.Equal(t, map[string]int64{"rain": 6}, left, "no one knows what is left of snow")
+	require.Equal(t, map[string]int64{"rain": 6}, left, "snow is omitted: one of its places is missing")
 
 	put(snow[0], "snow", "places", 5)
 	_, err = st.Campaign("snow").Places(t.Context())

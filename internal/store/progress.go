@@ -13,9 +13,9 @@ import (
 
 var raiseDoneFloorScript = newDrainScript("raise_done_floor")
 
-// GroupFinished returns the event up to which a consumer group has finished everything on a shard, at most seq. seq
-// must be an event that the shard already has at the time of the call. The answer is never too high, whatever changes
-// meanwhile. exists is false if there is no such group, or no stream yet.
+// GroupFinished returns the highest event, at most seq, up to which a consumer group has finished all events of the
+// shard. seq must be an event that the shard has at the time of the call. Concurrent changes can make the result too
+// low, but never too high. exists is false if the group or the stream does not exist.
 func (k *Shard) GroupFinished(ctx context.Context, group string, seq int64) (finished int64, exists bool, err error) {
 	pipe := k.rdb.Pipeline()
 	ask := k.askGroup(ctx, pipe, group)
@@ -28,16 +28,16 @@ func (k *Shard) GroupFinished(ctx context.Context, group string, seq int64) (fin
 	return finished, true, err
 }
 
-// groupAt is the position of a consumer group in the stream. The position of a group that does not exist yet is the
-// beginning. first and next are in the format of XRANGE, and empty if there is no stream.
+// groupAt is the position of a consumer group in the stream. A group that does not exist yet is at the beginning of
+// the stream. first and next are start ids for XRANGE; they are empty if there is no stream.
 type groupAt struct {
 	exists bool
-	// first is the first entry that the group has not finished. next is the position behind the last entry that it
-	// has read.
+	// first is the first entry that the group has not finished. next is the position after the last entry that it has
+	// read.
 	first, next string
 }
 
-// askGroup queues the reads of a group's position in a pipeline. It returns the function that reads the answers.
+// askGroup queues the reads of a group's position in a pipeline. The function that it returns parses the replies.
 func (k *Shard) askGroup(ctx context.Context, pipe redis.Pipeliner, group string) func() (groupAt, error) {
 	events := k.Keys.Events()
 	there, groups, pending := pipe.Exists(ctx, events), pipe.XInfoGroups(ctx, events), pipe.XPending(ctx, events, group)
@@ -66,14 +66,14 @@ func (k *Shard) askGroup(ctx context.Context, pipe redis.Pipeliner, group string
 	}
 }
 
-// finished returns the event up to which a group at that position has finished everything, at most seq. It also
-// returns the id of the first entry that the group has not read; empty for none. It takes one round trip, unless many
+// finished returns the highest event, at most seq, up to which a group at that position has finished all events.
+// unread is the id of the first entry that the group has not read, or empty. It takes one round trip, unless many
 // entries are unreadable.
 func (k *Shard) finished(ctx context.Context, at *groupAt, seq int64) (finished int64, unread string, err error) {
 	pipe := k.rdb.Pipeline()
 	from := askRange(ctx, pipe, k.Keys.Events(), at.first, "+", seqPage)
 	next := askRange(ctx, pipe, k.Keys.Events(), at.next, "+", 1)
-	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // after the entries, as decode needs it
+	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // after the entries: see decode
 	_, _ = pipe.Exec(ctx)                                   // each command has its own error
 	raw, err := from()
 	if err != nil {
@@ -105,8 +105,8 @@ func (k *Shard) finished(ctx context.Context, at *groupAt, seq int64) (finished 
 	return seq, unread, err
 }
 
-// RaiseDoneFloor raises the done floor from one chunk of done bits to another, and deletes the chunks of the groups
-// between them. The stream must not have any of their events any more. A floor below the present one changes nothing.
+// RaiseDoneFloor raises the done floor from chunk from to chunk to, and deletes the done bits of the groups in the
+// chunks below to. The stream must not have these events any more. The floor never falls.
 func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []string) error {
 	const atOnce = 1_000 // keys
 	for step := max(1, atOnce/int64(max(1, len(groups)))); from < to; {
@@ -124,9 +124,9 @@ func (k *Shard) RaiseDoneFloor(ctx context.Context, from, to int64, groups []str
 	return nil
 }
 
-// Held returns, by entry id, the events of the oldest entries that a group has pending, at most count entries. It
-// omits entries that are gone from the stream or unreadable. The result is incomplete for the events from beyond on.
-// known is an earlier result.
+// Held returns the events of a group's oldest pending entries, by entry id, for at most count entries. It omits
+// entries that are unreadable or no longer in the stream. The result is only complete for events below beyond.
+// Entries in known, an earlier result, are not read again.
 func (k *Shard) Held(ctx context.Context, group string, count int64, known map[string]stream.SeqRange) (
 	held map[string]stream.SeqRange, beyond int64, err error,
 ) {
@@ -157,12 +157,12 @@ func (k *Shard) Held(ctx context.Context, group string, count int64, known map[s
 	}
 	beyond = math.MaxInt64
 	if int64(len(rows)) == count {
-		beyond = held[rows[count-1].ID].First // 0 if unreadable: then the result covers no event
+		beyond = held[rows[count-1].ID].First // 0 if unreadable: the result is complete for no event
 	}
 	return held, beyond, nil
 }
 
-// seqsOf returns the events of an entry; false if it is unreadable.
+// seqsOf returns the events of an entry, and false if the entry is unreadable.
 func seqsOf(fields map[string]any) (stream.SeqRange, bool) {
 	var values []string
 	for name, value := range fields {
@@ -176,8 +176,7 @@ func seqsOf(fields map[string]any) (stream.SeqRange, bool) {
 // seqPage is how many entries are read at once to find a readable one.
 const seqPage = 16
 
-// seqFrom returns the first seq at or after an id; 0 if there is none. It skips unreadable entries and entries that
-// the shard's head refutes.
+// seqFrom returns the first seq at or after an id; 0 if there is none. It skips unreadable and forged entries.
 func (k *Shard) seqFrom(ctx context.Context, from string) (int64, error) {
 	for {
 		raw, err := k.Range(ctx, from, "+", seqPage)

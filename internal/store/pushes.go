@@ -15,37 +15,37 @@ type ClaimsConfig struct {
 	// Sink names the sink and its consumer group.
 	Sink string
 	// Done is the sink whose done bits show earlier pushes; empty means Sink. A requeue of dead letters and a replay
-	// of lost events have a Done of their own, because those events are done by the sink's bits. Complete sets the
-	// bits of both.
+	// of lost events set a different Done, because the sink's own bits already mark these events as done. Complete
+	// sets both sinks' bits.
 	Done string
-	// Trimmed: the sink is a consumer group, whose done bits the trimmer deletes behind the stream. Deleted bits
-	// count as done. A replay into the group's own sink has such events. A worker that slept while others finished
-	// and trimmed its entries has them too. Trimmed does not apply to the bits of Done, which are never trimmed.
+	// Trimmed is for a consumer group: events below the done floor count as done, because the trimmer has deleted
+	// their bits. Such events occur in a replay to the group's sink, and in a worker that was suspended while others
+	// finished and trimmed its entries. Trimmed does not apply if Done is set, because those bits are never trimmed.
 	Trimmed bool
-	// Owner names this worker. No other worker ever has the same name.
+	// Owner names this worker. Each worker must have a unique name.
 	Owner string
-	// Lease is how long a claim counts as live, in Redis time. 1 ms to 24 h.
+	// Lease is how long a claim's owner counts as live, by the Redis clock: 1 ms to 24 h.
 	Lease time.Duration
-	// TakeLive: claims of live owners are handed over too. It is only for sinks where a second push of the same claim
-	// is harmless, as with Kafka's broker. The pending list already decides which worker has the turn.
+	// TakeLive allows to take over claims of live owners too. Set it only if a second push of the same claim is
+	// harmless, as with Kafka, whose broker drops copies. The pending list already decides which worker pushes.
 	TakeLive bool
 }
 
 // MaxEvents is the most events that one claim covers.
 const MaxEvents = 1 << 16
 
-// Claims keeps the pushes in progress of a sink that cannot detect a repeat by itself. It is safe for concurrent use.
-// Each event has one done bit. A claim is written before the push and is gone after it:
+// Claims records the pushes in progress to a sink that can't detect repeats. It is safe for concurrent use. Each
+// event has one done bit. A claim is stored before the push and removed after it:
 //
 //	new --claim--> claimed --complete--> done (bits set, claim gone, one script)
 //	                  |--release (certainly not sent)--> new
 //	                  '--owner dies, or does not know--> open: the next claim of one of its events takes it over
 //
-// No timer makes an open claim new again. The worker that takes it over gets its payload and finishes it in the sink's
-// own way. The publisher, for example, sends the same batch again, and the broker drops the copy. Complete and Release
-// compare the claim's fence, as a lock's release compares its token. A worker that was overtaken gets stream.ErrFenced.
+// An open claim does not expire. The worker that takes it over gets its payload and finishes the push in a way that
+// suits the sink. For example, the publisher sends the same batch again, and the broker drops the copy. Complete and
+// Release check the claim's fence, so a worker whose claim was taken over gets stream.ErrFenced.
 //
-// An open claim stays until a worker or a person resolves it. Claims never deletes one by itself.
+// An open claim stays until a worker or an operator resolves it.
 type Claims struct {
 	store *Store
 	cfg   ClaimsConfig
@@ -72,10 +72,10 @@ func (s *Store) Claims(cfg ClaimsConfig) (*Claims, error) {
 	return &Claims{store: s, cfg: cfg}, nil
 }
 
-// Claim asks for the right to push events. It is granted only if none of them is done or covered by another claim.
-// Otherwise nothing is claimed, and the answer has the done events and the claims. Claims that the answer lists as
-// open have been taken over, and the caller has to finish them. A second call for a granted claim hands that claim
-// over as open.
+// Claim asks for the right to push events. The claim is granted only if no event is done or covered by another claim.
+// Otherwise nothing is claimed, and the answer has the done events and the open claims. The call has taken over these
+// open claims, and the caller must finish them. If the caller repeats a granted call, the answer has the granted
+// claim as an open one.
 func (c *Claims) Claim(ctx context.Context, shard int, id string, events []stream.SeqRange,
 	payload string) (stream.ClaimAnswer, error) {
 	if err := checkClaim(id, events); err != nil {
@@ -90,8 +90,8 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []strea
 }
 
 // Complete ends a claim whose push arrived: it marks the events as done and removes the claim, in one step. The error
-// is stream.ErrFenced if the claim was taken over; then its new owner finishes it. A claim that Redis has lost
-// meanwhile is completed too, unless another claim covers some of its events by now.
+// is stream.ErrFenced if the claim was taken over; its new owner then finishes it. A claim that Redis has lost is
+// also completed, unless a newer claim covers some of its events.
 func (c *Claims) Complete(ctx context.Context, shard int, claim stream.Claim) error {
 	var also []string
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
@@ -100,13 +100,13 @@ func (c *Claims) Complete(ctx context.Context, shard int, claim stream.Claim) er
 	return c.store.Shard(shard).Complete(ctx, c.cfg.Sink, &claim, also...)
 }
 
-// Release ends a claim whose push was certainly not sent. The error is stream.ErrFenced if the claim was taken over,
-// or is gone.
+// Release ends a claim whose push was certainly not sent. The error is stream.ErrFenced if the claim was taken over
+// or no longer exists.
 func (c *Claims) Release(ctx context.Context, shard int, claim stream.Claim) error {
 	return c.store.Shard(shard).Release(ctx, c.cfg.Sink, &claim)
 }
 
-// checkClaim returns an error for a claim that could not be found, or read back, once it is stored.
+// checkClaim returns an error if the stored claim could not be found or parsed later.
 func checkClaim(id string, events []stream.SeqRange) error {
 	err := hongbao.CheckID(id)
 	if err == nil && id[0] == '#' {

@@ -17,7 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 )
 
-// setupClaims returns a deployment of four shards with high seqs.
+// setupClaims initializes a deployment of four shards. Their seqs are high, so that events without entries can be
+// claimed.
 func setupClaims(t *testing.T) *bundle {
 	t.Helper()
 	return bundleOf(storetest.FarAlong(t, storetest.Founded(t, 4)))
@@ -30,7 +31,7 @@ func (b *bundle) claims(t *testing.T, owner string) *store.Claims {
 	return c
 }
 
-// unreached returns a deployment on a Redis that is never reached.
+// unreached returns a store whose Redis does not exist, for calls that must fail earlier.
 func unreached(t *testing.T) *store.Store {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
@@ -56,7 +57,7 @@ func TestClaimsNamesEveryProblem(t *testing.T) {
 	}
 }
 
-// A claim that could never be found again, or read back, is refused before any change.
+// Claims with invalid ids or events are refused without a call to Redis.
 func TestClaimRefusesBadCalls(t *testing.T) {
 	t.Parallel()
 	c := (&bundle{store: unreached(t)}).claims(t, "w1")
@@ -89,12 +90,12 @@ func TestClaimLife(t *testing.T) {
 
 	other, err := w2.Claim(ctx, 3, "c2", events, "")
 	require.NoError(t, err)
-	require.True(t, other.Granted(), "another shard's events are other events")
+	require.True(t, other.Granted(), "equal seqs on different shards are different events")
 	held, err := w2.Claim(ctx, 2, "c3", []stream.SeqRange{{First: 10, Last: 11}}, "")
 	require.NoError(t, err)
 	require.Equal(t, stream.ClaimAnswer{Held: 1}, held)
 
-	taken, err := w1.Claim(ctx, 2, "c3", events[:1], "") // one's own claim is taken over, with a higher fence
+	taken, err := w1.Claim(ctx, 2, "c3", events[:1], "") // w1 takes over its own claim, with a higher fence
 	require.NoError(t, err)
 	require.Len(t, taken.Open, 1)
 	require.ErrorIs(t, w1.Complete(ctx, 2, mine), stream.ErrFenced)
@@ -110,10 +111,10 @@ func TestClaimLife(t *testing.T) {
 	require.NoError(t, w2.Release(ctx, 2, stream.Claim{ID: "c5", Fence: again.Fence}))
 	again, err = w1.Claim(ctx, 2, "c6", []stream.SeqRange{{First: 11, Last: 12}}, "")
 	require.NoError(t, err)
-	require.True(t, again.Granted(), "it was released, so it is new")
+	require.True(t, again.Granted(), "released events can be claimed again")
 }
 
-// Many workers want the same events at once: each event is pushed under exactly one valid fence.
+// Sixteen workers claim the same events concurrently. Each event is pushed once, under one valid fence.
 func TestClaimsByMany(t *testing.T) {
 	t.Parallel()
 	b := setupClaims(t)
@@ -151,8 +152,8 @@ func TestClaimsByMany(t *testing.T) {
 	require.EqualValues(t, 15*50, fenced.Load())
 }
 
-// A worker slept while others finished and trimmed the events it had read. It learns that they are done, though the
-// bits are deleted by then. A caller with done bits of its own, such as a requeue, does not.
+// A worker claims events that others have finished and trimmed, so their done bits are deleted. The answer says that
+// they are done. A caller with a different Done, such as a requeue, gets the claim.
 func TestClaimBehindTheStream(t *testing.T) {
 	t.Parallel()
 	b := setupClaims(t)

@@ -7,18 +7,19 @@ import (
 
 var rateScript = newDrainScript("rate").with(unguarded)
 
-// RateCall has the arguments of a turn at a sink of bounded rate.
+// RateCall has the arguments of Turn.
 type RateCall struct {
 	Sink string
-	// PerSecond is the bound, above 0. Grants is how many grants the caller will hand over, 0 to ask only. Portion is
-	// the most that any caller hands over at once at this bound.
+	// PerSecond is the rate limit in grants, above 0. Grants is how many grants the caller will deliver; 0 only asks
+	// for the wait. Portion is the most grants that a caller delivers at once under this limit.
 	PerSecond, Grants, Portion int
 	// Most is the longest wait that callers accept.
 	Most time.Duration
 }
 
-// Turn takes the caller's turn and returns how long to wait for it. If the turn is too far in the future, taken is
-// false and wait is that time. Workers that share one bound ask the same shard.
+// Turn reserves the next deliveries to a sink with a rate limit. The caller must wait for the returned time before it
+// delivers. If that time is above Most, nothing is reserved and taken is false. Workers that share a limit must ask
+// the same shard.
 func (k *Shard) Turn(ctx context.Context, c *RateCall) (taken bool, wait time.Duration, err error) {
 	reply, err := k.run(ctx, rateScript, []string{k.Keys.Rate(c.Sink)}, []any{c.PerSecond, c.Grants, c.Most.Microseconds(),
 		c.Portion})

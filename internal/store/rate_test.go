@@ -9,7 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Turns follow each other at the rate, whoever asks. A turn that is too far in the future is not taken.
+// Several calls reserve deliveries at 10 grants a second. Each must wait for those before it. A reservation with too
+// long a wait is refused.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -30,7 +31,7 @@ func TestTurns(t *testing.T) {
 	}
 	taken, wait := turn(600, 0)
 	require.True(t, taken)
-	require.Zero(t, wait, "the first one need not wait")
+	require.Zero(t, wait, "the first call does not wait")
 	taken, wait = turn(1, time.Hour)
 	require.True(t, taken)
 	require.InDelta(t, time.Minute, wait, float64(20*time.Second))
@@ -39,7 +40,7 @@ func TestTurns(t *testing.T) {
 	left := b.rdb.PTTL(t.Context(), b.k.Keys.Rate("kafka")).Val()
 	require.InDelta(t, time.Minute, left, float64(20*time.Second), "the key ends by itself")
 	require.InDelta(t, 1200*time.Millisecond, turnNow(), float64(time.Millisecond),
-		"what a lower bound has booked counts no longer than callers wait, and a portion")
+		"an old reservation counts for at most Most and one portion")
 	require.LessOrEqual(t, turnNow(), 1200*time.Millisecond)
 	require.LessOrEqual(t, b.rdb.PTTL(t.Context(), b.k.Keys.Rate("kafka")).Val(), 1300*time.Millisecond, "asking books nothing")
 }

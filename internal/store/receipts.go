@@ -11,14 +11,14 @@ import (
 
 var receiptsScript = newDrainScript("receipts", "fields") // it only reads
 
-// Receipts returns the receipts that the users of 1 to MaxGrabs grabs have of a campaign on this shard. answers[i]
-// has the receipts of grabs[i], the time of Redis and no outcome. It has OutcomeFrozen if Redis may have lost some
-// receipts. Receipts reuses the memory of answers.
+// Receipts returns the receipts of the grabs' users in a campaign on this shard, for 1 to MaxGrabs grabs. answers[i]
+// in the result has the receipts of grabs[i]'s user, the time of Redis and no outcome. If Redis may have lost some
+// receipts, all answers have OutcomeFrozen instead. Receipts reuses the memory of the answers that the caller passes.
 func (k *Shard) Receipts(ctx context.Context, campaign string, grabs []*hongbao.Grab,
 	answers []hongbao.Answer) ([]hongbao.Answer, error) {
-	args := make([]any, len(grabs), len(grabs)+2) // the guard appends two arguments
+	args := make([]any, len(grabs), len(grabs)+2) // run appends two arguments
 	for i, g := range grabs {
-		args[i] = &g.User // a string in an interface would allocate each time
+		args[i] = &g.User // a pointer, because a string in an interface allocates
 	}
 	epoch, err := k.lineEpoch(ctx) // before the call, because the reply has no epoch
 	if err != nil {
@@ -35,7 +35,7 @@ func (k *Shard) Receipts(ctx context.Context, campaign string, grabs []*hongbao.
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "script receipts returned %d parts for %d users", len(reply),
 			len(grabs))
 	}
-	if reply[0] == "" || reply[0] == StateFrozen { // the caller knows that the campaign was there
+	if reply[0] == "" || reply[0] == StateFrozen { // lost: the caller has seen the campaign before
 		return allFrozen(len(grabs), answers), nil
 	}
 	from, err := strconv.ParseInt(reply[1], 10, 64)

@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A winner who asks again without their request id, or with a new one, gets their packets in every state of the
-// campaign. A user without packets is refused.
+// A winner grabs again, without a request id or with a new one, while the campaign is paused, ended or not started.
+// The answer has the winner's receipts. A user without packets is refused.
 func TestWinnerIsToldWhateverTheState(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -28,7 +28,7 @@ func TestWinnerIsToldWhateverTheState(t *testing.T) {
 				_, err := b.k.Close(t.Context(), id, true, 0)
 				return err
 			},
-			hongbao.OutcomeNotStarted: func(id string) error { // the server's clock was set back
+			hongbao.OutcomeNotStarted: func(id string) error { // as if the clock of Redis were set back
 				return b.rdb.HSet(t.Context(), b.k.Keys.Campaign(id), "from", time.Now().Add(time.Hour).UnixMilli()).Err()
 			},
 		} {
@@ -50,7 +50,7 @@ func TestWinnerIsToldWhateverTheState(t *testing.T) {
 	}
 }
 
-// Counters of limits by day and by hour leave Redis by themselves; counters for the whole campaign stay.
+// Counters of limits by day and by hour expire. Counters for the whole campaign do not.
 func TestCountersOfAPeriodLeave(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -82,13 +82,13 @@ func TestCountersOfAPeriodLeave(t *testing.T) {
 		}
 		leave += len(fields)
 		require.Less(t, ttl, 48*time.Hour)
-		require.Greater(t, ttl, time.Hour, "until one period after its own")
+		require.Greater(t, ttl, time.Hour, "a counter expires one period after the end of its own")
 	}
 	require.Equal(t, []int{2, 1}, []int{leave, stay}, "%v", keys)
 }
 
-// A call for users with up to a hundred packets each, with limits by day and hour, occupies Redis for no longer than
-// other calls.
+// A call has limits by day and hour, and 128 users with a hundred receipts each. It takes less than 10 ms of Redis's
+// processor time.
 func TestGrabOfManyReceiptsIsShort(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
@@ -120,7 +120,8 @@ func TestGrabOfManyReceiptsIsShort(t *testing.T) {
 	require.Less(t, each, 10*time.Millisecond)
 }
 
-// processorTime returns the processor time that Redis has used: other processes on this machine do not count.
+// processorTime returns the processor time that Redis has used. Unlike elapsed time, it does not depend on the load
+// of the machine.
 func processorTime(t *testing.T, rdb *redis.Client) time.Duration {
 	t.Helper()
 	info, err := rdb.InfoMap(t.Context(), "cpu").Result()

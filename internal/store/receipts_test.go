@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The receipts of many users are read at once. If the campaign is missing or has lost data, every answer is frozen and
-// has no receipts.
+// One call reads the receipts of several users. If the shard is frozen, or the campaign is missing or frozen, every
+// answer is frozen and has no receipts.
 func TestReceipts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -26,7 +26,7 @@ func TestReceipts(t *testing.T) {
 	require.Equal(t, []hongbao.Receipt{first[0].Receipts[0], second[0].Receipts[0]}, answers[0].Receipts)
 	require.Empty(t, answers[1].Receipts)
 	at := answers[1].Time
-	require.Equal(t, at.Truncate(time.Millisecond), at, "the time is Redis's, which is in ms")
+	require.Equal(t, at.Truncate(time.Millisecond), at, "the time of Redis is in whole ms")
 	require.Equal(t, first[1].Receipts, answers[2].Receipts)
 	require.Empty(t, answers[2].Outcome)
 

@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// BenchmarkRememberedGrant measures the heap bytes that a process keeps for a reported grant, for calls of one grab
-// and of 64.
+// BenchmarkRememberedGrant measures how many bytes of heap a process needs to remember one reported grant. It
+// compares calls of 1 and of 64 grabs.
 func BenchmarkRememberedGrant(b *testing.B) {
 	for _, size := range []int{1, 64} {
 		b.Run(fmt.Sprint("grabs=", size), func(b *testing.B) {

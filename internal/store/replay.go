@@ -17,15 +17,15 @@ var (
 type Replay struct {
 	Covers string
 	Last   int64 // seq
-	Next   int64 // the seq where its next run continues; 0 for the first
-	// Ended: a run reached the end and nothing failed, so a further run begins with the first seq again. Begun is
-	// when the first run began. Only LookUpReplay sets both.
+	Next   int64 // the seq where the next run continues; 0 for the first seq
+	// Ended means that a run reached the end without failures. The next run then starts at the first seq again. Begun
+	// is when the first run began. Only LookUpReplay sets these two fields.
 	Ended bool
 	Begun time.Time
 }
 
-// BeginReplay begins a named replay on a shard, up to seq last or, for 0, up to the shard's last seq now. For a
-// replay that was begun before, it returns the values of its first call, and Next.
+// BeginReplay begins a named replay on a shard. It covers events up to seq last; 0 means the shard's present last
+// seq. If the replay exists, BeginReplay ignores covers and last, and returns the stored replay.
 func (k *Shard) BeginReplay(ctx context.Context, name, covers string, last int64) (Replay, error) {
 	reply, err := k.run(ctx, replayScript, []string{k.Keys.Replay(name), k.Keys.Meta()}, []any{covers, last})
 	if err != nil {
@@ -36,7 +36,7 @@ func (k *Shard) BeginReplay(ctx context.Context, name, covers string, last int64
 	return out, r.done(replayScript)
 }
 
-// Replayed records where the next run of a begun replay continues; 0 for the first seq.
+// Replayed records the seq at which the next run of a replay continues; 0 means the first seq.
 func (k *Shard) Replayed(ctx context.Context, name string, next int64) error {
 	reply, err := k.run(ctx, replayedScript, []string{k.Keys.Replay(name)}, []any{next})
 	if err != nil {
@@ -47,7 +47,8 @@ func (k *Shard) Replayed(ctx context.Context, name string, next int64) error {
 	return r.done(replayedScript)
 }
 
-// LookUpReplay returns the state of a named replay on a shard; false if it was not begun. It writes nothing.
+// LookUpReplay returns the state of a named replay on a shard, or false if the replay does not exist there. It writes
+// nothing.
 func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, error) {
 	v, err := k.rdb.HMGet(ctx, k.Keys.Replay(name), "covers", "last", "next", "begun").Result()
 	if err != nil {
@@ -69,7 +70,8 @@ func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, er
 	return out, true, r.err
 }
 
-// FindReplays returns the shards on which each replay was begun. It scans all keys of each server once.
+// FindReplays returns the names of all replays, each with the shards that have it. It scans all keys of each server
+// once.
 func (s *Store) FindReplays(ctx context.Context) (map[string][]int, error) {
 	heads := map[string]int{}
 	for i := range s.Len() {

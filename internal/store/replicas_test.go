@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A primary must refuse writes when fewer replicas follow than class replica waits for.
+// FewReplicas fails if min-replicas-to-write is below the number of replicas that durability class replica waits for.
 func TestFewReplicas(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -25,7 +25,7 @@ func TestFewReplicas(t *testing.T) {
 	}
 }
 
-// The watch keeps the most replicas that the primary has had; the number does not fall.
+// A replica connects and is then killed. The watch stores the highest number of replicas, which does not fall.
 func TestWatchCountsReplicas(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"min-replicas-to-write": "0"}})

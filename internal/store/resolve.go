@@ -15,10 +15,10 @@ var (
 	expireLettersScript = newDrainScript("expire_letters")
 )
 
-// The decisions of a person about a dead letter.
+// The decisions of an operator about a dead letter.
 const (
-	Requeued = "requeued" // the letter was delivered to its sink after all
-	Dropped  = "dropped"  // the letter is not to be delivered
+	Requeued = "requeued" // the letter's grant was then delivered to the sink
+	Dropped  = "dropped"  // the letter's grant will not be delivered
 )
 
 // Resolution ends a dead letter.
@@ -28,8 +28,8 @@ type Resolution struct {
 	stream.Decision
 }
 
-// ResolveLetter moves a dead letter to the resolved ones, with the decision, in one step. It reports whether it moved
-// the letter now: false if the letter is not there (any more).
+// ResolveLetter moves a dead letter to the resolved ones, with the decision, in one step. It returns false if there
+// is no such letter, for example because it was already moved.
 func (k *Shard) ResolveLetter(ctx context.Context, d *Resolution) (bool, error) {
 	reply, err := k.run(ctx, resolveLetterScript, []string{k.Keys.Dead(d.Sink), k.Keys.Resolved(d.Sink)},
 		[]any{d.Letter, d.What, d.By, d.Why})
@@ -39,12 +39,12 @@ func (k *Shard) ResolveLetter(ctx context.Context, d *Resolution) (bool, error) 
 	return one(resolveLetterScript, reply, func(s string) (bool, error) { return s == "resolved", nil })
 }
 
-// OldLetters are records of resolved letters that may be too old to keep.
+// OldLetters has the arguments of ExpireLetters.
 type OldLetters struct {
 	Sink string
-	// Age is how old a record must be.
+	// Age is the age from which a record is deleted.
 	Age time.Duration
-	// After is the record after which the call begins; empty for the first one.
+	// After is the id of the record after which the call starts; empty to start at the first record.
 	After string
 	// Limit is how many records one call reads at most.
 	Limit int
@@ -52,7 +52,7 @@ type OldLetters struct {
 
 // ExpiredLetters is the result of ExpireLetters.
 type ExpiredLetters struct {
-	Last          string // the last record that was read; empty for none
+	Last          string // id of the last record that the call read; empty if it read none
 	Read, Deleted int
 }
 
@@ -69,13 +69,13 @@ func (k *Shard) ExpireLetters(ctx context.Context, o *OldLetters) (ExpiredLetter
 	return out, r.done(expireLettersScript)
 }
 
-// Letters returns a shard's dead letters of a sink from first to last, as Range returns entries.
+// Letters returns a sink's dead letters on a shard with ids from first to last; see Range for first and last.
 func (k *Shard) Letters(ctx context.Context, sink, first, last string, count int) ([]RawEntry, error) {
 	return rangeOf(ctx, k.rdb, k.Keys.Dead(sink), first, last, count)
 }
 
-// ResolvedLetters returns a shard's resolved letters of a sink, as Range returns entries. Each has the fields letter,
-// decision, by, why and resolved, then those of the letter.
+// ResolvedLetters returns a sink's resolved letters on a shard; see Range for first and last. Each has the fields
+// letter, decision, by, why and resolved, then the fields of the dead letter.
 func (k *Shard) ResolvedLetters(ctx context.Context, sink, first, last string, count int) ([]RawEntry, error) {
 	return rangeOf(ctx, k.rdb, k.Keys.Resolved(sink), first, last, count)
 }
@@ -84,8 +84,7 @@ func rangeOf(ctx context.Context, rdb redis.UniversalClient, key, first, last st
 	return askRange(ctx, rdb, key, first, last, count)()
 }
 
-// askRange sends or queues a read of entries, by a client or a pipeline. It returns the function that reads the
-// answer.
+// askRange sends an XRANGE by a client, or queues it in a pipeline. The function that it returns parses the reply.
 func askRange(ctx context.Context, to doer, key, first, last string, count int) func() ([]RawEntry, error) {
 	answer := to.Do(ctx, "XRANGE", key, first, last, "COUNT", count)
 	return func() ([]RawEntry, error) {

@@ -10,7 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A letter is decided once. It is then among the resolved letters with all its fields.
+// An operator decides about a dead letter twice. Only the first decision counts, and the resolved letter has all
+// fields of the dead letter.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -35,7 +36,7 @@ func TestDecide(t *testing.T) {
 	require.Equal(t, letters[0].Values, v[10:])
 }
 
-// The events that a replay covers are fixed when it begins.
+// A replay is begun and begun again with other arguments. The events that it covers stay the same.
 func TestBeginReplay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -64,7 +65,7 @@ func TestBeginReplay(t *testing.T) {
 	require.Equal(t, int64(1), short.Last)
 }
 
-// A claim can check the done bits of another sink, and Complete sets both.
+// A claim checks the done bits of a different sink. Complete sets the bits of both sinks.
 func TestClaimWithOtherDoneBits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -76,7 +77,7 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	c.Done = "requeue-kafka"
 	a, err := b.k.Claim(ctx, c)
 	require.NoError(t, err)
-	require.True(t, a.Granted(), "kafka's own bits do not count")
+	require.True(t, a.Granted(), "kafka's own bits are not checked")
 	more := append([]stream.SeqRange{{First: 9, Last: 9}}, ranges...)
 	require.NoError(t, b.k.Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: a.Fence, Events: more},
 		"requeue-kafka"))

@@ -12,8 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/lua"
 )
 
-// Shard is one shard of a deployment on its Redis. It has one method for each script, and the reads that go with
-// them.
+// Shard is one shard of a deployment on its Redis. It has one method for each script, and methods that only read.
 type Shard struct {
 	Keys Keys
 
@@ -31,16 +30,16 @@ const (
 	unguarded              // no check: the script belongs to no shard, or it must run on a frozen one
 )
 
-// script is one Lua file.
+// script is a Lua script, with the files that it includes.
 type script struct {
 	name, src string
 	guard     guard
-	drain     bool // the script runs when Redis is out of memory too
+	drain     bool // runs even when Redis is out of memory
 }
 
 var scripts []*script
 
-// newScript returns the script of that name, with the included functions in front of it.
+// newScript returns the script of that name, with the text of the included files before its own.
 func newScript(name string, includes ...string) *script {
 	s := &script{name: name}
 	for _, include := range includes {
@@ -51,8 +50,9 @@ func newScript(name string, includes ...string) *script {
 	return s
 }
 
-// newDrainScript is newScript for scripts that bring work to its end. Redis runs them when it is out of memory too,
-// or the events that fill it could never be finished and trimmed. These scripts use little memory and free it again.
+// newDrainScript is newScript for scripts that finish work. They run even when Redis is out of memory. Otherwise the
+// events that fill the memory could never be finished and trimmed. These scripts need little memory and free it
+// again.
 func newDrainScript(name string, includes ...string) *script {
 	s := newScript(name, includes...)
 	s.drain = true
@@ -66,15 +66,15 @@ func (s *script) with(g guard) *script {
 
 const allowOOM = "#!lua flags=allow-oom\n"
 
-// runPlain calls an unguarded script by its SHA-1. If the server does not know the script, it surely did nothing, and
-// runPlain calls it by its text.
+// runPlain calls an unguarded script by its SHA-1. If the server does not know the script, it has done nothing, and
+// runPlain sends the script's text.
 func (s *script) runPlain(ctx context.Context, rdb redis.Scripter, keys []string, args []any) ([]string, error) {
 	t := textsFor("", false)
 	cmd := rdb.EvalSha(ctx, t.sha[s], keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		cmd = rdb.Eval(ctx, t.text(s), keys, args...)
 	}
-	// miniredis does not know flags. Nothing has run yet.
+	// miniredis does not support script flags, and has not run anything.
 	if s.drain && redis.HasErrorPrefix(cmd.Err(), "Error compiling script") {
 		cmd = rdb.Eval(ctx, textsFor("", true).text(s), keys, args...)
 	}
@@ -103,9 +103,9 @@ func flatten(name string, v any) ([]string, error) {
 	return out, nil
 }
 
-// Classify returns the error of a Redis call with its class. An error that the server returned before it did anything
-// is Transient or Broken. A connection that failed under way is Unknown. Every error that may pass by itself is an
-// outage.
+// Classify adds a class to the error of a Redis call. If the call certainly changed nothing, the class is Transient
+// or Broken. If the connection failed during the call, it is Unknown. Errors that may disappear without intervention
+// are outages.
 func Classify(err error) error {
 	var reply redis.Error
 	switch {
@@ -121,9 +121,9 @@ func Classify(err error) error {
 	return hongbao.Outagef(hongbao.ClassUnknown, "redis did not answer: %w", err)
 }
 
-// classifyCall is Classify for a call that the client may have repeated by itself. Its last error, even a failed
-// connection attempt, then does not prove that nothing happened at the first try. The error is still ErrFrozen or
-// ErrStale where that applies. A missing group stays ErrNoGroup, because the caller has to create it.
+// classifyCall is Classify for a script call that the client may have retried automatically. The error of the last
+// try does not show what an earlier try did. So a Transient error becomes Unknown, and still wraps ErrFrozen or
+// ErrStale where they apply. ErrNoGroup stays Transient, because the caller has to create the group.
 func classifyCall(rdb redis.Scripter, err error) error {
 	classed := Classify(err)
 	if !repeats(rdb) || hongbao.ClassOf(classed) != hongbao.ClassTransient || errors.Is(classed, ErrNoGroup) {
@@ -132,8 +132,8 @@ func classifyCall(rdb redis.Scripter, err error) error {
 	return hongbao.Outagef(hongbao.ClassUnknown, "redis failed, and the client may have called it before: %w", classed)
 }
 
-// repeats reports whether the client may send a call more than once. A cluster's client repeats a call when a
-// connection breaks, as it does for a redirect.
+// repeats reports whether the client may send a call more than once. A cluster client also uses its redirects to
+// retry after a broken connection.
 func repeats(rdb redis.Scripter) bool {
 	switch c := rdb.(type) {
 	case *redis.ClusterClient:
@@ -149,11 +149,11 @@ func isDialError(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// transientReplies are error replies that say that nothing was done and that it may work later.
+// transientReplies are error replies of calls that did nothing and that may succeed later.
 var transientReplies = []string{
 	"OOM", "MOVED", "ASK", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MISCONF",
-	"UNBLOCKED",                     // the stream, or the primary, vanished during a blocking read
-	"max number of clients reached", // this reply has no code; the connection was refused
+	"UNBLOCKED",                     // the stream was deleted, or the primary demoted, during a blocking read
+	"max number of clients reached", // has the generic code ERR; the connection was refused
 }
 
 func classifyReply(err error) error {

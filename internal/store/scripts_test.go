@@ -27,8 +27,8 @@ func (c *scriptCase) setup(t *testing.T, b *bundle) {
 	}
 }
 
-// A key of another type on any KEYS[i] causes an error and no change at all. Each call does write if all keys are
-// right.
+// Each script is called with a key of the wrong type at each of its KEYS. It fails and changes nothing. With correct
+// keys the same call writes.
 func TestScriptsOnWrongTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -39,8 +39,8 @@ func TestScriptsOnWrongTypes(t *testing.T) {
 			c.setup(t, good)
 			before := good.dump(t)
 			require.NoError(t, c.call(t.Context(), good))
-			if name != "renew" && name != "receipts" && name != "winners" { // renew changes idle times only; the others read
-				require.NotEmpty(t, differ(before, good.dump(t)), "this case would not notice a half write")
+			if name != "renew" && name != "receipts" && name != "winners" { // these do not write
+				require.NotEmpty(t, differ(before, good.dump(t)), "the case must write, to detect partial writes")
 			}
 			for i := range c.keys(good) {
 				b := setupOn(t, b.rdb)
@@ -64,13 +64,13 @@ func TestScriptsOnWrongTypes(t *testing.T) {
 	}
 }
 
-// Out of memory, a script that grows is refused without any change. Scripts that end work still run, so that memory
-// becomes free again.
+// Redis is out of memory. Scripts that need memory are refused and change nothing. Scripts that finish work still
+// run, so that memory becomes free again.
 func TestScriptsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	rdb := testkit.NewRedis(t, testkit.RedisOptions{}).Client(t)
 	refused := 0
-	for name, c := range scriptCases() { // one after the other: maxmemory applies to all
+	for name, c := range scriptCases() { // not in parallel: maxmemory affects the whole server
 		b := setupOn(t, rdb)
 		c.setup(t, b)
 		before := b.dump(t)
@@ -91,10 +91,10 @@ func TestScriptsOutOfMemory(t *testing.T) {
 	t.Logf("out of memory refused %d scripts", refused)
 }
 
-// A cluster refuses a script whose keys are not all in one slot (F10). It runs every script of this package.
+// A cluster refuses a script with keys in several slots (F10). It accepts every script of this package.
 func TestScriptsOnACluster(t *testing.T) {
 	t.Parallel()
-	// one node that has all slots: a plain client is enough
+	// one node has all slots, so a plain client suffices
 	rdb := testkit.NewRedis(t, testkit.RedisOptions{Cluster: true}).Client(t)
 	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 1<<14-1).Err())
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -114,12 +114,12 @@ func TestScriptsOnACluster(t *testing.T) {
 	}
 }
 
-// A second run of each script does what the script's head says.
+// Each script is called twice. The second call changes nothing, except for scripts that are listed as changing.
 func TestScriptsRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	fenced := map[string]bool{"complete": true, "release": true}
-	// see their own tests
+	// A repeat of these scripts writes; they have tests of their own.
 	changes := map[string]bool{"claim": true, "once": true, "reclaim": true, "trim": true, "remove_idle_consumers": true,
 		"renew": true, "rate": true, "sink": true, "witness": true, "testify": true}
 	for name, c := range scriptCases() {
@@ -147,11 +147,11 @@ var (
 	callKey  = regexp.MustCompile(`redis\.p?call\(\s*'([A-Z]+)'\s*,\s*([^,)\s]+(?:\s*,\s*[^,)\s]+)?)`)
 )
 
-// included lists the files that are not scripts, and the names of key parameters in their functions.
+// included lists the files that other scripts include, with the names of the functions' parameters that are keys.
 var included = map[string][]string{"bits": {"bitmap"}, "control": {"hash", "waiting"}, "fields": {"hash"}, "guard": nil,
 	"left": {"stock", "sums"}, "parking": nil, "stub": {"campaign"}, "withheld": {"campaign", "list"}}
 
-// Each script has its head and a case above, and names keys by KEYS[i] only.
+// Every script has a complete head, a case in scriptCases, and accesses keys only by KEYS[i].
 func TestScriptSources(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../lua/*.lua")
@@ -183,7 +183,7 @@ func TestScriptSources(t *testing.T) {
 func checkKeys(t *testing.T, file, body string) {
 	t.Helper()
 	require.NotContains(t, body, "pcall", file)
-	require.NotContains(t, body, "cjson.decode", file) // its numbers lose digits from 10^14 on
+	require.NotContains(t, body, "cjson.decode", file) // it loses digits of numbers from 10^14 on
 	require.NotContains(t, body, "math.random", file)
 	require.Equal(t, strings.Count(body, "redis.call("), len(callKey.FindAllString(body, -1))+
 		strings.Count(body, "redis.call('TIME')"), file)
@@ -197,9 +197,9 @@ func checkKeys(t *testing.T, file, body string) {
 		if command == "XREADGROUP" {
 			_, key, _ = strings.Cut(body, "'STREAMS', ")
 		}
-		// Functions of included files get the key as an argument; the test checks their callers below.
+		// Functions of included files have the key as a parameter. Their callers are checked below.
 		ok := strings.HasPrefix(key, "KEYS[") || slices.Contains(included[strings.TrimSuffix(file, ".lua")], key)
-		require.True(t, ok, "%s: %s names its key by %s", file, m[0], key)
+		require.True(t, ok, "%s: %s has the key %s, want KEYS[i]", file, m[0], key)
 	}
 	for _, line := range strings.Split(body, "\n") {
 		if strings.Contains(line, "set_bits(") || strings.Contains(line, "bits_set(") || strings.Contains(line, "whole(") ||
@@ -211,7 +211,8 @@ func checkKeys(t *testing.T, file, body string) {
 	}
 }
 
-// Only NOSCRIPT makes a script run by its text, and that loses nothing: grabs continue while the cache is emptied.
+// The script cache is flushed again and again during grabs. After NOSCRIPT the script is loaded again, and every grab
+// is granted once.
 func TestScriptCacheEmptied(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
@@ -272,8 +273,8 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
 
-// A cluster client calls again by itself when a connection breaks. A last try that could not even connect does not
-// prove that the first one had no effect.
+// A grab's reply is lost and the node vanishes. The cluster client retries, and the retry can't connect. The error is
+// Unknown, because the first try granted the packet.
 func TestClusterClientMayHaveCalledBefore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -293,7 +294,7 @@ func TestClusterClientMayHaveCalledBefore(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 	gone := make(chan struct{})
-	proxy.SwallowAnswers(1, func(request []byte) bool { // the call arrives, its answer is lost, and the node is gone
+	proxy.SwallowAnswers(1, func(request []byte) bool { // runs the call, drops its reply, and stops the node
 		if !strings.Contains(string(request), "evalsha") {
 			return false
 		}
@@ -304,7 +305,7 @@ func TestClusterClientMayHaveCalledBefore(t *testing.T) {
 		return true
 	})
 	second := call("rain", "u1")
-	second.Terms = first.Terms // so that the call needs no second one for the terms
+	second.Terms = first.Terms // otherwise Grab would send a second call to get the terms
 	_, err = k.Grab(t.Context(), second, nil)
 	<-gone
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%v", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Server describes a Redis server by its own answers, as far as money depends on it.
+// Server has those properties of a Redis server on which the safety of grants depends.
 type Server struct {
 	Addr            string // address of a cluster's node; else empty
 	Version         string
@@ -25,25 +25,25 @@ type Server struct {
 	// MinReplicas is min-replicas-to-write; -1 if CONFIG GET is not allowed.
 	MinReplicas int
 	Mode        string // standalone, cluster or sentinel
-	// RunID changes with each start. ReplID names the server's present history of writes. ReplID2 names the history
-	// that it continued when it was promoted, all zeros for none.
+	// RunID changes with each start. ReplID is master_replid, which identifies the server's history of writes.
+	// ReplID2 is master_replid2: the history that it continued when it was promoted, or all zeros.
 	RunID, ReplID, ReplID2 string
 	Uptime                 time.Duration
-	// Memory is the used memory, and MaxMemory its bound, both in bytes. MaxMemory is 0 for no bound.
+	// Memory is the used memory, and MaxMemory the limit, both in bytes. MaxMemory is 0 if there is no limit.
 	Memory, MaxMemory int64
-	// MachineMemory is the memory of the machine, even if a container may use less of it; 0 if the server does not
-	// report it.
+	// MachineMemory is the memory of the whole machine, which may be above the limit of a container. It is 0 if
+	// unknown.
 	MachineMemory int64
-	// FullCoverage: this node of a cluster answers nothing as soon as one slot of the cluster has no server. It is
-	// false if CONFIG GET is not allowed. NoServer is the number of slots that belong to no node.
+	// FullCoverage is cluster-require-full-coverage: the node refuses all calls while any slot of the cluster has no
+	// server. It is false if CONFIG GET is not allowed. NoServer is the number of slots without a node.
 	FullCoverage bool
 	NoServer     int
-	// WritesFail: the last write or rewrite of the append-only file failed, or the last snapshot failed.
+	// WritesFail means that the last snapshot, or the last write or rewrite of the append-only file, failed.
 	WritesFail bool
 }
 
-// promoted returns the server's present history of writes, if it was ever promoted; else "". A first replica that
-// attaches begins another history too, but then nothing is lost.
+// promoted returns the server's present ReplID if the server was ever promoted, else "". ReplID also changes when a
+// first replica attaches, but that loses no writes.
 func (s *Server) promoted() string {
 	if strings.Trim(s.ReplID2, "0") == "" {
 		return ""
@@ -51,16 +51,16 @@ func (s *Server) promoted() string {
 	return s.ReplID
 }
 
-// NoEviction is the one maxmemory-policy that keeps every receipt.
+// NoEviction is the only maxmemory-policy that never evicts receipts.
 const NoEviction = "noeviction"
 
-// Inspect returns the settings of a Redis server, or of each primary of a cluster. If one primary of a cluster is
-// unreachable, the others' settings come with its error.
+// Inspect returns the settings of a Redis server, or of each primary of a cluster. If a primary of a cluster is
+// unreachable, Inspect returns its error together with the settings of the others.
 func Inspect(ctx context.Context, rdb redis.UniversalClient) ([]Server, error) {
 	return askEach(ctx, rdb, inspect)
 }
 
-// askEach calls ask for a Redis server, or for each primary of a cluster with its address.
+// askEach calls ask for the Redis server, with an empty address. For a cluster it calls ask for each primary.
 func askEach[T any](ctx context.Context, rdb redis.UniversalClient,
 	ask func(ctx context.Context, rdb redis.Cmdable, addr string) (T, error),
 ) ([]T, error) {
@@ -96,7 +96,8 @@ func info(ctx context.Context, rdb redis.Cmdable) (Server, error) {
 	if err != nil {
 		return Server{}, fmt.Errorf("ask redis for INFO: %w", Classify(err))
 	}
-	// A primary that loads reports that it has no append-only file. A replica that loads is not usable in any case.
+	// A primary that is loading its data would report that it has no append-only file. A loading replica is refused
+	// later anyway.
 	if strings.Contains(text, "\nloading:1") && !strings.Contains(text, "\nrole:slave") {
 		return Server{}, hongbao.Outagef(hongbao.ClassTransient, "redis loads its data")
 	}
@@ -158,8 +159,8 @@ func parseInfo(text string) Server {
 	return s
 }
 
-// onlineReplicas returns the number of replicas that receive each write. A replica that is still copying everything
-// is in another state, and so is a backup by redis-cli --rdb. If a server lists no replicas, its own count applies.
+// onlineReplicas returns the number of replicas that receive each write. Replicas in a full synchronization do not
+// count, and neither does a backup by redis-cli --rdb. If INFO has no list of replicas, its count is used.
 func onlineReplicas(info map[string]string) (online int) {
 	listed := false
 	for name, value := range info {
@@ -176,8 +177,8 @@ func onlineReplicas(info map[string]string) (online int) {
 	return online
 }
 
-// Check returns an error for settings that contradict the durability class, with every reason. It is Broken: the
-// process must not run on this server.
+// Check returns an error with all settings that contradict the durability class. It is Broken: the process must not
+// use this server.
 func (s *Server) Check(class hongbao.Durability) error {
 	errs := s.Faults(class)
 	if len(errs) == 0 {
@@ -187,8 +188,8 @@ func (s *Server) Check(class hongbao.Durability) error {
 		errors.Join(errs...))
 }
 
-// CheckNow is Check for a running process. A failover leaves a primary without replicas for a while, or shows the old
-// primary as a replica. So these faults are outages.
+// CheckNow is Check for a running process. During a failover, a primary may have no replicas for a while, or the old
+// primary is a replica. So these two faults are outages.
 func (s *Server) CheckNow(class hongbao.Durability) error {
 	err := s.Check(class)
 	settled := *s
@@ -229,7 +230,8 @@ var errNoAppendOnly = errors.New(
 		"settings of your provider) and restart it. CONFIG SET appendonly yes does it without a restart, but not on a " +
 		"server that has lost its data: that writes an empty file over the one that is left")
 
-// Slow returns why the grabs of a durability class are slow on this server, and what to set; nil if they are not.
+// Slow returns an error if the server's settings make grabs of a durability class slow. The error names the setting
+// to change.
 func (s *Server) Slow(class hongbao.Durability) error {
 	if class != hongbao.DurabilityFsync || s.AppendFsync != "everysec" {
 		return nil
@@ -238,9 +240,9 @@ func (s *Server) Slow(class hongbao.Durability) error {
 		"to a second (1.0 s at the median); set appendfsync always in redis.conf, and by CONFIG SET until the next restart")
 }
 
-// FewReplicas returns an error if a primary that is cut off continues to grant while durability class replica waits
-// for more replicas. It returns nil if the primary does not, or if nothing is known. wanted is how many replicas the
-// class waits for, 0 for all that are connected.
+// FewReplicas returns an error if min-replicas-to-write is below the number of replicas that durability class replica
+// waits for. A primary that is partitioned from its replicas would then still grant packets. wanted is that number; 0
+// means all connected replicas. FewReplicas returns nil if the setting is unknown.
 func (s *Server) FewReplicas(wanted int) error {
 	if wanted == 0 {
 		wanted = s.Replicas
@@ -253,8 +255,8 @@ func (s *Server) FewReplicas(wanted int) error {
 		"min-replicas-to-write %d in redis.conf and by CONFIG SET", s.MinReplicas, wanted, wanted)
 }
 
-// CheckAppendOnly returns an error for a Redis without an append-only file, for every class. It is Broken, as in
-// Check.
+// CheckAppendOnly returns an error of class Broken if the server has no append-only file, whatever the durability
+// class.
 func (s *Server) CheckAppendOnly() error {
 	if s.AppendOnly {
 		return nil
@@ -262,8 +264,9 @@ func (s *Server) CheckAppendOnly() error {
 	return hongbao.Errorf(hongbao.ClassBroken, "this Redis keeps nothing: %w", errNoAppendOnly)
 }
 
-// NeedsWaitAOF reports whether the fsync class uses WAITAOF. It does on every Redis that knows WAITAOF (7.2), since
-// appendfsync may be changed at run time. Older ones must have appendfsync always, which is done before the answer.
+// NeedsWaitAOF reports whether durability class fsync uses WAITAOF. Every Redis from 7.2 on has WAITAOF, and it is
+// used there even with appendfsync always, because that setting can change at run time. Older servers must have
+// appendfsync always, so that writes are on disk before the reply.
 func (s *Server) NeedsWaitAOF() bool { return s.atLeast(7, 2) }
 
 func (s *Server) atLeast(major, minor int) bool {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// by returns a decision.
+// by returns a decision of the given person, with a reason.
 func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: why} }
 
 // bundle is one deployment with one shard.
@@ -28,7 +28,7 @@ type bundle struct {
 	rdb      *redis.Client
 	store    *store.Store
 	k        *store.Shard
-	eventsOf map[string]stream.SeqRange // by id: the events of entries that written made
+	eventsOf map[string]stream.SeqRange // by entry id, for entries of written
 }
 
 func setup(t *testing.T) *bundle {
@@ -45,7 +45,7 @@ func bundleOf(st *store.Store) *bundle {
 	return &bundle{rdb: st.Redis().(*redis.Client), store: st, k: st.Shard(0)}
 }
 
-// reached sets the shard's seq to that of an event.
+// reached sets the shard's seq, as if it had that many events.
 func (b *bundle) reached(t testing.TB, seq int64) {
 	t.Helper()
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "seq", seq).Err())
@@ -56,7 +56,7 @@ func (b *bundle) dump(t *testing.T) map[string]string {
 	return storetest.Dump(t, b.store)
 }
 
-// differ returns the names of the keys whose content is not the same.
+// differ returns the keys whose content differs between two dumps.
 func differ(before, after map[string]string) []string {
 	var out []string
 	for key := range before {
@@ -72,7 +72,7 @@ func differ(before, after map[string]string) []string {
 	return out
 }
 
-// spec returns a campaign that is open now; change it before it is loaded.
+// spec returns a campaign that is open now; a test may change it and then load it.
 func spec(id string, packets int64) hongbao.Campaign {
 	c := loaded.Rain(id, packets, hongbao.Amount(packets*10))
 	c.Split = hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: c.Total}
@@ -88,7 +88,7 @@ func (b *bundle) load(t testing.TB, c hongbao.Campaign) *campaign.Plan {
 
 var call = storetest.Call
 
-// grab makes the users grab; each must be granted.
+// grab makes one call with a grab for each user. Each grab must be granted.
 func (b *bundle) grab(t testing.TB, id string, users ...string) []hongbao.Answer {
 	t.Helper()
 	return storetest.Grab(t, b.k, id, users...)
@@ -138,7 +138,7 @@ func (b *bundle) read(t testing.TB, group, consumer string, count int) []store.R
 	return out
 }
 
-// owners returns the consumer that each pending entry belongs to, and how often the entry was delivered.
+// owners returns, by entry id, the consumer of each pending entry and the number of its deliveries.
 func (b *bundle) owners(t testing.TB, group string) map[string]string {
 	t.Helper()
 	rows, err := b.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{

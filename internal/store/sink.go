@@ -14,28 +14,29 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-var sinkScript = newDrainScript("sink", "control").with(unguarded) // a sink is paused on a frozen shard too
+var sinkScript = newDrainScript("sink", "control").with(unguarded) // also runs on a frozen shard
 
-// SinkControl has people's decisions about a sink on one shard. Its zero value means that there is none.
+// SinkControl has the decisions of operators about a sink on one shard. Its zero value means that there are none.
 type SinkControl struct {
-	// Paused: no worker hands a grant to the sink.
+	// Paused means that no worker delivers a grant to the sink.
 	Paused bool
-	// Decision and At belong to the last pause or resume.
+	// Decision and At say who paused or resumed the sink last, why and when.
 	stream.Decision
 	At time.Time
-	// Rate is the most grants a second that all workers hand over, 0 for no bound. If it is nil, each worker uses its
-	// own setting.
+	// Rate limits the grants that all workers together deliver in a second; 0 means no limit. If it is nil, each
+	// worker uses its own setting.
 	Rate *int
-	// Limited and LimitAt belong to the last change of Rate.
+	// Limited and LimitAt say who changed Rate last, why and when.
 	Limited stream.Decision
 	LimitAt time.Time
 	// Rev and LimitRev order the decisions: see stream.Control. They are 0 for decisions of earlier builds.
 	Rev, LimitRev int64
-	// Campaigns rises with each decision about a single campaign (Shard.SinkCampaigns).
+	// Campaigns counts the decisions about single campaigns, see Shard.SinkCampaigns. A reader compares it to notice
+	// new ones.
 	Campaigns int64
 }
 
-// Older returns the decisions of an earlier build, which did not change Rev. Their time orders them.
+// Older returns decisions that an earlier build has stored without Rev. Their time serves as Rev.
 func (c *SinkControl) Older(sink string) (all []stream.Control) {
 	if !c.At.IsZero() && c.At.UnixMilli() > c.Rev {
 		value := "0"
@@ -57,24 +58,24 @@ func (c *SinkControl) Older(sink string) (all []stream.Control) {
 }
 
 // PauseSink pauses a sink on the shard for all workers. It reports whether that changed anything, and returns the
-// sink's state. A sink that was paused before keeps its first name and reason.
+// sink's state. If the sink is already paused, the first decision stays.
 func (k *Shard) PauseSink(ctx context.Context, sink string, by stream.Decision) (bool, SinkControl, error) {
 	return k.pauseSink(ctx, "pause", sink, "", by)
 }
 
-// ResumeSink lets a paused sink continue. It returns the same as PauseSink.
+// ResumeSink lets a paused sink continue. Its results are like PauseSink's.
 func (k *Shard) ResumeSink(ctx context.Context, sink string, by stream.Decision) (bool, SinkControl, error) {
 	return k.pauseSink(ctx, "resume", sink, "", by)
 }
 
-// PauseSinkCampaign pauses one campaign for a sink on the shard. Workers keep its grants waiting, and deliver those
+// PauseSinkCampaign pauses one campaign for a sink on the shard. Workers hold back its grants, and deliver the grants
 // of other campaigns.
 func (k *Shard) PauseSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (bool, SinkControl,
 	error) {
 	return k.pauseSink(ctx, "pause", sink, campaign, by)
 }
 
-// ResumeSinkCampaign lets a campaign that was paused for a sink continue.
+// ResumeSinkCampaign ends the pause of a campaign for a sink.
 func (k *Shard) ResumeSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (bool, SinkControl,
 	error) {
 	return k.pauseSink(ctx, "resume", sink, campaign, by)
@@ -89,8 +90,8 @@ func (k *Shard) pauseSink(ctx context.Context, what, sink, campaign string, by s
 	return k.controlSink(ctx, sink, what, by.By, by.Why, "", campaign, about.Name())
 }
 
-// LimitSink bounds the rate of a sink over all workers, in grants a second: 0 for no bound, nil for the setting of
-// each worker. It returns the same as PauseSink.
+// LimitSink sets the rate limit of a sink over all workers, in grants a second. 0 means no limit, and nil means each
+// worker's own setting. Its results are like PauseSink's.
 func (k *Shard) LimitSink(ctx context.Context, sink string, rate *int, by stream.Decision) (bool, SinkControl, error) {
 	text := ""
 	if rate != nil {
@@ -115,13 +116,13 @@ func (k *Shard) controlSink(ctx context.Context, sink string, args ...any) (chan
 	return changed, now, r.done(sinkScript)
 }
 
-// SinkControl returns people's decisions about a sink on the shard.
+// SinkControl returns the decisions of operators about a sink on the shard.
 func (k *Shard) SinkControl(ctx context.Context, sink string) (SinkControl, error) {
 	return k.readControl(sink, k.rdb.HGetAll(ctx, k.Keys.Sink(sink)))
 }
 
-// SinkControls asks all shards at once for people's decisions about a sink. It returns a decision or an error for
-// each shard.
+// SinkControls reads the decisions of operators about a sink on all shards, in one pipeline. It returns decisions or
+// an error for each shard.
 func (s *Store) SinkControls(ctx context.Context, sink string) ([]SinkControl, []error) {
 	pipe := s.rdb.Pipeline()
 	answers := make([]*redis.MapStringStringCmd, s.Len())
@@ -179,7 +180,7 @@ type CampaignPause struct {
 	At       time.Time
 }
 
-// SinkCampaigns returns the decisions about single campaigns of a sink, in the order of the campaigns.
+// SinkCampaigns returns the decisions about single campaigns of a sink, sorted by campaign.
 func (k *Shard) SinkCampaigns(ctx context.Context, sink string) ([]CampaignPause, error) {
 	fields, err := k.rdb.HGetAll(ctx, k.Keys.SinkCampaigns(sink)).Result()
 	if err != nil {
@@ -201,7 +202,7 @@ func (k *Shard) SinkCampaigns(ctx context.Context, sink string) ([]CampaignPause
 	return out, nil
 }
 
-// pairs returns a map of alternating fields and values.
+// pairs makes a map from a list of alternating fields and values.
 func pairs(flat []string) map[string]string {
 	out := make(map[string]string, len(flat)/2)
 	for i := 0; i+1 < len(flat); i += 2 {

@@ -15,13 +15,13 @@ import (
 
 // GroupStatus is the state of a consumer group on a shard.
 type GroupStatus struct {
-	// Seq is the shard's last event. Waiting is how many events up to Seq the group has not finished.
+	// Seq is the shard's last seq. Waiting is how many events up to Seq the group has not finished.
 	Seq, Waiting int64
-	// Oldest is how long ago the first waiting entry was written; 0 if none waits. Unread is the same for the entries
-	// that no worker has read.
+	// Oldest is how long ago the oldest unfinished entry was written, and Unread how long ago the oldest entry that
+	// no worker has read. They are 0 if there is no such entry.
 	Oldest, Unread time.Duration
-	// Parked is the number of entries that wait for another attempt. Dead is the number of letters that wait for a
-	// person. Claims is the number of open claims: their batches are under way, or their workers died.
+	// Parked is the number of entries that wait for another attempt. Dead is the number of dead letters. Claims is
+	// the number of claims: their pushes are in progress, or their workers died.
 	Parked, Dead, Claims int64
 	// ParkedAt has the number of parked entries of each level.
 	ParkedAt []int64
@@ -34,21 +34,21 @@ type GroupStatus struct {
 // Worker is a consumer of a group.
 type Worker struct {
 	Name string
-	// Holds is the number of the worker's entries. Seen is how long ago it last called Redis.
+	// Holds is the number of entries that are pending for the worker. Seen is how long ago it last called Redis.
 	Holds int64
 	Seen  time.Duration
 }
 
 const parkingPrefix = "_retry/"
 
-// maxLevels is the most parking levels that are counted one by one: consumer.backoff doubles up to a day.
+// maxLevels limits ParkedAt. The backoff doubles from level to level up to a day, so higher levels do not occur.
 const maxLevels = 64
 
-// Status returns the state of a group on a shard. It only reads, and the shard changes meanwhile. It takes up to
-// three round trips, and one more for each million events that wait.
+// Status returns the state of a group on a shard. It takes up to three round trips, and one more for each million
+// unfinished events. The shard may change between them.
 func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 	pipe := k.rdb.Pipeline()
-	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // before the group, whose state then includes this seq
+	answer := pipe.HMGet(ctx, k.Keys.Meta(), headFields...) // before the group, so that its state covers these events
 	opened := pipe.HGet(ctx, k.Keys.Meta(), skippedField)
 	control := pipe.HGetAll(ctx, k.Keys.Sink(group))
 	ask := k.askGroup(ctx, pipe, group)
@@ -84,7 +84,7 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 		}
 	}
 	if !at.exists {
-		finished = 0 // events that left the stream have done bits
+		finished = 0 // the done bits decide about events that were trimmed
 	} else if err := addConsumers(group, workers, &out); err != nil {
 		return out, err
 	}
@@ -102,8 +102,8 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 	return out, err
 }
 
-// events returns the seqs of a range that have an event. Openings have skipped the others. If skipped is unreadable
-// until a worker repairs it, events returns the whole range.
+// events returns the seqs of a range without those that openings have skipped. If the text skipped is unreadable,
+// events returns the whole range; a worker will repair the text.
 func events(first, last int64, skipped string) []stream.SeqRange {
 	all := []stream.SeqRange{{First: first, Last: last}}
 	list, err := parseSkipped(skipped)
@@ -116,7 +116,7 @@ func events(first, last int64, skipped string) []stream.SeqRange {
 	return all
 }
 
-// unfinished returns how many of the events the group has not done.
+// unfinished counts the events that the group has not finished.
 func (k *Shard) unfinished(ctx context.Context, group string, events []stream.SeqRange) (n int64, err error) {
 	const page = 1 << 20
 	for _, r := range events {
@@ -136,7 +136,8 @@ func (k *Shard) unfinished(ctx context.Context, group string, events []stream.Se
 	return n, nil
 }
 
-// age returns how long before now an entry was written; 0 for no entry, which was finished meanwhile.
+// age returns how long before now an entry was written. It returns 0 for an empty id: the entry was finished
+// meanwhile.
 func (k *Shard) age(id string, now time.Time) (time.Duration, error) {
 	if id == "" {
 		return 0, nil
@@ -149,7 +150,7 @@ func (k *Shard) age(id string, now time.Time) (time.Duration, error) {
 	return max(now.Sub(time.UnixMilli(written)), 0), nil
 }
 
-// addConsumers adds the group's workers and its parked entries.
+// addConsumers adds the group's workers and the counts of its parked entries.
 func addConsumers(group string, answer *redis.XInfoConsumersCmd, out *GroupStatus) error {
 	list, err := answer.Result()
 	if err != nil {

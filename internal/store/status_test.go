@@ -36,7 +36,7 @@ func TestStatus(t *testing.T) {
 	require.Empty(t, s.Workers)
 	require.Less(t, s.Oldest, time.Minute)
 
-	// A finished entry behind a parked one does not wait.
+	// The entry after the parked one is finished, so it does not count as waiting.
 	b.read(t, "balance", "w1", 3)
 	n, err := k.Park(t.Context(), "balance", "w1", []store.Parking{{ID: ids[0], Level: 0, Attempts: 1}})
 	require.NoError(t, err)
@@ -72,14 +72,14 @@ func (c *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// The status of a group in any state takes few round trips: a deployment has many shards, and is asked for its status
-// every second.
+// Status takes at most three round trips in each state of a group. That matters because a deployment has many shards,
+// and all are polled every second.
 func TestStatusTakesFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	rdb, count := testkit.Redis(t).Client(t), &trips{}
 	rdb.AddHook(count)
-	require.NoError(t, rdb.Ping(t.Context()).Err()) // it connects
+	require.NoError(t, rdb.Ping(t.Context()).Err()) // connects now, so that it does not count
 	k := b.store.Over(rdb).Shard(0)
 	takes := func(most, waiting int64) {
 		t.Helper()
@@ -104,7 +104,7 @@ func TestStatusTakesFewRoundTrips(t *testing.T) {
 	require.NoError(t, err)
 	takes(2, 0)
 
-	// Entries that can't be read come before the first one that counts.
+	// Twenty unreadable entries precede the next event.
 	for range 20 {
 		poison := &redis.XAddArgs{Stream: b.k.Keys.Events(), Values: []string{"poison", "1"}}
 		require.NoError(t, b.rdb.XAdd(t.Context(), poison).Err())
@@ -119,7 +119,7 @@ func TestStatusTakesFewRoundTrips(t *testing.T) {
 	require.EqualValues(t, 7, finished)
 }
 
-// An idle worker is seen each time it looks for entries that others left behind.
+// A worker without entries calls Reclaim. The status then includes the worker.
 func TestStatusSeesAnIdleWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -16,21 +16,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Store is a deployment in Redis, reached by one client. It is safe for concurrent use.
+// Store accesses the data of a deployment in Redis through one client. It is safe for concurrent use.
 type Store struct {
 	rdb    redis.UniversalClient
 	space  hongbao.Space
 	shards []*Shard
-	// process names this Store among the processes that watch the deployment. answering is the number of producers
-	// that answer users through it. remembered is the number of bytes of the grants that it remembers. forgotten is
-	// the number of grants that it forgot before they were settled.
+	// process is a random id by which this Store registers as a witness. answering is the number of producers that
+	// use the Store. remembered is the size in bytes of the reported grants that it remembers. forgotten is the
+	// number of grants that it forgot before they were settled.
 	process                          string
 	answering, remembered, forgotten atomic.Int64
 }
 
-// stores has the Store of each client and space. The parts of a process that share a client (producers, workers, the
-// watch) must share what they have seen of a shard. Otherwise a loss that one of them could prove stays unknown. Each
-// public package takes a client, so only the client shows that they belong together.
+// stores has the Store of each client and space. Producers, workers and the watch of a process must share what they
+// have seen of a shard. Otherwise a loss that only one of them could notice stays unknown. The public packages take a
+// client as an argument, so components share a Store if they share a client.
 var stores sync.Map // clientSpace to *Store
 
 type clientSpace struct {
@@ -38,9 +38,8 @@ type clientSpace struct {
 	space hongbao.Space
 }
 
-// Of returns the Store of a client: always the same one for the same client and space. The client must be one that
-// the process keeps. A node client of a cluster is not, because go-redis creates new ones whenever the topology
-// changes.
+// Of returns the Store of a client. It returns the same Store for the same client and space. The process must keep
+// the client. So do not pass a node client of a cluster: go-redis creates new ones whenever the topology changes.
 func Of(rdb redis.UniversalClient, space hongbao.Space) (*Store, error) {
 	at := clientSpace{rdb, space}
 	if s, ok := stores.Load(at); ok {
@@ -61,17 +60,17 @@ func Of(rdb redis.UniversalClient, space hongbao.Space) (*Store, error) {
 	return is.(*Store), nil //nolint:forcetypeassert // the same
 }
 
-// Forget removes the Store of a client that is about to be closed. A process that closes clients must call it, or it
-// keeps the Store of each.
+// Forget removes the Store of a client that is about to be closed. Without it, the Store of each closed client stays
+// in memory.
 func (s *Store) Forget() { stores.Delete(clientSpace{s.rdb, s.space}) }
 
-// Over returns the Store of the same deployment for another client.
+// Over returns the Store for the same deployment and the given client.
 func (s *Store) Over(rdb redis.UniversalClient) *Store {
-	over, _ := Of(rdb, s.space) // the space is valid
+	over, _ := Of(rdb, s.space) // can't fail: the space is valid
 	return over
 }
 
-// Redis returns the client, for reads without a method.
+// Redis returns the client, for reads for which this package has no method.
 func (s *Store) Redis() redis.UniversalClient { return s.rdb }
 
 // Space returns the deployment's key prefix and number of shards.
@@ -86,16 +85,16 @@ func (s *Store) Shard(i int) *Shard { return s.shards[i] }
 // Shards returns all shards.
 func (s *Store) Shards() []*Shard { return s.shards }
 
-// Home returns a campaign's first place, which knows how many places the campaign has. It is the shard with the
-// number FNV-1a of the id, modulo the number of shards.
+// Home returns a campaign's first place, where the number of its places is stored. The shard's number is the FNV-1a
+// hash of the id, modulo the number of shards.
 func (s *Store) Home(campaign string) *Shard {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(campaign)) // never fails
 	return s.shards[h.Sum32()%uint32(len(s.shards))]
 }
 
-// Places returns the shards of a campaign that is dealt over n of them, 1 <= n <= Len. They are evenly spread,
-// beginning at its home. Packet k of every generation is dealt to place (k-1) mod n.
+// Places returns the shards of a campaign that is dealt over n of them, 1 <= n <= Len. The places are evenly spread
+// over the shards, and the first one is the home. Packet k of every generation is dealt to place (k-1) mod n.
 func (s *Store) Places(campaign string, n int) []*Shard {
 	home, places := s.Home(campaign).Index(), make([]*Shard, n)
 	for j := range places {
@@ -109,19 +108,19 @@ func (s *Store) Has(campaign string, n, shard int) bool {
 	return slices.Contains(s.Places(campaign, n), s.shards[shard])
 }
 
-// Deployment returns the key of the hash that names the deployment that owns the prefix, with its number of shards.
-// The key depends on neither.
+// Deployment returns the key of the hash with the id of the deployment that owns the prefix, and its number of
+// shards. The key's name depends only on the prefix.
 func (s *Store) Deployment() string { return s.space.Prefix + ":{deployment}" }
 
 // Journal returns the key of a list: the entries of the journal that wait for the ledger, the newest first.
 func (s *Store) Journal() string { return s.space.Prefix + ":{journal}" }
 
-// filtersWanted returns the key of a hash: campaign to the revision for which a producer requests a filter of the
-// winners.
+// filtersWanted returns the key of a hash from campaign to revision. A producer requests a filter of the winners by
+// adding a field.
 func (s *Store) filtersWanted() string { return s.space.Prefix + ":{filters}" }
 
-// Entries returns a shard's decoded entries from firstID to lastID, both included. It leaves out unreadable entries,
-// entries that the shard's head refutes, and entries that are gone.
+// Entries returns a shard's decoded entries from firstID to lastID, both included. It omits unreadable and forged
+// entries, and entries that are no longer in the stream.
 func (s *Store) Entries(ctx context.Context, shard int, firstID, lastID string) ([]stream.Entry, error) {
 	raw, err := s.shards[shard].rangeAll(ctx, firstID, lastID)
 	if err != nil {
@@ -131,7 +130,7 @@ func (s *Store) Entries(ctx context.Context, shard int, firstID, lastID string) 
 	return entries, err
 }
 
-// Campaign returns a campaign of the deployment. It reads nothing.
+// Campaign returns a campaign of the deployment. It does not call Redis.
 func (s *Store) Campaign(id string) Campaign { return Campaign{s, id} }
 
 // Campaign is a campaign on all of its shards.
@@ -143,8 +142,8 @@ type Campaign struct {
 // Index returns the shard's number in its deployment.
 func (k *Shard) Index() int { return k.Keys.shard }
 
-// Node returns the client of the server that has the shard now. Callers ask again each time, because a cluster moves
-// slots and fails over.
+// Node returns the client of the server that has the shard now. Callers must not cache it, because of slot migrations
+// and failovers.
 func (k *Shard) Node(ctx context.Context) (redis.UniversalClient, error) {
 	cluster, ok := k.rdb.(*redis.ClusterClient)
 	if !ok {

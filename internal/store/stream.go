@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// ReadNew hands up to count new entries to the consumer, and waits up to block for the first one. It is no error if
-// none comes. The error is ErrNoGroup (errors.Is) if the group or the stream is not there.
+// ReadNew delivers up to count new entries to the consumer. It waits up to block for the first entry. If none
+// arrives, it returns no entries and no error. The error wraps ErrNoGroup if the group or the stream does not exist.
 func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, block time.Duration) ([]RawEntry,
 	error) {
 	cmd := k.readNew(ctx, group, consumer, count, block)
@@ -23,9 +23,9 @@ func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, 
 	return k.newEntries(cmd, group)
 }
 
-// ReadNewAhead is ReadNew and then Progress, in one round trip, for events that are likely to come. The progress is
-// nil if it could not be read. While a slot of a cluster moves, the two may run in the other order. An older progress
-// value does not prove that an entry is forged.
+// ReadNewAhead calls ReadNew and then Progress in one round trip, with a guess of the events that the entries have.
+// The progress is nil if it can't be read. During a slot migration, Progress may run first. So its head may be older
+// than the entries, and then it does not prove that an entry is forged.
 func (k *Shard) ReadNewAhead(ctx context.Context, group, consumer string, count int, block time.Duration,
 	likely stream.SeqRange) ([]RawEntry, *Progress, error) {
 	pipe := k.rdb.Pipeline()
@@ -44,15 +44,15 @@ func (k *Shard) ReadNewAhead(ctx context.Context, group, consumer string, count 
 	return entries, &p, err
 }
 
-// readNew returns the command of ReadNew. The client's read timeout must be above block.
+// readNew returns the XREADGROUP command of ReadNew. The client's read timeout must be longer than block.
 func (k *Shard) readNew(ctx context.Context, group, consumer string, count int, block time.Duration) *redis.Cmd {
 	args := []any{"XREADGROUP", "GROUP", group, consumer, "COUNT", count}
-	if ms := block.Milliseconds(); ms > 0 { // no BLOCK at all for 0: BLOCK 0 would wait without limit
+	if ms := block.Milliseconds(); ms > 0 { // BLOCK 0 would wait without limit
 		args = append(args, "BLOCK", ms)
 	}
 	args = append(args, "STREAMS", k.Keys.Events(), ">")
 	cmd := redis.NewCmd(ctx, args...)
-	cmd.SetFirstKeyPos(int8(len(args) - 2)) // a cluster's client then sends the whole pipeline to one node
+	cmd.SetFirstKeyPos(int8(len(args) - 2)) // lets a cluster client route the whole pipeline to one node
 	return cmd
 }
 
@@ -71,13 +71,13 @@ func (k *Shard) newEntries(cmd *redis.Cmd, group string) ([]RawEntry, error) {
 	return rawEntries(list, 1)
 }
 
-// Range returns up to count of the shard's entries from first to last, both included. "-" and "+" are the ends. "("
-// before an id excludes it.
+// Range returns up to count of the shard's entries from first to last, both included. first and last are ids as in
+// XRANGE: "-" and "+" are the ends, and "(" before an id excludes it.
 func (k *Shard) Range(ctx context.Context, first, last string, count int) ([]RawEntry, error) {
 	return rangeOf(ctx, k.rdb, k.Keys.Events(), first, last, count)
 }
 
-// Entries returns all decoded entries of a shard from first to last, both included. It leaves out unreadable ones.
+// Entries returns all decoded entries of a shard from first to last, both included. It omits unreadable entries.
 func (k *Shard) Entries(ctx context.Context, first, last string) ([]stream.Entry, error) {
 	raw, err := k.rangeAll(ctx, first, last)
 	if err != nil {
@@ -89,14 +89,14 @@ func (k *Shard) Entries(ctx context.Context, first, last string) ([]stream.Entry
 		if errors.Is(err, stream.ErrNewerEntry) {
 			return nil, err
 		}
-		if err == nil { // an unreadable entry becomes a dead letter and must not affect its neighbours
+		if err == nil { // workers make a dead letter of an unreadable entry
 			out = append(out, e)
 		}
 	}
 	return out, nil
 }
 
-// rangeAll returns all entries from first to last. It reads page by page.
+// rangeAll returns all entries from first to last. It reads them in pages.
 func (k *Shard) rangeAll(ctx context.Context, first, last string) ([]RawEntry, error) {
 	var all []RawEntry
 	for page, err := range k.Pages(ctx, first, last) {
@@ -111,8 +111,8 @@ func (k *Shard) rangeAll(ctx context.Context, first, last string) ([]RawEntry, e
 // entriesPage is how many entries of a stream are read at once.
 const entriesPage = 500
 
-// Pages returns the pages of a stream, which read reads from an id on. A page that is not full is the last, and so is
-// an error. The first page may be empty.
+// Pages returns the pages of a stream. It calls read for each page, with the id to start at. It ends after an error
+// or a page that is not full. The first page may be empty.
 func Pages(first string, read func(first string, count int) ([]RawEntry, error)) iter.Seq2[[]RawEntry, error] {
 	return func(yield func([]RawEntry, error) bool) {
 		for {
@@ -125,13 +125,13 @@ func Pages(first string, read func(first string, count int) ([]RawEntry, error))
 	}
 }
 
-// Pages returns the shard's entries from first to last, both included, as Range does.
+// Pages returns the shard's entries from first to last, both included, see Range.
 func (k *Shard) Pages(ctx context.Context, first, last string) iter.Seq2[[]RawEntry, error] {
 	return Pages(first, func(first string, count int) ([]RawEntry, error) { return k.Range(ctx, first, last, count) })
 }
 
-// LastEntry returns when the stream's last entry was written, even if it was trimmed. It returns the zero time if the
-// stream is gone or never had an entry.
+// LastEntry returns when the stream's last entry was written, even if that entry was trimmed. It returns the zero
+// time if the stream does not exist or never had an entry.
 func (k *Shard) LastEntry(ctx context.Context) (time.Time, error) {
 	info, err := k.rdb.XInfoStream(ctx, k.Keys.Events()).Result()
 	if err != nil {
@@ -159,8 +159,8 @@ func (k *Shard) LastSeq(ctx context.Context) (int64, error) {
 
 var createGroupScript = newScript("create_group")
 
-// CreateGroup creates the consumer group, which reads from the first entry that is kept, and the stream if necessary.
-// It reports whether it created the group now.
+// CreateGroup creates the consumer group, and the stream if it does not exist. The group starts at the first entry in
+// the stream. CreateGroup reports whether this call created the group.
 func (k *Shard) CreateGroup(ctx context.Context, group string) (bool, error) {
 	reply, err := k.run(ctx, createGroupScript, []string{k.Keys.Events()}, []any{group})
 	if err != nil {
@@ -169,8 +169,8 @@ func (k *Shard) CreateGroup(ctx context.Context, group string) (bool, error) {
 	return one(createGroupScript, reply, func(s string) (bool, error) { return s == "made", nil })
 }
 
-// streamOf returns the entries of the only stream in a reply of XREADGROUP. RESP2 returns [[key, entries]], RESP3
-// {key: entries}.
+// streamOf returns the entries in a reply of XREADGROUP for one stream. The reply is [[key, entries]] with RESP2, and
+// {key: entries} with RESP3.
 func streamOf(v any) ([]any, error) {
 	var entries any
 	switch v := v.(type) {
@@ -222,10 +222,10 @@ func rawEntries(list []any, attempt int64) ([]RawEntry, error) {
 	return out, nil
 }
 
-// EntryOf returns the entry of an event that was decided at a given time; false if the stream does not have it any
-// more.
+// EntryOf returns the entry of an event that was decided at a given time. It returns false if the entry is no longer
+// in the stream.
 func (k *Shard) EntryOf(ctx context.Context, seq int64, decided time.Time) (stream.Entry, bool, error) {
-	// An entry's id is the time of its decision, or later if the clock went back.
+	// The id of an entry has the time of its decision, or a later time if the clock went back.
 	for raw, err := range k.Pages(ctx, strconv.FormatInt(decided.UnixMilli(), 10), "+") {
 		if err != nil {
 			return stream.Entry{}, false, err

@@ -10,8 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// An entry that can't be read is omitted, so that a stored batch around it can be rebuilt. An entry of a newer build
-// is not omitted.
+// Entries omits an unreadable entry between two readable ones. An entry in the format of a newer build is an error.
 func TestEntriesLeavesOutWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -12,23 +12,23 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Terms are the rules of a campaign for a while: its window and limits, and the hashes in which the limits by facts
-// count. They are valid for one plan and until a day or an hour ends. grab.lua returns them, and each call sends them
-// back, so that grab.lua need not read them from the campaign again.
+// Terms are the rules of a campaign in the current limit periods: its window, its limits, and the hashes that count
+// for limits by facts. They are valid for one revision of the campaign, until a day or an hour of its limits ends.
+// grab.lua returns them, and later calls send them back. So grab.lua need not compute them again.
 type Terms struct {
 	factNames string
 	places    int64 // number of the campaign's shards
 	newest    int64 // the newest announced generation
-	from      int64 // the window's start, in Unix ms
+	from      int64 // start of the campaign's window, in Unix ms
 	revision  string
 	since     int64 // the terms are valid from since to until, in Unix ms
 	until     int64
-	texts     string // bounds of the limits by user and ends of the counters, in the format of grab.lua
-	oneEach   bool   // a user gets one packet only
+	texts     string // maxima of the limits by user, and expiry times of counters, in the format of grab.lua
+	oneEach   bool   // a user may have only one packet
 	limits    []hongbao.LimitHit
-	byUser    int          // number of limits by user; they come first
-	byFact    []factLimit  // the other limits
-	expiring  atomic.Int64 // until then no call sets the expiry of the periods' hashes again; in Unix ns
+	byUser    int          // number of limits by user, which come first in limits
+	byFact    []factLimit  // the limits by facts
+	expiring  atomic.Int64 // until this Unix time in ns, calls need not set the counters' expiry again
 }
 
 type factLimit struct {
@@ -40,16 +40,16 @@ type factLimit struct {
 // Places returns the number of the campaign's shards, at least 1.
 func (t *Terms) Places() int { return int(max(t.places, 1)) }
 
-// Generation returns the newest generation that was announced where the terms were read, at least 1.
+// Generation returns the newest generation that was announced on the place from which the terms come, at least 1.
 func (t *Terms) Generation() int64 { return max(t.newest, 1) }
 
-// Revision returns the version of the campaign's rules. The announcement of a generation changes it.
+// Revision returns the revision of the campaign, which changes when a generation is announced.
 func (t *Terms) Revision() string { return t.revision }
 
-// walks reports whether other places or generations may have packets when nothing is left here.
+// walks reports whether other places or generations may have packets when this place has none left.
 func (t *Terms) walks() bool { return t.places > 1 || t.newest > 1 }
 
-// sinceStart formats times for grab.lua.
+// sinceStart formats times for grab.lua: ms since the start of the window.
 func (t *Terms) sinceStart(times []time.Time) string {
 	var text []byte
 	for i, at := range times {
@@ -61,11 +61,11 @@ func (t *Terms) sinceStart(times []time.Time) string {
 	return string(text)
 }
 
-// noTerms are never valid.
+// noTerms make grab.lua return the valid terms.
 var noTerms = &Terms{texts: "|"}
 
-// keepCounters is how long the counters of a period remain after its end. A clock that is set back a little still
-// finds them.
+// keepCounters is how long the counters of a period remain after its end. So they are still there if the clock is set
+// back a little.
 var keepCounters = map[hongbao.Period]time.Duration{hongbao.PerDay: 24 * time.Hour, hongbao.PerHour: time.Hour}
 
 // parseTerms parses a reply of grab.lua that has terms.
@@ -109,7 +109,7 @@ func parseTerms(reply []string) (*Terms, error) {
 	return t, nil
 }
 
-// add adds the limit that a grab gets in its answer if it reaches that limit.
+// add appends a limit to those that a grab's answer can refer to.
 func (t *Terms) add(by, per, most, resets string) error {
 	n, err1 := strconv.ParseInt(most, 10, 64)
 	ms, err2 := strconv.ParseInt(resets, 10, 64)
@@ -121,7 +121,7 @@ func (t *Terms) add(by, per, most, resets string) error {
 	return errors.Join(err1, err2)
 }
 
-// hit returns the limit at a place, as grab.lua counts from 1.
+// hit returns the limit with the index in grab.lua's answer, which counts from 1.
 func (t *Terms) hit(place string) (*hongbao.LimitHit, error) {
 	at, err := strconv.Atoi(place)
 	if err != nil || t == nil || at < 1 || at > len(t.limits) {

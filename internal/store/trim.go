@@ -11,36 +11,38 @@ var trimScript = newDrainScript("trim")
 type Trim struct {
 	Retention time.Duration
 	MaxEvents int64
-	// Limit is how many entries one call deletes at most from the front of the stream.
+	// Limit is the most entries that one call deletes from the front of the stream.
 	Limit int
-	// LookBehind is how many entries behind an unfinished one the call examines. Behind is where the last such look
-	// ended, "" for the front.
+	// LookBehind is how many entries after an unfinished entry the call examines, to delete finished ones. Behind is
+	// the id at which the previous call stopped, or "" for the front of the stream.
 	LookBehind int
 	Behind     string
-	// MaxHeld is how many entries a group may have pending. If it has more, the finished entries behind its oldest
-	// pending one count as unfinished.
+	// MaxHeld is how many entries a group may have pending. If it has more, all entries after its oldest pending
+	// entry count as unfinished.
 	MaxHeld int64
 	// Groups are the groups that must exist. While one is missing, nothing is deleted.
 	Groups []string
-	// Epoch is the shard's epoch for which Behind, Full and Lost are valid. In another epoch they are ignored.
+	// Epoch is the shard's epoch in which Behind, Full and Lost were computed. If the shard has a different epoch
+	// now, they are ignored.
 	Epoch int64
-	// Full is, by group, the chunk of done bits before which all chunks are full. Full chunks are not counted again.
+	// Full is, by group, the first chunk of done bits that is not known to be full. Chunks before it are not counted
+	// again.
 	Full map[string]int64
-	// Lost is, by group, how many events at or above the chunk in Full will never be delivered. They count as
-	// finished.
+	// Lost is, by group, how many events from that chunk on will never be delivered. They count as finished.
 	Lost map[string]int64
 }
 
 // Trimmed is the state of a shard after a trim.
 type Trimmed struct {
-	// Seq is the shard's last event. Finished is how many events every declared group has finished.
+	// Seq is the shard's last event. Finished is how many events the slowest declared group has finished.
 	Seq, Finished int64
 	Epoch         int64
 	DoneFloor     int64
-	// FirstKept is the first event of the first kept entry; 0 if no entry is kept.
+	// FirstKept is the first event in the stream, or 0 if the stream is empty.
 	FirstKept int64
 	Deleted   int
-	// Behind is where the look behind an unfinished entry ended; "" if it reached the end.
+	// Behind is the id at which the call stopped to examine entries, or "" if it reached the end. The next call
+	// passes it as Trim.Behind.
 	Behind  string
 	Missing []string
 	Groups  []GroupLag
@@ -49,22 +51,22 @@ type Trimmed struct {
 // GroupLag is how far a consumer group is behind.
 type GroupLag struct {
 	Name string
-	// Finished is the event up to which the group has finished everything. Delivered is the event up to which workers
-	// got everything.
+	// Finished is the event up to which the group has finished all events. Delivered is the event up to which all
+	// events were delivered to its workers.
 	Finished, Delivered int64
-	// Age is how long ago its oldest unfinished entry was written; 0 if there is none.
+	// Age is how long ago the group's oldest unfinished entry was written; 0 if there is none.
 	Age time.Duration
 	// Lost is how many events will never be delivered to the group. They are neither done, nor in the stream, nor
 	// pending.
 	Lost int64
 
-	// FirstChunk is the chunk of the first number in ChunkDone. ChunkDone has the number of done events of each
-	// chunk. Only declared groups have both.
+	// ChunkDone has the number of done events in each chunk, from chunk FirstChunk on. Both are set for declared
+	// groups only.
 	FirstChunk int64
 	ChunkDone  []int64
 }
 
-// TrimEvents deletes entries that every group has finished and that the retention no longer keeps.
+// TrimEvents deletes entries that every group has finished and that are older than the retention or exceed MaxEvents.
 func (k *Shard) TrimEvents(ctx context.Context, t Trim) (Trimmed, error) {
 	head, err := k.Head(ctx)
 	if err != nil {

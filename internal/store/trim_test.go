@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// written makes a stream of entries with the given numbers of events at made-up times. It sets seq and all groups as
-// a deployment has them. Entries with 0 events can't be read. ack marks the events of the entries.
+// written writes stream entries with the given numbers of events and ages, and sets the shard's seq. An entry with 0
+// events is unreadable. eventsOf records the events for ack.
 func (b *bundle) written(t *testing.T, sizes []int, ageOf func(i int) time.Duration) []string {
 	t.Helper()
 	seq := int64(0)
@@ -73,7 +73,7 @@ func (b *bundle) done(t *testing.T, group string, count int) {
 	b.ack(t, group, idsOf(raw))
 }
 
-// ack finishes entries as a worker does.
+// ack marks the events of entries as done and acks the entries.
 func (b *bundle) ack(t *testing.T, group string, ids []string) {
 	t.Helper()
 	var done []stream.SeqRange
@@ -114,13 +114,13 @@ func TestTrimKeepsWhatAnyGroupNeeds(t *testing.T) {
 	b.ack(t, "stranger", append(ids[:300:300], ids[301:500]...))
 	out = b.trim(t, store.Trim{Groups: declared})
 	require.Equal(t, map[string]int64{"balance": 2000, "kafka": 1800, "stranger": 600}, lags(out))
-	require.EqualValues(t, 1800, out.Finished, "a group that is not declared does not count as backlog")
+	require.EqualValues(t, 1800, out.Finished, "only declared groups count for Finished")
 	require.Positive(t, out.Deleted)
 	kept := b.ids(t)
-	require.Contains(t, kept, ids[300], "it is pending for a group that no one declared")
-	require.Subset(t, kept, ids[500:], "no one has read them for that group")
+	require.Contains(t, kept, ids[300], "pending for an undeclared group")
+	require.Subset(t, kept, ids[500:], "unread by an undeclared group")
 	require.LessOrEqual(t, len(kept), 601,
-		"whole nodes of up to 100 are deleted before the pending one, and each one behind it")
+		"before the pending entry only whole nodes of 100 entries are deleted, after it single entries")
 	require.LessOrEqual(t, out.FirstKept, int64(601))
 	for _, g := range out.Groups {
 		require.Equal(t, g.Name != "balance", g.Age > 0, g.Name)
@@ -134,7 +134,7 @@ func TestTrimKeepsWhatAnyGroupNeeds(t *testing.T) {
 	require.Contains(t, b.ids(t), ids[500], "undelivered for the stranger")
 	require.NoError(t, b.rdb.XGroupDestroy(t.Context(), b.k.Keys.Events(), "stranger").Err())
 	out = b.trim(t, store.Trim{Groups: declared})
-	require.Less(t, len(b.ids(t)), 200, "all but what is left of a node of the stream")
+	require.Less(t, len(b.ids(t)), 200, "at most the rest of a stream node of 100 entries is kept")
 	require.Empty(t, out.Missing)
 }
 
@@ -147,7 +147,7 @@ func TestTrimMissingGroupBlocks(t *testing.T) {
 	out := b.trim(t, store.Trim{Groups: []string{"balance", "kafka"}})
 	require.Equal(t, []string{"balance"}, out.Missing)
 	require.Zero(t, out.Deleted)
-	require.Zero(t, out.Finished, "nothing is known of what balance has finished")
+	require.Zero(t, out.Finished, "the missing group balance has finished nothing")
 	require.Len(t, b.ids(t), 300)
 
 	fresh := setupOn(t, b.rdb)
@@ -172,11 +172,11 @@ func TestTrimRetentionAndBounds(t *testing.T) {
 	require.LessOrEqual(t, out.Deleted, 100)
 	require.Positive(t, out.Deleted)
 
-	// the bound on events wins over the retention
+	// MaxEvents takes precedence over the retention
 	b.trim(t, store.Trim{Groups: groups, Retention: time.Hour, MaxEvents: 10})
 	kept := len(b.ids(t))
 	require.GreaterOrEqual(t, kept, 10)
-	require.Less(t, kept, 10+101, "up to one node of the stream more is kept")
+	require.Less(t, kept, 10+101, "at most one stream node too many is kept")
 }
 
 func TestTrimMaxEventsNeverPassesPending(t *testing.T) {
@@ -192,7 +192,7 @@ func TestTrimMaxEventsNeverPassesPending(t *testing.T) {
 	require.Less(t, len(b.ids(t)), 351)
 }
 
-// Any number of unreadable entries in a row never makes a group look further along than it is.
+// A group has 400 unreadable entries before its next event. They do not make its Finished too high.
 func TestTrimFinishedAmongUnreadable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -202,18 +202,18 @@ func TestTrimFinishedAmongUnreadable(t *testing.T) {
 	groups := []string{"kafka"}
 	b.done(t, "kafka", 3)
 	require.EqualValues(t, 6, b.trim(t, store.Trim{Groups: groups}).Finished,
-		"undelivered, behind 400 that can't be read")
+		"the next event is undelivered, after 400 unreadable entries")
 	raw := b.read(t, "kafka", "w1", 402)
 	require.Len(t, raw, 402)
-	require.EqualValues(t, 6, b.trim(t, store.Trim{Groups: groups}).Finished, "pending, behind 400 that can't be read")
+	require.EqualValues(t, 6, b.trim(t, store.Trim{Groups: groups}).Finished, "pending, after 400 unreadable entries")
 	b.ack(t, "kafka", ids[3:403])
 	require.EqualValues(t, 6, b.trim(t, store.Trim{Groups: groups}).Finished)
 	b.ack(t, "kafka", ids[403:404])
 	require.EqualValues(t, 8, b.trim(t, store.Trim{Groups: groups}).Finished)
 }
 
-// Grants of earlier builds have no currency. A stream has both versions during an upgrade, with the seq in the same
-// place.
+// Grants of earlier builds (version 1) have no currency. The trim finds the seq in both versions, which a stream has
+// during an upgrade.
 func TestTrimReadsEachVersionOfAGrant(t *testing.T) {
 	t.Parallel()
 	for version, currency := range map[string]string{"1": "", "3": " CNY"} {
@@ -229,7 +229,7 @@ func TestTrimReadsEachVersionOfAGrant(t *testing.T) {
 	}
 }
 
-// A planted entry with a seq that was never assigned does not count.
+// A forged entry has a seq that was never assigned. The trim ignores it.
 func TestTrimIgnoresForgedSeq(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -241,9 +241,8 @@ func TestTrimIgnoresForgedSeq(t *testing.T) {
 	require.EqualValues(t, 1, out.FirstKept)
 }
 
-// Before done bits are deleted, the done floor records which bits these are, and it never falls. A later replay takes
-// the events below it as done. A claim on the group's own sink is refused for these events; a claim with done bits
-// that are never trimmed is not.
+// Done bits below the done floor are deleted, and the floor never falls. Events below it then count as done in
+// GroupDone, and in a claim with Trimmed. In a claim without Trimmed they do not.
 func TestWhatTheDeletedBitsSaid(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -287,8 +286,8 @@ func TestWhatTheDeletedBitsSaid(t *testing.T) {
 		claim(false).Done)
 }
 
-// A parked entry keeps only itself in the stream. Entries behind it that are finished leave and are no backlog. The
-// floor of the done bits does not move.
+// An entry is parked, and later entries are finished. The trim deletes the later ones and keeps the parked one. They
+// do not count as backlog, and the group's Finished stays below the parked entry.
 func TestTrimBehindAPendingEntry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -302,16 +301,16 @@ func TestTrimBehindAPendingEntry(t *testing.T) {
 	require.NoError(t, err)
 	groups := []string{"balance", "kafka"}
 	out := b.trim(t, store.Trim{Groups: groups, Retention: 700 * time.Second})
-	require.EqualValues(t, 3*450, out.Finished, "the slower group: all but what it has not read")
+	require.EqualValues(t, 3*450, out.Finished, "balance is slower: it has read 450 entries")
 	require.EqualValues(t, 21, out.Groups[1].Finished)
 	kept := b.ids(t)
 	require.Subset(t, kept, append([]string{ids[7], ids[200]}, ids[301:]...),
-		"what is pending, and what the retention keeps")
+		"pending entries, and entries within the retention")
 	require.LessOrEqual(t, len(kept), 8+1+200)
 
 	b.done(t, "balance", 50)
 	out = b.trim(t, store.Trim{Groups: groups})
-	require.EqualValues(t, 3*460-1-3, out.Finished, "two of the first pending entry's three events are done")
+	require.EqualValues(t, 3*460-1-3, out.Finished, "two of the first pending entry's three events are done, the rest is not")
 	kept = b.ids(t)
 	require.Subset(t, kept, append([]string{ids[7], ids[200]}, ids[460:]...))
 	require.LessOrEqual(t, len(kept), 8+1+40)
@@ -319,5 +318,5 @@ func TestTrimBehindAPendingEntry(t *testing.T) {
 	c := store.Trim{Groups: groups, Limit: 1, MaxEvents: 1e6, LookBehind: 1, MaxHeld: 1}
 	out, err = b.k.TrimEvents(t.Context(), c)
 	require.NoError(t, err)
-	require.EqualValues(t, 21, out.Finished, "it has more entries than allowed: all behind the oldest count")
+	require.EqualValues(t, 21, out.Finished, "more than MaxHeld are pending: all after the oldest count as unfinished")
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Unrecorded is an opening of a shard that a person ordered while the ledger was down. It waits in the shard's meta
-// until the ledger has it.
+// Unrecorded is an opening of a shard that an operator ordered while the ledger was down. It is kept in the shard's
+// meta until it is recorded in the ledger.
 type Unrecorded struct {
 	Epoch int64 `json:"epoch"`
-	// Seq is the shard's last event before the opening. The ledger may know a later one.
+	// Seq is the shard's last event before the opening. The ledger may have a later event.
 	Seq  int64 `json:"seq"`
 	Last int64 `json:"last"` // the last seq that the opening skipped
 	stream.Decision
-	Lost string    `json:"lost"` // the known loss at that time
+	Lost string    `json:"lost"` // description of the loss that was known then
 	At   time.Time `json:"at"`
 }
 
-// ErrUnrecorded says that a shard was opened without the ledger, and the ledger does not know of it yet. Until it
-// does, workers take nothing from the shard.
+// ErrUnrecorded says that a shard was opened while the ledger was down, and the opening is not yet recorded in the
+// ledger. Until then, workers deliver nothing from the shard.
 var ErrUnrecorded = errors.New("the shard was opened without the ledger, and waits for it")
 
 const unrecordedField = "unrecorded"
@@ -39,7 +39,7 @@ func unrecordedText(list []Unrecorded) (string, error) {
 	return string(text), err
 }
 
-// Unrecorded returns the openings that wait for the ledger, the oldest first, and their text in Redis.
+// Unrecorded returns the openings that are not yet recorded in the ledger, the oldest first, and their text in Redis.
 func (k *Shard) Unrecorded(ctx context.Context) (list []Unrecorded, text string, err error) {
 	text, err = k.rdb.HGet(ctx, k.Keys.Meta(), unrecordedField).Result()
 	if errors.Is(err, redis.Nil) {
@@ -55,7 +55,7 @@ func (k *Shard) Unrecorded(ctx context.Context) (list []Unrecorded, text string,
 	return list, text, nil
 }
 
-// CheckRecorded returns ErrUnrecorded for a shard that waits for the ledger.
+// CheckRecorded returns ErrUnrecorded if the shard has an opening that is not recorded in the ledger.
 func (k *Shard) CheckRecorded(ctx context.Context) error {
 	list, _, err := k.Unrecorded(ctx)
 	if err != nil || len(list) == 0 {
@@ -66,13 +66,14 @@ func (k *Shard) CheckRecorded(ctx context.Context) error {
 		"noted that in the ledger", ErrUnrecorded, last.By, last.At.UTC().Format(time.RFC3339), last.Why)
 }
 
-// Recorded records that the ledger has the openings with the given text. Newer openings stay.
+// Recorded removes the openings with the given text, because the ledger has them. It does nothing if there are newer
+// ones.
 func (k *Shard) Recorded(ctx context.Context, text string) error {
 	_, err := k.run(ctx, keptScript, []string{k.Keys.Meta()}, []any{unrecordedField, text})
 	return err
 }
 
-// FreezeLate freezes an open shard that an opening has left without an event that a process knows.
+// FreezeLate freezes an open shard because a process has seen an event that an opening has skipped.
 func (k *Shard) FreezeLate(ctx context.Context, event int64) error {
 	skipped, err := k.skipped(ctx)
 	if err != nil {

@@ -15,59 +15,60 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// The codes of a Watch's alarms.
+// Codes of the alarms that a Watch raises.
 const (
-	// LostData: a shard is behind its earlier state, or is gone.
+	// LostData means that a shard has gone back to an earlier state, or is missing.
 	LostData = "redis_lost_data"
-	// LostAppendOnly: the server no longer writes an append-only file.
+	// LostAppendOnly means that the server no longer writes an append-only file.
 	LostAppendOnly = "redis_lost_append_only"
-	// Evicts: the server's maxmemory-policy is no longer noeviction.
+	// Evicts means that the server's maxmemory-policy is no longer noeviction.
 	Evicts = "redis_evicts"
 )
 
-// sight is the result of one look at one server.
+// sight is what one check of a server has found.
 type sight struct {
 	server Server
-	// known is the progress of each shard as this process knew it before the look. heads are the heads of the
-	// server's shards, except those without meta.
+	// known is the latest seq and epoch of each shard that this process had seen before the check. heads are the
+	// heads of the server's shards. Shards without meta have none.
 	known, heads map[int]Head
-	// missing are the server's shards without meta. strange are those that are not open for the server's present run.
+	// missing are the server's shards without meta. strange are the shards that are not open for the server's present
+	// run.
 	missing, strange []int
 	// late are events that this process saw before an opening skipped them, by shard.
 	late map[int]lateEvent
-	// replicas are the most replicas that each shard's primary is known to have had.
+	// replicas is, for each shard, the highest number of replicas that its primary has had.
 	replicas map[int]int
-	// news are shards of which this process has seen more than Redis knows.
+	// news are the shards of which this process has seen events that Redis lacks.
 	news []int
 }
 
 // lateEvent is an event that this process saw, in an epoch, before an opening of its shard skipped it.
 type lateEvent struct {
 	seq, epoch int64
-	skipped    string // meta.skipped as it was found
+	skipped    string // meta.skipped at the time of the check
 }
 
-// Watch looks at every server that has shards, once in each interval Every. One round trip to a server reads INFO and
-// the heads of its shards. Watch freezes shards that were opened for another server, or before their server was
-// demoted and promoted again.
+// Watch checks every server that has shards at a regular interval. One round trip reads INFO and the heads of the
+// server's shards. Watch freezes shards that were opened for a different server, or before their server was demoted
+// and promoted again.
 type Watch struct {
 	Store *Store
 	Every time.Duration // 0 for 750 ms
-	// Frozen is called at each look for each shard that is frozen or gone; nil for none. It must not block.
+	// Frozen is called at each check for each shard that is frozen or missing. It may be nil and must not block.
 	Frozen func(shard int)
-	// Alarm is called once for each change that may cost money; nil for none.
+	// Alarm is called once for each change that may cost money. It may be nil.
 	Alarm func(code string, err error)
 
 	mu     sync.Mutex
 	before map[int]*sight                 // by shard
-	busy   map[redis.UniversalClient]bool // servers that are being looked at
-	hurry  atomic.Int64                   // until this Unix time in ns the watch looks more often
+	busy   map[redis.UniversalClient]bool // servers with a check in progress
+	hurry  atomic.Int64                   // until this Unix time in ns, checks are more frequent
 }
 
-// lookTime bounds one look at one server.
+// lookTime is the timeout for one check of one server.
 const lookTime = 5 * time.Second
 
-// Run looks until ctx ends. A server that does not answer is asked again at the next look and does not delay the
+// Run checks all servers regularly until ctx ends. A server that does not answer does not delay the checks of the
 // others.
 func (w *Watch) Run(ctx context.Context) error {
 	every := w.Every
@@ -91,7 +92,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// hurries makes the watch look more often for a while, if a shard of the server has frozen since the last look.
+// hurries makes the checks more frequent for a while, if a shard of the server has frozen since the last check.
 func (w *Watch) hurries(now *sight) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,14 +104,14 @@ func (w *Watch) hurries(now *sight) {
 	}
 }
 
-// hurryTime is how long a watch looks more often after a freeze.
+// hurryTime is how long checks are more frequent after a freeze.
 const hurryTime = 15 * time.Second
 
-// frozenLooks is how many times as often a watch looks after a shard froze. A recoverer waits for what the watch has
-// seen.
+// frozenLooks is the factor by which checks are more frequent after a freeze. A recoverer waits for what the checks
+// report.
 const frozenLooks = 4
 
-// idleNodes returns the servers that are not being looked at, each with its shards, and marks them busy.
+// idleNodes returns the servers without a check in progress, each with its shards, and marks them busy.
 func (w *Watch) idleNodes(ctx context.Context) map[redis.UniversalClient][]int {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -124,7 +125,7 @@ func (w *Watch) idleNodes(ctx context.Context) map[redis.UniversalClient][]int {
 	return nodes
 }
 
-// look looks at one server once.
+// look checks one server once.
 func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int) {
 	defer func() {
 		w.mu.Lock()
@@ -134,9 +135,9 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	now, err := w.see(ctx, node, list)
-	if err != nil { // calls to the server fail as well, and report it
+	if err != nil { // not reported here: other calls to the server fail as well
 		if cluster, ok := w.Store.rdb.(*redis.ClusterClient); ok {
-			cluster.ReloadState(ctx) // another node may have taken over, and a dead one does not redirect
+			cluster.ReloadState(ctx) // after a failover, a dead node can't redirect the client
 		}
 		return
 	}
@@ -145,7 +146,7 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 	gone := make([][]LateGrant, len(list))
 	_ = Each(len(list), AllAtOnce, func(at int) error {
 		i := list[at]
-		// A frozen shard refuses RaiseReplicas, and an outage may prevent it. The next look tries again.
+		// Errors are ignored, because the next check tries again. For example, a frozen shard refuses RaiseReplicas.
 		if n := now.server.Replicas; n > now.replicas[i] {
 			_ = w.Store.Shard(i).RaiseReplicas(ctx, n)
 		}
@@ -164,15 +165,15 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 	}
 }
 
-// freeze freezes the shards that are not open for their present server, and those that lack what this process has
-// seen. It also reports what this process has seen to shards that are already frozen or gone.
+// freeze freezes the shards that are not open for their present server, and those that lack an event that this
+// process has seen. To shards that are already frozen, it reports events that this process has seen and Redis lacks.
 func (w *Watch) freeze(ctx context.Context, now *sight) {
 	for _, shard := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.strange, now.news)))) {
 		if !now.heads[shard].Frozen || slices.Contains(now.news, shard) {
 			late := now.late[shard]
 			z, err := w.Store.Shard(shard).freeze(ctx, late.seq, late.skipped)
 			if err != nil || !z.Frozen {
-				continue // the next look tries again
+				continue // the next check tries again
 			}
 		}
 		if w.Frozen != nil {
@@ -225,7 +226,7 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 			s.news = append(s.news, shard)
 		}
 		skipped, err := parseSkipped(opening.skipped)
-		if seq, epoch := k.state.late(head.Epoch, skipped); err == nil && seq > 0 { // a worker repairs unreadable ranges
+		if seq, epoch := k.state.late(head.Epoch, skipped); err == nil && seq > 0 { // else a worker repairs it
 			s.late[shard] = lateEvent{seq, epoch, opening.skipped}
 			s.news = append(s.news, shard)
 		}
@@ -233,7 +234,7 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 	return s, nil
 }
 
-// judgeLate raises an alarm for grants that users know and that can't return.
+// judgeLate raises an alarm for grants that were reported to users and can't be restored.
 func (w *Watch) judgeLate(lost []LateGrant) {
 	if len(lost) == 0 {
 		return
@@ -244,8 +245,8 @@ func (w *Watch) judgeLate(lost []LateGrant) {
 		"docs/alarms.md says what to do for these users", l.Shard, len(lost), l.Packet, l.Campaign, l.Seq, l.User, l.Why))
 }
 
-// was returns the head of a shard at the look before. At the first look it returns what the process knew: its grabs
-// may have been answered before the watch began.
+// was returns the head of a shard at the previous check. At the first check it returns what the process had seen,
+// because its grabs may have been answered before the watch began.
 func (w *Watch) was(now *sight, shard int) Head {
 	if before := w.before[shard]; before != nil {
 		return before.heads[shard]
@@ -253,7 +254,7 @@ func (w *Watch) was(now *sight, shard int) Head {
 	return now.known[shard]
 }
 
-// judge raises the alarms for changes for the worse since the look before. The caller has locked w.mu.
+// judge raises alarms for what has become worse since the previous check. The caller must hold w.mu.
 func (w *Watch) judge(now *sight) {
 	raised := map[string]bool{}
 	alarm := func(code, format string, args ...any) {

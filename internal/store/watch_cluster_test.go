@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A node that hangs does not delay the looks at the others.
+// One node of a cluster hangs. The watch continues to check the other nodes.
 func TestWatchBesideAHungNode(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	rdb := cluster.Client(t, nil)
 	st := storetest.FoundedOn(t, rdb, 8)
-	require.NoError(t, cluster.Replicas[0].Stop()) // no replica takes over
+	require.NoError(t, cluster.Replicas[0].Stop()) // prevents a failover
 	require.NoError(t, cluster.Masters[0].Stop())
 	looks := &watched{}
 	rdb.OnNewNode(func(node *redis.Client) { node.AddHook(looks) })
@@ -29,5 +29,5 @@ func TestWatchBesideAHungNode(t *testing.T) {
 	}))
 	w := &store.Watch{Store: st, Every: 10 * time.Millisecond}
 	testkit.Go(t, w.Run)
-	testkit.Eventually(t, 4*time.Second, func() bool { return looks.looks.Load() > 40 }, "the other nodes are looked at")
+	testkit.Eventually(t, 4*time.Second, func() bool { return looks.looks.Load() > 40 }, "the others are checked")
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// watched is a Watch and its reports.
+// watched counts the checks of a Watch and collects its alarms.
 type watched struct {
-	looks  atomic.Int64 // looks that were answered
+	looks  atomic.Int64 // checks that got a reply
 	mu     sync.Mutex
 	alarms []string
 }
@@ -36,7 +36,7 @@ func (w *watched) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// watch starts a Watch in a process that has seen no event.
+// watch starts a Watch with a client of its own, so that it has seen no event before.
 func (b *bundle) watch(t *testing.T) *watched {
 	t.Helper()
 	rdb := redis.NewClient(b.rdb.Options())
@@ -63,14 +63,14 @@ func watchBy(t *testing.T, st *store.Store) *watched {
 	return out
 }
 
-// sees waits until a look that began after this call was judged.
+// sees waits until a check that began after this call is complete.
 func (w *watched) sees(t *testing.T) {
 	t.Helper()
 	was := w.looks.Load()
 	testkit.Eventually(t, 20*time.Second, func() bool { return w.looks.Load() >= was+3 }, "the watch looks")
 }
 
-// raises waits for the one alarm and removes it from the queue.
+// raises waits for an alarm, checks that it is the only one, and removes it.
 func (w *watched) raises(t *testing.T, parts ...string) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -87,8 +87,8 @@ func (w *watched) raises(t *testing.T, parts ...string) {
 	w.alarms = nil
 }
 
-// A process whose grabs were answered before its watch's first look knows how far the shard was. It raises an alarm
-// if Redis was emptied, or came back with less, in between.
+// A process gets answers to grabs, and Redis loses data before the first check of the process's watch. The watch
+// raises an alarm.
 func TestFirstLookAfterALoss(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -113,7 +113,7 @@ func TestFirstLookAfterALoss(t *testing.T) {
 	}
 }
 
-// A Redis that comes back with less data than before, emptied or from an older file, raises an alarm within a look.
+// Redis loses its latest events, then all data. Each time the next check raises an alarm.
 func TestWatchTellsOfLostData(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
@@ -128,7 +128,8 @@ func TestWatchTellsOfLostData(t *testing.T) {
 	w.raises(t, store.LostData, "had come to event 2, and is gone")
 }
 
-// Settings that would lose receipts raise an alarm when they change under way. The alarm says where to fix them.
+// Settings change at run time so that receipts could be lost. The watch raises an alarm that says where to fix the
+// setting.
 func TestWatchTellsOfSettings(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
@@ -140,7 +141,8 @@ func TestWatchTellsOfSettings(t *testing.T) {
 	w.raises(t, store.LostAppendOnly, "redis.conf", "CONFIG SET", "has lost its data")
 }
 
-// A restart with the append-only file is no alarm. The watch sees another run of the server with all its data.
+// Redis is killed and restarts with its append-only file. The watch freezes the shard but raises no alarm, because no
+// data is lost.
 func TestWatchOverARestart(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
@@ -154,7 +156,7 @@ func TestWatchOverARestart(t *testing.T) {
 	w.sees(t)
 	head, err := b.k.Head(t.Context())
 	require.NoError(t, err)
-	require.True(t, head.Frozen, "the watch has seen the new run")
+	require.True(t, head.Frozen, "the watch has frozen the shard after the restart")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	require.Empty(t, w.alarms)

@@ -15,18 +15,19 @@ import (
 type Window struct {
 	State, Name, Kind, Currency string
 	From, To                    time.Time
-	// SoldOut: every packet of this place is granted, and no more are announced.
+	// SoldOut means that every packet of the place is granted, and no top-up is announced that is not dealt.
 	SoldOut bool
-	// Lost: Redis lost something of the campaign, so it is frozen or was ended from the ledger. A user without a
-	// receipt here may be paid all the same.
+	// Lost means that Redis has lost some of the campaign's data: the campaign is frozen or was ended from the
+	// ledger. A user without a receipt in Redis may still have a packet.
 	Lost bool
-	// Now is the time of Redis, which decides grabs.
+	// Now is the time of Redis. Grabs are decided by this clock.
 	Now time.Time
 
 	places int64
 }
 
-// Status returns the answer that a grab would get, in the order of the checks of lua/grab.lua.
+// Status returns the outcome for a grab of a user without packets, or "open". The checks are in the order of
+// lua/grab.lua.
 func (w *Window) Status() string {
 	switch ended := !w.Now.Before(w.To); {
 	case w.State == "frozen":
@@ -45,9 +46,9 @@ func (w *Window) Status() string {
 	return "open"
 }
 
-// Window returns the public part of a campaign. On a frozen shard its state is frozen, whatever Redis says. The error
-// is ErrNotInRedis (Permanent) if the campaign is not there. It is ErrFrozen if the shard is frozen as well, since
-// the absence then proves nothing.
+// Window returns the public part of a campaign. On a frozen shard, State is always frozen. If the shard does not have
+// the campaign, the error is ErrNotInRedis (Permanent). If that shard is frozen, the error is ErrFrozen instead,
+// because the campaign may be lost.
 func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	node, err := k.Node(ctx)
 	if err != nil {
@@ -86,21 +87,22 @@ func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 		Now: clock.Val(), places: 1, Lost: lost,
 	}
 	if text[7] != "" {
-		w.places, _ = strconv.ParseInt(text[7], 10, 64) // 0 if unreadable, which is no number of shards
+		w.places, _ = strconv.ParseInt(text[7], 10, 64) // 0 if unreadable, which placesOf refuses
 	}
 	w.SoldOut, err = soldOut(ctx, node, k.Keys, campaign, stocked.Val(), text[6], text[8])
 	return w, err
 }
 
-// soldOut reports whether a place has nothing left, and nothing is about to come. first is the length of its first
-// stock. newest and dealt are the generations that are announced and dealt there, empty for the first one.
+// soldOut reports whether a place has no packets left and no top-up in progress. first is the number of packets in
+// its first stock. newest and dealt are its newest announced and its newest complete generation; they are empty
+// before the first top-up.
 func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, first int64, newest, dealt string) (bool,
 	error) {
 	generation, _ := strconv.ParseInt(newest, 10, 64) // 0 if it is not a number
 	switch {
 	case first > 0:
 		return false, nil
-	case generation < 2 || generation > MaxGenerations: // there is one generation; the audit reports a wrong number
+	case generation < 2 || generation > MaxGenerations: // only one generation, or a wrong number, which the audit reports
 		return true, nil
 	case dealt != newest:
 		return false, nil
@@ -116,9 +118,9 @@ func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, fi
 	return n == 0, nil
 }
 
-// Window returns the public part of the campaign. The campaign is sold out when each of its places is, and frozen
-// when each of them is. Its home decides the rest. If a place does not answer, the campaign does not count as sold
-// out, and Window still returns the rest.
+// Window returns the public part of the campaign. The campaign is sold out if every place is, and frozen if every
+// place is. All other fields come from its home. If a place does not answer, SoldOut is false, and Window returns no
+// error.
 func (c Campaign) Window(ctx context.Context) (Window, error) {
 	w, err := c.Home().Window(ctx, c.id)
 	if err != nil || w.places == 1 {

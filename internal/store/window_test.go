@@ -8,8 +8,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The window says that Redis lost the campaign, even where only a stub is left, or where one of several places lost
-// it.
+// One of three places loses the campaign and is ended from the ledger. Then the home is also lost, and only a stub is
+// left. The window says each time that data is lost.
 func TestWindowOfALostCampaign(t *testing.T) {
 	t.Parallel()
 	rdb, st, places := over(t)
@@ -22,9 +22,9 @@ func TestWindowOfALostCampaign(t *testing.T) {
 	require.False(t, window().Lost)
 	last := places[len(places)-1]
 	require.NoError(t, rdb.HSet(t.Context(), last.Keys.Campaign("rain"), "state", "frozen").Err())
-	require.True(t, window().Lost, "a server may remember it when the campaign is ended")
+	require.True(t, window().Lost, "one place is frozen")
 	require.NoError(t, last.EndLost(t.Context(), &store.LostCampaign{ID: "rain", Packets: 5, Total: 15}))
-	require.True(t, window().Lost, "the home has all its data, another place lost it")
+	require.True(t, window().Lost, "one place is ended from the ledger")
 
 	require.NoError(t, rdb.Del(t.Context(), places[0].Keys.Campaign("rain")).Err())
 	require.NoError(t, places[0].EndLost(t.Context(), &store.LostCampaign{ID: "rain", Packets: 5, Total: 15}))

@@ -54,7 +54,8 @@ func (k *Shard) Front(ctx context.Context, campaign string, generations, n int64
 	return fronts, nil
 }
 
-// Withhold moves the first packets of each generation's stock to the withheld ones, except those in stay.
+// Withhold moves packets from the stocks to the withheld packets: from each generation's stock the first front[i]
+// packets, except those in stay.
 func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, front []int, stay []Packet) error {
 	keys := append([]string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Withheld(campaign)},
 		k.Keys.Stocks(campaign, int64(len(front)))...)
@@ -68,32 +69,33 @@ func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, front 
 	return k.mend(ctx, withholdScript, keys, args...)
 }
 
-// Withheld returns the packets that restores have withheld of a campaign on the shard, in the order in which they
+// Withheld returns the packets of a campaign that restores have withheld on the shard, in the order in which they
 // were dealt.
 func (k *Shard) Withheld(ctx context.Context, campaign string) ([]Packet, error) {
 	return k.packets(k.rdb.LRange(ctx, k.Keys.Withheld(campaign), 0, -1))
 }
 
-// Refusal is the reason why a withheld packet was not granted: the campaign's state, or one of the Refused texts.
+// Refusal is the reason why a withheld packet was not granted: the campaign's state, or one of the Refused constants.
 type Refusal string
 
-// The refusals. RefusedHas says that the user has the packet.
+// RefusedHas and the other constants are the refusals that are not a campaign's state. RefusedHas means that the user
+// already has the packet.
 const (
 	RefusedHas     Refusal = "has"
 	RefusedGone    Refusal = "gone"    // the packet is not withheld
-	RefusedRequest Refusal = "request" // the request has another packet
+	RefusedRequest Refusal = "request" // the request id already has a different packet
 	RefusedLimit   Refusal = "limit"   // the user may have no more packets
-	RefusedPlaces  Refusal = "places"  // the campaign is on several shards, and the caller has not looked there
-	// RefusedGeneration says that packets of a top-up are not dealt yet.
+	RefusedPlaces  Refusal = "places"  // NobodyLooked for a campaign on several shards
+	// RefusedGeneration means that the packets of a top-up are not dealt yet.
 	RefusedGeneration Refusal = "generation"
 )
 
-// NobodyLooked says that the caller has not counted the user's packets on other shards.
+// NobodyLooked as elsewhere says that the caller has not counted the user's packets on other shards.
 const NobodyLooked = -1
 
 // GrantWithheld grants a withheld packet to the user to whom it was reported. elsewhere is how many packets of the
-// campaign the user has on other shards. GrantWithheld sets seq, epoch and time of the grant. Otherwise it returns
-// why it changed nothing.
+// campaign the user has on other shards. It sets seq, epoch and time of the grant, and returns "". If it returns a
+// refusal, it has changed nothing.
 func (k *Shard) GrantWithheld(ctx context.Context, g *hongbao.Grant, elsewhere int) (Refusal, error) {
 	held := ""
 	if elsewhere != NobodyLooked {
@@ -120,8 +122,9 @@ func (k *Shard) GrantWithheld(ctx context.Context, g *hongbao.Grant, elsewhere i
 	}
 }
 
-// ReleaseWithheld returns withheld packets of a campaign to its stock, a chunk at a time. It returns how many are
-// still withheld, or why it changed nothing: the campaign's state, RefusedPlaces or RefusedGeneration.
+// ReleaseWithheld returns some withheld packets of a campaign to its stock, and then returns how many are still
+// withheld. The caller repeats it until there are none. If it changed nothing, why is the campaign's state,
+// RefusedPlaces or RefusedGeneration.
 func (k *Shard) ReleaseWithheld(ctx context.Context, campaign string) (still int64, why Refusal, err error) {
 	return k.releaseWithheld(ctx, campaign, MaxChunk/2)
 }

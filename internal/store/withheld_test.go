@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// thaw ends an attempt, as an opening does.
+// thaw ends a restore attempt and makes the shard open.
 func (b *bundle) thaw(t *testing.T) {
 	t.Helper()
 	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen", "mend", "seen").Err())
@@ -31,7 +31,7 @@ func withheldThree(t *testing.T, b *bundle) {
 	c.Total = 10 * firstWithheld.Amount
 	b.load(t, c)
 	stock := b.rdb.LRange(t.Context(), b.k.Keys.Stock("rain"), 0, -1).Val()
-	for i, p := range stock { // so that packet 1 is the first one
+	for i, p := range stock { // moves packet 1 to the front
 		if p == firstWithheld.String() {
 			require.NoError(t, b.rdb.LSet(t.Context(), b.k.Keys.Stock("rain"), int64(i), stock[0]).Err())
 			require.NoError(t, b.rdb.LSet(t.Context(), b.k.Keys.Stock("rain"), 0, p).Err())
@@ -42,7 +42,7 @@ func withheldThree(t *testing.T, b *bundle) {
 	b.thaw(t)
 }
 
-// stocked is a campaign whose packets are granted, withheld, granted again and given back at random.
+// stocked makes random grants, restores and releases of packets in a campaign.
 type stocked struct {
 	*bundle
 
@@ -54,7 +54,7 @@ type stocked struct {
 
 func (s *stocked) user() string { s.users++; return fmt.Sprint("u", s.users) }
 
-// adds checks that the counts fit the stock and the list of withheld packets.
+// adds checks that the campaign's counts match its stock and its withheld packets.
 func (s *stocked) adds(step string) {
 	s.t.Helper()
 	count, sum := int64(0), int64(0)
@@ -72,8 +72,8 @@ func (s *stocked) adds(step string) {
 		[]string{f["granted"], f["granted_amount"]}, step)
 }
 
-// restores plays a restore in an attempt of that epoch: some of the next packets are known, and the others are
-// withheld.
+// restores makes a restore attempt with the given epoch. Of the next packets, some are granted again, and the others
+// are withheld.
 func (s *stocked) restores(epoch int64) {
 	s.t.Helper()
 	ctx, a := s.t.Context(), attempt
@@ -97,7 +97,7 @@ func (s *stocked) restores(epoch int64) {
 	}
 	s.adds("withhold")
 	s.random.Shuffle(len(stay), func(i, j int) { stay[i], stay[j] = stay[j], stay[i] })
-	if held := s.withheld(); len(held) > 0 && s.random.IntN(2) == 0 { // a process has named it after all
+	if held := s.withheld(); len(held) > 0 && s.random.IntN(2) == 0 { // evidence for a withheld packet arrives later
 		stay = append(stay, held[s.random.IntN(len(held))])
 	}
 	for i, p := range stay {
@@ -145,8 +145,8 @@ func (s *stocked) step(n int64) {
 	}
 }
 
-// The counts fit the stock and the list after packets are granted, withheld, granted again, given back or given to a
-// user. The close reports every packet that no user has as left.
+// Packets are granted, withheld, granted again, released and granted from the withheld ones at random. The counts
+// always match the stock and the withheld packets. The close counts every packet without a user as left.
 func TestWithheldPacketsCount(t *testing.T) {
 	t.Parallel()
 	all := setup(t)
@@ -178,7 +178,8 @@ func TestWithheldPacketsCount(t *testing.T) {
 	}
 }
 
-// More packets than one load call brings come back, and the counts can still be read.
+// More packets are withheld than one load call can have. Repeated releases return all of them, and the counts stay
+// correct.
 func TestManyWithheldPacketsComeBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -205,8 +206,8 @@ func TestManyWithheldPacketsComeBack(t *testing.T) {
 	require.EqualValues(t, all-1, b.rdb.LLen(t.Context(), b.k.Keys.Stock("rain")).Val())
 }
 
-// A user gets a withheld packet once, within the limits, by a request that has no other packet. A grab of
-// another user never gets a withheld packet.
+// A withheld packet is granted to its user once. Grants that exceed a limit, or whose request id has a different
+// packet, are refused. A normal grab never gets a withheld packet.
 func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -216,7 +217,7 @@ func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, held, 3)
 	revision := b.revision(ctx)
-	answers := b.grab(t, "rain", "other") // not a withheld one
+	answers := b.grab(t, "rain", "other") // gets a packet that is not withheld
 	require.NotContains(t, held, store.Packet{Number: answers[0].Receipts[0].Packet, Amount: answers[0].Receipts[0].Amount})
 
 	grant := func(user, request string, p store.Packet, elsewhere int) (store.Refusal, hongbao.Grant) {
@@ -227,7 +228,7 @@ func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 	}
 	why, g := grant("u1", "r1", held[0], 0)
 	require.Empty(t, why)
-	require.NotEqual(t, revision, b.revision(ctx), "what processes know of the winners expires")
+	require.NotEqual(t, revision, b.revision(ctx), "a new revision, so that filters of the winners expire")
 	require.EqualValues(t, 2, g.Seq)
 	receipts, err := k.ReceiptsOf(ctx, "rain", []string{"u1"})
 	require.NoError(t, err)
@@ -281,7 +282,7 @@ func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 	require.EqualValues(t, store.StateClosed, why)
 }
 
-// A revision shows that packets came back; it still names its generation.
+// Revise changes the revision of a campaign after a restore. CountWinners still finds the generation in it.
 func TestWinnersAfterARestore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

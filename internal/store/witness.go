@@ -21,35 +21,36 @@ var (
 )
 
 const (
-	// rememberFor is the minimum time for which a process remembers a grant. rememberMost is the maximum, for a grant
-	// that is not settled.
+	// A process remembers a grant that it has reported to a user at least for rememberFor, and until the grant is
+	// settled. rememberMost is the maximum.
 	rememberFor, rememberMost = 10 * time.Second, time.Minute
-	// maxRemembered bounds the bytes of grants that a process remembers for a deployment.
+	// maxRemembered limits the size in bytes of the grants that a process remembers for a deployment.
 	maxRemembered = 64 << 20
-	// testifyTexts and testifyBytes bound what one call of a script sends.
+	// testifyTexts and testifyBytes limit what one call of testify.lua sends.
 	testifyTexts, testifyBytes = 1000, 1 << 20
 )
 
-// witness has what this process has reported to users of a shard, and the line that allows it to report.
+// witness has the grants of a shard that this process has reported to users, and its line in the hash witnesses. Only
+// a process with a line may report grants, so that a recoverer knows whom to ask.
 type witness struct {
 	renewal sync.Mutex // serializes the callers that renew the line
 
 	mu sync.Mutex
-	// answers: this process has answered a user, so it has a line.
+	// answers means that this process has reported to a user, so it needs a line.
 	answers  bool
-	reported []reported // in the order of the answers
+	reported []reported // oldest first
 	// dropped is the highest seq of a grant that was forgotten before it was settled.
 	dropped int64
 	line    ownLine
-	copied  bool // the replicas have the first line
-	// sent is the epoch of the last attempt to which this process sent all it knew. looked is the last epoch in which
-	// checkLate checked earlier answers.
+	copied  bool // the replicas have this process's first line
+	// sent is the epoch of the last restore attempt to which this process sent all its grants. looked is the last
+	// epoch in which checkLate ran.
 	sent, looked int64
-	replicas     int64  // the most replicas that the primary has had
+	replicas     int64  // the highest number of replicas that the primary has had
 	text         []byte // buffer for the text of an entry
 }
 
-// reported has the grants of one or more events, in the format of a stream entry.
+// reported has grants with consecutive seqs, in the format of a stream entry.
 type reported struct {
 	entry       string
 	epoch       int64
@@ -57,21 +58,22 @@ type reported struct {
 	at          time.Time
 }
 
-// ownLine is this process's witness line: a time just before the line was written, and the shard's epoch.
+// ownLine is when this process last wrote its line (or just before), and the shard's epoch then.
 type ownLine struct {
 	at    time.Time
 	epoch int64
 }
 
-// young reports whether a recoverer surely waits for this process before it opens the shard without its answers. The
-// older age of two clocks counts: the monotonic one stops while the machine sleeps, the wall clock can be set back.
+// young reports whether a recoverer would certainly still wait for this process's evidence. The age is the greater
+// one by the monotonic and the wall clock: the former stops while the machine sleeps, the latter can be set back.
 func (l *ownLine) young(epoch int64, now time.Time) bool {
 	age := max(now.Sub(l.at), now.Round(0).Sub(l.at.Round(0)))
 	return l.epoch == epoch && age < stream.WitnessAge
 }
 
-// answer remembers the receipts that a call is about to return to users, in the epoch of its reply. It refuses
-// answers that a recoverer may have decided without. The callers then retry.
+// answer remembers the receipts that a call is about to return to users. epoch is the epoch of the reply. answer
+// returns an error if a recoverer may already have opened the shard without these receipts. The caller then retries
+// the grab.
 func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.Answer, epoch int64) error {
 	if may, late := k.remember(call, answers, epoch); may {
 		return nil
@@ -81,7 +83,7 @@ func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.An
 	w := &k.state.witness
 	w.renewal.Lock()
 	defer w.renewal.Unlock()
-	if may, _ := k.remember(call, answers, epoch); may { // another caller has renewed the line
+	if may, _ := k.remember(call, answers, epoch); may { // true if another caller has renewed the line
 		return nil
 	}
 	err := k.witness(ctx, true)
@@ -97,8 +99,8 @@ func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.An
 	return k.refuseAnswer(epoch)
 }
 
-// remember stores answers and reports whether they may be returned: this process must have a young enough line in
-// their epoch. late reports that the process has already sent everything it knew of that epoch to an attempt.
+// remember stores answers and reports whether they may be returned to users. For that, this process needs a young
+// line in their epoch. late reports that a restore attempt already has this process's evidence of that epoch.
 func (k *Shard) remember(call *GrabCall, answers []hongbao.Answer, epoch int64) (may, late bool) {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -110,7 +112,7 @@ func (k *Shard) remember(call *GrabCall, answers []hongbao.Answer, epoch int64) 
 	return may, late
 }
 
-// lineEpoch returns the epoch of this process's line. It writes the line if there is none.
+// lineEpoch returns the epoch of this process's line. If there is no line, it writes one.
 func (k *Shard) lineEpoch(ctx context.Context) (int64, error) {
 	w := &k.state.witness
 	epoch := func() int64 {
@@ -130,12 +132,12 @@ func (k *Shard) refuseAnswer(epoch int64) error {
 		"returned: %w", epoch, ErrStale)
 }
 
-// copyTime is how long the first answer of a process waits until the replicas have its line. A replica that does not
-// answer is no reason to refuse users: the primary has the line, and so has each replica that is less behind.
+// copyTime limits how long the first answer of a process waits for the replicas to have its line. After that the
+// answer is returned, so that a slow replica does not block users. The primary and the faster replicas have the line.
 const copyTime = 500 * time.Millisecond
 
-// copyLine waits until the replicas have the first line of this process. A recoverer on any of them then waits for the
-// process.
+// copyLine waits until the replicas have the first line of this process. If any of them is promoted, a recoverer then
+// waits for this process.
 func (k *Shard) copyLine(ctx context.Context) error {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -150,7 +152,7 @@ func (k *Shard) copyLine(ctx context.Context) error {
 			return err
 		}
 		pipe := node.Pipeline()
-		pipe.HExists(ctx, k.Keys.Witnesses(), k.store.process) // WAIT uses the connection's last command
+		pipe.HExists(ctx, k.Keys.Witnesses(), k.store.process) // WAIT covers the writes before this command
 		pipe.Do(ctx, "WAIT", replicas, copyTime.Milliseconds())
 		if _, err = pipe.Exec(ctx); err != nil {
 			return fmt.Errorf("wait for the replicas of %s: %w", k.Keys.Witnesses(), Classify(err))
@@ -162,7 +164,8 @@ func (k *Shard) copyLine(ctx context.Context) error {
 	return nil
 }
 
-// remember stores the receipts of answers: grants of this call together, earlier grants one by one.
+// remember stores the receipts of answers. New grants with consecutive seqs become one reported; earlier grants
+// become one each.
 func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, epoch int64) {
 	now := time.Now()
 	b, first, last := w.text[:0], int64(0), int64(0)
@@ -177,7 +180,7 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 		for j := range a.Receipts {
 			r := &a.Receipts[j]
 			if r.Shard != k.Index() || a.Time.Sub(r.Time) > rememberMost {
-				continue // the process that reported the grant first remembered it that long
+				continue // too old: no process remembers grants longer
 			}
 			fresh := a.Outcome == hongbao.OutcomeGranted && r.Time.Equal(a.Time)
 			if !fresh || last == 0 || r.Seq != last+1 {
@@ -211,19 +214,20 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 func (w *witness) add(s *Store, t reported) {
 	w.reported = append(w.reported, t)
 	total := s.remembered.Add(int64(len(t.entry)))
-	for total > maxRemembered && len(w.reported) > 0 { // other shards keep their grants
+	for total > maxRemembered && len(w.reported) > 0 { // can only drop grants of this shard
 		total = w.drop(s)
 	}
 }
 
-// drop forgets the oldest grants, settled or not. It returns how many bytes the process still remembers.
+// drop forgets the oldest grants although they may not be settled. It returns how many bytes the process still
+// remembers.
 func (w *witness) drop(s *Store) int64 {
 	w.dropped = max(w.dropped, w.reported[0].last)
 	s.forgotten.Add(w.reported[0].last - w.reported[0].first + 1)
 	return w.pass(s)
 }
 
-// pass removes the oldest grants.
+// pass removes the oldest grants from the list.
 func (w *witness) pass(s *Store) int64 {
 	total := s.remembered.Add(-int64(len(w.reported[0].entry)))
 	w.reported[0] = reported{}
@@ -231,8 +235,8 @@ func (w *witness) pass(s *Store) int64 {
 	return total
 }
 
-// forget removes grants that are settled and old. A grant of an earlier epoch never counts as settled: another grant
-// may have its seq by now.
+// forget removes grants that are settled and old. A grant of an earlier epoch does not count as settled, because its
+// seq may now belong to a different grant.
 func (w *witness) forget(s *Store, epoch, settled int64, now time.Time) {
 	for len(w.reported) > 0 {
 		t := &w.reported[0]
@@ -247,15 +251,15 @@ func (w *witness) forget(s *Store, epoch, settled int64, now time.Time) {
 	}
 }
 
-// witness writes the line of this process if it answers users. If the shard is frozen, the process sends its reported
-// grants to the restore attempt.
+// witness writes the line of this process if the process reports to users. If the shard is being restored, witness
+// sends the reported grants to the restore attempt.
 func (k *Shard) witness(ctx context.Context, answers bool) error {
 	w := &k.state.witness
 	w.mu.Lock()
 	w.answers = w.answers || answers
 	answers = w.answers
 	w.mu.Unlock()
-	now := time.Now() // taken before the write, so the line never seems too young
+	now := time.Now() // before the write, so that the line does not seem too young
 	reply, err := witnessScript.runPlain(ctx, k.rdb, []string{k.Keys.Meta(), k.Keys.Witnesses()},
 		[]any{k.store.process, bit(answers)})
 	if err != nil {
@@ -276,7 +280,7 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 	w.mu.Lock()
 	w.replicas, w.sent = replicas, sent
 	if open {
-		if answers { // else nothing was written
+		if answers { // otherwise no line was written
 			w.line = ownLine{at: now, epoch: epoch}
 		}
 		w.forget(k.store, epoch, settled, now)
@@ -298,13 +302,14 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 	}
 	w.mu.Unlock()
 	if !answers {
-		k.state.forgetBefore(attempt.Epoch) // it answered no user, and Freeze reports what it has seen
+		k.state.forgetBefore(attempt.Epoch) // nothing was reported to users
 		return nil
 	}
 	return k.testify(ctx, attempt.Epoch, texts, all)
 }
 
-// testify sends texts to an attempt. all: these are all the texts that the process knows.
+// testify sends texts to a restore attempt. all says that they are complete evidence of what the process has
+// reported.
 func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool) error {
 	for first := true; first || len(texts) > 0; first = false {
 		n, bytes := 0, 0
@@ -320,7 +325,7 @@ func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool)
 			return err
 		}
 		if reply[0] != "ok" {
-			return fmt.Errorf("script testify: %w", ErrAttemptOver) // another attempt asks again
+			return fmt.Errorf("script testify: %w", ErrAttemptOver) // the next attempt asks again
 		}
 	}
 	if all {
@@ -333,11 +338,11 @@ func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool)
 // settled.
 func (s *Store) Remembered() (bytes, forgotten int64) { return s.remembered.Load(), s.forgotten.Load() }
 
-// Enter registers a caller that answers users through this Store. Leave removes one; the last Leave deletes this
-// process's line from each shard, so no recoverer waits for it. A later answer writes the line again.
+// Enter registers a producer that uses this Store. Each Enter needs a Leave. The last Leave deletes this process's
+// line from each shard, so that no recoverer waits for the process. A later answer writes the line again.
 func (s *Store) Enter() { s.answering.Add(1) }
 
-// Leave undoes one Enter. The line stays on a shard that is frozen or was lost.
+// Leave undoes one Enter. It returns an error for a frozen or missing shard, where the line stays.
 func (s *Store) Leave(ctx context.Context) error {
 	if s.answering.Add(-1) > 0 {
 		return nil
@@ -363,14 +368,14 @@ func (s *Store) Leave(ctx context.Context) error {
 	})...)
 }
 
-// WitnessLine is the line of a process: when it was written, and the epoch of the last attempt to which the process
-// has sent everything that it knew.
+// WitnessLine is the line of a process: when it was last written, and the epoch of the last restore attempt to which
+// the process has sent all its evidence.
 type WitnessLine struct {
 	At   time.Time
 	Sent int64
 }
 
-// Witnesses returns the lines of the processes that watched the shard.
+// Witnesses returns the lines of all processes in the shard's hash witnesses.
 func (k *Shard) Witnesses(ctx context.Context) ([]WitnessLine, error) {
 	texts, err := k.rdb.HVals(ctx, k.Keys.Witnesses()).Result()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// attempt is an attempt on a shard that is as it was founded.
+// attempt is a restore attempt on a shard in epoch 1.
 var attempt = store.Attempt{Epoch: 2, Floor: 0, Token: "t", History: "h"}
 
 // freeze freezes the shard.
@@ -23,7 +23,7 @@ func (b *bundle) freeze(t *testing.T) {
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "frozen", time.Now().UnixMilli()).Err())
 }
 
-// begin freezes the shard and begins an attempt.
+// begin freezes the shard and begins attempt.
 func (b *bundle) begin(t *testing.T) {
 	t.Helper()
 	b.freeze(t)
@@ -32,7 +32,7 @@ func (b *bundle) begin(t *testing.T) {
 	require.NoError(t, b.k.Begin(t.Context(), &store.Frozen{Seq: head.Seq, Epoch: head.Epoch}, attempt))
 }
 
-// keep returns a function that restores all keys of the shard to their present content.
+// keep returns a function that resets all keys to their present content, to simulate a loss.
 func (b *bundle) keep(t *testing.T) (back func()) {
 	t.Helper()
 	dumps := b.dump(t)
@@ -46,7 +46,8 @@ func (b *bundle) keep(t *testing.T) (back func()) {
 	}
 }
 
-// crowd lets users grab in three calls. One user gets two packets, one grab has a traceparent, and one is a repeat.
+// crowd makes three calls with grabs. One user gets two packets, one grab has a traceparent, and one grab is a
+// repeat.
 func (b *bundle) crowd(t *testing.T) {
 	t.Helper()
 	b.grab(t, "rain", "u1/r1", "u2/r2", "u3/r3")
@@ -63,7 +64,8 @@ func twice(c hongbao.Campaign) hongbao.Campaign {
 	return c
 }
 
-// Grants that users saw come back unchanged: receipts, stock and entries.
+// Redis loses grants that were reported to users. Regrant restores receipts, stock and entries from the process's
+// evidence.
 func TestGrantsComeBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -99,7 +101,7 @@ func TestGrantsComeBack(t *testing.T) {
 	require.NoError(t, store.WitnessOf(t.Context(), b.k))
 	evidence := b.evidence(t)
 	require.Len(t, evidence, 6)
-	for _, g := range evidence { // the entries say when each grant was made
+	for _, g := range evidence { // each grant has its original time
 		require.NoError(t, b.k.Regrant(t.Context(), at, run(g)), "%+v", g)
 	}
 	again, stockAgain, grantsAgain := rows()
@@ -113,10 +115,10 @@ func TestGrantsComeBack(t *testing.T) {
 	require.ErrorIs(t, b.k.Regrant(t.Context(), at, run(evidence[0])), store.ErrAttemptOver)
 }
 
-// run returns a run of one grant of a campaign with one generation.
+// run returns a run with one grant.
 func run(g hongbao.Grant) store.Run { return store.Run{Grants: []hongbao.Grant{g}, Generations: 1} }
 
-// evidence returns the grants that the shard's attempt was sent, each once, by seq.
+// evidence returns the grants in the shard's evidence without duplicates, ordered by seq.
 func (b *bundle) evidence(t *testing.T) []hongbao.Grant {
 	t.Helper()
 	evidence, err := b.k.Evidence(t.Context())
@@ -127,7 +129,8 @@ func (b *bundle) evidence(t *testing.T) []hongbao.Grant {
 	return slices.CompactFunc(grants, func(a, b hongbao.Grant) bool { return a.Seq == b.Seq })
 }
 
-// Packets that were reported to no user stay in the stock, before the others. The close still adds up what is left.
+// Redis loses 1,300 grants, of which some were reported to no user. The packets of these stay at the front of the
+// stock and are granted again. The counts of the close are correct.
 func TestPacketsOfNobodyStay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -168,7 +171,7 @@ func TestPacketsOfNobodyStay(t *testing.T) {
 	require.Len(t, skipped, int(lost))
 	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen").Err())
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "epoch", attempt.Epoch).Err())
-	for more := range 4 { // grabs continue with the packets that stayed
+	for more := range 4 { // grabs the packets that stayed in the stock first
 		for j := range users {
 			users[j] = fmt.Sprintf("v%d-%d/r", more, j)
 		}
@@ -183,7 +186,8 @@ func TestPacketsOfNobodyStay(t *testing.T) {
 	require.EqualValues(t, packets*10-granted, closed.Close.LeftAmount)
 }
 
-// Regrant refuses a grant whose packet is not in the stock, and a grant of a closed campaign. Nothing changes.
+// Regrant is called for a packet that is not in the stock, and for a closed campaign. It returns a Conflict and
+// changes nothing.
 func TestGrantThatCannotComeBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -202,8 +206,8 @@ func TestGrantThatCannotComeBack(t *testing.T) {
 	require.ErrorIs(t, b.k.Regrant(t.Context(), attempt, run(g)), store.ErrAttemptOver)
 }
 
-// Once a process has sent everything it knows, it reports no answer of an earlier epoch to a user. A primary that
-// was left behind may have given that answer.
+// A process has sent its evidence to a restore attempt. Then it gets an answer of an earlier epoch, as from an old
+// primary. It does not return that answer to the user.
 func TestAnswerAfterAllWasSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -215,8 +219,8 @@ func TestAnswerAfterAllWasSent(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, w, 1)
 	require.Equal(t, attempt.Epoch, w[0].Sent)
-	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen").Err()) // as on the old primary
-	testkit.Eventually(t, 10*time.Second, func() bool {                          // a caller assumes for 0.1 s that the shard is frozen
+	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen").Err()) // an old primary is not frozen
+	testkit.Eventually(t, 10*time.Second, func() bool {                          // until frozenFor is over
 		_, err = b.k.Grab(t.Context(), call("rain", "u2/r2"), nil)
 		return err != nil
 	}, "it is not returned")
@@ -226,8 +230,7 @@ func TestAnswerAfterAllWasSent(t *testing.T) {
 	require.Len(t, b.grab(t, "rain", "u2/r2")[0].Receipts, 1, "the opening")
 }
 
-// A process that was stopped for long writes its line before it answers. A process that finds the shard frozen does
-// not answer.
+// A process whose line is too old or missing writes it again before it answers a user.
 func TestAnswerNeedsALine(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -248,8 +251,8 @@ func TestAnswerNeedsALine(t *testing.T) {
 	require.NotEmpty(t, line(), "it is written again")
 }
 
-// A watch writes no line for a process that has answered no call; the first answer writes it. A producer that is
-// closed removes its line.
+// A watch writes no line while its process has answered no user. The first answer writes the line, and Leave removes
+// it.
 func TestLineOfOnesThatAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -264,10 +267,11 @@ func TestLineOfOnesThatAnswer(t *testing.T) {
 	require.NoError(t, store.LookOf(t.Context(), b.k))
 	require.Zero(t, lines())
 	b.grab(t, "rain", "u2/r2")
-	require.EqualValues(t, 1, lines(), "another producer of the process continues")
+	require.EqualValues(t, 1, lines(), "a later answer writes the line again")
 }
 
-// A producer that is closed leaves its line on a frozen shard: it may have reported grants that Redis has lost.
+// A producer is closed while the shard is frozen. Its line stays, because it may have reported grants that Redis has
+// lost.
 func TestLineStaysOnAFrozenShard(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -278,7 +282,7 @@ func TestLineStaysOnAFrozenShard(t *testing.T) {
 	require.EqualValues(t, 1, b.rdb.HLen(t.Context(), b.k.Keys.Witnesses()).Val())
 }
 
-// Two producers of a process share one line; the last one to close removes it.
+// Two producers of a process share one line. The line is removed when both are closed.
 func TestLineOfTwoProducers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -292,7 +296,8 @@ func TestLineOfTwoProducers(t *testing.T) {
 	}
 }
 
-// An old line stays on a frozen shard, where an opening waits for it. It is removed from an open shard.
+// The line of a dead process is old. On a frozen shard it stays, because a recoverer may wait for it. On an open
+// shard it is removed.
 func TestOldLines(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -309,7 +314,8 @@ func TestOldLines(t *testing.T) {
 	require.EqualValues(t, 2, lines(), "the two that live")
 }
 
-// Evidence that witnesses send while a recoverer judges keeps the shard from opening.
+// A witness sends evidence after the recoverer has read it. The shard does not open until the recoverer has read the
+// new evidence.
 func TestNoOpeningWithoutAllEvidence(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -332,8 +338,8 @@ func TestNoOpeningWithoutAllEvidence(t *testing.T) {
 	require.Zero(t, b.rdb.Exists(t.Context(), b.k.Keys.Evidence()).Val())
 }
 
-// A process freezes the shard again if an opening skipped grants that it reported to users and that it had not sent.
-// This also applies if the process has seen later events of that epoch.
+// An opening has skipped grants that this process had reported to users, but had not sent as evidence. The process
+// notices that, even if it has seen later events.
 func TestToldAndPassedOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -348,7 +354,7 @@ func TestToldAndPassedOver(t *testing.T) {
 	require.Zero(t, store.LateOf(b.k, 2, "2-2"), "its evidence was used")
 }
 
-// A process remembers a grant for ten seconds and until it is settled, but for a minute at most.
+// A process forgets a reported grant after ten seconds if it is settled, and otherwise after a minute.
 func TestGrantsAreForgotten(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -374,7 +380,7 @@ func TestGrantsAreForgotten(t *testing.T) {
 	}
 	bytes, forgotten := b.store.Remembered()
 	require.Zero(t, bytes)
-	require.EqualValues(t, 1, forgotten, "the grant that was not settled")
+	require.EqualValues(t, 1, forgotten, "one grant was not settled")
 	b.begin(t)
 	require.NoError(t, store.WitnessOf(t.Context(), b.k))
 	w, err := b.k.Witnesses(t.Context())
@@ -382,7 +388,7 @@ func TestGrantsAreForgotten(t *testing.T) {
 	require.Zero(t, w[0].Sent, "it does not know all")
 }
 
-// Done bits are set, except those of an open claim.
+// Mark sets the done bits of events, except events in open claims.
 func TestMarkLeavesClaims(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -391,7 +397,7 @@ func TestMarkLeavesClaims(t *testing.T) {
 	c.Events = []stream.SeqRange{{First: 5, Last: 6}}
 	_, err := b.k.Claim(t.Context(), c)
 	require.NoError(t, err)
-	c = claimCall("c2", "w1") // one run before the events that are marked, one at their end
+	c = claimCall("c2", "w1") // one range before the marked events, one at their end
 	c.Events = []stream.SeqRange{{First: 1, Last: 1}, {First: 39, Last: 45}}
 	_, err = b.k.Claim(t.Context(), c)
 	require.NoError(t, err)

@@ -8,8 +8,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// loadCodes puts each packet's code on the place that the packet is dealt to. A load continues where the codes end.
-// If the campaign is loaded and some codes are missing, it is unknown which, so loadCodes puts all of them back.
+// loadCodes stores each packet's code on the packet's place. In an interrupted load it continues after the last
+// stored code. If the campaign is already loaded and some codes are missing, loadCodes stores all codes again,
+// because it does not know which ones are missing.
 func (l *load) loadCodes(ctx context.Context) error {
 	if l.c.Codes == nil {
 		return nil
@@ -36,7 +37,7 @@ func (l *load) loadCodes(ctx context.Context) error {
 	return err
 }
 
-// coded returns the number of the last packet up to which no place lacks a code.
+// coded returns the highest number up to which all packets have their codes in Redis.
 func (l *load) coded(ctx context.Context) (int64, error) {
 	after, n := l.c.Packets, int64(len(l.places))
 	for _, p := range l.places {
@@ -54,7 +55,7 @@ func (l *load) coded(ctx context.Context) (int64, error) {
 	return after, nil
 }
 
-// codesAfter reads codes from the ledger, at least one.
+// codesAfter reads the codes that follow packet number after from the ledger. It returns at least one, or an error.
 func (l *load) codesAfter(ctx context.Context, after int64) ([]string, error) {
 	codes, err := l.cfg.Codes(ctx, l.c.ID, after, l.cfg.Chunk*len(l.places))
 	if err == nil && len(codes) == 0 {
@@ -67,7 +68,7 @@ func (l *load) codesAfter(ctx context.Context, after int64) ([]string, error) {
 	return codes, nil
 }
 
-// every returns each n-th code, beginning with the first one.
+// every returns codes 0, n, 2n, ...
 func every(codes []string, n int) []string {
 	if n == 1 {
 		return codes
@@ -79,8 +80,8 @@ func every(codes []string, n int) []string {
 	return out
 }
 
-// putCodes stores codes of packets of one place, and returns how many codes the place has. first is the first
-// packet's number.
+// putCodes stores codes on one place, and returns how many codes the place has. first is the packet number of the
+// first code.
 func (l *load) putCodes(ctx context.Context, p *place, first int64, codes []string) (int64, error) {
 	chunk := &store.CodesChunk{Campaign: l.c.ID, Hash: l.hash, First: first, Step: int64(len(l.places)), Codes: codes}
 	var has store.LoadState
@@ -98,7 +99,7 @@ func (l *load) putCodes(ctx context.Context, p *place, first int64, codes []stri
 	return has.Loaded, nil
 }
 
-// checkCodes returns an error unless each place has as many codes as packets.
+// checkCodes returns an error if a place has more or fewer codes than packets.
 func (l *load) checkCodes(ctx context.Context) error {
 	for _, p := range l.places {
 		has, err := l.putCodes(ctx, p, 1, nil)

@@ -1,5 +1,4 @@
-// Package load puts the packets of campaigns and of their top-ups on their shards in Redis. Package campaign plans
-// them.
+// Package load loads the planned packets of campaigns and of their top-ups into Redis.
 package load
 
 import (
@@ -23,11 +22,11 @@ import (
 
 // Config configures a Loader.
 type Config struct {
-	// Codes returns the codes of up to n packets after a number, in their order, as the ledger has them. It is needed
-	// to load a campaign that has codes. It may be nil if no such campaign is loaded.
+	// Codes reads codes from the ledger: those of up to n packets after packet number after, in ascending order. It
+	// may be nil if no campaign with codes is loaded.
 	Codes func(ctx context.Context, id string, after int64, n int) ([]string, error)
-	// Pause returns the ledger's last decision to pause or resume a campaign, nil if it has none. A paused campaign
-	// that is loaded stays paused. If Pause is nil, every loaded campaign opens.
+	// Pause returns the ledger's last decision to pause or resume a campaign, nil if there is none. If that is a
+	// pause, Load leaves the campaign paused. If Pause is nil, Load opens every campaign.
 	Pause func(ctx context.Context, id string) (*stream.Control, error)
 	// Packets that one call loads into Redis, which is busy meanwhile.
 	//
@@ -53,12 +52,12 @@ func New(st *store.Store, cfg Config) (*Loader, error) {
 }
 
 // Load puts the plan's packets into the stocks of the campaign's places, chunk by chunk, and opens the campaign. hash
-// is the plan's published hash. Load reports the number of loaded packets to progress after each chunk, if it is not
-// nil.
+// is the plan's published hash. After each chunk, Load calls progress with the number of loaded packets; progress may
+// be nil.
 //
-// Load may be killed at any point and called again, even by several processes at once. It continues where the stock
-// ends. It does not change a loaded campaign, except that it puts back codes that are missing in Redis. The error is
-// a Conflict if another plan with the same id is there.
+// An interrupted Load can be repeated, even by several processes at once. It continues after the last loaded packet.
+// In a campaign that is already loaded, it only restores missing codes. The error is a Conflict if Redis has a
+// different plan for the same campaign id.
 func (s *Loader) Load(ctx context.Context, c hongbao.Campaign, plan *campaign.Plan, hash string,
 	progress func(loaded int64)) error {
 	if c.Places() > s.store.Len() {
@@ -66,8 +65,8 @@ func (s *Loader) Load(ctx context.Context, c hongbao.Campaign, plan *campaign.Pl
 			"was loaded", c.ID, c.Places(), s.store.Len())
 	}
 	l := s.newLoad(&c, hash, plan.Amounts, progress)
-	// A user who has passed an empty place may come to any other place. So all places are full before the first one
-	// opens.
+	// A grab that finds a place empty continues to the other places. So every place must have its packets before the
+	// first one opens; otherwise users would be refused too early.
 	for _, step := range []func(context.Context) error{l.checkWhole, l.create, l.loadCodes, l.deal, l.open} {
 		if err := step(ctx); err != nil {
 			return err
@@ -76,8 +75,8 @@ func (s *Loader) Load(ctx context.Context, c hongbao.Campaign, plan *campaign.Pl
 	return nil
 }
 
-// Deal returns the amounts of the packets of place j of n. Packet i, from 0, goes to place i mod n, in every
-// generation.
+// Deal returns the amounts of the packets of place j of n. The packet with index i, from 0 over all generations, goes
+// to place i mod n.
 func Deal(amounts []hongbao.Amount, n, j int) []hongbao.Amount {
 	if n == 1 {
 		return amounts
@@ -89,7 +88,7 @@ func Deal(amounts []hongbao.Amount, n, j int) []hongbao.Amount {
 	return dealt
 }
 
-// load is one call of Load in progress.
+// load is the state of one call of Load.
 type load struct {
 	*Loader
 	c        *hongbao.Campaign
@@ -107,7 +106,7 @@ type place struct {
 	at      store.LoadState
 }
 
-// newLoad returns a load in which the amounts of all packets are dealt to the places of the campaign.
+// newLoad deals the amounts of all packets to the places of the campaign.
 func (s *Loader) newLoad(c *hongbao.Campaign, hash string, amounts []hongbao.Amount, progress func(loaded int64)) *load {
 	if progress == nil {
 		progress = func(int64) {}
@@ -123,7 +122,7 @@ func (s *Loader) newLoad(c *hongbao.Campaign, hash string, amounts []hongbao.Amo
 	return l
 }
 
-// chunk returns the packets that follow those that a place has.
+// chunk returns the next packets to load on a place.
 func (l *load) chunk(p *place) *store.Chunk {
 	step, has := int64(len(l.places)), p.at.Loaded
 	return &store.Chunk{
@@ -132,9 +131,9 @@ func (l *load) chunk(p *place) *store.Chunk {
 	}
 }
 
-// checkWhole returns an error for a campaign that Redis has lost on one of its places, because a load would deal that
-// place's packets again. No place opens before all are there. So if one place is beyond loading, each place that is
-// missing afterwards is lost.
+// checkWhole returns an error if Redis has lost the campaign on one of its places. A load would deal that place's
+// packets a second time. A missing place is lost if any other place has finished loading, because no place opens
+// before all are loaded.
 func (l *load) checkWhole(ctx context.Context) error {
 	if len(l.places) == 1 {
 		return nil
@@ -160,13 +159,13 @@ func (l *load) checkWhole(ctx context.Context) error {
 			return err
 		}
 		if state == "" {
-			return fmt.Errorf("nothing was loaded, shard %d does not have it: %w", p.Index(), store.LostError(l.c.ID))
+			return fmt.Errorf("nothing was loaded: shard %d does not have the campaign: %w", p.Index(), store.LostError(l.c.ID))
 		}
 	}
 	return nil
 }
 
-// stateOn returns the campaign's state on a place, empty if it is not there.
+// stateOn returns the campaign's state on a place, empty if the place does not have the campaign.
 func (l *load) stateOn(ctx context.Context, p *place) (state string, err error) {
 	err = l.patiently(ctx, func() (err error) {
 		state, _, err = p.CampaignState(ctx, l.c.ID)
@@ -178,7 +177,7 @@ func (l *load) stateOn(ctx context.Context, p *place) (state string, err error) 
 	return state, nil
 }
 
-// create puts the campaign on each place that does not have it yet, and reads the progress of the load.
+// create creates the campaign on each place where it is missing, and reads how far the load has come.
 func (l *load) create(ctx context.Context) error {
 	fields, err := redisFields(l.c)
 	if err != nil {
@@ -198,7 +197,7 @@ func (l *load) create(ctx context.Context) error {
 	return nil
 }
 
-// check returns an error if a place's answer prevents the load.
+// check returns an error if the load can't continue on a place after a call: because of err, or of the place's state.
 func (l *load) check(p *place, err error) error {
 	switch {
 	case err != nil:
@@ -207,7 +206,7 @@ func (l *load) check(p *place, err error) error {
 		return fmt.Errorf("nothing was loaded: %w", store.LostError(l.c.ID))
 	case p.at.Hash != l.hash:
 		return hongbao.Errorf(hongbao.ClassConflict,
-			"load campaign %s: another plan is in Redis, with hash %s, not %s; nothing was changed", l.c.ID, p.at.Hash, l.hash)
+			"load campaign %s: another plan is in Redis: its hash is %s, not %s; nothing was changed", l.c.ID, p.at.Hash, l.hash)
 	}
 	return nil
 }
@@ -243,7 +242,8 @@ func (l *load) deal(ctx context.Context) error {
 	return nil
 }
 
-// open opens the places, the home last. A campaign that was paused before Redis lost it stays paused.
+// open opens the places, the home last. If the ledger's last decision is a pause, the campaign is paused instead.
+// That matters when Redis has lost a paused campaign and it is loaded again.
 func (l *load) open(ctx context.Context) error {
 	state := store.StateOpen
 	var pause *stream.Control
@@ -275,7 +275,7 @@ func (l *load) open(ctx context.Context) error {
 	return nil
 }
 
-// patiently repeats a call that is safe to repeat while Redis is out of reach.
+// patiently calls an idempotent function, and retries it for the time Patience during an outage.
 func (s *Loader) patiently(ctx context.Context, call func() error) error {
 	policy := retry.Backoff(20*time.Millisecond, 2*time.Second, max(s.cfg.Patience, 1))
 	return backoff.Retry(func() error {
@@ -287,9 +287,9 @@ func (s *Loader) patiently(ctx context.Context, call func() error) error {
 	}, backoff.WithContext(policy, ctx))
 }
 
-// redisFields returns the fields that the scripts read, and the whole specification for people. Redis searches a
-// small hash from its front, field by field. A text as long as the specification makes Redis use a table, and grabs
-// get their fields faster.
+// redisFields returns the fields of the campaign's hash. The scripts do not read the last ones, such as the whole
+// specification. It is there for operators, and it makes reads faster: Redis stores a hash with such a long value as
+// a hash table, instead of a list that it must search.
 func redisFields(c *hongbao.Campaign) ([]string, error) {
 	zone, err := Transitions(*c)
 	if err != nil {

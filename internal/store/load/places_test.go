@@ -18,13 +18,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A load dies at any of its scripts, before or after the script has run. It has opened no place unless all are full.
-// Another load continues, and deals each packet and code once.
+// A load is killed at one of its script calls, before or after the script runs. No place is open then unless all
+// packets are loaded. A second load completes the first, with each packet and code once.
 func TestLoadDiesOnAnyPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, places := range []int{1, 3, 4} {
-		died := map[int]bool{} // places that were half loaded then
+		died := map[int]bool{} // places that were half loaded at a kill
 		for _, ran := range []bool{false, true} {
 			for lives := 0; ; lives++ {
 				c, plan, hash := coupons(t, fmt.Sprintf("coffee-%d-%d-%v", places, lives, ran), places)
@@ -46,7 +46,7 @@ func TestLoadDiesOnAnyPlace(t *testing.T) {
 	}
 }
 
-// checkHalf checks a load that died.
+// checkHalf checks the state that a killed load leaves, and records half loaded places in died.
 func (b *bundle) checkHalf(t *testing.T, c *hongbao.Campaign, died map[int]bool) {
 	t.Helper()
 	st, found, err := b.store.Campaign(c.ID).Status(t.Context())
@@ -55,7 +55,7 @@ func (b *bundle) checkHalf(t *testing.T, c *hongbao.Campaign, died map[int]bool)
 		return
 	}
 	if slices.Contains(b.states(t, c), store.StateOpen) {
-		require.EqualValues(t, packets, st.Loaded, "all is loaded before it opens")
+		require.EqualValues(t, packets, st.Loaded, "no place opens before all packets are loaded")
 	}
 	require.EqualValues(t, packets, st.Packets)
 	require.Equal(t, c.Total, st.LeftAmount, "no chunk reveals its sum")
@@ -72,7 +72,7 @@ func (b *bundle) checkHalf(t *testing.T, c *hongbao.Campaign, died map[int]bool)
 
 var ann = stream.Decision{By: "ann", Why: "test"}
 
-// A pause and a resume that die between two places are repeated.
+// A pause or a resume is killed after some of the four places. The repeated call changes the others.
 func TestPauseDiesBetweenPlaces(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -88,7 +88,7 @@ func TestPauseDiesBetweenPlaces(t *testing.T) {
 			if ran {
 				moved++
 			}
-			states := b.states(t, &c) // the places are moved at once, in any order
+			states := b.states(t, &c) // sorted, because the calls to the places are concurrent
 			slices.Sort(states)
 			require.Equal(t, slices.Concat(slices.Repeat([]string{store.StateOpen}, 4-moved), slices.Repeat([]string{store.StatePaused}, moved)), states)
 			st, _, err := b.store.Campaign(c.ID).Status(t.Context())
@@ -110,8 +110,7 @@ func TestPauseDiesBetweenPlaces(t *testing.T) {
 	}
 }
 
-// A campaign that can't be paused on all places is paused on none. A lost place does not prevent changes on the
-// others.
+// A campaign that can't be paused on one place is paused on none. If a place is lost, the others are paused.
 func TestPauseOfPlacesThatDiffer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -137,7 +136,7 @@ func TestPauseOfPlacesThatDiffer(t *testing.T) {
 	require.ErrorIs(t, loader.Load(t.Context(), c, plan, hash, nil), store.ErrLost)
 }
 
-// unreachable is a client that does not reach the server of a shard.
+// unreachable is a hook that refuses all commands to one shard, as if its server were down.
 type unreachable struct{ tag string }
 
 func (unreachable) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -165,8 +164,8 @@ func (a unreachable) reach(call func() error, cmds ...redis.Cmder) error {
 	return err
 }
 
-// While a place does not answer, a pause is an outage, even if another place has lost the campaign. The caller tries
-// again, and no place that comes back continues to grant.
+// A campaign is paused while one place is lost and one does not answer. The error is an outage, so the caller retries
+// and pauses the silent place when it is back.
 func TestPauseOfALostPlaceAndOneThatIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -185,7 +184,8 @@ func TestPauseOfALostPlaceAndOneThatIsAway(t *testing.T) {
 	require.Equal(t, []string{store.StatePaused, store.StateFrozen, store.StatePaused}, b.states(t, &c))
 }
 
-// A load is refused if one place has lost the campaign: it would deal that place's packets again.
+// Redis has lost a loaded campaign on one place. A repeated load fails, because it would deal that place's packets a
+// second time.
 func TestLoadOfACampaignThatAPlaceHasLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -205,7 +205,7 @@ func TestLoadOfACampaignThatAPlaceHasLost(t *testing.T) {
 	}
 }
 
-// Codes that Redis has lost on one place are restored there.
+// Redis has lost some codes on one place. A repeated load restores them.
 func TestCodesOfAPlaceComeBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

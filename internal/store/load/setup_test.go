@@ -20,7 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// bundle is a deployment of four shards in a Redis, and a client that dies.
+// bundle is a deployment of four shards, and a client whose calls fail from a chosen script call on.
 type bundle struct {
 	rdb    redis.UniversalClient
 	store  *store.Store
@@ -35,11 +35,12 @@ func setup(t *testing.T) *bundle {
 	return b
 }
 
-// mortal is a client whose process dies at one of its scripts. No script follows. The last one has run, or not.
+// mortal is a client whose process seems to die at a script call. lives is the number of calls before it. All later
+// script calls fail. If ran is true, the call at which the process dies still runs.
 type mortal struct {
 	client *redis.Client
-	mu     sync.Mutex // scripts come at once
-	lives  int        // scripts that are left
+	mu     sync.Mutex // scripts are called concurrently
+	lives  int        // script calls that are left
 	ran    bool
 }
 
@@ -51,7 +52,8 @@ func (m *mortal) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook is needed because the first script on a shard is sent with the reads that open it.
+// ProcessPipelineHook is needed because the first script call on a shard is sent in a pipeline, together with a
+// SCRIPT LOAD.
 func (m *mortal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		return m.die(func() error { return next(ctx, cmds) }, cmds...)
@@ -96,10 +98,10 @@ func (b *bundle) loader(t *testing.T, rdb redis.UniversalClient) *Loader {
 
 func codeOf(id string, packet int64) string { return fmt.Sprintf("%s-%d", id, packet) }
 
-// packets of each campaign here: not the same number on each place.
+// packets is the number of packets of each test campaign. It is no multiple of 3 or 4, the numbers of places.
 const packets = 22
 
-// coupons is a campaign with codes on a number of places, and its plan.
+// coupons returns a campaign with codes, with its plan and the plan's hash.
 func coupons(t *testing.T, id string, places int) (hongbao.Campaign, *campaign.Plan, string) {
 	t.Helper()
 	now := time.Now().Truncate(time.Millisecond)

@@ -12,30 +12,31 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// lease is a little longer than a producer relies on its copy of a campaign. After it each producer knows of an
-// announced generation.
+// lease is a little longer than a producer uses its copy of a campaign. When it has passed since an announcement,
+// every producer has the new generation.
 const lease = walk.Lease + 50*time.Millisecond
 
-// Generation is a top-up that is to be loaded into Redis.
+// Generation is a top-up to load into Redis.
 type Generation struct {
 	Spec hongbao.Campaign
-	// Hash is the hash of the campaign's own plan, PlanHash that of the generation's plan.
+	// Hash is the hash of the campaign's first plan. PlanHash is the hash of this generation's plan.
 	Hash, PlanHash string
 	// Number is 2 for the first top-up.
 	Number int
-	// Packets and Total are the campaign's, including this generation. Plan has all packets up to its last one.
+	// Packets and Total are the number and the sum of the campaign's packets, including this generation. Plan has the
+	// packets of all generations up to this one.
 	Packets int64
 	Total   hongbao.Amount
 	Plan    *campaign.Plan
 }
 
 // TopUp announces a generation on every place of its campaign and waits until no producer relies on an older copy of
-// the campaign. Then it deals the packets, chunk by chunk. Packet k goes to place (k-1) mod S, as in every
-// generation. A place grants them once its last chunk is there. Until then grabs that find the place empty are
-// answered refilling. progress is as in Load.
+// the campaign. Then it deals the packets, chunk by chunk. Packet k goes to place (k-1) mod S, where S is the number
+// of places. A place grants the new packets once its last chunk is loaded. Until then, grabs that find the place
+// empty are answered refilling. TopUp calls progress as Load does.
 //
-// TopUp does not change a place that has the generation already, whatever its state. It may be killed at any point
-// and called again, even by several processes at once.
+// TopUp does not change a place that already has the whole generation. An interrupted TopUp can be repeated, even by
+// several processes at once.
 func (s *Loader) TopUp(ctx context.Context, g *Generation, progress func(loaded int64)) error {
 	l := s.newLoad(&g.Spec, g.Hash, g.Plan.Amounts[:g.Packets], progress)
 	if err := l.announce(ctx, g); err != nil {
@@ -53,7 +54,8 @@ func (s *Loader) TopUp(ctx context.Context, g *Generation, progress func(loaded 
 	return nil
 }
 
-// announce announces the generation on every place. From then on each grab there first gets the new terms.
+// announce announces the generation on every place. After that, the next grab of each caller on a place gets the new
+// terms.
 func (l *load) announce(ctx context.Context, g *Generation) error {
 	for _, p := range l.places {
 		call := &store.Announcement{Campaign: g.Spec.ID, Hash: g.Hash, Generation: int64(g.Number), Plan: g.PlanHash,
@@ -65,7 +67,8 @@ func (l *load) announce(ctx context.Context, g *Generation) error {
 	return nil
 }
 
-// add deals one place's packets of a generation. The first chunk is empty: its answer has the progress of the place.
+// add loads a generation's packets on one place. It first sends an empty chunk, to learn how many packets the place
+// has.
 func (l *load) add(ctx context.Context, g *Generation, p *place) error {
 	all := int64(len(p.amounts))
 	for asked := false; ; asked = true {
@@ -87,7 +90,7 @@ func (l *load) add(ctx context.Context, g *Generation, p *place) error {
 		case p.at.Dealt >= int64(g.Number):
 			return nil
 		case p.at.State != store.StateOpen && p.at.State != store.StatePaused:
-			return l.notAdded(g, hongbao.Errorf(hongbao.ClassPermanent, "on shard %d it is %s", p.Index(), p.at.State))
+			return l.notAdded(g, hongbao.Errorf(hongbao.ClassPermanent, "on shard %d the campaign is %s", p.Index(), p.at.State))
 		case p.at.Loaded > all || asked && p.at.Loaded == before:
 			return l.notAdded(g, hongbao.Errorf(hongbao.ClassBroken, "shard %d has %d packets of %d and takes no more",
 				p.Index(), p.at.Loaded, all))
@@ -96,7 +99,7 @@ func (l *load) add(ctx context.Context, g *Generation, p *place) error {
 	}
 }
 
-// notAdded returns the error of a top-up that failed.
+// notAdded wraps the error of a failed top-up.
 func (l *load) notAdded(g *Generation, err error) error {
 	return fmt.Errorf("deal generation %d of campaign %s (a worker tries again): %w", g.Number, g.Spec.ID, err)
 }

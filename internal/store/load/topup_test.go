@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// rain is a campaign on several places: its first generation is loaded, and its next generation is not.
+// rain is a campaign on several places: the first generation is loaded, the second one is not.
 type rain struct {
 	*bundle
 	loads *Loader
@@ -22,7 +22,7 @@ type rain struct {
 	next  *Generation
 }
 
-const more = 9 // packets that are added
+const more = 9 // packets of the top-up
 
 func loadedRain(t *testing.T, b *bundle, id string, places int) *rain {
 	t.Helper()
@@ -34,7 +34,7 @@ func loadedRain(t *testing.T, b *bundle, id string, places int) *rain {
 		Campaign: id, Generation: 2, Packets: more, Total: 5 * more, Before: hash, Seed: campaign.NewSeed(),
 		Split: hongbao.Split{Mode: hongbao.SplitTiers, Tiers: []hongbao.Tier{{Amount: 5, Packets: more}}},
 	}
-	of := c // of has the packets of the top-up alone
+	of := c // a campaign with only the packets of the top-up
 	of.Packets, of.Total, of.Split = draw.Packets, draw.Total, draw.Split
 	added, err := campaign.NewPlan(of, draw.Seed)
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func loadedRain(t *testing.T, b *bundle, id string, places int) *rain {
 	return r
 }
 
-// whole checks that both generations are on their places, each packet once and in order.
+// whole checks that each packet of both generations is on its place, once and in order.
 func (r *rain) whole(t *testing.T) {
 	t.Helper()
 	n := int64(r.spec.Places())
@@ -72,8 +72,8 @@ func (r *rain) whole(t *testing.T) {
 	}
 }
 
-// A top-up that dies at any of its scripts, before or after the script has run, is finished by the next top-up. No
-// place has packets of the generation in stock before it was announced on every place.
+// A top-up is killed at one of its script calls, before or after the script runs. A second top-up completes it. No
+// place has packets of the generation before the generation is announced on every place.
 func TestTopUpDiesOnAnyPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -100,7 +100,7 @@ func TestTopUpDiesOnAnyPlace(t *testing.T) {
 	}
 }
 
-// announcedFirst checks that no place has stock of the generation unless every place knows the generation.
+// announcedFirst checks that the generation has packets in stock only if it is announced on every place.
 func (r *rain) announcedFirst(t *testing.T) {
 	t.Helper()
 	var knowing, stocked int
@@ -115,11 +115,12 @@ func (r *rain) announcedFirst(t *testing.T) {
 		require.NoError(t, err)
 		stocked += int(n)
 	}
-	require.True(t, stocked == 0 || knowing == len(places), "%d of %d places know it, %d packets are there", knowing,
+	require.True(t, stocked == 0 || knowing == len(places), "announced on %d of %d places, %d packets in stock", knowing,
 		len(places), stocked)
 }
 
-// grabs lets new users grab one generation of a place until a grab is not granted.
+// grabs makes grabs by new users on one place, until one is refused. It returns the number of grants and the outcome
+// of the refusal.
 func (r *rain) grabs(t *testing.T, j int, generation int64) (won int, last hongbao.Outcome) {
 	t.Helper()
 	k := r.store.Places(r.spec.ID, r.spec.Places())[j]
@@ -135,8 +136,8 @@ func (r *rain) grabs(t *testing.T, j int, generation int64) (won int, last hongb
 	}
 }
 
-// A user who grabs between the announcement and the last chunk gets refilling. Then each place grants the packets it
-// got.
+// Between the announcement and the last chunk, grabs are answered refilling. Afterwards each place grants its new
+// packets.
 func TestTopUpIsGrabbed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -149,7 +150,7 @@ func TestTopUpIsGrabbed(t *testing.T) {
 			won += n
 		}
 		require.Equal(t, packets, won)
-		b.mortal.lives, b.mortal.ran = places+1, false // every place got the announcement, and one was asked
+		b.mortal.lives, b.mortal.ran = places+1, false // dies after all announcements and one empty chunk
 		require.ErrorIs(t, b.loader(t, b.mortal.client).TopUp(t.Context(), r.next, nil), errKilled)
 		for j := range places {
 			n, last := r.grabs(t, j, 2)
@@ -171,8 +172,8 @@ func TestTopUpIsGrabbed(t *testing.T) {
 	}
 }
 
-// A top-up waits for data that Redis has lost or does not have yet. It refuses data that contradicts it. Nothing
-// changes.
+// A top-up of an unloaded or lost campaign fails with ErrTopUpWaits or ErrLost. A top-up that contradicts Redis is
+// refused. Both change nothing.
 func TestTopUpWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -203,21 +204,21 @@ func TestTopUpWaits(t *testing.T) {
 	r.whole(t)
 }
 
-// The top-up waits for the lease to end between the last announcement and the first packet.
+// After the last announcement, TopUp waits for the lease before it loads the first packet.
 func TestTopUpWaitsForTheLease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := loadedRain(t, b, "rain", 3)
 	done := make(chan error, 1)
 	go func() { done <- r.loads.TopUp(t.Context(), r.next, nil) }()
-	var unannounced, stocked time.Time // when a place did not know the generation yet, and when a place had a packet
+	var unannounced, stocked time.Time // last time without all announcements; first time with a packet
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		now, knowing, packets := time.Now(), 0, int64(0)
 		for _, k := range r.store.Places("rain", 3) {
 			pipe := r.rdb.TxPipeline()
 			generation, stock := pipe.HGet(t.Context(), k.Keys.Campaign("rain"), "generation"),
 				pipe.LLen(t.Context(), k.Keys.StockOf("rain", 2))
-			_, _ = pipe.Exec(t.Context()) // a place without the announcement has no such field
+			_, _ = pipe.Exec(t.Context()) // the field is absent before the announcement
 			packets += stock.Val()
 			if generation.Val() == "2" {
 				knowing++

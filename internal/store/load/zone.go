@@ -9,21 +9,22 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// afterWindow is how far beyond the window the transitions reach. A limit of the window's last day resets there.
+// afterWindow is how far the transitions reach beyond the window, because a limit of the window's last day resets
+// after the window.
 const afterWindow = 48 * time.Hour
 
-// Transition is an instant from which the local clock differs from UTC by an offset.
+// Transition is the start of a period in which the local clock has a fixed offset from UTC.
 type Transition struct {
-	From   int64 // Unix ms; the first transition has 0 and is valid from the beginning
+	From   int64 // Unix ms; 0 for the first transition, whose start does not matter
 	Offset int   // seconds east of UTC
 }
 
 // Transitions returns the offsets in force in the campaign's time zone from its start to two days after its end, in
-// the order of time. The list is never empty.
+// ascending order of time. The list is never empty.
 func Transitions(c hongbao.Campaign) ([]Transition, error) {
 	loc, err := time.LoadLocation(c.TimeZone)
-	if err == nil && loc == time.Local { // it depends on the machine
-		err = errors.New("it is the machine's own")
+	if err == nil && loc == time.Local { // would differ between machines
+		err = errors.New("it is the machine's local zone")
 	}
 	if err != nil {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "offsets of campaign %.80q, time zone %.80q: %w", c.ID, c.TimeZone,
@@ -37,7 +38,7 @@ func Transitions(c hongbao.Campaign) ([]Transition, error) {
 		if next.IsZero() || next.After(end) {
 			return list, nil
 		}
-		// Some transitions change the zone's name only.
+		// A zone change without a new offset, for example of the zone's name only, is omitted.
 		if _, o := next.Zone(); o != offset {
 			offset = o
 			list = append(list, Transition{From: next.UnixMilli(), Offset: o})
@@ -46,7 +47,7 @@ func Transitions(c hongbao.Campaign) ([]Transition, error) {
 	}
 }
 
-// encodeTransitions returns the list as "ms:offset ms:offset ...", separated by one space.
+// encodeTransitions returns the list as "ms:offset ms:offset ...", the format that grab.lua reads.
 func encodeTransitions(list []Transition) string {
 	var b strings.Builder
 	for i, t := range list {
@@ -65,16 +66,17 @@ const (
 	dayMillis  = 24 * hourMillis
 )
 
-// Bucket does the same as grab.lua with the offsets, for comparison in tests. It returns the period of an instant,
-// and when a later period begins, in Unix ms. A bucket is the number of the local day or hour. Two instants count
-// together if their buckets are equal. A limit per campaign has one bucket, 0, that never ends: resets is 0.
+// Bucket computes limit periods in the same way as grab.lua; tests compare the two. bucket is the number of the local
+// day or hour at the time ms. Two grabs count towards the same limit if their buckets are equal. resets is when the
+// next period begins, in Unix ms. For a limit per campaign both are 0.
 //
 // A day is a day of the local calendar, even if it has 23 or 25 hours. An hour begins when the local clock shows a
-// full hour. The hour that comes twice at the end of summer time is two hours. If the clock moves forward by half an
-// hour, the hour before the move continues into the half hour after it. If the clock goes back over midnight, the day
-// that had begun continues after the rest of the old one. resets is then when the day after it begins.
+// full hour. The hour that occurs twice at the end of summer time counts as two hours. If the clock moves forward by
+// half an hour, the hour before the change also includes the half hour after it. If the clock goes back over
+// midnight, the rest of the old day is repeated, and the new day then continues. resets is then the start of the day
+// after the new one.
 //
-// list is the result of Transitions. ms is at or after its campaign's start.
+// list is the result of Transitions. ms must not be before the start of the campaign.
 func Bucket(list []Transition, per hongbao.Period, ms int64) (bucket, resets int64) {
 	unit, shift := dayMillis, func(offset int) int64 { return int64(offset) * 1000 }
 	switch per {
@@ -92,7 +94,8 @@ func Bucket(list []Transition, per hongbao.Period, ms int64) (bucket, resets int
 	bucket = (local - floorMod(local, unit)) / unit
 	end := (bucket + 1) * unit
 	resets = end - shift(list[i].Offset)
-	// If the clock is moved before then, the period ends where the new clock says, but not before the move.
+	// If the offset changes before the period ends, the new local time decides when it ends, but not before the
+	// change.
 	if i+1 < len(list) && list[i+1].From <= resets {
 		resets = max(list[i+1].From, end-shift(list[i+1].Offset))
 	}

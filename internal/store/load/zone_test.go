@@ -25,24 +25,24 @@ var zones = []struct{ name, from, to, want string }{
 	{"UTC", "2026-01-01T00:00:00Z", "2026-12-31T00:00:00Z", "0:0"},
 	{"Asia/Shanghai", "2026-01-01T00:00:00Z", "2026-12-31T00:00:00Z", "0:28800"},
 	{"Asia/Kolkata", "2026-01-01T00:00:00Z", "2026-12-31T00:00:00Z", "0:19800"},
-	// 8 March 2026 07:00Z and 1 November 2026 06:00Z.
+	// The clock changes on 8 March 2026 07:00Z and 1 November 2026 06:00Z.
 	{"America/New_York", "2026-03-01T00:00:00Z", "2026-11-30T00:00:00Z",
 		"0:-18000 1772953200000:-14400 1793512800000:-18000"},
-	// The change is after the window, within the two days.
+	// The clock changes after the window, but within the 48 hours that are included.
 	{"America/New_York", "2026-03-01T00:00:00Z", "2026-03-06T07:00:00Z", "0:-18000 1772953200000:-14400"},
 	{"America/New_York", "2026-03-01T00:00:00Z", "2026-03-06T06:59:59Z", "0:-18000"},
-	// A window that starts at the change has only the new offset.
+	// The window starts exactly at the change, so only the new offset is in the list.
 	{"America/New_York", "2026-03-08T07:00:00Z", "2026-03-09T00:00:00Z", "0:-14400"},
-	// At midnight: 15 October 2017 03:00Z forward, 18 February 2018 02:00Z back.
+	// The clock changes at midnight: forward on 15 October 2017 03:00Z, back on 18 February 2018 02:00Z.
 	{"America/Sao_Paulo", "2017-10-01T00:00:00Z", "2018-03-01T00:00:00Z",
 		"0:-10800 1508036400000:-7200 1518919200000:-10800"},
-	// By half an hour: 4 April 2026 15:00Z back, 3 October 2026 15:30Z forward.
+	// The clock changes by half an hour: back on 4 April 2026 15:00Z, forward on 3 October 2026 15:30Z.
 	{"Australia/Lord_Howe", "2026-03-01T00:00:00Z", "2026-12-01T00:00:00Z",
 		"0:39600 1775314800000:37800 1791041400000:39600"},
-	// At one minute past midnight.
+	// The clock changes at one minute past midnight.
 	{"America/St_Johns", "2010-03-01T00:00:00Z", "2010-12-01T00:00:00Z",
 		"0:-12600 1268537460000:-9000 1289097060000:-12600"},
-	// 30 December 2011 did not exist.
+	// The zone skipped 30 December 2011.
 	{"Pacific/Apia", "2011-12-01T00:00:00Z", "2012-01-20T00:00:00Z", "0:-36000 1325239200000:50400"},
 }
 
@@ -57,7 +57,7 @@ func TestTransitions(t *testing.T) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
-// reference is the bucket by the calendar of time.Location.
+// reference computes the bucket with the calendar of time.Location.
 func reference(loc *time.Location, per hongbao.Period, ms int64) int64 {
 	at := time.UnixMilli(ms).In(loc)
 	if per == hongbao.PerDay {
@@ -66,12 +66,13 @@ func reference(loc *time.Location, per hongbao.Period, ms int64) int64 {
 	}
 	_, offset := at.Zone()
 	full := ms - int64(at.Minute())*60_000 - int64(at.Second())*1000 - int64(at.Nanosecond())/1e6
-	// full is when this local hour began, or would have if the offset had been the same; the number of the hour in
-	// UTC in which it ended.
+	// full is the start of this local hour, as if the offset had not changed since. The bucket is the number of the
+	// UTC hour in which the local hour ended.
 	return (full + int64(((offset%3600)+3600)%3600)*1000) / 3_600_000
 }
 
-// reset is the first whole minute after ms with a later bucket: clocks change at whole minutes.
+// reset returns the first whole minute after ms that has a later bucket. Whole minutes suffice, because clocks change
+// at them.
 func reset(loc *time.Location, per hongbao.Period, ms int64) int64 {
 	bucket := reference(loc, per, ms)
 	for ms = ms/60_000*60_000 + 60_000; reference(loc, per, ms) <= bucket; ms += 60_000 {
@@ -98,7 +99,7 @@ func TestBucketAgainstTheCalendar(t *testing.T) {
 			check(t, rapid.SampledFrom(periods).Draw(t, "per"),
 				rapid.Int64Range(c.From.UnixMilli(), c.To.UnixMilli()).Draw(t, "ms"))
 		})
-		// Around each change, where it matters, every ten minutes and at the very edge.
+		// Check every ten minutes around each change, and 1 ms before and after these times.
 		for _, change := range list[1:] {
 			for d := int64(-26 * 6); d <= 26*6; d++ {
 				for _, edge := range []int64{-1, 0, 1} {
@@ -129,13 +130,13 @@ func TestBucketByHand(t *testing.T) {
 		"a day of 25 hours":                 {3, hongbao.PerDay, "2026-11-01T00:00:00-04:00", "2026-11-02T00:00:00-05:00"},
 		"the first of two hours":            {3, hongbao.PerHour, "2026-11-01T01:30:00-04:00", "2026-11-01T01:00:00-05:00"},
 		"the second of two hours":           {3, hongbao.PerHour, "2026-11-01T01:30:00-05:00", "2026-11-01T02:00:00-05:00"},
-		"the midnight that does not exist":  {7, hongbao.PerDay, "2017-10-14T12:00:00-03:00", "2017-10-15T01:00:00-02:00"},
+		"the midnight that is skipped":      {7, hongbao.PerDay, "2017-10-14T12:00:00-03:00", "2017-10-15T01:00:00-02:00"},
 		"the midnight that comes twice":     {7, hongbao.PerDay, "2018-02-17T12:00:00-02:00", "2018-02-18T00:00:00-03:00"},
 		"half an hour forward: 90 minutes":  {8, hongbao.PerHour, "2026-10-04T01:10:00+10:30", "2026-10-04T03:00:00+11:00"},
 		"half an hour back: an hour":        {8, hongbao.PerHour, "2026-04-05T01:40:00+11:00", "2026-04-05T01:30:00+10:30"},
 		"half an hour back: half an hour":   {8, hongbao.PerHour, "2026-04-05T01:40:00+10:30", "2026-04-05T02:00:00+10:30"},
-		"India's hours begin at the half":   {2, hongbao.PerHour, "2026-05-05T05:20:00Z", "2026-05-05T05:30:00Z"},
-		"the day before one that was none":  {10, hongbao.PerDay, "2011-12-29T12:00:00-10:00", "2011-12-31T00:00:00+14:00"},
+		"India's hours begin at half past":  {2, hongbao.PerHour, "2026-05-05T05:20:00Z", "2026-05-05T05:30:00Z"},
+		"the day before a skipped day":      {10, hongbao.PerDay, "2011-12-29T12:00:00-10:00", "2011-12-31T00:00:00+14:00"},
 		"Shanghai's day begins at 16:00 Z ": {1, hongbao.PerDay, "2026-05-05T15:59:59Z", "2026-05-05T16:00:00Z"},
 	} {
 		z := zones[tt.zone]

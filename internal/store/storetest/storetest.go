@@ -1,4 +1,4 @@
-// Package storetest founds deployments for tests, and opens frozen shards, where no recoverer with a ledger does it.
+// Package storetest initializes deployments for tests. It also opens frozen shards, in tests without a recoverer.
 package storetest
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Open opens the shards that are frozen. Seqs and epoch stay as they are, for tests that count them or write them by
-// hand. If a process has seen more than Redis has, the seqs continue after that, as after an accepted loss.
+// Open opens the frozen shards. Unlike a recoverer, it does not change seq and epoch, because tests compare them. But
+// if a process has seen events that Redis lacks, Open skips seqs, as after an accepted loss.
 func Open(ctx context.Context, st *store.Store) error {
 	var errs []error
 	for _, k := range st.Shards() {
@@ -45,7 +45,7 @@ func open(ctx context.Context, rdb redis.UniversalClient, k *store.Shard) error 
 	return err
 }
 
-// KeepOpen opens frozen shards until the test ends. It repeats calls that fail while servers are down.
+// KeepOpen opens frozen shards until the test ends. It retries while servers are down.
 func KeepOpen(t testing.TB, st *store.Store) {
 	t.Helper()
 	done := make(chan struct{})
@@ -64,7 +64,7 @@ func KeepOpen(t testing.TB, st *store.Store) {
 	t.Cleanup(func() { tick.Stop(); <-done })
 }
 
-// Token returns the token of the run of the server that has a shard.
+// Token returns the run id of the server that has a shard.
 func Token(ctx context.Context, k *store.Shard) (string, error) {
 	node, err := k.Node(ctx)
 	if err != nil {
@@ -77,13 +77,13 @@ func Token(ctx context.Context, k *store.Shard) (string, error) {
 	return servers[0].RunID, nil
 }
 
-// Founded founds a deployment of n shards on the Redis that the process's tests share.
+// Founded initializes a deployment of n shards on the Redis that all tests of the process share.
 func Founded(t testing.TB, n int) *store.Store {
 	t.Helper()
 	return FoundedOn(t, testkit.Redis(t).Client(t), n)
 }
 
-// FoundedOn founds a deployment of n shards on any Redis.
+// FoundedOn initializes a deployment of n shards on a given Redis.
 func FoundedOn(t testing.TB, rdb redis.UniversalClient, n int) *store.Store {
 	t.Helper()
 	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
@@ -92,7 +92,7 @@ func FoundedOn(t testing.TB, rdb redis.UniversalClient, n int) *store.Store {
 	return st
 }
 
-// FarAlong sets a high seq on every shard, for events that no grab wrote.
+// FarAlong sets a high seq on every shard, so that tests can use events without entries.
 func FarAlong(t testing.TB, st *store.Store) *store.Store {
 	t.Helper()
 	for _, k := range st.Shards() {
@@ -101,7 +101,7 @@ func FarAlong(t testing.TB, st *store.Store) *store.Store {
 	return st
 }
 
-// Dump returns every key of the deployment with its exact content.
+// Dump returns every key of the deployment, with its content in the format of DUMP.
 func Dump(t testing.TB, st *store.Store) map[string]string {
 	t.Helper()
 	keys, err := st.Redis().Keys(t.Context(), st.Space().Prefix+":*").Result()
@@ -114,7 +114,7 @@ func Dump(t testing.TB, st *store.Store) map[string]string {
 	return out
 }
 
-// Call returns a grab call without facts, for users "u1" or "u1/request".
+// Call returns a grab call without facts. A user is given as "u1", or as "u1/request" with a request id.
 func Call(campaign string, users ...string) *store.GrabCall {
 	c := &store.GrabCall{Campaign: campaign, MaxBacklog: 1e6}
 	for _, u := range users {

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Locker runs functions under named locks, each with one owner.
+// Locker runs functions under named locks; see store.Locks.
 type Locker interface {
 	Do(ctx context.Context, name string, fn func(ctx context.Context) error) error
 }
@@ -29,7 +29,8 @@ type BuilderConfig struct {
 	Every time.Duration `default:"1s" want:"1ms to 1m"`
 }
 
-// Builder builds the filters that producers request. Several builders may run at once; one of them works at a time.
+// Builder builds the filters that producers request. Several builders may run at the same time; a lock lets only one
+// of them work.
 type Builder struct{ cfg BuilderConfig }
 
 // NewBuilder returns a Builder, or an error for a wrong configuration.
@@ -47,7 +48,7 @@ func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 // warnEvery is how often the log reports that filters can't be built.
 const warnEvery = time.Minute
 
-// Run builds until ctx ends.
+// Run calls Tend at a regular interval until ctx ends.
 func (b *Builder) Run(ctx context.Context) error {
 	warned := time.Time{}
 	_ = retry.Poll(ctx, b.cfg.Every, func() (bool, error) {
@@ -61,22 +62,22 @@ func (b *Builder) Run(ctx context.Context) error {
 	return nil
 }
 
-// Tend builds the filters that are requested now. A producer that still needs a filter that could not be built
-// requests it again.
+// Tend tries to build all requested filters, and removes the requests. A producer that still needs a filter requests
+// it again.
 func (b *Builder) Tend(ctx context.Context) error {
 	wanted, err := b.cfg.Store.WantedFilters(ctx)
 	if err != nil || len(wanted) == 0 {
 		return err
 	}
 	return b.cfg.Locks.Do(ctx, "filters", func(ctx context.Context) error {
-		wanted, err := b.cfg.Store.WantedFilters(ctx) // another worker may have built some meanwhile
+		wanted, err := b.cfg.Store.WantedFilters(ctx) // again: another worker may have built some
 		for id, revision := range wanted {
 			err1 := b.Build(ctx, id, revision)
-			if ctx.Err() != nil { // the next worker continues
+			if ctx.Err() != nil { // the request stays for the next worker
 				return errors.Join(err, err1)
 			}
 			if errors.Is(err1, store.ErrNotFinal) || errors.Is(err1, store.ErrOvertaken) {
-				err1 = nil // producers request the filter again once the winners are final
+				err1 = nil // not an error: producers request the filter again
 			}
 			err = errors.Join(err, err1, b.cfg.Store.Campaign(id).UnwantFilter(ctx))
 		}
@@ -84,8 +85,9 @@ func (b *Builder) Tend(ctx context.Context) error {
 	})
 }
 
-// Build builds and stores the filter of a campaign's revision, unless a good one is there. The error is ErrNotFinal
-// unless nothing is left on each place. An outage of any place is an error too. In both cases nothing is stored.
+// Build builds and stores the filter of a campaign's revision, unless a valid one exists. The error is ErrNotFinal if
+// any place has packets left. Build also fails if any place does not answer. After an error, no reader gets a filter
+// that Build has not completed.
 func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 	if err := hongbao.CheckCampaignID(campaign); err != nil {
 		return hongbao.Errorf(hongbao.ClassBroken, "a filter of campaign %.80q was requested: %w", campaign, err)
@@ -120,17 +122,18 @@ func (b *Builder) Build(ctx context.Context, campaign, revision string) error {
 	return nil
 }
 
-// place is a place that has nothing left.
+// place is a place without packets left.
 type place struct {
 	*store.Shard
-	epoch int64 // the epoch in which nothing was left
+	epoch int64 // the shard's epoch when users was counted
 	users int64
 }
 
-// placesTimeout bounds how long a shard that hangs delays the filters of other campaigns.
+// placesTimeout limits how long a shard that hangs delays the filters of other campaigns.
 const placesTimeout = 5 * time.Second
 
-// places checks on every place of a campaign that nothing is left, before the users of any place are read.
+// places checks that no place of a campaign has packets left, and counts the winners of each place. That must happen
+// before the winners of any place are read.
 func (b *Builder) places(ctx context.Context, campaign, revision string) ([]place, error) {
 	ctx, cancel := context.WithTimeout(ctx, placesTimeout)
 	defer cancel()
@@ -154,8 +157,8 @@ func (b *Builder) places(ctx context.Context, campaign, revision string) ([]plac
 	return places, nil
 }
 
-// read appends the hashes of the users who have packets on the place. A filter that lacks a user would hide the
-// user's receipt, so read compares the number of users.
+// read appends the hashes of the users who have packets on the place. It compares their number with users, because a
+// filter that lacks a winner would hide the winner's receipt.
 func (p *place) read(ctx context.Context, campaign, revision string, hashes []uint64) ([]uint64, error) {
 	var mine []uint64
 	err := p.Winners(store.WithEpoch(ctx, p.epoch), campaign, revision, func(user string) {

@@ -1,11 +1,11 @@
-// Package winners has the filter of a campaign's winners. With it a producer refuses a crowd of losers without a call
-// to Redis.
+// Package winners has a filter of all users who have packets of a campaign. With it, a producer can answer sold_out
+// to the other users without a call to Redis.
 //
-// Once nothing is left on any place of the newest generation, the set of users who have packets is final until the
-// next generation is dealt. A Builder, in a worker, reads all of them and stores a binary fuse filter at the
-// campaign's home. A producer fetches it (Fetch). Known then reports which users certainly lost, for as long as it is
-// certain that nothing was added.
+// When no place has packets left, the set of winners is final until the next top-up. A Builder, which runs in a
+// worker, then reads all winners and stores a binary fuse filter at the campaign's home. A producer fetches the
+// filter with Fetch. Known reports which users certainly have no packet, as long as it is certain that no packets
+// were added.
 //
-// A user who is not in the filter has no packet. One of 256 losers is in it all the same, and is looked up in Redis
-// as every winner is.
+// A user who is not in the filter has no packet. One in 256 users without a packet is a false positive. For these
+// users and for winners, the producer calls Redis.
 package winners

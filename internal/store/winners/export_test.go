@@ -2,7 +2,7 @@ package winners
 
 import "github.com/cespare/xxhash/v2"
 
-// Decode reads a filter as it was stored.
+// Decode parses the stored form of a filter.
 func Decode(text string, body []byte) (*Filter, error) {
 	h, err := parseHead(text)
 	if err != nil {
@@ -14,7 +14,7 @@ func Decode(text string, body []byte) (*Filter, error) {
 // Encode returns the stored form of a filter.
 func Encode(f *Filter) (head string, body []byte) { return f.encode() }
 
-// Prove checks a filter of these users as Build does before it stores one.
+// Prove runs the check with which Build verifies a filter before it stores it.
 func Prove(f *Filter, users []string) error {
 	hashes := make([]uint64, len(users))
 	for i, u := range users {

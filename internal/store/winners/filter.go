@@ -13,14 +13,15 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Filter has all users who have packets of one revision of a campaign: of one plan, up to one generation.
+// Filter is the set of all users who have packets of a campaign at one revision, i.e. of one plan, up to one
+// generation. It can have false positives.
 type Filter struct {
 	revision string
 	users    int
 	fuse     *xorfilter.BinaryFuse8
 }
 
-// New returns a filter of users. users may have a user more than once.
+// New returns a filter of users. users may contain duplicates.
 func New(revision string, users []string) (*Filter, error) {
 	hashes := make([]uint64, len(users))
 	for i, u := range users {
@@ -47,21 +48,21 @@ func unique(hashes []uint64) []uint64 {
 	return slices.Compact(hashes)
 }
 
-// Has reports whether a user may have a packet. A user who has one is always in the filter.
+// Has reports whether a user may have a packet. It is always true for a user who has one.
 func (f *Filter) Has(user string) bool { return f.fuse.Contains(xxhash.Sum64String(user)) }
 
-// Revision returns the campaign's revision at which nothing was left.
+// Revision returns the revision of the campaign for which the filter was built.
 func (f *Filter) Revision() string { return f.revision }
 
-// partBytes is how many bytes of a filter one call to Redis writes or reads.
+// partBytes is the size of the parts in which a filter is stored and read.
 const partBytes = 64 << 10
 
-// version is the version of a filter's format in Redis, and of the look-up of a user by xorfilter and xxhash. Builds
-// of the same version find the same users.
+// version is the version of a filter's format in Redis, and of the algorithms in the libraries xorfilter and xxhash.
+// Builds with the same version must find the same users in a filter.
 const version = "1"
 
-// encode returns the head, which is stored last, and the body, which is stored in parts. The body has the numbers of
-// the fuse filter, low byte first, and its fingerprints.
+// encode returns the head, which is stored last, and the body, which is stored in parts. The body has the numeric
+// fields of the fuse filter in little-endian order, and its fingerprints.
 func (f *Filter) encode() (head string, body []byte) {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, numberBytes+len(f.fuse.Fingerprints)), f.fuse.Seed)
 	fuse := f.fuse
@@ -82,16 +83,16 @@ func checksum(text string, body []byte) uint64 {
 	return d.Sum64()
 }
 
-// head is the head of a filter as it was stored.
+// head is the parsed head of a stored filter.
 type head struct {
-	text     string // everything before the checksum
+	text     string // the part of the head that the checksum covers
 	revision string
 	users    int
 	bytes    int
 	checksum uint64
 }
 
-// errDamaged says that the stored data is no filter that this build can use.
+// errDamaged says that this build can't use the stored data as a filter.
 var errDamaged = errors.New("it is damaged, or of another build")
 
 func parseHead(text string) (head, error) {
@@ -111,8 +112,8 @@ func parseHead(text string) (head, error) {
 // parts returns the number of parts of the body.
 func (h *head) parts() int { return (h.bytes + partBytes - 1) / partBytes }
 
-// decode returns the filter of a body. It refuses numbers that do not fit together, because they would lead a look-up
-// beyond the fingerprints.
+// decode returns the filter of a body. It checks that the numeric fields are consistent; otherwise a look-up could
+// read beyond the fingerprints.
 func (h *head) decode(body []byte) (*Filter, error) {
 	if len(body) != h.bytes || checksum(h.text, body) != h.checksum {
 		return nil, fmt.Errorf("its %d bytes are not the %d of its head: %w", len(body), h.bytes, errDamaged)
@@ -135,7 +136,7 @@ func (h *head) decode(body []byte) (*Filter, error) {
 	return &Filter{revision: h.revision, users: h.users, fuse: fuse}, nil
 }
 
-// prove returns an error unless a reader of the stored filter finds every winner. A winner who is missing would be
+// prove encodes and decodes the filter, and returns an error if a winner is then missing. A missing winner would be
 // answered sold_out.
 func (f *Filter) prove(hashes []uint64) error {
 	text, body := f.encode()

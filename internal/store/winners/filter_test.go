@@ -18,8 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Every winner is in the filter, whatever their number. At most one in 128 of the other users is, which is twice the
-// mean.
+// Filters of 1 to 100,000 winners contain every winner. At most one in 128 other users is a false positive, twice the
+// expected rate.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 10, 1000, 100_000} {
@@ -44,7 +44,8 @@ func TestFilter(t *testing.T) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
-// A filter is built only once no place has a packet left, and it has every winner. Any worker returns it.
+// A filter is requested while places have packets left, and is not built. When all packets are granted it is built,
+// and has every winner.
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 3, 9000)
@@ -73,12 +74,13 @@ func TestBuild(t *testing.T) {
 	}
 	older, err := b.fetch(ctx, revision+".2")
 	require.NoError(t, err)
-	require.Nil(t, older, "it is the filter of an older generation")
+	require.Nil(t, older, "the stored filter is of an older generation")
 	_, err = b.fetch(ctx, "another")
 	require.ErrorContains(t, err, "it is of plan "+revision)
 }
 
-// A filter that is truncated, has a flipped bit, or is inconsistent is rejected. The next attempt builds a good one.
+// A stored filter is truncated, has a flipped bit, or is inconsistent. Fetch rejects it, and the next Build replaces
+// it.
 func TestDamagedFilter(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1, 100_000)
@@ -117,7 +119,7 @@ func TestDamagedFilter(t *testing.T) {
 	require.ErrorContains(t, err, "part 1 is missing")
 }
 
-// drainWide grants all packets of the first place, many at once.
+// drainWide grants all packets of the first place, with many grabs per call.
 func (b *bundle) drainWide(t *testing.T) {
 	t.Helper()
 	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e9}
@@ -134,7 +136,7 @@ func (b *bundle) drainWide(t *testing.T) {
 	}
 }
 
-// killer ends a context at the n-th call of a script, as if the worker died there.
+// killer cancels a context at the n-th call that stores a part, as if the worker died there.
 type killer struct {
 	left atomic.Int64
 	kill context.CancelFunc
@@ -165,8 +167,8 @@ func contains(cmd redis.Cmder, what string) bool {
 	return false
 }
 
-// A worker is killed at each step of storing a filter. No process has a filter then. The next worker builds it, since
-// the request is still stored.
+// A worker is killed at each step of storing a filter. Readers get no filter then, and the request stays. The next
+// worker builds the filter.
 func TestBuilderKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1, 100_000)
@@ -181,7 +183,7 @@ func TestBuilderKilled(t *testing.T) {
 		rdb := testkit.Redis(t).Client(t)
 		rdb.AddHook(k)
 		err := b.builder(t, rdb).Tend(ctx)
-		if step == 3 { // two parts and the head are the whole filter
+		if step == 3 { // the filter has two parts and a head, so nothing was killed
 			require.NoError(t, err)
 			kill()
 			break

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
 
-// golden is a filter of users u0 to u99 as version 1 stores it.
+// A filter of users u0 to u99 in the stored form of version 1.
 const (
 	goldenHead = "1 h 100 216 2d7a9241a6980d5a"
 	goldenBody = "wVwCiewtCpFAAAAAPwAAAAEAAABAAAAAAB8AACEAANI3AMriAAAAACAZHiVOAAChfiY0AGUAAAAqAGIAAGYAHQAAFQAAYPUAAAAAiQAA" +
@@ -19,7 +19,7 @@ const (
 		"AAAA+j8AVTc3AAAAcQCzABcATNt4jAAAAF8A949rmOikP68ABXMAcwDYGWu88GoAzJOBegCEA5tY"
 )
 
-// hundred are the users u0 to u99, or others.
+// hundred returns 100 user names with the given prefix, such as u0 to u99.
 func hundred(prefix string) (users []string) {
 	for i := range 100 {
 		users = append(users, fmt.Sprint(prefix, i))
@@ -27,8 +27,8 @@ func hundred(prefix string) (users []string) {
 	return users
 }
 
-// For this build, a filter that another build has stored contains all its winners. If this test fails, raise version:
-// where workers and producers of both builds run, the receipts of winners would be hidden.
+// This build decodes a filter that an older build has stored, and finds all its winners. If this test fails, raise
+// version. Otherwise winners' receipts would be hidden while workers and producers of both builds run.
 func TestGoldenFilter(t *testing.T) {
 	t.Parallel()
 	body, err := base64.StdEncoding.DecodeString(goldenBody)
@@ -44,10 +44,10 @@ func TestGoldenFilter(t *testing.T) {
 			others++
 		}
 	}
-	require.Less(t, others, 10, "the others are not in it")
+	require.Less(t, others, 10, "only false positives may be in the filter")
 }
 
-// Before a filter is stored, each winner is looked up in its stored form.
+// A filter that lacks a winner is not stored: prove returns an error.
 func TestFilterIsProved(t *testing.T) {
 	t.Parallel()
 	f, err := winners.New("h", hundred("u"))

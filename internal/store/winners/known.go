@@ -8,19 +8,19 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/walk"
 )
 
-// Known is a producer's knowledge of a campaign of which nothing is left. Late and Renew are safe for concurrent use
-// with all methods. The caller of the other methods owns the campaign's walk.Memory, and locks it.
+// Known is what a producer knows about a campaign without packets left. Late and Renew are safe for concurrent use
+// with all methods. Callers of the other methods must hold the lock of the campaign's walk.Memory.
 type Known struct {
 	filter  *Filter
-	ended   time.Time // when the knowledge ended last: answers to earlier questions prove nothing
+	ended   time.Time // time of the last End; answers to earlier calls do not count
 	proof   atomic.Pointer[proof]
-	renewed atomic.Int64 // when a grab was last sent to renew the proof, in ns since start
+	renewed atomic.Int64 // when Renew last chose a grab, in ns since start
 }
 
-// proof is valid for a lease. It expires by itself, so no call has to clear it.
+// proof shows that no packets were left at a time. It is valid for walk.Lease.
 type proof struct {
 	filter *Filter
-	since  time.Time // before the question whose answer showed that the filter's generation is the newest one
+	since  time.Time // time before the call whose answer is the proof
 }
 
 func (p *proof) valid(now time.Time) bool { return p != nil && now.Before(p.since.Add(walk.Lease)) }
@@ -28,26 +28,26 @@ func (p *proof) valid(now time.Time) bool { return p != nil && now.Before(p.sinc
 // Said is a place's answer to a grab.
 type Said struct {
 	Outcome    hongbao.Outcome
-	Revision   string    // the revision by which the script decided
-	Generation int64     // the generation of Revision
-	Asked      time.Time // before the question
+	Revision   string    // the campaign's revision when the script decided
+	Generation int64     // the newest generation in Revision
+	Asked      time.Time // time before the call
 }
 
-// start is the zero of renewed. With it, a clock that is set back does not matter.
+// start is the origin of Known.renewed. Differences to it use the monotonic clock, so the wall clock may be set back.
 var start = time.Now()
 
-// renewAfter is the pause between two grabs that are sent to renew the proof, if the first one did not renew it.
+// renewAfter is the minimum time between two grabs that are sent to renew the proof.
 const renewAfter = 25 * time.Millisecond
 
-// Late reports whether the user certainly lost: nothing is left, and the user has no packet. The answer is then
-// sold_out.
+// Late reports whether it is certain that no packets are left and that the user has none. The answer to the user's
+// grab is then sold_out.
 func (k *Known) Late(user string, now time.Time) bool {
 	p := k.proof.Load()
 	return p.valid(now) && !p.filter.Has(user)
 }
 
-// Renew reports whether a grab should renew the proof: now and then in the last half of the lease. The grab of that
-// user, who is late, then calls the script at the user's first place, so that the knowledge does not end.
+// Renew reports whether the caller should send a late user's grab to Redis although the answer is known. The script's
+// answer renews the proof before it expires. That happens at intervals in the last half of the lease.
 func (k *Known) Renew(now time.Time) bool {
 	if p := k.proof.Load(); p == nil || now.Sub(p.since) < walk.Lease/2 {
 		return false
@@ -56,28 +56,28 @@ func (k *Known) Renew(now time.Time) bool {
 	return at-last >= int64(renewAfter) && k.renewed.CompareAndSwap(last, at)
 }
 
-// Use sets the fetched filter. It takes effect once a script has said that its generation is the newest one.
+// Use sets the fetched filter. It takes effect when answers from Redis show that its revision is the current one.
 func (k *Known) Use(f *Filter) { k.filter = f }
 
-// Wants reports whether a filter of the revision would be of use.
+// Wants reports whether the producer lacks a filter of the revision.
 func (k *Known) Wants(revision string) bool { return k.filter == nil || k.filter.revision != revision }
 
-// End ends the knowledge. Answers to earlier questions do not restore it.
+// End discards the proof. Answers to calls that were sent before now can't restore it.
 func (k *Known) End(now time.Time) {
 	k.ended = now
 	k.proof.Store(nil)
 }
 
-// Answered processes a place's answer, after m has it. For the first proof, all places must have said within a lease
-// that nothing is left. Afterwards the answer of any one place renews the proof, since a generation is announced on
-// every place before it is dealt. The script checks limits only while the campaign is open, so an answer with a limit
-// renews it too.
+// Answered processes a place's answer, which m must already have. The first proof needs sold_out answers of all
+// places within a lease. Afterwards the answer of any place renews the proof, because a generation is announced on
+// every place before it is dealt. An answer limit_reached also renews it, because the script checks limits only while
+// the campaign is open.
 func (k *Known) Answered(m *walk.Memory, s *Said, now time.Time) {
 	switch s.Outcome {
 	case hongbao.OutcomeSoldOut, hongbao.OutcomeLimitReached:
 		k.prove(m, s, now)
 	case hongbao.OutcomeGranted, hongbao.OutcomeAlreadyGranted, "":
-		// These answers may be about the past, and prove nothing about now.
+		// These can be receipts of earlier grabs, so they do not show the present state.
 	default:
 		k.End(now)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
 
-// producer has what a producer remembers and knows of a campaign over two places, where w has won a packet.
+// producer is the state of a producer about a campaign on two places. User w has a packet.
 type producer struct {
 	winners.Known
 	memory *walk.Memory
@@ -20,14 +20,14 @@ type producer struct {
 
 func (p *producer) at(ms int) time.Time { return p.start.Add(time.Duration(ms) * time.Millisecond) }
 
-// late reports whether a loser is known to be late at a time. A winner never is.
+// late returns Late for user l, who has no packet. It checks that Late is false for winner w.
 func (p *producer) late(t *testing.T, ms int) bool {
 	t.Helper()
 	require.False(t, p.Late("w", p.at(ms)))
 	return p.Late("l", p.at(ms))
 }
 
-// soldOut records an answer of a place, asked in one ms and judged in another.
+// soldOut records a sold_out answer of a place. asked and judged are the times of the call and of Answered, in ms.
 func (p *producer) soldOut(place int, revision string, generation int64, asked, judged int) {
 	p.memory.Emptied(place, generation, p.at(asked), generation)
 	p.Answered(p.memory, &winners.Said{Outcome: hongbao.OutcomeSoldOut, Revision: revision, Generation: generation,
@@ -57,7 +57,7 @@ func (p *producer) use(t *testing.T, revision string) {
 	require.False(t, f.Has("l"), "by chance: take another user")
 }
 
-// Knowledge lasts a lease. The answer of any one place with the same revision extends it.
+// A proof is valid for one lease. The answer of any place with the same revision renews it.
 func TestKnownLastsALease(t *testing.T) {
 	t.Parallel()
 	p := newProducer(t)
@@ -68,18 +68,19 @@ func TestKnownLastsALease(t *testing.T) {
 	require.False(t, p.Renew(p.at(140)), "one is under way")
 	require.True(t, p.Renew(p.at(155)))
 	p.soldOut(0, "h", 1, 160, 165)
-	p.soldOut(1, "h", 1, 150, 166) // an older question
+	p.soldOut(1, "h", 1, 150, 166) // an earlier call than the proof's
 	require.True(t, p.late(t, 409))
 	require.False(t, p.late(t, 410))
-	p.said(hongbao.OutcomeGranted, 400, 401) // of the past
+	p.said(hongbao.OutcomeGranted, 400, 401) // no proof
 	p.said(hongbao.OutcomeLimitReached, 402, 403)
 	require.True(t, p.late(t, 651))
 	require.False(t, p.late(t, 652))
 	p.said(hongbao.OutcomeLimitReached, 700, 701)
-	require.False(t, p.late(t, 702), "a limit does not begin it")
+	require.False(t, p.late(t, 702), "limit_reached can't be the first proof")
 }
 
-// After a place gave another answer, no older question restores the knowledge: each place is asked once more.
+// A place answers something other than sold_out, such as paused. The proof ends, and answers to earlier calls do not
+// restore it. Every place must answer sold_out again.
 func TestKnownEnds(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []hongbao.Outcome{hongbao.OutcomePaused, hongbao.OutcomeEnded, hongbao.OutcomeFrozen,
@@ -97,7 +98,8 @@ func TestKnownEnds(t *testing.T) {
 	}
 }
 
-// A filter is useless once packets were announced that it does not cover.
+// A top-up is announced. The filter of the older revision is no longer used, and a filter of the new revision needs a
+// new proof.
 func TestKnownOfAnOlderRevision(t *testing.T) {
 	t.Parallel()
 	p := newProducer(t)
@@ -109,7 +111,7 @@ func TestKnownOfAnOlderRevision(t *testing.T) {
 	require.False(t, p.late(t, 15))
 	p.use(t, "h.2")
 	p.soldOut(0, "h.2", 2, 20, 21)
-	require.False(t, p.late(t, 22), "place 1 has something left of generation 2")
+	require.False(t, p.late(t, 22), "place 1 may have packets of generation 2 left")
 	p.soldOut(1, "h.2", 2, 23, 24)
 	require.True(t, p.late(t, 25))
 }

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// bundle is campaign rain over several shards of a Redis.
+// bundle is a deployment with campaign rain on all its shards.
 type bundle struct {
 	rdb    redis.UniversalClient
 	store  *store.Store
@@ -42,7 +42,7 @@ func setup(t *testing.T, places int, packets int64) *bundle {
 	return b
 }
 
-// drain grants all packets of a place, and returns the users. One of them wins on every place.
+// drain grants all packets of a place, and returns the winners. User w wins on every place.
 func (b *bundle) drain(t *testing.T, place int) (users []string) {
 	t.Helper()
 	call := &store.GrabCall{Campaign: "rain", MaxBacklog: 1e9, Generation: 1}

@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Store stores the filter at the home of its campaign, part by part. The head comes last, and no reader uses the
-// filter before.
+// Store stores the filter at the home of its campaign, part by part. The head comes last, because readers ignore a
+// filter without it.
 func (f *Filter) Store(ctx context.Context, home *store.Shard, campaign string) error {
 	head, body := f.encode()
 	p := store.FilterPart{Campaign: campaign, Revision: f.revision, By: rand.Text()}
@@ -26,8 +26,8 @@ func (f *Filter) Store(ctx context.Context, home *store.Shard, campaign string) 
 	return home.PutFilter(ctx, &p)
 }
 
-// Fetch returns the filter of a campaign's revision from its home. It returns nil if there is none, or if the filter
-// is of another generation. An error that is no outage says that the stored data is unusable.
+// Fetch returns the filter of a campaign's revision from its home. It returns nil if there is no filter, or only one
+// of a different generation. If the stored data is unusable, the error is Broken.
 func Fetch(ctx context.Context, home *store.Shard, campaign, revision string) (*Filter, error) {
 	text, found, err := home.FilterPart(ctx, campaign, store.FilterHead)
 	if err != nil || !found {
@@ -39,7 +39,7 @@ func Fetch(ctx context.Context, home *store.Shard, campaign, revision string) (*
 	}
 	again, found, err1 := home.FilterPart(ctx, campaign, store.FilterHead)
 	if err1 != nil || !found || again != text {
-		return nil, err1 // another filter was stored meanwhile
+		return nil, err1 // replaced during the read: not an error
 	}
 	return nil, hongbao.Errorf(hongbao.ClassBroken, "the filter of the winners of campaign %s in %s can't be used: %w",
 		campaign, home.Keys.Filter(campaign), err)
