@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// testControls keeps decisions in any order: the one with the highest rev about one thing counts.
+// testControls stores decisions in any order: for each campaign and sink the decision with the highest rev counts.
 func testControls(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	f.create(t, "rain", 10)
