@@ -42,7 +42,7 @@ func testControls(t *testing.T, f *fixture) {
 	require.NoError(t, l.KeepControls(ctx, rate, sink, one, gone))
 	all, err := l.Controls(ctx)
 	require.NoError(t, err)
-	require.Equal(t, []stream.Control{resume, rate, sink, one}, all, "the ledger does not have the campaign named gone")
+	require.Equal(t, []stream.Control{resume, rate, sink, one}, all, "the ledger has no campaign with the id gone")
 
 	// A text that is not UTF-8, such as a sink's error, blocks neither its own decision nor the others.
 	sink.Rev, sink.By, sink.Why = 5, "an\x00n", strings.Repeat("\xd2\xf8\xd0\xd0", 1000)
