@@ -58,7 +58,8 @@ func (l *Ledger) refuseArchived(ctx context.Context, campaign string) error {
 
 func (a *Archive) refusal() error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "%w: since %s the grants of campaign %s are in the file %s "+
-		"(SHA-256 %s), and not in the ledger; read them from that file", ErrArchived, a.Archived.Format(time.RFC3339), a.Campaign, a.File, a.SHA256)
+		"(SHA-256 %s), and not in the ledger; read them from that file", ErrArchived, a.Archived.Format(time.RFC3339), a.Campaign, a.File,
+		a.SHA256)
 }
 
 // NoteArchive records the file that contains the grants of a sealed campaign. From then on DeleteArchived may delete
@@ -114,8 +115,8 @@ func (a *Archive) check(ctx context.Context, t txn) (noted bool, err error) {
 		return false, hongbao.Errorf(hongbao.ClassPermanent, "%w: it has no seal; `hongbao audit --seal` creates one once "+
 			"it is refunded and has left Redis", ErrNotSealable)
 	case a.Grants != grants || int64(a.Amount) != amount:
-		return false, hongbao.Errorf(hongbao.ClassBroken, "the file has %d grants that sum to %d, the seal has %d that sum to %d: "+
-			"nothing is deleted; run `hongbao audit`", a.Grants, a.Amount, grants, amount)
+		return false, hongbao.Errorf(hongbao.ClassBroken, "the file has %d grants that sum to %d, the seal has %d that "+
+			"sum to %d: nothing is deleted; run `hongbao audit`", a.Grants, a.Amount, grants, amount)
 	}
 	return false, nil
 }

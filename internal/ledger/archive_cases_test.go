@@ -152,7 +152,8 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `DELETE FROM seal`})
 	list, err = f.ledger.CheckConservation(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "sum of the grants = granted", list[0].What, "without the seal the grants of the archived campaign seem to be missing")
+	require.Equal(t, "sum of the grants = granted", list[0].What,
+		"without the seal the grants of the archived campaign seem to be missing")
 }
 
 // Another process archives the campaign between two reads. The reader gets all rows or ErrArchived, but never only some

@@ -288,8 +288,8 @@ func sumUp(fresh []*payment.Credited, keyOf func(*payment.Credit) creditSide) ([
 			byKey[key] = s
 		}
 		if s.amount += a.Credit.Amount; s.amount > hongbao.MaxAmount {
-			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: the credits of one account or fund sum to more than %d", errOverdraw,
-				hongbao.MaxAmount)
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: the credits of one account or fund sum to more than %d",
+				errOverdraw, hongbao.MaxAmount)
 		}
 		s.credits = append(s.credits, a)
 	}

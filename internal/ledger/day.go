@@ -230,8 +230,8 @@ func (r *dayReader) grants(ctx context.Context, t txn) error {
 			return r.fn(&line)
 		})
 	if err == nil && (grants != r.sums.Grants || amount != r.sums.Granted) {
-		err = r.broken("its pool was debited for %d grants that sum to %d, but it has %d grants that sum to %d", r.sums.Grants,
-			r.sums.Granted, grants, amount)
+		err = r.broken("its pool was debited for %d grants that sum to %d, but it has %d grants that sum to %d",
+			r.sums.Grants, r.sums.Granted, grants, amount)
 	}
 	return err
 }

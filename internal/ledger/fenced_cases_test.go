@@ -72,7 +72,7 @@ func testSettleFenced(t *testing.T, f *fixture) {
 	}
 	f.leavesOut(t, append(slices.Clone(elsewhere), old[9]), 10)
 
-	require.Nil(t, f.Handle(stream.WithEpoch(t.Context(), 2), old[9:]), "a replay has read the grant from Redis in epoch 2")
+	require.Nil(t, f.Handle(stream.WithEpoch(t.Context(), 2), old[9:]), "a replay has read the grant in epoch 2")
 
 	f.fence(t, 3, 12)
 	f.leavesOut(t, append(in(2, grantsOf("rain", 11, 13)...), grant("rain", 14)), 13, 14)

@@ -236,7 +236,8 @@ func TestConflictsAreWrittenInSets(t *testing.T) {
 	for i := range waiting {
 		waiting[i].Grant.Currency = "" // the ledger adds the currency to the grants that it returns
 	}
-	require.True(t, reflect.DeepEqual(f.reported, waiting), "the reported grants differ from those in quarantine (a diff would take minutes)")
+	require.True(t, reflect.DeepEqual(f.reported, waiting),
+		"the reported grants differ from those in quarantine (a diff would take minutes)")
 }
 
 // Migrations have their own time limit: a step may take longer than Config.Timeout.

@@ -135,8 +135,8 @@ func (o *TopUp) same(has *StoredTopUp) error {
 	if o.Packets == has.Packets && o.Total == has.Total && o.Expect == has.Expect && string(mine) == string(its) {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassConflict, "%w: order %.140q added %d packets and %d minor units to a total of %d; a new "+
-		"top-up needs a new id", ErrOrderUsed, o.ID, has.Packets, has.Total, has.Expect)
+	return hongbao.Errorf(hongbao.ClassConflict, "%w: order %.140q added %d packets and %d minor units to a total of "+
+		"%d; a new top-up needs a new id", ErrOrderUsed, o.ID, has.Packets, has.Total, has.Expect)
 }
 
 // Allowed returns an error if the state of the campaign and its top-ups does not allow the order.
@@ -160,8 +160,8 @@ func (o *TopUp) Allowed(c *StoredCampaign, list []StoredTopUp) error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it has had %d top-ups, and no more are allowed", ErrNoTopUp,
 			len(list))
 	case c.Packets+o.Packets > hongbao.MaxPackets || c.Funded+o.Total > hongbao.MaxAmount:
-		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it would have %d packets and %d minor units, and at most %d and %d are "+
-			"allowed", ErrNoTopUp, c.Packets+o.Packets, c.Funded+o.Total, hongbao.MaxPackets, hongbao.MaxAmount)
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it would have %d packets and %d minor units, and at most %d "+
+			"and %d are allowed", ErrNoTopUp, c.Packets+o.Packets, c.Funded+o.Total, hongbao.MaxPackets, hongbao.MaxAmount)
 	case o.Generation != next:
 		return hongbao.Errorf(hongbao.ClassTransient, "its next generation is %d, not %d: another top-up was faster; run "+
 			"it again", next, o.Generation)

@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Codes of a sink that is not open yet. Once the sink is open, consumer.Health has a code for each of its shards.
+// The codes of a sink that is not open yet. Once the sink is open, consumer.Health has a code for each of its shards.
 const (
 	sinkOpening = "sink_opening"
 	sinkDown    = consumer.SinkDown
@@ -80,7 +80,8 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 		case ctx.Err() != nil:
 			return nil // the process was stopped, so err is not the sink's fault
 		case !outage:
-			w.process.Log().Error("ALARM: a sink can't be opened and an operator has to fix it; the worker keeps retrying, other sinks are not affected",
+			w.process.Log().Error("ALARM: a sink can't be opened and an operator has to fix it; the worker keeps retrying, "+
+				"and the other sinks work",
 				sink, zap.String("code", sinkBroken), zap.Error(err))
 		case tries == 0:
 			w.process.Log().Error("a sink can't be reached; it is tried again and again, and the other sinks work",
@@ -194,8 +195,8 @@ func (all sinkWorkers) logHealth(ctx context.Context) error {
 		for _, w := range all {
 			h := w.health()
 			if h.code == consumer.SinkPaused {
-				w.process.Log().Warn("a sink is paused, its grants wait until an operator resumes it", zap.String("sink", w.config.Group),
-					zap.String("code", h.code), zap.Time("since", h.worst.Since), zap.Error(h.worst.Err))
+				w.process.Log().Warn("a sink is paused, its grants wait until an operator resumes it",
+					zap.String("sink", w.config.Group), zap.String("code", h.code), zap.Time("since", h.worst.Since), zap.Error(h.worst.Err))
 			} else if h.bad > 0 {
 				w.process.Log().Error("a sink does not work on some or all shards", zap.String("sink", w.config.Group),
 					zap.String("code", h.code),

@@ -1,5 +1,5 @@
 -- Statements of MySQL and MariaDB. queries.go reads them. A table is passed as one JSON array of rows.
--- Its columns have the types of the tables' columns, so that an index can be used. A value that does not fit is an error.
+-- Its columns have the types of the tables' columns, so that indexes can be used. A value that does not fit fails.
 -- STRAIGHT_JOIN makes MySQL look up each row by the primary key, whatever size the optimizer assumes for the JSON.
 -- To do nothing on a conflict, a statement updates a column to its own value. Do not rely on the number of changed rows
 -- then: it depends on CLIENT_FOUND_ROWS, which a proxy may set. INSERT IGNORE would also turn errors into wrong rows.
