@@ -13,9 +13,9 @@ const codeChunk = 5_000
 
 // AddCodes stores a code for each packet of a campaign that has none yet, in the order of the packets, one transaction
 // per chunk. It may be killed at any point, repeated, and called by several processes at once: it continues after the
-// last packet that has a code. AddCodes calls draw for the codes of the n packets after packet after. It calls draw
-// again for the same packets if a code is taken or another process was faster. progress, if not nil, gets the number of
-// packets that have a code. Errors never contain a code.
+// last packet that has a code. draw returns the codes of packets after+1 to after+n. AddCodes calls draw again for the
+// same packets if a code is taken or another process was faster. progress, if not nil, gets the number of packets that
+// have a code. Errors never contain a code.
 func (l *Ledger) AddCodes(
 	ctx context.Context, campaign string, draw func(after int64, n int) ([]string, error), progress func(stored int64),
 ) error {
@@ -101,7 +101,7 @@ func scanCode(s scan) (c packetCode, err error) {
 	return c, err
 }
 
-// Codes returns the codes of up to n packets after packet after, in the order of the packets.
+// Codes returns the codes of up to n packets, beginning with packet after+1.
 func (l *Ledger) Codes(ctx context.Context, campaign string, after int64, n int) ([]string, error) {
 	what := fmt.Sprintf("read the codes of campaign %s after packet %d", campaign, after)
 	has, err := question[packetCode]{what,

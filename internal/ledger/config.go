@@ -26,7 +26,7 @@ const (
 // DefaultConfig returns a Config in which every knob has its default.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
-// Config is how to reach the ledger's database. DSN and every knob must be set.
+// Config says how to connect to the ledger's database. DSN and every knob must be set.
 type Config struct {
 	// Kind of database; mysql includes MariaDB. SQLite serves one machine; several machines need one of the others.
 	Driver Driver `knob:"ledger.driver,common" default:"sqlite" want:"postgres, mysql, sqlite"`

@@ -120,8 +120,8 @@ func readShard(ctx context.Context, t txn, shard int) (ShardState, error) {
 	return state, err
 }
 
-// SetShard records that a shard was opened: it changes the shard's row from epoch from to the state to. A repeated call
-// changes nothing. A Conflict says that another process has opened the shard.
+// SetShard records that a shard was opened: it replaces the shard's state, whose epoch must be from, by the state to. A
+// repeated call changes nothing. A Conflict says that another process has opened the shard.
 func (l *Ledger) SetShard(ctx context.Context, shard int, from int64, to ShardState) error {
 	move := shardMove{shard: shard, from: from, to: to}
 	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {

@@ -15,7 +15,8 @@
 //     that violates one until it has isolated the grants that overdraw.
 //   - A grant that contradicts the ledger, the plan or the funding goes to quarantine with both versions of the facts,
 //     and counts as handled: an operator decides about it.
-//   - Once Fence has returned, the ledger has every grant above the floor that it will ever pay for older epochs.
+//   - Once Fence has returned, table grants or pending has every grant above the floor that the ledger will ever pay
+//     for an older epoch.
 //
 // A settler processes a batch in this order. It refuses malformed grants (Permanent). It sets aside grants that the
 // ledger's campaigns or the plan do not have. It inserts the other grants, reads the existing rows of those that were

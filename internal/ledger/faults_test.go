@@ -26,7 +26,8 @@ type faulty struct {
 	// begun is a query that counts the other sessions with an open transaction. On MariaDB it also counts idle sessions,
 	// which the connection pool closes.
 	begun string
-	// A test settles packets grants repeatedly until it has killed kills connections.
+	// packets is the number of grants that a test settles repeatedly. kills is the number of connections that it kills
+	// meanwhile.
 	packets, kills int64
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Fence ends the older epochs of a shard. A grant or a close of an older epoch with a seq above the floor no longer
-// counts: the ledger neither settles it, nor lets a remote credit it, nor refunds because of it.
+// counts. The ledger does not settle it, lets no remote credit it, and bases no refund on it.
 type Fence struct {
 	Shard int
 	// From is the epoch that the ledger has; Epoch is the epoch in which the shard continues.

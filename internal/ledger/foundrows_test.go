@@ -22,12 +22,12 @@ func TestMariaDBFoundRows(t *testing.T) {
 	for _, name := range []string{
 		"a repeat changes nothing", "altered replays (F37)", "overlapping settlers",
 		"credits that may be booked at a remote", "only one worker begins a credit",
-		"a credit is booked once", "credits in one call", "a key or reference that was used",
-		"credits booked by many at once", "a fund is filled once",
-		"a campaign is created once", "created by many at once",
-		"a ledger is initialized once", "initialized by many at once",
-		"a request is done once", "a request that is under way", "a request sent by many at once",
-		"no user is paid a packet twice by decisions", "decided by many at once",
+		"a credit is booked once", "credits in one call", "a used key or reference",
+		"concurrent credits", "a fund is filled once",
+		"a campaign is created once", "a campaign is created concurrently",
+		"a ledger is initialized once", "a ledger is initialized concurrently",
+		"a request is done once", "a request is repeated while it runs", "concurrent requests with one key",
+		"decisions pay a user once for a packet", "concurrent decisions",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -55,7 +55,7 @@ func eachPage(ctx context.Context, t txn, sql string, args func() []any, row fun
 
 // cursor iterates over the rows of an ordered query, in pages of sumRows.
 type cursor[T any] struct {
-	// page returns the rows that follow after; the zero row stands for the beginning.
+	// page returns the rows that follow the given row; the zero row stands for the beginning.
 	page func(after T) ([]T, error)
 	rows []T
 	last T

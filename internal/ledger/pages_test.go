@@ -62,8 +62,8 @@ func (t watchedTxn) query(ctx context.Context, sql string, args []any, row func(
 	return err
 }
 
-// many creates a campaign with n grants of 1, each to a different user. It writes the rows directly, as n/100 settled
-// batches would leave them.
+// many creates a campaign with n grants of amount 1, each to a different user. It writes the rows directly, as n/100
+// settled batches would leave them.
 func many(t *testing.T, f *fixture, id string, n int64) {
 	t.Helper()
 	c := testCampaign(t, id, 1)
@@ -127,7 +127,7 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the hea
 	}, differences)
 }
 
-// manyCredits books n credits of 1 to accounts with ten credits each, and n more to one account.
+// manyCredits books 2n credits of amount 1: n to accounts with ten credits each, and n to one account.
 func manyCredits(t *testing.T, f *fixture, n int64) {
 	t.Helper()
 	f.fund(t, "c1", testCurrency, hongbao.Amount(2*n))

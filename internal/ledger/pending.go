@@ -276,8 +276,8 @@ func scanPending(s scan) (payment.Pending, error) {
 	return p, err
 }
 
-// Pending returns up to limit pending credits for which Begin was not called during the last idle. They are sorted by
-// campaign and packet, and follow the grant after; the zero grant stands for the beginning.
+// Pending returns up to limit pending credits whose last Begin is at least idle ago. They are sorted by campaign and
+// packet, and come after the given grant; the zero grant stands for the beginning.
 func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao.Grant,
 	limit int) ([]payment.Pending, error) {
 	now := s.config.Ledger.dialect.now

@@ -20,12 +20,12 @@ var ErrNotRefunded = errors.New("the campaign is not refunded")
 
 // Refund posts the campaign's refund in one transaction. The money that was not granted goes from the pool to the
 // sponsor, and nothing can be granted afterwards. closes are the campaign's close entries, one for each place, in the
-// order of the places. missing is the number of grants that the closes count but the ledger will never have, because an
-// operator decided so in quarantine or for dead letters; their money is refunded, too. Refund returns
-// payment.ErrSettling while other grants that the closes count are not settled. It returns a Conflict if the ledger's
-// grants contradict the closes, or if grants are missing while others wait in quarantine. If a fence leaves out a
-// close, the error is ErrFenced. A repeated call returns the existing refund and moves no money, even if another method
-// made the refund.
+// order of the places. missing is the number of grants that the closes count but the ledger will never have: an
+// operator has decided not to pay these dead letters or grants in quarantine. Their money is refunded, too. Refund
+// returns payment.ErrSettling while other grants that the closes count are not settled. It returns a Conflict if the
+// ledger's grants contradict the closes, or if grants are missing while others wait in quarantine. If a fence leaves
+// out a close, the error is ErrFenced. A repeated call returns the existing refund and moves no money, even if another
+// method made the refund.
 func (l *Ledger) Refund(ctx context.Context, closes []stream.Entry, missing int64) (payment.Refund, error) {
 	e, err := endOf(closes, missing)
 	if err != nil {

@@ -46,7 +46,7 @@ func (q question[T]) one(ctx context.Context, l *Ledger) (v T, found bool, err e
 	return list[0], true, nil
 }
 
-// snapshot runs fn on one snapshot. what prefixes its errors.
+// snapshot runs fn on one snapshot. Its errors begin with the text what.
 func snapshot[T any](ctx context.Context, l *Ledger, what string, fn func(context.Context, txn) (T, error)) (T, error) {
 	var v T
 	err := l.read(ctx, func(ctx context.Context, t txn) (err error) {

@@ -16,7 +16,7 @@ type Bounds struct {
 	First, Last int64
 }
 
-// Step counts the grants with values from From up to the next step.
+// Step counts the grants whose value is at least From and less than the next step's From.
 type Step struct{ From, Grants int64 }
 
 // Bounds returns the bounds of a campaign's grants. Bounds, Amounts and Times read every grant, so call them rarely.

@@ -211,7 +211,7 @@ func (t *sqliteTxn) execRows(ctx context.Context, s *stmt) (changed int64, err e
 	return changed, err
 }
 
-// execSets compiles a statement for size rows, and executes it times times, each time for the next rows.
+// execSets compiles a statement for size rows, and executes it repeatedly, each time for the next size rows.
 func (t *sqliteTxn) execSets(ctx context.Context, s *stmt, from, size, times int) (changed int64, err error) {
 	before, row, _ := strings.Cut(s.sql, "VALUES ")
 	row, after, _ := strings.Cut(row, "\n")

@@ -18,7 +18,7 @@ type stmt struct {
 	rows int
 }
 
-// appendRow appends the values of one row to to.
+// appendRow appends the values of a row to a slice.
 func (s *stmt) appendRow(to []any, row int) []any {
 	for _, column := range s.args {
 		switch column := column.(type) {

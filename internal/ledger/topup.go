@@ -247,8 +247,8 @@ func (l *Ledger) TopUpDealt(ctx context.Context, campaign string, generation int
 	return nil
 }
 
-// TopUpsLost records that Redis has a campaign's packets only up to generation dealt. The later generations must be
-// dealt again. A repeated call changes nothing.
+// TopUpsLost records that Redis has lost a campaign's packets of all generations above dealt. They must be dealt again.
+// A repeated call changes nothing.
 func (l *Ledger) TopUpsLost(ctx context.Context, campaign string, dealt int64) error {
 	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
 		return []stmt{{sql: `UPDATE generation SET state = 'announced', dealt_at = 0 WHERE campaign = $1 AND generation > $2

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// added returns an order to add n packets to a test campaign that has has packets.
+// added returns an order to add n packets to a test campaign, which must have the number of packets in has.
 func added(campaign string, generation int, has, n int64) TopUp {
 	o := TopUp{
 		Campaign: campaign, ID: fmt.Sprintf("order-%d", generation), Expect: fundedFor(has), Generation: generation,
@@ -249,7 +249,7 @@ func testTopUpDies(t *testing.T, f *fixture) {
 }
 
 // A settler has cached a campaign before a top-up. For packets above the cached number it reads the ledger again, once
-// per batch. Packets above the ledger's number, too, go to quarantine.
+// per batch. A packet that is also above the ledger's number goes to quarantine.
 func testSettleAdded(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)

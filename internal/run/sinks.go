@@ -68,7 +68,8 @@ func (w *sinkWorker) open(ctx context.Context) error {
 	return err
 }
 
-// run opens the sink, and delivers to it until ctx ends. It passes the result of the first attempt to open it to first.
+// run opens the sink, and delivers to it until ctx ends. It calls first with the result of its first attempt to open
+// the sink.
 func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 	sink := zap.String("sink", w.config.Group)
 	err := w.open(ctx)
