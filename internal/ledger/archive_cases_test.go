@@ -11,8 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// sealedRain returns the archive of a campaign of 10 packets. 4 packets are granted, and the campaign is refunded and
-// sealed.
+// sealedRain creates a campaign of 10 packets, grants 4, refunds and seals the campaign, and returns its archive.
 func sealedRain(t *testing.T, f *fixture) Archive {
 	t.Helper()
 	return sealed(t, f, "rain")

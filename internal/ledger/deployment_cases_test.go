@@ -69,7 +69,6 @@ func testFoundTogether(t *testing.T, f *fixture) {
 	}
 }
 
-// Found refuses a ledger that has campaigns but no deployment.
 func testFoundInUse(t *testing.T, f *fixture) {
 	f.create(t, "rain", 3)
 	_, err := f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})

@@ -76,7 +76,6 @@ func TestMariaDBFaults(t *testing.T) {
 	})
 }
 
-// faults runs the fault cases on a database server.
 func faults(t *testing.T, s *faulty) {
 	t.Parallel()
 	for name, run := range map[string]func(*testing.T, *faulty){
@@ -124,7 +123,6 @@ func testConnectionKilled(t *testing.T, s *faulty) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// testConnectionsKilledAtRandom kills connections while settlers repeat their batches.
 func testConnectionsKilledAtRandom(t *testing.T, s *faulty) {
 	f := newFixture(t, s.config(t))
 	f.create(t, "rain", s.packets)

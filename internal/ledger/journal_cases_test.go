@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// testJournal writes entries and reads them in pages, the newest first.
 func testJournal(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	begin := time.Date(2026, 2, 17, 20, 0, 0, 0, time.UTC)

@@ -126,7 +126,6 @@ func TestMySQLConfig(t *testing.T) {
 	require.Equal(t, "20", c.Params["wait_timeout"])
 }
 
-// TestMariaDBSession reads back the settings of a connection from the server.
 func TestMariaDBSession(t *testing.T) {
 	t.Parallel()
 	l := open(t, mariadbConfig(t))

@@ -161,7 +161,6 @@ func testOnceUnderWay(t *testing.T, f *fixture) {
 	require.Equal(t, created("rain"), answer)
 }
 
-// testOnceTogether sends one request from many goroutines at once, until each has its answer.
 func testOnceTogether(t *testing.T, f *fixture) {
 	const many = 8
 	r, do := f.creation(t, "rain")

@@ -46,7 +46,6 @@ func (d *dealt) grant(packets ...int64) []hongbao.Grant {
 	return list
 }
 
-// closes returns the close entry of each place.
 func (d *dealt) closes() []stream.Entry {
 	list := make([]stream.Entry, len(d.on))
 	for j, shard := range d.on {
@@ -64,7 +63,6 @@ func (d *dealt) closes() []stream.Entry {
 	return list
 }
 
-// testRefundPlaces refunds a campaign on three shards, based on three closes.
 func testRefundPlaces(t *testing.T, f *fixture) {
 	d := f.deal(t, "rain", 10, 3, 0, 5)
 	first, last := d.grant(1, 2, 3, 4), d.grant(6)

@@ -27,7 +27,6 @@ func closeOf(campaign string, packets, granted int64) stream.Entry {
 
 func one(closed stream.Entry) []stream.Entry { return []stream.Entry{closed} }
 
-// refunds refunds the campaign, and checks the amount.
 func (f *fixture) refunds(t *testing.T, closed stream.Entry) payment.Refund {
 	t.Helper()
 	r, err := f.ledger.Refund(t.Context(), one(closed), 0)

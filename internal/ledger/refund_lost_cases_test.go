@@ -105,7 +105,6 @@ func testRefundLostTogether(t *testing.T, f *fixture) {
 	f.refundedOnce(t, closeOf("rain", 10, 4))
 }
 
-// testRefundLostDies kills the refund before each of its statements.
 func testRefundLostDies(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)

@@ -91,9 +91,9 @@ func (s *Settler) Record(ctx context.Context, grants []hongbao.Grant) []error {
 	return (&Settler{config: s.config, pending: true, missing: s.missing}).Handle(ctx, grants)
 }
 
-// PutAside sends grants of disowned campaigns to quarantine, before a remote is asked to pay the other grants. It
-// settles none. A nil error for a grant means that it is in quarantine. Grants of other campaigns that the ledger does
-// not have wait (hongbao.IsHeld).
+// PutAside sends grants of disowned campaigns to quarantine. It settles no grant, because it is for deployments in
+// which a remote pays. A nil error for a grant means that it is in quarantine. Grants of other campaigns that the
+// ledger does not have wait (hongbao.IsHeld).
 func (s *Settler) PutAside(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	known, missing := make(map[string]knownCampaign), make(map[string]bool)

@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// TestSQLiteSettings checks the settings of the writer's and the readers' connections.
 func TestSQLiteSettings(t *testing.T) {
 	t.Parallel()
 	l := open(t, sqliteConfig(t))

@@ -25,7 +25,7 @@ func added(campaign string, generation int, has, n int64) TopUp {
 	return o
 }
 
-// tops tops up a campaign, and records that the packets are dealt.
+// tops carries out a top-up, and records that its packets are dealt.
 func (f *fixture) tops(t require.TestingT, o TopUp) StoredTopUp {
 	stored, err := f.ledger.TopUp(context.Background(), o)
 	require.NoError(t, err)
