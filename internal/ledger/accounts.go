@@ -16,8 +16,8 @@ func PoolAccount(campaign string) string { return "pool:" + campaign }
 // balance is minus what it has funded.
 func SponsorAccount(sponsor, currency string) string { return "sponsor:" + currency + ":" + sponsor }
 
-// ReserveAccount is the id of the account in a currency that pays for a person's decisions to pay grants in quarantine.
-// Like a sponsor's, its money comes from outside the ledger, so its balance is minus what it has paid.
+// ReserveAccount is the id of the account in a currency that pays quarantined grants which an operator decided to pay.
+// Its money comes from outside the ledger, so its balance is minus what it has paid.
 func ReserveAccount(currency string) string { return "reserve:" + currency }
 
 // Balance returns the balance of an account, in minor units; false if the ledger has no such account.

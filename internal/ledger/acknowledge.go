@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Acknowledgement is a person's statement that a difference of the audit is known. It covers only the difference with
-// exactly these words, and only until a time.
+// Acknowledgement records that an operator knows about a difference which the audit reports. It covers only a
+// difference with exactly these fields, and it expires.
 type Acknowledgement struct {
 	Kind     string `json:"kind" doc:"The kind of the difference, such as duplicate_in_topic."`
 	Where    string `json:"where" doc:"The place that the audit named."`
@@ -24,7 +24,7 @@ type Acknowledgement struct {
 	Detail   string `json:"detail" doc:"What the audit said, word by word."`
 	By       string `json:"by" doc:"Who acknowledged it."`
 	Why      string `json:"why" doc:"The reason given."`
-	// Until is when the audit counts the difference again.
+	// Until is when the acknowledgement expires. From then on the audit counts the difference again.
 	Until time.Time `json:"until" doc:"When the audit counts it again."`
 }
 

@@ -9,18 +9,20 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// ErrArchived says that a campaign's grants are in a file, and no longer in the ledger. Its error is Permanent.
+// ErrArchived says that a campaign's grants are in a file, and no longer in the ledger. Errors that wrap it are
+// Permanent.
 var ErrArchived = errors.New("the campaign is archived")
 
 // Archive says where the grants of an archived campaign are.
 type Archive struct {
 	Campaign string
-	// File is the name of the file, SHA256 that of its bytes, in hex.
+	// File is the file's name. SHA256 is the hash of its content, in hex.
 	File, SHA256 string
 	Grants       int64
 	Amount       hongbao.Amount
 	Archived     time.Time
-	// Deleted is when the last of the grants was deleted from the ledger; zero while some may be there.
+	// Deleted is when the last grant was deleted from the ledger. It is zero while the ledger may still have some of the
+	// grants.
 	Deleted time.Time
 }
 
@@ -38,13 +40,14 @@ func archiveOf(campaign string) question[Archive] {
 		`SELECT ` + archiveColumns + ` FROM archive WHERE campaign = $1`, []any{campaign}, scanArchive}
 }
 
-// Archived returns where the grants of a campaign are; false if they are in the ledger.
+// Archived returns the archive of a campaign; false if the campaign has none.
 func (l *Ledger) Archived(ctx context.Context, campaign string) (Archive, bool, error) {
 	return archiveOf(campaign).one(ctx, l)
 }
 
-// refuseArchived returns an error if the grants of a campaign are being deleted or no longer in the ledger. Call it
-// after reading the rows. Deleting begins after the archive is noted: without a noted archive no row was missing.
+// refuseArchived returns an error if a campaign has an archive, because its grants may be deleted by now. Call it after
+// reading the grants. Grants are deleted only after the archive is recorded, so without an archive the read was
+// complete.
 func (l *Ledger) refuseArchived(ctx context.Context, campaign string) error {
 	a, found, err := l.Archived(ctx, campaign)
 	if err != nil || !found {
@@ -55,12 +58,14 @@ func (l *Ledger) refuseArchived(ctx context.Context, campaign string) error {
 
 func (a *Archive) refusal() error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "%w: since %s the grants of campaign %s are in the file %s "+
-		"(SHA-256 %s), and not in the ledger; look there", ErrArchived, a.Archived.Format(time.RFC3339), a.Campaign, a.File, a.SHA256)
+		"(SHA-256 %s), and not in the ledger; read them from that file", ErrArchived, a.Archived.Format(time.RFC3339), a.Campaign, a.File,
+		a.SHA256)
 }
 
-// NoteArchive notes in which file the grants of a sealed campaign are; from then on DeleteArchived may delete them. The
-// caller has read the file back. A repeat changes nothing. It refuses a campaign that is not sealed (ErrNotSealable)
-// and a file whose grants differ from the seal. If another file is noted, it returns a Conflict.
+// NoteArchive records the file that contains the grants of a sealed campaign. From then on DeleteArchived may delete
+// the grants, so the caller must have verified the file before. A repeated call with the same file changes nothing.
+// NoteArchive refuses a campaign that is not sealed (ErrNotSealable) and a file whose grants differ from the seal. If a
+// different file is already recorded, it returns a Conflict.
 func (l *Ledger) NoteArchive(ctx context.Context, a Archive) error {
 	seqs, err := l.SealedSeqs(ctx, a.Campaign)
 	if err == nil {
@@ -84,7 +89,8 @@ func (l *Ledger) NoteArchive(ctx context.Context, a Archive) error {
 	return nil
 }
 
-// check reports whether this archive is already noted, and refuses an archive that the seal contradicts.
+// check reports whether this archive is already recorded. It refuses an archive whose number or sum of grants differs
+// from the seal.
 func (a *Archive) check(ctx context.Context, t txn) (noted bool, err error) {
 	has, noted, err := archiveOf(a.Campaign).first(ctx, t)
 	if err != nil {
@@ -109,8 +115,8 @@ func (a *Archive) check(ctx context.Context, t txn) (noted bool, err error) {
 		return false, hongbao.Errorf(hongbao.ClassPermanent, "%w: it has no seal; `hongbao audit --seal` creates one once "+
 			"it is refunded and has left Redis", ErrNotSealable)
 	case a.Grants != grants || int64(a.Amount) != amount:
-		return false, hongbao.Errorf(hongbao.ClassBroken, "the file has %d grants with %d, the seal says %d with %d: "+
-			"nothing is deleted; run `hongbao audit`", a.Grants, a.Amount, grants, amount)
+		return false, hongbao.Errorf(hongbao.ClassBroken, "the file has %d grants that sum to %d, the seal has %d that "+
+			"sum to %d: nothing is deleted; run `hongbao audit`", a.Grants, a.Amount, grants, amount)
 	}
 	return false, nil
 }
@@ -136,7 +142,8 @@ func (l *Ledger) DeleteArchived(ctx context.Context, campaign string, chunk int6
 	}
 }
 
-// deleteChunk deletes the grants of some packets from the lowest one on. If none is left it notes the end.
+// deleteChunk deletes the grants of the next chunk of packet numbers, beginning with the lowest one left. If no grant
+// is left, it records the time in the archive.
 func (l *Ledger) deleteChunk(ctx context.Context, campaign string, chunk int64) (deleted int64, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		lowest, found, err := question[int64]{sql: `SELECT packet FROM grants WHERE campaign = $1 ORDER BY packet LIMIT 1`,
@@ -149,7 +156,7 @@ func (l *Ledger) deleteChunk(ctx context.Context, campaign string, chunk int64) 
 			return []stmt{{sql: `UPDATE archive SET deleted_at = $2 WHERE campaign = $1 AND deleted_at = 0`,
 				args: []any{campaign, time.Now().UnixMilli()}}}, nil
 		}
-		// The statement itself checks for the archive: without its row it deletes nothing.
+		// EXISTS guards against data loss: without the archive's row the statement deletes nothing.
 		return []stmt{{sql: `DELETE FROM grants WHERE campaign = $1 AND packet >= $2 AND packet < $3
 			AND EXISTS (SELECT 1 FROM archive WHERE archive.campaign = $1)`, args: []any{campaign, lowest, lowest + chunk},
 			changed: &deleted}}, nil

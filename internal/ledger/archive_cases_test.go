@@ -11,8 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// sealedRain returns the archive of a campaign of 10 packets. 4 packets are granted, and the campaign is refunded and
-// sealed.
+// sealedRain creates a campaign of 10 packets, grants 4, refunds and seals the campaign, and returns its archive.
 func sealedRain(t *testing.T, f *fixture) Archive {
 	t.Helper()
 	return sealed(t, f, "rain")
@@ -49,7 +48,7 @@ func testArchive(t *testing.T, f *fixture) {
 	other.SHA256 = "5f"
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(f.ledger.NoteArchive(t.Context(), other)))
 
-	// The process dies in the second chunk; the next process continues.
+	// The first call is cancelled in its second chunk; the next call continues there.
 	dies, cancel := context.WithCancel(t.Context())
 	inner, looks := f.ledger.store, 0
 	f.ledger.store = &watched{store: inner, query: func(_ context.Context, sql string, _ int) {
@@ -66,7 +65,7 @@ func testArchive(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Zero(t, now.Deleted)
 	_, err = f.ledger.UserGrants(t.Context(), "rain", grant("rain", 4).User)
-	require.ErrorIs(t, err, ErrArchived, "half of a user's grants would be a wrong answer")
+	require.ErrorIs(t, err, ErrArchived, "a reader must not get only a part of a user's grants")
 	deleted, err = f.ledger.DeleteArchived(t.Context(), "rain", 2)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, deleted)
@@ -105,7 +104,7 @@ func testArchiveRefused(t *testing.T, f *fixture) {
 	require.EqualValues(t, 4, f.rows(t, "rain"))
 }
 
-// An archived campaign is reported clearly, stays audited, and is never paid again.
+// Reads of an archived campaign return ErrArchived. The audit still covers the campaign, and no grant is paid again.
 func testArchiveStays(t *testing.T, f *fixture) {
 	a := sealedRain(t, f)
 	before := f.balance(t, UserAccount(grant("rain", 2).User, testCurrency))
@@ -130,7 +129,7 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	require.Empty(t, list)
 
 	f.settles(t, grant("rain", 2))
-	require.Len(t, f.open(t), 1, "an event that comes again goes to quarantine")
+	require.Len(t, f.open(t), 1, "a redelivered event goes to quarantine")
 	require.Equal(t, AfterRefund, f.open(t)[0].Reason)
 	_, err = f.ledger.Decide(t.Context(), Resolution{ID: f.open(t)[0].ID, Pay: true, Decision: by("ann", "came late")},
 		f.Settler.config.Plan)
@@ -140,7 +139,7 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	require.Equal(t, before, f.balance(t, UserAccount(grant("rain", 2).User, testCurrency)))
 	require.Zero(t, f.rows(t, "rain"))
 
-	// The ledger can report that someone in a group has too much, but not who.
+	// CheckConservation can name only the group of accounts that differs, because it can't read archived grants.
 	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id = $1`,
 		args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
 	list, err = f.ledger.CheckConservation(t.Context())
@@ -152,11 +151,12 @@ func testArchiveStays(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `DELETE FROM seal`})
 	list, err = f.ledger.CheckConservation(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "sum of the grants = granted", list[0].What, "without its seal the grants of an archive are missing")
+	require.Equal(t, "sum of the grants = granted", list[0].What,
+		"without the seal the grants of the archived campaign seem to be missing")
 }
 
-// Another process archives the campaign between two reads. The reader gets all rows, or an error that says where
-// they are, and never fewer rows.
+// Another process archives the campaign between two reads. The reader gets all rows or ErrArchived, but never only some
+// of the rows.
 func testArchiveAmongReaders(t *testing.T, f *fixture) {
 	inner := f.ledger.store
 	for id, read := range map[string]func(id string) (int, error){

@@ -15,7 +15,7 @@ import (
 // benchBatch is how many grants one Handle gets.
 const benchBatch = 2_000
 
-// benchCampaign creates a campaign with as many packets as a campaign may have.
+// benchCampaign creates a campaign with the maximum number of packets.
 func benchCampaign(b *testing.B, l *Ledger) {
 	c := testCampaign(b, "bench", 1)
 	c.Spec.Packets, c.Spec.Total = hongbao.MaxPackets, hongbao.MaxAmount
@@ -53,7 +53,8 @@ func BenchmarkSettlePostgres(b *testing.B) { benchmarkSettle(b, postgresConfig(b
 func BenchmarkSettleMariaDB(b *testing.B)  { benchmarkSettle(b, mariadbConfig(b)) }
 func BenchmarkSettleSQLite(b *testing.B)   { benchmarkSettle(b, sqliteConfig(b)) }
 
-// BenchmarkSettleTogetherPostgres has two workers settle different batches of one campaign, which share its pool.
+// BenchmarkSettleTogetherPostgres settles different batches of one campaign in parallel, so the workers compete for the
+// row of the campaign's pool.
 func BenchmarkSettleTogetherPostgres(b *testing.B) {
 	f := newFixture(b, postgresConfig(b))
 	benchCampaign(b, f.ledger)
@@ -69,7 +70,7 @@ func BenchmarkSettleTogetherPostgres(b *testing.B) {
 	reportGrants(b)
 }
 
-// BenchmarkRedeliveredPostgres settles a batch that is settled already.
+// BenchmarkRedeliveredPostgres settles the same batch repeatedly, so each grant is already in the ledger.
 func BenchmarkRedeliveredPostgres(b *testing.B) {
 	f := newFixture(b, postgresConfig(b))
 	benchCampaign(b, f.ledger)
@@ -81,7 +82,7 @@ func BenchmarkRedeliveredPostgres(b *testing.B) {
 }
 
 // BenchmarkBarePostgres is the baseline: one statement per batch inserts the grants and adds up the users' balances. It
-// compares nothing, debits nothing and records no transfer.
+// does not compare grants, debit the pool or record a transfer.
 func BenchmarkBarePostgres(b *testing.B) {
 	config := postgresConfig(b)
 	benchCampaign(b, open(b, config))

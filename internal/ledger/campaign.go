@@ -12,15 +12,16 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// ErrCampaignExists says that a campaign's id is taken by another specification or seed. Its error is a Conflict.
+// ErrCampaignExists says that the ledger has a campaign with this id and another specification, plan hash or seed.
+// Errors that wrap it are Conflicts.
 var ErrCampaignExists = errors.New("campaign_exists_with_other_spec")
 
 // Campaign is what the ledger must know before the first grab.
 type Campaign struct {
 	Spec hongbao.Campaign
-	// Canonical is the specification's JSON, byte by byte as the plan's hash covers it.
+	// Canonical is the specification as JSON: exactly the bytes that the plan's hash covers.
 	Canonical []byte
-	// Seed is secret until it is revealed after the close: it determines every packet's amount.
+	// Seed determines every packet's amount. It is secret until it is revealed after the refund.
 	Seed [32]byte `json:"-"`
 	// Hash is the plan's hash, which is published before the start.
 	Hash string
@@ -35,7 +36,8 @@ func (c Campaign) GoString() string { return c.String() }
 // CampaignState is the state of a campaign's money.
 type CampaignState string
 
-// The states. Refunded: the money that was not granted went back to the sponsor, and nothing can be granted any more.
+// The states of a campaign's money. StateRefunded means that the sponsor got back the money that was not granted;
+// nothing can be granted any more.
 const (
 	StateFunded   CampaignState = "funded"
 	StateRefunded CampaignState = "refunded"
@@ -46,12 +48,12 @@ type StoredCampaign struct {
 	Campaign
 	State                     CampaignState
 	Funded, Granted, Refunded hongbao.Amount
-	// Packets are those of the specification and of every top-up, Grants how many of them were granted.
+	// Packets counts the packets of the specification and of every top-up. Grants counts those that were granted.
 	Packets, Grants int64
 	Created         time.Time
-	// Loading is when its loading began; zero while it may be cancelled.
+	// Loading is when loading into Redis began. While it is zero the campaign may be cancelled.
 	Loading time.Time
-	// Closing is when its closing first began; zero while it may be topped up.
+	// Closing is when closing first began. While it is zero the campaign may be topped up.
 	Closing time.Time
 	// Revealed is when the seed was published; zero while it is secret.
 	Revealed time.Time
@@ -73,7 +75,7 @@ func (c *Campaign) check() error {
 		bad("the canonical form is not JSON: %w", err)
 	} else if has.ID != s.ID || has.Total != s.Total || has.Packets != s.Packets || has.Currency != s.Currency ||
 		has.Sponsor != s.Sponsor || has.Kind != s.Kind {
-		bad("the canonical form is that of another specification")
+		bad("the canonical form does not match the specification")
 	}
 	if len(errs) == 0 {
 		return nil
@@ -82,7 +84,7 @@ func (c *Campaign) check() error {
 		errors.Join(errs...))
 }
 
-// checkPlan checks what the specification and each top-up of a campaign have.
+// checkPlan checks the fields that a specification and a top-up have in common.
 func checkPlan(packets int64, total hongbao.Amount, hash string, seed [32]byte) (errs []error) {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if total < 0 || total > hongbao.MaxAmount {
@@ -100,8 +102,9 @@ func checkPlan(packets int64, total hongbao.Amount, hash string, seed [32]byte) 
 	return errs
 }
 
-// CreateCampaign stores a campaign and funds its pool from its sponsor's account, in one transaction. A repeat returns
-// the same result and moves nothing. Another specification, hash or seed under the id is ErrCampaignExists.
+// CreateCampaign stores a campaign and funds its pool from its sponsor's account, in one transaction. A repeated call
+// returns the same result and moves no money. If the id exists with another specification, hash or seed, the error is
+// ErrCampaignExists.
 func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) (StoredCampaign, error) {
 	if err := c.check(); err != nil {
 		return StoredCampaign{}, err
@@ -148,7 +151,7 @@ func (c *Campaign) insert(now int64) stmt {
 			int64(s.Total), string(StateFunded), now}}
 }
 
-// fundPool returns the double entry from the sponsor to the pool.
+// fundPool returns the statements that move the campaign's total from the sponsor's account to the pool.
 func (l *Ledger) fundPool(s *hongbao.Campaign, now int64) []stmt {
 	post := l.dialect.addToAccount
 	sponsor, pool := SponsorAccount(s.Sponsor, s.Currency), PoolAccount(s.ID)
@@ -166,12 +169,12 @@ const (
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 )
 
-// same returns an error if the stored campaign differs. The error never shows the seeds.
+// same returns an error if the stored campaign differs from c. The error never shows the seeds.
 func (c *Campaign) same(has *StoredCampaign) error {
 	if bytes.Equal(c.Canonical, has.Canonical) && c.Hash == has.Hash && c.Seed == has.Seed {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger has it with plan %s, now plan %s was offered; choose "+
+	return hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger has it with plan %s, this call with plan %s; choose "+
 		"another id",
 		ErrCampaignExists, has.Hash, c.Hash)
 }
@@ -197,24 +200,23 @@ func scanCampaign(s scan) (StoredCampaign, error) {
 	return c, nil
 }
 
-// campaignByID is the query for a campaign.
 func campaignByID(id string) question[StoredCampaign] {
 	return question[StoredCampaign]{"read campaign " + id + " from the ledger",
 		`SELECT ` + campaignColumns + ` FROM campaign WHERE id = $1`, []any{id}, scanCampaign}
 }
 
-// mustRead reads a campaign within a transaction. If there is none, the error is ErrNoCampaign.
+// mustRead reads a campaign within a transaction. If the ledger does not have it, the error is ErrNoCampaign.
 func mustRead(ctx context.Context, t txn, id string) (StoredCampaign, error) {
 	c, found, err := campaignByID(id).first(ctx, t)
 	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.ClassPermanent, "%w; look at the id", ErrNoCampaign)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "%w; check the id", ErrNoCampaign)
 	}
 	return c, err
 }
 
-// lockCampaign is mustRead with the campaign's rows locked. Every settler locks the pool's row before the campaign's,
-// so no deadlock arises. The lock on the pool's row stops concurrent grants. The lock on the campaign's row stops new
-// credit requests to a remote.
+// lockCampaign locks the rows of a campaign and its pool, then reads the campaign. Like every settler it locks the
+// pool's row first, so no deadlock arises. The lock on the pool's row stops concurrent grants. The lock on the
+// campaign's row stops new credit requests to a remote.
 func lockCampaign(ctx context.Context, t txn, id string) (StoredCampaign, error) {
 	err := t.run(ctx, stmt{sql: `UPDATE account SET balance = balance - 0 WHERE id = $1`, args: []any{PoolAccount(id)}},
 		stmt{sql: `UPDATE campaign SET granted = granted WHERE id = $1`, args: []any{id}})
@@ -229,13 +231,13 @@ func (l *Ledger) Campaign(ctx context.Context, id string) (StoredCampaign, bool,
 	return campaignByID(id).one(ctx, l)
 }
 
-// EachCampaign iterates over the ledger's campaigns after an id, in the order of their ids. It ends with the first
+// EachCampaign iterates over the ledger's campaigns after an id, in the order of their ids. It stops at the first
 // error.
 func (l *Ledger) EachCampaign(ctx context.Context, after string) iter.Seq2[*StoredCampaign, error] {
 	return l.eachCampaign(ctx, after, 500)
 }
 
-// eachCampaign is EachCampaign with the number of campaigns that it reads at once.
+// eachCampaign is EachCampaign with page campaigns per query.
 func (l *Ledger) eachCampaign(ctx context.Context, after string, page int) iter.Seq2[*StoredCampaign, error] {
 	return func(yield func(*StoredCampaign, error) bool) {
 		for {

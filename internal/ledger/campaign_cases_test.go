@@ -59,12 +59,12 @@ func testCreateInvalid(t *testing.T, f *fixture) {
 	_, err := f.ledger.CreateCampaign(t.Context(), Campaign{Canonical: []byte("{")})
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	for _, problem := range []string{"id: ", "sponsor: ", "0 packets", "hash is empty", "all zeros", "not JSON"} {
-		require.ErrorContains(t, err, problem, "every problem is named at once")
+		require.ErrorContains(t, err, problem, "the error names every problem")
 	}
 	c := testCampaign(t, "rain", 10)
 	c.Spec.Total++
 	_, err = f.ledger.CreateCampaign(t.Context(), c)
-	require.ErrorContains(t, err, "that of another specification")
+	require.ErrorContains(t, err, "does not match the specification")
 	var list []StoredCampaign
 	for c, err := range f.ledger.EachCampaign(t.Context(), "") {
 		require.NoError(t, err)
@@ -101,7 +101,7 @@ func testCampaigns(t *testing.T, f *fixture) {
 		}
 		require.Equal(t, []string{"c1", "c2", "c3", "c4"}, ids, page)
 	}
-	for c, err := range f.ledger.EachCampaign(t.Context(), "") { // the loop can end early
+	for c, err := range f.ledger.EachCampaign(t.Context(), "") {
 		require.NoError(t, err)
 		require.Equal(t, "c0", c.Spec.ID)
 		break
@@ -124,7 +124,7 @@ func testReopen(t *testing.T, f *fixture) {
 		stmt{sql: `DROP TABLE disowned`}, stmt{sql: `DROP TABLE accepted_loss`}, stmt{sql: `DROP TABLE control`},
 		stmt{sql: `DROP TABLE acknowledged`}, stmt{sql: `DROP TABLE fence`})
 	var group errgroup.Group
-	for range 6 { // all of them find no tables, and one migrates
+	for range 6 { // all calls find no tables, but only one migrates
 		group.Go(func() error {
 			_, err := Migrate(context.Background(), f.config)
 			return err
@@ -137,7 +137,7 @@ func testReopen(t *testing.T, f *fixture) {
 	newFixture(t, f.config).holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// An older build works with a newer schema until a step of the schema says that it can't.
+// An older build works with a newer schema until a migration raises the lowest supported version.
 func testNewerSchema(t *testing.T, f *fixture) {
 	row := func(version, lowest int64) stmt {
 		return stmt{sql: `INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES ($1, '0099_future.sql', 'x', $2, 7)`,
@@ -161,8 +161,8 @@ func testNewerSchema(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// newerSchemaStopsWriting writes in every way to a ledger that was opened before the schema changed. The first
-// statement inserts, reads, or is sent with COMMIT, alone or within Together.
+// newerSchemaStopsWriting checks that a ledger which was opened before the schema changed refuses every kind of write.
+// The transaction's first statement is an insert, a read, or sent with COMMIT; some run within Together.
 func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 	refused := func(err error) {
 		t.Helper()
@@ -179,7 +179,7 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 		refused(errs[1])
 	}
 	alarms := logs.FilterField(zap.String("code", "newer_schema"))
-	require.Equal(t, 1, alarms.Len(), "the alarm comes once a minute")
+	require.Equal(t, 1, alarms.Len(), "the alarm is logged once a minute")
 	require.Empty(t, f.open(t), "nothing went to quarantine")
 	refused(f.ledger.Disown(t.Context(), "snow", by("ann", "why")))
 	refused(f.ledger.EndSession(t.Context(), "hash"))
@@ -203,7 +203,7 @@ func testNotFounded(t *testing.T, f *fixture) {
 	_, err := Open(t.Context(), f.config)
 	require.ErrorContains(t, err, "it has version 0, this build needs version 9")
 	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`})
-	for range 2 { // the first call created nothing
+	for range 2 { // a failed Open creates no tables, so the second call fails, too
 		_, err = Open(t.Context(), f.config)
 		require.ErrorIs(t, err, ErrNotFounded)
 		require.ErrorContains(t, err, "`hongbao init`")
@@ -226,11 +226,11 @@ func testFailedMigration(t *testing.T, f *fixture) {
 		lowest: applied, script: "CREATE TABLE half (id bigint);\nCREATE TABLE half (id bigint);\n"})
 	_, err = f.ledger.apply(t.Context(), steps)
 	require.Error(t, err)
-	if f.config.Driver == MySQL { // MySQL resumes the migration instead, see TestMigrationKilledAnywhere
+	if f.config.Driver == MySQL { // MySQL keeps the half-done step to resume it later
 		f.tamper(t, stmt{sql: `DROP TABLE half`},
 			stmt{sql: `DELETE FROM hongbao_schema WHERE name = 'bad' AND applied_at = 0`})
 	}
-	f.tamper(t, stmt{sql: `CREATE TABLE half (id bigint)`}) // the table does not exist
+	f.tamper(t, stmt{sql: `CREATE TABLE half (id bigint)`}) // succeeds only if the failed migration left no table
 	_, err = Open(t.Context(), f.config)
 	require.NoError(t, err)
 }

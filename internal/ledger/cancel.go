@@ -10,7 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// ErrLoadingBegun says that a campaign can't be cancelled, because its packets may be in Redis. Its error is Permanent.
+// ErrLoadingBegun says that a campaign can't be cancelled, because its packets may be in Redis. Errors that wrap it are
+// Permanent.
 var ErrLoadingBegun = errors.New("the campaign's loading has begun")
 
 // LoadingBegun returns the error for a campaign that can't be cancelled any more.
@@ -20,8 +21,8 @@ func LoadingBegun(campaign string) error {
 		"`hongbao campaign refund %s` end it", campaign, ErrLoadingBegun, campaign, campaign, campaign)
 }
 
-// BeginLoad notes that a campaign's packets may be in Redis from now on, so it can't be cancelled any more. It is refused
-// (Permanent) for a campaign that is refunded or cancelled. A repeat changes nothing.
+// BeginLoad records that a campaign's packets may be in Redis from now on, so the campaign can't be cancelled any more.
+// It refuses (Permanent) a campaign that is refunded or cancelled. A repeated call changes nothing.
 func (l *Ledger) BeginLoad(ctx context.Context, campaign string) error {
 	return l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		c, err := lockCampaign(ctx, t, campaign)
@@ -39,9 +40,9 @@ func (l *Ledger) BeginLoad(ctx context.Context, campaign string) error {
 	})
 }
 
-// Cancel returns all the money of a campaign whose loading has not begun to its sponsor. The campaign can't be loaded
-// any more. shards are the shards that it would have been loaded into, in their order. A campaign whose loading has
-// begun is refused with ErrLoadingBegun. A repeat returns the existing refund and moves nothing.
+// Cancel ends a campaign whose loading has not begun: all its money returns to the sponsor, and the campaign can't be
+// loaded any more. shards are the shards of the campaign's places, in order. If loading has begun, the error is
+// ErrLoadingBegun. A repeated call returns the existing refund and moves no money.
 func (l *Ledger) Cancel(ctx context.Context, campaign string, shards []int) (refund payment.Refund, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		c, err := lockCampaign(ctx, t, campaign)

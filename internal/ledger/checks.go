@@ -10,7 +10,7 @@ import (
 type SettingError struct {
 	// Setting is the setting's name as the database spells it; Value is its value.
 	Setting, Value string
-	// Mend says how to fix it.
+	// Mend says how to fix the setting.
 	Mend string
 }
 
@@ -18,7 +18,7 @@ func (e *SettingError) Error() string {
 	return fmt.Sprintf("%s is %s: %s", e.Setting, e.Value, e.Mend)
 }
 
-// refuse joins the settings that are neither safe nor allowed.
+// refuse returns an error that names the unsafe settings which are not in allow; nil if there are none.
 func refuse(settings []*SettingError, allow []string) error {
 	var errs []error
 	for _, s := range settings {
@@ -39,7 +39,7 @@ type postgresSettings struct {
 	readOnly, commit, fsync, fullPage string
 }
 
-// minPostgres is the oldest server version that is accepted, as in server_version_num.
+// minPostgres is the oldest accepted server version, in the format of server_version_num.
 const minPostgres = 130_000
 
 func (s *postgresSettings) problems() []*SettingError {
@@ -56,8 +56,8 @@ func (s *postgresSettings) problems() []*SettingError {
 	add(s.readOnly != "off" && !s.recovery, "default_transaction_read_only", s.readOnly,
 		"SET it to off for this user and database")
 	add(s.commit == "off", "synchronous_commit", s.commit,
-		"a crash would lose transactions that were confirmed; ALTER SYSTEM SET synchronous_commit = on, and look at ALTER "+
-			"ROLE and the DSN")
+		"a crash would lose transactions that were confirmed; ALTER SYSTEM SET synchronous_commit = on, and check "+
+			"that neither ALTER ROLE nor the DSN turns it off")
 	add(s.fsync != "on", "fsync", s.fsync, "a power loss would destroy the database; ALTER SYSTEM SET fsync = on")
 	add(s.fullPage != "on", "full_page_writes", s.fullPage,
 		"a power loss could tear pages; ALTER SYSTEM SET full_page_writes = on")
@@ -87,7 +87,7 @@ func (s *sqliteSettings) problems() []*SettingError {
 	}
 	if s.timeout <= 0 {
 		bad = append(bad, &SettingError{Setting: "busy_timeout", Value: fmt.Sprint(s.timeout),
-			Mend: "PRAGMA busy_timeout must be above 0, or writers fail where they should wait"})
+			Mend: "PRAGMA busy_timeout must be above 0, or writers fail instead of waiting"})
 	}
 	return bad
 }

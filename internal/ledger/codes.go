@@ -11,11 +11,11 @@ import (
 // codeChunk is how many codes one transaction stores.
 const codeChunk = 5_000
 
-// AddCodes stores a code for each packet of a campaign that has none yet, in the order of the packets and chunk by
-// chunk. It may be killed at any point, repeated, and called by several processes at once: it continues where the codes
-// end. When every packet has a code it changes nothing. draw returns the codes of the n packets after a number. It is
-// called again for the same packets if a code is taken or another process was faster. progress, if not nil, gets the
-// number of packets that have a code. Errors never contain a code.
+// AddCodes stores a code for each packet of a campaign that has none yet, in the order of the packets, one transaction
+// per chunk. It may be killed at any point, repeated, and called by several processes at once: it continues after the
+// last packet that has a code. draw returns the codes of packets after+1 to after+n. AddCodes calls draw again for the
+// same packets if a code is taken or another process was faster. progress, if not nil, gets the number of packets that
+// have a code. Errors never contain a code.
 func (l *Ledger) AddCodes(
 	ctx context.Context, campaign string, draw func(after int64, n int) ([]string, error), progress func(stored int64),
 ) error {
@@ -77,7 +77,7 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 	return stored, err
 }
 
-// lastCode returns the number of the last packet that has a code; those before it have one too.
+// lastCode returns the number of the last packet that has a code. All packets before it have codes, too.
 func lastCode(ctx context.Context, t txn, campaign string) (last int64, err error) {
 	last, _, err = question[int64]{sql: `SELECT COALESCE(MAX(packet), 0) FROM code WHERE campaign = $1`,
 		args: []any{campaign}, row: number}.first(ctx, t)
@@ -91,7 +91,6 @@ func (l *Ledger) CodesStored(ctx context.Context, campaign string) (int64, error
 	})
 }
 
-// packetCode is a row of table code.
 type packetCode struct {
 	packet int64
 	code   string
@@ -102,7 +101,7 @@ func scanCode(s scan) (c packetCode, err error) {
 	return c, err
 }
 
-// Codes returns the codes of up to n packets after a number, in their order.
+// Codes returns the codes of up to n packets, beginning with packet after+1.
 func (l *Ledger) Codes(ctx context.Context, campaign string, after int64, n int) ([]string, error) {
 	what := fmt.Sprintf("read the codes of campaign %s after packet %d", campaign, after)
 	has, err := question[packetCode]{what,

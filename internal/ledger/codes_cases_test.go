@@ -41,8 +41,8 @@ func (f *fixture) hasCodes(t *testing.T, campaign string, packets int64) {
 	require.Equal(t, packets, stored)
 }
 
-// AddCodes that was stopped after a chunk continues there when it is called again. Once all codes are stored a call
-// changes nothing.
+// AddCodes is stopped after a chunk and called again: it continues with the next chunk. Once all codes are stored, a
+// call changes nothing.
 func testCodes(t *testing.T, f *fixture) {
 	const packets = 2*codeChunk + 10
 	f.create(t, "rain", packets)
@@ -74,7 +74,7 @@ func testCodes(t *testing.T, f *fixture) {
 	require.Equal(t, []string{"A7", "", "A1"}, codes)
 }
 
-// A code that another packet has is drawn again. "a" is not "A".
+// If another packet already has a code, a new code is drawn. Codes are case-sensitive.
 func testCodesTaken(t *testing.T, f *fixture) {
 	f.create(t, "rain", codeChunk+2)
 	calls := 0
@@ -138,7 +138,7 @@ func testCodesInvalid(t *testing.T, f *fixture) {
 		return []string{"SECRET",
 			"SECRET"}, nil
 	}, nil)
-	require.Error(t, err, "the codes are drawn again, but not without limit")
+	require.Error(t, err, "the number of draws is bounded")
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.NotContains(t, err.Error(), "SECRET")
 	require.ErrorIs(t, f.ledger.AddCodes(t.Context(), "snow", codesFrom, nil), ErrNoCampaign)
@@ -151,7 +151,7 @@ func testCodesInvalid(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// All readers of grants get the codes: replays, receipts of a campaign that has left Redis, the audit.
+// Every method that reads grants also returns their codes.
 func testGrantCodes(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.create(t, "snow", 10)
@@ -174,6 +174,6 @@ func testGrantCodes(t *testing.T, f *fixture) {
 			return nil
 		}))
 	require.Equal(t, []string{"", "", "", "A4", "A5", "A6"}, codes)
-	f.settles(t, want...) // a grant with its code is the same grant
+	f.settles(t, want...) // the same grants, redelivered with their codes
 	require.Empty(t, f.open(t))
 }

@@ -57,14 +57,15 @@ func testOverlapping(t *testing.T, f *fixture) {
 	require.Empty(t, f.open(t))
 }
 
-// testDeadlock runs two transactions that lock the same two rows in opposite order: one loses, and runs again.
+// testDeadlock runs two transactions that lock the same two rows in opposite order: the database aborts one, and the
+// ledger retries it.
 func testDeadlock(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.create(t, "snow", 10)
 	move := func(id string) stmt {
 		return stmt{sql: `UPDATE campaign SET granted = granted + 1 WHERE id = $1`, args: []any{id}}
 	}
-	// SQLite never runs two of them at once.
+	// SQLite needs no pause, since it never runs two write transactions at once.
 	pause := map[Driver]string{PostgreSQL: `SELECT pg_sleep(0.001)`, MySQL: `DO SLEEP(0.001)`}[f.config.Driver]
 	var tries atomic.Int64
 	met := make(chan struct{}, 2)

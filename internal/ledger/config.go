@@ -26,7 +26,7 @@ const (
 // DefaultConfig returns a Config in which every knob has its default.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
-// Config is how to reach the ledger's database. DSN and every knob must be set.
+// Config says how to connect to the ledger's database. DSN and every knob must be set.
 type Config struct {
 	// Kind of database; mysql includes MariaDB. SQLite serves one machine; several machines need one of the others.
 	Driver Driver `knob:"ledger.driver,common" default:"sqlite" want:"postgres, mysql, sqlite"`
@@ -44,12 +44,12 @@ type Config struct {
 	// Repeats of a transaction that lost a deadlock or a lock.
 	Retries int `knob:"ledger.retries" default:"5" want:"1 to 100"`
 	// Observe, if not nil, is called for each transaction that has ended. kind is read or write. again says that the
-	// transaction lost against another one and runs again. Observe must be quick, and is called concurrently.
+	// transaction lost a conflict with another one and is retried. Observe must be fast and safe for concurrent use.
 	Observe func(kind string, took time.Duration, again bool, err error) `json:"-"`
 	// Log, if not nil, gets the alarms. Otherwise they go to the log of the first Settler.
 	Log *zap.Logger `json:"-"`
-	// UnsafeAllow names the settings that Open accepts although it would refuse them; UnsafeSettings lists them. The
-	// ledger may then forget money that it has confirmed.
+	// UnsafeAllow names unsafe server settings that Open accepts nevertheless; UnsafeSettings lists the possible names.
+	// With them the ledger may lose money that it has confirmed.
 	UnsafeAllow []string
 }
 

@@ -24,15 +24,16 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s: want %d, got %d", d.Where, d.What, d.Want, d.Got)
 }
 
-// CheckConservation compares everything in the ledger that must be equal, the sums and then each user's balance, on one
-// snapshot. It names every difference, but at most 1,000 users. No difference means that no money was created, lost or
-// paid to a wrong user. It reads every grant, transfer and account once, in pages: its memory does not grow with their
-// number, and Config.Timeout bounds each page. For a sealed campaign it reads the seal.
+// CheckConservation compares all values in the ledger that must be equal: first the sums, then each user's balance. It
+// reads one snapshot. It returns every difference, but names at most 1,000 users. No difference means that no money was
+// created, lost or paid to a wrong user. It reads every grant, transfer and account once, in pages: its memory does not
+// grow with their number, and Config.Timeout bounds each page. For a sealed campaign it reads the seal instead of the
+// grants.
 //
-// Users are compared by sums over 2^18 groups of accounts. Only if a group differs is everything read once more, sealed
-// or not, and the group's accounts are checked one by one. Grants of archived campaigns can't be read: a group with
-// such grants is named as a whole. Two errors that cancel each other out are missed if they are in one group: once in
-// 262,144 times.
+// Users are compared by sums over 2^18 groups of accounts. If a group differs, everything is read once more, including
+// the grants of sealed campaigns, and the group's accounts are checked one by one. Grants of archived campaigns can't
+// be read: a group with such grants is named as a whole. Two errors that cancel each other out are missed if they fall
+// into the same group; the probability is 1 in 262,144.
 func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
 	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook)}
 	err := l.readPages(ctx, func(ctx context.Context, t txn) error {
@@ -50,7 +51,7 @@ func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
 
 const (
 	userGroups = 1 << 18
-	// maxSuspects bounds the accounts that are checked one by one, maxUsers the accounts that are named.
+	// maxSuspects bounds the accounts that are checked one by one. maxUsers bounds the accounts that are named.
 	maxSuspects, maxUsers = 100_000, 1_000
 )
 
@@ -58,11 +59,12 @@ const (
 type book struct {
 	list       []Difference
 	currencies map[string]*currencyBook
-	// groups has, for each group of accounts, the balances less the amounts paid to their users.
+	// groups has a number for each group of accounts: the sum of the balances minus what the accounts' users were paid.
+	// It is 0 in a correct ledger.
 	groups []int64
-	// suspects are the accounts of groups that differ. The second pass adds up only them.
+	// suspects are the accounts of groups that differ. The second pass adds up only these accounts.
 	suspects map[string]*suspect
-	// archived is what archived campaigns paid to the groups that differ, known in the second pass.
+	// archived has, for each group that differs, the amount that archived campaigns paid to it. The second pass fills it.
 	archived map[int64]int64
 }
 
@@ -84,7 +86,7 @@ func userGroup(account string) int64 { return int64(xxhash.Sum64String(account) 
 
 func (b *book) group(account string) *int64 { return &b.groups[userGroup(account)] }
 
-// paid adds an amount that was paid to an account's user.
+// paid counts an amount that was paid to an account's user.
 func (b *book) paid(account string, amount int64) {
 	if b.suspects == nil {
 		*b.group(account) -= amount
@@ -101,8 +103,8 @@ func (b *book) balance(account string, amount int64) {
 	}
 }
 
-// suspect returns the sums of an account of a group that differs. It returns nil for other accounts, and when there are
-// too many.
+// suspect returns the sums of an account whose group differs. It returns nil for other accounts, and for new ones once
+// there are maxSuspects.
 func (b *book) suspect(account string) *suspect {
 	s := b.suspects[account]
 	if s == nil && *b.group(account) != 0 && len(b.suspects) < maxSuspects {
@@ -118,7 +120,7 @@ func (b *book) equal(where, what string, want, got int64) {
 	}
 }
 
-// read adds up the ledger.
+// read adds up the campaigns, the accounts and the payments from the reserve.
 func (b *book) read(ctx context.Context, t txn) error {
 	page := func(after string) ([]Totals, error) { return totalsAfter(after).in(ctx, t) }
 	if err := eachTotals(page, func(c *Totals) error { return b.campaign(ctx, t, c) }); err != nil {
@@ -157,7 +159,8 @@ func (b *book) campaign(ctx context.Context, t txn, c *Totals) error {
 	return nil
 }
 
-// sealed is campaign for a campaign whose grants have a seal. Seal has compared the debits with them.
+// sealed compares the counters of a sealed campaign with its seal. It does not read the debits, since Seal has compared
+// them with the grants.
 func (b *book) sealed(ctx context.Context, t txn, c *Totals) error {
 	var grants, amount int64
 	var users []byte
@@ -170,7 +173,7 @@ func (b *book) sealed(ctx context.Context, t txn, c *Totals) error {
 	return err
 }
 
-// archivedGroups notes what an archived campaign paid to the groups that differ.
+// archivedGroups adds what an archived campaign paid to the groups that differ.
 func (b *book) archivedGroups(ctx context.Context, t txn, campaign string) error {
 	var users []byte
 	err := t.query(ctx, `SELECT users FROM seal WHERE campaign = $1 LIMIT 1`, []any{campaign},
@@ -216,7 +219,6 @@ func sumDebits(ctx context.Context, t txn, campaign string) (amount, grants int6
 	return amount, grants, err
 }
 
-// accounts adds up the balances.
 func (b *book) accounts(ctx context.Context, t txn) error {
 	after := ""
 	return eachPage(ctx, t, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,
@@ -250,7 +252,7 @@ func (c *currencyBook) add(account, kind string, balance int64) {
 
 // decided adds up the payments from the reserve.
 func (b *book) decided(ctx context.Context, t txn) error {
-	after := "quarantine:" // "quarantine;" sorts after all of them
+	after := "quarantine:" // "quarantine;" sorts after all ids with this prefix
 	return eachPage(ctx, t, `SELECT t.id, t.credit, t.amount, c.currency FROM transfer AS t
 		JOIN campaign AS c ON c.id = t.campaign WHERE t.id > $1 AND t.id < $2 ORDER BY t.id LIMIT $3`,
 		func() []any { return []any{after, "quarantine;"} }, func(s scan) error {
@@ -278,8 +280,8 @@ func (b *book) compareCurrencies() {
 	}
 }
 
-// compareUsers names the users whose balance is not what they were paid. It reads everything again only if a group
-// differs.
+// compareUsers names the users whose balance differs from what they were paid. It reads everything again only if a
+// group differs.
 func (b *book) compareUsers(ctx context.Context, t txn) error {
 	if !slices.ContainsFunc(b.groups, func(n int64) bool { return n != 0 }) {
 		return nil
@@ -299,8 +301,8 @@ func (b *book) compareUsers(ctx context.Context, t txn) error {
 	return nil
 }
 
-// compareGroup names a group of accounts that differs as a whole, and checks none of its accounts. Part of what their
-// users were paid is in files.
+// compareGroup compares a group of accounts as a whole, because some of its users' grants are in archive files. It
+// removes the group's accounts from the suspects, so they are not checked one by one.
 func (b *book) compareGroup(group, paid int64) {
 	balance, example := int64(0), ""
 	for id, s := range b.suspects {

@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// KeepControls keeps decisions to pause, resume or limit something. A decision older than the stored one about the same
-// thing changes nothing. So decisions may come in any order, and twice.
+// KeepControls stores decisions to pause, resume or limit a campaign or a sink. It ignores a decision whose rev is not
+// higher than the stored one, so decisions may arrive out of order or twice.
 func (l *Ledger) KeepControls(ctx context.Context, list ...stream.Control) error {
 	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
 		stmts := make([]stmt, 0, 2*len(list))
@@ -32,12 +32,12 @@ func (l *Ledger) KeepControls(ctx context.Context, list ...stream.Control) error
 // maxWords bounds the texts for the decider and the reason, in bytes.
 const maxWords = 1000
 
-// words makes a text storable: characters that can't be stored must not block a decision.
+// words makes a text storable, so that characters which the database refuses don't block a decision.
 func words(text string) string { return access.Storable(text, maxWords) }
 
 const selectControls = `SELECT kind, sink, campaign, setting, decided_by, why, decided_at, rev FROM control `
 
-// Controls returns the last decisions about sinks, and about campaigns that are not refunded.
+// Controls returns the last decision about each sink, and about each campaign that is not refunded.
 func (l *Ledger) Controls(ctx context.Context) ([]stream.Control, error) {
 	return question[stream.Control]{"read the decisions about campaigns and sinks",
 		selectControls + `WHERE campaign = '' OR campaign IN (SELECT id FROM campaign WHERE state = 'funded')

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// testControls keeps decisions in any order: the one with the highest rev about one thing counts.
+// testControls stores decisions in any order: for each campaign and sink the decision with the highest rev counts.
 func testControls(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	f.create(t, "rain", 10)
@@ -42,9 +42,9 @@ func testControls(t *testing.T, f *fixture) {
 	require.NoError(t, l.KeepControls(ctx, rate, sink, one, gone))
 	all, err := l.Controls(ctx)
 	require.NoError(t, err)
-	require.Equal(t, []stream.Control{resume, rate, sink, one}, all, "the ledger does not have the campaign named gone")
+	require.Equal(t, []stream.Control{resume, rate, sink, one}, all, "the ledger has no campaign with the id gone")
 
-	// A text that is not UTF-8, such as a sink's error, blocks neither its own decision nor the others.
+	// A text that is not UTF-8, such as a sink's error, does not keep any decision from being stored.
 	sink.Rev, sink.By, sink.Why = 5, "an\x00n", strings.Repeat("\xd2\xf8\xd0\xd0", 1000)
 	rate.Rev, rate.Value = 6, "7"
 	require.NoError(t, l.KeepControls(ctx, sink, rate))

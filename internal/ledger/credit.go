@@ -18,14 +18,14 @@ import (
 // MaxCredits is how many credits one call may book.
 const MaxCredits = 1_000
 
-// Credit books credits that clients ask for, in one transaction, and returns each result at its credit's index. Each
-// credit moves its amount from the fund of its client to its account. A credit whose key the client used before for the
-// same reference, account, currency and amount gets the same result as then and moves nothing. Any other credit under a
-// used key or reference is a Conflict. Keys are kept permanently. The error of the call concerns all the credits:
-// repeat it with the same keys.
+// Credit books credits that clients request, in one transaction, and returns each result at its credit's index. Each
+// credit moves its amount from its client's fund to its account. A credit is a repeat if its client used the key before
+// for the same reference, account, currency and amount: it gets the first result and moves no money. Any other credit
+// with a used key or reference is a Conflict. Keys are kept permanently. If the call itself returns an error, retry all
+// credits with the same keys.
 func (l *Ledger) Credit(ctx context.Context, credits []payment.Credit) ([]payment.Credited, error) {
 	if len(credits) > MaxCredits {
-		return nil, hongbao.Errorf(hongbao.ClassPermanent, "book %d credits: at most %d go together", len(credits),
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "book %d credits: a call may have at most %d", len(credits),
 			MaxCredits)
 	}
 	answers := make([]payment.Credited, len(credits))
@@ -36,7 +36,7 @@ func (l *Ledger) Credit(ctx context.Context, credits []payment.Credit) ([]paymen
 			valid = append(valid, &answers[i])
 		}
 	}
-	// Every caller locks in the same order.
+	// All transactions lock in the same order, so they don't deadlock.
 	slices.SortStableFunc(valid, func(a, b *payment.Credited) int {
 		return cmp.Or(strings.Compare(a.Credit.Client, b.Credit.Client), strings.Compare(a.Credit.Key, b.Credit.Key))
 	})
@@ -52,10 +52,9 @@ func refused(err error) bool {
 	return errors.Is(err, errOverdraw) || errors.Is(err, payment.ErrFundExhausted)
 }
 
-// bookEach books credits one by one. One of them is too much for its account or its fund, so they no longer share a
-// transaction.
+// bookEach books credits in a transaction each, after one of them was too much for its account or its fund.
 func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) error {
-	short := map[creditSide]hongbao.Amount{} // what a fund did not cover
+	short := map[creditSide]hongbao.Amount{} // the last amount that a fund did not cover
 	for _, a := range credits {
 		c := &a.Credit
 		least, known := short[fundOf(c)]
@@ -71,7 +70,7 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) erro
 		case errors.Is(err, errOverdraw):
 			a.Err = hongbao.Errorf(hongbao.ClassPermanent, "the balance of account %s would be above %d", c.Account,
 				hongbao.MaxAmount)
-		case err != nil: // its class is that of one credit; credits before that may be booked
+		case err != nil: // err is about this credit; earlier credits of the call may be booked
 			return hongbao.Outagef(hongbao.ClassUnknown, "book %d credits one by one, of which some may be booked: %w",
 				len(credits), err)
 		}
@@ -79,8 +78,8 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) erro
 	return nil
 }
 
-// bookedBefore answers a credit that its fund does not cover, if the credit was booked before or if its key or
-// reference was used.
+// bookedBefore handles a credit that its fund does not cover: a repeat still gets its result, and a used key or
+// reference is still a Conflict.
 func (l *Ledger) bookedBefore(ctx context.Context, a *payment.Credited) error {
 	return l.read(ctx, func(ctx context.Context, t txn) error {
 		a.Err, a.Repeated = nil, false
@@ -116,7 +115,8 @@ func checkCredit(c *payment.Credit) error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "the credit can't be booked: %w", errors.Join(errs...))
 }
 
-// payloadHash returns the hash of the fields that a key belongs to. No field can contain a line break.
+// payloadHash returns the hash of the fields that a repeat must not change. The separator is unambiguous, because no
+// field can contain a line break.
 func payloadHash(c *payment.Credit) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d", c.Reference, c.Account, c.Currency, c.Amount))
 	return hex.EncodeToString(sum[:])
@@ -148,7 +148,7 @@ func (l *Ledger) bookAll(ctx context.Context, credits []*payment.Credited) error
 	return nil
 }
 
-// insertCredits assumes that all credits are new. A credit that exists makes it fail with errAgain.
+// insertCredits assumes that all credits are new. If one exists, it fails with errAgain.
 func insertCredits(ctx context.Context, t txn, credits []*payment.Credited) (fresh []*payment.Credited, err error) {
 	inserts := make([]stmt, len(credits))
 	for i, a := range credits {
@@ -162,8 +162,8 @@ func insertCredits(ctx context.Context, t txn, credits []*payment.Credited) (fre
 	return credits, t.run(ctx, inserts...)
 }
 
-// insertUnknown inserts the credits that do not exist, and answers the others. It inserts one by one, since a call may
-// contain a credit twice.
+// insertUnknown inserts the credits that do not exist, and sets the results of the others. It inserts one by one, since
+// a call may contain a credit twice.
 func insertUnknown(ctx context.Context, t txn, credits []*payment.Credited) (fresh []*payment.Credited, err error) {
 	for i, a := range credits {
 		err := recall(ctx, t, a)
@@ -178,7 +178,7 @@ func insertUnknown(ctx context.Context, t txn, credits []*payment.Credited) (fre
 	return fresh, nil
 }
 
-// recall answers a credit from the stored credit that conflicts with it, if there is one.
+// recall looks for a stored credit with the same key or reference, and sets the result from it.
 func recall(ctx context.Context, t txn, a *payment.Credited) error {
 	return t.query(ctx, `SELECT `+creditColumns+`, payload_hash FROM credit
 			WHERE client = $1 AND idempotency_key = $2 OR client = $1 AND reference = $3`,
@@ -206,9 +206,9 @@ func scanCredit(s scan, more ...any) (payment.Credit, error) {
 	return c, err
 }
 
-// postCredits moves the money of credits that were just inserted. It posts to the accounts first, where each credit
-// gets its line number under the lock of the account's row. It debits the funds last, because every transaction needs
-// their rows.
+// postCredits moves the money of newly inserted credits. It updates the accounts first; the lock on an account's row
+// makes the credits' line numbers consecutive. It debits the funds last, because all transactions of a client compete
+// for the fund's row.
 func (l *Ledger) postCredits(ctx context.Context, t txn, fresh []*payment.Credited) error {
 	if len(fresh) == 0 {
 		return nil
@@ -241,8 +241,8 @@ func (l *Ledger) postCredits(ctx context.Context, t txn, fresh []*payment.Credit
 	return nil
 }
 
-// toAccounts returns the statements that move the balances, one for each touched account, and then those that number
-// the credits.
+// toAccounts returns the statements that add to the balances, one for each account, followed by the statements that
+// number the credits.
 func (l *Ledger) toAccounts(fresh []*payment.Credited) ([]stmt, error) {
 	sums, err := sumUp(fresh, func(c *payment.Credit) creditSide { return creditSide{c.Account, c.Currency} })
 	if err != nil {
@@ -277,7 +277,7 @@ type creditSum struct {
 	credits []*payment.Credited
 }
 
-// sumUp adds credits up, sorted.
+// sumUp adds credits up by key, sorted by key.
 func sumUp(fresh []*payment.Credited, keyOf func(*payment.Credit) creditSide) ([]creditSum, error) {
 	byKey := map[creditSide]*creditSum{}
 	for _, a := range fresh {
@@ -288,8 +288,8 @@ func sumUp(fresh []*payment.Credited, keyOf func(*payment.Credit) creditSide) ([
 			byKey[key] = s
 		}
 		if s.amount += a.Credit.Amount; s.amount > hongbao.MaxAmount {
-			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: one account or fund moves more than %d", errOverdraw,
-				hongbao.MaxAmount)
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w: the credits of one account or fund sum to more than %d",
+				errOverdraw, hongbao.MaxAmount)
 		}
 		s.credits = append(s.credits, a)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// funded first funds the clients c1 and c2 with more than they need.
+// funded returns the test case with clients c1 and c2 funded to the maximum first.
 func funded(run func(*testing.T, *fixture)) func(*testing.T, *fixture) {
 	return func(t *testing.T, f *fixture) {
 		for _, client := range []string{"c1", "c2"} {
@@ -130,7 +130,7 @@ func testCreditTooMuch(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.MaxAmount, f.balances(t, "u1")[0].Balance)
 }
 
-// downStore fails every write after the first ones, before anything is sent.
+// downStore lets the first writes through. Later writes fail before anything is sent.
 type downStore struct {
 	store
 	after int
@@ -143,15 +143,15 @@ func (s *downStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) err
 	return s.store.write(ctx, fn)
 }
 
-// testCreditDown loses the database while credits that can't share a transaction are booked one by one. Some are
-// booked, so the error must not say that none is.
+// testCreditDown loses the database while credits are booked one by one. Some credits are booked, so the error must be
+// Unknown.
 func testCreditDown(t *testing.T, f *fixture) {
 	huge, small := testCredit(1), testCredit(4)
 	third := testCredit(2)
 	huge.Amount, small.Client, third.Client = hongbao.MaxAmount, "c2", "c2"
 	all := []payment.Credit{huge, small, third}
 	server := f.ledger.store
-	f.ledger.store = &downStore{server, 2} // the call with all credits, and that with the first one
+	f.ledger.store = &downStore{server, 2} // the write of all credits together and the write of the first one
 	_, err := f.ledger.Credit(t.Context(), all)
 	f.ledger.store = server
 	require.True(t, hongbao.IsOutage(err))

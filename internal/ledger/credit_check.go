@@ -8,10 +8,9 @@ import (
 	"slices"
 )
 
-// CheckCredits compares, on one snapshot, every account with its credits, and every fund with its fundings and with its
-// client's credits. Accounts and funds are the two sides of the same transfers. It names every difference; a ledger in
-// which nothing was credited has none. It reads every credit and every account once, in pages: its memory does not grow
-// with their number, and Config.Timeout bounds each page.
+// CheckCredits compares every account with its credits, and every fund with its fundings and its client's credits. It
+// reads one snapshot and returns every difference. It reads every credit and every account once, in pages: its memory
+// does not grow with their number, and Config.Timeout bounds each page.
 func (l *Ledger) CheckCredits(ctx context.Context) ([]Difference, error) {
 	var list []Difference
 	err := l.readPages(ctx, func(ctx context.Context, t txn) (err error) {
@@ -29,7 +28,6 @@ func (l *Ledger) CheckCredits(ctx context.Context) ([]Difference, error) {
 	return list, nil
 }
 
-// expect is one comparison.
 type expect struct {
 	what      string
 	want, got int64
@@ -52,8 +50,8 @@ type creditLine struct {
 	amount int64
 }
 
-// creditLines reads the numbered credits in the order of the statements. Each part is a range of their index. A credit
-// without a number is left out, so that its account and its fund differ.
+// creditLines reads the numbered credits, ordered by account, currency and line number. Each part of the UNION is a
+// range scan of the index. A credit without a number is left out, so that its account and its fund show a difference.
 func creditLines(ctx context.Context, t txn) *cursor[creditLine] {
 	const columns = `SELECT client, account, currency, line_no, amount FROM `
 	const sql = columns + `(` + columns + `credit WHERE account = $1 AND currency = $2 AND line_no > $3
@@ -72,7 +70,6 @@ func creditLines(ctx context.Context, t txn) *cursor[creditLine] {
 	}}
 }
 
-// creditBalance is a row of table credit_account.
 type creditBalance struct {
 	side             creditSide
 	balance, credits int64
@@ -94,8 +91,8 @@ func compareSides(a, b creditSide) int {
 	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.currency, b.currency))
 }
 
-// checkAccounts compares accounts with their credits. Their lines are numbered from 1 without a gap: no two have the
-// same number. It also adds the credits up for their funds.
+// checkAccounts compares accounts with their credits, whose line numbers must be 1, 2, 3, ... in each account. It also
+// adds up the credits of each fund.
 func checkAccounts(ctx context.Context, t txn, funds map[creditSide]*fundSums) (list []Difference, err error) {
 	lines, accounts := creditLines(ctx, t), creditBalances(ctx, t)
 	line, moreLines, err := lines.next()
@@ -106,7 +103,7 @@ func checkAccounts(ctx context.Context, t txn, funds map[creditSide]*fundSums) (
 	for err == nil && (moreLines || moreAccounts) {
 		has := creditBalance{side: account.side}
 		if moreLines && (!moreAccounts || compareSides(line.side, account.side) < 0) {
-			has.side = line.side // it has no row
+			has.side = line.side // the account has no row
 		} else {
 			has = account
 			account, moreAccounts, err = accounts.next()
@@ -127,7 +124,8 @@ func checkAccounts(ctx context.Context, t txn, funds map[creditSide]*fundSums) (
 	return list, err
 }
 
-// fundSums is a fund, its fundings, and the sum of its client's credits. There are as many as clients and currencies.
+// fundSums is a fund, its fundings, and the sum of its client's credits. There is one for each client and currency, so
+// all fit into memory.
 type fundSums struct {
 	funded, fundings          int64
 	credited, credits, n, sum int64

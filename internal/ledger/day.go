@@ -10,39 +10,39 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// LineKind says whose money a line moved.
+// LineKind says from which account to which account a line moved money.
 type LineKind string
 
 // The kinds of lines. All but LinePayment move the balance of the campaign's pool.
 const (
-	LineFunding LineKind = "funding"            // the sponsor's, into the pool
-	LineGrant   LineKind = "grant"              // the pool's, to a user
-	LinePayment LineKind = "quarantine_payment" // the reserve's, to a user, by a person's decision
-	LineRefund  LineKind = "refund"             // the pool's, back to the sponsor
+	LineFunding LineKind = "funding"            // from the sponsor to the pool
+	LineGrant   LineKind = "grant"              // from the pool to a user
+	LinePayment LineKind = "quarantine_payment" // from the reserve to a user, as an operator decided
+	LineRefund  LineKind = "refund"             // from the pool back to the sponsor
 )
 
-// Line is one movement of money in a campaign. A grant without a value has its line, too.
+// Line is one movement of money in a campaign. Each grant has a line, even if its amount is 0.
 type Line struct {
 	Kind LineKind
-	// Transfer is the row of table transfer that moved it. Grants of one batch have the same transfer.
+	// Transfer is the id of the row in table transfer that moved the money. Grants of one batch have the same transfer.
 	Transfer string
 	Booked   time.Time
 	Amount   hongbao.Amount
-	// User and Packet are empty for the sponsor's lines.
+	// User and Packet are empty for a funding and a refund.
 	User   string
 	Packet int64
 	// Granted is when the user grabbed the packet; only a LineGrant has it.
 	Granted time.Time
 }
 
-// Day is a span of time: From is included, To is not.
+// Day is a period of a campaign: From is included, To is not.
 type Day struct {
 	Campaign string
 	From, To time.Time
 }
 
-// DaySums are the sums over the lines of a day. Opening and Closing are the balances of the campaign's pool before and
-// after it: Closing = Opening + Funded - Granted - Refunded.
+// DaySums are the sums over the lines of a Day. Opening and Closing are the pool's balances before and after the Day:
+// Closing = Opening + Funded - Granted - Refunded.
 type DaySums struct {
 	Opening  hongbao.Amount `json:"opening"`
 	Funded   hongbao.Amount `json:"funded"`
@@ -50,17 +50,18 @@ type DaySums struct {
 	Granted  hongbao.Amount `json:"granted"`
 	Refunded hongbao.Amount `json:"refunded"`
 	Closing  hongbao.Amount `json:"closing"`
-	// Paid is what people decided to pay from the reserve for grants in quarantine; Payments is the number of payments.
+	// Paid is the sum of the payments from the reserve for grants in quarantine; Payments is their number.
 	Payments int64          `json:"quarantine_payments"`
 	Paid     hongbao.Amount `json:"quarantine_paid"`
-	// Unrecorded credits may have been asked for at a remote before To. They are not in the ledger yet.
+	// Unrecorded counts the pending credits: requests to a remote that may have begun before To and are not settled in
+	// the ledger yet.
 	Unrecorded int64 `json:"unrecorded"`
 }
 
-// Day calls fn for every movement of money in a campaign that was booked in a span of time: funding, grants in the
-// order of the packets, payments from the reserve, refund. It reads one snapshot in pages, so its memory does not grow
-// with the campaign. After an error the lines must not be used. The error is Broken if the lines contradict the
-// transfers and the balance of the pool.
+// Day calls fn for every movement of money that was booked in the period: the funding, the grants in the order of the
+// packets, then the payments from the reserve and the refund. It reads one snapshot in pages, so its memory does not
+// grow with the campaign. If Day returns an error, the caller must discard the lines. The error is Broken if the lines
+// contradict the transfers or the pool's balance.
 func (l *Ledger) Day(ctx context.Context, day Day, fn func(*Line) error) (DaySums, error) {
 	r := &dayReader{campaign: day.Campaign, from: day.From.UnixMilli(), to: day.To.UnixMilli(), fn: fn}
 	if err := l.readPages(ctx, r.read); err != nil {
@@ -70,14 +71,14 @@ func (l *Ledger) Day(ctx context.Context, day Day, fn func(*Line) error) (DaySum
 	return r.sums, nil
 }
 
-// dayReader is one call of Day.
+// dayReader has the state of one call of Day.
 type dayReader struct {
 	campaign string
 	from, to int64
 	fn       func(*Line) error
 	sums     DaySums
 	pool     hongbao.Amount // the sum of all transfers, of every day
-	// others are the lines that are not grants: the funding, the refund, and people's decisions.
+	// others are the lines that are not grants: the funding, the refund and the payments from the reserve.
 	others []Line
 }
 
@@ -88,13 +89,13 @@ func (r *dayReader) read(ctx context.Context, t txn) error {
 	case err != nil:
 		return err
 	case !found:
-		return hongbao.Errorf(hongbao.ClassPermanent, "%w; look at the id", ErrNoCampaign)
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w; check the id", ErrNoCampaign)
 	}
 	if err := r.transfers(ctx, t, c.Currency); err != nil {
 		return err
 	}
 	if r.pool != c.Pool {
-		return r.broken("its transfers come to %d, and the balance of its pool is %d", r.pool, c.Pool)
+		return r.broken("the sum of its transfers is %d, and the balance of its pool is %d", r.pool, c.Pool)
 	}
 	if err := r.lines(ctx, t); err != nil {
 		return err
@@ -110,7 +111,7 @@ func (r *dayReader) broken(format string, args ...any) error {
 		r.campaign, fmt.Sprintf(format, args...))
 }
 
-// transfers adds up the campaign's transfers, and keeps those of the day that are not batches of grants.
+// transfers adds up the campaign's transfers. It keeps the day's transfers as lines, except those for grants.
 func (r *dayReader) transfers(ctx context.Context, t txn, currency string) error {
 	after := ""
 	err := eachPage(ctx, t, `SELECT id, kind, COALESCE(credit, ''), amount, grants, created_at FROM transfer
@@ -137,7 +138,7 @@ func (r *dayReader) transfers(ctx context.Context, t txn, currency string) error
 	return err
 }
 
-// packetOfPayment returns the packet in quarantine:CAMPAIGN:PACKET:USER.
+// packetOfPayment returns the packet in a transfer's id of the form quarantine:CAMPAIGN:PACKET:USER.
 func packetOfPayment(id string) int64 {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(id, "quarantine:"), ":")
 	packet, _, _ := strings.Cut(rest, ":")
@@ -145,7 +146,7 @@ func packetOfPayment(id string) int64 {
 	return n
 }
 
-// add counts a transfer.
+// add adds a transfer to the sums.
 func (r *dayReader) add(line *Line, grants, at int64) {
 	effect := line.Amount
 	switch line.Kind {
@@ -206,8 +207,8 @@ func (r *dayReader) lines(ctx context.Context, t txn) error {
 	return nil
 }
 
-// grants passes on the day's grants. It reads all grants of the campaign, so each page is bounded wherever the day's
-// grants are.
+// grants passes the day's grants to the caller's function. It reads all grants of the campaign and skips other days'
+// grants, so that every query reads a bounded page.
 func (r *dayReader) grants(ctx context.Context, t txn) error {
 	var grants int64
 	var amount hongbao.Amount
@@ -229,8 +230,8 @@ func (r *dayReader) grants(ctx context.Context, t txn) error {
 			return r.fn(&line)
 		})
 	if err == nil && (grants != r.sums.Grants || amount != r.sums.Granted) {
-		err = r.broken("the debits of its pool are for %d grants with %d, and there are %d with %d", r.sums.Grants,
-			r.sums.Granted, grants, amount)
+		err = r.broken("its pool was debited for %d grants that sum to %d, but it has %d grants that sum to %d",
+			r.sums.Grants, r.sums.Granted, grants, amount)
 	}
 	return err
 }

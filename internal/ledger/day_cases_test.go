@@ -11,10 +11,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// noon is within the day that the tests ask for.
+// noon is the middle of the day that the tests read.
 var noon = time.UnixMilli(1_700_000_000_000).UTC()
 
-// day returns what campaign rain moved in the 24 hours around noon.
+// day returns the lines and sums of campaign rain for the 24 hours around noon.
 func (f *fixture) day(t *testing.T) (lines []Line, sums DaySums) {
 	t.Helper()
 	sums, err := f.ledger.Day(t.Context(), Day{"rain", noon.Add(-12 * time.Hour), noon.Add(12 * time.Hour)},
@@ -27,7 +27,8 @@ func (f *fixture) day(t *testing.T) (lines []Line, sums DaySums) {
 	return lines, sums
 }
 
-// booked changes the time of all transfers that were booked since 2025, that is by this test just now.
+// booked sets the time of the transfers that the test has just booked. Earlier calls have moved the other transfers
+// before 2025.
 func (f *fixture) booked(t *testing.T, at time.Time) {
 	t.Helper()
 	f.tamper(t, stmt{sql: `UPDATE transfer SET created_at = $1 WHERE created_at > 1735689600000`,
@@ -41,7 +42,7 @@ func kinds(lines []Line) (all []string) {
 	return all
 }
 
-// A day has the lines that were booked from its first millisecond on and before the next day's first, in a fixed order.
+// Day returns the lines that were booked from the day's first to its last millisecond, in a fixed order.
 func testDay(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.create(t, "snow", 10)
@@ -81,7 +82,7 @@ func testDay(t *testing.T, f *fixture) {
 		Closing: fundedFor(10) - fundedFor(5) - planned(7), Paid: planned(1), Payments: 1}, sums)
 }
 
-// The day of the refund has a line for it, and the pool is empty afterwards.
+// The refund has a line on its day, and the pool is empty afterwards.
 func testDayRefund(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
@@ -94,7 +95,7 @@ func testDayRefund(t *testing.T, f *fixture) {
 	require.Equal(t, DaySums{Opening: left, Refunded: left}, sums)
 }
 
-// If there are more grants than a page has, each comes once, in order.
+// A campaign has more grants than a page: Day returns each once, in order.
 func testDayPages(t *testing.T, f *fixture) {
 	const packets = sumRows + 500
 	f.create(t, "rain", packets)
@@ -108,7 +109,7 @@ func testDayPages(t *testing.T, f *fixture) {
 	}
 }
 
-// Day returns an error if the lines contradict the ledger. An error of fn ends the reading.
+// Day returns an error if the lines contradict the ledger. If fn fails, Day returns its error.
 func testDayBroken(t *testing.T, f *fixture) {
 	read := func(fn func(*Line) error) error {
 		_, err := f.ledger.Day(t.Context(), Day{"rain", noon.Add(-time.Hour), noon.Add(time.Hour)}, fn)
@@ -124,7 +125,7 @@ func testDayBroken(t *testing.T, f *fixture) {
 		`UPDATE transfer SET amount = amount + $1 WHERE kind = 'grants'`,
 		`UPDATE transfer SET grants = grants + $1 WHERE kind = 'grants'`,
 		`UPDATE grants SET amount = amount + $1 WHERE packet = 2`,
-		`UPDATE grants SET batch = batch + $1 WHERE packet = 2`, // it has no transfer then
+		`UPDATE grants SET batch = batch + $1 WHERE packet = 2`, // the grant has no transfer with this batch
 		`UPDATE account SET balance = balance + $1 WHERE id = 'pool:rain'`,
 	} {
 		f.tamper(t, stmt{sql: sql, args: []any{int64(1)}})
@@ -137,14 +138,14 @@ func testDayBroken(t *testing.T, f *fixture) {
 	require.ErrorIs(t, read(func(*Line) error { return stop }), stop)
 }
 
-// Credits that a remote may have booked, and that are not recorded, are counted.
+// Day counts the credits that are pending at a remote.
 func testDayUnrecorded(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.booked(t, noon)
 	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 1, 3))
 	require.NoError(t, err)
 	_, sums := f.day(t)
-	require.Zero(t, sums.Unrecorded, "they were asked for later")
+	require.Zero(t, sums.Unrecorded, "the credits began after the day")
 	f.tamper(t, stmt{sql: `UPDATE pending SET since = $1 WHERE packet < 3`, args: []any{noon.UnixMilli()}})
 	_, sums = f.day(t)
 	require.EqualValues(t, 2, sums.Unrecorded)

@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// circles is a store that counts how often the database reports a deadlock. The ledger repeats such a transaction,
-// so the count is the only trace.
+// circles is a store that counts the deadlocks which the database reports. The ledger retries these transactions, so
+// its callers see no error.
 type circles struct {
 	store
 	found atomic.Int64
@@ -33,8 +33,8 @@ func (s *circles) write(ctx context.Context, fn func(txn) ([]stmt, error)) error
 	return err
 }
 
-// crowds are batches that are settled at once, in rounds. Each function returns the batch of a settler in a round. All
-// batches of a round take the same locks; those of every second settler list them in the opposite order.
+// crowds has functions that return the batch of a settler in a round. All batches of a round are settled at once and
+// lock the same rows. Every second settler lists the grants in reverse order.
 var crowds = map[string]func(round, settler int) []hongbao.Grant{
 	"the same packets": func(round, settler int) []hongbao.Grant {
 		return turned(settler, grantsOf("rain", int64(round*40+1), int64(round*40+40)))
@@ -42,7 +42,7 @@ var crowds = map[string]func(round, settler int) []hongbao.Grant{
 	"the same accounts": func(round, settler int) []hongbao.Grant {
 		first := int64((round*settlersAtOnce+settler)*40 + 1)
 		list := grantsOf("rain", first, first+39)
-		for i := range list { // the packets are in order, so only the users' order is opposite
+		for i := range list { // the packets keep their order; only the users' order is reversed
 			who := i
 			if settler%2 == 1 {
 				who = len(list) - 1 - i
@@ -70,8 +70,8 @@ func turned(settler int, list []hongbao.Grant) []hongbao.Grant {
 	return list
 }
 
-// testNoDeadlock settles batches that take the same locks at once. All transactions take them in one order, so the
-// database never has to break a deadlock (F36). testDeadlock checks that a transaction survives a deadlock.
+// testNoDeadlock settles batches that lock the same rows at once. All transactions lock in the same order, so the
+// database reports no deadlock (F36). testDeadlock checks that a transaction survives a deadlock.
 func testNoDeadlock(t *testing.T, newConfig backend) {
 	for name, batch := range crowds {
 		t.Run(name, func(t *testing.T) {

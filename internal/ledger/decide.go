@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Resolution is a person's decision about a grant in quarantine.
+// Resolution is an operator's decision about a grant in quarantine.
 type Resolution struct {
 	ID int64
 	// Pay means that the grant's amount is paid to its user from the reserve; otherwise the grant is void.
@@ -27,7 +27,8 @@ func (d *Resolution) resolution() string {
 	return "void: " + d.Why
 }
 
-// Reasons why a grant in quarantine can't be decided. Their errors are Permanent; that of ErrDecided is a Conflict.
+// Reasons why a grant in quarantine can't be decided. Errors that wrap them are Permanent, except ErrDecided, which is
+// a Conflict.
 var (
 	ErrNotInQuarantine = errors.New("not_in_quarantine")
 	ErrDecided         = errors.New("decided_otherwise_before")
@@ -45,14 +46,15 @@ func (d *Resolution) check() error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "decide quarantine %d: %w", d.ID, err)
 }
 
-// Decide notes a decision and, to pay, moves the amount from the reserve's account to the user's, in one transaction.
-// It does so once, however often and by however many callers it is called. The same decision again moves nothing and
-// returns the same result.
+// Decide records a decision. To pay, it moves the amount from the reserve's account to the user's in the same
+// transaction. It is idempotent: a repeated or concurrent call with the same decision moves no money and returns the
+// same result.
 //
-// A grant can be paid only if it can never be settled any more; otherwise it could be paid twice. A grant whose
-// campaign the ledger did not have must be replayed once the campaign is created. A grant that the ledger has settled
-// since is already paid. Decide never pays a user twice for a packet, and never more than the plan has for it. It pays
-// nothing for an archived campaign, because the ledger no longer has its grants. Only a decision to pay needs the plan.
+// A grant can be paid only if it can never be settled any more; otherwise it could be paid twice. If the ledger did not
+// have the grant's campaign, create the campaign and replay the grant instead. A grant that the ledger has settled
+// meanwhile is already paid. Decide never pays a user twice for a packet, and never more than the plan has for it. It
+// pays nothing for an archived campaign, because the ledger no longer has its grants. A decision that the grant is void
+// does not need the plan.
 func (l *Ledger) Decide(ctx context.Context, d Resolution, plan PlanSource) (Quarantined, error) {
 	if err := d.check(); err != nil {
 		return Quarantined{}, err
@@ -65,7 +67,7 @@ func (l *Ledger) Decide(ctx context.Context, d Resolution, plan PlanSource) (Qua
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		now := time.Now().UnixMilli()
 		var changed int64
-		// The update comes first: a concurrent decision waits for it, and then sees the row as decided.
+		// The update comes first, because it locks the row: a concurrent decision waits, and then sees the row as decided.
 		err := t.run(ctx, stmt{
 			sql:  `UPDATE quarantine SET resolved_at = $2, resolved_by = $3, resolution = $4 WHERE id = $1 AND resolved_at = 0`,
 			args: []any{d.ID, now, d.By, d.resolution()}, changed: &changed,
@@ -97,15 +99,15 @@ func (l *Ledger) Decide(ctx context.Context, d Resolution, plan PlanSource) (Qua
 	return q, nil
 }
 
-// mostPayable returns the plan's amount for the packet of a grant to be paid. It is -1 if there is no such packet, or
-// if the amount is unknown.
+// mostPayable returns the most that a decision may pay: the plan's amount for the grant's packet. It returns -1 if that
+// amount is unknown or not needed.
 func (l *Ledger) mostPayable(ctx context.Context, d *Resolution, plan PlanSource) (hongbao.Amount, error) {
 	if !d.Pay || plan == nil {
 		return -1, nil
 	}
 	q, found, err := l.Quarantined(ctx, d.ID)
 	if err != nil || !found {
-		return -1, err // Decide itself says that there is none
+		return -1, err // Decide returns the error for a missing row
 	}
 	k, found, err := l.lookUp(ctx, q.Grant.Campaign, q.Grant.Packet)
 	if err != nil || !found || q.Grant.Packet < 1 || q.Grant.Packet > k.packets {
@@ -121,7 +123,8 @@ func (l *Ledger) mostPayable(ctx context.Context, d *Resolution, plan PlanSource
 	return amount, nil
 }
 
-// payable returns the campaign of a grant that can be paid from the reserve.
+// payable returns the campaign of a grant in quarantine. The error is ErrNotPayable if the reserve must not pay the
+// grant.
 func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongbao.Amount) (StoredCampaign, error) {
 	g := &q.Grant
 	c, found, err := campaignByID(g.Campaign).first(ctx, t)
@@ -137,7 +140,7 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 	if err != nil {
 		return StoredCampaign{}, err
 	}
-	// Read after the rows: if no archive is noted yet, none of the rows was deleted.
+	// The archive is read after the grants: if none is recorded, no grant was deleted before.
 	archive, archived, err := archiveOf(g.Campaign).first(ctx, t)
 	if err != nil {
 		return StoredCampaign{}, err
@@ -146,7 +149,7 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 	switch {
 	case paid && difference(g, &s.Grant) == "":
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
-			"%w: the ledger has settled this same grant since; decide that it is void", ErrNotPayable)
+			"%w: the ledger has settled this grant meanwhile; decide that it is void", ErrNotPayable)
 	case paid && s.User == g.User:
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
 			"%w: its user was paid packet %d already, as event %s; decide that it is void",
@@ -162,14 +165,14 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 	}
 	if g.Amount < 0 || g.Amount > most {
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
-			"%w: its amount is %d, and the plan does not have as much for packet %d; decide that it is void",
+			"%w: its amount is %d, but the plan does not allow that for packet %d; decide that it is void",
 			ErrNotPayable, g.Amount, g.Packet)
 	}
 	return c, nil
 }
 
-// payFromReserve moves the money. The transfer's id prevents a second payment of the packet to the same user, whatever
-// the quarantine says.
+// payFromReserve returns the statements that pay a grant from the reserve. The transfer's id contains the packet and
+// the user. So the user is paid for the packet once, even if several rows in quarantine are decided.
 func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most hongbao.Amount) ([]stmt, error) {
 	c, err := l.payable(ctx, t, q, most)
 	if err != nil {
@@ -194,13 +197,12 @@ func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most
 			"decide that it is void",
 			ErrNotPayable, g.Packet)
 	}
-	// If a concurrent decision pays it, this fails with errAgain.
+	// If a concurrent decision has paid the user for this packet, the insert fails with errAgain.
 	once := stmt{sql: insertTransfer, args: []any{id, "funding", g.Campaign, reserve, user, int64(g.Amount), int64(0),
 		int64(0), time.Now().UnixMilli()}}
 	return append(slices.Clip(credits), account, debit, once), nil
 }
 
-// quarantineByID is the query for a grant in quarantine.
 func quarantineByID(id int64) question[Quarantined] {
 	return question[Quarantined]{fmt.Sprintf("read quarantine %d", id),
 		`SELECT ` + quarantineColumns + ` FROM quarantine WHERE id = $1`, []any{id}, scanQuarantined}
@@ -211,7 +213,7 @@ func (l *Ledger) Quarantined(ctx context.Context, id int64) (Quarantined, bool, 
 	return quarantineByID(id).one(ctx, l)
 }
 
-// QuarantineAll is Quarantine including the decided grants.
+// QuarantineAll is like Quarantine, but includes the decided grants.
 func (l *Ledger) QuarantineAll(ctx context.Context, after int64, limit int) ([]Quarantined, error) {
 	return l.quarantine(ctx, `id > $1`, after, limit)
 }

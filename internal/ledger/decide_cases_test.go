@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// secondOf returns a grant of a packet that the ledger has for another user.
+// secondOf returns a grant of a packet that the ledger has already paid to another user.
 func secondOf(packet int64, user string) hongbao.Grant {
 	g := grant("rain", packet)
 	g.User, g.Seq = user, 1000+packet
@@ -27,7 +27,7 @@ func testDecidePays(t *testing.T, f *fixture) {
 	require.Len(t, list, 3)
 	reserve := ReserveAccount(testCurrency)
 
-	for range 3 { // a repeat moves nothing
+	for range 3 { // only the first call moves money
 		q, err := f.ledger.Decide(ctx, Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "Redis dealt it twice")},
 			f.Settler.config.Plan)
 		require.NoError(t, err)
@@ -54,7 +54,7 @@ func testDecidePays(t *testing.T, f *fixture) {
 		require.ErrorIs(t, err, ErrDecided, "the first decision stays")
 		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err))
 	}
-	f.settles(t, secondOf(1, "bea"), secondOf(3, "cyd")) // they come again and stay decided
+	f.settles(t, secondOf(1, "bea"), secondOf(3, "cyd")) // redelivered grants stay decided
 	require.Empty(t, f.open(t))
 	f.holds(t, "rain", paid)
 
@@ -93,7 +93,7 @@ func testDecideRefuses(t *testing.T, f *fixture) {
 	}
 	refused(pay, ErrNotPayable) // no campaign
 	f.create(t, "rain", 2)
-	refused(pay, ErrNotPayable) // it can be settled now
+	refused(pay, ErrNotPayable) // the grant can be settled now that the campaign exists
 	f.settles(t, grantsOf("rain", 1, 2)...)
 	refused(pay, ErrNotPayable) // it is settled
 	refused(Resolution{ID: 99, Decision: by("ann", "fixed")}, ErrNotInQuarantine)
@@ -132,8 +132,8 @@ func testDecideTogether(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// testHookFails lets OnQuarantine fail. Its grant comes again, in the same batch as others that are already in
-// quarantine, until the hook succeeds or a person has decided. The row is written once.
+// testHookFails lets the hook OnQuarantine fail. Grants in quarantine are redelivered until the hook succeeds or an
+// operator has decided about them. Their rows are written only once.
 func testHookFails(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
@@ -144,17 +144,17 @@ func testHookFails(t *testing.T, f *fixture) {
 		require.Len(t, errs, 3)
 		require.NoError(t, errs[0], "another grant is settled anyway")
 		for _, err := range errs[1:] {
-			require.True(t, hongbao.IsOutage(err), "it comes again and takes no attempt: %v", err)
+			require.True(t, hongbao.IsOutage(err), "the grant is redelivered without counting an attempt: %v", err)
 			require.ErrorIs(t, err, f.hookFails)
 		}
-		require.Equal(t, round, f.hooked, "the first failure ends the calls; the other grants come again too")
+		require.Equal(t, round, f.hooked, "after a failure the hook is not called again in this batch")
 		require.Len(t, f.open(t), 2)
 	}
 	f.hookFails = nil
 	f.settles(t, bad...)
 	require.Equal(t, 5, f.hooked, "called for both grants")
 	f.settles(t, bad...)
-	require.Equal(t, 7, f.hooked, "called each time that an undecided grant comes")
+	require.Equal(t, 7, f.hooked, "called for each redelivery of an undecided grant")
 	for _, q := range f.open(t) {
 		_, err := f.ledger.Decide(t.Context(), Resolution{ID: q.ID, Decision: by("ann", "forged")}, nil)
 		require.NoError(t, err)
@@ -164,12 +164,12 @@ func testHookFails(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 3))
 }
 
-// testDecidePaysOnce checks that a user is paid a packet once: not again for another event, another row, or a
-// concurrent decision about a second row.
+// testDecidePaysOnce checks that a user is paid for a packet only once, even if the packet has several events, several
+// rows in quarantine, or concurrent decisions about them.
 func testDecidePaysOnce(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
-	again := secondOf(1, grant("rain", 1).User) // the packet's own winner, under another seq
+	again := secondOf(1, grant("rain", 1).User) // the packet's paid user, with another seq
 	bea, beaAgain := secondOf(2, "bea"), secondOf(2, "bea")
 	beaAgain.Seq += 1000
 	f.settles(t, again, bea, beaAgain)
@@ -200,7 +200,7 @@ func testDecidePaysOnce(t *testing.T, f *fixture) {
 		}
 		refused(err)
 	}
-	require.Equal(t, 4, paid, "all decisions about one of the two rows")
+	require.Equal(t, 4, paid, "all decisions about the row that was paid first succeed")
 	require.Equal(t, planned(2), f.balance(t, UserAccount("bea", testCurrency)))
 	require.Equal(t, planned(1), f.balance(t, UserAccount(again.User, testCurrency)))
 	require.Equal(t, -planned(2), f.balance(t, ReserveAccount(testCurrency)))
@@ -208,7 +208,7 @@ func testDecidePaysOnce(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// testDecidePaysNoMore checks that even a decision does not pay more than the plan's amount.
+// testDecidePaysNoMore checks that a decision never pays more than the plan's amount.
 func testDecidePaysNoMore(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	more, less, none := grant("rain", 1), grant("rain", 2), grant("rain", 11)
@@ -230,8 +230,7 @@ func testDecidePaysNoMore(t *testing.T, f *fixture) {
 	require.ErrorIs(t, err, ErrNotPayable, "the plan is unknown")
 }
 
-// testVoidStaysVoid checks that a grant that a person has decided about is not paid when it comes again, although it
-// could be settled now.
+// testVoidStaysVoid checks that a void grant is not paid when it is redelivered, although it could be settled now.
 func testVoidStaysVoid(t *testing.T, f *fixture) {
 	f.disown(t, "rain")
 	f.settles(t, grantsOf("rain", 1, 3)...)
@@ -242,7 +241,7 @@ func testVoidStaysVoid(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
 	f.holds(t, "rain", []hongbao.Grant{grant("rain", 1), grant("rain", 3), grant("rain", 4)})
-	other := secondOf(2, "bea") // the packet's true winner
+	other := secondOf(2, "bea") // a grant of the same packet to another user
 	f.settles(t, grant("rain", 2), other, grant("rain", 2))
 	f.holds(t, "rain", []hongbao.Grant{grant("rain", 1), other, grant("rain", 3), grant("rain", 4)})
 	require.Len(t, f.open(t), 2)

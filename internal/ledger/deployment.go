@@ -10,29 +10,29 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// ErrNotFounded says that a ledger belongs to no deployment yet. Its error is Broken.
-var ErrNotFounded = errors.New("the ledger was never founded")
+// ErrNotFounded says that a ledger belongs to no deployment yet. Errors that wrap it are Broken.
+var ErrNotFounded = errors.New("the ledger was never initialized")
 
-// Deployment says to which deployment this ledger belongs. Found writes it once, and it never changes.
+// Deployment identifies the deployment that the ledger belongs to. Found writes it once, and it never changes.
 type Deployment struct {
 	ID, KeyPrefix string
 	Shards        int
-	// Founding is a random value that Found draws. Redis gets it too. Ids repeat (every staging has the production's);
-	// this value does not.
+	// Founding is a random value that Found draws and that Redis stores, too. It tells apart deployments with the same
+	// id, such as staging and production.
 	Founding string
 }
 
 // ShardState is what the ledger knows of a shard in Redis.
 type ShardState struct {
-	// Epoch rises each time that the shard is opened; 0 means that it was not founded yet.
+	// Epoch rises each time the shard is opened; 0 means that it was never opened.
 	Epoch int64
 	// Token names the Redis server for which the shard was opened last.
 	Token string
 }
 
-// Found assigns the ledger to a deployment; it ignores want.Founding. A repeat returns the existing deployment. It
-// refuses (Broken) a ledger of another deployment, key prefix or number of shards, and a ledger that already has
-// campaigns.
+// Found initializes the ledger for a deployment; it ignores want.Founding. A repeated call returns the existing
+// deployment. Found refuses (Broken) a ledger with another deployment id, key prefix or number of shards. It also
+// refuses a ledger that has campaigns but no deployment.
 func (l *Ledger) Found(ctx context.Context, want Deployment) (has Deployment, err error) {
 	want.Founding = rand.Text()
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
@@ -55,7 +55,8 @@ func (l *Ledger) Found(ctx context.Context, want Deployment) (has Deployment, er
 	return has, nil
 }
 
-// foundShards returns the rows of the shards. A ledger that has campaigns was in use before, so its founding was lost.
+// foundShards returns the statements that insert the rows of the shards. It refuses a ledger that has campaigns: it was
+// in use before, and its row in table deployment was lost.
 func (l *Ledger) foundShards(ctx context.Context, t txn, shards int) ([]stmt, error) {
 	err := t.query(ctx, `SELECT id FROM campaign ORDER BY id LIMIT 1`, nil, func(s scan) error {
 		var id string
@@ -72,7 +73,7 @@ func (l *Ledger) foundShards(ctx context.Context, t txn, shards int) ([]stmt, er
 	return stmts, err
 }
 
-// Is refuses (Broken) an id, key prefix or number of shards that differs from the wanted one.
+// Is returns a Broken error if id, key prefix or number of shards differ from want.
 func (d Deployment) Is(want Deployment) error {
 	if d.ID == want.ID && d.KeyPrefix == want.KeyPrefix && d.Shards == want.Shards {
 		return nil
@@ -95,13 +96,13 @@ func readDeployment(ctx context.Context, t txn) (Deployment, error) {
 			return d, err
 		}}.first(ctx, t)
 	if err == nil && (!found || d.Founding == "") {
-		err = hongbao.Errorf(hongbao.ClassBroken, "%w: point ledger.dsn to the right database; `hongbao init` founds a new "+
-			"one", ErrNotFounded)
+		err = hongbao.Errorf(hongbao.ClassBroken, "%w: point ledger.dsn to the right database; `hongbao init` initializes "+
+			"a new one", ErrNotFounded)
 	}
 	return d, err
 }
 
-// Shard returns what the ledger knows of a shard.
+// Shard returns the epoch and the server of a shard.
 func (l *Ledger) Shard(ctx context.Context, shard int) (ShardState, error) {
 	return snapshot(ctx, l, fmt.Sprintf("read shard %d from the ledger", shard),
 		func(ctx context.Context, t txn) (ShardState, error) { return readShard(ctx, t, shard) })
@@ -119,8 +120,8 @@ func readShard(ctx context.Context, t txn, shard int) (ShardState, error) {
 	return state, err
 }
 
-// SetShard notes that a shard was opened: it moves the shard's row from an epoch to another state. A repeat changes
-// nothing. A Conflict says that another process has opened the shard.
+// SetShard records that a shard was opened: it replaces the shard's state, whose epoch must be from, by the state to. A
+// repeated call changes nothing. A Conflict says that another process has opened the shard.
 func (l *Ledger) SetShard(ctx context.Context, shard int, from int64, to ShardState) error {
 	move := shardMove{shard: shard, from: from, to: to}
 	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
@@ -132,11 +133,11 @@ func (l *Ledger) SetShard(ctx context.Context, shard int, from int64, to ShardSt
 // shardMove moves a shard's row to another state.
 type shardMove struct {
 	shard int
-	from  int64 // the epoch that it has
+	from  int64 // the epoch that the row must have
 	to    ShardState
 }
 
-// run reports whether it moved the row; otherwise the row is already in the state.
+// run reports whether it changed the row; false means that the row already has the new state.
 func (m *shardMove) run(ctx context.Context, t txn) (moved bool, err error) {
 	var changed int64
 	if err := t.run(ctx, stmt{sql: `UPDATE shard SET epoch = $3, token = $4 WHERE shard = $1 AND epoch = $2`,
@@ -173,7 +174,7 @@ func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 	return seq, err
 }
 
-// HighestSeqIn returns the highest of a shard's seqs in the range that the ledger has; 0 if it has none there.
+// HighestSeqIn returns the highest seq of a shard within seqs that the ledger has seen; 0 if it has seen none of them.
 func (l *Ledger) HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange) (int64, error) {
 	seq, _, err := question[int64]{fmt.Sprintf("ask the ledger for seqs %d to %d of shard %d", seqs.First, seqs.Last, shard),
 		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT seq FROM grants WHERE shard = $1 AND seq >= $2 AND seq <= $3
@@ -188,18 +189,18 @@ func (l *Ledger) HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRan
 
 // Events is what the ledger knows of a range of seqs.
 type Events struct {
-	// Campaigns are those with grants in the range: paid, in quarantine or pending.
+	// Campaigns are the ids of campaigns with grants in the range: paid, in quarantine or pending.
 	Campaigns map[string]bool
-	// Gap is the first seq for which the ledger knows neither a grant nor a refunded close; 0 if there is none.
-	// Campaigns whose grants are all far after the gap are left out.
+	// Gap is the first seq for which the ledger knows neither a grant nor a refunded close; 0 if there is none. Reading
+	// ends soon after the gap, so Campaigns may lack later campaigns.
 	Gap int64
 }
 
 // eventsPage is how many seqs one query of EventsIn covers.
 const eventsPage = 10_000
 
-// EventsIn returns what the ledger knows of a shard's seqs. It reads up to the first gap. The ledger does not know the
-// single seqs of archived grants: they count as a gap.
+// EventsIn returns what the ledger knows of a range of a shard's seqs. It stops after the page with the first gap. The
+// ledger does not store the single seqs of archived grants, so they count as a gap.
 func (l *Ledger) EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) (Events, error) {
 	out := Events{Campaigns: map[string]bool{}}
 	type event struct {

@@ -29,7 +29,7 @@ func testFound(t *testing.T, f *fixture) {
 	require.NotEmpty(t, first.Founding)
 	again, err := l.Found(ctx, want)
 	require.NoError(t, err)
-	require.Equal(t, first, again, "founding again returns the existing deployment")
+	require.Equal(t, first, again, "a repeated call returns the existing deployment")
 	has, err := l.Deployment(ctx)
 	require.NoError(t, err)
 	require.Equal(t, first, has)
@@ -69,7 +69,6 @@ func testFoundTogether(t *testing.T, f *fixture) {
 	}
 }
 
-// Found refuses a ledger that has campaigns and no deployment.
 func testFoundInUse(t *testing.T, f *fixture) {
 	f.create(t, "rain", 3)
 	_, err := f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})
@@ -100,8 +99,8 @@ func testShardState(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// The ledger keeps who accepted a loss and why, with the epoch in which the shard continued. If another process has
-// opened the shard meanwhile, it keeps no such record.
+// AcceptLoss stores who accepted a loss and why, with the epoch in which the shard continues. If another process has
+// opened the shard meanwhile, it stores nothing.
 func testAcceptedLosses(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	_, err := l.Found(ctx, Deployment{ID: "prod", KeyPrefix: "hb", Shards: 2})
@@ -184,8 +183,7 @@ func testHighestSeq(t *testing.T, f *fixture) {
 	}
 }
 
-// The ledger knows events that are paid, in quarantine or pending, and the closes of refunds. Events of another shard
-// do not count.
+// EventsIn knows grants that are paid, in quarantine or pending, and the closes of refunds. It ignores other shards.
 func testEventsIn(t *testing.T, f *fixture) {
 	known := func(shard int, first, last int64) (campaigns []string, gap int64) {
 		e, err := f.ledger.EventsIn(t.Context(), shard, stream.SeqRange{First: first, Last: last})

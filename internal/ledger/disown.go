@@ -10,9 +10,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Disown notes a person's decision that the ledger will never have a campaign. From then on the settler sends the
-// campaign's grants to quarantine; without it they would wait. A campaign that the ledger has is refused (Permanent). A
-// repeat changes nothing.
+// Disown records an operator's decision that the ledger will never have a campaign. From then on the settler sends the
+// campaign's grants to quarantine; without the decision they wait. Disown refuses (Permanent) a campaign that the
+// ledger has. A repeated call changes nothing.
 func (l *Ledger) Disown(ctx context.Context, campaign string, d stream.Decision) error {
 	if err := errors.Join(hongbao.CheckCampaignID(campaign), d.Check()); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "disown campaign %.80q: %w", campaign, err)
@@ -32,7 +32,6 @@ func (l *Ledger) Disown(ctx context.Context, campaign string, d stream.Decision)
 	return nil
 }
 
-// disowned reports whether a person has disowned a campaign.
 func (l *Ledger) disowned(ctx context.Context, campaign string) (found bool, err error) {
 	_, found, err = question[int64]{"ask whether campaign " + campaign + " is disowned",
 		`SELECT created_at FROM disowned WHERE campaign = $1`, []any{campaign}, number}.one(ctx, l)

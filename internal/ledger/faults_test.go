@@ -20,13 +20,14 @@ import (
 type faulty struct {
 	config      backend
 	behindProxy func(*testing.T) (*proxy.Proxy, Config)
-	// loseCommit makes the proxy swallow the next answer to a COMMIT.
+	// loseCommit makes the proxy drop the next response to a COMMIT.
 	loseCommit func(*proxy.Proxy)
 	connect    func(t *testing.T, dsn string) session
-	// begun counts the other sessions in the database that have begun a transaction. On MariaDB it also counts idle
-	// ones, which the pool closes.
+	// begun is a query that counts the other sessions with an open transaction. On MariaDB it also counts idle sessions,
+	// which the connection pool closes.
 	begun string
-	// packets are settled repeatedly until the number of killed connections reaches kills.
+	// packets is the number of grants that a test settles repeatedly. kills is the number of connections that it kills
+	// meanwhile.
 	packets, kills int64
 }
 
@@ -75,7 +76,6 @@ func TestMariaDBFaults(t *testing.T) {
 	})
 }
 
-// faults runs the fault cases on a database server.
 func faults(t *testing.T, s *faulty) {
 	t.Parallel()
 	for name, run := range map[string]func(*testing.T, *faulty){
@@ -94,8 +94,8 @@ func faults(t *testing.T, s *faulty) {
 	}
 }
 
-// testConnectionKilled ends the connection in the middle of a transaction. Nothing has happened, and a repeat of the
-// batch is settled.
+// testConnectionKilled kills the connection in the middle of a transaction. No grant is settled until the batch is
+// repeated.
 func testConnectionKilled(t *testing.T, s *faulty) {
 	f := newFixture(t, s.config(t))
 	f.create(t, "rain", 10)
@@ -103,7 +103,7 @@ func testConnectionKilled(t *testing.T, s *faulty) {
 	inner := f.ledger.store
 	var killed int64
 	f.ledger.store = &tap{store: inner, beforeCommit: func(ctx context.Context) {
-		testkit.EventuallyOK(t, 30*time.Second, func() error { // until the server has released the row
+		testkit.EventuallyOK(t, 30*time.Second, func() error { // until the server has ended the session
 			n, err := killer.killOthers(ctx)
 			if killed += n; n != 0 || err != nil {
 				return errors.Join(errors.New("still there"), err)
@@ -123,7 +123,6 @@ func testConnectionKilled(t *testing.T, s *faulty) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// testConnectionsKilledAtRandom kills connections all the time while settlers repeat their batches.
 func testConnectionsKilledAtRandom(t *testing.T, s *faulty) {
 	f := newFixture(t, s.config(t))
 	f.create(t, "rain", s.packets)
@@ -133,7 +132,7 @@ func testConnectionsKilledAtRandom(t *testing.T, s *faulty) {
 	var group errgroup.Group
 	for range 3 {
 		group.Go(func() error {
-			for !done.Load() { // the same grants repeatedly, until enough connections were killed
+			for !done.Load() { // until enough connections were killed
 				for first := int64(1); first < s.packets; first += 100 {
 					for {
 						errs := f.Handle(context.Background(), grantsOf("rain", first, first+99))
@@ -164,8 +163,7 @@ func testConnectionsKilledAtRandom(t *testing.T, s *faulty) {
 	require.Zero(t, f.balance(t, PoolAccount("rain")))
 }
 
-// testCommitAnswerLost loses the answer to COMMIT. The commit has happened, and a repeat of the batch returns the
-// right result.
+// testCommitAnswerLost loses the response to COMMIT. The batch is committed, and repeating it succeeds.
 func testCommitAnswerLost(t *testing.T, s *faulty) {
 	proxy, config := s.behindProxy(t)
 	f := newFixture(t, config)
@@ -208,7 +206,7 @@ func testOutOfReach(t *testing.T, s *faulty) {
 // testLockTimeout lets another session hold the lock of the pool's row for too long.
 func testLockTimeout(t *testing.T, s *faulty) {
 	config := s.config(t)
-	config.LockTimeout, config.Retries = 20*time.Millisecond, 1 // MariaDB rounds it up to a second
+	config.LockTimeout, config.Retries = 20*time.Millisecond, 1 // MariaDB rounds LockTimeout up to a second
 	f := newFixture(t, config)
 	f.create(t, "rain", 10)
 	holder := s.connect(t, config.DSN)
@@ -223,8 +221,8 @@ func testLockTimeout(t *testing.T, s *faulty) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// testStoppedBeforeCommit stops a worker after it has inserted its grants. A fence does not wait for it: the server
-// ends its transaction. A repeat of the batch is judged by the fence.
+// testStoppedBeforeCommit stops a worker after it has inserted its grants. A fence does not wait for the worker's
+// transaction, which the server ends. When the batch is repeated, the fence leaves out the grants above its floor.
 func testStoppedBeforeCommit(t *testing.T, s *faulty) {
 	config := s.config(t)
 	config.Timeout, config.LockTimeout = 2*time.Second, time.Second
@@ -238,7 +236,7 @@ func testStoppedBeforeCommit(t *testing.T, s *faulty) {
 		lost, err := f.ledger.LostEvents(t.Context(), 3, 2)
 		require.NoError(t, err)
 		require.Equal(t, Lost{}, lost)
-		require.Positive(t, f.count(t, s.begun), "the fence has waited for the transaction")
+		require.Positive(t, f.count(t, s.begun), "the fence does not wait for the transaction")
 		testkit.Eventually(t, 20*time.Second, func() bool { return f.count(t, s.begun) == 0 }, "the server ends it")
 	}}
 	errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))

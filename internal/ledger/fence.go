@@ -8,8 +8,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Fence ends a shard's epochs before a new one. A grant or a close of an older epoch above the floor no longer counts.
-// It is not settled, no remote is asked for it, and no refund is based on it.
+// Fence ends the older epochs of a shard. A grant or a close of an older epoch with a seq above the floor no longer
+// counts. The ledger does not settle it, lets no remote credit it, and bases no refund on it.
 type Fence struct {
 	Shard int
 	// From is the epoch that the ledger has; Epoch is the epoch in which the shard continues.
@@ -20,20 +20,20 @@ type Fence struct {
 	Token string
 }
 
-// FenceRow is what the ledger keeps of a fence.
+// FenceRow is a fence as the ledger stores it.
 type FenceRow struct {
 	Shard        int
 	Epoch, Floor int64
 	Token        string
 	Fenced       time.Time
-	// Opened is zero until NoteOpening is called; Note is its text.
+	// Opened and Note are set by NoteOpening; Opened is zero before.
 	Opened time.Time
 	Note   string
 }
 
-// Fence moves the shard to the new epoch and keeps the fence, in one transaction. When it returns, each grant that the
-// ledger took before is visible, and events that the fence leaves out can't be added any more. A repeat changes
-// nothing. A Conflict says that another process has the shard.
+// Fence moves the shard to the new epoch and stores the fence, in one transaction. Once it has returned, all grants
+// that the ledger accepted before are visible, and events that the fence leaves out can't be added any more. A repeated
+// call changes nothing. A Conflict says that another process has opened or fenced the shard.
 func (l *Ledger) Fence(ctx context.Context, f Fence) error {
 	if f.Shard < 0 || f.Epoch <= f.From || f.Floor < 0 {
 		return hongbao.Errorf(hongbao.ClassPermanent, "fence shard %d: epoch %d after %d and floor %d are not a valid fence",
@@ -53,8 +53,8 @@ func (l *Ledger) Fence(ctx context.Context, f Fence) error {
 	}))
 }
 
-// isThere refuses a shard that reached the epoch without this fence: a settler may have seen the epoch without the
-// fence.
+// isThere returns nil if the ledger has this fence. It refuses a shard that reached the epoch in another way, because a
+// settler may have read the epoch without the fence.
 func (f *Fence) isThere(ctx context.Context, t txn) error {
 	floor, found, err := question[int64]{sql: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
 		args: []any{int64(f.Shard), f.Epoch}, row: number}.first(ctx, t)
@@ -69,7 +69,6 @@ func (f *Fence) isThere(ctx context.Context, t txn) error {
 	return nil
 }
 
-// maxFences is how many fences of a shard are listed.
 const maxFences = 100
 
 // Fences lists the last fences of a shard, the newest first.
@@ -86,7 +85,8 @@ func (l *Ledger) Fences(ctx context.Context, shard int) ([]FenceRow, error) {
 		}}.all(ctx, l)
 }
 
-// NoteOpening notes on a fence that the shard is open in its epoch, and what the opening did. A repeat replaces both.
+// NoteOpening records that the shard was opened in the epoch of a fence, and what the opening did. A repeated call
+// replaces the time and the note.
 func (l *Ledger) NoteOpening(ctx context.Context, shard int, epoch int64, note string) error {
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		_, found, err := question[int64]{sql: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// opened founds a deployment whose shard 3 is open in epoch 1, and creates campaign rain.
+// opened initializes a deployment whose shard 3 is open in epoch 1, and creates campaign rain.
 func (f *fixture) opened(t *testing.T, packets int64) {
 	t.Helper()
 	_, err := f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 6})
@@ -26,7 +26,7 @@ func testFence(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	f.opened(t, 1)
 	first := Fence{Shard: 3, From: 1, Epoch: 2, Floor: 10, Token: "run-2"}
-	for range 2 { // a repeat changes nothing
+	for range 2 { // the second call changes nothing
 		require.NoError(t, l.Fence(ctx, first))
 	}
 	has, err := l.Shard(ctx, 3)
@@ -70,7 +70,8 @@ func testFence(t *testing.T, f *fixture) {
 	require.Empty(t, rows)
 }
 
-// Three recoverers fence a shard at once, each with two calls. One of them succeeds, the others get a Conflict.
+// Three recoverers fence a shard at once, each with two calls. Both calls of one recoverer succeed; the other four get
+// a Conflict.
 func testFenceTogether(t *testing.T, f *fixture) {
 	f.opened(t, 1)
 	var won, lost atomic.Int64

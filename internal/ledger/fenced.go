@@ -10,10 +10,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// ErrFenced says that a fence has left an event out. Its error is an outage: the caller reads Redis again.
+// ErrFenced says that a fence has left an event out. Errors that wrap it are outages: the caller reads Redis again.
 var ErrFenced = errors.New("the shard continues without this event")
 
-// event names an event, and the epoch in which Redis had it.
+// event identifies an event and the epoch in which Redis had it.
 type event struct {
 	shard      int
 	seq, epoch int64
@@ -25,24 +25,24 @@ func (e event) leftOut(later int64) error {
 		e.shard, e.seq, e.epoch, ErrFenced, later)
 }
 
-// eventOf returns the event of a grant. A batch has the epoch in which it was read (stream.WithEpoch): Redis had its
-// grants then.
+// eventOf returns the event of a grant. If the batch has a later epoch (stream.WithEpoch), that epoch counts, because
+// Redis had the grant when the batch was read.
 func eventOf(ctx context.Context, g *hongbao.Grant) event {
 	epoch, _ := stream.EpochOf(ctx)
 	return event{g.Shard, g.Seq, max(g.Epoch, epoch)}
 }
 
-// outlook has what a transaction has read about the shards of its events.
+// outlook is what a transaction has read about the shards of its events: their epochs and fences.
 type outlook []shardOutlook
 
 type shardOutlook struct {
 	shard           int
 	oldest, highest int64 // the lowest epoch and the highest seq of the events
-	epoch           int64 // of the shard; 0 if the ledger does not have it
+	epoch           int64 // the shard's epoch; 0 if the ledger does not have the shard
 	fences          []FenceRow
 }
 
-// with returns the outlook for one more event.
+// with returns the outlook extended by an event.
 func (o outlook) with(e event) outlook {
 	for i := range o {
 		if s := &o[i]; s.shard == e.shard {
@@ -89,11 +89,11 @@ func (o outlook) fence(e event) int64 {
 	return 0
 }
 
-// unchanged returns the last statements of a transaction that relies on the outlook, one for each shard. Each waits for
-// a Fence that commits, and fails with errAgain if the shard has another epoch by now: a second row of the shard is
-// refused. Otherwise a Fence waits for this transaction. The transaction takes no lock before, so a stopped worker
-// keeps no Fence waiting. LIMIT keeps the comparison out of the subquery, which would not lock a row that it does not
-// return.
+// unchanged returns the last statements of a transaction that relies on the outlook, one for each shard. Each locks the
+// shard's row in share mode, so a later Fence waits for this transaction. If a Fence has already changed the epoch, the
+// statement inserts a second row for the shard, and the primary key makes it fail with errAgain. The lock comes last,
+// so a stalled worker does not block a Fence. LIMIT keeps the database from moving the comparison of epochs into the
+// subquery: a subquery locks only the rows that it returns.
 func (o outlook) unchanged(d *dialect) (stmts []stmt) {
 	if d.share == "" {
 		return nil
@@ -106,7 +106,7 @@ func (o outlook) unchanged(d *dialect) (stmts []stmt) {
 	return stmts
 }
 
-// ask runs queries, in one round trip where the database can.
+// ask runs queries, in one round trip if the database supports it.
 func (l *Ledger) ask(ctx context.Context, t txn, questions ...stmt) error {
 	if l.dialect.copies {
 		return t.run(ctx, questions...)
@@ -119,15 +119,15 @@ func (l *Ledger) ask(ctx context.Context, t txn, questions ...stmt) error {
 	return nil
 }
 
-// fencedItems are the items of a transaction that are behind a fence, grouped by what the ledger knows of these grants.
+// fencedItems are the items of a transaction that a fence concerns, grouped by what the ledger knows of their grants.
 type fencedItems struct {
-	paid    []item // or pending, if that counts
-	aside   []item // in quarantine
-	leftOut []item // unknown; their fence is set
+	paid    []item // already paid, or pending if the caller counts pending rows
+	aside   []item // already in quarantine
+	leftOut []item // unknown to the ledger; item.fence is set
 }
 
-// behindFences finds the items that are behind a fence. Most batches have none, and need no query. pending says whether
-// a row in table pending counts as known.
+// behindFences finds the items of older epochs above a fence's floor. Most batches have none, and then it runs no
+// query. pending says whether a row in table pending counts as known.
 func (l *Ledger) behindFences(ctx context.Context, t txn, o outlook, items []item, pending bool) (f fencedItems,
 	err error) {
 	var behind []item
@@ -167,7 +167,7 @@ func (l *Ledger) behindFences(ctx context.Context, t txn, o outlook, items []ite
 	return f, err
 }
 
-// without returns the items that are not in those.
+// without returns the items that are not among those.
 func without(items, those []item) []item {
 	if len(those) == 0 {
 		return items

@@ -17,13 +17,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// fence ends the epochs of shard 3 before the given one.
+// fence ends the epochs of shard 3 that are older than epoch.
 func (f *fixture) fence(t *testing.T, epoch, floor int64) {
 	t.Helper()
 	require.NoError(t, f.ledger.Fence(t.Context(), Fence{Shard: 3, From: epoch - 1, Epoch: epoch, Floor: floor}))
 }
 
-// in returns the grants in another epoch.
+// in returns copies of the grants with another epoch.
 func in(epoch int64, grants ...hongbao.Grant) []hongbao.Grant {
 	list := slices.Clone(grants)
 	for i := range list {
@@ -32,7 +32,7 @@ func in(epoch int64, grants ...hongbao.Grant) []hongbao.Grant {
 	return list
 }
 
-// leavesOut settles grants, and requires that exactly the grants with the given packets are left out.
+// leavesOut settles grants, and requires that exactly the given packets fail because of a fence.
 func (f *fixture) leavesOut(t *testing.T, grants []hongbao.Grant, packets ...int64) {
 	t.Helper()
 	var got []int64
@@ -65,14 +65,14 @@ func testSettleFenced(t *testing.T, f *fixture) {
 	redealt := in(2, old[5:8]...)
 	redealt[0].User = "another"
 	f.settles(t, redealt...)
-	f.leavesOut(t, old, 6, 10) // 7 and 8 were restored: exactly the same grants
+	f.leavesOut(t, old, 6, 10) // 7 and 8 are paid in epoch 2 with the same facts
 	elsewhere := grantsOf("rain", 20, 21)
 	for i := range elsewhere {
 		elsewhere[i].Shard = 2
 	}
 	f.leavesOut(t, append(slices.Clone(elsewhere), old[9]), 10)
 
-	require.Nil(t, f.Handle(stream.WithEpoch(t.Context(), 2), old[9:]), "a replay: Redis had the grant in epoch 2")
+	require.Nil(t, f.Handle(stream.WithEpoch(t.Context(), 2), old[9:]), "a replay has read the grant in epoch 2")
 
 	f.fence(t, 3, 12)
 	f.leavesOut(t, append(in(2, grantsOf("rain", 11, 13)...), grant("rain", 14)), 13, 14)
@@ -86,7 +86,7 @@ func testSettleFenced(t *testing.T, f *fixture) {
 // paid.
 func testQuarantineFenced(t *testing.T, f *fixture) {
 	f.opened(t, 100)
-	room := grant("rain", 9) // the funding covers it only later
+	room := grant("rain", 9) // more than the funding until the test raises the funding
 	room.Amount = fundedFor(101)
 	f.forged[keyOf(&room)] = room.Amount
 	unplanned := grant("rain", 10)
@@ -107,7 +107,7 @@ func testOverdraftFenced(t *testing.T, f *fixture) {
 	f.opened(t, 100)
 	f.fence(t, 2, 50)
 	all := append(grantsOf("rain", 1, 60), in(2, grantsOf("rain", 61, 100)...)...)
-	for _, i := range []int{20, 70} { // the funding covers neither
+	for _, i := range []int{20, 70} { // two grants that are more than the funding
 		all[i].Amount = fundedFor(100)
 		f.forged[keyOf(&all[i])] = all[i].Amount
 	}
@@ -116,7 +116,8 @@ func testOverdraftFenced(t *testing.T, f *fixture) {
 	f.holds(t, "rain", slices.Concat(all[:20], all[21:50], all[60:70], all[71:]))
 }
 
-// No remote is asked for grants that a fence leaves out. Grants that a remote may have been asked for earlier continue.
+// Begin refuses grants that a fence leaves out, so no remote credits them. Grants that were pending before the fence
+// continue.
 func testBeginFenced(t *testing.T, f *fixture) {
 	f.opened(t, 10)
 	ctx, s := t.Context(), f.Settler
@@ -148,13 +149,14 @@ func testBeginFenced(t *testing.T, f *fixture) {
 	require.Len(t, errs, 7)
 	require.Equal(t, make([]error, 6), errs[:6], "these grants were pending")
 	requireFenced(t, errs[6])
-	require.Equal(t, []int64{8}, f.pending(t), "the row of the grant of epoch 2 stays")
+	require.Equal(t, []int64{8}, f.pending(t), "the pending row of epoch 2 stays")
 	require.Nil(t, s.Record(ctx, redealt))
 	require.Empty(t, f.open(t))
 	f.holds(t, "rain", append(append(grantsOf("rain", 1, 6), grant("rain", 7)), redealt...))
 }
 
-// A worker forgets the row of a fenced grant while another worker begins the grant again: the second worker is refused.
+// A worker forgets the pending row of a fenced grant while another worker begins the grant: the second worker gets
+// ErrFenced.
 func testForgottenBehindAFence(t *testing.T, f *fixture) {
 	if f.config.Driver == SQLite {
 		return // SQLite runs one transaction at a time
@@ -178,7 +180,7 @@ func testForgottenBehindAFence(t *testing.T, f *fixture) {
 	require.Empty(t, f.pending(t))
 }
 
-// No refund is based on a close that a fence leaves out.
+// Refund and RefundLost refuse a close that a fence leaves out.
 func testRefundFenced(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.opened(t, 10)
@@ -200,7 +202,7 @@ func testRefundFenced(t *testing.T, f *fixture) {
 	again.Epoch = 2
 	r := f.refunds(t, again)
 	got, err := f.ledger.Refund(ctx, one(closed), 0)
-	require.NoError(t, err, "a repeat returns the refund, whatever the close")
+	require.NoError(t, err, "a repeated call returns the refund, even for a fenced close")
 	require.Equal(t, r, got)
 
 	d := f.deal(t, "hail", 10, 2, 3, 5)
@@ -214,8 +216,8 @@ func testRefundFenced(t *testing.T, f *fixture) {
 	f.conserved(t)
 }
 
-// A transaction that has run the statements of unchanged makes a Fence wait until it ends. If a Fence has committed
-// before that, the transaction begins again.
+// A transaction that has run the statements of unchanged blocks a Fence until it ends. If a Fence commits before these
+// statements, they fail with errAgain.
 func testFenceWaits(t *testing.T, f *fixture) {
 	f.opened(t, 10)
 	items := itemsOf(grantsOf("rain", 1, 1))

@@ -14,20 +14,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// TestMariaDBFoundRows runs the cases with repeats behind a proxy that sets CLIENT_FOUND_ROWS. ProxySQL can set it on
-// all of its connections to the server. Then an existing row counts as affected, even by an insert that does not change
-// it.
+// TestMariaDBFoundRows runs the cases with repeated calls behind a proxy that sets the client flag CLIENT_FOUND_ROWS,
+// as ProxySQL can. With this flag an insert that finds an existing row counts the row as affected, even if it does not
+// change the row.
 func TestMariaDBFoundRows(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
 		"a repeat changes nothing", "altered replays (F37)", "overlapping settlers",
-		"credits that may be booked at a remote", "a credit is begun by one",
-		"a credit is booked once", "credits in one call", "a key or reference that was used",
-		"credits booked by many at once", "a fund is filled once",
-		"a campaign is created once", "created by many at once",
-		"a ledger is founded once", "founded by many at once",
-		"a request is done once", "a request that is under way", "a request sent by many at once",
-		"no user is paid a packet twice by decisions", "decided by many at once",
+		"credits that may be booked at a remote", "only one worker begins a credit",
+		"a credit is booked once", "credits in one call", "a used key or reference",
+		"concurrent credits", "a fund is filled once",
+		"a campaign is created once", "a campaign is created concurrently",
+		"a ledger is initialized once", "a ledger is initialized concurrently",
+		"a request is done once", "a request is repeated while it runs", "concurrent requests with one key",
+		"decisions pay a user once for a packet", "concurrent decisions",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -37,7 +37,7 @@ func TestMariaDBFoundRows(t *testing.T) {
 	}
 }
 
-// foundRowsConfig is mariadbConfig behind such a proxy.
+// foundRowsConfig is mariadbConfig with connections through foundRowsProxy.
 func foundRowsConfig(t testing.TB) Config {
 	dsn, err := mysql.ParseDSN(testkit.MariaDB(t))
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func foundRowsProxy(t testing.TB, server string) string {
 	})
 	t.Cleanup(func() {
 		require.NoError(t, listener.Close())
-		links.Wait() // the ledger has closed its connections by now
+		links.Wait() // ends, because the ledger was closed first: cleanups run in reverse order
 	})
 	return listener.Addr().String()
 }

@@ -13,17 +13,17 @@ import (
 // Fund is the source of a client's credits in a currency: the contra account of `hongbao balance`.
 type Fund struct {
 	Client, Currency string
-	// Funded is what was put into it. Credited is what was credited from it, in Credits credits.
+	// Funded is the sum of the fundings. Credited is the sum of the client's credits; Credits is their number.
 	Funded, Credited hongbao.Amount
 	Credits          int64
 }
 
-// Left is what can still be credited.
+// Left returns the amount that can still be credited.
 func (f *Fund) Left() hongbao.Amount { return f.Funded - f.Credited }
 
 // Funding puts money into a client's fund.
 type Funding struct {
-	// Client and ID identify it: the same ID again moves nothing.
+	// Client and ID identify the funding. A second call with the same ID moves no money.
 	Client, ID string
 	Currency   string
 	Amount     hongbao.Amount
@@ -52,8 +52,8 @@ func (f *Funding) check() error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "fund client %.140q: %w", f.Client, errors.Join(errs...))
 }
 
-// Fund puts money into a client's fund, once for each ID, and returns the fund's state afterwards. Another funding
-// under a used ID is a Conflict.
+// Fund puts money into a client's fund, once for each ID, and returns the fund's new state. A different funding with a
+// used ID is a Conflict.
 func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 	if err := f.check(); err != nil {
 		return Fund{}, err
@@ -62,7 +62,7 @@ func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		found, err := isFunded(ctx, t, &f)
 		if err == nil && !found {
-			// If a concurrent call has inserted it, this fails with errAgain.
+			// If a concurrent call has inserted the funding, this fails with errAgain.
 			err = t.run(ctx, stmt{
 				sql: `INSERT INTO credit_funding (client, id, currency, amount, decided_by, why, created_at)
 					VALUES ($1, $2, $3, $4, $5, $6, $7)`,
@@ -84,7 +84,7 @@ func (l *Ledger) Fund(ctx context.Context, f Funding) (Fund, error) {
 	return fund, nil
 }
 
-// isFunded looks for the funding, and refuses another one under its ID.
+// isFunded reports whether the ledger has the funding. A different funding with the same ID is a Conflict.
 func isFunded(ctx context.Context, t txn, f *Funding) (found bool, err error) {
 	has := Funding{Client: f.Client, ID: f.ID, Decision: f.Decision}
 	err = t.query(ctx, `SELECT currency, amount FROM credit_funding WHERE client = $1 AND id = $2`,

@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// testFundExhausted lets many workers book credits at once. They can book as much as the client's fund covers, and no
-// more until the fund is filled again.
+// Many workers book credits of one client at once. Together they book exactly what the client's fund covers; more
+// credits succeed only after another funding.
 func testFundExhausted(t *testing.T, f *fixture) {
 	none := f.credit(t, testCredit(1))[0]
 	require.ErrorIs(t, none.Err, payment.ErrFundExhausted, "a client without a fund credits nothing")
@@ -58,7 +58,7 @@ func testFundExhausted(t *testing.T, f *fixture) {
 	large.Amount, small.Amount = 51, 50
 	answers := f.credit(t, large, small)
 	require.ErrorIs(t, answers[0].Err, payment.ErrFundExhausted)
-	require.NoError(t, answers[1].Err, "the credit that is covered is booked")
+	require.NoError(t, answers[1].Err, "the fund covers the small credit")
 	_, found, err := f.ledger.CreditByReference(t.Context(), "c1", large.Reference)
 	require.NoError(t, err)
 	require.False(t, found)
@@ -88,8 +88,8 @@ func testFundOnce(t *testing.T, f *fixture) {
 	require.Len(t, funds, 1)
 }
 
-// testRepeatOfExhausted sends credits that were booked before together with credits that their fund does not cover.
-// Each gets its own answer, also after a credit that is too large.
+// testRepeatOfExhausted sends repeated credits together with credits that the fund does not cover. Each credit gets its
+// own result.
 func testRepeatOfExhausted(t *testing.T, f *fixture) {
 	f.fund(t, "c1", testCurrency, 1000)
 	before := f.credit(t, testCredit(5))[0]
@@ -113,7 +113,7 @@ func testRepeatOfExhausted(t *testing.T, f *fixture) {
 		require.ErrorIs(t, answers[5].Err, payment.ErrReferenceReused)
 	}
 
-	// The fund is empty: even the smallest credit is refused, and repeats still get their answers.
+	// The fund is empty: the smallest new credit is refused, but repeated credits still succeed.
 	_, err := f.ledger.Credit(t.Context(), []payment.Credit{{Client: "c1", Key: "rest", Reference: "rest", Account: "u1",
 		Currency: testCurrency, Amount: 1000 - 105 - 107 - 103}})
 	require.NoError(t, err)

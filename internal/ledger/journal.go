@@ -16,8 +16,8 @@ import (
 // maxDetails bounds the details of an entry of the journal.
 const maxDetails = 16 << 10
 
-// Record writes entries into the journal, cut by access.Entry.Fit. An existing entry stays as it is. Within Together
-// they are part of the transaction.
+// Record writes entries into the journal; access.Entry.Fit truncates them. It never changes an existing entry. Within
+// Together the entries are part of the transaction.
 func (l *Ledger) Record(ctx context.Context, entries ...access.Entry) error {
 	stmts := make([]stmt, len(entries))
 	for i := range entries {
@@ -49,7 +49,7 @@ func (l *Ledger) Journal(ctx context.Context, q access.JournalQuery) (p access.J
 	if err != nil {
 		return p, err
 	}
-	// One entry more than the limit shows whether there is another page.
+	// The query reads one entry more than the limit, to learn whether another page follows.
 	p.Entries, err = question[access.Entry]{"read the journal",
 		`SELECT id, at, who, action, campaign, sink, outcome, request_id, details FROM journal WHERE ` + where +
 			` ORDER BY at DESC, id DESC LIMIT $1`, args, scanEntry}.all(ctx, l)
@@ -88,7 +88,7 @@ func journalWhere(q *access.JournalQuery) (string, []any, error) {
 		at, err := strconv.ParseInt(ms, 10, 64)
 		if !ok || err != nil || id == "" {
 			return "", nil, hongbao.Errorf(hongbao.ClassPermanent, "read the journal: %.60q is not the start of a page; use "+
-				"the next of the previous page", q.After)
+				"the field next of the previous page", q.After)
 		}
 		add("(at < ? OR at = ? AND id < ?)", at, at, id)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// testJournal writes entries and reads them in pages, the newest first.
 func testJournal(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	begin := time.Date(2026, 2, 17, 20, 0, 0, 0, time.UTC)
@@ -71,8 +70,8 @@ func testJournal(t *testing.T, f *fixture) {
 	require.Equal(t, map[string]any{"left_out": "too long"}, read(access.JournalQuery{Limit: 1})[0].Details)
 }
 
-// testJournalTogether writes an entry in the transaction of the change it describes: both exist, or neither. Another
-// server gets the entry after the commit.
+// testJournalTogether writes an entry in the transaction of the change that it describes: both exist or neither does.
+// AfterCommit calls its function only after a commit.
 func testJournalTogether(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	apart := f.config.Driver != SQLite
@@ -84,13 +83,13 @@ func testJournalTogether(t *testing.T, f *fixture) {
 			require.NoError(t, AfterCommit(ctx, func(ctx context.Context) error {
 				called = true
 				require.True(t, f.exists(t, "rain"), "the campaign is committed")
-				return l.Record(ctx) // this entry is outside the transaction
+				return l.Record(ctx) // this write is outside the transaction
 			}))
 			require.False(t, called)
 			if err := l.Record(ctx, access.NewEntry(ctx, access.CreateCampaign)); err != nil {
 				return err
 			}
-			if apart { // SQLite has one writer, which would wait for itself
+			if apart { // on SQLite this second writer would wait for the first one
 				require.NoError(t, l.Record(Apart(ctx), access.NewEntry(ctx, access.LoadCampaign)))
 			}
 			return fails

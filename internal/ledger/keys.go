@@ -10,7 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// maxLiveKeys bounds the keys that are live at once: each program that checks keys keeps all of them in memory.
+// maxLiveKeys bounds the keys that are neither revoked nor expired, because each program that checks keys has all of
+// them in memory.
 const maxLiveKeys = 10_000
 
 const keyColumns = `id, role, campaigns, hash, old_hash, old_until, created_at, expires_at, revoked_at, note,
@@ -29,7 +30,7 @@ func scanKey(s scan) (k access.Key, err error) {
 	return k, err
 }
 
-// atMilli and milli convert a column to a time and back; the zero time is 0.
+// atMilli and milli convert a column of milliseconds to a time and back; 0 is the zero time.
 func atMilli(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -44,7 +45,7 @@ func milli(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// AddKey stores a new API key, and returns it as it is stored.
+// AddKey stores a new API key, and returns the stored key.
 func (l *Ledger) AddKey(ctx context.Context, k access.Key) (access.Key, error) {
 	now := time.Now()
 	if err := k.Check(now); err != nil {
@@ -84,7 +85,7 @@ func (l *Ledger) Keys(ctx context.Context) ([]access.Key, error) {
 		`SELECT ` + keyColumns + ` FROM api_key ORDER BY created_at, id`, nil, scanKey}.all(ctx, l)
 }
 
-// RevokeKey ends an API key permanently. A repeat changes nothing.
+// RevokeKey ends an API key permanently. A repeated call changes nothing.
 func (l *Ledger) RevokeKey(ctx context.Context, id string) (access.Key, error) {
 	return l.changeKey(ctx, "revoke", id, func(k *access.Key, now time.Time) error {
 		if k.Revoked.IsZero() {
@@ -94,25 +95,25 @@ func (l *Ledger) RevokeKey(ctx context.Context, id string) (access.Key, error) {
 	})
 }
 
-// RotateKey sets a new secret for an API key. The old secret is valid for the overlap; the one before that is invalid
-// at once.
+// RotateKey sets a new secret for an API key. The old secret stays valid during the overlap. A secret that was replaced
+// earlier becomes invalid at once.
 func (l *Ledger) RotateKey(ctx context.Context, id, hash string, overlap time.Duration) (access.Key, error) {
 	return l.changeKey(ctx, "rotate", id, func(k *access.Key, now time.Time) error {
 		if !k.Revoked.IsZero() || !k.Expires.IsZero() && !k.Expires.After(now) {
 			return hongbao.Errorf(hongbao.ClassPermanent, "it is revoked or expired: make a new one with `hongbao key create`")
 		}
-		if k.Hash != hash { // a commit without an answer is tried again
+		if k.Hash != hash { // equal in a retry after the response to COMMIT was lost
 			k.OldHash, k.OldUntil, k.Hash = k.Hash, now.Add(overlap), hash
 		}
 		return nil
 	})
 }
 
-// changeKey changes a key, under its lock.
+// changeKey reads a key with its row locked, calls change and stores the result.
 func (l *Ledger) changeKey(ctx context.Context, what, id string, change func(*access.Key, time.Time) error) (k access.Key,
 	err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		// The update that changes nothing takes the row's lock on every database.
+		// An update without a change locks the row on every database.
 		if err := t.run(ctx, stmt{sql: `UPDATE api_key SET id = id WHERE id = $1`, args: []any{id}}); err != nil {
 			return nil, err
 		}
@@ -120,7 +121,7 @@ func (l *Ledger) changeKey(ctx context.Context, what, id string, change func(*ac
 		k, found, err = question[access.Key]{sql: `SELECT ` + keyColumns + ` FROM api_key WHERE id = $1`, args: []any{id},
 			row: scanKey}.first(ctx, t)
 		if err == nil && !found {
-			err = hongbao.Errorf(hongbao.ClassPermanent, "there is no such key; `hongbao key list` shows those that there are")
+			err = hongbao.Errorf(hongbao.ClassPermanent, "there is no such key; `hongbao key list` lists the keys")
 		}
 		if err == nil {
 			err = change(&k, atMilli(time.Now().UnixMilli()))

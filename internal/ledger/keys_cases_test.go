@@ -11,7 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// testKeys makes, rotates, revokes and lists API keys.
 func testKeys(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	drawn, _ := access.NewKey(access.RoleOperator, []string{"rain", "spring-*"})
@@ -22,7 +21,7 @@ func testKeys(t *testing.T, f *fixture) {
 	require.WithinDuration(t, time.Now(), first.Created, time.Minute)
 	drawn.Created = first.Created
 	require.Equal(t, drawn, first)
-	// Keys of one millisecond have no order.
+	// Keys that were created in the same millisecond have no defined order.
 	require.Eventually(t, func() bool { return time.Since(first.Created) > 2*time.Millisecond }, 10*time.Second,
 		time.Millisecond)
 	short, _ := access.NewKey(access.RoleViewer, nil)
@@ -75,7 +74,7 @@ func testKeys(t *testing.T, f *fixture) {
 	require.Equal(t, []string{first.ID, short.ID}, []string{all[0].ID, all[1].ID}, "in the order in which they were made")
 }
 
-// testKeysTogether rotates one key from many processes: each secret that was replaced is known in its turn.
+// testKeysTogether rotates one key in many concurrent calls. Each call replaces a different secret.
 func testKeysTogether(t *testing.T, f *fixture) {
 	k, _ := access.NewKey(access.RoleViewer, nil)
 	_, err := f.ledger.AddKey(t.Context(), k)
@@ -95,7 +94,7 @@ func testKeysTogether(t *testing.T, f *fixture) {
 	seen := map[string]bool{}
 	for i := range many {
 		require.NoError(t, errs[i])
-		require.False(t, seen[olds[i]], "two replaced the same secret")
+		require.False(t, seen[olds[i]], "two calls replaced the same secret")
 		seen[olds[i]] = true
 	}
 	require.True(t, seen[k.Hash])

@@ -6,8 +6,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Lacks returns the grants whose packets the ledger has neither paid nor in quarantine, and which no remote may have
-// booked. Pass about a thousand at once.
+// Lacks returns the grants whose packets are unknown to the ledger: neither paid, nor in quarantine, nor pending at a
+// remote. A call should have at most about a thousand grants.
 func (l *Ledger) Lacks(ctx context.Context, grants []hongbao.Grant) (lacks []hongbao.Grant, err error) {
 	items := itemsOf(grants)
 	err = l.read(ctx, func(ctx context.Context, t txn) error {

@@ -8,7 +8,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The ledger lacks a grant whose packet is not paid, not in quarantine, and not pending at a remote.
 func testLacks(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	ctx := t.Context()

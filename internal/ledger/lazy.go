@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Lazy returns a Ledger that open opens at its first use, and again some time after a failure. Concurrent calls share
-// one attempt, and wait no longer than their contexts allow. open must use the same config.
+// Lazy returns a Ledger that calls open at its first use. After a failure it tries again once failedFor has passed.
+// Concurrent calls share one attempt, and each waits no longer than its context allows. open must use the same config.
 func Lazy(config Config, open func(context.Context) (*Ledger, error)) *Ledger {
 	l := newLedger(config)
 	s := &lazyStore{open: open}
@@ -21,7 +21,7 @@ func Lazy(config Config, open func(context.Context) (*Ledger, error)) *Ledger {
 	return l
 }
 
-// Ready opens the ledger unless it is open. Its error is that of the last attempt.
+// Ready opens the ledger unless it is open. It returns the error of the last attempt.
 func (l *Ledger) Ready(ctx context.Context) error {
 	if lazy, ok := l.store.(*lazyStore); ok {
 		_, err := lazy.ready(ctx)
@@ -30,10 +30,9 @@ func (l *Ledger) Ready(ctx context.Context) error {
 	return nil
 }
 
-// failedFor is how long a lazyStore remembers that it could not be opened.
+// failedFor is how long a lazyStore returns the error of a failed attempt before it tries again.
 const failedFor = time.Second
 
-// lazyStore is the store of a Lazy ledger.
 type lazyStore struct {
 	open    func(context.Context) (*Ledger, error)
 	opened  atomic.Pointer[Ledger]
@@ -41,7 +40,7 @@ type lazyStore struct {
 	life    context.Context //nolint:containedctx // of attempts, which outlive their callers; until close
 	end     context.CancelFunc
 
-	mu     sync.Mutex // of the one attempt, and of close
+	mu     sync.Mutex // locked by the running attempt and by close
 	failed time.Time
 	err    error
 }
@@ -50,7 +49,7 @@ func (s *lazyStore) ready(ctx context.Context) (*Ledger, error) {
 	if l := s.opened.Load(); l != nil {
 		return l, nil
 	}
-	// Apart: a Together that opens the ledger holds its lock meanwhile.
+	// Apart keeps the attempt out of the caller's Together, which is locked while it waits for the attempt.
 	attempt := s.opening.DoChan("", func() (any, error) { return s.attempt(Apart(context.WithoutCancel(ctx))) })
 	select {
 	case r := <-attempt:
@@ -64,7 +63,7 @@ func (s *lazyStore) ready(ctx context.Context) (*Ledger, error) {
 func (s *lazyStore) attempt(ctx context.Context) (*Ledger, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.opened.Load(); l != nil { // another attempt has just ended
+	if l := s.opened.Load(); l != nil { // another attempt has just succeeded
 		return l, nil
 	}
 	if s.life.Err() != nil {
@@ -102,7 +101,7 @@ func (s *lazyStore) read(ctx context.Context, fn func(txn) error) error {
 }
 
 func (s *lazyStore) close() error {
-	s.end() // an attempt under way fails, and no caller waits for its error
+	s.end() // a running attempt fails; close does not return its error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.opened.Load(); l != nil {

@@ -27,7 +27,7 @@ func lazyLedger(t *testing.T, fails *atomic.Bool) (*Ledger, *atomic.Int64) {
 		}
 		o, err := Open(ctx, cfg)
 		if err == nil {
-			_, err = o.Controls(ctx) // as an App reads the deployment while it opens the ledger
+			_, err = o.Controls(ctx) // like an App, which reads the deployment while it opens the ledger
 		}
 		return o, err
 	})
@@ -35,7 +35,7 @@ func lazyLedger(t *testing.T, fails *atomic.Bool) (*Ledger, *atomic.Int64) {
 	return l, opened
 }
 
-// Concurrent calls open a lazy ledger once, and the first use may be within Together.
+// Concurrent calls, some within Together, open a lazy ledger only once.
 func TestLazyOpensOnce(t *testing.T) {
 	t.Parallel()
 	l, opened := lazyLedger(t, &atomic.Bool{})
@@ -55,7 +55,7 @@ func TestLazyOpensOnce(t *testing.T) {
 	require.EqualValues(t, 1, opened.Load())
 }
 
-// The first use of a lazy ledger may write within Together, which holds its lock while the ledger is opened.
+// The first use of a lazy ledger is a write within Together: opening the ledger does not deadlock with it.
 func TestLazyOpensWithinTogether(t *testing.T) {
 	t.Parallel()
 	l, _ := lazyLedger(t, &atomic.Bool{})
@@ -67,7 +67,7 @@ func TestLazyOpensWithinTogether(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A lazy ledger remembers a failure for a second, and then tries again.
+// After a failure a lazy ledger returns the same error for a second, and then tries again.
 func TestLazyRemembersAFailure(t *testing.T) {
 	t.Parallel()
 	fails := &atomic.Bool{}
@@ -81,7 +81,7 @@ func TestLazyRemembersAFailure(t *testing.T) {
 	require.Eventually(t, func() bool { return l.Ready(t.Context()) == nil }, 20*time.Second, 50*time.Millisecond)
 }
 
-// Close does not wait for a ledger that hangs while it is opened, and does not return its error.
+// Close cancels an attempt to open the ledger that hangs, and does not return its error.
 func TestLedgerThatHangsIsClosed(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})

@@ -22,15 +22,15 @@ type Ledger struct {
 	store   store
 	dialect *dialect
 	known   campaignCache
-	// refuseNewer, if not empty, is the dialect's query for this build.
+	// refuseNewer, if not empty, is a query that fails if the schema is too new for this build.
 	refuseNewer string
-	log         atomic.Pointer[zap.Logger] // Config.Log, otherwise that of the first Settler, or nil
+	log         atomic.Pointer[zap.Logger] // Config.Log, else the log of the first Settler; may be nil
 	newer       alarms
 }
 
 // Open connects to an existing ledger, and checks the server's settings and the schema. It creates and changes nothing.
-// For every setting that could lose money its error has a *SettingError in the chain. It refuses (Broken) a database
-// without the tables of this build. Migrate creates them; `hongbao init` calls it.
+// Its error wraps a *SettingError for every setting that could lose money. Open refuses (Broken) a database without the
+// tables of this build. Migrate, which `hongbao init` calls, creates them.
 func Open(ctx context.Context, config Config) (*Ledger, error) {
 	l, err := reach(ctx, config, false)
 	if err != nil {
@@ -44,8 +44,8 @@ func Open(ctx context.Context, config Config) (*Ledger, error) {
 	return l, nil
 }
 
-// Migrate creates the tables or brings them up to date, and names the steps that were missing. Concurrent calls are
-// safe: one migrates, the others wait for it. If nothing is missing it needs no right to change the schema.
+// Migrate creates the tables or brings them up to date, and returns the names of the steps that it ran. Concurrent
+// calls are safe: one migrates, the others wait for it. If no step is missing, it needs no right to change the schema.
 func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 	l, err := reach(ctx, config, true)
 	if err != nil {
@@ -58,21 +58,22 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 	return steps, nil
 }
 
-// migrateTimeout bounds a migration, whatever Config.Timeout is: an index on a large table takes its time.
+// migrateTimeout replaces a shorter Config.Timeout in a migration, because creating an index on a large table takes
+// long.
 const migrateTimeout = time.Hour
 
-// migrating returns the configuration for a migration. It waits as usual for the locks of others, but without a limit
-// for those of other migrations.
+// migrating returns the configuration for a migration. On SQLite it also extends the lock timeout, because a concurrent
+// migration locks the whole file.
 func migrating(config Config) Config {
 	config.Timeout = max(config.Timeout, migrateTimeout)
-	if config.Driver == SQLite { // the file's only lock
+	if config.Driver == SQLite {
 		config.LockTimeout = max(config.LockTimeout, migrateTimeout/2)
 	}
 	return config
 }
 
-// reach connects to the database and checks its settings. create says that the caller migrates, and may create a file
-// of SQLite.
+// reach connects to the database and checks its settings. create says that the caller migrates, so reach may create the
+// file of SQLite.
 func reach(ctx context.Context, config Config, create bool) (*Ledger, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func reach(ctx context.Context, config Config, create bool) (*Ledger, error) {
 	return l, nil
 }
 
-// newLedger returns a ledger without its store. Config.Check refuses any other driver.
+// newLedger returns a ledger without a store. Config.Check has refused unknown drivers.
 func newLedger(config Config) *Ledger {
 	l := &Ledger{config: config, known: campaignCache{campaigns: make(map[string]knownCampaign)},
 		newer: alarms{last: make(map[string]time.Time)}}
@@ -115,14 +116,15 @@ func newLedger(config Config) *Ledger {
 // Close waits for running transactions and closes all connections. Call no other method after it.
 func (l *Ledger) Close() error { return l.store.close() }
 
-// errAgain marks a transaction that the database rolled back in favour of another one. The caller runs it again.
-var errAgain = errors.New("the transaction lost against another one")
+// errAgain marks a transaction that the database rolled back because of a conflict with another one. The caller retries
+// it.
+var errAgain = errors.New("the transaction lost a conflict with another one")
 
-// errOverdraw marks a transaction that a CHECK on money refused.
+// errOverdraw marks a transaction that violated a CHECK constraint on money.
 var errOverdraw = errors.New("it would pay more than was funded")
 
-// write runs a transaction, and repeats it a bounded number of times while it loses against others. Within Together it
-// runs a part of one.
+// write runs a transaction, and retries it a bounded number of times while it fails with errAgain. Within Together it
+// runs as a part of the outer transaction.
 func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stmt, error)) error {
 	if t := togetherOf(ctx); t != nil {
 		return t.write(ctx, fn)
@@ -134,8 +136,8 @@ func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stm
 	})
 }
 
-// refusing makes a transaction fail after a newer build has changed the schema incompatibly. A Ledger that migrates has
-// no tables yet, and checks by itself.
+// refusing makes a transaction fail once a newer build has changed the schema incompatibly. A Ledger that migrates
+// checks the schema itself, because it may have no tables yet.
 func (l *Ledger) refusing(ctx context.Context, fn func(txn) ([]stmt, error)) func(txn) ([]stmt, error) {
 	if l.refuseNewer == "" {
 		return fn
@@ -148,7 +150,7 @@ func (l *Ledger) refusing(ctx context.Context, fn func(txn) ([]stmt, error)) fun
 	}
 }
 
-// alarmNewer raises the alarm about a schema that refuses this build, once a minute.
+// alarmNewer logs the alarm that the schema is too new for this build, at most once a minute.
 func (l *Ledger) alarmNewer(err error) {
 	if log := l.log.Load(); log != nil && errors.Is(err, ErrNewerSchema) && l.newer.due("") {
 		log.Error("ALARM: the ledger's schema is newer than this build can work with, so this process writes nothing to it, "+
@@ -156,7 +158,7 @@ func (l *Ledger) alarmNewer(err error) {
 	}
 }
 
-// again repeats a transaction that lost against another one, a bounded number of times.
+// again runs a transaction, and retries it a bounded number of times while it fails with errAgain.
 func (l *Ledger) again(ctx context.Context, transact func() error) error {
 	run := func() (again bool, err error) {
 		start := time.Now()
@@ -164,13 +166,13 @@ func (l *Ledger) again(ctx context.Context, transact func() error) error {
 		l.alarmNewer(err)
 		again = errors.Is(err, errAgain)
 		l.observe("write", start, again, err)
-		if ctx.Err() != nil && hongbao.IsOutage(err) { // the caller's end is no failure of the database
+		if ctx.Err() != nil && hongbao.IsOutage(err) { // the caller gave up; the database is not down
 			err = hongbao.Errorf(hongbao.ClassOf(err), "%w: %w", context.Cause(ctx), err)
 		}
 		return again, err
 	}
 	wait := retry.Backoff(2*time.Millisecond, 100*time.Millisecond, l.config.Timeout)
-	retries := l.config.Retries + 1 // a first try that assumed all rows to be new changes nothing
+	retries := l.config.Retries + 1 // one more, because the first try only assumes that all rows are new
 	return retry.Do(ctx, backoff.WithMaxRetries(wait, uint64(retries)), run)
 }
 
@@ -196,14 +198,15 @@ func (l *Ledger) observe(kind string, start time.Time, again bool, err error) {
 // maxKnownCampaigns bounds the cache of campaigns.
 const maxKnownCampaigns = 10_000
 
-// knownCampaign is what every batch needs of a campaign. Packets may have been added to it since; nothing else changes.
+// knownCampaign is what every batch needs to know of a campaign. Top-ups may have added packets since; nothing else
+// changes.
 type knownCampaign struct {
 	currency string
 	packets  int64
-	latest   bool // in a batch: the ledger was read for it, since a packet was above what was known
+	latest   bool // packets was just read, because the batch has a packet above it
 }
 
-// campaignCache remembers campaigns that the ledger has; they are never removed from it.
+// campaignCache caches campaigns of the ledger, which never deletes one.
 type campaignCache struct {
 	mu        sync.RWMutex
 	campaigns map[string]knownCampaign
@@ -225,8 +228,8 @@ func (c *campaignCache) put(id string, k knownCampaign) {
 	c.campaigns[id] = k
 }
 
-// lookUp returns what every batch needs of a campaign that has a packet; false if the ledger does not have it. It reads
-// the ledger again if the packet is above those that were known.
+// lookUp returns what is known of a campaign; false if the ledger does not have it. It reads the ledger if the campaign
+// is not cached, or if packet is above the cached number of packets.
 func (l *Ledger) lookUp(ctx context.Context, id string, packet int64) (knownCampaign, bool, error) {
 	if k, ok := l.known.get(id); ok && packet <= k.packets {
 		return k, true, nil
@@ -236,7 +239,7 @@ func (l *Ledger) lookUp(ctx context.Context, id string, packet int64) (knownCamp
 			err = s(&k.currency, &k.packets)
 			return k, err
 		}}.one(ctx, l)
-	if found && togetherOf(ctx) == nil { // otherwise it may be rolled back
+	if found && togetherOf(ctx) == nil { // a campaign that Together has created may be rolled back
 		l.known.put(id, k)
 	}
 	return k, found, err

@@ -8,20 +8,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// AcceptedLoss is a person's decision that a shard continues although Redis has lost some of its data.
+// AcceptedLoss is an operator's decision that a shard continues although Redis has lost some of its data.
 type AcceptedLoss struct {
 	Shard int `json:"shard"`
-	// Epoch is the epoch in which the shard was to continue.
+	// Epoch is the epoch in which the shard continues.
 	Epoch int64 `json:"epoch"`
 	stream.Decision
-	// Lost describes what was known of the loss.
+	// Lost describes the loss as far as it was known.
 	Lost string `json:"lost"`
-	// At is the time by the clock of the process that noted it.
+	// At is when the decision was recorded, by the clock of the process that recorded it.
 	At time.Time `json:"at"`
 }
 
-// AcceptLoss is SetShard for a shard that has lost data: it keeps the person's decision in the same transaction. The
-// shard and the new epoch are those of word; word.At is ignored.
+// AcceptLoss moves a shard that has lost data to the epoch word.Epoch, like SetShard. In the same transaction it
+// records the decision. It ignores word.At.
 func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, word AcceptedLoss) error {
 	if err := word.Decision.Check(); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "accept the loss of shard %d: %w", word.Shard, err)

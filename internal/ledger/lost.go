@@ -10,13 +10,14 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Lost has what the ledger knows of a shard's events above a seq.
+// Lost is what the ledger knows of a shard's events above a seq.
 type Lost struct {
-	// Grants are paid, or pending: a remote may have booked them. Seqs rise. A seq comes twice, for different packets,
-	// if Redis went back in time. EntryID and Trace are empty: the ledger does not keep them.
+	// Grants are the grants that are paid or pending (a remote may have booked them), sorted by seq. If Redis went back
+	// in time, a seq can occur twice, for different packets. EntryID and Trace are empty, because the ledger does not
+	// store them.
 	Grants []hongbao.Grant
-	// Others says that there are more events, which only a person can judge: grants in quarantine, also decided ones;
-	// closes that refunds are based on; grants of archived campaigns.
+	// Others says that there are further events, which only an operator can judge: grants in quarantine, even decided
+	// ones; closes that refunds are based on; grants of archived campaigns.
 	Others bool
 }
 
@@ -45,9 +46,8 @@ func (l *Ledger) LostEvents(ctx context.Context, shard int, above int64) (lost L
 	return lost, nil
 }
 
-// read adds the grants of a table.
 func (lost *Lost) read(ctx context.Context, t txn, table string, shard int, above int64) error {
-	last := hongbao.Grant{Seq: above + 1} // before every row of that seq: no campaign has an empty id
+	last := hongbao.Grant{Seq: above + 1} // sorts before every row of that seq, since no campaign has an empty id
 	return eachPage(ctx, t, `SELECT `+grantColumns+`,
 		COALESCE((SELECT code FROM code AS k WHERE k.campaign = `+table+`.campaign AND k.packet = `+table+`.packet), ''),
 		COALESCE((SELECT currency FROM campaign AS c WHERE c.id = `+table+`.campaign), '')

@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// LostEvents returns everything that the ledger knows above a seq.
+// LostEvents returns the paid and pending grants above a seq, and reports whether the ledger knows other events there.
 func testLostEvents(t *testing.T, f *fixture) {
 	lost := func(shard int, above int64) Lost {
 		l, err := f.ledger.LostEvents(t.Context(), shard, above)

@@ -19,17 +19,17 @@ import (
 //go:embed migrations
 var migrationFiles embed.FS
 
-// migration is one step of the schema. Released steps are never edited: their checksum is compared.
+// migration is one step of the schema. A released step must keep its checksum, which existing databases store.
 type migration struct {
 	version int64
 	name    string
 	script  string
 	sum     string
-	// index, if not empty, is created before the step on a database that has tables: its name and its columns. A store
-	// that is an indexer creates it while others write.
+	// index, if not empty, is the name and the columns of an index that the step adds. If the database already has
+	// tables, an indexer creates the index before the step, while others write.
 	index string
-	// lowest is the first version of the schema whose builds can work with this step; older builds are refused from
-	// then on. It is in the script's first line.
+	// lowest is the lowest schema version whose builds can work with this step; once the step has run, older builds are
+	// refused. The script's first line sets it.
 	lowest int64
 }
 
@@ -59,8 +59,8 @@ func loadMigrations(files fs.FS, folder string) ([]migration, error) {
 	return steps, nil
 }
 
-// readHead reads the other settings in the head of a script. A script that now does the same in another way keeps its
-// released checksum: databases and older builds have it.
+// readHead reads the optional settings in the head of a script. A script that was rewritten without changing its result
+// names its released checksum, because databases and older builds compare it.
 func (m *migration) readHead() {
 	for line := range strings.Lines(m.script) {
 		if sum, ok := strings.CutPrefix(line, "-- sum: "); ok {
@@ -71,13 +71,13 @@ func (m *migration) readHead() {
 	}
 }
 
-// indexer is a store that can create an index while others write to the table, but not in a transaction. A repeat
-// changes nothing.
+// indexer is a store that can create an index while others write to the table. It can't do so in a transaction. A
+// repeated call changes nothing.
 type indexer interface {
 	index(ctx context.Context, index string) error
 }
 
-// makeIndexes creates the indexes of the steps that a database with tables does not have.
+// makeIndexes creates the indexes of the missing steps, on a database that already has tables.
 func (l *Ledger) makeIndexes(ctx context.Context, missing []migration) error {
 	store, ok := l.store.(indexer)
 	if !ok {
@@ -96,19 +96,20 @@ func (l *Ledger) makeIndexes(ctx context.Context, missing []migration) error {
 	return nil
 }
 
-// migrator is a store that can't change the schema in a transaction, and needs its own way to do it only once.
+// migrator is a store that can't change the schema in a transaction, so it has its own way to run each step once.
 type migrator interface {
 	migrate(ctx context.Context, steps []migration) (done []string, err error)
 }
 
-// schema is what a database has of the tables.
+// schema is the record of the steps that a database has.
 type schema struct {
 	steps []migration // without their scripts
-	// done is the number of finished steps. Only MySQL, which can't migrate in a transaction, has unfinished ones.
+	// done is the number of finished steps. Only MySQL can have unfinished steps, since it can't change the schema in a
+	// transaction.
 	done int64
 }
 
-// readSchema returns what the database has; nothing if it has no tables yet.
+// readSchema returns the steps that the database has; none if it has no tables yet.
 func (l *Ledger) readSchema(ctx context.Context) (has schema, err error) {
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
 		has = schema{}
@@ -135,8 +136,8 @@ func (h *schema) read(ctx context.Context, t txn) error {
 		})
 }
 
-// check compares the database's steps with the build's. A newer schema is accepted as long as its steps say that this
-// build can work with it.
+// check compares the database's steps with the build's. It accepts a newer schema if the lowest versions of the
+// additional steps allow this build.
 func (h *schema) check(steps []migration) error {
 	for i, has := range h.steps {
 		if i >= len(steps) && has.lowest > int64(len(steps)) {
@@ -152,12 +153,12 @@ func (h *schema) check(steps []migration) error {
 	return nil
 }
 
-// ErrNewerSchema says that the schema was updated while this program runs, and that this build can't work with it: the
-// ledger takes no writes from it. Its error is an outage, so no attempt is counted.
+// ErrNewerSchema says that the schema was updated while this program runs, and that this build can't work with it, so
+// the program can't write to the ledger any more. Errors that wrap it are outages, so no attempt is counted.
 var ErrNewerSchema = errors.New("the ledger's schema is newer than this build can work with, so it writes nothing: " +
 	"upgrade this program")
 
-// ErrOldSchema says that the database lacks steps that this build needs. Its error is Broken.
+// ErrOldSchema says that the database lacks steps that this build needs. Errors that wrap it are Broken.
 var ErrOldSchema = errors.New("the schema is older than this build")
 
 // checkSchema refuses a database whose tables this build can't work with, and returns this build's version.
@@ -183,7 +184,7 @@ func (l *Ledger) checkSchema(ctx context.Context) (version int, err error) {
 	return len(steps), nil
 }
 
-// migrate brings the schema up to date, and names the steps that were missing.
+// migrate brings the schema up to date, and returns the names of the steps that it ran.
 func (l *Ledger) migrate(ctx context.Context) ([]string, error) {
 	steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
 	if err != nil {
@@ -192,8 +193,8 @@ func (l *Ledger) migrate(ctx context.Context) ([]string, error) {
 	return l.apply(ctx, steps)
 }
 
-// apply runs the steps that the database does not have. Where the database can, it does so in one transaction that
-// locks out other processes.
+// apply runs the steps that the database lacks. Unless the store is a migrator, all run in one transaction that locks
+// out other migrations.
 func (l *Ledger) apply(ctx context.Context, steps []migration) (done []string, err error) {
 	has, err := l.readSchema(ctx)
 	if err != nil {
@@ -219,7 +220,7 @@ func (l *Ledger) apply(ctx context.Context, steps []migration) (done []string, e
 	return done, err
 }
 
-// missing runs the steps that the database does not have. It refuses a database whose steps are not a prefix of the
+// missing runs and records the steps that the database lacks. It refuses a database whose steps are not a prefix of the
 // build's.
 func (l *Ledger) missing(ctx context.Context, t txn, steps []migration) (done []string, err error) {
 	for _, lock := range l.dialect.lock {

@@ -30,8 +30,8 @@ func TestMigrationsOfEachDatabase(t *testing.T) {
 	require.Equal(t, want, names(sqliteDialect))
 }
 
-// beforeFences returns a database in which a settler finds table fence in schema "later" while the migrations have not
-// created it.
+// beforeFences returns a database whose search path includes schema "later". While the migrations have not created
+// table fence, settlers find it in that schema.
 func beforeFences(t *testing.T) Config {
 	config := postgresConfig(t)
 	u, err := url.Parse(config.DSN)
@@ -43,8 +43,8 @@ func beforeFences(t *testing.T) Config {
 	return config
 }
 
-// toVersion4 takes a ledger back to the tables before the archive. It keeps table fence in schema "later", because
-// settlers of this build read it.
+// toVersion4 takes a ledger back to version 4 of the schema. It moves table fence to schema "later", because settlers
+// of this build read the table.
 func toVersion4(t *testing.T, f *fixture) {
 	t.Helper()
 	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema WHERE version > 4`},
@@ -55,8 +55,8 @@ func toVersion4(t *testing.T, f *fixture) {
 		stmt{sql: `DROP INDEX grants_by_campaign_user`}, stmt{sql: `CREATE INDEX grants_by_user ON grants (user_id, campaign)`})
 }
 
-// The index of a table is created while workers write to the table, and by many migrations at once. The invalid index
-// of a killed migration is dropped.
+// Several migrations at once create an index while settlers write to its table. They replace an invalid index that a
+// killed migration has left.
 func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 	t.Parallel()
 	for _, left := range []string{"nothing", "an invalid index", "the index"} {
@@ -134,7 +134,7 @@ func TestPostgresIndexBlocksNoWriter(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// The step that creates the index keeps the checksum that existing databases have.
+// Step 5 was rewritten and keeps its released checksum, which existing databases have.
 func TestReleasedSumsStay(t *testing.T) {
 	t.Parallel()
 	steps, err := loadMigrations(migrationFiles, postgresDialect.migrations)

@@ -39,7 +39,7 @@ func (m *model) settle(campaign string, batch []hongbao.Grant) {
 		}
 		rest = append(rest, g)
 	}
-	for _, g := range rest { // quarantined after the others are paid, next to what the ledger has by then
+	for _, g := range rest { // the settler pays the others first, then compares with the ledger
 		reason := why[g]
 		if has, paid := m.paid[g.Packet]; paid && g.Campaign == campaign {
 			reason = DifferentSeq
@@ -94,7 +94,7 @@ func testModel(t *testing.T, f *fixture) {
 					f.tops(rt, o)
 				}
 				m.packets += add
-				o.ID, o.Generation = "late", generation+1 // it expects the earlier total
+				o.ID, o.Generation = "late", generation+1 // expects the total before the top-up
 				_, err := f.ledger.TopUp(context.Background(), o)
 				require.ErrorIs(rt, err, ErrFundedOtherwise)
 			}
@@ -121,7 +121,7 @@ func (f *fixture) agrees(t require.TestingT, campaign, other string, m *model) {
 	aside := make(map[hongbao.Grant]Reason)
 	for _, q := range list {
 		if q.Grant.Campaign == campaign || q.Grant.Campaign == other {
-			q.Grant.Currency = "" // the ledger added it; a grant comes without
+			q.Grant.Currency = "" // the ledger adds the currency to the grants that it returns
 			aside[q.Grant] = q.Reason
 		}
 	}

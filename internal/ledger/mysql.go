@@ -30,7 +30,7 @@ func openMySQL(ctx context.Context, config *Config) (*mysqlStore, error) {
 	m.db.SetMaxOpenConns(config.Conns)
 	m.db.SetMaxIdleConns(config.Conns)
 	m.db.SetConnMaxLifetime(time.Hour)
-	// Less than the server's wait_timeout, which is the timeout of a transaction (see mysql_connect.go).
+	// The pool must close idle connections before the server does so after wait_timeout, which is config.Timeout.
 	m.db.SetConnMaxIdleTime(config.Timeout / 2)
 	conn, err := m.db.Conn(ctx)
 	if err == nil {
@@ -44,7 +44,7 @@ func openMySQL(ctx context.Context, config *Config) (*mysqlStore, error) {
 
 func (m *mysqlStore) close() error { return m.db.Close() }
 
-// Each transaction states its isolation: no setting of the server or of a connection pooler can change it.
+// Each transaction sets its isolation level, so no setting of the server or of a connection pooler can change it.
 const (
 	mysqlWrite = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\n"
 	mysqlRead  = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;\nSTART TRANSACTION READ ONLY;\n"
@@ -89,10 +89,10 @@ func (t *mysqlTxn) refuseNewer(_ context.Context, sql string) error {
 	return nil
 }
 
-// mysqlPiece bounds the bytes that are sent at once, except for a longer single statement.
+// mysqlPiece is about how many bytes are sent at once. A longer single statement is sent as a whole.
 const mysqlPiece = 1 << 20
 
-// run sends the statements as one text, in one round trip; a long text goes in pieces.
+// run sends the statements as one text in one round trip, or as several texts if they are long.
 func (t *mysqlTxn) run(ctx context.Context, stmts ...stmt) error {
 	for len(stmts) > 0 {
 		n, size := 0, 0
@@ -145,7 +145,8 @@ func (t *mysqlTxn) send(ctx context.Context, stmts []stmt) error {
 	return nil
 }
 
-// mysqlExec returns the number of changed rows of each statement in text, which database/sql does not report.
+// mysqlExec executes text, and returns the number of changed rows of each of its statements. database/sql does not
+// report these numbers.
 func mysqlExec(ctx context.Context, conn *sql.Conn, text string, args []any) (rows []int64, err error) {
 	values := make([]driver.NamedValue, len(args))
 	for i, a := range args {
@@ -179,7 +180,7 @@ func (t *mysqlTxn) query(ctx context.Context, query string, args []any, row func
 		return mysqlError(fmt.Errorf("%.60s...: %w", query, err), false)
 	}
 	defer rows.Close()
-	if passOver { // by Next: an error that the driver meets in NextResultSet hangs its Close
+	if passOver { // read the rows with Next: if NextResultSet fails on them, the driver's Close hangs
 		for rows.Next() {
 			continue
 		}
@@ -202,14 +203,14 @@ func (t *mysqlTxn) commit(ctx context.Context, last []stmt) error {
 	if t.begin != "" && len(last) == 0 {
 		return nil
 	}
-	if err := ctx.Err(); err != nil { // later it would be unknown whether it was sent
+	if err := ctx.Err(); err != nil { // check before sending: afterwards the outcome would be unknown
 		return mysqlError(fmt.Errorf("commit: %w", err), false)
 	}
 	return t.run(ctx, append(last, stmt{sql: mysqlCommit})...)
 }
 
-// rollback returns the connection clean to the pool, or discards it. It also discards one whose server has turned
-// read-only: the next connection finds the new primary.
+// rollback ends the transaction, so that the pool can reuse the connection. It discards the connection if that fails,
+// or if the server has turned read-only: the next connection finds the new primary.
 func (t *mysqlTxn) rollback(ctx context.Context, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

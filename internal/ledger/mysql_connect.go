@@ -23,7 +23,7 @@ var mysqlParams = []string{"tls", "serverPubKey", "allowNativePasswords", "allow
 var errMySQLDSN = errors.New("the DSN is not a connection string of go-sql-driver/mysql: want " +
 	"user@tcp(host:3306)/database?tls=true")
 
-// CheckMySQLDSN returns what is wrong with a DSN for MySQL, and never its password. Config.Check calls it.
+// CheckMySQLDSN returns an error if a DSN for MySQL is invalid. The error never contains the password.
 func CheckMySQLDSN(dsn string) error {
 	c, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -57,17 +57,19 @@ func mysqlConfig(config *Config) (*mysql.Config, error) {
 	c.MaxAllowedPacket = minPacket
 	c.Collation = "utf8mb4_bin"
 	c.Loc, c.ParseTime = time.UTC, false
-	// One round trip for one or several statements with arguments. Otherwise each is prepared, run and closed.
+	// With both options, statements with arguments take one round trip. Otherwise the driver prepares, executes and
+	// closes each of them.
 	c.InterpolateParams, c.MultiStatements = true, true
-	// An UPDATE counts the rows that it has really changed. A proxy may override this: no insert relies on it.
+	// An UPDATE counts only the rows that it has really changed. A proxy may override this, so no insert relies on the
+	// count.
 	c.ClientFoundRows = false
-	// The store does that itself, and returns the server's error.
+	// The store discards connections to read-only servers itself. The driver would hide the server's error.
 	c.RejectReadOnly = false
 	c.CheckConnLiveness = true
 	c.AllowAllFiles, c.AllowOldPasswords = false, false
 	c.ColumnsWithAlias = false
 	c.Logger = &mysql.NopLogger{} // errors are returned
-	// A worker that was stopped in the middle must not hold its locks permanently: wait_timeout ends its transaction.
+	// If a worker stalls within a transaction, wait_timeout ends the transaction and releases its locks.
 	lock, wait := seconds(config.LockTimeout), seconds(config.Timeout)
 	c.Params = map[string]string{
 		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,PIPES_AS_CONCAT'",
@@ -81,12 +83,12 @@ func mysqlConfig(config *Config) (*mysql.Config, error) {
 	return c, nil
 }
 
-// seconds rounds up to the server's whole seconds.
+// seconds returns a duration in whole seconds, rounded up.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 
-// mysqlConnector checks every new connection, not only the first: after a failover it may lead to another server.
+// mysqlConnector checks the server's settings on every new connection, because a failover may lead to another server.
 type mysqlConnector struct {
 	driver.Connector
 	config *Config
@@ -104,7 +106,7 @@ func newMySQLConnector(config *Config) (*mysqlConnector, error) {
 	return &mysqlConnector{Connector: connector, config: config}, nil
 }
 
-// Connect returns a connection to a server that keeps what it confirms.
+// Connect returns a connection to a server whose settings are safe.
 func (m *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := m.Connector.Connect(ctx)
 	if err != nil {

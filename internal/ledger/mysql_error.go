@@ -12,7 +12,7 @@ import (
 // mysqlError classifies an error of the server by its number. sent says that a COMMIT may have arrived.
 func mysqlError(err error, sent bool) error {
 	class := hongbao.ClassTransient
-	if sent && !errors.Is(err, driver.ErrBadConn) { // the driver returns that one only if nothing was sent
+	if sent && !errors.Is(err, driver.ErrBadConn) { // the driver returns ErrBadConn only if nothing was sent
 		class = hongbao.ClassUnknown
 	}
 	if errors.Is(err, driver.ErrSkip) || errors.Is(err, mysql.ErrPktTooLarge) { // the driver's own errors
@@ -23,16 +23,16 @@ func mysqlError(err error, sent bool) error {
 		return hongbao.Outagef(class, "MySQL: %w", err)
 	}
 	switch e.Number {
-	// Record changed, lock timeout, deadlock (on Galera also the answer to a COMMIT); a batch id that was drawn twice.
+	// Record changed, lock timeout, deadlock (on Galera also in response to COMMIT), duplicate key.
 	case 1020, 1205, 1213, 1062:
 		return hongbao.Outagef(hongbao.ClassTransient, "MySQL: %w: %w", errAgain, err)
-	case 1242: // a subquery with more than one row: only refuse_newer has one that can
+	case 1242: // a scalar subquery returned two rows: only refuse_newer can cause this
 		return hongbao.Outagef(hongbao.ClassTransient, "MySQL: %w: %w", ErrNewerSchema, err)
 	case 3819, 4025: // CHECK, on MySQL and on MariaDB
 		return hongbao.Errorf(hongbao.ClassPermanent, "MySQL: %w: %w", errOverdraw, err)
 	case 1216, 1217, 1451, 1452: // foreign keys
 		return hongbao.Errorf(hongbao.ClassBroken, "MySQL, a row was deleted by hand: %w", err)
-	// Null, truncated, out of range, wrong value, too long, overflow; JSON that is not our table format.
+	// Null, truncated, out of range, wrong value, too long, overflow; invalid JSON for JSON_TABLE.
 	case 1048, 1264, 1265, 1292, 1366, 1406, 1690, 3140, 3141, 3156, 3665, 3666, 3667, 4038, 4174, 4175, 4176:
 		return hongbao.Errorf(hongbao.ClassPermanent, "MySQL: %w", err)
 	case 1044, 1045, 1049, 1054, 1064, 1142, 1143, 1146, 1227, 1305, 1370, 1698: // rights, database, schema, syntax

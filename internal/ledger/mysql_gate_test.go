@@ -106,7 +106,6 @@ func TestMySQLDSN(t *testing.T) {
 	}
 }
 
-// TestMySQLConfig reads back every option of the driver that matters.
 func TestMySQLConfig(t *testing.T) {
 	t.Parallel()
 	config := testConfig(MySQL, "u:p@tcp(h:1)/db?tls=true")
@@ -127,7 +126,6 @@ func TestMySQLConfig(t *testing.T) {
 	require.Equal(t, "20", c.Params["wait_timeout"])
 }
 
-// TestMariaDBSession reads back the settings of a connection from the server.
 func TestMariaDBSession(t *testing.T) {
 	t.Parallel()
 	l := open(t, mariadbConfig(t))
@@ -160,7 +158,8 @@ func TestMariaDBSession(t *testing.T) {
 	}
 }
 
-// TestMariaDBIsolation checks what a transaction sees of others: a write reads committed rows, a read has one snapshot.
+// TestMariaDBIsolation checks the isolation levels: a write sees rows that others commit meanwhile; a read has one
+// snapshot.
 func TestMariaDBIsolation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, mariadbConfig(t))
@@ -229,14 +228,15 @@ func TestMySQLSettings(t *testing.T) {
 	s["log_bin"], s["sync_binlog"], s["binlog_format"] = "OFF", "0", "STATEMENT"
 	s["version"], s["innodb_flush_log_at_trx_commit"] = "10.11.19-MariaDB", "3"
 	delete(s, "super_read_only")
-	require.Empty(t, s.problems(), "without a binary log its settings do not matter")
+	require.Empty(t, s.problems(), "if the binary log is off, its settings do not matter")
 	s["read_only"], s["innodb_flush_log_at_trx_commit"] = "ON", "2"
 	err := refuse(s.problems(), UnsafeSettings())
 	require.ErrorContains(t, err, "read_only is ON")
 	require.NotContains(t, err.Error(), "innodb_flush_log_at_trx_commit")
 }
 
-// TestMariaDBRefused gives a real server settings that lose money (F39, B48), at the start and later.
+// TestMariaDBRefused gives a real server unsafe settings (F39, B48). Open refuses the server, and so does a worker that
+// is already running.
 func TestMariaDBRefused(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{Settings: map[string]string{"log_bin": "binlog",
@@ -247,7 +247,7 @@ func TestMariaDBRefused(t *testing.T) {
 	f := newFixture(t, config)
 	f.create(t, "rain", 100)
 	root := config
-	root.DSN = server.AdminDSN(name) // this user could write even to a read-only server
+	root.DSN = server.AdminDSN(name) // root may write even to a read-only server
 	for _, c := range []struct{ setting, bad, good string }{
 		{"innodb_flush_log_at_trx_commit", "2", "1"},
 		{"sync_binlog", "0", "1"},
@@ -264,7 +264,7 @@ func TestMariaDBRefused(t *testing.T) {
 			require.NotEmpty(t, refused.Mend)
 			require.ErrorContains(t, err, c.setting+" is ")
 		}
-		_, err := killOtherMariaDB(t.Context(), admin) // as a failover does
+		_, err := killOtherMariaDB(t.Context(), admin) // a failover closes all connections, too
 		require.NoError(t, err)
 		testkit.EventuallyOK(t, 30*time.Second, func() error {
 			errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
@@ -275,7 +275,7 @@ func TestMariaDBRefused(t *testing.T) {
 				return errs[0]
 			}
 			return nil
-		}, "a running worker is refused, too")
+		}, "a running worker refuses the server, too")
 		execute(t, admin, fmt.Sprintf("SET GLOBAL %s = %s", c.setting, c.good))
 	}
 	testkit.Eventually(t, 30*time.Second, func() bool { return f.Handle(t.Context(), grantsOf("rain", 1, 5)) == nil },
@@ -286,8 +286,8 @@ func TestMariaDBRefused(t *testing.T) {
 	open(t, config)
 }
 
-// TestMariaDBReadOnlyServer makes the server read-only while a connection stays open: that is an outage, and nothing is
-// lost.
+// TestMariaDBReadOnlyServer makes the server read-only while a connection stays open. The settler reports an outage,
+// and no grant is lost.
 func TestMariaDBReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{})
@@ -306,14 +306,14 @@ func TestMariaDBReadOnlyServer(t *testing.T) {
 	require.True(t, mysqlReadOnly(errs[0]), "%v", errs[0])
 	errs = f.Handle(t.Context(), grantsOf("rain", 1, 5))
 	var refused *SettingError
-	require.ErrorAs(t, errs[0], &refused, "the connection was discarded, and the next one is checked")
+	require.ErrorAs(t, errs[0], &refused, "the store discards the connection and checks the next one")
 	execute(t, admin, "SET GLOBAL read_only = OFF")
 	f.settles(t, grantsOf("rain", 1, 5)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// TestMigrationKilledAnywhere loses the connection after each message of the migration, when the server has executed
-// it. The next process finishes the migration.
+// TestMigrationKilledAnywhere cuts the connection of a migration after the server has executed a message, for each
+// message in turn. The next migration finishes the work.
 func TestMigrationKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	steps, err := loadMigrations(migrationFiles, mysqlDialect.migrations)
@@ -328,7 +328,7 @@ func TestMigrationKilledAnywhere(t *testing.T) {
 			t.Parallel()
 			proxy, config := mariadbBehindProxy(t)
 			countMessages(proxy, at)
-			_, _ = Migrate(t.Context(), config) // no error if only the last answer was lost
+			_, _ = Migrate(t.Context(), config) // succeeds if only the last response was lost
 			require.Equal(t, 1, proxy.Fired().Swallowed, "the fault did not happen")
 			f := newFixture(t, config)
 			f.create(t, "rain", 3)
@@ -343,16 +343,16 @@ func TestMigrationKilledAnywhere(t *testing.T) {
 	}
 }
 
-// countMessages counts the messages that clients send, and swallows the answer to the at-th one.
+// countMessages counts the messages that clients send, and drops the response to message number at.
 func countMessages(proxy *proxy.Proxy, at int64) *atomic.Int64 {
 	var seen atomic.Int64
-	goodbye := []byte{1, 0, 0, 0, 1} // it has no answer
+	goodbye := []byte{1, 0, 0, 0, 1} // COM_QUIT, which has no response
 	proxy.SwallowAnswers(1, func(request []byte) bool { return !bytes.Equal(request, goodbye) && seen.Add(1) == at })
 	return &seen
 }
 
-// TestMigrationMeetsStrangers checks that a migration never mistakes another program's table for its own, however often
-// it is repeated.
+// TestMigrationMeetsStrangers checks that a migration fails if another program has a table of the same name, even if
+// the migration is repeated.
 func TestMigrationMeetsStrangers(t *testing.T) {
 	t.Parallel()
 	config := mariadbConfig(t)

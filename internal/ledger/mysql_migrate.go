@@ -15,17 +15,17 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// migrate brings the schema up to date. MySQL commits each statement that changes the schema by itself, so the progress
-// of a migration is stored. Before its n-th statement the row says begun = n, and applied_at is 0 until all are done.
-// After a kill the next process runs that n-th statement again. If it had already run, its error says that the object
-// exists.
+// migrate brings the schema up to date. MySQL commits each DDL statement by itself, so migrate stores its progress in
+// the step's row: it sets begun = n before statement n, and applied_at once all statements are done. After a crash the
+// next process runs statement n again. If the statement had already run, its error says that the object exists, and is
+// ignored.
 func (m *mysqlStore) migrate(ctx context.Context, steps []migration) (done []string, err error) {
 	conn, err := m.db.Conn(ctx)
 	if err != nil {
 		return nil, mysqlError(fmt.Errorf("get a connection to MySQL: %w", err), false)
 	}
 	defer conn.Close()
-	// The lock ends with the connection, which is always discarded.
+	// Closing the connection releases the lock, so the connection is always discarded.
 	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
 	if err := m.lockSchema(ctx, conn); err != nil {
 		return nil, err
@@ -33,7 +33,8 @@ func (m *mysqlStore) migrate(ctx context.Context, steps []migration) (done []str
 	return mysqlMigration{ctx: ctx, conn: conn}.run(steps)
 }
 
-// lockSchema waits until no other worker migrates this database. Lock names are server-wide, and short.
+// lockSchema waits until no other worker migrates this database. Lock names are server-wide and must be short, so the
+// name contains a hash of the database's name.
 func (m *mysqlStore) lockSchema(ctx context.Context, conn *sql.Conn) error {
 	var got sql.NullInt64
 	err := conn.QueryRowContext(ctx, `SELECT GET_LOCK(CONCAT('hongbao:', SHA1(DATABASE())), ?)`,
@@ -82,8 +83,8 @@ func (m mysqlMigration) run(steps []migration) (done []string, err error) {
 	return done, nil
 }
 
-// applied returns what the database has, and which statement of the step after the finished ones was begun; -1 if that
-// step has no row.
+// applied returns the steps that the database has. begun is the last statement that the unfinished step has begun; -1
+// if there is no unfinished step.
 func (m mysqlMigration) applied() (has schema, begun int, err error) {
 	rows, err := m.conn.QueryContext(m.ctx,
 		`SELECT version, name, sum, lowest, applied_at, begun FROM hongbao_schema ORDER BY version`)
@@ -112,7 +113,8 @@ func (m mysqlMigration) applied() (has schema, begun int, err error) {
 	return has, begun, nil
 }
 
-// apply runs a step from its begun-th statement on, counted from 1. With 0 or below it starts at the first one.
+// apply runs the statements of a step, starting with number begun (counted from 1). If begun is negative, it inserts
+// the step's row first.
 func (m mysqlMigration) apply(step migration, begun int) error {
 	if begun < 0 {
 		if err := m.exec(`INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES (?, ?, ?, ?, 0)`,
@@ -135,7 +137,7 @@ func (m mysqlMigration) apply(step migration, begun int) error {
 			err = nil
 		}
 		var refused *mysql.MySQLError
-		if errors.As(err, &refused) { // it certainly did not run: the existing object is not ours
+		if errors.As(err, &refused) { // the statement did not run: the existing object is not ours
 			return errors.Join(err, m.progress(step, i))
 		}
 		if err != nil {
@@ -149,7 +151,7 @@ func (m mysqlMigration) progress(step migration, n int) error {
 	return m.exec(`UPDATE hongbao_schema SET begun = ? WHERE version = ?`, n, step.version)
 }
 
-// mysqlIsThere reports whether a statement that changes the schema fails because it has run before.
+// mysqlIsThere reports whether a DDL statement failed because it had already run.
 func mysqlIsThere(err error) bool {
 	var e *mysql.MySQLError
 	// A table, column, index, foreign key or CHECK exists, or the object to drop does not.

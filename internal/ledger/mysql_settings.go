@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// mysqlSettings are the settings that a MySQL or MariaDB server reports, by the names of SHOW VARIABLES. Settings that
-// only the other one has are missing.
+// mysqlSettings are the settings that a server reports, by their names in SHOW VARIABLES. Some exist only on MySQL or
+// only on MariaDB.
 type mysqlSettings map[string]string
 
-// The oldest versions that are accepted: they enforce CHECK constraints, have JSON_TABLE, and run a statement that
-// changes the schema completely or not at all.
+// The oldest accepted versions. They enforce CHECK constraints, have JSON_TABLE, and execute DDL atomically.
 var (
 	minMySQL   = []int{8, 0, 16}
 	minMariaDB = []int{10, 6, 0}
@@ -33,7 +32,7 @@ func (s mysqlSettings) tooOld() bool {
 	}
 	var has []int
 	for _, p := range parts[1:] {
-		n, _ := strconv.Atoi(p) // digits; too many of them are 2^63-1
+		n, _ := strconv.Atoi(p) // p has only digits; on overflow n is 2^63-1
 		has = append(has, n)
 	}
 	if s.mariaDB() {
@@ -66,11 +65,11 @@ func (s mysqlSettings) problems() []*SettingError {
 		want(s["sync_binlog"] == "1", "sync_binlog",
 			"after a crash the server rolls back what the binary log does not have; SET GLOBAL sync_binlog = 1, and in my.cnf")
 		want(s["binlog_format"] != "STATEMENT", "binlog_format",
-			"READ COMMITTED can't be written to it; SET GLOBAL binlog_format = ROW, and in my.cnf")
+			"it can't record READ COMMITTED transactions; SET GLOBAL binlog_format = ROW, and in my.cnf")
 	}
 	mode := strings.Split(s["sql_mode"], ",")
 	want(slices.Contains(mode, "STRICT_ALL_TABLES") && slices.Contains(mode, "PIPES_AS_CONCAT"), "sql_mode",
-		"it is set on each connection, and was lost: let the proxy pass SET on")
+		"Hongbao sets it on each connection, but the server did not get it: let the proxy forward SET")
 	packet, err := strconv.ParseInt(s["max_allowed_packet"], 10, 64)
 	want(err == nil && packet >= minPacket, "max_allowed_packet",
 		fmt.Sprintf("a full batch would not fit; SET GLOBAL max_allowed_packet = %d, and in my.cnf", minPacket))

@@ -16,8 +16,8 @@ var mysqlDialect = dialect{
 	now:        `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`,
 }
 
-// mysqlStatement is a statement with ? for $1, $2, ...: the driver has no numbered parameters. Its n-th ? takes the
-// argument with the index order[n].
+// mysqlStatement is a statement with ? instead of $1, $2, ..., because the driver has no numbered parameters. Its n-th
+// ? takes the argument with the index order[n].
 type mysqlStatement struct {
 	text  string
 	order []int
@@ -33,7 +33,7 @@ func (s *mysqlStatement) args(args []any) []any {
 
 var (
 	mysqlPlaceholder = regexp.MustCompile(`\$(\d+)`)
-	mysqlStatements  sync.Map // *mysqlStatement by its text with numbers: as many as this package has
+	mysqlStatements  sync.Map // *mysqlStatement by numbered text; bounded by the statements of this package
 )
 
 func mysqlNumbered(sql string) *mysqlStatement {

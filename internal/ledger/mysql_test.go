@@ -47,7 +47,7 @@ func killOtherMariaDB(ctx context.Context, conn *sql.Conn) (int64, error) {
 	for _, id := range ids {
 		_, err := conn.ExecContext(ctx, fmt.Sprintf("KILL HARD CONNECTION %d", id))
 		var gone *mysql.MySQLError
-		if errors.As(err, &gone) && gone.Number == 1094 { // it has ended meanwhile
+		if errors.As(err, &gone) && gone.Number == 1094 { // the session has ended meanwhile
 			continue
 		}
 		if err != nil {
@@ -84,11 +84,11 @@ func mariadbBehindProxy(t *testing.T) (*proxy.Proxy, Config) {
 	return proxy, testMariaDB(fmt.Sprintf("%s@tcp(%s)/%s", dsn.User, dsn.Addr, dsn.DBName))
 }
 
-// TestMariaDBFewStatements counts what the server gets for a batch of 2,000 grants.
+// TestMariaDBFewStatements counts the statements that the server executes for a batch of 2,000 grants.
 func TestMariaDBFewStatements(t *testing.T) {
 	t.Parallel()
 	config := mariadbConfig(t)
-	config.Conns = 1 // the count is one of the session
+	config.Conns = 1 // the server counts statements by session
 	f := newFixture(t, config)
 	f.create(t, "rain", 2_000)
 	asked := func() (n int64) {
@@ -103,7 +103,7 @@ func TestMariaDBFewStatements(t *testing.T) {
 	}
 	look := asked()
 	look = asked() - look
-	f.settles(t, grant("rain", 1)) // looks up the campaign
+	f.settles(t, grant("rain", 1)) // so that the settler has cached the campaign
 	before := asked()
 	f.settles(t, grantsOf("rain", 2, 2_000)...)
 	n := asked() - before - look
@@ -112,7 +112,7 @@ func TestMariaDBFewStatements(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2_000))
 }
 
-// TestMySQLLongTransaction sends more than fits into one piece.
+// TestMySQLLongTransaction sends statements that are longer than one mysqlPiece.
 func TestMySQLLongTransaction(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, mariadbConfig(t))
@@ -133,7 +133,7 @@ func TestMySQLLongTransaction(t *testing.T) {
 	for i := range over {
 		over[i].args = append([]any{fmt.Sprintf("d%d", i)}, stmts[i].args[1:]...)
 	}
-	over[4].args[0] = "c4" // the last one fails, in another piece
+	over[4].args[0] = "c4" // the last statement fails after others were sent
 	err := f.ledger.store.write(t.Context(), func(txn) ([]stmt, error) { return over, nil })
 	require.ErrorIs(t, err, errAgain)
 	require.NoError(t, mariadb(t, f.config.DSN).QueryRowContext(t.Context(), `SELECT COUNT(*) FROM campaign`).Scan(&n))

@@ -14,23 +14,23 @@ import (
 const (
 	// onceAge is how long a result is kept.
 	onceAge = 24 * time.Hour
-	// onceClaim is how long a request without a result counts as under way. Taking over an older one is safe: the first
-	// caller's transaction can't write its result any more, so it is rolled back.
+	// onceClaim is how long a request without a result counts as running. After that another call may take it over. This
+	// is safe: the first call can't store its result any more, so its transaction is rolled back.
 	onceClaim = time.Minute
 )
 
-// Once performs a request once, however often it comes.
+// Once performs a request once, even if the request is repeated.
 //
-// do makes the effect and returns the result, JSON that is not empty. Everything that do writes to the ledger with its
-// context is in one transaction with the result: both are stored, or neither. The same request again gets the first
-// result, with again true, for 24 hours. An error of do rolls back and is not stored: the next request under the key
-// runs do again. do may be called more than once, if its transaction loses against another one.
+// do makes the effect and returns the result, which must be non-empty JSON. All that do writes to the ledger with its
+// context is in one transaction with the result. For 24 hours a repeated request gets the stored result, and again is
+// true. If do fails, the transaction is rolled back and nothing is stored: the next request with the key calls do
+// again. Once may call do more than once if the transaction loses a conflict.
 //
-// Writes of do to Redis are in no transaction, so they must be idempotent by nature. Slow work that is not part of the
-// effect, such as storing a campaign's codes, belongs after Once, and must run after a repeat as well.
+// Writes of do to Redis are outside the transaction, so they must be idempotent. Slow work that is not part of the
+// effect, such as storing a campaign's codes, belongs after Once. The caller must do it after a repeated request, too.
 //
-// Its own errors are access.ErrKeyRequired, access.ErrKeyReused, access.ErrUnderWay, and the ledger's, which have a
-// class. After an error of class Unknown, repeat the same request to learn what happened.
+// Besides the errors of do, Once returns access.ErrKeyRequired, access.ErrKeyReused, access.ErrUnderWay, and errors of
+// the ledger, which have a class. After an error of class Unknown, repeat the same request to learn what happened.
 func (l *Ledger) Once(ctx context.Context, r access.Request, do func(context.Context) ([]byte, error)) (answer []byte,
 	again bool, err error) {
 	if err := r.Check(); err != nil {
@@ -50,14 +50,14 @@ func (l *Ledger) Once(ctx context.Context, r access.Request, do func(context.Con
 	if err == nil {
 		return answer, false, nil
 	}
-	// If the transaction was committed after all, its result is stored and stays.
+	// The condition answer = '' keeps the result if the transaction was committed after all.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.config.Timeout)
 	defer cancel()
 	released := l.write(ending, func(ctx context.Context, t txn) ([]stmt, error) {
 		return []stmt{{sql: `DELETE FROM idempotency WHERE caller = $1 AND idempotency_key = $2 AND claim = $3 AND answer = ''`,
 			args: []any{r.Caller, r.Key, claim}}}, nil
 	})
-	if released != nil { // it ends by itself
+	if released != nil { // the claim expires by itself
 		err = fmt.Errorf("%w (for %s a repeat is refused because the request counts as under way: %w)", err, onceClaim,
 			released)
 	}
@@ -87,7 +87,7 @@ func (l *Ledger) claimOnce(ctx context.Context, r *access.Request, claim string)
 			WHERE caller = $1 AND idempotency_key = $2`, []any{r.Caller, r.Key},
 			func(s scan) error { return s(&hash, &holder, &answer, &age) })
 		switch {
-		case err != nil || holder == claim: // the insert's own claim
+		case err != nil || holder == claim: // this call inserted the claim
 			return nil, err
 		case hash != r.Hash:
 			return nil, hongbao.Errorf(hongbao.ClassPermanent, "%w", access.ErrKeyReused)
@@ -101,7 +101,7 @@ func (l *Ledger) claimOnce(ctx context.Context, r *access.Request, claim string)
 	return answer, err
 }
 
-// takeClaim takes over the claim of a process that has died.
+// takeClaim takes over an expired claim, whose process has probably died.
 func (l *Ledger) takeClaim(ctx context.Context, t txn, r *access.Request, holder, claim string) error {
 	var changed int64
 	err := t.run(ctx, stmt{sql: `UPDATE idempotency SET claim = $4, claimed_at = ` + l.dialect.now + `
@@ -123,7 +123,7 @@ func (l *Ledger) keepAnswer(ctx context.Context, r *access.Request, claim string
 		err := t.run(ctx, stmt{sql: `UPDATE idempotency SET answer = $4
 			WHERE caller = $1 AND idempotency_key = $2 AND claim = $3 AND answer = ''`,
 			args: []any{r.Caller, r.Key, claim, string(answer)}, changed: &changed})
-		if err == nil && changed == 0 { // this call took longer than a claim lasts
+		if err == nil && changed == 0 { // the claim expired and another call took it over
 			err = hongbao.Errorf(hongbao.ClassTransient, "this call changed nothing: %w", access.ErrUnderWay)
 		}
 		return nil, err

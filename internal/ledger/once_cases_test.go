@@ -19,7 +19,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// exists reports whether a campaign is in the ledger.
 func (f *fixture) exists(t testing.TB, id string) bool {
 	t.Helper()
 	_, found, err := f.ledger.Campaign(t.Context(), id)
@@ -37,7 +36,7 @@ func (f *fixture) creation(t testing.TB, id string) (access.Request, func(contex
 	}
 }
 
-// created returns the answer to the request, which a repeat gets byte for byte.
+// created returns the result of the request that creates campaign id.
 func created(id string) []byte { return []byte(`{"created": "` + id + `"}`) }
 
 func never(context.Context) ([]byte, error) { panic("it was done twice") }
@@ -74,7 +73,7 @@ func testOnce(t *testing.T, f *fixture) {
 	}
 	f.holds(t, "rain", nil)
 
-	// A day later the key is free.
+	// After a day the key can be used for another request.
 	f.tamper(t, stmt{sql: `UPDATE idempotency SET claimed_at = claimed_at - $1`, args: []any{onceAge.Milliseconds() + 1000}})
 	answer, again, err = l.Once(ctx, r, func(context.Context) ([]byte, error) { return []byte("{}"), nil })
 	require.NoError(t, err)
@@ -86,8 +85,8 @@ func testOnce(t *testing.T, f *fixture) {
 	require.EqualValues(t, 1, left, "the expired rows were deleted")
 }
 
-// testOnceFails checks that a request that fails is rolled back completely, whatever it does with the error, and that
-// its key is free again.
+// testOnceFails checks that a failed request is rolled back completely, even if it ignores the error of a write. The
+// key can be used again.
 func testOnceFails(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	r, do := f.creation(t, "rain")
@@ -111,17 +110,17 @@ func testOnceFails(t *testing.T, f *fixture) {
 		})
 	})
 	require.False(t, f.exists(t, "rain"))
-	r.Key = "b" // a panic leaves the first key claimed
+	r.Key = "b" // the panic has left key "a" claimed
 	_, _, err = l.Once(ctx, r, func(ctx context.Context) ([]byte, error) {
 		_, err := do(ctx)
 		return nil, err
 	})
 	require.ErrorContains(t, err, "empty")
-	require.False(t, f.exists(t, "rain"), "without an answer nothing is committed")
+	require.False(t, f.exists(t, "rain"), "a request with an empty result is rolled back")
 
 	calls := 0
 	answer, again, err := l.Once(ctx, r, func(ctx context.Context) ([]byte, error) {
-		if calls++; calls == 1 { // a part fails, and the request continues: the whole request runs again
+		if calls++; calls == 1 { // a write fails, but the request continues: Once runs all of it again
 			_, err := l.CreateCampaign(ctx, testCampaign(t, "snow", 2))
 			require.NoError(t, err)
 			require.Error(t, l.write(ctx, func(context.Context, txn) ([]stmt, error) { return nil, errors.New("no") }))
@@ -136,8 +135,8 @@ func testOnceFails(t *testing.T, f *fixture) {
 	require.False(t, f.exists(t, "snow"))
 }
 
-// testOnceUnderWay refuses a repeat while the first request runs. A request that ran too long is taken over and then
-// does nothing.
+// testOnceUnderWay repeats a request while the first one runs: the repeat is refused. After the claim has expired, a
+// repeat takes over, and the first request is rolled back.
 func testOnceUnderWay(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	r, do := f.creation(t, "rain")
@@ -149,9 +148,9 @@ func testOnceUnderWay(t *testing.T, f *fixture) {
 		f.tamper(t, stmt{sql: `UPDATE idempotency SET claimed_at = claimed_at - $1`, args: []any{onceClaim.Milliseconds() + 1}})
 		answer, again, err := l.Once(t.Context(), r, do)
 		require.NoError(t, err)
-		require.False(t, again, "the claim is taken over as that of a dead process")
+		require.False(t, again, "the expired claim is taken over")
 		require.NotEmpty(t, answer)
-		return snow(ctx) // the first request was not dead but slow
+		return snow(ctx) // the first request was slow, not dead
 	})
 	require.ErrorIs(t, err, access.ErrUnderWay)
 	require.True(t, f.exists(t, "rain"))
@@ -162,7 +161,6 @@ func testOnceUnderWay(t *testing.T, f *fixture) {
 	require.Equal(t, created("rain"), answer)
 }
 
-// testOnceTogether sends one request from many goroutines at once, until each has its answer.
 func testOnceTogether(t *testing.T, f *fixture) {
 	const many = 8
 	r, do := f.creation(t, "rain")
@@ -192,8 +190,7 @@ func testOnceTogether(t *testing.T, f *fixture) {
 	f.holds(t, "rain", nil)
 }
 
-// testOnceAnswerLost loses the database's answer to the COMMIT of a request, as if the process died before its
-// answer. The repeat gets the first answer.
+// testOnceAnswerLost loses the response to the COMMIT of a request. The repeated request gets the stored result.
 func testOnceAnswerLost(t *testing.T, s *faulty) {
 	proxy, config := s.behindProxy(t)
 	f := newFixture(t, config)
@@ -217,7 +214,6 @@ func testOnceAnswerLost(t *testing.T, s *faulty) {
 	require.True(t, f.exists(t, "rain"))
 }
 
-// testSessions stores console sessions.
 func testSessions(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	k, _ := access.NewKey(access.RoleViewer, nil)

@@ -7,10 +7,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// sumRows is how many rows the sums over a whole table read at once.
+// sumRows is the page size, in rows, of reads over a whole table.
 const sumRows = 10_000
 
-// paged is a transaction in which each statement has its own time limit, however many there are.
+// paged is a transaction in which each query has its own time limit.
 type paged struct {
 	txn
 	limit time.Duration
@@ -22,7 +22,7 @@ func (p paged) query(ctx context.Context, sql string, args []any, row func(scan)
 	return p.txn.query(ctx, sql, args, row)
 }
 
-// readPages runs fn on one snapshot. Config.Timeout bounds each of its queries and not all of them together, so each
+// readPages runs fn on one snapshot. Config.Timeout bounds each query, rather than all of them together, so each query
 // must read a bounded number of rows.
 func (l *Ledger) readPages(ctx context.Context, fn func(context.Context, txn) error) error {
 	if begun, err := togetherOf(ctx).read(ctx, fn); begun {
@@ -31,7 +31,7 @@ func (l *Ledger) readPages(ctx context.Context, fn func(context.Context, txn) er
 	return l.store.read(ctx, func(t txn) error { return fn(ctx, paged{t, l.config.Timeout}) })
 }
 
-// paidGrant is what the sums need of a row of table grants.
+// paidGrant has the columns of table grants that sums need.
 type paidGrant struct {
 	packet, seq int64
 	shard       int
@@ -39,7 +39,7 @@ type paidGrant struct {
 	amount      hongbao.Amount
 }
 
-// eachPage queries pages until a page has fewer than sumRows rows. row advances the values that args returns.
+// eachPage repeats a query until a page has fewer than sumRows rows. row must advance the values that args returns.
 func eachPage(ctx context.Context, t txn, sql string, args func() []any, row func(scan) error) error {
 	for {
 		rows := 0
@@ -53,9 +53,9 @@ func eachPage(ctx context.Context, t txn, sql string, args func() []any, row fun
 	}
 }
 
-// cursor reads rows in their order, in pages of sumRows.
+// cursor iterates over the rows of an ordered query, in pages of sumRows.
 type cursor[T any] struct {
-	// page returns the rows after one; the zero row begins.
+	// page returns the rows that follow the given row; the zero row stands for the beginning.
 	page func(after T) ([]T, error)
 	rows []T
 	last T

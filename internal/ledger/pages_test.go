@@ -62,7 +62,8 @@ func (t watchedTxn) query(ctx context.Context, sql string, args []any, row func(
 	return err
 }
 
-// many creates a campaign with n grants of 1, each to another user, as n/100 batches would. It uses five statements.
+// many creates a campaign with n grants of amount 1, each to a different user. It writes the rows directly, as n/100
+// settled batches would leave them.
 func many(t *testing.T, f *fixture, id string, n int64) {
 	t.Helper()
 	c := testCampaign(t, id, 1)
@@ -82,8 +83,8 @@ func many(t *testing.T, f *fixture, id string, n int64) {
 		stmt{sql: `UPDATE campaign SET granted = $2, grants = $3 WHERE id = $1`, args: []any{id, n, n}})
 }
 
-// The sums over the ledger are read in pages: each query has a limit of rows and its own time limit. The memory in use
-// does not depend on the number of grants.
+// CheckConservation reads in pages: each query has a limit of rows and its own time limit. Its memory does not grow
+// with the number of grants.
 func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the heap
 	f := newFixture(t, sqliteConfig(t))
 	weigh := func() (queries int, bytes uint64) {
@@ -97,7 +98,7 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the hea
 			require.True(t, ok)
 			require.True(t, until.After(deadline), "the pages share one time limit: %s", sql)
 			deadline = until
-			if strings.Contains(sql, "transfer") || queries%10 == 0 { // in the middle, and at the end
+			if strings.Contains(sql, "transfer") || queries%10 == 0 { // at the transfers and at every tenth query
 				var m runtime.MemStats
 				runtime.GC()
 				runtime.ReadMemStats(&m)
@@ -126,7 +127,7 @@ func TestSumsAreReadInPages(t *testing.T) { // not parallel: it measures the hea
 	}, differences)
 }
 
-// manyCredits books n credits of 1 to accounts with ten credits each, and n more to one account.
+// manyCredits books 2n credits of amount 1: n to accounts with ten credits each, and n to one account.
 func manyCredits(t *testing.T, f *fixture, n int64) {
 	t.Helper()
 	f.fund(t, "c1", testCurrency, hongbao.Amount(2*n))
@@ -142,7 +143,7 @@ func manyCredits(t *testing.T, f *fixture, n int64) {
 		stmt{sql: `UPDATE credit_fund SET credited = $1, credits = $1`, args: []any{2 * n}})
 }
 
-// The credits are also read in pages: many accounts, and one account with very many credits.
+// CheckCredits reads in pages, too: both many accounts and one account with very many credits.
 func TestCreditsAreReadInPages(t *testing.T) { // not parallel: it measures the heap
 	weigh := func(n int64) (queries int, bytes uint64) {
 		f := newFixture(t, sqliteConfig(t))
@@ -178,7 +179,7 @@ func TestCreditsAreReadInPages(t *testing.T) { // not parallel: it measures the 
 	require.InDelta(t, light, heavy, 4<<20, "40,000 credits take %d bytes, 200,000 take %d", light, heavy)
 }
 
-// A refund reads the grants in pages, before it takes a lock.
+// Refund reads the grants in pages, before it locks the campaign.
 func TestRefundCountsBeforeItLocks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqliteConfig(t))
@@ -202,7 +203,7 @@ func TestRefundCountsBeforeItLocks(t *testing.T) {
 	require.True(t, writing)
 }
 
-// Many conflicts at once are written to quarantine in sets.
+// Many conflicting grants are written to quarantine with few statements.
 func TestConflictsAreWrittenInSets(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqliteConfig(t))
@@ -233,12 +234,13 @@ func TestConflictsAreWrittenInSets(t *testing.T) {
 	waiting, err := f.ledger.Quarantine(t.Context(), 0, 2*n)
 	require.NoError(t, err)
 	for i := range waiting {
-		waiting[i].Grant.Currency = "" // the ledger added it; a grant comes without
+		waiting[i].Grant.Currency = "" // the ledger adds the currency to the grants that it returns
 	}
-	require.True(t, reflect.DeepEqual(f.reported, waiting), "a diff of so many would take minutes")
+	require.True(t, reflect.DeepEqual(f.reported, waiting),
+		"the reported grants differ from those in quarantine (a diff would take minutes)")
 }
 
-// The migrations have their own time limit: a step may take longer than a transaction.
+// Migrations have their own time limit: a step may take longer than Config.Timeout.
 func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -11,23 +11,24 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// Table pending has the credits that may have been asked for at a remote balance system: a row is written before the
-// first request, and deleted with the transaction that records the grant, or when certainly nothing was booked.
+// Table pending has the credits that a remote balance system may have booked. A row is written before the first
+// request. It is deleted in the transaction that settles the grant, or once it is certain that nothing was booked.
 
-// Begin notes durably, and outside of Redis, that credits are about to be asked for at a remote. No packet may come
-// twice.
+// Begin records durably, outside of Redis, that the caller is about to request credits from a remote. grants must not
+// contain a packet twice.
 //
-// held are the grants that the ledger has for these packets, in table grants, or in quarantine if the grant is the
-// same: do not ask for these credits. before are the credits that were noted earlier, and that may be booked; Begin has
-// taken over those with Taken. All other grants are noted now, and certainly no credit was asked for.
+// held are the grants that the ledger has for these packets: in table grants, or in quarantine with the same facts. The
+// caller must not request these credits. before are the credits that were pending already and may be booked; Begin has
+// taken over those with Taken. All other grants are pending from now on, and certainly no credit was requested for
+// them.
 //
-// If a fence leaves out a grant that is neither held nor noted, all are refused with ErrFenced. After an error nothing
-// has changed, unless its class is Unknown.
+// If a fence leaves out a grant that is neither held nor pending, Begin refuses all grants with ErrFenced. After an
+// error nothing has changed, unless the class is Unknown.
 func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant,
 	before []payment.Pending, err error) {
 	if len(grants) > MaxBatch {
 		return nil, nil, hongbao.Errorf(hongbao.ClassPermanent,
-			"note %d credits that are about to be asked for: want %d at most", len(grants), MaxBatch)
+			"record %d credits as pending: want %d at most", len(grants), MaxBatch)
 	}
 	b := &beginning{Ledger: s.config.Ledger, call: call, items: itemsOf(grants)}
 	err = b.write(ctx, b.run)
@@ -35,12 +36,12 @@ func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongb
 		err = hongbao.Errorf(hongbao.ClassTransient, "a campaign was refunded meanwhile: %w", err)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("note in the ledger that %d credits are about to be asked for: %w", len(grants), err)
+		return nil, nil, fmt.Errorf("record %d credits as pending in the ledger: %w", len(grants), err)
 	}
 	return b.held, b.before, nil
 }
 
-// itemsOf returns the items in the order in which every worker locks.
+// itemsOf returns the grants as items, in the order in which every worker locks.
 func itemsOf(grants []hongbao.Grant) []item {
 	items := make([]item, len(grants))
 	for i := range grants {
@@ -60,8 +61,8 @@ type beginning struct {
 	before []payment.Pending
 }
 
-// run is the transaction. It inserts the items that are not behind a fence, then reads the existing rows, and then the
-// grants. In this order it sees what other workers record or forget meanwhile.
+// run is the transaction of Begin. It inserts the items that no fence concerns, then reads the pending rows, and then
+// the grants. In this order it sees what other workers record or forget meanwhile.
 func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 	b.held, b.before = nil, nil
 	seen := outlookOf(ctx, b.items)
@@ -76,7 +77,7 @@ func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 		return nil, eventOf(ctx, it.grant).leftOut(it.fence)
 	}
 	inserted, err := b.insert(ctx, t, without(without(b.items, behind.paid), behind.aside))
-	before := b.tries > 0 || inserted < int64(len(b.items)) // some rows may have been there
+	before := b.tries > 0 || inserted < int64(len(b.items)) // some rows may have existed before
 	b.tries++
 	if err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 	return append(stmts, seen.unchanged(b.dialect)...), err
 }
 
-// insert notes the items, and returns how many were not noted before.
+// insert inserts the pending rows that do not exist yet, and returns their number.
 func (b *beginning) insert(ctx context.Context, t txn, items []item) (inserted int64, err error) {
 	var since int64
 	if b.call.SinceGrant {
@@ -115,8 +116,8 @@ func (b *beginning) insert(ctx context.Context, t txn, items []item) (inserted i
 	return inserted, err
 }
 
-// last returns the statements that go with COMMIT. They delete rows of packets that the ledger has, and refuse refunded
-// campaigns.
+// last returns the statements that are sent with COMMIT. They delete the pending rows of packets that the ledger has,
+// and refuse refunded campaigns.
 func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
 	if len(out) > 0 {
 		stmts, err = b.deletePending(slices.DeleteFunc(slices.Clone(b.items),
@@ -125,7 +126,7 @@ func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
 			return nil, err
 		}
 	}
-	// A refund locks this row before it looks for pending credits. The row's CHECK refuses a value below 0.
+	// A refund locks this row before it looks for pending credits. The CHECK on granted refuses -1.
 	for i := range b.items {
 		if id := b.items[i].grant.Campaign; i == 0 || id != b.items[i-1].grant.Campaign {
 			stmts = append(stmts,
@@ -136,7 +137,7 @@ func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
 	return stmts, nil
 }
 
-// readPending returns the items' rows in table pending.
+// readPending returns the pending rows of the items' packets.
 func (l *Ledger) readPending(ctx context.Context, t txn, items []item) ([]payment.Pending, error) {
 	packed, err := l.dialect.pack(keysOf(items)...)
 	if err != nil {
@@ -145,7 +146,7 @@ func (l *Ledger) readPending(ctx context.Context, t txn, items []item) ([]paymen
 	return question[payment.Pending]{sql: l.dialect.readPending, args: packed, row: scanPending}.in(ctx, t)
 }
 
-// readHeld finds what the ledger has of the items' packets, and returns these packets.
+// readHeld sets held to the grants that the ledger has of the items' packets, and returns their packets.
 func (b *beginning) readHeld(ctx context.Context, t txn) (map[packetKey]bool, error) {
 	has, err := b.readGrants(ctx, t, b.items)
 	if err != nil {
@@ -174,9 +175,9 @@ func (b *beginning) readHeld(ctx context.Context, t txn) (map[packetKey]bool, er
 	return out, err
 }
 
-// takeOver judges the rows of packets that are not out. It takes over rows of this owner, and rows whose owner has
-// timed out; never a row of another grant. Every packet must have a row by now. A row that another worker deleted after
-// it had blocked our insert is inserted by the next try.
+// takeOver sets before to the rows of packets that are not in out. It takes over rows of this owner, and rows whose
+// owner has timed out, but never a row with other facts. Every packet must have a row by now. If a row blocked our
+// insert and another worker has deleted it, the next try inserts it.
 func (b *beginning) takeOver(ctx context.Context, t txn, rows []payment.Pending, out map[packetKey]bool) error {
 	came, noted := make(map[packetKey]hongbao.Grant, len(b.items)), make(map[packetKey]bool, len(rows))
 	for _, it := range b.items {
@@ -225,7 +226,8 @@ func keysOf(items []item) []any {
 	return []any{campaigns, packets}
 }
 
-// deletePending returns the statements that delete the sorted items' rows of a batch; batch 0 means every batch.
+// deletePending returns the statements that delete the pending rows of sorted items, if they are of the batch; batch 0
+// means any batch.
 func (l *Ledger) deletePending(items []item, batch int64) (stmts []stmt, err error) {
 	for first := 0; first < len(items); {
 		campaign := items[first].grant.Campaign
@@ -246,22 +248,23 @@ func (l *Ledger) deletePending(items []item, batch int64) (stmts []stmt, err err
 	return stmts, nil
 }
 
-// Forget deletes the rows of grants that the call with the batch noted or took over: certainly nothing is booked of
-// them. Rows that another call has meanwhile taken over are kept. A repeat changes nothing.
+// Forget deletes the pending rows that the call of Begin with this batch wrote or took over. The caller must be certain
+// that nothing was booked. Forget keeps rows that another call has taken over meanwhile. A repeated call changes
+// nothing.
 func (s *Settler) Forget(ctx context.Context, batch int64, grants []hongbao.Grant) error {
 	drop, err := s.config.Ledger.deletePending(itemsOf(grants), batch)
 	if err == nil {
 		err = s.config.Ledger.write(ctx, func(context.Context, txn) ([]stmt, error) { return drop, nil })
 	}
 	if err != nil {
-		return fmt.Errorf("remove from the ledger that %d credits were about to be asked for: %w", len(grants), err)
+		return fmt.Errorf("delete %d pending credits from the ledger: %w", len(grants), err)
 	}
 	return nil
 }
 
 const pendingColumns = grantColumns + `, owner, batch, `
 
-// scanPending reads pendingColumns, the age, and the time since the last begin.
+// scanPending scans pendingColumns, the age, and the time since the last Begin.
 func scanPending(s scan) (payment.Pending, error) {
 	var p payment.Pending
 	var shard, at, age, idle int64
@@ -273,12 +276,12 @@ func scanPending(s scan) (payment.Pending, error) {
 	return p, err
 }
 
-// Pending returns up to limit credits that may have been asked for, and that no worker has begun for the time idle.
-// They come in the order of campaign and packet after those of a grant; the zero grant begins.
+// Pending returns up to limit pending credits whose last Begin is at least idle ago. They are sorted by campaign and
+// packet, and come after the given grant; the zero grant stands for the beginning.
 func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao.Grant,
 	limit int) ([]payment.Pending, error) {
 	now := s.config.Ledger.dialect.now
-	return question[payment.Pending]{"read which credits may have been asked for",
+	return question[payment.Pending]{"read the pending credits",
 		`SELECT ` + pendingColumns + now + ` - since, ` + now + ` - asked_at FROM pending
 			WHERE ` + now + ` - asked_at >= $1 AND (campaign > $2 OR campaign = $3 AND packet > $4)
 			ORDER BY campaign, packet LIMIT $5`,
@@ -286,7 +289,7 @@ func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao
 	}.all(ctx, s.config.Ledger)
 }
 
-// pendingOf counts the pending credits of a campaign, and returns the first packets.
+// pendingOf returns the number of a campaign's pending credits, and the first ten packets.
 func pendingOf(ctx context.Context, t txn, campaign string) (n int64, packets []int64, err error) {
 	n, _, err = question[int64]{sql: `SELECT COUNT(*) FROM pending WHERE campaign = $1`, args: []any{campaign},
 		row: number}.first(ctx, t)

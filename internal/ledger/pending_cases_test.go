@@ -19,7 +19,7 @@ func asking(owner string, batch int64) payment.Asking {
 	return payment.Asking{Owner: owner, Batch: batch, OwnedFor: time.Hour}
 }
 
-// pending returns the packets of the rows that exist.
+// pending returns the packets that have a pending row.
 func (f *fixture) pending(t *testing.T) (packets []int64) {
 	t.Helper()
 	list, err := f.Settler.Pending(t.Context(), 0, hongbao.Grant{}, 1000)
@@ -30,8 +30,8 @@ func (f *fixture) pending(t *testing.T) (packets []int64) {
 	return packets
 }
 
-// The first worker that begins the credits owns them until OwnedFor is over. Then another worker takes them over; their
-// age still counts from the first begin.
+// The worker that begins credits owns them for OwnedFor. After that another worker takes them over; their age still
+// counts from the first Begin.
 func testPending(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	ctx := t.Context()
@@ -86,7 +86,7 @@ func testPending(t *testing.T, f *fixture) {
 	require.ErrorIs(t, f.Settler.Forget(over, 5, grantsOf("rain", 3, 3)), context.Canceled)
 }
 
-// For a replay, a credit may be as old as its grant.
+// With SinceGrant, which replays set, a pending credit is as old as its grant.
 func testPendingSinceGrant(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	call := asking("w1", 1)
@@ -102,7 +102,7 @@ func testPendingSinceGrant(t *testing.T, f *fixture) {
 	require.Len(t, list, 2)
 	require.GreaterOrEqual(t, list[0].Age, 2*time.Hour)
 	require.Less(t, list[0].Idle, time.Hour)
-	require.Less(t, list[1].Age, time.Hour, "the age of a grant from the future counts from now")
+	require.Less(t, list[1].Age, time.Hour, "if the grant is from the future, the age counts from now")
 	none, err := f.Settler.Pending(t.Context(), time.Hour, hongbao.Grant{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, none)
@@ -112,7 +112,7 @@ func testPendingSinceGrant(t *testing.T, f *fixture) {
 	require.EqualValues(t, 2, next[0].Grant.Packet)
 }
 
-// A grant in quarantine is held, but another grant of its packet is not. A held grant is not pending.
+// A grant in quarantine is held, so it does not become pending. Another grant of the same packet is not held.
 func testPendingQuarantined(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	paid, other := grant("rain", 3), grant("rain", 3)
@@ -141,7 +141,8 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 	require.Len(t, f.open(t), 4)
 }
 
-// Many workers begin the same grants at once and forget them again. At most one worker at a time may ask for a grant.
+// Many workers begin the same grants at once and forget them again. At most one worker at a time may request the credit
+// of a grant.
 func testPendingTogether(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	var inside [7]atomic.Int64 // by packet

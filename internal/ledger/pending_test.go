@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// The rows of another worker make the insert fail or wait. All of them are forgotten while Begin waits: it notes all
-// its grants anyway.
+// Begin waits for the pending rows of another worker, which deletes them meanwhile. Begin inserts rows for all its
+// grants anyway.
 func TestPostgresRowsForgottenWhileBeginning(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
@@ -48,7 +48,7 @@ func TestPostgresRowsForgottenWhileBeginning(t *testing.T) {
 	require.Equal(t, []int64{4, 5, 6}, f.pending(t))
 }
 
-// between is a store that calls a hook before the statement with a number.
+// between is a store that calls a hook before statement number at.
 type between struct {
 	store
 	at   int
@@ -80,8 +80,8 @@ func (t *betweenTxn) query(ctx context.Context, sql string, args []any, row func
 	return t.txn.query(ctx, sql, args, row)
 }
 
-// Another worker records or forgets a grant between any two statements of a Begin. A recorded grant is never begun, and
-// a grant that is begun has a row.
+// Another worker records or forgets a grant between any two statements of Begin. Begin never begins a recorded grant,
+// and every begun grant has a pending row.
 func TestPostgresBetweenTheStatementsOfABegin(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))

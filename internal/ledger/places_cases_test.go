@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// dealt is a campaign whose packet k is on shard on[(k-1) % len(on)].
+// dealt is a campaign on several shards: packet k is on shard on[(k-1) % len(on)].
 type dealt struct {
 	id      string
 	packets int64
@@ -32,7 +32,7 @@ func (f *fixture) deal(t testing.TB, id string, packets int64, on ...int) *dealt
 	return &dealt{id: id, packets: packets, on: on, seqs: map[int]int64{}}
 }
 
-// grant returns grants of packets, each on its shard.
+// grant returns grants of packets, each with the packet's shard and that shard's next seq.
 func (d *dealt) grant(packets ...int64) []hongbao.Grant {
 	var list []hongbao.Grant
 	for _, p := range packets {
@@ -46,7 +46,6 @@ func (d *dealt) grant(packets ...int64) []hongbao.Grant {
 	return list
 }
 
-// closes returns the close of each place.
 func (d *dealt) closes() []stream.Entry {
 	list := make([]stream.Entry, len(d.on))
 	for j, shard := range d.on {
@@ -64,7 +63,6 @@ func (d *dealt) closes() []stream.Entry {
 	return list
 }
 
-// testRefundPlaces refunds a campaign on three shards, based on three closes.
 func testRefundPlaces(t *testing.T, f *fixture) {
 	d := f.deal(t, "rain", 10, 3, 0, 5)
 	first, last := d.grant(1, 2, 3, 4), d.grant(6)
@@ -123,7 +121,7 @@ func (f *fixture) conserved(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-// testRefundPlacesDies lets the refund die before each of its statements: all closes are stored, or none.
+// testRefundPlacesDies kills the refund before each of its statements: either all closes are stored or none.
 func testRefundPlacesDies(t *testing.T, f *fixture) {
 	d := f.deal(t, "rain", 10, 3, 0, 5)
 	f.settles(t, d.grant(1, 2, 3, 4)...)
@@ -144,8 +142,8 @@ func testRefundPlacesDies(t *testing.T, f *fixture) {
 	f.conserved(t)
 }
 
-// testRefundLostPlaces refunds a campaign of which Redis has lost one of three places. The closes of the other places
-// limit which grants are accepted there.
+// testRefundLostPlaces refunds a campaign after Redis has lost one of its three places. Grants of the other places must
+// come before the closes of these places.
 func testRefundLostPlaces(t *testing.T, f *fixture) {
 	d := f.deal(t, "rain", 10, 3, 0, 5)
 	f.settles(t, d.grant(1, 2, 3, 4)...)
@@ -171,8 +169,8 @@ func testRefundLostPlaces(t *testing.T, f *fixture) {
 
 var endings atomic.Int64
 
-// testRefundModel draws ends of campaigns on one to five shards, and adds an error. A campaign is refunded only if the
-// closes can have counted exactly its grants.
+// testRefundModel draws closed campaigns on one to five shards, and may alter a grant or a close. Refund succeeds only
+// if the closes can have counted exactly the grants in the ledger.
 func testRefundModel(t *testing.T, f *fixture) {
 	rapid.Check(t, func(rt *rapid.T) {
 		shards := rapid.Permutation([]int{0, 1, 2, 3, 4, 5, 6}).Draw(rt, "shards")
@@ -196,9 +194,9 @@ func testRefundModel(t *testing.T, f *fixture) {
 		case 0:
 			grants[at].Seq = closes[place].Seq + rapid.Int64Range(0, 2).Draw(rt, "behind")
 		case 1:
-			grants[at].Shard, grants[at].Seq = shards[places], 1 // not a place of the campaign
+			grants[at].Shard, grants[at].Seq = shards[places], 1 // a shard on which the campaign has no place
 		case 2:
-			grants[at].Shard = d.on[(place+1)%places] // the packet was not dealt there
+			grants[at].Shard = d.on[(place+1)%places] // the place of other packets
 			refunded = places == 1
 		case 3:
 			grants = slices.Delete(grants, at, at+1)

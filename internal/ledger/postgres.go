@@ -21,7 +21,7 @@ import (
 var postgresDialect = dialect{
 	queries:    loadQueries("standard", "postgres"),
 	migrations: "migrations/postgres",
-	// There is no time limit for the wait for another migration.
+	// The wait for another migration has no time limit.
 	lock: []string{`SET LOCAL lock_timeout = 0`, `SELECT pg_advisory_xact_lock(7166473318640)`,
 		`RESET lock_timeout`},
 	pack:      func(columns ...any) ([]any, error) { return columns, nil },
@@ -29,7 +29,8 @@ var postgresDialect = dialect{
 	orNothing: ` ON CONFLICT (campaign, packet) DO NOTHING`,
 	share:     ` FOR SHARE`,
 	version:   `current_setting('server_version')`,
-	// The time when the statement began. A worker's time counts from before it was sent.
+	// The time when the server received the statement. A worker's own clock starts earlier, before it sends the
+	// statement.
 	now: `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`,
 	denied: `SELECT r.name || ' on ' || string_agg(t.name, ', ' ORDER BY t.name)
 		FROM unnest($1::text[]) AS t (name), unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS r (name)
@@ -38,7 +39,7 @@ var postgresDialect = dialect{
 
 type postgres struct {
 	pool   *pgxpool.Pool
-	opened atomic.Bool // its settings were checked once
+	opened atomic.Bool // the first check of the server's settings has succeeded
 }
 
 func openPostgres(ctx context.Context, config *Config) (*postgres, error) {
@@ -71,7 +72,7 @@ func poolConfig(config *Config) (*pgxpool.Config, error) {
 	return pc, nil
 }
 
-// renewTLS reads the DSN's certificates and key again, which may have changed since the last connection was opened.
+// renewTLS reads the DSN's certificates and key again, since they may have been renewed.
 func renewTLS(cc *pgx.ConnConfig, dsn string) error {
 	now, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -96,7 +97,7 @@ func setPool(pc *pgxpool.Config, config *Config) {
 	params["application_name"] = "hongbao"
 	params["lock_timeout"] = millis(config.LockTimeout)
 	params["statement_timeout"] = millis(config.Timeout)
-	// A worker that was stopped in the middle must not hold its locks permanently.
+	// If a worker stalls within a transaction, the server ends the transaction and releases its locks.
 	params["idle_in_transaction_session_timeout"] = millis(config.Timeout)
 }
 
@@ -119,8 +120,8 @@ func (p *postgres) check(ctx context.Context, config *Config) error {
 	return refuse(s.problems(), config.UnsafeAllow)
 }
 
-// gate checks every connection that is opened after the first check: after a failover it may lead to a server that
-// forgets what it has confirmed. A server that takes no writes reports that by itself.
+// gate checks every connection that is opened after the first check, because a failover may lead to a server with
+// unsafe settings. It ignores problems that make the server refuse writes, since the server reports these itself.
 func (p *postgres) gate(ctx context.Context, conn *pgx.Conn, config *Config) error {
 	if !p.opened.Load() {
 		return nil
@@ -156,7 +157,7 @@ func (p *postgres) transact(ctx context.Context, begin string, fn func(txn) ([]s
 	if err != nil {
 		return postgresError(fmt.Errorf("get a connection to PostgreSQL: %w", err), false)
 	}
-	// Release closes a connection that is not idle and outside a transaction, and so rolls back.
+	// Release closes a connection that is still in a transaction, so the server rolls back.
 	defer conn.Release()
 	t := &postgresTxn{conn: conn.Conn(), begin: []string{begin}}
 	last, err := fn(t)
@@ -170,7 +171,7 @@ func (p *postgres) transact(ctx context.Context, begin string, fn func(txn) ([]s
 	case !conn.Conn().IsClosed():
 		t.rollback(ctx)
 	case ctx.Err() == nil:
-		// The pool's other connections to this server are probably dead, too: do not try them one by one.
+		// The pool's other connections to this server are probably dead, too, so drop all of them at once.
 		p.pool.Reset()
 	}
 	return err
@@ -179,7 +180,7 @@ func (p *postgres) transact(ctx context.Context, begin string, fn func(txn) ([]s
 // postgresTxn sends its BEGIN together with its first statements, in one round trip.
 type postgresTxn struct {
 	conn  *pgx.Conn
-	begin []string // what begins it; empty once it was sent
+	begin []string // statements that begin the transaction; empty once sent
 	sent  bool     // COMMIT may have reached the server
 }
 
@@ -234,7 +235,7 @@ func (t *postgresTxn) copyGrants(ctx context.Context, s *stmt) error {
 	if err != nil {
 		err = postgresError(fmt.Errorf("copy %d grants: %w", s.rows, err), t.sent)
 		var pg *pgconn.PgError
-		if errors.As(err, &pg) && pg.Code == "0A000" { // row-level security: the next try inserts
+		if errors.As(err, &pg) && pg.Code == "0A000" { // row-level security refuses COPY; the next try uses INSERT
 			err = hongbao.Outagef(hongbao.ClassTransient, "%w: %w", errAgain, err)
 		}
 		return err
@@ -246,7 +247,7 @@ func (t *postgresTxn) copyGrants(ctx context.Context, s *stmt) error {
 // copyRows returns the rows in COPY's binary format. pgx can do this too, but chooses an encoding for each value, which
 // took a quarter of a worker's time.
 func copyRows(s *stmt) []byte {
-	const head = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" // no flags, nothing more
+	const head = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" // no flags, no header extension
 	b := append(make([]byte, 0, s.rows*160), head...)
 	for i := range s.rows {
 		b = binary.BigEndian.AppendUint16(b, uint16(len(s.args)))
@@ -264,7 +265,7 @@ func copyRows(s *stmt) []byte {
 	return append(b, 0xff, 0xff) // no more rows
 }
 
-// answer reads the answer to the statement, which is the next one of a batch.
+// answer reads the result of the statement, which is the next one of a batch.
 func (s *stmt) answer(r pgx.BatchResults) (pgconn.CommandTag, error) {
 	if s.row == nil {
 		return r.Exec()
@@ -312,7 +313,7 @@ func (t *postgresTxn) commit(ctx context.Context, last []stmt) error {
 	return t.run(ctx, append(last, stmt{sql: "commit"})...)
 }
 
-// rollback returns the connection clean to the pool; the transaction is over in any case.
+// rollback ends the transaction, so that the pool can reuse the connection.
 func (t *postgresTxn) rollback(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -335,7 +336,7 @@ func postgresError(err error, sent bool) error {
 		class = hongbao.ClassTransient // the server has rolled back
 	}
 	switch pg.Code {
-	case "40001", "40P01", "55P03", "23505": // serialization, deadlock, lock timeout; a batch id that was drawn twice
+	case "40001", "40P01", "55P03", "23505": // serialization failure, deadlock, lock timeout, duplicate key
 		return hongbao.Outagef(class, "PostgreSQL: %w: %w", errAgain, err)
 	case "22012": // division by zero: only refuse_newer divides
 		return hongbao.Outagef(class, "PostgreSQL: %w: %w", ErrNewerSchema, err)
@@ -343,7 +344,7 @@ func postgresError(err error, sent bool) error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "PostgreSQL: %w: %w", errOverdraw, err)
 	case "23503":
 		return hongbao.Errorf(hongbao.ClassBroken, "PostgreSQL, a row was deleted by hand: %w", err)
-	case "25006", "57014", "25P03": // a standby now; statement timeout; idle in transaction timeout
+	case "25006", "57014", "25P03": // read-only server, statement timeout, idle-in-transaction timeout
 		return hongbao.Outagef(class, "PostgreSQL: %w", err)
 	}
 	switch pg.Code[:2] {

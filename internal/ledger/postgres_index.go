@@ -12,14 +12,14 @@ import (
 // index creates an index by CREATE INDEX CONCURRENTLY, so that workers can write meanwhile. A killed attempt leaves an
 // invalid index, which is dropped first.
 //
-// It polls for the lock of the migrations: CREATE INDEX waits for every older statement, also for one that would wait
-// for the lock.
+// It polls for the lock of the migrations instead of waiting for it. CREATE INDEX CONCURRENTLY waits for every older
+// statement, so it would deadlock with another process that waits for the lock.
 func (p *postgres) index(ctx context.Context, index string) error {
 	pooled, err := p.pool.Acquire(ctx)
 	if err != nil {
 		return postgresError(fmt.Errorf("get a connection to PostgreSQL: %w", err), false)
 	}
-	conn := pooled.Hijack() // its settings and its lock end with it
+	conn := pooled.Hijack() // closing it also ends its settings and its lock
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	name, _, _ := strings.Cut(index, " ")
 	err = retry.Poll(ctx, 50*time.Millisecond, func() (locked bool, err error) {

@@ -53,7 +53,7 @@ func isCommit(request []byte) bool {
 	return bytes.Contains(request, []byte(name)) && !bytes.Contains(request, []byte("commit\x00"))
 }
 
-// TestPostgresRefused uses a real server with settings that lose money (F39).
+// TestPostgresRefused opens a real server with unsafe settings (F39).
 func TestPostgresRefused(t *testing.T) {
 	t.Parallel()
 	with := func(option string) string {
@@ -67,7 +67,7 @@ func TestPostgresRefused(t *testing.T) {
 	for option, setting := range map[string]string{
 		"synchronous_commit=off":           "synchronous_commit",
 		"default_transaction_read_only=on": "default_transaction_read_only",
-		"application_name=x":               "fsync", // testkit's servers have it off
+		"application_name=x":               "fsync", // testkit's servers run with fsync off
 	} {
 		config := testPostgres(with(option))
 		if setting == "fsync" {
@@ -85,7 +85,8 @@ func TestPostgresRefused(t *testing.T) {
 	open(t, config)
 }
 
-// TestReadOnlyServer makes the server read-only, as a failover may do: that is an outage, and nothing is lost.
+// TestReadOnlyServer makes the server read-only, as a failover may. The settler reports an outage, and no grant is
+// lost.
 func TestReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
@@ -116,8 +117,8 @@ func TestReadOnlyServer(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// TestPostgresGatesEachConnection makes a running server unsafe, as a failover to a server with other settings does.
-// The ledger refuses new connections and settles nothing there.
+// TestPostgresGatesEachConnection makes the settings of a running server unsafe, as a failover to another server may.
+// The ledger refuses new connections and settles nothing.
 func TestPostgresGatesEachConnection(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
@@ -143,7 +144,7 @@ func TestPostgresGatesEachConnection(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// TestWorkerNeedsNoDDL runs a worker as a database user who may change rows but no table.
+// TestWorkerNeedsNoDDL runs a worker as a database user who may change rows, but may not create tables.
 func TestWorkerNeedsNoDDL(t *testing.T) {
 	t.Parallel()
 	config := postgresConfig(t)
@@ -165,7 +166,7 @@ func TestWorkerNeedsNoDDL(t *testing.T) {
 	require.ErrorContains(t, err, "permission denied")
 
 	steps, err = Migrate(t.Context(), config)
-	require.NoError(t, err, "nothing is missing, so nothing is created")
+	require.NoError(t, err, "no step is missing, so the migration creates nothing")
 	require.Empty(t, steps)
 	f := newFixture(t, config)
 	_, err = f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})
@@ -179,8 +180,8 @@ func TestWorkerNeedsNoDDL(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// watchTrips runs fn and notes each round trip within a transaction, with its number of statements from the settler.
-// It also returns how many transactions had to run again.
+// watchTrips runs fn and returns the number of statements in each round trip within a transaction. It also returns how
+// many transactions were retried.
 func watchTrips(f *fixture, fn func()) (trips []int, again int) {
 	inner := f.ledger.store
 	f.ledger.store = &watched{store: inner, run: func(stmts int) { trips = append(trips, stmts) },
@@ -195,22 +196,21 @@ func watchTrips(f *fixture, fn func()) (trips []int, again int) {
 	return trips, again
 }
 
-// A batch of new grants takes three round trips. The first has BEGIN and the questions about the shard and the
-// decisions. The second has COPY. The third has all statements that move money, a look at the shard's epoch, and
-// COMMIT.
+// A batch of new grants takes three round trips. The first has BEGIN and the queries for the shard and the decisions.
+// The second is COPY. The third has the statements that move money, the check of the shard's epoch, and COMMIT.
 func TestPostgresSettlesInThreeRoundTrips(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
-	f.settles(t, grant("rain", 1)) // the settler then knows the campaign
+	f.settles(t, grant("rain", 1)) // so that the settler has cached the campaign
 	trips, again := watchTrips(f, func() { f.settles(t, grantsOf("rain", 2, 9)...) })
 	require.Equal(t, []int{2, 1, 5}, trips)
 	require.Zero(t, again)
 	f.holds(t, "rain", grantsOf("rain", 1, 9))
 }
 
-// Once a person has decided about a grant of a campaign, its batches leave out decided grants before they insert
-// anything. No batch is rolled back.
+// An operator has decided about a grant of a campaign. The settler then skips decided grants before it copies the
+// others, and no transaction is rolled back.
 func TestPostgresLooksBeforeItCopies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgresConfig(t))
@@ -221,12 +221,12 @@ func TestPostgresLooksBeforeItCopies(t *testing.T) {
 	require.NoError(t, err)
 	trips, again := watchTrips(f, func() { f.settles(t, append(grantsOf("rain", 2, 9), secondOf(1, "bea"))...) })
 	require.Zero(t, again, "transactions that were rolled back")
-	require.Equal(t, []int{2, 1, 1, 1, 5}, trips, "the questions, two looks at what was decided, COPY, the money")
+	require.Equal(t, []int{2, 1, 1, 1, 5}, trips, "the first queries, two queries for decided grants, COPY, the money")
 	require.Empty(t, f.open(t))
 	f.holds(t, "rain", grantsOf("rain", 1, 9))
 }
 
-// PostgreSQL refuses COPY into a table under row-level security: the second try inserts.
+// PostgreSQL refuses COPY into a table with row-level security, so the second try uses INSERT.
 func TestPostgresSettlesUnderRowSecurity(t *testing.T) {
 	t.Parallel()
 	config := postgresConfig(t)

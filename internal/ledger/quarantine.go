@@ -27,8 +27,8 @@ const (
 	AfterRefund      Reason = "after_refund"
 )
 
-// difference returns in what a grant differs from the ledger's, or "". The epoch is not compared: a grant that was put
-// back into Redis may come again under a higher epoch.
+// difference returns the first field in which a grant differs from the ledger's version, or "". It ignores the epoch,
+// because a grant that was restored to Redis may be redelivered with a higher epoch.
 func difference(g, has *hongbao.Grant) Reason {
 	switch {
 	case g.User != has.User:
@@ -47,12 +47,12 @@ func difference(g, has *hongbao.Grant) Reason {
 type Quarantined struct {
 	ID     int64
 	Reason Reason
-	// Grant has no currency where the ledger does not have the campaign.
+	// Grant has no currency if the ledger does not have the campaign.
 	Grant hongbao.Grant
-	// Has is the ledger's own version of the packet when the grant came; nil if it had none.
+	// Has is the ledger's grant of the packet when this grant arrived; nil if there was none.
 	Has     *hongbao.Grant
 	Created time.Time
-	// Resolved is zero until a person has decided.
+	// Resolved is zero until an operator has decided.
 	Resolved   time.Time
 	ResolvedBy string
 	Resolution string
@@ -61,10 +61,9 @@ type Quarantined struct {
 // quarantineRows is how many grants one transaction writes to quarantine.
 const quarantineRows = 5_000
 
-// addToQuarantine writes the items to quarantine, in sets, next to what the ledger has of their packets. It returns
-// those that wait for a decision, with an ID if they were not there before. It does not write an item that agrees with
-// the ledger by now, nor an item that a fence leaves out. pending says that their rows of table pending are deleted in
-// the same transactions.
+// addToQuarantine writes the items to quarantine, together with the ledger's grants of their packets. waiting are the
+// grants that wait for a decision; new ones have an ID. It does not write items that agree with the ledger by now, nor
+// those that a fence leaves out. pending says that the items' pending rows are deleted in the same transactions.
 func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool) (waiting []Quarantined,
 	leftOut []item, err error) {
 	// Every worker locks in the same order.
@@ -98,7 +97,7 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 	return waiting, leftOut, nil
 }
 
-// writeQuarantine runs three statements, however many items there are.
+// writeQuarantine writes the items with three statements, however many there are.
 func (l *Ledger) writeQuarantine(ctx context.Context, t txn, items []item) (waiting []Quarantined, err error) {
 	has, err := l.readGrants(ctx, t, items)
 	if err != nil {
@@ -132,7 +131,7 @@ func (l *Ledger) writeQuarantine(ctx context.Context, t txn, items []item) (wait
 	if packed, err = l.dialect.pack(facts...); err != nil {
 		return nil, err
 	}
-	given := make(map[int64]bool, len(list)) // a grant that comes twice in one batch is new once
+	given := make(map[int64]bool, len(list)) // a grant that is twice in a batch is new only once
 	err = t.query(ctx, l.dialect.findQuarantined, packed, func(s scan) error {
 		var n, id, resolved, by int64
 		if err := s(&n, &id, &resolved, &by); err != nil || resolved != 0 {
@@ -148,8 +147,8 @@ func (l *Ledger) writeQuarantine(ctx context.Context, t txn, items []item) (wait
 	return waiting, err
 }
 
-// packQuarantine packs the rows of quarantine without created_at and batch, and the facts that identify each row, with
-// its index in the list.
+// packQuarantine returns the columns of the rows without created_at and batch. facts are the columns that identify each
+// row, and the row's index in the list.
 func packQuarantine(list []Quarantined) (rows, facts []any) {
 	n := len(list)
 	grants, had := make([]item, n), make([]item, n)
@@ -169,7 +168,7 @@ func packQuarantine(list []Quarantined) (rows, facts []any) {
 	return rows, []any{campaigns, packets, shards, seqs, users, amounts, places}
 }
 
-// had returns the ledger's version, with zeros if it had none.
+// had returns the ledger's grant of the packet, or a grant of zeros if there was none.
 func (q *Quarantined) had() *hongbao.Grant {
 	if q.Has == nil {
 		return &hongbao.Grant{Time: time.UnixMilli(0)}
@@ -203,8 +202,7 @@ func scanQuarantined(s scan) (Quarantined, error) {
 	return q, err
 }
 
-// Quarantine lists up to limit grants that wait for a decision, in the order of their arrival, with ids above after; 0
-// begins.
+// Quarantine lists up to limit grants that wait for a decision, with ids above after, in the order of their ids.
 func (l *Ledger) Quarantine(ctx context.Context, after int64, limit int) ([]Quarantined, error) {
 	return l.quarantine(ctx, `resolved_at = 0 AND id > $1`, after, limit)
 }

@@ -10,48 +10,49 @@ import (
 //go:embed sql
 var sqlFiles embed.FS
 
-// dialect is what differs between the databases.
+// dialect has everything that differs between the databases.
 type dialect struct {
 	queries
-	// migrations is a folder of the embedded ones; lock has the statements to run before any migration.
+	// migrations is the folder of the embedded migrations. lock has the statements that lock out other migrations.
 	migrations string
 	lock       []string
-	// pack makes the arguments that pass a table, as its columns ([]string, []int32, []int64), to one statement.
+	// pack returns the arguments that pass a table to one statement. The table's columns are []string, []int32 or
+	// []int64.
 	pack func(columns ...any) ([]any, error)
-	// orNothing, if not empty, makes an insert skip existing packets (see insertOnce).
+	// orNothing, if not empty, is a suffix that makes an insert skip existing packets (see insertOnce).
 	orNothing string
-	// copies says that the first try asks once whether a person has decided about grants of a batch's campaigns. It
-	// then assumes that all undecided grants are new, and copies them (see insertGrants).
+	// copies says that the first try assumes that all undecided grants are new, and uses COPY (see insertGrants). Before
+	// that, it asks whether an operator has decided about any grant of the batch's campaigns.
 	copies bool
-	// byRow says that insertGrants and creditUsers have one row of ? each, and that stmt.rows says how often to repeat
-	// it.
+	// byRow says that insertGrants and creditUsers have the placeholders of one row, which is repeated stmt.rows times.
 	byRow bool
-	// share makes a SELECT lock its rows until the transaction ends. It is empty where only one transaction writes.
+	// share is a suffix that makes a SELECT lock its rows until the transaction ends. It is empty if the database runs
+	// only one write transaction at a time.
 	share string
-	// now is the database's clock in ms.
+	// now is an expression for the database's clock, in milliseconds.
 	now string
-	// version is the server's version, or the library's.
+	// version is an expression for the version of the server or of the SQLite library.
 	version string
-	// denied takes names of tables, and returns the rights that the user lacks on them. It is empty where there is no
+	// denied is a query for the rights that the user lacks on the named tables. It is empty if the database has no such
 	// check.
 	denied string
 }
 
-// queries are the statements of folder sql, where each has its name in snake case.
+// queries are the statements in folder sql, where their names are in snake case.
 type queries struct {
 	// hasSchema counts the table hongbao_schema.
 	hasSchema string
 	// refuseNewer is formatted with this build's version. It fails, or on SQLite returns a row, if a step of the schema
-	// says that builds of this version can't work with it.
+	// does not allow builds of this version.
 	refuseNewer string
-	// insertGrants takes the packed columns of grants but batch, then batch.
+	// insertGrants takes the packed columns of table grants except batch, then the batch.
 	insertGrants string
 	// readGrants takes the packed columns campaign and packet; it returns the existing rows.
 	readGrants string
 	// readQuarantine takes the packed columns campaign and packet. It returns the grant and resolved_at of each of
 	// their rows in quarantine.
 	readQuarantine string
-	// insertQuarantine takes the packed columns of quarantine but id, created_at, batch and the decision; then
+	// insertQuarantine takes the packed columns of quarantine except id, created_at, batch and the decision; then
 	// created_at and batch.
 	insertQuarantine string
 	// findQuarantined takes the packed columns campaign, packet, shard, seq, user_id, amount and a number; it returns
@@ -63,8 +64,8 @@ type queries struct {
 	insertCodes string
 	// readCodes takes the packed columns campaign and packet; it returns packet and code of the existing rows.
 	readCodes string
-	// insertPending takes the packed columns of grants but batch, then owner, batch, and 1 if since must not be after
-	// granted_at.
+	// insertPending takes the packed columns of table grants except batch, then owner, batch, and 1 if since must not be
+	// after granted_at.
 	insertPending string
 	// readPending takes the packed columns campaign and packet; it returns pendingColumns, the age, and the time since
 	// the last begin.
@@ -74,11 +75,11 @@ type queries struct {
 	// deletePending takes the packed column packet, then the campaign and the batch, which may be 0 for any.
 	deletePending string
 
-	// These statements insert a row, and change nothing if its key is taken.
+	// These statements insert a row, or change nothing if its key exists.
 	insertReserve, insertDeployment, insertDisowned, insertAcceptedLoss, insertSeal, insertControl string
 	// insertOnceClaim takes caller, idempotency_key, body_hash and claim; insertJournal takes the columns of journal.
 	insertOnceClaim, insertJournal string
-	// These statements add to a row, or insert it.
+	// These statements add to a row, or insert it if it does not exist.
 	addToAccount, addToCreditAccount, addToFund string
 }
 
@@ -98,8 +99,8 @@ func (q *queries) byName() map[string]*string {
 	}
 }
 
-// loadQueries reads the statements of a database. Each must be in its files exactly once: anything else is a fault of
-// this build.
+// loadQueries reads the statements of a database. Each must be in the files exactly once; otherwise the build is
+// faulty, and loadQueries panics.
 func loadQueries(files ...string) queries {
 	var q queries
 	fields := q.byName()
@@ -131,10 +132,10 @@ func withoutComments(sql string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), ";\n")
 }
 
-// insertOnce makes an insert skip existing packets. The first try goes without: an existing packet makes it fail with
-// errAgain, and the next try finds the packet. ON CONFLICT costs PostgreSQL a quarter of the insert's time. MySQL
-// counts a skipped packet as inserted if a proxy sets CLIENT_FOUND_ROWS, so every later try must read the rows back.
-// SQLite's texts have the suffix, and its count is right.
+// insertOnce makes an insert skip existing packets. The first try does not skip: an existing packet makes it fail with
+// errAgain, and the next try skips the packet. This is faster, because ON CONFLICT costs PostgreSQL a quarter of the
+// insert's time. MySQL counts a skipped packet as inserted if a proxy sets CLIENT_FOUND_ROWS, so every later try must
+// read the rows back. SQLite's statements always skip, and their count is right.
 func (d *dialect) insertOnce(insert string, try int) string {
 	if try > 0 {
 		return insert + d.orNothing

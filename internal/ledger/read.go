@@ -10,10 +10,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// pageRows is how many grants are read at once: a long iteration keeps no connection and no snapshot between pages.
+// pageRows is how many grants are read at once. Between pages a long iteration holds neither a connection nor a
+// snapshot.
 const pageRows = 2_000
 
-// selectGrants reads what scanGrantCode reads. The code is empty if the campaign has none.
+// selectGrants reads the columns that scanGrantCode scans. The code is empty if the campaign has none.
 const selectGrants = `SELECT ` + grantColumns + `, batch,
 	COALESCE((SELECT code FROM code WHERE code.campaign = grants.campaign AND code.packet = grants.packet), '')
 	FROM grants `
@@ -25,10 +26,10 @@ func scanGrantCode(s scan) (hongbao.Grant, error) {
 	return g.Grant, err
 }
 
-// EachGrant calls fn for every grant of a campaign, in the order of the packets, until fn fails; it returns fn's error
-// unchanged. An archived campaign is refused (ErrArchived) at the end, when fn may have been called for some of its
-// grants. Grants that are settled meanwhile may or may not be among them. EntryID and Trace are empty: the ledger does
-// not keep them.
+// EachGrant calls fn for every grant of a campaign, in the order of the packets. It stops at the first error of fn, and
+// returns it unchanged. For an archived campaign it returns ErrArchived at the end, after it may have called fn for
+// some grants. It may miss grants that are settled during the iteration. EntryID and Trace are empty, because the
+// ledger does not store them.
 func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error {
 	err := l.eachGrant(ctx, func(last *hongbao.Grant) question[hongbao.Grant] {
 		return question[hongbao.Grant]{fmt.Sprintf("read the grants of campaign %s after packet %d", campaign, last.Packet),
@@ -41,12 +42,13 @@ func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao
 	return l.refuseArchived(ctx, campaign)
 }
 
-// EachGrantBySeq calls fn for every grant of a shard whose seq is in the range, in the order of the seqs, until fn
-// fails; it returns fn's error unchanged. A seq is missing if it was no grant or is not settled. A seq comes twice, for
-// different packets, if Redis went back in time. EntryID and Trace are empty: the ledger does not keep them.
+// EachGrantBySeq calls fn for every grant of a shard whose seq is in the range, in the order of the seqs. It stops at
+// the first error of fn, and returns it unchanged. A seq is missing if it is not a grant or not settled. If Redis went
+// back in time, a seq can occur twice, for different packets. EntryID and Trace are empty, because the ledger does not
+// store them.
 func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqRange,
 	fn func(hongbao.Grant) error) error {
-	begin := hongbao.Grant{Seq: seqs.First} // before every row of that seq: no campaign has an empty id
+	begin := hongbao.Grant{Seq: seqs.First} // sorts before every row of that seq, since no campaign has an empty id
 	return l.eachGrant(ctx, func(last *hongbao.Grant) question[hongbao.Grant] {
 		return question[hongbao.Grant]{fmt.Sprintf("read the grants of shard %d after seq %d", shard, last.Seq),
 			selectGrants + `WHERE shard = $1 AND seq >= $2 AND seq <= $3 AND (seq, campaign, packet) > ($2, $4, $5)
@@ -55,7 +57,7 @@ func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqR
 	}, begin, fn)
 }
 
-// eachGrant queries the page after the last grant, until there is none.
+// eachGrant queries pages of grants, each after the last grant of the previous page, and calls fn for each grant.
 func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant) question[hongbao.Grant],
 	last hongbao.Grant, fn func(hongbao.Grant) error) error {
 	for {
@@ -74,8 +76,8 @@ func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant)
 	}
 }
 
-// UserGrants returns a user's grants in a campaign, in the order in which they were decided; it uses an index. An
-// archived campaign is refused (ErrArchived). No user has more than hongbao.MaxUserHold.
+// UserGrants returns a user's grants in a campaign, sorted by shard and seq. For an archived campaign the error is
+// ErrArchived. A user has at most hongbao.MaxUserHold grants.
 func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongbao.Grant, error) {
 	list, err := question[hongbao.Grant]{"read the grants of user " + user + " in campaign " + campaign,
 		selectGrants + `WHERE campaign = $1 AND user_id = $2 ORDER BY shard, seq LIMIT $3`,
@@ -89,8 +91,8 @@ func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongb
 	return list, nil
 }
 
-// PacketGrant returns the grant of one packet of a campaign; false if the ledger has none. An archived campaign is
-// refused (ErrArchived).
+// PacketGrant returns the grant of one packet of a campaign; false if the ledger has none. For an archived campaign the
+// error is ErrArchived.
 func (l *Ledger) PacketGrant(ctx context.Context, campaign string, packet int64) (hongbao.Grant, bool, error) {
 	g, found, err := question[hongbao.Grant]{fmt.Sprintf("read packet %d of campaign %s", packet, campaign),
 		selectGrants + `WHERE campaign = $1 AND packet = $2`, []any{campaign, packet}, scanGrantCode}.one(ctx, l)
@@ -103,28 +105,29 @@ func (l *Ledger) PacketGrant(ctx context.Context, campaign string, packet int64)
 	return g, found, nil
 }
 
-// Totals are the ledger's counters of one campaign at one instant. CheckConservation compares them with the rows.
+// Totals are the ledger's counters of a campaign, read at one instant. CheckConservation compares them with the rows.
 type Totals struct {
 	Campaign, Currency string
-	// Funded, Granted and Refunded are amounts, Grants a number.
+	// Funded, Granted and Refunded are amounts. Grants is the number of grants.
 	Funded, Granted, Refunded hongbao.Amount
 	Grants                    int64
-	// Pool is the balance of the pool: what is still open.
+	// Pool is the balance of the pool: the money that is neither granted nor refunded.
 	Pool hongbao.Amount
 	// Codes reports whether the campaign's packets have codes.
 	Codes bool
-	// Closed reports whether the campaign was refunded on the basis of these closes, one for each place.
+	// Closed reports whether the campaign was refunded. Closes are the closes that the refund is based on, one for each
+	// place.
 	Closed bool
 	Closes []payment.Close
-	// By and Why are set if a close was missing because Redis had lost data of the campaign. They say which person had
-	// it refunded, and why.
+	// By and Why are set if a close was missing because Redis had lost data of the campaign. They say who decided to
+	// refund it, and why.
 	By, Why string
-	// Sealed reports whether Seal has noted the sums of its grants. Archived reports whether its grants are in a file
-	// and no longer in the ledger.
+	// Sealed reports whether Seal has stored the sums of the grants. Archived reports whether the grants are in an
+	// archive file; then they are, or will be, deleted from the ledger.
 	Sealed, Archived bool
-	// Places is the number of shards on which it lives.
+	// Places is the number of shards that have packets of the campaign.
 	Places int
-	// Adding is the part of Funded that a top-up has added and that is not dealt in Redis yet.
+	// Adding is the amount of a top-up that Funded includes but Redis does not have yet.
 	Adding hongbao.Amount
 }
 
@@ -173,8 +176,8 @@ func (l *Ledger) Totals(ctx context.Context, campaign string) (Totals, bool, err
 	return one[0], true, err
 }
 
-// addCloses adds the closes of the places after the first to campaigns in the order of their ids. Neither these rows
-// nor that of the refund ever change, so they need not be read at one instant.
+// addCloses adds the closes of all places but the first to campaigns that are sorted by id. These rows and the refund's
+// row never change, so they need not be read at one instant.
 func (l *Ledger) addCloses(ctx context.Context, list []Totals) error {
 	on := map[string]*Totals{}
 	for i := range list {
@@ -196,14 +199,13 @@ func (l *Ledger) addCloses(ctx context.Context, list []Totals) error {
 	return err
 }
 
-// totalsAfter is the query for the next campaigns after an id.
 func totalsAfter(after string) question[Totals] {
 	return question[Totals]{fmt.Sprintf("read the counts of the campaigns after %q in the ledger", after),
 		totalsQuery + ` WHERE c.id > $1 ORDER BY c.id LIMIT $2`, []any{after, int64(campaignRows)}, scanTotals}
 }
 
-// EachTotals calls fn with the totals of every campaign, in the order of the ids, until fn fails; it returns fn's error
-// unchanged.
+// EachTotals calls fn with the totals of every campaign, in the order of the ids. It stops at the first error of fn,
+// and returns it unchanged.
 func (l *Ledger) EachTotals(ctx context.Context, fn func(*Totals) error) error {
 	return eachTotals(func(after string) ([]Totals, error) {
 		list, err := totalsAfter(after).all(ctx, l)
@@ -214,7 +216,7 @@ func (l *Ledger) EachTotals(ctx context.Context, fn func(*Totals) error) error {
 	}, fn)
 }
 
-// eachTotals calls page for the campaigns after an id, until there are none.
+// eachTotals calls page for the campaigns after an id until a page is not full, and fn for each campaign.
 func eachTotals(page func(after string) ([]Totals, error), fn func(*Totals) error) error {
 	for after := ""; ; {
 		list, err := page(after)

@@ -32,7 +32,7 @@ func testBySeq(t *testing.T, f *fixture) {
 	for i := range all {
 		all[i].Seq = packets - int64(i) // the last packet was granted first
 	}
-	all[9].Seq = all[10].Seq // Redis went back in time: two packets under one seq
+	all[9].Seq = all[10].Seq // Redis went back in time: two packets have the same seq
 	f.settles(t, all...)
 	require.Equal(t, []int64{10, 11, 9}, f.bySeq(t, 3, packets-10, packets-8))
 	require.Equal(t, []int64{packets}, f.bySeq(t, 3, 0, 1))
@@ -108,7 +108,7 @@ func testResolve(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	_, err = f.ledger.Decide(t.Context(), Resolution{ID: list[1].ID, Decision: by("ann", "forged")}, nil)
 	require.NoError(t, err)
-	f.settles(t, grantsOf("nowhere", 1, 3)...) // the decided grant comes again and stays decided
+	f.settles(t, grantsOf("nowhere", 1, 3)...) // the redelivered grant stays decided
 	require.Equal(t, []Quarantined{list[0], list[2]}, f.open(t))
 	rest, err := f.ledger.Quarantine(t.Context(), list[0].ID, 1)
 	require.NoError(t, err)
@@ -226,11 +226,11 @@ func testSeal(t *testing.T, f *fixture) {
 	}
 	list, pages := check()
 	require.Empty(t, list)
-	require.Equal(t, 1, pages, "one page of snow, none of rain")
+	require.Equal(t, 1, pages, "reads one page of grants of snow, but none of the sealed rain")
 	f.tamper(t, stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id = $1`,
 		args: []any{UserAccount(grant("rain", 2).User, testCurrency)}})
 	list, pages = check()
-	require.Equal(t, 3, pages, "after a difference everything is read again, also rain")
+	require.Equal(t, 3, pages, "after a difference all grants are read again, even those of the sealed rain")
 	require.Equal(t, "account "+UserAccount(grant("rain", 2).User, testCurrency), list[len(list)-1].Where)
 	f.tamper(t, stmt{sql: `UPDATE campaign SET grants = grants + 1 WHERE id = 'rain'`})
 	list, _ = check()

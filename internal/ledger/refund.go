@@ -18,13 +18,14 @@ var ErrNoCampaign = errors.New("the campaign is not in the ledger")
 // ErrNotRefunded says that a campaign is not refunded yet.
 var ErrNotRefunded = errors.New("the campaign is not refunded")
 
-// Refund posts the campaign's refund in one transaction. The money that was funded and not granted goes from the pool
-// to the sponsor, and nothing can be granted after it. closes are the campaign's close entries, one for each of its
-// places in their order. missing is how many of their grants the ledger will never have, by a person's decision. They
-// were decided in quarantine or as dead letters, and their money goes back too. Refund returns payment.ErrSettling
-// while the ledger has fewer grants than that. It returns a Conflict if the ledger's grants can't become what the
-// closes say, or if some are missing and others still wait in quarantine. A close that a fence leaves out is refused
-// with ErrFenced. A repeat returns the existing refund and moves nothing, no matter which call made it.
+// Refund posts the campaign's refund in one transaction. The money that was not granted goes from the pool to the
+// sponsor, and nothing can be granted afterwards. closes are the campaign's close entries, one for each place, in the
+// order of the places. missing is the number of grants that the closes count but the ledger will never have: an
+// operator has decided not to pay these dead letters or grants in quarantine. Their money is refunded, too. Refund
+// returns payment.ErrSettling while other grants that the closes count are not settled. It returns a Conflict if the
+// ledger's grants contradict the closes, or if grants are missing while others wait in quarantine. If a fence leaves
+// out a close, the error is ErrFenced. A repeated call returns the existing refund and moves no money, even if another
+// method made the refund.
 func (l *Ledger) Refund(ctx context.Context, closes []stream.Entry, missing int64) (payment.Refund, error) {
 	e, err := endOf(closes, missing)
 	if err != nil {
@@ -39,7 +40,7 @@ func (l *Ledger) Refund(ctx context.Context, closes []stream.Entry, missing int6
 	})
 }
 
-// end is the end of a campaign.
+// end has the closes of a campaign.
 type end struct {
 	campaign string
 	closes   []payment.Close // of each place
@@ -65,7 +66,7 @@ func endOf(closes []stream.Entry, missing int64) (*end, error) {
 	return e, nil
 }
 
-// name names the closes.
+// name returns the names of the closes for errors.
 func (e *end) name() string {
 	names := make([]string, len(e.closes))
 	for i, c := range e.closes {
@@ -74,13 +75,13 @@ func (e *end) name() string {
 	return strings.Join(names, ", ")
 }
 
-// allows reports whether a grant of a place can have come before the place was closed.
+// allows reports whether a grant can have been made on a place before the place was closed.
 func (e *end) allows(place int, g *paidGrant) bool {
 	c := e.closes[place]
 	return g.shard == c.Shard && (c.Seq == 0 || g.seq < c.Seq)
 }
 
-// place returns the place to which a packet is dealt, whatever its generation.
+// place returns the place to which a packet is dealt; the rule is the same for all generations.
 func (c *StoredCampaign) place(packet int64) int { return int((packet - 1) % int64(c.Spec.Places())) }
 
 // refundOnce posts the refund that decide returns under the campaign's locks, or returns the existing one.
@@ -116,7 +117,7 @@ func (l *Ledger) refundOnce(
 	return refund, nil
 }
 
-// unfenced refuses closes that a fence leaves out. Redis may have granted more of the campaign since.
+// unfenced refuses closes that a fence leaves out, because Redis may have granted more packets since.
 func (l *Ledger) unfenced(ctx context.Context, t txn, e *end) (seen outlook, err error) {
 	for _, c := range e.closes {
 		seen = seen.with(event{c.Shard, c.Seq, c.Epoch})
@@ -139,16 +140,16 @@ func (c *StoredCampaign) Held() stream.Closing {
 		LeftAmount: c.Funded - c.Granted}
 }
 
-// counted are the sums over the grants of a campaign, with the campaign's counters of the same instant.
+// counted are sums over the grants of a campaign, and the campaign's counters at the same instant.
 type counted struct {
 	has           StoredCampaign
 	grants        int64
 	amount        hongbao.Amount
-	late, onePack int64 // grants that no close can have counted, and the packet of one of them
+	late, onePack int64 // number of grants that no close can have counted; packet of one of them
 }
 
-// count reads the grants of a campaign that is to be refunded. It holds no lock, since it may take long: grants settled
-// meanwhile change the counters. It reads none while the ledger has fewer grants than the closes say.
+// count adds up the grants of a campaign before its refund. It takes no lock, since it may take long; agrees notices if
+// grants were settled meanwhile. It reads no grants while the ledger has fewer than the closes count.
 func (l *Ledger) count(ctx context.Context, e *end) (n counted, err error) {
 	err = l.readPages(ctx, func(ctx context.Context, t txn) error {
 		var found bool
@@ -168,7 +169,7 @@ func (l *Ledger) count(ctx context.Context, e *end) (n counted, err error) {
 	return n, err
 }
 
-// open returns what is left in the campaign's pool, and how many of its grants wait in quarantine.
+// open returns the balance of the campaign's pool, and the number of its grants that wait in quarantine.
 func (c *StoredCampaign) open(ctx context.Context, t txn) (pool hongbao.Amount, waiting int64, err error) {
 	id := c.Spec.ID
 	err = t.query(ctx, `SELECT balance, (SELECT COUNT(*) FROM quarantine WHERE campaign = $1 AND resolved_at = 0)
@@ -177,7 +178,8 @@ func (c *StoredCampaign) open(ctx context.Context, t txn) (pool hongbao.Amount, 
 	return pool, waiting, err
 }
 
-// refund compares the closes with what the ledger has, and returns the refund to post. n was read before the lock.
+// refund compares the closes with the ledger, and returns the refund to post. n was counted before the campaign was
+// locked.
 func (c *StoredCampaign) refund(ctx context.Context, t txn, e *end, n *counted) (payment.Refund, error) {
 	pool, waiting, err := c.open(ctx, t)
 	if err != nil {
@@ -216,7 +218,7 @@ func (c *StoredCampaign) refund(ctx context.Context, t txn, e *end, n *counted) 
 	return c.rest(), err
 }
 
-// nothingPending refuses a refund (payment.ErrSettling) while a remote may have booked credits that are not recorded.
+// nothingPending returns payment.ErrSettling while a remote may have booked credits that are not settled in the ledger.
 func nothingPending(ctx context.Context, t txn, campaign string) error {
 	pending, packets, err := pendingOf(ctx, t, campaign)
 	if err != nil || pending == 0 {
@@ -228,11 +230,11 @@ func nothingPending(ctx context.Context, t txn, campaign string) error {
 		payment.ErrSettling, pending, packets)
 }
 
-// agrees compares the campaign's counters, under its locks, with its grants, which were counted before.
+// agrees compares the campaign's counters with its grants, which were counted before the campaign was locked.
 func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
 	switch {
 	case c.Grants != n.has.Grants || c.Granted != n.has.Granted:
-		return hongbao.Errorf(hongbao.ClassTransient, "%w: grants were settled while the ledger's were counted",
+		return hongbao.Errorf(hongbao.ClassTransient, "%w: grants were settled while they were counted",
 			payment.ErrSettling)
 	case c.Grants != n.grants || c.Granted != n.amount || pool != c.Held().LeftAmount:
 		return hongbao.Errorf(hongbao.ClassBroken, "the ledger does not agree with itself: it has counted %d grants with "+
@@ -242,7 +244,7 @@ func (c *StoredCampaign) agrees(n *counted, pool hongbao.Amount) error {
 	return nil
 }
 
-// rest returns the refund of the money that was not granted, without its closes.
+// rest returns the refund of the money that was not granted. The caller sets the closes.
 func (c *StoredCampaign) rest() payment.Refund {
 	held := c.Held()
 	return payment.Refund{
@@ -255,7 +257,7 @@ func (c *StoredCampaign) rest() payment.Refund {
 func (l *Ledger) Held(ctx context.Context, campaign string) (stream.Closing, error) {
 	c, found, err := l.Campaign(ctx, campaign)
 	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; look at the id", campaign, ErrNoCampaign)
+		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; check the id", campaign, ErrNoCampaign)
 	}
 	if err != nil {
 		return stream.Closing{}, err
@@ -263,8 +265,8 @@ func (l *Ledger) Held(ctx context.Context, campaign string) (stream.Closing, err
 	return c.Held(), nil
 }
 
-// postRefund returns the double entry from the pool to the sponsor, and the end of the campaign. The database's own
-// guards are the keys of transfer and refund (one each) and CHECK (granted + refunded = funded).
+// postRefund returns the statements that move the money from the pool to the sponsor and mark the campaign as refunded.
+// The primary keys of transfer and refund, and CHECK (granted + refunded = funded), prevent a second refund.
 func postRefund(r *payment.Refund) []stmt {
 	pool, sponsor, transfer := PoolAccount(r.Campaign), SponsorAccount(r.Sponsor, r.Currency), "refund:"+r.Campaign
 	amount, now := int64(r.Amount), r.Created.UnixMilli()
@@ -285,13 +287,13 @@ func postRefund(r *payment.Refund) []stmt {
 	return append(stmts, stmt{sql: moveMoney, args: []any{sponsor, amount}})
 }
 
-// closeRow is a row of the closes of the places after the first.
+// closeRow is a row of table refund_close, which has the closes of all places but the first.
 type closeRow struct {
 	campaign string
 	payment.Close
 }
 
-// selectCloses reads what scanClose reads.
+// selectCloses reads the columns that scanClose scans.
 const selectCloses = `SELECT campaign, shard, close_seq FROM refund_close `
 
 func scanClose(s scan) (r closeRow, err error) {
@@ -335,8 +337,9 @@ func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r payment.Refun
 	return r, found, err
 }
 
-// Reveal notes that the campaign's seed is public, and returns the campaign with it. Before the refund it is refused
-// (Permanent, ErrNotRefunded): the seed shows every packet's amount. A repeat keeps the first time.
+// Reveal records that the campaign's seed is public, and returns the campaign with its seed. Before the refund the
+// error is ErrNotRefunded (Permanent), because the seed shows every packet's amount. A repeated call keeps the first
+// time.
 func (l *Ledger) Reveal(ctx context.Context, campaign string) (StoredCampaign, error) {
 	var c StoredCampaign
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// closeOf returns the close entry of a campaign whose first packets were granted.
+// closeOf returns the close entry of a campaign whose packets 1 to granted were granted.
 func closeOf(campaign string, packets, granted int64) stream.Entry {
 	return stream.Entry{
 		ID: "1700000060000-0", Shard: 3, Kind: stream.EntryClose, Campaign: campaign, Seq: granted + 1, Epoch: 1,
@@ -25,10 +25,8 @@ func closeOf(campaign string, packets, granted int64) stream.Entry {
 	}
 }
 
-// one returns the closes of a campaign on one shard.
 func one(closed stream.Entry) []stream.Entry { return []stream.Entry{closed} }
 
-// refunds refunds the campaign.
 func (f *fixture) refunds(t *testing.T, closed stream.Entry) payment.Refund {
 	t.Helper()
 	r, err := f.ledger.Refund(t.Context(), one(closed), 0)
@@ -37,7 +35,8 @@ func (f *fixture) refunds(t *testing.T, closed stream.Entry) payment.Refund {
 	return r
 }
 
-// refundedOnce checks that the campaign has one refund, that the sponsor has the money, and that nothing is left.
+// refundedOnce checks that the campaign has one refund, that the sponsor has the money back, and that the pool is
+// empty.
 func (f *fixture) refundedOnce(t *testing.T, closed stream.Entry) {
 	t.Helper()
 	c, _, err := f.ledger.Campaign(t.Context(), closed.Campaign)
@@ -65,7 +64,7 @@ func testAfterRefund(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("rain", 1, 4)...)
 	closed := closeOf("rain", 10, 4)
 	f.refunds(t, closed)
-	f.settles(t, grantsOf("rain", 3, 6)...) // 3 and 4 are settled, 5 and 6 come too late
+	f.settles(t, grantsOf("rain", 3, 6)...) // packets 3 and 4 are settled already; 5 and 6 come too late
 	f.refundedOnce(t, closed)
 	list := f.open(t)
 	require.Len(t, list, 2)
@@ -91,7 +90,7 @@ func testCouponAfterRefund(t *testing.T, f *fixture) {
 	require.EqualValues(t, 3, f.refunds(t, closed).Packets)
 	f.settles(t, coupons...)
 	f.holds(t, "coupon", coupons[:2])
-	require.Len(t, f.open(t), 3, "a packet without a value needs its own guard")
+	require.Len(t, f.open(t), 3, "coupons are not granted after the refund, although they move no money")
 }
 
 func testRefundWaits(t *testing.T, f *fixture) {
@@ -147,8 +146,8 @@ func testRefundConflicts(t *testing.T, f *fixture) {
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 }
 
-// testRefundBehindTheClose settles a grant that the close can't have counted, instead of one of the same amount that it
-// has counted. Number and sum are right, but nothing is refunded.
+// testRefundBehindTheClose replaces a grant that the close counted by another one of the same amount, which the close
+// can't have counted. Although number and sum are right, Refund returns a Conflict.
 func testRefundBehindTheClose(t *testing.T, f *fixture) {
 	for id, forge := range map[string]func(*hongbao.Grant){
 		"late":      func(g *hongbao.Grant) { g.Seq = 6 },
@@ -172,7 +171,8 @@ func testRefundBehindTheClose(t *testing.T, f *fixture) {
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 }
 
-// testRefundMissing also refunds the money of grants that a person has decided not to pay.
+// testRefundMissing refunds a campaign with grants that an operator has decided not to pay. Their money is refunded,
+// too.
 func testRefundMissing(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 3)...)
@@ -241,10 +241,10 @@ func testRefundTogether(t *testing.T, f *fixture) {
 	f.refundedOnce(t, closed)
 }
 
-// dying is a store whose transaction dies after some statements, as if the process were killed there.
+// dying is a store whose transactions fail after some statements, as if the process were killed.
 type dying struct {
 	store
-	after int // statements that run before it
+	after int // number of statements that run before the failure
 }
 
 var errDied = errors.New("died")
@@ -256,7 +256,7 @@ func (s *dying) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
 		if err != nil {
 			return nil, err
 		}
-		for _, st := range last { // one by one, so that it can die between them
+		for _, st := range last { // one by one, so that the failure can come between them
 			if err := (&dyingTxn{txn: t, left: &left}).run(ctx, st); err != nil {
 				return nil, err
 			}
@@ -278,12 +278,13 @@ func (t *dyingTxn) run(ctx context.Context, stmts ...stmt) error {
 	return t.txn.run(ctx, stmts...)
 }
 
-// looks returns how many statements of a transaction read or check the given number of shards.
+// looks returns how many statements a transaction needs to read and check the epochs of the given number of shards.
 func (f *fixture) looks(shards int) int {
 	return map[Driver]int{PostgreSQL: 1 + shards, MySQL: shards}[f.config.Driver]
 }
 
-// testRefundDies lets the refund die before each of its statements, and at last after COMMIT, with the answer lost.
+// testRefundDies kills the refund before each of its statements, and finally after COMMIT, before the caller gets the
+// result.
 func testRefundDies(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
@@ -294,26 +295,26 @@ func testRefundDies(t *testing.T, f *fixture) {
 		_, err := f.ledger.Refund(t.Context(), one(closed), 0)
 		f.ledger.store = inner
 		if err == nil {
-			break // the caller never gets this answer
+			break // committed, but the caller does not get the result
 		}
 		require.ErrorIs(t, err, errDied)
 		require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 		f.holds(t, "rain", grantsOf("rain", 1, 4))
 		deaths++
 	}
-	require.Equal(t, 6+f.looks(1), deaths, "the lock, five statements, and those that look at the shard")
+	require.Equal(t, 6+f.looks(1), deaths, "the lock, five statements, and those that read and check the shard's epoch")
 	f.refunds(t, closed)
 	f.refundedOnce(t, closed)
 }
 
-// testRefundAmongSettlers tries refunds while settlers settle the last grants: a refund succeeds only after all of
-// them.
+// testRefundAmongSettlers tries refunds while settlers settle the last grants. A refund succeeds only after all grants
+// are settled.
 func testRefundAmongSettlers(t *testing.T, f *fixture) {
 	const packets, granted = 300, 200
 	f.create(t, "rain", packets)
 	closed := closeOf("rain", packets, granted)
 	var group, settlers errgroup.Group
-	// one try for each settled grant: without a pause the refunds would starve the settlers
+	// One refund is tried per settled grant. Without this limit the refunds would starve the settlers.
 	settled := make(chan struct{}, granted)
 	for w := range int64(4) {
 		settlers.Go(func() error {

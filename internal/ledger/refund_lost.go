@@ -9,22 +9,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// LostRefund is a person's decision to refund a campaign of which Redis has lost data. No close can say what is left of
-// it.
+// LostRefund is an operator's decision to refund a campaign of which Redis has lost data, so that at least one close is
+// missing.
 type LostRefund struct {
 	Campaign string
-	// Closes are what is known of the close of each of the campaign's places, in their order. Seq is 0 where Redis has
-	// lost data of the campaign.
+	// Closes has the known close of each of the campaign's places, in order. Seq is 0 for a place whose close is missing.
 	Closes []payment.Close
-	// Amount must be exactly what the ledger has left.
+	// Amount must be exactly the money that the ledger has not granted.
 	Amount hongbao.Amount
 	stream.Decision
 }
 
-// RefundLost is Refund without a close, for a campaign of which Redis has lost data. Everything that the ledger has not
-// granted goes from the pool to the sponsor, and nothing can be granted after it. It is refused while grants of the
-// campaign wait in quarantine, and if the amount is not exactly what is left. A repeat returns the existing refund and
-// moves nothing, no matter which call made it.
+// RefundLost is like Refund, for a campaign of which Redis has lost data and closes. All money that the ledger has not
+// granted goes from the pool to the sponsor, and nothing can be granted afterwards. RefundLost fails while grants of
+// the campaign wait in quarantine, or if the amount is not exactly the rest. A repeated call returns the existing
+// refund and moves no money, even if another method made the refund.
 func (l *Ledger) RefundLost(ctx context.Context, o LostRefund) (payment.Refund, error) {
 	if err := o.Decision.Check(); err != nil {
 		return payment.Refund{}, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s, which Redis has lost: %w",

@@ -11,18 +11,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// lostOf returns a person's decision about campaign rain, of whose 10 packets the given number were granted.
+// lostOf returns the decision to refund campaign rain, after granted of its 10 packets were granted.
 func lostOf(granted int64) LostRefund {
 	return LostRefund{Campaign: "rain", Closes: []payment.Close{{Shard: 3}}, Amount: fundedFor(10) - fundedFor(granted),
 		Decision: by("ann", "no file is left")}
 }
 
-// testRefundLost refunds a campaign that Redis has lost, so the ledger alone decides. It refunds the exact sum once,
-// and records who decided it and why.
+// testRefundLost refunds a campaign that Redis has lost. It refunds the exact rest once, and records who decided so and
+// why.
 func testRefundLost(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
-	twice := grant("rain", 4) // Redis had dealt the packet to another user before the loss
+	twice := grant("rain", 4) // Redis granted packet 4 to another user, too
 	twice.User = "mallory"
 	f.settles(t, twice)
 
@@ -50,7 +50,7 @@ func testRefundLost(t *testing.T, f *fixture) {
 	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 5, 5))
 	require.NoError(t, err)
 	_, err = f.ledger.RefundLost(t.Context(), lostOf(4))
-	require.ErrorIs(t, err, payment.ErrSettling, "a remote may have booked it")
+	require.ErrorIs(t, err, payment.ErrSettling, "a remote may have booked packet 5")
 	require.NoError(t, f.Settler.Forget(t.Context(), 1, grantsOf("rain", 5, 5)))
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 
@@ -70,7 +70,7 @@ func testRefundLost(t *testing.T, f *fixture) {
 	require.Equal(t, []any{true, []payment.Close{{Shard: 3}}, "ann", "no file is left"}, []any{totals.Closed, totals.Closes,
 		totals.By, totals.Why})
 
-	f.settles(t, grantsOf("rain", 3, 6)...) // 3 and 4 are settled; 5 and 6 come too late
+	f.settles(t, grantsOf("rain", 3, 6)...) // packets 3 and 4 are settled already; 5 and 6 come too late
 	list := f.open(t)
 	require.Len(t, list, 2)
 	require.Equal(t, AfterRefund, list[0].Reason)
@@ -85,7 +85,7 @@ func testRefundLost(t *testing.T, f *fixture) {
 	require.Empty(t, differences)
 }
 
-// testRefundLostTogether refunds ten times at once, through two ledgers.
+// testRefundLostTogether refunds a campaign in ten concurrent calls, through two ledgers.
 func testRefundLostTogether(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
@@ -105,7 +105,6 @@ func testRefundLostTogether(t *testing.T, f *fixture) {
 	f.refundedOnce(t, closeOf("rain", 10, 4))
 }
 
-// testRefundLostDies lets the refund die before each of its statements.
 func testRefundLostDies(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 4)...)
@@ -115,7 +114,7 @@ func testRefundLostDies(t *testing.T, f *fixture) {
 		_, err := f.ledger.RefundLost(t.Context(), lostOf(4))
 		f.ledger.store = inner
 		if err == nil {
-			break // the caller never gets this answer
+			break // committed, but the caller does not get the result
 		}
 		require.ErrorIs(t, err, errDied)
 		require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// question is a query, and the conversion of each of its rows.
+// question is a query and the function that converts its rows.
 type question[T any] struct {
-	what string // for the error: what was tried
+	what string // what the query tries to do, for errors
 	sql  string
 	args []any
 	row  func(scan) (T, error)
 }
 
-// in returns the rows within a transaction.
+// in runs the query in a transaction and returns its rows.
 func (q question[T]) in(ctx context.Context, t txn) (list []T, err error) {
 	err = t.query(ctx, q.sql, q.args, func(s scan) error {
 		v, err := q.row(s)
@@ -23,7 +23,7 @@ func (q question[T]) in(ctx context.Context, t txn) (list []T, err error) {
 	return list, err
 }
 
-// first returns the first row within a transaction; false if there is none.
+// first runs the query in a transaction and returns its first row; false if there is none.
 func (q question[T]) first(ctx context.Context, t txn) (v T, found bool, err error) {
 	list, err := q.in(ctx, t)
 	if err != nil || len(list) == 0 {
@@ -32,12 +32,12 @@ func (q question[T]) first(ctx context.Context, t txn) (v T, found bool, err err
 	return list[0], true, nil
 }
 
-// all returns the rows of one snapshot.
+// all runs the query on its own snapshot and returns its rows.
 func (q question[T]) all(ctx context.Context, l *Ledger) ([]T, error) {
 	return snapshot(ctx, l, q.what, q.in)
 }
 
-// one returns the first row of one snapshot; false if there is none.
+// one runs the query on its own snapshot and returns its first row; false if there is none.
 func (q question[T]) one(ctx context.Context, l *Ledger) (v T, found bool, err error) {
 	list, err := q.all(ctx, l)
 	if err != nil || len(list) == 0 {
@@ -46,7 +46,7 @@ func (q question[T]) one(ctx context.Context, l *Ledger) (v T, found bool, err e
 	return list[0], true, nil
 }
 
-// snapshot runs fn on one snapshot. what describes the attempt in the error.
+// snapshot runs fn on one snapshot. Its errors begin with the text what.
 func snapshot[T any](ctx context.Context, l *Ledger, what string, fn func(context.Context, txn) (T, error)) (T, error) {
 	var v T
 	err := l.read(ctx, func(ctx context.Context, t txn) (err error) {
@@ -60,7 +60,7 @@ func snapshot[T any](ctx context.Context, l *Ledger, what string, fn func(contex
 	return v, nil
 }
 
-// number and text read rows of one column.
+// number and text scan a row with one column.
 func number(s scan) (n int64, err error) {
 	err = s(&n)
 	return n, err

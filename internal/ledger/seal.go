@@ -16,8 +16,8 @@ import (
 // ErrNotSealable says that a campaign can't be sealed yet.
 var ErrNotSealable = errors.New("the campaign can't be sealed")
 
-// seal replaces the grants of a sealed campaign: their number and sums, the amount paid to each group of users, and the
-// seqs by shard.
+// seal has the sums that replace a sealed campaign's grants in audits: their number and amount, the amount paid to each
+// group of users, and the seqs by shard.
 type seal struct {
 	grants, amount  int64
 	debits, debited int64
@@ -25,16 +25,16 @@ type seal struct {
 	seqs            map[int][]stream.SeqRange
 }
 
-// Seal notes the sums over the grants of a refunded campaign, so that CheckConservation and the audit need not read
-// them again. The caller has audited the campaign. A repeat changes nothing. It is refused (Permanent, ErrNotSealable)
-// before the refund, and as Broken while the campaign's counters differ from its grants.
+// Seal stores the sums over the grants of a refunded campaign, so that CheckConservation and the audit need not read
+// the grants again. The caller must have audited the campaign. A repeated call changes nothing. Before the refund the
+// error is ErrNotSealable (Permanent). If the campaign's counters differ from its grants, the error is Broken.
 func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 	c, found, err := l.Totals(ctx, campaign)
 	switch {
 	case err != nil:
 		return err
 	case !found:
-		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %.80q: %w; look at the id", campaign, ErrNoCampaign)
+		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %.80q: %w; check the id", campaign, ErrNoCampaign)
 	case c.Sealed:
 		return nil
 	case !c.Closed:
@@ -60,7 +60,8 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 	return nil
 }
 
-// read adds up the campaign's grants. Seqs are bits, so that the order of the packets does not matter.
+// read adds up the campaign's grants. It collects the seqs as bits, because grants are read in the order of their
+// packets, not of their seqs.
 func (s *seal) read(ctx context.Context, t txn, c *Totals) (err error) {
 	bits := make(map[int]map[int64]uint64)
 	err = eachPaid(ctx, t, c.Campaign, func(g *paidGrant) error {
@@ -85,7 +86,7 @@ func (s *seal) read(ctx context.Context, t txn, c *Totals) (err error) {
 	return err
 }
 
-// ranges returns the numbers whose bits are set, as runs in their order.
+// ranges returns the numbers whose bits are set, as sorted ranges.
 func ranges(words map[int64]uint64) (list []stream.SeqRange) {
 	for _, w := range slices.Sorted(maps.Keys(words)) {
 		for bit := range int64(64) {
@@ -103,8 +104,9 @@ func ranges(words map[int64]uint64) (list []stream.SeqRange) {
 	return list
 }
 
-// packGroups writes (group, amount) pairs. packSeqs writes for each shard its number, the number of its runs, and each
-// run's first and last seq. All are sorted varints; groups and seqs are differences from the one before.
+// packGroups encodes (group, amount) pairs. packSeqs encodes for each shard its number, the number of its ranges, and
+// each range's first and last seq. All numbers are varints. The pairs and ranges are sorted, and a group or seq is
+// encoded as the difference from the previous one.
 func (s *seal) packGroups() []byte {
 	b, last := []byte{}, int64(0)
 	for _, g := range slices.Sorted(maps.Keys(s.groups)) {
@@ -127,7 +129,7 @@ func (s *seal) packSeqs() []byte {
 	return b
 }
 
-// numbers reads varints until its text ends. Then, or at a damaged one, ok is false.
+// numbers reads varints. bad is set if one is damaged or missing.
 type numbers struct {
 	rest []byte
 	bad  bool
@@ -148,10 +150,10 @@ func (n *numbers) err(campaign string) error {
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "the seal of campaign %s can't be read: the database was changed by "+
-		"hand; delete the row to have its grants read again", campaign)
+		"hand; delete its row in table seal, so that the grants are read again", campaign)
 }
 
-// eachGroup calls fn with the amount that each group of users was paid in a sealed campaign.
+// eachGroup calls fn for each group of users, with the amount that a sealed campaign paid to it.
 func eachGroup(campaign string, packed []byte, fn func(group, amount int64)) error {
 	n, group := numbers{rest: packed}, int64(0)
 	for len(n.rest) > 0 {

@@ -9,9 +9,10 @@ import (
 // Server is what a database reports about itself.
 type Server struct {
 	Version string
-	// Clock is the database's time; SQLite has this machine's.
+	// Clock is the database's time. SQLite uses the clock of this machine.
 	Clock time.Time
-	// Denied lists the rights that the user lacks, as in "DELETE on archive, grants". Only PostgreSQL is asked.
+	// Denied lists the rights that the user lacks, as in "DELETE on archive, grants". It is empty on databases other than
+	// PostgreSQL.
 	Denied []string
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
-// maxSessions bounds the sessions that are live for one key; a new one ends the oldest.
+// maxSessions bounds the live sessions of a key. A further session ends the oldest one.
 const maxSessions = 50
 
-// Live returns the API keys and the console sessions that are neither revoked nor expired, of one snapshot.
+// Live returns the API keys and the console sessions that are neither revoked nor expired, read in one snapshot.
 func (l *Ledger) Live(ctx context.Context) (access.Live, error) {
 	return snapshot(ctx, l, "read the live API keys and sessions", func(ctx context.Context, t txn) (live access.Live,
 		err error) {
@@ -33,8 +33,8 @@ func scanSession(s scan) (v access.Session, err error) {
 	return v, err
 }
 
-// AddSession stores a session of the console. If the key has too many sessions it ends the oldest ones. It deletes
-// expired sessions.
+// AddSession stores a session of the console. If the key has too many sessions, AddSession deletes the oldest ones. It
+// also deletes all expired sessions.
 func (l *Ledger) AddSession(ctx context.Context, s access.Session) error {
 	now := time.Now().UnixMilli()
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {

@@ -15,13 +15,13 @@ import (
 
 // item is the state of one grant of a batch in the settler.
 type item struct {
-	index  int // in the batch that was handed over
+	index  int // index in the batch that the caller passed
 	grant  *hongbao.Grant
 	reason Reason // set if the item must go to quarantine
-	fence  int64  // the epoch whose fence it is behind
+	fence  int64  // epoch of the fence that leaves the grant out; 0 if none does
 }
 
-// packetKey is the permanent key of a grant.
+// packetKey is the primary key of table grants.
 type packetKey struct {
 	campaign string
 	packet   int64
@@ -29,7 +29,8 @@ type packetKey struct {
 
 func keyOf(g *hongbao.Grant) packetKey { return packetKey{g.Campaign, g.Packet} }
 
-// grantColumns are the columns of table grants that are facts, in the order in which they are packed and scanned.
+// grantColumns are the columns of table grants that come from the grant itself, in the order in which they are packed
+// and scanned.
 const grantColumns = `campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at`
 
 // storedGrant is a row of table grants.
@@ -53,19 +54,19 @@ func sortItems(items []item) {
 	})
 }
 
-// settling is one call of post.
+// settling has the state of one call of post.
 type settling struct {
 	*Ledger
 	items   []item
 	known   map[string]knownCampaign // has the campaigns of all items
-	pending bool                     // the items' rows of table pending are deleted in the same transaction
+	pending bool                     // delete the items' pending rows in the same transaction
 	tries   int
-	leftOut []item // by a fence; the ledger does not know them
+	leftOut []item // items that a fence leaves out and the ledger does not know
 }
 
-// post settles the items in one transaction, and returns those that contradict the ledger. It sorts items,
-// so every worker locks in the same order: packets, users, pools, campaigns, their transfers. Workers then wait for
-// each other but never deadlock.
+// post settles the items in one transaction, and returns those that contradict the ledger. It sorts the items, so that
+// every worker locks in the same order: packets, users, pools, campaigns, transfers. So workers may wait for each
+// other, but never deadlock.
 func (s *settling) post(ctx context.Context) (differ []item, err error) {
 	sortItems(s.items)
 	err = s.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
@@ -83,8 +84,8 @@ func (s *settling) post(ctx context.Context) (differ []item, err error) {
 	return differ, nil
 }
 
-// insert inserts the grants that no person has decided about, and compares the others with the existing rows. It
-// returns the statements that move the money of the new grants. It does not insert what a fence leaves out.
+// insert inserts the grants, except those that an operator has decided about or that a fence leaves out. It compares
+// grants that already exist with their rows. It returns the statements that move the money of the new grants.
 func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
 	items, decided, seen := s.items, true, outlookOf(ctx, s.items)
 	questions := seen.questions()
@@ -103,7 +104,7 @@ func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []it
 	if err != nil || len(items) == 0 {
 		return nil, nil, err
 	}
-	// A statement can't insert a key twice; a duplicate in the batch is compared with the first.
+	// A statement can't insert a key twice, so a duplicate in the batch is compared with the first grant instead.
 	fresh := slices.CompactFunc(slices.Clone(items), func(a, b item) bool { return keyOf(a.grant) == keyOf(b.grant) })
 	batch := rand.Int64()
 	var inserted int64
@@ -130,8 +131,9 @@ func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []it
 	return append(stmts, seen.unchanged(s.dialect)...), differ, err
 }
 
-// insertGrants returns the statement that inserts the grants. PostgreSQL's first try copies them, which takes three
-// quarters of the time. An existing packet makes it fail, and the next try skips that packet.
+// insertGrants returns the statement that inserts the grants. On PostgreSQL the first try uses COPY, which takes three
+// quarters of the time of INSERT. If a packet exists, COPY fails, and the next try uses an INSERT that skips the
+// packet.
 func (s *settling) insertGrants(items []item, batch int64, inserted *int64) (stmt, error) {
 	columns := columnsOf(items)
 	sql, copied := s.dialect.insertGrants, s.dialect.copies && s.tries == 0
@@ -175,8 +177,8 @@ func (l *Ledger) readGrants(ctx context.Context, t txn, items []item) (map[packe
 	return has, err
 }
 
-// compare sorts the items by the ledger's current rows. fresh were inserted by this batch, differ contradict the
-// ledger, and the others were already settled.
+// compare compares the items with the ledger's current rows. fresh were inserted by this batch. differ contradict the
+// ledger. The other items were already settled.
 func compare(items []item, has map[packetKey]storedGrant, batch int64) (fresh, differ []item, err error) {
 	var last packetKey
 	for _, it := range items {
@@ -196,14 +198,14 @@ func compare(items []item, has map[packetKey]storedGrant, batch int64) (fresh, d
 	return fresh, differ, nil
 }
 
-// posting is the money and the number of grants that a batch moves for one campaign.
+// posting is what a batch adds to one campaign: an amount and a number of grants.
 type posting struct {
 	amount hongbao.Amount
 	grants int64
 }
 
-// moveMoney returns the statements that move the money of the fresh grants. The rows that other batches also need, the
-// pool's and the campaign's, come late.
+// moveMoney returns the statements that move the money of the fresh grants. The rows of pools and campaigns come late,
+// because other batches wait for them.
 func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch int64) ([]stmt, error) {
 	campaigns, users, err := add(fresh, known)
 	if err != nil {
@@ -220,14 +222,14 @@ func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch i
 			args: []any{PoolAccount(id), int64(campaigns[id].amount)}})
 	}
 	for _, id := range ids {
-		// The row's CHECK refuses a value below 0: nothing is granted after the refund, not even a packet without a
-		// value.
+		// After the refund the CHECK on granted refuses -1. So nothing is granted any more, not even a packet with amount
+		// 0.
 		stmts = append(stmts,
 			stmt{sql: `UPDATE campaign SET granted = CASE WHEN state = 'refunded' THEN -1 ELSE granted + $2 END,
 			grants = grants + $3 WHERE id = $1`, args: []any{id, int64(campaigns[id].amount), campaigns[id].grants}})
 	}
-	// The transfers come after the rows that they refer to are locked. MySQL reads those rows under a shared lock, and
-	// two batches that both hold a shared lock would deadlock at the write.
+	// The transfers come after the rows that they refer to are locked for writing. For a foreign key MySQL takes a shared
+	// lock, and two batches with a shared lock would deadlock when they update the row.
 	for _, id := range ids {
 		p := campaigns[id]
 		stmts = append(stmts, stmt{sql: insertTransfer, args: []any{"grants:" + id + ":" + strconv.FormatInt(batch, 10),
@@ -236,14 +238,14 @@ func (l *Ledger) moveMoney(fresh []item, known map[string]knownCampaign, batch i
 	return stmts, nil
 }
 
-// credit is what one batch adds to an account.
+// credit is the amount that a batch adds to an account.
 type credit struct {
 	account, currency string
 	amount            hongbao.Amount
 }
 
-// add sums up the grants per campaign and, sorted, per user's account. A sum above MaxAmount is refused like any other
-// overdraft: no campaign is funded with more.
+// add sums up the grants per campaign and per user's account; the accounts are sorted. It refuses a sum above MaxAmount
+// as an overdraft, because no campaign is funded with more.
 func add(fresh []item, known map[string]knownCampaign) (map[string]posting, []credit, error) {
 	campaigns := make(map[string]posting)
 	credits := make([]credit, 0, len(fresh))

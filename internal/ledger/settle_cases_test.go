@@ -71,7 +71,7 @@ func testCoupons(t *testing.T, f *fixture) {
 	f.holds(t, "coupon", coupons)
 	_, found, err := f.ledger.Balance(t.Context(), UserAccount(coupons[0].User, ""))
 	require.NoError(t, err)
-	require.False(t, found, "without a credit there is no account")
+	require.False(t, found, "a user who was never credited has no account")
 	thief := coupons[2]
 	thief.User = "thief"
 	f.settles(t, thief)
@@ -96,7 +96,7 @@ func testAltered(t *testing.T, f *fixture) {
 	altered[1].Amount += 1
 	altered[2].Shard = 4
 	altered[3].Seq = 99
-	for range 3 { // a repeat changes nothing
+	for range 3 { // repeated batches change nothing
 		f.settles(t, append(slices.Clone(altered), grant("rain", 5))...)
 	}
 	list := f.open(t)
@@ -116,7 +116,7 @@ func testAltered(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 	require.Zero(t, f.balance(t, UserAccount("thief", testCurrency)))
 
-	again := grant("rain", 1) // restored to Redis after a loss: another epoch, the same facts
+	again := grant("rain", 1) // as if restored to Redis after a loss: another epoch, the same facts
 	again.Epoch, again.RequestID = 2, ""
 	f.settles(t, again)
 	require.Len(t, f.open(t), 4)
@@ -242,7 +242,7 @@ func testOverdraft(t *testing.T, f *fixture) {
 	f.create(t, "rain", 100)
 	f.create(t, "snow", 10)
 	all := append(grantsOf("rain", 1, 100), grantsOf("snow", 1, 10)...)
-	for _, i := range []int{40, 90} { // the funding covers neither
+	for _, i := range []int{40, 90} { // two grants that are more than the funding
 		all[i].Amount = fundedFor(100)
 		f.forged[keyOf(&all[i])] = all[i].Amount
 	}
@@ -299,12 +299,12 @@ func testSettledAfterQuarantine(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("rain", 1, 3)...)
 	require.Len(t, f.open(t), 3)
 	f.create(t, "rain", 3)
-	f.settles(t, grantsOf("rain", 1, 3)...) // replayed after the campaign was created
+	f.settles(t, grantsOf("rain", 1, 3)...) // a replay after the campaign was created
 	f.holds(t, "rain", grantsOf("rain", 1, 3))
-	require.Len(t, f.open(t), 3, "only a person closes the case")
+	require.Len(t, f.open(t), 3, "only an operator can decide the rows in quarantine")
 }
 
-// testGuards bypasses the checks of this package: the database's own constraints refuse the changes.
+// testGuards changes rows without the checks of this package: the database's constraints refuse the changes.
 func testGuards(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
@@ -325,8 +325,8 @@ func testGuards(t *testing.T, f *fixture) {
 	f.holds(t, "rain", grantsOf("rain", 1, 2))
 }
 
-// Grants of a campaign that the ledger lacks (issue 8, point 3) wait, and no attempt is counted, until the campaign is
-// created or a person has disowned it. Other grants are settled.
+// Grants of a campaign that the ledger does not have wait until the campaign is created or disowned (issue 8, point 3).
+// No attempt is counted. Other grants of the batch are settled.
 func testUnknownCampaignWaits(t *testing.T, f *fixture) {
 	f.create(t, "rain", 3)
 	both := append(grantsOf("lost", 1, 3), grantsOf("rain", 1, 3)...)
@@ -363,7 +363,7 @@ func testUnknownCampaignWaits(t *testing.T, f *fixture) {
 	require.Equal(t, NoCampaign, list[0].Reason)
 }
 
-// testPutAside checks that PutAside takes only grants of disowned campaigns: a remote pays the others.
+// testPutAside checks that PutAside sends only grants of disowned campaigns to quarantine.
 func testPutAside(t *testing.T, f *fixture) {
 	f.create(t, "rain", 3)
 	f.disown(t, "never")

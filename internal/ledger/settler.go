@@ -13,11 +13,11 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// MaxBatch is how many grants go into one transaction; a longer batch becomes several.
+// MaxBatch is the maximum number of grants in a transaction. A longer batch takes several transactions.
 const MaxBatch = 10_000
 
-// PlanSource knows the planned amounts. Amount returns the amount of a packet, and false if the plan has no such
-// packet. It must be safe for concurrent use.
+// PlanSource returns the planned amounts of packets. Amount returns the amount of a packet, and false if the plan has
+// no such packet. It must be safe for concurrent use.
 type PlanSource interface {
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
 }
@@ -27,23 +27,22 @@ type SettlerConfig struct {
 	Ledger *Ledger
 	Plan   PlanSource
 	Log    *zap.Logger
-	// OnQuarantine, if not nil, is called for each grant that waits in quarantine for a decision, after its commit. It
-	// is called again whenever the same grant comes again. It may count the grant or freeze its campaign. Its ID is 0
-	// when the grant was there before. An error is an outage: the grant comes again. It must be quick and safe for
-	// concurrent use.
+	// OnQuarantine, if not nil, is called for each grant that waits in quarantine for a decision, after the commit. It is
+	// called for each redelivery of the grant, then with ID 0. It may count the grant or freeze its campaign. Its errors
+	// are outages, so the grant is redelivered. It must be fast and safe for concurrent use.
 	OnQuarantine func(Quarantined) error
 }
 
-// Settler is the hongbao.Handler that settles grants. Its methods are safe for concurrent use, also with the same
+// Settler is the hongbao.Handler that settles grants. Its methods are safe for concurrent use, even with the same
 // grants.
 type Settler struct {
 	config SettlerConfig
-	// pending says that rows of table pending are deleted with the grants.
+	// pending says that the grants' pending rows are deleted in the transaction that settles them.
 	pending bool
 	missing *alarms
 }
 
-// alarms are campaigns that the ledger does not have, with the time of the last alarm about each.
+// alarms has the time of the last alarm about each campaign.
 type alarms struct {
 	mu   sync.Mutex
 	last map[string]time.Time
@@ -68,10 +67,10 @@ func NewSettler(config SettlerConfig) (*Settler, error) {
 	return &Settler{config: config, missing: &alarms{last: make(map[string]time.Time)}}, nil
 }
 
-// Handle settles the grants, in one transaction for all valid ones. Nil for a grant means that the ledger has it
-// durably: as a paid grant, or in quarantine. A repeat changes nothing. A grant whose campaign the ledger does not have
-// waits (hongbao.IsHeld) until the campaign is there, or a person has disowned it. A grant that a fence leaves out is
-// an outage (ErrFenced), and the others are settled.
+// Handle settles the grants; all valid ones share a transaction. A nil error for a grant means that the ledger has it
+// durably, paid or in quarantine. A repeated call changes nothing. If the ledger does not have a grant's campaign, the
+// grant waits (hongbao.IsHeld) until the campaign is created or disowned. A grant that a fence leaves out gets
+// ErrFenced, an outage; the other grants are settled.
 func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	known := make(map[string]knownCampaign)
@@ -86,14 +85,15 @@ func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	return nil
 }
 
-// Record is Handle for grants that a remote has credited. Nil also means that they are no longer pending; see Begin.
+// Record is like Handle, for grants that a remote has credited. A nil error also means that the grant is no longer
+// pending (see Begin).
 func (s *Settler) Record(ctx context.Context, grants []hongbao.Grant) []error {
 	return (&Settler{config: s.config, pending: true, missing: s.missing}).Handle(ctx, grants)
 }
 
-// PutAside sends grants whose campaign a person has disowned to quarantine, and settles none: a remote pays the others.
-// Nil for a grant means that it is in quarantine. Grants of other campaigns that the ledger does not have wait
-// (hongbao.IsHeld).
+// PutAside sends grants of disowned campaigns to quarantine. It settles no grant, because it is for deployments in
+// which a remote pays. A nil error for a grant means that it is in quarantine. Grants of other campaigns that the
+// ledger does not have wait (hongbao.IsHeld).
 func (s *Settler) PutAside(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	known, missing := make(map[string]knownCampaign), make(map[string]bool)
@@ -109,7 +109,7 @@ func (s *Settler) PutAside(ctx context.Context, grants []hongbao.Grant) []error 
 		case it.reason != "":
 			disowned = append(disowned, it)
 		default:
-			errs[i] = hongbao.Errorf(hongbao.ClassTransient, "grant %s comes again: the ledger has campaign %s by now",
+			errs[i] = hongbao.Errorf(hongbao.ClassTransient, "retry grant %s: the ledger has campaign %s by now",
 				it.grant.EventID(), it.grant.Campaign)
 		}
 	}
@@ -117,8 +117,8 @@ func (s *Settler) PutAside(ctx context.Context, grants []hongbao.Grant) []error 
 	return errs
 }
 
-// checkPlans separates the grants into planned ones and refused ones, which go to quarantine. errs gets the errors of
-// malformed grants and of grants whose plan can't be read.
+// checkPlans separates the grants into planned ones and refused ones, which go to quarantine. It sets errs for
+// malformed grants, and for grants whose plan can't be read.
 func (s *Settler) checkPlans(
 	ctx context.Context, grants []hongbao.Grant, known map[string]knownCampaign, errs []error,
 ) (planned, refused []item) {
@@ -130,7 +130,7 @@ func (s *Settler) checkPlans(
 		if errs[i] = malformed(it.grant); errs[i] != nil {
 			continue
 		}
-		if errs[i] = outage; outage != nil { // another question would cost another timeout
+		if errs[i] = outage; outage != nil { // after an outage each further query could cost a timeout
 			continue
 		}
 		k, reason, err := s.lookUp(ctx, it.grant, known, missing)
@@ -152,7 +152,7 @@ func (s *Settler) checkPlans(
 	return planned, refused
 }
 
-// malformed refuses a grant that does not fit the ledger's tables.
+// malformed returns an error if a grant does not fit into the ledger's tables.
 func malformed(g *hongbao.Grant) error {
 	err := hongbao.CheckCampaignID(g.Campaign)
 	if err == nil {
@@ -162,7 +162,7 @@ func malformed(g *hongbao.Grant) error {
 		err = hongbao.CheckID(g.RequestID)
 	}
 	if err == nil && (g.Shard < 0 || g.Shard >= 1<<31 || g.Seq < 0) {
-		err = fmt.Errorf("shard %d and seq %d are not a position", g.Shard, g.Seq)
+		err = fmt.Errorf("shard %d and seq %d are out of range", g.Shard, g.Seq)
 	}
 	if err == nil {
 		return nil
@@ -171,8 +171,8 @@ func malformed(g *hongbao.Grant) error {
 		g.Campaign, err)
 }
 
-// lookUp returns a grant's campaign, or the reason if the grant must go to quarantine. It adds the campaign to known.
-// If the ledger does not have the campaign, it adds it to missing, with whether a person has disowned it.
+// lookUp returns a grant's campaign, or the reason why the grant must go to quarantine. known and missing are caches
+// for the batch: known has campaigns of the ledger. missing has other campaigns, and whether they are disowned.
 func (s *Settler) lookUp(
 	ctx context.Context, g *hongbao.Grant, known map[string]knownCampaign, missing map[string]bool,
 ) (k knownCampaign, reason Reason, err error) {
@@ -198,13 +198,13 @@ func (s *Settler) lookUp(
 		return k, NoCampaign, nil
 	}
 	s.alarm(g.Campaign)
-	// Each grant gets its own error: the batch has no failure in common.
-	return k, "", hongbao.Heldf("grant %s waits: %w, so its worth is unknown. Point ledger.dsn to the right "+
+	// Each grant gets its own error, since a shared one would count as a failure of the whole batch.
+	return k, "", hongbao.Heldf("grant %s waits: %w, so its amount can't be checked. Point ledger.dsn to the right "+
 		"ledger, or restore the one that has campaign %s; if there is none, `hongbao quarantine campaign %s` sends its "+
 		"grants to quarantine", g.EventID(), ErrNoCampaign, g.Campaign, g.Campaign)
 }
 
-// checkPlan compares a grant with its campaign and the plan, and returns the reason if the grant must go to quarantine.
+// checkPlan compares a grant with its campaign and the plan. It returns the reason if the grant must go to quarantine.
 func (s *Settler) checkPlan(ctx context.Context, g *hongbao.Grant, k knownCampaign) (Reason, error) {
 	if g.Packet < 1 || g.Packet > k.packets {
 		return PacketNotPlanned, nil
@@ -221,7 +221,7 @@ func (s *Settler) checkPlan(ctx context.Context, g *hongbao.Grant, k knownCampai
 	return "", nil
 }
 
-// alarm reports a campaign that the ledger does not have, once a minute.
+// alarm logs that the ledger does not have a campaign, at most once a minute.
 func (s *Settler) alarm(campaign string) {
 	if !s.missing.due(campaign) {
 		return
@@ -231,7 +231,7 @@ func (s *Settler) alarm(campaign string) {
 		zap.String("code", "unknown_campaign"), zap.String("campaign", campaign))
 }
 
-// due reports whether a campaign's alarm was not raised within a minute.
+// due reports whether a campaign's last alarm is at least a minute old, and notes the new alarm.
 func (a *alarms) due(campaign string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -245,8 +245,8 @@ func (a *alarms) due(campaign string) bool {
 	return true
 }
 
-// settle settles the items, and returns those that go to quarantine. If the funding does not cover all items, or one
-// does not fit the database (a balance that would overflow), it halves them until each culprit is alone.
+// settle settles the items, and returns those that must go to quarantine. If the funding does not cover all items, or a
+// balance would overflow, it settles each half separately, until it has isolated the items that fail.
 func (s *Settler) settle(ctx context.Context, items []item, known map[string]knownCampaign, errs []error) []item {
 	call := &settling{Ledger: s.config.Ledger, items: items, known: known, pending: s.pending}
 	refused, err := call.post(ctx)
@@ -304,7 +304,7 @@ func (s *Settler) quarantine(ctx context.Context, items []item, errs []error) {
 	noteLeftOut(ctx, leftOut, errs)
 	for _, q := range added {
 		if err := s.report(q); err != nil {
-			// The row is stored; the grant comes again until the hook has succeeded.
+			// The rows are stored, but the grants are redelivered until the hook succeeds.
 			for _, it := range items {
 				errs[it.index] = hongbao.Outagef(hongbao.ClassTransient, "quarantine of packet %d of campaign %s: %w",
 					q.Grant.Packet, q.Grant.Campaign, err)
@@ -314,7 +314,7 @@ func (s *Settler) quarantine(ctx context.Context, items []item, errs []error) {
 	}
 }
 
-// report logs a grant that is new in quarantine, and calls the hook each time that the grant comes.
+// report logs a grant if it is new in quarantine. It calls the hook for redelivered grants, too.
 func (s *Settler) report(q Quarantined) error {
 	g := &q.Grant
 	fields := []zap.Field{

@@ -31,7 +31,7 @@ func postgresConfig(t testing.TB) Config {
 	return testPostgres(testkit.Postgres(t))
 }
 
-// testPostgres accepts the two settings that testkit's servers trade for speed: no test here cuts the power.
+// testPostgres allows the two unsafe settings with which testkit's servers are faster.
 func testPostgres(dsn string) Config {
 	c := testConfig(PostgreSQL, dsn)
 	c.UnsafeAllow = []string{"fsync", "full_page_writes"}
@@ -42,7 +42,7 @@ func mariadbConfig(t testing.TB) Config {
 	return testMariaDB(testkit.MariaDB(t))
 }
 
-// testMariaDB accepts the setting that testkit's servers trade for speed.
+// testMariaDB allows the unsafe setting with which testkit's servers are faster.
 func testMariaDB(dsn string) Config {
 	c := testConfig(MySQL, dsn)
 	c.UnsafeAllow = []string{"innodb_doublewrite"}
@@ -66,7 +66,7 @@ func open(t testing.TB, c Config) *Ledger {
 	return l
 }
 
-// planFunc is a function as a PlanSource.
+// planFunc is a function that implements PlanSource.
 type planFunc func(campaign string, packet int64) (hongbao.Amount, bool, error)
 
 func (f planFunc) Amount(_ context.Context, campaign string, packet int64) (hongbao.Amount, bool, error) {
@@ -83,7 +83,8 @@ type fixture struct {
 	reported  []Quarantined
 	hooked    int // number of calls of OnQuarantine
 	hookFails error
-	// forged are packets for which the plan returns a false amount, so that later checks are reached.
+	// forged has packets for which the plan returns a wrong amount, so that forged grants pass the plan and reach later
+	// checks.
 	forged map[packetKey]hongbao.Amount
 }
 
@@ -154,7 +155,8 @@ func (f *fixture) create(t testing.TB, id string, packets int64) {
 	require.NoError(t, err)
 }
 
-// grant returns the grant of a packet as Redis would have made it: seq = packet, and every user gets several.
+// grant returns the grant of a packet as Redis would make it. Its seq is the packet, and each user gets several
+// packets.
 func grant(campaign string, packet int64) hongbao.Grant {
 	return hongbao.Grant{
 		Shard: 3, Seq: packet, Epoch: 1, EntryID: "1700000000000-0", Campaign: campaign, Packet: packet,
@@ -176,10 +178,8 @@ func (f *fixture) settles(t testing.TB, grants ...hongbao.Grant) {
 	require.Nil(t, f.Handle(t.Context(), grants))
 }
 
-// by returns a decision.
 func by(who, why string) stream.Decision { return stream.Decision{By: who, Why: why} }
 
-// disown records a person's decision that the ledger will never have a campaign.
 func (f *fixture) disown(t require.TestingT, campaign string) {
 	require.NoError(t, f.ledger.Disown(context.Background(), campaign, by("ann", "it will never exist")))
 }
@@ -202,7 +202,7 @@ func (f *fixture) holds(t testing.TB, campaign string, want []hongbao.Grant) {
 	}
 }
 
-// open returns the open quarantine entries.
+// open returns the grants in quarantine that wait for a decision.
 func (f *fixture) open(t testing.TB) []Quarantined {
 	t.Helper()
 	list, err := f.ledger.Quarantine(t.Context(), 0, 10_000)
@@ -217,7 +217,6 @@ func (f *fixture) balance(t testing.TB, account string) hongbao.Amount {
 	return b
 }
 
-// setPlan replaces the settler's plan.
 func (f *fixture) setPlan(t testing.TB, plan planFunc) {
 	t.Helper()
 	config := f.Settler.config
@@ -227,7 +226,7 @@ func (f *fixture) setPlan(t testing.TB, plan planFunc) {
 	require.NoError(t, err)
 }
 
-// tamper writes to the database without any check of this package.
+// tamper writes to the database without the checks of this package.
 func (f *fixture) tamper(t testing.TB, stmts ...stmt) {
 	t.Helper()
 	require.NoError(t, f.ledger.store.write(t.Context(), func(txn) ([]stmt, error) { return stmts, nil }))

@@ -16,10 +16,10 @@ type Bounds struct {
 	First, Last int64
 }
 
-// Step counts the grants from a value on, up to the next step.
+// Step counts the grants whose value is at least From and less than the next step's From.
 type Step struct{ From, Grants int64 }
 
-// Bounds reads every grant of a campaign, as Amounts and Times do: call them rarely.
+// Bounds returns the bounds of a campaign's grants. Bounds, Amounts and Times read every grant, so call them rarely.
 func (l *Ledger) Bounds(ctx context.Context, campaign string) (Bounds, error) {
 	b, _, err := question[Bounds]{"read the bounds of the grants of campaign " + campaign,
 		`SELECT COUNT(*), COALESCE(MIN(amount), 0), COALESCE(MAX(amount), 0), COALESCE(MIN(granted_at), 0),
@@ -55,10 +55,10 @@ func steps(what, sql, campaign string, from, width int64) question[Step] {
 
 // CampaignSearch selects campaigns from a list: up to Limit, after the first Skip.
 type CampaignSearch struct {
-	// Text is a part of the specification, that is of the id, the name or the sponsor, in upper or lower case; empty
-	// for all.
+	// Text selects campaigns whose specification contains it, such as in the id, the name or the sponsor. Case does not
+	// matter. Empty selects all.
 	Text string
-	// Scope has ids and prefixes, such as spring-*: only campaigns that match one of them; empty for all.
+	// Scope selects campaigns that match one of its ids or prefixes (such as spring-*). Empty selects all.
 	Scope []string
 	// Unrefunded leaves out the refunded campaigns.
 	Unrefunded  bool
@@ -75,9 +75,9 @@ func (l *Ledger) NewestCampaigns(ctx context.Context, s CampaignSearch) ([]Store
 }
 
 // condition returns the WHERE clause of a search, and the arguments of the whole statement. An empty text adds no
-// condition: a LIKE reads every specification.
+// condition, because LIKE would read every specification.
 func (s *CampaignSearch) condition() (where string, args []any) {
-	without := "" // a state; no campaign is in the empty one
+	without := "" // the state to leave out; no campaign has the empty state
 	if s.Unrefunded {
 		without = string(StateRefunded)
 	}
@@ -102,8 +102,8 @@ func (s *CampaignSearch) condition() (where string, args []any) {
 	return where, args
 }
 
-// stored returns a text as in a stored specification: JSON, with <, > and & escaped.
+// stored returns a text as it appears in a stored specification, which is JSON with <, > and & escaped.
 func stored(text string) string {
-	data, _ := json.Marshal(text) // a string always can be
+	data, _ := json.Marshal(text) // a string can always be encoded
 	return string(data[1 : len(data)-1])
 }

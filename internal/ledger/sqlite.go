@@ -30,7 +30,7 @@ var sqliteDialect = dialect{
 	now:        `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`,
 }
 
-// packJSON turns columns into rows: [["c",1,...],...].
+// packJSON encodes columns as a JSON array of rows: [["c",1,...],...].
 func packJSON(columns ...any) ([]any, error) {
 	values := make([]reflect.Value, len(columns))
 	for i, c := range columns {
@@ -73,7 +73,7 @@ func openSQLite(ctx context.Context, config *Config, create bool) (*sqliteStore,
 		"busy_timeout(" + millis(config.LockTimeout) + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"}}
 	dsn := (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: query.Encode()}).String()
 	s := &sqliteStore{}
-	// SQLite has one write lock: a second connection would only wait for it, and without a queue.
+	// SQLite has one write lock. A second connection would only wait for it, and without a fair queue.
 	if s.writer, err = openPool(dsn, 1); err != nil {
 		return nil, err
 	}
@@ -196,10 +196,10 @@ func (t *sqliteTxn) exec(ctx context.Context, s *stmt) (changed int64, err error
 	return r.RowsAffected()
 }
 
-// sqliteRows is how many rows share a statement. More rows save calls, fewer rows save SQLite the time to compile them.
+// sqliteRows is how many rows a statement has. More rows need fewer calls, but take SQLite more time to compile.
 const sqliteRows = 100
 
-// execRows executes a statement on rows, many at once.
+// execRows executes a statement for many rows, sqliteRows at once.
 func (t *sqliteTxn) execRows(ctx context.Context, s *stmt) (changed int64, err error) {
 	for from := 0; from < s.rows && err == nil; {
 		size := min(sqliteRows, s.rows-from)
@@ -211,7 +211,7 @@ func (t *sqliteTxn) execRows(ctx context.Context, s *stmt) (changed int64, err e
 	return changed, err
 }
 
-// execSets compiles a statement for sets of rows of one size, and executes it for each.
+// execSets compiles a statement for size rows, and executes it repeatedly, each time for the next size rows.
 func (t *sqliteTxn) execSets(ctx context.Context, s *stmt, from, size, times int) (changed int64, err error) {
 	before, row, _ := strings.Cut(s.sql, "VALUES ")
 	row, after, _ := strings.Cut(row, "\n")
@@ -257,8 +257,9 @@ func (t *sqliteTxn) query(ctx context.Context, query string, args []any, row fun
 	return nil
 }
 
-// rollback returns the connection clean to the pool. SQLite may have rolled back by itself, so the result means
-// nothing. A connection that can't begin a transaction afterwards is discarded.
+// rollback ends the transaction, so that the pool can reuse the connection. ROLLBACK may fail because SQLite has
+// already rolled back, so its error is ignored. If the connection can't begin a transaction afterwards, it is
+// discarded.
 func (t *sqliteTxn) rollback(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -282,7 +283,7 @@ func sqliteError(err error, sent bool) error {
 		return hongbao.Outagef(class, "SQLite: %w", err)
 	}
 	switch e.Code() & 0xff {
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED: // a COMMIT that met a lock did not happen
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED: // if COMMIT meets a lock, nothing is committed
 		return hongbao.Outagef(hongbao.ClassTransient, "SQLite, another process holds the file's lock: %w: %w", errAgain, err)
 	case sqlite3.SQLITE_CONSTRAINT:
 		return sqliteConstraint(e.Code(), err)
@@ -298,7 +299,7 @@ func sqliteConstraint(code int, err error) error {
 	switch code {
 	case sqlite3.SQLITE_CONSTRAINT_CHECK:
 		return hongbao.Errorf(hongbao.ClassPermanent, "SQLite: %w: %w", errOverdraw, err)
-	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE: // a batch id that was drawn twice
+	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE: // duplicate key
 		return hongbao.Errorf(hongbao.ClassTransient, "SQLite: %w: %w", errAgain, err)
 	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
 		return hongbao.Errorf(hongbao.ClassBroken, "SQLite, a row was deleted by hand: %w", err)

@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// TestSQLiteSettings reads back the settings of every connection, including readers.
 func TestSQLiteSettings(t *testing.T) {
 	t.Parallel()
 	l := open(t, sqliteConfig(t))
@@ -31,11 +30,11 @@ func TestSQLiteSettings(t *testing.T) {
 	}
 }
 
-// TestSQLiteRefused sets settings that lose money on a real connection (F39).
+// TestSQLiteRefused sets unsafe settings on a real connection (F39).
 func TestSQLiteRefused(t *testing.T) {
 	t.Parallel()
 	l := open(t, sqliteConfig(t))
-	l.store.(*sqliteStore).readers.SetMaxIdleConns(0) // another connection would block a change of the journal's mode
+	l.store.(*sqliteStore).readers.SetMaxIdleConns(0) // other connections would block the change of journal_mode
 	conn, err := l.store.(*sqliteStore).writer.Conn(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()
@@ -52,7 +51,7 @@ func TestSQLiteRefused(t *testing.T) {
 	}
 }
 
-// TestSQLiteBusy lets another connection hold the write lock, as another process would.
+// TestSQLiteBusy settles while another connection has the write lock, as another process might.
 func TestSQLiteBusy(t *testing.T) {
 	t.Parallel()
 	config := sqliteConfig(t)
@@ -73,7 +72,7 @@ func TestSQLiteBusy(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// TestSQLiteFull stops the file from growing: that is an outage, and no batch is written in part.
+// TestSQLiteFull stops the file from growing. The settler reports an outage, and no part of the batch is written.
 func TestSQLiteFull(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, sqliteConfig(t))

@@ -6,14 +6,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// CreditByReference returns a client's credit; false if the client has none under the reference.
+// CreditByReference returns a client's credit; false if the client has none with the reference.
 func (l *Ledger) CreditByReference(ctx context.Context, client, reference string) (payment.Credit, bool, error) {
 	return question[payment.Credit]{"read credit " + reference,
 		`SELECT ` + creditColumns + ` FROM credit WHERE client = $1 AND reference = $2`, []any{client, reference},
 		func(s scan) (payment.Credit, error) { return scanCredit(s) }}.one(ctx, l)
 }
 
-// AccountBalances returns the sums of an account's credits, by currency; none if it was never credited.
+// AccountBalances returns the sum of an account's credits in each currency; none if the account was never credited.
 func (l *Ledger) AccountBalances(ctx context.Context, account string) ([]payment.AccountBalance, error) {
 	return question[payment.AccountBalance]{"read the balances of account " + account,
 		`SELECT currency, balance, credits FROM credit_account WHERE id = $1 ORDER BY currency`, []any{account},
@@ -24,8 +24,8 @@ func (l *Ledger) AccountBalances(ctx context.Context, account string) ([]payment
 }
 
 // Statement returns a page of an account's credits in one currency, in the order in which they were booked. A reader
-// that continues after the last line of a page misses none: a line is numbered under the lock of its account. MariaDB
-// may briefly show a line before the previous one, so the page ends where a number is missing.
+// that continues after the last line of a page misses no line, because lines are numbered while their account is
+// locked. MariaDB may briefly show a line but not the previous one, so a page ends before a missing number.
 func (l *Ledger) Statement(ctx context.Context, page payment.StatementPage) ([]payment.StatementLine, error) {
 	list, err := question[payment.StatementLine]{"read the statement of account " + page.Account,
 		`SELECT ` + creditColumns + `, line_no FROM credit
@@ -43,8 +43,8 @@ func (l *Ledger) Statement(ctx context.Context, page payment.StatementPage) ([]p
 	return list, err
 }
 
-// Credits returns a page of a client's credits in the order of their references. Successive pages contain everything
-// that was booked before the first page was read. They may contain some credits that are booked meanwhile.
+// Credits returns a page of a client's credits, sorted by reference. Successive pages contain all credits that were
+// booked before the first page was read, and perhaps some later ones.
 func (l *Ledger) Credits(ctx context.Context, page payment.CreditPage) ([]payment.Credit, error) {
 	return question[payment.Credit]{"read the credits of client " + page.Client,
 		`SELECT ` + creditColumns + ` FROM credit WHERE client = $1 AND reference > $2 ORDER BY reference LIMIT $3`,

@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// testStatementFollowed follows an account's statement while eight writers credit it: the follower reads every booked
-// credit.
+// testStatementFollowed reads an account's statement page by page while eight writers credit the account. The reader
+// gets every booked credit.
 func testStatementFollowed(t *testing.T, f *fixture) {
 	const writers, each = 8, 60
 	var wg sync.WaitGroup
@@ -87,7 +87,7 @@ func testStatement(t *testing.T, f *fixture) {
 	require.Equal(t, []string{"r0002", "r0005", "r0008", "r0011", "r0014", "r0017", "r0020", "r0023", "r0026", "r0029"},
 		got)
 	require.EqualValues(t, 10, page.After)
-	f.credit(t, testCredit(32)) // its key is used, so it is refused and has no line
+	f.credit(t, testCredit(32)) // refused because its key was used, so it has no line
 	fourth := testCredit(35)
 	f.credit(t, fourth, testCredit(38))
 	list, err := f.ledger.Statement(t.Context(), page)
@@ -97,7 +97,7 @@ func testStatement(t *testing.T, f *fixture) {
 		list[1].Number, list[1].Reference})
 }
 
-// testCreditClients lets two clients use the same key and the same reference: their credits are separate.
+// testCreditClients credits two clients with the same key and reference: both credits are booked.
 func testCreditClients(t *testing.T, f *fixture) {
 	ours, theirs := testCredit(1), testCredit(1)
 	theirs.Client, theirs.Amount = "c2", 7
@@ -170,7 +170,8 @@ func testCreditDifferences(t *testing.T, f *fixture) {
 	}
 }
 
-// testCreditRows finds rows that are missing on either side, and a credit without a line number.
+// testCreditRows checks that CheckCredits finds deleted credits, accounts and funds, and a credit without a line
+// number.
 func testCreditRows(t *testing.T, f *fixture) {
 	f.credit(t, testCredit(1), testCredit(2), testCredit(4))
 	for sql, want := range map[string][]string{

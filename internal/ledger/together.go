@@ -8,17 +8,17 @@ import (
 	"sync"
 )
 
-// together is the transaction of a call of Together. It begins with the first write, so earlier reads hold no lock and
-// no connection.
+// together is the transaction of a call of Together. It begins with the first write, so reads before that hold neither
+// a lock nor a connection.
 type together struct {
 	ledger *Ledger
-	ctx    context.Context // of the transaction, from its beginning
+	ctx    context.Context // the transaction's context; set when it begins
 
-	mu     sync.Mutex // serializes what fn does concurrently in the transaction
+	mu     sync.Mutex // serializes concurrent calls of fn in the transaction
 	txn    txn        // nil: not begun
 	commit func() error
 	after  []func(context.Context) error
-	failed error // the first part of it that failed: then everything is rolled back
+	failed error // the first error of a part; if set, all is rolled back
 }
 
 type togetherKey struct{}
@@ -28,18 +28,18 @@ func togetherOf(ctx context.Context) *together {
 	return t
 }
 
-// Apart returns a context whose writes are not part of the Together that ctx comes from.
+// Apart returns a context whose writes are not part of the Together that ctx belongs to.
 func Apart(ctx context.Context) context.Context {
 	return context.WithValue(ctx, togetherKey{}, (*together)(nil))
 }
 
-// errGivenUp ends a transaction that must not be committed.
+// errGivenUp rolls back a transaction that must not be committed.
 var errGivenUp = errors.New("given up")
 
-// Together runs fn so that all its writes with its context, by any method, are one transaction. It commits when fn has
-// returned without an error, and rolls back otherwise. Within another Together it is a part of that one. fn is called
-// again if the transaction loses against another one. From its first write on it has Config.Timeout, like any other
-// transaction, and its reads see its own writes.
+// Together runs fn. All that fn writes with its context, by any method, is one transaction. Together commits if fn
+// returns no error, and rolls back otherwise. A nested Together joins the outer one. If the transaction loses a
+// conflict with another one, Together calls fn again. The first write begins the transaction; from then on
+// Config.Timeout bounds it, and its reads see its own writes.
 func (l *Ledger) Together(ctx context.Context, fn func(context.Context) error) error {
 	if togetherOf(ctx) != nil {
 		return fn(ctx)
@@ -61,13 +61,15 @@ func (l *Ledger) Together(ctx context.Context, fn func(context.Context) error) e
 	return errors.Join(errs...)
 }
 
-// Repeats reports whether a Together that ctx comes from runs again after this error: then nothing has ended yet.
+// Repeats reports whether the Together that ctx belongs to calls its fn again after this error, so the caller must not
+// treat the error as final.
 func Repeats(ctx context.Context, err error) bool {
 	return togetherOf(ctx) != nil && errors.Is(err, errAgain)
 }
 
-// AfterCommit runs fn once the Together that ctx comes from is committed; without a Together, at once. Use it to report
-// the ledger's data to another server. Together returns an error of fn, but the transaction stays committed.
+// AfterCommit runs fn once the Together that ctx belongs to is committed. Without a Together it runs fn at once. Use it
+// to send the ledger's data to another server. If fn fails, Together returns its error, but the transaction stays
+// committed.
 func AfterCommit(ctx context.Context, fn func(context.Context) error) error {
 	t := togetherOf(ctx)
 	if t == nil {
@@ -79,7 +81,7 @@ func AfterCommit(ctx context.Context, fn func(context.Context) error) error {
 	return nil
 }
 
-// run runs fn, and always ends the transaction, also when fn panics.
+// run runs fn, and ends the transaction even if fn panics.
 func (t *together) run(ctx context.Context, fn func(context.Context) error) (err error) {
 	err = errGivenUp
 	defer func() { err = t.end(err) }()
@@ -91,8 +93,8 @@ func (t *together) begin(ctx context.Context) error {
 	if err := t.lostPart(); err != nil || t.txn != nil {
 		return err
 	}
-	// The transaction stays open over many calls, but the store runs it within one call: a coroutine keeps that call
-	// open.
+	// The transaction stays open over many calls of this type, but store.write runs a transaction in one call. So a
+	// coroutine keeps that call open.
 	var cancel context.CancelFunc
 	t.ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), t.ledger.config.Timeout)
 	var err error
@@ -125,8 +127,8 @@ func (t *together) begin(ctx context.Context) error {
 	return nil
 }
 
-// lostPart returns an error if a part of the transaction has failed and fn continues. The part is lost, and its failure
-// may have been a race that fn can handle: all of it must be tried again.
+// lostPart returns an error if a part of the transaction has failed, although fn has ignored that. The database may
+// have rolled back the part's writes, so all of fn must be retried.
 func (t *together) lostPart() error {
 	if t.failed == nil {
 		return nil
@@ -134,7 +136,7 @@ func (t *together) lostPart() error {
 	return fmt.Errorf("%w: %w", errAgain, t.failed)
 }
 
-// end commits if nothing has failed.
+// end commits if nothing has failed; otherwise it rolls back.
 func (t *together) end(err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,7 +171,7 @@ func (t *together) write(ctx context.Context, fn func(context.Context, txn) ([]s
 	return err
 }
 
-// read runs fn in the transaction; false if there is none, or it has not begun.
+// read runs fn in the transaction; begun is false if there is no transaction or it has not begun.
 func (t *together) read(ctx context.Context, fn func(context.Context, txn) error) (begun bool, err error) {
 	if t == nil {
 		return false, nil

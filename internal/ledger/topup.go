@@ -20,22 +20,23 @@ var (
 	ErrNoTopUp         = errors.New("nothing can be added to the campaign")
 )
 
-// maxGenerations is the table's maximum, the packets of the specification included.
+// maxGenerations is how many generations the table allows for a campaign. The packets of the specification are
+// generation 1.
 const maxGenerations = 64
 
-// TopUp orders that packets be added to a campaign, as a generation with its own draw.
+// TopUp is an order to add packets to a campaign, as a new generation with its own draw.
 type TopUp struct {
 	Campaign string
-	// ID is chosen by the caller: the same order again changes nothing.
+	// ID is chosen by the caller. A repeated order with the same ID changes nothing.
 	ID string
-	// Expect is the campaign's funding so far: it shows that the caller knows the current state.
+	// Expect is the campaign's funding before the top-up. It proves that the caller knows the current state.
 	Expect hongbao.Amount
 	// Generation must be the campaign's next one: 2 for the first top-up.
 	Generation int
 	Packets    int64
 	Total      hongbao.Amount
 	Split      hongbao.Split
-	// Seed is secret until the campaign's seed is revealed, too.
+	// Seed is secret until the campaign's seed is revealed.
 	Seed [32]byte `json:"-"`
 	// Hash is the plan's hash, which is published at once.
 	Hash string
@@ -53,10 +54,10 @@ func (o TopUp) GoString() string { return o.String() }
 // StoredTopUp is a top-up as the ledger has it.
 type StoredTopUp struct {
 	TopUp
-	// First is the number of its first packet.
+	// First is the number of the top-up's first packet.
 	First   int64
 	Created time.Time
-	// Dealt is when all of its packets were in Redis; zero before that.
+	// Dealt is when all packets of the top-up were in Redis; zero before that.
 	Dealt time.Time
 }
 
@@ -82,10 +83,10 @@ func (o *TopUp) check() error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "top up campaign %.80q: %w", o.Campaign, errors.Join(errs...))
 }
 
-// TopUp adds packets to a campaign and their money to its pool, in one transaction, and returns the stored top-up. The
-// same order again changes nothing and returns the seed and hash of the first. It returns a Conflict if the campaign's
-// funding is not what the order expects, or if its id belongs to another order. While the last top-up is not dealt, it
-// is refused as Transient. Once the campaign is refunded or may be closed, it is refused permanently.
+// TopUp adds packets to a campaign and their money to its pool, in one transaction, and returns the stored top-up. A
+// repeated order changes nothing and returns the stored seed and hash. If the campaign's funding is not what the order
+// expects, or if the order's ID belongs to another order, the error is a Conflict. While the last top-up is not dealt,
+// the error is Transient. Once the campaign is refunded or its close has begun, the error is Permanent.
 func (l *Ledger) TopUp(ctx context.Context, o TopUp) (stored StoredTopUp, err error) {
 	if err := o.check(); err != nil {
 		return StoredTopUp{}, err
@@ -113,7 +114,7 @@ func (l *Ledger) TopUp(ctx context.Context, o TopUp) (stored StoredTopUp, err er
 	return stored, nil
 }
 
-// lockWithTopUps is lockCampaign that also reads the campaign's top-ups.
+// lockWithTopUps is like lockCampaign, but also returns the campaign's top-ups.
 func lockWithTopUps(ctx context.Context, t txn, id string) (c StoredCampaign, list []StoredTopUp, err error) {
 	if c, err = lockCampaign(ctx, t, id); err == nil {
 		list, err = topUpsOf(id).in(ctx, t)
@@ -121,7 +122,7 @@ func lockWithTopUps(ctx context.Context, t txn, id string) (c StoredCampaign, li
 	return c, list, err
 }
 
-// same refuses an order that differs from the stored order with its id.
+// same returns an error if the order differs from the stored order with its ID.
 func (o *TopUp) same(has *StoredTopUp) error {
 	mine, err := json.Marshal(o.Split)
 	if err != nil {
@@ -134,11 +135,11 @@ func (o *TopUp) same(has *StoredTopUp) error {
 	if o.Packets == has.Packets && o.Total == has.Total && o.Expect == has.Expect && string(mine) == string(its) {
 		return nil
 	}
-	return hongbao.Errorf(hongbao.ClassConflict, "%w: order %.140q added %d packets with %d to a total of %d; a new "+
-		"top-up needs a new id", ErrOrderUsed, o.ID, has.Packets, has.Total, has.Expect)
+	return hongbao.Errorf(hongbao.ClassConflict, "%w: order %.140q added %d packets and %d minor units to a total of "+
+		"%d; a new top-up needs a new id", ErrOrderUsed, o.ID, has.Packets, has.Total, has.Expect)
 }
 
-// Allowed returns an error that says why an order can't be carried out in the state of a campaign and its top-ups.
+// Allowed returns an error if the state of the campaign and its top-ups does not allow the order.
 func (o *TopUp) Allowed(c *StoredCampaign, list []StoredTopUp) error {
 	next := len(list) + 2
 	switch {
@@ -159,8 +160,8 @@ func (o *TopUp) Allowed(c *StoredCampaign, list []StoredTopUp) error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it has had %d top-ups, and no more are allowed", ErrNoTopUp,
 			len(list))
 	case c.Packets+o.Packets > hongbao.MaxPackets || c.Funded+o.Total > hongbao.MaxAmount:
-		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it would have %d packets with %d, and at most %d with %d are "+
-			"allowed", ErrNoTopUp, c.Packets+o.Packets, c.Funded+o.Total, hongbao.MaxPackets, hongbao.MaxAmount)
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it would have %d packets and %d minor units, and at most %d "+
+			"and %d are allowed", ErrNoTopUp, c.Packets+o.Packets, c.Funded+o.Total, hongbao.MaxPackets, hongbao.MaxAmount)
 	case o.Generation != next:
 		return hongbao.Errorf(hongbao.ClassTransient, "its next generation is %d, not %d: another top-up was faster; run "+
 			"it again", next, o.Generation)
@@ -211,13 +212,12 @@ func scanTopUp(s scan) (o StoredTopUp, err error) {
 	return o, nil
 }
 
-// topUpsOf is the query for a campaign's top-ups, in the order of the generations.
 func topUpsOf(campaign string) question[StoredTopUp] {
 	return question[StoredTopUp]{"read the top-ups of campaign " + campaign,
 		topUpQuery + ` WHERE campaign = $1 ORDER BY generation`, []any{campaign}, scanTopUp}
 }
 
-// openTopUps are those that are not dealt yet, of campaigns that are not refunded.
+// openTopUps selects top-ups that are not dealt yet, of campaigns that are not refunded.
 const openTopUps = `state = 'announced' AND
 		NOT EXISTS (SELECT 1 FROM campaign AS c WHERE c.id = generation.campaign AND c.state = 'refunded')`
 
@@ -227,8 +227,7 @@ func (l *Ledger) OpenTopUps(ctx context.Context) ([]StoredTopUp, error) {
 		ORDER BY created_at, campaign`, nil, scanTopUp}.all(ctx, l)
 }
 
-// Unfinished counts what only a worker can finish: top-ups that are not in Redis, and credits that may have been asked
-// for at the remote.
+// Unfinished returns the numbers of open top-ups and of pending credits. Only workers can finish them.
 func (l *Ledger) Unfinished(ctx context.Context) (topUps, credits int64, err error) {
 	one, _, err := question[[2]int64]{"count what waits for a worker", `SELECT
 		(SELECT COUNT(*) FROM generation WHERE ` + openTopUps + `), (SELECT COUNT(*) FROM pending)`, nil,
@@ -236,41 +235,41 @@ func (l *Ledger) Unfinished(ctx context.Context) (topUps, credits int64, err err
 	return one[0], one[1], err
 }
 
-// TopUpDealt notes that all packets of a top-up are in Redis. A repeat changes nothing.
+// TopUpDealt records that all packets of a top-up are in Redis. A repeated call changes nothing.
 func (l *Ledger) TopUpDealt(ctx context.Context, campaign string, generation int) error {
 	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
 		return []stmt{{sql: `UPDATE generation SET state = 'dealt', dealt_at = $3 WHERE campaign = $1 AND generation = $2
 			AND state = 'announced'`, args: []any{campaign, int64(generation), time.Now().UnixMilli()}}}, nil
 	})
 	if err != nil {
-		return fmt.Errorf("note that generation %d of campaign %s is dealt: %w", generation, campaign, err)
+		return fmt.Errorf("record that generation %d of campaign %s is dealt: %w", generation, campaign, err)
 	}
 	return nil
 }
 
-// TopUpsLost notes that Redis has a campaign's packets only up to a generation. The later generations must be dealt
-// again. A repeat changes nothing.
+// TopUpsLost records that Redis has lost a campaign's packets of all generations above dealt. They must be dealt again.
+// A repeated call changes nothing.
 func (l *Ledger) TopUpsLost(ctx context.Context, campaign string, dealt int64) error {
 	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
 		return []stmt{{sql: `UPDATE generation SET state = 'announced', dealt_at = 0 WHERE campaign = $1 AND generation > $2
 			AND state = 'dealt'`, args: []any{campaign, dealt}}}, nil
 	})
 	if err != nil {
-		return fmt.Errorf("note that Redis has lost what was added to campaign %s after generation %d: %w", campaign, dealt,
+		return fmt.Errorf("record that Redis has lost the packets of campaign %s after generation %d: %w", campaign, dealt,
 			err)
 	}
 	return nil
 }
 
-// BeginClose notes that a campaign may be closed in Redis from now on: no top-up is accepted any more. It is refused
-// (ErrTopUpOpen) while a top-up is not dealt: finish that first. A repeat changes nothing. A campaign that the ledger
-// does not have is no error.
+// BeginClose records that a campaign may be closed in Redis from now on, so no top-up is accepted any more. While a
+// top-up is not dealt, the error is ErrTopUpOpen: deal it first. A repeated call changes nothing. If the ledger does
+// not have the campaign, BeginClose does nothing.
 func (l *Ledger) BeginClose(ctx context.Context, campaign string) error {
 	return l.beginClose(ctx, campaign, false)
 }
 
-// BeginCloseOfLost is BeginClose for a campaign of which Redis has lost data. A top-up that is not dealt by then never
-// will be, and its money goes back with the rest.
+// BeginCloseOfLost is BeginClose for a campaign of which Redis has lost data. A top-up that is not dealt by then will
+// never be dealt, and its money is refunded with the rest.
 func (l *Ledger) BeginCloseOfLost(ctx context.Context, campaign string) error {
 	return l.beginClose(ctx, campaign, true)
 }
@@ -295,8 +294,8 @@ func (l *Ledger) beginClose(ctx context.Context, campaign string, lost bool) err
 	return nil
 }
 
-// CampaignWithTopUps returns a campaign and its top-ups, in the order of the generations, on one snapshot. The error is
-// ErrNoCampaign if there is none.
+// CampaignWithTopUps returns a campaign and its top-ups, in the order of the generations, read in one snapshot. If the
+// ledger does not have the campaign, the error is ErrNoCampaign.
 func (l *Ledger) CampaignWithTopUps(ctx context.Context, id string) (c StoredCampaign, list []StoredTopUp, err error) {
 	list, err = snapshot(ctx, l, "read campaign "+id+" and its top-ups",
 		func(ctx context.Context, t txn) (list []StoredTopUp, err error) {

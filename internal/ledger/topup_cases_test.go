@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// added returns an order for n more packets of a test campaign that has the given number.
+// added returns an order to add n packets to a test campaign, which must have the number of packets in has.
 func added(campaign string, generation int, has, n int64) TopUp {
 	o := TopUp{
 		Campaign: campaign, ID: fmt.Sprintf("order-%d", generation), Expect: fundedFor(has), Generation: generation,
@@ -25,7 +25,7 @@ func added(campaign string, generation int, has, n int64) TopUp {
 	return o
 }
 
-// tops carries out an order, and notes that its packets are dealt.
+// tops carries out a top-up, and records that its packets are dealt.
 func (f *fixture) tops(t require.TestingT, o TopUp) StoredTopUp {
 	stored, err := f.ledger.TopUp(context.Background(), o)
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func testTopUp(t *testing.T, f *fixture) {
 	c := f.stored(t, "rain")
 	require.EqualValues(t, 15, c.Packets)
 	require.Equal(t, fundedFor(15), c.Funded)
-	require.EqualValues(t, 10, c.Spec.Packets, "the specification is what was published")
+	require.EqualValues(t, 10, c.Spec.Packets, "the published specification does not change")
 	require.Equal(t, fundedFor(15), f.balance(t, PoolAccount("rain")))
 	require.Equal(t, -fundedFor(15)-fundedFor(3), f.balance(t, SponsorAccount("acme", testCurrency)))
 	require.EqualValues(t, 1, f.count(t, `SELECT COUNT(*) FROM transfer WHERE id = 'funding:rain:2' AND kind = 'funding'`))
@@ -61,7 +61,7 @@ func testTopUp(t *testing.T, f *fixture) {
 	again.Hash, again.Why = "another draw", "the answer was lost"
 	repeated, err := f.ledger.TopUp(t.Context(), again)
 	require.NoError(t, err)
-	require.Equal(t, first, repeated, "a repeat returns the first draw")
+	require.Equal(t, first, repeated, "a repeated order returns the first draw")
 	require.Equal(t, c, f.stored(t, "rain"), "funded once")
 
 	open, err := f.ledger.OpenTopUps(t.Context())
@@ -160,13 +160,13 @@ func testTopUpRefused(t *testing.T, f *fixture) {
 	f.holds(t, "rain", nil)
 }
 
-// Many orders expect the same total: only one is carried out.
+// Many concurrent orders expect the same total. Only one of them succeeds.
 func testTopUpTogether(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	var group errgroup.Group
 	won := make(chan string, 16)
 	for i := range 8 {
-		for range 2 { // each is sent twice
+		for range 2 { // each order is sent twice
 			group.Go(func() error {
 				o := added("rain", 2, 10, 5)
 				o.ID = fmt.Sprint("order-", i)
@@ -192,7 +192,8 @@ func testTopUpTogether(t *testing.T, f *fixture) {
 	require.Equal(t, -fundedFor(15), f.balance(t, SponsorAccount("acme", testCurrency)))
 }
 
-// If the close comes first, nothing is added. Otherwise the close waits until the added packets are dealt.
+// A top-up and a close run at once. If the close comes first, the top-up fails. Otherwise the close fails until the
+// added packets are dealt.
 func testTopUpAmongCloses(t *testing.T, f *fixture) {
 	for i := range 8 {
 		id := fmt.Sprint("rain", i)
@@ -222,7 +223,8 @@ func testTopUpAmongCloses(t *testing.T, f *fixture) {
 	require.NoError(t, f.ledger.BeginClose(t.Context(), "nothing"))
 }
 
-// testTopUpDies lets the top-up die before each of its statements, and at last after COMMIT, with the answer lost.
+// testTopUpDies kills the top-up before each of its statements, and finally after COMMIT, before the caller gets the
+// result.
 func testTopUpDies(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	inner, deaths := f.ledger.store, 0
@@ -231,7 +233,7 @@ func testTopUpDies(t *testing.T, f *fixture) {
 		_, err := f.ledger.TopUp(t.Context(), added("rain", 2, 10, 5))
 		f.ledger.store = inner
 		if err == nil {
-			break // the caller never gets this answer
+			break // committed, but the caller does not get the result
 		}
 		require.ErrorIs(t, err, errDied)
 		require.Zero(t, f.count(t, `SELECT COUNT(*) FROM generation`))
@@ -246,8 +248,8 @@ func testTopUpDies(t *testing.T, f *fixture) {
 	f.holds(t, "rain", nil)
 }
 
-// A settler that knows the campaign from before a top-up reads the ledger again, once a batch, before it judges a
-// packet above the known ones. A packet that is also above those of the ledger is forged.
+// A settler has cached a campaign before a top-up. For packets above the cached number it reads the ledger again, once
+// per batch. A packet that is also above the ledger's number goes to quarantine.
 func testSettleAdded(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 2)...)
@@ -267,7 +269,7 @@ func testSettleAdded(t *testing.T, f *fixture) {
 	require.NoError(t, other.TopUpDealt(t.Context(), "rain", 3))
 	_, err = f.ledger.Decide(t.Context(), Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "it came early")},
 		f.Settler.config.Plan)
-	require.NoError(t, err, "a person's decision takes the top-up into account, too")
+	require.NoError(t, err, "Decide takes the top-up into account, too")
 	f.settles(t, grant("rain", 20), grant("rain", 3), grant("rain", 19))
 	require.Len(t, f.open(t), 1)
 	f.holds(t, "rain", append(append(grantsOf("rain", 1, 3), grantsOf("rain", 9, 15)...), grantsOf("rain", 19, 20)...))

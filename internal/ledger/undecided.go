@@ -8,11 +8,11 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// decidedQuery returns a row if a campaign has a grant in quarantine with a decision later than a time.
+// decidedQuery returns a row if a campaign has a grant in quarantine with resolved_at > $2.
 const decidedQuery = `SELECT 1 FROM quarantine WHERE campaign = $1 AND resolved_at > $2 LIMIT 1`
 
-// inQuarantine returns the items of campaigns that have grants in quarantine, or decided ones. items are sorted by
-// campaign. Few campaigns have such grants, so most batches cost only one look at each campaign.
+// inQuarantine returns the items of campaigns that have any grant in quarantine, or any decided one if decided is set.
+// items must be sorted by campaign. Few campaigns have such grants, so most batches need only one query per campaign.
 func inQuarantine(ctx context.Context, t txn, items []item, decided bool) (suspects []item, err error) {
 	above := int64(-1)
 	if decided {
@@ -33,8 +33,8 @@ func inQuarantine(ctx context.Context, t txn, items []item, decided bool) (suspe
 	return suspects, err
 }
 
-// anyDecided returns the queries that set decided if a person has decided about any grant of the items' campaigns.
-// items are sorted by campaign.
+// anyDecided returns queries that set decided if an operator has decided about any grant of the items' campaigns. items
+// must be sorted by campaign.
 func anyDecided(items []item, decided *bool) (questions []stmt) {
 	for i := range items {
 		if id := items[i].grant.Campaign; i == 0 || id != items[i-1].grant.Campaign {
@@ -50,8 +50,8 @@ func anyDecided(items []item, decided *bool) (questions []stmt) {
 	return questions
 }
 
-// undecided returns the items without those that a person has decided about: void stays void, and a grant paid from the
-// reserve is paid. items are sorted by campaign.
+// undecided returns the items about which no operator has decided. The others must not be settled: they are void, or
+// paid from the reserve. items must be sorted by campaign.
 func (l *Ledger) undecided(ctx context.Context, t txn, items []item) (left []item, err error) {
 	suspects, err := inQuarantine(ctx, t, items, true)
 	if err != nil || len(suspects) == 0 {
@@ -62,7 +62,7 @@ func (l *Ledger) undecided(ctx context.Context, t txn, items []item) (left []ite
 	return slices.DeleteFunc(slices.Clone(items), func(it item) bool { return decided[factsOf(it.grant)] }), err
 }
 
-// eachQuarantined calls fn for each row of quarantine with one of the items' packets.
+// eachQuarantined calls fn for each grant in quarantine that has one of the items' packets.
 func (l *Ledger) eachQuarantined(ctx context.Context, t txn, items []item, fn func(g hongbao.Grant,
 	resolved bool)) error {
 	packed, err := l.dialect.pack(keysOf(items)...)

@@ -8,25 +8,25 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Campaign is a line of the list.
+// Campaign is a line in the list of campaigns.
 type Campaign struct {
 	ID, Name, Kind, Currency string
-	// State is the state that a grab would find: created, loading, not_started, open, paused, ended, sold_out,
-	// frozen, closed, refunded; Unread if Redis could not be read. Note says why it could not, or why the campaign is
-	// frozen.
+	// State is the state that decides a grab: created, loading, not_started, open, paused, ended, sold_out, frozen,
+	// closed or refunded. It is Unread if Redis could not be read. Note says why Redis could not be read or why the
+	// campaign is frozen.
 	State, Note            string
 	From, To               time.Time
 	Packets, Granted, Left int64
 	Funded, Paid, Refunded hongbao.Amount // by the ledger
 	GrantedSum, LeftSum    hongbao.Amount // by Redis
 	InRedis                bool
-	// CanPause and CanResume report which of the two would have an effect.
+	// CanPause and CanResume report whether pausing and resuming would have an effect.
 	CanPause, CanResume bool
-	// Places are the shards of a campaign on several shards; nil for one.
+	// Places has the campaign's share on each shard. It is nil for a campaign on one shard.
 	Places []Place
 }
 
-// Runs reports whether the campaign is in its window, and neither a draft nor over.
+// Runs reports whether now is between From and To, and the campaign is loaded and not closed.
 func (c *Campaign) Runs(now time.Time) bool {
 	switch c.State {
 	case "created", "loading", "closed", "refunded":
@@ -38,22 +38,22 @@ func (c *Campaign) Runs(now time.Time) bool {
 // Unread is the state of a campaign that could not be read from Redis. Its counts are the ledger's.
 const Unread = "unread"
 
-// Place is a campaign's share on one of several shards, by Redis.
+// Place is a campaign's share on one of several shards, as Redis has it.
 type Place struct {
 	Shard                  int
-	State                  string // as Redis has it, or missing
+	State                  string // the state in Redis, or "missing"
 	Packets, Granted, Left int64
 }
 
-// Search picks a page of the campaigns whose id, name or sponsor contains a text. The first page is 0.
+// Search selects a page of the campaigns whose id, name or sponsor contains Text. The first page is 0.
 type Search struct {
 	Text string
 	Page int
-	// Scope has the campaigns of the caller's key, separated by commas; empty for all.
+	// Scope lists the campaigns that the caller's key is for, separated by commas. Empty means all.
 	Scope string
 }
 
-// Path is the path of the page.
+// Path returns the URL path and query of the page.
 func (s Search) Path() string {
 	q := url.Values{}
 	if s.Text != "" {
@@ -76,10 +76,10 @@ type Campaigns struct {
 	Note string
 }
 
-// Next and Before are the paths of the neighbours of a page.
+// Next returns the path of the next page.
 func (c Campaigns) Next() string { return Search{Text: c.Text, Page: c.Page + 1}.Path() }
 
-// Before is empty on the first page.
+// Before returns the path of the previous page; empty on the first page.
 func (c Campaigns) Before() string {
 	if c.Page == 0 {
 		return ""
@@ -94,26 +94,26 @@ type Live struct {
 	Split hongbao.Split
 	Lags  []Lag
 	Audit Verdict
-	// Settled counts the ledger's grants. If LedgerUnread is true, the ledger could not be read: Settled and the ledger's
-	// sums are unknown.
+	// Settled is the number of grants in the ledger. LedgerUnread says that the ledger could not be read, so Settled and
+	// the ledger's sums are unknown.
 	Settled      int64
 	LedgerUnread bool
-	// Outcomes are the answers of this process since its start.
+	// Outcomes counts this process' answers to grabs since its start.
 	Outcomes []Count
 	Spread   []Bin
-	// Undrawn says why Spread and Timeline are missing or old; else it is empty.
+	// Undrawn says why Spread and Timeline are missing or old. It is empty if they are current.
 	Undrawn string
-	// Revealed reports that the seed is public: pages show the plan beside the granted packets.
+	// Revealed says that the seed is public, so pages show the plan next to the granted packets.
 	Revealed bool
 	Timeline []Point
 	// Step is the length of a step of the timeline.
 	Step time.Duration
-	// Moments are past and planned events of the campaign's life, in the order of time.
+	// Moments are the past and planned events of the campaign, in chronological order.
 	Moments []Moment
 	Notes   []string
 }
 
-// Answered counts the answers of this process.
+// Answered returns the number of this process' answers to grabs.
 func (l *Live) Answered() (n int64) {
 	for _, c := range l.Outcomes {
 		n += c.N
@@ -121,7 +121,8 @@ func (l *Live) Answered() (n int64) {
 	return n
 }
 
-// Verdict is the result of the last whole audit. At is zero if no audit began since the campaign was created.
+// Verdict is the result of the last audit of everything. At is zero if no such audit has begun since the campaign was
+// created.
 type Verdict struct {
 	Agrees      bool
 	Unread      bool // the result could not be read
@@ -136,25 +137,25 @@ type Lag struct {
 	Seconds float64
 }
 
-// Count is how often an outcome was answered.
+// Count says how often grabs had an outcome.
 type Count struct {
 	Name string
 	N    int64
 }
 
-// Bin counts packets with amounts from Low to High: the paid ones, and the plan's.
+// Bin counts the packets with amounts from Low to High: those that were granted and those in the plan.
 type Bin struct {
 	Low, High     hongbao.Amount
 	Granted, Plan int64
 }
 
-// Point is a step of the timeline.
+// Point is the number of grants in one step of the timeline.
 type Point struct {
 	At     time.Time
 	Grants int64
 }
 
-// Moment is an instant of a campaign's life.
+// Moment is a past or planned event of a campaign.
 type Moment struct {
 	What string
 	At   time.Time

@@ -1,11 +1,11 @@
-// Package model has the nouns that surfaces show: a campaign, a sink, the trail of a grant. The operations fill them from
-// Redis, the ledger and the topic; pages, commands and APIs show them.
+// Package model has the types that pages, commands and APIs show: campaigns, the state of their sinks, and the trail of
+// a grant. Other packages fill them from Redis, the ledger and the topic.
 package model
 
 import "errors"
 
-// ErrNotFound reports that the thing in a question does not exist.
+// ErrNotFound says that the requested object does not exist.
 var ErrNotFound = errors.New("there is no such thing")
 
-// PageLen is how many lines a page of a list has.
+// PageLen is the number of lines on a page of a list.
 const PageLen = 50

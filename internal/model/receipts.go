@@ -9,6 +9,6 @@ type Receipts struct {
 	Source   string            `json:"source"` // redis, or ledger
 	Currency string            `json:"currency,omitempty"`
 	Receipts []hongbao.Receipt `json:"receipts"`
-	// Incomplete: the ledger answered, and it may not have all of them yet.
+	// Incomplete says that the receipts are from the ledger, which may not have all of them yet.
 	Incomplete bool `json:"incomplete,omitempty"`
 }

@@ -1,6 +1,6 @@
 package model
 
-// Question asks for a trail: of a user, or of a packet.
+// Question asks for the trails of a user's grants, or for the trail of a packet.
 type Question struct {
 	Campaign, User string
 	Packet         int64
@@ -19,10 +19,10 @@ type Trail struct {
 	Stations     []Station
 }
 
-// Station is a place where a grant is, or is not.
+// Station is one of the places where a grant should be, such as Redis or the ledger.
 type Station struct {
 	Name string
-	// There reports that the grant is in this place. Otherwise Text says why not, or what is missing.
+	// There says whether the grant is in this place. If not, Text says why, or what is missing.
 	There bool
 	Text  string
 }

@@ -26,7 +26,7 @@ func Balance(ctx context.Context, cfg *configs.Config) (err error) {
 	}
 	defer p.stop(ctx, &err)
 	if server.TLS == nil && p.Allows(configs.UnsafeBalanceListen) {
-		p.Log().Warn("unsafe.allow: API keys come in clear text to " + server.Listen)
+		p.Log().Warn("unsafe.allow: API keys are sent in clear text to " + server.Listen)
 	}
 	if err := p.trace(ctx, 0); err != nil {
 		return err

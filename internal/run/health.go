@@ -21,10 +21,10 @@ type Health struct {
 	Status  string `json:"status"`
 }
 
-// healthTime bounds the request: /readyz waits for no other server.
+// healthTime bounds the request. It can be short, because /readyz does not wait for other servers.
 const healthTime = 5 * time.Second
 
-// opsListeners are the knobs of the ops listeners by the command that has one.
+// opsListeners returns the configuration key and the address of the ops listener of each command that has one.
 func opsListeners(cfg *configs.Config) map[string][2]string {
 	return map[string][2]string{
 		"serve":   {"serve.ops_listen", cfg.Serve.OpsListen},
@@ -33,7 +33,7 @@ func opsListeners(cfg *configs.Config) map[string][2]string {
 	}
 }
 
-// CheckHealth checks whether the process of a command on this machine is ready, by the configured ops listener.
+// CheckHealth asks the ops listener of a command on this machine whether the process is ready.
 func CheckHealth(ctx context.Context, cfg *configs.Config, command string) (*Health, error) {
 	knob, ok := opsListeners(cfg)[command]
 	if !ok {
@@ -46,7 +46,7 @@ func CheckHealth(ctx context.Context, cfg *configs.Config, command string) (*Hea
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
-	// 0.0.0.0 and [::] also mean this machine for a client that connects.
+	// A client that connects to 0.0.0.0 or [::] reaches this machine.
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
 	if err != nil {
 		return nil, app.Usage("%s: %w", name, err)

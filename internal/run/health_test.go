@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// A process is healthy if it says that it is ready. If it is not, or does not answer, the error says why.
+// CheckHealth succeeds if the process says that it is ready. Otherwise the error says why.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	var why error
@@ -44,7 +44,7 @@ func TestHealth(t *testing.T) {
 	require.True(t, hongbao.IsOutage(err))
 }
 
-// Another program that answers at the address is not healthy.
+// Another program listens at the address: CheckHealth fails.
 func TestHealthOfAnotherProgram(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.NotFoundHandler())

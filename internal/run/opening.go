@@ -15,10 +15,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// await opens Redis for a process that runs until it is stopped. While Redis can't be reached, await tries again.
-// Otherwise the supervisor that restarts the process would decide when payments continue. Meanwhile the ops listener
-// says that the process is opening. Any other error ends await. A nil error with an ended ctx says that the process
-// was stopped.
+// await connects to Redis for a process that runs until it is stopped. While Redis is unreachable, await retries
+// instead of exiting, so that payments continue soon after Redis is back, whatever the supervisor's restart delay is.
+// Meanwhile the ops listener reports that the process is opening. Any other error ends await. If ctx ends, await
+// returns nil.
 func (p *process) await(ctx context.Context) error {
 	o := p.ops(func() error { return fmt.Errorf("%w redis", web.ErrOpening) })
 	listening, stop := context.WithCancel(ctx)
@@ -27,13 +27,13 @@ func (p *process) await(ctx context.Context) error {
 	var failed error
 	wg.Go(func() {
 		if failed = o.Run(listening); failed != nil {
-			stop() // its address is taken, or invalid
+			stop() // the address is in use or invalid
 		}
 	})
 	err := p.awaitRedis(listening)
 	stop()
-	wg.Wait()                                                  // the listener that stays has the same address
-	if failed != nil && !errors.Is(failed, context.Canceled) { // it may not have begun when Redis was open
+	wg.Wait()                                                  // the permanent ops listener has the same address
+	if failed != nil && !errors.Is(failed, context.Canceled) { // canceled if Redis was open before the listener
 		return failed
 	}
 	return err

@@ -16,15 +16,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
-// process is the App of a long-lived process, measured and traced as the configuration says.
+// process is the App of a long-lived process, with metrics and tracing if they are configured.
 type process struct {
 	*app.App
 	command string
-	set     *metrics.Set    // nil: no one scrapes this process
-	tracer  *tracing.Tracer // nil: there is no tracing
+	set     *metrics.Set    // nil if this process exports no metrics
+	tracer  *tracing.Tracer // nil if tracing is off
 }
 
-// newProcess contacts no server. The caller calls stop.
+// newProcess does not connect to any server. The caller must call stop.
 func newProcess(cfg *configs.Config, command string, scraped bool) (*process, error) {
 	log, err := cfg.Logger(os.Stderr)
 	if err != nil {
@@ -49,12 +49,11 @@ func (p *process) stop(ctx context.Context, err *error) {
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSpans)
 	defer cancel()
-	if err := p.tracer.Close(ending); err != nil { // only logged: the work of the process is done
+	if err := p.tracer.Close(ending); err != nil { // only logged, because the process has done its work
 		p.Log().Warn("the collector did not get the last spans", zap.Error(err))
 	}
 }
 
-// version returns the version of the build.
 func version() string {
 	if b, ok := debug.ReadBuildInfo(); ok {
 		return b.Main.Version
@@ -62,7 +61,7 @@ func version() string {
 	return "unknown"
 }
 
-// ops returns the process' ops listener, without the parts that only a running process serves there.
+// ops returns the process' ops listener, without profiling, which only opsPart adds.
 func (p *process) ops(ready func() error) *web.Ops {
 	listener := opsListeners(p.Config)[p.command]
 	o := &web.Ops{Knob: listener[0], Listen: listener[1], Log: zap.NewStdLog(p.Log()), Ready: ready}
@@ -72,7 +71,7 @@ func (p *process) ops(ready func() error) *web.Ops {
 	return o
 }
 
-// opsPart returns the ops listener of a running process that has no other one.
+// opsPart returns the ops listener as a part of a running work or balance process. Package serve has its own.
 func (p *process) opsPart(ready func() error) group.Part {
 	o := p.ops(ready)
 	o.Pprof, o.Opened = p.Config.Ops.Pprof, func(at net.Addr) {
@@ -81,7 +80,7 @@ func (p *process) opsPart(ready func() error) group.Part {
 	return group.Part{Name: "ops", Run: o.Run}
 }
 
-// exportState exports the state of the deployment. counts, if not nil, names the campaigns to include.
+// exportState exports metrics of the deployment's state. counts, if not nil, selects the campaigns to include.
 func (p *process) exportState(counts *metrics.GrabCounts) {
 	cfg := p.Config.Ops
 	p.set.State(metrics.Poll{Every: cfg.Poll, Timeout: cfg.PollTimeout,

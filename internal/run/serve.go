@@ -21,18 +21,18 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Serving has the additions of a development server to Serve. Each field may be nil.
+// Serving has what a development server adds to Serve. Each field may be nil.
 type Serving struct {
 	// Guard wraps the handler of every listener.
 	Guard func(http.Handler) http.Handler
-	// Ready is called once all listeners are open, with what decides the grabs of this server.
+	// Ready is called once all listeners are open, with their addresses and the server's Grabber.
 	Ready func(serve.Addresses, serve.Grabber)
-	// Faults are the faults that the console can cause.
+	// Faults are the faults that a user of the console can inject.
 	Faults console.Faults
 }
 
-// Serve answers grabs over HTTP until ctx ends. With a ledger, which has the API keys, it also serves the administration
-// API and the console.
+// Serve answers grabs over HTTP until ctx ends. If a ledger is configured, it also serves the administration API and
+// the console, whose API keys are in the ledger.
 func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 	server := cfg.ServeConfig()
 	if err := errors.Join(server.Check(), cfg.CheckServe()); err != nil {
@@ -98,14 +98,14 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 // warnOfPlain warns of listeners that unsafe.allow opens without TLS.
 func (p *process) warnOfPlain(server *serve.Config) {
 	if server.TLS == nil && p.Allows(configs.UnsafeServeListen) {
-		p.Log().Warn("unsafe.allow: tokens come in clear text to " + server.Listen)
+		p.Log().Warn("unsafe.allow: tokens are sent in clear text to " + server.Listen)
 	}
 	if server.ControlTLS == nil && p.Allows(configs.UnsafeControlListen) {
-		p.Log().Warn("unsafe.allow: API keys come in clear text to " + server.ControlListen)
+		p.Log().Warn("unsafe.allow: API keys are sent in clear text to " + server.ControlListen)
 	}
 }
 
-// say logs the addresses.
+// say logs the addresses of the open listeners.
 func (p *process) say(server *serve.Config, at serve.Addresses) {
 	fields := []zap.Field{zap.Stringer("address", at.Public), zap.Bool("tls", server.TLS != nil),
 		zap.Stringer("ops", at.Ops)}
@@ -115,7 +115,7 @@ func (p *process) say(server *serve.Config, at serve.Addresses) {
 	p.Log().Info("serving grabs", fields...)
 }
 
-// grabber returns a producer, measured and traced. finish waits for its calls.
+// grabber returns a producer with metrics and tracing. finish closes it and waits for its calls.
 func (p *process) grabber() (g serve.Grabber, finish func(context.Context) error, err error) {
 	cfg := p.Config.ProducerConfig()
 	cfg.Redis, cfg.Space, cfg.Log = p.Store().Redis(), p.Store().Space(), p.Log()
@@ -154,7 +154,7 @@ func (m *measuredGrabber) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.An
 	return answer, err
 }
 
-// controlPatience is how long a request waits for work that continues by itself.
+// controlPatience is how long a request of the administration API waits for work that continues in the background.
 const controlPatience = 10 * time.Second
 
 func (p *process) control(server *serve.Config) (*control.Control, error) {
@@ -170,7 +170,7 @@ func (p *process) console(server *serve.Config, faults console.Faults) (*console
 		TLS: server.ControlTLS != nil})
 }
 
-// controlHandler returns the handler of the control listener.
+// controlHandler returns the handler of the control listener: the administration API and the console.
 func controlHandler(c *control.Control, pages http.Handler) (http.Handler, error) {
 	api, err := c.API().Handler()
 	if err != nil {

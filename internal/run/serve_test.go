@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// A server whose write timeout is shorter than a slow grab refuses to start.
+// Serve refuses a configuration whose write timeout is shorter than a producer's call may take.
 func TestServeWantsTimeForItsAnswers(t *testing.T) {
 	t.Parallel()
 	cfg, err := configs.Load("", []string{"HONGBAO_PRODUCER_CALL_TIMEOUT=30s"}, nil)

@@ -18,22 +18,22 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// The codes of a sink that is not open yet; afterwards consumer.Health has the codes of its shards.
+// The codes of a sink that is not open yet. Once the sink is open, consumer.Health has a code for each of its shards.
 const (
 	sinkOpening = "sink_opening"
 	sinkDown    = consumer.SinkDown
-	// sinkBroken: the sink can't be opened, and a person has to look.
+	// sinkBroken means that the sink can't be opened, and an operator has to fix it.
 	sinkBroken = "sink_broken"
 )
 
-// sinkWorker works for one sink. It opens the sink by itself, and tries again while that fails.
+// sinkWorker opens one sink, with retries, and delivers to it.
 type sinkWorker struct {
 	process  *process
 	config   consumer.Config
-	measured *metrics.Sinks // nil: no one scrapes this process
+	measured *metrics.Sinks // nil if this process exports no metrics
 
 	mu       sync.Mutex
-	handler  hongbao.Handler    // of the sink itself; nil until the sink is open
+	handler  hongbao.Handler    // the sink's own handler; nil until the sink is open
 	consumer *consumer.Consumer // nil until the sink is open
 	err      error              // why the sink is not open
 	since    time.Time          // when the first attempt to open it began
@@ -46,7 +46,7 @@ func newSinkWorker(p *process, reads redis.UniversalClient, sink string) *sinkWo
 	return w
 }
 
-// open opens the sink.
+// open makes one attempt to open the sink.
 func (w *sinkWorker) open(ctx context.Context) error {
 	h, err := w.process.Handler(ctx, w.config.Group)
 	var c *consumer.Consumer
@@ -68,7 +68,8 @@ func (w *sinkWorker) open(ctx context.Context) error {
 	return err
 }
 
-// run opens the sink, and works for it until ctx ends. It calls first with the result of the first attempt.
+// run opens the sink, and delivers to it until ctx ends. It calls first with the result of its first attempt to open
+// the sink.
 func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 	sink := zap.String("sink", w.config.Group)
 	err := w.open(ctx)
@@ -78,9 +79,10 @@ func (w *sinkWorker) run(ctx context.Context, first func(error)) error {
 		outage := hongbao.IsOutage(err)
 		switch {
 		case ctx.Err() != nil:
-			return nil // stopped during the attempt: that says nothing about the sink
+			return nil // the process was stopped, so err is not the sink's fault
 		case !outage:
-			w.process.Log().Error("ALARM: a sink can't be opened, a person has to look; it is tried again, and the other sinks work",
+			w.process.Log().Error("ALARM: a sink can't be opened and an operator has to fix it; the worker keeps retrying, "+
+				"and the other sinks work",
 				sink, zap.String("code", sinkBroken), zap.Error(err))
 		case tries == 0:
 			w.process.Log().Error("a sink can't be reached; it is tried again and again, and the other sinks work",
@@ -155,9 +157,9 @@ func healthOf(shards []consumer.Health) sinkHealth {
 // sinkWorkers are the sink workers of one process.
 type sinkWorkers []*sinkWorker
 
-// run runs the sinks concurrently: each begins when it is open, and its failures do not affect the others. If no sink can
-// be opened, run ends, so that the person who started the worker sees the errors at once. A sink that can't be reached is
-// tried again.
+// run runs the sinks concurrently. Each sink begins once it is open, and its failures do not affect the others. If all
+// sinks fail to open with an error other than an outage, run returns the errors, so that whoever started the worker
+// sees them at once.
 func (all sinkWorkers) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -188,16 +190,16 @@ func (all sinkWorkers) run(ctx context.Context) error {
 // healthEvery is how often the log reports a sink that does not work.
 const healthEvery = time.Minute
 
-// logHealth logs repeatedly which sinks do not work.
+// logHealth logs every minute which sinks do not work.
 func (all sinkWorkers) logHealth(ctx context.Context) error {
 	for retry.Pause(ctx, healthEvery) {
 		for _, w := range all {
 			h := w.health()
 			if h.code == consumer.SinkPaused {
-				w.process.Log().Warn("a sink is paused, its grants wait until a person resumes it", zap.String("sink", w.config.Group),
-					zap.String("code", h.code), zap.Time("since", h.worst.Since), zap.Error(h.worst.Err))
+				w.process.Log().Warn("a sink is paused, its grants wait until an operator resumes it",
+					zap.String("sink", w.config.Group), zap.String("code", h.code), zap.Time("since", h.worst.Since), zap.Error(h.worst.Err))
 			} else if h.bad > 0 {
-				w.process.Log().Error("a sink does not work, on some shards or on all", zap.String("sink", w.config.Group),
+				w.process.Log().Error("a sink does not work on some or all shards", zap.String("sink", w.config.Group),
 					zap.String("code", h.code),
 					zap.Int("shards", h.bad), zap.Int("shard", h.worst.Shard), zap.Time("since", h.worst.Since),
 					zap.Error(h.worst.Err))

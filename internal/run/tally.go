@@ -26,14 +26,14 @@ func (all sinkWorkers) ready() error {
 	return nil
 }
 
-// tally returns the counts of a sink's worker.
+// tally returns the metrics of a sink's worker.
 func (w *sinkWorker) tally() metrics.Tally {
 	w.mu.Lock()
 	c, handler := w.consumer, w.handler
 	w.mu.Unlock()
 	t := metrics.Tally{Shards: map[string]int{consumer.Working: 0, consumer.SinkPaused: 0, sinkOpening: 0, consumer.SinkDown: 0, sinkBroken: 0,
 		consumer.RedisDown: 0, consumer.ShardFrozen: 0, consumer.ShardBroken: 0}}
-	var n consumer.Stats // 0 until the sink is open: a series begins before its first failure
+	var n consumer.Stats // 0 until the sink is open, so that the series exist before the first failure
 	if c == nil {
 		t.Shards[w.health().code] += w.config.Space.Shards
 	} else {
@@ -56,7 +56,7 @@ func (w *sinkWorker) tally() metrics.Tally {
 	return t
 }
 
-// published returns the counts of the publisher; zero until sink kafka is open here.
+// published returns the counts of the publisher. They are zero if this process has not opened sink kafka.
 func (all sinkWorkers) published() (n metrics.Published) {
 	for _, w := range all {
 		w.mu.Lock()

@@ -14,10 +14,10 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// lastSpans is how long an ending process waits for the collector.
+// lastSpans is how long a process waits at its end to send the last spans to the collector.
 const lastSpans = 3 * time.Second
 
-// trace begins to trace the process, if there is a collector. oneIn is that of tracing.Options.
+// trace starts tracing if a collector is configured. oneIn is passed to tracing.Options.
 func (p *process) trace(ctx context.Context, oneIn int) error {
 	cfg := p.Config.Tracing
 	if cfg.Endpoint == "" {
@@ -33,7 +33,7 @@ func (p *process) trace(ctx context.Context, oneIn int) error {
 	return nil
 }
 
-// watchRequests returns h, measured and traced as the configuration says.
+// watchRequests returns h with metrics and tracing of its requests, if they are configured.
 func (p *process) watchRequests(h http.Handler) http.Handler {
 	if p.set != nil {
 		h = p.set.Requests(h)
@@ -44,7 +44,7 @@ func (p *process) watchRequests(h http.Handler) http.Handler {
 	return h
 }
 
-// traceSink returns h, with spans of its calls.
+// traceSink returns h with a span for each of its calls, if tracing is on.
 func (p *process) traceSink(sink string, h hongbao.Handler) hongbao.Handler {
 	if p.tracer == nil {
 		return h
@@ -56,7 +56,7 @@ func (p *process) traceSink(sink string, h hongbao.Handler) hongbao.Handler {
 	return p.tracer.Sink(sink, topic, h)
 }
 
-// traceCalls makes spans of the Redis calls of the producer that will be made from grabs.
+// traceCalls changes a producer's configuration, so that each of its Redis calls makes a span.
 func (p *process) traceCalls(grabs *producer.Config) {
 	if p.tracer == nil {
 		return
@@ -68,7 +68,8 @@ func (p *process) traceCalls(grabs *producer.Config) {
 	}
 }
 
-// traceGrabs returns g, with spans of its grabs. It must wrap the measuring Grabber: exemplars need the trace.
+// traceGrabs returns g with spans for its grabs, if tracing is on. It must wrap the measuring Grabber, whose exemplars
+// need the trace.
 func (p *process) traceGrabs(g serve.Grabber) serve.Grabber {
 	if p.tracer == nil {
 		return g
@@ -76,7 +77,7 @@ func (p *process) traceGrabs(g serve.Grabber) serve.Grabber {
 	return traced{g, p.tracer}
 }
 
-// traced decides grabs, and traces some.
+// traced is a Grabber that traces some of its grabs.
 type traced struct {
 	serve.Grabber
 	tracer *tracing.Tracer

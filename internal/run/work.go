@@ -18,7 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
 
-// Work runs a worker of each named sink, or of all if none is named, the trimmer and the retirer, until ctx ends.
+// Work runs the workers of the named sinks (of all sinks if none is named), the trimmer, the retirer and other
+// background parts, until ctx ends.
 func Work(ctx context.Context, cfg *configs.Config, sinks []string) (err error) {
 	if len(sinks) == 0 {
 		sinks = cfg.Deployment.Sinks
@@ -51,7 +52,7 @@ func Work(ctx context.Context, cfg *configs.Config, sinks []string) (err error) 
 	return group.Run(ctx, parts...)
 }
 
-// workParts builds the parts of a worker. Redis is open.
+// workParts builds the parts of a worker. Redis must be open.
 func (p *process) workParts(reads redis.UniversalClient, sinks []string) ([]group.Part, error) {
 	tc := p.Config.TrimmerConfig()
 	tc.Redis, tc.Space, tc.Log = p.Store().Redis(), p.Store().Space(), p.Log()
@@ -100,7 +101,7 @@ func (p *process) retirer() (*closing.Retirer, error) {
 	return closing.NewRetirer(cfg)
 }
 
-// filters returns the builder of the filters of winners that producers want.
+// filters returns the part that builds the filters of winners, which producers use.
 func (p *process) filters() (*winners.Builder, error) {
 	locks, err := p.Locks()
 	if err != nil {
@@ -111,7 +112,7 @@ func (p *process) filters() (*winners.Builder, error) {
 	return winners.NewBuilder(cfg)
 }
 
-// warnOfUnsafe logs each minute which checks are switched off.
+// warnOfUnsafe logs every minute which safety checks are off.
 func (p *process) warnOfUnsafe(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
@@ -126,20 +127,21 @@ func (p *process) warnOfUnsafe(ctx context.Context) error {
 	}
 }
 
-// watch returns a watch of the Redis servers of a running worker. It raises an alarm when data is lost, or a setting
-// that keeps data. Each second it reports which shards are frozen.
+// watch returns a watch of the Redis servers. It raises an alarm if a server has lost data or a setting that protects
+// data. It reports frozen shards to the recoverer every second.
 func (p *process) watch(frozen chan<- int) *store.Watch {
 	return &store.Watch{Store: p.Store(), Alarm: func(code string, err error) {
 		p.Log().Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
 	}, Frozen: func(shard int) {
 		select {
 		case frozen <- shard:
-		default: // the recoverer is busy; the watch repeats this
+		default: // the recoverer is busy; the watch reports the shard again
 		}
 	}}
 }
 
-// workOps measures a worker's sinks. The worker is ready once it has opened all of its sinks, and stays so.
+// workOps sets up the metrics of a worker's sinks and returns its ops listener. The worker is ready once it has opened
+// all its sinks, and stays ready.
 func (p *process) workOps(all sinkWorkers) group.Part {
 	sinks := p.set.Sinks()
 	for _, w := range all {

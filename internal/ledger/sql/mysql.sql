@@ -1,9 +1,9 @@
 -- Statements of MySQL and MariaDB. queries.go reads them. A table is passed as one JSON array of rows.
--- The columns' types are those of the tables, so that an index finds the keys. A value that does not fit is an error.
--- STRAIGHT_JOIN: one look-up by the primary key per row, whatever size the optimizer assumes for a JSON text.
--- "Do nothing" on a conflict updates a column to its own value. Nothing may rely on how many rows count as changed then:
--- it depends on CLIENT_FOUND_ROWS, which a proxy may set. INSERT IGNORE would also turn errors into wrong rows.
--- UTC_TIMESTAMP does not depend on the session's time zone, whose clock may be set back.
+-- Its columns have the types of the tables' columns, so that indexes can be used. A value that does not fit fails.
+-- STRAIGHT_JOIN makes MySQL look up each row by the primary key, whatever size the optimizer assumes for the JSON.
+-- To do nothing on a conflict, a statement updates a column to its own value. Do not rely on the number of changed rows
+-- then: it depends on CLIENT_FOUND_ROWS, which a proxy may set. INSERT IGNORE would also turn errors into wrong rows.
+-- UTC_TIMESTAMP does not depend on the session's time zone, whose local time may be set back.
 
 -- name: has_schema
 SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'hongbao_schema';

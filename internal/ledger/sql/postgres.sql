@@ -7,14 +7,14 @@ SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('hongbao_schema');
 SELECT 1 / (max(lowest) <= %d)::integer FROM hongbao_schema;
 
 -- name: insert_grants
--- The second try, after COPY has failed; insertOnce adds ON CONFLICT.
+-- For the second try, after COPY has failed. insertOnce adds ON CONFLICT.
 INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 SELECT g.*, $10::bigint
 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::integer[],
   $6::bigint[], $7::bigint[], $8::text[], $9::bigint[]) AS g;
 
 -- name: read_grants
--- LATERAL with LIMIT: one look-up by the primary key per row, even with a plan that was made when the table was small.
+-- LATERAL with LIMIT makes PostgreSQL look up each row by the primary key, even if it planned for a small table.
 SELECT g.*
 FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet)
 CROSS JOIN LATERAL (
@@ -65,7 +65,7 @@ CROSS JOIN LATERAL (
   WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS c;
 
 -- name: insert_pending
--- Without ON CONFLICT: see insertOnce.
+-- insertOnce adds ON CONFLICT from the second try on.
 INSERT INTO pending (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, owner, batch, since,
   asked_at)
 SELECT g.*, $10, $11::bigint, CASE WHEN $12::bigint = 1 THEN LEAST(g.granted_at, n.now) ELSE n.now END, n.now

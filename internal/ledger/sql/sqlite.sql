@@ -1,6 +1,6 @@
 -- Statements of SQLite. queries.go reads them. A table is passed as one JSON array of rows. Grants and credits are
 -- passed as parameters instead: SQLite would spend more time on the JSON than on the rows.
--- WHERE true: without it the parser takes ON CONFLICT for a join's ON.
+-- Without WHERE true the parser would take ON CONFLICT for the ON of a join.
 
 -- name: has_schema
 SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'hongbao_schema';
@@ -9,7 +9,7 @@ SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'hongbao_sche
 SELECT version FROM hongbao_schema WHERE lowest > %d LIMIT 1;
 
 -- name: insert_grants
--- One row: sqliteTxn repeats it, up to sqliteRows times in a statement.
+-- sqliteTxn repeats the row of placeholders, up to sqliteRows times per statement.
 INSERT INTO grants (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, batch)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (campaign, packet) DO NOTHING;
@@ -40,7 +40,7 @@ WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1 AND shard = k.value ->
   AND user_id = k.value ->> 4 AND amount = k.value ->> 5;
 
 -- name: credit_users
--- One row, as in insert_grants.
+-- sqliteTxn repeats the row of placeholders.
 INSERT INTO account (id, kind, currency, balance)
 VALUES (?, 'user', ?, ?)
 ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance;
