@@ -29,7 +29,7 @@
 //	withhold, grant_withheld, release_withheld  packets that may have been reported to users who are unknown
 //	unskip                                repairs a field that openings by earlier builds have written
 //	guard                                 the check before the scripts of a shard
-//	restore, kept                         decisions about campaigns and sinks are restored from the ledger, or are in it now
+//	restore, kept                         decisions about campaigns and sinks: from the ledger, and already in it
 //	bits, control, fields, left, parking, stub, withheld   functions that other scripts include
 package lua
 
