@@ -120,7 +120,6 @@ func scriptCases() map[string]scriptCase {
 	return all
 }
 
-// grabCases returns the case of grab.lua.
 func grabCases() map[string]scriptCase {
 	grab := func() *store.GrabCall {
 		c := call("rain", "u1", "u2/r2")
@@ -249,7 +248,6 @@ func shardCases() map[string]scriptCase {
 	}
 }
 
-// loadCases returns the scripts that load a campaign.
 func loadCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"create_campaign": {
@@ -299,7 +297,6 @@ func loadCases() map[string]scriptCase {
 	}
 }
 
-// endCases returns the scripts that end a campaign.
 func endCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"close": {
