@@ -1,4 +1,4 @@
--- expire_letters: deletes old records of requeued letters from the resolved ones. Records of dropped letters stay.
+-- expire_letters: deletes old records of requeued letters from the resolved letters. Records of dropped letters stay.
 -- Without them an audit would report the grant as missing, and a replay would deliver it.
 --
 -- KEYS  1 resolved letters

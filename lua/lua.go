@@ -8,28 +8,28 @@
 //
 //	grab                                  one campaign's grabs: receipts, limits, stock, one entry
 //	receipts                              the receipts of users in a campaign on one shard
-//	found, open, freeze                   a deployment's shards; how a shard is frozen and opened again
-//	create_campaign, load, codes, state   a campaign's way into Redis, to open and paused
-//	announce                              a top-up's generation is announced, then load loads it
-//	close, refunded, purge_campaign       a campaign's way from closed out of Redis
-//	end_lost                              the end of a campaign that Redis has lost
+//	found, open, freeze                   a deployment is initialized; a shard is frozen and opened again
+//	create_campaign, load, codes, state   a campaign is created, loaded, opened, paused and resumed
+//	announce                              a top-up's generation is announced, before load loads it
+//	close, refunded, purge_campaign       a campaign is closed, marked as refunded, and removed from Redis
+//	end_lost                              a campaign that Redis has lost is ended
 //	create_group, remove_idle_consumers   a consumer group, and the consumers of workers that no longer exist
-//	reclaim, renew, park                  the consumer's leases and parking, on the pending list
-//	ack, dead_letter                      the ends of a delivery
-//	trim, raise_done_floor                the stream's other end, with the done bits behind it
-//	sink, rate                            a sink is paused or resumed for all workers; its rate over all workers
+//	reclaim, renew, park                  leases and parking of pending entries
+//	ack, dead_letter                      a delivery ends with success or with a dead letter
+//	trim, raise_done_floor                finished entries and their done bits are deleted
+//	sink, rate                            a sink is paused, resumed or limited in rate, for all workers
 //	claim, complete, release              a push in progress, with a fence
-//	once                                  "push once" by message id
-//	resolve_letter, expire_letters        the end of a dead letter, and of its record
-//	replay, replayed                      what a named replay covers, and where it continues
+//	once                                  the state of one message id of package dedup
+//	resolve_letter, expire_letters        a dead letter is resolved, and its record deleted later
+//	replay, replayed                      a named replay: what it covers, and where it continues
 //	lock                                  a named lock with one owner
-//	replicas                              the most replicas that a shard's primary has had
-//	witness, testify, leave               the processes that watch a shard, and what they reported to users of it
-//	mend, regrant, mark, revise           a frozen shard gets back what Redis has lost
-//	withhold, grant_withheld, release_withheld  packets that may be granted to users whom no one can name
-//	unskip                                repairs what openings by earlier builds have skipped
-//	guard                                 the check in front of the scripts of a shard
-//	restore, kept                         the decisions about campaigns and sinks that the ledger has too
+//	replicas                              the highest number of replicas that a shard's primary has had
+//	witness, testify, leave               the processes that report grants to users, and their evidence
+//	mend, regrant, mark, revise           grants that Redis has lost are restored on a frozen shard
+//	withhold, grant_withheld, release_withheld  packets that may have been reported to users who are unknown
+//	unskip                                repairs a field that openings by earlier builds have written
+//	guard                                 the check before the scripts of a shard
+//	restore, kept                         decisions about campaigns and sinks: from the ledger, and already in it
 //	bits, control, fields, left, parking, stub, withheld   functions that other scripts include
 package lua
 

@@ -110,7 +110,7 @@ func loadState(s *script, reply []string) (LoadState, error) {
 	return out, r.done(s)
 }
 
-// SetState changes the state of a campaign on its shard. A call is no error if the campaign is already in state to.
+// SetState changes the state of a campaign on its shard. It is no error if the campaign already has that state.
 func (k *Shard) SetState(ctx context.Context, campaign, to, from string) error {
 	return k.SetStateBy(ctx, campaign, StateChange{To: to, From: from})
 }
@@ -140,7 +140,7 @@ func (k *Shard) SetStateBy(ctx context.Context, campaign string, c StateChange) 
 	case "missing":
 		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w: load it first", campaign, ErrNotInRedis)
 	case "packets":
-		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s has not all its packets yet: load it to the end first",
+		return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s does not have all its packets yet: complete its load",
 			campaign)
 	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "campaign %s is %s: only a campaign that is %s can become %s",

@@ -143,7 +143,7 @@ func (s *Status) sum() {
 
 // ErrTopUpWaits says that the packets of a top-up can't be loaded into Redis yet. The campaign itself is not loaded,
 // or Redis has lost some of its data.
-var ErrTopUpWaits = errors.New("the packets that were added wait")
+var ErrTopUpWaits = errors.New("the packets of the top-up can't be loaded yet")
 
 // Dealt returns the newest generation that is complete on each place. The error is ErrTopUpWaits if the campaign
 // can't receive packets now. It is Transient if the campaign is not loaded yet. It is Permanent and wraps ErrLost if

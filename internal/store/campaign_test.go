@@ -33,7 +33,7 @@ func TestLoadChunks(t *testing.T) {
 	require.EqualValues(t, 2, load(1, "h", 2, 4).Loaded)
 	require.EqualValues(t, 2, load(1, "h", 2, 4).Loaded, "a repeat")
 	err = b.k.SetState(ctx, "rain", store.StateOpen, store.StateLoading)
-	require.ErrorContains(t, err, "not all its packets")
+	require.ErrorContains(t, err, "not have all its packets")
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 
 	call.Hash = "other"

@@ -17,7 +17,7 @@ func pendingAndReached(t *testing.T, b *bundle) {
 	reachedRanges(t, b)
 }
 
-// pendingCases are those that work on a group's pending list.
+// pendingCases returns the scripts that work on a group's pending list.
 func pendingCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"reclaim": {

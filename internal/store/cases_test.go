@@ -120,7 +120,6 @@ func scriptCases() map[string]scriptCase {
 	return all
 }
 
-// grabCases returns the case of grab.lua.
 func grabCases() map[string]scriptCase {
 	grab := func() *store.GrabCall {
 		c := call("rain", "u1", "u2/r2")
@@ -189,7 +188,7 @@ func dayOf(c hongbao.Campaign) string {
 	return fmt.Sprint("d", day)
 }
 
-// shardCases returns the scripts that bring a deployment into Redis, freeze a shard and open it.
+// shardCases returns the scripts that initialize a deployment, freeze a shard and open it.
 func shardCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"found": {
@@ -249,7 +248,6 @@ func shardCases() map[string]scriptCase {
 	}
 }
 
-// loadCases returns the scripts that bring a campaign into Redis.
 func loadCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"create_campaign": {
@@ -299,7 +297,6 @@ func loadCases() map[string]scriptCase {
 	}
 }
 
-// endCases returns the scripts that end a campaign.
 func endCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"close": {
@@ -423,7 +420,7 @@ func keepCases() map[string]scriptCase {
 	}
 }
 
-// claimCases returns the scripts with an owner: claims, locks, and messages that are pushed once.
+// claimCases returns the scripts for claims, locks and messages of package dedup, which all have an owner.
 func claimCases() map[string]scriptCase {
 	once := func(step string) func(context.Context, *bundle) error {
 		return func(ctx context.Context, b *bundle) error {
@@ -479,7 +476,8 @@ func claimCases() map[string]scriptCase {
 	}
 }
 
-// controlCases returns the scripts for decisions of people about sinks, and for their way to the ledger and back.
+// controlCases returns the scripts for decisions of operators about sinks. Such decisions are copied to the ledger
+// and can be restored from it.
 func controlCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"sink": {

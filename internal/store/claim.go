@@ -17,7 +17,7 @@ var (
 	releaseScript  = newScript("release")
 )
 
-// ClaimCall asks for the right to push events.
+// ClaimCall has the arguments of Claim.
 type ClaimCall struct {
 	Sink, ID, Owner string
 	// Done is the sink whose done bits show earlier pushes; empty means Sink.
@@ -26,14 +26,15 @@ type ClaimCall struct {
 	// done bits of a consumer group; see GroupDone.
 	Trimmed bool
 	Lease   time.Duration
-	// TakeLive allows to take over claims of live owners. Set it only for sinks where a second push of the same claim
-	// is harmless.
+	// TakeLive means that claims of live owners are taken over too. Set it only for sinks where a second push of the
+	// same claim is harmless.
 	TakeLive bool
 	Events   []stream.SeqRange
 	Payload  string
 }
 
-// Claim asks for a claim; see stream.ClaimAnswer. If it fails after the script ran, the script's changes remain.
+// Claim asks for the right to push events; see stream.ClaimAnswer. If it fails after the script ran, the script's
+// changes remain.
 //
 // A server that was demoted and promoted again keeps its scripts and its run id. Meanwhile it may have lost claims.
 // Until a worker freezes the shard on that server, the script may grant or hand over claims wrongly. So after the

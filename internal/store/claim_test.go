@@ -153,7 +153,7 @@ func (l *claimLives) claims(t *rapid.T) {
 	slices.SortFunc(got.Open, byID)
 	slices.SortFunc(want.Open, byID)
 	fences := map[int64]bool{}
-	for i := range got.Open { // takeovers raise the fences in no certain order
+	for i := range got.Open { // claims that are taken over get new fences in any order
 		require.Greater(t, got.Open[i].Fence, last)
 		require.LessOrEqual(t, got.Open[i].Fence, l.fence)
 		fences[got.Open[i].Fence] = true

@@ -38,7 +38,7 @@ func (k *Shard) OpenClaims(ctx context.Context, sink string) ([]OpenClaim, error
 	return out, nil
 }
 
-// parseClaim reads "fence until owner\nevents\npayload".
+// parseClaim parses the text "fence until owner\nevents\npayload".
 func parseClaim(id, text string) (c OpenClaim, err error) {
 	lines := strings.SplitN(text, "\n", 3)
 	words := strings.Split(lines[0], " ")

@@ -25,7 +25,7 @@ var ErrNotInRedis = errors.New("the campaign is not in Redis")
 
 // ErrRefilling says that a campaign can't be closed yet, because a top-up is not dealt on every shard. Errors that
 // wrap it are Transient.
-var ErrRefilling = errors.New("packets that were added to it are not dealt on every shard yet")
+var ErrRefilling = errors.New("packets of its top-up are not dealt on every shard yet")
 
 // ErrNotClosed says that a campaign is not closed yet.
 var ErrNotClosed = errors.New("the campaign is not closed")
@@ -52,7 +52,7 @@ func (k *Shard) Close(ctx context.Context, campaign string, early bool, packets 
 			if generations = r.int64(); r.done(closeScript) != nil {
 				return stream.Entry{}, r.done(closeScript)
 			}
-			continue // ends: the number only rises, once for each top-up
+			continue // the loop ends, because the number only rises with each top-up
 		}
 		_ = r.string() // the state, closed or refunded
 		e := readClose(&r, k.Keys, campaign)
@@ -78,8 +78,8 @@ func refusedClose(campaign string, r *replyReader) error {
 	case "missing":
 		return hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: %w", campaign, ErrNotInRedis)
 	case "loading":
-		return hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: it was never opened; load it to the end first, "+
-			"then close it: all of its money goes back", campaign)
+		return hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: it was never opened; complete its load first, "+
+			"then close it, and all of its money is refunded", campaign)
 	case "window":
 		return hongbao.Errorf(hongbao.ClassPermanent, "close campaign %s: it is %s, and its window is open until %s; "+
 			"wait for its end, or end it early (--early)", campaign, state, time.UnixMilli(to).UTC().Format(time.RFC3339))

@@ -161,7 +161,7 @@ func TestLoadWithCodes(t *testing.T) {
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(load()), "another plan")
 }
 
-// The codes leave Redis with their campaign.
+// A refunded campaign with codes is purged. Its codes are removed too.
 func TestRetireTakesCodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

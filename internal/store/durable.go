@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// ErrNotDurable says that too few replicas, or no disk, have the receipts for the campaign's durability class. Errors
-// that wrap it are outages of class Unknown.
+// ErrNotDurable says that the receipts are not yet on enough replicas, or not yet on disk, as the campaign's
+// durability class requires. Errors that wrap it are outages of class Unknown.
 var ErrNotDurable = errors.New("the receipts are not safe yet")
 
 // DurableCall has the arguments of Durable.

@@ -19,7 +19,6 @@ func emptied(t *testing.T, b *bundle) {
 	b.grab(t, "rain", "u1", "u2", "u3")
 }
 
-// revision returns the present revision of campaign rain.
 func (b *bundle) revision(ctx context.Context) string {
 	return b.rdb.HGet(ctx, b.k.Keys.Campaign("rain"), "revision").Val() // empty if the key has another type
 }

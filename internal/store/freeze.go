@@ -134,7 +134,7 @@ func (k *Shard) Skipped(ctx context.Context) ([]stream.SeqRange, error) {
 	return runs, nil
 }
 
-// GivenUp returns the skipped seqs whose loss a person has accepted. It omits unreadable ranges.
+// GivenUp returns the skipped seqs whose loss an operator has accepted. It omits unreadable ranges.
 func (k *Shard) GivenUp(ctx context.Context) (runs []stream.SeqRange, err error) {
 	text, err := k.skipped(ctx)
 	list, _ := parseSkipped(text) // a worker repairs an unreadable (empty) range after the shard opens

@@ -228,7 +228,7 @@ func TestOnePlaceOfSeveral(t *testing.T) {
 		ShareAmount: 4}
 	_, err := k.CreateCampaign(t.Context(), create)
 	require.NoError(t, err)
-	require.ErrorContains(t, k.SetState(t.Context(), "rain", store.StateOpen, store.StateLoading), "not all its packets")
+	require.ErrorContains(t, k.SetState(t.Context(), "rain", store.StateOpen, store.StateLoading), "not have all its packets")
 	at, err := k.LoadChunk(t.Context(), &store.Chunk{Campaign: "rain", Hash: "h", First: 2, Step: 2,
 		Amounts: []hongbao.Amount{4}})
 	require.NoError(t, err)

@@ -79,7 +79,7 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 	if call.Terms == nil || call.Terms.factNames != call.FactNames {
 		call.Terms = noTerms
 	}
-	for range 3 { // the second try gets new terms only if a period has just ended
+	for range 3 { // the first try may get new terms, the second one only if a period has just ended
 		args := grabArgs(call, k.state.seen.Load())
 		reply, err := k.run(ctx, grabScript, grabKeys(k.Keys, call), args)
 		if errors.Is(err, ErrFrozen) {
@@ -128,7 +128,7 @@ func noteExpiring(answers []hongbao.Answer, terms *Terms) {
 		a := &answers[i]
 		if a.Outcome == hongbao.OutcomeGranted && a.Receipts[0].Time.Equal(a.Time) { // a grant by this call, not a repeated one
 			if now := time.Now(); now.UnixNano() >= terms.expiring.Load() {
-				terms.expiring.Store(now.Add(time.Minute).UnixNano()) // then set again: a promoted server may lack the expiry
+				terms.expiring.Store(now.Add(time.Minute).UnixNano()) // a promoted server may lack it
 			}
 			return
 		}
@@ -170,7 +170,7 @@ func grabArgs(call *GrabCall, seen int64) []any {
 	args := make([]any, 3, 3+(3+len(terms.byFact))*n)
 	args[1], args[2] = call.Campaign+" "+cmp.Or(call.Currency, "-"), terms.revision
 	for _, g := range call.Grabs {
-		args = append(args, &g.User) // a string in an interface would allocate each time
+		args = append(args, &g.User) // a pointer, because a string in an interface allocates
 	}
 	for _, g := range call.Grabs {
 		args = append(args, &g.RequestID)

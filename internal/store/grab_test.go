@@ -60,7 +60,7 @@ type history struct {
 	r      *rand.Rand
 	m      *model
 	users  int
-	terms  *store.Terms // as of the last call
+	terms  *store.Terms // terms after the latest call
 	seen   map[hongbao.Outcome]int
 	limits map[hongbao.Limit]bool
 	name   string
@@ -187,7 +187,7 @@ func (h *history) play(t *testing.T) {
 			Campaign: h.m.spec.ID, MaxBacklog: h.m.maxBacklog, FactNames: strings.Join(h.m.factNames(), ","), Grabs: h.grabs(n),
 			Generation: h.m.newest - h.r.Int64N(h.m.newest+1)/2, Held: h.held(n),
 		}
-		if h.r.IntN(8) > 0 { // without terms, as in a new producer's first call
+		if h.r.IntN(8) > 0 { // otherwise no terms, as in a producer's first call
 			c.Terms = h.terms
 		}
 		var err error

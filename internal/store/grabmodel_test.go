@@ -23,7 +23,7 @@ type model struct {
 	numbered   int64            // number of the last loaded packet
 	loaded     int64
 	loadedSum  hongbao.Amount
-	stock      map[int64][]hongbao.Receipt // by generation; packet and amount only
+	stock      map[int64][]hongbao.Receipt // by generation; only Packet and Amount are set
 	receipts   map[string][]hongbao.Receipt
 	counters   map[string]map[string]int64 // hash -> field
 	granted    int64

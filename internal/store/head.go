@@ -61,7 +61,6 @@ func (k *Shard) OpenHead(ctx context.Context) (Head, error) {
 	return k.parseOpenHead(ctx, k.rdb.HMGet(ctx, k.Keys.Meta(), headFields...))
 }
 
-// parseOpenHead is OpenHead for a command that was already sent.
 func (k *Shard) parseOpenHead(ctx context.Context, cmd *redis.SliceCmd) (Head, error) {
 	h, err := k.parseHead(cmd)
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 // slots is the number of hash slots of a Redis Cluster.
 const slots = 16384
 
-// MaxShards bounds the shards of a deployment.
+// MaxShards is the most shards that a deployment can have.
 const MaxShards = 1024
 
 // ChunkEvents is the number of done bits in one bitmap key (8 KiB).

@@ -113,7 +113,7 @@ func TestHomesAreSpread(t *testing.T) {
 	require.Less(t, slices.Max(count), 1200)
 }
 
-// The places of a campaign and their order must never change, for the same reason.
+// The places of a campaign and their order must never change: a newer build must find what an older one has loaded.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	indices := func(shards, n int, campaign string) (at []int) {

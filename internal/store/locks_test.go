@@ -129,7 +129,6 @@ func TestLossIsNoticed(t *testing.T) {
 	require.Equal(t, "another", owner)
 }
 
-// waitLost waits for the end of a holder's context.
 func waitLost(ctx context.Context, t *testing.T) {
 	t.Helper()
 	deadline := time.NewTimer(30 * time.Second)

@@ -112,7 +112,6 @@ type leftAnswer struct {
 	stocked int64
 }
 
-// granted returns how many packets the place has granted.
 func (a *leftAnswer) granted() int64 {
 	if a.Granted != nil {
 		return *a.Granted

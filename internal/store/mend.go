@@ -114,7 +114,6 @@ type Evidence struct {
 	Texts, Broken int64
 }
 
-// evidencePage is how many texts are read at once.
 const evidencePage = 10_000
 
 // Evidence returns the evidence that witnesses have sent.
@@ -149,7 +148,7 @@ const grantVersion = "3"
 // or a range of seqs whose grants are unknown.
 type Run struct {
 	Grants      []hongbao.Grant
-	Generations int64           // number of the campaign's generations
+	Generations int64
 	Nobody      stream.SeqRange // the unknown seqs, if Grants is empty
 	// Told means that a process which sent no evidence may have reported grants in Nobody to users. The range is then
 	// recorded as accepted, so a late report of such a grant does not freeze the shard again.

@@ -14,7 +14,7 @@ import (
 // Node is a server with the additional properties that `hongbao doctor` checks.
 type Node struct {
 	Server
-	// Clock is the time by the server's clock, read between Asked and Answered; It is zero if the Redis user may not
+	// Clock is the time by the server's clock, read between Asked and Answered. It is zero if the Redis user may not
 	// call TIME.
 	Clock, Asked, Answered time.Time
 	// Folder is the directory of the append-only files. It is empty if CONFIG GET is not allowed.

@@ -23,8 +23,8 @@ import (
 // writes. It is an outage: the call changed nothing and can be repeated once the shard is open.
 var ErrFrozen = errors.New("the shard is frozen")
 
-// ErrStale says that the shard was opened again after the caller took its batch. The call changed nothing. The caller
-// must read its batch again.
+// ErrStale says that the shard was opened again after the caller read its batch. The call changed nothing. The caller
+// must read the batch again.
 var ErrStale = errors.New("the shard was opened again since this batch was taken")
 
 // state is what this process has seen of one shard through one client.

@@ -15,7 +15,7 @@ import (
 // shard.
 const placesField = "places"
 
-// Home returns the campaign's first shard. Its hash of the campaign has the number of the campaign's shards.
+// Home returns the campaign's first shard. The campaign's hash there has the number of shards.
 func (c Campaign) Home() *Shard { return c.store.Home(c.id) }
 
 // Places reads the number of the campaign's shards at its home, and returns the shards in order. If the home does not

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// A campaign is on one shard, another one on three. Places returns their shards by the number at the home. Left
+// One campaign is on one shard, a second one on three. Places returns their shards by the number at the home. Left
 // counts the packets that are left on all places.
 func TestPlacesOfACampaignInRedis(t *testing.T) {
 	t.Parallel()

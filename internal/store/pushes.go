@@ -26,7 +26,7 @@ type ClaimsConfig struct {
 	Owner string
 	// Lease is how long a claim's owner counts as live, by the Redis clock: 1 ms to 24 h.
 	Lease time.Duration
-	// TakeLive allows to take over claims of live owners too. Set it only if a second push of the same claim is
+	// TakeLive means that claims of live owners are taken over too. Set it only if a second push of the same claim is
 	// harmless, as with Kafka, whose broker drops copies. The pending list already decides which worker pushes.
 	TakeLive bool
 }

@@ -51,7 +51,6 @@ func TestStatus(t *testing.T) {
 	require.EqualValues(t, 1, s.Workers[0].Holds)
 }
 
-// trips counts the round trips of a client.
 type trips struct{ n atomic.Int64 }
 
 func (c *trips) DialHook(next redis.DialHook) redis.DialHook { return next }

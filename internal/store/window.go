@@ -119,8 +119,8 @@ func soldOut(ctx context.Context, rdb redis.Cmdable, k Keys, campaign string, fi
 }
 
 // Window returns the public part of the campaign. The campaign is sold out if every place is, and frozen if every
-// place is. All other fields come from its home. If a place does not answer, SoldOut is false, and Window returns no
-// error.
+// place is. Lost is true if any place has lost data. All other fields come from the home. If a place does not answer,
+// SoldOut is false, and Window returns no error.
 func (c Campaign) Window(ctx context.Context) (Window, error) {
 	w, err := c.Home().Window(ctx, c.id)
 	if err != nil || w.places == 1 {

@@ -85,7 +85,7 @@ const (
 	RefusedGone    Refusal = "gone"    // the packet is not withheld
 	RefusedRequest Refusal = "request" // the request id already has a different packet
 	RefusedLimit   Refusal = "limit"   // the user may have no more packets
-	RefusedPlaces  Refusal = "places"  // NobodyLooked for a campaign on several shards
+	RefusedPlaces  Refusal = "places"  // the campaign is on several shards, and the others were not checked
 	// RefusedGeneration means that the packets of a top-up are not dealt yet.
 	RefusedGeneration Refusal = "generation"
 )

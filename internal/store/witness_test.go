@@ -17,7 +17,6 @@ import (
 // attempt is a restore attempt on a shard in epoch 1.
 var attempt = store.Attempt{Epoch: 2, Floor: 0, Token: "t", History: "h"}
 
-// freeze freezes the shard.
 func (b *bundle) freeze(t *testing.T) {
 	t.Helper()
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "frozen", time.Now().UnixMilli()).Err())
@@ -115,7 +114,6 @@ func TestGrantsComeBack(t *testing.T) {
 	require.ErrorIs(t, b.k.Regrant(t.Context(), at, run(evidence[0])), store.ErrAttemptOver)
 }
 
-// run returns a run with one grant.
 func run(g hongbao.Grant) store.Run { return store.Run{Grants: []hongbao.Grant{g}, Generations: 1} }
 
 // evidence returns the grants in the shard's evidence without duplicates, ordered by seq.

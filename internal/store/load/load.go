@@ -101,8 +101,8 @@ type load struct {
 type place struct {
 	*store.Shard
 	number  int
-	amounts []hongbao.Amount // amounts of its packets
-	sum     hongbao.Amount   // sum of the amounts
+	amounts []hongbao.Amount
+	sum     hongbao.Amount
 	at      store.LoadState
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A load is killed at one of its script calls, before or after the script runs. No place is open then unless all
+// A load is killed at one of its script calls, before or after the script runs. If a place is open at that time, all
 // packets are loaded. A second load completes the first, with each packet and code once.
 func TestLoadDiesOnAnyPlace(t *testing.T) {
 	t.Parallel()

@@ -99,7 +99,6 @@ func (l *load) add(ctx context.Context, g *Generation, p *place) error {
 	}
 }
 
-// notAdded wraps the error of a failed top-up.
 func (l *load) notAdded(g *Generation, err error) error {
 	return fmt.Errorf("deal generation %d of campaign %s (a worker tries again): %w", g.Number, g.Spec.ID, err)
 }

@@ -83,7 +83,7 @@ func TestTopUpDiesOnAnyPlace(t *testing.T) {
 				r := loadedRain(t, b, fmt.Sprintf("rain-%d-%d-%v", places, lives, ran), places)
 				b.mortal.lives, b.mortal.ran = lives, ran
 				dying := b.loader(t, b.mortal.client)
-				dying.lease, r.loads.lease = 0, 0 // no user grabs
+				dying.lease, r.loads.lease = 0, 0 // nobody grabs, so no wait is needed
 				err := dying.TopUp(t.Context(), r.next, nil)
 				if err == nil {
 					require.Greater(t, lives, places*3, "it dies at many places")

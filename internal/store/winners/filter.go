@@ -109,7 +109,6 @@ func parseHead(text string) (head, error) {
 	return h, nil
 }
 
-// parts returns the number of parts of the body.
 func (h *head) parts() int { return (h.bytes + partBytes - 1) / partBytes }
 
 // decode returns the filter of a body. It checks that the numeric fields are consistent; otherwise a look-up could

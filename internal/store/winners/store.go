@@ -45,7 +45,6 @@ func Fetch(ctx context.Context, home *store.Shard, campaign, revision string) (*
 		campaign, home.Keys.Filter(campaign), err)
 }
 
-// fetch returns the filter with the given head.
 func fetch(ctx context.Context, home *store.Shard, campaign, revision, text string) (*Filter, error) {
 	h, err := parseHead(text)
 	if err != nil {
