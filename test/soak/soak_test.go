@@ -107,22 +107,22 @@ func TestJudge(t *testing.T) {
 	require.ErrorContains(t, o.judge(3, ""), "2 refunds for 3 campaigns")
 	require.Error(t, (&Outcome{}).judge(0, ""))
 	for says, change := range map[string]func(*Outcome){
-		"1 grants are lost":              func(o *Outcome) { o.Lost = 1 },
-		"the balance of 1 users differs": func(o *Outcome) { o.DoubleCredits = 1 },
-		"1 grants are in the topic":      func(o *Outcome) { o.Duplicates = 1 },
-		"settled and published":          func(o *Outcome) { o.Settled = 3 },
-		"granted, settled":               func(o *Outcome) { o.Published = 5 },
-		"0 were granted":                 func(o *Outcome) { o.Granted, o.Settled, o.Published = 0, 0, 0 },
-		"the audit differs":              func(o *Outcome) { o.Audit = "differs" },
-		"only 9 kills":                   func(o *Outcome) { o.Kills = 9 },
-		"and 2 stops":                    func(o *Outcome) { o.Stops = 2 },
-		"1 refunds for 2":                func(o *Outcome) { o.Refunds = 1 },
-		"3 refunds for 2":                func(o *Outcome) { o.Refunds = 3 },
-		"killed 9 times only":            func(o *Outcome) { o.ReplayKills = 9 },
-		"3 events were replayed":         func(o *Outcome) { o.Replayed = 3 },
-		"5 events were replayed":         func(o *Outcome) { o.Replayed = 5 },
-		"the replay made 1 dupl":         func(o *Outcome) { o.ReplayDuplicates = 1 },
-		"the replay misses 1 grants":     func(o *Outcome) { o.ReplayMissing = 1 },
+		"1 grants are lost":                     func(o *Outcome) { o.Lost = 1 },
+		"the balance of 1 users differs":        func(o *Outcome) { o.DoubleCredits = 1 },
+		"1 grants are in the topic":             func(o *Outcome) { o.Duplicates = 1 },
+		"granted, settled and published grants": func(o *Outcome) { o.Settled = 3 },
+		"published grants differ":               func(o *Outcome) { o.Published = 5 },
+		"0 were granted":                        func(o *Outcome) { o.Granted, o.Settled, o.Published = 0, 0, 0 },
+		"the audit differs":                     func(o *Outcome) { o.Audit = "differs" },
+		"only 9 kills":                          func(o *Outcome) { o.Kills = 9 },
+		"and 2 stops":                           func(o *Outcome) { o.Stops = 2 },
+		"1 refunds for 2":                       func(o *Outcome) { o.Refunds = 1 },
+		"3 refunds for 2":                       func(o *Outcome) { o.Refunds = 3 },
+		"killed only 9 times":                   func(o *Outcome) { o.ReplayKills = 9 },
+		"3 events were replayed":                func(o *Outcome) { o.Replayed = 3 },
+		"5 events were replayed":                func(o *Outcome) { o.Replayed = 5 },
+		"the replay made 1 dup":                 func(o *Outcome) { o.ReplayDuplicates = 1 },
+		"the replay misses 1 grants":            func(o *Outcome) { o.ReplayMissing = 1 },
 	} {
 		o := good()
 		change(&o)
