@@ -251,12 +251,16 @@ func TestCommandsOfAServerAreDocumented(t *testing.T) {
 	for _, word := range regexp.MustCompile("`[^`]+`").FindAllString(list, -1) {
 		want = append(want, strings.Trim(word, "`"))
 	}
+	running := map[string]*program{}
 	for name, c := range lines {
 		if c.server == "" || c.server == "kafka" {
 			continue
 		}
 		args := append(strings.Fields(name), strings.Fields(files.Replace(c.args))...)
-		r := runProgram(t, env, args...)
+		running[name] = start(t, env, args...) // each tries the server for some seconds
+	}
+	for name, p := range running {
+		r := p.wait(time.Minute)
 		switch {
 		case r.code == exitOutage:
 			require.Contains(t, r.err, "connection refused", name)
