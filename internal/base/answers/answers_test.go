@@ -19,7 +19,7 @@ type Inner struct {
 type whole struct {
 	Inner
 	*Other
-	Deep    string               `json:"deep"` // hides that of Inner
+	Deep    string               `json:"deep"` // hides Deep of Inner
 	Zero    time.Time            `json:"zero,omitzero"`
 	Pointer *time.Time           `json:"pointer"`
 	Absent  *time.Time           `json:"absent,omitempty"`
@@ -67,7 +67,7 @@ func TestMarshalDiffersInTimesOnly(t *testing.T) {
 	}
 }
 
-// A time of whole seconds has milliseconds, too.
+// A time without a fraction of a second is still written with milliseconds.
 func TestTimesHaveFixedMilliseconds(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 24, 15, 0, 0, 0, time.UTC)
