@@ -93,7 +93,7 @@ func (f faults) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		pause, ok := ctx.Value(pauseKey{}).(func() bool)
 		at, called := map[string]int{"evalsha": 3, "hget": 1}[cmd.Name()]
-		line := slices.ContainsFunc(cmd.Args(), func(arg any) bool { // no other task may run during this call: it holds a lock
+		line := slices.ContainsFunc(cmd.Args(), func(arg any) bool { // called under a lock: no other task may run
 			text, is := arg.(string)
 			return is && strings.HasSuffix(text, ":witnesses")
 		})

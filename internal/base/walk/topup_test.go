@@ -127,7 +127,7 @@ func (u *topUp) smuggle(j int) {
 	u.changed = true
 }
 
-// refill is a planted bug: it puts packets into an older generation, which may already be empty.
+// refill is a planted bug: it puts the new packets into generation 1, which may already be empty.
 func (u *topUp) refill(j int) {
 	ctx, k := context.Background(), u.places[j]
 	for _, n := range u.share(j) {

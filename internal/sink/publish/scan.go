@@ -198,7 +198,7 @@ func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record
 	empty := 0
 	for at := b.start; at < b.end; {
 		set, err := l.page(ctx, partition, at)
-		for n := 0; n < slowPages && hongbao.IsOutage(err) && ctx.Err() == nil; n++ { // slow responses must not end the read
+		for n := 0; n < slowPages && hongbao.IsOutage(err) && ctx.Err() == nil; n++ { // a slow response must not end it
 			set, err = l.page(ctx, partition, at)
 		}
 		if err != nil {
