@@ -49,7 +49,7 @@ type Source interface {
 type Authority struct {
 	source  Source
 	list    atomic.Pointer[list]
-	reading chan struct{} // a mutex of capacity 1: held while a request reads the list or changes a session
+	reading chan struct{} // used as a mutex: held while a request reads the list or changes a session
 	failed  failure       // guarded by reading
 	away    atomic.Bool   // the last read failed
 	reads   atomic.Int64  // number of reads that have started

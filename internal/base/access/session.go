@@ -76,7 +76,7 @@ func (a *Authority) change(ctx context.Context, store func(context.Context) erro
 	case a.reading <- struct{}{}:
 		defer func() { <-a.reading }()
 	case <-ctx.Done():
-		return hongbao.Outagef(hongbao.ClassTransient, "the ledger was still being asked: %w", ctx.Err())
+		return hongbao.Outagef(hongbao.ClassTransient, "another request was still using the ledger: %w", ctx.Err())
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -1,18 +1,19 @@
-// Package knob reads the struct tags that define knobs. A knob is a setting: a field of a Config.
+// Package knob reads the struct tags that define knobs. A knob is a field of a Config that operators can set, for
+// example:
 //
 //	// Grabs of one campaign that may wait for a call to one shard.
 //	MaxWaiting int `knob:"producer.max_waiting" default:"100000" want:"1 to 1_000_000 grabs"`
 //
 // The tags mean:
 //
-//   - knob: its name in the YAML file, as a flag, and in the environment. ",common" marks one that people set; the
-//     others are advanced. A field without this tag is for programs only. In a struct field, it is the prefix of the
-//     names inside.
-//   - default: as in YAML; the items of a list are separated by commas.
-//   - want: the bounds of a number or a duration, both included, with the unit; or all choices of a text or of the
-//     items of a list.
-//   - form: the form of a text, or of an item of a list; the names are in forms.
-//   - secret: "always", or "password" for a text that may contain one.
+//   - knob: the name in the YAML file, from which the flag and the environment variable follow. The suffix ",common"
+//     marks a knob that most operators set; all others are advanced. A field without this tag can be set only by
+//     programs. On a struct field, the tag is the prefix of the names in the struct.
+//   - default: the default, as in YAML. Commas separate the items of a list.
+//   - want: for a number or a duration, the lowest and the highest value and the unit. For a text or the items of a
+//     list, all choices.
+//   - form: the form of a text, or of the items of a list: a key of the map forms.
+//   - secret: "always", or "password" for a text that may contain a password.
 //
 // The first paragraph of the field's comment becomes the knob's description in docs/configuration.md.
 package knob

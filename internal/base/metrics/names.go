@@ -24,7 +24,7 @@ var (
 		Help: "Requests to Kafka that got no answer.", Normal: "does not grow"})
 )
 
-var ofServe = group("hongbao serve", "On `serve.ops_listen`. The balance server, on `balance.ops_listen`, exports the two "+
+var ofServe = group("hongbao serve", "On `serve.ops_listen`. The balance server, on `balance.ops_listen`, has the two "+
 	"`hongbao_http_...` as well.")
 
 // Metrics that the servers export.
@@ -45,7 +45,7 @@ var (
 		Help:   "Packets left, of the campaigns with the latest grabs on this server, at most ops.campaigns.",
 		Normal: "falls to 0 in a rain"})
 	Unfinished = ofServe.add(Metric{Name: "hongbao_ledger_unfinished", Kind: Gauge, Labels: []string{"kind"},
-		Help: "Work in the ledger that waits for a worker: top_ups that are not in Redis yet, and credits that may have been asked " +
+		Help: "Work in the ledger that waits for a worker: top_ups that are not in Redis, and credits that may have been asked " +
 			"for at the remote. Absent while the ledger does not answer, and without ledger.dsn.",
 		Normal: "0; credits in a rain"})
 	Remembered = ofServe.add(Metric{Name: "hongbao_grants_remembered_bytes", Kind: Gauge,
@@ -99,7 +99,7 @@ var (
 		Labels: []string{"sink"}, Help: "Entries reclaimed: parked ones, or those of a dead worker.",
 		Normal: "grows after a worker died"})
 	WorkerSkipped = ofWork.add(Metric{Name: "hongbao_worker_skipped_grants_total", Kind: Counter,
-		Labels: []string{"sink"}, Help: "Grants that were delivered again after the sink had finished them.", Normal: "grows after a worker died"})
+		Labels: []string{"sink"}, Help: "Grants delivered again after the sink had finished them.", Normal: "grows after a worker died"})
 	WorkerOutages = ofWork.add(Metric{Name: "hongbao_worker_outages_total", Kind: Counter, Labels: []string{"sink"},
 		Help: "How often a shard of this worker found the sink down.", Normal: "does not grow"})
 	WorkerLeases = ofWork.add(Metric{Name: "hongbao_worker_lost_leases_total", Kind: Counter, Labels: []string{"sink"},
@@ -122,13 +122,13 @@ var (
 )
 
 var ofState = group("The state of the deployment", "`hongbao serve` and `hongbao work` ask Redis when they are scraped, "+
-	"at most once in `ops.poll`, and all report the same values: take the maximum, never the sum. The values of a server of "+
+	"at most once in `ops.poll`, and all report the same: take the maximum, never the sum. The values of a server of "+
 	"Redis are absent while it does not answer.")
 
 // Metrics that are read from Redis.
 var (
 	StateUp = ofState.add(Metric{Name: "hongbao_state_up", Kind: Gauge,
-		Help: "1 if all servers of Redis answer, otherwise 0. The values of a server that does not answer are absent.", Normal: "1"})
+		Help: "1 if all servers of Redis answer, otherwise 0. The values of a silent server are absent.", Normal: "1"})
 	StateSeconds = ofState.add(Metric{Name: "hongbao_state_seconds", Kind: Gauge,
 		Help: "How long it took to read the state.", Normal: "below 0.5"})
 	LagGrants = ofState.add(Metric{Name: "hongbao_sink_lag_grants", Kind: Gauge, Labels: []string{"sink", "shard"},
@@ -136,7 +136,7 @@ var (
 	LagSeconds = ofState.add(Metric{Name: "hongbao_sink_lag_seconds", Kind: Gauge, Labels: []string{"sink", "shard"},
 		Help: "Age of the first entry that no worker has read; 0 if all are read.", Normal: "below 1"})
 	OldestSeconds = ofState.add(Metric{Name: "hongbao_sink_oldest_seconds", Kind: Gauge, Labels: []string{"sink", "shard"},
-		Help: "Age of the first entry that the sink has not finished, including unread and parked entries.", Normal: "below 2"})
+		Help: "Age of the first unfinished entry of the sink, including unread and parked entries.", Normal: "below 2"})
 	PendingEntries = ofState.add(Metric{Name: "hongbao_sink_pending_entries", Kind: Gauge,
 		Labels: []string{"sink", "shard"}, Help: "Entries that workers have in hand.", Normal: "below 1,000 a worker"})
 	ParkedEntries = ofState.add(Metric{Name: "hongbao_sink_parked_entries", Kind: Gauge,

@@ -24,7 +24,8 @@ type Pending struct {
 
 // Asking identifies a call in which a worker is about to request credits from the remote balance system.
 type Asking struct {
-	// Owner is the worker. Batch is the number of this call, above 0. The worker never uses an Owner or a Batch twice.
+	// Owner identifies the worker's process, and Batch, above 0, identifies this call. Both are random, so neither is
+	// used twice.
 	Owner string
 	Batch int64
 	// OwnedFor is how long the owner of a pending credit has it exclusively, counted from the owner's last start.

@@ -34,7 +34,7 @@ func (t *Tracer) Requests(h http.Handler) http.Handler {
 		h.ServeHTTP(answer, r)
 		if route := r.Pattern[strings.IndexByte(r.Pattern, ' ')+1:]; route != "" {
 			span.SetName("POST " + route)
-			span.SetAttributes(semconv.HTTPRoute(route), semconv.URLPath(r.URL.Path)) // unknown paths may contain anything
+			span.SetAttributes(semconv.HTTPRoute(route), semconv.URLPath(r.URL.Path)) // unknown paths may be anything
 		}
 		span.SetAttributes(semconv.HTTPResponseStatusCode(answer.status))
 		if answer.status >= http.StatusInternalServerError {

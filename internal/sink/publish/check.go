@@ -195,7 +195,7 @@ func (k *check) configs(ctx context.Context, t kafka.Topic) error {
 	})
 	k.number(retention, func(n int64) {
 		if keep := time.Duration(min(n, 1<<40)) * time.Millisecond; n >= 0 && keep < k.report.ProducerExpiration/2 {
-			k.refuse("%s is %v: below %v the log may be gone before a dead worker's batch is looked for", retention, keep,
+			k.refuse("%s is %v: below %v, records may expire before a dead worker's batch is searched for", retention, keep,
 				k.report.ProducerExpiration/2)
 		}
 	})
@@ -245,7 +245,7 @@ func (k *check) same(setting, want, why string) {
 	}
 }
 
-func (k *check) keepsAll() { k.same(cleanup, "delete", "compaction keeps one event a user only") }
+func (k *check) keepsAll() { k.same(cleanup, "delete", "compaction keeps only one event per user") }
 
 func (k *check) number(setting string, check func(int64)) {
 	got, ok := k.values[setting]

@@ -4,11 +4,12 @@
 // The broker detects copies: every batch has a producer id, an epoch and a base sequence, and a batch that is sent
 // again is stored once. Handle takes these steps:
 //
-//  1. takes the partition's session (producer id, epoch, next sequence, last known end of the log), or opens one. If
-//     the session has sent nothing for ShownFor, it first sends a fence record under its own numbers to the partition;
-//  2. claims the events and stores in the claim everything that is needed to send the same batch again;
-//  3. sends the batch, and exactly the same bytes again after any response that does not decide;
-//  4. completes the claim, which marks the events done.
+//  1. It takes the partition's session, or opens one. A session is a producer id with its epoch, its next sequence and
+//     the last known end of the log. If the session has sent nothing for ShownFor, it first sends a fence record with
+//     its own numbers.
+//  2. It claims the events. The claim contains everything that is needed to send the same batch again.
+//  3. It sends the batch. After an inconclusive response, it sends exactly the same bytes again.
+//  4. It completes the claim, which marks the events done.
 //
 // Two rules make this correct. First, a session is used again only if this worker itself completed or released the
 // session's last claim. Otherwise another worker may have used the sequence. The broker would then drop a new batch

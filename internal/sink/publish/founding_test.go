@@ -33,7 +33,7 @@ func TestAnotherFoundingIsRefused(t *testing.T) {
 	require.Nil(t, old.Handle(t.Context(), first))
 
 	ours, ourStore := b.founded(t, "aaaa")
-	require.Nil(t, ours.Handle(t.Context(), shifted(ourStore.grants(0, 8, decided), 3)), "records without the header are accepted")
+	require.Nil(t, ours.Handle(t.Context(), shifted(ourStore.grants(0, 8, decided), 3)), "records without a founding pass")
 	for range 2 {
 		theirs, theirStore := b.founded(t, "bbbb")
 		errs := theirs.Handle(t.Context(), theirStore.grants(0, 4, decided))
@@ -74,7 +74,7 @@ func TestAnotherFoundingIsRefusedLater(t *testing.T) {
 			theirs, theirStore := b.founded(t, "bbbb")
 			check := func() {}
 			b.cfg.Observe = func(request string, _ time.Duration, _ error) {
-				if request == protocol.InitProducerId.String() { // after the check and before the session's first record
+				if request == protocol.InitProducerId.String() { // after the check and before its first record
 					check()
 				}
 			}
@@ -100,7 +100,7 @@ func TestAnotherFoundingIsRefusedLater(t *testing.T) {
 				require.ErrorContains(t, errs[0], "deployment.id")
 			}
 			ours.slots[0].session = nil
-			require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)), "the deployment that published last continues")
+			require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)), "the last publisher continues")
 		})
 	}
 }

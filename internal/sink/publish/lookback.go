@@ -59,7 +59,7 @@ func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, pro
 		return p.sinkError("sending a fence record to "+p.where(s.partition), sent.verdict, sent.err)
 	case lookBack, fenced, tooMuch:
 		return hongbao.Errorf(hongbao.ClassBroken,
-			"%s refuses the fence record for producer %d, epoch %d: %w; the claim %s stays for a person",
+			"%s refuses the fence record for producer %d, epoch %d: %w; the claim %s stays until a person decides",
 			p.where(s.partition), n.producer, n.epoch, sent.err, o.claim.ID)
 	case again:
 		return p.undecided(s, sent)

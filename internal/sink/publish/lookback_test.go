@@ -248,7 +248,7 @@ func TestStoredBatchAmongForgedEntries(t *testing.T) {
 				t.Parallel()
 				b := setup(t)
 				p, w := b.worker(t)
-				require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the batch is not at the start of the partition")
+				require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the batch is not the first one")
 				var g []hongbao.Grant
 				for range 4 {
 					g = append(g, b.store.grants(0, 5, decided)...)

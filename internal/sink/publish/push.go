@@ -127,7 +127,7 @@ func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause 
 		return nil
 	}
 	if err := p.show(ctx, s, b.open); err != nil {
-		return fmt.Errorf("the broker refuses a grant alone (%w), so a minimal record was tried: %w", cause, err)
+		return fmt.Errorf("the broker refuses a single grant (%w), so a minimal record was sent: %w", cause, err)
 	}
 	s.keep(b.open)
 	c.widen()
@@ -141,7 +141,7 @@ func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause 
 // an outage: even if the call ran out of time, no grant caused it, because other shards may have used the partition
 // before.
 func (p *Publisher) undecided(s *slot, sent sendResult) error {
-	return hongbao.Outagef(hongbao.ClassUnknown, "sending to %s: no answer in time that decides: %w; its claim stays",
+	return hongbao.Outagef(hongbao.ClassUnknown, "sending to %s: no conclusive answer in time: %w; its claim stays",
 		p.where(s.partition), sent.err)
 }
 

@@ -266,7 +266,7 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 	requireClass(t, errs, 20, hongbao.ClassBroken, false)
 	require.ErrorContains(t, errs[0], "went back")
 	require.Nil(t, fresh.Handle(t.Context(), g), "after the report, the batch is appended to the new log")
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)), "the worker that found the topic missing continues")
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)), "the first worker continues")
 	requireOneCopy(t, &b.cfg, g, b.store.shard(0).entries[2].Grants)
 }
 

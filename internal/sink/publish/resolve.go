@@ -76,7 +76,7 @@ func (l *Log) readStored(partition int, claim *stream.Claim) (stored, error) {
 	st, err := parseStored(claim.Payload)
 	if err != nil {
 		return st, hongbao.Errorf(hongbao.ClassBroken,
-			"the payload of open claim %s can't be read: %w; the claim stays for a person", claim.ID, err)
+			"the payload of open claim %s can't be read: %w; the claim stays until a person decides", claim.ID, err)
 	}
 	if st.topic != l.cfg.Topic || st.partition != partition {
 		return st, hongbao.Errorf(hongbao.ClassBroken,
@@ -86,7 +86,7 @@ func (l *Log) readStored(partition int, claim *stream.Claim) (stored, error) {
 	}
 	if !slices.Equal(st.events(), claim.Events) {
 		return st, hongbao.Errorf(hongbao.ClassBroken,
-			"open claim %s covers %v, but its payload %v; the claim stays for a person",
+			"open claim %s covers %v, but its payload %v; the claim stays until a person decides",
 			claim.ID, claim.Events, st.events())
 	}
 	return st, nil
@@ -145,7 +145,7 @@ func (p *Publisher) checkOffset(s *slot, st *stored, base int64) error {
 func (p *Publisher) wentBack(s *slot, was int64, seen string) error {
 	s.back = p.now()
 	return hongbao.Errorf(hongbao.ClassBroken,
-		"%s went back: %s, but the log was %d long before: the topic was deleted and made again, or the broker lost its "+
+		"%s went back: %s, but the log was %d long before: the topic was deleted and created again, or the broker lost its "+
 			"tail. Grants of the lost part are missing: `hongbao audit` names them, `hongbao replay --to kafka --missing` "+
 			"pushes them again; see docs/topic.md, \"When the topic went back\"", p.where(s.partition), seen, was)
 }

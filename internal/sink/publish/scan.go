@@ -131,7 +131,7 @@ func (s *partitionScan) run(ctx context.Context) error {
 	s.start = b.start
 	if s.from >= 0 {
 		if s.from < b.start || s.from > b.end {
-			return hongbao.Errorf(hongbao.ClassBroken, "%s has offsets %d to %d, but the scan was to begin at %d: halted; "+
+			return hongbao.Errorf(hongbao.ClassBroken, "%s has offsets %d to %d, but the scan should start at %d: stopped; "+
 				"see docs/topic.md, \"When the topic went back\"", s.l.where(s.partition), b.start, b.end, s.from)
 		}
 		b.start = s.from
@@ -213,7 +213,7 @@ func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record
 			continue
 		}
 		if empty++; empty == maxEmptyFetches || !retry.Pause(ctx, firstPause) {
-			return hongbao.Outagef(hongbao.ClassTransient, "reading %s: nothing comes from offset %d on, but the log ends at %d",
+			return hongbao.Outagef(hongbao.ClassTransient, "reading %s: no record at offset %d or later, but the log ends at %d",
 				l.where(partition), at, b.end)
 		}
 	}

@@ -101,9 +101,9 @@ func (p *Publisher) show(ctx context.Context, s *slot, open *session) error {
 		open.shown, open.asked = born, map[int]bool{}
 		return nil
 	case sent.verdict == lookBack || sent.verdict == fenced:
-		return hongbao.Outagef(hongbao.ClassTransient, "%w, the next try takes another: %w", errProducer, sent.err)
+		return hongbao.Outagef(hongbao.ClassTransient, "%w; the next attempt uses a new one: %w", errProducer, sent.err)
 	case sent.verdict == again || sent.unsure:
-		return hongbao.Outagef(hongbao.ClassUnknown, "sending a minimal record to %s: no answer in time that decides: %w",
+		return hongbao.Outagef(hongbao.ClassUnknown, "sending a minimal record to %s: no conclusive answer in time: %w",
 			p.where(s.partition), sent.err)
 	}
 	return p.sinkError("sending a minimal record to "+p.where(s.partition), sent.verdict, sent.err)

@@ -90,13 +90,13 @@ func TestNoClaimInAShardThatGoesOnElsewhere(t *testing.T) {
 	pass := later(p)
 	ctx := stream.WithEpoch(t.Context(), 3)
 	for range 2 {
-		require.Nil(t, p.Handle(ctx, b.store.grants(0, 5, decided))) // grants of epoch 1, in a batch that was read in epoch 3
+		require.Nil(t, p.Handle(ctx, b.store.grants(0, 5, decided))) // grants of epoch 1, batch of epoch 3
 		require.Nil(t, p.Handle(ctx, b.store.grants(2, 5, decided)))
 	}
 	require.Equal(t, map[int]int{0: 1, 2: 1}, asked)
 
 	ledger[0] = 4
-	require.Nil(t, p.Handle(ctx, b.store.grants(0, 5, decided)), "the session is older than epoch 4: here Fence would stop it")
+	require.Nil(t, p.Handle(ctx, b.store.grants(0, 5, decided)), "Fence would stop this older session")
 	pass(2 * ShownFor)
 	refused := b.store.grants(0, 5, decided)
 	for range 2 {

@@ -147,7 +147,7 @@ func (s *stored) parseRuns(text string) error {
 			return fmt.Errorf("run %.100q: %w", one, err)
 		}
 		if r.First <= last+1 && last >= 0 {
-			return fmt.Errorf("run %.100q: it does not come after a gap behind %d", one, last)
+			return fmt.Errorf("run %.100q: it must start after a gap that follows %d", one, last)
 		}
 		last = r.Last
 		s.runs = append(s.runs, r)
@@ -174,7 +174,7 @@ func parseRun(text string) (run, error) {
 		return run{}, err
 	}
 	if r.First < 1 || r.Last < r.First || r.Len() > maxBatchGrants {
-		return run{}, errors.New("its events are not a run")
+		return run{}, errors.New("its seqs are not a valid range")
 	}
 	if err := checkEntryID(firstEntry); err != nil {
 		return run{}, err

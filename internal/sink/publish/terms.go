@@ -80,7 +80,7 @@ func (p *Publisher) addCodes(ctx context.Context, campaign string, grants []hong
 	for k, i := range at {
 		if grants[i].Code = codes[k]; codes[k] == "" {
 			without[i] = hongbao.Errorf(hongbao.ClassPermanent,
-				"packet %d of campaign %s has no code, neither in Redis nor in the ledger: put it back, "+
+				"packet %d of campaign %s has no code, neither in Redis nor in the ledger: restore it, "+
 					"then requeue the grant", packets[k], campaign)
 		}
 	}

@@ -22,7 +22,7 @@ func (h *Handler) Credited(ctx context.Context, campaign string, packet int64) (
 	reference := Key(h.cfg.Deployment, campaign, packet)
 	if !h.cfg.Queryable {
 		return b, false, hongbao.Errorf(hongbao.ClassPermanent,
-			"ask for credit %s: the remote can't be asked, remote.queryable is false", reference)
+			"query credit %s: the remote can't be queried, remote.queryable is false", reference)
 	}
 	pause := h.cfg.Pause
 	for try := 0; ; try++ {

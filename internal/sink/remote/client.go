@@ -100,7 +100,7 @@ func (h *Handler) do(ctx context.Context, method, path, key string, body []byte,
 func readBody(resp *http.Response, most int64) ([]byte, error) {
 	defer resp.Body.Close()
 	if e := resp.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return nil, errors.New("the answer is compressed, which was not asked for")
+		return nil, errors.New("the answer is compressed, which was not requested")
 	}
 	if resp.ContentLength > most {
 		return nil, fmt.Errorf("the answer is longer than %d bytes", most)
@@ -147,7 +147,7 @@ func encode(v any) []byte {
 }
 
 var (
-	errEcho = errors.New("the answer is about another credit than was asked for")
+	errEcho = errors.New("the answer is about a different credit than the requested one")
 	errBody = errors.New("the answer can't be read")
 )
 

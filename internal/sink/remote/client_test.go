@@ -184,7 +184,7 @@ func TestVerdicts(t *testing.T) {
 	require.Equal(t, Unknown, cfg.verdictOf(422, codeReferenceReused))
 }
 
-// F45: after a Retry-After, no goroutine sends requests until the pause is over.
+// After a Retry-After, no goroutine sends requests until the pause is over.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{429, 503} {
@@ -251,7 +251,7 @@ func TestRefusedAltogether(t *testing.T) {
 		for i, err := range errs {
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 			require.True(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
-			require.NotEqual(t, hongbao.IsOutage(errs[1-i]), hongbao.IsOutage(err), "one refusal may concern its account, the second shows an outage")
+			require.NotEqual(t, hongbao.IsOutage(errs[1-i]), hongbao.IsOutage(err), "only the second refusal shows an outage")
 		}
 		require.Zero(t, l.left())
 	}
@@ -307,7 +307,7 @@ func TestTLS(t *testing.T) {
 		require.ErrorAs(t, err, &untrusted)
 		require.True(t, hongbao.IsOutage(err))
 	}
-	require.Zero(t, l.left(), "F47: no credit is in doubt")
+	require.Zero(t, l.left(), "no credit is in doubt")
 	bare := h(newBooks(), &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots})
 	for _, err := range bare.Handle(t.Context(), grants(1, 2)) {
 		require.Error(t, err, "the client has no certificate")
@@ -318,7 +318,7 @@ func TestTLS(t *testing.T) {
 	b.holds(t, grants(1, 2))
 }
 
-// B44: a redirect is not followed, and its result is Unknown.
+// A redirect is not followed, and its result is Unknown.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{301, 302, 303, 307, 308} {

@@ -108,11 +108,11 @@ func (c *Config) Check() error {
 
 func (c *Config) checkVerified(bad func(string, ...any)) {
 	if c.Verified != "" && c.Verified != NotSent && (c.Verified != Done || c.Queryable) || c.Verified != "" && c.Replay {
-		bad("Verified is %.40q: want %s or, for remotes that can't be asked, %s; and neither with Replay", c.Verified,
+		bad("Verified is %.40q: want %s or, for remotes that are not queryable, %s; and neither with Replay", c.Verified,
 			NotSent, Done)
 	}
 	if (c.Verified == NotSent) == c.VerifiedAt.IsZero() {
-		bad("VerifiedAt is %s: it goes with Verified %s, and only with that", c.VerifiedAt, NotSent)
+		bad("VerifiedAt is %s: set it if, and only if, Verified is %s", c.VerifiedAt, NotSent)
 	}
 }
 

@@ -81,8 +81,8 @@ var wrongAnswers = map[string]func(b *bank, w http.ResponseWriter, r *http.Reque
 	},
 }
 
-// F41, F42, F44, B43, B44: the remote books a credit, but its answer is wrong or missing. After the retry with the same
-// key, or the query, there is exactly one credit.
+// The remote books a credit, but its answer is wrong or missing. After the retry with the same key, or the query, there
+// is exactly one credit.
 func TestAppliedAndAnsweredWrong(t *testing.T) {
 	t.Parallel()
 	for name, answer := range wrongAnswers {
@@ -136,7 +136,7 @@ func patience(name string) func(*Config) {
 	return func(*Config) {}
 }
 
-// F43: a remote without idempotency books the credit long after the request has timed out.
+// A remote without idempotency books the credit long after the request has timed out.
 func TestAppliedLongAfter(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -164,7 +164,7 @@ func TestAppliedLongAfter(t *testing.T) {
 	b.holds(t, grants(1, 2))
 }
 
-// F46: the remote has forgotten the keys of credits in doubt. The credits are not sent again: a query finds them, or a
+// The remote has forgotten the keys of credits in doubt. The credits are not sent again: a query finds them, or a
 // person decides.
 func TestPastTheRetention(t *testing.T) {
 	t.Parallel()
@@ -316,7 +316,7 @@ func TestSomethingElseIsThere(t *testing.T) {
 	}
 }
 
-// F47: no connection to the remote is possible. So nothing was sent, and no credit is in doubt or pending.
+// The remote can't be reached. So nothing was sent, and no credit is in doubt or pending.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -84,7 +84,7 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 			if hongbao.ClassOf(err) == hongbao.ClassUnknown { // they may be stored all the same
 				h.known.setUnsent(reference, call.Batch)
 			}
-			it.err = fmt.Errorf("credit %s was not asked for: %w", reference, err)
+			it.err = fmt.Errorf("credit %s was not requested: %w", reference, err)
 		}
 		return nil, nil
 	}
@@ -148,11 +148,11 @@ func (h *Handler) same(it *item, row *hongbao.Grant, has string) bool {
 // mayBeBooked reports whether an item with a pending row may be booked. It returns false if another worker owns the
 // row, if the row differs from the grant, or if certainly no request was sent.
 func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
-	if !h.same(it, &p.Grant, "notes as about to be credited") {
+	if !h.same(it, &p.Grant, "has a pending credit for") {
 		return false
 	}
 	if !p.Taken {
-		it.err = hongbao.Heldf("credit %s was requested %s ago by a worker that may still be working on it", it.credit.Reference,
+		it.err = hongbao.Heldf("credit %s was requested %s ago by a worker that may still be active", it.credit.Reference,
 			p.Idle)
 		return false
 	}
@@ -168,7 +168,7 @@ func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 }
 
 // errAsked is the cause of the doubt about a credit for which this call has sent no request.
-var errAsked = errors.New("it may have been asked for before")
+var errAsked = errors.New("it may have been requested before")
 
 // record records booked items in the ledger, which deletes their pending rows. If this fails, this process remembers
 // that they are booked. Other workers find the rows.

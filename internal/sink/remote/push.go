@@ -110,11 +110,11 @@ func (h *Handler) ask(ctx context.Context, it *item) bool {
 	case h.cfg.Queryable:
 		return h.lookUp(ctx, it)
 	case conflicting:
-		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key", ErrContradiction))
+		h.conflict(it, fmt.Errorf("%w: the remote has a different credit under its key", ErrContradiction))
 	case h.cfg.Verified == Done:
 		it.outcome, it.err = outcomeBooked, nil
 	case h.verifiedUnbooked(it):
-		h.unbooked(it, hongbao.Errorf(hongbao.ClassTransient, "credit %s was not booked, as a person has verified; it is sent again",
+		h.unbooked(it, hongbao.Errorf(hongbao.ClassTransient, "credit %s was not booked, as a person verified; it is sent again",
 			it.credit.Reference))
 	case it.rejected != nil:
 		h.conflict(it, errors.New("the remote rejects its repeat, and can't be asked whether an earlier request was booked"))
@@ -138,7 +138,7 @@ func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 	switch {
 	case r.clash, r.verdict == NotSent && clashed:
 		it.last = r
-		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key or reference", ErrContradiction))
+		h.conflict(it, fmt.Errorf("%w: the remote has a different credit under its key or reference", ErrContradiction))
 	case r.verdict == NotSent && (h.verifiedUnbooked(it) || h.cfg.QueryFinal > 0 &&
 		h.now().Sub(h.lastSent(it)) >= h.cfg.QueryFinal):
 		it.last = r

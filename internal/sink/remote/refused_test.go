@@ -71,7 +71,7 @@ func TestRefusedAlone(t *testing.T) {
 	h := newHandler(t, b, l)
 	for range 3 {
 		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(3, 3))[0]))
-		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "the same account is no new information")
+		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "a repeat shows nothing new")
 	}
 	require.Nil(t, h.Handle(t.Context(), grants(4, 4)))
 	err := h.Handle(t.Context(), grants(3, 3))[0]
@@ -106,7 +106,7 @@ func TestLastAccountsAreRefused(t *testing.T) {
 			b.refuses(403)
 			require.Nil(t, h.Handle(t.Context(), last))
 			b.refuses(403, accounts...)
-			require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "after a success, a new refusal waits again")
+			require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "a new refusal waits again")
 			require.Zero(t, l.left())
 		})
 	}

@@ -109,7 +109,7 @@ func TestRejectedAndNotThere(t *testing.T) {
 		never(b)
 		h := newHandler(t, b, l, func(c *Config) { c.QueryFinal = time.Minute })
 		errs := h.Handle(t.Context(), grants(1, 1))
-		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "the first request can still take effect: %v", errs[0])
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "the first request may still arrive: %v", errs[0])
 		require.Equal(t, 1, l.left())
 		// Just before the end of the retention: later, the credit would be queried and sent again.
 		l.ages(24*time.Hour - 2*time.Minute)

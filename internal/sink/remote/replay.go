@@ -47,7 +47,7 @@ func (h *Handler) repeat(ctx context.Context, it *item) {
 		return
 	case r.clash:
 		it.last = r
-		h.conflict(it, fmt.Errorf("%w: the remote has something else under its reference", ErrContradiction))
+		h.conflict(it, fmt.Errorf("%w: the remote has a different credit under its reference", ErrContradiction))
 	case r.verdict == NotSent:
 		it.last = r
 		h.conflict(it, fmt.Errorf("it may have been sent up to %s ago, and the remote remembers keys for %s: it is not "+

@@ -189,7 +189,7 @@ func (h *Handler) query(ctx context.Context, it *item) result {
 	}
 	err = it.credit.compare(o)
 	if reference, _ := o.Text("reference"); errors.Is(err, errEcho) && reference == it.credit.Reference {
-		return result{verdict: Unknown, clash: true, err: fmt.Errorf("the remote has credit %s with other facts", reference)}
+		return result{verdict: Unknown, clash: true, err: fmt.Errorf("the remote has a different credit %s", reference)}
 	}
 	if err != nil {
 		return result{verdict: Unknown, err: fmt.Errorf("the query: %w", err)}
