@@ -117,7 +117,6 @@ func (s *Set) Requests(h http.Handler) http.Handler {
 	})
 }
 
-// statusWriter records the status of the response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

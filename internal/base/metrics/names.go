@@ -45,8 +45,8 @@ var (
 		Help:   "Packets left, of the campaigns with the latest grabs on this server, at most ops.campaigns.",
 		Normal: "falls to 0 in a rain"})
 	Unfinished = ofServe.add(Metric{Name: "hongbao_ledger_unfinished", Kind: Gauge, Labels: []string{"kind"},
-		Help: "Work in the ledger that waits for a worker: top_ups that are not in Redis, and credits that may have been asked " +
-			"for at the remote. Absent while the ledger does not answer, and without ledger.dsn.",
+		Help: "Work in the ledger that waits for a worker: top_ups not in Redis yet, and credits that may have been requested " +
+			"from the remote. Absent while the ledger does not answer, and without ledger.dsn.",
 		Normal: "0; credits in a rain"})
 	Remembered = ofServe.add(Metric{Name: "hongbao_grants_remembered_bytes", Kind: Gauge,
 		Help: "Memory for the grants that this process reported to users and the ledger may lack: it sends them if Redis " +
@@ -66,7 +66,7 @@ var (
 		Normal: "well below serve.connections"})
 )
 
-var ofWork = group("hongbao work", "On `work.ops_listen`. Each process counts what it did itself: add them up.")
+var ofWork = group("hongbao work", "On `work.ops_listen`. Each process counts only its own work: add up the values.")
 
 // Metrics that workers export.
 var (
@@ -80,7 +80,7 @@ var (
 	SinkResults = ofWork.add(Metric{Name: "hongbao_worker_attempts_total", Kind: Counter,
 		Labels: []string{"sink", "shard", "result"},
 		Help: "Attempts to deliver a grant to the sink, one for each grant of a call: done, held (another worker has it), " +
-			"outage (the sink is away; takes no attempt), or the class of the error.",
+			"outage (the sink is down; counts as no attempt), or the class of the error.",
 		Normal: "done only"})
 	SinkSeconds = ofWork.add(Metric{Name: "hongbao_worker_batch_seconds", Kind: Histogram, Labels: []string{"sink"},
 		Buckets: seconds, Help: "Time of one call of the sink's handler. Exemplars have the trace id.",
@@ -99,7 +99,7 @@ var (
 		Labels: []string{"sink"}, Help: "Entries reclaimed: parked ones, or those of a dead worker.",
 		Normal: "grows after a worker died"})
 	WorkerSkipped = ofWork.add(Metric{Name: "hongbao_worker_skipped_grants_total", Kind: Counter,
-		Labels: []string{"sink"}, Help: "Grants delivered again after the sink had finished them.", Normal: "grows after a worker died"})
+		Labels: []string{"sink"}, Help: "Grants delivered again after the sink finished them.", Normal: "grows after a worker died"})
 	WorkerOutages = ofWork.add(Metric{Name: "hongbao_worker_outages_total", Kind: Counter, Labels: []string{"sink"},
 		Help: "How often a shard of this worker found the sink down.", Normal: "does not grow"})
 	WorkerLeases = ofWork.add(Metric{Name: "hongbao_worker_lost_leases_total", Kind: Counter, Labels: []string{"sink"},
@@ -128,7 +128,7 @@ var ofState = group("The state of the deployment", "`hongbao serve` and `hongbao
 // Metrics that are read from Redis.
 var (
 	StateUp = ofState.add(Metric{Name: "hongbao_state_up", Kind: Gauge,
-		Help: "1 if all servers of Redis answer, otherwise 0. The values of a silent server are absent.", Normal: "1"})
+		Help: "1 if all servers of Redis answer, otherwise 0. The values of a server without an answer are absent.", Normal: "1"})
 	StateSeconds = ofState.add(Metric{Name: "hongbao_state_seconds", Kind: Gauge,
 		Help: "How long it took to read the state.", Normal: "below 0.5"})
 	LagGrants = ofState.add(Metric{Name: "hongbao_sink_lag_grants", Kind: Gauge, Labels: []string{"sink", "shard"},

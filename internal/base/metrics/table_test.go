@@ -24,7 +24,6 @@ func generated(t *testing.T, path, text string) {
 	require.Equal(t, text, string(have), "%s is not current: run go test ./internal/base/metrics -update", path)
 }
 
-// docs/metrics.md shows the table of this package.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	const path, begin, end = "../../../docs/metrics.md", "<!-- written by go test ./internal/base/metrics -update -->\n",

@@ -239,7 +239,6 @@ func anyID() *rapid.Generator[string] {
 	return rapid.StringMatching(`[!-~]{1,128}`).Filter(func(s string) bool { return s != "-" })
 }
 
-// ParseEntry returns exactly the fields that GrantLine wrote.
 func TestGrantLineRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

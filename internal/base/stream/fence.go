@@ -6,7 +6,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// TopicFence tells Publisher's Fence which part of the topic to read for a shard.
+// TopicFence tells Log.Fence (package publish) what to fence for a shard, and which part of the topic to read.
 type TopicFence struct {
 	Shard int
 	// Since is the time of the first record to read; Log.FenceSince computes it. The zero time means the start of the
@@ -16,7 +16,7 @@ type TopicFence struct {
 	Claims []Claim
 }
 
-// Fenced is the result of Fence for a shard.
+// Fenced is the result of Log.Fence for a shard.
 type Fenced struct {
 	// Grants are the distinct grants of the shard in the topic, in ascending order of seq. Two grants with the same seq
 	// differ in another field.

@@ -43,7 +43,6 @@ func (t *Tracer) Requests(h http.Handler) http.Handler {
 	})
 }
 
-// statusWriter records the status of the response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

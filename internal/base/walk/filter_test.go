@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
 
-// learn processes a script's answer as a producer does: it updates the producer's knowledge of the winners. It ends the
-// walk if the user is known not to be a winner after all packets are gone.
+// learn processes a script's answer as a producer does: it updates the producer's knowledge of the winners. If all
+// packets are gone and the user is certainly not among the winners, it ends the walk.
 func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome hongbao.Outcome, terms *store.Terms,
 	asked time.Time) walk.Verdict {
 	said := winners.Said{Outcome: outcome, Asked: asked}

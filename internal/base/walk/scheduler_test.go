@@ -110,7 +110,7 @@ func (w *world) misfortune() {
 		}
 		w.tasks = slices.DeleteFunc(w.tasks, func(t *task) bool { return t.owner == w.producers[i] })
 		w.producers[i] = w.newAgent()
-	case dice < 0.09: // pause or resume a place
+	case dice < 0.09:
 		to := map[string]string{"open": "paused", "paused": "open"}[w.rdb.HGet(ctx, key, "state").Val()]
 		if to == "open" || to == "paused" && r.IntN(5) == 0 {
 			w.rdb.HSet(ctx, key, "state", to)

@@ -80,7 +80,6 @@ func (b *batch) add(g *hongbao.Grant, limit int) bool {
 	return b.put(g.User, limit)
 }
 
-// addFence appends a fence record.
 func (b *batch) addFence(n numbers, ms int64) {
 	b.message.encodeFence(n, ms)
 	b.put("", 1<<30)

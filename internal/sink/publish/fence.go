@@ -17,8 +17,8 @@ import (
 )
 
 // FenceSince returns the time, by the clock of Redis, from which Fence must read the partition. last is the time of the
-// last write that Redis still has. A session that may have made a claim after it has a record in the partition from
-// this time on.
+// last write that Redis still has. Each session that may have made a claim after last has a record in the partition
+// from the returned time on.
 func (l *Log) FenceSince(last time.Time) time.Time {
 	return last.Add(-ShownFor - l.cfg.MaxClaimAge - stream.ClockSkew)
 }

@@ -21,7 +21,6 @@ type history struct {
 	met     map[string]int // counts of faults and of the ways in which claims were settled, over all histories
 }
 
-// hire adds a worker.
 func (h *history) hire(t *testing.T) {
 	p, w := h.b.worker(t)
 	h.workers, h.wires = append(h.workers, p), append(h.wires, w)

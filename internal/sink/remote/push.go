@@ -114,7 +114,7 @@ func (h *Handler) ask(ctx context.Context, it *item) bool {
 	case h.cfg.Verified == Done:
 		it.outcome, it.err = outcomeBooked, nil
 	case h.verifiedUnbooked(it):
-		h.unbooked(it, hongbao.Errorf(hongbao.ClassTransient, "credit %s was not booked, as a person verified; it is sent again",
+		h.unbooked(it, hongbao.Errorf(hongbao.ClassTransient, "credit %s was not booked, as a person verified; it is resent",
 			it.credit.Reference))
 	case it.rejected != nil:
 		h.conflict(it, errors.New("the remote rejects its repeat, and can't be asked whether an earlier request was booked"))
