@@ -9,20 +9,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Ages of the list of keys and sessions.
+// Ages and time limits of the cached list of keys and sessions.
 const (
-	// maxAge is when the list is no longer valid, so a revoked key no longer works.
+	// maxAge is the age from which the list is no longer valid. So a revoked key works for at most this long.
 	maxAge = 10 * time.Second
-	// awayAge replaces maxAge for the actions of For that must work while the ledger is unreachable, once a reading has
-	// failed. No one can revoke a key then, unless the ledger is unreachable only for this server.
+	// awayAge replaces maxAge after a read of the ledger has failed, for the actions that must work without the ledger
+	// (see For). Keys revoked during this time keep working if the ledger is unreachable from this server only.
 	awayAge = 15 * time.Minute
-	// renewAge is when the next request reads the list again, while the others continue with the old one.
+	// renewAge is the age from which the next request reads the list again. Concurrent requests use the old list
+	// meanwhile.
 	renewAge = 5 * time.Second
-	// unknownAge is how soon the list is read again for a key or a session that it does not have.
+	// unknownAge is the minimum age of the list before a request with an unknown key or session reads it again.
 	unknownAge = 200 * time.Millisecond
-	// failedAge is how soon the list is read again after a failure.
+	// failedAge is the minimum time between a failed read and the next attempt.
 	failedAge = time.Second
-	// readTimeout bounds one reading.
+	// readTimeout limits one read of the ledger.
 	readTimeout = 2 * time.Second
 )
 
@@ -32,33 +33,34 @@ type Live struct {
 	Sessions []Session
 }
 
-// Source has the keys and sessions. It is the ledger.
+// Source stores the keys and sessions. In production it is the ledger.
 type Source interface {
 	Live(ctx context.Context) (Live, error)
 	AddSession(ctx context.Context, s Session) error
 	EndSession(ctx context.Context, hash string) error
 }
 
-// Authority identifies callers. It keeps all live keys and sessions in memory and reads them again every few seconds,
-// so a request costs the ledger nothing. For an unknown key it reads them once more, at most 5 times a second, however
-// many unknown keys come. A revoked key stops working after at most 10 seconds. While the ledger is unreachable, the
-// last list is valid until it is 10 seconds old, and for some actions for 15 minutes: see For.
+// Authority identifies callers. It caches all live keys and sessions in memory and reads them again every few seconds,
+// so most requests do not touch the ledger. An unknown key triggers another read, at most 5 times a second in total. A
+// revoked key stops working after at most 10 seconds. While the ledger is unreachable, the cached list stays valid for
+// 10 seconds, and for some actions for 15 minutes: see For.
 //
 // All methods are safe for concurrent use.
 type Authority struct {
 	source  Source
 	list    atomic.Pointer[list]
-	reading chan struct{} // contains one token: of the request that reads, or changes something
-	failed  failure       // guarded by the token
-	away    atomic.Bool   // the last reading failed
-	reads   atomic.Int64  // how many readings have begun
+	reading chan struct{} // used as a mutex: held while a request reads the list or changes a session
+	failed  failure       // guarded by reading
+	away    atomic.Bool   // the last read failed
+	reads   atomic.Int64  // number of reads that have started
 }
 
 type forKey struct{}
 
-// For returns ctx with the action for which a caller is to be identified. While the ledger is unreachable, the keys of
-// the last 15 minutes still work for some actions. With them campaigns and sinks can be seen and paused, a gateway's
-// users can grab, and a client of the balance API gets the answer that the ledger is down.
+// For returns ctx with the action for which Identify identifies the caller. While the ledger is unreachable, keys from
+// a list up to 15 minutes old still work for some actions. So operators can still see and pause campaigns and sinks,
+// and a gateway's users can grab. A client of the balance API is told that the ledger is down, instead of
+// "unauthorized".
 func For(ctx context.Context, a Action) context.Context { return context.WithValue(ctx, forKey{}, a) }
 
 // oldest returns the maximum age of a list that is valid for the action of ctx.
@@ -69,27 +71,27 @@ func (a *Authority) oldest(ctx context.Context) time.Duration {
 	return maxAge
 }
 
-// list is the ledger's data at a time. It is never changed.
+// list is a snapshot of the ledger's keys and sessions. It is immutable.
 type list struct {
 	keys     map[string]*Key
 	sessions map[string]Session
-	read     time.Time // before it was read: keys revoked meanwhile may be in it
-	number   int64     // of its reading
+	read     time.Time // start of the read: a key revoked since then may still be in the list
+	number   int64     // the value of reads when this list was read
 }
 
-// failure is the last reading that failed.
+// failure records the last failed read.
 type failure struct {
 	err error
 	at  time.Time
 }
 
-// NewAuthority returns an Authority over a source; it reads nothing yet.
+// NewAuthority returns an Authority over a source. It reads the source only when the first request comes.
 func NewAuthority(source Source) *Authority {
 	return &Authority{source: source, reading: make(chan struct{}, 1)}
 }
 
-// Identify returns the caller that an API key belongs to. ErrUnauthorized says that the key is not valid here, for
-// whatever reason. A Transient error says that the ledger can't be asked: the key may be valid.
+// Identify returns the caller that an API key belongs to. It returns ErrUnauthorized if the key is not valid here, for
+// whatever reason. It returns a Transient error if the ledger can't be read: the key may still be valid.
 func (a *Authority) Identify(ctx context.Context, keyText string) (Caller, error) {
 	id, secret, ok := split(keyText)
 	if !ok {
@@ -105,13 +107,14 @@ func (a *Authority) Identify(ctx context.Context, keyText string) (Caller, error
 	})
 }
 
-// Ready returns an error if the ledger has not answered for 10 seconds. It reads the ledger at most once a second.
+// Ready returns an error if the ledger has been unreachable for 10 seconds. While the ledger fails, Ready reads it at
+// most once a second.
 func (a *Authority) Ready(ctx context.Context) error {
 	_, err := a.current(ctx, func(*list) bool { return true })
 	return err
 }
 
-// caller returns the owner of the key that find finds.
+// caller returns the owner of the key that find selects from the list.
 func (a *Authority) caller(ctx context.Context, find func(*list) *Key) (Caller, error) {
 	l, err := a.current(ctx, func(l *list) bool { return find(l) != nil })
 	if err != nil {
@@ -123,7 +126,8 @@ func (a *Authority) caller(ctx context.Context, find func(*list) *Key) (Caller, 
 	return Caller{}, refused(ErrUnauthorized)
 }
 
-// current returns a list that has what is looked for and is young enough, or one that was read after the call began.
+// current returns a list that is young enough and in which has finds its key. If there is none, it returns a list whose
+// read began after the call.
 func (a *Authority) current(ctx context.Context, has func(*list) bool) (*list, error) {
 	begun, reads := time.Now(), a.reads.Load()
 	l := a.list.Load()
@@ -135,7 +139,7 @@ func (a *Authority) current(ctx context.Context, has func(*list) bool) (*list, e
 	case a.reading <- struct{}{}:
 	default:
 		if found && begun.Sub(l.read) < a.oldest(ctx) {
-			return l, nil // another request is reading it
+			return l, nil // another request is reading the list
 		}
 		select {
 		case a.reading <- struct{}{}:
@@ -145,7 +149,7 @@ func (a *Authority) current(ctx context.Context, has func(*list) bool) (*list, e
 	}
 	defer func() { <-a.reading }()
 	if l = a.list.Load(); l != nil && (l.number > reads || has(l) && time.Since(l.read) < renewAge) {
-		return l, nil // read while this call waited
+		return l, nil // another request has read the list while this call waited
 	}
 	fresh, err := a.read(ctx, l)
 	if err != nil && l != nil && has(l) && time.Since(l.read) < a.oldest(ctx) {
@@ -154,7 +158,8 @@ func (a *Authority) current(ctx context.Context, has func(*list) bool) (*list, e
 	return fresh, err
 }
 
-// read reads the list, but not immediately after the last reading, or after one that failed.
+// read reads the list from the ledger. It waits until the last list is unknownAge old, and returns the last error again
+// until failedAge has passed.
 func (a *Authority) read(ctx context.Context, last *list) (*list, error) {
 	if a.failed.err != nil && time.Since(a.failed.at) < failedAge {
 		return nil, a.failed.err

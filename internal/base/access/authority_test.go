@@ -17,13 +17,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// wait lets a time pass on synctest's clock.
+// wait advances synctest's clock.
 func wait(t *testing.T, d time.Duration) {
 	t.Helper()
 	require.True(t, retry.Pause(t.Context(), d))
 }
 
-// book is a ledger that has keys, and may be away.
+// book is a fake ledger with keys. A test can make it unreachable.
 type book struct {
 	mu    sync.Mutex
 	keys  []Key
@@ -103,7 +103,7 @@ func TestOneRefusalForAllThatIsNotGood(t *testing.T) {
 	})
 }
 
-// The old secret is good for the overlap, and not longer.
+// After a rotation the old secret is accepted until OldUntil, and refused from then on.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// A revoked key is dead after 10 s, a new one is good at once, and meanwhile the ledger is asked once in 5 s.
+// A new key works immediately, and a revoked key stops working after 10 s. Meanwhile the ledger is read once in 5 s.
 func TestChangesAreSeen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestChangesAreSeen(t *testing.T) {
 		require.ErrorIs(t, err, ErrUnauthorized)
 		b.set(func() { b.keys = []Key{k, late} })
 		_, err = a.Identify(t.Context(), lateText)
-		require.NoError(t, err, "a new key is good at once")
+		require.NoError(t, err, "a new key works at once")
 
 		b.set(func() { b.keys = []Key{late} })
 		wait(t, maxAge)
@@ -152,7 +152,7 @@ func TestChangesAreSeen(t *testing.T) {
 	})
 }
 
-// Unknown keys cost the ledger five readings a second, however many come.
+// However many unknown keys arrive, they cause at most five reads of the ledger a second.
 func TestUnknownKeysCostNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,11 +171,11 @@ func TestUnknownKeysCostNothing(t *testing.T) {
 			wg.Wait()
 		}
 		require.LessOrEqual(t, b.reads.Load(), 1+int64(time.Since(begun)/unknownAge))
-		require.LessOrEqual(t, time.Since(begun), 10*unknownAge, "those that come together share one reading")
+		require.LessOrEqual(t, time.Since(begun), 10*unknownAge, "concurrent requests share one read")
 	})
 }
 
-// outages runs a test, in a bubble, for each way in which the ledger is away.
+// outages runs a test for each way in which the ledger can be unreachable. Each test runs in a synctest bubble.
 func outages(t *testing.T, test func(t *testing.T, away func(*book))) {
 	t.Helper()
 	for name, away := range map[string]func(*book){
@@ -189,7 +189,8 @@ func outages(t *testing.T, test func(t *testing.T, away func(*book))) {
 	}
 }
 
-// With the ledger away what was read is good until it is 10 s old; then nobody is told "unauthorized".
+// While the ledger is unreachable, the cached list is valid until it is 10 s old. After that, callers get a Transient
+// error, not ErrUnauthorized.
 func TestLedgerAway(t *testing.T) {
 	t.Parallel()
 	outages(t, func(t *testing.T, away func(*book)) {
@@ -223,7 +224,7 @@ func TestLedgerAway(t *testing.T) {
 	})
 }
 
-// A request that has no time left does not wait for the one that reads.
+// A request whose deadline ends does not wait until another request has read the list.
 func TestIdentifyKeepsItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -261,7 +262,7 @@ func TestKeyCheckNamesEverything(t *testing.T) {
 	require.ErrorContains(t, k.Check(now), "prefix*")
 }
 
-// A key of the balance API names its client and no campaigns; no other key has a client.
+// Only the keys of the roles client and accountant have a client, and these keys have no campaigns.
 func TestKeyOfAClient(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -281,7 +282,7 @@ func TestKeyOfAClient(t *testing.T) {
 	require.Equal(t, Caller{Key: k.ID, Role: RoleClient, Client: "worker"}, who)
 }
 
-// A probe learns within 10 s that the ledger is down, and costs it at most one reading a second.
+// Ready fails within 10 s after the ledger goes down. From then on it reads the ledger at most once a second.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	outages(t, func(t *testing.T, away func(*book)) {
@@ -307,7 +308,7 @@ func TestReady(t *testing.T) {
 	})
 }
 
-// A secret has 256 random bits, and no two are the same.
+// Each key has a random secret of 256 bits.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -323,7 +324,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// With the ledger away, what must work then goes on by the last list, for 15 minutes; nothing else does.
+// While the ledger is unreachable, actions that must work without it use the last list for 15 minutes. All other
+// actions fail.
 func TestLedgerAwayForLong(t *testing.T) {
 	t.Parallel()
 	outages(t, func(t *testing.T, away func(*book)) {
@@ -336,7 +338,7 @@ func TestLedgerAwayForLong(t *testing.T) {
 			return err
 		}
 		require.NoError(t, ask(text, PauseCampaign))
-		wait(t, time.Hour) // an old list alone is no outage
+		wait(t, time.Hour) // awayAge does not apply: the list is old, but the ledger is reachable
 		b.set(func() { b.keys = nil })
 		require.ErrorIs(t, ask(text, PauseCampaign), ErrUnauthorized)
 		b.set(func() { b.keys = []Key{k} })

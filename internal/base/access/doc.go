@@ -1,10 +1,12 @@
-// Package access defines which callers may do what by API. A caller sends an API key; its role and its campaigns
-// determine the allowed actions, by one table (Rules). docs/security.md has that table.
+// Package access decides which callers may take which actions through the API. A caller sends an API key. The role and
+// the campaigns of the key determine the allowed actions, according to one table (Rules), which docs/security.md also
+// shows.
 //
-//	Authority   knows the keys and the sessions of the console: it identifies callers
-//	Caller      what that caller may do
-//	Entry       a line of the journal: the caller and the action
-//	Once        the same request twice, one effect, one answer
+//	Authority   identifies callers by their API keys and console sessions
+//	Caller      an identified caller, with the actions that the caller may take
+//	Entry       a line of the journal: who took which action
+//	Request     identifies a modifying request, so that a repeat has no second effect
 //
-// The tables are the ledger's (internal/ledger); this package knows no database.
+// The ledger (internal/ledger) stores the keys, sessions and journal entries; this package does not depend on a
+// database.
 package access

@@ -22,27 +22,28 @@ type Outcome string
 
 // The outcomes.
 const (
-	// OutcomeDone says that it was done. A repeat that changes nothing is done, too.
+	// OutcomeDone says that the action was done. A repeat that changes nothing also counts as done.
 	OutcomeDone Outcome = "done"
-	// OutcomeRefused says that nothing was done. The reason is in the details.
+	// OutcomeRefused says that the action had no effect. The details contain the reason.
 	OutcomeRefused Outcome = "refused"
-	// OutcomeFailed says that a server was unreachable, or that a part is left to do.
+	// OutcomeFailed says that a server was unreachable, or that the action was done only in part.
 	OutcomeFailed Outcome = "failed"
-	// OutcomeUnknown says that it may have been done.
+	// OutcomeUnknown says that the action may have been done.
 	OutcomeUnknown Outcome = "unknown"
-	// OutcomeDenied says that the caller may not do this.
+	// OutcomeDenied says that the caller was not allowed to take the action.
 	OutcomeDenied Outcome = "denied"
 )
 
-// Entry is a line of the journal: the caller and the action. It contains no seed, no code and no amount of a packet.
+// Entry is a line of the journal: who took which action, and how it ended. It never contains a seed, a coupon code or
+// the amount of a packet.
 type Entry struct {
-	// ID is drawn once: an entry that is written twice is in the journal once.
+	// ID is drawn once for each entry, so that writing the entry twice stores it once.
 	ID   string    `json:"id" doc:"Drawn once for each entry."`
 	Time time.Time `json:"time" doc:"When the action began."`
-	// Who is key:ID for an API key, cli:USER@HOST for a command.
+	// Who is key:ID for an API key, or cli:USER@HOST for a command.
 	Who    string `json:"who" doc:"key:ID for an API key, cli:USER@HOST for a command."`
 	Action Action `json:"action" doc:"What was to be done."`
-	// Campaign and Sink are empty if it is about none, or about all.
+	// Campaign and Sink are empty if the action concerns no campaign or sink, or several.
 	Campaign  string         `json:"campaign,omitempty" doc:"The campaign; absent if it is about none, or several."`
 	Sink      string         `json:"sink,omitempty" doc:"The sink; absent if it is about none, or several."`
 	Outcome   Outcome        `json:"outcome" doc:"done, refused, failed, denied, or unknown: it may have been done."`
@@ -50,24 +51,24 @@ type Entry struct {
 	Details   map[string]any `json:"details,omitempty" doc:"What was asked for, and what came of it."`
 }
 
-// Actor is the one who acts. The zero Actor is the user of this process.
+// Actor is the person or program that takes an action. The zero Actor means the user of this process.
 type Actor struct {
-	// Who is as in Entry.
+	// Who has the form of Entry.Who.
 	Who string
-	// RequestID is that of their request over HTTP.
+	// RequestID is the X-Request-Id of the HTTP request.
 	RequestID string
-	// Spending bounds what may be spent with ctx; see MaySpend.
+	// Spending limits what the actor may spend; see MaySpend.
 	Spending Spending
 }
 
 type actorKey struct{}
 
-// As returns ctx with an actor: actions with it are written into the journal under the actor's name.
+// As returns ctx with an actor. The journal records actions with this ctx under the actor's name.
 func As(ctx context.Context, who Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, who)
 }
 
-// Name returns the caller's name in the journal, in letters and in decisions.
+// Name returns the name under which the journal, dead letters and decisions record the caller.
 func (c *Caller) Name() string { return "key:" + c.Key }
 
 // Actor returns the actor for the caller's actions.
@@ -75,7 +76,7 @@ func (c *Caller) Actor(requestID string) Actor {
 	return Actor{Who: c.Name(), RequestID: requestID, Spending: c.Spending}
 }
 
-// NewEntry draws an entry for the actor of ctx.
+// NewEntry returns an entry for an action of the actor of ctx, with a random id.
 func NewEntry(ctx context.Context, a Action) Entry {
 	who, _ := ctx.Value(actorKey{}).(Actor)
 	if who.Who == "" {
@@ -85,7 +86,7 @@ func NewEntry(ctx context.Context, a Action) Entry {
 		RequestID: who.RequestID}
 }
 
-// thisProcess returns the user of this process, and its host.
+// thisProcess names the user and the host of this process, for Entry.Who.
 var thisProcess = sync.OnceValue(func() string {
 	name := strconv.Itoa(os.Getuid())
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -98,10 +99,10 @@ var thisProcess = sync.OnceValue(func() string {
 	return fmt.Sprintf("cli:%.60s@%.120s", name, host)
 })
 
-// maxError bounds how much of an error an entry keeps.
+// maxError limits the length of the error in an entry, in bytes.
 const maxError = 500
 
-// End notes how the action ended.
+// End sets the outcome of the entry from the error of the action, and keeps the error in the details.
 func (e *Entry) End(err error) {
 	if err == nil {
 		e.Outcome = OutcomeDone
@@ -126,11 +127,11 @@ func (e *Entry) End(err error) {
 	e.Details["error"] = strings.ToValidUTF8(err.Error()[:min(len(err.Error()), maxError)], "")
 }
 
-// maxColumn bounds a text of an entry, in bytes.
+// maxColumn limits each text field of an entry, in bytes.
 const maxColumn = 255
 
-// Fit changes every text except the id into one that each ledger can store. A campaign id that can't exist, because a
-// caller invented it, goes into the details.
+// Fit makes every text field of the entry storable in each ledger, except the id. It moves an invalid campaign id,
+// which a caller must have invented, to the details.
 func (e *Entry) Fit() {
 	if e.Campaign != "" && hongbao.CheckCampaignID(e.Campaign) != nil {
 		details := map[string]any{"campaign": column(e.Campaign)}
@@ -144,18 +145,18 @@ func (e *Entry) Fit() {
 
 func column(text string) string { return Storable(text, maxColumn) }
 
-// Storable changes a text into one of at most most bytes that every ledger can store.
+// Storable returns text in a form that every ledger can store, cut to at most most bytes.
 func Storable(text string, most int) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "?")
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// JournalQuery selects entries of the journal, the newest first.
+// JournalQuery selects entries of the journal. The result has the newest entry first.
 type JournalQuery struct {
 	Campaign, Who string // empty: any
-	// Since leaves out older entries.
+	// Since excludes older entries.
 	Since time.Time
-	// After is the Next of the previous page; empty begins.
+	// After is the Next of the previous page; empty for the first page.
 	After string
 	// Limit is 1 to 1000.
 	Limit int
@@ -164,11 +165,11 @@ type JournalQuery struct {
 // JournalPage is a page of the journal.
 type JournalPage struct {
 	Entries []Entry `json:"entries" doc:"Newest first."`
-	// Next is where the next page begins; empty if there is none.
+	// Next is the After of the next page; empty on the last page.
 	Next answers.Text `json:"next" nullable:"true" doc:"Goes into after; null on the last page."`
 }
 
-// Denials bounds how many refusals of one caller the journal takes: 20 a minute. The zero value is ready.
+// Denials limits how many refusals of one caller the journal records: 20 a minute. The zero value is ready to use.
 type Denials struct {
 	mu  sync.Mutex
 	who map[string]*denied
@@ -186,7 +187,8 @@ const (
 	denialsKnown = 10_000
 )
 
-// Take reports whether to write a refusal of a caller, and how many before it were not written.
+// Take reports whether the journal should record this refusal of a caller. If so, skipped is the number of the caller's
+// refusals that were not recorded since the last recorded one.
 func (d *Denials) Take(who string) (write bool, skipped int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -42,7 +42,8 @@ func TestEntriesTellWhoAndHow(t *testing.T) {
 	require.LessOrEqual(t, len(e.Details["error"].(string)), maxError)
 }
 
-// One who asks again and again for what he may not have can't fill the journal, and what was not written is counted.
+// A caller that is refused again and again cannot fill the journal. The next recorded refusal says how many were
+// skipped.
 func TestDenialsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,7 +57,7 @@ func TestDenialsAreBounded(t *testing.T) {
 		}
 		require.Equal(t, denialsTold, written)
 		write, _ := d.Take("key:b")
-		require.True(t, write, "another one's")
+		require.True(t, write, "each caller has a limit of its own")
 		wait(t, denialsEach)
 		write, skipped := d.Take("key:a")
 		require.True(t, write)

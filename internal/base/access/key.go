@@ -21,40 +21,43 @@ const (
 	secretBytes = 32
 )
 
-// Bounds of a key's fields.
+// Limits of a key's fields.
 const (
 	maxNote      = 200
 	maxCampaigns = 100
 	maxSponsors  = 100
 )
 
-// Key is an API key as the ledger has it. The secret is not in it.
+// Key is an API key as the ledger stores it, without the secret.
 type Key struct {
 	ID   string `json:"id"`
 	Role Role   `json:"role"`
-	// Campaigns are ids, or prefixes that end with *. Empty: all campaigns, and the whole deployment.
+	// Campaigns are campaign ids, or prefixes that end with *. Empty means all campaigns and the whole deployment.
 	Campaigns []string `json:"campaigns"`
-	// Client is the client of the balance API to which the key belongs: for roles client and accountant.
+	// Client is the client of the balance API that the key belongs to. Only keys of the roles client and accountant
+	// have one.
 	Client string `json:"client,omitempty"`
 	Spending
-	// Hash is the SHA-256 of the secret in hex. OldHash is that of the previous secret, which is valid until OldUntil.
+	// Hash is the SHA-256 of the secret in hex. OldHash is the SHA-256 of the previous secret, which is valid until
+	// OldUntil.
 	Hash     string    `json:"-"`
 	OldHash  string    `json:"-"`
 	OldUntil time.Time `json:"-"`
 	Created  time.Time `json:"created"`
 	Expires  time.Time `json:"expires,omitzero"` // zero: never
-	Revoked  time.Time `json:"revoked,omitzero"` // zero: it is not
+	Revoked  time.Time `json:"revoked,omitzero"` // zero: not revoked
 	Note     string    `json:"note,omitempty"`
 }
 
-// NewKey draws the id and the secret of a key, and returns the text that its owner sends. The text is stored nowhere.
+// NewKey returns a key with a random id and secret, and the text that its owner sends. The text itself is not stored
+// anywhere.
 func NewKey(role Role, campaigns []string) (key Key, text string) {
 	key = Key{ID: strings.ToLower(rand.Text()[:keyIDLen]), Role: role, Campaigns: campaigns}
 	text, key.Hash = NewSecret(key.ID)
 	return key, text
 }
 
-// NewSecret draws a secret for a key: the text that its owner sends, and the hash that is stored.
+// NewSecret generates a secret for a key. It returns the text that the owner sends, and the hash to store.
 func NewSecret(id string) (text, hash string) {
 	var b [secretBytes]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -68,26 +71,26 @@ func Hash(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// split splits a key's text; false if it is not a key.
+// split splits a key's text into id and secret. ok is false if the text does not have the form of a key.
 func split(text string) (id, secret string, ok bool) {
 	rest, ok := strings.CutPrefix(text, KeyPrefix)
 	id, secret, has := strings.Cut(rest, "_")
 	return id, secret, ok && has && len(id) == keyIDLen && len(secret) == 2*secretBytes
 }
 
-// live reports whether the key is valid at a time, whatever its secret.
+// live reports whether the key is neither revoked nor expired.
 func (k *Key) live(now time.Time) bool {
 	return k.Revoked.IsZero() && (k.Expires.IsZero() || now.Before(k.Expires))
 }
 
-// hashed reports whether a secret's hash is the key's. It takes the same time for every hash.
+// hashed reports whether hash belongs to a valid secret of the key. It takes the same time for every hash.
 func (k *Key) hashed(hash string, now time.Time) bool {
 	is := subtle.ConstantTimeCompare([]byte(hash), []byte(k.Hash))
 	was := subtle.ConstantTimeCompare([]byte(hash), []byte(k.OldHash))
 	return is == 1 || was == 1 && now.Before(k.OldUntil)
 }
 
-// Check returns everything that is wrong with a key before it is stored.
+// Check returns every reason not to store the key.
 func (k *Key) Check(now time.Time) error {
 	var errs []error
 	if !slices.Contains(Roles(), k.Role) {
@@ -118,7 +121,7 @@ func (k *Key) Check(now time.Time) error {
 	return hongbao.Errorf(hongbao.ClassPermanent, "the API key can't be stored: %w", errors.Join(errs...))
 }
 
-// checkClient returns what is wrong with the client of a key before it is stored.
+// checkClient returns every reason not to store the key because of its client.
 func (k *Key) checkClient() (errs []error) {
 	if !slices.Contains(bankers, k.Role) {
 		if k.Client != "" {

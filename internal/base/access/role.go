@@ -5,15 +5,15 @@ import "slices"
 // Role is the set of actions that an API key allows.
 type Role string
 
-// The roles. Each of the first three may also do what the ones before it may.
+// The roles. An operator may also do what a viewer may, and a treasurer what an operator may.
 const (
 	// RoleViewer reads.
 	RoleViewer Role = "viewer"
-	// RoleOperator operates what exists: campaigns, sinks, the delivery of dead letters.
+	// RoleOperator operates campaigns, sinks and the delivery of dead letters, but does not create campaigns.
 	RoleOperator Role = "operator"
-	// RoleTreasurer decides about money.
+	// RoleTreasurer takes the actions that move money.
 	RoleTreasurer Role = "treasurer"
-	// RoleGateway is a program that grabs for its users. It may do nothing else.
+	// RoleGateway is for a program that grabs for its users and reads their receipts.
 	RoleGateway Role = "gateway"
 	// RoleClient is a client of the balance API. It books credits from its fund and reads them.
 	RoleClient Role = "client"
@@ -21,12 +21,12 @@ const (
 	RoleAccountant Role = "accountant"
 )
 
-// Roles lists the roles in the order of the table.
+// Roles returns the roles in the order in which docs/security.md lists them.
 func Roles() []Role {
 	return []Role{RoleViewer, RoleOperator, RoleTreasurer, RoleGateway, RoleClient, RoleAccountant}
 }
 
-// Action is what a caller wants to do.
+// Action is what a caller asks to do, as the journal names it.
 type Action string
 
 // The actions that an API key may allow.
@@ -63,7 +63,7 @@ const (
 	AcknowledgeDifference Action = "acknowledge_difference"
 )
 
-// The actions that only the command line takes, with the ledger's DSN. They are in the journal.
+// The actions that only the command line takes, with the ledger's DSN. The journal records them, too.
 const (
 	ManageKeys     Action = "manage_keys"
 	AcceptLoss     Action = "accept_loss"
@@ -84,14 +84,13 @@ type Rule struct {
 	// What describes the action for a person.
 	What  string
 	Roles []Role
-	// Whole says that the action is never about one campaign, so a key with a campaign scope may not take it.
+	// Whole says that the action always concerns the whole deployment. A key with a campaign scope may not take it.
 	Whole bool
-	// Away says that the action must work while the ledger is unreachable: the Authority then uses its last list for
-	// longer.
+	// Away says that the action must work while the ledger is unreachable. The Authority then accepts an older list.
 	Away bool
 }
 
-// rules is the only table of actions and roles.
+// rules is the one definition of which roles may take which actions.
 var rules = []Rule{
 	{Action: ReadCampaigns, What: "list campaigns, look at one: counts, window, plan hash; never its seed", Roles: readers,
 		Away: true},
@@ -143,10 +142,10 @@ var (
 	gateways    = []Role{RoleGateway}
 	clients     = []Role{RoleClient}
 	accountants = []Role{RoleAccountant}
-	bankers     = []Role{RoleClient, RoleAccountant} // roles of the balance API: their keys name a client
+	bankers     = []Role{RoleClient, RoleAccountant} // roles of the balance API: their keys have a client
 )
 
-// Rules returns the table of actions and roles. An action without a role is only for the command line.
+// Rules returns the table of actions and roles. Only the command line takes an action that has no role.
 func Rules() []Rule { return slices.Clone(rules) }
 
 // RolesOf returns the names of the roles that may take an action.
@@ -158,7 +157,7 @@ func RolesOf(a Action) []string {
 	return all
 }
 
-// ruleOf returns the rule for an action. Without one it returns a rule that allows no role.
+// ruleOf returns the rule for an action. For an unknown action, it returns a rule that allows no role.
 func ruleOf(a Action) Rule {
 	i := slices.IndexFunc(rules, func(r Rule) bool { return r.Action == a })
 	if i < 0 {

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/security.md again")
 
-// may is the table once more, by hand: what each role may do. TestEveryCell compares all of its cells with the code.
+// may repeats the table by hand: the actions that each role may take. TestEveryCell compares it with Rules.
 var may = map[Role]string{
 	RoleViewer: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal",
 	RoleOperator: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal load_campaign " +
@@ -41,7 +41,7 @@ func has(list string, a Action) bool {
 	return false
 }
 
-// One test a cell: each role and each action, for a key without and with a scope.
+// Each subtest checks one role and one action, with a key without a scope and with a key that has one.
 func TestEveryCell(t *testing.T) {
 	t.Parallel()
 	for _, rule := range Rules() {
@@ -91,7 +91,7 @@ func TestNobodyMayWhatIsNotInTheTable(t *testing.T) {
 	}
 }
 
-// The table of docs/security.md is the code's.
+// docs/security.md shows the table of the code.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	const page, begin, end = "../../../docs/security.md", "<!-- roles -->\n", "<!-- /roles -->"

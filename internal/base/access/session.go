@@ -11,19 +11,19 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Session is a session of the console as the ledger has it. Only its browser has its id.
+// Session is a console session as the ledger stores it. Only the browser knows the session id.
 type Session struct {
 	// Hash is the SHA-256 of the id.
 	Hash string
-	// Key is the API key that began it. SecretHash is the SHA-256 of the secret that was used. The session ends with
-	// that secret.
+	// Key is the id of the API key that started the session. SecretHash is the SHA-256 of the secret that was used.
+	// When that secret becomes invalid, the session ends.
 	Key, SecretHash string
 	Expires         time.Time
 }
 
-// StartSession begins a session of the console for the owner of an API key. The id goes into a cookie; it is stored
-// nowhere. Every replica knows the session. It ends with EndSession, with the secret that began it, or when its time is
-// over. If the key is not valid the error is that of Identify.
+// StartSession starts a console session for the owner of an API key. The returned id goes into a cookie and is not
+// stored anywhere. Every replica accepts the session. The session ends with EndSession, when the secret becomes
+// invalid, or after lasts. If the key is not valid, StartSession returns the error of Identify.
 func (a *Authority) StartSession(ctx context.Context, keyText string, lasts time.Duration) (id string, err error) {
 	if _, err := a.Identify(ctx, keyText); err != nil {
 		return "", err
@@ -41,7 +41,7 @@ func (a *Authority) StartSession(ctx context.Context, keyText string, lasts time
 	return id, nil
 }
 
-// Session returns the caller that a session belongs to. Its errors are those of Identify.
+// Session returns the caller that a session belongs to. It returns the same errors as Identify.
 func (a *Authority) Session(ctx context.Context, id string) (Caller, error) {
 	if len(id) != 64 {
 		return Caller{}, refused(ErrUnauthorized)
@@ -57,7 +57,8 @@ func (a *Authority) Session(ctx context.Context, id string) (Caller, error) {
 	})
 }
 
-// EndSession ends a session; other replicas accept it for at most 10 more seconds. A missing session is no error.
+// EndSession ends a session. Other replicas accept it for up to 10 more seconds. Ending a missing session is not an
+// error.
 func (a *Authority) EndSession(ctx context.Context, id string) error {
 	hash := Hash(id)
 	err := a.change(ctx, func(ctx context.Context) error { return a.source.EndSession(ctx, hash) },
@@ -68,13 +69,14 @@ func (a *Authority) EndSession(ctx context.Context, id string) error {
 	return nil
 }
 
-// change changes the ledger, then the list. No request reads the list in between, so no older list replaces it.
+// change changes the ledger, then the cached list. It holds reading meanwhile, so that no concurrent read replaces the
+// list with an older one.
 func (a *Authority) change(ctx context.Context, store func(context.Context) error, note func(*list)) error {
 	select {
 	case a.reading <- struct{}{}:
 		defer func() { <-a.reading }()
 	case <-ctx.Done():
-		return hongbao.Outagef(hongbao.ClassTransient, "the ledger was still being asked: %w", ctx.Err())
+		return hongbao.Outagef(hongbao.ClassTransient, "another request was still using the ledger: %w", ctx.Err())
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// A session is known on every replica at once. It ends when it is ended, with its key, with the secret that began it,
-// and when it has lasted.
+// Every replica accepts a new session at once. A session ends with EndSession, with its lifetime, and with its key or
+// its secret.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestSessions(t *testing.T) {
 		require.NotContains(t, b.sessions[0].Hash, id)
 		require.NoError(t, here.EndSession(t.Context(), id))
 		_, err := here.Session(t.Context(), id)
-		require.ErrorIs(t, err, ErrUnauthorized, "at once where it was ended")
+		require.ErrorIs(t, err, ErrUnauthorized, "ended at once on the replica that ended it")
 		over(id)
 
 		id = begin()
@@ -54,7 +54,7 @@ func TestSessions(t *testing.T) {
 		})
 		wait(t, maxAge)
 		_, err = there.Session(t.Context(), id)
-		require.NoError(t, err, "the old secret is good still")
+		require.NoError(t, err, "the old secret is still valid")
 		wait(t, time.Minute)
 		over(id)
 
@@ -83,7 +83,7 @@ func TestNoSessionWithoutTheLedger(t *testing.T) {
 		_, err = a.StartSession(t.Context(), text, time.Hour)
 		require.True(t, hongbao.IsOutage(err))
 		_, err = a.Session(t.Context(), id)
-		require.NoError(t, err, "what is known goes on")
+		require.NoError(t, err, "known sessions still work")
 		wait(t, maxAge)
 		_, err = a.Session(t.Context(), id)
 		require.True(t, hongbao.IsOutage(err))

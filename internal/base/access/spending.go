@@ -10,18 +10,20 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// ErrMayNotSpend says that the caller's key may not spend this money. Its error is Permanent.
+// ErrMayNotSpend says that the caller's key may not spend this money. An error that wraps it has class Permanent.
 var ErrMayNotSpend = errors.New("the API key may not spend this")
 
 // Spending limits what a treasurer's key may spend on campaigns. The zero value has no limit.
 type Spending struct {
-	// Sponsors are the sponsors whose money may be spent; empty: any.
+	// Sponsors are the sponsors whose money the key may spend; empty means any.
 	Sponsors []string `json:"sponsors,omitempty"`
-	// LargestTotal bounds the total of one campaign, top-ups included, in minor units of its currency; 0: no bound.
+	// LargestTotal limits the total of one campaign, including top-ups, in minor units of its currency. 0 means no
+	// limit.
 	LargestTotal hongbao.Amount `json:"largest_total,omitempty"`
 }
 
-// MaySpend refuses a campaign that the actor of ctx may not fund. total is the funding that the campaign would have.
+// MaySpend returns an error if the actor of ctx may not fund the campaign. total is the campaign's funding after the
+// change.
 func MaySpend(ctx context.Context, sponsor string, total hongbao.Amount) error {
 	who, _ := ctx.Value(actorKey{}).(Actor)
 	s := &who.Spending
@@ -36,7 +38,7 @@ func MaySpend(ctx context.Context, sponsor string, total hongbao.Amount) error {
 	return nil
 }
 
-// checkSpending returns what is wrong with the bounds of a key before it is stored.
+// checkSpending returns every reason not to store the key because of its spending limits.
 func (k *Key) checkSpending() (errs []error) {
 	if (len(k.Sponsors) > 0 || k.LargestTotal != 0) && k.Role != RoleTreasurer {
 		errs = append(errs, fmt.Errorf("sponsors and a largest total bound what a treasurer spends: role %.40q spends nothing",

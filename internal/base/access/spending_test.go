@@ -43,7 +43,7 @@ func TestMaySpend(t *testing.T) {
 	require.NoError(t, MaySpend(context.Background(), "anyone", hongbao.MaxAmount), "a command has no bound")
 }
 
-// Only a treasurer spends, so no other key has bounds that look as if they meant something.
+// Only a treasurer's key may have spending limits. On any other key they would have no effect, so Check refuses them.
 func TestKeysWithSpending(t *testing.T) {
 	t.Parallel()
 	for name, k := range map[string]Key{

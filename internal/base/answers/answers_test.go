@@ -19,7 +19,7 @@ type Inner struct {
 type whole struct {
 	Inner
 	*Other
-	Deep    string               `json:"deep"` // hides that of Inner
+	Deep    string               `json:"deep"` // hides Deep of Inner
 	Zero    time.Time            `json:"zero,omitzero"`
 	Pointer *time.Time           `json:"pointer"`
 	Absent  *time.Time           `json:"absent,omitempty"`
@@ -52,7 +52,6 @@ func values() []any {
 
 var anyTime = regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]*"`)
 
-// Marshal writes what encoding/json writes, byte for byte, except for the times.
 func TestMarshalDiffersInTimesOnly(t *testing.T) {
 	t.Parallel()
 	for _, v := range values() {
@@ -67,7 +66,6 @@ func TestMarshalDiffersInTimesOnly(t *testing.T) {
 	}
 }
 
-// A time of whole seconds has milliseconds, too.
 func TestTimesHaveFixedMilliseconds(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 24, 15, 0, 0, 0, time.UTC)

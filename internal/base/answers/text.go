@@ -2,8 +2,8 @@ package answers
 
 import "encoding/json"
 
-// Text is a text that may be absent. JSON has null for an empty one, never "". A field of this type has the tag
-// nullable:"true", for the OpenAPI document.
+// Text is an optional string: JSON has null instead of "". The OpenAPI document needs the tag nullable:"true" on each
+// field of this type.
 type Text string
 
 // MarshalJSON writes null for an empty text.
@@ -27,7 +27,7 @@ func (t *Text) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// OrNull returns nil, which JSON writes as null, if there is no value.
+// OrNull returns a pointer to value if there is true. Otherwise it returns nil, which JSON writes as null.
 func OrNull[T any](there bool, value T) *T {
 	if !there {
 		return nil

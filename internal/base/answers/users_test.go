@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each file that answers over HTTP or prints --json writes its JSON with this package. The exceptions write no answer
-// that contains a time.
+// Files that answer over HTTP or print --json must write JSON with this package. Each exception writes JSON that
+// contains no time of its own.
 func TestAnswersAreWrittenHere(t *testing.T) {
 	t.Parallel()
 	exceptions := map[string]string{

@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// CheckGrant returns an error that says why a grant can't be a record of the topic.
+// CheckGrant returns an error if a grant's fields are invalid for a record of the topic.
 func CheckGrant(g *hongbao.Grant) error {
 	if err := hongbao.CheckCampaignID(g.Campaign); err != nil {
 		return fmt.Errorf("campaign %.80q: %w", g.Campaign, err)

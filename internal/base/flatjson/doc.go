@@ -1,11 +1,11 @@
-// Package flatjson reads JSON objects that contain money, and refuses what encoding/json would accept: a duplicate
-// name, a name in another case, a second document, an object inside an object. Its errors do not quote the refused
-// text.
+// Package flatjson parses JSON objects that contain amounts of money. It is stricter than encoding/json: it refuses a
+// duplicate name, a second document, and an object inside an object, and matches names with their case. Its errors do
+// not quote the refused text.
 //
-// An object is flat, except for one list of flat objects, which the caller may allow and bounds. So no text is read
-// deeper than two levels. Numbers stay text until Integer reads one, as plain digits: no fraction, no exponent, nothing
-// above the caller's bound; so no amount is ever rounded.
+// An object is flat, except for one list of flat objects. The caller must allow this list and limits its length. So the
+// nesting has at most two levels. Numbers stay text until Integer converts one. Integer accepts only plain digits up to
+// the caller's limit, without a fraction or an exponent, so no amount is ever rounded.
 //
-// It knows no names. Its two users check which fields are required and allowed: bank for requests and
-// internal/sink/remote for responses. It keeps nothing, and is safe for concurrent use.
+// The callers check which fields are required and allowed: internal/front/bank for requests, and internal/sink/remote
+// for responses. The package has no state and is safe for concurrent use.
 package flatjson

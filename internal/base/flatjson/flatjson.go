@@ -11,10 +11,10 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Object is a flat object. Its values are string, json.Number, bool, nil, or []Object for the one list that is allowed.
+// Object is a flat object. Each value is a string, json.Number, bool or nil, or []Object for the one allowed list.
 type Object map[string]any
 
-// Reasons to refuse a text.
+// Reasons why Parse refuses a text.
 var (
 	ErrEmpty     = errors.New("it is empty")
 	ErrSyntax    = errors.New("it is not one JSON object")
@@ -23,8 +23,8 @@ var (
 	ErrTooMany   = errors.New("the list is too long")
 )
 
-// Parse reads one object, with nothing after it. A field named list may contain up to most flat objects; "" for none.
-// Its errors say where, and contain nothing of the text.
+// Parse parses exactly one object. Its field list may contain up to most flat objects; if list is "", no field may
+// contain any. The errors give a position but quote nothing of the text.
 func Parse(data []byte, list string, most int) (Object, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, ErrEmpty
@@ -39,7 +39,7 @@ func Parse(data []byte, list string, most int) (Object, error) {
 	return object(root, list, most)
 }
 
-// whereBad returns an error with the position where a text stops being JSON.
+// whereBad returns an error with the position of the first syntax error.
 func whereBad(data []byte) error {
 	var raw json.RawMessage
 	var s *json.SyntaxError
@@ -49,7 +49,7 @@ func whereBad(data []byte) error {
 	return fmt.Errorf("%w: it is not UTF-8", ErrSyntax)
 }
 
-// object reads one object of a valid text. It calls itself at most one level deep.
+// object converts a parsed object. It recurses at most once, for the objects of the allowed list.
 func object(r gjson.Result, list string, most int) (o Object, err error) {
 	o = make(Object, 4)
 	r.ForEach(func(key, value gjson.Result) bool {
@@ -99,19 +99,20 @@ func objects(r gjson.Result, most int) (all []Object, err error) {
 
 func at(r gjson.Result, err error) error { return fmt.Errorf("%w (byte %d)", err, r.Index+1) }
 
-// Text returns a field that must be a string; false if it is missing or something else.
+// Text returns the field as a string; ok is false if it is missing or not a string.
 func (o Object) Text(name string) (string, bool) {
 	s, ok := o[name].(string)
 	return s, ok
 }
 
-// Errors of an amount.
+// Errors of Integer.
 var (
 	ErrNotInteger = errors.New("it is not an integer in plain digits")
 	ErrRange      = errors.New("it is out of range")
 )
 
-// Integer returns a field that must be a number in plain digits from 1 to most: no fraction, no exponent, no quotes.
+// Integer returns the field as an integer from 1 to most. It must be a number in plain digits, without a fraction, an
+// exponent or quotes.
 func (o Object) Integer(name string, most int64) (int64, error) {
 	n, ok := o[name].(json.Number)
 	if !ok {

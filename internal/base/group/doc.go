@@ -1,11 +1,12 @@
 // Package group runs the long-lived parts of a process and stops them in order.
 //
-// The parts start in the given order: a part comes after the parts that it relies on. They stop in the reverse order.
-// Each is stopped and waited for before the next one is stopped. So no part loses what it relies on while it drains.
+// The caller lists each part after the parts that it depends on. Run starts the parts in this order and stops them in
+// the reverse order. It waits until a part has returned before it stops the next one. So the dependencies of a part
+// still run while the part drains.
 //
-// All stop when the caller's context ends, and as soon as one part has ended for any reason. A process that has lost a
-// part is not left half alive: its supervisor starts it again. Run returns after every part has returned, and returns
-// the errors of all of them, by name.
+// All parts stop when the caller's context ends, or as soon as one part returns for any reason. So a process never
+// continues without one of its parts: it exits, and its supervisor restarts it. Run returns after every part has
+// returned, and joins their errors, each with the name of its part.
 //
-// It sets no deadline: how long a drain may take is the part's own bound.
+// Run sets no deadline: each part must limit the time of its own drain.
 package group

@@ -6,19 +6,19 @@ import (
 	"fmt"
 )
 
-// Part is a long-lived part of a process. Run blocks until its context ends or the part fails, and returns after
-// everything that it started has ended.
+// Part is a long-lived part of a process. Run blocks until its context ends or the part fails. Before it returns, it
+// must end every goroutine that it started.
 type Part struct {
 	Name string
 	Run  func(ctx context.Context) error
 }
 
-// errEnded says that a part returned nil before it was stopped. That is a failure, too: the process would seem to have
-// finished its work.
+// errEnded says that a part returned nil before it was stopped. This counts as a failure: otherwise the process would
+// exit with status 0, as if its work were finished.
 var errEnded = errors.New("it ended by itself")
 
-// Run starts the parts in order. When ctx ends, or one part returns, all are stopped in the reverse order. Each is
-// stopped and waited for before the next one is. The error joins those of all parts, by name.
+// Run starts the parts in order. When ctx ends or one part returns, it stops all parts in the reverse order, and waits
+// for each before it stops the next one. It joins the errors of all parts, each with the part's name.
 func Run(ctx context.Context, parts ...Part) error {
 	type running struct {
 		stop  context.CancelFunc

@@ -48,8 +48,7 @@ func TestRunOfNothing(t *testing.T) {
 	require.NoError(t, Run(t.Context()))
 }
 
-// A part that ends before it is stopped is a failure, even without an error: the process would seem to have finished
-// its work.
+// A part that returns nil before it is stopped counts as failed.
 func TestRunOfAPartThatEndsByItself(t *testing.T) {
 	t.Parallel()
 	waits := Part{"waits", func(ctx context.Context) error {

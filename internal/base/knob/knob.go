@@ -1,20 +1,21 @@
-// Package knob reads the tags of a Config's fields, the only place that defines a knob:
+// Package knob reads the struct tags that define knobs. A knob is a field of a Config that operators can set, for
+// example:
 //
 //	// Grabs of one campaign that may wait for a call to one shard.
 //	MaxWaiting int `knob:"producer.max_waiting" default:"100000" want:"1 to 1_000_000 grabs"`
 //
 // The tags mean:
 //
-//   - knob: its name in the YAML file, as a flag, and in the environment. ",common" marks one that people set; the
-//     others are advanced. A field without this tag is for programs only. In a struct field, it is the prefix of the
-//     names inside.
-//   - default: as in YAML; the items of a list are separated by commas.
-//   - want: the bounds of a number or a duration, both included, with the unit; or all choices of a text or of the
-//     items of a list.
-//   - form: the form of a text, or of an item of a list; the names are in forms.
-//   - secret: "always", or "password" for a text that may contain one.
+//   - knob: the name in the YAML file, from which the flag and the environment variable follow. The suffix ",common"
+//     marks a knob that most operators set; all others are advanced. A field without this tag can be set only by
+//     programs. On a struct field, the tag is the prefix of the names in the struct.
+//   - default: the default, as in YAML. Commas separate the items of a list.
+//   - want: for a number or a duration, the lowest and the highest value and the unit. For a text or the items of a
+//     list, all choices.
+//   - form: the form of a text, or of the items of a list: a key of the map forms.
+//   - secret: "always", or "password" for a text that may contain a password.
 //
-// The first paragraph of the field's comment is the reference's text about the knob.
+// The first paragraph of the field's comment becomes the knob's description in docs/configuration.md.
 package knob
 
 import (
@@ -25,12 +26,12 @@ import (
 	"time"
 )
 
-// Knob has the values of the tags of one field.
+// Knob describes one field, as its tags define it.
 type Knob struct {
-	// Name is empty for a field that is for programs only.
+	// Name is empty for a field that only programs can set.
 	Name, Default, Unit, Form, Secret string
 	Common                            bool
-	// Low and High bound a number, or a duration in nanoseconds.
+	// Low and High are the limits of a number, or of a duration in nanoseconds.
 	Low, High int64
 	Choices   []string
 	// Field is the field's name in the struct type Owner.
@@ -41,7 +42,7 @@ type Knob struct {
 	typ  reflect.Type
 }
 
-// Of returns the knobs of a Config's type in the order of its fields. It panics if a tag can't be read.
+// Of returns the knobs of the Config type in the order of its fields. It panics if a tag is invalid.
 func Of(config reflect.Type) []Knob { return fields(config, "", nil) }
 
 func fields(t reflect.Type, prefix string, path []int) (all []Knob) {
@@ -94,19 +95,19 @@ func (k *Knob) bound(text string) int64 {
 	return n
 }
 
-// Section returns the first part of the name.
+// Section returns the part of the name before the first dot.
 func (k *Knob) Section() string {
 	s, _, _ := strings.Cut(k.Name, ".")
 	return s
 }
 
-// EnvPrefix is the prefix of the names in the environment.
+// EnvPrefix is the prefix of the knobs' environment variables.
 const EnvPrefix = "HONGBAO_"
 
-// Env returns the name in the environment.
+// Env returns the name of the knob's environment variable.
 func (k *Knob) Env() string { return EnvPrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_")) }
 
-// Kind returns the name of the type in the reference and the help.
+// Kind returns the kind of the value, as the reference and the help name it.
 func (k *Knob) Kind() string {
 	switch {
 	case k.Secret != "":
@@ -125,7 +126,7 @@ func (k *Knob) Kind() string {
 	return "integer"
 }
 
-// Defaults returns a Config in which every knob that has a default has it.
+// Defaults returns a Config with the default of every knob that has one.
 func Defaults[T any]() (cfg T) {
 	for _, k := range Of(reflect.TypeFor[T]()) {
 		if k.Default == "" {
@@ -138,8 +139,8 @@ func Defaults[T any]() (cfg T) {
 	return cfg
 }
 
-// Check compares the knobs of a Config, which cfg points to, with their bounds, choices and forms. It returns every
-// problem.
+// Check validates the Config that cfg points to against the limits, choices and forms of its knobs. It returns one
+// error for each problem.
 func Check(cfg any) (errs []error) {
 	for _, k := range Of(reflect.TypeOf(cfg).Elem()) {
 		v := k.value(cfg)

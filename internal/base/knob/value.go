@@ -16,8 +16,7 @@ import (
 
 func (k *Knob) value(cfg any) reflect.Value { return reflect.ValueOf(cfg).Elem().FieldByIndex(k.path) }
 
-// Set reads the text as the knob's value and puts it into the Config that cfg points to. The error says what is wrong
-// and never quotes a secret.
+// Set parses text as the knob's value and stores it in the Config that cfg points to. Its error never quotes a secret.
 func (k *Knob) Set(cfg any, text string) error {
 	field := k.value(cfg)
 	switch k.Kind() {
@@ -65,7 +64,7 @@ func (k *Knob) item(text string) error {
 	if f.is(text) {
 		return nil
 	}
-	if k.Form == "url" { // it may contain a password
+	if k.Form == "url" { // a URL may contain a password
 		return errors.New("want " + f.want)
 	}
 	return fmt.Errorf("%.80q: want %s", text, f.want)
@@ -116,7 +115,7 @@ func (k *Knob) integer(text string) (int64, error) {
 	return n, nil
 }
 
-// Bounds writes the bounds as "1 to 16".
+// Bounds returns the limits in the form "1 to 16".
 func (k *Knob) Bounds() string { return k.number(k.Low) + " to " + k.number(k.High) }
 
 func (k *Knob) number(n int64) string {
@@ -126,7 +125,7 @@ func (k *Knob) number(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Text is the inverse of Set; it hides a secret.
+// Text returns the knob's value as text that Set accepts, or *** instead of a secret.
 func (k *Knob) Text(cfg any) string {
 	v := k.value(cfg)
 	switch k.Kind() {
@@ -144,7 +143,7 @@ func (k *Knob) Text(cfg any) string {
 	return v.String()
 }
 
-// Span writes a duration as a person would: 10m, not 10m0s.
+// Span formats a duration without zero units: 10m, not 10m0s.
 func Span(d time.Duration) string {
 	s := d.String()
 	if cut, ok := strings.CutSuffix(s, "m0s"); ok {
@@ -156,7 +155,7 @@ func Span(d time.Duration) string {
 	return s
 }
 
-// forms are the forms that the tag form may name.
+// forms maps the values of the tag form to their checks.
 var forms = map[string]struct {
 	is   func(string) bool
 	want string
@@ -170,7 +169,7 @@ var forms = map[string]struct {
 	"url":     {isURL, "http(s)://host[:port][/path], without user and query"},
 }
 
-// IsName reports whether a text can name a process or a deployment.
+// IsName reports whether a text is a valid name of a process or a deployment.
 func IsName(s string) bool { return isName(s) }
 
 var isName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`).MatchString
@@ -180,7 +179,7 @@ var isGroup = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`).MatchString
 // IsTopic reports whether Kafka accepts a text as the name of a topic.
 func IsTopic(s string) bool { return isGroup(s) && s != "." && s != ".." }
 
-// isListen accepts port 0, for a free one, and no host, for every interface.
+// isListen also accepts port 0 (any free port) and an empty host (all interfaces).
 func isListen(s string) bool {
 	_, port, err := net.SplitHostPort(s)
 	_, errPort := strconv.ParseUint(port, 10, 16)
@@ -206,7 +205,7 @@ func isURL(s string) bool {
 		u.RawQuery == "" && u.Fragment == ""
 }
 
-// Hint returns the question whether the most similar candidate was meant; "" if no candidate is similar to the word.
+// Hint returns ", did you mean X?" with the candidate that is most similar to word, or "" if none is similar.
 func Hint(word string, candidates []string) string {
 	best, at := "", max(2, len(word)/4)+1
 	for _, c := range candidates {
@@ -220,7 +219,7 @@ func Hint(word string, candidates []string) string {
 	return ", did you mean " + best + "?"
 }
 
-// distance returns the Levenshtein distance, or most if it is not below most.
+// distance returns the Levenshtein distance, but at most most.
 func distance(a, b string, most int) int {
 	if len(a)-len(b) >= most || len(b)-len(a) >= most {
 		return most

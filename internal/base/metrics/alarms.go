@@ -6,8 +6,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Codes returns the codes of docs/alarms.md that a long-lived process logs. A code that is not among them counts as
-// other.
+// Codes returns the codes of docs/alarms.md that a long-lived process logs. The metric counts any further code as
+// "other".
 func Codes() []string {
 	return []string{"redis_went_back", "redis_lost_data", "redis_restored", "redis_lost_append_only", "redis_evicts",
 		"campaign_paused", "forged_entry", "shard_frozen", "redis_down", "shard_broken", "sink_broken", "sink_down", "unknown_campaign",
@@ -15,12 +15,12 @@ func Codes() []string {
 		"fsync_slow", "sink_opening", "sink_paused", "sink_campaign_paused"}
 }
 
-// CountAlarms returns a log that counts its lines with a code.
+// CountAlarms returns a logger that counts the log lines that have a code.
 func (s *Set) CountAlarms(log *zap.Logger) *zap.Logger {
 	count := s.counter(Alarms)
 	counters := map[string]prometheus.Counter{}
 	for _, code := range append(Codes(), "other") {
-		counters[code] = count.WithLabelValues(code) // from the start, so that the first line is an increase
+		counters[code] = count.WithLabelValues(code) // starts at 0, so that the first line is an increase
 	}
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return alarmCore{c, counters} }))
 }
@@ -35,7 +35,7 @@ func (c alarmCore) With(fields []zapcore.Field) zapcore.Core {
 	return alarmCore{c.Core.With(fields), c.counters}
 }
 
-// Check implements zapcore.Core. A line below a warning has no code.
+// Check implements zapcore.Core. Lines below the level Warn are not counted: they have no code.
 func (c alarmCore) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if e.Level < zapcore.WarnLevel {
 		return c.Core.Check(e, to)

@@ -1,6 +1,7 @@
-// Package metrics measures a process for Prometheus: every name is in one table, with its labels, its unit and its
-// help. docs/metrics.md, the alert rules and the dashboard in deploy are generated from that table.
+// Package metrics exports the metrics of a process to Prometheus. One table defines every metric with its labels, its
+// unit and its help text. docs/metrics.md, the alert rules and the dashboard in deploy are generated from that table.
 //
-// A Set belongs to one process; nothing is global. Labels are bounded: sinks, shards, outcomes, classes and codes are
-// few by themselves, and campaigns are only the last few that a server decided grabs of.
+// Each process creates one Set; the package has no global state. Every label has few values. There are few sinks,
+// shards, outcomes, classes and codes. The label campaign has only the campaigns of a server's latest grabs, up to a
+// limit.
 package metrics

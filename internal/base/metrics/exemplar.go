@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// observe notes a time, with the trace id of a sampled traceparent as its exemplar.
+// observe records a duration. If the traceparent is sampled, its trace id becomes the exemplar.
 func observe(o prometheus.Observer, took time.Duration, traceparent string) {
 	if id := TraceID(traceparent); id != "" {
 		if e, ok := o.(prometheus.ExemplarObserver); ok {
@@ -18,8 +18,8 @@ func observe(o prometheus.Observer, took time.Duration, traceparent string) {
 	o.Observe(took.Seconds())
 }
 
-// TraceID returns the trace id of a traceparent whose trace is sampled; otherwise it is empty. The traceparent was
-// checked before.
+// TraceID returns the trace id of a sampled traceparent, or "" if it is not sampled. The caller must have validated the
+// traceparent.
 func TraceID(traceparent string) string {
 	if len(traceparent) < 55 || strings.IndexByte("13579bdf", traceparent[54]) < 0 {
 		return ""

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// GrabCounts measures grabs and the calls that contain them.
+// GrabCounts measures grabs, and the calls of the grab script that decide them.
 type GrabCounts struct {
 	outcomes map[hongbao.Outcome]prometheus.Counter
 	errors   map[hongbao.Class]prometheus.Counter
@@ -25,14 +25,14 @@ type GrabCounts struct {
 	callGrabs   prometheus.Observer
 
 	mu   sync.Mutex
-	seen map[string]time.Time // campaigns of calls, and the time of the last one
+	seen map[string]time.Time // time of the last call for each campaign
 }
 
 // classes are the possible classes of an error.
 var classes = []hongbao.Class{hongbao.ClassTransient, hongbao.ClassUnknown, hongbao.ClassPermanent, hongbao.ClassConflict,
 	hongbao.ClassBroken}
 
-// Grabs returns the counts of the grabs of this process.
+// Grabs registers the metrics of grabs and returns their counters.
 func (s *Set) Grabs() *GrabCounts {
 	c := &GrabCounts{outcomes: map[hongbao.Outcome]prometheus.Counter{}, errors: map[hongbao.Class]prometheus.Counter{},
 		took: s.histogram(GrabSeconds).WithLabelValues(), calls: s.counter(Calls),
@@ -49,7 +49,7 @@ func (s *Set) Grabs() *GrabCounts {
 	return c
 }
 
-// Grabbed counts a grab and its outcome.
+// Grabbed records the outcome and the duration of a grab.
 func (c *GrabCounts) Grabbed(g *hongbao.Grab, outcome hongbao.Outcome, err error, took time.Duration) {
 	if err != nil {
 		c.errors[hongbao.ClassOf(err)].Inc()
@@ -59,7 +59,7 @@ func (c *GrabCounts) Grabbed(g *hongbao.Grab, outcome hongbao.Outcome, err error
 	observe(c.took, took, g.Trace)
 }
 
-// Called counts a call. Seen then lists its campaign.
+// Called records a call of the grab script. From then on, Seen lists its campaign.
 func (c *GrabCounts) Called(campaign string, grabs int, took time.Duration, err error) {
 	if err == nil {
 		c.ok.Inc()
@@ -77,13 +77,13 @@ func (c *GrabCounts) Called(campaign string, grabs int, took time.Duration, err 
 }
 
 const (
-	// maxSeen bounds the campaigns that are remembered.
+	// maxSeen limits the number of campaigns in seen.
 	maxSeen = 10_000
-	// seenFor is how long a campaign without a grab is still shown.
+	// seenFor is how long Seen lists a campaign after its last call.
 	seenFor = time.Hour
 )
 
-// Seen returns up to most campaigns of the last hour's calls, the latest first.
+// Seen returns up to most campaigns that had a call within seenFor, the latest first.
 func (c *GrabCounts) Seen(most int) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,13 +99,13 @@ func (c *GrabCounts) Seen(most int) []string {
 	return ids[:min(most, len(ids))]
 }
 
-// Requests measures the responses of an HTTP handler.
+// Requests counts and times the requests to an HTTP handler.
 func (s *Set) Requests(h http.Handler) http.Handler {
 	count, took := s.counter(HTTPRequests), s.histogram(HTTPSeconds)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start, answer := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		h.ServeHTTP(answer, r)
-		_, route, _ := strings.Cut(r.Pattern, " ") // set by the mux; unknown paths have none
+		_, route, _ := strings.Cut(r.Pattern, " ") // set by the mux; empty for an unknown path
 		if route == "" {
 			route = r.Pattern
 		}
@@ -117,7 +117,6 @@ func (s *Set) Requests(h http.Handler) http.Handler {
 	})
 }
 
-// statusWriter notes the status.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -129,10 +128,10 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap lets http.ResponseController reach the writer below.
+// Unwrap gives http.ResponseController access to the wrapped writer.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Connections returns what a server calls when the number of a listener's open connections changes.
+// Connections returns a function that adds by to the number of a listener's open connections.
 func (s *Set) Connections() func(listener string, by int) {
 	open := s.gauge(Connections)
 	return func(listener string, by int) { open.WithLabelValues(listener).Add(float64(by)) }

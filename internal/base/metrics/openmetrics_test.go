@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// everything returns a scrape of a process that has measured something of each kind.
+// everything returns the scrape of a process in which every kind of metric has a value.
 func everything(t *testing.T) string {
 	t.Helper()
 	s := New("serve", "v1")
@@ -54,14 +54,14 @@ func everything(t *testing.T) string {
 	}})
 	text := scrape(t, s)
 	for _, m := range All() {
-		if m != Connections { // of a listener that runs
+		if m != Connections { // exists only while a listener runs
 			require.Contains(t, text, "# TYPE "+strings.TrimSuffix(m.Name, "_total")+" ")
 		}
 	}
 	return text
 }
 
-// Each family appears once, with its samples after its metadata: strict parsers refuse a scrape otherwise.
+// Each metric family appears once, and its samples follow its metadata. A strict parser rejects any other scrape.
 func TestFamiliesComeOnce(t *testing.T) {
 	t.Parallel()
 	text := everything(t)
@@ -78,7 +78,7 @@ func TestFamiliesComeOnce(t *testing.T) {
 	require.True(t, strings.HasSuffix(text, "# EOF\n"))
 }
 
-// The strict parser of prometheus_client accepts each line. `pip install prometheus_client` installs it.
+// The strict parser of the Python package prometheus_client accepts the scrape.
 func TestStrictParserTakesTheMetrics(t *testing.T) {
 	t.Parallel()
 	const program = `import sys

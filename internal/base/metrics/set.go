@@ -15,7 +15,8 @@ type Set struct{ registry *prometheus.Registry }
 // New returns the Set of a process, with the metrics of the Go runtime, the process and the build.
 func New(command, version string) *Set {
 	s := &Set{registry: prometheus.NewRegistry()}
-	// go_memstats_alloc_bytes is a gauge and, with _total, a counter: OpenMetrics refuses two families of one name.
+	// The Go collector exports go_memstats_alloc_bytes as a gauge, and as a counter with the suffix _total. OpenMetrics
+	// does not allow two families of one name, so these metrics are off.
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(),
 		collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsMemory)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -23,7 +24,7 @@ func New(command, version string) *Set {
 	return s
 }
 
-// Handler answers scrapes, in OpenMetrics if the scraper asks for it: only there exemplars are shown.
+// Handler serves scrapes. It uses the OpenMetrics format on request, because only this format has exemplars.
 func (s *Set) Handler() http.Handler {
 	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
@@ -49,14 +50,14 @@ func (s *Set) histogram(m *Metric) *prometheus.HistogramVec {
 	return h
 }
 
-// is panics if the table has another kind: a bug, which every test of the package finds.
+// is panics if the table defines another kind for the metric. This can only be a bug, and the package's tests find it.
 func (m *Metric) is(k Kind) {
 	if m.Kind != k {
 		panic("metrics: " + m.Name + " is a " + string(m.Kind) + ", not a " + string(k))
 	}
 }
 
-// polled collects readings when it is scraped.
+// polled is a collector that calls read at each scrape.
 type polled struct {
 	metrics []*Metric
 	descs   map[*Metric]*prometheus.Desc

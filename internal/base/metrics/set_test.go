@@ -18,7 +18,7 @@ import (
 
 const sampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// scrape returns the response to a scrape, in OpenMetrics.
+// scrape returns the metrics in the OpenMetrics format.
 func scrape(t *testing.T, s *Set) string {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
@@ -71,7 +71,7 @@ func TestRequestsAreCounted(t *testing.T) {
 		`hongbao_http_requests_total{route="none",status="404"} 2.0`)
 }
 
-// stub is a handler that returns the errors.
+// stub is a handler that returns these errors.
 type stub []error
 
 func (s stub) Handle(context.Context, []hongbao.Grant) []error { return s }
@@ -117,8 +117,8 @@ func TestAlarmsAreCounted(t *testing.T) {
 		`hongbao_alarms_total{code="other"} 1.0`, `hongbao_alarms_total{code="redis_down"} 0.0`)
 }
 
-// Concurrent scrapes ask for the state once. A failure is cached as long as a state, and no stale series remain after
-// it.
+// Concurrent scrapes read the state once. A failure is cached as long as a state would be. After a failure, no stale
+// series remain.
 func TestStateIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 	s, asked := New("serve", "v1"), 0

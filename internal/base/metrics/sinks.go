@@ -13,19 +13,19 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Tally is what a worker has counted for a sink, and the present states of its shards.
+// Tally has a worker's counters for one sink, and the current states of its shards.
 type Tally struct {
-	// Counts are by metric, for the metrics with only the label sink.
+	// Counts has the values of the metrics whose only label is sink.
 	Counts map[*Metric]int64
-	// Incidents are counts by code.
+	// Incidents counts incidents by code.
 	Incidents map[string]int64
-	// Shards are counts by state.
+	// Shards counts shards by state.
 	Shards map[string]int
-	// LastSteps are by shard; none while the sink is not open.
+	// LastSteps has the time of the last step on each shard. It is empty while the sink is not open.
 	LastSteps []time.Time
 }
 
-// Sinks measures the work for sinks.
+// Sinks measures the sinks of a process: the calls of their handlers, and their workers' counters.
 type Sinks struct {
 	results        *prometheus.CounterVec
 	seconds, sizes *prometheus.HistogramVec
@@ -34,7 +34,7 @@ type Sinks struct {
 	tallies map[string]func() Tally
 }
 
-// Sinks measures the sinks of this process.
+// Sinks registers the metrics of sinks.
 func (s *Set) Sinks() *Sinks {
 	w := &Sinks{results: s.counter(SinkResults), seconds: s.histogram(SinkSeconds), sizes: s.histogram(SinkGrants),
 		tallies: map[string]func() Tally{}}
@@ -43,7 +43,7 @@ func (s *Set) Sinks() *Sinks {
 	return w
 }
 
-// Tally exports the counts of a sink's worker, read at each scrape.
+// Tally exports the counters of a sink's worker. Each scrape calls tally.
 func (w *Sinks) Tally(sink string, tally func() Tally) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,7 +71,7 @@ func (w *Sinks) read(add func(m *Metric, value float64, labels ...string)) {
 	}
 }
 
-// Handler measures a sink's handler.
+// Handler wraps a sink's handler and measures its calls.
 func (w *Sinks) Handler(sink string, h hongbao.Handler) hongbao.Handler {
 	return &measured{Handler: h, seconds: w.seconds.WithLabelValues(sink), sizes: w.sizes.WithLabelValues(sink),
 		results: w.results.MustCurryWith(prometheus.Labels{"sink": sink})}
@@ -83,17 +83,17 @@ var resultOf = map[hongbao.Class]string{
 	hongbao.ClassBroken: hongbao.ClassBroken.String(),
 }
 
-// allResults are the possible results of an attempt.
+// allResults are the possible values of the label result.
 var allResults = append(slices.Collect(maps.Values(resultOf)), "done", "held", "outage")
 
-// measured measures the calls of a handler.
+// measured is a handler with metrics.
 type measured struct {
 	hongbao.Handler
 	seconds, sizes prometheus.Observer
-	results        *prometheus.CounterVec // by shard and result
+	results        *prometheus.CounterVec // labels shard and result
 }
 
-// Handle implements hongbao.Handler. The grants of a call are of one shard.
+// Handle implements hongbao.Handler. All grants of a call have the same shard.
 func (m *measured) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	start := time.Now()
 	errs := m.Handler.Handle(ctx, grants)
@@ -113,7 +113,7 @@ func (m *measured) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 		}
 	}
 	shard := strconv.Itoa(grants[0].Shard)
-	for _, r := range allResults { // also those of 0: a series must begin before its first failure
+	for _, r := range allResults { // also results with 0: each series must exist before its first increase
 		m.results.WithLabelValues(shard, r).Add(float64(results[r]))
 	}
 	return errs
@@ -129,10 +129,10 @@ func result(err error) string {
 	return resultOf[hongbao.ClassOf(err)]
 }
 
-// Published is what a publisher has counted.
+// Published has the counters of a process' publishers.
 type Published struct{ Batches, Resends, TakenOver int64 }
 
-// Publisher exports the counts of this process' publishers, read at each scrape.
+// Publisher exports the counters of this process' publishers. Each scrape calls count.
 func (s *Set) Publisher(count func() Published) {
 	s.registry.MustRegister(newPolled(func(add func(m *Metric, value float64, labels ...string)) {
 		n := count()

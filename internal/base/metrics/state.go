@@ -13,9 +13,9 @@ type State struct {
 	Shards    []ShardState
 	Servers   []ServerState
 	Campaigns []CampaignState
-	// Audit is the last complete audit; nil if there was none.
+	// Audit is the result of the last complete audit; nil if there was none.
 	Audit *AuditState
-	// Unfinished counts by kind what waits in the ledger for a worker; nil if it is unknown.
+	// Unfinished counts, by kind, the work in the ledger that waits for a worker; nil if the ledger did not answer.
 	Unfinished map[string]int64
 }
 
@@ -50,7 +50,7 @@ type ServerState struct {
 	Replicas                       int
 }
 
-// CampaignState is what a campaign has left.
+// CampaignState is the number of packets that a campaign has left.
 type CampaignState struct {
 	ID   string
 	Left int64
@@ -62,17 +62,17 @@ type AuditState struct {
 	Differences int64
 }
 
-// Poll says how to read the state.
+// Poll configures how State reads the deployment's state.
 type Poll struct {
-	// Ask returns the state, and an error if a server does not answer: then the state is from the other servers, or
-	// nil. Timeout bounds it.
+	// Ask returns the state. If a server does not answer, Ask returns an error, and the state of the other servers or
+	// nil. Timeout limits the call.
 	Ask     func(ctx context.Context) (*State, error)
 	Timeout time.Duration
-	// Every is how long a result, also a missing one, is valid.
+	// Every is how long a result is cached, including a failure.
 	Every time.Duration
 }
 
-// State exports the deployment's state. It is read at a scrape, and not again within Poll.Every.
+// State exports the deployment's state. A scrape reads the state at most once in Poll.Every.
 func (s *Set) State(p Poll) {
 	c := &stateCache{poll: p}
 	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft, Unfinished)...))
@@ -81,7 +81,7 @@ func (s *Set) State(p Poll) {
 type stateCache struct {
 	poll Poll
 
-	mu    sync.Mutex // locked during a reading: concurrent scrapes share one result
+	mu    sync.Mutex // held while the state is read: concurrent scrapes share one result
 	at    time.Time
 	took  time.Duration
 	state *State // nil: no answer

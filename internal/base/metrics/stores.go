@@ -6,7 +6,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Remembered exports how many bytes of grants this process remembers, and how many grants it forgot too early.
+// Remembered exports the bytes of the grants that this process remembers, and the number of grants that it forgot too
+// early.
 func (s *Set) Remembered(read func() (bytes, forgotten int64)) {
 	s.registry.MustRegister(newPolled(func(add func(m *Metric, value float64, labels ...string)) {
 		bytes, forgotten := read()
@@ -15,8 +16,8 @@ func (s *Set) Remembered(read func() (bytes, forgotten int64)) {
 	}, Remembered, Forgotten))
 }
 
-// Ledger returns the function that a ledger calls for its transactions. again says that one lost against another and
-// runs again.
+// Ledger returns a function that records a transaction of the ledger. Its argument again says that the transaction
+// conflicted with another transaction and is retried.
 func (s *Set) Ledger() func(kind string, took time.Duration, again bool, err error) {
 	seconds, errors := s.histogram(LedgerSeconds), s.counter(LedgerErrors)
 	for _, kind := range []string{"read", "write"} {
@@ -35,7 +36,7 @@ func (s *Set) Ledger() func(kind string, took time.Duration, again bool, err err
 	}
 }
 
-// Kafka returns the function that a client of Kafka calls for its requests.
+// Kafka returns a function that records a request of a Kafka client.
 func (s *Set) Kafka() func(request string, took time.Duration, err error) {
 	seconds, errors := s.histogram(KafkaSeconds), s.counter(KafkaErrors)
 	return func(request string, took time.Duration, err error) {

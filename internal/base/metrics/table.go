@@ -10,19 +10,19 @@ const (
 	Histogram Kind = "histogram"
 )
 
-// Metric is one row of the table.
+// Metric describes one metric.
 type Metric struct {
 	Name   string
 	Kind   Kind
 	Labels []string
 	Help   string
-	// Normal is the value on a normal day, for an operator.
+	// Normal tells operators which values are normal.
 	Normal string
-	// Buckets of a histogram.
+	// Buckets are the bucket limits of a histogram.
 	Buckets []float64
 }
 
-// Group is a part of the table: the metrics that one kind of process, or every process, exports.
+// Group is a section of the table: the metrics of one kind of process, or those of every process.
 type Group struct {
 	Title, About string
 	Metrics      []*Metric
@@ -41,10 +41,10 @@ func (g *Group) add(m Metric) *Metric {
 	return &m
 }
 
-// Table lists every metric, in the order of docs/metrics.md.
+// Table returns all groups, in the order of docs/metrics.md.
 func Table() []*Group { return table }
 
-// All lists every metric.
+// All returns the metrics of all groups.
 func All() (all []*Metric) {
 	for _, g := range table {
 		all = append(all, g.Metrics...)
@@ -53,10 +53,10 @@ func All() (all []*Metric) {
 }
 
 var (
-	// seconds are the buckets of all times: from the time of one call to Redis up to the end of every timeout.
+	// seconds are the buckets of every duration: from one call to Redis to the longest timeout.
 	seconds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
-	// grants are the buckets of a batch.
+	// grants are the buckets for the grants of a batch.
 	grants = []float64{1, 5, 10, 50, 100, 500, 1000, 2000, 5000, 10000}
-	// calls are the buckets of a call's grabs; a call has at most 128.
+	// calls are the buckets for the grabs of a call, at most 128.
 	calls = []float64{1, 2, 4, 8, 16, 32, 64, 128}
 )

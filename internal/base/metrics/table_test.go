@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/metrics.md again")
 
-// generated compares a file with what it must be, or writes it.
+// generated compares a generated file with text. With -update it writes the file first.
 func generated(t *testing.T, path, text string) {
 	t.Helper()
 	if *update {
@@ -24,7 +24,6 @@ func generated(t *testing.T, path, text string) {
 	require.Equal(t, text, string(have), "%s is not current: run go test ./internal/base/metrics -update", path)
 }
 
-// The tables of docs/metrics.md match the table of this package.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	const path, begin, end = "../../../docs/metrics.md", "<!-- written by go test ./internal/base/metrics -update -->\n",
@@ -49,7 +48,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	generated(t, path, head+begin+b.String()+"\n"+end+tail)
 }
 
-// Names follow the rules of Prometheus, and each appears once.
+// Each name follows the naming rules of Prometheus and is used once.
 func TestNamesAreInOrder(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

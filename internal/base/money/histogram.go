@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Bin counts the packets with amounts from Low to High.
+// Bin counts the packets with amounts from Low to High, both included.
 type Bin struct {
 	Low     hongbao.Amount `json:"low"`
 	High    hongbao.Amount `json:"high"`
@@ -34,7 +34,7 @@ func Histogram(amounts []hongbao.Amount) []Bin {
 	return bins
 }
 
-// WriteHistogram writes the histogram as text.
+// WriteHistogram writes bins as a text histogram, one bar for each bin.
 func WriteHistogram(w io.Writer, bins []Bin, currency string) error {
 	most := 0
 	for _, b := range bins {

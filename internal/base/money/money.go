@@ -1,4 +1,4 @@
-// Package money writes amounts for a person to read.
+// Package money formats amounts of money for people.
 package money
 
 import (
@@ -9,14 +9,15 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The currencies of ISO 4217 whose minor unit is not a hundredth.
+// The ISO 4217 currencies that have no minor unit, and those whose minor unit is a thousandth. All others have
+// hundredths.
 const (
 	whole      = " BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF "
 	thousandth = " BHD IQD JOD KWD LYD OMR TND "
 )
 
-// Text returns an amount in its currency's units, such as "1000.00 CNY" or "1000 JPY". Without a currency, as in a
-// coupon's campaign, it is a plain number.
+// Text formats an amount in units of its currency, such as "1000.00 CNY" or "1000 JPY". Without a currency, as in a
+// coupon campaign, the result is the plain number.
 func Text(a hongbao.Amount, currency string) string {
 	if currency == "" {
 		return strconv.FormatInt(int64(a), 10)

@@ -7,31 +7,32 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Credit is a request to a balance system: move an amount from a client's fund to an account, once.
+// Credit is a request to a balance system to move an amount from a client's fund to an account exactly once.
 type Credit struct {
 	// Client is the sender of the request. Each client has its own keys and references.
 	Client string
-	// Key is the idempotency key; a repeat with the same key is the same credit. Reference names the credit
-	// permanently. Both are ids, see hongbao.CheckID.
+	// Key is the idempotency key: a request with the same key is a repeat of the same credit. Reference is the client's
+	// permanent name of the credit. Both must pass hongbao.CheckID.
 	Key, Reference string
-	// Account is the account whose balance grows, in Currency: an id, and three capital letters.
+	// Account is the id of the account that receives the amount. Currency has three capital letters.
 	Account, Currency string
-	// Amount is 1 to hongbao.MaxAmount.
+	// Amount is in minor units, from 1 to hongbao.MaxAmount.
 	Amount hongbao.Amount
-	// Created is the time of the booking in whole milliseconds; the balance system sets it.
+	// Created is when the balance system booked the credit, in whole milliseconds. The balance system sets it.
 	Created time.Time
 }
 
-// Credited is the result of one credit: it was booked, now or before, or Err says why not.
+// Credited is the result of one credit. Err is nil if the credit is booked, and otherwise the reason why not.
 type Credited struct {
 	Credit Credit
-	// Repeated says that it was booked before.
+	// Repeated says that an earlier request had already booked the credit.
 	Repeated bool
 	Err      error
 }
 
-// Reasons why a balance system refuses a credit. The first two are contradictions; their errors are Conflicts. The
-// third is Transient: nothing was booked, and the same credit can be booked once the client's fund is filled.
+// Reasons why a balance system refuses a credit. The first two contradict an earlier credit; their errors have class
+// Conflict. ErrFundExhausted is Transient: nothing was booked, and the credit can succeed once the client's fund is
+// filled.
 var (
 	ErrKeyReused       = errors.New("the idempotency key was used for another credit")
 	ErrReferenceReused = errors.New("the reference was used for another credit")
@@ -45,27 +46,27 @@ type AccountBalance struct {
 	Credits  int64          `json:"credits" doc:"How many credits make up the balance."`
 }
 
-// StatementLine is a credit in the statement of its account and currency. Lines are numbered 1, 2, 3, ... in the order
-// in which the credits were booked, without a gap. Client is the owner of the Reference.
+// StatementLine is a credit in the statement of one account and currency. Lines are numbered 1, 2, 3, ... without gaps,
+// in the order in which the credits were booked. Client is the client that chose the Reference.
 type StatementLine struct {
 	Number int64
 	Credit
 }
 
-// StatementPage asks for lines of a statement.
+// StatementPage selects a page of a statement.
 type StatementPage struct {
 	Account, Currency string
-	// After is the number of the last line that was read; 0 to begin.
+	// After is the number of the last line of the previous page; 0 for the first page.
 	After int64
-	// Limit bounds the page.
+	// Limit is the maximum number of lines.
 	Limit int
 }
 
-// CreditPage asks for credits of a client, in the order of their references.
+// CreditPage selects a page of a client's credits, ordered by reference.
 type CreditPage struct {
 	Client string
-	// After is the last reference that was read, or any text after which to begin; empty to begin.
+	// After is the last reference of the previous page. Any other text works, too; empty selects the first page.
 	After string
-	// Limit bounds the page.
+	// Limit is the maximum number of credits.
 	Limit int
 }

@@ -1,3 +1,3 @@
-// Package payment has the types that the ledger shares with the balance API, the remote balance system and the close: a
-// credit, a credit that may have been asked for, a refund.
+// Package payment defines the types that the ledger shares with the balance API, with the remote balance system and
+// with the close of a campaign: a credit, a credit of unknown result, and a refund.
 package payment

@@ -6,35 +6,37 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Pending is a credit that may have been asked for at a remote balance system and is not recorded yet: it may be
-// booked there.
+// Pending is a credit that a worker may have requested from the remote balance system, and whose result is not recorded
+// yet. The remote may have booked it.
 type Pending struct {
 	Grant hongbao.Grant
-	// Owner asked for it last, in the call Batch.
+	// Owner is the worker that requested the credit last, in its call Batch.
 	Owner string
 	Batch int64
-	// Age is the time since it may have been asked for. Idle is the time since its owner last began. Both are by the
-	// ledger's clock.
+	// Age is the time since the first possible request. Idle is the time since the owner last started to request it.
+	// Both use the ledger's clock.
 	Age, Idle time.Duration
-	// Taken says that the credit is now the call's, see Asking.BatchOf: it was the call's owner's, or its owner's time
-	// was over. Otherwise another owner may still be asking.
+	// Taken says that the calling worker now owns the credit: it was the owner before, or the previous owner's time
+	// (Asking.OwnedFor) was over. If Taken is false, the owner may still be requesting the credit, or the row has other
+	// facts than the grant.
 	Taken bool
 }
 
-// Asking is a call that is about to ask a remote balance system for credits.
+// Asking identifies a call in which a worker is about to request credits from the remote balance system.
 type Asking struct {
-	// Owner is the worker, and Batch, above 0, this call of it; neither comes twice.
+	// Owner identifies the worker's process, and Batch, above 0, identifies this call. Both are random, so neither is
+	// used twice.
 	Owner string
 	Batch int64
-	// OwnedFor is how long no other worker asks for what an owner has begun, or begun again.
+	// OwnedFor is how long the owner of a pending credit has it exclusively, counted from the owner's last start.
 	OwnedFor time.Duration
-	// SinceGrant says that the credits may have been asked for since they were granted.
+	// SinceGrant says that the credits may already have been requested at any time since they were granted.
 	SinceGrant bool
 }
 
-// BatchOf returns the batch under which the call has a credit that was noted before and is its own now. It is never
-// Batch. So a row shows whether it was written when nothing had been asked for: what its owner begins again keeps its
-// batch.
+// BatchOf returns the batch to store for a pending credit that the call has just taken. A worker that takes its own
+// credit again keeps the old batch. A credit from another owner gets the negative number of this call. So only a row
+// that this call created has exactly a.Batch: nothing was requested for such a row before.
 func (a *Asking) BatchOf(p *Pending) int64 {
 	if p.Owner == a.Owner {
 		return p.Batch

@@ -7,29 +7,30 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Refund is the transfer of the money that was not granted, from a campaign's pool back to its sponsor. A campaign has
-// one.
+// Refund is the transfer of a campaign's ungranted money from its pool back to its sponsor. Each campaign has one
+// refund.
 type Refund struct {
 	Campaign, Currency, Sponsor string
 	Amount                      hongbao.Amount
-	Packets                     int64 // that were not granted
-	// Closes are its basis: one for each of the campaign's places, in their order.
+	Packets                     int64 // number of packets that were not granted
+	// Closes has one close for each place of the campaign, in the order of the places. The amount is computed from
+	// them.
 	Closes []Close
-	// By and Why are set if Redis had lost data of the campaign, so that some closes are missing: the person who
-	// decided it, and the reason.
+	// By and Why name the person who decided and the reason. They are set only if Redis lost data of the campaign, so
+	// that some closes are missing.
 	By, Why string
 	Created time.Time
 }
 
-// Close names the close of a campaign on one shard.
+// Close identifies the close entry of a campaign on one shard.
 type Close struct {
 	Shard int
-	// Seq is 0 if there was none: Redis had lost data of the campaign there.
+	// Seq is 0 if the close is missing because Redis lost data of the campaign.
 	Seq int64
-	// Epoch is that in which Redis had the close. A posted refund does not have it.
+	// Epoch is the shard's epoch when the close was read from Redis. It is 0 in a posted refund.
 	Epoch int64
 }
 
-// ErrSettling says that the ledger does not have every grant up to a campaign's close yet: the refund must wait. Its
-// error is Transient; nothing was moved.
+// ErrSettling says that the refund must wait: the ledger does not have every grant up to the campaign's close yet. An
+// error that wraps it is Transient, and nothing was moved.
 var ErrSettling = errors.New("settling")

@@ -1,4 +1,4 @@
-// Package retry waits and tries again: the one helper for pauses, backoff and polling.
+// Package retry has the helpers for pauses, backoff and polling that the whole repository uses.
 package retry
 
 import (
@@ -11,14 +11,14 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// MayHelp reports whether another attempt may help after an error.
+// MayHelp reports whether a retry may succeed after err.
 func MayHelp(err error) bool {
 	c := hongbao.ClassOf(err)
 	return c == hongbao.ClassTransient || c == hongbao.ClassUnknown
 }
 
-// Same reports whether two errors are the same value, which a whole batch shares. == alone panics on errors that can't
-// be compared.
+// Same reports whether a and b are the same error value, such as the one error that all grants of a batch share. Plain
+// == would panic on errors that are not comparable.
 func Same(a, b error) bool {
 	return reflect.ValueOf(a).Comparable() && a == b //nolint:errorlint // identity is meant
 }
@@ -35,15 +35,15 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Backoff returns pauses that grow from first to longest, with jitter. After limit it returns backoff.Stop; for a limit
-// of 0 it never does.
+// Backoff returns a policy with growing, jittered pauses between first and longest. After limit in total it returns
+// backoff.Stop; a limit of 0 means no limit.
 func Backoff(first, longest, limit time.Duration) *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(first), backoff.WithMaxInterval(longest),
 		backoff.WithMaxElapsedTime(limit))
 }
 
-// Do calls try until it is done, does not want to try again, or policy gives up. It returns the last try's error: the
-// library would return the context's, which has no class.
+// Do calls try until it succeeds, returns again == false, or policy stops. Do returns the error of the last try, even
+// if ctx ended: the context's error, which the library returns, has no class.
 func Do(ctx context.Context, policy backoff.BackOff, try func() (again bool, err error)) error {
 	var last error
 	_ = backoff.Retry(func() error {
@@ -56,7 +56,8 @@ func Do(ctx context.Context, policy backoff.BackOff, try func() (again bool, err
 	return last
 }
 
-// Poll calls fn now and after each pause, until fn is done or fails. It returns the cause of ctx if that ends first.
+// Poll calls fn immediately and then after each pause, until fn is done or fails. If ctx ends first, Poll returns its
+// cause.
 func Poll(ctx context.Context, pause time.Duration, fn func() (done bool, err error)) error {
 	for {
 		if done, err := fn(); done || err != nil {

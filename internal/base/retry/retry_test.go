@@ -44,7 +44,7 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// Do returns the last try's error, whatever ended the tries.
+// Do returns the error of the last try, whether try, the policy or the context ended the tries.
 func TestDo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -2,47 +2,49 @@ package stream
 
 import "errors"
 
-// Claim is the right to push events of one shard to a sink. It is written before the push and removed after it, so that
-// a worker that takes it over knows what may have been sent. See store.Claims for its life.
+// Claim is the right of one worker to push events of one shard to a sink. The worker stores the claim before the push
+// and removes it afterwards. If the worker dies, its successor learns from the claim what may have been sent. See
+// store.Claims for a claim's lifecycle.
 type Claim struct {
-	// ID identifies the claim within its shard and sink; its owner creates it, never twice.
+	// ID identifies the claim within its shard and sink. The owner chooses a new ID for each claim.
 	ID string
-	// Fence rises with every claim and every takeover of the shard and sink. A claim whose fence was raised is lost.
+	// Fence is the fencing number of the claim. Every claim and every takeover raises the fence of the shard and sink.
+	// A worker whose claim has an older fence has lost the claim.
 	Fence int64
-	// Events are the events that it covers, in the order of the push.
+	// Events are the events of the claim, in the order of the push.
 	Events []SeqRange
-	// Payload is the data that the sink needs to finish the push: opaque to Redis.
+	// Payload is the data that the sink needs to finish the push. Redis does not interpret it.
 	Payload string
 }
 
-// ClaimAnswer is the result of an attempt to claim. The claim was granted if and only if Done, Open and Held are empty.
-// Otherwise nothing was claimed, and they list the obstacles.
+// ClaimAnswer is the result of an attempt to claim events. The claim is granted if and only if Done, Open and Held are
+// empty. Otherwise nothing was claimed, and these fields say why.
 type ClaimAnswer struct {
-	// Fence of the granted claim.
+	// Fence is the fence of the granted claim.
 	Fence int64
-	// Done are the wanted events that were pushed before.
+	// Done are the requested events that the sink has already finished.
 	Done []SeqRange
-	// Open are the unfinished claims that cover some of the wanted events, with payload and all their events. They have
-	// been taken over: their fences were raised, and the caller must finish them.
+	// Open are unfinished claims that cover some of the requested events. The call has taken them over by raising their
+	// fences, so the caller must finish them. Each has its payload and all its events.
 	Open []Claim
-	// Held is the number of claims on wanted events that a live owner has: try again later.
+	// Held is the number of claims of live owners that cover some of the requested events. Try again later.
 	Held int
 }
 
 // Granted reports whether the claim was granted.
 func (a *ClaimAnswer) Granted() bool { return len(a.Done) == 0 && len(a.Open) == 0 && a.Held == 0 }
 
-// ErrFenced says that a claim was taken over by another worker, or is gone: its present owner finishes it.
+// ErrFenced says that another worker has taken over the claim or has finished it.
 var ErrFenced = errors.New("the claim was taken over by another worker")
 
-// SeqRange is a run of events of one shard, both ends included.
+// SeqRange is a range of consecutive events of one shard, including First and Last.
 type SeqRange struct {
 	First int64 `doc:"The first seq."`
 	Last  int64 `doc:"The last seq."`
 }
 
-// Has reports whether a seq is in the run.
+// Has reports whether seq is in the range.
 func (r SeqRange) Has(seq int64) bool { return r.First <= seq && seq <= r.Last }
 
-// Len returns the number of events in the run.
+// Len returns the number of events in the range.
 func (r SeqRange) Len() int64 { return r.Last - r.First + 1 }

@@ -9,37 +9,39 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// ControlKind is the kind of thing that a Control is about.
+// ControlKind says what a Control pauses, resumes or limits.
 type ControlKind string
 
 // The kinds of Control.
 const (
-	// ControlCampaign pauses a campaign: its Value is a state, paused or open.
+	// ControlCampaign pauses or resumes a campaign. Its Value is the campaign's state, paused or open.
 	ControlCampaign ControlKind = "campaign"
-	// ControlSink pauses a sink for all workers: its Value is 1, or 0 for a sink that runs.
+	// ControlSink pauses or resumes a sink for all workers. Its Value is 1 for a paused sink and 0 for a running one.
 	ControlSink ControlKind = "sink"
-	// ControlRate bounds the rate of a sink: its Value is grants per second, 0 for no bound, "" for the knob of each
-	// worker.
+	// ControlRate limits the rate of a sink. Its Value is the number of grants per second, or 0 for no limit. With an
+	// empty Value, each worker uses its own knob.
 	ControlRate ControlKind = "rate"
-	// ControlSinkCampaign pauses one campaign for one sink. Its Value is 1 or 0, as for ControlSink.
+	// ControlSinkCampaign pauses or resumes one campaign for one sink. Its Value is 1 or 0, as for ControlSink.
 	ControlSinkCampaign ControlKind = "sink_campaign"
 )
 
-// Control is a decision that pauses, resumes or limits something. Redis has it first, then the ledger.
+// Control is an operator's decision that pauses, resumes or limits something. It is stored in Redis first and then
+// copied to the ledger.
 type Control struct {
 	Kind           ControlKind
-	Sink, Campaign string // "" where the kind has none
+	Sink, Campaign string // empty if the kind does not need it
 	Value          string
 	Decision
-	At time.Time // zero if nothing has ever changed
-	// Rev orders the decisions about one thing: the higher one counts. It is ms since 1970, by the clock of Redis.
+	At time.Time // zero if there was never a decision
+	// Rev orders the decisions about the same thing: the highest Rev is valid. It is the Unix time in ms by the clock
+	// of Redis.
 	Rev int64
 }
 
-// Name returns the name that Redis has for the thing that the decision is about.
+// Name returns the hash field under which Redis stores the decision.
 func (c *Control) Name() string { return string(c.Kind) + " " + c.Sink + " " + c.Campaign }
 
-// ParseControl reads a decision as lua/control.lua writes it.
+// ParseControl parses a decision in the format of lua/control.lua.
 func ParseControl(name, text string) (c Control, err error) {
 	about := strings.Split(name, " ")
 	head, words, _ := strings.Cut(text, "\n")
@@ -64,7 +66,7 @@ func ParseControl(name, text string) (c Control, err error) {
 	return c, nil
 }
 
-// String returns the name of the thing that the decision is about, for a person.
+// String describes, for people, what the decision is about.
 func (c *Control) String() string {
 	switch c.Kind {
 	case ControlCampaign:

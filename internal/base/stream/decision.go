@@ -8,16 +8,16 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Decision is a person's decision: the person and the reason. Both are kept with the decided thing.
+// Decision says which person decided something, and why. Both texts are stored with the result of the decision.
 type Decision struct {
 	By  string `json:"by"`
 	Why string `json:"why"`
 }
 
-// maxWhy bounds Decision.Why, in bytes.
+// maxWhy limits the length of Decision.Why, in bytes.
 const maxWhy = 1_000
 
-// Check reports what is wrong with a decision.
+// Check returns an error if By is not a valid id, or if Why is empty or too long.
 func (d Decision) Check() error {
 	err := hongbao.CheckID(d.By)
 	if err != nil {

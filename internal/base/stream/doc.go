@@ -1,3 +1,3 @@
-// Package stream has the types of a shard's stream, which the stages share: its entries, runs of its events, the claims
-// on them, and people's decisions.
+// Package stream defines types that several stages share: entries of a shard's stream, ranges of events, claims on
+// events, and operators' decisions.
 package stream

@@ -11,11 +11,12 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// EntryVersion is the newest version of stream entries that this build reads. Version 1 is a close, or grants without
-// their currency, as earlier builds wrote them; version 2 is the beginning of an epoch; version 3 is grants.
+// EntryVersion is the newest version of stream entries that this build reads. Version 3 has grants, version 2 has the
+// start of an epoch, and version 1 has a close. Earlier builds also wrote grants as version 1, without a currency.
 const EntryVersion = 3
 
-// MaxEntryGrants is the maximum of grants in one entry: those that one call decides.
+// MaxEntryGrants is the maximum number of grants in one entry. One call of the grab script decides at most as many
+// grabs.
 const MaxEntryGrants = 128
 
 // EntryKind is the kind of an entry.
@@ -25,19 +26,19 @@ type EntryKind string
 const (
 	EntryGrant EntryKind = "grant"
 	EntryClose EntryKind = "close"
-	// EntryEpoch owns the seqs that were skipped when a shard was opened again. It has version 2; older builds stop at
-	// it.
+	// EntryEpoch starts an epoch: it covers the seqs that were skipped when the shard was opened again. It has version
+	// 2, so builds that do not know it stop there.
 	EntryEpoch EntryKind = "epoch"
 )
 
-// Entry is one stream entry: the grants that one call decided, the close of a campaign on this shard, or the beginning
-// of an epoch.
+// Entry is one entry of a stream. It has the grants that one call decided, the close of a campaign on this shard, or
+// the start of an epoch.
 type Entry struct {
 	ID       string
 	Shard    int
 	Kind     EntryKind
 	Campaign string
-	Seq      int64 // seq of its first event
+	Seq      int64 // seq of the first event
 	Epoch    int64
 	Time     time.Time
 	Grants   []hongbao.Grant // EntryGrant only
@@ -45,11 +46,11 @@ type Entry struct {
 	Skipped  Skipped         // EntryEpoch only
 }
 
-// Skipped is the content of the beginning of an epoch: no event has the entry's seq or a later one, up to Last. Events
-// up to Known may be known elsewhere although Redis has lost them.
+// Skipped is the content of an EntryEpoch. The seqs from the entry's Seq to Last were skipped: no event has them. Redis
+// has lost events, and other stores may know events up to Known.
 type Skipped struct{ Last, Known int64 }
 
-// Closing is what a shard had granted and had left when a campaign was closed on it.
+// Closing says what a shard had granted, and what it had left, when a campaign was closed on it.
 type Closing struct {
 	Granted       int64
 	GrantedAmount hongbao.Amount
@@ -57,12 +58,12 @@ type Closing struct {
 	LeftAmount    hongbao.Amount
 }
 
-// Plus returns the sum of what two shards have granted and have left.
+// Plus adds the numbers of two shards.
 func (c Closing) Plus(d Closing) Closing {
 	return Closing{c.Granted + d.Granted, c.GrantedAmount + d.GrantedAmount, c.Left + d.Left, c.LeftAmount + d.LeftAmount}
 }
 
-// Events returns how many events the entry contains: seqs Seq to Seq+Events-1.
+// Events returns how many events the entry contains. Their seqs are Seq to Seq+Events-1.
 func (e *Entry) Events() int64 {
 	switch e.Kind {
 	case EntryClose:
@@ -74,18 +75,19 @@ func (e *Entry) Events() int64 {
 	return int64(len(e.Grants))
 }
 
-// ErrNewerEntry says that an entry was written by a newer build. Its error is Broken: the shard stops, nothing is
-// skipped.
+// ErrNewerEntry says that a newer build wrote the entry. Errors that wrap it have class Broken, so the shard stops and
+// no entry is skipped.
 var ErrNewerEntry = errors.New("the entry was written by a newer build of Hongbao")
 
-// Last returns the seq of its last event.
+// Last returns the seq of the entry's last event.
 func (e *Entry) Last() int64 { return e.Seq + e.Events() - 1 }
 
-// ParseEntry decodes a stream entry. values are its fields and values in order, as XRANGE returns them. An entry has
-// one field, whose name is the version. The value's first line is "kind campaign seq epoch ms", with ms since 1970. An
-// entry of grants then has one line for each grant: packet, amount, user, request id and traceparent, separated by one
-// space, with "-" for an empty one. Version 3 has the currency after the time, where builds that look only for the seq
-// skip it.
+// ParseEntry parses a stream entry. values are its field names and values in the order of XRANGE. An entry has one
+// field, whose name is the version.
+//
+// The first line of the value is "kind campaign seq epoch ms", with ms as Unix time. Version 3 appends the currency to
+// this line, so that code that needs only the seq can parse both forms. An entry of grants has one more line for each
+// grant. It has packet, amount, user, request id and traceparent, separated by one space; "-" means empty.
 //
 // The error is Permanent for an invalid entry, and Broken for an entry with a newer version.
 func ParseEntry(shard int, id string, values []string) (Entry, error) {
@@ -147,7 +149,7 @@ func parseEntry(shard int, id string, values []string) (Entry, error) {
 	return e, err
 }
 
-// parseHead reads the first line after the kind.
+// parseHead parses the words of the first line, without the kind.
 func (e *Entry) parseHead(words []string) error {
 	if e.Kind == EntryEpoch && e.Campaign == "-" {
 		e.Campaign = ""
@@ -169,7 +171,8 @@ func (e *Entry) parseHead(words []string) error {
 	return nil
 }
 
-// CampaignOf returns the campaign that an entry names, whether or not the rest is readable; empty if it names none.
+// CampaignOf returns the campaign of an entry, even if the rest of the entry is unreadable. It returns "" if there is
+// no valid campaign id.
 func CampaignOf(values []string) string {
 	if len(values) < 2 {
 		return ""
@@ -182,7 +185,7 @@ func CampaignOf(values []string) string {
 	return campaign
 }
 
-// currencyWord is a currency, in use today or not, or none.
+// currencyWord matches a currency code, also one that is no longer in use, or "-" for none.
 var currencyWord = regexp.MustCompile(`^([A-Z]{3}|-)$`)
 
 func (e *Entry) parseGrants(lines, currency string) error {
@@ -269,7 +272,7 @@ func (e *Entry) parseSkipped(line string) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return fmt.Errorf("an epoch: %w", err)
 	}
-	if e.Skipped.Last < e.Seq-1 { // an earlier build wrote entries that skip nothing
+	if e.Skipped.Last < e.Seq-1 { // earlier builds wrote entries with Last = Seq-1, which skip nothing
 		return fmt.Errorf("an epoch: it skips seqs up to %d, below its own", e.Skipped.Last)
 	}
 	return nil
@@ -282,7 +285,8 @@ func optionalID(s string) (string, error) {
 	return s, hongbao.CheckID(s)
 }
 
-// parseNumber accepts digits only, up to MaxAmount: no sign, no space, no exponent, no leading zero.
+// parseNumber parses a decimal number up to MaxAmount. It accepts digits only: no sign, space, exponent or leading
+// zero.
 func parseNumber(s string) (int64, error) {
 	if s == "" || len(s) > 1 && s[0] == '0' || s[0] < '0' || s[0] > '9' {
 		return 0, fmt.Errorf("%.30q is not a whole number in plain digits", s)

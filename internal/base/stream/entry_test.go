@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// values returns the field and value of a valid entry. change, if not nil, changes its parts first: version, kind,
-// campaign, seq, epoch, time and grants.
+// values returns the field and the value of a valid entry. change may first modify its parts: version, kind, campaign,
+// seq, epoch, time, and the lines of the grants.
 func values(change func(v []string) []string) []string {
 	v := []string{"1", "grant", "rain", "7", "1", "1700000000123", "3 500 u1 r1 -\n4 0 u2 - tr"}
 	if change != nil {
@@ -48,7 +48,7 @@ func TestParseEntryGrants(t *testing.T) {
 	require.Equal(t, "5-8", e.Grants[1].EventID())
 }
 
-// Version 3 of a grant has the currency after the time. ParseEntry reads both versions 1 and 3.
+// ParseEntry reads grants of version 1, which has no currency, and of version 3, which has the currency after the time.
 func TestParseEntryCurrency(t *testing.T) {
 	t.Parallel()
 	read := func(version, end string) (stream.Entry, error) {
@@ -64,7 +64,7 @@ func TestParseEntryCurrency(t *testing.T) {
 		for i := range e.Grants {
 			e.Grants[i].Currency = ""
 		}
-		require.Equal(t, old, e, "all else is as in version 1")
+		require.Equal(t, old, e, "apart from the currency, both versions give the same entry")
 	}
 	for version, end := range map[string]string{"1": " CNY", "2": " CNY", "3": ""} {
 		_, err := read(version, end)
@@ -90,7 +90,7 @@ func TestParseEntryClose(t *testing.T) {
 	require.EqualValues(t, 1, e.Events())
 }
 
-// The entry that begins an epoch owns the seqs that it skips. Earlier builds wrote such entries that skip none.
+// An entry that starts an epoch covers the seqs that it skips. Entries of earlier builds may skip none.
 func TestParseEntryEpoch(t *testing.T) {
 	t.Parallel()
 	for last, events := range map[int]int64{4: 0, 5: 1, 64: 60} {
@@ -104,7 +104,7 @@ func TestParseEntryEpoch(t *testing.T) {
 	require.ErrorContains(t, err, "below its own")
 }
 
-// lines returns the text of n grants.
+// lines returns the lines of n valid grants.
 func lines(n int) string { return strings.TrimSuffix(strings.Repeat("1 1 u - -\n", n), "\n") }
 
 func grants(g string) func([]string) []string { return set(6, g) }
@@ -208,7 +208,7 @@ func TestParseEntryBounds(t *testing.T) {
 	require.Less(t, e.Grants[127].Seq, int64(hongbao.MaxAmount))
 }
 
-// A newer version stops the shard, whatever else the entry looks like.
+// An entry of a newer version gives ErrNewerEntry, even if the rest of the entry is malformed.
 func TestParseEntryOfNewerBuild(t *testing.T) {
 	t.Parallel()
 	for _, v := range [][]string{
@@ -239,7 +239,6 @@ func anyID() *rapid.Generator[string] {
 	return rapid.StringMatching(`[!-~]{1,128}`).Filter(func(s string) bool { return s != "-" })
 }
 
-// ParseEntry reads exactly the facts that GrantLine wrote.
 func TestGrantLineRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -262,8 +261,8 @@ func TestGrantLineRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzParseEntry checks that no input panics, and that an entry is read, or refused with a class. An entry that was
-// read has exactly one written form.
+// FuzzParseEntry checks that every input is either parsed or refused with class Permanent or Broken, without a panic.
+// It also checks that each parsed entry has only one textual form.
 func FuzzParseEntry(f *testing.F) {
 	f.Add(strings.Join(values(nil), "\x01"))
 	f.Add(strings.Join(values(func(v []string) []string { v[1], v[6] = "close", "1 2 3 4"; return v }), "\x01"))
@@ -283,7 +282,7 @@ func FuzzParseEntry(f *testing.F) {
 	})
 }
 
-// written returns the entry as a script writes it in a version.
+// written formats an entry of the given version as the scripts write it.
 func written(version string, e *stream.Entry) []string {
 	g := fmt.Sprintf("%d %d %d %d", e.Close.Granted, e.Close.GrantedAmount, e.Close.Left, e.Close.LeftAmount)
 	if e.Kind == stream.EntryGrant {

@@ -6,22 +6,24 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// TopicFence is what Fence needs to know of a shard.
+// TopicFence tells Log.Fence (package publish) what to fence for a shard, and which part of the topic to read.
 type TopicFence struct {
 	Shard int
-	// Since is the time from which the partition is read: Log.FenceSince. The zero time is the beginning of the log.
+	// Since is the time of the first record to read; Log.FenceSince computes it. The zero time means the start of the
+	// log.
 	Since time.Time
-	// Claims are the open claims that Redis has of the shard.
+	// Claims are the shard's open claims in Redis.
 	Claims []Claim
 }
 
-// Fenced is the result of Fence.
+// Fenced is the result of Log.Fence for a shard.
 type Fenced struct {
-	// Grants are the shard's, each once, rising by seq. Two of one seq differ in something else.
+	// Grants are the distinct grants of the shard in the topic, in ascending order of seq. Two grants with the same seq
+	// differ in another field.
 	Grants []hongbao.Grant
-	// Records is the number of records read. Producers is how many producer ids this call has fenced.
+	// Records is the number of records that were read. Producers is the number of producer ids that this call fenced.
 	Records, Producers int
-	// Doubt says why events of the shard may be unknown, or may still be sent: a claim or a record that can't be read,
-	// or a log that went back. It is empty for none.
+	// Doubt is empty if the result is certain. Otherwise it says why the topic may have unknown events of the shard, or
+	// may still get some. A claim or a record may be unreadable, or the log may have gone back in time.
 	Doubt string
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// call is one call for many grabs, of which some are traced.
+// call is one call that handles many grabs, some of which are traced.
 type call struct {
 	name       string
 	kind       trace.SpanKind
@@ -21,14 +21,14 @@ type call struct {
 	parts      []part
 }
 
-// part is the part of a call for one traced grab.
+// part describes one traced grab within a call.
 type part struct {
 	of         trace.SpanContext
 	err        error
 	attributes []attribute.KeyValue
 }
 
-// sampled adds a part if its trace is sampled.
+// sampled appends p to parts if its trace is sampled.
 func sampled(parts []part, p part) []part {
 	if !p.of.IsSampled() {
 		return parts
@@ -36,8 +36,8 @@ func sampled(parts []part, p part) []part {
 	return append(parts, p)
 }
 
-// show creates the spans of a call: one of its own, in its own trace, with a link to each traced grab; and one in each
-// grab's trace, with a link back.
+// show creates the spans of a call. The call has a span in a trace of its own, with a link to each traced grab. Each
+// grab's trace also gets a span, with a link back.
 func (t *Tracer) show(c *call) {
 	links := make([]trace.Link, len(c.parts))
 	for i := range c.parts {
@@ -56,8 +56,8 @@ func (t *Tracer) show(c *call) {
 	}
 }
 
-// work returns the kind and the attributes of the spans of a sink's calls. A sink takes its grants from a stream of
-// Redis; the one that writes to a topic is a producer.
+// work returns the kind and the attributes of the spans for calls of a sink's handler. A sink with a topic is a
+// producer; any other sink is a consumer of Redis streams.
 func work(sink, topic string) (trace.SpanKind, []attribute.KeyValue) {
 	if topic != "" {
 		return trace.SpanKindProducer, []attribute.KeyValue{attribute.String("hongbao.sink", sink),
@@ -69,8 +69,8 @@ func work(sink, topic string) (trace.SpanKind, []attribute.KeyValue) {
 		semconv.MessagingOperationTypeProcess}
 }
 
-// Sink creates the spans of the calls of a sink's handler, for their traced grants. topic is the topic that the sink
-// writes to; empty for none.
+// Sink wraps a sink's handler and creates spans for calls that contain traced grants. topic is the topic that the sink
+// writes to, or "".
 func (t *Tracer) Sink(sink, topic string, h hongbao.Handler) hongbao.Handler {
 	kind, attributes := work(sink, topic)
 	return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {

@@ -1,7 +1,7 @@
-// Package tracing shows the path of one grab as a trace: from the request through Redis to the sinks. It decides which
-// grabs are traced, creates their spans, and sends these to a collector by OTLP over HTTP.
+// Package tracing traces the path of a grab from the request through Redis to the sinks. It decides which grabs are
+// traced, creates their spans, and sends the spans to a collector by OTLP over HTTP.
 //
-// The context of a traced grab travels as its traceparent: in hongbao.Grab, in the entry, in the record's header. So
-// the stages have no code for tracing: spans are created around them. No span has the id of a user, a request id, a
-// code, an amount or the text of an error.
+// A traced grab carries its traceparent in hongbao.Grab, in the stream entry and in the header of the Kafka record. The
+// stages need no tracing code: this package wraps their calls. No span contains a user id, a request id, a coupon code,
+// an amount or the text of an error.
 package tracing

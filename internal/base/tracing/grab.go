@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Requests opens a span for each POST that is traced. It must be outside of every handler that changes the request, so
-// that it sees the pattern that the mux sets.
+// Requests creates a span for each traced POST request. It must wrap every handler that replaces the request, because
+// it reads the pattern that the mux stores in the request.
 func (t *Tracer) Requests(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, traced := r.Context(), false
@@ -34,7 +34,7 @@ func (t *Tracer) Requests(h http.Handler) http.Handler {
 		h.ServeHTTP(answer, r)
 		if route := r.Pattern[strings.IndexByte(r.Pattern, ' ')+1:]; route != "" {
 			span.SetName("POST " + route)
-			span.SetAttributes(semconv.HTTPRoute(route), semconv.URLPath(r.URL.Path)) // a path without a route may say anything
+			span.SetAttributes(semconv.HTTPRoute(route), semconv.URLPath(r.URL.Path)) // unknown paths may be anything
 		}
 		span.SetAttributes(semconv.HTTPResponseStatusCode(answer.status))
 		if answer.status >= http.StatusInternalServerError {
@@ -43,7 +43,6 @@ func (t *Tracer) Requests(h http.Handler) http.Handler {
 	})
 }
 
-// statusWriter notes the status.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -55,10 +54,11 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap lets http.ResponseController reach the writer below.
+// Unwrap gives http.ResponseController access to the wrapped writer.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Grab decides a grab by do. If its request is traced, it has a span, and the grant has its context.
+// Grab calls do to decide a grab. If the request is traced, Grab creates a span and stores its traceparent in g, from
+// where it gets into the grant.
 func (t *Tracer) Grab(ctx context.Context, g *hongbao.Grab,
 	do func(context.Context, *hongbao.Grab) (hongbao.Answer, error),
 ) (hongbao.Answer, error) {
@@ -81,7 +81,7 @@ func (t *Tracer) Grab(ctx context.Context, g *hongbao.Grab,
 	return answer, nil
 }
 
-// Called creates the spans of a call to Redis that has ended, for its traced grabs.
+// Called creates spans for a finished call to Redis if some of its grabs are traced. traces are their traceparents.
 func (t *Tracer) Called(campaign string, grabs int, traces []string, took time.Duration, err error) {
 	if len(traces) == 0 {
 		return

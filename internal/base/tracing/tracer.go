@@ -24,29 +24,32 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Options of a Tracer.
+// Options configure a Tracer.
 type Options struct {
-	// Endpoint is the collector's, such as http://127.0.0.1:4318; /v1/traces is appended to it.
+	// Endpoint is the base URL of the collector, such as http://127.0.0.1:4318. The Tracer appends /v1/traces.
 	Endpoint string
-	// OneIn says that one request of this many starts a trace, if its caller has not decided; 0 for none.
+	// OneIn is the sampling ratio: one request in OneIn starts a trace. It applies to requests without a valid
+	// traceparent. 0 means none.
 	OneIn int
-	// PerSecond bounds the traces that this process starts, and separately those that callers ask for.
+	// PerSecond limits the traces that this process starts. The traces that callers ask for have a separate limit of
+	// the same size.
 	PerSecond int
-	// Service and Instance name this process.
+	// Service and Instance identify this process in its spans.
 	Service, Version, Instance, Deployment string
 	Log                                    *zap.Logger
 }
 
-// Tracer creates spans and sends them. Its methods are safe for concurrent use; only Close waits for the collector.
+// Tracer creates spans and exports them. Its methods are safe for concurrent use. Only Close waits for the collector.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	oneIn    int
-	// Callers may be strangers: they can't use up the traces that this process starts.
+	// Callers are not trusted. With a limiter of their own, they can't use up the traces that this process starts.
 	own, asked *rate.Limiter
 }
 
-// New returns a Tracer. It connects to no server yet: an unreachable collector costs its spans and nothing else.
+// New returns a Tracer. It does not connect to the collector yet. If the collector is unreachable, spans are lost, and
+// nothing else fails.
 func New(ctx context.Context, o Options) (*Tracer, error) {
 	exporter, err := otlptracehttp.New(ctx,
 		otlptracehttp.WithEndpointURL(strings.TrimRight(o.Endpoint, "/")+"/v1/traces"))
@@ -56,7 +59,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	log := o.Log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(c, time.Minute, 1, 0)
 	}))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // otherwise it writes to standard error
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // the default handler writes to standard error
 		log.Warn("spans are lost, tracing continues", zap.Error(err))
 	}))
 	of, err := resource.New(ctx,
@@ -70,7 +73,8 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	return with(sdktrace.NewBatchSpanProcessor(exporter), of, o), nil
 }
 
-// with returns a Tracer whose spans go to p. A caller that begins a span has decided that it is sampled.
+// with returns a Tracer whose spans go to p. It samples every span, because callers create spans only for traced
+// requests.
 func with(p sdktrace.SpanProcessor, of *resource.Resource, o Options) *Tracer {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithResource(of),
 		sdktrace.WithSpanProcessor(p))
@@ -79,7 +83,7 @@ func with(p sdktrace.SpanProcessor, of *resource.Resource, o Options) *Tracer {
 		own: bound(), asked: bound()}
 }
 
-// Close sends the spans that are left, until ctx ends.
+// Close sends the remaining spans. It gives up when ctx ends.
 func (t *Tracer) Close(ctx context.Context) error {
 	if err := t.provider.Shutdown(ctx); err != nil {
 		return fmt.Errorf("send the last spans: %w", err)
@@ -87,8 +91,8 @@ func (t *Tracer) Close(ctx context.Context) error {
 	return nil
 }
 
-// begins reports whether a request is traced, and returns the context with the parent of its span. A caller who sends a
-// traceparent has decided; an unreadable one counts as none. All callers together get no more traces than the bound.
+// begins decides whether a request is traced, and returns the context for its span. The request's traceparent decides;
+// without a valid one, a random sample is traced. Both kinds of traces have a limit per second.
 func (t *Tracer) begins(ctx context.Context, traceparents []string) (context.Context, bool) {
 	if len(traceparents) == 1 {
 		if of := spanOf(traceparents[0]); of.IsValid() {
@@ -101,10 +105,10 @@ func (t *Tracer) begins(ctx context.Context, traceparents []string) (context.Con
 	return ctx, t.oneIn > 0 && rand.IntN(t.oneIn) == 0 && t.own.Allow()
 }
 
-// traceparent is the name of the header, and of the only field that travels: tracestate does not.
+// traceparent is the name of the HTTP header, and of the only field that is propagated: tracestate is not.
 const traceparent = "traceparent"
 
-// spanOf reads a traceparent. An unreadable one returns an invalid context.
+// spanOf parses a traceparent. For an invalid one it returns an invalid context.
 func spanOf(text string) trace.SpanContext {
 	if text == "" || len(text) > maxTraceparent {
 		return trace.SpanContext{}
@@ -113,17 +117,17 @@ func spanOf(text string) trace.SpanContext {
 	return trace.SpanContextFromContext(ctx)
 }
 
-// maxTraceparent is more than version 00 needs: a later version may be longer.
+// maxTraceparent exceeds the 55 bytes of version 00, because a later version may be longer.
 const maxTraceparent = 128
 
-// textOf writes a traceparent.
+// textOf formats the span context of ctx as a traceparent.
 func textOf(ctx context.Context) string {
 	var c propagation.MapCarrier = map[string]string{}
 	propagation.TraceContext{}.Inject(ctx, c)
 	return c[traceparent]
 }
 
-// failed marks a span whose work failed, with the class of the error: its text may name a user.
+// failed marks a span as failed. It records only the class of the error, since the text may contain a user id.
 func failed(span trace.Span, err error) {
 	if err == nil {
 		return

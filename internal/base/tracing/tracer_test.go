@@ -31,7 +31,7 @@ const (
 	grabPath = "/v1/campaigns/rain/grabs"
 )
 
-// bundle is a Tracer whose spans a test can read, and a server of grabs.
+// bundle has a Tracer that stores its spans in memory, and a traced HTTP handler for grabs.
 type bundle struct {
 	*Tracer
 	spans *tracetest.InMemoryExporter
@@ -64,7 +64,7 @@ func setup(o Options) *bundle {
 	return b
 }
 
-// send sends a request with these traceparents.
+// send sends a request with the given traceparent headers.
 func (b *bundle) send(method, path string, traceparents ...string) {
 	r := httptest.NewRequest(method, path, nil)
 	for _, t := range traceparents {
@@ -73,7 +73,7 @@ func (b *bundle) send(method, path string, traceparents ...string) {
 	b.http.ServeHTTP(httptest.NewRecorder(), r)
 }
 
-// span returns the spans with a name.
+// span returns the spans that have the name.
 func (b *bundle) span(name string) (found tracetest.SpanStubs) {
 	for _, s := range b.spans.GetSpans() {
 		if s.Name == name {
@@ -91,7 +91,7 @@ func attributes(s tracetest.SpanStub) map[string]string {
 	return out
 }
 
-// A caller decides whether its request is traced, by one readable traceparent. Otherwise one request in OneIn is
+// A request with exactly one valid traceparent is traced if its sampled flag is set. Otherwise one request in OneIn is
 // traced. The grab of an untraced request has no traceparent.
 func TestWhichGrabsAreTraced(t *testing.T) {
 	t.Parallel()
@@ -128,7 +128,7 @@ func TestWhichGrabsAreTraced(t *testing.T) {
 			t.Parallel()
 			b := setup(Options{OneIn: c.oneIn})
 			b.send("POST", grabPath, c.parents...)
-			require.Len(t, b.grabs, 1, "each grab is decided, traced or not")
+			require.Len(t, b.grabs, 1, "untraced grabs are decided, too")
 			if !c.traced {
 				require.Empty(t, b.spans.GetSpans())
 				require.Empty(t, b.grabs[0].Trace)
@@ -150,7 +150,7 @@ func TestWhichGrabsAreTraced(t *testing.T) {
 	}
 }
 
-// At most PerSecond requests are traced in a second, whatever callers ask for.
+// At most PerSecond requests a second are traced, with and without a sampled traceparent.
 func TestTracesAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, parents := range [][]string{nil, {sampling}} {
@@ -184,7 +184,6 @@ func TestStrangersTakeNoSample(t *testing.T) {
 	})
 }
 
-// About one request in OneIn is traced.
 func TestOneIn(t *testing.T) {
 	t.Parallel()
 	b := setup(Options{OneIn: 10})
@@ -194,7 +193,7 @@ func TestOneIn(t *testing.T) {
 	require.InDelta(t, 1000, len(b.span("grab")), 250)
 }
 
-// Countdowns and receipts are not traced.
+// GET requests are not traced: they read a campaign or receipts.
 func TestOnlyGrabsAreTraced(t *testing.T) {
 	t.Parallel()
 	b := setup(Options{OneIn: 1})
@@ -205,8 +204,8 @@ func TestOnlyGrabsAreTraced(t *testing.T) {
 	require.Equal(t, "404", attributes(b.span("POST")[0])["http.response.status_code"])
 }
 
-// One trace has the request, the grab, the call to Redis and each sink's call. A call also has its own span, with links
-// to the traced grabs. No span names the user.
+// One trace contains the request, the grab, the call to Redis, and the call of each sink. Each call also has a span of
+// its own, with links to the traced grabs. No span contains the user id.
 func TestOneTrace(t *testing.T) {
 	t.Parallel()
 	b := setup(Options{})
@@ -286,7 +285,7 @@ func TestSemanticConventions(t *testing.T) {
 	}
 }
 
-// The span of a failed call has the class of its error.
+// The span of a failed call has the class of the error as its status.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	b := setup(Options{})
@@ -307,7 +306,7 @@ func TestFailures(t *testing.T) {
 	require.Equal(t, "outage", attributes(b.span("grab")[0])["error.type"])
 }
 
-// Work that is not traced allocates no memory for tracing.
+// Untraced requests, grabs, calls and batches allocate no memory for tracing.
 func TestUntracedAllocatesNothing(t *testing.T) {
 	b := setup(Options{OneIn: 0})
 	do := func(context.Context, *hongbao.Grab) (hongbao.Answer, error) { return hongbao.Answer{}, nil }
@@ -325,8 +324,8 @@ func TestUntracedAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A collector that accepts connections and never answers costs only spans: no request waits for it, and Close returns
-// in time.
+// If the collector accepts connections but never answers, only spans are lost. Requests do not wait for it, and Close
+// returns when its context ends.
 func TestCollectorThatHangs(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -343,7 +342,7 @@ func TestCollectorThatHangs(t *testing.T) {
 	require.ErrorIs(t, tr.Close(ctx), context.DeadlineExceeded)
 }
 
-// Close sends the remaining spans to the collector. OTLP's path is appended to the endpoint's own path.
+// Close sends the remaining spans. The path /v1/traces is appended to the path of the endpoint.
 func TestCloseSendsTheRest(t *testing.T) {
 	t.Parallel()
 	paths, sizes := make(chan string, 10), make(chan int, 10)

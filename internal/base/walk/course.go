@@ -1,24 +1,24 @@
 package walk
 
-// Version is the version of the order of a campaign's places and of its users' permutations. It is stored with the
-// campaign in Redis. Users whose first place changed while the campaign is open could get more than their limit.
+// Version identifies the algorithm that orders a campaign's places for each user. Redis stores it with the campaign. If
+// the order changed while a campaign is open, users could get more packets than their limit.
 const Version = "1"
 
-// Course is the common part of all walks of a campaign.
+// Course has what all walks of one campaign share.
 type Course struct {
 	places int
-	hold   int64 // packets that a user may have
+	hold   int64 // maximum number of packets of a user
 	key    uint64
 }
 
-// NewCourse returns the course of a campaign over 1 to hongbao.MaxCampaignShards places, where a user may have hold
+// NewCourse returns the course of a campaign with 1 to hongbao.MaxCampaignShards places. A user may have up to hold
 // packets.
 func NewCourse(campaign string, places int, hold int64) *Course {
-	key := hash(hash(fnvOffset, campaign), "/") // no id of a campaign has a slash
+	key := hash(hash(fnvOffset, campaign), "/") // "/" separates campaign and user: no campaign id contains it
 	return &Course{places: places, hold: hold, key: key}
 }
 
-// Places returns the number of shards on which the campaign is.
+// Places returns the number of places (shards) of the campaign.
 func (c *Course) Places() int { return c.places }
 
 const (
@@ -26,7 +26,7 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-// hash continues a 64-bit FNV-1a.
+// hash continues a 64-bit FNV-1a hash with text.
 func hash(h uint64, text string) uint64 {
 	for i := range len(text) {
 		h = (h ^ uint64(text[i])) * fnvPrime
@@ -34,7 +34,7 @@ func hash(h uint64, text string) uint64 {
 	return h
 }
 
-// draws are the numbers that determine a user's permutation: SplitMix64, seeded by the hash of "campaign/user".
+// draws is a SplitMix64 generator that determines a user's order. Its seed is the hash of "campaign/user".
 type draws uint64
 
 func (c *Course) draws(user string) draws { return draws(hash(c.key, user)) }
@@ -47,7 +47,7 @@ func (d *draws) next() uint64 {
 	return z ^ z>>31
 }
 
-// home returns the user's first place, without the rest of their order.
+// home returns the first place of the user's order.
 func (c *Course) home(user string) int {
 	if c.places == 1 {
 		return 0
@@ -56,7 +56,7 @@ func (c *Course) home(user string) int {
 	return int(d.next() % uint64(c.places))
 }
 
-// order appends the user's order of all places: each step draws one of the remaining places (Fisher and Yates).
+// order appends all places to order, in the user's order. It is a Fisher-Yates shuffle.
 func (c *Course) order(order []uint8, user string) []uint8 {
 	for p := range c.places {
 		order = append(order, uint8(p))

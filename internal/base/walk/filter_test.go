@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/winners"
 )
 
-// learn processes a script's answer as a producer does. It updates what the producer knows of the winners, and ends the
-// walk of a user who certainly lost.
+// learn processes a script's answer as a producer does: it updates the producer's knowledge of the winners. If all
+// packets are gone and the user is certainly not among the winners, it ends the walk.
 func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome hongbao.Outcome, terms *store.Terms,
 	asked time.Time) walk.Verdict {
 	said := winners.Said{Outcome: outcome, Asked: asked}
@@ -49,7 +49,7 @@ func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome h
 	return verdict
 }
 
-// look fetches the filter of the winners. If there is none, it first builds one, as a worker would.
+// look fetches the filter of the winners for a producer. If there is no filter yet, look builds one, as a worker would.
 func (w *world) look(ctx context.Context, a *agent, revision string) error {
 	build := func() error {
 		b, err := winners.NewBuilder(winners.BuilderConfig{Store: w.store, Locks: noLocks{}, Log: zap.NewNop(),
@@ -75,12 +75,12 @@ func (w *world) look(ctx context.Context, a *agent, revision string) error {
 	return err
 }
 
-// noLocks takes no lock: only one caller builds at a time.
+// noLocks replaces the lock around a build: in the model only one task builds at a time.
 type noLocks struct{}
 
 func (noLocks) Do(context.Context, string, func(context.Context) error) error { return nil }
 
-// misbuild builds a filter of the users who have packets now, even if packets are left.
+// misbuild is a planted bug: it builds the filter from the users who have packets now, although packets may be left.
 func (w *world) misbuild(ctx context.Context, revision string) error {
 	var users []string
 	for _, k := range w.places {

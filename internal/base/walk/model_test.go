@@ -26,11 +26,11 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// tick is the time between two steps. Twelve ticks are one lease.
+// tick is the time between two steps of the scheduler.
 const tick = walk.Lease / 12
 
-// world is one campaign on a real Redis with the real scripts, many users, and producers that run the walk. One task
-// at a time runs to its next call of Redis. The seed decides which one.
+// world is the model: one campaign on a real Redis with the real scripts, many users, and producers that run walks. The
+// scheduler resumes one task at a time, which runs until its next call to Redis. The seed determines the order.
 type world struct {
 	rng    *rand.Rand
 	rdb    *redis.Client
@@ -39,48 +39,48 @@ type world struct {
 	hash   string
 	store  *store.Store
 	places []*store.Shard
-	day    int64 // limit by day, 0 for none
+	day    int64 // limit per day; 0: none
 
 	now        time.Time
-	nothing    time.Time // when all packets were last gone
+	nothing    time.Time // when the model last saw that no packet is left
 	changed    bool
 	left       bool // some place could grant a packet
 	generation int64
-	silent     []int // for how many more calls each place is down
+	silent     []int // for each place, how many more calls fail because it is down
 	rolled     bool
-	calm       bool // no place ends or goes back in time
+	calm       bool // no place is closed or rolled back
 	producers  []*agent
 	tasks      []*task
-	answered   map[string]int64 // packet of each request that got an answer
-	known      int              // how many users got sold_out without a call
+	answered   map[string]int64 // packet of each granted request
+	known      int              // number of grabs that got sold_out without a call to Redis
 	requests   []*hongbao.Grab
 }
 
-// agent is the part of a producer that the walk needs. A restart loses what it remembers.
+// agent models the part of a producer that runs walks. A restart replaces it, so its memory is lost.
 type agent struct {
 	course *walk.Course
 	memory *walk.Memory
 	terms  []*store.Terms
 	known  winners.Known
-	looks  bool // for a filter
+	looks  bool // a task is fetching the filter
 }
 
-// task is something that calls Redis, suspended before its next call.
+// task is a coroutine that calls Redis. It is suspended before its next call.
 type task struct {
 	next   func() (struct{}, bool)
 	stop   func()
-	owner  *agent // nil if the task belongs to no producer
+	owner  *agent // nil for a top-up, which belongs to no producer
 	stalls time.Time
-	ends   func() error // judges the result; nil until the result is known
+	ends   func() error // checks the result; nil until the task has ended
 }
 
-// errStopped ends a task whose producer is gone.
+// errStopped ends a task whose producer was restarted.
 var errStopped = errors.New("its producer was restarted")
 
 type pauseKey struct{}
 
-// faults sits between the scripts and Redis. Each call waits for its turn, and may meet a place that is down, or lose
-// its answer.
+// faults is a hook between the scripts and Redis. It suspends the task before each call. A call may fail because its
+// place is down, or lose its answer.
 type faults struct{ *world }
 
 func (f faults) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -93,7 +93,7 @@ func (f faults) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		pause, ok := ctx.Value(pauseKey{}).(func() bool)
 		at, called := map[string]int{"evalsha": 3, "hget": 1}[cmd.Name()]
-		line := slices.ContainsFunc(cmd.Args(), func(arg any) bool { // written under a lock: no other task may run
+		line := slices.ContainsFunc(cmd.Args(), func(arg any) bool { // called under a lock: no other task may run
 			text, is := arg.(string)
 			return is && strings.HasSuffix(text, ":witnesses")
 		})
@@ -149,7 +149,8 @@ func newWorld(t *testing.T, o *redis.Options, seed uint64, bug string) *world {
 	return w
 }
 
-// spec invents a campaign that began ten days ago. In its time zone it is about noon, so no day ends during the test.
+// spec creates a random campaign that started ten days ago. In its time zone it is about noon, so the limit per day
+// does not reset during the test.
 func (w *world) spec(places int) {
 	now := time.Now().Truncate(time.Millisecond)
 	zone := fmt.Sprintf("Etc/GMT%+d", now.UTC().Hour()-12)
@@ -172,7 +173,7 @@ func (w *world) newAgent() *agent {
 	}
 }
 
-// start adds a task. Its run gets a context in which each call of Redis waits for its turn.
+// start adds a task that runs run. In its context, each call to Redis waits until the scheduler resumes the task.
 func (w *world) start(owner *agent, run func(ctx context.Context, pause func() bool) func() error) {
 	t := &task{owner: owner}
 	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -182,7 +183,7 @@ func (w *world) start(owner *agent, run func(ctx context.Context, pause func() b
 	w.tasks = append(w.tasks, t)
 }
 
-// grab runs one grab of a producer, one Redis call per step.
+// grab adds a task that runs one grab of a producer.
 func (w *world) grab(a *agent, g *hongbao.Grab) {
 	began, before := w.now, w.answered[g.User+" "+g.RequestID]
 	w.start(a, func(ctx context.Context, _ func() bool) func() error {
@@ -209,14 +210,13 @@ func (w *world) grab(a *agent, g *hongbao.Grab) {
 			case err == nil && verdict == walk.Told:
 				return func() error { return w.judge(g, &answer, began, before) }
 			case err == nil && verdict == walk.Undecided && w.rng.IntN(20) == 0, err != nil && w.rng.IntN(20) == 0:
-				return nil // the user leaves undecided
+				return nil // the user gives up without a result
 			}
 		}
 	})
 }
 
-// step asks the walk's next place, as the producer does in its calls. Each planted bug is a fault here or in another
-// caller of Redis.
+// step makes the next call of the walk, as the producer does. w.bug may plant a bug in it.
 func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Grab) (hongbao.Answer, walk.Verdict,
 	error) {
 	asked := w.now
@@ -267,7 +267,8 @@ func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Gra
 	return answers[0], verdict, err
 }
 
-// judge returns an error if an answer was wrong. before is the packet of an earlier answer.
+// judge returns an error if the answer is wrong. before is the packet that the request already had when this grab
+// started; 0 if none.
 func (w *world) judge(g *hongbao.Grab, a *hongbao.Answer, began time.Time, before int64) error {
 	at := g.User + " " + g.RequestID
 	packet := w.answered[at]

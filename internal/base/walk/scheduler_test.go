@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// run advances the tasks, one step at a time, and checks Redis after each step.
+// run runs all tasks, one step at a time, and checks the data in Redis after each step.
 func (w *world) run() error {
 	defer func() {
 		for _, t := range w.tasks {
@@ -28,7 +28,7 @@ func (w *world) run() error {
 	}()
 	budget, topUps, losers := 10+w.rng.IntN(40), w.rng.IntN(4), 60
 	for budget > 0 || len(w.tasks) > 0 {
-		if losers > 0 && !w.left && len(w.tasks) < 3 { // a crowd arrives too late
+		if losers > 0 && !w.left && len(w.tasks) < 3 { // many users arrive after the last packet is gone
 			losers--
 			g := &hongbao.Grab{Campaign: w.c.ID, User: fmt.Sprint("l", w.rng.IntN(20)), RequestID: fmt.Sprint("l", losers)}
 			if len(w.requests) > 0 && w.rng.IntN(3) == 0 {
@@ -65,7 +65,7 @@ func (w *world) run() error {
 
 func topsUp(t *task) bool { return t.owner == nil }
 
-// someGrab returns a new grab, or a repeat of a grab that may still be running.
+// someGrab returns a new grab, or repeats an earlier one, which may still be running.
 func (w *world) someGrab() *hongbao.Grab {
 	if len(w.requests) > 0 && w.rng.IntN(3) == 0 {
 		return w.requests[w.rng.IntN(len(w.requests))]
@@ -77,7 +77,7 @@ func (w *world) someGrab() *hongbao.Grab {
 	return g
 }
 
-// goOn advances one task to its next call. If the task has ended, goOn returns the function that judges it.
+// goOn resumes one random task. If the task ends, goOn returns the function that checks its result.
 func (w *world) goOn() (ends func() error) {
 	ready := slices.DeleteFunc(slices.Clone(w.tasks), func(t *task) bool { return t.stalls.After(w.now) })
 	if len(ready) == 0 {
@@ -91,7 +91,7 @@ func (w *world) goOn() (ends func() error) {
 	return t.ends
 }
 
-// misfortune sometimes injects a fault into a place, a task or a producer.
+// misfortune sometimes injects a fault into a place, a task or a producer, or starts the next day.
 func (w *world) misfortune() {
 	ctx, r := context.Background(), w.rng
 	place := w.places[r.IntN(len(w.places))]
@@ -110,7 +110,7 @@ func (w *world) misfortune() {
 		}
 		w.tasks = slices.DeleteFunc(w.tasks, func(t *task) bool { return t.owner == w.producers[i] })
 		w.producers[i] = w.newAgent()
-	case dice < 0.09: // a place is paused, or resumes
+	case dice < 0.09:
 		to := map[string]string{"open": "paused", "paused": "open"}[w.rdb.HGet(ctx, key, "state").Val()]
 		if to == "open" || to == "paused" && r.IntN(5) == 0 {
 			w.rdb.HSet(ctx, key, "state", to)
@@ -124,8 +124,8 @@ func (w *world) misfortune() {
 	}
 }
 
-// rollBack takes a place back to a time before some of its grants. The next start finds the loss and
-// freezes the place; with the bug the place continues.
+// rollBack removes some grants from a place, as if Redis had lost its latest writes. Hongbao would detect the loss and
+// freeze the place, so rollBack does that, too. With the planted bug, the place stays open.
 func (w *world) rollBack(place *store.Shard) bool {
 	ctx, id := context.Background(), w.c.ID
 	receipts, stock := place.Keys.Receipts(id), place.Keys.Stock(id)
@@ -144,7 +144,7 @@ func (w *world) rollBack(place *store.Shard) bool {
 	return true
 }
 
-// nextDay makes all receipts a day older. No grab is running.
+// nextDay makes every receipt one day older. The caller ensures that no grab is running.
 func (w *world) nextDay() {
 	ctx := context.Background()
 	for _, place := range w.places {
@@ -162,8 +162,8 @@ func (w *world) nextDay() {
 	}
 }
 
-// check reads everything in Redis. Each packet must exist once, no user may be above a limit, and no request may have
-// two packets.
+// check reads all data from Redis. Each packet must exist exactly once, no user may exceed a limit, and no request may
+// have two packets.
 func (w *world) check() error {
 	if !w.changed {
 		return nil
@@ -214,9 +214,9 @@ func (w *world) check() error {
 	return s.judge(w)
 }
 
-// state is the content of Redis.
+// state is what check found in Redis.
 type state struct {
-	packets      map[string]string // where each packet is
+	packets      map[string]string // the user or the stock that has each packet
 	requests     map[string]bool
 	count, today map[string]int64 // of each user
 	loaded       int
@@ -259,9 +259,10 @@ func (s *state) judge(w *world) error {
 	return errors.Join(s.errs...)
 }
 
-// The walk runs over real scripts, under a scheduler that injects faults. Tasks stall, answers get lost, places fall
-// silent and producers restart. The sponsor adds packets, and places pause, end and go back in time. Each packet must
-// exist once, and no user may get more than the limit. A winner never gets another answer, and sold_out is true.
+// Walks run with the real scripts, under a scheduler that injects faults. Tasks stall, answers are lost, places do not
+// answer, and producers restart. Campaigns are topped up; places are paused, closed and rolled back. Each packet must
+// exist exactly once, and no user may exceed a limit. A repeated request must get its packet again, and sold_out must
+// be true.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	o := modelOptions(t)
@@ -275,7 +276,7 @@ func TestModel(t *testing.T) {
 	require.Greater(t, known, 100, "users who got sold_out without a call")
 }
 
-// modelOptions returns the options of a Redis of the test's own.
+// modelOptions starts a Redis for the test and returns its options.
 func modelOptions(t *testing.T) *redis.Options {
 	t.Helper()
 	o := testkit.NewRedis(t, testkit.RedisOptions{}).Options()
@@ -283,7 +284,8 @@ func modelOptions(t *testing.T) *redis.Options {
 	return o
 }
 
-// The model detects the mistakes that a walk, a producer or a top-up could make.
+// Each planted bug makes at least one check of the model fail. The bugs are plausible mistakes in a walk, a producer or
+// a top-up.
 func TestModelCatches(t *testing.T) {
 	t.Parallel()
 	o := modelOptions(t)

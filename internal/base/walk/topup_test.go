@@ -11,17 +11,17 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// topUp adds packets. It has a generation, its first and last packet, and the number of packets that each place had
+// topUp is a top-up of the campaign: its generation, the range of its packets, and the packets that each place had
 // before.
 type topUp struct {
 	*world
 	generation, first, last int64
-	packets                 int64 // of the campaign, with the new ones
+	packets                 int64 // total of the campaign, including the new packets
 	loaded                  []int64
 	pause                   func() bool
 }
 
-// topUp announces a generation on every place, waits for the lease, and deals.
+// topUp adds a task that announces a generation on every place, waits longer than a lease, and deals the packets.
 func (w *world) topUp() {
 	n := int64(1 + w.rng.IntN(5))
 	w.generation++
@@ -67,7 +67,8 @@ func (u *topUp) run(ctx context.Context, order []int) {
 	}
 }
 
-// insist repeats a call until it succeeds. It returns false if the task must end, or the campaign has ended.
+// insist repeats a call until it succeeds. It returns false if the task was stopped, or if the campaign refuses the
+// call.
 func insist(call func() error) bool {
 	for {
 		err := call()
@@ -80,7 +81,7 @@ func insist(call func() error) bool {
 	}
 }
 
-// share returns the packets of the generation that are dealt to place j.
+// share returns the numbers of the packets that place j gets.
 func (u *topUp) share(j int) (numbers []int64) {
 	for k := u.first + int64(j); k <= u.last; k += int64(len(u.places)) {
 		numbers = append(numbers, k)
@@ -116,7 +117,7 @@ func (u *topUp) deal(ctx context.Context, j int) bool {
 	})
 }
 
-// smuggle deals packets of a generation that was not announced.
+// smuggle is a planted bug: it deals packets without an announcement.
 func (u *topUp) smuggle(j int) {
 	ctx, k := context.Background(), u.places[j]
 	for _, n := range u.share(j) {
@@ -126,7 +127,7 @@ func (u *topUp) smuggle(j int) {
 	u.changed = true
 }
 
-// refill puts packets where they must not be: into the generation that was empty.
+// refill is a planted bug: it puts the new packets into generation 1, which may already be empty.
 func (u *topUp) refill(j int) {
 	ctx, k := context.Background(), u.places[j]
 	for _, n := range u.share(j) {

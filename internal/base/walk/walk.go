@@ -7,39 +7,40 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Verdict says how a grab continues after an answer.
+// Verdict says how the runner continues after an answer.
 type Verdict int
 
-// The verdicts. Told: the answer is the grab's. Undecided: ask the same place again. Onward: ask what Ask returns next.
+// The verdicts. Told: the answer is final for the grab. Undecided: ask the same place again. Onward: ask the place that
+// Ask returns next.
 const (
 	Told Verdict = iota
 	Undecided
 	Onward
 )
 
-// Walk is the path of one grab. Call Begin before use; the next grab reuses its memory.
+// Walk is the path of one grab. Begin initializes it, and reinitializes it for the next grab without an allocation.
 type Walk struct {
 	course        *Course
 	user, request string
 	generation    int64
-	at            int  // index of the place in the user's order
-	asked         bool // a script has answered: a generation unknown to it was not dealt then
-	script        bool // receipts are not enough at the present place
+	at            int  // index of the current place in the user's order
+	asked         bool // a script has answered, so a generation that it did not know was not dealt yet
+	script        bool // ask the script of the current place, not only for receipts
 
 	order   []uint8 // empty until the user leaves their first place
 	held    []held
-	looked  int // places whose receipts were read after a refusal
-	refused int // the place that refused
+	looked  int // index of the last place whose receipts were read after a refusal
+	refused int // index of the place that refused
 	refusal *hongbao.Answer
 }
 
-// held are the times of a user's packets on a place when the walk left it.
+// held has the times at which the user got the packets on a place, as reported when the walk left the place.
 type held struct {
 	place int
 	times []time.Time
 }
 
-// Begin starts at the user's first place.
+// Begin starts the walk of a grab at the user's first place.
 func (w *Walk) Begin(course *Course, user, request string) {
 	*w = Walk{
 		course: course, user: user, request: request, generation: 1,
@@ -47,19 +48,19 @@ func (w *Walk) Begin(course *Course, user, request string) {
 	}
 }
 
-// Renew makes the walk ask the script of its first place, even if that place is remembered as empty: the answer renews
-// the memory.
+// Renew makes the walk call the script of its first place, even if the memory says that the place is empty. The
+// script's answer renews the memory.
 func (w *Walk) Renew() { w.script = true }
 
-// Ask is the next question of a walk.
+// Ask is the next call that the runner must make for a walk.
 type Ask struct {
 	Place      int
 	Generation int64
-	// Receipts asks only for the user's receipts on the place, not for its packets.
+	// Receipts means: read only the user's receipts on the place, and do not try to get a packet.
 	Receipts bool
 }
 
-// Ask returns the next question. It asks only for receipts if m remembers the place as empty; m may be nil.
+// Ask returns the next call. It asks for receipts only, if m remembers that the place is empty. m may be nil.
 func (w *Walk) Ask(m *Memory, now time.Time) Ask {
 	if w.refusal != nil {
 		return Ask{Place: w.place(w.looked), Receipts: true}
@@ -71,10 +72,10 @@ func (w *Walk) Ask(m *Memory, now time.Time) Ask {
 	}
 }
 
-// Place returns the present place of the walk.
+// Place returns the current place of the walk.
 func (w *Walk) Place() int { return w.Ask(nil, time.Time{}).Place }
 
-// Held returns the times of the user's packets on other places, as each reported when the walk left it.
+// Held returns when the user got the packets on other places, as each place reported when the walk left it.
 func (w *Walk) Held() []time.Time {
 	var times []time.Time
 	for _, h := range w.held {
@@ -89,11 +90,11 @@ func (w *Walk) place(at int) int {
 	if len(w.order) > 0 {
 		return int(w.order[at])
 	}
-	return w.course.home(w.user) // no walk has continued without an order
+	return w.course.home(w.user) // without an order the walk is still at the first place
 }
 
-// Decided processes the answer of the place's script; Emptied has updated m before that. Decided may change the answer,
-// which is the grab's if the verdict is Told.
+// Decided processes the answer of the place's script. If the place was empty, the caller must have called Emptied
+// before. Decided may change the answer. If the verdict is Told, the changed answer is final.
 func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	w.script = false
 	switch a.Outcome {
@@ -112,13 +113,13 @@ func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	case hongbao.OutcomeLimitReached, hongbao.OutcomePaused, hongbao.OutcomeEnded:
 		return w.refuse(a)
 	case hongbao.OutcomeNotStarted:
-		if w.begun() { // other places are open: this one's clock is slow, or it is not loaded yet
+		if w.begun() { // the first place is open, so this place's clock is slow, or the campaign is not loaded here yet
 			a.Outcome, a.Starts = hongbao.OutcomeRefilling, time.Time{}
 			return Undecided
 		}
 		return Told
 	case hongbao.OutcomeUnknownCampaign:
-		if w.begun() || w.place(w.at) > 0 { // only the home can say that a campaign does not exist
+		if w.begun() || w.place(w.at) > 0 { // only place 0 can know that a campaign does not exist
 			a.Outcome = hongbao.OutcomeFrozen
 			return Undecided
 		}
@@ -132,10 +133,10 @@ func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 // begun reports whether the walk has left the user's first place.
 func (w *Walk) begun() bool { return w.at > 0 || w.generation > 1 }
 
-// hold notes the times of the user's packets on the present place.
+// hold records when the user got the packets on the current place.
 func (w *Walk) hold(receipts []hongbao.Receipt) {
 	if len(receipts) == 0 {
-		return // an earlier visit found none either: receipts do not disappear
+		return // receipts never disappear, so an earlier visit cannot have found any
 	}
 	h := held{place: w.place(w.at), times: make([]time.Time, len(receipts))}
 	for i := range receipts {
@@ -145,8 +146,8 @@ func (w *Walk) hold(receipts []hongbao.Receipt) {
 	w.held = append(w.held, h)
 }
 
-// pass leaves an empty place. After the last place of the newest generation nothing is left, if that generation is
-// certainly the newest.
+// pass leaves an empty place. At the last place of the newest generation, the answer is sold_out, if it is certain that
+// there is no newer generation.
 func (w *Walk) pass(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	last := w.at == w.course.places-1
 	if last && w.generation >= m.newest {
@@ -154,7 +155,7 @@ func (w *Walk) pass(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 			*a = hongbao.Answer{Outcome: hongbao.OutcomeSoldOut, Time: a.Time}
 			return Told
 		}
-		w.script = true // ask this place once more, so that it reports a newer generation
+		w.script = true // call this place's script: it reports whether there is a newer generation
 		return Onward
 	}
 	w.lay()
@@ -165,14 +166,15 @@ func (w *Walk) pass(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	return Onward
 }
 
-// lay draws the user's order.
+// lay computes the user's order.
 func (w *Walk) lay() {
 	if len(w.order) == 0 {
 		w.order = w.course.order(w.order, w.user)
 	}
 }
 
-// refuse begins to look for receipts on the other places: a refusal must not hide one.
+// refuse keeps a refusal and starts to read the receipts on the other places. If the user has a receipt there, the
+// answer must contain it instead.
 func (w *Walk) refuse(a *hongbao.Answer) Verdict {
 	if w.course.places == 1 {
 		return Told
@@ -183,7 +185,7 @@ func (w *Walk) refuse(a *hongbao.Answer) Verdict {
 	return w.next(a)
 }
 
-// next goes to the next place whose receipts were not read; after the last one the refusal is the answer.
+// next moves to the next place whose receipts are still unread. After the last place, the answer is the refusal.
 func (w *Walk) next(a *hongbao.Answer) Verdict {
 	if w.looked++; w.looked == w.refused {
 		w.looked++
@@ -201,8 +203,8 @@ func (w *Walk) next(a *hongbao.Answer) Verdict {
 	return Told
 }
 
-// Read processes the user's receipts on the place, if Ask asked only for them. a has the receipts and no outcome; it
-// becomes the grab's answer if the verdict is Told.
+// Read processes the user's receipts on the place, after an Ask with Receipts. a has the receipts and no outcome. If
+// the verdict is Told, a has become the final answer.
 func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	if a.Outcome == hongbao.OutcomeFrozen {
 		return Undecided
@@ -226,6 +228,6 @@ func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 		a.Outcome, a.Receipts = hongbao.OutcomeAlreadyGranted, receipts
 		return Told
 	}
-	w.script = true // the script knows whether the user has reached a limit
+	w.script = true // only the script knows whether the user has reached a limit
 	return Onward
 }

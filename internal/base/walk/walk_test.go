@@ -14,7 +14,7 @@ import (
 
 var t0 = time.UnixMilli(1_800_000_000_000)
 
-// path runs a walk by hand: it records the walk's questions and supplies the answers.
+// path runs a walk without Redis: the test supplies the answers, and path records the questions.
 type path struct {
 	t      *testing.T
 	w      walk.Walk
@@ -36,7 +36,8 @@ func (p *path) ask() walk.Ask {
 	return a
 }
 
-// decided makes the script at the current place return a. revision is the number of announced generations.
+// decided passes a to the walk as the answer of the current place's script. revision is the newest generation that the
+// place has announced.
 func (p *path) decided(revision int64, a *hongbao.Answer) walk.Verdict {
 	p.t.Helper()
 	ask := p.ask()
@@ -47,7 +48,7 @@ func (p *path) decided(revision int64, a *hongbao.Answer) walk.Verdict {
 	return p.w.Decided(p.m, p.now, a)
 }
 
-// read answers the walk's question for the user's receipts on a place with these receipts.
+// read passes the user's receipts on the current place to the walk, which must have asked for them.
 func (p *path) read(receipts ...hongbao.Receipt) (hongbao.Answer, walk.Verdict) {
 	p.t.Helper()
 	require.True(p.t, p.ask().Receipts, "it asks for packets")
@@ -64,8 +65,8 @@ func receipt(request string, at time.Duration) hongbao.Receipt {
 	return hongbao.Receipt{Packet: 7, RequestID: request, Time: t0.Add(at)}
 }
 
-// The order is part of the data in Redis. A build with another order may give a user more packets than the limit
-// allows.
+// The order of places is fixed by data in Redis. If a build used another order, users could get more packets than their
+// limit.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "1", walk.Version)
@@ -90,7 +91,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// places returns the order of a user, as a walk past empty places shows it.
+// places returns a user's order of places: it runs a walk that finds every place empty.
 func places(t *testing.T, campaign, user string, n int) []int {
 	t.Helper()
 	var w walk.Walk
@@ -104,7 +105,8 @@ func places(t *testing.T, campaign, user string, n int) []int {
 	return out
 }
 
-// All places of a generation come before the next generation. The walk answers sold_out after the last one.
+// A walk visits all places of a generation before it visits the next generation. It answers sold_out after the last
+// place.
 func TestPastAllPlaces(t *testing.T) {
 	t.Parallel()
 	p := begin(t, 3, 1)
@@ -113,7 +115,7 @@ func TestPastAllPlaces(t *testing.T) {
 		a := outcome(hongbao.OutcomeSoldOut)
 		revision := int64(1)
 		if i >= 1 {
-			revision = 2 // announced during the user's walk
+			revision = 2 // announced while the walk was running
 		}
 		v := p.decided(revision, a)
 		if i < 5 {
@@ -127,7 +129,7 @@ func TestPastAllPlaces(t *testing.T) {
 	require.Equal(t, p.asks[2].Place, p.asks[5].Place)
 }
 
-// With one place, every answer of the first call is the answer of the grab.
+// With one place, the first answer decides the grab, unless its outcome is not final.
 func TestOnePlace(t *testing.T) {
 	t.Parallel()
 	for _, o := range hongbao.Outcomes() {
@@ -141,8 +143,8 @@ func TestOnePlace(t *testing.T) {
 	}
 }
 
-// The user's receipts from other places are passed along with their times. The receipts at the place itself are not:
-// the script sees those.
+// Held returns the times of the user's packets on other places. It leaves out those of the current place, because the
+// script there knows them.
 func TestHeldGoesAlong(t *testing.T) {
 	t.Parallel()
 	p := begin(t, 2, 3)
@@ -157,7 +159,7 @@ func TestHeldGoesAlong(t *testing.T) {
 	require.Empty(t, more.Receipts, "receipts are not part of a sold_out answer")
 }
 
-// A refusal is returned only after the receipts of all other places were read. A receipt of this request is the
+// If a place refuses, the walk reads the receipts on all other places first. A receipt of the same request becomes the
 // answer.
 func TestRefusalHidesNoReceipt(t *testing.T) {
 	t.Parallel()
@@ -200,7 +202,8 @@ func TestRefusalHidesNoReceipt(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeEnded, a.Outcome)
 }
 
-// A place that is not loaded yet, or that has lost the campaign, refuses no user who comes from another place.
+// A place that is not loaded yet, or that has lost the campaign, does not refuse users who come from another place. The
+// walk asks it again.
 func TestBehindTheFirstPlace(t *testing.T) {
 	t.Parallel()
 	for from, to := range map[hongbao.Outcome]hongbao.Outcome{
@@ -215,7 +218,7 @@ func TestBehindTheFirstPlace(t *testing.T) {
 	}
 }
 
-// Only the home of a campaign answers that the campaign is unknown, even to users who ask another place first.
+// Only place 0 can answer that a campaign is unknown, even if a user's first place is another one.
 func TestUnknownAtTheHomeOnly(t *testing.T) {
 	t.Parallel()
 	m := walk.NewMemory(3)
@@ -231,8 +234,8 @@ func TestUnknownAtTheHomeOnly(t *testing.T) {
 	require.Len(t, seen, 3)
 }
 
-// Remembered places are asked for receipts only, while the lease lasts. If receipts arrive after the lease, the walk
-// asks the place for a packet again.
+// During the lease, the walk asks only for receipts at places that it remembers as empty. If the answer comes after the
+// lease, the walk calls the script there again.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	p := begin(t, 2, 2)
@@ -266,14 +269,14 @@ func TestMemory(t *testing.T) {
 	_, v = p.read()
 	require.Equal(t, walk.Onward, v)
 	require.True(t, p.ask().Receipts)
-	p.now = t0.Add(2 * walk.Lease) // before it is answered
+	p.now = t0.Add(2 * walk.Lease) // receipts are read, but the answer comes after the lease
 	a = hongbao.Answer{Time: p.now}
 	require.Equal(t, walk.Onward, p.w.Read(p.m, p.now, &a), "there may be a newer generation")
 	require.Equal(t, walk.Onward, p.decided(2, outcome(hongbao.OutcomeSoldOut)), "there is one")
 	require.Equal(t, int64(2), p.ask().Generation)
 }
 
-// A user with one packet gets its receipt at a remembered place.
+// At a place that is remembered as empty, a user with one packet gets its receipt.
 func TestMemoryOfOnePacketEach(t *testing.T) {
 	t.Parallel()
 	p := begin(t, 1, 1)

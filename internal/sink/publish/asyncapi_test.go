@@ -22,7 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// page is docs/asyncapi.yaml as JSON values.
+// page returns docs/asyncapi.yaml as JSON values.
 func page(t *testing.T) map[string]any {
 	t.Helper()
 	raw, err := os.ReadFile("../../../docs/asyncapi.yaml")
@@ -36,7 +36,7 @@ func page(t *testing.T) map[string]any {
 	return v.(map[string]any)
 }
 
-// at follows a path like "components/messages/grant".
+// at returns the object at a path such as "components/messages/grant".
 func at(t *testing.T, v any, path string) map[string]any {
 	t.Helper()
 	for part := range strings.SplitSeq(path, "/") {
@@ -50,7 +50,7 @@ func at(t *testing.T, v any, path string) map[string]any {
 	return m
 }
 
-// The page follows the specification's own JSON schema (github.com/asyncapi/spec-json-schemas, schemas/3.0.0.json,
+// docs/asyncapi.yaml is valid by AsyncAPI's own JSON schema (github.com/asyncapi/spec-json-schemas, schemas/3.0.0.json,
 // Apache-2.0).
 func TestAsyncAPIFollowsTheSpecification(t *testing.T) {
 	t.Parallel()
@@ -71,7 +71,7 @@ func TestAsyncAPIFollowsTheSpecification(t *testing.T) {
 	require.Error(t, schema.Validate(good), "the check can fail")
 }
 
-// Every reference of the page leads somewhere.
+// Every $ref in docs/asyncapi.yaml has a target.
 func TestAsyncAPIReferences(t *testing.T) {
 	t.Parallel()
 	root := page(t)
@@ -104,7 +104,7 @@ func TestAsyncAPIReferences(t *testing.T) {
 	require.Equal(t, cloudevent.TypeFence, at(t, root, "components/messages/fence")["name"])
 }
 
-// part compiles a schema that is inside the page.
+// part compiles a schema that docs/asyncapi.yaml contains.
 func part(t *testing.T, path string) *jsonschema.Schema {
 	t.Helper()
 	c := jsonschema.NewCompiler()
@@ -123,14 +123,14 @@ func headerValues(headers []kafka.Header) map[string]any {
 	return m
 }
 
-// Real messages carry exactly what the page names: nothing else, nothing less.
+// Encoded messages have exactly the headers that docs/asyncapi.yaml defines.
 func TestMessagesFollowAsyncAPI(t *testing.T) {
 	t.Parallel()
 	headers, key := part(t, "components/messages/grant/headers"), part(t, "components/messages/grant/bindings/kafka/key")
 	named := at(t, page(t), "components/messages/grant/headers/properties")
 	rapid.Check(t, func(rt *rapid.T) {
 		g := drawGrant(rt)
-		if g.Trace != "" { // a grab with another one is refused
+		if g.Trace != "" { // the schema requires a valid traceparent, and so does a grab
 			g.Trace = rapid.StringMatching(`00-[0-9a-f]{31}1-[0-9a-f]{15}1-[0-9a-f]{2}`).Draw(rt, "traceparent")
 		}
 		list, _ := messageOf(t, &g)
@@ -147,7 +147,7 @@ func TestMessagesFollowAsyncAPI(t *testing.T) {
 	b.start(numbers{}, 1)
 	require.True(t, b.add(&g, 1<<20))
 	list := firstRecord(t, b.finish()).headers
-	require.Len(t, list, len(named), "with a trace and a founding it has every header that is named")
+	require.Len(t, list, len(named), "with a trace and a founding, a message has all defined headers")
 	require.ElementsMatch(t, slices.Collect(maps.Keys(named)), slices.Collect(maps.Keys(headerValues(list))))
 	for _, h := range list {
 		without := headerValues(list)
@@ -177,7 +177,7 @@ func TestFencesFollowAsyncAPI(t *testing.T) {
 	require.Len(t, r.headers, len(at(t, page(t), "components/messages/fence/headers/properties")))
 }
 
-// The examples on the page are messages that DecodeMessage reads.
+// DecodeMessage can read the example messages in docs/asyncapi.yaml.
 func TestAsyncAPIExamples(t *testing.T) {
 	t.Parallel()
 	list, ok := at(t, page(t), "components/messages/grant")["examples"].([]any)

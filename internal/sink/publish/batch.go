@@ -11,13 +11,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Positions of the fields of a record batch v2, counted from the size that Kafka puts before it.
+// Byte positions of the fields of a record batch (format v2), including the 4-byte size in front of the batch.
 const (
 	atLength      = 4 + 8
 	atLeaderEpoch = 4 + 12
 	atMagic       = 4 + 16
 	atCRC         = 4 + 17
-	atAttributes  = 4 + 21 // the CRC covers everything from here
+	atAttributes  = 4 + 21 // the CRC covers the batch from here on
 	atLastDelta   = 4 + 23
 	atFirstTime   = 4 + 27
 	atMaxTime     = 4 + 35
@@ -30,14 +30,15 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// numbers identify a batch for the broker.
+// numbers identify a batch to the broker.
 type numbers struct {
 	producer int64
 	epoch    int16
-	sequence int32 // of the first record
+	sequence int32 // sequence of the first record
 }
 
-// batch encodes record batches into a buffer that it keeps: no allocation per record. All records have the same time.
+// batch encodes record batches. It reuses its buffer, so it allocates nothing per record. All records of a batch have
+// the same time.
 type batch struct {
 	message
 	buf    []byte
@@ -49,7 +50,7 @@ func newBatch(source string) *batch {
 	return &batch{message: newMessage(source), packed: &bytes.Buffer{}}
 }
 
-// start begins a batch whose records have the time ms. The buffer's memory is used again.
+// start starts a new batch whose records have the time ms. It reuses the buffer.
 func (b *batch) start(n numbers, ms int64) {
 	var head [headSize]byte
 	be := binary.BigEndian
@@ -65,20 +66,20 @@ func (b *batch) start(n numbers, ms int64) {
 	b.parents = true
 }
 
-// startAgain begins a stored batch. Its records have no header traceparent. A build before that header may have cut the
-// batch at the size limit, and the broker drops a copy only if it has the same number of records.
+// startAgain starts a copy of a batch that is stored in a claim. Its records have no header traceparent: an earlier
+// build, which did not write this header, may have cut the batch at the size limit. The broker recognizes the copy only
+// if it has the same number of records.
 func (b *batch) startAgain(n numbers, ms int64) {
 	b.start(n, ms)
 	b.parents = false
 }
 
-// add appends a grant, unless that would make the batch longer than limit bytes.
+// add appends a grant. It returns false, and appends nothing, if the batch would become longer than limit bytes.
 func (b *batch) add(g *hongbao.Grant, limit int) bool {
 	b.message.encode(g)
 	return b.put(g.User, limit)
 }
 
-// addFence appends a fence record.
 func (b *batch) addFence(n numbers, ms int64) {
 	b.message.encodeFence(n, ms)
 	b.put("", 1<<30)
@@ -106,7 +107,8 @@ func (b *batch) put(key string, limit int) bool {
 	return true
 }
 
-// finish returns the whole batch, size included, as RawProduce expects it. It is valid until the next start.
+// finish returns the complete batch, including its size, as RawProduce expects it. The result is valid until the next
+// start.
 func (b *batch) finish() []byte {
 	be := binary.BigEndian
 	be.PutUint32(b.buf[atLastDelta:], uint32(b.count-1))
@@ -115,8 +117,8 @@ func (b *batch) finish() []byte {
 	return b.buf
 }
 
-// pack is finish with the records compressed. Equal records become equal bytes, in any worker whose build has the same
-// compressor.
+// pack returns the complete batch like finish, but with compressed records. Equal records give equal bytes in every
+// worker whose build has the same compressor.
 func (b *batch) pack(codec kafka.Compression) ([]byte, error) {
 	raw := b.finish()
 	if codec == uncompressed {
@@ -138,7 +140,7 @@ func (b *batch) pack(codec kafka.Compression) ([]byte, error) {
 	return raw, nil
 }
 
-// seal writes the lengths and the checksum of a batch.
+// seal writes the two lengths and the checksum of a batch.
 func seal(raw []byte) {
 	be := binary.BigEndian
 	be.PutUint32(raw, uint32(len(raw)-4))
@@ -146,13 +148,13 @@ func seal(raw []byte) {
 	be.PutUint32(raw[atCRC:], crc32.Checksum(raw[atAttributes:], castagnoli))
 }
 
-// forget drops the buffers: an abandoned request may still be reading one.
+// forget replaces the buffers, because an abandoned request may still read them.
 func (b *batch) forget() { b.buf, b.packed = nil, &bytes.Buffer{} }
 
-// uncompressed is kafka-go's compression "none", which has no name there.
+// uncompressed is kafka-go's value for "none". kafka-go has no name for it.
 const uncompressed kafka.Compression = 0
 
-// parseCodec reads the name of a compression.
+// parseCodec parses the name of a compression.
 func parseCodec(name string) (c kafka.Compression, err error) {
 	if name == "none" {
 		return uncompressed, nil
@@ -163,7 +165,7 @@ func parseCodec(name string) (c kafka.Compression, err error) {
 	return c, nil
 }
 
-// varintSize returns how many bytes binary.AppendVarint needs for n >= 0.
+// varintSize returns the number of bytes that binary.AppendVarint writes for n >= 0.
 func varintSize(n int64) int {
 	size := 1
 	for u := uint64(n) << 1; u >= 0x80; u >>= 7 {

@@ -20,7 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// golden encodes the grants with kafka-go's own encoder and patches the numbers in.
+// golden encodes the grants with kafka-go's own encoder, and then sets the producer id, epoch and sequence.
 func golden(t require.TestingT, n numbers, ms int64, grants []hongbao.Grant) []byte {
 	var records []protocol.Record
 	for i := range grants {
@@ -88,7 +88,7 @@ func drawGrant(t *rapid.T) hongbao.Grant {
 
 func TestBatchIsByteForByteKafkaGos(t *testing.T) {
 	t.Parallel()
-	b := newBatch("/hongbao/d1") // one for all: the buffer is used again
+	b := newBatch("/hongbao/d1") // shared by all cases, so that its buffer is reused
 	rapid.Check(t, func(t *rapid.T) {
 		grants := rapid.SliceOfN(rapid.Custom(drawGrant), 1, 150).Draw(t, "grants")
 		n := numbers{rapid.Int64Range(0, 1<<62).Draw(t, "producer"), int16(rapid.IntRange(0, maxEpoch).Draw(t, "epoch")),
@@ -125,7 +125,7 @@ func TestBatchReadsBackInTwoOtherDecoders(t *testing.T) {
 	})
 }
 
-// requireReadsBack has kafka-go's decoder read a batch, and compares its records with the grants.
+// requireReadsBack decodes a batch with kafka-go's decoder and compares its records with the grants.
 func requireReadsBack(t require.TestingT, raw []byte, grants []hongbao.Grant) {
 	var set protocol.RecordSet
 	_, err := set.ReadFrom(bytes.NewReader(raw))
@@ -151,7 +151,7 @@ func TestBatchStopsAtItsLimit(t *testing.T) {
 	b.start(numbers{}, 1)
 	require.True(t, b.add(&g, one), "a batch may be as long as the limit")
 	require.False(t, b.add(&g, 2*one-headSize), "a byte too much")
-	require.Equal(t, one, len(b.finish())-4, "what was refused left no trace")
+	require.Equal(t, one, len(b.finish())-4, "the refused grant left no bytes")
 	b.start(numbers{}, 1)
 	require.False(t, b.add(&g, one-1))
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// call is the state of one Handle.
+// call is the state of one call of Handle.
 type call struct {
 	shard  int
 	grants []hongbao.Grant
 	errs   []error
-	left   []int // grants that are not settled, by seq
-	// most bounds the next batch: it is halved when the broker rejects one as too large, and doubled when it accepts
-	// one.
+	left   []int // indexes of the grants without a result, in order of seq
+	// most is the maximum number of grants in the next batch. It is halved when the broker rejects a batch as too
+	// large, and doubled when the broker accepts one.
 	most, limit int
 }
 
@@ -37,7 +37,7 @@ func newCall(grants []hongbao.Grant, limit int) *call {
 	return c
 }
 
-// admit returns an error that says why a grant can't be a message, or could not be found again in the stream.
+// admit returns an error if a grant can't be a message, or if its batch could not be rebuilt from the stream.
 func admit(g *hongbao.Grant, shard int) error {
 	if g.Shard != shard || shard < 0 {
 		return fmt.Errorf("it is of shard %d among grants of shard %d", g.Shard, shard)
@@ -51,7 +51,7 @@ func admit(g *hongbao.Grant, shard int) error {
 	return checkEntryID(g.EntryID)
 }
 
-// settle sets the result of every left grant of the events.
+// settle sets the result of those remaining grants that are in events.
 func (c *call) settle(events []stream.SeqRange, err error) {
 	c.left = slices.DeleteFunc(c.left, func(i int) bool {
 		if !covers(events, c.grants[i].Seq) {
@@ -62,7 +62,7 @@ func (c *call) settle(events []stream.SeqRange, err error) {
 	})
 }
 
-// fail sets the error of every left grant.
+// fail sets the error of all remaining grants.
 func (c *call) fail(err error) {
 	for _, i := range c.left {
 		c.errs[i] = err
@@ -79,7 +79,7 @@ func (c *call) result() []error {
 	return nil
 }
 
-// widen lets the next batch be larger: the broker has accepted one.
+// widen doubles the size limit of the next batch, after the broker has accepted a batch.
 func (c *call) widen() { c.most = min(2*c.most, c.limit) }
 
 func covers(events []stream.SeqRange, seq int64) bool {

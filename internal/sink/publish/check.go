@@ -12,19 +12,20 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// CheckReport is what Check found besides its refusals.
+// CheckReport has what Check found, apart from its refusals.
 type CheckReport struct {
-	Created bool // the topic was missing and was created
-	// Skipped names each check that was impossible because the broker did not report the value, with the reason.
+	Created bool // true if the topic was missing and Check created it
+	// Skipped lists the settings that could not be checked because the broker did not report them, with the reason.
 	Skipped []string
-	// Warnings name settings that are allowed and may still cause harm.
+	// Warnings describe settings that are allowed but may cause harm.
 	Warnings []string
-	// ProducerExpiration limits how stored batches are judged: the lower of the configured value and the brokers'.
+	// ProducerExpiration is the lower of the configured and the brokers' expiration of producer ids. It limits how long
+	// a stored batch is sent again without reading the log.
 	ProducerExpiration time.Duration
 }
 
-// Check compares the topic with the configuration, and creates it if it is missing and Create is set. It returns all
-// refusals at once as a Broken error. An error of another class says that the brokers could not be asked.
+// Check compares the topic with the configuration. It creates a missing topic if Create is set. It returns all refusals
+// together as one Broken error. An error of another class says that the brokers could not be reached.
 func (l *Log) Check(ctx context.Context) (CheckReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
 	defer cancel()
@@ -81,7 +82,8 @@ func (k *check) topic(ctx context.Context) (kafka.Topic, error) {
 	return k.describeTopic(ctx, true)
 }
 
-// describeTopic asks for the topic. must says that it was just created: then wait until every broker knows it.
+// describeTopic returns the topic's metadata. If must is true, the topic was just created: describeTopic then waits
+// until every broker knows it.
 func (k *check) describeTopic(ctx context.Context, must bool) (kafka.Topic, error) {
 	c := &k.l.cfg
 	var found kafka.Topic
@@ -125,7 +127,7 @@ func (k *check) create(ctx context.Context) error {
 		if err == nil {
 			err = res.Errors[c.Topic]
 		}
-		if errors.Is(err, kafka.TopicAlreadyExists) { // another worker was faster
+		if errors.Is(err, kafka.TopicAlreadyExists) { // another worker has created it meanwhile
 			return nil
 		}
 		return err
@@ -139,7 +141,7 @@ func (k *check) partitions(t kafka.Topic) {
 	case n < want:
 		k.refuse("it has %d partitions, configured are %d: a shard's partition is the shard modulo that number, so it must "+
 			"not change", n, want)
-	case n > want: // Kafka can't remove partitions
+	case n > want: // only a warning: Kafka can't remove partitions
 		k.warn("it has %d partitions, configured are %d: shards stay on the first %d, the others get nothing; do not raise "+
 			"kafka.partitions", n, want, want)
 	}
@@ -150,7 +152,7 @@ func (k *check) partitions(t kafka.Topic) {
 	}
 }
 
-// The settings that are checked.
+// The Kafka settings that Check reads.
 const (
 	minInsync    = "min.insync.replicas"
 	unclean      = "unclean.leader.election.enable"
@@ -193,14 +195,14 @@ func (k *check) configs(ctx context.Context, t kafka.Topic) error {
 	})
 	k.number(retention, func(n int64) {
 		if keep := time.Duration(min(n, 1<<40)) * time.Millisecond; n >= 0 && keep < k.report.ProducerExpiration/2 {
-			k.refuse("%s is %v: below %v the log may be gone before a dead worker's batch is looked for", retention, keep,
+			k.refuse("%s is %v: below %v, records may expire before a dead worker's batch is searched for", retention, keep,
 				k.report.ProducerExpiration/2)
 		}
 	})
 	return nil
 }
 
-// describe asks for settings and notes those that the broker does not report.
+// describe reads settings into k.values. It adds those that the broker does not report to Skipped.
 func (k *check) describe(ctx context.Context, kind kafka.ResourceType, name string, settings ...string) error {
 	answered := map[string]bool{}
 	var denied error
@@ -243,7 +245,7 @@ func (k *check) same(setting, want, why string) {
 	}
 }
 
-func (k *check) keepsAll() { k.same(cleanup, "delete", "compaction keeps one event a user only") }
+func (k *check) keepsAll() { k.same(cleanup, "delete", "compaction keeps only one event per user") }
 
 func (k *check) number(setting string, check func(int64)) {
 	got, ok := k.values[setting]

@@ -24,7 +24,7 @@ func TestCheckAcceptsAndReports(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, report.Created)
 	require.Len(t, report.Warnings, 1, "one replica")
-	for _, s := range report.Skipped { // the in-process broker does not know every setting, and the report must say so
+	for _, s := range report.Skipped { // the in-process broker does not report every setting
 		require.Contains(t, s, "the broker does not report it")
 	}
 	require.Equal(t, 24*time.Hour, report.ProducerExpiration)
@@ -155,8 +155,7 @@ func TestClientOptionsAreExplicit(t *testing.T) {
 	require.NotNil(t, tr.Dial)
 }
 
-// Added partitions stay: Kafka can't remove them. Shards keep the partitions that they had. The check warns, at a
-// start and while it runs.
+// After partitions were added, Check only warns, because Kafka can't remove them. Shards keep their partitions.
 func TestAddedPartitionsAreAWarning(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

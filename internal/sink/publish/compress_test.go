@@ -14,11 +14,11 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// codecNames are all values that publisher.compression accepts.
+// codecNames are all valid values of publisher.compression.
 var codecNames = []string{"none", "gzip", "snappy", "lz4", "zstd"}
 
-// The head of a compressed batch names the compression. kafka-go's decoder reads the batch back, and the same grants
-// give the same bytes.
+// The header of a compressed batch names the codec, and kafka-go's decoder can read the batch. Equal grants give equal
+// bytes.
 func TestPackedBatchReadsBack(t *testing.T) {
 	t.Parallel()
 	for i, name := range codecNames {
@@ -26,7 +26,7 @@ func TestPackedBatchReadsBack(t *testing.T) {
 			t.Parallel()
 			codec, err := parseCodec(name)
 			require.NoError(t, err)
-			used := newBatch("/hongbao/d1") // its buffers were used before
+			used := newBatch("/hongbao/d1") // shared by all cases, so that its buffers are reused
 			rapid.Check(t, func(t *rapid.T) {
 				grants := rapid.SliceOfN(rapid.Custom(drawGrant), 1, 200).Draw(t, "grants")
 				raw := packed(t, used, codec, grants)
@@ -61,7 +61,8 @@ func TestCompressionMakesABatchSmaller(t *testing.T) {
 	}
 }
 
-// A worker that takes a compressed batch over sends the same bytes, whatever its own compression is.
+// A worker that takes over a compressed batch sends the same bytes again, even if it is configured with another
+// compression.
 func TestTakenOverBatchIsCompressedAsItWas(t *testing.T) {
 	t.Parallel()
 	for _, name := range codecNames {
@@ -93,7 +94,7 @@ func TestTakenOverBatchIsCompressedAsItWas(t *testing.T) {
 	}
 }
 
-// recorder keeps the batches of produce requests.
+// recorder records the batches of produce requests.
 type recorder struct{ raw [][]byte }
 
 func (r *recorder) note(req kafka.Request) error {
@@ -108,7 +109,7 @@ func (r *recorder) note(req kafka.Request) error {
 	return err
 }
 
-// A compressed batch is found by reading the log if the broker has forgotten its producer.
+// If the broker has forgotten the producer of a compressed batch, the next worker reads the log to find the batch.
 func TestCompressedBatchIsLookedBackAt(t *testing.T) {
 	t.Parallel()
 	for _, f := range []fate{swallow, lost} {

@@ -1,29 +1,31 @@
-// Package publish puts grants into a Kafka topic, exactly one copy of each, with kafka-go's Client.
+// Package publish writes exactly one copy of each grant to a Kafka topic, with kafka-go's Client.
 //
-// It never uses kafka-go's Writer, which retries inside itself and may deliver after it reported a timeout. The broker
-// detects copies: every batch has a producer id, an epoch and a base sequence, and a batch that is sent again is stored
-// once. In order, Handle
+// It does not use kafka-go's Writer, which retries internally and may deliver a batch after it has reported a timeout.
+// The broker detects copies: every batch has a producer id, an epoch and a base sequence, and a batch that is sent
+// again is stored once. Handle takes these steps:
 //
-//  1. takes the partition's session (producer id, epoch, next sequence, last known end of the log), or opens one. If
-//     the session has sent nothing for ShownFor, it first sends a fence record under its own numbers to the partition;
-//  2. claims the events and stores in the claim everything that is needed to send the same batch again;
-//  3. sends the batch, and exactly the same bytes again after any response that does not decide;
-//  4. completes the claim, which marks the events done.
+//  1. It takes the partition's session, or opens one. A session is a producer id with its epoch, its next sequence and
+//     the last known end of the log. If the session has sent nothing for ShownFor, it first sends a fence record with
+//     its own numbers.
+//  2. It claims the events. The claim contains everything that is needed to send the same batch again.
+//  3. It sends the batch. After an inconclusive response, it sends exactly the same bytes again.
+//  4. It completes the claim, which marks the events done.
 //
-// Two rules keep this right. First, a session continues only if its last claim ended with this worker's own complete or
-// release. In every other case another worker may have used up the sequence, and the broker would drop a new batch
-// under it as a copy. Second, an open claim is finished, never skipped. Its batch is rebuilt from the stream and sent
-// under the stored numbers while the broker certainly remembers the producer; otherwise the partition is read back for
-// the event ids. Before events that were not found are released and claimed again, a fence record under the next epoch
-// makes sure that no late copy of the old batch can arrive any more.
+// Two rules make this correct. First, a session is used again only if this worker itself completed or released the
+// session's last claim. Otherwise another worker may have used the sequence. The broker would then drop a new batch
+// with this sequence as a copy. Second, an open claim is finished, never skipped. As long as the broker certainly
+// remembers the producer, the worker rebuilds the batch from the stream and sends it with the stored numbers. Later, it
+// searches the partition for the event ids instead. If it does not find the events, it first sends a fence record with
+// the next epoch, so that no late copy of the old batch can arrive. Then the events are released and claimed again.
 //
-// Check refuses, by name and at start: a topic with other partitions than configured, with unclean elections, with too
-// few in-sync replicas, with compaction, with too small messages. If the topic's end is before an offset that it has
-// seen (the topic was deleted and created again, or its tail was lost) it says so with a Broken error, once. Then it
-// continues with the current log, and searches all of it for the batches that were stored before.
+// At the start, Check refuses a topic whose settings are unsafe, and names them: too few partitions, unclean leader
+// elections, too few in-sync replicas, compaction, or a message size that is too small. If the topic was deleted and
+// created again, or has lost its tail, its end is before an offset that the Publisher has seen. The Publisher then
+// returns a Broken error once. After that, it continues with the current log, and searches all of it for the batches of
+// older claims.
 //
-// Log.Fence is for a shard that is restored: no session from before can append to its partition any more. It finds the
-// sessions by the records that they have appended; see ShownFor and Config.Epoch.
+// Log.Fence is used when a shard is restored. After it, older sessions can no longer append to the shard's partition.
+// Fence finds these sessions by the records that they have appended; see ShownFor and Config.Epoch.
 //
-// Log.Scan reads the topic; package topic decodes a record. Subscribers, tail and audit read with them.
+// Log.Scan reads the topic, and package topic decodes its records. Subscribers, `hongbao tail` and the audit use both.
 package publish

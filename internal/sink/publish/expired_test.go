@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// writeAt writes one record a grant to partition 0, with the time that a worker first sent it.
+// writeAt writes one record for each grant to partition 0. times are the record times, used in turn.
 func writeAt(t *testing.T, b *bench, grants []hongbao.Grant, times ...time.Time) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...), kgo.DefaultProduceTopic(testTopic),
@@ -30,8 +30,8 @@ func writeAt(t *testing.T, b *bench, grants []hongbao.Grant, times ...time.Time)
 	require.NoError(t, c.ProduceSync(t.Context(), records...).FirstErr())
 }
 
-// The times of a partition's first records show since when the partition is complete, whatever their seqs. A batch
-// that was sent again keeps its old time, and a requeue brings an old grant late.
+// Scan derives from the times of a partition's first records since when the partition is complete. It ignores the seqs:
+// a batch that is sent again keeps its old time, and a requeued grant may be written late.
 func TestScanTellsSinceWhenTheLogIsWhole(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -40,27 +40,27 @@ func TestScanTellsSinceWhenTheLogIsWhole(t *testing.T) {
 		report, err := p.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
 		require.NoError(t, err)
 		require.Len(t, report.Since, b.cfg.Partitions)
-		require.Zero(t, report.Since[1], "nothing of the other partition has expired")
+		require.Zero(t, report.Since[1], "no record of the other partition has expired")
 		return report.Since
 	}
 	begin := time.Now().Add(-48 * time.Hour).Truncate(time.Millisecond)
 	at := func(minutes int) time.Time { return begin.Add(time.Duration(minutes) * time.Minute) }
 	g := b.store.grants(0, 1_300, decided)
-	writeAt(t, b, g[1_200:], at(1))      // expires: its seqs are higher than those of what is kept
-	writeAt(t, b, g[:100], at(5), at(3)) // some were sent again
+	writeAt(t, b, g[1_200:], at(1))      // will expire, although its seqs are the highest
+	writeAt(t, b, g[:100], at(5), at(3)) // half of them with an older time, as after a retry
 	writeAt(t, b, g[100:900], at(4))
 	require.Zero(t, since()[0], "nothing has expired")
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 100))
 	require.Equal(t, at(5).Add(stream.ClockSkew), since()[0].Local())
-	strangers(t, b) // their times are of today, and prove nothing
+	strangers(t, b) // their times must not count
 	require.Equal(t, at(5).Add(stream.ClockSkew), since()[0].Local())
 	writeAt(t, b, g[900:1_000], at(6))
-	require.Equal(t, at(6).Add(stream.ClockSkew), since()[0].Local(), "it is among the first thousand")
+	require.Equal(t, at(6).Add(stream.ClockSkew), since()[0].Local(), "the new records are among the first thousand")
 	writeAt(t, b, g[1_000:1_100], at(7))
-	require.Equal(t, at(6).Add(stream.ClockSkew), since()[0].Local(), "it is behind the first thousand")
+	require.Equal(t, at(6).Add(stream.ClockSkew), since()[0].Local(), "the new records come after the first thousand")
 
 	bounds, err := p.ends(t.Context(), 0)
 	require.NoError(t, err)
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, bounds.end))
-	require.WithinDuration(t, time.Now().Add(stream.ClockSkew), since()[0], 30*time.Second, "nothing is left")
+	require.WithinDuration(t, time.Now().Add(stream.ClockSkew), since()[0], 30*time.Second, "no record is left")
 }

@@ -16,24 +16,25 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// FenceSince returns the time, by the clock of Redis, from which Fence must read the partition. From then on it meets
-// each session that may have made a claim after the last write that Redis has.
+// FenceSince returns the time, by the clock of Redis, from which Fence must read the partition. last is the time of the
+// last write that Redis still has. Each session that may have made a claim after last has a record in the partition
+// from the returned time on.
 func (l *Log) FenceSince(last time.Time) time.Time {
 	return last.Add(-ShownFor - l.cfg.MaxClaimAge - stream.ClockSkew)
 }
 
-// Fence makes the broker refuse every batch that a session from before the call may still send to the partition of a
-// shard, and returns what such sessions have sent. The ledger must have the shard's new epoch before the call: a
-// session from after it asks the ledger (Config.Epoch).
+// Fence makes the broker refuse every batch that an older session may still send to the partition of a shard. It
+// returns the shard's grants that such sessions have sent. Before the call, the ledger must have the shard's new epoch:
+// a session that starts later reads that epoch (Config.Epoch).
 //
-// A session has epoch 0, and a fence record under its producer id has a later one: from then on the broker refuses
-// batches under epoch 0. Fence sends one for each producer id that it meets in a claim, or in the partition as it is at
-// the call, and reads on up to the last of these records. A session that it meets only while reading on began after the
-// call. Such a session is also fenced and read if it has sent a grant of the shard. The others are left alone: live
-// publishers of other shards in the partition begin new sessions as fast as they are fenced. They find the fenced batch
-// in the log, or send it again.
+// A session has epoch 0. A fence record with the same producer id and a higher epoch makes the broker refuse batches
+// with epoch 0. Fence sends such a record for each producer id that it finds in a claim, or in the part of the
+// partition that exists at the call. Then it reads up to the last of these records. A session that appears only in this
+// newer part started after the call. It is fenced only if it has sent a grant of the shard. Fencing all of them would
+// not end, since live publishers of other shards start new sessions as fast as they are fenced. A fenced live publisher
+// finds its batch in the log, or sends it again.
 //
-// After an error call Fence again; the broker drops a second copy of a fence record. Calls for other shards of the
+// After an error, call Fence again: the broker drops a second copy of a fence record. Calls for other shards of the
 // partition may run concurrently.
 func (l *Log) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error) {
 	r := fencing{l: l, shard: f.Shard, partition: l.Partition(f.Shard), sessions: map[int64]int16{},
@@ -71,18 +72,18 @@ func (l *Log) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, er
 	}
 }
 
-// fencing is the state of a call of Fence.
+// fencing is the state of one call of Fence.
 type fencing struct {
 	l                  *Log
 	shard, partition   int
-	end                int64           // of the log at the call
-	sessions, fenced   map[int64]int16 // producer ids to epochs
-	grants             []hongbao.Grant // in the order of the log, some twice
+	end                int64           // end of the log when Fence was called
+	sessions, fenced   map[int64]int16 // epoch of each producer id
+	grants             []hongbao.Grant // in the order of the log; may contain duplicates
 	records, producers int
 	doubt              string
 }
 
-// claims notes the producer ids of the claims. The log should be as long as it was when they were made.
+// claims records the producer ids of the claims. If the log is shorter than when a claim was made, it sets doubt.
 func (r *fencing) claims(claims []stream.Claim) {
 	for i := range claims {
 		st, err := r.l.readStored(r.partition, &claims[i])
@@ -126,7 +127,7 @@ func (r *fencing) one(rec *record) error {
 	return nil
 }
 
-// open returns what to fence: the next epochs of the sessions for which no fence record was met.
+// open returns the producer ids that still need a fence record, with the epoch for that record.
 func (r *fencing) open() (open []numbers) {
 	for _, producer := range slices.Sorted(maps.Keys(r.sessions)) {
 		if epoch := r.sessions[producer]; r.fenced[producer] <= epoch {
@@ -144,8 +145,8 @@ func (r *fencing) result() stream.Fenced {
 	return stream.Fenced{Grants: slices.Compact(r.grants), Records: r.records, Producers: r.producers, Doubt: r.doubt}
 }
 
-// fence sends a fence record under the numbers and returns an offset. Everything sent under an earlier epoch of the
-// producer id is before that offset.
+// fence sends a fence record with the producer id and the epoch of n, and returns an offset. All batches with an
+// earlier epoch of that producer id are before this offset.
 func (l *Log) fence(ctx context.Context, partition int, n numbers) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
 	defer cancel()
@@ -159,7 +160,7 @@ func (l *Log) fence(ctx context.Context, partition int, n numbers) (int64, error
 		switch sent.verdict {
 		case appended:
 			return sent.base, nil
-		case fenced, lookBack: // another fence record came first; one more shows up to which offset to read
+		case fenced, lookBack: // send one more, with a new id, to get an offset
 			err := l.ask(ctx, "taking a producer id", func(ctx context.Context) (err error) {
 				n, err = l.newProducer(ctx)
 				return err
@@ -169,7 +170,7 @@ func (l *Log) fence(ctx context.Context, partition int, n numbers) (int64, error
 			}
 			n.epoch++
 		case again:
-			return 0, hongbao.Outagef(hongbao.ClassUnknown, "sending a fence record to %s: no answer in time that decides: %w",
+			return 0, hongbao.Outagef(hongbao.ClassUnknown, "sending a fence record to %s: no conclusive answer in time: %w",
 				l.where(partition), sent.err)
 		case tooMuch, refused, absent:
 			return 0, l.sinkError("sending a fence record to "+l.where(partition), sent.verdict, sent.err)
@@ -177,7 +178,7 @@ func (l *Log) fence(ctx context.Context, partition int, n numbers) (int64, error
 	}
 }
 
-// refuseCompaction refuses a topic that may have lost records to compaction.
+// refuseCompaction returns an error if the topic is compacted: records may be missing from it.
 func (l *Log) refuseCompaction(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
 	defer cancel()

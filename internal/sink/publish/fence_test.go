@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// recoverer is a Log of another process.
+// recoverer returns a Log as another process would use it.
 func (b *bench) recoverer(t *testing.T) *Log {
 	t.Helper()
 	l, err := NewLog(b.cfg)
@@ -24,7 +24,7 @@ func (b *bench) recoverer(t *testing.T) *Log {
 	return l
 }
 
-// requireFenced checks that Fence returns these grants and has fenced as many producer ids.
+// requireFenced calls Fence. It must return exactly the grants want, and fence this number of producer ids.
 func requireFenced(t *testing.T, l *Log, f stream.TopicFence, producers int, want ...hongbao.Grant) {
 	t.Helper()
 	got, err := l.Fence(t.Context(), f)
@@ -37,7 +37,7 @@ func requireFenced(t *testing.T, l *Log, f stream.TopicFence, producers int, wan
 	require.True(t, slices.IsSortedFunc(got.Grants, func(a, b hongbao.Grant) int { return int(a.Seq - b.Seq) }))
 }
 
-// claimsOf are the open claims that Redis has of a shard.
+// claimsOf returns the open claims of a shard.
 func (s *store) claimsOf(shard int) (list []stream.Claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,8 +47,8 @@ func (s *store) claimsOf(shard int) (list []stream.Claim) {
 	return list
 }
 
-// A publisher has a claim in a Redis that was left behind, and is stopped before it sends. The current Redis has lost
-// the claim.
+// A publisher has made a claim in an old Redis, and the shard is fenced before the publisher sends. The new Redis does
+// not have the claim. The publisher must neither send the batch nor claim it again.
 func TestKafkaFenceStopsAPublisherBetweenClaimAndSend(t *testing.T) {
 	t.Parallel()
 	b := real(t, testkit.Kafka(t))
@@ -57,7 +57,7 @@ func TestKafkaFenceStopsAPublisherBetweenClaimAndSend(t *testing.T) {
 	p, _ := b.worker(t)
 	ctx := stream.WithEpoch(t.Context(), 1)
 	before, lost := b.store.grants(0, 20, decided), b.store.grants(0, 20, decided)
-	for i := range 4 { // several batches of one session
+	for i := range 4 { // several batches with the same session
 		require.Nil(t, p.Handle(ctx, before[i*5:i*5+5]))
 	}
 	fired := 0
@@ -69,18 +69,19 @@ func TestKafkaFenceStopsAPublisherBetweenClaimAndSend(t *testing.T) {
 	errs := p.Handle(ctx, lost)
 	requireClass(t, errs, 20, hongbao.ClassTransient, true)
 	require.ErrorContains(t, errs[0], "continues elsewhere")
-	require.Equal(t, 1, fired, "and its next session claims nothing")
+	require.Equal(t, 1, fired, "the publisher's next session makes no claim")
 	require.EqualValues(t, 2, p.Stats().Sessions)
-	require.Equal(t, 1, b.store.open(0), "the claim stays in the Redis that was left behind")
+	require.Equal(t, 1, b.store.open(0), "the claim stays in the old Redis")
 	requireOneCopy(t, &b.cfg, before)
 }
 
-// The request of a stopped publisher arrives after the fence. Looking back settles the claim that its worker left.
+// A request of a stopped publisher arrives after the fence, and the broker refuses it. The next worker settles the open
+// claim by reading the log.
 func TestKafkaFenceRefusesALateBatch(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fate  fate
-		known bool // the partition shows the session; else only its claim does
+		known bool // Fence finds the session by its records; otherwise only by its claim
 	}{
 		"session in the log, sent": {swallow, true}, "session in the log, not sent": {deferred, true},
 		"claim in Redis, sent": {swallow, false}, "claim in Redis, not sent": {deferred, false},
@@ -109,7 +110,7 @@ func TestKafkaFenceRefusesALateBatch(t *testing.T) {
 			next, _ := b.worker(t)
 			require.Nil(t, next.Handle(t.Context(), g))
 			s := next.Stats()
-			require.Zero(t, s.SentAgain, "nothing is sent under the old numbers")
+			require.Zero(t, s.SentAgain, "no batch is sent with the old numbers")
 			if c.fate == swallow {
 				require.EqualValues(t, 1, s.FoundInLog)
 			} else {
@@ -120,7 +121,8 @@ func TestKafkaFenceRefusesALateBatch(t *testing.T) {
 	}
 }
 
-// A repeat finds the same grants and has nothing left to fence. Other deployments' sessions and strangers continue.
+// A second call of Fence returns the same grants and fences no further producer. Sessions of other deployments and
+// other producers still work.
 func TestKafkaFenceTwice(t *testing.T) {
 	t.Parallel()
 	b := real(t, testkit.Kafka(t))
@@ -150,7 +152,7 @@ func TestKafkaFenceTwice(t *testing.T) {
 	requireFenced(t, l, stream.TopicFence{Shard: 0}, 4, slices.Concat(all...)...)
 	require.Equal(t, 3, w.fired)
 	n := fences(t, l, 0)
-	require.Equal(t, 4+4, n, "those of the sessions, and one more for each, however often it was sent")
+	require.Equal(t, 4+4, n, "one from each session and one from Fence for each session; repeated sends add none")
 	for _, since := range []time.Time{{}, l.FenceSince(time.Now())} {
 		requireFenced(t, l, stream.TopicFence{Shard: 0, Since: since}, 0, slices.Concat(all...)...)
 	}
@@ -161,7 +163,8 @@ func TestKafkaFenceTwice(t *testing.T) {
 	require.EqualValues(t, 1, other.Stats().Sessions)
 }
 
-// A claim names a producer id that another worker fenced in a later epoch.
+// A claim has a producer id that another worker has fenced with a later epoch. Fence still fences it once, with a new
+// producer id.
 func TestKafkaFenceOfAProducerThatWasFencedHigher(t *testing.T) {
 	t.Parallel()
 	b := real(t, testkit.Kafka(t))
@@ -174,15 +177,15 @@ func TestKafkaFenceOfAProducerThatWasFencedHigher(t *testing.T) {
 	n := fences(t, l, 0)
 	for i := range 2 {
 		requireFenced(t, l, stream.TopicFence{Shard: 0, Since: time.Now().Add(time.Hour), Claims: claims}, 1)
-		require.Equal(t, n+1+i, fences(t, l, 0), "a record under a new producer id")
+		require.Equal(t, n+1+i, fences(t, l, 0), "one more record, with a new producer id")
 	}
 	requireFenced(t, l, stream.TopicFence{Shard: 0, Claims: claims}, 0)
 	zombie.flushQuietly()
 	require.Empty(t, topicContent(t, &b.cfg)[g[0].EventID()])
 }
 
-// Workers fence two shards of one partition concurrently and repeatedly, while publishers work in other shards of the
-// partition. Each grant is stored once, and the fenced shards send nothing any more.
+// Recoverers fence two shards of one partition concurrently and repeatedly, while publishers write to other shards of
+// the partition. Each grant must be in the topic once, and the publishers of the fenced shards must stop.
 func TestKafkaFencesAtOnce(t *testing.T) {
 	t.Parallel()
 	b := real(t, testkit.Kafka(t))
@@ -248,8 +251,8 @@ func TestKafkaFencesAtOnce(t *testing.T) {
 	}
 }
 
-// A live session that was fenced for another shard of its partition continues under a new producer id, however long it
-// was idle.
+// A live publisher whose session was fenced because of another shard continues with a new producer id. This works after
+// any idle time.
 func TestKafkaFencedSessionGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, idle := range map[string]time.Duration{
@@ -274,7 +277,7 @@ func TestKafkaFencedSessionGoesOn(t *testing.T) {
 	}
 }
 
-// A compacted topic is refused. A fence names everything that it can't be sure of.
+// Fence refuses a compacted topic. In the other cases it reports in Doubt what it is not sure of.
 func TestKafkaFenceInDoubt(t *testing.T) {
 	t.Parallel()
 	broker := testkit.Kafka(t)

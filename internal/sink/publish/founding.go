@@ -9,13 +9,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 )
 
-// lastRecords is how far back from the end of a log checkFounding looks for a record of this deployment. Other
-// producers' records and control records may come after it.
+// lastRecords is the number of records at the end of a log in which checkFounding looks for a record of this
+// deployment. They may include control records and records of other producers.
 const lastRecords = 100
 
-// checkFounding checks which deployment wrote the last record of a partition. It runs before the first batch of each
-// session, and again after each MaxClaimAge, since two deployments that start together both find no record of the
-// other. If two deployments published under one id, two grants would have the same name.
+// checkFounding returns an error if another deployment with the same id wrote the last record of the partition. Grants
+// of two such deployments could have the same event id. The check runs before the first batch of each session. It is
+// repeated after MaxClaimAge, because two deployments that start together both find no record of the other one.
 func (p *Publisher) checkFounding(ctx context.Context, s *slot) error {
 	if p.cfg.Founding == "" || p.cfg.AnyFounding || s.session != nil && !p.tooOld(s.checked) {
 		return nil
@@ -45,8 +45,8 @@ func (p *Publisher) checkFounding(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// anothers reports whether a record is of another deployment, whatever its source. It returns false for a record
-// without a founding, and for a Log that does not know its own founding.
+// anothers reports whether a record has the founding of another deployment; it does not compare the source. It returns
+// false if the record has no founding, or if the Log does not know its own.
 func (l *Log) anothers(r *record) bool {
 	f := foundingOf(r.headers)
 	return f != "" && l.cfg.Founding != "" && f != l.cfg.Founding

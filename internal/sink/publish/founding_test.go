@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// founded returns a worker of a deployment with this founding, and its own claims.
+// founded returns a worker of a deployment with this founding, and the worker's own store of claims.
 func (b *bench) founded(t *testing.T, founding string) (*Publisher, *store) {
 	t.Helper()
 	cfg, s := b.cfg, newStore()
@@ -23,17 +23,17 @@ func (b *bench) founded(t *testing.T, founding string) (*Publisher, *store) {
 	return p, s
 }
 
-// A second deployment with the same id publishes nothing into the topic of the first one: two grants would share a
-// (shard, seq).
+// A second deployment with the same id must not publish into the topic of the first deployment: two grants could have
+// the same event id.
 func TestAnotherFoundingIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	old, oldStore := b.founded(t, "") // of a build that wrote no header
+	old, oldStore := b.founded(t, "") // an older build, which wrote no founding header
 	first := oldStore.grants(0, 3, decided)
 	require.Nil(t, old.Handle(t.Context(), first))
 
 	ours, ourStore := b.founded(t, "aaaa")
-	require.Nil(t, ours.Handle(t.Context(), shifted(ourStore.grants(0, 8, decided), 3)), "records without the header are taken")
+	require.Nil(t, ours.Handle(t.Context(), shifted(ourStore.grants(0, 8, decided), 3)), "records without a founding pass")
 	for range 2 {
 		theirs, theirStore := b.founded(t, "bbbb")
 		errs := theirs.Handle(t.Context(), theirStore.grants(0, 4, decided))
@@ -42,11 +42,11 @@ func TestAnotherFoundingIsRefused(t *testing.T) {
 		require.Zero(t, theirStore.open(0), "nothing was claimed")
 	}
 	theirs, theirStore := b.founded(t, "bbbb")
-	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(1, 4, decided)), "no one has published to this partition")
-	require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 2, decided)), "the first one continues")
+	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(1, 4, decided)), "this partition is empty")
+	require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 2, decided)), "the first deployment continues")
 	b.cfg.AnyFounding = true
 	theirs, theirStore = b.founded(t, "bbbb")
-	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 4, decided)), "unsafe.allow has kafka_founding")
+	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 4, decided)), "as with kafka_founding in unsafe.allow")
 	b.cfg.AnyFounding = false
 	back, backStore := b.founded(t, "aaaa")
 	backStore.shard(0).next = 50
@@ -55,13 +55,14 @@ func TestAnotherFoundingIsRefused(t *testing.T) {
 	back, backStore = b.founded(t, "aaaa")
 	backStore.shard(0).next = 50
 	require.Nil(t, back.Handle(t.Context(), backStore.grants(0, 1, decided)))
-	b.cfg.AnyFounding = false // the last record is its own
+	b.cfg.AnyFounding = false // the last record is now from aaaa
 	again, againStore := b.founded(t, "aaaa")
 	againStore.shard(0).next = 100
 	require.Nil(t, again.Handle(t.Context(), againStore.grants(0, 2, decided)))
 }
 
-// Two deployments that start together both find no other one. The check is repeated, so one of them stops.
+// Two deployments with the same id start together, so neither finds records of the other. The check is repeated later,
+// and one of them stops.
 func TestAnotherFoundingIsRefusedLater(t *testing.T) {
 	t.Parallel()
 	for name, newSession := range map[string]bool{"new session": true, "busy session": false} {
@@ -73,7 +74,7 @@ func TestAnotherFoundingIsRefusedLater(t *testing.T) {
 			theirs, theirStore := b.founded(t, "bbbb")
 			check := func() {}
 			b.cfg.Observe = func(request string, _ time.Duration, _ error) {
-				if request == protocol.InitProducerId.String() { // it has made its check, and has not shown itself yet
+				if request == protocol.InitProducerId.String() { // after the check and before its first record
 					check()
 				}
 			}
@@ -89,9 +90,9 @@ func TestAnotherFoundingIsRefusedLater(t *testing.T) {
 				theirs.slots[0].session = nil
 			} else {
 				later = b.cfg.MaxClaimAge * 2 / 3
-				require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 4, decided)), "it has checked a short time ago")
+				require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 4, decided)), "its last check is recent")
 				require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)))
-				later *= 2 // not idle for long enough to ask for the end of the log
+				later *= 2 // the check is due, but the session's end of the log is still fresh
 			}
 			for range 2 {
 				errs := theirs.Handle(t.Context(), theirStore.grants(0, 4, decided))
@@ -99,12 +100,12 @@ func TestAnotherFoundingIsRefusedLater(t *testing.T) {
 				require.ErrorContains(t, errs[0], "deployment.id")
 			}
 			ours.slots[0].session = nil
-			require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)), "the last one continues")
+			require.Nil(t, ours.Handle(t.Context(), ourStore.grants(0, 4, decided)), "the last publisher continues")
 		})
 	}
 }
 
-// rogue returns a worker that publishes under another founding and checks none.
+// rogue returns a worker that publishes with the founding bbbb and never runs the check.
 func (b *bench) rogue(t *testing.T) (*Publisher, *store) {
 	t.Helper()
 	p, s := b.founded(t, "")
@@ -112,7 +113,7 @@ func (b *bench) rogue(t *testing.T) (*Publisher, *store) {
 	return p, s
 }
 
-// Records of another deployment with the same id and the same seqs do not complete a claim.
+// Looking back ignores records of another deployment with the same id, even if they have the seqs of the claim.
 func TestLookingBackPassesOverAnotherFounding(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -130,10 +131,10 @@ func TestLookingBackPassesOverAnotherFounding(t *testing.T) {
 	report, err := p.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
 	require.NoError(t, err)
 	require.EqualValues(t, 3+1+20, report.Events)
-	require.EqualValues(t, 20+1, report.Foreign, "theirs, with the record of their session")
+	require.EqualValues(t, 20+1, report.Foreign, "the other deployment's grants and the fence record of its session")
 }
 
-// Readers skip the records of another founding, if they know their own.
+// Scan and HighestSeq skip records of another founding if they know their own.
 func TestReadingPassesOverAnotherFounding(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -158,7 +159,7 @@ func TestReadingPassesOverAnotherFounding(t *testing.T) {
 	}
 }
 
-// shifted raises the seqs of grants, so that they are behind others.
+// shifted returns copies of the grants with higher seqs.
 func shifted(grants []hongbao.Grant, by int64) []hongbao.Grant {
 	out := make([]hongbao.Grant, len(grants))
 	for i, g := range grants {
@@ -168,7 +169,6 @@ func shifted(grants []hongbao.Grant, by int64) []hongbao.Grant {
 	return out
 }
 
-// Grants and fences carry the founding.
 func TestRecordsCarryTheFounding(t *testing.T) {
 	t.Parallel()
 	b := newBatch("/hongbao/d1")

@@ -17,12 +17,12 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// asciiRange contains the characters of ids.
+// asciiRange is the range of characters that ids may contain.
 var asciiRange = &unicode.RangeTable{R16: []unicode.Range16{{Lo: '!', Hi: '~', Stride: 1}}}
 
 func errorsIsForeign(err error) bool { return errors.Is(err, topic.ErrForeign) }
 
-// messageOf returns headers and value of a grant as they are in the topic.
+// messageOf returns the headers and the value of the grant's record.
 func messageOf(t testing.TB, g *hongbao.Grant) ([]kafka.Header, []byte) {
 	t.Helper()
 	b := newBatch("/hongbao/d1")
@@ -44,19 +44,19 @@ func firstRecord(t testing.TB, raw []byte) record {
 	return r
 }
 
-// holdsKey reports whether the request's batch has a record with the key. It does not change the request.
+// holdsKey reports whether the request's batch has a record with the key.
 func holdsKey(r *rawproduce.Request, key string) bool {
-	return contains(r, append([]byte{byte(2 * len(key))}, key...)) // preceded by its varint length
+	return contains(r, append([]byte{byte(2 * len(key))}, key...)) // in a record, the key follows its varint length
 }
 
 func contains(r *rawproduce.Request, needle []byte) bool { return bytes.Contains(rawOf(r), needle) }
 
-// isShow reports whether the request's batch is the first one of a session, which announces the session.
+// isShow reports whether the request is a session's first record, which makes the session visible.
 func isShow(r *rawproduce.Request) bool {
 	return contains(r, []byte(cloudevent.TypeFence)) && bytes.Equal(rawOf(r)[atEpoch:atCount], make([]byte, atCount-atEpoch))
 }
 
-// rawOf returns the request's batch and leaves the request as it was.
+// rawOf returns the request's batch. The request can still be sent afterwards.
 func rawOf(r *rawproduce.Request) []byte {
 	set := &r.Topics[0].Partitions[0].RecordSet
 	raw, err := io.ReadAll(set.Reader)
@@ -67,17 +67,17 @@ func rawOf(r *rawproduce.Request) []byte {
 	return raw
 }
 
-// flushQuietly sends the late copies, ignores the broker's answers, and returns the number of copies.
+// flushQuietly sends the deferred copies and ignores the broker's responses. It returns the number of copies.
 func (w *wire) flushQuietly() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := len(w.late)
 	for _, send := range w.late {
-		_ = send() // a refusal comes as an answer, and no caller waits for it any more
+		_ = send() // the caller of the original request is gone, so its result does not matter
 	}
 	w.late = nil
 	return n
 }
 
-// kgoHeader is the header type of both clients.
+// kgoHeader is kafka-go's header type; the tests convert franz-go's headers to it.
 type kgoHeader = kafka.Header

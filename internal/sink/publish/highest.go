@@ -10,10 +10,10 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// HighestSeq returns the highest seq of a shard in its partition from since up to the end; 0 if there is none. A
-// record has the time at which a worker first sent it, by that worker's clock. So the caller subtracts the clocks'
-// difference from since. HighestSeq skips fence records, other shards' events and other deployments' records. It
-// writes nothing.
+// HighestSeq returns the highest seq of a shard among the records from since to the end of its partition, or 0 if there
+// is none. The time of a record is when a worker first sent it, by that worker's clock. So the caller must subtract the
+// possible clock difference from since. HighestSeq skips fence records, other shards' events and other deployments'
+// records. It writes nothing.
 func (l *Log) HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error) {
 	partition := l.Partition(shard)
 	b, err := l.ends(ctx, partition)
@@ -35,8 +35,8 @@ func (l *Log) HighestSeq(ctx context.Context, shard int, since time.Time) (int64
 	return highest, err
 }
 
-// offsetAt returns the offset of the first record within b that has the time or a later one; the end of b if there is
-// none.
+// offsetAt returns the offset of the first record within b whose time is when or later. If there is none, it returns
+// the end of b.
 func (l *Log) offsetAt(ctx context.Context, partition int, when time.Time, b bounds) (int64, error) {
 	ms := when.UnixMilli()
 	if ms <= 0 { // negative times have a special meaning in Kafka
@@ -58,7 +58,7 @@ func (l *Log) offsetAt(ctx context.Context, partition int, when time.Time, b bou
 				continue
 			}
 			for at := range o.Offsets {
-				if at >= 0 { // -1: no record is that young
+				if at >= 0 { // -1 means that no record is young enough
 					offset = max(b.start, min(at, b.end))
 				}
 			}

@@ -29,18 +29,18 @@ func TestKafkaHighestSeq(t *testing.T) {
 	require.EqualValues(t, 20, highest(0, time.Time{}))
 	require.EqualValues(t, 20, highest(0, start.Add(-61*time.Minute)))
 	require.EqualValues(t, 30, highest(2, start.Add(-61*time.Minute)))
-	require.Zero(t, highest(0, start.Add(-time.Minute)), "the events were sent before that")
+	require.Zero(t, highest(0, start.Add(-time.Minute)), "all events were sent earlier")
 
 	strangers(t, b)
 	g, _ := orphan(t, b, 5, deferred) // seqs 21 to 25 of shard 0, and 3 of shard 4
 	fencer, _ := forgetful(t, b)
 	require.Nil(t, fencer.Handle(t.Context(), g))
-	require.EqualValues(t, 1, fencer.Stats().Fences, "a fence record is between them")
+	require.EqualValues(t, 1, fencer.Stats().Fences, "the partition also has a fence record")
 	for _, since := range []time.Time{{}, start.Add(-61 * time.Minute), start.Add(-time.Minute)} {
 		require.EqualValues(t, 25, highest(0, since))
 		require.EqualValues(t, 3, highest(4, since))
 	}
 	require.Zero(t, highest(2, start.Add(-time.Minute)))
-	require.Zero(t, highest(0, start.Add(time.Hour)), "nothing is that young")
+	require.Zero(t, highest(0, start.Add(time.Hour)), "no record is that young")
 	require.Zero(t, highest(1, time.Time{}), "the other partition is empty")
 }

@@ -11,23 +11,22 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// history is one random life of some workers on two shards that share a partition.
+// history is a random sequence of actions and faults of some workers, on two shards of one partition.
 type history struct {
 	b       *bench
 	shards  [2]int
 	workers []*Publisher
 	wires   []*wire
 	grants  [][]hongbao.Grant
-	met     map[string]int // which faults and which ways to settle a claim occurred, over all histories
+	met     map[string]int // counts of faults and of the ways in which claims were settled, over all histories
 }
 
-// hire adds a worker.
 func (h *history) hire(t *testing.T) {
 	p, w := h.b.worker(t)
 	h.workers, h.wires = append(h.workers, p), append(h.wires, w)
 }
 
-// step decides some grants and has one worker handle some of them, old or new, with random faults.
+// step decides new grants. Then one worker handles some of the new or old grants, with random faults.
 func (h *history) step(t *testing.T, r *rapid.T) {
 	fresh := h.b.store.grants(h.shards[rapid.IntRange(0, 1).Draw(r, "shard")], rapid.IntRange(1, 4).Draw(r, "n"), decided)
 	h.grants = append(h.grants, fresh)
@@ -50,7 +49,7 @@ func (h *history) step(t *testing.T, r *rapid.T) {
 	}
 }
 
-// troubleWire draws what happens to the next requests on a wire, and at which of them the lease ends.
+// troubleWire draws the fates of the next requests, and the request at which the lease ends.
 func (h *history) troubleWire(r *rapid.T, w *wire, loseLease func()) {
 	next := fates(rapid.SliceOfN(rapid.SampledFrom([]fate{pass, lost, swallow, deferred}), 0, 3).Draw(r, "wire")...)
 	dies, n := rapid.IntRange(0, 4).Draw(r, "lease ends at send"), 0
@@ -62,7 +61,7 @@ func (h *history) troubleWire(r *rapid.T, w *wire, loseLease func()) {
 	}
 }
 
-// troubleRedis draws the call that fails, once, before or after its effect.
+// troubleRedis draws one call that fails once, either before or after its effect.
 func (h *history) troubleRedis(r *rapid.T) {
 	op := rapid.SampledFrom([]string{"", "", "claim", "complete", "release", "entries"}).Draw(r, "redis fails at")
 	after := rapid.Bool().Draw(r, "after its effect")
@@ -80,7 +79,7 @@ func (h *history) troubleRedis(r *rapid.T) {
 	}
 }
 
-// end has one more worker handle everything, without any trouble; then the last late copies come.
+// end lets a new worker handle all grants without faults. Then it sends the deferred copies.
 func (h *history) end(t *testing.T, r *rapid.T) {
 	h.b.store.fault = nil
 	last, _ := h.b.worker(t)
@@ -100,8 +99,9 @@ func (h *history) end(t *testing.T, r *rapid.T) {
 	}
 }
 
-// Random histories: requests and answers are lost, copies come late, claims and completes fail before or after their
-// effect, leases end, workers die. In the end, with the faults gone, each event is in the topic once.
+// Random histories: requests and responses are lost, copies arrive late, claims and completes fail before or after
+// their effect, leases end, and workers die. After the faults have stopped, each event must be in the topic exactly
+// once.
 func TestOneCopyWhateverHappens(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -109,7 +109,7 @@ func TestOneCopyWhateverHappens(t *testing.T) {
 	met := map[string]int{}
 	var all [][]hongbao.Grant
 	rapid.Check(t, func(r *rapid.T) {
-		h := &history{b: b, shards: [2]int{shard, shard + 2}, met: met} // fresh shards, same partition
+		h := &history{b: b, shards: [2]int{shard, shard + 2}, met: met} // new shards, but the same partition
 		shard += 4
 		h.hire(t)
 		h.hire(t)
@@ -120,7 +120,7 @@ func TestOneCopyWhateverHappens(t *testing.T) {
 		all = append(all, h.grants...)
 	})
 	requireOneCopy(t, &b.cfg, all...)
-	for _, what := range []string{"claim", "wire", "taken over", "sent again"} { // the rest has tests of its own
+	for _, what := range []string{"claim", "wire", "taken over", "sent again"} { // other tests cover the rarer cases
 		require.Positive(t, met[what], "the histories never met: %s (%v)", what, met)
 	}
 	t.Log(met)

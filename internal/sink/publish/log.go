@@ -17,18 +17,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Log is the topic's log: it checks the topic, and reads it. A Publisher also writes to it.
+// Log checks and reads the topic. A Publisher contains a Log and also writes to the topic.
 type Log struct {
 	cfg       Config
 	source    string
 	transport *kafka.Transport
 	client    *kafka.Client
 
-	expiration atomic.Int64 // of producer ids at the brokers, ns
+	expiration atomic.Int64 // expiration of producer ids at the brokers, in ns
 }
 
-// NewLog returns a Log. It does not connect to the brokers. Config's Worker, Campaigns and BatchGrants are for a
-// Publisher.
+// NewLog returns a Log. It does not connect to the brokers. A Log does not use Worker, Campaigns and BatchGrants of the
+// Config.
 func NewLog(cfg Config) (*Log, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -39,13 +39,13 @@ func NewLog(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Close closes the connections. Call it after all calls of Handle and Scan have returned.
+// Close closes the idle connections. Call it after all calls of Handle and Scan have returned.
 func (l *Log) Close() { l.transport.CloseIdleConnections() }
 
-// Partition returns the partition of a shard's events.
+// Partition returns the partition that has the shard's events.
 func (l *Log) Partition(shard int) int { return shard % l.cfg.Partitions }
 
-// newTransport sets every option of kafka-go's Transport. It repeats nothing by itself: one call is one request.
+// newTransport returns a Transport with every option set. The Transport does not retry: each call sends one request.
 func newTransport(c *Config) *kafka.Transport {
 	dialer := &net.Dialer{Timeout: c.DialTimeout, KeepAlive: 15 * time.Second}
 	return &kafka.Transport{
@@ -69,7 +69,7 @@ func newClient(c *Config, transport kafka.RoundTripper) *kafka.Client {
 	return &kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: c.RequestTimeout, Transport: transport}
 }
 
-// observed reports each request.
+// observed calls report after each request.
 type observed struct {
 	kafka.RoundTripper
 	report func(request string, took time.Duration, err error)
@@ -83,8 +83,8 @@ func (o *observed) RoundTrip(ctx context.Context, to net.Addr, r kafka.Request) 
 	return answer, err
 }
 
-// produce sends one batch once. An error that is not Kafka's own says nothing about the batch: even a cancelled request
-// may be sent.
+// produce sends one batch once. After an error that is not a Kafka error code, the batch may or may not be in the log.
+// Even a cancelled request may have been sent.
 func (l *Log) produce(ctx context.Context, partition int, raw []byte) (int64, error) {
 	res, err := l.client.RawProduce(ctx, &kafka.RawProduceRequest{
 		Topic:        l.cfg.Topic,
@@ -98,7 +98,7 @@ func (l *Log) produce(ctx context.Context, partition int, raw []byte) (int64, er
 	return res.BaseOffset, res.Error
 }
 
-// newProducer asks the broker for a new producer id.
+// newProducer requests a new producer id from the broker.
 func (l *Log) newProducer(ctx context.Context) (numbers, error) {
 	res, err := l.client.InitProducerID(ctx, &kafka.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1})
 	if err == nil {
@@ -108,14 +108,14 @@ func (l *Log) newProducer(ctx context.Context) (numbers, error) {
 		return numbers{}, err
 	}
 	n := numbers{producer: int64(res.Producer.ProducerID), epoch: int16(res.Producer.ProducerEpoch)}
-	if n.epoch != 0 { // a later epoch is that of a fence record: see Fence
+	if n.epoch != 0 { // a higher epoch would look like a fence record's: see Fence
 		err = hongbao.Errorf(hongbao.ClassBroken, "the broker assigned producer id %d with epoch %d, want 0", n.producer,
 			n.epoch)
 	}
 	return n, err
 }
 
-// bounds are the first offset of a partition and the one after its last.
+// bounds are the first offset of a partition and the offset after its last record.
 type bounds struct{ start, end int64 }
 
 func (l *Log) bounds(ctx context.Context, partition int) (bounds, error) {
@@ -136,10 +136,11 @@ func (l *Log) bounds(ctx context.Context, partition int) (bounds, error) {
 	return bounds{}, errors.New("the answer does not name the partition")
 }
 
-// The first and the longest pause between two requests. The context ends the repetition.
+// firstPause and longestPause limit the pause between two attempts. The number of attempts is limited only by the
+// context.
 const firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
 
-// ask repeats a read-only request until it is answered, refused, or ctx ends.
+// ask retries a read-only request until it succeeds, is refused, or ctx ends.
 func (l *Log) ask(ctx context.Context, what string, question func(context.Context) error) error {
 	for wait := retry.Backoff(firstPause, longestPause, 0); ; {
 		err := question(ctx)
@@ -162,7 +163,7 @@ func (l *Log) ask(ctx context.Context, what string, question func(context.Contex
 	}
 }
 
-// sinkError returns the error of a refusal that concerns the whole sink.
+// sinkError returns a Broken error: the whole sink is refused, not one grant.
 func (l *Log) sinkError(what string, v verdict, err error) error {
 	hint := "look at the topic's and the broker's configuration and log"
 	switch {

@@ -11,12 +11,14 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// lookBack settles a claim whose batch the broker can't judge by its numbers: it reads the log from the noted offset.
-// If all events are there, it completes the claim. If none is, a fence record under the next epoch makes the broker
-// refuse every late copy. All in-sync replicas acknowledge that record, so it also shows that nothing before it is
-// hidden. If the events are not there even then, the claim is released and the events are claimed again. If this worker
-// dies in between, the next one does it all again. If only the time of this call ends, the next call continues reading
-// where this one stopped.
+// lookBack settles a claim whose batch the broker can't identify by its numbers any more. It reads the log from the
+// offset that the claim noted. If all events are there, it completes the claim. If none is, it sends a fence record
+// with the next epoch, so that the broker refuses every late copy. All in-sync replicas acknowledge the fence record,
+// so after it no earlier record can be hidden. If the events are still missing, it releases the claim, and the events
+// are claimed again.
+//
+// If this worker dies meanwhile, the next worker starts over. If only this call runs out of time, the next call
+// continues to read where this call stopped.
 func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) error {
 	born := p.now()
 	progress := s.searchFor(o)
@@ -29,7 +31,7 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) 
 		return err
 	}
 	if !all {
-		if p.tooOld(born) { // such a long log: go round, see who has the claim by now, and read what has come since
+		if p.tooOld(born) { // the claim may have a new owner by now: claim again, then read on
 			return nil
 		}
 		err = p.letGo(ctx, s, c, o, progress, born)
@@ -40,7 +42,8 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) 
 	return err
 }
 
-// letGo makes sure that no copy of the missing batch is in the log or can still come, and releases its claim.
+// letGo releases the claim of a batch that was not found. First it makes sure that no copy of the batch is in the log
+// or can still arrive.
 func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, progress *search, born time.Time) error {
 	st := &o.st
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
@@ -56,7 +59,7 @@ func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, pro
 		return p.sinkError("sending a fence record to "+p.where(s.partition), sent.verdict, sent.err)
 	case lookBack, fenced, tooMuch:
 		return hongbao.Errorf(hongbao.ClassBroken,
-			"%s refuses the fence record for producer %d, epoch %d: %w; the claim %s stays for a person",
+			"%s refuses the fence record for producer %d, epoch %d: %w; the claim %s stays until a person decides",
 			p.where(s.partition), n.producer, n.epoch, sent.err, o.claim.ID)
 	case again:
 		return p.undecided(s, sent)
@@ -77,14 +80,15 @@ func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, pro
 	return err
 }
 
-// search is the progress of reading the log for the batch of one claim. The slot keeps it, so a log that takes longer
-// than one call of Handle may take is read in several calls.
+// search is the progress of searching the log for the batch of one claim. The slot keeps it, so that several calls of
+// Handle can share the reading of a long log.
 type search struct {
-	next int64              // every offset from the noted one up to here was read
-	seen map[int64]struct{} // the batch's events that were found
+	next int64              // every offset from the noted one up to this one was read
+	seen map[int64]struct{} // seqs of the batch that were found
 }
 
-// maxSearches bounds the searches that a slot remembers: searches of claims that others settled are never used again.
+// maxSearches limits the searches that a slot keeps. If other workers settle the claims, their searches would stay
+// forever.
 const maxSearches = 64
 
 func (s *slot) searchFor(o *claimed) *search {
@@ -99,7 +103,7 @@ func (s *slot) searchFor(o *claimed) *search {
 	return progress
 }
 
-// reach makes sure that the log still has everything that must be read.
+// reach checks that the log still contains everything that the search must read.
 func (p *Publisher) reach(ctx context.Context, s *slot, o *claimed, progress *search) (bounds, error) {
 	st := &o.st
 	b, err := p.ends(ctx, st.partition)
@@ -110,7 +114,7 @@ func (p *Publisher) reach(ctx context.Context, s *slot, o *claimed, progress *se
 		if !s.knewBack(st) {
 			return b, p.wentBack(s, progress.next, "its end is at offset "+decimal(b.end))
 		}
-		*progress = search{next: b.start, seen: make(map[int64]struct{})} // anywhere in the new log, or nowhere
+		*progress = search{next: b.start, seen: make(map[int64]struct{})} // the batch may be anywhere in the new log
 	}
 	if b.start > progress.next {
 		return b, p.waits(o, "the log begins at offset "+decimal(b.start)+
@@ -119,7 +123,7 @@ func (p *Publisher) reach(ctx context.Context, s *slot, o *claimed, progress *se
 	return b, nil
 }
 
-// errUndecidable says that neither the broker nor the log can say whether the batch of a claim arrived.
+// errUndecidable says that neither the broker nor the log shows whether the batch of a claim was appended.
 var errUndecidable = errors.New("a person has to decide")
 
 func (p *Publisher) waits(o *claimed, why string) error {
@@ -128,8 +132,8 @@ func (p *Publisher) waits(o *claimed, why string) error {
 			"ends it", o.st.count(), p.where(o.st.partition), o.st.noted, why, errUndecidable, o.claim.ID)
 }
 
-// ownOnly handles the error of a claim that only a person can decide. The claim's own grants get the error, and the
-// others continue. Any other error concerns the whole call.
+// ownOnly handles an error of resolving a claim. If only a person can decide the claim, only the claim's own grants get
+// the error, and the call continues. It returns any other error, which concerns the whole call.
 func (c *call) ownOnly(claim *stream.Claim, err error) error {
 	if !errors.Is(err, errUndecidable) {
 		return err
@@ -138,7 +142,8 @@ func (c *call) ownOnly(claim *stream.Claim, err error) error {
 	return nil
 }
 
-// find looks for the batch's events up to end. It returns true if all are there and the claim is settled.
+// find searches the log up to end for the batch's events. It returns true if it has found all of them. It has then
+// tried to complete the claim.
 func (p *Publisher) find(ctx context.Context, c *call, o *claimed, progress *search, end int64) (bool, error) {
 	st := &o.st
 	err := p.read(ctx, st.partition, bounds{progress.next, end}, func(r *record) error {

@@ -15,12 +15,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// orphan leaves a batch of n grants with an open claim, as a worker that died does. f decides what happens to the
+// orphan leaves an open claim with a batch of n grants, as if the worker had died. f is the fate of the batch's
 // request.
 func orphan(t *testing.T, b *bench, n int, f fate) ([]hongbao.Grant, *wire) {
 	t.Helper()
 	p, w := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the partition has records before the batch")
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the batch is not at the start of the partition")
 	g := b.store.grants(0, n, decided)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -31,7 +31,7 @@ func orphan(t *testing.T, b *bench, n int, f fate) ([]hongbao.Grant, *wire) {
 	return g, w
 }
 
-// forgetful returns a worker for which every stored batch is too old to be sent again.
+// forgetful returns a worker that considers every stored batch too old to be sent again, so it looks back.
 func forgetful(t *testing.T, b *bench) (*Publisher, *wire) {
 	t.Helper()
 	p, w := b.worker(t)
@@ -39,7 +39,8 @@ func forgetful(t *testing.T, b *bench) (*Publisher, *wire) {
 	return p, w
 }
 
-// requireOrphansOnce checks that the topic has the 3 events of orphan's shard 4 and these grants, each once.
+// requireOrphansOnce checks that the topic has exactly these grants and the 3 grants that orphan wrote to shard 4, each
+// once.
 func requireOrphansOnce(t *testing.T, b *bench, grants ...[]hongbao.Grant) {
 	t.Helper()
 	requireOneCopy(t, &b.cfg, append(grants, b.store.shard(4).entries[0].Grants)...)
@@ -54,7 +55,7 @@ func TestOldBatchThatArrivedIsFound(t *testing.T) {
 	require.Nil(t, p.Handle(t.Context(), g))
 	s := p.Stats()
 	require.EqualValues(t, 1, s.FoundInLog)
-	require.Zero(t, s.Fences, "no fence record without need")
+	require.Zero(t, s.Fences, "no fence record was needed")
 	requireOrphansOnce(t, b, g)
 }
 
@@ -78,7 +79,7 @@ func TestLateCopyThatArrivesWhileLookingBack(t *testing.T) {
 	p, w := forgetful(t, b)
 	flushed := 0
 	w.answer = func(r kafka.Request) error {
-		if _, ok := r.(*rawproduce.Request); ok { // the fence record; the log was read already
+		if _, ok := r.(*rawproduce.Request); ok { // this is the fence record; the log has already been read
 			flushed += zombie.flush(t)
 		}
 		return nil
@@ -148,7 +149,7 @@ func TestHalfABatchInTheLogWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	g, _ := orphan(t, b, 20, lost)
-	stranger, err := New(b.cfg, newStore(), b.store) // knows nothing of the claims
+	stranger, err := New(b.cfg, newStore(), b.store) // its claims are in another store
 	require.NoError(t, err)
 	defer stranger.Close()
 	require.Nil(t, stranger.Handle(t.Context(), g[:7]))
@@ -181,7 +182,7 @@ func TestTopicDeletedAndMadeAgainIsNoticed(t *testing.T) {
 		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
 		remake(t, b)
 		g := b.store.grants(0, 5, decided)
-		// a broker that never saw the producer takes any sequence; kfake does not on an empty log
+		// A real broker accepts any sequence from an unknown producer, but kfake expects 0 on an empty log.
 		p.slots[0].session.sequence = 0
 		requireClass(t, p.Handle(t.Context(), g), 5, hongbao.ClassBroken, false)
 	})
@@ -191,7 +192,7 @@ func TestTopicDeletedAndMadeAgainIsNoticed(t *testing.T) {
 		p, _ := b.worker(t)
 		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
 		remake(t, b)
-		p.slots[0].session.known = decided // long ago
+		p.slots[0].session.known = decided // older than MaxClaimAge, so the session asks for the end of the log
 		requireClass(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)), 5, hongbao.ClassBroken, false)
 	})
 	t.Run("when looking back", func(t *testing.T) {
@@ -214,16 +215,15 @@ func TestEntriesGoneFromTheStream(t *testing.T) {
 			g, zombie := orphan(t, b, 20, f)
 			b.store.shard(0).entries = nil
 			p, _ := b.worker(t)
-			require.Nil(t, p.Handle(t.Context(), g), "what is at hand is published all the same")
+			require.Nil(t, p.Handle(t.Context(), g), "the grants of the call are published anyway")
 			zombie.flush(t)
 			requireOrphansOnce(t, b, g)
 		})
 	}
 }
 
-// The stream has forged entries between those of a stored batch, before them, or as copies; or its entries come in
-// another order. The batch is never built from any entries but its own: the topic has each grant once, as it was
-// decided.
+// The stream has forged or copied entries around those of a stored batch, or its entries are in another order. The
+// batch must be rebuilt from its own entries only. The topic has each grant once, as it was decided.
 func TestStoredBatchAmongForgedEntries(t *testing.T) {
 	t.Parallel()
 	forged := func(e stream.Entry, from, to int) stream.Entry {
@@ -248,7 +248,7 @@ func TestStoredBatchAmongForgedEntries(t *testing.T) {
 				t.Parallel()
 				b := setup(t)
 				p, w := b.worker(t)
-				require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the partition has records before the batch")
+				require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 3, decided)), "the batch is not the first one")
 				var g []hongbao.Grant
 				for range 4 {
 					g = append(g, b.store.grants(0, 5, decided)...)
@@ -296,8 +296,8 @@ func TestOpenClaimsThatDoNotFitStopTheShard(t *testing.T) {
 	}
 }
 
-// strangers writes what other producers may write: plain records, compressed ones, a transaction that ends with a
-// control record, and an aborted one.
+// strangers writes records of other producers: compressed records, a committed transaction and an aborted one, each
+// with its control record. It returns the number of records without the control records.
 func strangers(t *testing.T, b *bench) int {
 	t.Helper()
 	cfg := &b.cfg
@@ -339,12 +339,12 @@ func TestLookingBackPassesOverStrangers(t *testing.T) {
 	}
 }
 
-// A claim that nothing can decide fails its own grants only: the others of the call are sent.
+// If only a person can decide a claim, only the claim's own grants fail. The other grants of the call are sent.
 func TestAnUndecidableClaimFailsItsOwnGrantsOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	g, _ := orphan(t, b, 2, swallow)
-	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 6)) // retention removed the place
+	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 6)) // as if retention had deleted the place of the batch
 	more := b.store.grants(0, 60, decided)
 	p, _ := forgetful(t, b)
 	errs := p.Handle(t.Context(), append(append(more[:30:30], g...), more[30:]...))

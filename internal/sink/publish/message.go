@@ -9,18 +9,19 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 )
 
-// message encodes one message at a time: value, and the headers that differ; fixed are those that don't.
+// message encodes one message at a time: its value and its headers. The headers that are the same in every message are
+// encoded once.
 type message struct {
 	fixedGrant, fixedFence []byte
 	fixedCount             int
-	parents                bool // records of traced grabs get the header traceparent
+	parents                bool // add the header traceparent to records of traced grabs
 
 	fixed       []byte
 	value       []byte
 	headers     []byte
 	headerCount int
 
-	when   []byte // whenMS as RFC 3339: the grants of an entry share it
+	when   []byte // whenMS as RFC 3339, cached because all grants of an entry have the same time
 	whenMS int64
 	number []byte
 }
@@ -32,7 +33,7 @@ func newMessage(source string) message {
 	return m
 }
 
-// found adds the deployment's founding.
+// found adds the header with the deployment's founding to all messages.
 func (m *message) found(founding string) {
 	if founding != "" {
 		m.fixedGrant = appendHeader(m.fixedGrant, cloudevent.HeaderFounding, founding)
@@ -67,7 +68,7 @@ func (m *message) setTime(ms int64) {
 	}
 }
 
-// encode sets value and headers to those of g.
+// encode encodes the message of a grant.
 func (m *message) encode(g *hongbao.Grant) {
 	m.setTime(g.Time.UnixMilli())
 	m.fixed = m.fixedGrant
@@ -122,7 +123,7 @@ func (m *message) encode(g *hongbao.Grant) {
 	m.value = append(v, '}')
 }
 
-// encodeFence sets value and headers to those of a fence record, whose name has the epoch that it opens.
+// encodeFence encodes a fence record. Its id contains the epoch that it introduces.
 func (m *message) encodeFence(n numbers, ms int64) {
 	m.setTime(ms)
 	m.fixed = m.fixedFence

@@ -15,7 +15,7 @@ import (
 
 var decided = time.Date(2026, 11, 21, 8, 0, 0, 123e6, time.UTC)
 
-// requireClass checks that every grant got an error of the class.
+// requireClass checks that there are n errors, all of this class, and whether they are outages.
 func requireClass(t testing.TB, errs []error, n int, class hongbao.Class, outage bool) {
 	t.Helper()
 	require.Len(t, errs, n)
@@ -31,19 +31,19 @@ func TestHandlePublishesEachGrantOnce(t *testing.T) {
 	b := setup(t)
 	p, _ := b.worker(t)
 	first := b.store.grants(0, 250, decided)
-	second := b.store.grants(2, 10, decided) // same partition, own order
+	second := b.store.grants(2, 10, decided) // same partition as shard 0
 	third := b.store.grants(1, 1, decided)
 	require.Nil(t, p.Handle(t.Context(), first))
 	require.Nil(t, p.Handle(t.Context(), second))
 	require.Nil(t, p.Handle(t.Context(), third))
-	require.Nil(t, p.Handle(t.Context(), first), "a second time it is done already")
+	require.Nil(t, p.Handle(t.Context(), first), "all grants are already done")
 	require.Nil(t, p.Handle(t.Context(), append(first[240:250:250], b.store.grants(0, 5, decided)...)),
-		"a part is done already")
+		"some grants are already done")
 	all := b.store.shard(0).entries
 	requireOneCopy(t, &b.cfg, all[0].Grants, all[1].Grants, second, third)
 	s := p.Stats()
 	require.EqualValues(t, 6, s.Sessions,
-		"one producer id a partition, and a fresh one after each claim that was not granted")
+		"one for each partition, and a new one after each claim that was not granted")
 	require.Zero(t, s.TakenOver)
 }
 
@@ -100,7 +100,7 @@ func TestOutageKeepsTheClaimAndDropsTheSession(t *testing.T) {
 			require.Equal(t, 1, b.store.open(0))
 			require.Nil(t, p.slots[0].session)
 			w.fate = nil
-			other := b.store.grants(2, 20, decided) // another shard on the partition, before the first is settled
+			other := b.store.grants(2, 20, decided) // another shard of the partition, while the claim is open
 			require.Nil(t, p.Handle(t.Context(), other))
 			require.Nil(t, p.Handle(t.Context(), g))
 			require.Zero(t, b.store.open(0))
@@ -123,7 +123,7 @@ func TestHeldClaimsAreLeftAlone(t *testing.T) {
 	errs := p.Handle(t.Context(), g)
 	requireClass(t, errs, 3, hongbao.ClassTransient, false)
 	require.True(t, hongbao.IsHeld(errs[0]), "it costs no attempt")
-	require.Nil(t, p.slots[0].session, "an answer to a repeated call does not prove that nothing was claimed")
+	require.Nil(t, p.slots[0].session, "the answer may be to a repeated call whose first run stored the claim")
 }
 
 func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
@@ -155,8 +155,8 @@ func TestNothingIsSentAfterTheLeaseOrTheClaimIsTooOld(t *testing.T) {
 	})
 }
 
-// The shards of a partition wait for each other. A call that waits longer than its time does not count against its
-// grants.
+// Calls for shards of the same partition wait for each other. If a call runs out of time meanwhile, its grants get an
+// outage, which costs them no attempt.
 func TestWaitingForThePartitionIsNoFailureOfAGrant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -180,12 +180,13 @@ func TestWaitingForThePartitionIsNoFailureOfAGrant(t *testing.T) {
 	requireOneCopy(t, &b.cfg, first, second)
 }
 
-// A call that got the slot late has little time left to send.
+// A call that has waited long for its partition has little time left to send. If that time ends, its grants get an
+// outage.
 func TestSendThatTheCallCutsShortIsNoFailureOfAGrant(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, w := b.worker(t)
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 1, decided)), "it has a producer id")
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 1, decided)), "the session is open now")
 	w.fate = func() fate { return lost }
 	g := b.store.grants(0, 3, decided)
 	ctx, cancel := context.WithTimeout(t.Context(), hopeless)

@@ -16,11 +16,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// maxIdleRounds bounds how often Handle goes round without settling a grant.
+// maxIdleRounds limits the consecutive rounds in which Handle settles no grant.
 const maxIdleRounds = 5
 
-// Publisher is a hongbao.Handler that puts grants into the topic. Handle may be called concurrently for different
-// shards; shards that share a partition wait for each other.
+// Publisher is a hongbao.Handler that writes grants to the topic. Handle may be called concurrently for different
+// shards. Calls for shards of the same partition wait for each other.
 type Publisher struct {
 	*Log
 	codec   kafka.Compression
@@ -29,16 +29,16 @@ type Publisher struct {
 	slots   []slot
 	count   counters
 
-	claimName  string // never used before by any process
+	claimName  string // random, so that no process ever uses another one's claim ids
 	claimCount atomic.Int64
 
-	now func() time.Time // a test's clock
+	now func() time.Time // replaced by tests
 }
 
 var _ hongbao.Handler = (*Publisher)(nil)
 
-// New returns a Publisher. It does not connect to the brokers. Call Check before the first Handle, and Close at the
-// end.
+// New returns a Publisher. It does not connect to the brokers. Call Check before the first call of Handle, and Close at
+// the end.
 func New(cfg Config, claims Claims, entries Entries) (*Publisher, error) {
 	log, err := NewLog(cfg)
 	if !knob.IsName(cfg.Worker) {
@@ -74,13 +74,16 @@ func (p *Publisher) newClaimID() string {
 	return p.claimName + strconv.FormatInt(p.claimCount.Add(1), 10)
 }
 
-// Handle brings the grants into the topic. See the package for the protocol, and hongbao.Handler for the contract.
+// Handle writes the grants to the topic. See the package comment for the protocol, and hongbao.Handler for the
+// contract.
 //
-// The errors have these classes. Outages: the brokers or Campaigns do not answer in time, or the partition was not free
-// in time; a stored claim stays for the next worker. Held: a live worker is processing the same grants. Permanent: a
-// grant that can't be sent at all, a grant of an unknown campaign, a coupon without its code, a grant that the broker
-// refuses alone though it accepts a minimal record. Conflict: the log contains a part of a batch, or no longer reaches
-// back to where it would be. Broken: topic and claims contradict each other, or the broker refuses everything.
+// Its errors are of these kinds:
+//
+// Outage: the brokers or Campaigns did not answer in time, or the partition was not free in time. A stored claim stays
+// for the next worker. Held: a live worker is processing the same grants. Permanent: a grant has invalid fields, its
+// campaign is unknown, its coupon has no code, or the broker refuses it although it accepts a minimal record. Conflict:
+// the log contains only a part of a batch, or retention has deleted the place where the batch would be. Broken: the
+// topic and the claims contradict each other, or the broker refuses everything.
 func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	c := newCall(grants, p.cfg.BatchGrants)
 	if len(c.left) == 0 {
@@ -115,8 +118,8 @@ func (p *Publisher) Handle(ctx context.Context, grants []hongbao.Grant) []error 
 	return c.result()
 }
 
-// publish brings the next batch of the call into the topic, or finishes the claims that block it. An error concerns
-// every grant that is left. After nil, the caller continues with what is left.
+// publish sends the next batch of the call, or finishes the claims that block it. An error concerns every remaining
+// grant. If the error is nil, the caller continues with the remaining grants.
 func (p *Publisher) publish(ctx context.Context, s *slot, c *call) error {
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()
@@ -129,8 +132,8 @@ func (p *Publisher) publish(ctx context.Context, s *slot, c *call) error {
 		return err
 	}
 	if !answer.Granted() {
-		// The session ends here. The response to a first run of the script may have been lost, and the client ran it
-		// again. Then that first run has stored the claim, and the worker that finishes it uses the sequence up.
+		// Discard the session. If the client lost the response of the claim script and ran it again, the first run may
+		// have stored our claim. It is then one of the open claims, and finishing it uses the session's sequence.
 		return p.resolveAll(ctx, s, c, answer)
 	}
 	sent := p.send(attempt, s, b.born, b.raw)
@@ -139,7 +142,7 @@ func (p *Publisher) publish(ctx context.Context, s *slot, c *call) error {
 		return p.complete(ctx, s, c, b, sent.base)
 	case sent.verdict == lookBack:
 		return c.ownOnly(&b.claim, p.lookBack(ctx, s, c, &b.claimed))
-	case sent.verdict == fenced: // the claim was taken over; the next answer shows the result
+	case sent.verdict == fenced: // another worker has the claim; the next round shows its state
 		return nil
 	case !sent.unsure && (sent.verdict == tooMuch || sent.verdict == refused || sent.verdict == absent):
 		return p.giveBack(ctx, s, c, b, sent)

@@ -10,21 +10,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// claimed is a batch and the claim that contains it.
+// claimed is a batch together with its claim.
 type claimed struct {
 	st    stored
 	claim stream.Claim
 }
 
-// push is a batch under this worker's own session.
+// push is a batch that is sent with this worker's own session.
 type push struct {
 	claimed
 	open *session
 	born time.Time
-	raw  []byte // valid until the slot's next batch
+	raw  []byte // valid until the slot starts its next batch
 }
 
-// nextBatch takes the session and fills a batch from what is left of the call, as much as the bounds allow.
+// nextBatch takes the session and fills a batch with remaining grants of the call, up to the limits of size and number.
 func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, error) {
 	born := p.now()
 	open, err := p.takeSession(ctx, s, born)
@@ -41,7 +41,7 @@ func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, err
 	last := int64(-1)
 	for _, i := range c.left {
 		g := &c.grants[i]
-		if g.Seq == last { // twice in one call
+		if g.Seq == last { // the call contains the grant twice
 			continue
 		}
 		if s.batch.count == c.most || !s.batch.add(g, p.cfg.BatchBytes) {
@@ -58,7 +58,7 @@ func (p *Publisher) nextBatch(ctx context.Context, s *slot, c *call) (*push, err
 	return &push{claimed: claimed{st, claim}, open: open, born: born, raw: raw}, nil
 }
 
-// claim stores the batch and takes the right to send it.
+// claim stores the claim of the batch. If the answer is granted, the worker may send the batch.
 func (p *Publisher) claim(ctx context.Context, c *call, b *push) (*stream.ClaimAnswer, error) {
 	answer, err := p.claims.Claim(ctx, c.shard, b.claim.ID, b.claim.Events, b.claim.Payload)
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *Publisher) claim(ctx context.Context, c *call, b *push) (*stream.ClaimA
 	return &answer, nil
 }
 
-// resolveAll finishes the claims that blocked a new claim.
+// resolveAll finishes the open claims that blocked a new claim. Events that are already done get their result.
 func (p *Publisher) resolveAll(ctx context.Context, s *slot, c *call, a *stream.ClaimAnswer) error {
 	c.settle(a.Done, nil)
 	for i := range a.Open {
@@ -83,7 +83,8 @@ func (p *Publisher) resolveAll(ctx context.Context, s *slot, c *call, a *stream.
 	return nil
 }
 
-// complete ends a batch that is in the log. Only here, and after a release, does the session continue.
+// complete completes the claim of a batch that is in the log, and keeps the session. Any other end of the batch, except
+// a release, discards the session.
 func (p *Publisher) complete(ctx context.Context, s *slot, c *call, b *push, base int64) error {
 	if err := p.checkOffset(s, &b.st, base); err != nil {
 		return err
@@ -101,8 +102,8 @@ func (p *Publisher) complete(ctx context.Context, s *slot, c *call, b *push, bas
 	return nil
 }
 
-// giveBack releases the claim of a batch that is certainly not in the log. A batch that was too large is sent in
-// halves.
+// giveBack releases the claim of a batch that is certainly not in the log. If the batch was too large, the next batch
+// is half as large.
 func (p *Publisher) giveBack(ctx context.Context, s *slot, c *call, b *push, sent sendResult) error {
 	released, err := p.releaseClaim(ctx, c, &b.claim)
 	switch {
@@ -116,8 +117,8 @@ func (p *Publisher) giveBack(ctx context.Context, s *slot, c *call, b *push, sen
 	return p.halve(ctx, s, c, b, sent.err)
 }
 
-// halve makes the next batch smaller. For a single grant it sends a minimal record. If the broker accepts that, the
-// grant gets a Permanent error.
+// halve halves the size of the next batch. If the batch had only one grant, halve sends a minimal record instead. If
+// the broker accepts this record, the grant gets a Permanent error.
 func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause error) error {
 	p.count.refused.Add(1)
 	if n := int(b.st.count()); n > 1 {
@@ -126,7 +127,7 @@ func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause 
 		return nil
 	}
 	if err := p.show(ctx, s, b.open); err != nil {
-		return fmt.Errorf("the broker refuses a grant alone (%w), so a minimal record was tried: %w", cause, err)
+		return fmt.Errorf("the broker refuses a single grant (%w), so a minimal record was sent: %w", cause, err)
 	}
 	s.keep(b.open)
 	c.widen()
@@ -136,14 +137,15 @@ func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause 
 	return nil
 }
 
-// undecided returns the error of a batch that may or may not be in the log. Its claim stays. No grant is to blame, even
-// if the time of the call ended first: other shards used the partition before.
+// undecided returns the error of a batch that may or may not be in the log. The claim of the batch stays. The error is
+// an outage: even if the call ran out of time, no grant caused it, because other shards may have used the partition
+// before.
 func (p *Publisher) undecided(s *slot, sent sendResult) error {
-	return hongbao.Outagef(hongbao.ClassUnknown, "sending to %s: no answer in time that decides: %w; its claim stays",
+	return hongbao.Outagef(hongbao.ClassUnknown, "sending to %s: no conclusive answer in time: %w; its claim stays",
 		p.where(s.partition), sent.err)
 }
 
-// completeClaim marks the claim's events done. It returns false if the claim was taken over: then try again.
+// completeClaim marks the claim's events done. It returns false if another worker has taken over the claim.
 func (p *Publisher) completeClaim(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
 	err := p.claims.Complete(ctx, c.shard, *claim)
 	if errors.Is(err, stream.ErrFenced) {
@@ -157,8 +159,8 @@ func (p *Publisher) completeClaim(ctx context.Context, c *call, claim *stream.Cl
 	return true, nil
 }
 
-// releaseClaim removes the claim of a batch that is certainly not in the log. It returns false if the claim was taken
-// over.
+// releaseClaim removes the claim of a batch that is certainly not in the log. It returns false if another worker has
+// taken over the claim.
 func (p *Publisher) releaseClaim(ctx context.Context, c *call, claim *stream.Claim) (bool, error) {
 	err := p.claims.Release(ctx, c.shard, *claim)
 	if errors.Is(err, stream.ErrFenced) {

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// real is a bench on an Apache Kafka.
+// real returns a bench with an Apache Kafka broker and no in-process broker.
 func real(t *testing.T, b *testkit.KafkaBroker) *bench {
 	t.Helper()
 	cfg := testConfig(b.Addr)
@@ -95,7 +95,7 @@ func TestKafkaGapIsLookedBackAt(t *testing.T) {
 	b := real(t, testkit.Kafka(t))
 	p, _ := b.worker(t)
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
-	p.slots[0].session.sequence += 100 // as after a broker that lost its tail
+	p.slots[0].session.sequence += 100 // creates a gap, as if the broker had lost the end of its log
 	g := b.store.grants(0, 5, decided)
 	require.Nil(t, p.Handle(t.Context(), g))
 	require.EqualValues(t, 1, p.Stats().LetGo)
@@ -127,7 +127,7 @@ func TestKafkaTakeoverWhileTheOwnerIsPaused(t *testing.T) {
 			next := b.store.grants(0, 20, decided)
 			require.Nil(t, owner.Handle(t.Context(), next))
 			require.EqualValues(t, 3, owner.Stats().Sessions,
-				"the session was abandoned, and so was the one whose claim found the events done")
+				"the first was discarded after the takeover, the second after its claim found the events done")
 			requireOneCopy(t, &b.cfg, b.store.shard(0).entries[0].Grants, g, next)
 		})
 	}
@@ -146,7 +146,7 @@ func TestKafkaSwallowedAnswerOnTheWire(t *testing.T) {
 	require.Equal(t, 1, broker.Proxy.Fired().Swallowed)
 	require.EqualValues(t, 1, p.Stats().Resends)
 
-	broker.Proxy.SwallowAnswers(1000, isProduce) // and now until the attempt's time is over
+	broker.Proxy.SwallowAnswers(1000, isProduce) // this time until AttemptTime is over
 	outage := b.store.grants(0, 20, decided)
 	errs := p.Handle(t.Context(), outage)
 	requireClass(t, errs, 20, hongbao.ClassUnknown, true)
@@ -156,17 +156,17 @@ func TestKafkaSwallowedAnswerOnTheWire(t *testing.T) {
 	requireOneCopy(t, &b.cfg, b.store.shard(0).entries[0].Grants, g, outage)
 }
 
-// isProduce recognizes a produce request by its key, after the size.
+// isProduce reports whether the request is a produce request, by the API key after its size.
 func isProduce(request []byte) bool {
 	return len(request) > 6 && binary.BigEndian.Uint16(request[4:]) == 0
 }
 
-// isFetch recognizes a request for records by its key.
+// isFetch reports whether the request is a fetch request, by its API key.
 func isFetch(request []byte) bool {
 	return len(request) > 6 && binary.BigEndian.Uint16(request[4:]) == 1
 }
 
-// A long scan survives the time of four attempts without an answer, but not that of five.
+// A scan continues if no response comes for the time of four attempts. It fails if none comes for five.
 func TestASlowFetchEndsNoScan(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true})
@@ -194,8 +194,8 @@ func TestASlowFetchEndsNoScan(t *testing.T) {
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 }
 
-// The broker dies between send and complete. When it reloads, it forgets producers by the records' times. A batch that
-// was stamped with the grabs' time, over a day ago, would be stored twice here.
+// The broker is killed between send and complete. After its restart, it forgets producers whose records are old. The
+// records have the time of sending, not that of the grabs over a day ago. So the broker still recognizes the copy.
 func TestKafkaBrokerKilledBetweenSendAndComplete(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
@@ -221,7 +221,7 @@ func TestKafkaBrokerKilledBetweenSendAndComplete(t *testing.T) {
 	require.Nil(t, other.Handle(t.Context(), g))
 	require.EqualValues(t, 1, other.Stats().SentAgain)
 
-	// Killed before the request: it is repeated until the broker is back.
+	// Now the broker is killed before the request. The request is retried until the broker is back.
 	var restarted sync.WaitGroup
 	b.store.granted = func(stream.Claim) {
 		if err := broker.Kill(); err != nil {
@@ -256,8 +256,8 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 	}, "the topic is gone")
 	g := b.store.grants(0, 20, decided)
 	requireClass(t, p.Handle(t.Context(), g), 20, hongbao.ClassBroken, false)
-	require.Zero(t, b.store.open(0), "it is certain that nothing was appended")
-	// as in a worker that noticed nothing
+	require.Zero(t, b.store.open(0), "the claim was released, because nothing was appended")
+	// A session of a worker that has not noticed the deletion.
 	session := &session{numbers: numbers{producer: 1 << 40}, end: 20, known: time.Now()}
 	require.NoError(t, broker.CreateTopic(t.Context(), b.cfg.Topic, 2, nil))
 	fresh, _ := b.worker(t)
@@ -265,8 +265,8 @@ func TestKafkaTopicDeletedAndMadeAgain(t *testing.T) {
 	errs := fresh.Handle(t.Context(), g)
 	requireClass(t, errs, 20, hongbao.ClassBroken, false)
 	require.ErrorContains(t, errs[0], "went back")
-	require.Nil(t, fresh.Handle(t.Context(), g), "the loss was reported, and the batch has its place in the new log")
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)), "the worker that found the topic gone continues")
+	require.Nil(t, fresh.Handle(t.Context(), g), "after the report, the batch is appended to the new log")
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)), "the first worker continues")
 	requireOneCopy(t, &b.cfg, g, b.store.shard(0).entries[2].Grants)
 }
 

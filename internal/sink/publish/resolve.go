@@ -13,13 +13,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// clockSlack is how far the clock of the worker that stored a batch may be ahead of ours.
+// clockSlack is the tolerated clock difference to the worker that stored a batch.
 const clockSlack = 5 * time.Minute
 
 var errGone = errors.New("entries of the batch are not in the stream any more")
 
-// resolve finishes an open claim that was taken over. After nil the claim is completed, released, or taken over by
-// another worker.
+// resolve finishes an open claim that this worker has taken over. If it returns nil, the claim was completed or
+// released, or another worker has taken it over.
 func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.Claim) error {
 	st, err := p.readStored(s.partition, &claim)
 	if err != nil {
@@ -58,7 +58,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 	case lookBack, fenced, tooMuch:
 		return p.lookBack(ctx, s, c, &claimed{st, claim})
 	case refused, absent:
-		if errors.Is(sent.err, kafka.InvalidTimestamp) { // too old for the topic's message.timestamp.before.max.ms
+		if errors.Is(sent.err, kafka.InvalidTimestamp) { // older than message.timestamp.before.max.ms
 			return p.lookBack(ctx, s, c, &claimed{st, claim})
 		}
 		return p.sinkError("sending a stored batch to "+p.where(s.partition), sent.verdict, sent.err)
@@ -67,15 +67,16 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 	return p.undecided(s, sent)
 }
 
-// maxRebuilt bounds a rebuilt batch. It is at most as long as the first copy was, whatever BatchBytes is now.
+// maxRebuilt limits the size of a rebuilt batch. It does not depend on BatchBytes, which may have been higher when the
+// batch was first sent.
 const maxRebuilt = 2 * maxBatchBytes
 
-// readStored reads the claim's payload and compares it with the claim and the configuration.
+// readStored parses the claim's payload, and checks it against the claim and the configuration.
 func (l *Log) readStored(partition int, claim *stream.Claim) (stored, error) {
 	st, err := parseStored(claim.Payload)
 	if err != nil {
 		return st, hongbao.Errorf(hongbao.ClassBroken,
-			"the payload of open claim %s can't be read: %w; the claim stays for a person", claim.ID, err)
+			"the payload of open claim %s can't be read: %w; the claim stays until a person decides", claim.ID, err)
 	}
 	if st.topic != l.cfg.Topic || st.partition != partition {
 		return st, hongbao.Errorf(hongbao.ClassBroken,
@@ -85,20 +86,20 @@ func (l *Log) readStored(partition int, claim *stream.Claim) (stored, error) {
 	}
 	if !slices.Equal(st.events(), claim.Events) {
 		return st, hongbao.Errorf(hongbao.ClassBroken,
-			"open claim %s covers %v, but its payload %v; the claim stays for a person",
+			"open claim %s covers %v, but its payload %v; the claim stays until a person decides",
 			claim.ID, claim.Events, st.events())
 	}
 	return st, nil
 }
 
-// remembered reports whether the brokers certainly still know the producer of the batch.
+// remembered reports whether the brokers certainly still remember the producer of the batch.
 func (p *Publisher) remembered(st *stored) bool {
 	age := p.now().Sub(time.UnixMilli(st.ms))
 	return age > -clockSlack && age < time.Duration(p.expiration.Load())/2
 }
 
-// rebuild reads the batch's grants from the stream, in their order, and their codes, which never change. It returns
-// errGone if a grant is missing.
+// rebuild reads the batch's grants from the stream, in their original order, and adds their codes, which never change.
+// It returns errGone if a grant is missing.
 func (p *Publisher) rebuild(ctx context.Context, shard int, st *stored) ([]hongbao.Grant, error) {
 	grants := make([]hongbao.Grant, 0, st.count())
 	for _, r := range st.runs {
@@ -124,13 +125,14 @@ func (p *Publisher) rebuild(ctx context.Context, shard int, st *stored) ([]hongb
 		}
 	}
 	grants, without, err := p.withTerms(ctx, grants)
-	if err == nil && len(without) > 0 { // it had one when the batch was stored
+	if err == nil && len(without) > 0 { // each grant had terms and a code when the batch was stored
 		err = errGone
 	}
 	return grants, err
 }
 
-// checkOffset checks that the offset of the batch is possible: at or after the end that was noted before it was sent.
+// checkOffset returns an error if the batch has an impossible offset: one before the end of the log that was noted
+// before the batch was sent.
 func (p *Publisher) checkOffset(s *slot, st *stored, base int64) error {
 	if base >= st.noted || s.knewBack(st) {
 		return nil
@@ -138,15 +140,16 @@ func (p *Publisher) checkOffset(s *slot, st *stored, base int64) error {
 	return p.wentBack(s, st.noted, fmt.Sprintf("a batch was appended at offset %d", base))
 }
 
-// wentBack reports once that the log went back. Then the slot continues with the current log.
+// wentBack returns the error that the log went back. Its time is kept, so that the slot reports this once and then
+// continues with the current log.
 func (p *Publisher) wentBack(s *slot, was int64, seen string) error {
 	s.back = p.now()
 	return hongbao.Errorf(hongbao.ClassBroken,
-		"%s went back: %s, but the log was %d long before: the topic was deleted and made again, or the broker lost its "+
+		"%s went back: %s, but the log was %d long before: the topic was deleted and created again, or the broker lost its "+
 			"tail. Grants of the lost part are missing: `hongbao audit` names them, `hongbao replay --to kafka --missing` "+
 			"pushes them again; see docs/topic.md, \"When the topic went back\"", p.where(s.partition), seen, was)
 }
 
-// knewBack reports whether the batch was stored before the report that the log went back: then its noted offset is in
-// the earlier log.
+// knewBack reports whether the batch was stored before the slot reported that the log went back. The batch's noted
+// offset then belongs to the earlier log.
 func (s *slot) knewBack(st *stored) bool { return st.ms <= s.back.UnixMilli() }

@@ -19,19 +19,19 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// maxEmptyFetches bounds how often a response may contain no record at or after the requested offset.
+// maxEmptyFetches limits the consecutive responses without a record at or after the requested offset.
 const maxEmptyFetches = 20
 
-// record is one record of the log; its bytes are valid until the next one.
+// record is one record of the log. Its bytes are valid until the next record is read.
 type record struct {
 	offset     int64
 	time       time.Time // when a worker first sent it, by that worker's clock
 	headers    []kafka.Header
 	key, value []byte
-	batch      numbers // of its batch; producer -1 if that has none
+	batch      numbers // numbers of the record's batch; producer is -1 if it has none
 }
 
-// own reports whether the record is this deployment's.
+// own reports whether the record belongs to this deployment.
 func (l *Log) own(r *record) bool {
 	return valueOf(r.headers, cloudevent.HeaderSource) == l.source && !l.anothers(r)
 }
@@ -40,27 +40,26 @@ func (r *record) isFence() bool {
 	return valueOf(r.headers, cloudevent.HeaderType) == cloudevent.TypeFence
 }
 
-// ScanReport says what a scan skipped and how far it went.
+// ScanReport says what a scan read and skipped.
 type ScanReport struct {
 	Events int64
-	// Foreign counts other producers' records and other deployments'.
+	// Foreign counts the records of other producers and of other deployments.
 	Foreign int64
-	// Malformed counts records that claim to be this deployment's grants and can't be read. FirstMalformed is the first
-	// error, with its place.
+	// Malformed counts unreadable records that claim to be grants of this deployment. FirstMalformed is the error of
+	// the first one, with its offset and partition.
 	Malformed      int64
 	FirstMalformed error
-	// Since has, for each partition, the time since which it has kept everything: grants that were decided before may
-	// have expired from it. It is zero if nothing has expired, and correct only for a scan from the beginning of the
-	// log.
+	// Since has a time for each partition: the partition has all records since then, but older ones may have expired.
+	// The zero time means that nothing has expired. Since is correct only for a scan from the start of the log.
 	Since []time.Time
-	// Next has the offset after the last one read, per partition: the next scan begins there.
+	// Next has, for each partition, the offset after the last record that was read. The next scan can start there.
 	Next []int64
 }
 
-// Scan reads the topic from the offsets in from, one per partition (nil: from the beginning of the log). It reads up to
-// each partition's end at the beginning of the scan, and passes every event of this deployment to fn. One goroutine per
-// partition calls fn, in order of the offsets; an error of fn ends the scan. Records that are not this deployment's
-// grants are counted and skipped.
+// Scan reads the topic and passes every event of this deployment to fn. from has the first offset for each partition;
+// nil means the start of the log. Scan stops at the end that each partition had when the scan started. One goroutine
+// per partition calls fn, in order of the offsets. An error of fn ends the scan. Records that are not grants of this
+// deployment are counted and skipped.
 func (l *Log) Scan(ctx context.Context, from []int64,
 	fn func(partition int, offset int64, e topic.Event) error) (ScanReport, error) {
 	if from != nil && len(from) != l.cfg.Partitions {
@@ -91,9 +90,8 @@ func (l *Log) Scan(ctx context.Context, from []int64,
 	return report, err
 }
 
-// Offsets returns, for each partition, the offset of the first record that was sent at since or later, and the offset
-// after the last record. The zero time means the beginning of the log. A record has the time at which a worker first
-// sent it.
+// Offsets returns two offsets for each partition: that of the first record with the time since or later, and the offset
+// after the last record. The zero time means the start of the log. The time of a record is when a worker first sent it.
 func (l *Log) Offsets(ctx context.Context, since time.Time) (from, end []int64, err error) {
 	for i := range l.cfg.Partitions {
 		b, err := l.ends(ctx, i)
@@ -111,17 +109,17 @@ func (l *Log) Offsets(ctx context.Context, since time.Time) (from, end []int64, 
 	return from, end, nil
 }
 
-// partitionScan is a scan of one partition, from an offset or, if that is -1, from the beginning of the log.
+// partitionScan is the scan of one partition.
 type partitionScan struct {
 	l         *Log
 	partition int
 	from      int64
 	fn        func(partition int, offset int64, e topic.Event) error
 	report    ScanReport
-	start     int64 // of the log
+	start     int64 // first offset of the log
 	next      int64
 	began     time.Time
-	latest    time.Time // of the first events of the log
+	latest    time.Time // latest time among the first events of the log
 }
 
 func (s *partitionScan) run(ctx context.Context) error {
@@ -133,7 +131,7 @@ func (s *partitionScan) run(ctx context.Context) error {
 	s.start = b.start
 	if s.from >= 0 {
 		if s.from < b.start || s.from > b.end {
-			return hongbao.Errorf(hongbao.ClassBroken, "%s has offsets %d to %d, but the scan was to begin at %d: halted; "+
+			return hongbao.Errorf(hongbao.ClassBroken, "%s has offsets %d to %d, but the scan should start at %d: stopped; "+
 				"see docs/topic.md, \"When the topic went back\"", s.l.where(s.partition), b.start, b.end, s.from)
 		}
 		b.start = s.from
@@ -165,13 +163,14 @@ func (s *partitionScan) one(r *record) error {
 }
 
 const (
-	// firstEvents is how many events at the beginning of a log determine when the log begins. One time alone proves
-	// little: a batch that is sent again keeps its old time.
+	// firstEvents is the number of events at the start of a log from which since is computed. A single time would prove
+	// little, because a batch that is sent again keeps its old time.
 	firstEvents = 1_000
 )
 
-// since returns the time since which the log has kept everything; zero if nothing has expired. Only times show it: the
-// log is not ordered by seq, since dead letters are requeued late and the batches of two workers may cross.
+// since returns the time since which the log is complete; zero if nothing has expired. It can only use times, because
+// the log is not ordered by seq. Requeued dead letters come late, and the batches of two workers may arrive in either
+// order.
 func (s *partitionScan) since() time.Time {
 	switch {
 	case s.start == 0:
@@ -182,7 +181,7 @@ func (s *partitionScan) since() time.Time {
 	return s.latest.Add(stream.ClockSkew)
 }
 
-// ends asks for the first and last offsets of a partition's log.
+// ends returns the first and the last offset of a partition's log.
 func (l *Log) ends(ctx context.Context, partition int) (b bounds, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
 	defer cancel()
@@ -194,12 +193,12 @@ func (l *Log) ends(ctx context.Context, partition int) (b bounds, err error) {
 }
 
 // read passes the records of a partition with offsets in b to fn. It skips control batches, decompresses compressed
-// ones, and also reads transactions that are not committed.
+// batches, and includes records of uncommitted transactions.
 func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record) error) error {
 	empty := 0
 	for at := b.start; at < b.end; {
 		set, err := l.page(ctx, partition, at)
-		for n := 0; n < slowPages && hongbao.IsOutage(err) && ctx.Err() == nil; n++ { // slow responses must not end it
+		for n := 0; n < slowPages && hongbao.IsOutage(err) && ctx.Err() == nil; n++ { // a slow response must not end it
 			set, err = l.page(ctx, partition, at)
 		}
 		if err != nil {
@@ -214,17 +213,17 @@ func (l *Log) read(ctx context.Context, partition int, b bounds, fn func(*record
 			continue
 		}
 		if empty++; empty == maxEmptyFetches || !retry.Pause(ctx, firstPause) {
-			return hongbao.Outagef(hongbao.ClassTransient, "reading %s: nothing comes from offset %d on, but the log ends at %d",
+			return hongbao.Outagef(hongbao.ClassTransient, "reading %s: no record at offset %d or later, but the log ends at %d",
 				l.where(partition), at, b.end)
 		}
 	}
 	return nil
 }
 
-// slowPages is how many more attempts a page of a log gets.
+// slowPages is the number of additional attempts for each page of the log.
 const slowPages = 4
 
-// page fetches records from an offset on, with repeats within the time of an attempt.
+// page fetches records from offset at, and retries for up to AttemptTime.
 func (l *Log) page(ctx context.Context, partition int, at int64) (set kafka.RecordReader, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
 	defer cancel()
@@ -247,11 +246,11 @@ func (l *Log) fetch(ctx context.Context, partition int, offset int64) (kafka.Rec
 	return res.Records, res.Error
 }
 
-// drain passes the records of one response to fn and returns the offset after the last one.
+// drain passes the records of one response to fn. It returns the offset after the last record.
 func (l *Log) drain(partition int, set kafka.RecordReader, b bounds, fn func(*record) error) (int64, error) {
 	batches := []kafka.RecordReader{set}
 	if stream, ok := set.(*protocol.RecordStream); ok {
-		batches = stream.Records // RecordStream itself hides control batches, and with them their offsets
+		batches = stream.Records // RecordStream hides control batches, so their offsets would be unknown
 	}
 	var r record
 	for _, one := range batches {
@@ -272,7 +271,7 @@ func (l *Log) drain(partition int, set kafka.RecordReader, b bounds, fn func(*re
 				return b.start, hongbao.Errorf(hongbao.ClassBroken, "a record at or after offset %d of %s can't be read: %w",
 					b.start, l.where(partition), err)
 			}
-			if r.offset < b.start || r.offset >= b.end { // it may have more than was asked for
+			if r.offset < b.start || r.offset >= b.end { // a response may contain more than was requested
 				continue
 			}
 			b.start = r.offset + 1
@@ -287,7 +286,7 @@ func (l *Log) drain(partition int, set kafka.RecordReader, b bounds, fn func(*re
 	return b.start, nil
 }
 
-// set copies what raw refers to and closes it.
+// set copies the data of raw into r and closes it.
 func (r *record) set(raw *kafka.Record) error {
 	r.offset, r.time, r.headers = raw.Offset, raw.Time, raw.Headers
 	var err error

@@ -26,18 +26,18 @@ func TestScanCountsWhatIsNotOurs(t *testing.T) {
 	defer other.Close()
 	require.Nil(t, other.Handle(t.Context(), newStore().grants(1, 3, decided)))
 	headers, value := messageOf(t, &g[0])
-	writeBroken(t, b, headers[:8], g[0].User, value) // a header is missing
+	writeBroken(t, b, headers[:8], g[0].User, value) // the last header is missing
 
 	var seen []hongbao.Grant
 	report, err := p.Scan(t.Context(), nil, func(partition int, offset int64, e topic.Event) error {
 		require.Zero(t, partition)
-		require.EqualValues(t, 1+len(seen), offset, "behind the record with which the session showed itself")
+		require.EqualValues(t, 1+len(seen), offset, "offset 0 has the session's own record")
 		seen = append(seen, e.Grant)
 		return nil
 	})
 	require.NoError(t, err)
 	require.EqualValues(t, 150, report.Events)
-	require.EqualValues(t, foreign+1+3, report.Foreign, "with the record of the other session")
+	require.EqualValues(t, foreign+1+3, report.Foreign, "including the other deployment's session record")
 	require.EqualValues(t, 1, report.Malformed)
 	require.ErrorContains(t, report.FirstMalformed, "offset ")
 	for i := range seen {

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// longLog leaves an orphan behind and so many batches after it that reading them back takes many requests.
+// longLog leaves an orphan and writes many batches after it, so that looking back takes many requests.
 func longLog(t *testing.T, f fate) (*bench, []hongbao.Grant, *wire) {
 	t.Helper()
 	b := setup(t)
@@ -25,8 +25,7 @@ func longLog(t *testing.T, f fate) (*bench, []hongbao.Grant, *wire) {
 	return b, g, zombie
 }
 
-// A log that is too long to be read back in one call is read in several calls. Each continues where the last one
-// stopped.
+// Looking back at a long log takes several calls. Each call continues where the previous call stopped.
 func TestLookingBackGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]fate{"arrived": swallow, "did not arrive": deferred} {
@@ -47,7 +46,7 @@ func TestLookingBackGoesOnWhereItStopped(t *testing.T) {
 			w.answer = func(r kafka.Request) error {
 				if r, ok := r.(*fetch.Request); ok {
 					if left--; left < 0 {
-						stop() // the time of this call is over
+						stop() // the time of the call ends
 						return errWire
 					}
 					at := r.Topics[0].Partitions[0].FetchOffset
@@ -61,7 +60,7 @@ func TestLookingBackGoesOnWhereItStopped(t *testing.T) {
 			}
 			calls := 0
 			for errs := []error{nil}; errs != nil; calls++ {
-				require.Less(t, calls, 100, "it never comes to an end")
+				require.Less(t, calls, 100, "the search never ends")
 				if calls > 0 {
 					require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(errs[0]))
 					require.True(t, hongbao.IsOutage(errs[0]), "it takes no attempt: %v", errs[0])
@@ -71,7 +70,7 @@ func TestLookingBackGoesOnWhereItStopped(t *testing.T) {
 			require.Greater(t, calls, 3, "one call was not enough")
 			require.Zero(t, backwards, "nothing was read twice")
 			require.EqualValues(t, 1, p.Stats().FoundInLog+p.Stats().LetGo)
-			require.Empty(t, p.slots[0].searches, "and then it is forgotten")
+			require.Empty(t, p.slots[0].searches, "the finished search is removed")
 			zombie.flush(t)
 			others := b.store.shard(2).entries
 			all := [][]hongbao.Grant{g, b.store.shard(4).entries[0].Grants}
@@ -84,7 +83,8 @@ func TestLookingBackGoesOnWhereItStopped(t *testing.T) {
 	}
 }
 
-// Reading back may take longer than a claim is valid. So the owner of the claim is checked before the fence is sent.
+// Looking back may take longer than MaxClaimAge. Then the worker takes over the claim again before it sends the fence
+// record.
 func TestLookingBackLongerThanAClaimIsGoodFor(t *testing.T) {
 	t.Parallel()
 	b, g, zombie := longLog(t, deferred)
@@ -103,13 +103,14 @@ func TestLookingBackLongerThanAClaimIsGoodFor(t *testing.T) {
 	require.Equal(t, 8, slow)
 	s := p.Stats()
 	require.EqualValues(t, 1, s.LetGo)
-	require.EqualValues(t, 2, s.TakenOver, "it went round")
+	require.EqualValues(t, 2, s.TakenOver, "the claim was taken over again")
 	require.Zero(t, s.Stale)
 	zombie.flush(t)
 	require.Len(t, topicContent(t, &b.cfg)[g[0].EventID()], 1)
 }
 
-// A log that lost a part that was already read is reported once. Then the current log is searched for the batch.
+// The log loses a part that the search has already read. The worker reports this once, and then searches the current
+// log.
 func TestLogThatShrankWhileLookingBack(t *testing.T) {
 	t.Parallel()
 	b, g, zombie := longLog(t, deferred)
@@ -131,7 +132,7 @@ func TestLogThatShrankWhileLookingBack(t *testing.T) {
 	require.NoError(t, b.broker.CreateTopic(testTopic, 2, nil))
 	fresh, _ := b.worker(t)
 	require.Nil(t, fresh.Handle(t.Context(), b.store.grants(2, 20, decided)),
-		"longer than what was noted, shorter than what was read")
+		"the new log ends after the noted offset and before the last one that was read")
 	w.answer = nil
 	errs := p.Handle(t.Context(), g)
 	requireClass(t, errs, 20, hongbao.ClassBroken, false)

@@ -10,17 +10,17 @@ import (
 
 var errStale = errors.New("this process slept: the claim is older than MaxClaimAge")
 
-// sendResult is the result of sending a batch, once or several times.
+// sendResult is the result of sending a batch once or several times.
 type sendResult struct {
 	verdict verdict
 	base    int64 // offset of the first record, if appended
-	err     error // of the last answer
-	// unsure says that a request before the last one may have been appended, whatever the last response says.
+	err     error // error of the last response
+	// unsure says that an earlier request may have appended the batch, whatever the last response says.
 	unsure bool
 }
 
-// send sends the batch until a response decides or ctx ends. All requests have exactly the same bytes, so a repeat is
-// harmless.
+// send sends the batch until a response is conclusive or ctx ends. All requests have exactly the same bytes, so a retry
+// can't create a copy.
 func (p *Publisher) send(ctx context.Context, s *slot, born time.Time, raw []byte) sendResult {
 	r := p.Log.send(ctx, s.partition, raw, func(repeat bool) error {
 		if p.tooOld(born) {
@@ -38,7 +38,8 @@ func (p *Publisher) send(ctx context.Context, s *slot, born time.Time, raw []byt
 	return r
 }
 
-// send calls may before each request; an error of may becomes the result.
+// send sends the batch until a response is conclusive or ctx ends. It calls may before each request, and stops if may
+// returns an error.
 func (l *Log) send(ctx context.Context, partition int, raw []byte, may func(repeat bool) error) (r sendResult) {
 	for wait := retry.Backoff(firstPause, longestPause, 0); ; {
 		if err := ctx.Err(); err != nil && r.err == nil {
@@ -59,7 +60,7 @@ func (l *Log) send(ctx context.Context, partition int, raw []byte, may func(repe
 			return r
 		}
 		if !retry.Pause(ctx, wait.NextBackOff()) {
-			if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // aborted: it was not absent for long
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // cancelled: the topic may be absent only briefly
 				r.verdict = again
 			}
 			return r

@@ -10,34 +10,35 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// slot is the state of a partition: one batch in flight at a time.
+// slot is the publisher's state for one partition. It has at most one batch in flight.
 type slot struct {
 	partition int
 	turn      chan struct{}
-	// session is nil while a batch is in flight, so any failure discards it.
+	// session is nil while a batch is in flight. So after any failure the session is not used again.
 	session *session
 	batch   *batch
-	// searches are the unfinished ones, by claim.
+	// searches has the unfinished searches, by claim id.
 	searches map[string]*search
-	checked  time.Time // when the last record of the partition was not of another founding
-	back     time.Time // when Handle last reported that the log went back
+	checked  time.Time // last time that checkFounding accepted the partition
+	back     time.Time // last time that Handle reported that the log went back
 }
 
-// session is a producer id whose next sequence is certainly unused: its last claim, if any, ended with this worker's
-// own complete or release. In any other case the worker that took the claim over may have used the sequence up. The
-// broker would then drop another batch of that sequence and size as a copy.
+// session is a producer id whose next sequence is certainly unused: this worker itself completed or released the
+// session's last claim, if there was one. Otherwise the worker that took over the claim may have used the sequence. The
+// broker would then drop another batch with that sequence and size as a copy.
 type session struct {
 	numbers
-	end   int64 // the log was at least this long
+	end   int64 // known minimum of the log's end
 	known time.Time
-	shown time.Time    // when its last record was sent, as the record says; zero before the first one
-	asked map[int]bool // the shards whose epoch was asked for since its last record
+	shown time.Time    // time of its last record, as stored in the record; zero before the first one
+	asked map[int]bool // shards whose epoch was checked since the last call of show
 }
 
-// ShownFor is the maximum age of a session's last record when it claims. Fence finds the sessions by their records.
+// ShownFor is the maximum age of a session's last record when the session makes a claim. Fence relies on it to find
+// every session by its records.
 const ShownFor = 30 * time.Second
 
-// lock waits for the slot, and reports whether it got the slot before ctx ended.
+// lock waits for the slot. It returns false if ctx ends first.
 func (s *slot) lock(ctx context.Context) bool {
 	select {
 	case s.turn <- struct{}{}:
@@ -49,8 +50,8 @@ func (s *slot) lock(ctx context.Context) bool {
 
 func (s *slot) unlock() { <-s.turn }
 
-// takeSession takes the session out of the slot, or opens one; keep puts it back. The session's last record was sent at
-// most ShownFor before the batch was born.
+// takeSession takes the session out of the slot, or opens a new session. keep puts it back. If the session's last
+// record is older than ShownFor at born, takeSession first sends a new one.
 func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*session, error) {
 	if err := p.checkFounding(ctx, s); err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*
 		if !older(born, open.shown, ShownFor) {
 			return open, nil
 		}
-		if err := p.show(ctx, s, open); !errors.Is(err, errProducer) { // a fence may have raised its epoch while it was idle
+		if err := p.show(ctx, s, open); !errors.Is(err, errProducer) { // Fence may have fenced it while it was idle
 			return open, err
 		}
 	}
@@ -84,9 +85,8 @@ func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*
 
 var errProducer = errors.New("the broker refuses the producer id")
 
-// show sends the smallest possible record, a fence record under the session's own numbers. A worker that fences the
-// partition reads the record and knows the session. The record also distinguishes a grant that the broker rejects from
-// a broker that rejects everything.
+// show sends the smallest possible record: a fence record with the session's own numbers. It makes the session visible
+// to Fence. It also tells a grant that the broker rejects from a broker that rejects everything.
 func (p *Publisher) show(ctx context.Context, s *slot, open *session) error {
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()
@@ -101,16 +101,17 @@ func (p *Publisher) show(ctx context.Context, s *slot, open *session) error {
 		open.shown, open.asked = born, map[int]bool{}
 		return nil
 	case sent.verdict == lookBack || sent.verdict == fenced:
-		return hongbao.Outagef(hongbao.ClassTransient, "%w, the next try takes another: %w", errProducer, sent.err)
+		return hongbao.Outagef(hongbao.ClassTransient, "%w; the next attempt uses a new one: %w", errProducer, sent.err)
 	case sent.verdict == again || sent.unsure:
-		return hongbao.Outagef(hongbao.ClassUnknown, "sending a minimal record to %s: no answer in time that decides: %w",
+		return hongbao.Outagef(hongbao.ClassUnknown, "sending a minimal record to %s: no conclusive answer in time: %w",
 			p.where(s.partition), sent.err)
 	}
 	return p.sinkError("sending a minimal record to "+p.where(s.partition), sent.verdict, sent.err)
 }
 
-// checkEpoch refuses a claim in a shard for which the ledger has a later epoch than the batch. A session from before
-// the fence of that epoch was fenced, because it had sent a record; one from after it asks here first.
+// checkEpoch returns an error if the ledger has a later epoch of the shard than the batch. Two cases are safe. A
+// session that is older than the fence of the new epoch has sent a record, so it was fenced. A newer session reads the
+// new epoch here before its first claim.
 func (p *Publisher) checkEpoch(ctx context.Context, shard int, open *session) error {
 	epoch, ok := stream.EpochOf(ctx)
 	if p.cfg.Epoch == nil || !ok || open.asked[shard] {
@@ -129,8 +130,8 @@ func (p *Publisher) checkEpoch(ctx context.Context, shard int, open *session) er
 	return nil
 }
 
-// refresh asks for the end of the log. With an outdated end a read-back would be long, or would start at an offset
-// that retention has deleted already.
+// refresh reads the end of the log. With an outdated end, a later look back would have to read too much, or would start
+// at an offset that retention has deleted.
 func (p *Publisher) refresh(ctx context.Context, s *slot, open *session) error {
 	known := p.now()
 	return p.ask(ctx, "asking for the end of the log", func(ctx context.Context) error {
@@ -146,11 +147,11 @@ func (p *Publisher) refresh(ctx context.Context, s *slot, open *session) error {
 	})
 }
 
-// keep puts a session whose sequence is certainly unused back into the slot.
+// keep puts a session back into the slot. Its next sequence must certainly be unused.
 func (s *slot) keep(open *session) { s.session = open }
 
-// tooOld reports whether a claim that was written at born is too old to act on. Both clocks count: the monotonic one
-// stops while the machine sleeps, the wall clock can be set back.
+// tooOld reports whether a claim from the time born is too old to act on. It uses the greater age by two clocks: the
+// monotonic clock stops while the machine sleeps, and the wall clock can be set back.
 func (p *Publisher) tooOld(born time.Time) bool { return older(p.now(), born, p.cfg.MaxClaimAge) }
 
 func older(now, then time.Time, most time.Duration) bool {

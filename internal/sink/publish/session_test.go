@@ -10,9 +10,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// This is the danger that the session rule prevents: a claim is taken over and finished under the session's sequence,
-// while its owner lives. If the owner continued with that sequence, the broker would drop its next batch of the same
-// size as a copy. That event would be lost.
+// While the owner of a claim lives, another worker takes over the claim and finishes it with the session's sequence.
+// The owner must not use this sequence again: the broker would drop its next batch of the same size as a copy, and the
+// events would be lost.
 func TestSessionIsAbandonedWhenAClaimWasTakenOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -21,16 +21,17 @@ func TestSessionIsAbandonedWhenAClaimWasTakenOver(t *testing.T) {
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 20, decided)))
 	g := b.store.grants(0, 20, decided)
 	ctx, cancel := context.WithCancel(t.Context())
-	w.fate = func() fate { cancel(); return lost } // the lease is lost; nothing was sent
+	w.fate = func() fate { cancel(); return lost } // the lease ends before the batch is sent
 	requireClass(t, p.Handle(ctx, g), 20, hongbao.ClassUnknown, true)
 	w.fate = nil
-	require.Nil(t, other.Handle(t.Context(), g), "the successor uses the sequence up")
+	require.Nil(t, other.Handle(t.Context(), g), "the successor uses the sequence")
 	next := b.store.grants(0, 20, decided)
 	require.Nil(t, p.Handle(t.Context(), next))
 	requireOneCopy(t, &b.cfg, b.store.shard(0).entries[0].Grants, g, next)
 }
 
-// The same danger without the rule: it shows that the test above can fail.
+// If the owner keeps its session after a takeover, a batch is lost. This shows that
+// TestSessionIsAbandonedWhenAClaimWasTakenOver can fail.
 func TestWithoutTheSessionRuleAnEventIsLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -44,9 +45,9 @@ func TestWithoutTheSessionRuleAnEventIsLost(t *testing.T) {
 	requireClass(t, p.Handle(ctx, g), 20, hongbao.ClassUnknown, true)
 	w.fate = nil
 	require.Nil(t, other.Handle(t.Context(), g))
-	p.slots[0].session = &kept // what the rule forbids
+	p.slots[0].session = &kept // violates the rule
 	next := b.store.grants(0, 20, decided)
-	require.Nil(t, p.Handle(t.Context(), next), "and no one notices")
+	require.Nil(t, p.Handle(t.Context(), next), "no error shows the loss")
 	content := topicContent(t, &b.cfg)
 	require.Empty(t, content[next[0].EventID()])
 }
@@ -95,14 +96,14 @@ func TestTakeoverWhileTheOwnerIsPausedBetweenClaimAndSend(t *testing.T) {
 	other, _ := b.worker(t)
 	g := b.store.grants(0, 20, decided)
 	took := false
-	b.store.granted = func(stream.Claim) { // the owner is paused here
+	b.store.granted = func(stream.Claim) { // the owner pauses here
 		if took {
 			return
 		}
 		took = true
 		require.Nil(t, other.Handle(t.Context(), g))
 	}
-	require.Nil(t, owner.Handle(t.Context(), g), "its late copy is dropped by the broker, its complete is fenced")
+	require.Nil(t, owner.Handle(t.Context(), g), "the broker drops its late copy, and its complete is fenced")
 	require.True(t, took)
 	require.EqualValues(t, 1, owner.Stats().Lost)
 	require.EqualValues(t, 1, other.Stats().SentAgain)
@@ -111,7 +112,8 @@ func TestTakeoverWhileTheOwnerIsPausedBetweenClaimAndSend(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g, next)
 }
 
-// twice runs the claim script twice and returns the second answer, as go-redis does when the first answer is lost.
+// twice runs the claim script a second time and returns the second answer. go-redis does so when the first answer is
+// lost.
 type twice struct {
 	*store
 	n int
@@ -126,8 +128,8 @@ func (s *twice) Claim(ctx context.Context, shard int, id string, events []stream
 	return s.store.Claim(ctx, shard, id, events, payload)
 }
 
-// The claim that the first run stored is finished under the session's sequence, which must not be used again then: the
-// broker would drop the next batch of the same size as a copy.
+// The first run of a repeated claim script stores the claim. The worker finishes this claim with the session's sequence
+// and must not use the sequence again: the broker would drop the next batch of the same size as a copy.
 func TestClaimRunTwiceUsesUpTheSequence(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

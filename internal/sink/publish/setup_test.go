@@ -23,7 +23,8 @@ import (
 
 const testTopic = "grants"
 
-// hopeless is an AttemptTime for attempts that can't succeed; others have time, for a busy machine.
+// hopeless is an AttemptTime for attempts that can't succeed. All other tests use a longer time, because the machine
+// may be busy.
 const hopeless = time.Second
 
 // testConfig returns a Config with small limits.
@@ -53,7 +54,7 @@ func setup(t *testing.T, options ...kfake.Opt) *bench {
 	return &bench{cfg: testConfig(c.ListenAddrs()...), broker: c, store: newStore()}
 }
 
-// worker returns a Publisher whose requests pass through a faulty wire.
+// worker returns a Publisher whose requests go through a wire, which can inject faults.
 func (b *bench) worker(t testing.TB) (*Publisher, *wire) {
 	t.Helper()
 	p, err := New(b.cfg, b.store, b.store)
@@ -64,7 +65,8 @@ func (b *bench) worker(t testing.TB) (*Publisher, *wire) {
 	return p, w
 }
 
-// topicContent reads the whole topic with another client, franz-go: event id to the offsets of its copies.
+// topicContent reads the whole topic with another client (franz-go). It returns the offsets of each event's records, by
+// event id.
 func topicContent(t testing.TB, cfg *Config) map[string][]int64 {
 	t.Helper()
 	probe, err := New(*cfg, newStore(), newStore())
@@ -120,7 +122,7 @@ func decodeKgo(r *kgo.Record) (topic.Event, error) {
 	return topic.DecodeMessage(headers, r.Key, r.Value)
 }
 
-// requireOneCopy checks that the topic contains each grant exactly once, and no other event of the deployment.
+// requireOneCopy checks that the topic contains each grant exactly once, and no other grant of the deployment.
 func requireOneCopy(t testing.TB, cfg *Config, grants ...[]hongbao.Grant) {
 	t.Helper()
 	content := topicContent(t, cfg)
@@ -134,17 +136,17 @@ func requireOneCopy(t testing.TB, cfg *Config, grants ...[]hongbao.Grant) {
 	require.Len(t, content, n, "events in the topic")
 }
 
-// store implements Claims and Entries in memory. Each method is one atomic step, as in store.Claims on Redis. A claim
-// takes over every conflicting open claim at once, even from a live owner. That is the harshest timing that leases
+// store implements Claims and Entries in memory. Each method is one atomic step, as in store.Claims with Redis. A claim
+// immediately takes over every conflicting open claim, even from a live owner. This is the worst case that leases
 // allow.
 type store struct {
 	mu     sync.Mutex
 	shards map[int]*storeShard
-	// fault, if set, may make a method fail before or after its effect.
+	// fault, if set, can make a method fail before or after its effect.
 	fault func(op string) (before, after error)
-	// granted, if set, is called without the lock when a claim was granted, before Claim returns.
+	// granted, if set, is called after a claim was granted and before Claim returns. The lock is not held.
 	granted func(stream.Claim)
-	held    int // the result of Claim for open claims, instead of a takeover
+	held    int // if above 0, Claim returns it as Held and takes over no open claim
 }
 
 type storeShard struct {
@@ -164,7 +166,7 @@ func (s *store) shard(i int) *storeShard {
 	return s.shards[i]
 }
 
-// grants writes an entry of n grants decided at when and returns them.
+// grants writes an entry with n new grants to the stream. It returns the grants.
 func (s *store) grants(shard, n int, when time.Time) []hongbao.Grant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,24 +305,25 @@ func (s *store) open(shard int) int {
 	return len(s.shard(shard).claims)
 }
 
-// fate is the outcome of a produce request on the wire.
+// fate says what happens to a produce request on the wire.
 type fate int
 
 const (
 	pass     fate = iota
-	lost          // never sent
-	swallow       // sent, the answer is lost
-	deferred      // not sent now; a late copy is sent when the test calls flush
+	lost          // not sent
+	swallow       // sent, but the response is lost
+	deferred      // sent late: when the test calls flush
 )
 
 var errWire = errors.New("wire fault")
 
-// wire is a RoundTripper with faults. The first request of a session, which announces the session, always passes.
+// wire is a RoundTripper that can inject faults. The first request of a session, which makes the session visible,
+// always passes.
 type wire struct {
 	inner kafka.RoundTripper
-	// fate, if set, decides what happens to the next produce request.
+	// fate, if set, returns the fate of the next produce request.
 	fate func() fate
-	// answer, if set, may replace the answer to any request before it is sent.
+	// answer, if set, can return an error for any request. The request is then not sent.
 	answer func(kafka.Request) error
 
 	mu    sync.Mutex
@@ -370,7 +373,7 @@ func (w *wire) RoundTrip(ctx context.Context, addr net.Addr, req kafka.Request) 
 	return w.inner.RoundTrip(ctx, addr, req)
 }
 
-// flush sends the late copies and returns their number.
+// flush sends the deferred copies and returns their number.
 func (w *wire) flush(t testing.TB) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -382,7 +385,7 @@ func (w *wire) flush(t testing.TB) int {
 	return n
 }
 
-// fates returns the fates in order, then pass.
+// fates returns a function that returns the fates in order, and then pass.
 func fates(list ...fate) func() fate {
 	return func() fate {
 		if len(list) == 0 {

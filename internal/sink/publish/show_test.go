@@ -12,14 +12,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// later moves the publisher's clock and returns how to move it on.
+// later stops the publisher's clock and returns a function that advances it.
 func later(p *Publisher) func(by time.Duration) {
 	began, passed := time.Now(), time.Duration(0)
 	p.now = func() time.Time { return began.Add(passed) }
 	return func(by time.Duration) { passed += by }
 }
 
-// fences counts the fence records of a partition, of both kinds.
+// fences counts all fence records of a partition: those of sessions and those of fences.
 func fences(t *testing.T, l *Log, partition int) (n int) {
 	t.Helper()
 	b, err := l.ends(t.Context(), partition)
@@ -33,13 +33,14 @@ func fences(t *testing.T, l *Log, partition int) (n int) {
 	return n
 }
 
-// requireShown checks how often sessions have shown themselves in the topic.
+// requireShown checks how many records sessions have sent to make themselves visible.
 func requireShown(t *testing.T, p *Publisher, want int64) {
 	t.Helper()
 	require.EqualValues(t, want, fences(t, p.Log, 0))
 }
 
-// A session shows itself before its first claim, and again if its last record is old. A busy one appends nothing more.
+// A session sends a fence record with its own numbers before its first claim, and again when its last record is old. A
+// busy session needs no further fence record.
 func TestSessionsShowThemselves(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -56,10 +57,10 @@ func TestSessionsShowThemselves(t *testing.T) {
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(2, 5, decided)))
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
 	requireShown(t, p, 2)
-	require.EqualValues(t, 1, p.Stats().Sessions, "it continues under its numbers")
+	require.EqualValues(t, 1, p.Stats().Sessions, "the same session continues")
 }
 
-// A session that can't show itself claims nothing.
+// If a session can't send its own record, it makes no claim.
 func TestNoClaimBeforeTheSessionHasShownItself(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -74,8 +75,8 @@ func TestNoClaimBeforeTheSessionHasShownItself(t *testing.T) {
 	require.Zero(t, b.store.open(0))
 }
 
-// A session asks for the epoch of each shard after each record with which it has announced itself. It claims nothing
-// in a shard for which the ledger has a later epoch.
+// A session reads the epoch of each shard once after each record that makes it visible. It makes no claim in a shard
+// for which the ledger has a later epoch.
 func TestNoClaimInAShardThatGoesOnElsewhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -89,13 +90,13 @@ func TestNoClaimInAShardThatGoesOnElsewhere(t *testing.T) {
 	pass := later(p)
 	ctx := stream.WithEpoch(t.Context(), 3)
 	for range 2 {
-		require.Nil(t, p.Handle(ctx, b.store.grants(0, 5, decided))) // grants of epoch 1 in a batch of epoch 3
+		require.Nil(t, p.Handle(ctx, b.store.grants(0, 5, decided))) // grants of epoch 1, batch of epoch 3
 		require.Nil(t, p.Handle(ctx, b.store.grants(2, 5, decided)))
 	}
 	require.Equal(t, map[int]int{0: 1, 2: 1}, asked)
 
 	ledger[0] = 4
-	require.Nil(t, p.Handle(ctx, b.store.grants(0, 5, decided)), "this session was there before the fence, which raises it")
+	require.Nil(t, p.Handle(ctx, b.store.grants(0, 5, decided)), "Fence would stop this older session")
 	pass(2 * ShownFor)
 	refused := b.store.grants(0, 5, decided)
 	for range 2 {
@@ -111,7 +112,7 @@ func TestNoClaimInAShardThatGoesOnElsewhere(t *testing.T) {
 	require.Equal(t, map[int]int{0: 3, 2: 3}, asked)
 	require.EqualValues(t, 1, p.Stats().Sessions)
 	requireShown(t, p, 2)
-	require.Nil(t, p.Handle(stream.WithEpoch(t.Context(), 4), refused), "a batch of the later epoch")
-	require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 5, decided)), "a caller that knows no epoch")
+	require.Nil(t, p.Handle(stream.WithEpoch(t.Context(), 4), refused), "the batch has the later epoch")
+	require.Nil(t, p.Handle(t.Context(), b.store.grants(4, 5, decided)), "the context has no epoch")
 	require.Equal(t, 0, asked[4])
 }

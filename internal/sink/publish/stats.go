@@ -2,19 +2,19 @@ package publish
 
 import "sync/atomic"
 
-// Stats counts what a Publisher did since New. It only grows.
+// Stats counts what a Publisher has done since New.
 type Stats struct {
 	Batches    int64 // batches that were sent and completed
-	Resends    int64 // requests that repeated the bytes of an earlier one
+	Resends    int64 // requests that repeated an earlier request
 	Sessions   int64 // producer ids taken
-	TakenOver  int64 // open claims found, also this worker's own
+	TakenOver  int64 // open claims taken over, including this worker's own
 	SentAgain  int64 // open claims settled by sending the stored batch again
-	FoundInLog int64 // open claims settled by reading the log: every event was there
-	LetGo      int64 // open claims settled by reading the log: no event was there, and no copy can come any more
-	Fences     int64 // fence records written before a claim was let go
-	Lost       int64 // claims that turned out to be taken over when they were to be ended
+	FoundInLog int64 // open claims completed because every event was in the log
+	LetGo      int64 // open claims released because no event was in the log and no copy could still arrive
+	Fences     int64 // fence records sent before a claim was released
+	Lost       int64 // claims that another worker had taken over before they could be completed or released
 	Refused    int64 // batches that the broker refused because of their content
-	Stale      int64 // sends that were skipped because the claim was too old
+	Stale      int64 // requests that were not sent because the claim was too old
 }
 
 type counters struct {

@@ -14,12 +14,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// stored is a batch as a claim's payload keeps it: what it takes to send it again. Its text is
+// stored describes a batch in the payload of a claim. It has everything that is needed to send the batch again. Its
+// text is
 //
 //	1 <producer id> <epoch> <partition> <base sequence> <unix ms of sending> <end offset noted before> <topic> <runs>
 //
-// separated by one space; a run is <first seq>-<last seq>@<first entry id>..<last entry id>, and runs are separated by
-// commas. The text of a compressed batch begins with 2 and the name of the compression.
+// with single spaces. A run is <first seq>-<last seq>@<first entry id>..<last entry id>; commas separate the runs. For
+// a compressed batch, 2 and the name of the compression replace the 1.
 type stored struct {
 	numbers
 	codec     kafka.Compression
@@ -30,7 +31,7 @@ type stored struct {
 	runs      []run
 }
 
-// run is a gapless run of events of one shard, and the entries that contain them.
+// run is a range of consecutive events of one shard, with the first and the last entry that contain them.
 type run struct {
 	stream.SeqRange
 	firstEntry, lastEntry string
@@ -41,11 +42,11 @@ const (
 
 	maxStored  = 4 << 20
 	maxEntryID = 64
-	// maxEpoch leaves room for the fence's epoch above it.
+	// maxEpoch is one below the maximum, because a fence record needs a higher epoch.
 	maxEpoch = math.MaxInt16 - 1
 )
 
-// extend adds the event to the last run if it is the next one, otherwise it begins a run.
+// extend adds the event to the last run if it directly follows it. Otherwise it starts a new run.
 func (s *stored) extend(g *hongbao.Grant) {
 	if n := len(s.runs); n > 0 && s.runs[n-1].Last+1 == g.Seq {
 		s.runs[n-1].Last, s.runs[n-1].lastEntry = g.Seq, g.EntryID
@@ -92,7 +93,7 @@ func (s *stored) String() string {
 	return string(b)
 }
 
-// parseStored reads a payload. It accepts exactly what String writes.
+// parseStored parses a payload. It accepts only texts that String can write.
 func parseStored(payload string) (stored, error) {
 	var s stored
 	if len(payload) > maxStored {
@@ -146,7 +147,7 @@ func (s *stored) parseRuns(text string) error {
 			return fmt.Errorf("run %.100q: %w", one, err)
 		}
 		if r.First <= last+1 && last >= 0 {
-			return fmt.Errorf("run %.100q: it does not come after a gap behind %d", one, last)
+			return fmt.Errorf("run %.100q: it must start after a gap that follows %d", one, last)
 		}
 		last = r.Last
 		s.runs = append(s.runs, r)
@@ -173,7 +174,7 @@ func parseRun(text string) (run, error) {
 		return run{}, err
 	}
 	if r.First < 1 || r.Last < r.First || r.Len() > maxBatchGrants {
-		return run{}, errors.New("its events are not a run")
+		return run{}, errors.New("its seqs are not a valid range")
 	}
 	if err := checkEntryID(firstEntry); err != nil {
 		return run{}, err
@@ -181,7 +182,8 @@ func parseRun(text string) (run, error) {
 	return r, checkEntryID(lastEntry)
 }
 
-// checkEntryID accepts digits, letters and "-": a stream's ids, and those that a replay creates.
+// checkEntryID accepts digits, letters a to z and "-". These occur in the ids of a stream and in the ids that a replay
+// creates.
 func checkEntryID(id string) error {
 	if id == "" || len(id) > maxEntryID {
 		return fmt.Errorf("entry id %.80q: want 1 to %d bytes", id, maxEntryID)
@@ -194,7 +196,7 @@ func checkEntryID(id string) error {
 	return nil
 }
 
-// plainNumber reads digits only, without a leading zero.
+// plainNumber parses a number in digits without a leading zero.
 func plainNumber(s string, most int64) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 || strconv.FormatInt(n, 10) != s {

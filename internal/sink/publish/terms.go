@@ -9,9 +9,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// addTerms sets the currency and the codes of the call's grants. A grant of an unknown campaign gets a Permanent error,
-// and so does a grant without a code whose campaign has codes. If Campaigns can't be asked, all grants fail, and
-// nothing is sent.
+// addTerms sets the currency and the code of each grant in the call. A grant of an unknown campaign gets a Permanent
+// error. So does a grant whose code is missing although its campaign has codes. If Campaigns fails, addTerms returns an
+// error for all grants, and nothing is sent.
 func (p *Publisher) addTerms(ctx context.Context, c *call) error {
 	grants, without, err := p.withTerms(ctx, c.grants)
 	if err != nil {
@@ -24,22 +24,22 @@ func (p *Publisher) addTerms(ctx context.Context, c *call) error {
 	return nil
 }
 
-// withTerms returns a copy of the grants, which belong to the caller, with currency and code. It keeps a grant's own
-// values: the stream has the currency, except in entries of earlier builds, and the ledger has the code. without says
-// which grants can't be a message, and why.
+// withTerms returns a copy of the grants with currency and code; the originals belong to the caller. It keeps a value
+// that a grant already has. The stream has the currency, except in entries of earlier builds, and the ledger has the
+// code. without has the error of each grant that can't be a message.
 func (p *Publisher) withTerms(ctx context.Context, grants []hongbao.Grant) (out []hongbao.Grant, without map[int]error,
 	err error) {
 	if p.cfg.Campaigns == nil {
 		return grants, nil, nil
 	}
 	out, without = slices.Clone(grants), map[int]error{}
-	uncoded := map[string][]int{} // by campaign
+	uncoded := map[string][]int{} // indexes of the grants that need a code, by campaign
 	var id string
 	var terms Terms
 	var known bool
 	for i := range out {
 		g := &out[i]
-		if hongbao.CheckCampaignID(g.Campaign) != nil { // admit has refused that one
+		if hongbao.CheckCampaignID(g.Campaign) != nil { // admit has already refused this grant
 			continue
 		}
 		if g.Campaign != id {
@@ -66,7 +66,7 @@ func (p *Publisher) withTerms(ctx context.Context, grants []hongbao.Grant) (out 
 	return out, without, nil
 }
 
-// addCodes sets the codes of the campaign's grants at these indexes.
+// addCodes sets the codes of the grants at the indexes at, which are all of one campaign.
 func (p *Publisher) addCodes(ctx context.Context, campaign string, grants []hongbao.Grant, at []int,
 	without map[int]error) error {
 	packets := make([]int64, len(at))
@@ -80,14 +80,14 @@ func (p *Publisher) addCodes(ctx context.Context, campaign string, grants []hong
 	for k, i := range at {
 		if grants[i].Code = codes[k]; codes[k] == "" {
 			without[i] = hongbao.Errorf(hongbao.ClassPermanent,
-				"packet %d of campaign %s has no code, neither in Redis nor in the ledger: put it back, "+
+				"packet %d of campaign %s has no code, neither in Redis nor in the ledger: restore it, "+
 					"then requeue the grant", packets[k], campaign)
 		}
 	}
 	return nil
 }
 
-// unread returns an outage of the whole sink, whatever failed: no grant is to blame.
+// unread returns an outage, because the error is not the fault of any grant.
 func unread(err error) error {
 	return hongbao.Outagef(hongbao.ClassTransient, "reading the currency and the codes of campaigns, nothing was sent: %w",
 		err)

@@ -14,12 +14,12 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// memCampaigns has codes for the packets of campaign spring, except those in without.
+// memCampaigns has the codes of campaign spring in memory, except those of the packets in without.
 type memCampaigns struct {
 	mu      sync.Mutex
-	fails   string // the method that fails
+	fails   string // the method that returns an error: terms or codes
 	without []int64
-	asked   int // for codes
+	asked   int // number of calls of Codes
 }
 
 func (m *memCampaigns) Terms(_ context.Context, _ int, campaign string) (Terms, bool, error) {
@@ -52,7 +52,7 @@ func (m *memCampaigns) Codes(_ context.Context, _ int, campaign string, packets 
 
 func codeOf(packet int64) string { return fmt.Sprintf(`C"%d\`, packet) }
 
-// published returns the grants of the topic by event.
+// published returns the grants in the topic by event id.
 func published(t *testing.T, p *Publisher) map[string]hongbao.Grant {
 	t.Helper()
 	var mu sync.Mutex
@@ -77,13 +77,13 @@ func TestTermsArePublished(t *testing.T) {
 	g := b.store.grants(0, 250, decided)
 	for i := range g {
 		if i%3 == 0 {
-			g[i].Campaign = "autumn" // it has none
+			g[i].Campaign = "autumn" // a campaign without codes
 		}
 	}
 	g[1].Code = "from-the-ledger"
 	before := slices.Clone(g)
 	require.Nil(t, p.Handle(t.Context(), g))
-	require.Equal(t, before, g, "they belong to the caller")
+	require.Equal(t, before, g, "the caller's grants are unchanged")
 	require.Equal(t, 1, codes.asked, "once for a batch")
 	requireOneCopy(t, &b.cfg, g)
 	for id, e := range published(t, p) {
@@ -105,7 +105,7 @@ func TestTermsArePublished(t *testing.T) {
 	require.Equal(t, 1, codes.asked)
 }
 
-// Codes that can't be read stop the sink and blame no grant. Nothing is claimed or sent, and the sink continues later.
+// If terms or codes can't be read, all grants get an outage and nothing is claimed or sent. A later call succeeds.
 func TestTermsOutOfReach(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []string{"terms", "codes"} {
@@ -127,7 +127,7 @@ func TestTermsOutOfReach(t *testing.T) {
 	}
 }
 
-// A coupon that certainly has no code becomes a dead letter, never a message without a code. The others are sent.
+// If a coupon certainly has no code, it gets a Permanent error and is not sent. The other grants are sent.
 func TestCouponWithoutItsCode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -148,7 +148,7 @@ func TestCouponWithoutItsCode(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g)
 }
 
-// A grant of an unknown campaign becomes a dead letter, never a message without its currency. The others are sent.
+// A grant of an unknown campaign gets a Permanent error and is not sent. The other grants are sent.
 func TestCampaignThatNobodyKnows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -165,8 +165,8 @@ func TestCampaignThatNobodyKnows(t *testing.T) {
 	require.Len(t, published(t, p), 19)
 }
 
-// A batch is rebuilt with its codes, and the broker recognizes the copy. If the codes are gone meanwhile, the log is
-// read instead.
+// A stored batch is rebuilt with its codes, so the broker recognizes the copy. If a code is missing by then, the worker
+// reads the log instead.
 func TestStoredBatchWithCodes(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]bool{"still there": false, "gone": true} {
@@ -187,7 +187,7 @@ func TestStoredBatchWithCodes(t *testing.T) {
 				other, _ := b.worker(t)
 				rest := g
 				if gone {
-					rest = g[4:] // the one without a code would be refused before
+					rest = g[4:] // leave out the grant without a code: it would fail before the claim
 				}
 				require.Nil(t, other.Handle(t.Context(), rest))
 				require.Zero(t, b.store.open(0))

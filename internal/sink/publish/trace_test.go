@@ -22,7 +22,7 @@ const (
 	grabParent = "00-" + grabTrace + "-00f067aa0ba902b7-01"
 )
 
-// parents returns the header traceparent of each record of partition 0, by ce_id; empty if the record has none.
+// parents returns the header traceparent of each grant in partition 0, by ce_id. It is empty if the record has none.
 func parents(t *testing.T, cfg *Config) map[string]string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -45,7 +45,7 @@ func parents(t *testing.T, cfg *Config) map[string]string {
 	return out
 }
 
-// An instrumented subscriber reads the header traceparent by W3C Trace Context, and continues the grab's trace.
+// A subscriber with W3C Trace Context reads the header traceparent and continues the trace of the grab.
 func TestRecordOfATracedGrabHasATraceparent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -60,8 +60,8 @@ func TestRecordOfATracedGrabHasATraceparent(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g)
 }
 
-// A build before the header traceparent cut a batch at the topic's size limit and died. This build sends the batch
-// again with the same number of records. The broker drops it if the first copy arrived, and appends it if not.
+// An older build, which did not write the header traceparent, filled a batch up to the size limit and died. This build
+// sends the batch again with the same number of records. If the first copy has arrived, the broker drops the second.
 func TestBatchOfABuildWithoutTraceparentFitsAgain(t *testing.T) {
 	t.Parallel()
 	for _, codec := range codecNames {
@@ -70,7 +70,7 @@ func TestBatchOfABuildWithoutTraceparentFitsAgain(t *testing.T) {
 				t.Parallel()
 				store := newStore()
 				g := traced(store.grants(0, 50, decided))
-				limit := len(olderBuild(t, codec, &stored{}, g)) - 4 // without the size that Kafka puts before it
+				limit := len(olderBuild(t, codec, &stored{}, g)) - 4 // without the size in front of the batch
 				b := setup(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": strconv.Itoa(limit)}))
 				b.store = store
 				p, _ := b.worker(t)
@@ -92,7 +92,8 @@ func TestBatchOfABuildWithoutTraceparentFitsAgain(t *testing.T) {
 	}
 }
 
-// A batch of this build is shorter when another worker sends it again, whose build may be an older one.
+// When a worker sends a stored batch again, it leaves out the header traceparent, as an older build would. So the copy
+// is shorter.
 func TestBatchWithTraceparentIsSentAgainWithout(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -113,7 +114,7 @@ func TestBatchWithTraceparentIsSentAgainWithout(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g)
 }
 
-// traced adds a trace to every grant of an entry. The store has the same slice.
+// traced adds a trace to every grant. The store shares the slice, so its entry changes, too.
 func traced(grants []hongbao.Grant) []hongbao.Grant {
 	for i := range grants {
 		grants[i].Trace = grabParent
@@ -121,7 +122,7 @@ func traced(grants []hongbao.Grant) []hongbao.Grant {
 	return grants
 }
 
-// olderBuild encodes the batch as a build before the header traceparent did.
+// olderBuild encodes the batch like a build that did not write the header traceparent.
 func olderBuild(t *testing.T, codec string, st *stored, grants []hongbao.Grant) []byte {
 	t.Helper()
 	var err error

@@ -7,29 +7,29 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// verdict is what a response to a produce request means for the batch.
+// verdict says what the response to a produce request means for the batch.
 type verdict uint8
 
 const (
-	// again: not decided, or only temporarily. The same bytes are sent again. Errors that are not in the table have
-	// this verdict.
+	// again: the response says nothing about the batch, or the fault is temporary. Send the same bytes again. Errors
+	// that are not in the table have this verdict.
 	again verdict = iota
-	// appended: the batch is in the log, by this request or by an earlier one.
+	// appended: the batch is in the log, from this request or from an earlier one.
 	appended
-	// lookBack: the broker can't decide by the numbers, so the log must be read.
+	// lookBack: the broker can't identify the batch by its numbers, so the log must be read.
 	lookBack
-	// fenced: a higher epoch was seen. Another worker took the batch over.
+	// fenced: the broker has seen a higher epoch. Another worker has taken the batch over.
 	fenced
-	// tooMuch: nothing was appended, because of the bytes of this batch: fewer grants may be accepted.
+	// tooMuch: the broker refuses the bytes of this batch and has appended nothing. It may accept fewer grants.
 	tooMuch
-	// refused: nothing was appended, and nothing will be until a person changes something.
+	// refused: nothing was appended, and retries fail until a person changes something.
 	refused
-	// absent: the topic or the partition does not exist. This may be temporary just after a start.
+	// absent: the topic or the partition does not exist. Shortly after a start this may be temporary.
 	absent
 )
 
-// verdicts classifies every Kafka error that sending again does not solve. The rest of Kafka's table decides nothing
-// about this batch: leaders moving, timeouts, storage, too few replicas, loading, throttling, and the errors of groups,
+// verdicts has every Kafka error for which sending again is not the solution. All other Kafka errors say nothing about
+// the batch: leader changes, timeouts, storage, too few replicas, loading, throttling, and errors of consumer groups,
 // transactions and administration.
 var verdicts = map[kafka.Error]verdict{
 	kafka.OutOfOrderSequenceNumber: lookBack,
@@ -59,8 +59,8 @@ var verdicts = map[kafka.Error]verdict{
 	kafka.InconsistentTopicID:     absent,
 }
 
-// verdictOf classifies an error of a request. Errors that are not Kafka's own (network, time-outs, an unreadable
-// response) decide nothing.
+// verdictOf classifies the error of a request. Errors that are not Kafka error codes (network, timeout, unreadable
+// response) say nothing about the batch.
 func verdictOf(err error) verdict {
 	if err == nil {
 		return appended

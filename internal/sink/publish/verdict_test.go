@@ -32,16 +32,17 @@ func TestTooLargeBatchesAreHalved(t *testing.T) {
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 		require.ErrorIs(t, err, kafka.InvalidRecord)
 	}
-	require.EqualValues(t, 1, p.Stats().Sessions, "a definite refusal does not use the sequence up")
+	require.EqualValues(t, 1, p.Stats().Sessions, "a definite refusal does not use the sequence")
 	requireOneCopy(t, &b.cfg, g[:36], g[37:])
 	require.Zero(t, b.store.open(0))
 }
 
-// A broker refuses every grant, also one by one, for a reason that is not in the grants. No grant is to blame.
+// The broker refuses every grant, even alone. The result of a minimal record then decides the error: no grant gets a
+// Permanent error.
 func TestLoneRefusalWaitsForAMinimalRecord(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		probe  error // what the minimal record gets; the grants get InvalidRecord
+		probe  error // the result of the minimal record; grants get InvalidRecord
 		class  hongbao.Class
 		outage bool
 	}{
@@ -70,7 +71,7 @@ func TestLoneRefusalWaitsForAMinimalRecord(t *testing.T) {
 			g := b.store.grants(0, 4, decided)
 			requireClass(t, p.Handle(t.Context(), g), 4, c.class, c.outage)
 			require.Positive(t, probes)
-			require.Zero(t, b.store.open(0), "no grant is in the log")
+			require.Zero(t, b.store.open(0), "all claims were released")
 			w.answer = nil
 			p.cfg.AttemptTime = b.cfg.AttemptTime
 			require.Nil(t, p.Handle(t.Context(), g))
@@ -117,7 +118,7 @@ func TestSinkWideRefusals(t *testing.T) {
 		t.Run(code.Title(), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			b.cfg.AttemptTime = hopeless // a missing topic is asked for that long, well below MaxClaimAge
+			b.cfg.AttemptTime = hopeless // a missing topic is retried for this time, which must be below MaxClaimAge
 			p, w := b.worker(t)
 			w.answer = func(r kafka.Request) error {
 				if _, ok := r.(*rawproduce.Request); ok {
@@ -145,7 +146,7 @@ func TestBrokerIsAway(t *testing.T) {
 	w.answer = func(kafka.Request) error { return errWire }
 	g := b.store.grants(0, 8, decided)
 	requireClass(t, p.Handle(t.Context(), g), 8, hongbao.ClassTransient, true)
-	require.Zero(t, b.store.open(0), "without a producer id nothing is claimed")
+	require.Zero(t, b.store.open(0), "nothing is claimed without a producer id")
 }
 
 func TestInadmissibleGrants(t *testing.T) {
@@ -168,7 +169,7 @@ func TestInadmissibleGrants(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g[8:])
 }
 
-// refuseKey answers code to every batch that contains a record with the key.
+// refuseKey returns an answer function that returns code for every batch with this record key.
 func refuseKey(key string, code kafka.Error) func(kafka.Request) error {
 	return func(r kafka.Request) error {
 		produce, ok := r.(*rawproduce.Request)

@@ -10,20 +10,19 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Booked is a credit that the remote has.
+// Booked is a credit as the remote has booked it.
 type Booked struct {
 	Account, Currency string
 	Amount            hongbao.Amount
 }
 
-// Credited asks a queryable remote what it has booked for a packet; false if nothing. It repeats an inconclusive
-// request up to Config.Repeats times. It is safe for concurrent use: Config.Concurrency bounds its requests together
-// with Handle's.
+// Credited queries the remote for the credit of a packet; found is false if there is none. It retries an inconclusive
+// query up to Config.Repeats times. It is safe for concurrent use, and its requests count towards Config.Concurrency.
 func (h *Handler) Credited(ctx context.Context, campaign string, packet int64) (b Booked, found bool, err error) {
 	reference := Key(h.cfg.Deployment, campaign, packet)
 	if !h.cfg.Queryable {
 		return b, false, hongbao.Errorf(hongbao.ClassPermanent,
-			"ask for credit %s: the remote can't be asked, remote.queryable is false", reference)
+			"query credit %s: the remote can't be queried, remote.queryable is false", reference)
 	}
 	pause := h.cfg.Pause
 	for try := 0; ; try++ {

@@ -27,7 +27,7 @@ func TestCredited(t *testing.T) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 }
 
-// An inconclusive answer is requested again, and never counts as "no such credit".
+// An inconclusive response is queried again. It never counts as "no such credit".
 func TestCreditedWrongAnswers(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]http.HandlerFunc{
@@ -63,7 +63,7 @@ func TestCreditedWrongAnswers(t *testing.T) {
 		require.NoError(t, err, name)
 		require.True(t, found, name)
 		require.EqualValues(t, 103, got.Amount, name)
-		require.EqualValues(t, 3, lies.Load(), "%s: two wrong answers and a good one", name)
+		require.EqualValues(t, 3, lies.Load(), "%s: two inconclusive answers and a good one", name)
 		lies.Store(-10)
 		_, _, err = h.Credited(t.Context(), "rain", 3)
 		require.True(t, hongbao.IsOutage(err), "%s: %v", name, err)

@@ -14,20 +14,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// books is a ledger in memory. It does what package ledger's Settler does.
+// books is a ledger in memory that behaves like package ledger's Settler.
 type books struct {
 	mu    sync.Mutex
 	held  map[string]hongbao.Grant // by event
 	rows  map[string]*row          // pending, by reference
 	calls int
-	fail  func(g *hongbao.Grant) error // if not nil, returns the error for each grant that is recorded
-	// unread is the error of a Begin; noted reports whether Begin noted the grants all the same. unforgotten is the
-	// error of a Forget, which then does nothing.
+	fail  func(g *hongbao.Grant) error // if not nil, returns the error of recording a grant
+	// unread is the error that Begin returns. If noted is set, Begin stores the grants although it returns unread.
+	// unforgotten is the error that Forget returns without deleting anything.
 	unread, unforgotten error
 	noted               bool
 }
 
-// row is a row of table pending.
+// row is a row of the table pending.
 type row struct {
 	grant hongbao.Grant
 	owner string
@@ -135,14 +135,14 @@ func (b *books) Pending(_ context.Context, idle time.Duration, after hongbao.Gra
 	return list[:min(len(list), limit)], b.unread
 }
 
-// left is how many credits are pending.
+// left returns the number of pending credits.
 func (b *books) left() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.rows)
 }
 
-// ages makes the rows older, and returns how many there are.
+// ages makes all rows older and returns their number.
 func (b *books) ages(by time.Duration) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +152,7 @@ func (b *books) ages(by time.Duration) int {
 	return len(b.rows)
 }
 
-// died lets the owners' time pass.
+// died makes all rows older than ClaimTime, as if their owners had died, so that other workers may take them over.
 func (b *books) died() { b.ages(testClaimTime) }
 
 func (b *books) fails(fail func(*hongbao.Grant) error) {
@@ -161,7 +161,7 @@ func (b *books) fails(fail func(*hongbao.Grant) error) {
 	b.fail = fail
 }
 
-// has checks that exactly these grants are recorded.
+// has checks that exactly these grants are recorded in the ledger.
 func (b *books) has(t *testing.T, grants []hongbao.Grant) {
 	t.Helper()
 	b.mu.Lock()
@@ -176,7 +176,7 @@ func ledgerDown(*hongbao.Grant) error {
 	return hongbao.Outagef(hongbao.ClassTransient, "the ledger is down")
 }
 
-// kinds of remotes, by what they are able to do.
+// kinds configures a Handler for each kind of remote.
 var kinds = map[string]func(*Config){
 	"idempotent": repeats, "queryable": queryable, "neither": neither, "batches": func(c *Config) { c.BatchCredits = 7 },
 }

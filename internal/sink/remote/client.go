@@ -18,15 +18,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
 )
 
-// newTransport sets every option whose default could repeat a request or hang. A transport follows no redirect: that is
-// a response like any other.
+// newTransport sets every option whose default could retry a request or wait forever. A Transport does not follow
+// redirects: it returns them as responses.
 func newTransport(c *Config) *http.Transport {
 	t := &http.Transport{
-		Proxy:                  nil, // no proxy from the environment
+		Proxy:                  nil, // ignore proxies from the environment
 		DialContext:            (&net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 15 * time.Second}).DialContext,
 		TLSClientConfig:        c.TLS.Clone(),
 		TLSHandshakeTimeout:    c.ConnectTimeout,
-		DisableKeepAlives:      !c.idempotent(), // a kept connection may have been closed: its requests end as Unknown
+		DisableKeepAlives:      !c.idempotent(), // the remote may close a kept connection; the result would be Unknown
 		DisableCompression:     true,
 		MaxIdleConns:           c.Concurrency,
 		MaxIdleConnsPerHost:    c.Concurrency,
@@ -36,7 +36,7 @@ func newTransport(c *Config) *http.Transport {
 		MaxResponseHeaderBytes: 64 << 10,
 		Protocols:              new(http.Protocols),
 	}
-	t.Protocols.SetHTTP1(true) // HTTP/2 repeats requests by itself
+	t.Protocols.SetHTTP1(true) // not HTTP/2, which retries requests by itself
 	return t
 }
 
@@ -50,10 +50,10 @@ type answer struct {
 	err  error
 }
 
-// traceKey is the context key of the traceparent of the grab that a request is about.
+// traceKey is the context key of a traceparent.
 type traceKey struct{}
 
-// inTrace adds a grant's traceparent to the requests about it, so that the remote continues the trace.
+// inTrace returns a context whose requests carry the grant's traceparent, so that the remote can continue the trace.
 func inTrace(ctx context.Context, g *hongbao.Grant) context.Context {
 	if g.Trace == "" {
 		return ctx
@@ -61,7 +61,7 @@ func inTrace(ctx context.Context, g *hongbao.Grant) context.Context {
 	return context.WithValue(ctx, traceKey{}, g.Trace)
 }
 
-// do sends one request and reads the response, at most most bytes of it.
+// do sends one request and reads the response. The response body may have at most most bytes.
 func (h *Handler) do(ctx context.Context, method, path, key string, body []byte, most int64) (a answer) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
 	defer cancel()
@@ -77,8 +77,8 @@ func (h *Handler) do(ctx context.Context, method, path, key string, body []byte,
 		req.Header.Set("Authorization", "Bearer "+h.cfg.Token)
 	}
 	if body != nil {
-		// net/http sends a body that it knows to be in memory in one write with the head. Without GetBody it can't
-		// send the body again.
+		// net/http writes the headers and a body that is in memory with one call. Without GetBody it can't rewind the
+		// body, so it can't retry the request.
 		req.Body, req.ContentLength, req.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -100,7 +100,7 @@ func (h *Handler) do(ctx context.Context, method, path, key string, body []byte,
 func readBody(resp *http.Response, most int64) ([]byte, error) {
 	defer resp.Body.Close()
 	if e := resp.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return nil, errors.New("the answer is compressed, which was not asked for")
+		return nil, errors.New("the answer is compressed, which was not requested")
 	}
 	if resp.ContentLength > most {
 		return nil, fmt.Errorf("the answer is longer than %d bytes", most)
@@ -115,7 +115,7 @@ func readBody(resp *http.Response, most int64) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// retryAfter reads the header in both of its forms; 0 if there is no valid one.
+// retryAfter parses a Retry-After header, which has seconds or a date. It returns 0 if there is no valid value.
 func retryAfter(value string) time.Duration {
 	if value == "" {
 		return 0
@@ -129,7 +129,7 @@ func retryAfter(value string) time.Duration {
 	return 0
 }
 
-// credit is the JSON of a request. The batch endpoint takes the key in the credit, the other in the header.
+// credit is the JSON of a request. In a batch, each credit contains its key. Otherwise the header has the key.
 type credit struct {
 	Key       string         `json:"key,omitempty"`
 	Reference string         `json:"reference"`
@@ -147,11 +147,11 @@ func encode(v any) []byte {
 }
 
 var (
-	errEcho = errors.New("the answer is about another credit than was asked for")
+	errEcho = errors.New("the answer is about a different credit than the requested one")
 	errBody = errors.New("the answer can't be read")
 )
 
-// compare returns an error unless a response is about the credit: same reference, account, currency and amount.
+// compare checks that a response is about this credit: it must have the same reference, account, currency and amount.
 func (c *credit) compare(o flatjson.Object) error {
 	reference, _ := o.Text("reference")
 	account, _ := o.Text("account")
@@ -168,7 +168,7 @@ func (c *credit) compare(o flatjson.Object) error {
 	return nil
 }
 
-// code returns the error code in a response; empty if it has none.
+// code returns the error code of a response, or "" if there is none.
 func code(body []byte) string {
 	o, err := flatjson.Parse(body, "", 0)
 	if err != nil {

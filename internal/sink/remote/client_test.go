@@ -20,8 +20,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// closesReused is a server that answers the first request of a connection. On the second request it reads all of it
-// and closes the connection. At that point net/http sends a request again automatically if it may.
+// closesReused starts a server that answers the first request of each connection. It reads the second request
+// completely and then closes the connection. In this case net/http may retry the request automatically.
 func closesReused(t *testing.T) (url string, bodies *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,12 +63,13 @@ func serveTwo(conn net.Conn, bodies *atomic.Int64) {
 
 func itoa(n int) string { return string(encode(n)) }
 
-// A head that is sent before its body costs the remote and us one more write, read and packet for every credit.
+// Headers and body are sent with one write. Two writes would cost both sides another system call and packet for each
+// credit.
 func TestOneRequestIsOneWrite(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	parts := make(chan int, 1) // reads until the body was there
+	parts := make(chan int, 1) // number of reads until a request was complete
 	go func() {
 		defer close(parts)
 		conn, err := l.Accept()
@@ -99,8 +100,8 @@ func TestOneRequestIsOneWrite(t *testing.T) {
 	}
 }
 
-// net/http automatically repeats a POST with an Idempotency-Key when a kept connection breaks. Our requests are never
-// repeated that way.
+// net/http automatically retries a POST with an Idempotency-Key when a kept connection breaks. The requests of a
+// Handler are never retried in this way.
 func TestNothingIsSentTwiceInSecret(t *testing.T) {
 	t.Parallel()
 	t.Run("ours", func(t *testing.T) {
@@ -118,7 +119,7 @@ func TestNothingIsSentTwiceInSecret(t *testing.T) {
 		require.Equal(t, Unknown, r.verdict, "%v", r.err)
 		require.EqualValues(t, 2, bodies.Load(), "the second request was sent once")
 	})
-	t.Run("a plain client", func(t *testing.T) { // else the test above could not fail
+	t.Run("a plain client", func(t *testing.T) { // shows that the test above can fail
 		t.Parallel()
 		url, bodies := closesReused(t)
 		client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
@@ -141,7 +142,7 @@ func wire(g *hongbao.Grant) credit {
 	return credit{Key: key, Reference: key, Account: g.User, Currency: "CNY", Amount: g.Amount}
 }
 
-// The options whose defaults would repeat, follow or hang are as they must be.
+// newTransport changes every default that would retry a request, follow a proxy or wait forever.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig("http://x")
@@ -157,7 +158,6 @@ func TestClientOptions(t *testing.T) {
 	require.True(t, newTransport(&cfg).DisableKeepAlives, "a kept connection could end as Unknown")
 }
 
-// The table, row by row.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig("http://x")
@@ -184,7 +184,7 @@ func TestVerdicts(t *testing.T) {
 	require.Equal(t, Unknown, cfg.verdictOf(422, codeReferenceReused))
 }
 
-// F45: a remote that asks for a pause gets no requests from any goroutine.
+// After a Retry-After, no goroutine sends requests until the pause is over.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{429, 503} {
@@ -203,11 +203,11 @@ func TestRetryAfter(t *testing.T) {
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 			require.True(t, hongbao.IsOutage(err))
 		}
-		require.Equal(t, 1, b.all(), "one got the answer, no one else asked")
+		require.Equal(t, 1, b.all(), "no further request after the first answer")
 		b.set(nil)
 		require.True(t, hongbao.IsOutage(h.Handle(t.Context(), grants(1, 5))[0]))
 		require.Equal(t, 1, b.all())
-		now.Add(int64(2100 * time.Millisecond)) // an hour was asked for; MaxRetryAfter is 2 s
+		now.Add(int64(2100 * time.Millisecond)) // the remote asked for an hour; MaxRetryAfter is 2 s
 		require.Nil(t, h.Handle(t.Context(), grants(1, 5)))
 		b.holds(t, grants(1, 5))
 	}
@@ -231,7 +231,7 @@ func TestBreaker(t *testing.T) {
 	require.True(t, h.BreakerOpen())
 	errs := h.Handle(t.Context(), grants(1, 20))
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
-	require.Equal(t, 4, b.all(), "an outage takes nothing")
+	require.Equal(t, 4, b.all(), "nothing is sent while the breaker is open")
 	b.set(nil)
 	require.Eventually(t, func() bool { return h.Handle(t.Context(), grants(1, 20)) == nil }, 5*time.Second,
 		10*time.Millisecond)
@@ -240,7 +240,8 @@ func TestBreaker(t *testing.T) {
 	require.False(t, h.BreakerOpen())
 }
 
-// An error in the configuration affects every credit alike: nothing becomes a dead letter, and no attempt is counted.
+// If the remote refuses every credit because of the configuration, grants wait or get an outage. No grant becomes a
+// dead letter, and no attempt is counted.
 func TestRefusedAltogether(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{401, 403, 404, 405, 413, 415} {
@@ -250,7 +251,7 @@ func TestRefusedAltogether(t *testing.T) {
 		for i, err := range errs {
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 			require.True(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
-			require.NotEqual(t, hongbao.IsOutage(errs[1-i]), hongbao.IsOutage(err), "the first one may be alone")
+			require.NotEqual(t, hongbao.IsOutage(errs[1-i]), hongbao.IsOutage(err), "only the second refusal shows an outage")
 		}
 		require.Zero(t, l.left())
 	}
@@ -275,11 +276,11 @@ func TestBatchAnswers(t *testing.T) {
 		})
 		require.Nil(t, h.Handle(t.Context(), grants(1, 2)), name)
 		b.holds(t, grants(1, 2))
-		require.Greater(t, b.all()+int(b.asks.Load()), 1, "%s: it was not believed", name)
+		require.Greater(t, b.all()+int(b.asks.Load()), 1, "%s: the answer was not trusted", name)
 	}
 }
 
-// A remote has a certificate of a private authority, and requires one of ours.
+// The remote's certificate is from a private authority, and the remote requires a client certificate.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -306,18 +307,18 @@ func TestTLS(t *testing.T) {
 		require.ErrorAs(t, err, &untrusted)
 		require.True(t, hongbao.IsOutage(err))
 	}
-	require.Zero(t, l.left(), "F47: nothing is unknown")
+	require.Zero(t, l.left(), "no credit is in doubt")
 	bare := h(newBooks(), &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots})
 	for _, err := range bare.Handle(t.Context(), grants(1, 2)) {
-		require.Error(t, err, "we have no certificate to show")
+		require.Error(t, err, "the client has no certificate")
 	}
-	require.Zero(t, b.times(), "none of it reached the remote")
+	require.Zero(t, b.times(), "no credit reached the remote")
 	good := h(newBooks(), &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: server.TLS.Certificates})
 	require.Nil(t, good.Handle(t.Context(), grants(1, 2)))
 	b.holds(t, grants(1, 2))
 }
 
-// B44: a redirect is no answer, and no one follows it.
+// A redirect is not followed, and its result is Unknown.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -337,7 +338,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// The request for a credit has its grant's traceparent, and so does a repeat. A grant without one adds none.
+// The request for a credit, and each retry, carries the traceparent of its grant. Without a traceparent in the grant,
+// the request has none.
 func TestTraceparentGoesAlong(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

@@ -11,75 +11,77 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// Config says how to reach the remote and what it supports. A zero value is refused unless the field gives it a
-// meaning.
+// Config says how to reach the remote and what it supports. A zero value is refused unless the field's comment allows
+// it.
 type Config struct {
-	// Base URL of the remote's API, http(s)://host[:port][/path]; /v1/credits is appended to it.
+	// Base URL of the remote's API, http(s)://host[:port][/path]. Requests go to this URL followed by /v1/credits.
 	URL string `knob:"remote.url,common" form:"url"`
-	// Token is sent in the Authorization header as a bearer token; empty for none. It is never logged.
+	// Token is the bearer token of the Authorization header; empty means no header. It is never logged.
 	Token string
-	// TLS for https; nil for the system's roots.
+	// TLS is the configuration for https; nil means the system's root certificates.
 	TLS *tls.Config
-	// Deployment is part of every key: it must never change.
+	// Deployment is part of every Idempotency-Key, so it must never change.
 	Deployment string
 
-	// One connect, and one TLS handshake.
+	// Timeout of one connection attempt, and of one TLS handshake.
 	ConnectTimeout time.Duration `knob:"remote.connect_timeout" default:"2s" want:"1ms to 1m"`
-	// Wait for the response's head once the request is written.
+	// Maximum wait for the response headers after the request was written.
 	HeaderTimeout time.Duration `knob:"remote.header_timeout" default:"5s" want:"1ms to 5m"`
-	// One request as a whole.
+	// Timeout of one complete request.
 	Timeout time.Duration `knob:"remote.timeout" default:"8s" want:"1ms to 10m"`
-	// Unused connections are closed after this; below the remote's own.
+	// Idle connections are closed after this time. It must be below the remote's own idle timeout.
 	IdleTimeout time.Duration `knob:"remote.idle_timeout" default:"30s" want:"1ms to 1h"`
 	// Maximum size of a response about one credit.
 	BodyBytes int64 `knob:"remote.body_bytes" default:"4096" want:"512 to 1_048_576 bytes"`
-	// Concurrent requests of one process.
+	// Maximum number of concurrent requests of one process.
 	Concurrency int `knob:"remote.concurrency" default:"256" want:"1 to 10_000 requests"`
-	// Credits in one request to /v1/credits:batch; 0 if the remote has no such endpoint. For idempotent remotes only.
+	// Maximum number of credits in one request to /v1/credits:batch; 0 if the remote has no such endpoint. For
+	// idempotent remotes only.
 	BatchCredits int `knob:"remote.batch_credits" default:"0" want:"0 to 1000 credits"`
 
 	// How long the remote certainly remembers an Idempotency-Key; 0s if it is not idempotent. No default: it must be
 	// declared for settlement.kind remote.
 	Retention time.Duration `knob:"remote.retention,common" want:"0s to 87600h"`
-	// Subtracted from the retention, for clocks that differ and requests that are slow.
+	// Safety margin that is subtracted from the retention, for clock differences and slow requests.
 	Margin time.Duration `knob:"remote.margin" default:"5m" want:"0s to 720h"`
-	// The remote answers GET /v1/credits/{reference}. No default: it must be declared for settlement.kind remote. A
-	// remote that is neither idempotent nor queryable gets each credit at most once. A person decides about unknown
-	// outcomes.
+	// Whether the remote answers GET /v1/credits/{reference}. No default: it must be declared for settlement.kind
+	// remote. A remote that is neither idempotent nor queryable gets each credit at most once. A person decides about
+	// unknown outcomes.
 	Queryable bool `knob:"remote.queryable,common"`
-	// How long after its sending a request can still take effect. After that 'not found' is final, and the credit is
-	// sent again. 0s: never.
+	// How long a request can still take effect after it was sent. After that time, 'not found' is final, and the credit
+	// is sent again. 0s: never.
 	//
-	// It counts from the end of the sender's ClaimTime, and is at least ClaimTime.
+	// The time counts from the end of the sender's ClaimTime. It must be at least ClaimTime.
 	QueryFinal time.Duration `knob:"remote.query_final" default:"0s" want:"0s to 8760h"`
 
-	// Replay says that the grants may have been settled before, at their own time or later. The Handler asks for each
-	// once more while the remote certainly remembers its key since then. Later it only looks the credit up. It never
-	// sends a new one.
+	// Replay says that the grants may have been settled before, at any time since they were granted. While the remote
+	// certainly remembers their keys, the Handler sends each request again. Later it only queries the credit. It never
+	// sends a credit that the remote could take for a new one.
 	Replay bool
-	// Verified is what a person has verified at the remote about grants whose outcome stays unknown; otherwise empty.
-	// Done: the remote has the credits as we ask for them, and nothing is sent; only for remotes that can't be asked.
-	// NotSent: it did not have them at VerifiedAt, and no request was under way. These are sent again, unless their
-	// last sender had time until after VerifiedAt.
+	// Verified is what a person has verified at the remote about grants whose outcome is unknown; empty if nothing.
+	// Done: the remote has the credits exactly as requested, so nothing is sent. It is allowed only for remotes that
+	// are not queryable. NotSent: at VerifiedAt, the remote did not have the credits, and no request was under way.
+	// They are sent again, unless their last request may have been sent after VerifiedAt.
 	Verified   Verdict
 	VerifiedAt time.Time
 
-	// How long only the worker that began a credit asks for it. After that other workers may resolve it.
+	// How long a pending credit belongs to the worker that started to request it. After that, other workers may resolve
+	// it.
 	ClaimTime time.Duration `knob:"remote.claim_time" default:"20s" want:"1ms to 30m"`
-	// How often an unknown result is resolved again before the grant goes back to the consumer, which tries again
-	// later.
+	// How many more times one attempt tries to resolve an unknown result. Then the grant goes back to the consumer,
+	// which retries it later.
 	Repeats int `knob:"remote.repeats" default:"3" want:"0 to 20"`
-	// Wait before the first of remote.repeats; it doubles.
+	// Pause before the first of remote.repeats. It doubles each time.
 	Pause time.Duration `knob:"remote.pause" default:"100ms" want:"1ms to 1m"`
-	// Consecutive failures that stop all requests.
+	// Number of consecutive failures that open the circuit breaker, which stops all requests.
 	BreakerFailures int `knob:"remote.breaker_failures" default:"50" want:"1 to 1_000_000"`
-	// How long requests are stopped before one is let through.
+	// How long the open circuit breaker stops requests before it lets one through.
 	BreakerOpen time.Duration `knob:"remote.breaker_open" default:"5s" want:"1ms to 1h"`
 	// The longest pause that a Retry-After of the remote can cause.
 	MaxRetryAfter time.Duration `knob:"remote.max_retry_after" default:"1m" want:"1ms to 1h"`
 }
 
-// Check returns everything that is wrong with the configuration at once.
+// Check returns all problems of the configuration in one error.
 func (c *Config) Check() error {
 	errs := knob.Check(c)
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -106,11 +108,11 @@ func (c *Config) Check() error {
 
 func (c *Config) checkVerified(bad func(string, ...any)) {
 	if c.Verified != "" && c.Verified != NotSent && (c.Verified != Done || c.Queryable) || c.Verified != "" && c.Replay {
-		bad("Verified is %.40q: want %s or, for remotes that can't be asked, %s; and neither with Replay", c.Verified,
+		bad("Verified is %.40q: want %s or, for remotes that are not queryable, %s; and neither with Replay", c.Verified,
 			NotSent, Done)
 	}
 	if (c.Verified == NotSent) == c.VerifiedAt.IsZero() {
-		bad("VerifiedAt is %s: it goes with Verified %s, and only with that", c.VerifiedAt, NotSent)
+		bad("VerifiedAt is %s: set it if, and only if, Verified is %s", c.VerifiedAt, NotSent)
 	}
 }
 

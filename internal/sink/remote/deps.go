@@ -8,24 +8,26 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// Ledger has what the remote has credited, and what may have been asked for. Package ledger's Settler is one.
+// Ledger stores which credits the remote has booked, and which may have been requested. Package ledger's Settler
+// implements it.
 type Ledger interface {
-	// Begin notes durably that credits are about to be asked for, unless the ledger has them or they were noted
-	// before. held is what the ledger has of the grants' packets, for any user, or the very same grants that it put
-	// aside for a person. before is what was noted earlier; a credit there belongs to this call if Taken is set. After
-	// an error nothing was noted, unless its class is Unknown.
+	// Begin durably stores the grants as pending before their credits are requested. It skips grants that are already
+	// recorded or pending. held has the ledger's grants of the same packets, even if they have another user, and the
+	// same grants if they are in quarantine. before has the rows that were already pending; a row with Taken set now
+	// belongs to this call. After an error nothing was stored, unless its class is Unknown.
 	Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant,
 		before []payment.Pending, err error)
-	// Record gets the grants that the remote has certainly credited. Nil means that the ledger has them durably and
-	// deleted their notes. Otherwise there is one error for each grant, nil for those it has. A repeat changes nothing.
+	// Record durably records grants that the remote has certainly credited, and deletes their pending rows. It returns
+	// nil if all were recorded. Otherwise it returns one error for each grant, which is nil for a recorded grant. A
+	// repeat changes nothing.
 	Record(ctx context.Context, grants []hongbao.Grant) []error
-	// Forget deletes the notes of a batch: certainly nothing was booked.
+	// Forget deletes the pending rows of a batch. Call it only for credits that are certainly not booked.
 	Forget(ctx context.Context, batch int64, grants []hongbao.Grant) error
-	// Pending returns, in pages, the noted credits that no worker has begun for the time idle.
+	// Pending returns a page of the pending credits that no worker has started to request for the time idle.
 	Pending(ctx context.Context, idle time.Duration, after hongbao.Grant, limit int) ([]payment.Pending, error)
 }
 
-// Campaigns knows what was planned. It must be safe for concurrent use.
+// Campaigns returns what was planned for the packets of campaigns. It must be safe for concurrent use.
 type Campaigns interface {
 	// Amount returns the planned amount of a packet, and false if the plan has no such packet.
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)

@@ -27,14 +27,14 @@ type Handler struct {
 	ledger    Ledger
 	breaker   *gobreaker.TwoStepCircuitBreaker[struct{}]
 	slots     chan struct{}
-	gate      atomic.Int64 // unix ns until which nothing is sent to the remote
-	credits   refusals     // for requests of a credit
-	questions refusals     // for queries about a credit
+	gate      atomic.Int64 // time until which no requests are sent, in Unix ns
+	credits   refusals     // refused requests for a credit
+	questions refusals     // refused queries about a credit
 	known     known
 	now       func() time.Time
 }
 
-// New checks the configuration. It sends nothing to the remote.
+// New checks the configuration and returns a Handler. It sends nothing to the remote.
 func New(cfg Config, campaigns Campaigns, ledger Ledger) (*Handler, error) {
 	err := cfg.Check()
 	if campaigns == nil || ledger == nil {
@@ -55,41 +55,41 @@ func New(cfg Config, campaigns Campaigns, ledger Ledger) (*Handler, error) {
 	}, nil
 }
 
-// Close closes idle connections. No Handle may be running.
+// Close closes idle connections. Call it after all calls of Handle have returned.
 func (h *Handler) Close() { h.http.CloseIdleConnections() }
 
-// BreakerOpen reports whether the circuit breaker stops requests. It is open until one request succeeds.
+// BreakerOpen reports whether the circuit breaker is not closed. It closes after one successful request.
 func (h *Handler) BreakerOpen() bool { return h.breaker.State() != gobreaker.StateClosed }
 
-// outcome says whether the remote has booked a credit, as far as this call knows.
+// outcome says what this call knows about a credit at the remote.
 type outcome int
 
 const (
-	outcomeOpen     outcome = iota // it may be booked, now or later
+	outcomeOpen     outcome = iota // may be booked now or later
 	outcomeUnbooked                // certainly not booked
 	outcomeBooked                  // certainly booked
 	outcomeRejected                // the remote refuses it permanently
 )
 
-// item is the state of one grant.
+// item is the state of one grant within a call.
 type item struct {
 	grant      *hongbao.Grant
 	index      int
 	credit     credit
 	outcome    outcome
-	err        error     // nil if and only if done
-	first      time.Time // the earliest time of a request
-	asked      time.Time // when a worker last began to ask for it; that worker had ClaimTime
-	batch      int64     // the batch of its row in the ledger; 0 if it has no row, or another batch's
-	sent       bool      // a request for it was sent in this round
-	resend     bool      // it was noted before and is certainly not booked: the next round sends it
+	err        error     // nil if and only if the grant is done
+	first      time.Time // earliest time at which a request may have been sent
+	asked      time.Time // when a worker last started to request it; that worker had ClaimTime
+	batch      int64     // the batch of its pending row; 0 if this call owns no row
+	sent       bool      // a request was sent in this round
+	resend     bool      // certainly not booked although it was pending: the next round sends it
 	last       result
-	rejected   *result // of a repeat: what was sent before may be booked all the same
-	mismatches int     // responses about another credit
+	rejected   *result // rejection of a retry: an earlier request may still be booked
+	mismatches int     // number of responses about another credit
 }
 
-// Handle credits the grants. Nil for a grant means that the remote confirmed the credit and the ledger has it since
-// then. Grants without a value need no credit and are only recorded.
+// Handle credits the grants at the remote and records them in the ledger. A nil error means that both were confirmed.
+// Grants without a value need no credit: they are only recorded.
 func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	items, free := h.sort(ctx, grants, errs)
@@ -117,13 +117,13 @@ func (h *Handler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 
 var errTwice = errors.New("the grant comes twice in one call")
 
-// ErrContradiction is in the chain of a Conflict that is more than a doubt: the grant contradicts the plan, or what the
-// ledger or the remote has of its packet. The cause is a forgery, two deployments with one id, or a Redis that went
-// back in time. Stop the campaign.
+// ErrContradiction is wrapped by those Conflict errors that show a contradiction, not only a doubt. The grant
+// contradicts the plan, or its packet differs in the ledger or at the remote. Possible causes are forged grants, two
+// deployments with one id, and a Redis that went back in time. The campaign must be stopped.
 var ErrContradiction = errors.New("contradiction")
 
-// each calls do for the parts of n, at most Concurrency at once, and waits. One goroutine per grant would be thousands
-// of stacks that only wait for a slot.
+// each splits n indexes into parts of size, calls do for each part, and waits. At most Concurrency calls run at once.
+// With one goroutine per grant, thousands of them would only wait for a slot.
 func (h *Handler) each(n, size int, do func(first, last int)) {
 	if n <= size {
 		if n > 0 {
@@ -147,7 +147,8 @@ func (h *Handler) each(n, size int, do func(first, last int)) {
 	wg.Wait()
 }
 
-// sort makes items of the grants that need a credit, and of those without a value; errs gets the errors of the others.
+// sort returns an item for each grant that needs a credit (items) or has no value (free). For all other grants it sets
+// an error in errs.
 func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error) (items, free []*item) {
 	items = make([]*item, 0, len(grants))
 	currencies := map[string]string{}
@@ -160,7 +161,7 @@ func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error
 	var outage error
 	for i := range grants {
 		g := &grants[i]
-		if errs[i] = outage; outage != nil { // asking once more would be one more timeout
+		if errs[i] = outage; outage != nil { // another query would only cost another timeout
 			continue
 		}
 		if errs[i] = h.check(ctx, g, currencies); errs[i] != nil {
@@ -197,7 +198,7 @@ func (h *Handler) sort(ctx context.Context, grants []hongbao.Grant, errs []error
 	return items, free
 }
 
-// check compares a grant with the plan, before anything is changed.
+// check compares a grant with the plan of its campaign.
 func (h *Handler) check(ctx context.Context, g *hongbao.Grant, currencies map[string]string) error {
 	err := hongbao.CheckCampaignID(g.Campaign)
 	if err == nil {

@@ -23,7 +23,7 @@ func TestEveryGrantOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, l := newBank(t), newBooks()
-			b.forgets = true // it would book whatever it is sent
+			b.forgets = true // it has no idempotency: it would book every request
 			h := newHandler(t, b, l, change)
 			all := grants(1, 100)
 			require.Nil(t, h.Handle(t.Context(), append(slices.Clone(all), all[3])))
@@ -35,7 +35,7 @@ func TestEveryGrantOnce(t *testing.T) {
 	}
 }
 
-// wrongAnswers are wrong answers that a bank may give to a credit that it has booked.
+// wrongAnswers are inconclusive or wrong answers to a request for a credit that the bank has booked.
 var wrongAnswers = map[string]func(b *bank, w http.ResponseWriter, r *http.Request, c credit){
 	"no answer": func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) },
 	"500": func(_ *bank, w http.ResponseWriter, _ *http.Request, _ credit) {
@@ -72,7 +72,7 @@ var wrongAnswers = map[string]func(b *bank, w http.ResponseWriter, r *http.Reque
 	"other amount":  func(b *bank, w http.ResponseWriter, _ *http.Request, c credit) { c.Amount++; b.say(w, 200, c) },
 	"other account": func(b *bank, w http.ResponseWriter, _ *http.Request, c credit) { c.Account = "x"; b.say(w, 200, c) },
 	"too late": func(_ *bank, w http.ResponseWriter, r *http.Request, _ credit) {
-		<-r.Context().Done() // the caller has given up
+		<-r.Context().Done() // until the client has given up
 		w.WriteHeader(http.StatusCreated)
 	},
 	"redirect": func(b *bank, w http.ResponseWriter, _ *http.Request, _ credit) {
@@ -81,8 +81,8 @@ var wrongAnswers = map[string]func(b *bank, w http.ResponseWriter, r *http.Reque
 	},
 }
 
-// F41, F42, F44, B43, B44: the remote books and then answers wrong, or not at all. The same key is sent again, and
-// there is one credit.
+// The remote books a credit, but its answer is wrong or missing. After the retry with the same key, or the query, there
+// is exactly one credit.
 func TestAppliedAndAnsweredWrong(t *testing.T) {
 	t.Parallel()
 	for name, answer := range wrongAnswers {
@@ -104,7 +104,7 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 				require.Nil(t, h.Handle(t.Context(), grants(1, 3)))
 				b.holds(t, grants(1, 3))
 				require.Zero(t, l.left())
-				require.GreaterOrEqual(t, b.all()+int(b.asks.Load()), 6, "no wrong answer was believed")
+				require.GreaterOrEqual(t, b.all()+int(b.asks.Load()), 6, "no wrong answer was trusted")
 			})
 		}
 		t.Run(name+", neither", func(t *testing.T) {
@@ -113,18 +113,18 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 			b.forgets = true
 			b.set(func(w http.ResponseWriter, r *http.Request, c credit) { answer(b, w, r, b.book(c)) })
 			h := newHandler(t, b, l, neither, patience(name))
-			for range 3 { // it is requeued in vain
+			for range 3 { // requeuing does not help
 				errs := h.Handle(t.Context(), grants(1, 2))
 				require.Len(t, errs, 2)
 				for _, err := range errs {
 					require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
 					require.ErrorContains(t, err, "never sent twice")
-					require.NotErrorIs(t, err, ErrContradiction, "it is a doubt only")
+					require.NotErrorIs(t, err, ErrContradiction, "the credit is only in doubt")
 				}
 			}
 			b.holds(t, grants(1, 2))
 			require.Equal(t, 1, b.times())
-			require.Equal(t, 2, l.left(), "the rows stay for whoever looks")
+			require.Equal(t, 2, l.left(), "the rows stay for the person who decides")
 		})
 	}
 }
@@ -136,7 +136,7 @@ func patience(name string) func(*Config) {
 	return func(*Config) {}
 }
 
-// F43: a remote without idempotency books long after our timeout.
+// A remote without idempotency books the credit long after the request has timed out.
 func TestAppliedLongAfter(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -148,23 +148,24 @@ func TestAppliedLongAfter(t *testing.T) {
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
 	l.ages(50 * time.Second)
 	errs = h.Handle(t.Context(), grants(1, 1))
-	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "it can still come")
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "the request can still take effect")
 	b.book(<-held)
 	require.Nil(t, h.Handle(t.Context(), grants(1, 1)))
 	b.holds(t, grants(1, 1))
 	require.Equal(t, 1, b.times(), "it was sent once")
 	require.Zero(t, l.left())
 
-	errs = h.Handle(t.Context(), grants(2, 2)) // this one is lost on its way
+	errs = h.Handle(t.Context(), grants(2, 2)) // this request is never booked
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
 	<-held
 	b.set(nil)
 	l.ages(testClaimTime + 61*time.Second)
-	require.Nil(t, h.Handle(t.Context(), grants(2, 2)), "nothing can come any more: it is sent again")
+	require.Nil(t, h.Handle(t.Context(), grants(2, 2)), "QueryFinal is over, so it is sent again")
 	b.holds(t, grants(1, 2))
 }
 
-// F46: the remote forgets keys.
+// The remote has forgotten the keys of credits in doubt. The credits are not sent again: a query finds them, or a
+// person decides.
 func TestPastTheRetention(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){"alone": repeats, "queryable": func(*Config) {}} {
@@ -197,8 +198,8 @@ func TestPastTheRetention(t *testing.T) {
 	}
 }
 
-// The first worker dies after sending. The second knows when that was, and takes the grant over when the first one's
-// time is over.
+// The first worker dies after it has sent the request. A second worker takes the grant over after ClaimTime, and
+// resolves it with the time of the first request.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){"idempotent": repeats, "queryable": queryable, "neither": neither} {
@@ -218,12 +219,12 @@ func TestTakenOver(t *testing.T) {
 			b.set(nil)
 			w2 := newHandler(t, b, l, change)
 			errs = w2.Handle(t.Context(), grants(1, 1))
-			require.True(t, hongbao.IsHeld(errs[0]), "the first one may be alive: %v", errs[0])
+			require.True(t, hongbao.IsHeld(errs[0]), "the first worker may still be alive: %v", errs[0])
 			l.died()
 			errs = w2.Handle(t.Context(), grants(1, 4))
 			if name == "neither" {
 				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]))
-				require.Equal(t, []error{nil, nil, nil}, errs[1:], "its neighbours are not delayed")
+				require.Equal(t, []error{nil, nil, nil}, errs[1:], "the other grants are not delayed")
 			} else {
 				require.Nil(t, errs)
 				require.Zero(t, l.left())
@@ -233,7 +234,7 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// Some of a batch stay unknown, and the consumer continues with the others.
+// Some grants of a batch stay unknown or are rejected. The other grants are done.
 func TestHalfOfABatch(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -255,10 +256,10 @@ func TestHalfOfABatch(t *testing.T) {
 		require.ErrorIs(t, errs[i], want)
 	}
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[2]))
-	require.False(t, hongbao.IsOutage(errs[2]), "one bad credit is no outage")
+	require.False(t, hongbao.IsOutage(errs[2]), "a failure of one credit is no outage")
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[4]))
 	require.Equal(t, 1, l.left())
-	require.Contains(t, l.rows, "prod:rain:3", "what is unknown is pending still, and nothing else")
+	require.Contains(t, l.rows, "prod:rain:3", "only the unknown credit is still pending")
 	b.set(nil)
 	require.Nil(t, h.Handle(t.Context(), all[2:3]))
 	require.Zero(t, l.left())
@@ -286,11 +287,12 @@ func TestMisfits(t *testing.T) {
 	require.NoError(t, errs[4], "nothing to credit")
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[5]), "two grants under one seq")
 	require.True(t, hongbao.IsOutage(errs[6]))
-	require.Equal(t, errs[6], errs[7], "the plan is not asked again in this call")
+	require.Equal(t, errs[6], errs[7], "the plan is not queried again in this call")
 	b.holds(t, list[:1])
 }
 
-// The remote has another credit under our reference: Redis went back in time, or someone forges grants.
+// The remote has a different credit under our reference, because Redis went back in time or someone forged grants. The
+// result is a Conflict.
 func TestSomethingElseIsThere(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats,
@@ -314,7 +316,7 @@ func TestSomethingElseIsThere(t *testing.T) {
 	}
 }
 
-// F47: no server is there. Nothing was sent, nothing is unknown, nothing is pending.
+// The remote can't be reached. So nothing was sent, and no credit is in doubt or pending.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -354,7 +356,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	require.ErrorContains(t, cfg.Check(), "Margin")
 	cfg = testConfig("http://x")
 	require.NoError(t, cfg.Check())
-	for _, verdict := range []Verdict{Done, Rejected} { // it can be asked
+	for _, verdict := range []Verdict{Done, Rejected} { // not allowed for a queryable remote
 		cfg.Verified = verdict
 		require.ErrorContains(t, cfg.Check(), "Verified")
 	}

@@ -4,15 +4,15 @@ import (
 	"strconv"
 )
 
-// keySep separates the parts of a key; no part can contain it.
+// keySep separates the parts of a key. No part can contain it.
 const keySep = ":"
 
-// MaxDeployment is the maximum length of a deployment's id, so that a key fits into hongbao.MaxIDLength: 54 + 64 + 8
-// digits + 2.
+// MaxDeployment is the maximum length of a deployment's id. With it, a key fits into hongbao.MaxIDLength: 54 + 64 for
+// the campaign + 8 digits + 2 separators.
 const MaxDeployment = 54
 
-// Key returns the Idempotency-Key and the reference of a grant: deployment, campaign and packet. It never changes,
-// whichever worker sends it and whatever happened to Redis in between.
+// Key returns the Idempotency-Key and reference of a grant. It depends only on the deployment, the campaign and the
+// packet, so every worker and every replay sends the same key.
 func Key(deployment, campaign string, packet int64) string {
 	return deployment + keySep + campaign + keySep + strconv.FormatInt(packet, 10)
 }

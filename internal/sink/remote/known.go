@@ -5,12 +5,13 @@ import (
 	"sync"
 )
 
-// known contains facts that this process could not write to the ledger, which was unreachable.
+// known has facts that this process could not write to the ledger because the ledger was unreachable.
 type known struct {
 	mu sync.Mutex
-	// booked has the references of credits that are booked and not recorded.
+	// booked has the references of credits that are booked at the remote but not yet recorded in the ledger.
 	booked map[string]bool
-	// unsent has, by reference, batches that may have a row in the ledger although no request was sent for it.
+	// unsent has, by reference, batches for which no request was sent, although they may have a pending row in the
+	// ledger.
 	unsent map[string][]int64
 }
 
@@ -42,7 +43,8 @@ func (k *known) setUnsent(reference string, batch int64) {
 	k.unsent[reference] = append(k.unsent[reference], batch)
 }
 
-// forgetUnsent reports whether certainly nothing was sent under the batch, and deletes what was known of the reference.
+// forgetUnsent reports whether it is certain that no request was sent for the batch. It deletes all unsent batches of
+// the reference.
 func (k *known) forgetUnsent(reference string, batch int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Redis loses settled grants, and they come again. The ledger has them.
+// Redis loses settled grants, and they are delivered again. The ledger has recorded them, so nothing is sent to the
+// remote.
 func TestRedisLosesWhatWasSettled(t *testing.T) {
 	t.Parallel()
 	kinds := maps.Clone(kinds)
@@ -23,11 +24,11 @@ func TestRedisLosesWhatWasSettled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, l := newBank(t), newBooks()
-			b.forgets = true // it would book whatever it is sent
+			b.forgets = true // it has no idempotency: it would book every request
 			h := newHandler(t, b, l, change)
 			all := grants(1, 20)
 			require.Nil(t, h.Handle(t.Context(), all[:10]))
-			require.Nil(t, h.Handle(t.Context(), all), "the first ten again, with new ones")
+			require.Nil(t, h.Handle(t.Context(), all), "ten settled grants and ten new ones")
 			b.holds(t, all)
 			l.has(t, all)
 			require.Zero(t, l.left())
@@ -53,12 +54,12 @@ func TestRedisLosesWhatWasSettled(t *testing.T) {
 			require.Equal(t, sent, b.all(), "nothing is sent")
 			b.holds(t, all)
 			l.has(t, all)
-			require.Zero(t, l.left(), "nor is it in doubt")
+			require.Zero(t, l.left(), "no credit is in doubt")
 		})
 	}
 }
 
-// While the ledger can't be read, nothing is sent, and no claim is left that would put the grants in doubt.
+// While Begin fails, nothing is sent to the remote, and no pending row stays in the ledger.
 func TestLedgerThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {
@@ -82,7 +83,7 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// hung is a ledger that gets grants and does not answer until it recovers.
+// hung is a ledger whose Record does not return in time until well is set.
 type hung struct {
 	*books
 	met  atomic.Int64
@@ -102,8 +103,8 @@ func (l *hung) Record(ctx context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-// The ledger hangs until the time is up. The worker knows that the remote has credited the grants, and records them
-// when the ledger recovers.
+// The remote has credited the grants, but recording them in the ledger times out. The worker remembers the credits and
+// records them when the ledger recovers.
 func TestLedgerThatHangs(t *testing.T) {
 	t.Parallel()
 	b, slow := newBank(t), &hung{books: newBooks()}
@@ -119,14 +120,14 @@ func TestLedgerThatHangs(t *testing.T) {
 	require.Positive(t, slow.met.Load())
 	b.holds(t, grants(1, 20))
 	slow.well.Store(true)
-	require.Nil(t, h.Handle(t.Context(), grants(1, 20)), "none of them goes to a person")
+	require.Nil(t, h.Handle(t.Context(), grants(1, 20)), "no person has to decide")
 	b.holds(t, grants(1, 20))
 	slow.has(t, grants(1, 20))
 	require.Zero(t, slow.left())
 }
 
-// Redis stores no requests, so it can lose none: the worker that gets the grant next counts the remote's retention
-// from the first request.
+// The ledger has the time of the first request. So the next worker knows that the remote may have forgotten the key,
+// and does not send the request again.
 func TestFirstRequestIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -136,7 +137,7 @@ func TestFirstRequestIsNotForgotten(t *testing.T) {
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	require.Equal(t, 1, l.ages(25*time.Hour))
 	b.mu.Lock()
-	b.forgets, b.answer = true, nil // its retention is over
+	b.forgets, b.answer = true, nil // the remote has forgotten the key
 	b.mu.Unlock()
 	for range 2 {
 		errs = newHandler(t, b, l, repeats).Handle(t.Context(), grants(1, 1))

@@ -11,15 +11,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// maxBegun bounds what is noted in the ledger in one transaction. A remote that is not idempotent has a lower bound,
-// maxBlind. Its credits are recorded when all of the transaction's credits were answered, and until then only this
-// process knows of them.
+// maxBegun limits the credits that one transaction of the ledger stores as pending. For a remote that is not
+// idempotent, the limit is maxBlind. It is lower because credits are recorded only after the whole group was answered,
+// and until then only this process knows about them.
 const maxBegun, maxBlind = 5_000, 32
 
-// maxRounds bounds how often credits that were asked for before, and are not booked, are noted again.
+// maxRounds limits how often a credit is sent again within one call after it turned out not to be booked.
 const maxRounds = 3
 
-// settle brings the items to the remote and then to the ledger.
+// settle requests the credits of the items from the remote and records them in the ledger.
 func (h *Handler) settle(ctx context.Context, items []*item) {
 	for range maxRounds {
 		if len(items) == 0 {
@@ -33,8 +33,8 @@ func (h *Handler) settle(ctx context.Context, items []*item) {
 	}
 }
 
-// round asks for the items once. It returns the items that an earlier call asked for and that are certainly not booked:
-// the next round sends them again.
+// round requests or resolves each item once. It returns the items that were requested earlier and are certainly not
+// booked: the next round sends them again.
 func (h *Handler) round(ctx context.Context, items []*item) (again []*item) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.ClaimTime)
 	defer cancel()
@@ -54,14 +54,14 @@ func (h *Handler) round(ctx context.Context, items []*item) (again []*item) {
 			}
 		}
 	}
-	// After all were sent, so that their pauses delay no other grant.
+	// Resolve after everything was sent, so that the pauses delay no other grant.
 	h.each(len(open), 1, func(i, _ int) { h.resolve(ctx, open[i]) })
 	h.record(ctx, items)
 	return h.forget(ctx, items)
 }
 
-// begin notes the items in the ledger. No worker has asked for the fresh ones yet; open ones may be booked; the others
-// have their outcome.
+// begin stores the items as pending in the ledger. It returns fresh items, which no worker has requested yet, and open
+// items, which may be booked. The outcome of all other items is known.
 func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item) {
 	grants := make([]hongbao.Grant, 0, len(items))
 	at := make(map[string]*item, len(items))
@@ -81,14 +81,14 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 	held, before, err := h.ledger.Begin(ctx, call, grants)
 	if err != nil {
 		for reference, it := range at {
-			if hongbao.ClassOf(err) == hongbao.ClassUnknown { // they may be noted after all
+			if hongbao.ClassOf(err) == hongbao.ClassUnknown { // they may be stored all the same
 				h.known.setUnsent(reference, call.Batch)
 			}
-			it.err = fmt.Errorf("credit %s was not asked for: %w", reference, err)
+			it.err = fmt.Errorf("credit %s was not requested: %w", reference, err)
 		}
 		return nil, nil
 	}
-	now := h.now() // later than the ledger's: nothing counts as older than it is
+	now := h.now() // taken after the ledger's time, so that no age is overestimated
 	for i := range held {
 		it := at[h.keyOf(&held[i])]
 		delete(at, it.credit.Reference)
@@ -116,8 +116,8 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 
 func (h *Handler) keyOf(g *hongbao.Grant) string { return Key(h.cfg.Deployment, g.Campaign, g.Packet) }
 
-// recorded compares an item with the ledger's grant of its packet, which the remote has credited before. It returns
-// true for a replay, which asks the remote all the same.
+// recorded compares an item with the ledger's grant of the same packet, which the remote has credited. It returns true
+// for a replay, which requests the credit again.
 func (h *Handler) recorded(it *item, row *hongbao.Grant) bool {
 	if !h.same(it, row, "has") {
 		return false
@@ -131,7 +131,7 @@ func (h *Handler) recorded(it *item, row *hongbao.Grant) bool {
 	return false
 }
 
-// same reports whether the ledger's row is the item's grant; if not, the item is a contradiction.
+// same reports whether the ledger's row is the item's grant. If not, it sets a contradiction as the item's error.
 func (h *Handler) same(it *item, row *hongbao.Grant, has string) bool {
 	g := it.grant
 	if row.User == g.User && row.Amount == g.Amount && row.Shard == g.Shard && row.Seq == g.Seq {
@@ -145,21 +145,21 @@ func (h *Handler) same(it *item, row *hongbao.Grant, has string) bool {
 	return false
 }
 
-// mayBeBooked reports whether an item with a row in table pending may be booked. It returns false if another worker
-// owns the row, or if certainly no request was sent.
+// mayBeBooked reports whether an item with a pending row may be booked. It returns false if another worker owns the
+// row, if the row differs from the grant, or if certainly no request was sent.
 func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
-	if !h.same(it, &p.Grant, "notes as about to be credited") {
+	if !h.same(it, &p.Grant, "has a pending credit for") {
 		return false
 	}
 	if !p.Taken {
-		it.err = hongbao.Heldf("credit %s was asked for %s ago by a worker that may still be at it", it.credit.Reference,
+		it.err = hongbao.Heldf("credit %s was requested %s ago by a worker that may still be active", it.credit.Reference,
 			p.Idle)
 		return false
 	}
 	it.batch = batch
 	if h.known.forgetUnsent(it.credit.Reference, p.Batch) {
 		it.resend = true
-		it.err = hongbao.Errorf(hongbao.ClassTransient, "credit %s was noted, but not asked for; it is noted again",
+		it.err = hongbao.Errorf(hongbao.ClassTransient, "credit %s was pending, but not requested; it is tried again",
 			it.credit.Reference)
 		return false
 	}
@@ -167,11 +167,11 @@ func (h *Handler) mayBeBooked(it *item, p *payment.Pending, batch int64) bool {
 	return true
 }
 
-// errAsked says why a credit is in doubt without a request of this call.
-var errAsked = errors.New("it may have been asked for before")
+// errAsked is the cause of the doubt about a credit for which this call has sent no request.
+var errAsked = errors.New("it may have been requested before")
 
-// record passes what the remote has credited to the ledger, which deletes the row in table pending. If the ledger does
-// not accept it, this process knows that it is booked, and others find the row.
+// record records booked items in the ledger, which deletes their pending rows. If this fails, this process remembers
+// that they are booked. Other workers find the rows.
 func (h *Handler) record(ctx context.Context, items []*item) {
 	var list []*item
 	var grants []hongbao.Grant
@@ -183,7 +183,7 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 	if len(list) == 0 {
 		return
 	}
-	// A certain result stays true when the lease is lost: it is recorded all the same, and never twice for one grant.
+	// The result is certain, so it is recorded even if the lease was lost. The ledger records each grant only once.
 	left := endTime
 	if deadline, ok := ctx.Deadline(); ok {
 		left = max(left, time.Until(deadline))
@@ -210,11 +210,11 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 	}
 }
 
-// endTime limits how long the ledger may take to record the known results at the end of a round.
+// endTime is the minimum time that the ledger gets to store the results of a round.
 const endTime = 5 * time.Second
 
-// forget deletes the rows of items that are certainly not booked: the next worker sends them. It returns those that
-// this call must send again.
+// forget deletes the pending rows of items that are certainly not booked, so that any worker may send them. It returns
+// the items that this call must send again.
 func (h *Handler) forget(ctx context.Context, items []*item) (again []*item) {
 	rows := map[int64][]*item{}
 	for _, it := range items {
@@ -234,7 +234,7 @@ func (h *Handler) forget(ctx context.Context, items []*item) (again []*item) {
 			switch {
 			case err != nil:
 				h.known.setUnsent(it.credit.Reference, batch)
-				it.err = fmt.Errorf("%w; and it is still noted: %w", err, it.err)
+				it.err = fmt.Errorf("%w; and the credit is still pending: %w", err, it.err)
 			case it.resend:
 				it.resend = false
 				again = append(again, it)

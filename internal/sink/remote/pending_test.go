@@ -13,13 +13,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// blind contains the remotes that would book a second request, with their configurations.
+// blind has configurations for remotes that would book a second request.
 var blind = map[string]func(*Config){"neither": neither, "queryable": final}
 
-// final configures a queryable remote whose "not found" counts as final soon.
+// final configures a queryable remote with the shortest QueryFinal, after which "not found" is final.
 func final(c *Config) { queryable(c); c.QueryFinal = c.ClaimTime }
 
-// The grant reaches another worker while the first request is running. It is not sent again, however the request ends.
+// A grant is delivered to another worker while the first request is running. The other worker does not send it again,
+// whether the first worker finishes or dies.
 func TestAnotherWorkerWhileSending(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {
@@ -47,7 +48,7 @@ func TestAnotherWorkerWhileSending(t *testing.T) {
 				b.set(nil)
 				other := newHandler(t, b, l, change)
 				require.True(t, hongbao.IsHeld(other.Handle(t.Context(), grants(1, 1))[0]))
-				if killed { // the request never ends
+				if killed { // the first worker can't record the result
 					l.fails(ledgerDown)
 				}
 				answer()
@@ -72,8 +73,8 @@ func TestAnotherWorkerWhileSending(t *testing.T) {
 	}
 }
 
-// The worker died before it sent anything. A handler that can query the remote sends the grant again, once. Otherwise
-// a person decides.
+// A worker dies after Begin and before it sends the request. If the remote is queryable, the next worker sends the
+// grant once. Otherwise a person decides.
 func TestKilledBeforeSending(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {
@@ -97,7 +98,7 @@ func TestKilledBeforeSending(t *testing.T) {
 	}
 }
 
-// A grant that was certainly not booked leaves no row, and another worker sends it.
+// A grant that is certainly not booked leaves no pending row, and another worker can send it.
 func TestNothingIsPendingOfWhatWasNotBooked(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {
@@ -117,8 +118,8 @@ func TestNothingIsPendingOfWhatWasNotBooked(t *testing.T) {
 	}
 }
 
-// The ledger's answer to the beginning of a request is lost. Nothing was sent, and the same worker knows this when the
-// grant comes back.
+// The ledger's answer to Begin is lost, so the rows are stored but nothing is sent. When the grants are delivered
+// again, the same worker still knows that nothing was sent.
 func TestBeginWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {
@@ -132,7 +133,7 @@ func TestBeginWhoseAnswerIsLost(t *testing.T) {
 				require.True(t, hongbao.IsOutage(err), "%v", err)
 			}
 			require.Zero(t, b.all(), name)
-			require.Equal(t, 20, l.left(), "they were noted all the same")
+			require.Equal(t, 20, l.left(), "they are pending all the same")
 		}
 		l.unread = nil
 		require.Nil(t, h.Handle(t.Context(), grants(1, 20)), name)
@@ -142,8 +143,8 @@ func TestBeginWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// The row of a grant that was not booked can't be deleted. The worker that knows this sends the grant again when
-// possible.
+// A credit was not booked, but its pending row can't be deleted. The worker keeps this knowledge, deletes the row
+// later, and can then send the grant again.
 func TestRowThatStays(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -152,7 +153,7 @@ func TestRowThatStays(t *testing.T) {
 	h := newHandler(t, b, l, neither)
 	for range 3 {
 		errs := h.Handle(t.Context(), grants(1, 1))
-		require.True(t, hongbao.IsOutage(errs[0]), "no letter is written while its row exists: %v", errs[0])
+		require.True(t, hongbao.IsOutage(errs[0]), "it gets no dead letter while its row exists: %v", errs[0])
 	}
 	require.Equal(t, 1, l.left())
 	l.unforgotten = nil
@@ -163,7 +164,7 @@ func TestRowThatStays(t *testing.T) {
 	b.holds(t, grants(1, 1))
 }
 
-// Two events of one packet: only one of them is sent.
+// If two events have the same packet, only the first is sent. The second is a contradiction.
 func TestTwoEventsOfOnePacket(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -178,11 +179,11 @@ func TestTwoEventsOfOnePacket(t *testing.T) {
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(h.Handle(t.Context(), grants(3, 3))[0]))
 	other := grants(3, 3)
 	other[0].Seq, other[0].User = 78, "thief"
-	require.ErrorIs(t, h.Handle(t.Context(), other)[0], ErrContradiction, "the first one is pending")
+	require.ErrorIs(t, h.Handle(t.Context(), other)[0], ErrContradiction, "the first event is pending")
 	b.holds(t, grants(1, 3))
 }
 
-// No worker receives the events of the grants in doubt any more. The sweep queries the remote and sends nothing.
+// Grants in doubt are not delivered any more. Sweep resolves them by queries, and sends no credit.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -198,7 +199,7 @@ func TestSweep(t *testing.T) {
 	require.Len(t, h.Handle(t.Context(), grants(1, 3)), 3)
 	left, err := h.Sweep(t.Context())
 	require.NoError(t, err)
-	require.Zero(t, left, "their owner's time is not over")
+	require.Zero(t, left, "the owner's ClaimTime is not over")
 	require.Equal(t, 3, l.left())
 	l.died()
 	left, err = h.Sweep(t.Context())
@@ -207,7 +208,7 @@ func TestSweep(t *testing.T) {
 	b.deaf.Store(false)
 	left, err = h.Sweep(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 1, left, "what was sent at the end of its owner's time can still take effect")
+	require.Equal(t, 1, left, "QueryFinal is not over for the credit that was not found")
 	l.died()
 	left, err = h.Sweep(t.Context())
 	require.NoError(t, err)
@@ -220,13 +221,12 @@ func TestSweep(t *testing.T) {
 	require.True(t, hongbao.IsOutage(err))
 }
 
-// stopped is the context of a paused process: its deadline has passed, and no timer has fired.
+// stopped is the context of a process that was paused: its deadline has passed, but its timer has not fired yet.
 type stopped struct{ context.Context }
 
 func (stopped) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
-// A worker begins a request, is paused for longer than its time, and wakes before the request is sent. It does not
-// send it.
+// A worker is paused after Begin, until its ClaimTime is over. When it continues, it must not send the request.
 func TestStoppedBeforeSending(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// push sends the items that no worker has asked for yet.
+// push requests the credits of items that no worker has requested yet.
 func (h *Handler) push(ctx context.Context, items []*item) {
 	if h.cfg.BatchCredits > 0 && len(items) > 1 {
 		h.each(len(items), h.cfg.BatchCredits, func(from, to int) { h.pushBatch(ctx, items[from:to]) })
@@ -21,10 +21,10 @@ func (h *Handler) push(ctx context.Context, items []*item) {
 	}
 }
 
-// conclude sets the outcome of an item from a result. repeated says that an earlier request may have booked it: then a
-// refusal or a rejection proves nothing about that earlier request.
+// conclude sets the outcome of an item from a result. If repeated is set, an earlier request may have booked the item.
+// A refusal or rejection then says nothing about that earlier request.
 func (h *Handler) conclude(it *item, r result, repeated bool) {
-	if r.late && it.sent && it.err != nil { // the attempt that was made counts
+	if r.late && it.sent && it.err != nil { // keep the error of the attempt that was made
 		return
 	}
 	it.last = r
@@ -64,7 +64,8 @@ func (h *Handler) failed(it *item, class hongbao.Class, how string) error {
 	return hongbao.Errorf(class, "credit %s %s: %w", it.credit.Reference, how, it.last.err)
 }
 
-// conflict leaves an item to a person. Its row stays: a requeued grant gets here again.
+// conflict sets a Conflict error: a person must decide about the item. The pending row stays, so a requeued grant ends
+// here again.
 func (h *Handler) conflict(it *item, what error) {
 	cause := it.last.err
 	if cause == nil {
@@ -76,7 +77,7 @@ func (h *Handler) conflict(it *item, what error) {
 		it.credit.Reference, what, cause)
 }
 
-// resolve finds out whether an item is booked, with as many requests as the configuration and ctx allow.
+// resolve finds out whether an item is booked. It sends as many requests as Repeats and ctx allow.
 func (h *Handler) resolve(ctx context.Context, it *item) {
 	pause := h.cfg.Pause
 	for try := 0; ; try++ {
@@ -94,7 +95,8 @@ func (h *Handler) resolve(ctx context.Context, it *item) {
 	}
 }
 
-// ask resolves an item by one request, if possible. It returns false if the outcome is still unknown: ask again.
+// ask tries to resolve an item with one request. It returns false if the outcome is still unknown, so that the caller
+// can try again.
 func (h *Handler) ask(ctx context.Context, it *item) bool {
 	age := h.now().Sub(it.first)
 	remembered := h.remembers(it.first)
@@ -108,11 +110,11 @@ func (h *Handler) ask(ctx context.Context, it *item) bool {
 	case h.cfg.Queryable:
 		return h.lookUp(ctx, it)
 	case conflicting:
-		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key", ErrContradiction))
+		h.conflict(it, fmt.Errorf("%w: the remote has a different credit under its key", ErrContradiction))
 	case h.cfg.Verified == Done:
 		it.outcome, it.err = outcomeBooked, nil
 	case h.verifiedUnbooked(it):
-		h.unbooked(it, hongbao.Errorf(hongbao.ClassTransient, "credit %s was not booked, as a person says; it is sent again",
+		h.unbooked(it, hongbao.Errorf(hongbao.ClassTransient, "credit %s was not booked, as a person verified; it is resent",
 			it.credit.Reference))
 	case it.rejected != nil:
 		h.conflict(it, errors.New("the remote rejects its repeat, and can't be asked whether an earlier request was booked"))
@@ -126,17 +128,17 @@ func (h *Handler) ask(ctx context.Context, it *item) bool {
 	return true
 }
 
-// lookUp resolves an item by a query.
+// lookUp tries to resolve an item with a query.
 func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 	clashed := it.last.clash
 	r := h.query(ctx, it)
-	if r.clash { // one wrong response is not enough to alert a person
+	if r.clash { // query twice: one wrong response is not enough to alert a person
 		r = h.query(ctx, it)
 	}
 	switch {
 	case r.clash, r.verdict == NotSent && clashed:
 		it.last = r
-		h.conflict(it, fmt.Errorf("%w: the remote has something else under its key or reference", ErrContradiction))
+		h.conflict(it, fmt.Errorf("%w: the remote has a different credit under its key or reference", ErrContradiction))
 	case r.verdict == NotSent && (h.verifiedUnbooked(it) || h.cfg.QueryFinal > 0 &&
 		h.now().Sub(h.lastSent(it)) >= h.cfg.QueryFinal):
 		it.last = r
@@ -152,8 +154,7 @@ func (h *Handler) lookUp(ctx context.Context, it *item) bool {
 	return true
 }
 
-// unbooked ends the doubt about an item: none of its requests was booked. It is sent again, unless its repeat was
-// rejected.
+// unbooked says that none of an item's requests was booked. The item is sent again, unless its retry was rejected.
 func (h *Handler) unbooked(it *item, err error) {
 	if it.rejected != nil {
 		h.conclude(it, *it.rejected, false)
@@ -162,8 +163,9 @@ func (h *Handler) unbooked(it *item, err error) {
 	it.outcome, it.resend, it.err = outcomeUnbooked, true, err
 }
 
-// lastSent returns the time by which the last request for an item was sent. A remote that is not idempotent gets one
-// request, by the worker that began first. Another remote may have got more, but not when the key was too old.
+// lastSent returns the latest time at which a request for an item may have been sent. A remote that is not idempotent
+// gets only one request, from the first worker. An idempotent remote may get more requests, but only as long as the key
+// is certainly remembered.
 func (h *Handler) lastSent(it *item) time.Time {
 	began := it.first
 	if h.cfg.idempotent() {
@@ -179,7 +181,7 @@ func (h *Handler) verifiedUnbooked(it *item) bool {
 	return h.cfg.Verified == NotSent && h.lastSent(it).Before(h.cfg.VerifiedAt)
 }
 
-// pushBatch sends items in one request. Items without a result in the response stay open.
+// pushBatch requests the credits of items in one batch request. An item without a result in the response stays open.
 func (h *Handler) pushBatch(ctx context.Context, items []*item) {
 	list := make([]credit, len(items))
 	for i, it := range items {
@@ -189,9 +191,9 @@ func (h *Handler) pushBatch(ctx context.Context, items []*item) {
 	a, unsent := h.request(ctx, http.MethodPost, "/v1/credits:batch", "", body, h.cfg.BodyBytes*int64(len(items)))
 	for i, r := range h.batchResults(&a, unsent, items) {
 		items[i].sent = unsent == nil
-		if it := items[i]; r.bare && a.status != http.StatusOK { // one of them may be the reason: each is asked for alone
+		if it := items[i]; r.bare && a.status != http.StatusOK { // one item may be the reason: request each alone
 			alone := h.post(ctx, it)
-			// The remote may have booked a part of the batch before it refused.
+			// The remote may have booked some credits of the batch before it refused the batch.
 			h.conclude(it, alone, alone.verdict == Rejected)
 		} else {
 			h.conclude(it, h.attribute(&h.credits, it.credit.Account, r), false)
@@ -199,10 +201,10 @@ func (h *Handler) pushBatch(ctx context.Context, items []*item) {
 	}
 }
 
-// batchResults returns one result per item, in their order.
+// batchResults returns one result for each item, in the order of the items.
 func (h *Handler) batchResults(a *answer, unsent *result, items []*item) []result {
 	all := func(r result) []result {
-		if r.verdict == Rejected { // it does not say which of them
+		if r.verdict == Rejected { // the rejection does not say which item it concerns
 			r.verdict = Unknown
 		}
 		list := make([]result, len(items))
@@ -237,8 +239,8 @@ func (h *Handler) batchResults(a *answer, unsent *result, items []*item) []resul
 	return list
 }
 
-// partResult returns the verdict on one result of a batch. Its status has the same meaning as that of a response about
-// this credit alone.
+// partResult returns the result for one credit of a batch response. The status has the same meaning as in a response to
+// a single request.
 func (h *Handler) partResult(o flatjson.Object, want *credit) result {
 	status, err := o.Integer("status", 599)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The ledger is down while the remote answers. Nothing is done, nothing is sent again, and all is recorded when the
-// ledger is back.
+// The ledger fails while the remote credits the grants. The grants are not done, and no credit is requested twice. When
+// the ledger is back, everything is recorded.
 func TestLedgerAwayAfterTheCredit(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {
@@ -36,7 +36,7 @@ func TestLedgerAwayAfterTheCredit(t *testing.T) {
 			sent := b.all()
 			l.fails(nil)
 			require.Nil(t, h.Handle(t.Context(), grants(1, 20)))
-			require.Equal(t, sent, b.all(), "what the worker knows is not sent again")
+			require.Equal(t, sent, b.all(), "credits that the worker remembers are not requested again")
 			l.has(t, grants(1, 20))
 			b.holds(t, grants(1, 20))
 			require.Zero(t, l.left())
@@ -44,7 +44,8 @@ func TestLedgerAwayAfterTheCredit(t *testing.T) {
 	}
 }
 
-// The worker dies between the remote's answer and the ledger's commit.
+// The worker dies after the remote has answered and before the ledger commits. The next worker repeats or queries the
+// credit. If the remote supports neither, a person decides.
 func TestKilledBeforeTheLedger(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {
@@ -61,7 +62,7 @@ func TestKilledBeforeTheLedger(t *testing.T) {
 			b.holds(t, grants(1, 6))
 			if name == "neither" {
 				require.Len(t, errs, 6)
-				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[5]), "no one knows: a person decides")
+				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[5]), "a person has to decide")
 				l.has(t, nil)
 				return
 			}
@@ -72,7 +73,7 @@ func TestKilledBeforeTheLedger(t *testing.T) {
 	}
 }
 
-// The ledger refuses one of them permanently: the others are done.
+// The ledger refuses one grant permanently. The other grants are done.
 func TestLedgerRefusesOne(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -96,7 +97,7 @@ func TestLedgerRefusesOne(t *testing.T) {
 	b.holds(t, grants(1, 5))
 }
 
-// A grant without a value is recorded and not asked for.
+// A grant without a value is recorded in the ledger, and no credit is requested for it.
 func TestFreeIsRecorded(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -111,7 +112,7 @@ func TestFreeIsRecorded(t *testing.T) {
 	require.Zero(t, l.left())
 }
 
-// A ledger that does not say what it has is not believed.
+// mute is a ledger whose Record returns the wrong number of errors.
 type mute struct{ *books }
 
 func (mute) Record(context.Context, []hongbao.Grant) []error { return make([]error, 1) }
@@ -126,14 +127,15 @@ func TestLedgerThatMiscounts(t *testing.T) {
 	require.Equal(t, 2, l.left())
 }
 
-// all returns how many posts there were.
+// all returns the number of POST requests.
 func (b *bank) all() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.requests
 }
 
-// A replay never sends a grant as a new credit, unless the remote certainly remembers the first one.
+// A replay sends a request only while the remote certainly remembers the key of the first one. Otherwise it can only
+// query.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	again := func(c *Config) { c.Replay = true }
@@ -148,7 +150,7 @@ func TestAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Config)
 		age    time.Duration
-		lost   bool // the remote has lost what it had
+		lost   bool // the remote has lost its credits
 		says   string
 	}{
 		"remembered":                {repeats, 23 * time.Hour, false, ""},
@@ -173,7 +175,7 @@ func TestAgain(t *testing.T) {
 			}
 			h := newHandler(t, b, l, c.change, again)
 			errs := h.Handle(t.Context(), list)
-			require.Zero(t, l.left(), "no claim stays")
+			require.Zero(t, l.left(), "no pending row stays")
 			if c.says == "" {
 				require.Nil(t, errs)
 				b.holds(t, list)
@@ -192,7 +194,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// A replay meets a remote that has something else, or does not answer.
+// A replay fails: the remote has a different credit, is unreachable, or its answer is lost.
 func TestAgainFails(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -206,7 +208,7 @@ func TestAgainFails(t *testing.T) {
 	require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
 	require.Zero(t, l.left())
 
-	b = newBank(t) // booked, and not answered: the claim stays, as at the first time
+	b = newBank(t) // booked, but the answer is lost: the pending row stays
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
 	h = newHandler(t, b, l, repeats, func(c *Config) { c.Replay, c.Repeats = true, 0 })
 	list := grants(3, 3)

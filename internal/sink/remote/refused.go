@@ -5,45 +5,45 @@ import (
 	"time"
 )
 
-// refusals finds out whether a bare refusal concerns one account or all. A bare refusal is a status that refuses
-// without a code of the contract. A refused grant waits without an attempt until a credit of another account succeeded,
-// or for maxHold: then the refusal is the account's own failure. But if another account is refused before any credit
-// succeeded, the remote refuses every account: an outage.
+// refusals decides whether a bare refusal concerns one account or all accounts. A bare refusal is a refusing status
+// without an error code of the API. At first, a refused grant waits without an attempt. If a credit of another account
+// then succeeds, or maxHold is over, the refusal counts as the account's own failure. If a second account is refused
+// before any credit succeeds, the remote refuses every account: this is an outage.
 type refusals struct {
 	mu sync.Mutex
-	// through counts the credits that succeeded.
+	// through is the number of credits that succeeded.
 	through int64
-	// first has the accounts that are refused.
+	// first has the first refusal of each refused account.
 	first map[string]refusal
-	// last is the value of through when an account was most recently refused for the first time.
+	// last is the value of through at the most recent first refusal of any account.
 	last int64
 }
 
-// refusal is the first one of an account: its time, and the value of through at that time.
+// refusal is the first refusal of an account: its time, and the value of through at that time.
 type refusal struct {
 	at      time.Time
 	through int64
 }
 
-// maxHold is how long a refused account waits at most. After the last accounts of a campaign there may be no other
-// account that could succeed.
+// maxHold is the maximum time that a refused account waits. At the end of a campaign there may be no other account
+// whose credit could succeed.
 const maxHold = 15 * time.Minute
 
-// maxRefused bounds the accounts that are remembered. Forgotten accounts wait once more.
+// maxRefused limits the number of accounts in first. If it is exceeded, all accounts are forgotten and wait again.
 const maxRefused = 100_000
 
-// whose says what a bare refusal concerns.
+// whose says whether a bare refusal concerns one account or all.
 type whose int
 
 const (
-	whoseUnknown whose = iota // the grant waits
-	whoseAccount              // this account alone
+	whoseUnknown whose = iota // not known yet: the grant waits
+	whoseAccount              // only this account
 	whoseRemote               // every account
 )
 
-// refuse notes that an account is refused. A repeated refusal of an account is no new information. Otherwise the
-// consumer, which brings the same grants again during an outage, would never reach an account whose answer is new
-// information.
+// refuse records a refusal of an account, and says whom it concerns. Only the first refusal of an account can show an
+// outage. Otherwise the consumer, which delivers the same grants again during an outage, would never get to other
+// accounts.
 func (r *refusals) refuse(account string, now time.Time) whose {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,8 +65,8 @@ func (r *refusals) refuse(account string, now time.Time) whose {
 	return whoseUnknown
 }
 
-// pass notes that a credit of an account succeeded, and deletes the account's refusal. So credits that succeed after a
-// first refusal are of other accounts.
+// pass records that a credit of an account succeeded, and deletes the account's refusal. So any success that refuse
+// counts after a first refusal is from another account.
 func (r *refusals) pass(account string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,8 +74,8 @@ func (r *refusals) pass(account string) {
 	delete(r.first, account)
 }
 
-// attribute completes the result about an account with whom a bare refusal concerns. A remote that refuses every
-// account gets no requests for a while, like one that fails.
+// attribute adds to a result whom a bare refusal concerns. If the remote refuses every account, requests stop for
+// BreakerOpen.
 func (h *Handler) attribute(of *refusals, account string, r result) result {
 	switch {
 	case r.verdict == Done:

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// refuses makes the bank answer credits of the accounts with a status, without a code.
+// refuses makes the bank refuse credits of these accounts with a status and no error code.
 func (b *bank) refuses(status int, accounts ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -20,8 +20,8 @@ func (b *bank) refuses(status int, accounts ...string) {
 	}
 }
 
-// Every grant of account u3 is refused without a code. The other accounts are paid. Only u3's grants fail, and once
-// another account has been paid each failure counts as an attempt.
+// The remote refuses every grant of account u3 without an error code, and pays the other accounts. Only u3's grants
+// fail. As soon as another account has been paid, each of these failures counts as an attempt.
 func TestOneAccountIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{403, 404} {
@@ -62,8 +62,8 @@ func TestOneAccountIsRefused(t *testing.T) {
 	}
 }
 
-// There is no other account to compare with: the grant waits, and no attempt is counted. Then another account's credit
-// succeeds.
+// Only one account is refused, and no other account has succeeded. Its grants wait without an attempt until another
+// account's credit succeeds.
 func TestRefusedAlone(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -71,7 +71,7 @@ func TestRefusedAlone(t *testing.T) {
 	h := newHandler(t, b, l)
 	for range 3 {
 		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(3, 3))[0]))
-		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "the same account is no new information")
+		require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "a repeat shows nothing new")
 	}
 	require.Nil(t, h.Handle(t.Context(), grants(4, 4)))
 	err := h.Handle(t.Context(), grants(3, 3))[0]
@@ -79,8 +79,8 @@ func TestRefusedAlone(t *testing.T) {
 	require.False(t, hongbao.IsHeld(err) || hongbao.IsOutage(err), "%v", err)
 }
 
-// The last accounts of a campaign are refused, and no other account is left to show whether every account is. They
-// wait for a bounded time. Then attempts count, so that they become dead letters and the campaign can end.
+// At the end of a campaign the last accounts are refused. No other account can show whether all accounts are refused.
+// The grants wait for maxHold; then attempts count, so that they become dead letters and the campaign can end.
 func TestLastAccountsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, accounts := range map[string][]string{"one": {"u3"}, "two": {"u3", "u4"}} {
@@ -106,21 +106,22 @@ func TestLastAccountsAreRefused(t *testing.T) {
 			b.refuses(403)
 			require.Nil(t, h.Handle(t.Context(), last))
 			b.refuses(403, accounts...)
-			require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "it succeeded: it waits once more")
+			require.True(t, hongbao.IsHeld(h.Handle(t.Context(), grants(10, 10))[0]), "a new refusal waits again")
 			require.Zero(t, l.left())
 		})
 	}
 }
 
-// Two accounts are refused and no credit succeeded: it looks like the whole remote. But the shard must continue to a
-// third account, which shows the difference. The same two again are no outage.
+// Two accounts are refused and no credit has succeeded, so the first call reports an outage. A repeated refusal of the
+// same two accounts must not report one again. So the consumer reaches a third account, whose success shows that the
+// remote works.
 func TestTwoBadAccountsStopNoShard(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
 	b.refuses(403, "u3", "u4")
 	h := newHandler(t, b, l)
 	outages := 0
-	require.Eventually(t, func() bool { // as a consumer does while the sink is down
+	require.Eventually(t, func() bool { // repeats like a consumer during an outage
 		for _, err := range h.Handle(t.Context(), grants(3, 4)) {
 			if hongbao.IsOutage(err) {
 				outages++
@@ -138,7 +139,7 @@ func TestTwoBadAccountsStopNoShard(t *testing.T) {
 	require.Zero(t, l.left())
 }
 
-// Every account is refused: that is an outage. Few requests detect it, and no grant loses an attempt.
+// If every account is refused, this is an outage. Few requests are sent, and no attempt is counted.
 func TestEverybodyIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {
@@ -156,7 +157,7 @@ func TestEverybodyIsRefused(t *testing.T) {
 				}
 			}
 			require.Greater(t, outages, 50)
-			require.Less(t, b.all(), 20, "then it is left alone for a while")
+			require.Less(t, b.all(), 20, "then requests stop for BreakerOpen")
 			b.refuses(403)
 			require.Eventually(t, func() bool { return h.Handle(t.Context(), grants(1, 100)) == nil }, patient, tick)
 			b.holds(t, grants(1, 100))
@@ -165,7 +166,7 @@ func TestEverybodyIsRefused(t *testing.T) {
 	}
 }
 
-// A code of the contract decides: it refuses this credit, or every request.
+// An error code of the API decides whether the remote refuses this credit or every request.
 func TestRefusedWithACode(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{403, 404, 422} {
@@ -185,7 +186,7 @@ func TestRefusedWithACode(t *testing.T) {
 	require.True(t, hongbao.IsOutage(newHandler(t, b, l).Handle(t.Context(), grants(1, 1))[0]))
 }
 
-// A query about one account is refused. The others continue, and nothing is sent.
+// The remote refuses queries about one account. The other grants are done, and no credit is requested again.
 func TestQuestionIsRefused(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()

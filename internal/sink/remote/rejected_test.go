@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// answersThen makes the bank book each credit at its first request and answer that request with first. It rejects
-// every later request.
+// answersThen makes the bank book each credit at its first request, which first answers. The bank rejects every later
+// request for the credit.
 func (b *bank) answersThen(first func(w http.ResponseWriter)) {
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
 		if b.asked(c.Reference) == 1 {
@@ -23,8 +23,8 @@ func (b *bank) answersThen(first func(w http.ResponseWriter)) {
 	})
 }
 
-// The remote books a credit, and its answer is lost or comes too late. Then the remote rejects the repeat. The
-// rejection says nothing about the first request.
+// The remote books a credit, but its answer is lost or inconclusive. Then it rejects the retry. The rejection must not
+// count as the result of the first request.
 func TestRepeatIsRejected(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]func(w http.ResponseWriter){
@@ -50,12 +50,12 @@ func TestRepeatIsRejected(t *testing.T) {
 			b, l := newBank(t), newBooks()
 			b.answersThen(first)
 			h := newHandler(t, b, l, repeats)
-			for range 2 { // it is requeued in vain
+			for range 2 { // requeuing does not help
 				for _, err := range h.Handle(t.Context(), grants(1, 3)) {
 					require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "%v", err)
-					require.ErrorIs(t, err, errStatus, "it says what came")
+					require.ErrorIs(t, err, errStatus, "the error has the remote's status")
 				}
-				require.Equal(t, 3, l.left(), "the rows stay for whoever looks")
+				require.Equal(t, 3, l.left(), "the rows stay for the person who decides")
 			}
 			l.died()
 			require.Nil(t, newHandler(t, b, l, repeats, verified(Done)).Handle(t.Context(), grants(1, 3)))
@@ -64,7 +64,8 @@ func TestRepeatIsRejected(t *testing.T) {
 	}
 }
 
-// A worker dies after the remote has booked. The worker that takes over is rejected.
+// A worker dies after the remote has booked the credit. The next worker's request is rejected. It queries the credit,
+// or a person decides.
 func TestRejectedAfterTakingOver(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats} {
@@ -89,8 +90,8 @@ func TestRejectedAfterTakingOver(t *testing.T) {
 	}
 }
 
-// A repeat is rejected, and the remote does not have the credit. That counts only when no request can arrive any more,
-// or when a person confirms it: then the rejection is final.
+// A retry is rejected, and the remote does not have the credit. The rejection is final only when no earlier request can
+// still arrive, or when a person has verified it.
 func TestRejectedAndNotThere(t *testing.T) {
 	t.Parallel()
 	never := func(b *bank) {
@@ -108,14 +109,14 @@ func TestRejectedAndNotThere(t *testing.T) {
 		never(b)
 		h := newHandler(t, b, l, func(c *Config) { c.QueryFinal = time.Minute })
 		errs := h.Handle(t.Context(), grants(1, 1))
-		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "the first request can still come: %v", errs[0])
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "the first request may still arrive: %v", errs[0])
 		require.Equal(t, 1, l.left())
-		// Beyond the retention it would only ask, and send it again.
+		// Just before the end of the retention: later, the credit would be queried and sent again.
 		l.ages(24*time.Hour - 2*time.Minute)
 		errs = h.Handle(t.Context(), grants(1, 1))
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]), "%v", errs[0])
 		require.Zero(t, l.left())
-		require.Equal(t, 3, b.times(), "it is not sent once more")
+		require.Equal(t, 3, b.times(), "it is not sent again")
 	})
 	t.Run("a person", func(t *testing.T) {
 		t.Parallel()
@@ -132,7 +133,8 @@ func TestRejectedAndNotThere(t *testing.T) {
 	})
 }
 
-// A remote books a part of a batch, refuses the whole batch, and then rejects a credit of it that comes alone.
+// A remote books the first credit of a batch and refuses the batch. Then it rejects that credit when it is requested
+// alone. The rejection must not count as final.
 func TestRejectedAfterARefusedBatch(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats} {
@@ -142,7 +144,7 @@ func TestRejectedAfterARefusedBatch(t *testing.T) {
 			b.set(func(w http.ResponseWriter, r *http.Request, c credit) {
 				switch {
 				case r.URL.Path == "/v1/credits:batch":
-					b.book(c) // the first one
+					b.book(c) // books only the first credit
 					w.WriteHeader(http.StatusForbidden)
 				case c.Reference == "prod:rain:1":
 					b.say(w, http.StatusUnprocessableEntity, map[string]string{"code": "account_closed"})
@@ -165,7 +167,8 @@ func TestRejectedAfterARefusedBatch(t *testing.T) {
 	}
 }
 
-// The ledger has lost what the remote has booked, and the remote rejects the replay.
+// The ledger has lost a credit that the remote has booked, and the remote rejects the replay. A query finds the credit,
+// or a person decides.
 func TestReplayIsRejected(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats} {
@@ -189,7 +192,7 @@ func TestReplayIsRejected(t *testing.T) {
 	}
 }
 
-// A rejected query says nothing about the credit.
+// A rejected query says nothing about the credit, which stays in doubt.
 func TestQuestionIsRejected(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{400, 402, 410, 422} {

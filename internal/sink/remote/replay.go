@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// first returns the earliest time at which a worker may have asked the remote for an item.
+// first returns the earliest time at which a worker may have requested the credit of an item.
 func (h *Handler) first(it *item, now time.Time) time.Time {
 	if h.cfg.Replay && it.grant.Time.Before(now) {
 		return it.grant.Time
@@ -16,18 +16,18 @@ func (h *Handler) first(it *item, now time.Time) time.Time {
 	return now
 }
 
-// remembers reports whether the remote certainly still has the key of a request that was first sent at that time, or
-// later.
+// remembers reports whether the remote certainly still remembers the key of a request that was first sent at the time
+// first.
 func (h *Handler) remembers(first time.Time) bool {
 	return h.cfg.idempotent() && h.now().Sub(first) < h.cfg.Retention-h.cfg.Margin
 }
 
-// repeat asks once more for a credit that may be booked already, and never sends it as a new one. If no request was
-// sent, its row in table pending can go.
+// repeat is the replay of one item. It requests or queries a credit that may already be booked, but never requests a
+// credit that could be new to the remote. If it sends no request, the pending row is deleted.
 func (h *Handler) repeat(ctx context.Context, it *item) {
 	if h.remembers(it.first) {
 		r := h.post(ctx, it)
-		// A rejection says nothing about what was sent when the grant was settled.
+		// A rejection says nothing about earlier requests.
 		if h.conclude(it, r, r.verdict == Rejected); it.outcome == outcomeOpen {
 			h.resolve(ctx, it)
 		}
@@ -47,7 +47,7 @@ func (h *Handler) repeat(ctx context.Context, it *item) {
 		return
 	case r.clash:
 		it.last = r
-		h.conflict(it, fmt.Errorf("%w: the remote has something else under its reference", ErrContradiction))
+		h.conflict(it, fmt.Errorf("%w: the remote has a different credit under its reference", ErrContradiction))
 	case r.verdict == NotSent:
 		it.last = r
 		h.conflict(it, fmt.Errorf("it may have been sent up to %s ago, and the remote remembers keys for %s: it is not "+

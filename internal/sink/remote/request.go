@@ -14,29 +14,29 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
 )
 
-// result is the verdict on one credit, and why.
+// result is the verdict on one credit, with the reason.
 type result struct {
 	verdict Verdict
 	err     error
-	// outage says that the failure concerns the whole remote, not this credit.
+	// outage says that the failure concerns the whole remote.
 	outage bool
-	// bare says that it is a refusal without a code, so it is unknown whom it concerns. The result waits until that is
-	// known: see refusals.
+	// bare says that the remote refused without an error code, so it is unclear whom the refusal concerns. waits says
+	// that the grant waits until this is clear: see refusals.
 	bare, waits bool
-	// late says that there was no time for it, or no free slot. The credit itself has no fault.
+	// late says that the time was over before the request, or that no slot was free. The credit is not at fault.
 	late bool
-	// clash says that the remote has another credit under our key or reference.
+	// clash says that the remote has a different credit under the key or the reference.
 	clash bool
-	// after is how long to wait, if the remote said so.
+	// after is the pause that the remote asked for; 0 if none.
 	after time.Duration
 }
 
-// errAborted marks requests that we aborted ourselves: they say nothing about the remote.
+// errAborted is the error of requests that this process aborted. It says nothing about the remote.
 var errAborted = errors.New("the request was aborted: the lease or the time for it is over")
 
 var errStatus = errors.New("the remote answered")
 
-// closed returns why nothing may be sent now; nil if sending is allowed.
+// closed returns an error if no request may be sent now.
 func (h *Handler) closed() error {
 	if until := time.Unix(0, h.gate.Load()); h.now().Before(until) {
 		return hongbao.Outagef(hongbao.ClassTransient, "requests to the remote are stopped until %s, because it asked for a "+
@@ -50,7 +50,8 @@ func (h *Handler) closed() error {
 	return nil
 }
 
-// request sends one request when gate, breaker and a free slot allow it. A non-nil result says why it was not sent.
+// request sends one request if the gate, the breaker and a free slot allow it. Otherwise it returns the reason as a
+// result.
 func (h *Handler) request(ctx context.Context, method, path, key string, body []byte, most int64) (answer, *result) {
 	select {
 	case h.slots <- struct{}{}:
@@ -61,7 +62,8 @@ func (h *Handler) request(ctx context.Context, method, path, key string, body []
 	if err := h.closed(); err != nil {
 		return answer{}, &result{verdict: NotSent, err: err, outage: true}
 	}
-	// A process that was stopped may get here before its timers fire, and a machine that slept did not count that time.
+	// The process may have been stopped, so that its timers have not fired yet. The monotonic clock does not count the
+	// time that the machine slept.
 	if end, ok := ctx.Deadline(); ok && time.Now().Round(0).After(end.Round(0)) {
 		return answer{}, &result{verdict: NotSent, err: errAborted, late: true}
 	}
@@ -85,12 +87,12 @@ func (h *Handler) request(ctx context.Context, method, path, key string, body []
 	return a, nil
 }
 
-// concernsAll reports whether a status concerns the whole remote.
+// concernsAll reports whether a status concerns the whole remote and not only one credit.
 func concernsAll(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }
 
-// silence stops all requests for a time.
+// silence stops all requests for the time d.
 func (h *Handler) silence(d time.Duration) {
 	until := h.now().Add(d).UnixNano()
 	for {
@@ -101,7 +103,7 @@ func (h *Handler) silence(d time.Duration) {
 	}
 }
 
-// post asks for one credit.
+// post requests the credit of one item.
 func (h *Handler) post(ctx context.Context, it *item) result {
 	body := it.credit
 	body.Key = ""
@@ -118,7 +120,7 @@ func (h *Handler) post(ctx context.Context, it *item) result {
 	return h.attribute(&h.credits, it.credit.Account, r)
 }
 
-// failure returns the result of a request without a complete response.
+// failure returns the result of a request that got no complete response.
 func (h *Handler) failure(a *answer) (result, bool) {
 	switch {
 	case a.err == nil:
@@ -126,7 +128,7 @@ func (h *Handler) failure(a *answer) (result, bool) {
 	case !a.sent:
 		return result{verdict: NotSent, err: fmt.Errorf("no connection, nothing was sent: %w", a.err), outage: true}, true
 	case a.status != 0 && h.cfg.verdictOf(a.status, "") != Done:
-		// The head alone decides: the body only adds information for people.
+		// The status alone decides: a body would only add details for people.
 		r := h.cfg.ofAnswer(a.status, "", fmt.Errorf("%w %d: %w", errStatus, a.status, a.err))
 		r.after = a.retryAfter
 		return r, true
@@ -134,7 +136,7 @@ func (h *Handler) failure(a *answer) (result, bool) {
 	return result{verdict: Unknown, err: a.err}, true
 }
 
-// oneResult returns the verdict on a complete response about one credit.
+// oneResult returns the result of a complete response to a request for one credit.
 func (h *Handler) oneResult(status int, body []byte, after time.Duration, want *credit) result {
 	o, err := flatjson.Parse(body, "", 0)
 	c, _ := o.Text("code")
@@ -152,8 +154,8 @@ func (h *Handler) oneResult(status int, body []byte, after time.Duration, want *
 	return result{verdict: Done}
 }
 
-// get asks for a credit by its reference. Done: the body is the remote's credit. NotSent: the remote does not have it
-// now. Unknown means nothing.
+// get queries a credit by its reference. Done: the body has the remote's credit. NotSent: the remote does not have the
+// credit now. Unknown: the query failed.
 func (h *Handler) get(ctx context.Context, reference string) ([]byte, result) {
 	a, unsent := h.request(ctx, http.MethodGet, "/v1/credits/"+url.PathEscape(reference), "", nil, h.cfg.BodyBytes)
 	switch {
@@ -171,7 +173,7 @@ func (h *Handler) get(ctx context.Context, reference string) ([]byte, result) {
 	return a.body, result{verdict: Done}
 }
 
-// query is get for an item. Done: the credit is there as we asked for it. Clash: it is there and differs.
+// query queries the credit of an item. Done: the remote has it as requested. clash: the remote has it, but it differs.
 func (h *Handler) query(ctx context.Context, it *item) result {
 	body, r := h.get(ctx, it.credit.Reference)
 	if r.verdict == Unknown {
@@ -187,7 +189,7 @@ func (h *Handler) query(ctx context.Context, it *item) result {
 	}
 	err = it.credit.compare(o)
 	if reference, _ := o.Text("reference"); errors.Is(err, errEcho) && reference == it.credit.Reference {
-		return result{verdict: Unknown, clash: true, err: fmt.Errorf("the remote has credit %s with other facts", reference)}
+		return result{verdict: Unknown, clash: true, err: fmt.Errorf("the remote has a different credit %s", reference)}
 	}
 	if err != nil {
 		return result{verdict: Unknown, err: fmt.Errorf("the query: %w", err)}

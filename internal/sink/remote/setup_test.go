@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// campaigns is a plan in which every packet has the amount 100 + packet, and packet 900 has none.
+// campaigns is a plan in which packet N has the amount 100 + N. Packet 900 has no value.
 type campaigns struct{}
 
 func (campaigns) Amount(_ context.Context, campaign string, packet int64) (hongbao.Amount, bool, error) {
@@ -35,23 +35,23 @@ func (campaigns) Amount(_ context.Context, campaign string, packet int64) (hongb
 
 func (campaigns) Currency(context.Context, string) (string, error) { return "CNY", nil }
 
-// bank is a remote that counts what it booked. answer decides what happens to a request; if it is nil, the bank books
-// and confirms.
+// bank is a fake remote that records what it has booked. If answer is set, it handles each request. Otherwise the bank
+// books the credit and confirms it.
 type bank struct {
 	*httptest.Server
 	mu       sync.Mutex
-	booked   map[string][]credit // by reference: more than one is a double credit
+	booked   map[string][]credit // by reference; more than one is a double credit
 	posts    map[string]int
 	requests int
-	asks     atomic.Int64 // questions about a credit
-	inside   atomic.Int64 // requests to the target of a redirect
+	asks     atomic.Int64 // number of answered queries
+	inside   atomic.Int64 // number of requests to the target of a redirect
 	answer   func(w http.ResponseWriter, r *http.Request, c credit)
-	forgets  bool        // does not know keys: every post is booked
-	deaf     atomic.Bool // to questions
+	forgets  bool        // has no idempotency: books every request
+	deaf     atomic.Bool // answers queries with 500
 	refused  map[string]int
 }
 
-// How long a test waits for what must come, and how often it looks.
+// patient limits how long a test waits for an expected state. tick is the interval between checks.
 const (
 	patient = 20 * time.Second
 	tick    = 5 * time.Millisecond
@@ -76,7 +76,8 @@ func (b *bank) set(answer func(w http.ResponseWriter, r *http.Request, c credit)
 	b.answer = answer
 }
 
-// book books unless the key is known. It returns what is booked under the key.
+// book books the credit, unless the bank has idempotency and knows the key. It returns the credit that is booked under
+// the key.
 func (b *bank) book(c credit) credit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,7 +128,7 @@ func (b *bank) batch(w http.ResponseWriter, r *http.Request) {
 	b.requests++
 	answer, refused := b.answer, b.refused
 	b.mu.Unlock()
-	for _, c := range in.Credits { // one bad account spoils the batch
+	for _, c := range in.Credits { // one refused account makes the whole batch fail
 		if refused[c.Account] != 0 {
 			w.WriteHeader(refused[c.Account])
 			return
@@ -162,7 +163,7 @@ func (b *bank) get(w http.ResponseWriter, r *http.Request) {
 	b.say(w, http.StatusOK, has[0])
 }
 
-// holds checks that exactly these grants are booked, each once.
+// holds checks that the bank has booked exactly these grants, each once.
 func (b *bank) holds(t *testing.T, grants []hongbao.Grant) {
 	t.Helper()
 	b.mu.Lock()
@@ -176,14 +177,14 @@ func (b *bank) holds(t *testing.T, grants []hongbao.Grant) {
 	}
 }
 
-// asked returns how often a credit was asked for.
+// asked returns the number of requests for a credit.
 func (b *bank) asked(reference string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.posts[reference]
 }
 
-// times returns the most requests for one credit.
+// times returns the highest number of requests for the same credit.
 func (b *bank) times() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -206,17 +207,18 @@ func testConfig(url string) Config {
 	}
 }
 
-// impatient has a short timeout, so it does not wait for a late answer.
+// impatient sets short timeouts for tests with a late answer.
 func impatient(c *Config) {
 	c.HeaderTimeout, c.Timeout, c.Repeats = 300*time.Millisecond, 400*time.Millisecond, 5
 }
 
-// neither can neither repeat nor be asked; queryable can be asked only.
+// neither, queryable and repeats configure the kind of remote: one without idempotency and queries, one with queries
+// only, and one with idempotency only.
 func neither(c *Config)   { c.Retention, c.Margin, c.Queryable = 0, 0, false }
 func queryable(c *Config) { c.Retention, c.Margin = 0, 0 }
 func repeats(c *Config)   { c.Queryable = false }
 
-// newHandler is a worker of its own.
+// newHandler returns a Handler that acts as a separate worker.
 func newHandler(t *testing.T, b *bank, l Ledger, change ...func(*Config)) *Handler {
 	t.Helper()
 	cfg := testConfig(b.URL)
@@ -238,7 +240,7 @@ func grants(first, last int64) []hongbao.Grant {
 	return list
 }
 
-// drop closes the connection without an answer.
+// drop closes the connection without a response.
 func drop(w http.ResponseWriter) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err == nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// A remote is slow, and a grant finds no free slot within claim_time. The grant is not at fault, so it waits, and no
-// attempt counts.
+// The remote is slow, so some grants find no free slot within ClaimTime. These grants wait without an attempt.
 func TestNoSlotInTime(t *testing.T) {
 	t.Parallel()
 	slow := func(c *Config) {
@@ -49,7 +48,7 @@ func TestNoSlotInTime(t *testing.T) {
 					sent++
 				}
 			}
-			require.LessOrEqual(t, sent, max(1, h.cfg.BatchCredits), "only for what was sent an attempt counts")
+			require.LessOrEqual(t, sent, max(1, h.cfg.BatchCredits), "an attempt counts only for requests that were sent")
 			require.Positive(t, sent)
 			b.set(nil)
 			l.died()

@@ -9,12 +9,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// sweepAtOnce is how many credits are read from the ledger before they are asked about.
+// sweepAtOnce is the number of credits that one page from the ledger has.
 const sweepAtOnce = 1_000
 
-// Sweep asks a queryable remote about the credits in doubt. If a credit's event no longer comes, because its dead
-// letter was dropped or Redis has lost it, only Sweep resolves it. Sweep records booked credits, and forgets credits
-// that never will be booked. It sends no credit, so it may run beside workers. It returns how many are still in doubt.
+// Sweep queries the remote for the credits in doubt. Only Sweep resolves a credit whose event is not delivered any
+// more, because its dead letter was dropped or Redis has lost it. Sweep records booked credits, and deletes the pending
+// rows of credits that will never be booked. It requests no credit, so it may run concurrently with workers. It returns
+// the number of credits that are still in doubt.
 func (h *Handler) Sweep(ctx context.Context) (left int, err error) {
 	if !h.cfg.Queryable {
 		return 0, nil
@@ -58,14 +59,14 @@ func (h *Handler) sweep(ctx context.Context, list []payment.Pending) (left int, 
 	return left + len(list) - len(items), err
 }
 
-// asPending sets an item's fields from its row.
+// asPending sets the fields of an item from its pending row.
 func (h *Handler) asPending(it *item, row *payment.Pending) {
 	now := h.now()
 	it.first, it.asked, it.batch, it.outcome = now.Add(-row.Age), now.Add(-row.Idle), row.Batch, outcomeOpen
 }
 
-// Unbook ends a credit in doubt that a person says is not booked (Config.Verified), without sending it: its event no
-// longer comes.
+// Unbook deletes the pending row of a credit that is not booked, as a person has verified (Config.Verified). It does
+// not send the credit, because the event is not delivered any more.
 func (h *Handler) Unbook(ctx context.Context, row payment.Pending) error {
 	it := &item{grant: &row.Grant}
 	if h.asPending(it, &row); !h.verifiedUnbooked(it) {

@@ -4,7 +4,7 @@ import (
 	"net/http"
 )
 
-// Verdict is what a response says about one credit.
+// Verdict is the conclusion from a response about one credit.
 type Verdict string
 
 // The verdicts.
@@ -16,10 +16,10 @@ const (
 	Unknown  Verdict = "UNKNOWN"
 )
 
-// ofStatus says what each status means for a credit that was asked for. Statuses that are not in it are Unknown, also
-// redirects: some systems answer 303 for what they have done.
+// ofStatus has the verdict for each status of a response to a request for a credit. All other statuses are Unknown.
+// This includes redirects, because some systems answer 303 after they have booked.
 var ofStatus = map[int]Verdict{
-	http.StatusOK:      Done, // if the response repeats the credit
+	http.StatusOK:      Done, // only if the response repeats the credit
 	http.StatusCreated: Done, // likewise
 
 	http.StatusAccepted:           Wait,
@@ -33,8 +33,8 @@ var ofStatus = map[int]Verdict{
 	http.StatusGone:                Rejected,
 	http.StatusUnprocessableEntity: Rejected,
 
-	// Refused before the remote looked at the credit. Without a code it may concern this account or every request: see
-	// refusals.
+	// The remote refused the request before it looked at the credit. Without an error code, this may concern the
+	// account or every request: see refusals.
 	http.StatusUnauthorized:                NotSent,
 	http.StatusForbidden:                   NotSent,
 	http.StatusNotFound:                    NotSent,
@@ -48,15 +48,15 @@ var ofStatus = map[int]Verdict{
 	http.StatusRequestHeaderFieldsTooLarge: NotSent,
 }
 
-// Codes of errors that say more than their status: the key, or the reference, belongs to another credit.
+// Error codes that mean more than their status. With the first two, the key or the reference belongs to another credit.
 const (
 	codeKeyReused       = "idempotency_key_reused"
 	codeReferenceReused = "reference_reused"
 	codeNotFound        = "credit_not_found"
 )
 
-// refusesCredit has the codes that refuse one credit permanently. refusesAll has those that would refuse every request:
-// the configuration is wrong.
+// refusesCredit has the error codes that refuse one credit permanently. refusesAll has the codes that would refuse
+// every request, because the configuration is wrong.
 var (
 	refusesCredit = map[string]bool{
 		"account_invalid": true, "amount_out_of_range": true, "credit_refused": true, "currency_invalid": true,
@@ -68,15 +68,15 @@ var (
 	}
 )
 
-// verdictOf returns the verdict on a status and an error's code. For a remote that is neither idempotent nor
-// queryable, only one of the Wait statuses, 429, says that nothing was begun.
+// verdictOf returns the verdict for a status and an error code. If the remote is neither idempotent nor queryable, a
+// Wait status could hide a booked credit. Only status 429 says that the remote has not started.
 func (c *Config) verdictOf(status int, code string) Verdict {
 	v, known := ofStatus[status]
 	switch {
 	case !known:
 		return Unknown
 	case code == codeKeyReused || code == codeReferenceReused:
-		return Unknown // must be checked: something is there under our key
+		return Unknown // the remote has something under our key, so the credit must be checked
 	case v == NotSent && refusesCredit[code]:
 		return Rejected
 	case v == Wait && !c.idempotent() && !c.Queryable:
@@ -88,7 +88,7 @@ func (c *Config) verdictOf(status int, code string) Verdict {
 	return v
 }
 
-// ofAnswer returns the result of a response that is not Done; err describes the response.
+// ofAnswer returns the result of a response that is not Done. err describes the response.
 func (c *Config) ofAnswer(status int, code string, err error) result {
 	r := result{verdict: c.verdictOf(status, code), err: err, clash: code == codeKeyReused || code == codeReferenceReused}
 	refused := r.verdict == NotSent && ofStatus[status] == NotSent

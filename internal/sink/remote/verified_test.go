@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// verified configures the verdict of a person who has just verified it.
+// verified configures a verdict that a person has just verified.
 func verified(v Verdict) func(*Config) {
 	return func(c *Config) {
 		if c.Verified = v; v == NotSent {
@@ -19,8 +19,8 @@ func verified(v Verdict) func(*Config) {
 	}
 }
 
-// A remote that can't be queried booked the first two grants and not the others, and never answered. Only a person can
-// decide. The person's decision is applied once.
+// A remote that is not queryable has booked two of four grants and never answered. Only a person can decide. A repeat
+// of the person's decision changes nothing.
 func TestToldByAPerson(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
@@ -41,10 +41,10 @@ func TestToldByAPerson(t *testing.T) {
 	require.Equal(t, 4, l.ages(time.Hour))
 	again := newHandler(t, b, l, neither).Handle(t.Context(), all)
 	require.Len(t, again, 4)
-	require.Equal(t, 4, b.all(), "without a verdict nothing is sent")
+	require.Equal(t, 4, b.all(), "nothing is sent without the person's verdict")
 	l.died()
 
-	for range 2 { // a command that is killed runs again
+	for range 2 { // the command may be killed and run again
 		require.Nil(t, newHandler(t, b, l, neither, verified(Done)).Handle(t.Context(), all[:2]))
 	}
 	require.Equal(t, 4, b.all())
@@ -58,7 +58,7 @@ func TestToldByAPerson(t *testing.T) {
 	require.Zero(t, l.left())
 }
 
-// A person's verdict counts only where nothing else can decide.
+// A person's wrong verdict does no harm where the remote or the ledger can show the truth.
 func TestToldWhatIsNotSo(t *testing.T) {
 	t.Parallel()
 	dark := func(t *testing.T, change func(*Config)) (*bank, *books) {
@@ -108,8 +108,8 @@ func TestToldWhatIsNotSo(t *testing.T) {
 	})
 }
 
-// A grant that is sent on a person's verdict and not answered is in doubt again. The verdict was about the earlier
-// request, however often it is repeated.
+// A grant is sent again after a person's verdict, and its answer is lost. It is in doubt again: the same verdict does
+// not cover the new request.
 func TestToldBeforeItWasSent(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {
@@ -127,7 +127,7 @@ func TestToldBeforeItWasSent(t *testing.T) {
 		for range 4 {
 			errs := newHandler(t, b, l, change, same).Handle(t.Context(), grants(1, 1))
 			b.holds(t, grants(1, 1))
-			require.Equal(t, 2, b.all(), "%s: what was lost, and what was sent on the verdict", name)
+			require.Equal(t, 2, b.all(), "%s: the lost request, and one after the verdict", name)
 			if name == "neither" {
 				require.Len(t, errs, 1)
 				require.NotEqual(t, hongbao.ClassPermanent, hongbao.ClassOf(errs[0]))
@@ -138,8 +138,8 @@ func TestToldBeforeItWasSent(t *testing.T) {
 	}
 }
 
-// A person's verdict is too old for a later request by a worker that took the grant over. The remote may have booked
-// that request.
+// A person's verdict is older than a later request of a worker that took the grant over. The remote may have booked
+// that request, so the verdict does not count.
 func TestToldBeforeItWasTakenOver(t *testing.T) {
 	t.Parallel()
 	for _, ago := range []time.Duration{6 * time.Hour, 5*time.Hour - testClaimTime/2} {
@@ -150,7 +150,7 @@ func TestToldBeforeItWasTakenOver(t *testing.T) {
 		l.ages(20 * time.Hour)
 		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
 		require.NotNil(t, newHandler(t, b, l, once).Handle(t.Context(), grants(1, 1)))
-		l.ages(5 * time.Hour) // the remote may have forgotten the first request's key by now
+		l.ages(5 * time.Hour) // the remote may have forgotten the first key by now
 		b.set(nil)
 		b.forgets = true
 		word := func(c *Config) { c.Verified, c.VerifiedAt = NotSent, time.Now().Add(-ago) }
@@ -161,7 +161,8 @@ func TestToldBeforeItWasTakenOver(t *testing.T) {
 	}
 }
 
-// A remote has no QueryFinal. Its "not found" counts once a person confirms it, and then the credit is sent once.
+// Without QueryFinal, the remote's "not found" counts only after a person has verified it. Then the credit is sent
+// once.
 func TestToldThatNothingIsUnderWay(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()

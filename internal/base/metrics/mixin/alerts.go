@@ -1,5 +1,5 @@
-// Package mixin creates the alert rules of Prometheus and the dashboard of Grafana from the names in
-// internal/base/metrics. So neither queries a metric that does not exist.
+// Package mixin generates Prometheus alert rules and a Grafana dashboard from the metric table in
+// internal/base/metrics. So their queries use only metrics that exist.
 package mixin
 
 import (
@@ -10,39 +10,41 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
 )
 
-// Times are the durations in the rules.
+// Times are the durations and age limits in the alert rules.
 type Times struct {
-	// Soon is how long a state must last before it alarms. Window is how long a single event alarms.
+	// Soon is how long a state must last before its alert fires. Window is how long an alert fires after a single
+	// event.
 	Soon, Window time.Duration
-	// Old is how long a grant may wait, Hang how long a step of a worker may take, AuditOld how old the last audit may
-	// be.
+	// Old is the longest normal wait of a grant. Hang is the longest normal step of a worker. AuditOld is the maximum
+	// age of the last audit.
 	Old, Hang, AuditOld time.Duration
 }
 
-// Production returns the times of deploy/alerts.
+// Production returns the times that deploy/alerts uses.
 func Production() Times {
 	return Times{Soon: time.Minute, Window: 10 * time.Minute, Old: 5 * time.Minute, Hang: 5 * time.Minute, AuditOld: 26 * time.Hour}
 }
 
-// Alert is one rule. Its runbook has Code as its heading in docs/alarms.md.
+// Alert is one alert rule. docs/alarms.md has its runbook under the heading Code.
 type Alert struct {
 	Code, Severity, Summary, Expr string
 	For                           time.Duration
-	// Fires and Quiet are series, by name and labels, with values a minute apart. At the end of the first the rule
-	// fires with Labels, at the end of the second it does not fire.
+	// Fires and Quiet are the input of promtool's tests: series (name with labels) and their values, one a minute. With
+	// Fires, the alert fires at the end, with Labels. With Quiet, it does not fire.
 	Fires, Quiet [][2]string
 	Labels       map[string]string
-	// First, if any, fires too: the first sample of a counter already shows that it has happened.
+	// First is empty or a second input with which the alert fires: a counter that does not exist before the first
+	// event.
 	First [][2]string
 }
 
-// The severities: now wakes someone up, today does not.
+// The severities. An alert of severity now wakes someone up, an alert of severity today does not.
 const (
 	now   = "now"
 	today = "today"
 )
 
-// Name returns the rule's name.
+// Name returns the name of the rule in Prometheus: Hongbao and the code in camel case.
 func (a *Alert) Name() string {
 	name := "Hongbao"
 	for part := range strings.SplitSeq(a.Code, "_") {
@@ -56,15 +58,15 @@ func Alerts(t Times) []Alert {
 	return append(append(logged(t), states(t)...), service(t)...)
 }
 
-// span returns a time in the syntax of Prometheus.
+// span formats a duration for PromQL.
 func span(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
 
-// steady returns a series with one value for the whole of a test.
+// steady returns a series with the same value in every minute of a test.
 func steady(m *metrics.Metric, labels, value string) [2]string {
 	return [2]string{m.Name + labels, value + "x30"}
 }
 
-// logged returns the rules for alarms of the log that say that something has happened.
+// logged returns the rules that fire after a process has logged an alarm for an event.
 func logged(t Times) (all []Alert) {
 	for _, one := range []struct{ code, severity, summary string }{
 		{"redis_went_back", now, "Redis lost events that the ledger, the topic or a caller knows"},
@@ -78,9 +80,9 @@ func logged(t Times) (all []Alert) {
 		{"handler_panicked", today, "The code of a sink has a bug"},
 		{"group_vanished", today, "A consumer group was removed by hand"},
 		{"unknown_campaign", today, "Grants wait unpaid: the ledger does not have their campaign"},
-		{"newer_schema", now, "A process writes nothing to the ledger, its schema is newer: grants wait unpaid"},
+		{"newer_schema", now, "A process writes nothing to the ledger because its schema is newer: grants wait unpaid"},
 		{"keys_unread", today, "hongbao serve can't read or use its key set"},
-		{"fsync_slow", today, "Each grab waits for a sync that comes once a second"},
+		{"fsync_slow", today, "Each grab waits for fsync, which Redis runs only once a second"},
 	} {
 		labels := `{code="` + one.code + `"}`
 		all = append(all, Alert{Code: one.code, Severity: one.severity, Summary: one.summary,
@@ -93,14 +95,14 @@ func logged(t Times) (all []Alert) {
 	return all
 }
 
-// happened returns the query whether an alarm was counted within the window. increase() does not see the first sample
-// of a series: a process that alarmed before its first scrape begins with 1.
+// happened returns a query for alarms within the window. increase() misses an alarm that was logged before the first
+// scrape, because the series then starts at 1. The second half of the query finds such new series.
 func happened(series string, window time.Duration) string {
 	return fmt.Sprintf("sum by (code) (increase(%[1]s[%[2]s])) > 0 or sum by (code) (%[1]s > 0 unless %[1]s offset %[2]s)",
 		series, span(window))
 }
 
-// states returns the rules for states that last until they are fixed.
+// states returns the rules for faults that last until someone fixes them.
 func states(t Times) []Alert {
 	lasting := func(code, severity, summary string, lasts time.Duration) Alert {
 		labels := `{sink="kafka",code="` + code + `"}`
@@ -153,7 +155,7 @@ func states(t Times) []Alert {
 	}
 }
 
-// service returns the rules for what users or winners notice, and for what monitors all of it.
+// service returns the rules for faults that users notice, and for failures of the audit and of the monitoring itself.
 func service(t Times) []Alert {
 	sink := map[string]string{"sink": "kafka"}
 	grabs := func(outcome string) string { return metrics.Grabs.Name + `{outcome="` + outcome + `"}` }

@@ -7,18 +7,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
 )
 
-// panel is one graph: queries by their legends.
+// panel is one graph of the dashboard.
 type panel struct {
 	title, unit string
 	queries     [][2]string // expression, legend
 }
 
-// rate returns the query for a counter per second, summed by labels.
+// rate returns a query for the per-second rate of a counter, summed by labels.
 func rate(m *metrics.Metric, by string) string {
 	return fmt.Sprintf("sum by (%s) (rate(%s[$__rate_interval]))", by, m.Name)
 }
 
-// p99 returns the query for the 99th percentile of a time, by labels.
+// p99 returns a query for the 99th percentile of a histogram, by labels.
 func p99(m *metrics.Metric, by string) string {
 	if by != "" {
 		by = ", " + by
@@ -26,10 +26,12 @@ func p99(m *metrics.Metric, by string) string {
 	return fmt.Sprintf("histogram_quantile(0.99, sum by (le%s) (rate(%s_bucket[$__rate_interval])))", by, m.Name)
 }
 
-// highest returns the query for a gauge of the state: every process reports the same value.
+// highest returns a query for a gauge of the deployment's state. Every process reports the same value, so the query
+// takes the maximum.
 func highest(m *metrics.Metric, by string) string { return fmt.Sprintf("max by (%s) (%s)", by, m.Name) }
 
-// overShards returns the query that adds up what each process reports for each shard.
+// overShards returns a query for a gauge that has a value for each shard. Every process reports the same values: the
+// query takes the maximum for each shard, then the sum over the shards.
 func overShards(m *metrics.Metric, by string) string {
 	return fmt.Sprintf("sum by (%[2]s) (max by (%[2]s, shard) (%[1]s))", m.Name, by)
 }
@@ -79,7 +81,7 @@ func panels() []panel {
 	}
 }
 
-// Dashboard returns the JSON that Grafana imports.
+// Dashboard returns the dashboard as JSON for Grafana's import.
 func Dashboard() (string, error) {
 	type object = map[string]any
 	source := object{"type": "prometheus", "uid": "${source}"}

@@ -40,8 +40,8 @@ func promtool(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// The rules in deploy are those of this package. promtool accepts them. Each rule fires on its fault, and not without
-// it.
+// The files in deploy/alerts match this package, and promtool accepts them. promtool's tests check that each alert
+// fires on its fault, and only then.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	generated(t, "alerts/hongbao.rules.yaml", Rules(Production()))
@@ -50,7 +50,7 @@ func TestRules(t *testing.T) {
 	require.Contains(t, promtool(t, "test", "rules", "hongbao.test.yaml"), "SUCCESS")
 }
 
-// promtool's tests fail if a rule has another threshold.
+// The generated promtool tests are sensitive: they fail after the threshold of a rule was changed.
 func TestRulesCanFail(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -68,7 +68,7 @@ func TestRulesCanFail(t *testing.T) {
 
 var named = regexp.MustCompile(`hongbao_[a-z_]+`)
 
-// known requires that each metric of a query exists.
+// known requires that every metric in a query exists.
 func known(t *testing.T, expr string) {
 	t.Helper()
 	names := map[string]bool{}
@@ -85,7 +85,7 @@ func known(t *testing.T, expr string) {
 	}
 }
 
-// Every query of the dashboard uses metrics that exist, and Prometheus can parse it.
+// Every query of the dashboard uses existing metrics, and promtool can parse it.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	text, err := Dashboard()
@@ -105,7 +105,7 @@ func TestDashboard(t *testing.T) {
 	promtool(t, "check", "rules", "--lint=none", path)
 }
 
-// Every alert uses metrics that exist, and every code that a process logs has an alert.
+// Every alert uses existing metrics, and every code that a process logs has an alert.
 func TestEveryCodeHasAnAlert(t *testing.T) {
 	t.Parallel()
 	codes := map[string]bool{}

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Runbooks is the page of the runbooks; the annotation runbook_url is this and a code.
+// Runbooks is the URL of the runbooks. The annotation runbook_url appends an alert's code to it.
 const Runbooks = "https://github.com/hongbao-project/hongbao/blob/main/docs/alarms.md#"
 
 const head = "# Written by go test ./internal/base/metrics/mixin -update from the metrics' names; do not edit.\n"
 
-// Rules returns the file of rules that Prometheus loads.
+// Rules returns the rule file for Prometheus.
 func Rules(t Times) string {
 	var b strings.Builder
 	b.WriteString(head + "groups:\n  - name: hongbao\n    rules:\n")
@@ -28,7 +28,7 @@ func Rules(t Times) string {
 	return b.String()
 }
 
-// Tests returns promtool's file of unit tests: each rule fires on its fault, and not without it.
+// Tests returns promtool's unit tests for the rule file. They check that each alert fires on its fault, and only then.
 func Tests(rules string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, head+"rule_files: [%s]\nevaluation_interval: 1m\ntests:\n", rules)
