@@ -11,8 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A handler that ignores its context stops the steps of its shard. An idle shard of the same worker continues. The
-// first shard steps again when the handler returns.
 func TestHandlerThatHangsStopsTheStepsOfItsShard(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -44,7 +42,8 @@ func TestHandlerThatHangsStopsTheStepsOfItsShard(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// Waits with a bound are steps: those of a paused sink, of a sink that is down, and of a broken shard.
+// A shard that waits for a bounded time still updates LastStep. This holds for a paused sink, a sink that is down, and
+// a broken shard.
 func TestShardThatWaitsSteps(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
