@@ -190,8 +190,8 @@ func (d *delivery) call(places []int) (errs []error) {
 	}()
 	errs = d.s.cfg.Handler.Handle(ctx, grants)
 	if errs != nil && len(errs) != len(grants) {
-		err := hongbao.Errorf(hongbao.ClassBroken, "the handler returned %d errors for %d grants: unknown which grants are done",
-			len(errs), len(grants))
+		err := hongbao.Errorf(hongbao.ClassBroken,
+			"the handler returned %d errors for %d grants: unknown which grants are done", len(errs), len(grants))
 		errs = slices.Repeat([]error{err}, len(grants))
 	}
 	if errs == nil {

@@ -257,8 +257,8 @@ func (t *Trimmer) report(shard int, out *store.Trimmed) {
 			zap.Strings("groups", out.Missing))
 	}
 	if len(unknown) > 0 {
-		log.Warn("groups that deployment.sinks does not name keep entries in the stream; if a group has no workers any more, delete "+
-			"it with XGROUP DESTROY; a group of your own program may stay",
+		log.Warn("groups that deployment.sinks does not name keep entries in the stream; if a group has no workers any more, "+
+			"delete it with XGROUP DESTROY; a group of your own program may stay",
 			zap.Strings("groups", unknown))
 	}
 }
