@@ -39,7 +39,7 @@ func checkNames(c *hongbao.Campaign, p *problems) {
 		strings.IndexFunc(c.Name, controls) >= 0) {
 		p.add("name", "name_invalid",
 			"%.80q; give 1 to %d bytes of UTF-8 without control characters or characters that change the "+
-			"direction of text", c.Name, maxNameBytes)
+				"direction of text", c.Name, maxNameBytes)
 	}
 	if p.present("kind", string(c.Kind)) && c.Kind != hongbao.KindRedPacket && c.Kind != hongbao.KindCoupon {
 		p.add("kind", "kind_unknown", "%.80q; give red_packet or coupon", c.Kind)

@@ -72,7 +72,7 @@ func checkPattern(c *hongbao.Campaign, p *problems) {
 	if space.Cmp(want) < 0 {
 		p.add("codes.pattern", "code_space_too_small",
 			"the pattern allows %s codes, but %d packets need at least %s so that no code can be "+
-			"guessed; add # (10 times as many) or ? (%d times)",
+				"guessed; add # (10 times as many) or ? (%d times)",
 			space, c.Packets, want, len(letters))
 	}
 }

@@ -61,8 +61,8 @@ func Commit(c hongbao.Campaign, seed Seed) string {
 func Verify(c hongbao.Campaign, seed Seed, hash string) error {
 	if want := Commit(c, seed); hash != want {
 		return hongbao.Errorf(hongbao.ClassConflict,
-			"the commitment of campaign %.80q is %.80q, but its specification and seed give %s: one of the three was changed", c.ID,
-			hash, want)
+			"the commitment of campaign %.80q is %.80q, but its specification and seed give %s: one of the three was changed",
+			c.ID, hash, want)
 	}
 	return nil
 }

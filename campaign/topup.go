@@ -94,7 +94,7 @@ func (d *DisclosedTopUp) verify(c hongbao.Campaign, generation int, before strin
 	if string(t.Canonical()) != d.Canonical || t.Campaign != c.ID || t.Generation != generation || t.Before != before {
 		return t, hongbao.Errorf(hongbao.ClassConflict,
 			"generation %d is not in canonical form, belongs to a campaign other than "+
-			"%.80q, or does not follow the previous generation", generation, c.ID)
+				"%.80q, or does not follow the previous generation", generation, c.ID)
 	}
 	if t.Seed, err = ParseSeed(d.Seed); err != nil {
 		return t, hongbao.Errorf(hongbao.ClassConflict, "generation %d: %w", generation, err)
