@@ -41,7 +41,7 @@ func ReadDisclosure(r io.Reader) (Disclosure, error) {
 	dec := json.NewDecoder(io.LimitReader(r, maxDisclosure))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&d); err != nil {
-		return d, hongbao.Errorf(hongbao.ClassPermanent, "the text is not a disclosure of `hongbao campaign reveal`: %w", err)
+		return d, hongbao.Errorf(hongbao.ClassPermanent, "the text is not what `hongbao campaign reveal` wrote: %w", err)
 	}
 	if d.Format != DisclosureFormat {
 		return d, hongbao.Errorf(hongbao.ClassPermanent, "the format is %.40q, but this build reads %q", d.Format,
@@ -76,7 +76,7 @@ func (d *Disclosure) Verify(published ...string) (hongbao.Campaign, *Plan, error
 	for _, hash := range published {
 		if hash != "" && !slices.Contains(hashes, hash) {
 			return c, nil, hongbao.Errorf(hongbao.ClassConflict, "the published hash is %.80q, but the disclosure has %s: "+
-				"the seed or the specification was replaced after the start", hash, strings.Join(hashes, ", "))
+				"the seed or the specification was exchanged after the start", hash, strings.Join(hashes, ", "))
 		}
 	}
 	topUps := make([]TopUp, len(d.TopUps))

@@ -114,7 +114,7 @@ func (p *Plans) find(campaign string, packet int64) (plan *Plan, f *call, mine b
 	defer p.mu.Unlock()
 	if e := p.held[campaign]; e != nil {
 		p.recent.MoveToFront(e)
-		plan = e.Value.(*heldPlan).plan //nolint:forcetypeassert // the list has no other type
+		plan = e.Value.(*heldPlan).plan //nolint:forcetypeassert // the list contains nothing else
 		if p.topUps == nil || packet <= int64(len(plan.Amounts)) {
 			return plan, nil, false
 		}
@@ -190,7 +190,7 @@ func (p *Plans) hold(campaign string, plan *Plan) {
 
 // drop removes a plan from the cache. The caller holds p.mu.
 func (p *Plans) drop(e *list.Element) {
-	h := p.recent.Remove(e).(*heldPlan) //nolint:forcetypeassert // the list has no other type
+	h := p.recent.Remove(e).(*heldPlan) //nolint:forcetypeassert // the list contains nothing else
 	delete(p.held, h.campaign)
 	p.packets -= int64(len(h.plan.Amounts))
 }

@@ -14,15 +14,15 @@
 // If a process dies between steps 4 and 5, or a partition moves, the batch is read again, and the Sink drops the events
 // that it has seen.
 //
-// There are two Sinks. The Sink of NewSQL runs the effect in the transaction that stores the position, so each event has
-// its effect exactly once, whatever dies. The Sink of NewFuncSink is for effects outside a database, and only remembers
+// There are two Sinks. The Sink of NewSQL runs the effect in the transaction that stores the position, so each event
+// has its effect exactly once, whatever dies. The Sink of NewFuncSink is for effects outside a database, and only remembers
 // the events that this process handled. Its effect must detect other repeated events, with dedup's push-once or with
 // its own unique key.
 //
 // A position records exactly which events of a shard were seen, in any order. A plain high-water mark would drop parked
 // grants, which arrive late. A position has up to 4,096 runs of consecutive events. If there are more, it forgets the
-// events below the oldest hole. If such an event arrives, its effect is not run, and it goes to the topic of dead letters
-// with the reason "too_old".
+// events below the oldest hole. If such an event arrives, its effect is not run, and it goes to the topic of dead
+// letters with the reason "too_old".
 //
 // Records may expire before they are read, or may be lost with a topic that was deleted and created again. Run does not
 // skip them silently, but returns a Broken error that says what to do.
