@@ -132,7 +132,7 @@ func CheckCode(code string) error {
 		return errEmptyID
 	}
 	if len(code) > MaxCodeLength {
-		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(code), MaxCodeLength)
+		return fmt.Errorf("the code has %d bytes; at most %d are allowed", len(code), MaxCodeLength)
 	}
 	for i := range len(code) {
 		if code[i] <= ' ' || code[i] > '~' {

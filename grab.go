@@ -118,7 +118,7 @@ func CheckID(id string) error {
 		return errEmptyID
 	}
 	if len(id) > MaxIDLength {
-		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(id), MaxIDLength)
+		return fmt.Errorf("the id has %d bytes; at most %d are allowed", len(id), MaxIDLength)
 	}
 	if id == "-" {
 		return errors.New(`a lone "-" means "none" and can't be an id`)
@@ -151,10 +151,10 @@ func checkName(id string, most int) error {
 		return errEmptyID
 	}
 	if len(id) > most {
-		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(id), most)
+		return fmt.Errorf("the name has %d bytes; at most %d are allowed", len(id), most)
 	}
 	if id[0] < 'a' || id[0] > 'z' {
-		return errors.New("it must begin with a letter a to z")
+		return errors.New("the first character must be a letter a to z")
 	}
 	if i := strings.IndexFunc(id, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'

@@ -17,8 +17,8 @@ import (
 // maxNameBytes limits the name of a campaign.
 const maxNameBytes = 200
 
-// check adds all problems of c to p, except those that depend on the present time. Paths that already have a problem
-// get no second one.
+// check adds all problems of c to p, except those that depend on the present time. A path that already has a
+// problem gets no second problem.
 func check(c *hongbao.Campaign, p *problems) {
 	checkNames(c, p)
 	checkMoney(c, p)

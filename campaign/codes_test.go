@@ -158,7 +158,7 @@ func TestReadCodesRefuses(t *testing.T) {
 	err := says("SECRET1\n\nSECRET3 \n\x00SECRET\nSECRET1\n"+strings.Repeat("SECRET", 11)+"\nSECRET1\n", 9, "problems: 7",
 		"code_count_mismatch: the file has 7 lines", "line 2 is empty", "line 3: byte 7 is 0x20", "line 4: byte 0 is 0x00",
 		"line 5 repeats line 1",
-		"line 6: it has 66 bytes", "line 7 repeats line 1")
+		"line 6: the code has 66 bytes", "line 7 repeats line 1")
 	requireCodes(t, err, codeProblems[4:]...)
 	_ = says("\ufeffSECRET\n", 1, "line 1: byte 0 is 0xef")
 	_ = says("SECRET1\n"+strings.Repeat("SECRET", 20_000), 2, "line 2 is longer than 65536 bytes")

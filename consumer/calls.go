@@ -9,7 +9,7 @@ import (
 )
 
 // errNoCall means that for a whole lease all Config.MaxCalls calls of the handler were in progress.
-var errNoCall = errors.New("all calls of the handler are taken, the entries go back to the other workers")
+var errNoCall = errors.New("all calls of the handler are in use; the entries go back to the other workers")
 
 // takeCall acquires one of the Config.MaxCalls call slots, and returns a function that releases it. It waits for at
 // most one lease: if the running calls hang, other workers should get the entries as soon as they would from a dead

@@ -123,18 +123,18 @@ func (s *shard) refuse(ctx context.Context, refused []refusal) error {
 		case !written:
 		case hongbao.ClassOf(r.why) == hongbao.ClassConflict:
 			s.c.count.forged.Add(1)
-			s.log.Error("ALARM: a forged entry is in the stream, it becomes a dead letter",
+			s.log.Error("ALARM: a forged entry is in the stream; it becomes a dead letter",
 				zap.String("code", "forged_entry"), entry, why)
 		default:
-			s.log.Error("an entry can't be read, it becomes a dead letter", zap.String("code", "unreadable_entry"), entry,
+			s.log.Error("an entry can't be read; it becomes a dead letter", zap.String("code", "unreadable_entry"), entry,
 				why)
 		}
 	}
 	return nil
 }
 
-var errNoAnswer = errors.New("its deliveries ended without an answer: the workers that had it died or were stopped " +
-	"under way")
+var errNoAnswer = errors.New("no delivery of the grant was answered: its workers died or were stopped during " +
+	"the delivery")
 
 // divide separates the items that were delivered too often. The workers of such an item died during each delivery: a
 // grant that the handler rejected that often would already be a dead letter.

@@ -34,7 +34,7 @@ func TestHandlerThatHangsStopsTheStepsOfItsShard(t *testing.T) {
 	noticed := time.Now()
 	testkit.Eventually(t, soon, func() bool { return w.Health()[1].LastStep.After(noticed) }, "the idle shard steps")
 	now := w.Health()[0]
-	require.Equal(t, hung.LastStep, now.LastStep, "the shard whose handler hangs does not")
+	require.Equal(t, hung.LastStep, now.LastStep, "the shard with the hanging handler does not")
 	require.Equal(t, Working, now.Code)
 	close(release)
 	testkit.Eventually(t, soon, func() bool { return w.Health()[0].LastStep.After(noticed) }, "the shard steps again")

@@ -92,7 +92,7 @@ type letterKind struct {
 	campaign, reason string
 }
 
-// maxLetterKinds bounds the memory of the counts. In a minute with more kinds, letters of the further kinds are not
+// maxLetterKinds limits the memory of the counts. In a minute with more kinds, letters of the further kinds are not
 // counted.
 const maxLetterKinds = 10_000
 
@@ -150,8 +150,8 @@ func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 	log := s.log.With(zap.String("campaign", g.Campaign), zap.Int64("letters", n), zap.NamedError("reason", why))
 	if first || err != nil {
 		log.Error("ALARM: too many grants of a campaign become dead letters with one reason: the worker pauses the campaign "+
-			"for the sink, and its other grants wait; fix the reason, then run `hongbao sink resume SINK --campaign ID`; an error "+
-			"here names shards where the pause failed: the next letter tries it again",
+			"for the sink, and its other grants wait; fix the cause, then run `hongbao sink resume SINK --campaign ID`; an "+
+			"error names the shards where the pause failed, and the next dead letter tries it again",
 			zap.String("code", "sink_campaign_paused"), zap.Error(err))
 	} else {
 		log.Info("the campaign is paused for the sink already")

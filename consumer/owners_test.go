@@ -43,12 +43,12 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 		ownerFirst bool
 		dead       int
 	}{
-		"the old one first":                       {all, all, false, 0},
-		"the owner first":                         {all, all, true, 0},
-		"the old one did it, the owner can't":     {all, but2(permanent), false, 0},
-		"the old one can't, the owner did it":     {but2(permanent), all, false, 0},
-		"the owner can't, the old one comes late": {all, but2(permanent), true, 1},
-		"neither can":                             {but2(permanent), but2(permanent), false, 1},
+		"the old worker first":                     {all, all, false, 0},
+		"the owner first":                          {all, all, true, 0},
+		"the old worker delivers, the owner can't": {all, but2(permanent), false, 0},
+		"the old worker can't, the owner delivers": {but2(permanent), all, false, 0},
+		"the owner can't, the old worker is late":  {all, but2(permanent), true, 1},
+		"neither worker can":                       {but2(permanent), but2(permanent), false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -30,7 +30,8 @@ func (s *shard) controlled(c store.SinkControl) error {
 		return nil
 	}
 	s.lastWasReclaim, s.nextReclaim = false, time.Time{}
-	return hongbao.Errorf(hongbao.ClassTransient, "%w by %q since %s: %q; it continues when a person resumes it",
+	return hongbao.Errorf(hongbao.ClassTransient,
+		"%w by %q since %s: %q; deliveries continue when an operator resumes the sink",
 		errPaused, c.By, c.At.UTC().Format(time.RFC3339), c.Why)
 }
 
@@ -68,7 +69,7 @@ func (s *shard) freshControl(ctx context.Context) error {
 // pause waits about controlAge, because the sink is paused. The worker owns no entries during the wait.
 func (s *shard) pause(ctx context.Context, err error) {
 	if s.setHealth(SinkPaused, err) {
-		s.log.Warn("the sink was paused, its entries wait", zap.Error(err))
+		s.log.Warn("the sink was paused; its entries wait", zap.Error(err))
 	}
 	retry.Pause(ctx, jitter(controlAge))
 }

@@ -21,10 +21,10 @@ const mostTurn = time.Second
 const turnsPerSecond = 4
 
 // errLater means that the sink's rate is used up for now.
-var errLater = errors.New("the sink's rate is used up, the entries wait for their turn")
+var errLater = errors.New("the sink's rate is used up; the entries wait for their turn")
 
 // errSmaller means that the rate was lowered after the portion was computed.
-var errSmaller = errors.New("the sink's rate was lowered, a smaller portion is due")
+var errSmaller = errors.New("the sink's rate was lowered, so the portion must be smaller")
 
 // rate returns how many grants all workers together may deliver in a second; 0 means no limit.
 func (s *shard) rate() int {

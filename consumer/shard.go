@@ -132,8 +132,8 @@ func (s *shard) waits(err error) string {
 		return RedisDown
 	}
 	if s.c.Health()[s.index].Code != ShardFrozen {
-		s.log.Error("ALARM: the shard is frozen: Redis was restarted, or has lost something; grabs are answered frozen, "+
-			"and nothing is lost by waiting; it opens by itself within seconds if nothing is missing, else see `hongbao "+
+		s.log.Error("ALARM: the shard is frozen: Redis was restarted, or has lost writes; grabs get the answer frozen, and "+
+			"waiting loses nothing; the shard opens by itself within seconds if nothing is missing; otherwise see `hongbao "+
 			"recover`",
 			zap.String("code", ShardFrozen), zap.Error(err))
 	}
@@ -146,7 +146,7 @@ func (s *shard) recreateGroup(ctx context.Context) error {
 	made, err := s.redis.CreateGroup(ctx, s.cfg.Group)
 	if made {
 		s.c.count.groups.Add(1)
-		s.log.Error("the consumer group had vanished and was created again; it reads from the first entry kept",
+		s.log.Error("the consumer group had vanished and was created again; it starts at the first entry in the stream",
 			zap.String("code", "group_vanished"))
 	}
 	return err

@@ -137,8 +137,8 @@ func (s *shard) vanished(ids []string) {
 		return
 	}
 	s.c.count.vanished.Add(int64(len(ids)))
-	s.log.Error("INCIDENT: entries were deleted from the stream while they were pending, someone trimmed it by hand; "+
-		"run `hongbao audit`, the receipts still have their grants", zap.String("code", eventsLost),
+	s.log.Error("INCIDENT: entries were deleted from the stream while they were pending, so someone trimmed the "+
+		"stream by hand; run `hongbao audit`: the receipts still have the grants", zap.String("code", eventsLost),
 		zap.Strings("entries", ids))
 }
 

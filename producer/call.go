@@ -230,7 +230,7 @@ func afterGrant(err error) error {
 	case hongbao.ClassOf(err) == hongbao.ClassUnknown:
 		return err
 	case hongbao.IsOutage(err):
-		return hongbao.Outagef(hongbao.ClassUnknown, "granted, but not known to be safe yet: %w", err)
+		return hongbao.Outagef(hongbao.ClassUnknown, "granted, but not known to be durable yet: %w", err)
 	}
-	return hongbao.Errorf(hongbao.ClassUnknown, "granted, but it is unknown whether it is safe: %w", err)
+	return hongbao.Errorf(hongbao.ClassUnknown, "granted, but it is unknown whether the grant is durable: %w", err)
 }

@@ -146,7 +146,7 @@ func (c *campaign) queue(w *waiter) error {
 	defer c.mu.Unlock()
 	l := c.lanes[w.walk.Place()]
 	if len(l.waiting)-l.left >= c.p.cfg.MaxWaiting {
-		return hongbao.Errorf(hongbao.ClassTransient, "campaign %s has %d grabs waiting already for shard %d; nothing "+
+		return hongbao.Errorf(hongbao.ClassTransient, "campaign %s already has %d grabs waiting for shard %d; nothing "+
 			"happened, try again later", c.id, c.p.cfg.MaxWaiting, l.shard.Index())
 	}
 	l.put(w)

@@ -19,7 +19,7 @@ import (
 const (
 	// unknownFor is how long the producer remembers that a campaign does not exist.
 	unknownFor = time.Second
-	// maxUnknown limits how many such campaigns the producer remembers.
+	// maxUnknown limits how many missing campaigns the producer remembers.
 	maxUnknown = 10_000
 	// idleFor is how long a campaign stays in memory without a grab.
 	idleFor = time.Minute

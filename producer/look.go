@@ -179,7 +179,7 @@ func (l *lane) inspect(ctx context.Context) (*store.Server, error) {
 	}
 	if server.Role == "slave" {
 		return nil, hongbao.Outagef(hongbao.ClassTransient,
-			"campaign %s: the server is a replica; the client of the producer has to go to the primary", l.id)
+			"campaign %s: the server is a replica; the producer's client must connect to the primary", l.id)
 	}
 	return server, nil
 }
@@ -225,8 +225,9 @@ func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	}
 	if !l.lost && time.Since(l.alive) < aliveFor {
 		l.lost = true
-		l.p.log.Error("ALARM: a campaign that was open has vanished from Redis; its grabs are answered frozen. Let no one "+
-			"write to this Redis, and run `hongbao recover`", zap.String("campaign", l.id), zap.String("code", store.LostData))
+		l.p.log.Error("ALARM: a campaign that was open has vanished from Redis; its grabs are answered frozen. Stop "+
+			"all writes to this Redis, and run `hongbao recover`", zap.String("campaign", l.id),
+			zap.String("code", store.LostData))
 	}
 	for i := range answers {
 		if l.lost {

@@ -12,7 +12,7 @@ import (
 var clientNeeds = struct{ ContextTimeoutEnabled, ReadOnly, RouteByLatency, RouteRandomly string }{
 	ContextTimeoutEnabled: "ContextTimeoutEnabled must be true: otherwise CallTimeout does not end a call that waits " +
 		"for an answer",
-	ReadOnly:       "ReadOnly must be false: a replica may not have the last campaigns and receipts",
+	ReadOnly:       "ReadOnly must be false: a replica may lack the latest campaigns and receipts",
 	RouteByLatency: "RouteByLatency must be false: it reads from replicas",
 	RouteRandomly:  "RouteRandomly must be false: it reads from replicas",
 }

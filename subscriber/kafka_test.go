@@ -122,7 +122,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// kafka-go gets all options whose defaults could lose grants or hang.
+// The configuration of kafka-go sets all options whose defaults could lose grants or hang.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
 	d := &deck{addr: "127.0.0.1:1", topic: "grants", burial: "graves"}
