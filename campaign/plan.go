@@ -62,7 +62,7 @@ func (p *Plan) with(c hongbao.Campaign, topUps []TopUp) (*Plan, error) {
 	return out, nil
 }
 
-// Amount returns the amount of a packet. ok is false if the plan has no such packet.
+// Amount returns the amount of a packet, and false if the plan has no such packet.
 func (p *Plan) Amount(packet int64) (hongbao.Amount, bool) {
 	if packet < 1 || packet > int64(len(p.Amounts)) {
 		return 0, false

@@ -72,9 +72,9 @@ func NewPlans(config PlansConfig) (*Plans, error) {
 	}, nil
 }
 
-// Amount returns the planned amount of a packet. ok is false if the campaign has no such packet. Concurrent callers
-// for the same campaign share one call of Source. Amount wraps errors of Source and does not cache them, so the next
-// call asks Source again.
+// Amount returns the planned amount of a packet, and false if the campaign has no such packet. Concurrent callers for
+// the same campaign share one call of Source. Amount wraps errors of Source and does not cache them, so the next call
+// asks Source again.
 func (p *Plans) Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error) {
 	for joined := false; ; {
 		plan, f, mine := p.find(campaign, packet)

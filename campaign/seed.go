@@ -10,7 +10,7 @@ import (
 )
 
 // Seed is the randomness of a plan. It must stay secret until the campaign is closed, because it lets anyone compute
-// every packet. Printing a Seed hides it; use Hex.
+// every packet. When printed, a Seed shows a placeholder; Hex returns its value.
 type Seed [32]byte
 
 // NewSeed returns a random seed from the operating system.

@@ -170,7 +170,7 @@ func (s *shard) deadLetter(ctx context.Context, it *item, l store.Letter, why er
 	return written, err
 }
 
-// handBack makes the items available to the other workers at once, and takes no attempt. It leaves items alone that
+// handBack makes the items available to the other workers at once, and takes no attempt. It does not change items that
 // this worker no longer owns.
 func (s *shard) handBack(ctx context.Context, items []item) error {
 	if len(items) == 0 {

@@ -22,9 +22,9 @@ func gated(in, out chan struct{}, result func([]hongbao.Grant) []error) *sink {
 	})
 }
 
-// Two workers handle the same entries, because the old owner does not know that it lost its lease (F29). Whoever
-// finishes first acks entries of the other worker. No grant is lost: acked grants have their done bits, and grants
-// that only one worker could not deliver stay with the owner.
+// Two workers handle the same entries, because the old owner does not know that it lost its lease (F29). The worker
+// that finishes first acks entries of the other worker. No grant is lost: acked grants have their done bits, and a
+// grant that one worker could not deliver stays with the owner.
 func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 	t.Parallel()
 	all := func([]hongbao.Grant) []error { return nil }

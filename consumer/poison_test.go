@@ -26,7 +26,7 @@ func TestEntriesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
 	}
 	bad := [][]any{
 		{"1", "grant rain 90 1"},     // words are missing
-		append(good(), "extra", "1"), // a field too many
+		append(good(), "extra", "1"), // one field too many
 		many,                         // far too many
 		grant("1 1e9 ann - -"),       // not plain digits
 		grant("1 -5 ann - -"),        // negative

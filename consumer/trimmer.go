@@ -83,7 +83,7 @@ const (
 )
 
 // maxHeld limits the pending entries of a group. Above it, finished entries behind the oldest pending entry count as
-// unfinished, so grabs are answered busy at the bound of the backlog.
+// unfinished, so the backlog grows until grabs are answered busy.
 const maxHeld = 20_000
 
 // NewTrimmer returns a Trimmer, or an error that names every problem of the configuration.

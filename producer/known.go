@@ -32,10 +32,9 @@ type filterLook struct {
 }
 
 // remember records what the answers of a call say about the place: whether it is empty, up to which generation, and
-// whether the knowledge about losers stays valid. The caller holds mu.
+// whether the knowledge about losers stays valid. It records an outcome that repeats only once. The caller holds mu.
 //
-// An outcome that repeats is recorded once. Only sold_out and limit_reached certainly belong to the campaign's current
-// revision.
+// The call's terms are only certain to be current for the outcomes sold_out and limit_reached.
 func (l *lane) remember(c *call) {
 	now, last := time.Now(), hongbao.Outcome("")
 	for i := range c.results {

@@ -72,9 +72,9 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 	return found, err
 }
 
-// look reads the campaign's settings, the deployment of this Redis, and whether the shard is open. found is false only
-// if the deployment is right and the shard is open on this server; otherwise look returns an error. It also rejects a
-// server that can't provide the durability class.
+// look reads the campaign's settings, the deployment of this Redis, and whether the shard is open. It returns an error
+// if the deployment is wrong, if the shard is not open on this server, or if the server can't provide the durability
+// class. Otherwise found says whether the campaign exists.
 func (l *lane) look(ctx context.Context) (found bool, err error) {
 	node, err := l.shard.Node(ctx)
 	if err != nil {
