@@ -57,7 +57,6 @@ var codeProblems = []string{
 	"code_count_mismatch", "code_empty", "code_invalid", "code_duplicate",
 }
 
-// Read returns a problem for each mistake in the codes of a specification.
 func TestCodesThatCantBe(t *testing.T) {
 	t.Parallel()
 	for codes, want := range map[string][]string{
@@ -81,7 +80,6 @@ func TestCodesThatCantBe(t *testing.T) {
 	requireCodes(t, Validate(c, c.From), "not_allowed_here")
 }
 
-// requireCodes checks that err has problems with exactly these codes.
 func requireCodes(t *testing.T, err error, want ...string) {
 	t.Helper()
 	var e *SpecError

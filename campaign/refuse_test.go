@@ -201,7 +201,6 @@ func TestReadRefusesAmounts(t *testing.T) {
 	}
 }
 
-// The codes in the package comment must be exactly the codes that tests provoke.
 func TestEveryCodeIsDocumentedAndTested(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("doc.go")

@@ -25,7 +25,6 @@ sponsor: acme
 durability: fsync
 `
 
-// wholeCampaign returns the campaign that whole describes.
 func wholeCampaign() hongbao.Campaign {
 	return hongbao.Campaign{
 		ID: "spring-2027", Name: "Spring rain 春", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 1000, Packets: 10,

@@ -70,7 +70,6 @@ func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 	require.Equal(t, "grant rain 3 1 1700000000000\n77 900000 thief - -", dead[0]["entry.1"])
 }
 
-// A forged entry with a huge seq becomes a dead letter. The real events before and after it are delivered.
 func TestEntriesWithHugeNumbersAreDeadLetters(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string][]any{
@@ -96,7 +95,6 @@ func TestEntriesWithHugeNumbersAreDeadLetters(t *testing.T) {
 	}
 }
 
-// A worker that reclaims a forged entry from a dead worker also recognizes it.
 func TestForgedEntryIsTakenOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -239,7 +237,6 @@ func TestCopyOfWhatLeftTheStream(t *testing.T) {
 	require.Equal(t, "1", b.chunks(t))
 }
 
-// A shard whose meta key is missing waits as during an outage, and continues when the key is back.
 func TestShardWithoutMetaWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

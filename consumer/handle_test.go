@@ -233,7 +233,6 @@ func TestUncomparableErrorsDoNoHarm(t *testing.T) {
 	s.onceEach(t, 4)
 }
 
-// Run returns the error of a shard that is broken when the worker stops.
 func TestBrokenAtTheEndIsTheErrorOfRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

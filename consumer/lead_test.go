@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// scriptCalls returns how many scripts the server has run.
 func (b *bundle) scriptCalls(t *testing.T) int {
 	t.Helper()
 	text, err := b.rdb.Info(t.Context(), "commandstats").Result()

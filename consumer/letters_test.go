@@ -191,7 +191,6 @@ func TestTwoWorkersPauseACampaignOnce(t *testing.T) {
 	}
 }
 
-// A campaign is not paused if there are too few letters, if their reasons differ, or if PauseLetters is 0.
 func TestFewLettersPauseNothing(t *testing.T) {
 	t.Parallel()
 	words := strings.Fields("closed frozen unknown blocked foreign minor")

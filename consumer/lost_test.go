@@ -94,7 +94,6 @@ func TestEventsLostBeforeTheyWereRead(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// A worker may own an entry for a long time. Pending entries must never count as lost, however old they are.
 func TestWhatIsPendingIsNotLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

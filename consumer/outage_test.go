@@ -125,7 +125,6 @@ func TestDrainFinishesWhatIsInFlight(t *testing.T) {
 	require.EqualValues(t, 0, w.drained()["left"])
 }
 
-// When the drain time is over, the handler is cancelled and its entries are handed back without losing an attempt.
 func TestDrainOverHandsBackWithoutLosingAnAttempt(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(grants []hongbao.Grant, err error) []error{

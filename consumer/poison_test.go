@@ -116,7 +116,6 @@ func TestEntriesDeletedWhilePendingAreAnIncident(t *testing.T) {
 	require.Equal(t, 1, w.logged("INCIDENT"))
 }
 
-// An entry is deleted while the handler works on it. It counts once as vanished, however often the lease is renewed.
 func TestEntryDeletedUnderTheHandlerIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

@@ -159,7 +159,6 @@ func TestDoneBitsDeletedAreDeliveredAgain(t *testing.T) {
 	require.Len(t, b.doneBits(t, 20), 20)
 }
 
-// Parked entries that are retried all the time must not starve new entries.
 func TestNewEntriesFlowBetweenParkedOnes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

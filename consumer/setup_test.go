@@ -236,7 +236,6 @@ func (b *bundle) doneBits(t testing.TB, n int64) []int64 {
 	return out
 }
 
-// dead returns the dead letters of shard 0.
 func (b *bundle) dead(t testing.TB) []map[string]any {
 	t.Helper()
 	list, err := b.rdb.XRange(context.Background(), b.keys().Keys.Dead(group), "-", "+").Result()

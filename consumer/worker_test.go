@@ -47,7 +47,6 @@ func start(t testing.TB, cfg Config) *worker {
 	return w
 }
 
-// wait waits until Run has returned, and returns its error.
 func (w *worker) wait() error {
 	w.t.Helper()
 	testkit.Eventually(w.t, soon, func() bool { return closed(w.done) }, "Run returns")

@@ -80,7 +80,6 @@ func TestUnknownCampaignIsRemembered(t *testing.T) {
 	}, "the campaign is found")
 }
 
-// The producer forgets campaigns without grabs after a while.
 func TestIdleLanesGo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

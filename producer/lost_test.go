@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// lose deletes all keys of a shard from Redis.
 func (b *bundle) lose(t *testing.T, k *store.Shard) {
 	t.Helper()
 	meta := k.Keys.Meta()

@@ -99,7 +99,6 @@ func TestCrowdOverPlaces(t *testing.T) {
 	}
 }
 
-// The limit per user counts the packets of a user on all places.
 func TestLimitOverPlaces(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 3)

@@ -66,7 +66,6 @@ func TestFactsAreTheCallersAgain(t *testing.T) {
 		"the call uses device d1, which has no packet yet")
 }
 
-// The code of one packet is missing. Only the answer with that packet fails, not the other answers of the call.
 func TestMissingCodeFailsItsOwnAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

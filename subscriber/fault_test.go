@@ -115,7 +115,6 @@ type lazySink struct{}
 func (lazySink) Push(context.Context, []topic.Event) (Report, error) { return Report{}, nil }
 func (lazySink) Skip(context.Context, topic.Event) error             { return nil }
 
-// An event is too old for the position. It has no effect and becomes a dead letter.
 func TestTooOldBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -308,7 +307,6 @@ func TestReadErrorsAreWaitedOut(t *testing.T) {
 	require.EqualValues(t, 2, w.Stats().ReadErrors)
 }
 
-// An effect of one partition keeps failing. Only that partition waits.
 func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 2), newBook()

@@ -67,7 +67,6 @@ func TestKafkaRestart(t *testing.T) {
 	require.Equal(t, [2]int{5, 5}, [2]int{effects, distinct})
 }
 
-// The broker is killed and restarted while a member reads.
 func TestKafkaBrokerKilled(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{})

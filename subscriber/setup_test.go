@@ -38,7 +38,6 @@ const soon = 60 * time.Second
 
 var decided = time.Date(2026, 11, 21, 8, 0, 0, 123e6, time.UTC)
 
-// grant returns the grant with this shard and seq.
 func grant(shard int, seq int64) hongbao.Grant {
 	return hongbao.Grant{
 		Shard: shard, Seq: seq, Epoch: 1, Campaign: "spring", Packet: seq*100 + int64(shard) + 1,

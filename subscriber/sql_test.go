@@ -46,7 +46,6 @@ func TestSQLPushesOnce(t *testing.T) {
 	})
 }
 
-// The effects and the position are committed together or not at all, whatever fails.
 func TestSQLIsAllOrNothing(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		bad := hongbao.Errorf(hongbao.ClassPermanent, "no such user")
@@ -148,7 +147,6 @@ func TestSQLAtOnce(t *testing.T) {
 	})
 }
 
-// Several members start at the same time on an empty database.
 func TestSQLMadeAtOnce(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		var wg sync.WaitGroup
