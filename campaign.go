@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Amount is money in minor units (cents, fen) of the campaign's currency. It is never a fraction.
+// Amount is money in minor units (cents, fen) of the campaign's currency.
 type Amount int64
 
-// MaxAmount is the largest amount anywhere: the largest integer up to which Lua numbers are exact.
+// MaxAmount is the largest amount that Hongbao accepts. Lua numbers are exact up to this integer.
 const MaxAmount Amount = 1<<53 - 1
 
-// Bounds of a campaign.
+// Limits of a campaign.
 const (
 	MaxPackets  = 10_000_000
 	MaxTiers    = 1_000
 	MaxLimits   = 16
-	MaxUserHold = 100 // packets of one user in one campaign
+	MaxUserHold = 100 // packets per user and campaign
 	MaxWindow   = 400 * 24 * time.Hour
-	// MaxCampaignShards bounds Campaign.Shards.
+	// MaxCampaignShards limits Campaign.Shards.
 	MaxCampaignShards = 64
 )
 
-// Kind says what a campaign's packets are.
+// Kind is what a campaign gives out: red packets or coupons.
 type Kind string
 
 // The kinds of campaign.
@@ -31,18 +31,19 @@ const (
 	KindCoupon    Kind = "coupon"
 )
 
-// SplitMode says how the total is split into packets.
+// SplitMode is the way in which the total is split into packets.
 type SplitMode string
 
-// The split modes. Even: equal amounts, and the first total%packets packets get one unit more. Random: doubled mean
-// between the minimum and the maximum. Tiers: a listed number of packets of each amount.
+// The split modes. SplitEven makes equal packets; the first total%packets packets get one unit more. SplitRandom draws
+// random amounts between Min and Max by the doubled-mean rule. SplitTiers lists how many packets have which amount.
 const (
 	SplitEven   SplitMode = "even"
 	SplitRandom SplitMode = "random"
 	SplitTiers  SplitMode = "tiers"
 )
 
-// Split says how the total is split into packets. Min and Max are for SplitRandom, Tiers for SplitTiers.
+// Split describes how the total is split into packets. Min and Max are only for SplitRandom, and Tiers only for
+// SplitTiers.
 type Split struct {
 	Mode  SplitMode `json:"mode" doc:"even, random or tiers."`
 	Min   Amount    `json:"min,omitempty" doc:"Smallest packet of random, in minor units."`
@@ -50,46 +51,47 @@ type Split struct {
 	Tiers []Tier    `json:"tiers,omitempty" doc:"The packets of tiers; absent for other modes."`
 }
 
-// Tier is a number of packets of one amount.
+// Tier is a number of packets that have the same amount.
 type Tier struct {
 	Amount  Amount `json:"amount" doc:"Of each packet, in minor units."`
 	Packets int64  `json:"packets" doc:"How many packets have it."`
 }
 
-// ByUser is the Limit.By of a limit per user; any other value names a fact of the grab.
+// ByUser is the value of Limit.By for a limit per user. Any other value is the name of a fact.
 const ByUser = "user"
 
-// Period is the time over which a limit counts.
+// Period is the time for which a limit counts packets.
 type Period string
 
-// The periods. Days and hours follow the wall clock in the campaign's time zone.
+// The periods. Days and hours begin by the wall clock in the campaign's time zone.
 const (
 	PerCampaign Period = "campaign"
 	PerDay      Period = "day"
 	PerHour     Period = "hour"
 )
 
-// Limit bounds how many packets one user, or one value of a fact, gets in a period.
+// Limit is the maximum number of packets that one user, or one value of a fact, gets in a period.
 type Limit struct {
 	By  string `json:"by" doc:"user, or the fact of the grab that it counts by."`
 	Per Period `json:"per" doc:"How long it counts: campaign, day or hour."`
 	Max int64  `json:"max" doc:"Packets at most."`
 }
 
-// Durability is the promise for a grant if Redis fails right after the answer.
+// Durability is what a campaign promises about a grant if Redis fails right after the answer.
 type Durability string
 
-// The durability classes. DurabilityFast: as Redis is configured. DurabilityReplica: as many replicas have the grant
-// as the primary has had (WAIT). DurabilityFsync: the grant is on disk (WAITAOF 1 0, or appendfsync always).
+// The durability classes. DurabilityFast relies on the configuration of Redis. DurabilityReplica means that the grant
+// is on as many replicas as the primary has had since its shard was opened (WAIT). DurabilityFsync means that the
+// grant is on disk (WAITAOF 1 0, or appendfsync always).
 const (
 	DurabilityFast    Durability = "fast"
 	DurabilityReplica Durability = "replica"
 	DurabilityFsync   Durability = "fsync"
 )
 
-// Campaign is a specification: a funded set of packets that is open for a time. It does not change once it is
-// created. Package campaign reads and validates it. The plan's hash covers its JSON form, with the fields in this
-// order.
+// Campaign is the specification of a campaign: a funded set of packets that users can grab for a limited time. It
+// never changes after its creation. Package campaign reads and validates it. The plan's hash covers its JSON form,
+// with the fields in this order.
 type Campaign struct {
 	ID       string `json:"id" doc:"Its id: no other campaign can ever take it."`
 	Name     string `json:"name" doc:"Its name for people."`
@@ -99,39 +101,38 @@ type Campaign struct {
 	Total   Amount `json:"total" doc:"Sum of all packets, in minor units; 0 for coupons without a value."`
 	Packets int64  `json:"packets" doc:"How many packets."`
 	Split   Split  `json:"split" doc:"How the total becomes packets."`
-	// From and To are the window: open at From, ended at To. Whole milliseconds.
+	// From and To are the begin and the end of the window, in whole milliseconds.
 	From time.Time `json:"from" doc:"When grabs begin, in whole milliseconds."`
 	To   time.Time `json:"to" doc:"When grabs end, in whole milliseconds."`
-	// TimeZone is the IANA name of the time zone for days and hours.
+	// TimeZone is the IANA name of the time zone in which days and hours begin.
 	TimeZone   string     `json:"time_zone" doc:"IANA name of the zone in which days and hours are counted."`
 	Limits     []Limit    `json:"limits" doc:"How many packets one user, or one value of a fact, gets."`
 	Sponsor    string     `json:"sponsor" doc:"Who pays, and gets back what nobody got."`
 	Durability Durability `json:"durability" doc:"What a grant has before its answer: fast, replica or fsync."`
-	// Codes says where the packets' codes come from; nil for a campaign without codes.
+	// Codes is the source of the coupon codes; nil for a campaign without codes.
 	Codes *Codes `json:"codes,omitempty" doc:"Where the codes of coupons come from; absent for a campaign without codes."`
-	// Shards is the number of the deployment's shards over which the packets are dealt; 0 means one. On several
-	// shards, only limits by user are allowed.
+	// Shards is the number of shards over which the packets are dealt; 0 means one. A campaign on several shards can
+	// only have limits by user.
 	Shards int `json:"shards,omitempty" doc:"Over how many shards it is dealt; absent for one."`
 }
 
-// Codes says where each packet's code comes from. Exactly one of the fields is set. Package campaign describes
-// patterns and files.
+// Codes is the source of the coupon codes. Exactly one field is set. Package campaign describes patterns and files.
 type Codes struct {
 	Pattern string `json:"pattern,omitempty" doc:"The codes are drawn by this pattern."`
 	File    string `json:"file,omitempty" doc:"Name of the file that the codes were read from."`
 }
 
-// MaxCodeLength bounds a code, in bytes.
+// MaxCodeLength is the maximum length of a coupon code, in bytes.
 const MaxCodeLength = 64
 
-// CheckCode returns an error for a coupon code that is not 1 to 64 bytes of printable ASCII without spaces. The error
-// does not repeat the code, which is a secret.
+// CheckCode returns an error unless the code has 1 to 64 bytes of printable ASCII without spaces. The error does not
+// repeat the code, which is a secret.
 func CheckCode(code string) error {
 	if code == "" {
 		return errEmptyID
 	}
 	if len(code) > MaxCodeLength {
-		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(code), MaxCodeLength)
+		return fmt.Errorf("the code has %d bytes; at most %d are allowed", len(code), MaxCodeLength)
 	}
 	for i := range len(code) {
 		if code[i] <= ' ' || code[i] > '~' {
@@ -144,7 +145,7 @@ func CheckCode(code string) error {
 // Places returns the number of shards on which the campaign has packets.
 func (c *Campaign) Places() int { return max(1, c.Shards) }
 
-// UserHold returns how many packets one user may have in the campaign. Validation ensures that there is such a limit.
+// UserHold returns how many packets one user may get in the campaign. Validation ensures that there is such a limit.
 func (c *Campaign) UserHold() int64 {
 	hold := int64(MaxUserHold)
 	for _, l := range c.Limits {

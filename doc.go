@@ -1,29 +1,29 @@
-// Package hongbao has the types of Hongbao: red-packet rains, coupon rushes and flash giveaways, paid exactly once
-// and announced exactly once. It imports the standard library only. Every other package uses its types.
+// Package hongbao has the types of Hongbao, which runs red-packet rains, coupon rushes and flash giveaways. Each grant
+// is paid exactly once and announced exactly once. The package imports only the standard library, and all other
+// packages use its types.
 //
-// The life of one grab, in order:
+// These packages handle a grant, in this order:
 //
-//   - campaign plans the packets (a seed, a deterministic split, a shuffle) and their hash; internal/store/load loads
-//     them into the stock of a Redis shard;
-//   - producer collects the waiting grabs, up to 128 of one campaign, and lets lua/grab.lua decide them in one atomic
-//     step: receipts, limits, stock, and one entry in the shard's stream of events; internal/front/serve takes grabs
-//     over HTTP;
-//   - consumer delivers the entries of a consumer group to a Handler, with a lease, parking, dead letters and an ack
-//     that marks each grant's done bit;
-//   - settlement is the Handler that brings the ledger in agreement with the grant, exactly once: one debit, one
-//     credit, one row (internal/ledger); internal/sink/remote asks another balance system over HTTP, and
-//     internal/front/bank serves such a system;
-//   - internal/sink/publish has the Handler that writes the grant to a Kafka topic, one copy each, by the claims that
-//     internal/store keeps;
-//   - subscriber reads that topic for other teams and applies each grant's effect once; topic defines the records;
-//   - internal/operate/closing ends the campaign: it writes a close entry, refunds once the amount that no user got,
-//     and deletes the campaign from Redis; internal/store has the named locks, under which one process at a time does
-//     so;
-//   - internal/operate/replay delivers grants again, from the stream or the ledger;
-//   - internal/operate/deadletter reads dead letters, and ends them by a person's decision;
-//   - internal/operate/audit compares Redis, the ledger and the topic: funded = granted + left + refunded,
-//     everywhere.
+//   - campaign plans the packets of a campaign from a seed and publishes a hash of the plan. internal/store/load loads
+//     the packets into the stock of a Redis shard.
+//   - producer collects up to 128 waiting grabs of a campaign for one call of lua/grab.lua. The script decides them in
+//     one atomic step: it checks receipts and limits, takes packets from the stock, and writes one entry to the shard's
+//     stream. internal/front/serve accepts grabs over HTTP.
+//   - consumer delivers the entries to the Handler of a consumer group. It has leases, parks entries for retries, and
+//     writes dead letters. Its ack also sets the done bit of each grant.
+//   - settlement is the Handler that books each grant in the ledger exactly once: one debit, one credit, one row
+//     (internal/ledger). internal/sink/remote credits users in another balance system over HTTP, and
+//     internal/front/bank is such a system.
+//   - internal/sink/publish is the Handler that writes each grant to a Kafka topic once. Claims, which internal/store
+//     keeps, prevent further copies.
+//   - subscriber reads the topic for other teams, and applies the effect of each grant once. topic defines the records.
+//   - internal/operate/closing ends the campaign: it writes a close entry, refunds the amount that no user got, and
+//     deletes the campaign from Redis. A named lock of internal/store ensures that only one process does so.
+//   - internal/operate/replay delivers grants again, from the stream or from the ledger.
+//   - internal/operate/deadletter lists dead letters, which an operator requeues or drops.
+//   - internal/operate/audit compares Redis, the ledger and the topic, and checks that funded = granted + left +
+//     refunded in each of them.
 //
-// An Outcome is the answer to a grab. A refusal is an Outcome, not an error. An error has a Class that says what the
-// caller has to do.
+// An Outcome is the answer to a grab. A refusal is an Outcome, not an error. Errors have a Class that says whether
+// something happened and what the caller should do.
 package hongbao

@@ -5,22 +5,22 @@ import (
 	"fmt"
 )
 
-// Class says what the caller has to do about an error. The code that calls another system sets it once, by type or
-// code and never by text.
+// Class says what an error means for the caller. The code that calls another system sets the class once, by the type
+// or code of the error and never by its text.
 type Class uint8
 
 // The classes.
 const (
-	// ClassUnknown: it may have happened. Ask for the result, or repeat with the same id. An error without a class is
-	// ClassUnknown.
+	// ClassUnknown: the operation may have happened. Ask for the result, or retry with the same id. Errors without a
+	// class are ClassUnknown.
 	ClassUnknown Class = iota
-	// ClassTransient: nothing happened. Try again.
+	// ClassTransient: nothing happened. Retry.
 	ClassTransient
-	// ClassPermanent: it will never work. The grant becomes a dead letter.
+	// ClassPermanent: the operation can never succeed. A grant becomes a dead letter.
 	ClassPermanent
-	// ClassConflict: it contradicts the stored data. Quarantine it and raise an alarm.
+	// ClassConflict: the request contradicts stored data. Quarantine the grant and raise an alarm.
 	ClassConflict
-	// ClassBroken: going on would do harm. Stop this shard and call a person.
+	// ClassBroken: going on could do harm. Stop this shard, and let a person look.
 	ClassBroken
 )
 
@@ -43,11 +43,11 @@ func (c Class) String() string {
 type Error struct {
 	Class Class
 	// Outage marks a failure of the whole sink, not of one grant: the sink is down or unreachable. The consumer then
-	// waits with all its grants and counts no attempt for any of them.
+	// waits with all its grants, and no grant loses an attempt.
 	Outage bool
-	// Held marks that this grant has to wait for a reason other than its own failure. Either a live worker is pushing
-	// it, or it is not known yet whether the sink refuses this grant or everything. The consumer parks the grant and
-	// counts no attempt.
+	// Held means that the grant must wait, but has not failed itself. For example, another live worker is pushing it,
+	// or it is not yet known whether the sink rejects only this grant or all grants. The consumer parks the grant,
+	// which loses no attempt.
 	Held bool
 	err  error
 }
@@ -55,23 +55,22 @@ type Error struct {
 func (e *Error) Error() string { return e.err.Error() }
 func (e *Error) Unwrap() error { return e.err }
 
-// Errorf returns an error of a class. format and args are those of fmt.Errorf.
+// Errorf returns an error of the class. The other arguments are those of fmt.Errorf.
 func Errorf(c Class, format string, args ...any) error {
 	return &Error{Class: c, err: fmt.Errorf(format, args...)}
 }
 
-// Outagef returns an error with Outage set: the whole sink is down. format and args are those of fmt.Errorf.
+// Outagef returns an error of the class with Outage set. The other arguments are those of fmt.Errorf.
 func Outagef(c Class, format string, args ...any) error {
 	return &Error{Class: c, Outage: true, err: fmt.Errorf(format, args...)}
 }
 
-// Heldf returns an error with Held set: the grant has to wait for a reason other than its own failure. format and
-// args are those of fmt.Errorf.
+// Heldf returns a ClassTransient error with Held set. Its arguments are those of fmt.Errorf.
 func Heldf(format string, args ...any) error {
 	return &Error{Class: ClassTransient, Held: true, err: fmt.Errorf(format, args...)}
 }
 
-// ClassOf returns the class of err: the class of the outermost Error in its chain, else ClassUnknown.
+// ClassOf returns the class of the outermost Error in the chain of err, or ClassUnknown if there is none.
 func ClassOf(err error) Class {
 	var e *Error
 	if errors.As(err, &e) {
@@ -80,13 +79,13 @@ func ClassOf(err error) Class {
 	return ClassUnknown
 }
 
-// IsOutage reports whether err says that the whole sink is down.
+// IsOutage reports whether err has Outage set.
 func IsOutage(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Outage
 }
 
-// IsHeld reports whether err says that the grant has to wait for a reason other than its own failure.
+// IsHeld reports whether err has Held set.
 func IsHeld(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Held

@@ -9,25 +9,26 @@ import (
 
 // Grab is a user's request for a packet of a campaign.
 type Grab struct {
-	// Campaign is the campaign's id, see CheckCampaignID.
+	// Campaign is the id of the campaign, see CheckCampaignID.
 	Campaign string
-	// User is the user who asks, see CheckID.
+	// User is the id of the user, see CheckID.
 	User string
-	// RequestID identifies this grab when it is repeated: the same id gets exactly the same receipt. It is optional
-	// where a user may have one packet, and required where a user may have more.
+	// RequestID identifies the grab. A repeated grab with the same id gets exactly the same receipt. The id is
+	// optional if users may get one packet each, and required if they may get more.
 	RequestID string
 	// Trace is a W3C traceparent that travels with the grant; empty for none.
 	Trace string
-	// Facts are the values that the campaign's limits count by besides the user: device, channel and so on.
+	// Facts are further properties of the grab by which the campaign's limits count, such as the device or the
+	// channel.
 	Facts map[string]string
 }
 
-// Outcome is the answer to a grab. Every final outcome except OutcomeGranted is a refusal: a value, not an error. An
-// outcome that is not final decides nothing. OutcomeAlreadyGranted says that the user has packets: see the answer's
-// receipts.
+// Outcome is the result of a grab. A final outcome other than OutcomeGranted is a refusal, which is a value and not an
+// error. An outcome that is not final means that nothing was decided. OutcomeAlreadyGranted means that the user has
+// packets already; the answer has their receipts.
 type Outcome string
 
-// The outcomes. OutcomeBusy, OutcomeFrozen and OutcomeRefilling are undecided: nothing was refused, and the caller
+// The outcomes. OutcomeBusy, OutcomeFrozen and OutcomeRefilling are not final: nothing was decided, and the caller
 // should repeat the same grab.
 const (
 	OutcomeGranted         Outcome = "granted"
@@ -40,11 +41,11 @@ const (
 	OutcomeUnknownCampaign Outcome = "unknown_campaign"
 	OutcomeBusy            Outcome = "busy"
 	OutcomeFrozen          Outcome = "frozen"
-	// OutcomeRefilling: packets are being added to the campaign.
+	// OutcomeRefilling: packets are just being added to the campaign.
 	OutcomeRefilling Outcome = "refilling"
 )
 
-// Outcomes returns every outcome, in the order of reports.
+// Outcomes returns all outcomes, in the order in which reports list them.
 func Outcomes() []Outcome {
 	return []Outcome{
 		OutcomeGranted, OutcomeAlreadyGranted, OutcomeLimitReached, OutcomeSoldOut, OutcomeNotStarted, OutcomeEnded,
@@ -53,7 +54,7 @@ func Outcomes() []Outcome {
 	}
 }
 
-// Final reports whether the outcome is decided. An outcome that is not final must never be shown as a refusal.
+// Final reports whether the outcome is a decision. Never show an outcome that is not final as a refusal.
 func (o Outcome) Final() bool {
 	switch o {
 	case OutcomeBusy, OutcomeFrozen, OutcomeRefilling:
@@ -63,7 +64,7 @@ func (o Outcome) Final() bool {
 	}
 }
 
-// Receipt is a stored grant. A repeated grab gets it again.
+// Receipt is a stored grant. A repeated grab gets the same receipt.
 type Receipt struct {
 	Packet    int64     `json:"packet"`
 	Amount    Amount    `json:"amount"`
@@ -71,35 +72,35 @@ type Receipt struct {
 	Seq       int64     `json:"seq"`
 	Time      time.Time `json:"time"`
 	RequestID string    `json:"request_id,omitempty"`
-	// Code is the coupon's code; empty in a campaign without codes. It is a secret of the user's: never log it.
+	// Code is the coupon code; empty in a campaign without codes. It is a secret of the user, so never log it.
 	Code string `json:"code,omitempty"`
 }
 
-// LimitHit says which limit refused a grab, and when its next period begins.
+// LimitHit is the limit that refused a grab.
 type LimitHit struct {
 	Limit Limit `json:"limit"`
-	// Resets is when the limit's period ends; zero for a limit per campaign, whose period never ends.
+	// Resets is the end of the limit's period; zero for a limit per campaign, which never resets.
 	Resets time.Time `json:"resets,omitzero"`
 }
 
 // Answer is the answer to a grab.
 type Answer struct {
 	Outcome Outcome `json:"outcome"`
-	// Receipts has the one receipt of OutcomeGranted, or all receipts of the user for OutcomeAlreadyGranted.
+	// Receipts has one receipt for OutcomeGranted, and all receipts of the user for OutcomeAlreadyGranted.
 	Receipts []Receipt `json:"receipts,omitempty"`
-	// Limit is set for OutcomeLimitReached only.
+	// Limit is only set for OutcomeLimitReached.
 	Limit *LimitHit `json:"limit,omitempty"`
-	// Starts is when the campaign opens; set for OutcomeNotStarted only.
+	// Starts is when the campaign opens; only set for OutcomeNotStarted.
 	Starts time.Time `json:"starts,omitzero"`
-	// Time is the Redis time of the decision. For a sold_out that the producer decides without Redis it is the local
-	// time.
+	// Time is when the grab was decided, by the clock of Redis. If the producer answers sold_out or frozen without
+	// Redis, it is the local time.
 	Time time.Time `json:"time"`
-	// Currency is the ISO 4217 code of the receipts' amounts; empty without receipts, and for a coupon without a
-	// value.
+	// Currency is the ISO 4217 code of the amounts in Receipts. It is empty without receipts, and for coupons without
+	// a value.
 	Currency string `json:"currency,omitempty"`
 }
 
-// Bounds of ids. They apply in every store, and an id is checked before it becomes part of a key.
+// Limits of ids. Every store relies on them, and an id is checked before it becomes part of a key.
 const (
 	MaxIDLength       = 128
 	maxCampaignLength = 64
@@ -109,14 +110,15 @@ const (
 
 var errEmptyID = errors.New("it is empty")
 
-// CheckID returns an error if a user id, a request id or a fact's value is not 1 to 128 bytes of printable ASCII
-// without spaces. It also refuses a lone "-", which means an empty field in an entry.
+// CheckID returns an error unless the id has 1 to 128 bytes of printable ASCII without spaces. Ids of users and
+// requests and the values of facts must be such ids. The id "-" is not allowed, because it means an empty field in a
+// stream entry.
 func CheckID(id string) error {
 	if id == "" {
 		return errEmptyID
 	}
 	if len(id) > MaxIDLength {
-		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(id), MaxIDLength)
+		return fmt.Errorf("the id has %d bytes; at most %d are allowed", len(id), MaxIDLength)
 	}
 	if id == "-" {
 		return errors.New(`a lone "-" means "none" and can't be an id`)
@@ -129,13 +131,14 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckCampaignID returns an error if a campaign id is not 1 to 64 of a-z, 0-9, "-" and "_", beginning with a letter.
+// CheckCampaignID returns an error unless the id has 1 to 64 of the characters a-z, 0-9, "-" and "_", and begins with
+// a letter.
 func CheckCampaignID(id string) error {
 	return checkName(id, maxCampaignLength)
 }
 
-// CheckFactName returns an error if a fact's name is not valid: the same characters as a campaign id, at most 32, and
-// not "user".
+// CheckFactName returns an error unless the name is valid: at most 32 of the characters of a campaign id, and not
+// "user".
 func CheckFactName(name string) error {
 	if name == ByUser {
 		return errors.New(`"user" is who grabs, not a fact of the request`)
@@ -148,10 +151,10 @@ func checkName(id string, most int) error {
 		return errEmptyID
 	}
 	if len(id) > most {
-		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(id), most)
+		return fmt.Errorf("the name has %d bytes; at most %d are allowed", len(id), most)
 	}
 	if id[0] < 'a' || id[0] > 'z' {
-		return errors.New("it must begin with a letter a to z")
+		return errors.New("the first character must be a letter a to z")
 	}
 	if i := strings.IndexFunc(id, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
@@ -161,8 +164,8 @@ func checkName(id string, most int) error {
 	return nil
 }
 
-// Check returns everything that is wrong with the grab as one ClassPermanent error, before any store is asked. The
-// producer checks facts, because it knows the campaign's limits. It ignores facts that no limit counts by.
+// Check returns all mistakes in the grab as one ClassPermanent error. It does not check facts: only the producer knows
+// by which facts the campaign's limits count.
 func (g *Grab) Check() error {
 	var errs []error
 	if err := CheckCampaignID(g.Campaign); err != nil {
@@ -184,5 +187,5 @@ func (g *Grab) Check() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return Errorf(ClassPermanent, "grab refused before anything was touched: %w", errors.Join(errs...))
+	return Errorf(ClassPermanent, "invalid grab, nothing happened: %w", errors.Join(errs...))
 }

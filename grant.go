@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Grant is the immutable fact "this packet, this user, this amount". (Shard, Seq) identifies it in a deployment
-// permanently; (Campaign, Packet) is unique as well.
+// Grant is the immutable fact that a user got a packet with an amount. Shard and Seq identify it in a deployment
+// forever; so do Campaign and Packet.
 type Grant struct {
 	Shard int   `json:"shard" doc:"The shard's number."`
 	Seq   int64 `json:"seq" doc:"Its number on the shard: shard and seq name it permanently."`
 	Epoch int64 `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened again."`
-	// EntryID is the id of the grant's stream entry; empty if the grant did not come from the stream.
+	// EntryID is the id of the grant's stream entry; empty if the grant does not come from the stream.
 	EntryID  string `json:"entry_id,omitempty" doc:"Id of the stream entry that brought it; absent if none did."`
 	Campaign string `json:"campaign" doc:"The campaign's id."`
 	Packet   int64  `json:"packet" doc:"Number of the packet in the campaign."`
@@ -21,16 +21,16 @@ type Grant struct {
 	// RequestID and Trace are empty if the grab had none.
 	RequestID string `json:"request_id,omitempty" doc:"The request id of the grab; absent if it had none."`
 	Trace     string `json:"trace,omitempty" doc:"The trace of the grab; absent if it had none."`
-	// Time is the Redis time of the decision, in whole milliseconds.
+	// Time is when the grab was decided, by the clock of Redis, in whole milliseconds.
 	Time time.Time `json:"time" doc:"When it was granted."`
-	// Currency is the currency of Amount; empty for a coupon without a value, and for a grant that an earlier build
-	// wrote to the stream. Code is the coupon's code: never log it. The stream does not carry it: the topic and the
-	// ledger do.
+	// Currency is the currency of Amount. It is empty for a coupon without a value, and for grants that an earlier
+	// build wrote to the stream. Code is the coupon code; never log it. Codes are in the topic and the ledger, but not
+	// in the stream.
 	Currency string `json:"currency,omitempty" doc:"ISO 4217; absent for a coupon without a value."`
 	Code     string `json:"code,omitempty" doc:"The coupon's code, a secret; the stream does not carry it."`
 }
 
-// EventID returns the id of the grant's event in a deployment: "<shard>-<seq>".
+// EventID returns the id of the grant's event, "<shard>-<seq>". It is unique in the deployment.
 func (g *Grant) EventID() string {
 	b := make([]byte, 0, 24)
 	b = strconv.AppendInt(b, int64(g.Shard), 10)
@@ -39,16 +39,17 @@ func (g *Grant) EventID() string {
 	return string(b)
 }
 
-// Handler handles the grants of a consumer group: the settler, the publisher, or a wrapper around either.
+// Handler handles the grants of a consumer group. The settlement and the publisher are Handlers, and middleware wraps
+// one.
 //
-// Handle returns nil when all grants are done; else errs[i] belongs to grants[i], and nil there means done. A grant
-// may come more than once, and the handler must make that harmless. All grants of a call are of one shard. When ctx
-// ends, the lease on the grants is lost: Handle must write nothing more and return soon.
+// Handle returns nil if all grants are done. Otherwise errs[i] is the result of grants[i], and nil means done. All
+// grants of a call are from one shard. A grant may be delivered more than once, so handlers must be idempotent. When
+// ctx ends, the lease on the grants is lost: Handle must write nothing more and return soon.
 type Handler interface {
 	Handle(ctx context.Context, grants []Grant) []error
 }
 
-// HandlerFunc is a function that implements Handler, as a middleware needs one (consumer.Config.Middleware).
+// HandlerFunc is a function that implements Handler. Middleware returns such functions (consumer.Config.Middleware).
 type HandlerFunc func(ctx context.Context, grants []Grant) []error
 
 // Handle calls f.

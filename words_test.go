@@ -54,7 +54,7 @@ func TestCheckFactName(t *testing.T) {
 	}
 }
 
-// Check names every problem at once and echoes nothing that is long.
+// Check returns all mistakes in one error, and shortens long texts.
 func TestGrabCheck(t *testing.T) {
 	t.Parallel()
 	good := hongbao.Grab{Campaign: "rain", User: "u1", RequestID: "r", Trace: traceparent}
@@ -69,7 +69,7 @@ func TestGrabCheck(t *testing.T) {
 	}
 	require.Less(t, len(err.Error()), 2000)
 
-	good.Facts = map[string]string{"user": "", "a b": "v v"} // no limit counts by them, as far as Check knows
+	good.Facts = map[string]string{"user": "", "a b": "v v"} // Check does not know the limits, so it accepts all facts
 	require.NoError(t, good.Check())
 }
 
@@ -116,7 +116,7 @@ func TestUserHold(t *testing.T) {
 		hongbao.Limit{By: "device", Per: hongbao.PerCampaign, Max: 1}))
 }
 
-// Programs depend on the names in JSON, so they never change.
+// Programs rely on the JSON names, so these must never change.
 func TestAnswerInJSON(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1700000000123).UTC()

@@ -7,18 +7,18 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // a machine without zone files reads the same zones
+	_ "time/tzdata" // the same time zones on every machine, also without zone files
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/hongbao-project/hongbao"
 )
 
-// maxNameBytes bounds a campaign's name.
+// maxNameBytes limits the name of a campaign.
 const maxNameBytes = 200
 
-// check notes in p every problem of c that does not depend on the present time. It adds no second problem at a path
-// where p already has one.
+// check adds all problems of c to p, except those that depend on the present time. A path that already has a
+// problem gets no second problem.
 func check(c *hongbao.Campaign, p *problems) {
 	checkNames(c, p)
 	checkMoney(c, p)
@@ -37,8 +37,9 @@ func checkNames(c *hongbao.Campaign, p *problems) {
 	}
 	if p.present("name", c.Name) && (len(c.Name) > maxNameBytes || !utf8.ValidString(c.Name) ||
 		strings.IndexFunc(c.Name, controls) >= 0) {
-		p.add("name", "name_invalid", "%.80q; give 1 to %d bytes of UTF-8 without control characters, also none that change the "+
-			"direction of text", c.Name, maxNameBytes)
+		p.add("name", "name_invalid",
+			"%.80q; give 1 to %d bytes of UTF-8 without control characters or characters that change the "+
+				"direction of text", c.Name, maxNameBytes)
 	}
 	if p.present("kind", string(c.Kind)) && c.Kind != hongbao.KindRedPacket && c.Kind != hongbao.KindCoupon {
 		p.add("kind", "kind_unknown", "%.80q; give red_packet or coupon", c.Kind)
@@ -60,14 +61,13 @@ func checkNames(c *hongbao.Campaign, p *problems) {
 	}
 }
 
-// present reports whether a text is there to be checked. It notes a missing text, unless its path already has a
-// problem.
+// present reports whether a text is set and its path has no problem. It adds a problem for a missing text.
 func (p *problems) present(path, value string) bool {
 	if !p.fine(path) {
 		return false
 	}
 	if value == "" {
-		p.add(path, "required", "it is absent; give a value")
+		p.add(path, "required", "missing; give a value")
 		return false
 	}
 	return true
@@ -80,7 +80,8 @@ func checkMoney(c *hongbao.Campaign, p *problems) {
 	p.amount("total", c.Total, 0)
 	if c.Currency == "" && c.Kind != hongbao.KindRedPacket {
 		if p.fine("kind", "currency", "total") && c.Total > 0 {
-			p.add("currency", "currency_required", "the coupon has a total of %d; give its currency or no total", c.Total)
+			p.add("currency", "currency_required",
+				"the coupon has a total of %d; add a currency, or leave the total out", c.Total)
 		}
 		return
 	}
@@ -88,18 +89,18 @@ func checkMoney(c *hongbao.Campaign, p *problems) {
 		p.add("currency", "currency_unknown", "%.80q; give an ISO 4217 code that is in use, such as CNY", c.Currency)
 	}
 	if p.fine("total") && c.Total == 0 {
-		p.add("total", "amount_not_positive", "it is 0 or absent; give the sum of all packets in minor units")
+		p.add("total", "amount_not_positive", "the total is 0 or missing; give the sum of all packets in minor units")
 	}
 }
 
-// amount notes an amount that is below least or above the largest.
+// amount adds a problem if the amount is below least or above hongbao.MaxAmount.
 func (p *problems) amount(path string, a, least hongbao.Amount) {
 	switch {
 	case !p.fine(path):
 	case a < least:
-		p.add(path, "amount_not_positive", "%d is too small or absent; give at least %d", a, least)
+		p.add(path, "amount_not_positive", "the amount %d is too small or missing; give at least %d", a, least)
 	case a > hongbao.MaxAmount:
-		p.add(path, "amount_out_of_range", "%d is above %d; give less", a, hongbao.MaxAmount)
+		p.add(path, "amount_out_of_range", "the amount %d is too large; give at most %d", a, hongbao.MaxAmount)
 	}
 }
 
@@ -112,16 +113,16 @@ func checkSplit(c *hongbao.Campaign, p *problems) {
 		return
 	}
 	if s.Mode != hongbao.SplitRandom && (s.Min != 0 || s.Max != 0) {
-		p.add("split", "not_allowed_here", "min and max belong to mode random; leave them out")
+		p.add("split", "not_allowed_here", "only mode random has min and max; leave them out")
 	}
 	if s.Mode != hongbao.SplitTiers && len(s.Tiers) > 0 {
-		p.add("split", "not_allowed_here", "tiers belong to mode tiers; leave them out")
+		p.add("split", "not_allowed_here", "only mode tiers has tiers; leave them out")
 	}
 	switch s.Mode {
 	case hongbao.SplitEven:
-		// A coupon without a value has no budget, so its budget can't be too small.
+		// A coupon without a value has the total 0, which is not too small.
 		if p.fine("total", "packets") && c.Total > 0 && int64(c.Total) < c.Packets {
-			p.add("total", "budget_too_small", "%d is below 1 for each of %d packets; raise it", c.Total, c.Packets)
+			p.add("total", "budget_too_small", "the total of %d is below 1 for each of %d packets; raise it", c.Total, c.Packets)
 		}
 	case hongbao.SplitRandom:
 		checkRandom(c, p)
@@ -134,7 +135,7 @@ func checkSplit(c *hongbao.Campaign, p *problems) {
 
 func checkRandom(c *hongbao.Campaign, p *problems) {
 	if c.Kind == hongbao.KindCoupon {
-		p.add("split.mode", "not_allowed_here", "a coupon has no random amounts; give even or tiers")
+		p.add("split.mode", "not_allowed_here", "a coupon can't have random amounts; give even or tiers")
 		return
 	}
 	s := &c.Split
@@ -144,17 +145,19 @@ func checkRandom(c *hongbao.Campaign, p *problems) {
 		return
 	}
 	if s.Min > s.Max {
-		p.add("split.min", "min_above_max", "min %d is above max %d; lower it", s.Min, s.Max)
+		p.add("split.min", "min_above_max", "min %d is above max %d; lower min", s.Min, s.Max)
 		return
 	}
 	if !p.fine("total", "packets") {
 		return
 	}
 	if times(c.Packets, s.Min) > c.Total {
-		p.add("total", "budget_too_small", "%d is below %d packets of at least %d; raise it", c.Total, c.Packets, s.Min)
+		p.add("total", "budget_too_small",
+			"the total of %d is too small for %d packets of at least %d; raise it", c.Total, c.Packets, s.Min)
 	}
 	if times(c.Packets, s.Max) < c.Total {
-		p.add("total", "budget_too_large", "%d is above %d packets of at most %d; raise max", c.Total, c.Packets, s.Max)
+		p.add("total", "budget_too_large",
+			"the total of %d is too large for %d packets of at most %d; raise max", c.Total, c.Packets, s.Max)
 	}
 }
 
@@ -164,11 +167,11 @@ func checkTiers(c *hongbao.Campaign, p *problems) {
 		return
 	}
 	if len(s.Tiers) == 0 {
-		p.add("split.tiers", "required", "there are none; list amounts and packets")
+		p.add("split.tiers", "required", "no tiers; list amounts and packets")
 		return
 	}
 	if len(s.Tiers) > hongbao.MaxTiers {
-		p.add("split.tiers", "too_many_tiers", "%d tiers; at most %d are allowed", len(s.Tiers), hongbao.MaxTiers)
+		p.add("split.tiers", "too_many_tiers", "there are %d tiers; at most %d are allowed", len(s.Tiers), hongbao.MaxTiers)
 		return
 	}
 	var packets int64
@@ -186,7 +189,8 @@ func checkTiers(c *hongbao.Campaign, p *problems) {
 		}
 	}
 	if whole && packets != c.Packets {
-		p.add("split.tiers", "tiers_packets_mismatch", "they have %d packets, the campaign %d; make them equal", packets,
+		p.add("split.tiers", "tiers_packets_mismatch",
+			"the tiers have %d packets, but the campaign has %d; make the numbers equal", packets,
 			c.Packets)
 	}
 	if whole && total != c.Total {
@@ -194,15 +198,16 @@ func checkTiers(c *hongbao.Campaign, p *problems) {
 		if total == beyond {
 			more = " or more"
 		}
-		p.add("split.tiers", "tiers_total_mismatch", "they add up to %d%s, the total is %d; make them equal", total, more,
+		p.add("split.tiers", "tiers_total_mismatch",
+			"the tiers add up to %d%s, but the total is %d; make the sums equal", total, more,
 			c.Total)
 	}
 }
 
-// beyond replaces every product or sum above the largest amount.
+// beyond represents every product or sum above hongbao.MaxAmount.
 const beyond = hongbao.MaxAmount + 1
 
-// times returns n times a, or beyond. Both must be above 0.
+// times returns n times a, or beyond if that is too large. Both must be above 0.
 func times(n int64, a hongbao.Amount) hongbao.Amount {
 	high, low := bits.Mul64(uint64(n), uint64(a))
 	if high > 0 || low > uint64(hongbao.MaxAmount) {
@@ -223,7 +228,7 @@ func checkWindow(c *hongbao.Campaign, p *problems) {
 	if !c.From.Before(c.To) {
 		p.add("window", "window_reversed", "from is not before to; swap them")
 	} else if c.To.Sub(c.From) > hongbao.MaxWindow {
-		p.add("window", "window_too_long", "it is longer than %d days; shorten it", hongbao.MaxWindow/(24*time.Hour))
+		p.add("window", "window_too_long", "the window is longer than %d days; shorten it", hongbao.MaxWindow/(24*time.Hour))
 	}
 }
 
@@ -231,11 +236,11 @@ func checkInstant(path string, t time.Time, p *problems) {
 	switch year := t.UTC().Year(); {
 	case !p.fine(path):
 	case t.IsZero():
-		p.add(path, "required", "it is absent; give a time")
+		p.add(path, "required", "missing; give a time")
 	case year < 2000 || year > 2100:
-		p.add(path, "time_out_of_range", "year %d; take one from 2000 to 2100", year)
+		p.add(path, "time_out_of_range", "the year is %d; give a year from 2000 to 2100", year)
 	case t.Nanosecond()%int(time.Millisecond) != 0:
-		p.add(path, "time_not_whole_ms", "it is finer than a millisecond; give at most three digits after the point")
+		p.add(path, "time_not_whole_ms", "the time has fractions of a millisecond; give at most three decimal places")
 	}
 }
 
@@ -244,7 +249,8 @@ func checkLimits(c *hongbao.Campaign, p *problems) {
 		return
 	}
 	if len(c.Limits) > hongbao.MaxLimits {
-		p.add("limits", "too_many_limits", "%d limits, the one by user per campaign included; at most %d are allowed",
+		p.add("limits", "too_many_limits",
+			"there are %d limits, including the one by user per campaign; at most %d are allowed",
 			len(c.Limits), hongbao.MaxLimits)
 		return
 	}
@@ -263,7 +269,7 @@ func checkLimits(c *hongbao.Campaign, p *problems) {
 			continue
 		}
 		if seen[key{l.By, l.Per}] {
-			p.add(path, "limit_duplicate", "there is one by %s per %s already; keep one", l.By, l.Per)
+			p.add(path, "limit_duplicate", "there are two limits by %s per %s; keep one", l.By, l.Per)
 		}
 		seen[key{l.By, l.Per}] = true
 		if l.By != hongbao.ByUser {
@@ -271,15 +277,16 @@ func checkLimits(c *hongbao.Campaign, p *problems) {
 		}
 	}
 	if len(facts) > hongbao.MaxFacts {
-		p.add("limits", "too_many_facts", "they count by %d facts; at most %d are allowed", len(facts), hongbao.MaxFacts)
+		p.add("limits", "too_many_facts",
+			"the limits count by %d facts; at most %d are allowed", len(facts), hongbao.MaxFacts)
 	}
 	if !hasUserLimit(c) {
-		p.add("limits", "user_limit_required", "there is none by user per campaign; add it, or call Complete")
+		p.add("limits", "user_limit_required", "there is no limit by user per campaign; add one, or call Complete")
 	}
 }
 
-// checkShards allows several shards only with limits by user. A grab carries what its user got on other shards, but
-// not what a fact got there.
+// checkShards checks the number of shards, and allows only limits by user on several shards. A grab carries what its
+// user got on other shards, but not what a fact got there.
 func checkShards(c *hongbao.Campaign, p *problems) {
 	if p.fine("shards") && (c.Shards < 0 || c.Shards > hongbao.MaxCampaignShards) {
 		p.add("shards", "shards_out_of_range", "%d; give 1 to %d", c.Shards, hongbao.MaxCampaignShards)
@@ -291,7 +298,7 @@ func checkShards(c *hongbao.Campaign, p *problems) {
 		path := index("limits", i)
 		if p.fine(path, path+".by") && l.By != hongbao.ByUser {
 			p.add(path, "limit_needs_one_shard",
-				"a limit by %.80q counts on one shard only, and the campaign has %d; take the limit or the shards out", l.By,
+				"a limit by %.80q needs a campaign on one shard, but this one has %d; remove the limit or the shards", l.By,
 				c.Shards)
 		}
 	}
@@ -312,18 +319,19 @@ func checkLimit(path string, l hongbao.Limit, p *problems) {
 	case l.Max < 1 || l.Max > hongbao.MaxPackets:
 		p.add(path+".max", "limit_max_out_of_range", "%d; give 1 to %d", l.Max, hongbao.MaxPackets)
 	case l.By == hongbao.ByUser && l.Per == hongbao.PerCampaign && l.Max > hongbao.MaxUserHold:
-		p.add(path+".max", "user_hold_too_large", "%d; a user may have at most %d", l.Max, hongbao.MaxUserHold)
+		p.add(path+".max", "user_hold_too_large",
+			"the maximum is %d; a user may get at most %d packets", l.Max, hongbao.MaxUserHold)
 	}
 }
 
-// zoneName excludes "Local", "localtime", "posix/..." and "right/...". These depend on the machine or count leap
-// seconds.
+// zoneName does not match "Local", "localtime", "posix/..." and "right/...", because these names depend on the machine
+// or count leap seconds.
 var zoneName = regexp.MustCompile(`^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`)
 
-// checkZone requires the IANA name of a time zone.
+// checkZone returns an error unless name is the IANA name of a time zone.
 func checkZone(name string) error {
 	if len(name) > 64 || name == "Local" || !zoneName.MatchString(name) {
-		return fmt.Errorf("%.80q is no IANA name of a time zone; give one such as Asia/Shanghai", name)
+		return fmt.Errorf("%.80q is not the IANA name of a time zone; give a name such as Asia/Shanghai", name)
 	}
 	if _, err := time.LoadLocation(name); err != nil {
 		return fmt.Errorf("%.80q is not in the time zone database; give a name such as Asia/Shanghai", name)
@@ -331,6 +339,6 @@ func checkZone(name string) error {
 	return nil
 }
 
-// controls reports whether a character controls how text is shown. Characters of text direction can make a name look
-// like another one, or reverse the text beside it.
+// controls reports whether a character changes how the text around it is shown. A character that changes the direction
+// of text can make a name look like another name.
 func controls(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }

@@ -10,10 +10,11 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// ReadCodes reads the codes of a campaign, one a line. Line k has the code of packet k, and the packets are handed
-// out in that order. There must be as many codes as packets, each one valid (see hongbao.CheckCode) and none twice.
-// ReadCodes returns every problem in one *SpecError, which names lines and never codes. An error of r itself is
-// Transient. ReadCodes takes some 60 bytes a packet.
+// ReadCodes reads the codes of a campaign, one code per line. Line k has the code of packet k. The file must have as
+// many lines as the campaign has packets, and all codes must be valid (see hongbao.CheckCode) and different.
+//
+// ReadCodes returns all problems in one *SpecError, which names lines but never codes. A read error of r is Transient.
+// ReadCodes uses about 60 bytes of memory per packet.
 func ReadCodes(r io.Reader, packets int64) ([]string, error) {
 	var p, inLines problems
 	var codes []string
@@ -26,15 +27,18 @@ func ReadCodes(r io.Reader, packets int64) ([]string, error) {
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		p.add("codes.file", "code_invalid", "line %d is above %d bytes, what follows was not read; it is no file of codes",
+		p.add("codes.file", "code_invalid",
+			"line %d is longer than %d bytes, so this is not a file of codes; the rest was not read",
 			n+1, maxCodeLine)
 	case err != nil:
 		return nil, hongbao.Errorf(hongbao.ClassTransient, "reading the campaign's codes: %w", err)
 	case n > packets:
-		p.add("codes.file", "code_count_mismatch", "it has more than %d lines, the campaign has %d packets; make them equal",
+		p.add("codes.file", "code_count_mismatch",
+			"the file has more than %d lines, but the campaign has %d packets; make the numbers equal",
 			packets, packets)
 	case n < packets:
-		p.add("codes.file", "code_count_mismatch", "it has %d lines, the campaign has %d packets; make them equal", n,
+		p.add("codes.file", "code_count_mismatch",
+			"the file has %d lines, but the campaign has %d packets; make the numbers equal", n,
 			packets)
 	}
 	inLines.duplicates(codes)
@@ -46,27 +50,27 @@ func ReadCodes(r io.Reader, packets int64) ([]string, error) {
 	return codes, nil
 }
 
-// maxCodeLine bounds a line of a file of codes. A line between MaxCodeLength and maxCodeLine is reported with its
-// number.
+// maxCodeLine limits how much of a line is read. A line with more than MaxCodeLength bytes is reported by its number
+// and the rest is read; a line with more than maxCodeLine bytes ends the reading.
 const maxCodeLine = 64 << 10
 
-// code returns the code of a line. It notes an invalid code and returns "" for it.
+// code returns the code of a line. If the code is invalid, it adds a problem and returns "".
 func (p *problems) code(line int64, code string) string {
 	err := hongbao.CheckCode(code)
 	switch {
 	case err == nil:
 		return code
 	case code == "":
-		p.add("codes.file", "code_empty", "line %d is empty; give a code, or take the line out", line)
+		p.add("codes.file", "code_empty", "line %d is empty; give a code, or remove the line", line)
 	default:
 		p.add("codes.file", "code_invalid", "line %d: %s", line, err)
 	}
 	return ""
 }
 
-// duplicates notes each line that repeats an earlier one, in the order of the lines.
+// duplicates adds a problem for each line that repeats the code of an earlier line, in the order of the lines.
 func (p *problems) duplicates(codes []string) {
-	order := make([]int32, len(codes)) // MaxPackets is far below 2^31
+	order := make([]int32, len(codes)) // int32 is large enough: MaxPackets is far below 2^31
 	for i := range order {
 		order[i] = int32(i)
 	}
@@ -77,13 +81,13 @@ func (p *problems) duplicates(codes []string) {
 	for i, at := range order {
 		if i == 0 || codes[at] != codes[order[i-1]] {
 			first = at
-		} else if codes[at] != "" { // an invalid code is already noted
+		} else if codes[at] != "" { // "" is an invalid code, which has a problem already
 			repeats = append(repeats, repeat{at, first})
 		}
 	}
 	slices.SortFunc(repeats, func(a, b repeat) int { return cmp.Compare(a.line, b.line) })
 	for _, r := range repeats {
-		p.add("codes.file", "code_duplicate", "line %d repeats line %d; a code is unique in its campaign", r.line+1,
+		p.add("codes.file", "code_duplicate", "line %d repeats line %d; each code must be unique in its campaign", r.line+1,
 			r.first+1)
 	}
 }

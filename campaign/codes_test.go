@@ -40,7 +40,7 @@ func TestCodesOfASpecification(t *testing.T) {
 	c, err = readCoupons(100, `{file: codes.txt}`)
 	require.NoError(t, err)
 	require.Equal(t, &hongbao.Codes{File: "codes.txt"}, c.Codes)
-	require.NotContains(t, string(Canonical(readValid(t))), "codes", "a campaign without codes has the same hash as before")
+	require.NotContains(t, string(Canonical(readValid(t))), "codes", "without codes, the canonical form has no such field")
 }
 
 func readValid(t *testing.T) hongbao.Campaign {
@@ -51,20 +51,19 @@ func readValid(t *testing.T) hongbao.Campaign {
 	return c
 }
 
-// codeProblems are the kinds of problems that the tests below provoke.
+// codeProblems lists the problem codes that the tests below provoke.
 var codeProblems = []string{
 	"codes_not_one", "code_pattern_invalid", "code_space_too_small", "code_file_invalid",
 	"code_count_mismatch", "code_empty", "code_invalid", "code_duplicate",
 }
 
-// Every problem is named with its code, all at once.
 func TestCodesThatCantBe(t *testing.T) {
 	t.Parallel()
 	for codes, want := range map[string][]string{
 		`{}`:                                   {"codes_not_one"},
 		`{pattern: "??????????", file: x.txt}`: {"codes_not_one"},
 		`{pattern: "#####"}`:                   {"code_space_too_small"},
-		`{pattern: "???????"}`:                 {"code_space_too_small"}, // 22^7 = 2.5e9 of 1e10
+		`{pattern: "???????"}`:                 {"code_space_too_small"}, // 22^7 = 2.5e9 codes, but 1e10 are needed
 		`{pattern: "?????????? ä"}`:            {"code_pattern_invalid"},
 		`{pattern: "` + strings.Repeat("#", 65) + `", file: "a\nb"}`: {"codes_not_one", "code_file_invalid", "code_pattern_invalid"},
 		`[]`:            {"wrong_type"},
@@ -81,7 +80,6 @@ func TestCodesThatCantBe(t *testing.T) {
 	requireCodes(t, Validate(c, c.From), "not_allowed_here")
 }
 
-// requireCodes checks that err names problems of these kinds, and of no other.
 func requireCodes(t *testing.T, err error, want ...string) {
 	t.Helper()
 	var e *SpecError
@@ -97,7 +95,7 @@ func requireCodes(t *testing.T, err error, want ...string) {
 	require.Len(t, got, len(want), "%v", err)
 }
 
-// Every code fits its pattern. Each byte of an alphabet occurs about as often as any other.
+// Every drawn code matches its pattern, and each character of an alphabet occurs about equally often.
 func TestDrawCodes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,7 +120,7 @@ func TestDrawCodes(t *testing.T) {
 		if r <= '9' {
 			mean = 200_000 / 10
 		}
-		require.InDelta(t, mean, n, float64(mean)/10, "%c came %d times", r, n) // ten standard deviations and more
+		require.InDelta(t, mean, n, float64(mean)/10, "%c came %d times", r, n) // more than ten standard deviations
 	}
 }
 
@@ -138,7 +136,7 @@ func TestReadCodes(t *testing.T) {
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 }
 
-// ReadCodes names every problem with its line, up to a bound, and repeats no code.
+// ReadCodes names each problem by its line, up to a maximum, and repeats no code.
 func TestReadCodesRefuses(t *testing.T) {
 	t.Parallel()
 	says := func(text string, packets int64, want ...string) error {
@@ -152,16 +150,16 @@ func TestReadCodesRefuses(t *testing.T) {
 		require.NotContains(t, err.Error(), "SECRET")
 		return err
 	}
-	_ = says("", 1, "it has 0 lines, the campaign has 1 packets")
-	_ = says("SECRET1\n", 2, "it has 1 lines")
+	_ = says("", 1, "the file has 0 lines, but the campaign has 1 packets")
+	_ = says("SECRET1\n", 2, "the file has 1 lines")
 	_ = says("SECRET1\nSECRET2\nSECRET3\n", 2, "more than 2 lines")
 	err := says("SECRET1\n\nSECRET3 \n\x00SECRET\nSECRET1\n"+strings.Repeat("SECRET", 11)+"\nSECRET1\n", 9, "problems: 7",
-		"code_count_mismatch: it has 7 lines", "line 2 is empty", "line 3: byte 7 is 0x20", "line 4: byte 0 is 0x00",
+		"code_count_mismatch: the file has 7 lines", "line 2 is empty", "line 3: byte 7 is 0x20", "line 4: byte 0 is 0x00",
 		"line 5 repeats line 1",
-		"line 6: it has 66 bytes", "line 7 repeats line 1")
+		"line 6: the code has 66 bytes", "line 7 repeats line 1")
 	requireCodes(t, err, codeProblems[4:]...)
 	_ = says("\ufeffSECRET\n", 1, "line 1: byte 0 is 0xef")
-	_ = says("SECRET1\n"+strings.Repeat("SECRET", 20_000), 2, "line 2 is above 65536 bytes")
+	_ = says("SECRET1\n"+strings.Repeat("SECRET", 20_000), 2, "line 2 is longer than 65536 bytes")
 	_ = says(strings.Repeat("SECRET\n", 5000), 5000, "problems: 100", "line 2 repeats line 1", "line 101 repeats line 1")
 	_ = says(strings.Repeat("SECRET\n", 5000), 4999, "problems: 100", "more than 4999 lines")
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// field reads the value of one key; path is the key's place in the specification.
+// field decodes the value of one key. path is the position of the key in the specification.
 type field func(path string, n *yaml.Node)
 
-// decoder fills a campaign from a tree and notes every value that does not fit.
+// decoder decodes a campaign from a tree, and adds a problem for each value that does not fit.
 type decoder struct{ *problems }
 
 func (d decoder) campaign(n *yaml.Node, c *hongbao.Campaign) {
@@ -40,7 +40,7 @@ func (d decoder) campaign(n *yaml.Node, c *hongbao.Campaign) {
 			c.Codes = &hongbao.Codes{}
 			d.object(path, n, map[string]field{"pattern": d.text(&c.Codes.Pattern), "file": d.text(&c.Codes.File)})
 		},
-		// The canonical form has from and to at the top.
+		// The canonical form has no window; from and to are at the top level.
 		"from": func(_ string, n *yaml.Node) { from("window.from", n) },
 		"to":   func(_ string, n *yaml.Node) { to("window.to", n) },
 	})
@@ -57,7 +57,7 @@ func (d decoder) split(path string, n *yaml.Node, s *hongbao.Split) {
 				return
 			}
 			if len(items) > hongbao.MaxTiers {
-				d.add(path, "too_many_tiers", "%d tiers; at most %d are allowed", len(items), hongbao.MaxTiers)
+				d.add(path, "too_many_tiers", "there are %d tiers; at most %d are allowed", len(items), hongbao.MaxTiers)
 				return
 			}
 			s.Tiers = make([]hongbao.Tier, len(items))
@@ -77,7 +77,7 @@ func (d decoder) limits(path string, n *yaml.Node, c *hongbao.Campaign) {
 		return
 	}
 	if len(items) > hongbao.MaxLimits {
-		d.add(path, "too_many_limits", "%d limits; at most %d are allowed", len(items), hongbao.MaxLimits)
+		d.add(path, "too_many_limits", "there are %d limits; at most %d are allowed", len(items), hongbao.MaxLimits)
 		return
 	}
 	c.Limits = make([]hongbao.Limit, len(items))
@@ -91,10 +91,10 @@ func (d decoder) limits(path string, n *yaml.Node, c *hongbao.Campaign) {
 	}
 }
 
-// object reads a map. It accepts the keys of fields, each at most once, and no other key.
+// object decodes a map. Each key must be in fields, and may occur only once.
 func (d decoder) object(path string, n *yaml.Node, fields map[string]field) {
 	if n.Kind != yaml.MappingNode {
-		d.add(path, "wrong_type", "it is no map; give the keys %s", names(fields))
+		d.add(path, "wrong_type", "not a map; give the keys %s", names(fields))
 		return
 	}
 	prefix := path
@@ -119,7 +119,7 @@ func (d decoder) object(path string, n *yaml.Node, fields map[string]field) {
 
 func (d decoder) list(path string, n *yaml.Node) ([]*yaml.Node, bool) {
 	if n.Kind != yaml.SequenceNode {
-		d.add(path, "wrong_type", "it is no list; give a list of maps")
+		d.add(path, "wrong_type", "not a list; give a list of maps")
 		return nil, false
 	}
 	return n.Content, true
@@ -129,19 +129,19 @@ func (d decoder) text(to *string) field {
 	return func(path string, n *yaml.Node) {
 		switch {
 		case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str":
-			d.add(path, "wrong_type", "it is no text; if it is meant as text, put it in quotes")
+			d.add(path, "wrong_type", "the value is not a text; put a text that looks like a number in quotes")
 		case n.Value == "":
-			d.add(path, "required", "it is empty; give a value or leave the key out")
+			d.add(path, "required", "the text is empty; give a value or leave the key out")
 		default:
 			*to = n.Value
 		}
 	}
 }
 
-// wholeNumber is the form of a number: no sign, point, exponent, separator, quote or leading zero.
+// wholeNumber matches plain digits, without sign, point, exponent, separator, quote or leading zero.
 var wholeNumber = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
 
-// notPositive is the form of a whole number with a minus, -0 included.
+// notPositive matches a whole number with a minus sign, including -0.
 var notPositive = regexp.MustCompile(`^-(0|[1-9][0-9]*)$`)
 
 func number(n *yaml.Node, form *regexp.Regexp) bool {
@@ -156,22 +156,22 @@ func (d decoder) amount(to *hongbao.Amount, least int64) field {
 		}
 		if !number(n, wholeNumber) {
 			d.add(path, "amount_not_integer_minor_units",
-				"%.40q is no whole number in plain digits without quotes; give minor units: 12.50 is 1250", n.Value)
+				"%.40q is not a whole number in plain digits without quotes; give minor units: 12.50 is 1250", n.Value)
 			return
 		}
 		v, err := strconv.ParseInt(n.Value, 10, 64)
 		switch {
 		case err != nil || v > int64(hongbao.MaxAmount):
-			d.add(path, "amount_out_of_range", "%.40q is above %d; give less", n.Value, hongbao.MaxAmount)
+			d.add(path, "amount_out_of_range", "%.40q is too large; give at most %d", n.Value, hongbao.MaxAmount)
 		case v < least:
-			d.add(path, "amount_not_positive", "it is 0; give at least %d", least)
+			d.add(path, "amount_not_positive", "0 is not allowed; give at least %d", least)
 		default:
 			*to = hongbao.Amount(v)
 		}
 	}
 }
 
-// shards reads a number of shards; check checks its range.
+// shards decodes a number of shards. The function check checks its upper bound.
 func (d decoder) shards(to *int) field {
 	return func(path string, n *yaml.Node) {
 		var v int64
@@ -180,11 +180,11 @@ func (d decoder) shards(to *int) field {
 	}
 }
 
-// count reads a number of things, 1 to MaxPackets. code is the problem's code for a number outside that range.
+// count decodes a number from 1 to MaxPackets. code is the problem code for a number outside this range.
 func (d decoder) count(to *int64, code string) field {
 	return func(path string, n *yaml.Node) {
 		if !number(n, wholeNumber) && !number(n, notPositive) {
-			d.add(path, "not_integer", "%.40q is no whole number in plain digits without quotes", n.Value)
+			d.add(path, "not_integer", "%.40q is not a whole number in plain digits without quotes", n.Value)
 			return
 		}
 		v, err := strconv.ParseInt(n.Value, 10, 64)
@@ -202,12 +202,12 @@ var rfc3339 = regexp.MustCompile(
 func (d decoder) time(to *time.Time) field {
 	return func(path string, n *yaml.Node) {
 		if !to.IsZero() {
-			d.add(path, "duplicate_field", "it is both in window and at the top; keep one")
+			d.add(path, "duplicate_field", "the time is both in window and at the top level; keep one")
 			return
 		}
 		malformed := func() {
 			d.add(path, "time_malformed",
-				"%.40q is no RFC 3339 time with a zone; write it like 2026-02-16T20:00:00+08:00", n.Value)
+				"%.40q is not an RFC 3339 time with a zone; give a time such as 2026-02-16T20:00:00+08:00", n.Value)
 		}
 		m := rfc3339.FindStringSubmatch(n.Value)
 		if n.Kind != yaml.ScalarNode || m == nil {
@@ -215,7 +215,7 @@ func (d decoder) time(to *time.Time) field {
 			return
 		}
 		if m[2] == "60" {
-			d.add(path, "time_leap_second", "%q is a leap second; take the second before or after", n.Value)
+			d.add(path, "time_leap_second", "%q is a leap second; give the second before or after", n.Value)
 			return
 		}
 		t, err := time.Parse(time.RFC3339Nano, n.Value)
@@ -233,7 +233,7 @@ func names(fields map[string]field) string {
 	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 }
 
-// hint suggests the key that a misspelt key may have been meant for.
+// hint returns the end of the message about an unknown key: the key that was probably meant, or all keys.
 func hint(key string, fields map[string]field) string {
 	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
 	if len(key) <= 40 {

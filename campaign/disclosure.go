@@ -13,48 +13,49 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// DisclosureFormat is the value of Disclosure.Format.
 const DisclosureFormat = "hongbao.reveal.v1"
 
-// Disclosure is published after the refund. With it, and the hash that was published before the start, anyone can
+// Disclosure is published after the refund. Together with the hash that was published before the start, it lets anyone
 // recompute the draw.
 type Disclosure struct {
 	Format   string `json:"format" doc:"Always hongbao.reveal.v1."`
 	Campaign string `json:"campaign" doc:"The campaign's id."`
-	// Canonical is the specification in exactly the bytes that are hashed.
+	// Canonical has exactly the bytes of the specification that the hash covers.
 	Canonical string `json:"canonical" doc:"The specification, byte by byte as the hash covers it."`
 	Hash      string `json:"plan_hash" doc:"The hash that was published before the start."`
 	// Seed is in hexadecimal.
 	Seed     string    `json:"seed" doc:"In hexadecimal."`
 	Revealed time.Time `json:"revealed_at" doc:"When the seed was made public."`
-	// TopUps are the generations from 2 on, in order.
+	// TopUps has the top-ups in their order, beginning with generation 2.
 	TopUps []DisclosedTopUp `json:"top_ups,omitempty" doc:"Packets that were added, in their order; absent if none were."`
 }
 
-// maxDisclosure bounds the text that ReadDisclosure reads. A specification has up to 1 MiB, which JSON may make twice
-// as long. Each of 63 top-ups has up to a thousand tiers.
+// maxDisclosure limits the text that ReadDisclosure reads. A specification has up to 1 MiB, which JSON escapes may
+// double. There are up to 63 top-ups with up to a thousand tiers each.
 const maxDisclosure = 16 << 20
 
-// ReadDisclosure reads a disclosure's JSON and verifies nothing. A text that can't be a disclosure is a Permanent
-// error.
+// ReadDisclosure parses the JSON of a disclosure. It does not verify the disclosure. A text that is not a disclosure
+// gives a Permanent error.
 func ReadDisclosure(r io.Reader) (Disclosure, error) {
 	var d Disclosure
 	dec := json.NewDecoder(io.LimitReader(r, maxDisclosure))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&d); err != nil {
-		return d, hongbao.Errorf(hongbao.ClassPermanent, "this is not what `hongbao campaign reveal` wrote: %w", err)
+		return d, hongbao.Errorf(hongbao.ClassPermanent, "the text is not what `hongbao campaign reveal` wrote: %w", err)
 	}
 	if d.Format != DisclosureFormat {
-		return d, hongbao.Errorf(hongbao.ClassPermanent, "the format is %.40q, this build reads %q", d.Format,
+		return d, hongbao.Errorf(hongbao.ClassPermanent, "the format is %.40q, but this build reads %q", d.Format,
 			DisclosureFormat)
 	}
 	return d, nil
 }
 
-// Verify recomputes the draw from the disclosure alone. It returns the specification and the plan, in which the
-// packets of each top-up follow the earlier ones. published are the hashes that were published before the start and
-// with each top-up. The hash of a top-up covers everything before it. Without published hashes, Verify compares the
-// disclosure only with itself. A mismatch is a Conflict: the draw is not the one that was promised.
+// Verify recomputes the draw from the disclosure, and returns the specification and the plan. In the plan, the packets
+// of each top-up follow the earlier packets.
+//
+// published has the hashes that were published before the start and with each top-up; the hash of a top-up covers all
+// earlier generations. Without published hashes, Verify only shows that the disclosure is consistent. A mismatch is a
+// Conflict: the draw is not the promised draw.
 func (d *Disclosure) Verify(published ...string) (hongbao.Campaign, *Plan, error) {
 	c, err := Read(strings.NewReader(d.Canonical))
 	if err != nil {
@@ -62,7 +63,7 @@ func (d *Disclosure) Verify(published ...string) (hongbao.Campaign, *Plan, error
 	}
 	if string(Canonical(c)) != d.Canonical || c.ID != d.Campaign {
 		return c, nil, hongbao.Errorf(hongbao.ClassConflict,
-			"the specification is not in its canonical form, or not that of campaign %.80q", d.Campaign)
+			"the specification is not in canonical form, or belongs to a campaign other than %.80q", d.Campaign)
 	}
 	seed, err := ParseSeed(d.Seed)
 	if err != nil {
@@ -74,8 +75,8 @@ func (d *Disclosure) Verify(published ...string) (hongbao.Campaign, *Plan, error
 	hashes := d.Hashes()
 	for _, hash := range published {
 		if hash != "" && !slices.Contains(hashes, hash) {
-			return c, nil, hongbao.Errorf(hongbao.ClassConflict, "the hash that was published is %.80q, the disclosure has %s: "+
-				"seed or specification were exchanged after the start", hash, strings.Join(hashes, ", "))
+			return c, nil, hongbao.Errorf(hongbao.ClassConflict, "the published hash is %.80q, but the disclosure has %s: "+
+				"the seed or the specification was exchanged after the start", hash, strings.Join(hashes, ", "))
 		}
 	}
 	topUps := make([]TopUp, len(d.TopUps))
@@ -88,7 +89,8 @@ func (d *Disclosure) Verify(published ...string) (hongbao.Campaign, *Plan, error
 	return c, plan, err
 }
 
-// Hashes returns the hash of each generation, in order: first the specification's, then those of the top-ups.
+// Hashes returns the hashes of all generations, in order: the hash of the specification, then the hashes of the
+// top-ups.
 func (d *Disclosure) Hashes() []string {
 	hashes := []string{d.Hash}
 	for i := range d.TopUps {
@@ -97,15 +99,15 @@ func (d *Disclosure) Hashes() []string {
 	return hashes
 }
 
-// GrantsChecked counts the lines that CheckGrants read.
+// GrantsChecked is the result of CheckGrants.
 type GrantsChecked struct {
-	Grants int64 // of the campaign, each packet once
+	Grants int64 // of the campaign, without repeated lines
 	Amount hongbao.Amount
-	// Repeated counts the lines that repeat a grant, Others the grants of other campaigns.
+	// Repeated counts lines that repeat a grant. Others counts grants of other campaigns.
 	Repeated, Others int64
 }
 
-// grantLine has the fields of a line of `hongbao tail` that CheckGrants reads.
+// grantLine has the fields that CheckGrants needs from a line of `hongbao tail`.
 type grantLine struct {
 	Event    string         `json:"event"`
 	Campaign string         `json:"campaign"`
@@ -114,12 +116,12 @@ type grantLine struct {
 	Amount   hongbao.Amount `json:"amount"`
 }
 
-// maxWrong is how many wrong grants CheckGrants names.
+// maxWrong limits the wrong grants that the error of CheckGrants names.
 const maxWrong = 20
 
-// CheckGrants compares the grants that `hongbao tail` printed, JSON lines, with the plan. Each grant must have the
-// planned amount, and no packet may have gone to two users. An error that names the wrong lines is a Conflict. A line
-// that can't be read is a Permanent error.
+// CheckGrants compares grants with the plan. It reads the JSON lines that `hongbao tail` prints. Each grant must have
+// its planned amount, and no packet may have been granted twice. Wrong grants give a Conflict error that names their
+// lines; an unreadable line gives a Permanent error.
 func CheckGrants(r io.Reader, id string, plan *Plan) (GrantsChecked, error) {
 	var out GrantsChecked
 	var wrong []error
@@ -134,7 +136,7 @@ func CheckGrants(r io.Reader, id string, plan *Plan) (GrantsChecked, error) {
 	for n := 1; lines.Scan(); n++ {
 		var g grantLine
 		if err := json.Unmarshal(lines.Bytes(), &g); err != nil {
-			return out, hongbao.Errorf(hongbao.ClassPermanent, "line %d is not what `hongbao tail` prints: %w", n, err)
+			return out, hongbao.Errorf(hongbao.ClassPermanent, "line %d is not a line of `hongbao tail`: %w", n, err)
 		}
 		if g.Campaign != id {
 			out.Others++
@@ -161,7 +163,7 @@ func CheckGrants(r io.Reader, id string, plan *Plan) (GrantsChecked, error) {
 		return out, hongbao.Errorf(hongbao.ClassPermanent, "read the grants: %w", err)
 	}
 	if len(wrong) > 0 {
-		return out, hongbao.Errorf(hongbao.ClassConflict, "the grants are not those of the plan:\n%w", errors.Join(wrong...))
+		return out, hongbao.Errorf(hongbao.ClassConflict, "the grants differ from the plan:\n%w", errors.Join(wrong...))
 	}
 	return out, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 )
 
-// disclosure returns the disclosure of a campaign whose name JSON can write in several ways.
+// disclosure returns a disclosure whose campaign name can be escaped in JSON in several ways.
 func disclosure(t *testing.T) (campaign.Disclosure, *campaign.Plan) {
 	t.Helper()
 	now := time.Now().Truncate(time.Millisecond)
@@ -65,7 +65,7 @@ func TestDisclosureThatWasAltered(t *testing.T) {
 		"no JSON":  func(d *campaign.Disclosure) string { d.Canonical = "{"; return "" },
 		"the hash": func(d *campaign.Disclosure) string { d.Hash = strings.Repeat("0", 64); return "" },
 		"another promise": func(d *campaign.Disclosure) string {
-			return strings.Repeat("0", 64) // seed, specification and hash fit, but another hash was published
+			return strings.Repeat("0", 64) // a consistent disclosure, but not of the published hash
 		},
 	} {
 		d, _ := disclosure(t)

@@ -50,13 +50,13 @@ sponsor: acme
 		fmt.Println(err)
 		return
 	}
-	// A campaign takes campaign.NewSeed() instead, and keeps it secret until the close.
+	// A real program uses campaign.NewSeed() and keeps the seed secret until the close.
 	seed, err := campaign.ParseSeed("0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	hash := campaign.Commit(c, seed) // published before the start
+	hash := campaign.Commit(c, seed) // publish this hash before the start
 	plan, err := campaign.NewPlan(c, seed)
 	if err != nil {
 		fmt.Println(err)

@@ -11,26 +11,27 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of a specification's text.
+// Limits of a specification's text.
 const (
 	maxSpecBytes = 1 << 20
 	maxSpecDepth = 8
 )
 
-// parse makes one tree of the text, or notes in p why it can't. Every node of the tree is a plain map, list or scalar.
+// parse returns the text as a tree of plain maps, lists and scalars. If it can't, it adds a problem and returns nil.
 func parse(data []byte, p *problems) *yaml.Node {
 	if !utf8.Valid(data) {
 		p.add("", "not_utf8", "the text is not UTF-8; save it as UTF-8")
 		return nil
 	}
 	var root *yaml.Node
-	// Valid JSON is read as JSON: YAML has neither surrogate pairs in escapes nor tabs for indentation.
+	// Valid JSON is parsed as JSON, because YAML differs: it has no surrogate pairs in escapes and no tabs for
+	// indentation.
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(data) {
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.UseNumber()
 		var err error
 		if root, err = parseJSON(d); err != nil {
-			p.add("", "syntax", "not JSON: %.120q; fix it there", err.Error())
+			p.add("", "syntax", "the text is not JSON: %.120q", err.Error())
 			return nil
 		}
 	} else {
@@ -51,18 +52,19 @@ func parseYAML(data []byte, p *problems) *yaml.Node {
 		p.add("", "document_required", "the text is empty; write a specification")
 		return nil
 	case err != nil:
-		p.add("", "syntax", "neither YAML nor JSON: %.120q; fix it there", err.Error())
+		p.add("", "syntax", "the text is neither YAML nor JSON: %.120q", err.Error())
 		return nil
 	}
 	var next yaml.Node
 	if err := d.Decode(&next); !errors.Is(err, io.EOF) {
-		p.add("", "more_than_one_document", "something follows the first document; give one campaign a text")
+		p.add("", "more_than_one_document", "something follows the first document; give only one campaign")
 		return nil
 	}
 	return doc.Content[0]
 }
 
-// parseJSON reads one value of valid JSON, which encoding/json has checked to have no more than 10,000 levels.
+// parseJSON parses one value. The caller has checked with json.Valid that the text is valid and not nested too deeply
+// for recursion.
 func parseJSON(d *json.Decoder) (*yaml.Node, error) {
 	token, err := d.Token()
 	if err != nil {
@@ -93,15 +95,15 @@ func parseJSON(d *json.Decoder) (*yaml.Node, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
 }
 
-// plain reports whether the tree has no anchors, aliases or tags, and is not nested too deeply. It notes what it
-// finds.
+// plain reports whether the tree is not nested too deeply and has no anchors, aliases or tags. If not, it adds a
+// problem.
 func plain(n *yaml.Node, p *problems, depth int) bool {
 	switch {
 	case depth > maxSpecDepth:
-		p.add("", "too_deep", "more than %d levels; a specification needs 4", maxSpecDepth)
+		p.add("", "too_deep", "the text has more than %d levels; a specification needs only 4", maxSpecDepth)
 		return false
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		p.add("", "alias_refused", "line %d has a YAML anchor or alias; write the value out", n.Line)
+		p.add("", "alias_refused", "line %d has a YAML anchor or alias; write the value in full", n.Line)
 		return false
 	case n.Style&yaml.TaggedStyle != 0:
 		p.add("", "tag_refused", "line %d has a YAML tag; write the value without it", n.Line)

@@ -8,13 +8,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// codesPerPacket is how many codes a pattern must be able to make for each packet: a guess then hits one of the
-// campaign's codes with a chance of at most one in a million.
+// codesPerPacket is how many different codes a pattern must allow for each packet. A guess then hits a code of the
+// campaign with a probability of at most one in a million.
 const codesPerPacket = 1_000_000
 
-// These bytes of a pattern are replaced by random characters of the alphabet behind them. The letters leave out I, L,
-// O and U, which are mistaken for 1, 0 and V. Every other byte of a pattern is kept as it is: A to Z, a to z, 0 to 9,
-// "-", "_" and ".".
+// In a pattern, anyDigit and anyLetter stand for a random character of their alphabet. The letters leave out I, L, O
+// and U, which look like 1, 0 and V. The other bytes of a pattern are literal: A to Z, a to z, 0 to 9, "-", "_" and
+// ".".
 const (
 	anyDigit  = '#'
 	anyLetter = '?'
@@ -23,7 +23,7 @@ const (
 	letters = "ABCDEFGHJKMNPQRSTVWXYZ"
 )
 
-// alphabet returns the characters that replace a byte of a pattern, or "" for a byte that is kept as it is.
+// alphabet returns the characters for which a byte of a pattern stands, or "" for a literal byte.
 func alphabet(b byte) string {
 	switch b {
 	case anyDigit:
@@ -39,11 +39,11 @@ func checkCodes(c *hongbao.Campaign, p *problems) {
 		return
 	}
 	if p.fine("kind") && c.Kind != hongbao.KindCoupon {
-		p.add("codes", "not_allowed_here", "only a coupon has codes; leave them out, or set kind to coupon")
+		p.add("codes", "not_allowed_here", "only coupons have codes; leave them out, or set kind to coupon")
 	}
 	pattern, file := c.Codes.Pattern, c.Codes.File
 	if p.fine("codes.pattern", "codes.file") && (pattern == "") == (file == "") {
-		p.add("codes", "codes_not_one", "give a pattern or a file, one of the two")
+		p.add("codes", "codes_not_one", "give either a pattern or a file")
 	}
 	if file != "" && (len(file) > 1000 || strings.ContainsFunc(file, func(r rune) bool { return r < ' ' || r == 0x7f })) {
 		p.add("codes.file", "code_file_invalid", "%.80q is not the name of a file", file)
@@ -56,13 +56,13 @@ func checkCodes(c *hongbao.Campaign, p *problems) {
 func checkPattern(c *hongbao.Campaign, p *problems) {
 	pattern := c.Codes.Pattern
 	if len(pattern) > hongbao.MaxCodeLength {
-		p.add("codes.pattern", "code_pattern_invalid", "it has %d bytes; give at most %d", len(pattern),
+		p.add("codes.pattern", "code_pattern_invalid", "the pattern has %d bytes; give at most %d", len(pattern),
 			hongbao.MaxCodeLength)
 	}
 	for i := range len(pattern) {
 		if b := pattern[i]; alphabet(b) == "" && !literal(b) {
 			p.add("codes.pattern", "code_pattern_invalid",
-				"byte %d is %#02x; give # for a digit, ? for a letter, and A-Z, a-z, 0-9, -, _ and . for themselves", i, b)
+				"byte %d is %#02x; use # for a digit, ? for a letter, or the literals A-Z, a-z, 0-9, -, _ and .", i, b)
 		}
 	}
 	if !p.fine("codes.pattern", "packets") {
@@ -70,8 +70,9 @@ func checkPattern(c *hongbao.Campaign, p *problems) {
 	}
 	space, want := patternSpace(pattern), new(big.Int).Mul(big.NewInt(c.Packets), big.NewInt(codesPerPacket))
 	if space.Cmp(want) < 0 {
-		p.add("codes.pattern", "code_space_too_small", "it makes %s codes, %d packets need at least %s so that none can be "+
-			"guessed; add # (10 times as many) or ? (%d times)",
+		p.add("codes.pattern", "code_space_too_small",
+			"the pattern allows %s codes, but %d packets need at least %s so that no code can be "+
+				"guessed; add # (10 times as many) or ? (%d times)",
 			space, c.Packets, want, len(letters))
 	}
 }
@@ -80,7 +81,7 @@ func literal(b byte) bool {
 	return b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b == '-' || b == '_' || b == '.'
 }
 
-// patternSpace returns how many codes a pattern can make.
+// patternSpace returns how many different codes a pattern allows.
 func patternSpace(pattern string) *big.Int {
 	n := big.NewInt(1)
 	for i := range len(pattern) {
@@ -91,9 +92,8 @@ func patternSpace(pattern string) *big.Int {
 	return n
 }
 
-// DrawCodes draws n codes of a valid pattern from the system's source of randomness. Every code is equally likely and
-// independent of all others. Codes may repeat each other or earlier codes. The ledger rejects duplicates, and the
-// codes are then drawn again.
+// DrawCodes draws n random codes of a valid pattern. All codes are equally likely and independent, so a code may occur
+// twice or may have been drawn before. The caller must draw again if the ledger rejects duplicates.
 func DrawCodes(pattern string, n int) []string {
 	d := codeDraw{}
 	codes := make([]string, n)
@@ -109,18 +109,18 @@ func DrawCodes(pattern string, n int) []string {
 	return codes
 }
 
-// codeDraw takes random bytes in blocks.
+// codeDraw is a buffered source of random bytes.
 type codeDraw struct {
 	block [4096]byte
 	left  []byte
 }
 
-// one draws a byte of the alphabet. It rejects random bytes from the last, incomplete run of the alphabet's length,
-// which would favour the first characters.
+// one draws a byte of the alphabet. It rejects random bytes above the largest multiple of the alphabet's length,
+// because they would make the first characters more likely.
 func (d *codeDraw) one(alphabet string) byte {
 	for {
 		if len(d.left) == 0 {
-			rand.Read(d.block[:]) // never fails: it ends the process instead
+			rand.Read(d.block[:]) // never fails: without randomness it ends the process
 			d.left = d.block[:]
 		}
 		b := int(d.left[0])

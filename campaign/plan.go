@@ -7,17 +7,19 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Plan contains the amounts of a campaign's packets. It does not change, so several goroutines may read it at once.
+// Plan has the amounts of a campaign's packets. It is immutable, so it is safe for concurrent use.
 type Plan struct {
-	// Amounts has packet i+1 at index i. Packets are numbered in the order of the draw, which is their order in the
-	// stock.
+	// Amounts has the amount of packet i+1 at index i. Packets are numbered in the order of the draw, which is their
+	// order in the stock.
 	Amounts []hongbao.Amount
 }
 
-// NewPlan cuts the campaign's total into packets and shuffles them. Behind them it draws the packets of topUps, which
-// must be all top-ups of the campaign, in order. The same campaign and seeds give the same plan on every machine and
-// in every version; docs/campaigns.md has the rules. NewPlan returns a *SpecError for an invalid campaign, and
-// refuses a seed of zeros. It takes 8 bytes a packet, and a few seconds for ten million.
+// NewPlan cuts the campaign's total into packets, shuffles them, and appends the packets of the top-ups. topUps must
+// have all top-ups of the campaign in order. The same campaign and seeds give the same plan on every machine and in
+// every version; docs/campaigns.md describes the rules.
+//
+// NewPlan returns a *SpecError for an invalid campaign, and an error for a seed of zeros. It needs 8 bytes of memory
+// per packet, and a few seconds for ten million packets.
 func NewPlan(c hongbao.Campaign, seed Seed, topUps ...TopUp) (*Plan, error) {
 	if err := drawable(&c, seed); err != nil {
 		return nil, err
@@ -28,7 +30,7 @@ func NewPlan(c hongbao.Campaign, seed Seed, topUps ...TopUp) (*Plan, error) {
 	return (&Plan{Amounts: amounts}).with(c, topUps)
 }
 
-// drawable returns why the packets of a campaign can't be drawn, or nil.
+// drawable returns an error if the packets of the campaign can't be drawn.
 func drawable(c *hongbao.Campaign, seed Seed) error {
 	var p problems
 	check(c, &p)
@@ -37,13 +39,13 @@ func drawable(c *hongbao.Campaign, seed Seed) error {
 	}
 	if seed == (Seed{}) {
 		return hongbao.Errorf(hongbao.ClassPermanent,
-			"the seed of campaign %.80q is all zero, so it was never set: take one from NewSeed", c.ID)
+			"the seed of campaign %.80q is all zeros, so it was never set: use NewSeed", c.ID)
 	}
 	return nil
 }
 
-// with returns a plan that also has the top-ups. It does not draw again the top-ups that p already has. Other
-// goroutines may read p meanwhile.
+// with returns a plan with the packets of p and of the top-ups. It draws only packets that p does not have. It does
+// not change p, which other goroutines may read.
 func (p *Plan) with(c hongbao.Campaign, topUps []TopUp) (*Plan, error) {
 	out, first := &Plan{Amounts: slices.Clip(p.Amounts)}, c.Packets
 	for i := range topUps {
@@ -60,7 +62,7 @@ func (p *Plan) with(c hongbao.Campaign, topUps []TopUp) (*Plan, error) {
 	return out, nil
 }
 
-// Amount returns the amount of the packet with this number, and false if there is no such packet.
+// Amount returns the amount of a packet, and false if the plan has no such packet.
 func (p *Plan) Amount(packet int64) (hongbao.Amount, bool) {
 	if packet < 1 || packet > int64(len(p.Amounts)) {
 		return 0, false
@@ -68,7 +70,8 @@ func (p *Plan) Amount(packet int64) (hongbao.Amount, bool) {
 	return p.Amounts[packet-1], true
 }
 
-// cut makes the packets of a valid campaign, in an order that is not yet fair.
+// cut splits the total of a valid campaign into packets. Their order still depends on the amounts, so they must be
+// shuffled.
 func cut(c *hongbao.Campaign, s *stream) []hongbao.Amount {
 	amounts := make([]hongbao.Amount, c.Packets)
 	switch c.Split.Mode {
@@ -94,10 +97,10 @@ func cut(c *hongbao.Campaign, s *stream) []hongbao.Amount {
 	return amounts
 }
 
-// cutRandom sets the minimum aside for every packet and deals out the rest by doubled mean: a packet gets from 0 to
-// twice the mean of the rest. Where that would pass the maximum, cutRandom does the same from above: the packet loses
-// from the maximum 0 to twice the mean of the remaining room. So the mean of the rest stays the same, and the rest
-// always fits between the bounds.
+// cutRandom first gives every packet the minimum, and deals out the rest by the doubled-mean rule: each packet gets a
+// random extra between 0 and twice the mean of what is left. If twice the mean is above the maximum, the rule is
+// applied from above: a random amount between 0 and twice the mean of the free room is subtracted from the maximum. So
+// the mean stays the same, and what is left always fits between the bounds.
 func cutRandom(amounts []hongbao.Amount, c *hongbao.Campaign, s *stream) {
 	low, width := c.Split.Min, c.Split.Max-c.Split.Min
 	rest := c.Total - hongbao.Amount(c.Packets)*low
@@ -105,11 +108,11 @@ func cutRandom(amounts []hongbao.Amount, c *hongbao.Campaign, s *stream) {
 		left := hongbao.Amount(len(amounts) - i)
 		extra := rest
 		if doubled := 2 * rest / left; left == 1 {
-			// The last packet gets the rest, which is between 0 and width.
+			// The last packet gets everything that is left, which is between 0 and width.
 		} else if doubled <= width {
 			extra = hongbao.Amount(s.below(uint64(doubled) + 1))
 		} else {
-			// left*width < left*doubled <= 2*rest < 2^54, so it does not overflow.
+			// No overflow: left*width < left*doubled <= 2*rest < 2^54.
 			room := left*width - rest
 			extra = width - hongbao.Amount(s.below(uint64(2*room/left)+1))
 		}
@@ -118,7 +121,7 @@ func cutRandom(amounts []hongbao.Amount, c *hongbao.Campaign, s *stream) {
 	}
 }
 
-// shuffle is the Fisher-Yates shuffle, from the end: every order is equally likely.
+// shuffle is a Fisher-Yates shuffle from the end, so every order is equally likely.
 func shuffle(amounts []hongbao.Amount, s *stream) {
 	for i := len(amounts) - 1; i > 0; i-- {
 		j := s.below(uint64(i) + 1)

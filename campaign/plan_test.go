@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// The vectors were computed by the Python program in docs/campaigns.md. They must never change, because the plans of
-// open campaigns would change too.
+// The expected plans were computed by the Python program in docs/campaigns.md. They must never change, because the
+// plans of open campaigns would change too.
 func TestPlanGolden(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -123,7 +123,7 @@ func TestPlanProperties(t *testing.T) {
 	})
 }
 
-// luckiest counts, over many plans of a hundred packets, which place has the largest packet.
+// luckiest draws many plans of a hundred packets, and counts how often each index has the largest packet.
 func luckiest(plans int, mix bool) [100]int {
 	c := randomCampaign(1_000_000, 100, 1, 1_000_000)
 	var counts [100]int
@@ -144,19 +144,20 @@ func TestShuffleMakesPlacesEqual(t *testing.T) {
 	t.Parallel()
 	const plans = 20_000
 	last := luckiest(plans, false)[99]
-	require.InDelta(t, 0.077, float64(last)/plans, 0.01, "without the shuffle the last place is favoured")
+	require.InDelta(t, 0.077, float64(last)/plans, 0.01, "without the shuffle the last packet is favoured")
 
 	const want = plans / 100.0
 	var chi float64
 	for _, n := range luckiest(plans, true) {
 		chi += (float64(n) - want) * (float64(n) - want) / want
 	}
-	// 99 degrees of freedom: 148.2 is passed once in a thousand sets of seeds. The seeds are fixed, so this is one set.
+	// The 0.1% critical value for 99 degrees of freedom is 148.2. The seeds are fixed, so the test can't fail by
+	// chance.
 	require.Less(t, chi, 148.2)
-	require.Greater(t, chi, 60.0, "more even than chance can be")
+	require.Greater(t, chi, 60.0, "a chi-square this low would not be random")
 }
 
-// A maximum near the mean must not collect packets at either bound.
+// If the mean is near the maximum, the early packets must keep that mean, and packets must not pile up at the maximum.
 func TestRandomKeepsItsMeanNearTheMaximum(t *testing.T) {
 	t.Parallel()
 	c := randomCampaign(80_000, 1000, 1, 100)
@@ -177,7 +178,7 @@ func TestRandomKeepsItsMeanNearTheMaximum(t *testing.T) {
 func TestBelowIsUniform(t *testing.T) {
 	t.Parallel()
 	s := newStream(testSeed(t))
-	// Modulo without rejection would give results under a third of 2^63 twice as often as the others.
+	// Modulo without rejection would return the numbers below n/3 twice as often as the others.
 	const n, draws = uint64(3) << 62, 30_000
 	low := 0
 	for range draws {

@@ -11,30 +11,30 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// PlansConfig configures the source of the campaigns and how many packets Plans keeps.
+// PlansConfig configures Plans.
 type PlansConfig struct {
-	// Source finds a campaign's specification and seed. It must be safe for concurrent use. Required.
+	// Source returns a campaign's specification and seed. It must be safe for concurrent use. Required.
 	Source func(ctx context.Context, campaign string) (hongbao.Campaign, Seed, error)
-	// TopUps finds a campaign's top-ups, with their seeds, in the order of the generations. Plans calls it when it
+	// TopUps returns a campaign's top-ups with their seeds, in the order of the generations. Plans calls it when it
 	// makes a plan, and again when a caller asks for a packet that the plan lacks. Nil if campaigns have no top-ups.
 	TopUps func(ctx context.Context, campaign string) ([]TopUp, error)
-	// Packets of all plans that a settler keeps in memory, 8 bytes each.
+	// How many packets the plans may have that a settler keeps in memory, 8 bytes per packet.
 	//
-	// Any plan fits. One more plan may exist while it is made.
+	// Any plan fits. One more plan may be in memory while it is made.
 	MaxPackets int64 `knob:"campaign.cached_packets" default:"20000000" want:"10_000_000 to 10_000_000_000 packets"`
 }
 
-// Plans keeps the most recently used plans in memory. It is safe for concurrent use.
+// Plans is a cache of the most recently used plans. It is safe for concurrent use.
 type Plans struct {
 	source func(context.Context, string) (hongbao.Campaign, Seed, error)
 	topUps func(context.Context, string) ([]TopUp, error)
 	most   int64
-	making chan struct{} // has room for one: plans are made one at a time, which bounds their memory
+	making chan struct{} // a semaphore: only one plan is made at a time, to limit memory
 
 	mu      sync.Mutex
 	held    map[string]*list.Element // of *heldPlan
 	recent  *list.List               // most recently used first
-	packets int64                    // of all kept plans
+	packets int64                    // of all cached plans
 	calls   map[string]*call
 }
 
@@ -43,20 +43,20 @@ type heldPlan struct {
 	plan     *Plan
 }
 
-// call makes a plan that several callers may wait for. plan, err and again are set before done is closed.
+// call makes a plan; several callers may wait for it. plan, err and again are set before done is closed.
 type call struct {
 	done  chan struct{}
 	plan  *Plan
-	short *Plan // the plan that was kept; it lacks the newest top-ups
+	short *Plan // the cached plan, which lacks the newest top-ups; may be nil
 	err   error
-	again bool // the caller that made the plan was cancelled: the waiting callers make it themselves
+	again bool // the caller that made the plan was cancelled, so the other callers must try again
 }
 
-// NewPlans returns an empty Plans. Its error names every problem of the configuration.
+// NewPlans returns an empty Plans, or an error that names every problem of the configuration.
 func NewPlans(config PlansConfig) (*Plans, error) {
 	errs := knob.Check(&config)
 	if config.Source == nil {
-		errs = append(errs, errors.New("Source is nil: give the function that finds a campaign and its seed"))
+		errs = append(errs, errors.New("Source is nil: set the function that returns a campaign and its seed"))
 	}
 	if len(errs) > 0 {
 		return nil, hongbao.Errorf(hongbao.ClassPermanent, "plans can't be kept: %w", errors.Join(errs...))
@@ -73,8 +73,8 @@ func NewPlans(config PlansConfig) (*Plans, error) {
 }
 
 // Amount returns the planned amount of a packet, and false if the campaign has no such packet. Concurrent callers for
-// the same campaign share one call of the source. Errors are the source's, wrapped. They are not cached: the next call
-// asks the source again.
+// the same campaign share one call of Source. Amount wraps errors of Source and does not cache them, so the next call
+// asks Source again.
 func (p *Plans) Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error) {
 	for joined := false; ; {
 		plan, f, mine := p.find(campaign, packet)
@@ -100,15 +100,15 @@ func (p *Plans) Amount(ctx context.Context, campaign string, packet int64) (hong
 		}
 		amount, ok := plan.Amount(packet)
 		if !ok && f != nil && !mine && !joined {
-			joined = true // that call may have read before the packet was added; the next call starts after this one
+			joined = true // that call may have read the top-ups before this packet was added
 			continue
 		}
 		return amount, ok, nil
 	}
 }
 
-// find returns the plan if it is kept and may have the packet, else the call that makes it. mine reports whether the
-// caller has to run that call.
+// find returns the cached plan if it may have the packet. Otherwise it returns the call that makes the plan, and mine
+// is true if the caller must run that call.
 func (p *Plans) find(campaign string, packet int64) (plan *Plan, f *call, mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +127,7 @@ func (p *Plans) find(campaign string, packet int64) (plan *Plan, f *call, mine b
 	return nil, f, true
 }
 
-// run makes the plan and ends the call, even if the source panics.
+// run makes the plan and ends the call, even if Source panics.
 func (p *Plans) run(ctx context.Context, campaign string, f *call) {
 	defer func() {
 		p.mu.Lock()
@@ -142,7 +142,7 @@ func (p *Plans) run(ctx context.Context, campaign string, f *call) {
 	f.again = f.err != nil && ctx.Err() != nil
 }
 
-// make makes a plan. It draws only the packets that a short plan lacks.
+// make makes the plan of a campaign. If short is not nil, it draws only the packets that short lacks.
 func (p *Plans) make(ctx context.Context, campaign string, short *Plan) (*Plan, error) {
 	c, seed, err := p.source(ctx, campaign)
 	var added []TopUp
@@ -153,7 +153,8 @@ func (p *Plans) make(ctx context.Context, campaign string, short *Plan) (*Plan, 
 		return nil, fmt.Errorf("finding the plan of campaign %.80q: %w", campaign, err)
 	}
 	if c.ID != campaign {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "asked for campaign %.80q, the source returned %.80q", campaign, c.ID)
+		return nil, hongbao.Errorf(hongbao.ClassBroken,
+			"the source was asked for campaign %.80q, but returned campaign %.80q", campaign, c.ID)
 	}
 	select {
 	case p.making <- struct{}{}:
@@ -174,7 +175,8 @@ func (p *Plans) make(ctx context.Context, campaign string, short *Plan) (*Plan, 
 	return plan, nil
 }
 
-// hold keeps a plan and drops the least recently used ones. The caller has locked p.mu.
+// hold adds a plan to the cache, and drops the least recently used plans if there are too many packets. The caller
+// holds p.mu.
 func (p *Plans) hold(campaign string, plan *Plan) {
 	if short := p.held[campaign]; short != nil {
 		p.drop(short)
@@ -186,7 +188,7 @@ func (p *Plans) hold(campaign string, plan *Plan) {
 	}
 }
 
-// drop removes a plan. The caller has locked p.mu.
+// drop removes a plan from the cache. The caller holds p.mu.
 func (p *Plans) drop(e *list.Element) {
 	h := p.recent.Remove(e).(*heldPlan) //nolint:forcetypeassert // the list contains nothing else
 	delete(p.held, h.campaign)

@@ -23,7 +23,7 @@ func newPlans(t testing.TB, source sourceFunc) *Plans {
 	return p
 }
 
-// tenPackets is a campaign with this id and ten packets of 7.
+// tenPackets returns a campaign with the id, and with ten packets of 7.
 func tenPackets(id string) hongbao.Campaign {
 	c := evenCampaign(70, 10)
 	c.ID = id
@@ -98,7 +98,7 @@ func TestPlansKeepNoErrors(t *testing.T) {
 	require.EqualValues(t, 7, amount)
 }
 
-// Callers that wait for a cancelled caller must not get that caller's cancellation.
+// The caller that makes a plan is cancelled. Other callers that wait for the plan must not get that cancellation.
 func TestPlansOutliveTheCallerWhoIsCalledOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestPlansLetGoOfTheLeastRecentlyUsed(t *testing.T) {
 		asked = append(asked, id)
 		return tenPackets(id), Seed{1}, nil
 	})
-	p.most = 30 // three plans; the configured minimum would take ten million packets
+	p.most = 30 // three plans; the smallest configurable value would be ten million
 	use := func(ids ...string) {
 		for _, id := range ids {
 			_, _, err := p.Amount(t.Context(), id, 1)
@@ -172,7 +172,7 @@ func TestPlansLetGoOfTheLeastRecentlyUsed(t *testing.T) {
 			require.Equal(t, len(p.held), p.recent.Len())
 		}
 	}
-	use("a", "b", "c", "a", "d") // b is dropped: it was used longest ago
+	use("a", "b", "c", "a", "d") // drops b, the least recently used plan
 	require.Equal(t, []string{"a", "b", "c", "d"}, asked)
 	use("a", "c", "d")
 	require.Equal(t, []string{"a", "b", "c", "d"}, asked)

@@ -7,16 +7,16 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// maxProblems is how many problems one SpecError lists; those above it are left out.
+// maxProblems limits the problems in a SpecError; further problems are left out.
 const maxProblems = 100
 
-// Problem is one thing that is wrong with a specification.
+// Problem is a mistake in a specification.
 type Problem struct {
-	// Path is the place of the problem: "split.tiers[3].amount"; empty for the text as a whole.
+	// Path is the position of the mistake, such as "split.tiers[3].amount". It is empty for the text as a whole.
 	Path string
-	// Code is the kind of problem, from the table in the package's comment. It is stable.
+	// Code is the kind of mistake, from the table in the package comment. Codes never change their meaning.
 	Code string
-	// Message says what was wrong and what to do, in one line without control characters.
+	// Message says what is wrong and what to do. It is one line without control characters.
 	Message string
 }
 
@@ -27,13 +27,13 @@ func (p Problem) String() string {
 	return p.Path + ": " + p.Code + ": " + p.Message
 }
 
-// SpecError lists every problem of a specification. Find it with errors.As; its class is Permanent.
+// SpecError has all problems of a specification. Get it with errors.As; its class is Permanent.
 type SpecError struct{ Problems []Problem }
 
-// Error returns a line that says what was refused, then one line a problem.
+// Error returns a heading and one line per problem.
 func (e *SpecError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "the campaign's specification is refused, problems: %d", len(e.Problems))
+	fmt.Fprintf(&b, "the campaign's specification is invalid, problems: %d", len(e.Problems))
 	for _, p := range e.Problems {
 		b.WriteString("\n  ")
 		b.WriteString(p.String())
@@ -41,7 +41,7 @@ func (e *SpecError) Error() string {
 	return b.String()
 }
 
-// problems collects the problems and their paths, so that one mistake is reported once.
+// problems collects problems and their paths, so that each mistake is reported only once.
 type problems struct {
 	found []Problem
 	bad   map[string]bool
@@ -57,7 +57,7 @@ func (p *problems) add(path, code, format string, args ...any) {
 	}
 }
 
-// fine reports whether none of the paths has a problem so far: only then does it make sense to compare them.
+// fine reports whether no problem was found at any of the paths. Otherwise their values can't be compared.
 func (p *problems) fine(paths ...string) bool {
 	for _, path := range paths {
 		if p.bad[path] {

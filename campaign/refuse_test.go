@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// change is a specification with one mistake: the text that replaces another one, and the problem that must be
-// reported.
+// change is a specification with one mistake: in the text whole, new replaces old. path and code are those of the
+// expected problem.
 type change struct{ name, old, new, path, code string }
 
 var changes = []change{
@@ -155,7 +155,7 @@ func facts(n int) string {
 	return b.String()
 }
 
-// amounts are texts that are no amount, with the code of the problem.
+// amounts has texts that are not valid amounts, each with the expected problem code.
 var amounts = map[string]string{
 	"1.5": "amount_not_integer_minor_units", "1e3": "amount_not_integer_minor_units",
 	`"100"`: "amount_not_integer_minor_units", "1_000": "amount_not_integer_minor_units",
@@ -201,7 +201,6 @@ func TestReadRefusesAmounts(t *testing.T) {
 	}
 }
 
-// Every code in the package's comment must be provoked by a test, and every code that a test provokes must be there.
 func TestEveryCodeIsDocumentedAndTested(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("doc.go")
@@ -211,7 +210,8 @@ func TestEveryCodeIsDocumentedAndTested(t *testing.T) {
 		documented = append(documented, m[1])
 	}
 	documented = slices.DeleteFunc(documented, func(code string) bool { return code == "code" })
-	// TestReadBounds, TestValidate, and cmd/hongbao's TestMoreShardsThanTheDeployment
+	// These codes are tested in TestReadBounds, in TestValidate, and in TestMoreShardsThanTheDeployment of
+	// cmd/hongbao.
 	tested := append([]string{"too_large", "window_past", "user_limit_required", "shards_above_deployment"},
 		codeProblems...)
 	for _, tt := range changes {

@@ -9,22 +9,22 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Seed is the source of a plan's randomness. It is a secret until the campaign is closed: with it anyone can compute
-// every packet. Printing it shows nothing; Hex returns it.
+// Seed is the randomness of a plan. It must stay secret until the campaign is closed, because it lets anyone compute
+// every packet. When printed, a Seed shows a placeholder; Hex returns its value.
 type Seed [32]byte
 
-// NewSeed takes a seed from the system's source of randomness.
+// NewSeed returns a random seed from the operating system.
 func NewSeed() Seed {
 	var s Seed
-	rand.Read(s[:]) // never fails: it ends the process instead
+	rand.Read(s[:]) // never fails: without randomness it ends the process
 	return s
 }
 
-// ParseSeed reads what Hex wrote. Its error does not repeat the text, which may be a secret.
+// ParseSeed parses the result of Hex. Its error does not repeat the text, which may be a secret.
 func ParseSeed(text string) (Seed, error) {
 	var s Seed
 	if len(text) != hex.EncodedLen(len(s)) {
-		return Seed{}, hongbao.Errorf(hongbao.ClassPermanent, "a seed has %d hexadecimal digits, this text has %d bytes",
+		return Seed{}, hongbao.Errorf(hongbao.ClassPermanent, "a seed has %d hexadecimal digits, but this text has %d bytes",
 			hex.EncodedLen(len(s)), len(text))
 	}
 	if _, err := hex.Decode(s[:], []byte(text)); err != nil {
@@ -33,7 +33,7 @@ func ParseSeed(text string) (Seed, error) {
 	return s, nil
 }
 
-// Hex returns the seed in the form in which it is stored, and published after the close.
+// Hex returns the seed in hexadecimal, the form in which it is stored and published.
 func (s Seed) Hex() string { return hex.EncodeToString(s[:]) }
 
 // String keeps the seed out of logs.
@@ -42,11 +42,12 @@ func (s Seed) String() string { return "seed(secret)" }
 // GoString keeps the seed out of logs.
 func (s Seed) GoString() string { return s.String() }
 
-// commitTag keeps the commitment's hash apart from every other hash.
+// commitTag makes the hash of a commitment different from all other hashes (domain separation).
 const commitTag = "hongbao.commit.v1\n"
 
-// Commit returns the hash that is published before the start: of the specification and the seed, in hexadecimal. It
-// reveals nothing about the seed, and no other seed or specification has it.
+// Commit returns the commitment that is published before the start: the hash of the specification and the seed, in
+// hexadecimal. It reveals nothing about the seed, and nobody can find another seed or specification with the same
+// hash.
 func Commit(c hongbao.Campaign, seed Seed) string {
 	h := sha256.New()
 	h.Write([]byte(commitTag))
@@ -56,20 +57,20 @@ func Commit(c hongbao.Campaign, seed Seed) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Verify returns nil if hash is the commitment to the campaign and the seed, and a Conflict if it is not.
+// Verify returns nil if hash is the commitment to the campaign and the seed, and a Conflict otherwise.
 func Verify(c hongbao.Campaign, seed Seed, hash string) error {
 	if want := Commit(c, seed); hash != want {
 		return hongbao.Errorf(hongbao.ClassConflict,
-			"the commitment of campaign %.80q is %.80q, its specification and seed give %s: one of the three was changed", c.ID,
-			hash, want)
+			"the commitment of campaign %.80q is %.80q, but its specification and seed give %s: one of the three was changed",
+			c.ID, hash, want)
 	}
 	return nil
 }
 
-// streamTag keeps the stream's hashes apart from every other hash.
+// streamTag makes the hashes of the stream different from all other hashes (domain separation).
 const streamTag = "hongbao.plan.v1"
 
-// stream is the plan's source of randomness: SHA-256 in counter mode, see docs/campaigns.md.
+// stream is the plan's random number generator: SHA-256 in counter mode, see docs/campaigns.md.
 type stream struct {
 	block [len(streamTag) + len(Seed{}) + 8]byte // one block of SHA-256 with its padding
 	next  uint64
@@ -96,8 +97,8 @@ func (s *stream) word() uint64 {
 	return w
 }
 
-// below returns a uniform number from 0 to n-1. It rejects words from the last, incomplete run of n, which would
-// favour small results.
+// below returns a uniformly random number from 0 to n-1. It rejects words above the largest multiple of n, because
+// they would make small numbers more likely.
 func (s *stream) below(n uint64) uint64 {
 	for {
 		w := s.word()

@@ -7,7 +7,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// whole is a specification with every key, which tests break one key at a time.
+// whole is a valid specification with every key. Tests break one key at a time.
 const whole = `
 id: spring-2027
 name: Spring rain 春
@@ -25,7 +25,6 @@ sponsor: acme
 durability: fsync
 `
 
-// wholeCampaign returns the campaign that whole specifies.
 func wholeCampaign() hongbao.Campaign {
 	return hongbao.Campaign{
 		ID: "spring-2027", Name: "Spring rain 春", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 1000, Packets: 10,
@@ -63,7 +62,7 @@ func tiersCampaign(tiers ...hongbao.Tier) hongbao.Campaign {
 	return c
 }
 
-// testSeed has the bytes 1, 2, 3 ... 32.
+// testSeed returns the seed with the bytes 1, 2, 3 ... 32.
 func testSeed(t testing.TB) Seed {
 	t.Helper()
 	s, err := ParseSeed("0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20")

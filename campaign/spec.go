@@ -10,13 +10,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Read reads one specification, YAML or JSON, of at most maxSpecBytes, and fills the defaults (see Complete). It
-// checks everything that does not depend on the present time; Validate also checks the time. Read returns all
-// problems in one *SpecError. An error of r itself is Transient.
+// Read reads one specification in YAML or JSON, of at most 1 MiB, and fills in the defaults (see Complete). It checks
+// everything that does not depend on the present time; Validate also checks the time. Read returns all problems in one
+// *SpecError. A read error of r is Transient.
 //
 // The keys are id, name, kind, currency, total, packets, split (mode, min, max, tiers), window (from, to), time_zone,
-// limits (by, per, max), sponsor, durability, codes (pattern, file) and shards. The canonical form, with from and to at
-// the top, is read as well.
+// limits (by, per, max), sponsor, durability, codes (pattern, file) and shards. Read also reads the canonical form,
+// which has from and to at the top level.
 func Read(r io.Reader) (hongbao.Campaign, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSpecBytes+1))
 	if err != nil {
@@ -24,7 +24,7 @@ func Read(r io.Reader) (hongbao.Campaign, error) {
 	}
 	var p problems
 	if len(data) > maxSpecBytes {
-		p.add("", "too_large", "the text is above %d bytes; shorten it", maxSpecBytes)
+		p.add("", "too_large", "the text is longer than %d bytes; shorten it", maxSpecBytes)
 		return hongbao.Campaign{}, p.err()
 	}
 	root := parse(data, &p)
@@ -41,9 +41,9 @@ func Read(r io.Reader) (hongbao.Campaign, error) {
 	return c, nil
 }
 
-// Complete returns c with its defaults: time zone UTC, durability fast and, if there is no limit by user per
-// campaign, one packet a user. One shard is written as none, as in campaigns that are older than shards. Complete
-// does not change the memory that c's slices share with others.
+// Complete returns c with defaults: time zone UTC, durability fast, and a limit of one packet per user if c has no
+// limit by user per campaign. It replaces Shards 1 by 0, the form that campaigns had before Shards existed. It does
+// not change the slices that c shares with others.
 func Complete(c hongbao.Campaign) hongbao.Campaign {
 	if c.TimeZone == "" {
 		c.TimeZone = "UTC"
@@ -66,19 +66,20 @@ func hasUserLimit(c *hongbao.Campaign) bool {
 	})
 }
 
-// Validate checks a campaign that is to be created at now: everything that Read checks, and that it is not over
-// already. It fills no default. It returns all problems in one *SpecError.
+// Validate checks a campaign that is created at the time now. It checks everything that Read checks, and that the
+// window has not ended. It fills in no defaults. It returns all problems in one *SpecError.
 func Validate(c hongbao.Campaign, now time.Time) error {
 	var p problems
 	check(&c, &p)
 	if p.fine("window", "window.to") && !c.To.After(now) {
-		p.add("window.to", "window_past", "it is over since %s; take a time after now", c.To.UTC().Format(time.RFC3339Nano))
+		p.add("window.to", "window_past",
+			"the window ended at %s; give a time in the future", c.To.UTC().Format(time.RFC3339Nano))
 	}
 	return p.err()
 }
 
-// Canonical returns the one written form of a campaign, which its commitment covers: the JSON of hongbao.Campaign as
-// encoding/json writes it, times in UTC and cut to milliseconds. Read reads it back. c must be valid.
+// Canonical returns the canonical form of a campaign, which its commitment covers. It is the JSON of hongbao.Campaign
+// as encoding/json writes it, with times in UTC and whole milliseconds. Read can read it. c must be valid.
 func Canonical(c hongbao.Campaign) []byte {
 	c.From, c.To = c.From.UTC().Truncate(time.Millisecond), c.To.UTC().Truncate(time.Millisecond)
 	if c.Shards == 1 {
@@ -86,7 +87,7 @@ func Canonical(c hongbao.Campaign) []byte {
 	}
 	data, err := json.Marshal(c)
 	if err != nil {
-		// Only a year with five digits gets here; no valid campaign has one.
+		// Marshal only fails for a year with five digits, which a valid campaign can't have.
 		panic(fmt.Sprintf("campaign: canonical form of %.80q: %v", c.ID, err))
 	}
 	return data

@@ -89,7 +89,7 @@ func TestReadYAMLAndJSON(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, want, got, name)
 	}
-	// Escapes that JSON has and YAML has not.
+	// These escapes are valid in JSON, but not in YAML.
 	got, err := Read(strings.NewReader(strings.Replace(texts["json"], `Spring rain \u6625`, `\ud83e\udde7 \/`, 1)))
 	require.NoError(t, err)
 	require.Equal(t, "🧧 /", got.Name)
@@ -183,11 +183,11 @@ func TestCanonical(t *testing.T) {
 		`"sponsor":"acme","durability":"fsync"}`, string(want))
 	c.From = c.From.In(time.FixedZone("x", 3600)).Add(time.Microsecond)
 	require.Equal(t, want, Canonical(c),
-		"the zone of a time does not matter, nor does a fraction of a millisecond")
+		"times with another zone or with microseconds have the same canonical form")
 	require.True(t, json.Valid(want))
 }
 
-// One shard is written as none, so campaigns that are older than shards keep their hash, byte by byte.
+// Shards 1 and no Shards have the same canonical form. So campaigns from before Shards existed keep their hash.
 func TestShardsInTheCanonicalForm(t *testing.T) {
 	t.Parallel()
 	const before = "d8c62feabe745e1eb138aa8c9a3f2fde0bc847aedbd5335fdbb6bad67d5bfab5"
@@ -196,7 +196,7 @@ func TestShardsInTheCanonicalForm(t *testing.T) {
 	require.Equal(t, before, Commit(one, testSeed(t)))
 	one.Shards = 1
 	require.Equal(t, 1, one.Places())
-	require.NoError(t, Validate(one, one.From), "a limit by a fact may be on one shard")
+	require.NoError(t, Validate(one, one.From), "limits by facts are allowed on one shard")
 	require.Equal(t, before, Commit(one, testSeed(t)))
 	require.Zero(t, Complete(one).Shards)
 

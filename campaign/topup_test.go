@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// addedTo returns n top-ups of a campaign, each of five packets more than the one before.
+// addedTo returns n top-ups of a campaign. Each has five packets more than the top-up before.
 func addedTo(t testing.TB, c hongbao.Campaign, n int) []TopUp {
 	t.Helper()
 	before, added := Commit(c, testSeed(t)), []TopUp(nil)
@@ -28,7 +28,7 @@ func addedTo(t testing.TB, c hongbao.Campaign, n int) []TopUp {
 	return added
 }
 
-// The written form and the hash of a top-up never change: a published top-up stays binding.
+// The canonical form and the hash of a top-up must never change, because published hashes must stay valid.
 func TestTopUpIsWrittenAndHashedForEver(t *testing.T) {
 	t.Parallel()
 	c := tiersCampaign(hongbao.Tier{Amount: 7, Packets: 3})
@@ -66,7 +66,7 @@ func TestTopUpIsDrawnByTheSameRules(t *testing.T) {
 	require.Equal(t, err, one.Check(c))
 }
 
-// A cached plan gets packets that were added later. Packets that it has are not read again.
+// A cached plan also returns packets that were added later. It does not ask the source again for packets that it has.
 func TestPlansLearnOfTopUps(t *testing.T) {
 	t.Parallel()
 	c := randomCampaign(1000, 10, 1, 500)
@@ -115,7 +115,8 @@ func TestPlansLearnOfTopUps(t *testing.T) {
 	require.False(t, ok)
 }
 
-// A call that joins an older call does not use its answer if packets were added after the older call asked.
+// A caller waits for a call that read the top-ups before its packet was added. It must not use that result, and asks
+// again.
 func TestPlansAskAgainAfterAnOlderCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +134,7 @@ func TestPlansAskAgainAfterAnOlderCall(t *testing.T) {
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _, _ = p.Amount(t.Context(), c.ID, 1) })
-		synctest.Wait() // the call has asked the source, and waits for the answer
+		synctest.Wait() // the call has read the top-ups, and waits at the gate
 		has.Store(1)
 		wg.Go(func() {
 			if _, ok, err := p.Amount(t.Context(), c.ID, 11); err != nil || !ok {
@@ -175,7 +176,7 @@ func TestDisclosureWithTopUps(t *testing.T) {
 	_, old := disclosed(t, 0)
 	text, err = json.Marshal(old)
 	require.NoError(t, err)
-	require.NotContains(t, string(text), "top_ups", "a file without top-ups is unchanged")
+	require.NotContains(t, string(text), "top_ups", "without top-ups the disclosure has no such field")
 }
 
 func TestDisclosureWithTopUpsThatWereAltered(t *testing.T) {

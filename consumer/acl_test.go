@@ -12,7 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// The users of deploy/rights/redis.acl have enough rights for a worker and its trimmer. The reader can't write.
+// The users in deploy/rights/redis.acl have all rights that a worker and its trimmer need. The reader user can't
+// write.
 func TestUsersOfTheRights(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, testkit.RedisOptions{})

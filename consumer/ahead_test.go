@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// pipelines calls do for each pipeline that begins with a read of the stream.
+// pipelines is a hook that calls do for each pipeline whose first command reads the stream.
 type pipelines struct {
 	do func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
 }
@@ -31,8 +31,8 @@ func (h pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// While there are always entries to read, a batch costs one round trip before the handler: the read also returns done
-// bits, head and pause.
+// While the stream always has unread entries, a batch needs only one round trip to Redis before the handler runs. The
+// read also returns the done bits, the head and the pause.
 func TestReadBringsProgress(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -54,11 +54,11 @@ func TestReadBringsProgress(t *testing.T) {
 	require.NoError(t, w.stop())
 	s.onceEach(t, 400)
 	require.GreaterOrEqual(t, reads.Load(), int64(15), "of about 20 batches")
-	require.LessOrEqual(t, len(asked.seen), 3, "batches that needed another round trip")
+	require.LessOrEqual(t, len(asked.seen), 3, "few batches needed a second round trip")
 }
 
-// While a slot moves, a progress may be older than the entries that come with it. The worker does not take these
-// entries for forged ones.
+// A read returns a progress that is older than its entries, as may happen while a cluster slot moves. The worker must
+// not treat these entries as forged.
 func TestProgressThatIsOlderThanItsEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

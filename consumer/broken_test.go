@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// awaitHealth waits until a shard has the health, and returns it.
+// awaitHealth waits until the shard's Health has the code, and returns that Health.
 func (w *worker) awaitHealth(shard int, code string) Health {
 	w.t.Helper()
 	var h Health
@@ -59,7 +59,8 @@ func TestBrokenShardIsTriedAgain(t *testing.T) {
 	require.Equal(t, 5+10, s.size())
 }
 
-// A permission is removed and granted again, as a reload of the ACL file does it.
+// A Redis user loses a permission and gets it back, as during a reload of the ACL file. The shard is broken meanwhile
+// and then recovers.
 func TestShardSurvivesThatRedisDeniesACommand(t *testing.T) {
 	t.Parallel()
 	b, _ := setupOwn(t, 1)
@@ -72,7 +73,7 @@ func TestShardSurvivesThatRedisDeniesACommand(t *testing.T) {
 		require.NoError(t, b.rdb.Do(t.Context(), "ACL", "SETUSER", "default", rule).Err())
 	}
 	acl("-xreadgroup")
-	require.Regexp(t, "NOPERM|can't run this command", w.awaitHealth(0, ShardBroken).Err.Error()) // as a command, or in a script
+	require.Regexp(t, "NOPERM|can't run this command", w.awaitHealth(0, ShardBroken).Err.Error()) // outside or in a script
 	b.add(t, 0, 3)
 	acl("+xreadgroup")
 	b.idle(t, 0)

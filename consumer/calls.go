@@ -8,11 +8,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// errNoCall says that the handler has been busy with Config.MaxCalls calls for a whole lease.
-var errNoCall = errors.New("all calls of the handler are taken, the entries go back to the other workers")
+// errNoCall means that for a whole lease all Config.MaxCalls calls of the handler were in progress.
+var errNoCall = errors.New("all calls of the handler are in use; the entries go back to the other workers")
 
-// takeCall takes one of Config.MaxCalls, and waits at most a lease for it. Entries must not wait longer for a worker
-// whose calls hang than for a dead worker. giveUp lets another call begin.
+// takeCall acquires one of the Config.MaxCalls call slots, and returns a function that releases it. It waits for at
+// most one lease: if the running calls hang, other workers should get the entries as soon as they would from a dead
+// worker.
 func (s *shard) takeCall(ctx context.Context) (giveUp func(), err error) {
 	calls := s.c.calls
 	if calls == nil {
@@ -26,14 +27,15 @@ func (s *shard) takeCall(ctx context.Context) (giveUp func(), err error) {
 	case <-bound.C:
 		return nil, errNoCall
 	case <-ctx.Done():
-		return func() {}, nil // the caller makes no call any more
+		return func() {}, nil // the caller checks ctx, and does not call the handler
 	}
 }
 
-// awaitCall waits until a call is free again. Meanwhile the worker has no entries, and its lead ends soon.
+// awaitCall waits until a call slot is free. The shard owns no entries during the wait, and it does not renew its
+// lead, which soon expires.
 func (s *shard) awaitCall(ctx context.Context) {
-	s.perEntry = stream.MaxEntryGrants // entries that arrive meanwhile may be of any size
-	s.log.Warn("every call that MaxCalls allows has been busy for a whole lease; the shard takes nothing until one ends")
+	s.perEntry = stream.MaxEntryGrants // assume the largest entries: anything may arrive during the wait
+	s.log.Warn("all MaxCalls calls have been busy for a whole lease; the shard takes no entries until a call ends")
 	select {
 	case s.c.calls <- struct{}{}:
 		<-s.c.calls

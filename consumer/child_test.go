@@ -19,13 +19,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// childEnv makes the test binary a worker of its own process: "mode prefix address consumer".
+// childEnv makes the test binary run as a worker. Its value is "mode prefix address consumer".
 const childEnv = "HONGBAO_CONSUMER_CHILD"
 
-// The modes of a child. Each notes in a Redis list what its handler does.
+// The modes of a child. In each mode the handler writes what it does into a Redis list.
 const (
-	childHold   = "hold"   // keeps the first batch until it is cancelled, then returns that it is done
-	childPoison = "poison" // is killed by event 1
+	childHold   = "hold"   // the handler waits until it is cancelled, and then reports its grants as done
+	childPoison = "poison" // the handler of event 1 kills the process
 )
 
 func childMain() {
@@ -80,11 +80,11 @@ func childMain() {
 	os.Exit(0)
 }
 
-// process is a worker in its own process.
+// process is a worker in a child process.
 type process struct {
 	*exec.Cmd
 	ended chan struct{}
-	err   error // how it ended; read it after ended
+	err   error // the result of Wait; valid once ended is closed
 }
 
 func (b *bundle) child(t *testing.T, mode, name string) *process {
@@ -99,13 +99,13 @@ func (b *bundle) child(t *testing.T, mode, name string) *process {
 		p.err = cmd.Wait()
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // the process has ended, unless the test failed
+		_ = cmd.Process.Kill() // needed only if the test failed
 		<-p.ended
 	})
 	return p
 }
 
-// notes returns the notes of the children that contain text.
+// notes returns the lines in the list of the children that contain text.
 func (b *bundle) notes(t *testing.T, text string) []string {
 	t.Helper()
 	all, err := b.rdb.LRange(context.Background(), b.name+":notes", 0, -1).Result()
@@ -139,8 +139,8 @@ func TestPeerTakesOverFromAKilledProcess(t *testing.T) {
 	require.EqualValues(t, 2, w.Stats().Taken)
 }
 
-// A process is stopped for longer than its lease, and its peer takes over. When the process continues it notices this
-// and writes nothing, although its handler reports everything as done.
+// A worker process is suspended for longer than its lease, and a peer takes over its entries. When the process
+// continues, it notices the loss and writes nothing, even though its handler reports all grants as done.
 func TestPausedProcessNoticesThatItsLeaseIsLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -170,7 +170,7 @@ func TestPausedProcessNoticesThatItsLeaseIsLost(t *testing.T) {
 	s.onceEach(t, 5)
 }
 
-// Event 1 kills every worker that handles it, and is the first event of its batch each time.
+// Event 1 kills every worker that handles it, and it is always the first event of its batch.
 func TestPoisonThatKillsItsWorkersTakesNoNeighbourAlong(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -188,7 +188,7 @@ func TestPoisonThatKillsItsWorkersTakesNoNeighbourAlong(t *testing.T) {
 			require.NoError(t, cmd.err)
 		}
 	}
-	require.Equal(t, 5, lives, "MaxAttempts is 4; the fifth worker makes it a dead letter")
+	require.Equal(t, 5, lives, "MaxAttempts is 4; the fifth worker writes the dead letter")
 	require.Len(t, b.notes(t, "poisoned"), 4)
 	dead := b.dead(t)
 	require.Len(t, dead, 1)

@@ -14,65 +14,66 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Config configures a Consumer. Start from DefaultConfig and set the fields that it leaves out; a zero value is
-// refused.
+// Config configures a Consumer. Start from DefaultConfig and set the fields that have no default; New rejects a zero
+// Config.
 type Config struct {
 	Redis redis.UniversalClient
-	// Reads is a second client to the same Redis, for blocking reads only. Without it, a few waiting shards would use
-	// up the connections of all. Its pool must have a connection for each shard, and its read timeout must be above
-	// Block. New can't create it from Redis, because a copy of a Sentinel client's options does not follow a
-	// failover.
+	// Reads is a second client to the same Redis, for blocking reads only. With a single client, the blocking reads of
+	// idle shards would use up the connection pool. Its pool needs at least one connection per shard, and its read
+	// timeout must be above Block. New can't create this client from the options of Redis: a copy of a Sentinel
+	// client's options does not follow a failover.
 	Reads redis.UniversalClient
 	Space hongbao.Space
-	// Group is the name of the sink, of its consumer group and of its done bits.
+	// Group is the name of the sink. The consumer group and the done bits have the same name.
 	Group string
-	// Consumer names this worker in the group. It must be new each time a worker starts.
+	// Consumer is the name of this worker in the group. Each start of a worker needs a new name.
 	Consumer string
 	Handler  hongbao.Handler
-	// Middleware wraps the Handler: tracing, a log, a time limit (Timeout). The first one is the outermost. Each call
-	// of the worker passes through it, including the attempts at a sink that is down.
+	// Middleware wraps the Handler, for example with tracing, logging or a time limit (Timeout). The first middleware
+	// is the outermost. Every call of the Handler passes through it, including retries while the sink is down.
 	Middleware []func(hongbao.Handler) hongbao.Handler
 	Log        *zap.Logger
 
-	// About how many grants a sink gets at once.
+	// About how many grants one call of a sink gets.
 	BatchGrants int `knob:"consumer.batch_grants" default:"2000" want:"1 to 100_000 grants"`
-	// Grants a second that all workers of the group hand over at most; 0 for no bound. What a person has set in Redis
-	// (`hongbao sink limit`) comes before it.
+	// GrantsPerSecond limits the grants that all workers of the group together deliver in a second; 0 means no limit.
+	// A rate that an operator has set in Redis (`hongbao sink limit`) takes precedence.
 	GrantsPerSecond int `want:"0 to 1_000_000_000 grants"`
-	// Calls of the Handler at once; 0 for one a shard.
+	// MaxCalls limits the concurrent calls of the Handler; 0 means one call per shard.
 	MaxCalls int `want:"0 to 1024 calls"`
-	// Entries that are read or reclaimed at once at most.
+	// How many entries one read or one reclaim takes at most.
 	MaxEntries int `knob:"consumer.max_entries" default:"1000" want:"1 to 10_000 entries"`
 	// How long a read waits for new entries.
 	Block time.Duration `knob:"consumer.block" default:"1s" want:"10ms to 5s"`
-	// How often a worker looks for parked and abandoned entries.
+	// How often a worker looks for parked entries and for entries of dead workers.
 	Poll time.Duration `knob:"consumer.poll" default:"500ms" want:"10ms to 1m"`
-	// How long an entry stays a worker's own without renewal; it is renewed every third of this.
+	// How long a worker owns an entry without renewing its lease. The worker renews the lease three times in this
+	// period.
 	Lease time.Duration `knob:"consumer.lease" default:"30s" want:"100ms to 1h"`
-	// One call of a sink, before it counts as making no progress.
+	// How long one call of a sink may take before the worker stops renewing the lease of its entries.
 	HandleTimeout time.Duration `knob:"consumer.handle_timeout" default:"2m" want:"10ms to 1h"`
-	// How long a worker that must stop continues with the calls in flight; 0s to hand their entries back at once. Keep it
-	// below what the service manager grants.
+	// How long a stopping worker waits for the calls in flight; 0s returns their entries to the other workers at once.
+	// Keep it shorter than the stop timeout of the service manager.
 	DrainTimeout time.Duration `knob:"consumer.drain_timeout" default:"20s" want:"0s to 1h"`
-	// Attempts before a grant becomes a dead letter. Outages of a whole sink take none, nor does waiting for another
-	// worker's claim.
+	// Attempts before a grant becomes a dead letter. An outage of the whole sink takes no attempt, and neither does
+	// waiting for another worker's claim.
 	//
-	// At least two: once with others, once with its own entry only, so that a grant that kills its workers takes no other
-	// along.
+	// The minimum is two: one attempt together with other entries, and one with this entry alone. So a grant that
+	// crashes its workers does not make dead letters of the grants beside it.
 	MaxAttempts int64 `knob:"consumer.max_attempts" default:"12" want:"2 to 1000"`
-	// Dead letters of one campaign with one reason that a worker writes within a minute before it pauses the campaign for
-	// this sink; 0 never pauses it.
+	// A worker pauses a campaign for this sink after this many dead letters with the same reason within a minute; 0
+	// never pauses it.
 	//
-	// `hongbao sink resume SINK --campaign ID` ends the pause. Two reasons are one if only the user and words with digits
-	// differ.
+	// `hongbao sink resume SINK --campaign ID` ends the pause. Two reasons are the same if they differ only in the
+	// user and in words with digits.
 	PauseLetters int64 `knob:"consumer.pause_letters" default:"1000" want:"0 to 1_000_000 letters"`
-	// Wait after the first failed attempt; it doubles with each further one.
+	// The wait after the first failed attempt. It doubles after each further failure.
 	Backoff time.Duration `knob:"consumer.backoff" default:"1s" want:"1ms to 24h"`
 	// The longest wait between two attempts.
 	MaxBackoff time.Duration `knob:"consumer.max_backoff" default:"10m" want:"1ms to 24h"`
 }
 
-// DefaultConfig returns every default. It leaves out Redis, Reads, Space, Group, Consumer, Handler and Log.
+// DefaultConfig returns a Config with all defaults. Redis, Reads, Space, Group, Consumer, Handler and Log have none.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
 func (c *Config) check() error {
@@ -85,7 +86,7 @@ func (c *Config) check() error {
 		bad("Redis, Reads, Handler and Log are required")
 	}
 	if slices.ContainsFunc(c.Middleware, func(m func(hongbao.Handler) hongbao.Handler) bool { return m == nil }) {
-		bad("Middleware has a nil: want functions only")
+		bad("Middleware has a nil function")
 	}
 	if err := hongbao.CheckCampaignID(c.Group); err != nil {
 		bad("group %q: %w", c.Group, err)
@@ -103,8 +104,9 @@ func (c *Config) check() error {
 	return nil
 }
 
-// checkReads checks the client for blocking reads. If a read times out on the client's side, the entries that Redis
-// handed out are lost until the lease ends. If the pool is too small, shards wait for each other.
+// checkReads checks the options of the client for blocking reads. If a read timed out in the client, nobody would
+// handle the entries that Redis had already delivered until their lease ended. If the pool were too small, a shard
+// would wait for the connections of other shards.
 func (c *Config) checkReads() (errs []error) {
 	var timeout time.Duration
 	var pool int

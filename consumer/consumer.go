@@ -12,13 +12,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Consumer is one worker of a consumer group, on all shards.
+// Consumer is one worker of a consumer group. It works on all shards.
 type Consumer struct {
 	cfg   Config
 	store *store.Store
-	reads *store.Store // through the client for blocking reads
+	reads *store.Store // the same shards, through the client for blocking reads
 	count counters
-	calls chan struct{} // has a token for each call in progress; nil if their number has no bound
+	calls chan struct{} // holds one token per call in progress; nil if MaxCalls is 0
 
 	rateHome rateHome
 	letters  letterCounts
@@ -27,7 +27,7 @@ type Consumer struct {
 	health []Health // by shard
 }
 
-// New returns a Consumer, or an error for a wrong configuration. It does not connect to anything.
+// New returns a Consumer, or an error that names every problem of the configuration. It opens no connection.
 func New(cfg Config) (*Consumer, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -51,12 +51,13 @@ func New(cfg Config) (*Consumer, error) {
 	return c, nil
 }
 
-// Run works until ctx ends, then drains. It takes no more entries, finishes the calls in flight within DrainTimeout,
-// and hands the rest to the other workers at once. It returns after everything that it started has ended. Call it
-// once.
+// Run delivers entries until ctx ends, and then drains the worker. During the drain it takes no new entries, waits up
+// to DrainTimeout for the calls in flight, and returns all other entries to the other workers at once. When Run
+// returns, all its goroutines have ended. Call it once.
 //
-// A shard that is Broken says so in the log and in Health. It hands back its entries, and tries again more and more
-// slowly. The other shards continue. Run returns the errors of the shards that are broken when ctx ends.
+// A shard that gets a Broken error logs an alarm and reports ShardBroken in Health. It returns its entries to the
+// other workers and retries with a growing backoff, while the other shards continue. Run returns the errors of the
+// shards that are broken when ctx ends.
 func (c *Consumer) Run(ctx context.Context) error {
 	left := make([]int, c.store.Len())
 	var wg sync.WaitGroup
@@ -73,8 +74,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return c.broken()
 }
 
-// backoff returns how long an entry stays parked on a level. It is 0 for level 0, then Backoff, doubled from level to
-// level, with a jitter of up to a fifth.
+// backoff returns how long an entry stays parked on a level: 0 on level 0, Backoff on level 1, and twice as long on
+// each further level, up to MaxBackoff. The result has a jitter of up to a fifth.
 func (c *Consumer) backoff(level int64) time.Duration {
 	if level == 0 {
 		return 0
@@ -86,7 +87,7 @@ func (c *Consumer) backoff(level int64) time.Duration {
 	return jitter(min(d, c.cfg.MaxBackoff))
 }
 
-// topLevel returns the parking level at which the backoff has reached MaxBackoff.
+// topLevel returns the lowest parking level whose backoff is MaxBackoff.
 func (c *Consumer) topLevel() int64 {
 	level := int64(1)
 	for d := c.cfg.Backoff; d < c.cfg.MaxBackoff; level++ {

@@ -12,13 +12,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// refusal is an entry that no handler may see, and why.
+// refusal is an entry that must not reach the handler, with the reason.
 type refusal struct {
 	item
-	why error // Permanent if it can't be read, Conflict if it is forged
+	why error // Permanent if the entry is unreadable, Conflict if it is forged
 }
 
-// decode decodes the entries. An entry of a newer build is an error, which stops the shard.
+// decode parses the entries. An entry of a newer build is an error, which stops the shard.
 func (s *shard) decode(items []item) (readable []item, unreadable []refusal, err error) {
 	for _, it := range items {
 		it.entry, err = stream.ParseEntry(s.index, it.ID, it.Values)
@@ -34,9 +34,9 @@ func (s *shard) decode(items []item) (readable []item, unreadable []refusal, err
 	return readable, unreadable, nil
 }
 
-// skipDone leaves out the grants that the sink has finished in an earlier delivery. It asks Redis once for all items,
-// unless the answer came with the items. The head of the shard refutes a forged entry. The error may say that the
-// sink is paused.
+// skipDone removes the grants that the sink finished in an earlier delivery. It makes one call to Redis for all items,
+// unless the progress came with the read of the items. An item that contradicts the head of its shard is forged. The
+// error can be errPaused, because the progress also has the state of the sink.
 func (s *shard) skipDone(ctx context.Context, items []item) (live []item, forged []refusal, err error) {
 	p, of := s.known(items), make([]int, len(items)) // a known progress has one range for all items
 	if p == nil {
@@ -67,8 +67,9 @@ func (s *shard) skipDone(ctx context.Context, items []item) (live []item, forged
 	return live, forged, nil
 }
 
-// known returns the progress that came with the items, if it covers all of them. It ignores a progress that refutes
-// an item: while a slot moves, the progress may be older than the entries.
+// known returns the progress that came with the read, or nil if it does not cover all items. While a cluster slot
+// moves, the progress may be older than the items. known then returns nil too, because the progress contradicts an
+// item.
 func (s *shard) known(items []item) *store.Progress {
 	a := s.ahead
 	s.ahead = ahead{}
@@ -84,9 +85,9 @@ func (s *shard) known(items []item) *store.Progress {
 	return a.progress
 }
 
-// neighbours returns the ranges of grants that the items have. Items that are close together share one range. of has
-// for each item the index of its range. neighbours uses no other number of an item, because the number may be
-// anything until the head has refuted it.
+// neighbours returns the ranges of seqs of the items' grants. Items that are close together share one range. of[i] is
+// the index of the range of item i. neighbours uses only the first seq and the number of grants: an item that is not
+// checked against the head may have any other number in its fields.
 func neighbours(items []item) (ranges []stream.SeqRange, of []int) {
 	of = make([]int, len(items))
 	for i := range items {
@@ -106,12 +107,11 @@ func neighbours(items []item) (ranges []stream.SeqRange, of []int) {
 	return ranges, of
 }
 
-// refuse makes a dead letter of each refused entry, as a whole. If the grants of a forged entry were delivered, or
-// became dead letters one by one, their done bits would be set. The real events of those seqs would then be skipped
-// later.
+// refuse writes one dead letter for each refused entry as a whole. Delivering the grants of a forged entry, or writing
+// a letter for each of them, would set done bits. The real events with the same seqs would later be skipped.
 //
-// refuse writes no letter and raises no alarm if the entry is no longer ours. After a worker slept, other workers may
-// have finished and trimmed its entries, which then look forged.
+// If this worker no longer owns the entry, refuse writes no letter and raises no alarm. After a worker slept, other
+// workers may have finished and trimmed its entries, which then look forged.
 func (s *shard) refuse(ctx context.Context, refused []refusal) error {
 	for _, r := range refused {
 		written, err := s.deadLetter(ctx, &r.item, store.Letter{Last: true}, r.why)
@@ -123,21 +123,21 @@ func (s *shard) refuse(ctx context.Context, refused []refusal) error {
 		case !written:
 		case hongbao.ClassOf(r.why) == hongbao.ClassConflict:
 			s.c.count.forged.Add(1)
-			s.log.Error("ALARM: a forged entry is in the stream, it becomes a dead letter",
+			s.log.Error("ALARM: a forged entry is in the stream; it becomes a dead letter",
 				zap.String("code", "forged_entry"), entry, why)
 		default:
-			s.log.Error("an entry can't be read, it becomes a dead letter", zap.String("code", "unreadable_entry"), entry,
+			s.log.Error("an entry can't be read; it becomes a dead letter", zap.String("code", "unreadable_entry"), entry,
 				why)
 		}
 	}
 	return nil
 }
 
-var errNoAnswer = errors.New("its deliveries ended without an answer: the workers that had it died or were stopped " +
-	"under way")
+var errNoAnswer = errors.New("no delivery of the grant was answered: its workers died or were stopped during " +
+	"the delivery")
 
-// divide separates the items that were delivered too often. They are only entries whose workers died each time.
-// Grants that a handler refused too often are dead letters already.
+// divide separates the items that were delivered too often. The workers of such an item died during each delivery: a
+// grant that the handler rejected that often would already be a dead letter.
 func (s *shard) divide(items []item) (live, hopeless []item) {
 	for _, it := range items {
 		if it.Attempt > s.cfg.MaxAttempts && len(it.open) > 0 {
@@ -149,7 +149,7 @@ func (s *shard) divide(items []item) (live, hopeless []item) {
 	return live, hopeless
 }
 
-// bury makes dead letters of all open grants of hopeless items.
+// bury makes dead letters of all open grants of the items.
 func (s *shard) bury(ctx context.Context, items []item) error {
 	for i := range items {
 		results := slices.Repeat([]error{errNoAnswer}, len(items[i].open))
@@ -160,9 +160,10 @@ func (s *shard) bury(ctx context.Context, items []item) error {
 	return nil
 }
 
-// isolate makes sure that an item that came many times is handled alone. Such an item may kill the workers, and every
-// entry that a worker has when it dies loses an attempt. others are the items from the first such one on, which are
-// handed back. If such an item comes first, live has only that item. The next reclaims begin small again.
+// isolate makes sure that an item with many attempts is handled alone. Such an item may crash its workers, and a crash
+// costs every entry of the worker an attempt. live ends before the first such item, or has only this item if it comes
+// first. The other items are handed back. The next reclaim takes one entry only, and the limit doubles with each batch
+// without such an item.
 func (s *shard) isolate(items []item) (live, others []item) {
 	n := slices.IndexFunc(items, func(it item) bool { return it.Attempt > (s.cfg.MaxAttempts+1)/2 })
 	if n < 0 {

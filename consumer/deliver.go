@@ -15,10 +15,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// errUnanswered is the result of a grant whose delivery ended with the lease or with the drain time.
+// errUnanswered is the result of a grant for which the handler had not answered when the delivery ended.
 var errUnanswered = errors.New("the delivery ended before the handler answered")
 
-// batch returns how many of the items make one batch for the handler.
+// batch returns how many of the items fit into one batch. A batch has at least one item.
 func (s *shard) batch(items []item) int {
 	n, grants := 0, 0
 	for n < len(items) && (n == 0 || grants+len(items[n].open) <= s.cfg.BatchGrants) {
@@ -28,10 +28,12 @@ func (s *shard) batch(items []item) int {
 	return n
 }
 
-// deliver calls the handler with the open grants of one batch, until each is done or has failed alone. It returns
-// one result for each grant, in order: nil for a grant that is done. It ends early when the lease or the drain time
-// ends. The rest then has errUnanswered, because errors of a cancelled handler do not count against a grant. The
-// error is Broken, or says why the rest must wait: the sink is paused, its rate is used up, or no call is free.
+// deliver calls the handler until each open grant of the batch is done or has its own error. It returns one result per
+// grant, in order; nil means done.
+//
+// deliver stops early when the lease or the drain time ends. The remaining grants then have errUnanswered: an error
+// that only comes from the cancellation must cost no attempt. err is Broken, or says why the remaining grants must
+// wait: the sink is paused, its rate is used up, or all calls are busy.
 func (s *shard) deliver(l *lease, batch []item) (results []error, err error) {
 	d := delivery{s: s, l: l}
 	s.readCampaigns(l.ctx)
@@ -49,15 +51,14 @@ func (s *shard) deliver(l *lease, batch []item) (results []error, err error) {
 	return d.results, d.inPortions(open)
 }
 
-// delivery is one hand-over of a batch to the handler.
 type delivery struct {
 	s       *shard
 	l       *lease
 	grants  []hongbao.Grant
-	results []error // of the grants
+	results []error // by index in grants
 }
 
-// inPortions calls the handler with the grants at these places, with as many at once as the rate allows.
+// inPortions calls the handler for the grants at these indexes, with no more grants per call than the rate allows.
 func (d *delivery) inPortions(places []int) (err error) {
 	for err == nil && len(places) > 0 {
 		n := d.s.portion(len(places))
@@ -66,8 +67,8 @@ func (d *delivery) inPortions(places []int) (err error) {
 	return err
 }
 
-// handle calls the handler with the grants at these places. It waits out outages, and halves a batch that fails as a
-// whole.
+// handle calls the handler for the grants at these indexes. It retries during an outage, and halves a batch that fails
+// as a whole.
 func (d *delivery) handle(places []int) error {
 	for outages := int64(1); len(places) > 0 && d.l.ctx.Err() == nil; outages++ {
 		errs, err := d.admitted(places)
@@ -109,8 +110,8 @@ func (d *delivery) handle(places []int) error {
 	return nil
 }
 
-// waitOut pauses the shard while the sink is down. The lease is renewed meanwhile, nothing more is read, and no grant
-// loses an attempt.
+// waitOut waits before the next try while the sink is down. The lease is still renewed, the shard reads nothing, and
+// no grant loses an attempt.
 func (d *delivery) waitOut(outages int64, held int, err error) {
 	if outages == 1 {
 		d.s.c.count.outages.Add(1)
@@ -118,7 +119,7 @@ func (d *delivery) waitOut(outages int64, held int, err error) {
 	}
 	d.s.setHealth(SinkDown, err)
 	pause := min(d.s.c.backoffOf(outages, 100*time.Millisecond), 10*time.Second)
-	d.s.log.Warn("the sink is down, the shard waits with its entries", zap.Int("grants", held), zap.Duration("pause", pause),
+	d.s.log.Warn("the sink is down; the shard keeps its entries", zap.Int("grants", held), zap.Duration("pause", pause),
 		zap.Error(err))
 	t := time.NewTimer(pause)
 	defer t.Stop()
@@ -126,12 +127,12 @@ func (d *delivery) waitOut(outages int64, held int, err error) {
 	case <-t.C:
 	case <-d.l.ctx.Done():
 	case <-d.l.drain.Done():
-		d.l.cancel(errDrainOver) // the drain does not wait for a sink that is down: other workers take over
+		d.l.cancel(errDrainOver) // do not drain into a sink that is down: other workers take over
 	}
 }
 
-// failed records errors as the results of their grants. It first halves a batch in which all grants failed with the
-// same error, so that one bad grant costs no other grant an attempt.
+// failed records the errors as the results of the grants. If all grants of a batch failed with the same error, it
+// first retries both halves, so that one bad grant costs the other grants no attempt.
 func (d *delivery) failed(places []int, errs []error, all bool) error {
 	shared := all && len(places) > 1 && retry.MayHelp(errs[0])
 	for _, err := range errs {
@@ -150,8 +151,8 @@ func (d *delivery) failed(places []int, errs []error, all bool) error {
 	return nil
 }
 
-// admitted calls the handler if nothing forbids it. It first waits for one of Config.MaxCalls, which may take long.
-// Then it checks people's decisions and the rate, so that both are fresh. The error says what forbids the call.
+// admitted calls the handler unless the sink is paused, its rate is used up, or no call slot is free. The error names
+// the reason. Waiting for a slot may take long, so the pause and the rate are checked after it.
 func (d *delivery) admitted(places []int) ([]error, error) {
 	giveUp, err := d.s.takeCall(d.l.ctx)
 	if err == nil {
@@ -167,7 +168,7 @@ func (d *delivery) admitted(places []int) ([]error, error) {
 	return d.call(places), nil
 }
 
-// call calls the handler once, with a time limit, and catches its panic. It returns one error or nil for each grant.
+// call calls the handler once, with a time limit, and recovers from a panic. It returns one result per grant.
 func (d *delivery) call(places []int) (errs []error) {
 	ctx, cancel := context.WithTimeout(d.l.ctx, d.s.cfg.HandleTimeout)
 	defer cancel()
@@ -189,8 +190,8 @@ func (d *delivery) call(places []int) (errs []error) {
 	}()
 	errs = d.s.cfg.Handler.Handle(ctx, grants)
 	if errs != nil && len(errs) != len(grants) {
-		err := hongbao.Errorf(hongbao.ClassBroken, "the handler returned %d errors for %d grants: it is unknown which are done",
-			len(errs), len(grants))
+		err := hongbao.Errorf(hongbao.ClassBroken,
+			"the handler returned %d errors for %d grants: unknown which grants are done", len(errs), len(grants))
 		errs = slices.Repeat([]error{err}, len(grants))
 	}
 	if errs == nil {

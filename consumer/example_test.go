@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/consumer"
 )
 
-// A middleware of the caller reports how long each call took. Timeout bounds the calls.
+// A program adds its own middleware, which reports how long each call took, and Timeout, which limits the calls.
 func ExampleConfig_middleware() {
 	logged := func(next hongbao.Handler) hongbao.Handler {
 		return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
@@ -30,7 +30,7 @@ func ExampleConfig_middleware() {
 		return errs
 	})
 
-	// consumer.New wraps the handler like this; the worker then calls it.
+	// consumer.New wraps the handler in this way.
 	h := cfg.Handler
 	for i := len(cfg.Middleware) - 1; i >= 0; i-- {
 		h = cfg.Middleware[i](h)

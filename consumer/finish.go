@@ -15,9 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// finish ends the delivery of a batch: done bits and acks, dead letters, parking. results and stopped come from
-// deliver. finish returns the items whose delivery did not end, because the handler did not answer for all of their
-// grants.
+// finish records the results of a batch: it sets done bits, acks entries, writes dead letters and parks entries.
+// results and stopped come from deliver. left has the items with grants for which the handler did not answer.
 func (s *shard) finish(l *lease, batch []item, results []error, stopped error) (left []item, err error) {
 	if err := s.ack(l, batch, results); err != nil {
 		return batch, err
@@ -34,7 +33,7 @@ func (s *shard) finish(l *lease, batch []item, results []error, stopped error) (
 	return left, err
 }
 
-// byItem returns each item with the results of its open grants.
+// byItem iterates over the items, each with the results of its open grants.
 func byItem(batch []item, results []error) iter.Seq2[*item, []error] {
 	return func(yield func(*item, []error) bool) {
 		for i := range batch {
@@ -51,7 +50,7 @@ func allDone(results []error) bool {
 	return !slices.ContainsFunc(results, func(err error) bool { return err != nil })
 }
 
-// ack sets the done bits of finished grants, and acks the entries of which nothing is left.
+// ack sets the done bits of the grants that are done, and acks the entries without remaining grants.
 func (s *shard) ack(l *lease, batch []item, results []error) error {
 	var runs []stream.SeqRange
 	var ids []string
@@ -65,7 +64,7 @@ func (s *shard) ack(l *lease, batch []item, results []error) error {
 		}
 		if allDone(results) {
 			ids = append(ids, it.ID)
-			if it.entry.Kind != stream.EntryGrant { // its events need no delivery
+			if it.entry.Kind != stream.EntryGrant { // a close and other entries without grants are done too
 				runs = append(runs, stream.SeqRange{First: it.entry.Seq, Last: it.entry.Last()})
 			}
 		}
@@ -80,32 +79,35 @@ func (s *shard) ack(l *lease, batch []item, results []error) error {
 	return err
 }
 
-// ackPatiently repeats the script while Redis is out of reach, for at most the length of a lease. The script may run
-// twice.
+// ackPatiently runs the ack script, and retries while Redis is unreachable, for less than the length of a lease. The
+// script is idempotent, so a retry after an unknown result is safe.
 func (s *shard) ackPatiently(l *lease, runs []stream.SeqRange, ids []string) error {
 	var last error
 	policy := retry.Backoff(min(50*time.Millisecond, s.cfg.Lease/4), s.cfg.Lease/4, s.cfg.Lease*2/3)
 	return retry.Do(l.ctx, policy, func() (again bool, err error) {
 		if last != nil {
-			s.log.Warn("ack failed, it is tried again", zap.Error(last))
+			s.log.Warn("ack failed; trying again", zap.Error(last))
 		}
 		_, last = s.redis.Ack(context.WithoutCancel(l.ctx), s.cfg.Group, runs, ids)
 		return hongbao.ClassOf(last) != hongbao.ClassBroken && !errors.Is(last, store.ErrStale), last
 	})
 }
 
-// mustWait reports whether a delivery was stopped without the fault of a grant: the rest of its grants only wait.
+// mustWait reports whether the delivery was stopped for a reason that no grant caused. The unanswered grants then only
+// wait.
 func mustWait(stopped error) bool {
 	return errors.Is(stopped, errLater) || errors.Is(stopped, errPaused) || errors.Is(stopped, errNoCall)
 }
 
-// parkOrDeadLetter makes dead letters of an item's grants that failed permanently or too often, and parks the item if
-// other grants are left. An item that has unanswered grants stays with the worker, with one exception: those grants
-// only wait, and another grant has failed. Then the attempt counts, or a sink with a bound would be tried again
-// without end. An item keeps its earlier attempts if its only failed grants are ones that live workers have.
+// parkOrDeadLetter makes dead letters of the item's grants that failed permanently or too often. It parks the item if
+// other grants remain. An item with unanswered grants normally stays with the worker, and ended is false.
+//
+// If the unanswered grants only wait and another grant has failed, the item is parked, and the attempt counts.
+// Otherwise a sink with a rate limit would retry the failed grant without end. If all failed grants only wait for the
+// claim of a live worker, the item loses no attempt.
 func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error, waits bool) (ended bool, err error) {
 	var dead []int    // indexes in it.open of the grants that become dead letters
-	var again []error // of the grants that will be tried again
+	var again []error // errors of the grants to retry
 	unanswered, attempts := 0, it.Attempt-1
 	for i, err := range results {
 		err = s.orPaused(&it.open[i], err)
@@ -140,21 +142,21 @@ func (s *shard) parkOrDeadLetter(ctx context.Context, it *item, results []error,
 	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer,
 		[]store.Parking{{ID: it.ID, Level: s.levelOf(it, again[0]), Attempts: attempts}})
 	if err != nil || n == 0 {
-		// The entry is no longer ours, or was deleted from the stream. The next worker that takes it finds that out.
+		// The entry has another owner or was deleted from the stream; the next worker that takes it finds that out.
 		// After an error the entry stays pending, and its attempt counts.
 		return true, err
 	}
 	s.c.count.parked.Add(1)
 	if errors.Is(again[0], errCampaignPaused) {
-		return true, nil // the alarm reported it already; there may be many thousands
+		return true, nil // the alarm reported the pause; thousands of entries may wait
 	}
 	s.log.Warn("entry parked", zap.String("entry", it.ID), zap.Int64("attempt", it.Attempt), zap.Int("grants", len(again)),
 		zap.Error(again[0]))
 	return true, nil
 }
 
-// deadLetter writes the dead letter of a grant of the item, or of the whole entry if there is no grant. It returns
-// false if the letter was written before, or if the entry is no longer ours.
+// deadLetter writes the dead letter of one grant, or of the whole entry if l has no grant. written is false if the
+// letter already existed or if this worker no longer owns the entry.
 func (s *shard) deadLetter(ctx context.Context, it *item, l store.Letter, why error) (written bool, err error) {
 	l.Group, l.Consumer, l.EntryID, l.Attempts = s.cfg.Group, s.cfg.Consumer, it.ID, it.Attempt
 	l.Class, l.Reason = hongbao.ClassOf(why), why.Error()
@@ -168,8 +170,8 @@ func (s *shard) deadLetter(ctx context.Context, it *item, l store.Letter, why er
 	return written, err
 }
 
-// handBack hands items to the other workers at once, and takes no attempt from them. It does not change items that
-// are no longer ours.
+// handBack makes the items available to the other workers at once, and takes no attempt. It does not change items that
+// this worker no longer owns.
 func (s *shard) handBack(ctx context.Context, items []item) error {
 	if len(items) == 0 {
 		return nil
@@ -181,7 +183,7 @@ func (s *shard) handBack(ctx context.Context, items []item) error {
 	n, err := s.redis.Park(context.WithoutCancel(ctx), s.cfg.Group, s.cfg.Consumer, list)
 	s.c.count.handedBack.Add(int64(n))
 	if err != nil {
-		return err // the entries are reclaimed when the lease ends
+		return err // other workers reclaim the entries when the lease expires
 	}
 	s.log.Info("handed entries back for other workers", zap.Int("entries", n), zap.Int("lost", len(list)-n))
 	return nil

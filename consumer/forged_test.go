@@ -14,13 +14,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// forged returns the fields of an entry with one grant to a thief.
+// forged returns the fields of an entry with one grant, to the user thief.
 func forged(seq, epoch int64) []any {
 	return testkit.Entry("1", "grant", "rain", seq, epoch, "1700000000000",
 		"77 900000 thief - -")
 }
 
-// thefts counts the grants to the thief that reach a sink.
+// thefts returns a sink function that counts the grants to the user thief.
 func thefts(n *atomic.Int64) func(context.Context, []hongbao.Grant) []error {
 	return func(_ context.Context, grants []hongbao.Grant) []error {
 		for i := range grants {
@@ -32,19 +32,19 @@ func thefts(n *atomic.Int64) func(context.Context, []hongbao.Grant) []error {
 	}
 }
 
-// Entries that a shard has not issued are no events: their seqs or their epoch are ahead of it. The sink never sees
-// them. The real events of those seqs are delivered when they come.
+// Entries whose seq or epoch is ahead of their shard are forged: the shard never issued them. The sink does not get
+// them, and the real events with these seqs are delivered when they are written.
 func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 2)
 	for _, values := range [][]any{
 		forged(3, 1),
-		// the end of this entry is ahead
+		// the last seq of this entry is ahead
 		testkit.Entry(1, "grant", "rain", 2, 1, 1700000000000, "77 9 thief - -\n78 9 thief - -"),
 		testkit.Entry(1, "close", "rain", 4, 1, 1700000000000, "2 203 0 0"),
 		forged(1<<40, 1),
-		forged(1, 2), // an epoch that has not begun
+		forged(1, 2), // epoch 2 has not begun
 	} {
 		b.raw(t, values...)
 	}
@@ -64,14 +64,12 @@ func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 	require.Len(t, dead, 5, "nothing is dropped silently")
 	for i := range dead {
 		require.Equal(t, "conflict", dead[i]["class"])
-		require.Empty(t, dead[i]["grant"], "the whole entry, so that no one can requeue a grant")
+		require.Empty(t, dead[i]["grant"], "the letter is for the whole entry, so that nobody can requeue its grant")
 		require.Contains(t, dead[i]["reason"], "no grab wrote it")
 	}
 	require.Equal(t, "grant rain 3 1 1700000000000\n77 900000 thief - -", dead[0]["entry.1"])
 }
 
-// An entry with numbers that no shard ever reaches costs no more than any other. It becomes a dead letter, and the
-// real events beside it are delivered.
 func TestEntriesWithHugeNumbersAreDeadLetters(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string][]any{
@@ -97,7 +95,6 @@ func TestEntriesWithHugeNumbersAreDeadLetters(t *testing.T) {
 	}
 }
 
-// A worker that takes over a forged entry of a dead worker also detects it.
 func TestForgedEntryIsTakenOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -118,7 +115,7 @@ func TestForgedEntryIsTakenOver(t *testing.T) {
 	require.Len(t, b.dead(t), 1)
 }
 
-// Entries of an earlier epoch are real: they were written before the epoch was raised.
+// Entries of an earlier epoch are not forged: they were written before the epoch was raised.
 func TestEntriesOfAnEarlierEpochAreDelivered(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -132,8 +129,8 @@ func TestEntriesOfAnEarlierEpochAreDelivered(t *testing.T) {
 	require.Empty(t, b.dead(t))
 }
 
-// An earlier build wrote an epoch entry that skips nothing, and the next grant got the seq of that entry. The entry is
-// acked without a dead letter and sets no bit, and the grant is delivered.
+// An earlier build could write an epoch entry that skips no seq, so the next grant had the same seq as the entry. The
+// epoch entry is acked without a dead letter and sets no done bit. The grant is delivered.
 func TestEpochThatSkipsNothing(t *testing.T) {
 	t.Parallel()
 	for name, apart := range map[string]bool{"in one batch": false, "in two": true} {
@@ -162,7 +159,7 @@ func TestEpochThatSkipsNothing(t *testing.T) {
 	}
 }
 
-// A worker needs one round trip a batch to ask which events are done and how far the shard is.
+// For each batch a worker makes only one round trip to read the done bits, the head and the pause.
 func TestOneRoundTripABatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -183,14 +180,14 @@ func TestOneRoundTripABatch(t *testing.T) {
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
 	s.onceEach(t, 100)
-	require.EqualValues(t, 1, w.Stats().Parked, "the failed entry was taken again")
+	require.EqualValues(t, 1, w.Stats().Parked, "the failed entry was parked and retried")
 	for _, cmds := range hook.seen {
 		require.Equal(t, []string{"getrange", "hmget", "hgetall"}, cmds)
 	}
 	require.Less(t, len(hook.seen), 10)
 }
 
-// pipelineHook notes the commands of each pipeline.
+// pipelineHook records the names of the commands of each pipeline.
 type pipelineHook struct {
 	mu   sync.Mutex
 	seen [][]string
@@ -215,8 +212,7 @@ func (h *pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 	}
 }
 
-// A copy of an event that was finished long ago is not delivered to the sink again, although the event's done bit was
-// deleted behind the stream.
+// An event is finished, and its entry and its done bit are trimmed. A forged copy of the event is then not delivered.
 func TestCopyOfWhatLeftTheStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -241,7 +237,6 @@ func TestCopyOfWhatLeftTheStream(t *testing.T) {
 	require.Equal(t, "1", b.chunks(t))
 }
 
-// A shard without its meta key waits as in an outage, and continues once the key is there again.
 func TestShardWithoutMetaWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

@@ -69,7 +69,7 @@ func TestFailedGrantIsParkedAndItsNeighboursNeverComeAgain(t *testing.T) {
 	cfg.MaxAttempts, cfg.Backoff, cfg.MaxBackoff = 50, 5*time.Millisecond, 20*time.Millisecond
 	w := start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { came, _ := s.times(2); return came >= 3 }, "tried again")
-	require.Equal(t, []int64{1, 3}, b.doneBits(t, 3), "what succeeded has its bit while the entry is pending")
+	require.Equal(t, []int64{1, 3}, b.doneBits(t, 3), "a done grant of a pending entry has its done bit")
 	b.pending(t, 1)
 	b.add(t, 0, 5)
 	testkit.Eventually(t, soon, func() bool { return s.size() == 7 }, "other grants continue")
@@ -79,7 +79,7 @@ func TestFailedGrantIsParkedAndItsNeighboursNeverComeAgain(t *testing.T) {
 	s.onceEach(t, 8)
 	for _, seq := range []int64{1, 3} {
 		came, _ := s.times(seq)
-		require.Equal(t, 1, came, "event %d was done at once and must not come again", seq)
+		require.Equal(t, 1, came, "event %d was done at once and must not be delivered again", seq)
 	}
 	holder, _ := b.holder(t, ids[0])
 	require.Empty(t, holder)
@@ -202,12 +202,12 @@ func TestOnePoisonGrantIn500CostsTheOthersNoAttempt(t *testing.T) {
 			require.Len(t, dead, 1)
 			require.Equal(t, "321", dead[0]["seq"])
 			require.Equal(t, "4", dead[0]["attempts"])
-			require.EqualValues(t, 3, w.Stats().Parked, "only the poison's entry was ever parked")
+			require.EqualValues(t, 3, w.Stats().Parked, "only the entry with the poison grant was parked")
 		})
 	}
 }
 
-// uncomparable is an error whose values can't be compared: == on two of them panics.
+// uncomparable is an error of a type that can't be compared: == on two such errors panics.
 type uncomparable []string
 
 func (u uncomparable) Error() string { return fmt.Sprint([]string(u)) }
@@ -233,7 +233,6 @@ func TestUncomparableErrorsDoNoHarm(t *testing.T) {
 	s.onceEach(t, 4)
 }
 
-// Run of a shard that is broken when the worker stops returns the error.
 func TestBrokenAtTheEndIsTheErrorOfRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -311,8 +310,7 @@ func TestHandlerThatTakesTooLongCostsAnAttempt(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// A grant that a live worker is pushing waits for that worker, however long, and its entry loses no attempt. If another
-// grant of the entry fails, the entry loses attempts.
+// If another live worker has the claim on a grant, the entry waits as long as needed and loses no attempt.
 func TestHeldGrantsLoseNoAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -326,7 +324,7 @@ func TestHeldGrantsLoseNoAttempt(t *testing.T) {
 		return nil
 	}))
 	w := start(t, b.config(t, "w", s))
-	testkit.Eventually(t, soon, func() bool { return seen.Load() > waits }, "the grant comes again and again")
+	testkit.Eventually(t, soon, func() bool { return seen.Load() > waits }, "the grants are retried again and again")
 	for _, id := range ids {
 		if holder, count := b.holder(t, id); strings.HasPrefix(holder, "_retry") {
 			require.Zero(t, count, "while it is parked")

@@ -8,19 +8,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// The codes of a shard's Health.
+// The codes in Health.Code.
 const (
-	// Working: the shard reads, and its grants reach the sink.
+	// Working: the shard reads entries and delivers them to the sink.
 	Working = "working"
-	// SinkPaused: a person has paused the sink. The shard has no entries, and waits until a person resumes the sink.
+	// SinkPaused: an operator has paused the sink. The shard owns no entries, and waits until an operator resumes the
+	// sink.
 	SinkPaused = "sink_paused"
-	// SinkDown: the sink is out of reach. The shard waits with its entries.
+	// SinkDown: the sink is unreachable. The shard keeps its entries and tries again.
 	SinkDown = "sink_down"
-	// RedisDown: calls to Redis fail; the shard tries again within seconds.
+	// RedisDown: calls to Redis fail. The shard tries again within seconds.
 	RedisDown = "redis_down"
-	// ShardFrozen: Redis was restarted, or went back in time. The shard waits until it is opened again.
+	// ShardFrozen: Redis was restarted, or has lost writes. The shard waits until it is opened again.
 	ShardFrozen = "shard_frozen"
-	// ShardBroken: to continue would do harm, and a person has to look. The shard tries again, in the end every 30 s.
+	// ShardBroken: going on could do harm, so a person has to look. The shard tries again with a backoff of up to 30
+	// s.
 	ShardBroken = "shard_broken"
 )
 
@@ -28,23 +30,24 @@ const (
 type Health struct {
 	Shard int
 	Code  string
-	Since time.Time // the shard has had this code since then
-	Err   error     // why; nil if it works
-	// LastStep is when the shard last did something: read, waited a bounded time, or called the handler and got its
-	// answer. An idle shard reads again and again. A handler that ignores its context delays the next step.
+	Since time.Time // when the shard got this code
+	Err   error     // why the shard does not work; nil if it does
+	// LastStep is the time of the shard's last activity: a read, the end of a bounded wait, or the begin or end of a
+	// call of the handler. An idle shard reads repeatedly, so its LastStep advances. It does not advance while a
+	// handler hangs.
 	LastStep time.Time
 }
 
-// Health returns the state of each shard. It may be called at any time.
+// Health returns the state of each shard. It is safe for concurrent use.
 func (c *Consumer) Health() []Health {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.health)
 }
 
-// setHealth records the state of the shard. It reports whether the code has changed.
+// setHealth records the code and error of the shard, and reports whether the code has changed.
 func (s *shard) setHealth(code string, err error) (changed bool) {
-	if code != Working { // entries that arrive meanwhile may be of any size
+	if code != Working { // assume the largest entries: anything may arrive while the shard waits
 		s.perEntry = stream.MaxEntryGrants
 	}
 	s.c.mu.Lock()
@@ -58,14 +61,14 @@ func (s *shard) setHealth(code string, err error) (changed bool) {
 	return changed
 }
 
-// stepped records that the shard has done something.
+// stepped sets LastStep to now.
 func (s *shard) stepped() {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	s.c.health[s.index].LastStep = time.Now()
 }
 
-// broken returns the joined errors of the shards that are broken now.
+// broken joins the errors of the shards that are broken now.
 func (c *Consumer) broken() error {
 	var errs []error
 	for _, h := range c.Health() {

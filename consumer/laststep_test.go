@@ -11,8 +11,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A handler that ignores its context stops the steps of its shard. An idle shard of the same worker continues. The
-// first shard steps again when the handler returns.
 func TestHandlerThatHangsStopsTheStepsOfItsShard(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -36,7 +34,7 @@ func TestHandlerThatHangsStopsTheStepsOfItsShard(t *testing.T) {
 	noticed := time.Now()
 	testkit.Eventually(t, soon, func() bool { return w.Health()[1].LastStep.After(noticed) }, "the idle shard steps")
 	now := w.Health()[0]
-	require.Equal(t, hung.LastStep, now.LastStep, "the shard whose handler hangs does not")
+	require.Equal(t, hung.LastStep, now.LastStep, "the shard with the hanging handler does not")
 	require.Equal(t, Working, now.Code)
 	close(release)
 	testkit.Eventually(t, soon, func() bool { return w.Health()[0].LastStep.After(noticed) }, "the shard steps again")
@@ -44,7 +42,8 @@ func TestHandlerThatHangsStopsTheStepsOfItsShard(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// Waits with a bound are steps: those of a paused sink, of a sink that is down, and of a broken shard.
+// A shard that waits for a bounded time still updates LastStep. This holds for a paused sink, a sink that is down, and
+// a broken shard.
 func TestShardThatWaitsSteps(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

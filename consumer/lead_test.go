@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// scriptCalls returns the number of scripts that the server has run.
 func (b *bundle) scriptCalls(t *testing.T) int {
 	t.Helper()
 	text, err := b.rdb.Info(t.Context(), "commandstats").Result()
@@ -25,8 +24,7 @@ func (b *bundle) scriptCalls(t *testing.T) int {
 	return n
 }
 
-// Twenty workers with their trimmers poll little more than one worker, because one of them leads. Without a lead they
-// would poll twenty times as much.
+// Because only one worker leads, twenty workers with their trimmers poll Redis little more than one worker does.
 func TestTwentyWorkersPollAsOne(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -53,17 +51,17 @@ func TestTwentyWorkersPollAsOne(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return time.Since(begin) > 4*time.Second }, "a while")
 	calls, polls := b.scriptCalls(t)-before, float64(time.Since(begin)/poll)
 	t.Logf("%d scripts in %.0f polls", calls, polls)
-	// The leader: one reclaim and three scripts of the trimmer a poll (lead, trim, remove_idle_consumers). The others: two
-	// calls in ten polls, jittered.
-	require.Less(t, float64(calls), polls*(4*1.3+19*2*0.13), "20 workers that all poll make 60 calls and more a poll")
+	// Per poll, the leading worker runs one script (reclaim), and the leading trimmer three (lead, trim,
+	// remove_idle_consumers). Each of the 19 others makes about two calls in ten polls.
+	require.Less(t, float64(calls), polls*(4*1.3+19*2*0.13), "20 workers without a lead make over 60 calls per poll")
 	stop()
 	for range 20 {
 		require.NoError(t, <-trimmed)
 	}
 }
 
-// The leader is killed. Another worker leads when the lead is over, and takes the leader's entries when their lease is
-// over.
+// The leading worker is killed. When its lead expires, another worker leads, and reclaims the dead leader's entries
+// when their lease expires.
 func TestLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -84,10 +82,10 @@ func TestLeaderIsKilled(t *testing.T) {
 	testkit.Eventually(t, soon, leads("peer"), "the other worker leads")
 	require.NoError(t, w.stop())
 	s.onceEach(t, 5)
-	require.Empty(t, b.rdb.Get(t.Context(), b.keys().Keys.Lead(group)).Val(), "a worker that stops gives up its lead")
+	require.Empty(t, b.rdb.Get(t.Context(), b.keys().Keys.Lead(group)).Val(), "a worker that stops releases its lead")
 }
 
-// A trimmer that leads again starts from nothing, because what it remembers may be wrong by then.
+// A trimmer that gets the lead back discards what it knew from its earlier lead, because that may be outdated.
 func TestOneTrimmerLeads(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -103,7 +101,7 @@ func TestOneTrimmerLeads(t *testing.T) {
 	require.False(t, leads(two))
 	one.at[0] = newTrimming(7)
 	require.True(t, leads(one))
-	require.EqualValues(t, 7, one.at[0].epoch, "a trimmer that keeps its lead remembers")
+	require.EqualValues(t, 7, one.at[0].epoch, "a trimmer that keeps its lead keeps its memory")
 	require.NoError(t, one.endLeads(t.Context()))
 	two.next[0] = time.Now()
 	require.True(t, leads(two))

@@ -12,27 +12,27 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// lease keeps the entries of one batch ours while the handler works on them.
+// lease renews this worker's ownership of the entries of one batch while the handler works on them.
 type lease struct {
 	s      *shard
-	ctx    context.Context // of the handler: ends when the lease is lost or the drain is over
+	ctx    context.Context // the handler's context: ends when the lease is lost or the drain time is over
 	cancel context.CancelCauseFunc
-	drain  context.Context // ends with Run's context: the worker then takes no more entries
+	drain  context.Context // Run's context: its end starts the drain time
 
 	gaveBack bool
 
 	mu       sync.Mutex
-	items    []item    // the renewed items: the present batch and the batches after it
-	calling  time.Time // since when the handler is being called; zero if it is not
+	items    []item    // the items to renew: the current batch and the batches after it
+	calling  time.Time // when the current call of the handler began; zero if none runs
 	renewed  time.Time
-	reported atomic.Bool     // the loss of the lease is reported
-	gone     map[string]bool // ids of entries that were deleted from the stream meanwhile, and reported
+	reported atomic.Bool     // the loss of the lease was logged and counted
+	gone     map[string]bool // ids of entries that were deleted from the stream and have been reported
 	wg       sync.WaitGroup
 }
 
 var (
 	errLeaseLost = errors.New("the lease is lost: another worker may have the entries")
-	errStuck     = errors.New("the handler makes no progress: its lease is not renewed any more")
+	errStuck     = errors.New("the handler makes no progress: its lease is no longer renewed")
 	errDrainOver = errors.New("the drain time is over")
 )
 
@@ -43,15 +43,15 @@ func (s *shard) lease(drain context.Context, items []item) *lease {
 	return l
 }
 
-// end stops the renewal and waits for it.
+// end stops the renewal and waits until its goroutines have ended.
 func (l *lease) end() {
 	l.cancel(nil)
 	l.wg.Wait()
 }
 
-// giveBack takes this delivery's attempt off the entries, once, because a sink that is down has not tried them.
-// Without it, workers that are killed repeatedly while they wait would make dead letters of grants that the sink
-// never tried.
+// giveBack subtracts the current attempt from the entries, once per lease, because a sink that is down did not try
+// them. Otherwise, if workers were killed repeatedly during an outage, grants that the sink never tried would become
+// dead letters.
 func (l *lease) giveBack() {
 	if l.gaveBack {
 		return
@@ -61,33 +61,33 @@ func (l *lease) giveBack() {
 		list = append(list, store.Parking{ID: it.ID, Level: store.Stay, Attempts: it.Attempt - 1})
 	}
 	if _, err := l.s.redis.Park(l.ctx, l.s.cfg.Group, l.s.cfg.Consumer, list); err != nil {
-		l.s.log.Warn("attempts could not be given back, it is tried at the next outage", zap.Error(err))
+		l.s.log.Warn("attempts could not be given back; the next outage tries it again", zap.Error(err))
 		return
 	}
 	l.gaveBack = true
 }
 
-// held returns the items that are renewed.
+// held returns the items to renew.
 func (l *lease) held() []item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.items
 }
 
-// drop ends the renewal of the first items.
+// drop stops renewing the items of the first batch.
 func (l *lease) drop(batch []item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.items = l.items[len(batch):]
 }
 
-// keep renews the lease every third of it, until the batch ends. Without a renewal for a whole lease, the lease is
-// lost. keep finds that out even while a renewal hangs.
+// keep renews the lease every third of its length until the batch ends. It also checks whether the last renewal is a
+// whole lease ago, and then gives the lease up, even if a renewal hangs.
 func (l *lease) keep() {
 	tick, look := time.NewTicker(l.s.cfg.Lease/3), time.NewTicker(l.s.cfg.Lease/12)
 	defer tick.Stop()
 	defer look.Stop()
-	idle := make(chan struct{}, 1) // one renewal at a time
+	idle := make(chan struct{}, 1) // a token: only one renewal runs at a time
 	idle <- struct{}{}
 	drained := l.drain.Done()
 	var deadline <-chan time.Time
@@ -118,10 +118,11 @@ func (l *lease) keep() {
 	}
 }
 
-// stuck reports whether the lease was given up because the handler makes no progress.
+// stuck reports whether the lease was given up because the handler made no progress.
 func (l *lease) stuck() bool { return errors.Is(context.Cause(l.ctx), errStuck) }
 
-// lost reports whether the lease is lost at this instant. A process that was paused may not have noticed it yet.
+// lost reports whether the lease is lost. It checks the clock first, because a process that was suspended may not have
+// noticed the loss.
 func (l *lease) lost() bool {
 	if l.ctx.Err() == nil {
 		l.expire(time.Now())
@@ -129,21 +130,22 @@ func (l *lease) lost() bool {
 	return l.stuck() || errors.Is(context.Cause(l.ctx), errLeaseLost)
 }
 
-// expire gives up the lease if it was not renewed for its whole length. It reports whether it gave it up.
+// expire gives up the lease if the last renewal is a whole lease ago, and reports whether it did.
 func (l *lease) expire(now time.Time) bool {
 	l.mu.Lock()
 	renewed, held := l.renewed, len(l.items)
 	l.mu.Unlock()
-	// Wall-clock arithmetic (Round strips the monotonic part): a machine that slept has lost its lease too.
+	// Round strips the monotonic clock, which stops while a machine sleeps. A machine that slept has lost its lease
+	// too.
 	age := now.Round(0).Sub(renewed.Round(0))
-	if held == 0 || age < l.s.cfg.Lease { // items that are being finished are not renewed any more
+	if held == 0 || age < l.s.cfg.Lease { // nothing is left to renew while the last batch is finished
 		return false
 	}
 	l.lose(errLeaseLost, zap.Duration("without renewal for", age))
 	return true
 }
 
-// called records when the present call of the handler began. The zero time means that it returned.
+// called records when the current call of the handler began; the zero time means that no call runs.
 func (l *lease) called(since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +157,7 @@ func (l *lease) renew() {
 	items, calling := l.items, l.calling
 	l.mu.Unlock()
 	if !calling.IsZero() && time.Since(calling) > l.s.cfg.HandleTimeout+l.s.cfg.Lease/3 {
-		l.lose(errStuck, zap.Duration("the handler does not return since", time.Since(calling)))
+		l.lose(errStuck, zap.Duration("the handler has not returned for", time.Since(calling)))
 		return
 	}
 	if len(items) == 0 {
@@ -178,7 +180,7 @@ func (l *lease) renew() {
 	}
 	if err != nil {
 		if l.ctx.Err() == nil {
-			l.s.log.Warn("the lease could not be renewed, it is tried again", zap.Error(err))
+			l.s.log.Warn("the lease could not be renewed; trying again", zap.Error(err))
 		}
 		return
 	}
@@ -201,12 +203,12 @@ func (l *lease) renew() {
 	l.s.vanished(gone)
 }
 
-// lose gives up the lease, once.
+// lose cancels the handler's context with the cause. The first call also counts and logs the loss.
 func (l *lease) lose(cause error, why zap.Field) {
 	l.cancel(cause)
 	if !errors.Is(context.Cause(l.ctx), cause) || l.reported.Swap(true) {
 		return
 	}
 	l.s.c.count.leasesLost.Add(1)
-	l.s.log.Warn("lease lost, the batch is cancelled; its present owner finishes it", why)
+	l.s.log.Warn("lease lost: the batch is cancelled, and its new owner finishes it", why)
 }

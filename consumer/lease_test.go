@@ -18,10 +18,10 @@ import (
 
 const shortLease = 300 * time.Millisecond
 
-// keptLease is for tests whose worker keeps its lease: it is long enough for a busy machine.
+// keptLease is a lease for tests whose worker must not lose it, even on a busy machine.
 const keptLease = 2 * time.Second
 
-// vanish reads entries as a worker that then disappears.
+// vanish reads entries as a worker that then does nothing more, as if it had died.
 func (b *bundle) vanish(t *testing.T, name string, count int) {
 	t.Helper()
 	_, err := b.keys().CreateGroup(t.Context(), group)
@@ -97,7 +97,7 @@ func TestLongHandlingKeepsItsLease(t *testing.T) {
 	s.onceEach(t, 5)
 }
 
-// A worker notices at the next renewal that another worker has taken its entry.
+// Another worker takes the entry of a busy worker. At its next renewal the first worker notices the loss.
 func TestLostLeaseCancelsTheHandlerAndNothingIsWritten(t *testing.T) {
 	t.Parallel()
 	for name, result := range map[string]func(grants []hongbao.Grant) []error{
@@ -148,7 +148,8 @@ func failGrants(of func() error) func(grants []hongbao.Grant) []error {
 	}
 }
 
-// The rest of the batch still belongs to the worker. It is handed back, and loses no attempt.
+// One entry of a batch is taken by another worker. The first worker hands its other entries back, and they lose no
+// attempt.
 func TestLostLeaseHandsTheRestOfTheBatchOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -173,8 +174,8 @@ func TestLostLeaseHandsTheRestOfTheBatchOn(t *testing.T) {
 	require.Zero(t, count)
 }
 
-// A handler that never makes progress loses its lease, and a peer takes over. When the handler finally returns, nothing
-// is written. The attempts count, so the event becomes a dead letter.
+// A handler never returns, so its worker stops renewing the lease, and a peer takes over. When the handler finally
+// returns, its worker writes nothing.
 func TestHandlerThatNeverReturnsIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -243,7 +244,7 @@ func TestTwoWorkersHandleEachGrantOnce(t *testing.T) {
 	require.EqualValues(t, 2000, sum)
 }
 
-// scriptWith matches requests that run a script with all these words in its arguments.
+// scriptWith returns a function that matches requests to run a script whose arguments contain all the words.
 func scriptWith(words ...string) func([]byte) bool {
 	return func(request []byte) bool {
 		if !bytes.Contains(bytes.ToLower(request), []byte("eval")) {
@@ -315,8 +316,8 @@ func TestDeadLetterIsWrittenOnceWhenItsReplyIsLost(t *testing.T) {
 	}
 }
 
-// The worker is cut off from Redis, and its calls hang for longer than the lease. It must give up its lease before
-// they fail.
+// The worker is cut off from Redis, and its calls hang for longer than the lease. It must cancel the handler when the
+// lease is over, and not wait until its calls fail.
 func TestWorkerCutOffFromRedisGivesUpItsLeaseInTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

@@ -18,20 +18,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// errCampaignPaused is in the error of a grant that waits because its campaign is paused for the sink.
+// errCampaignPaused is wrapped by the error of a grant that waits because its campaign is paused for the sink.
 var errCampaignPaused = errors.New("the campaign is paused for this sink")
 
-// pausedCampaigns are the campaigns that are paused for the sink, by the shard's data.
+// pausedCampaigns has the campaigns that are paused for the sink, as the shard last read them.
 type pausedCampaigns struct {
-	version int64 // store.SinkControl.Campaigns at the last read
+	version int64 // of the pauses at the last read (store.SinkControl.Campaigns)
 	paused  map[string]error
 }
 
-// hold returns why a grant of the campaign must wait, nil if the campaign is not paused.
+// hold returns the reason why grants of the campaign must wait, or nil if the campaign is not paused.
 func (p *pausedCampaigns) hold(campaign string) error { return p.paused[campaign] }
 
-// readCampaigns reads which campaigns are paused for the sink, if that has changed. If the read fails, the earlier
-// pauses continue to apply.
+// readCampaigns reads the paused campaigns if their version has changed. If the read fails, the known pauses continue
+// to apply.
 func (s *shard) readCampaigns(ctx context.Context) {
 	version := s.control.Campaigns
 	if version == s.campaigns.version {
@@ -53,15 +53,15 @@ func (s *shard) readCampaigns(ctx context.Context) {
 			s.campaigns.paused[c.Campaign] = hongbao.Heldf("%w, by %q since %s: %q", errCampaignPaused, c.By,
 				c.At.UTC().Format(time.RFC3339), c.Why)
 		case before[c.Campaign] != nil:
-			s.c.letters.forget(c.Campaign) // a person has resumed it: earlier letters no longer count
+			s.c.letters.forget(c.Campaign) // an operator resumed the campaign: start counting anew
 			s.log.Info("the campaign was resumed", zap.String("campaign", c.Campaign), zap.String("by", c.By),
 				zap.String("why", c.Why))
 		}
 	}
 }
 
-// orPaused returns the result of a grant. If the grant failed, and the letters of its batch have paused its campaign,
-// the result is that the grant waits too.
+// orPaused returns err, the result of the grant, or the reason to wait if the grant failed and its campaign is paused
+// now. The campaign may have been paused by letters of the same batch.
 func (s *shard) orPaused(g *hongbao.Grant, err error) error {
 	if err == nil || errors.Is(err, errUnanswered) || hongbao.IsHeld(err) {
 		return err
@@ -69,11 +69,11 @@ func (s *shard) orPaused(g *hongbao.Grant, err error) error {
 	return cmp.Or(s.campaigns.hold(g.Campaign), err)
 }
 
-// pausedLevel is the level on which entries of a paused campaign are parked, unless the highest level is lower. With
-// the default backoff their delay there is 16 seconds.
+// pausedLevel is the level on which entries of a paused campaign are parked, unless the top level is lower. With the
+// default backoff they wait there for 16 seconds.
 const pausedLevel = 5
 
-// levelOf returns the level on which an item is parked.
+// levelOf returns the level on which to park an item.
 func (s *shard) levelOf(it *item, why error) int64 {
 	if errors.Is(why, errCampaignPaused) {
 		return min(pausedLevel, s.c.topLevel())
@@ -81,7 +81,7 @@ func (s *shard) levelOf(it *item, why error) int64 {
 	return min(it.Attempt, s.c.topLevel())
 }
 
-// letterCounts counts the dead letters of a worker within a minute, by campaign and reason.
+// letterCounts counts the dead letters of a worker by campaign and reason, and starts again after a minute.
 type letterCounts struct {
 	mu    sync.Mutex
 	since time.Time
@@ -92,10 +92,11 @@ type letterKind struct {
 	campaign, reason string
 }
 
-// maxLetterKinds bounds the memory of the counts. Further kinds are not counted in this minute.
+// maxLetterKinds limits the memory of the counts. In a minute with more kinds, letters of the further kinds are not
+// counted.
 const maxLetterKinds = 10_000
 
-// add counts a letter, and returns the number of letters of its kind.
+// add counts a letter, and returns how many letters of its kind were counted so far.
 func (c *letterCounts) add(k letterKind) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,21 +110,21 @@ func (c *letterCounts) add(k letterKind) int64 {
 	return c.n[k]
 }
 
-// forget resets the counts of a campaign's letters to 0.
+// forget resets the counts of a campaign.
 func (c *letterCounts) forget(campaign string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.n, func(k letterKind, _ int64) bool { return k.campaign == campaign })
 }
 
-// maxKindReason is the longest reason of a letterKind, in bytes.
+// maxKindReason limits the reason in a letterKind, in bytes.
 const maxKindReason = 200
 
-// numbered matches words with a digit: numbers, and ids of users and requests.
+// numbered matches words with a digit, such as numbers and the ids of users and requests.
 var numbered = regexp.MustCompile(`[\pL\pN_-]*[0-9][\pL\pN_-]*`)
 
-// kindOf returns the kind of a letter. Letters have the same kind if their reasons differ only in the user and in
-// words with digits.
+// kindOf returns the kind of a letter. Reasons that differ only in the user and in words with digits give the same
+// kind.
 func kindOf(g *hongbao.Grant, why error) letterKind {
 	text := why.Error()
 	if g.User != "" {
@@ -133,8 +134,8 @@ func kindOf(g *hongbao.Grant, why error) letterKind {
 	return letterKind{g.Campaign, strings.Clone(text[:min(len(text), maxKindReason)])}
 }
 
-// countLetter counts a letter. It pauses the letter's campaign for the sink if too many letters had the same reason
-// within a minute. If the pause fails, the next letter tries it again.
+// countLetter counts a letter, and pauses its campaign for the sink when Config.PauseLetters letters of one kind came
+// within a minute. If the pause fails on a shard, the next letter tries it again.
 func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 	if s.cfg.PauseLetters == 0 {
 		return
@@ -149,8 +150,8 @@ func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 	log := s.log.With(zap.String("campaign", g.Campaign), zap.Int64("letters", n), zap.NamedError("reason", why))
 	if first || err != nil {
 		log.Error("ALARM: too many grants of a campaign become dead letters with one reason: the worker pauses the campaign "+
-			"for the sink, and its other grants wait; fix the reason, then run `hongbao sink resume SINK --campaign ID`; an error "+
-			"here names shards where the pause failed: the next letter tries it again",
+			"for the sink, and its other grants wait; fix the cause, then run `hongbao sink resume SINK --campaign ID`; an "+
+			"error names the shards where the pause failed, and the next dead letter tries it again",
 			zap.String("code", "sink_campaign_paused"), zap.Error(err))
 	} else {
 		log.Info("the campaign is paused for the sink already")
@@ -164,10 +165,10 @@ func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 	}
 }
 
-// pauseCampaign pauses a campaign for the sink on every shard. first is true for the one call that paused it on its
-// home. If several workers pause it at once, that one raises the alarm.
+// pauseCampaign pauses a campaign for the sink on every shard. first reports whether this call changed the campaign's
+// home shard. If several workers pause the campaign at the same time, only one gets true and raises the alarm.
 func (c *Consumer) pauseCampaign(ctx context.Context, campaign, why string) (first bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Lease/2) // the worker still owns its entries for that long
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Lease/2) // end well before the lease of the entries does
 	defer cancel()
 	home := c.store.Home(campaign).Index()
 	err = errors.Join(store.Each(c.store.Len(), store.AllAtOnce, func(i int) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// addTo writes n entries of one grant each for a campaign to shard 0.
+// addTo writes n entries to shard 0, each with one grant of the campaign.
 func (b *bundle) addTo(t *testing.T, campaign string, n int) {
 	t.Helper()
 	k := b.keys()
@@ -32,7 +32,8 @@ func (b *bundle) addTo(t *testing.T, campaign string, n int) {
 	}
 }
 
-// rejectsRain returns a sink that rejects the grants of campaign rain, each with its own error, until fixed is closed.
+// rejectsRain returns a sink that permanently rejects the grants of campaign rain until fixed is closed. why returns
+// the text of each error.
 func rejectsRain(fixed <-chan struct{}, why func(g *hongbao.Grant) string) *sink {
 	return newSink(func(_ context.Context, grants []hongbao.Grant) []error {
 		errs := make([]error, len(grants))
@@ -49,13 +50,13 @@ func rejectsRain(fixed <-chan struct{}, why func(g *hongbao.Grant) string) *sink
 	})
 }
 
-// closedAccount returns one reason for all grants. The texts differ in the user, in numbers and in the id of the
-// request.
+// closedAccount returns error texts that differ only in the user and in words with digits, so they count as one
+// reason.
 func closedAccount(g *hongbao.Grant) string {
 	return fmt.Sprintf("the bank answers 422: no account for %s (request 7f%02xab-c0de)", g.User, g.Seq)
 }
 
-// holds waits until n entries of shard 0 are parked and no other entry waits.
+// holds waits until n entries of shard 0 are parked and all other entries are finished.
 func (b *bundle) holds(t *testing.T, sink string, n int64) {
 	t.Helper()
 	testkit.EventuallyOK(t, soon, func() error {
@@ -87,9 +88,9 @@ func (b *bundle) resumeCampaign(t *testing.T, campaign string) {
 	}
 }
 
-// Three dead letters with one reason pause the campaign for that sink on every shard. Its other grants are not tried
-// and lose no attempt. Another campaign and another sink continue. After a person resumes the campaign, earlier dead
-// letters do not count.
+// Three dead letters with the same reason pause the campaign for that sink on every shard. The campaign's other grants
+// wait and lose no attempt. Another campaign and another sink continue. The dead letters do not count any more after
+// an operator resumes the campaign.
 func TestLettersPauseTheirCampaign(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -99,7 +100,7 @@ func TestLettersPauseTheirCampaign(t *testing.T) {
 	cfg.PauseLetters, cfg.BatchGrants = 3, 2
 	w := start(t, cfg)
 	b.addTo(t, "rain", 3)
-	testkit.Eventually(t, soon, func() bool { return len(b.pausedCampaigns(t, 1, group)) == 1 }, "the other shard has the pause")
+	testkit.Eventually(t, soon, func() bool { return len(b.pausedCampaigns(t, 1, group)) == 1 }, "both shards have the pause")
 	b.addTo(t, "rain", 5)
 	b.addTo(t, "snow", 4)
 	b.holds(t, group, 5)
@@ -122,9 +123,9 @@ func TestLettersPauseTheirCampaign(t *testing.T) {
 	ocfg := b.config(t, "other", other)
 	ocfg.Group = "kafka"
 	start(t, ocfg)
-	testkit.Eventually(t, soon, func() bool { return other.size() == 12 }, "the other sink has all grants")
+	testkit.Eventually(t, soon, func() bool { return other.size() == 12 }, "the other sink gets all grants")
 
-	testkit.Eventually(t, soon, func() bool { return w.Stats().Parked > 3*5 }, "the grants were checked again and again")
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Parked > 3*5 }, "the grants were checked often")
 	pending, err := b.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: b.keys().Keys.Events(), Group: group,
 		Start: "-", End: "+", Count: 100}).Result()
 	require.NoError(t, err)
@@ -134,7 +135,8 @@ func TestLettersPauseTheirCampaign(t *testing.T) {
 	}
 
 	b.resumeCampaign(t, "rain")
-	// The unfixed cause pauses the campaign again, after three more letters: letters before the resume do not count.
+	// The cause is not fixed, so three more letters pause the campaign again. The letters before the resume do not
+	// count.
 	testkit.Eventually(t, soon, func() bool { return len(b.dead(t)) == 6 && len(b.pausedCampaigns(t, 0, group)) == 1 },
 		"three more letters")
 	b.holds(t, group, 2)
@@ -146,7 +148,8 @@ func TestLettersPauseTheirCampaign(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// Two workers reach the number of letters at once. The campaign is paused once, and one of them raises the alarm.
+// Two workers reach the limit of letters at the same time. The campaign is paused once, and only one worker raises the
+// alarm.
 func TestTwoWorkersPauseACampaignOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -157,7 +160,7 @@ func TestTwoWorkersPauseACampaignOnce(t *testing.T) {
 	for i := range workers {
 		cfg := b.config(t, fmt.Sprint("w", i), newSink(func(_ context.Context, grants []hongbao.Grant) []error {
 			called[i].Do(both.Done)
-			both.Wait() // neither worker knows of the other's dead letter
+			both.Wait() // so that neither worker sees the pause of the other
 			errs := make([]error, len(grants))
 			for j := range errs {
 				errs[j] = hongbao.Errorf(hongbao.ClassPermanent, "no account")
@@ -188,7 +191,6 @@ func TestTwoWorkersPauseACampaignOnce(t *testing.T) {
 	}
 }
 
-// Fewer letters, letters with different reasons, and a knob of 0 pause nothing.
 func TestFewLettersPauseNothing(t *testing.T) {
 	t.Parallel()
 	words := strings.Fields("closed frozen unknown blocked foreign minor")
@@ -215,7 +217,6 @@ func TestFewLettersPauseNothing(t *testing.T) {
 	}
 }
 
-// A minute's letters are counted by campaign and reason, within bounds.
 func TestLetterCounts(t *testing.T) {
 	t.Parallel()
 	g := func(campaign, user string) *hongbao.Grant { return &hongbao.Grant{Campaign: campaign, User: user} }
@@ -237,5 +238,5 @@ func TestLetterCounts(t *testing.T) {
 		c.add(letterKind{"rain", fmt.Sprint(i)})
 	}
 	require.Len(t, c.n, maxLetterKinds)
-	require.EqualValues(t, 2, c.add(one), "a known one is still counted")
+	require.EqualValues(t, 2, c.add(one), "a known kind is still counted")
 }

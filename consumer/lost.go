@@ -15,18 +15,21 @@ import (
 // eventsLost is the code of the alarm that events were deleted from the stream before a group had finished them.
 const eventsLost = "events_lost"
 
-// watched is a trimmer's memory of a declared group. Events that are delivered and not done must be pending.
+// watched is what a trimmer knows about a declared group. An event that was delivered and is not done must be pending;
+// otherwise it is lost.
 type watched struct {
-	// everything up to this event was delivered a round ago; younger entries are in work and not checked
+	// the highest event that the group had been delivered a round ago; later events may still be in work, and are not
+	// checked
 	delivered int64
-	pending   map[string]stream.SeqRange // the events of pending entries, by id
-	lost      []stream.SeqRange          // events that will never be delivered
+	pending   map[string]stream.SeqRange // the events of each pending entry, by entry id
+	lost      []stream.SeqRange          // events that no worker will ever get
 }
 
-// mostPending is how many pending entries of a group one round examines.
+// mostPending limits how many pending entries of a group one round examines.
 const mostPending = 1_000
 
-// lost returns, by group, how many of the lost events are in chunks whose done bits are still counted.
+// lost returns the number of lost events of each group, without events in chunks of done bits that are full or no
+// longer exist.
 func (at *trimming) lost() map[string]int64 {
 	out := map[string]int64{}
 	for name, w := range at.groups {
@@ -39,8 +42,8 @@ func (at *trimming) lost() map[string]int64 {
 	return out
 }
 
-// findLost searches every declared group for events that are not done and are neither in the stream nor in the
-// pending list. Workers can't detect them, because several workers share the entries and each one sees gaps.
+// findLost searches every declared group for events that are not done and are neither in the stream nor pending. Only
+// the trimmer can find them: each of several workers sees only some entries, so gaps in its seqs are normal.
 func (t *Trimmer) findLost(ctx context.Context, k *store.Shard, at *trimming, out *store.Trimmed) error {
 	for i := range out.Groups {
 		g := &out.Groups[i]
@@ -67,9 +70,9 @@ func (t *Trimmer) findLost(ctx context.Context, k *store.Shard, at *trimming, ou
 			g.Lost += r.Len()
 		}
 		if len(w.lost) > 0 && !slices.Equal(before, w.lost) {
-			t.cfg.Log.Error("INCIDENT: events were deleted from the stream before a group had finished them, someone trimmed "+
-				"it by hand; `hongbao audit` names the grants; `hongbao replay NAME --to balance`, or `--to kafka`, under a "+
-				"new name delivers them from their receipts", zap.String("code", eventsLost),
+			t.cfg.Log.Error("INCIDENT: events were deleted from the stream before a group had finished them, so someone "+
+				"trimmed the stream by hand; `hongbao audit` names the grants; `hongbao replay NAME --to balance`, or `--to "+
+				"kafka`, with a new NAME delivers them from their receipts", zap.String("code", eventsLost),
 				zap.Int("shard", k.Index()), zap.String("group", g.Name), zap.Int64("events", g.Lost),
 				zap.Any("first", w.lost[0]))
 		}
@@ -77,7 +80,7 @@ func (t *Trimmer) findLost(ctx context.Context, k *store.Shard, at *trimming, ou
 	return nil
 }
 
-// eventsOf returns how many events a chunk of done bits has. There is no event 0.
+// eventsOf returns the number of events in a chunk of done bits. Seqs begin at 1, so chunk 0 has one event less.
 func eventsOf(chunk int64) int64 {
 	if chunk == 0 {
 		return store.ChunkEvents - 1
@@ -85,7 +88,7 @@ func eventsOf(chunk int64) int64 {
 	return store.ChunkEvents
 }
 
-// look finds the lost events up to upto, in the chunks that are not full.
+// look finds the lost events up to the seq upto, in chunks that are not full.
 func (w *watched) look(ctx context.Context, k *store.Shard, g *store.GroupLag, upto int64) error {
 	w.lost = nil
 	open, err := notDone(ctx, k, g, upto)
@@ -102,13 +105,13 @@ func (w *watched) look(ctx context.Context, k *store.Shard, g *store.GroupLag, u
 	if open = store.Without(open, append(runs, stream.SeqRange{First: beyond, Last: math.MaxInt64})); len(open) == 0 {
 		return nil
 	}
-	// Events that were finished during the look have left the pending list, and have their bits now.
+	// Events that were finished since the first read of the done bits are no longer pending, but not lost.
 	still, err := notDone(ctx, k, g, upto)
 	w.lost = store.Without(open, store.Without(open, still))
 	return err
 }
 
-// notDone returns the events of a group up to upto that have no done bit, in the chunks that are not full.
+// notDone returns the group's events up to the seq upto without a done bit, in chunks that are not full.
 func notDone(ctx context.Context, k *store.Shard, g *store.GroupLag, upto int64) (runs []stream.SeqRange,
 	err error) {
 	for i, n := range g.ChunkDone {

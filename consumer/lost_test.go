@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// stubborn returns a sink that refuses some events until the test stops it.
+// stubborn returns a sink that always makes the given events wait, and takes all others.
 func stubborn(seqs ...int64) *sink {
 	no := map[int64]bool{}
 	for _, seq := range seqs {
@@ -19,13 +19,13 @@ func stubborn(seqs ...int64) *sink {
 	}
 	return newSink(failing(func(seq int64) error {
 		if no[seq] {
-			return hongbao.Heldf("not yet") // no attempt is taken
+			return hongbao.Heldf("not yet") // takes no attempt
 		}
 		return nil
 	}))
 }
 
-// One parked grant is no backlog. Grabs continue far beyond the bound, and finished entries behind it leave the stream.
+// One grant stays parked. It must not make grabs busy, and finished entries behind it must leave the stream.
 func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -43,14 +43,14 @@ func TestOneParkedGrantMakesNobodyWait(t *testing.T) {
 	}, "grabs continue beside the parked grant")
 	testkit.Eventually(t, soon, func() bool {
 		return w.Stats().Done == packets-1 && b.length(t) < 20 && b.meta(t, "finished") == "299"
-	}, "all others are finished, and have left")
+	}, "all other events are finished, and have left the stream")
 	stop()
 	require.NoError(t, w.stop())
 	require.Equal(t, stream.SeqRange{First: 3, Last: 3}, b.only(t))
 	require.Zero(t, lag(t, tr).Groups[0].Lost)
 }
 
-// only returns the events of the only pending entry.
+// only returns the events of the group's single pending entry.
 func (b *bundle) only(t *testing.T) stream.SeqRange {
 	t.Helper()
 	held, _, err := b.keys().Held(t.Context(), group, 10, nil)
@@ -62,8 +62,8 @@ func (b *bundle) only(t *testing.T) stream.SeqRange {
 	return stream.SeqRange{}
 }
 
-// Entries were deleted before any worker read them: before a parked one, behind it, and at the end. Only the trimmer
-// sees the gaps; it reports them once, and they delay no one.
+// Entries are deleted before any worker reads them: before a parked entry, behind it, and at the end of the stream.
+// The trimmer finds the lost events and reports them once, and other entries are still finished.
 func TestEventsLostBeforeTheyWereRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -85,7 +85,7 @@ func TestEventsLostBeforeTheyWereRead(t *testing.T) {
 	require.Equal(t, "events_lost", line["code"])
 	require.EqualValues(t, 8, line["events"])
 	before := incidents()
-	require.Equal(t, "15", b.meta(t, "finished"), "all events but the parked one")
+	require.Equal(t, "15", b.meta(t, "finished"), "all events except the parked one")
 	b.add(t, 0, 100)
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 107 }, "work continues")
 	require.NoError(t, tr.Trim(t.Context(), 0))
@@ -94,7 +94,6 @@ func TestEventsLostBeforeTheyWereRead(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// A worker may keep an entry for long. That is no loss, however old the entry is.
 func TestWhatIsPendingIsNotLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -109,7 +108,7 @@ func TestWhatIsPendingIsNotLost(t *testing.T) {
 	require.Equal(t, "0", b.meta(t, "finished"))
 }
 
-// A close sets its done bit, so it does not stay in the backlog.
+// A close has no grants to deliver. Its done bit is set anyway, so that the close leaves the backlog.
 func TestACloseIsFinished(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

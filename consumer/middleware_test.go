@@ -16,8 +16,8 @@ import (
 
 func grants(n int) []hongbao.Grant { return make([]hongbao.Grant, n) }
 
-// A grant whose call the time limit ended is Unknown, even if the handler called it Permanent. A grant that failed for
-// another reason keeps its error, and one that is done stays done.
+// If the timeout ended the call of a grant, its error is Unknown, even if the handler returned Permanent. Other errors
+// and results do not change.
 func TestTimeoutIsUnknown(t *testing.T) {
 	t.Parallel()
 	refused := hongbao.Errorf(hongbao.ClassPermanent, "no such account")
@@ -46,16 +46,15 @@ func TestTimeoutIsUnknown(t *testing.T) {
 		return []error{ctx.Err(), ctx.Err()}
 	})
 	shared := Timeout(time.Millisecond)(all).Handle(t.Context(), grants(2))
-	require.True(t, retry.Same(shared[0], shared[1]), "else a slow batch would not be halved")
+	require.True(t, retry.Same(shared[0], shared[1]), "equal errors, so that a slow batch is halved")
 	quick := hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil })
 	require.Nil(t, Timeout(time.Hour)(quick).Handle(t.Context(), grants(1)))
 	lost, cancel := context.WithCancel(t.Context())
-	cancel() // the lease is lost: the time limit did not cause this error
+	cancel() // as if the lease were lost: the timeout did not cause this error
 	errs := Timeout(time.Hour)(slow).Handle(lost, grants(7))
 	require.Equal(t, context.Canceled, errs[2])
 }
 
-// The first middleware is the outermost, and a worker calls the handler through all of them.
 func TestMiddlewareOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Redis is out of memory. The entries in the stream must be finished nevertheless, or memory would never be freed. A
-// worker that ran before does so, a worker that starts only then does so, and an unreadable entry does not prevent it.
+// Redis is out of memory. Workers must still finish the entries in the stream, because only that frees memory. This
+// holds for a running worker, for a worker that starts now, and beside an unreadable entry.
 func TestOutOfMemoryDrains(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ late, poison bool }{
@@ -25,7 +25,7 @@ func TestOutOfMemoryDrains(t *testing.T) {
 				b.raw(t, "poison", "1e9")
 			}
 			b.add(t, 0, 1, 1, 1)
-			_, err = b.keys().ReadNew(t.Context(), group, "victim", 10, 0) // the victim was killed
+			_, err = b.keys().ReadNew(t.Context(), group, "victim", 10, 0) // a worker that was killed
 			require.NoError(t, err)
 			cfg := b.config(t, "w", newSink(nil))
 			cfg.Lease = 2 * time.Second

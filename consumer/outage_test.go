@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// down returns a refuse function that reports the sink as down until up is closed.
+// down returns a refuse function for a sink that is down until up is closed.
 func down(up <-chan struct{}) func(context.Context, []hongbao.Grant) []error {
 	return func(_ context.Context, grants []hongbao.Grant) []error {
 		if closed(up) {
@@ -57,7 +57,7 @@ func TestOutageTakesNoAttemptAndReadsNothingMore(t *testing.T) {
 	require.EqualValues(t, 1, n.Outages)
 	require.Zero(t, n.Parked)
 	require.Zero(t, n.LeasesLost)
-	require.Equal(t, 1, w.logs.FilterMessage("the sink works again").Len(), "the end of an outage is logged too")
+	require.Equal(t, 1, w.logs.FilterMessage("the sink works again").Len(), "the end of the outage is logged once")
 }
 
 func TestOutageInPartKeepsWhatIsDone(t *testing.T) {
@@ -125,7 +125,6 @@ func TestDrainFinishesWhatIsInFlight(t *testing.T) {
 	require.EqualValues(t, 0, w.drained()["left"])
 }
 
-// When the drain time is over, the handler is cancelled. The grants lose no attempt.
 func TestDrainOverHandsBackWithoutLosingAnAttempt(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(grants []hongbao.Grant, err error) []error{
@@ -174,8 +173,8 @@ func TestDrainOverHandsBackWithoutLosingAnAttempt(t *testing.T) {
 	}
 }
 
-// Workers start and stop under load. A lease is longer than the test, so entries that are not handed back would stay
-// behind.
+// Workers start and stop under load. The lease is longer than the test, so the test hangs unless stopping workers hand
+// their entries back.
 func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -217,7 +216,7 @@ func TestRollingRestarts(t *testing.T) {
 	require.NoError(t, steady.stop())
 	s.onceEach(t, total)
 	require.EqualValues(t, total, done+steady.Stats().Done, "the workers' numbers add up")
-	require.Zero(t, steady.logged("shard waits"), "a stop is no failure of Redis")
+	require.Zero(t, steady.logged("shard waits"), "stopping a worker is not logged as a failure of Redis")
 	require.EqualValues(t, 20, workers)
 }
 
@@ -236,7 +235,7 @@ func TestRedisCallsAreNotBlamedForAStop(t *testing.T) {
 	}
 }
 
-// Not parallel: other tests' goroutines would count.
+// This test is not parallel, because the goroutines of other tests would count.
 func TestRunLeavesNoGoroutine(t *testing.T) {
 	b := setup(t, 3)
 	for shard := range 3 {
@@ -260,13 +259,13 @@ func TestRunLeavesNoGoroutine(t *testing.T) {
 	require.NoError(t, goleak.Find(before))
 }
 
-// The sink is down, and workers that wait for it are killed again and again. Nothing was tried, so nothing becomes a
+// While the sink is down, waiting workers are killed again and again. The sink tried no grant, so no grant becomes a
 // dead letter.
 func TestKillsDuringAnOutageTakeNoAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 1)
-	for lives := range 7 { // more lives than the child's MaxAttempts
+	for lives := range 7 { // more often than the child's MaxAttempts
 		cmd := b.child(t, "down", fmt.Sprintf("w%d", lives))
 		testkit.Eventually(t, soon, func() bool {
 			return len(b.notes(t, fmt.Sprintf("w%d down", lives))) > 1 || len(b.dead(t)) > 0

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// gated is a sink whose calls wait for the test. Each worker has its own gate.
+// gated returns a sink whose calls signal in and then block until out is closed.
 func gated(in, out chan struct{}, result func([]hongbao.Grant) []error) *sink {
 	return newSink(func(_ context.Context, grants []hongbao.Grant) []error {
 		in <- struct{}{}
@@ -22,9 +22,9 @@ func gated(in, out chan struct{}, result func([]hongbao.Grant) []error) *sink {
 	})
 }
 
-// Two workers handle the same entries (F29): one of them assumes that it still has the lease. The first one to finish
-// acks entries that the other one owns. Nothing is lost, because acked grants have their done bits. Grants that one of
-// them could not do stay with the owner.
+// Two workers handle the same entries, because the old owner does not know that it lost its lease (F29). The worker
+// that finishes first acks entries of the other worker. No grant is lost: acked grants have their done bits, and a
+// grant that one worker could not deliver stays with the owner.
 func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 	t.Parallel()
 	all := func([]hongbao.Grant) []error { return nil }
@@ -38,17 +38,17 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 	}
 	permanent := hongbao.Errorf(hongbao.ClassPermanent, "no such account")
 	for name, c := range map[string]struct {
-		// the results of the handlers: of the worker whose entries were taken, and of their owner
+		// the results of the two handlers
 		old, owner func([]hongbao.Grant) []error
 		ownerFirst bool
 		dead       int
 	}{
-		"the old one first":                       {all, all, false, 0},
-		"the owner first":                         {all, all, true, 0},
-		"the old one did it, the owner can't":     {all, but2(permanent), false, 0},
-		"the old one can't, the owner did it":     {but2(permanent), all, false, 0},
-		"the owner can't, the old one comes late": {all, but2(permanent), true, 1},
-		"neither can":                             {but2(permanent), but2(permanent), false, 1},
+		"the old worker first":                     {all, all, false, 0},
+		"the owner first":                          {all, all, true, 0},
+		"the old worker delivers, the owner can't": {all, but2(permanent), false, 0},
+		"the old worker can't, the owner delivers": {but2(permanent), all, false, 0},
+		"the owner can't, the old worker is late":  {all, but2(permanent), true, 1},
+		"neither worker can":                       {but2(permanent), but2(permanent), false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -63,7 +63,7 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 				cfg := b.config(t, []string{"old", "owner"}[i], s[i])
 				cfg.Lease = time.Hour
 				if i == 1 {
-					cfg.Lease = 2 * time.Second // the owner takes the other worker for dead then
+					cfg.Lease = 2 * time.Second // so that the owner soon takes the entries of the old worker
 				}
 				w[i] = start(t, cfg)
 				<-in[i]
@@ -78,7 +78,7 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 			}
 			close(out[first])
 			testkit.Eventually(t, soon, func() bool { n := w[first].Stats(); return n.Done+n.Dead+n.Skipped >= 3 },
-				"the first worker has ended its delivery")
+				"the first worker has finished")
 			close(out[second])
 			b.idle(t, 0)
 			require.NoError(t, w[0].stop())
@@ -96,12 +96,13 @@ func TestTwoOwnersOfTheSameEntries(t *testing.T) {
 	}
 }
 
-// failing2 is failing for a function that returns results.
+// failing2 adapts failing to a function without a context.
 func failing2(of func(seq int64) error) func([]hongbao.Grant) []error {
 	return func(grants []hongbao.Grant) []error { return failing(of)(context.Background(), grants) }
 }
 
-// If a former owner acks an entry, its neighbours are handed back at once. They do not wait for the end of a lease.
+// A former owner acks one of a worker's entries. The worker hands the other entries of the batch back at once, so they
+// need not wait until the lease ends.
 func TestAckByAFormerOwnerDelaysNoNeighbour(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -126,7 +127,7 @@ func TestAckByAFormerOwnerDelaysNoNeighbour(t *testing.T) {
 	_, err := b.keys().Ack(t.Context(), group, []stream.SeqRange{{First: 1, Last: 2}}, ids[:1])
 	require.NoError(t, err)
 	b.idle(t, 0)
-	require.Less(t, time.Since(begin), cfg.Lease, "the neighbour did not wait for the lease")
+	require.Less(t, time.Since(begin), cfg.Lease, "the other entry did not wait until the lease ended")
 	require.NoError(t, w.stop())
 	require.EqualValues(t, 1, w.Stats().LeasesLost)
 	require.Equal(t, []int64{1, 2, 3, 4}, b.doneBits(t, 4))

@@ -9,11 +9,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The life of an entry, from top to bottom:
+// An entry passes through these steps:
 //
 //	take (read or reclaim) -> decode -> skipDone -> refuse, bury, isolate -> deliver -> finish (ack, park, dead letter)
 //
-// Each step gets items and returns their results. Items that no step finished are handed back at the bottom.
+// Each step gets items and returns the items that go on. step hands back the items that no step has finished.
 
 // item is one entry that this worker has.
 type item struct {
@@ -22,7 +22,7 @@ type item struct {
 	open  []hongbao.Grant // the grants that the sink has not finished; set by skipDone
 }
 
-// step takes entries and works on them. It returns how many entries it did not finish.
+// step takes entries and works on them. left is the number of entries that were not finished.
 func (s *shard) step(ctx context.Context) (left int, err error) {
 	if err := s.prepare(ctx); err != nil {
 		return 0, err
@@ -34,15 +34,16 @@ func (s *shard) step(ctx context.Context) (left int, err error) {
 	if len(items) == 0 {
 		return 0, err
 	}
-	if err == nil && ctx.Err() == nil { // else the entries came after the end
-		// If the shard is opened again under way, the batch changes nothing any more, and its entries are read again.
+	if err == nil && ctx.Err() == nil { // an entry that arrived after ctx ended is only handed back
+		// If the shard is opened again meanwhile, its epoch changes. Writes of this batch then have no effect, and its
+		// entries are read again.
 		items, err = s.work(store.WithEpoch(ctx, s.epoch), items)
 	}
 	return len(items), errors.Join(err, s.handBack(ctx, items))
 }
 
-// work delivers items and ends their delivery. The worker owns all of them when work begins. It returns the items
-// whose delivery did not end.
+// work delivers the items and records the results. It returns the items that were not finished; the worker still owns
+// them.
 func (s *shard) work(ctx context.Context, items []item) (left []item, err error) {
 	readable, unreadable, err := s.decode(items)
 	if err != nil {
@@ -67,15 +68,15 @@ func (s *shard) work(ctx context.Context, items []item) (left []item, err error)
 	return s.deliverAll(ctx, live)
 }
 
-// deliverAll delivers items, batch by batch, as long as their lease is valid.
+// deliverAll delivers the items in batches until the lease is lost.
 func (s *shard) deliverAll(ctx context.Context, items []item) (left []item, err error) {
 	l := s.lease(ctx, items)
 	defer l.end()
 	for len(items) > 0 && err == nil && l.ctx.Err() == nil {
 		batch := items[:s.batch(items)]
 		results, stopped := s.deliver(l, batch)
-		if l.lost() { // another worker may have the entries by now: this one writes nothing more
-			if l.stuck() { // the batch stays pending: handed back, it would return at once without counting an attempt
+		if l.lost() { // another worker may own the entries now, so write nothing
+			if l.stuck() { // the batch stays pending: handing it back would retry it at once and not count the attempt
 				items = items[len(batch):]
 			}
 			return append(left, items...), stopped

@@ -12,14 +12,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// controlAge is the highest age of the worker's knowledge of a pause when it calls the handler. It is also how often
-// a paused worker checks whether it may continue.
+// controlAge is how old the known state of the pause may be when the worker calls the handler. A paused worker also
+// checks that often whether the sink was resumed.
 const controlAge = time.Second
 
 var errPaused = errors.New("the sink is paused")
 
-// controlled records people's decisions about the sink. It returns an error if the sink is paused. The worker's next
-// step is then a reclaim, which reads the decisions again, and takes nothing until the sink is resumed.
+// controlled records the operators' decisions about the sink, and returns an error if the sink is paused. The next
+// step of a paused shard is a reclaim: the reclaim script reads the decisions again, and takes nothing while the sink
+// is paused.
 func (s *shard) controlled(c store.SinkControl) error {
 	if s.control.Paused && !c.Paused {
 		s.log.Info("the sink was resumed", zap.String("by", c.By), zap.String("why", c.Why))
@@ -29,12 +30,13 @@ func (s *shard) controlled(c store.SinkControl) error {
 		return nil
 	}
 	s.lastWasReclaim, s.nextReclaim = false, time.Time{}
-	return hongbao.Errorf(hongbao.ClassTransient, "%w by %q since %s: %q; it continues when a person resumes it",
+	return hongbao.Errorf(hongbao.ClassTransient,
+		"%w by %q since %s: %q; deliveries continue when an operator resumes the sink",
 		errPaused, c.By, c.At.UTC().Format(time.RFC3339), c.Why)
 }
 
-// mayCall returns an error if the sink is paused, or if the rate is lower than when the n grants were counted. It
-// waits for their turn at the rate. The turn may take a while, so mayCall then checks for a pause again.
+// mayCall waits until the rate allows n grants. It returns an error if the sink is paused, or if the rate was lowered
+// since n was computed. The wait may take a while, so mayCall then checks for a pause again.
 func (s *shard) mayCall(ctx context.Context, n int) error {
 	if err := s.freshControl(ctx); err != nil {
 		return err
@@ -48,8 +50,8 @@ func (s *shard) mayCall(ctx context.Context, n int) error {
 	return s.freshControl(ctx)
 }
 
-// freshControl returns an error if the sink is paused. The decisions that were read with the batch are usually fresh
-// enough. If the read fails, the earlier decisions continue to apply, since the lease ends soon.
+// freshControl returns an error if the sink is paused. It calls Redis only if the known decisions are older than
+// controlAge. If that call fails, the known decisions continue to apply; without Redis the lease soon ends anyway.
 func (s *shard) freshControl(ctx context.Context) error {
 	if time.Since(s.controlAt) < controlAge {
 		return nil
@@ -64,10 +66,10 @@ func (s *shard) freshControl(ctx context.Context) error {
 	return s.controlled(c)
 }
 
-// pause waits a while because the sink is paused. The worker has no entries meanwhile.
+// pause waits about controlAge, because the sink is paused. The worker owns no entries during the wait.
 func (s *shard) pause(ctx context.Context, err error) {
 	if s.setHealth(SinkPaused, err) {
-		s.log.Warn("the sink was paused, its entries wait", zap.Error(err))
+		s.log.Warn("the sink was paused; its entries wait", zap.Error(err))
 	}
 	retry.Pause(ctx, jitter(controlAge))
 }

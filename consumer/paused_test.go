@@ -13,7 +13,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// annSays returns a decision by ann.
 func annSays(why string) stream.Decision { return stream.Decision{By: "ann", Why: why} }
 
 func (b *bundle) pause(t *testing.T) {
@@ -33,7 +32,7 @@ func (b *bundle) paused(t *testing.T, w *worker) {
 	testkit.Eventually(t, soon, func() bool { return w.Health()[0].Code == SinkPaused }, "the worker has noticed the pause")
 }
 
-// A sink that is down is paused while a worker retries it. The pause ends the retries, and takes no attempt.
+// An operator pauses a sink that is down while a worker retries it. The retries stop, and no attempt is lost.
 func TestPauseDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -53,7 +52,7 @@ func TestPauseDuringAnOutage(t *testing.T) {
 	require.ErrorContains(t, w.Health()[0].Err, "the bank is closed")
 	close(up)
 	calls := s.numberOfCalls()
-	w2 := start(t, b.config(t, "w2", s)) // a worker that begins while the sink is paused
+	w2 := start(t, b.config(t, "w2", s)) // a worker that starts during the pause
 	b.paused(t, w2)
 	require.Equal(t, calls, s.numberOfCalls())
 	b.resume(t)
@@ -64,7 +63,7 @@ func TestPauseDuringAnOutage(t *testing.T) {
 	require.Empty(t, b.dead(t))
 }
 
-// A batch that fails as a whole is halved, down to single grants. A pause ends that between two calls.
+// A batch that fails as a whole is halved again and again. A pause stops the worker between two of these calls.
 func TestPauseBetweenTwoCallsOfABatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -74,7 +73,7 @@ func TestPauseBetweenTwoCallsOfABatch(t *testing.T) {
 	s := newSink(nil)
 	s.refuse = func(_ context.Context, grants []hongbao.Grant) []error {
 		if s.numberOfCalls() == 1 {
-			<-first // a call that takes longer than the worker's knowledge is valid
+			<-first // longer than controlAge
 		}
 		errs := make([]error, len(grants))
 		for i := range errs {
@@ -95,7 +94,7 @@ func TestPauseBetweenTwoCallsOfABatch(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// A paused worker stays visible in the status, and takes no entry of a dead worker.
+// While the sink is paused, a worker still appears in the status, but does not reclaim the entries of a dead worker.
 func TestPausedWorkerReclaimsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -122,7 +121,7 @@ func TestPausedWorkerReclaimsNothing(t *testing.T) {
 	s.onceEach(t, 3)
 }
 
-// A call that waits until Config.MaxCalls lets it begin does not begin if the sink was paused meanwhile.
+// A call waits for its slot under Config.MaxCalls. If the sink is paused meanwhile, the call is not made.
 func TestPauseBehindMaxCalls(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -162,7 +161,8 @@ func TestPauseBehindMaxCalls(t *testing.T) {
 	s.onceEach(t, 3)
 }
 
-// A corrupted hash stops the shard. The entries that the call reclaimed go back, without an attempt.
+// The sink's hash in Redis is corrupted, so the reclaim fails after it has taken an entry. The entry is handed back
+// and loses no attempt.
 func TestSpoiledPauseTakesNoAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

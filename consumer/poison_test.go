@@ -26,7 +26,7 @@ func TestEntriesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
 	}
 	bad := [][]any{
 		{"1", "grant rain 90 1"},     // words are missing
-		append(good(), "extra", "1"), // a field too many
+		append(good(), "extra", "1"), // one field too many
 		many,                         // far too many
 		grant("1 1e9 ann - -"),       // not plain digits
 		grant("1 -5 ann - -"),        // negative
@@ -94,7 +94,7 @@ func TestCloseEntriesAreAcked(t *testing.T) {
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
 	s.onceEach(t, 2)
-	require.Equal(t, []int64{1, 2, 3}, b.doneBits(t, 3), "the close is done with its entry")
+	require.Equal(t, []int64{1, 2, 3}, b.doneBits(t, 3), "the close's done bit is set when its entry is acked")
 	require.Empty(t, b.dead(t))
 }
 
@@ -116,7 +116,6 @@ func TestEntriesDeletedWhilePendingAreAnIncident(t *testing.T) {
 	require.Equal(t, 1, w.logged("INCIDENT"))
 }
 
-// An entry that is deleted while the handler works on it is counted once, however often the lease is renewed.
 func TestEntryDeletedUnderTheHandlerIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -139,7 +138,8 @@ func TestEntryDeletedUnderTheHandlerIsCountedOnce(t *testing.T) {
 	require.Zero(t, w.Stats().LeasesLost)
 }
 
-// Parking moves an entry with XCLAIM, which drops an entry that is no longer in the stream.
+// An entry is deleted before it is parked. XCLAIM, which parks it, silently drops deleted entries from the pending
+// list; the worker must count it all the same.
 func TestEntryDeletedBeforeItIsParkedIsNotDroppedSilently(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

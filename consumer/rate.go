@@ -13,20 +13,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// mostTurn is how long a worker waits for its turn with entries in hand. If the turn is further away, the worker
-// hands them back, and takes nothing until its turn is near.
+// mostTurn is how long a worker with entries in hand waits for its turn. If the turn comes later, the worker hands the
+// entries back, and takes none until its turn is near.
 const mostTurn = time.Second
 
-// turnsPerSecond is the number of calls of the handler that share a second's grants, so that the grants flow evenly.
+// turnsPerSecond is the number of calls over which the grants of a second are spread, so that the load is even.
 const turnsPerSecond = 4
 
-// errLater says that the sink's rate is used up for now.
-var errLater = errors.New("the sink's rate is used up, the entries wait for their turn")
+// errLater means that the sink's rate is used up for now.
+var errLater = errors.New("the sink's rate is used up; the entries wait for their turn")
 
-// errSmaller says that the rate is lower than when the portion was computed.
-var errSmaller = errors.New("the sink's rate was lowered, a smaller portion is due")
+// errSmaller means that the rate was lowered after the portion was computed.
+var errSmaller = errors.New("the sink's rate was lowered, so the portion must be smaller")
 
-// rate returns how many grants a second all workers may hand over; 0 for no bound.
+// rate returns how many grants all workers together may deliver in a second; 0 means no limit.
 func (s *shard) rate() int {
 	if s.control.Rate != nil {
 		return *s.control.Rate
@@ -34,7 +34,7 @@ func (s *shard) rate() int {
 	return s.cfg.GrantsPerSecond
 }
 
-// portion returns how many of n grants one call hands over, so that grants flow evenly at the sink's rate.
+// portion returns how many of n grants one call may deliver, so that the load is even.
 func (s *shard) portion(n int) int {
 	if rate := s.rate(); rate > 0 {
 		return min(n, max(1, rate/turnsPerSecond/s.c.rateHome.split(s.c.store.Len())))
@@ -42,8 +42,8 @@ func (s *shard) portion(n int) int {
 	return n
 }
 
-// turn waits until the sink's rate allows n more grants. All workers and shards share the rate. If n is 0, turn only
-// checks whether the turn is near.
+// turn waits until the sink's rate, which all workers and shards share, allows n more grants. If the wait would be
+// longer than mostTurn, it returns errLater at once. With n 0 it only checks whether the turn is near.
 func (s *shard) turn(ctx context.Context, n int) error {
 	rate := s.rate()
 	s.turnIn = 0
@@ -56,18 +56,18 @@ func (s *shard) turn(ctx context.Context, n int) error {
 		return err
 	case !given:
 		s.turnIn = min(wait-mostTurn/2, 2*mostTurn)
-		s.lastWasReclaim, s.nextReclaim = false, time.Time{} // take the returned entries before new ones
+		s.lastWasReclaim, s.nextReclaim = false, time.Time{} // reclaim before the next read
 		return errLater
 	}
 	if n > 0 {
-		retry.Pause(ctx, wait) // if ctx ends, so does the delivery
+		retry.Pause(ctx, wait) // if ctx ends, the caller notices
 	}
 	return nil
 }
 
-// askTurn asks the sink's home for the turn. While the home is unreachable, each shard has its own part of the rate:
-// a grant there takes as many turns as there are shards. So the shards together stay below the rate, and each
-// continues.
+// askTurn asks the sink's home shard for a turn of n grants. While the home is unreachable, each shard counts its own
+// part of the rate: a grant then takes as many turns as there are shards. So all shards continue, and together they
+// stay below the rate.
 func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time.Duration, err error) {
 	call := store.RateCall{Sink: s.cfg.Group, PerSecond: rate, Grants: n, Portion: s.portion(rate), Most: mostTurn}
 	home, known := s.c.store.Home(s.cfg.Group), &s.c.rateHome
@@ -80,7 +80,7 @@ func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time
 			return given, wait, err
 		}
 		if known.note(err == nil) {
-			s.log.Warn("the shard that counts the sink's rate went down or came back; while it is down each shard takes its "+
+			s.log.Warn("the shard that counts the sink's rate went down or is back; while it is down, each shard takes its "+
 				"part of the rate", zap.Int("home", home.Index()), zap.Error(err))
 		}
 		if err == nil {
@@ -94,24 +94,24 @@ func (s *shard) askTurn(ctx context.Context, rate, n int) (given bool, wait time
 	return s.redis.Turn(ctx, &call)
 }
 
-// homeAgain is how long a worker waits before it asks an unreachable home again.
+// homeAgain is how long a worker waits before it asks an unreachable home shard again.
 const homeAgain = 5 * time.Second
 
-// rateHome is a worker's knowledge of the shard that counts the sink's rate.
+// rateHome knows whether the shard that counts the sink's rate was reachable at the last call.
 type rateHome struct {
 	mu   sync.Mutex
 	down bool
-	next time.Time // when the worker asks the home again
+	next time.Time // when to ask an unreachable home shard again
 }
 
-// due reports whether the worker should ask the home.
+// due reports whether it is time to ask the home shard.
 func (h *rateHome) due() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.down || time.Now().After(h.next)
 }
 
-// note records whether the home has answered, and reports whether that has changed.
+// note records whether the home shard has answered, and reports whether this differs from the last call.
 func (h *rateHome) note(answered bool) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,7 +120,7 @@ func (h *rateHome) note(answered bool) (changed bool) {
 	return changed
 }
 
-// split returns the number of parts into which the rate is divided now.
+// split returns into how many parts the rate is divided: one, or one per shard while the home is unreachable.
 func (h *rateHome) split(shards int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,8 +130,9 @@ func (h *rateHome) split(shards int) int {
 	return 1
 }
 
-// awaitTurn returns an error before the turn of a shard that must wait: entries that it took would only be handed
-// back. Its call to Redis shows that the worker lives, and reads whether the rate was raised.
+// awaitTurn checks, before the shard takes entries, whether its turn at the rate is near. Entries taken too early
+// would only be handed back. The reclaim with count 0 takes nothing, but shows that the worker is alive and reads the
+// current rate.
 func (s *shard) awaitTurn(ctx context.Context) error {
 	if s.turnIn == 0 {
 		return nil

@@ -18,13 +18,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// handed notes when each grant is handed over.
+// handed records the time of each delivered grant.
 type handed struct {
 	mu sync.Mutex
 	at []time.Time
 }
 
-// upTo returns the time from the first grant to the i-th one.
+// upTo returns the time between the first and the i-th delivery.
 func (h *handed) upTo(i int) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -43,7 +43,8 @@ func newTimedSink() (*handed, *sink) {
 	})
 }
 
-// Two workers on two shards share one rate. The rate takes no attempt, and a person changes it meanwhile.
+// Two workers on two shards share one rate, and waiting for it takes no attempt. An operator removes the rate while
+// the workers run.
 func TestRateOverAllWorkers(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -58,7 +59,7 @@ func TestRateOverAllWorkers(t *testing.T) {
 		workers = append(workers, start(t, cfg))
 	}
 	testkit.Eventually(t, soon, func() bool { return s.size() >= 150 }, "the rate lets them through")
-	require.Greater(t, at.upTo(149), 1200*time.Millisecond, "150 grants at 100 a second, of which the first 25 go at once")
+	require.Greater(t, at.upTo(149), 1200*time.Millisecond, "150 grants at 100 per second, the first 25 without a wait")
 	unbounded := 0
 	for shard := range 2 {
 		b.add(t, shard, repeat(50, 100)...)
@@ -66,7 +67,7 @@ func TestRateOverAllWorkers(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 0, *now.Rate)
 	}
-	b.idle(t, 0) // 10,000 grants more would take 100 s at the rate
+	b.idle(t, 0) // at the old rate, these 10,000 grants would take 100 s
 	b.idle(t, 1)
 	for _, w := range workers {
 		require.NoError(t, w.stop())
@@ -75,7 +76,7 @@ func TestRateOverAllWorkers(t *testing.T) {
 	s.onceEach(t, 10_200)
 }
 
-// homeDown fails a client's calls for the shard that counts the sink's rate, as if its server were down.
+// homeDown is a hook that fails a client's rate calls to the sink's home shard, as if its server were down.
 type homeDown struct {
 	key          string
 	down         atomic.Bool
@@ -102,7 +103,7 @@ func (h *homeDown) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// The shard that counts the rate is down. The others continue, each with its part of the rate, until it is back.
+// The sink's home shard is down. The other shards continue with their parts of the rate until it is back.
 func TestRateWhileItsHomeIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 4)
@@ -113,14 +114,14 @@ func TestRateWhileItsHomeIsAway(t *testing.T) {
 	at, s := newTimedSink()
 	b.add(t, other, 20, 20)
 	cfg := b.config(t, "w", s)
-	cfg.GrantsPerSecond = 80 // 20 for each of four shards
+	cfg.GrantsPerSecond = 80 // 20 for each of the four shards
 	client := b.client(t, b.addr)
 	client.AddHook(h)
 	cfg.Redis = client
 	w := start(t, cfg)
 	b.idle(t, other)
 	require.Positive(t, h.failed.Load(), "the fault fired")
-	require.Greater(t, at.upTo(39), 1500*time.Millisecond, "40 grants at 20 a second, of which the first 5 go at once")
+	require.Greater(t, at.upTo(39), 1500*time.Millisecond, "40 grants at 20 per second, the first 5 without a wait")
 	require.Equal(t, 1, w.logged("each shard takes its part"), "logged once")
 	h.down.Store(false)
 	testkit.Eventually(t, soon, func() bool {
@@ -129,11 +130,12 @@ func TestRateWhileItsHomeIsAway(t *testing.T) {
 	}, "the home is asked again")
 	b.idle(t, other)
 	require.NoError(t, w.stop())
-	require.Equal(t, 2, w.logged("each shard takes its part"), "logged for the outage and for its end")
+	require.Equal(t, 2, w.logged("each shard takes its part"), "logged once for the outage and once for its end")
 	require.Zero(t, w.Stats().Parked)
 }
 
-// A person's bound stops grants that the worker's own setting would let through, and takes no attempt.
+// A rate that an operator has set applies although the worker's own configuration has no limit. Waiting for it takes
+// no attempt.
 func TestRateSetByAPerson(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -147,12 +149,12 @@ func TestRateSetByAPerson(t *testing.T) {
 	w := start(t, b.config(t, "w", s))
 	begin := time.Now()
 	testkit.Eventually(t, soon, func() bool {
-		b.book(t, 60) // another caller is always a minute ahead
+		b.book(t, 60) // keep the next free turn a minute away
 		return w.Stats().HandedBack > 0 && time.Since(begin) > 4*time.Second
-	}, "it is not the grants' turn")
+	}, "the grants wait for their turn")
 	require.Zero(t, s.numberOfCalls())
 	b.pending(t, 1)
-	require.EqualValues(t, 1, w.Stats().HandedBack, "a worker that must wait takes nothing meanwhile")
+	require.EqualValues(t, 1, w.Stats().HandedBack, "a waiting worker takes no further entries")
 	holder, count := b.holder(t, ids[0])
 	require.Equal(t, "_retry/0", holder)
 	require.Zero(t, count, "handing back takes no attempt")
@@ -164,7 +166,7 @@ func TestRateSetByAPerson(t *testing.T) {
 	s.onceEach(t, 3)
 }
 
-// book books so many seconds of turns, so that the workers can't have them.
+// book uses up the next turns of the sink's rate, for the given number of seconds.
 func (b *bundle) book(t *testing.T, seconds int) {
 	t.Helper()
 	_, _, err := b.keys().Turn(t.Context(), &store.RateCall{
@@ -173,7 +175,8 @@ func (b *bundle) book(t *testing.T, seconds int) {
 	require.NoError(t, err)
 }
 
-// A bound that is set while a worker has a batch also limits that batch. A bound that is removed frees it at once.
+// An operator sets a rate while a worker has a batch in hand. The rate also limits the rest of that batch, and
+// removing the rate lets the batch continue at full speed.
 func TestRateSetWhileABatchIsInHand(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -214,7 +217,8 @@ func TestRateSetWhileABatchIsInHand(t *testing.T) {
 	require.Equal(t, []int{50, 1, 1, 1}, sizes[:4])
 }
 
-// A real failure counts as an attempt and waits for its backoff, though the rest of its entry waits for its turn.
+// After the first call of a batch, the rest waits for its turn at the rate. The grants that failed in that call lose
+// an attempt and wait for their backoff all the same.
 func TestRateCountsFailedAttempts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -238,7 +242,8 @@ func TestRateCountsFailedAttempts(t *testing.T) {
 	require.Equal(t, 1, s.numberOfCalls())
 }
 
-// A call that hangs delays the entries of its own shard and of other shards, but by no more than a lease.
+// With MaxCalls 1, a call that hangs blocks the entries of all shards of its worker. Another worker gets them after at
+// most one lease.
 func TestHungCallUnderMaxCalls(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)
@@ -247,7 +252,7 @@ func TestHungCallUnderMaxCalls(t *testing.T) {
 	}
 	hang := make(chan struct{})
 	hung := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
-		<-hang // the handler ignores its context
+		<-hang // ignores its context
 		errs := make([]error, len(grants))
 		for i := range errs {
 			errs[i] = context.Canceled
@@ -259,7 +264,7 @@ func TestHungCallUnderMaxCalls(t *testing.T) {
 	w := start(t, cfg)
 	defer close(hang)
 	testkit.Eventually(t, soon, func() bool { return hung.numberOfCalls() == 1 }, "one call hangs")
-	testkit.Eventually(t, soon, func() bool { return w.Stats().HandedBack == 1 }, "the other shard's entry is free")
+	testkit.Eventually(t, soon, func() bool { return w.Stats().HandedBack == 1 }, "the other shard's entry is back")
 	s := newSink(nil)
 	other := b.config(t, "other", s)
 	other.Lease = shortLease
@@ -276,7 +281,7 @@ func TestCallsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 4)
 	var now, most atomic.Int64
-	both := make(chan struct{}) // closed once two calls run at the same time
+	both := make(chan struct{}) // closed when two calls are running
 	together := sync.OnceFunc(func() { close(both) })
 	s := newSink(func(context.Context, []hongbao.Grant) []error {
 		n := now.Add(1)
@@ -286,7 +291,7 @@ func TestCallsAtOnce(t *testing.T) {
 		if n == 2 {
 			together()
 		}
-		<-both // the first call waits for another one
+		<-both // the first call waits for the second
 		return nil
 	})
 	for shard := range 4 {

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// loader adds entries of 3 grants until it is stopped; stop returns the number of grants. It ignores failures of
-// Redis; the stream shows the result of undecided calls.
+// loader adds entries of 3 grants until stop is called, which returns the number of grants in the stream. Redis may
+// fail meanwhile, so a failed write may have been carried out. The stream shows which writes were.
 func (b *bundle) loader(t *testing.T) (stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -30,14 +30,14 @@ func (b *bundle) loader(t *testing.T) (stop func() int) {
 				b.seqs[0] += 3
 				continue
 			}
-			b.seqs[0] += 3 // the entry may have been written: its seqs are not used again
+			b.seqs[0] += 3 // the entry may exist, so do not reuse its seqs
 		}
 	}()
 	return func() int {
 		cancel()
 		<-ended
 		var n int64
-		testkit.EventuallyOK(t, soon, func() (err error) { // the client may still assume that the server is down
+		testkit.EventuallyOK(t, soon, func() (err error) { // the client may still believe that Redis is down
 			n, err = b.rdb.XLen(context.Background(), b.keys().Keys.Events()).Result()
 			return err
 		}, "length")
@@ -84,7 +84,7 @@ func TestRedisThatIsDownAtTheStartIsNoVanishedGroup(t *testing.T) {
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
 	s.onceEach(t, 5)
-	require.Zero(t, w.Stats().Groups, "the group did not exist before")
+	require.Zero(t, w.Stats().Groups, "a new group does not count as vanished")
 	require.Zero(t, w.logged("vanished"))
 }
 
@@ -139,7 +139,7 @@ func TestKeyOfAnotherTypeBreaksTheShard(t *testing.T) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// Without its done bits a sink gets all events again, and must recognise those that it has.
+// If the done bits and the group are lost, the sink gets all events again. Sinks are idempotent.
 func TestDoneBitsDeletedAreDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -159,7 +159,6 @@ func TestDoneBitsDeletedAreDeliveredAgain(t *testing.T) {
 	require.Len(t, b.doneBits(t, 20), 20)
 }
 
-// Parked entries that are retried repeatedly leave room for new ones.
 func TestNewEntriesFlowBetweenParkedOnes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -175,7 +174,7 @@ func TestNewEntriesFlowBetweenParkedOnes(t *testing.T) {
 	cfg.Backoff, cfg.MaxBackoff, cfg.MaxAttempts, cfg.BatchGrants = time.Millisecond, time.Millisecond, 1000, 10
 	cfg.MaxEntries = 10
 	w := start(t, cfg)
-	testkit.Eventually(t, soon, func() bool { return w.Stats().Parked > 400 }, "the parked entries come again and again")
+	testkit.Eventually(t, soon, func() bool { return w.Stats().Parked > 400 }, "the parked entries are retried")
 	b.add(t, 0, repeat(1, 20)...)
 	testkit.Eventually(t, soon, func() bool { return s.size() == 20 }, "new ones are done")
 	later.Store(true)

@@ -27,23 +27,23 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// quiet drops the log lines of go-redis about servers that tests have killed.
+// quiet discards the log of go-redis, which reports the servers that tests kill.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
 
 const (
 	group = "balance"
-	soon  = 20 * time.Second // longer than any wait should take on a busy machine
+	soon  = 20 * time.Second // an upper bound for any wait, even on a busy machine
 )
 
-// bundle is one deployment for one test.
+// bundle is a deployment for one test.
 type bundle struct {
 	rdb   *redis.Client
-	addr  string // the address that workers connect to
+	addr  string // of Redis, for the clients of workers
 	name  string
 	store *store.Store
-	seqs  []int64 // by shard: the last event that was written
+	seqs  []int64 // by shard: the seq of the last event that was added
 }
 
 func setup(t *testing.T, n int) *bundle {
@@ -51,7 +51,8 @@ func setup(t *testing.T, n int) *bundle {
 	return setupOn(t, testkit.Redis(t), n)
 }
 
-// setupOwn starts a Redis that the test may kill. It writes every command to disk before it answers.
+// setupOwn starts a Redis that the test may kill. An answered command is never lost, because it was written to disk
+// first.
 func setupOwn(t *testing.T, n int) (*bundle, *testkit.RedisServer) {
 	t.Helper()
 	r := testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
@@ -69,8 +70,8 @@ func setupOn(t *testing.T, r *testkit.RedisServer, n int) *bundle {
 
 func (b *bundle) keys() *store.Shard { return b.store.Shard(0) }
 
-// fields returns the fields of an entry of n grants from seq first on. Packet p belongs to user u<p> and has the
-// amount 100+p%7.
+// fields returns the fields of an entry with n grants, beginning with seq first. The grant with seq p is for packet p
+// and user u<p>, and its amount is 100+p%7.
 func fields(first int64, n int) []any {
 	lines := make([]string, n)
 	for i := range lines {
@@ -81,7 +82,7 @@ func fields(first int64, n int) []any {
 		strings.Join(lines, "\n"))
 }
 
-// receipts returns the receipts of the same grants: user and receipt in turn.
+// receipts returns the receipts of the grants of fields(first, n), as pairs of user and receipt.
 func receipts(first int64, n int) []any {
 	out := make([]any, 0, 2*n)
 	for p := first; p < first+int64(n); p++ {
@@ -90,7 +91,8 @@ func receipts(first int64, n int) []any {
 	return out
 }
 
-// add writes one entry of n grants for each n to a shard, as the grab does, and returns their ids.
+// add writes one entry per argument to a shard, with that number of grants, and returns the entry ids. It also writes
+// the receipts, as the grab script does.
 func (b *bundle) add(t *testing.T, shard int, grants ...int) []string {
 	t.Helper()
 	ids, err := b.push(t.Context(), shard, grants...)
@@ -98,7 +100,7 @@ func (b *bundle) add(t *testing.T, shard int, grants ...int) []string {
 	return ids
 }
 
-// push is add for goroutines, which must not end the test.
+// push does the work of add. It can be called from other goroutines, because it does not fail the test.
 func (b *bundle) push(ctx context.Context, shard int, grants ...int) ([]string, error) {
 	k := b.store.Shard(shard)
 	pipe := b.rdb.TxPipeline()
@@ -120,7 +122,7 @@ func (b *bundle) push(ctx context.Context, shard int, grants ...int) ([]string, 
 	return ids, nil
 }
 
-// raw writes an entry as it is.
+// raw writes an entry with the given fields to shard 0.
 func (b *bundle) raw(t *testing.T, values ...any) string {
 	t.Helper()
 	id, err := b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Keys.Events(), Values: values}).Result()
@@ -128,8 +130,8 @@ func (b *bundle) raw(t *testing.T, values ...any) string {
 	return id
 }
 
-// reached makes seq the last event of shard 0, and epoch its epoch. An entry that was written by hand counts as real
-// up to there.
+// reached sets the last seq and the epoch of shard 0. Entries up to this seq, also those written by raw, then count as
+// real.
 func (b *bundle) reached(t *testing.T, seq, epoch int64) {
 	t.Helper()
 	b.seqs[0] = seq
@@ -144,7 +146,7 @@ func repeat(n, times int) []int {
 	return out
 }
 
-// client returns a client of a worker, with retries as in production.
+// client returns a Redis client for a worker. It retries as in production.
 func (b *bundle) client(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(clientOptions(addr))
@@ -156,8 +158,8 @@ func clientOptions(addr string) *redis.Options {
 	return &redis.Options{Addr: addr, DisableIdentity: true, ReadTimeout: 3 * time.Second, DialTimeout: time.Second}
 }
 
-// config returns a quick configuration: polls of 20 ms, backoffs of 20 ms. The lease is long; tests of leases
-// shorten it.
+// config returns a Config with short polls and backoffs of 20 ms. The lease is long; tests that need a short lease set
+// it.
 func (b *bundle) config(t testing.TB, name string, h hongbao.Handler) Config {
 	t.Helper()
 	c := DefaultConfig()
@@ -173,7 +175,7 @@ func quick(c *Config) {
 	c.DrainTimeout = 5 * time.Second
 }
 
-// pending waits until the group of shard 0 has n entries pending.
+// pending waits until exactly n entries of shard 0 are pending.
 func (b *bundle) pending(t testing.TB, n int64) {
 	t.Helper()
 	testkit.EventuallyOK(t, soon, func() error {
@@ -185,7 +187,7 @@ func (b *bundle) pending(t testing.TB, n int64) {
 	}, "pending")
 }
 
-// idle waits until every entry of the shard is read and acked.
+// idle waits until all entries of the shard have been read and acked.
 func (b *bundle) idle(t testing.TB, shard int) {
 	t.Helper()
 	k := b.store.Shard(shard)
@@ -207,7 +209,7 @@ func (b *bundle) idle(t testing.TB, shard int) {
 	}, "shard %d: all read and acked", shard)
 }
 
-// holder returns the consumer of a pending entry of shard 0, and its delivery count.
+// holder returns which consumer of shard 0 owns a pending entry, and the entry's delivery count.
 func (b *bundle) holder(t testing.TB, id string) (string, int64) {
 	t.Helper()
 	p, err := b.rdb.XPendingExt(context.Background(), &redis.XPendingExtArgs{
@@ -220,7 +222,7 @@ func (b *bundle) holder(t testing.TB, id string) (string, int64) {
 	return p[0].Consumer, p[0].RetryCount
 }
 
-// doneBits lists the events from 1 to n of shard 0 that have their done bit.
+// doneBits returns the seqs from 1 to n of shard 0 whose done bits are set.
 func (b *bundle) doneBits(t testing.TB, n int64) []int64 {
 	t.Helper()
 	set, err := b.keys().Done(context.Background(), group, stream.SeqRange{First: 1, Last: n})
@@ -234,7 +236,6 @@ func (b *bundle) doneBits(t testing.TB, n int64) []int64 {
 	return out
 }
 
-// dead reads the dead letters of shard 0.
 func (b *bundle) dead(t testing.TB) []map[string]any {
 	t.Helper()
 	list, err := b.rdb.XRange(context.Background(), b.keys().Keys.Dead(group), "-", "+").Result()

@@ -13,32 +13,32 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// shard is the worker's loop over one shard.
+// shard is a worker's loop over one shard.
 type shard struct {
 	c     *Consumer
 	cfg   *Config
 	index int
 	redis *store.Shard
-	reads *store.Shard // the same shard through the client for blocking reads
+	reads *store.Shard // the same shard, through the client for blocking reads
 	log   *zap.Logger
 
-	epoch    int64 // epoch of the shard before the last entries were read; 0 if it must be read
+	epoch    int64 // the shard's epoch before the last read of entries; 0 if it must be read again
 	hasGroup bool  // the group existed
-	failures int64 // successive failed calls to Redis
+	failures int64 // failed calls to Redis in a row
 
-	control   store.SinkControl // people's decisions about the sink
+	control   store.SinkControl // the operators' decisions about the sink
 	controlAt time.Time         // when control was read
-	campaigns pausedCampaigns   // campaigns that are paused for the sink
-	turnIn    time.Duration     // until the shard's turn at the sink's rate; 0 if it need not wait
+	campaigns pausedCampaigns   // the campaigns that are paused for the sink
+	turnIn    time.Duration     // the wait until the shard's turn at the sink's rate; 0 if it need not wait
 
 	nextReclaim    time.Time
 	lastWasReclaim bool    // the last entries were reclaimed, not read
-	reclaimLimit   int     // entries at once; small after entries that may kill their worker
-	perEntry       float64 // grants per entry, lately
-	lastSeq        int64   // the last event that was read; 0 if nothing was read lately
+	reclaimLimit   int     // of entries per reclaim; small after entries that may have crashed their workers
+	perEntry       float64 // recent average of grants per entry
+	lastSeq        int64   // the last event that was read; 0 if the last read was empty
 	ahead          ahead
 
-	timesBroken int64 // successive times that the shard was broken, lately
+	timesBroken int64 // how often in a row the shard was broken
 	brokenAt    time.Time
 }
 
@@ -51,7 +51,7 @@ func newShard(c *Consumer, i int) *shard {
 	}
 }
 
-// run takes entries and works on them until ctx ends. It returns how many entries the last step did not finish.
+// run repeats step until ctx ends. left is the number of entries that the last step did not finish.
 func (s *shard) run(ctx context.Context) (left int) {
 	for ctx.Err() == nil {
 		var err error
@@ -72,16 +72,17 @@ func (s *shard) run(ctx context.Context) (left int) {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := s.redis.EndLead(ending, s.cfg.Group, s.cfg.Consumer); err != nil {
-		s.log.Info("the lead could not be given up, it ends when its time is over", zap.Error(err))
+		s.log.Info("the lead could not be released; it expires by itself", zap.Error(err))
 	}
 	return left
 }
 
-// A broken shard waits brokenPause at first, and twice as long each time, up to maxBrokenPause.
+// A broken shard waits brokenPause before its first retry, and twice as long before each further retry, up to
+// maxBrokenPause.
 const brokenPause, maxBrokenPause = time.Second, 30 * time.Second
 
-// rest pauses a broken shard. The entries that it handed back come first afterwards: they are taken before new ones
-// are read.
+// rest pauses a broken shard. Afterwards the shard first reclaims the entries that it has handed back, and then reads
+// new ones.
 func (s *shard) rest(ctx context.Context, err error) {
 	s.setHealth(ShardBroken, err)
 	if time.Since(s.brokenAt) > 2*maxBrokenPause {
@@ -90,12 +91,13 @@ func (s *shard) rest(ctx context.Context, err error) {
 	s.timesBroken++
 	s.brokenAt, s.lastWasReclaim, s.nextReclaim = time.Now(), false, time.Time{}
 	pause := min(s.c.backoffOf(s.timesBroken, brokenPause), maxBrokenPause)
-	s.log.Error("ALARM: shard is broken, a person has to look; it is tried again", zap.String("code", ShardBroken),
+	s.log.Error("ALARM: shard is broken, a person has to look; it will be retried", zap.String("code", ShardBroken),
 		zap.Duration("pause", pause), zap.Error(err))
 	retry.Pause(ctx, pause)
 }
 
-// survive handles an error of a call to Redis; it returns false if the shard is broken.
+// survive handles an error of a step, and waits before the next step if Redis failed. It returns false if the shard is
+// broken.
 func (s *shard) survive(ctx context.Context, err error) bool {
 	if hongbao.ClassOf(err) != hongbao.ClassBroken && errors.Is(err, store.ErrNoGroup) {
 		if err = s.recreateGroup(ctx); err == nil {
@@ -120,37 +122,37 @@ func (s *shard) survive(ctx context.Context, err error) bool {
 	return true
 }
 
-// waits returns the code that says why the shard waits. It raises the alarm of a frozen shard once, until the shard
-// works again.
+// waits returns the Health code for an error of a call to Redis. When the shard becomes frozen, it raises the alarm
+// once.
 func (s *shard) waits(err error) string {
 	if errors.Is(err, store.ErrUnrecorded) {
-		return SinkDown // the sink's ledger is down
+		return SinkDown // an operator's decision is not yet in the sink's ledger, which is probably down
 	}
 	if !errors.Is(err, store.ErrFrozen) {
 		return RedisDown
 	}
 	if s.c.Health()[s.index].Code != ShardFrozen {
-		s.log.Error("ALARM: the shard is frozen: Redis was restarted, or has lost something; grabs are answered frozen, "+
-			"and nothing is lost by waiting; it opens by itself within seconds if nothing is missing, else see `hongbao "+
+		s.log.Error("ALARM: the shard is frozen: Redis was restarted, or has lost writes; grabs get the answer frozen, and "+
+			"waiting loses nothing; the shard opens by itself within seconds if nothing is missing; otherwise see `hongbao "+
 			"recover`",
 			zap.String("code", ShardFrozen), zap.Error(err))
 	}
 	return ShardFrozen
 }
 
-// recreateGroup creates a group that has vanished. The group begins at the first entry kept, because sinks are
-// idempotent.
+// recreateGroup creates a consumer group that has vanished. The new group starts at the first entry in the stream,
+// because sinks are idempotent.
 func (s *shard) recreateGroup(ctx context.Context) error {
 	made, err := s.redis.CreateGroup(ctx, s.cfg.Group)
 	if made {
 		s.c.count.groups.Add(1)
-		s.log.Error("the consumer group had vanished and was created again; it reads from the first entry kept",
+		s.log.Error("the consumer group had vanished and was created again; it starts at the first entry in the stream",
 			zap.String("code", "group_vanished"))
 	}
 	return err
 }
 
-// backoffOf returns base, doubled with each failure, with jitter.
+// backoffOf returns base for the first failure and twice as long for each further failure, with jitter.
 func (c *Consumer) backoffOf(failures int64, base time.Duration) time.Duration {
 	return jitter(base << min(failures-1, 10))
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// sink counts the grants it gets, and fails as refuse decides.
+// sink is a handler that counts its grants. Its refuse function decides which grants fail.
 type sink struct {
 	mu    sync.Mutex
 	calls int
-	came  map[string]int // event id -> how often it came
-	did   map[string]int // event id -> how often it was done
-	// refuse, if set, decides on a call before the grants are done; it may block. Its errors are those of a Handler.
+	came  map[string]int // event id -> number of deliveries
+	did   map[string]int // event id -> number of deliveries that succeeded
+	// refuse returns the errors of a call before its grants count as done; nil accepts every grant. It may block.
 	refuse func(ctx context.Context, grants []hongbao.Grant) []error
 }
 
@@ -52,7 +52,7 @@ func (s *sink) numberOfCalls() int {
 	return s.calls
 }
 
-// times returns how often an event of shard 0 came and was done.
+// times returns how often an event of shard 0 was delivered, and how often successfully.
 func (s *sink) times(seq int64) (came, did int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *sink) size() int {
 	return len(s.did)
 }
 
-// onceEach fails unless n events were done, each once.
+// onceEach fails the test unless exactly n events were done, each of them once.
 func (s *sink) onceEach(t testing.TB, n int) {
 	t.Helper()
 	s.mu.Lock()
@@ -77,7 +77,7 @@ func (s *sink) onceEach(t testing.TB, n int) {
 	}
 }
 
-// failing makes refuse fail the events of shard 0 by seq, each by its own error.
+// failing returns a refuse function that fails each grant of shard 0 with the error that of returns for its seq.
 func failing(of func(seq int64) error) func(context.Context, []hongbao.Grant) []error {
 	return func(_ context.Context, grants []hongbao.Grant) []error {
 		errs := make([]error, len(grants))

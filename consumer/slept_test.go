@@ -13,7 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// asleep simulates a worker that sleeps while it asks whether its entries are real: it lets others work first.
+// asleep simulates a worker that sleeps between the read of its entries and the check whether they are real. The hook
+// calls others, which lets other workers act, before the first such check.
 type asleep struct {
 	others func()
 	fell   atomic.Bool
@@ -34,8 +35,8 @@ func (h *asleep) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// A worker sleeps with the entries that it read. Meanwhile others finish them, and they are trimmed with their done
-// bits. The worker handles none of them again, and raises no alarm about forged entries.
+// A worker sleeps with entries in hand. Meanwhile other workers finish the entries, and the trimmer deletes them with
+// their done bits. The worker then delivers none of them, and raises no alarm about forged entries.
 func TestSleptUntilItsEntriesWereTrimmed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

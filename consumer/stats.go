@@ -2,28 +2,28 @@ package consumer
 
 import "sync/atomic"
 
-// Stats has the counts of a consumer since it was created. They count grants unless a field says otherwise.
+// Stats has the counts of a consumer since it was created. Unless its comment says otherwise, a field counts grants.
 type Stats struct {
-	Done   int64 // the handler finished them
-	Dead   int64 // became dead letters; a whole entry that can't be read counts as one
-	Parked int64 // entries parked for a later attempt
-	// entries handed to other workers: at the drain, after a failure, or because they were taken together with an
-	// entry that may kill the worker
+	Done   int64 // finished by the handler
+	Dead   int64 // dead letters; an unreadable entry counts as one
+	Parked int64 // counts entries: parked for a later attempt
+	// counts entries: returned to the other workers during the drain, after a failure, or because another entry of the
+	// same batch may crash the worker
 	HandedBack int64
-	Taken      int64 // entries taken from the parking consumers and from other workers
-	Skipped    int64 // had their done bit when they came again
-	Outages    int64 // times that the sink was found down
-	LeasesLost int64 // batches that were cancelled because their lease was lost
-	Forged     int64 // entries that no grab and no close wrote, as their numbers show: incidents
-	Vanished   int64 // entries deleted from the stream while they were pending: incidents
-	Groups     int64 // times that the group was missing and was created again
+	Taken      int64 // counts entries: reclaimed from the parking consumers and from other workers
+	Skipped    int64 // already had their done bits when they were delivered again
+	Outages    int64 // counts outages of the sink
+	LeasesLost int64 // counts batches: cancelled because the lease was lost
+	Forged     int64 // counts entries: forged, as their numbers show; an incident
+	Vanished   int64 // counts entries: deleted from the stream while pending; an incident
+	Groups     int64 // how often the consumer group was missing and was created again
 }
 
 type counters struct {
 	done, dead, parked, handedBack, taken, skipped, outages, leasesLost, forged, vanished, groups atomic.Int64
 }
 
-// Stats returns the counts. It may be called at any time.
+// Stats returns the counts so far. It is safe for concurrent use.
 func (c *Consumer) Stats() Stats {
 	n := &c.count
 	return Stats{

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// prepare reads the shard's epoch and creates the group, if that is not done yet.
+// prepare reads the shard's epoch if it is not known, and creates the consumer group once.
 func (s *shard) prepare(ctx context.Context) error {
 	if s.epoch == 0 {
 		head, err := s.redis.OpenHead(ctx)
@@ -20,13 +20,13 @@ func (s *shard) prepare(ctx context.Context) error {
 		if err := s.redis.CheckRecorded(ctx); err != nil {
 			return err
 		}
-		s.epoch, s.campaigns.version = head.Epoch, -1 // to be read again: Redis may have lost some
+		s.epoch, s.campaigns.version = head.Epoch, -1 // -1: Redis may have lost pauses, so read them
 	}
 	if s.hasGroup {
 		return nil
 	}
-	// A Redis that is out of memory creates no group. An existing group's entries must be finished all the same, or
-	// memory would never be freed. If the group does not exist, the next read reports it.
+	// Without free memory Redis creates no group. That must not stop the shard: memory is only freed when the entries
+	// of existing groups are finished. If this group does not exist, the next read returns ErrNoGroup.
 	if _, err := s.redis.CreateGroup(ctx, s.cfg.Group); err != nil && !store.IsOutOfMemory(err) {
 		return err
 	}
@@ -34,8 +34,8 @@ func (s *shard) prepare(ctx context.Context) error {
 	return nil
 }
 
-// take reclaims entries that are due. If there are none, it reads new ones. After a reclaim it reads new ones first.
-// It may return items together with an error; the worker owns them by then.
+// take reclaims entries that are due, or reads new entries if none are due. After a reclaim it first tries to read, so
+// that retries do not starve new entries. Items that come with an error are owned by the worker too.
 func (s *shard) take(ctx context.Context) ([]item, error) {
 	s.ahead = ahead{}
 	if s.lastWasReclaim {
@@ -50,16 +50,15 @@ func (s *shard) take(ctx context.Context) ([]item, error) {
 			return items, err
 		}
 		if len(items) > 0 {
-			s.lastWasReclaim = true // and look again soon: there may be more
+			s.lastWasReclaim = true // do not set nextReclaim: more entries may be due
 			return items, nil
 		}
 	}
 	return s.read(ctx, s.cfg.Block)
 }
 
-// read reads new entries. It waits for a read that was sent, even when ctx ends, because the worker owns its entries
-// from then on. If the last read had entries, the next one also reads the progress of the events that are likely to
-// come.
+// read reads new entries. It does not stop when ctx ends, because the worker owns the entries of a read that Redis has
+// carried out. If the last read had entries, the read also fetches the progress of the events that probably come next.
 func (s *shard) read(ctx context.Context, block time.Duration) (items []item, err error) {
 	ctx = context.WithoutCancel(ctx)
 	var entries []store.RawEntry
@@ -78,14 +77,14 @@ func (s *shard) read(ctx context.Context, block time.Duration) (items []item, er
 	return hold(entries), err
 }
 
-// ahead is the progress that came with the present entries.
+// ahead is the progress that was fetched together with the last entries.
 type ahead struct {
 	events   stream.SeqRange
-	progress *store.Progress // nil if none came, or if it was used
+	progress *store.Progress // nil if none was fetched, or after its use
 }
 
-// likely returns the events that the next read probably has: those after the last event, as many as two batches have.
-// It returns none if the last read was empty.
+// likely returns the events that the next read will probably have: two batches from the last read event on. It returns
+// an empty range if the last read was empty.
 func (s *shard) likely() stream.SeqRange {
 	if s.lastSeq == 0 {
 		return stream.SeqRange{}
@@ -93,9 +92,9 @@ func (s *shard) likely() stream.SeqRange {
 	return stream.SeqRange{First: s.lastSeq + 1, Last: s.lastSeq + 2*int64(s.cfg.BatchGrants)}
 }
 
-// reclaimUpTo takes up to n entries: parked ones whose backoff is over, and those of workers that stopped renewing.
-// One worker leads in that. The others ask again when its lead may be over. The lead ends if the leader is busy for
-// long, or was killed.
+// reclaimUpTo takes up to n entries: parked entries whose backoff is over, and entries of workers that stopped
+// renewing. Only the worker with the lead reclaims; the others ask again when the lead may have ended. The lead ends
+// if its worker is busy for long or was killed.
 func (s *shard) reclaimUpTo(ctx context.Context, n int) ([]item, error) {
 	levels := make([]time.Duration, s.c.topLevel()+1)
 	for i := range levels {
@@ -114,13 +113,13 @@ func (s *shard) reclaimUpTo(ctx context.Context, n int) ([]item, error) {
 	s.vanished(r.Gone)
 	s.c.count.taken.Add(int64(len(r.Entries)))
 	if len(r.Entries) > 0 {
-		s.log.Info("reclaimed entries whose time had come: parked ones, or a dead worker's",
+		s.log.Info("reclaimed entries whose time had come: parked entries, or entries of a dead worker",
 			zap.Int("entries", len(r.Entries)))
 	}
 	return hold(r.Entries), err
 }
 
-// lead returns how long a worker leads after each reclaim.
+// lead returns how long a worker has the lead after each reclaim.
 func (s *shard) lead() time.Duration { return min(10*s.cfg.Poll, s.cfg.Lease) }
 
 func hold(entries []store.RawEntry) []item {
@@ -131,25 +130,25 @@ func hold(entries []store.RawEntry) []item {
 	return items
 }
 
-// vanished reports entries that were deleted from the stream while they were pending. A reclaim has dropped them from
-// the pending list, and a renewal leaves them there. The audit finds their grants by the gap and names them.
+// vanished counts and logs entries that were deleted from the stream while they were pending. A reclaim removes such
+// entries from the pending list, and a renewal does not. `hongbao audit` names their grants.
 func (s *shard) vanished(ids []string) {
 	if len(ids) == 0 {
 		return
 	}
 	s.c.count.vanished.Add(int64(len(ids)))
-	s.log.Error("INCIDENT: entries were deleted from the stream while they were pending, someone trimmed it by hand; "+
-		"run `hongbao audit`, the receipts still have their grants", zap.String("code", eventsLost),
+	s.log.Error("INCIDENT: entries were deleted from the stream while they were pending, so someone trimmed the "+
+		"stream by hand; run `hongbao audit`: the receipts still have the grants", zap.String("code", eventsLost),
 		zap.Strings("entries", ids))
 }
 
-// room returns how many entries the worker can start at once.
+// room returns how many entries the worker should take at once.
 func (s *shard) room() int {
-	grants := s.portion(s.cfg.BatchGrants) // no worker should have entries that wait longer for their turn
+	grants := s.portion(s.cfg.BatchGrants) // few at a low rate: do not hoard entries
 	return min(max(1, int(float64(grants)/s.perEntry)), s.cfg.MaxEntries)
 }
 
-// measure records how many grants an entry has, so that the next read takes no more than the worker can start.
+// measure updates perEntry, the average from which room computes how many entries the next read takes.
 func (s *shard) measure(items []item) {
 	events := 0.0
 	for i := range items {

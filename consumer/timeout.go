@@ -10,11 +10,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Timeout is a middleware that ends the context of each call after d. An error that results from it is of class
-// Unknown, whatever the Handler made of it, because no one knows whether the grant was done. That applies to errors
-// that wrap context.DeadlineExceeded or os.ErrDeadlineExceeded. An error that the Handler calls an outage stays an
-// outage, so the grant loses no attempt. Errors of other causes are unchanged, and so are those of hongbao.Heldf. A
-// Handler that ignores its context is not interrupted; Config.HandleTimeout ends its lease in the end.
+// Timeout is a middleware that ends the context of each call after d. An error that the timeout caused gets class
+// Unknown, whatever class the Handler gave it, because the grant may have been done. Such an error wraps
+// context.DeadlineExceeded or os.ErrDeadlineExceeded. If the Handler reported an outage, the error stays an outage, so
+// the grant loses no attempt.
+//
+// Timeout does not change errors with other causes, or errors of hongbao.Heldf. It does not interrupt a Handler that
+// ignores its context; after Config.HandleTimeout the worker then gives up its lease.
 func Timeout(d time.Duration) func(hongbao.Handler) hongbao.Handler {
 	return func(next hongbao.Handler) hongbao.Handler {
 		return hongbao.HandlerFunc(func(ctx context.Context, grants []hongbao.Grant) []error {
@@ -24,7 +26,7 @@ func Timeout(d time.Duration) func(hongbao.Handler) hongbao.Handler {
 			if limited.Err() == nil || ctx.Err() != nil {
 				return errs
 			}
-			var last, shared error // of all grants: the consumer then halves the batch
+			var last, shared error // equal errors become one shared error, so that the consumer halves the batch
 			for i, err := range errs {
 				late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 				if !late || hongbao.IsHeld(err) {

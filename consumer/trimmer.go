@@ -19,52 +19,52 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// TrimmerConfig configures a Trimmer. Start from DefaultTrimmerConfig and set the fields that it leaves out; a zero
-// value is refused.
+// TrimmerConfig configures a Trimmer. Start from DefaultTrimmerConfig and set the fields that have no default;
+// NewTrimmer rejects a zero TrimmerConfig.
 type TrimmerConfig struct {
 	Redis redis.UniversalClient
 	Space hongbao.Space
-	// Groups are the consumer groups that must exist.
+	// Groups are the consumer groups that must exist. While one is missing, nothing is trimmed.
 	Groups []string
 	Log    *zap.Logger
-	// Pause between two rounds.
+	// The pause between two rounds of the trimmer.
 	Every time.Duration `knob:"trimmer.every" default:"1s" want:"10ms to 1h"`
 	// How long finished events are kept in Redis.
 	Retention time.Duration `knob:"trimmer.retention" default:"10m" want:"0s to 720h"`
-	// Finished events of a shard that are kept at most.
+	// How many finished events of a shard are kept at most.
 	MaxEvents int64 `knob:"trimmer.max_events" default:"5000000" want:"0 to 1_000_000_000 events"`
-	// How long a consumer with nothing pending is idle before it is removed.
+	// How long a consumer without pending entries may be idle before it is removed.
 	ForgetAfter time.Duration `knob:"trimmer.forget_after" default:"10m" want:"1s to 720h"`
-	// How long the records of requeued dead letters are kept. The records of dropped ones stay.
+	// How long the records of requeued dead letters are kept. The records of dropped dead letters are kept forever.
 	Letters time.Duration `knob:"trimmer.letters" default:"720h" want:"1h to 87600h"`
 }
 
-// DefaultTrimmerConfig returns every default. It leaves out Redis, Space, Groups and Log.
+// DefaultTrimmerConfig returns a TrimmerConfig with all defaults. Redis, Space, Groups and Log have none.
 func DefaultTrimmerConfig() TrimmerConfig { return knob.Defaults[TrimmerConfig]() }
 
-// Trimmer deletes from every shard's stream the entries that all groups have finished and that the retention no
-// longer keeps, with the done bits behind them. It also removes the consumers of workers that no longer exist.
-// Several trimmers may run. One at a time leads a shard, and two at once do no harm.
+// Trimmer deletes stream entries that all groups have finished and whose retention is over, and then their done bits.
+// It also removes the consumers of workers that no longer exist. Several trimmers may run: one of them has the lead of
+// a shard, and two at once would do no harm.
 type Trimmer struct {
 	cfg      TrimmerConfig
 	store    *store.Store
 	at       []trimming // by shard
-	reported []string   // by shard: the problem that was reported last
+	reported []string   // by shard: the last logged problem
 
-	name string      // unique to this trimmer
-	next []time.Time // by shard: when another trimmer's lead may be over; zero if this one leads
+	name string      // identifies this trimmer as a leader
+	next []time.Time // by shard: when another trimmer's lead may have ended; zero if this trimmer leads
 }
 
-// trimming is a trimmer's memory of a shard from round to round. It is valid for one epoch.
+// trimming is what a trimmer remembers about a shard from round to round. It is valid for one epoch.
 type trimming struct {
 	epoch  int64
-	behind string           // where the last look behind an unfinished entry ended
-	since  time.Time        // when these looks began at the front
+	behind string           // the next LookBehind starts after this entry
+	since  time.Time        // when LookBehind last started at the front of the stream
 	floor  int64            // the chunk of the done floor
-	full   map[string]int64 // by group: the chunks of done bits before it are full
+	full   map[string]int64 // by group: all chunks of done bits before this chunk are full
 	groups map[string]*watched
 
-	letters map[string]string // by group: the last read record of a resolved letter
+	letters map[string]string // by group: the last resolved letter whose record was read
 	expire  time.Time         // when the next records are read
 }
 
@@ -72,21 +72,21 @@ func newTrimming(epoch int64) trimming {
 	return trimming{epoch: epoch, full: map[string]int64{}, groups: map[string]*watched{}, letters: map[string]string{}}
 }
 
-// trimLimit is how many entries one call of the script deletes. More would keep Redis busy for too long.
+// trimLimit limits the entries that one script call deletes, so that it does not block Redis for long.
 const trimLimit = 2_000
 
-// lookBehind is how many entries behind an unfinished one a call examines, one by one. After each lookAgain the looks
-// begin at the front again, for entries that were unfinished before.
+// lookBehind limits how many entries behind an unfinished entry one script call examines. After lookAgain the
+// examination restarts at the front of the stream, for entries that have been finished since.
 const (
 	lookBehind = 200
 	lookAgain  = time.Minute
 )
 
-// maxHeld is how many pending entries a group may have, including what is done in them, before grabs are answered
-// busy.
+// maxHeld limits the pending entries of a group. Above it, finished entries behind the oldest pending entry count as
+// unfinished, so the backlog grows until grabs are answered busy.
 const maxHeld = 20_000
 
-// NewTrimmer returns a Trimmer, or an error for a wrong configuration.
+// NewTrimmer returns a Trimmer, or an error that names every problem of the configuration.
 func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 	errs := knob.Check(&cfg)
 	if cfg.Redis == nil || cfg.Log == nil {
@@ -115,10 +115,10 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 		next: make([]time.Time, n)}, nil
 }
 
-// trimmerLead is the name of the lead for trimming. No group has such a name.
+// trimmerLead is the name of the trimmers' lead. No group can have this name.
 const trimmerLead = "#trimmer"
 
-// Run trims until ctx ends, each shard for as long as this trimmer leads there.
+// Run trims all shards on which this trimmer has the lead, every cfg.Every, until ctx ends.
 func (t *Trimmer) Run(ctx context.Context) error {
 	for {
 		for shard := range t.store.Len() {
@@ -127,7 +127,7 @@ func (t *Trimmer) Run(ctx context.Context) error {
 				err = t.Trim(ctx, shard)
 			}
 			if err != nil && ctx.Err() == nil {
-				t.cfg.Log.Warn("trim failed, it is tried again", zap.Int("shard", shard), zap.Error(err))
+				t.cfg.Log.Warn("trim failed; trying again", zap.Int("shard", shard), zap.Error(err))
 			}
 		}
 		if !retry.Pause(ctx, jitter(t.cfg.Every)) {
@@ -136,8 +136,9 @@ func (t *Trimmer) Run(ctx context.Context) error {
 	}
 }
 
-// leads reports whether this trimmer leads a shard now. It asks Redis only when another trimmer's lead may be over. A
-// trimmer that takes a lead from another one forgets what it remembers from an earlier lead.
+// leads reports whether this trimmer has the lead of a shard, and takes the lead if it is free. It does not ask Redis
+// while another trimmer certainly leads. When it takes over the lead, it discards what it remembers from an earlier
+// lead.
 func (t *Trimmer) leads(ctx context.Context, shard int) (bool, error) {
 	if time.Now().Before(t.next[shard]) {
 		return false, nil
@@ -156,13 +157,14 @@ func (t *Trimmer) leads(ctx context.Context, shard int) (bool, error) {
 	return true, nil
 }
 
-// lead returns how long a trimmer leads after each round: long enough for its next round, and not for long if it is
-// killed.
+// lead returns how long the lead lasts after a round: long enough for the next round, but short enough for a takeover
+// if the trimmer is killed.
 func (t *Trimmer) lead() time.Duration {
 	return min(10*t.cfg.Every, t.cfg.Every+t.cfg.Every/5+30*time.Second)
 }
 
-// endLeads lets other trimmers lead at once. If a release fails, the lead ends by itself.
+// endLeads releases the leads, so that other trimmers can take over at once. If a release fails, the lead expires by
+// itself.
 func (t *Trimmer) endLeads(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -171,20 +173,20 @@ func (t *Trimmer) endLeads(ctx context.Context) error {
 			continue
 		}
 		if err := t.store.Shard(shard).EndLead(ctx, trimmerLead, t.name); err != nil {
-			t.cfg.Log.Info("the leads could not be given up, they end when their time is over", zap.Error(err))
+			t.cfg.Log.Info("the leads could not be released; they expire by themselves", zap.Error(err))
 			return nil
 		}
 	}
 	return nil
 }
 
-// Trim trims one shard once. Two calls for the same shard must not run at once.
+// Trim trims one shard once. Calls for the same shard must not overlap.
 func (t *Trimmer) Trim(ctx context.Context, shard int) error {
 	_, err := t.trim(ctx, shard)
 	return err
 }
 
-// trim is Trim. It returns the state of the shard afterwards.
+// trim does the work of Trim, and returns the state of the shard afterwards.
 func (t *Trimmer) trim(ctx context.Context, shard int) (out store.Trimmed, err error) {
 	k, at := t.store.Shard(shard), &t.at[shard]
 	head, err := k.OpenHead(ctx)
@@ -222,8 +224,8 @@ func (t *Trimmer) trim(ctx context.Context, shard int) (out store.Trimmed, err e
 	return out, ctx.Err()
 }
 
-// lookOn records where the next look behind an unfinished entry begins. It reports whether this round has more to
-// examine.
+// lookOn records where the next examination behind an unfinished entry starts, and reports whether this round must
+// examine more.
 func (at *trimming) lookOn(behind string) bool {
 	if behind != "" {
 		at.behind = behind
@@ -235,7 +237,7 @@ func (at *trimming) lookOn(behind string) bool {
 	return false
 }
 
-// report logs groups that are missing or that are not declared, once until that changes.
+// report logs missing and undeclared groups, once for each change.
 func (t *Trimmer) report(shard int, out *store.Trimmed) {
 	var unknown []string
 	for _, g := range out.Groups {
@@ -250,18 +252,18 @@ func (t *Trimmer) report(shard int, out *store.Trimmed) {
 	t.reported[shard] = trouble
 	log := t.cfg.Log.With(zap.Int("shard", shard))
 	if len(out.Missing) > 0 {
-		log.Warn("declared groups do not exist, nothing is trimmed: start their workers, or take them out of the "+
+		log.Warn("declared groups do not exist, so nothing is trimmed: start their workers, or remove the groups from the "+
 			"configuration",
 			zap.Strings("groups", out.Missing))
 	}
 	if len(unknown) > 0 {
-		log.Warn("groups that deployment.sinks does not name keep entries in the stream; if a group has no workers any more, remove "+
-			"it with XGROUP DESTROY; one of a program of your own may stay",
+		log.Warn("groups that deployment.sinks does not name keep entries in the stream; if a group has no workers any more, "+
+			"delete it with XGROUP DESTROY; a group of your own program may stay",
 			zap.Strings("groups", unknown))
 	}
 }
 
-// dropBits deletes the chunks of done bits of which no event is in the stream any more.
+// dropBits deletes the chunks of done bits that belong to no event in the stream.
 func (t *Trimmer) dropBits(ctx context.Context, k *store.Shard, out *store.Trimmed) error {
 	var groups []string
 	for _, g := range out.Groups {
@@ -278,7 +280,6 @@ func firstKept(out *store.Trimmed) int64 {
 	return out.Seq + 1
 }
 
-// removeIdle removes the consumers of workers that no longer exist.
 func (t *Trimmer) removeIdle(ctx context.Context, k *store.Shard, out *store.Trimmed) error {
 	for _, g := range out.Groups {
 		names, err := k.RemoveIdleConsumers(ctx, g.Name, "", t.cfg.ForgetAfter)
@@ -293,15 +294,15 @@ func (t *Trimmer) removeIdle(ctx context.Context, k *store.Shard, out *store.Tri
 	return nil
 }
 
-// lettersLimit is how many records of resolved letters one call reads. lettersEvery is how long a trimmer waits after
-// it has read all.
+// lettersLimit is how many records of resolved letters one call reads. lettersEvery is the pause after all records
+// have been read.
 const (
 	lettersLimit = 200
 	lettersEvery = time.Minute
 )
 
-// expireLetters deletes records of requeued letters that are too old. Records are in the order of time, so it reads
-// each record once.
+// expireLetters deletes the records of requeued letters that are older than Config.Letters. The records are ordered by
+// time, so each record is read only once.
 func (t *Trimmer) expireLetters(ctx context.Context, k *store.Shard, at *trimming) error {
 	if time.Now().Before(at.expire) {
 		return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
-// trimmer trims everything that is finished, at once.
+// trimmer returns a Trimmer that deletes finished entries without any retention, and its logs.
 func (b *bundle) trimmer(t *testing.T, groups ...string) (*Trimmer, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
@@ -48,7 +48,7 @@ func (b *bundle) meta(t *testing.T, field string) string {
 	return v
 }
 
-// finish hands n entries to a consumer of a group, and acks them.
+// finish lets a consumer of the group read n entries and ack them.
 func (b *bundle) finish(t *testing.T, name string, n int) {
 	t.Helper()
 	_, err := b.keys().CreateGroup(t.Context(), name)
@@ -62,7 +62,7 @@ func (b *bundle) finish(t *testing.T, name string, n int) {
 	b.ack(t, name, ids...)
 }
 
-// ack finishes entries as a worker does.
+// ack sets the done bits of the entries and acks them, as a worker does.
 func (b *bundle) ack(t *testing.T, name string, ids ...string) {
 	t.Helper()
 	var done []stream.SeqRange
@@ -76,7 +76,7 @@ func (b *bundle) ack(t *testing.T, name string, ids ...string) {
 	require.NoError(t, err)
 }
 
-// lag trims shard 0 and returns its status.
+// lag trims shard 0 and returns the shard's state.
 func lag(t *testing.T, tr *Trimmer) store.Trimmed {
 	t.Helper()
 	out, err := tr.trim(t.Context(), 0)
@@ -91,7 +91,7 @@ func TestTrimNeverTouchesWhatIsNotFinished(t *testing.T) {
 	tr, _ := b.trimmer(t, group, "kafka")
 	b.finish(t, "kafka", 1000)
 	b.vanish(t, "slow", 700)
-	b.ack(t, group, append(ids[:350:350], ids[360:700]...)...) // ten in the middle stay pending
+	b.ack(t, group, append(ids[:350:350], ids[360:700]...)...) // ten entries in the middle stay pending
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Less(t, b.length(t), int64(1000), "entries that both groups have finished are gone, in whole nodes")
 	kept, err := b.rdb.XRange(t.Context(), b.keys().Keys.Events(), ids[350], "+").Result()
@@ -119,7 +119,7 @@ func TestTrimKeepsWhatTheRetentionKeeps(t *testing.T) {
 	b := setup(t, 1)
 	begin := time.Now().Add(-time.Minute).UnixMilli()
 	pipe := b.rdb.Pipeline()
-	for i := range int64(1000) { // one a millisecond: the trimmer's resolution is no finer
+	for i := range int64(1000) { // one entry per millisecond, the resolution of the retention
 		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: b.keys().Keys.Events(), ID: fmt.Sprintf("%d-0", begin+i),
 			Values: fields(1+i, 1)})
 	}
@@ -135,7 +135,7 @@ func TestTrimKeepsWhatTheRetentionKeeps(t *testing.T) {
 	tr.cfg.MaxEvents = 300
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.GreaterOrEqual(t, b.length(t), int64(300))
-	require.LessOrEqual(t, b.length(t), int64(400), "whole nodes of 100 entries are deleted")
+	require.LessOrEqual(t, b.length(t), int64(400), "only whole stream nodes of 100 entries are deleted")
 }
 
 func TestMissingGroupBlocksTrimmingAndIsReportedOnce(t *testing.T) {
@@ -172,11 +172,11 @@ func TestUnknownGroupIsRespectedAndReported(t *testing.T) {
 	kept, err := b.rdb.XRange(t.Context(), b.keys().Keys.Events(), ids[200], "+").Result()
 	require.NoError(t, err)
 	require.Len(t, kept, 800)
-	require.Equal(t, "1000", b.meta(t, "finished"), "the bound of grabs does not wait for a group that is not declared")
+	require.Equal(t, "1000", b.meta(t, "finished"), "an undeclared group does not count for the backlog of grabs")
 	require.Equal(t, 1, logs.FilterMessageSnippet("deployment.sinks does not name").Len())
 }
 
-// jump moves the shard's seq, as if many events had come before.
+// jump sets the shard's last seq, as if many events had been written before.
 func (b *bundle) jump(t *testing.T, seq int64) {
 	t.Helper()
 	b.seqs[0] = seq
@@ -211,14 +211,15 @@ func TestDoneBitsAreDeletedBehindTheStream(t *testing.T) {
 	tr, _ := b.trimmer(t, group)
 	tr.cfg.Retention = time.Hour
 	require.NoError(t, tr.Trim(t.Context(), 0))
-	require.Equal(t, "0 1 2 3", b.chunks(t), "their events are in the stream")
+	require.Equal(t, "0 1 2 3", b.chunks(t), "the events of all chunks are still in the stream")
 	tr.cfg.Retention = 0
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Equal(t, "3", b.chunks(t))
 	require.Equal(t, strconv.Itoa(3*store.ChunkEvents), b.meta(t, "done_floor"))
 }
 
-// Entries that others wrote must not make the trimmer assume that the stream is further along than it is.
+// The trimmer must ignore the seqs of forged entries. Otherwise it would delete done bits of events that are still in
+// the stream.
 func TestForgedEntriesDoNotMoveTheTrimmer(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]func(b *bundle){
@@ -242,7 +243,7 @@ func TestForgedEntriesDoNotMoveTheTrimmer(t *testing.T) {
 			tr.cfg.Retention = time.Hour
 			ctx, cancel := context.WithTimeout(t.Context(), soon)
 			defer cancel()
-			for range 3 { // the trimmer finds that the events before the jump do not exist, and stops counting them
+			for range 3 { // repeated, until the trimmer counts the events that jump skipped as lost
 				require.NoError(t, tr.Trim(ctx, 0))
 			}
 			require.Equal(t, "0 2", b.chunks(t), "all events are still in the stream")
@@ -301,12 +302,12 @@ func TestDeadConsumersAreForgottenOnlyWithNothingPending(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool {
 		require.NoError(t, tr.Trim(t.Context(), 0))
 		return names() == "[_retry/1 holds]"
-	}, "idle consumers are removed; one with an entry and the parking consumer stay")
+	}, "only the consumer with a pending entry and the parking consumer remain")
 	b.pending(t, 1)
 }
 
-// rain opens a campaign of packets on shard 0. It returns a function that grabs as another user each time, within a
-// bound of the backlog.
+// rain opens a campaign with this number of packets on shard 0. It returns a function that grabs for a new user each
+// time, with a bound on the backlog.
 func (b *bundle) rain(t *testing.T, packets int, bound int64) func() hongbao.Outcome {
 	t.Helper()
 	_, err := loaded.Seeded(t.Context(), b.store, loaded.Rain("rain", int64(packets), hongbao.Amount(packets)),
@@ -323,7 +324,7 @@ func (b *bundle) rain(t *testing.T, packets int, bound int64) func() hongbao.Out
 	}
 }
 
-// The producer's bound on the backlog follows what the groups have finished.
+// Grabs are busy while the backlog is full, and succeed again when the worker and the trimmer have caught up.
 func TestBusyBoundEndToEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
@@ -346,7 +347,7 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 			granted++
 		}
 		return granted == packets
-	}, "grabs continue as the sink finishes")
+	}, "grabs succeed again while the sink finishes events")
 	require.Equal(t, hongbao.OutcomeSoldOut, grab())
 	b.idle(t, 0)
 	testkit.Eventually(t, soon, func() bool { return b.meta(t, "finished") == strconv.Itoa(packets) }, "all finished")
@@ -355,7 +356,7 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	s.onceEach(t, packets)
 }
 
-// Records of requeued letters expire. Records of dropped letters stay, because audits and replays use them.
+// The records of requeued letters expire. The records of dropped letters stay, because audit and replay need them.
 func TestRequeuedLettersExpire(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

@@ -122,7 +122,7 @@ func TestBackoffDoublesUpToItsBound(t *testing.T) {
 			want = min(2*want, c.cfg.MaxBackoff)
 		}
 		if at := c.backoff(c.topLevel()); at < c.cfg.MaxBackoff-c.cfg.MaxBackoff/5 {
-			t.Fatalf("the top level waits %v, MaxBackoff is %v", at, c.cfg.MaxBackoff)
+			t.Fatalf("the top level waits %v, but MaxBackoff is %v", at, c.cfg.MaxBackoff)
 		}
 	})
 }
@@ -151,7 +151,7 @@ func TestBatchesAreFilled(t *testing.T) {
 	}
 	require.Equal(t, 3, s.batch(items(4, 4, 2, 1)))
 	require.Equal(t, 2, s.batch(items(4, 4, 3)))
-	require.Equal(t, 1, s.batch(items(128, 1)), "one entry goes even if it is larger than a batch")
+	require.Equal(t, 1, s.batch(items(128, 1)), "a batch has at least one entry, even a too large one")
 	require.Equal(t, 4, s.batch(items(0, 0, 10, 0, 1)))
 	require.Equal(t, 1, s.batch(items(1)))
 }
@@ -162,7 +162,7 @@ func TestMeasureKeepsReadsWithinABatch(t *testing.T) {
 	require.NoError(t, err)
 	s := newShard(c, 0)
 	require.Equal(t, c.cfg.BatchGrants/stream.MaxEntryGrants, s.room(),
-		"nothing is known yet: the largest entries are expected")
+		"before the first measurement, the largest entries are assumed")
 	small := []item{{entry: stream.Entry{Kind: stream.EntryClose}}}
 	for range 50 {
 		s.measure(small)
@@ -172,8 +172,8 @@ func TestMeasureKeepsReadsWithinABatch(t *testing.T) {
 	require.Equal(t, 20, s.room(), "larger ones count at once")
 }
 
-// During a pause or an outage large entries may gather, whatever the entries before had been. The next read takes no
-// more of them than a batch has.
+// Large entries may have been written during a pause or an outage, even if all earlier entries were small. So the next
+// read takes few entries.
 func TestReadsBeginSmallAfterAPause(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{SinkPaused, SinkDown, RedisDown, ShardFrozen} {

@@ -11,7 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A person opened the shard without the ledger. Workers take no entry from it until the ledger has this decision.
+// An operator opened a shard while the ledger was down. Workers take none of the shard's entries until this decision
+// is in the ledger.
 func TestAShardWaitsForTheLedger(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 2)

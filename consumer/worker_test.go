@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// worker is a running Consumer.
+// worker is a Consumer that is running in a test.
 type worker struct {
 	*Consumer
 	t    testing.TB
@@ -47,7 +47,6 @@ func start(t testing.TB, cfg Config) *worker {
 	return w
 }
 
-// wait waits for the end of Run and returns its error.
 func (w *worker) wait() error {
 	w.t.Helper()
 	testkit.Eventually(w.t, soon, func() bool { return closed(w.done) }, "Run returns")
@@ -69,12 +68,11 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// logged counts the log lines that contain text.
 func (w *worker) logged(text string) int {
 	return w.logs.Filter(func(e observer.LoggedEntry) bool { return strings.Contains(e.Message, text) }).Len()
 }
 
-// drained returns the numbers of the "drained" line.
+// drained returns the fields of the log line "drained".
 func (w *worker) drained() map[string]any {
 	w.t.Helper()
 	lines := w.logs.FilterMessage("drained").All()

@@ -13,8 +13,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// A script of another program keeps Redis busy, and Redis answers BUSY to all others (F9). The grab fails as an
-// outage in which nothing happened. The same grab afterwards is granted once.
+// A long script of another program blocks Redis, which answers BUSY to all other clients (F9). A grab then fails as an
+// outage, and nothing happens. A retry after the end of the script is granted once.
 func TestRedisBusyWithAScript(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"busy-reply-threshold": "5"}}), 1)
@@ -28,7 +28,7 @@ func TestRedisBusyWithAScript(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		return redis.HasErrorPrefix(b.server.Client(t).Ping(t.Context()).Err(), "BUSY")
 	}, "Redis is busy")
-	testkit.Eventually(t, 20*time.Second, func() bool { // a try that the call's deadline cuts short does not report BUSY
+	testkit.Eventually(t, 20*time.Second, func() bool { // a try that runs into CallTimeout does not see BUSY
 		_, err = p.Grab(t.Context(), grab("u1", "r1"))
 		require.True(t, hongbao.IsOutage(err), "%v", err)
 		return strings.Contains(err.Error(), "BUSY")

@@ -12,10 +12,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// call is one of a lane's calls; its buffers are reused from call to call.
+// call is a call of a lane to Redis. The lane reuses its buffers.
 type call struct {
 	lane    *lane
-	info    *info // the settings that the call uses
+	info    *info // the settings of the campaign for this call
 	ask     walk.Ask
 	asked   time.Time // when the last try began
 	batch   []*waiter
@@ -26,7 +26,6 @@ type call struct {
 	traces  []string
 }
 
-// result is the result of one grab of a call.
 type result struct {
 	answer  hongbao.Answer
 	err     error
@@ -39,7 +38,7 @@ func (l *lane) newCall() *call {
 	return c
 }
 
-// begin empties the call for the next grabs.
+// begin resets the call for its next batch of grabs.
 func (c *call) begin() {
 	c.info = c.lane.info()
 	c.batch, c.req.Grabs = c.batch[:0], c.req.Grabs[:0]
@@ -48,7 +47,7 @@ func (c *call) begin() {
 	c.held, c.req.Held = c.held[:0], nil
 }
 
-// takes reports whether a grab with this ask can join the call. The first grab sets what the call asks for.
+// takes reports whether a grab with this ask can join the batch. The first grab of a batch sets the ask.
 func (c *call) takes(ask walk.Ask) bool {
 	if ask.Receipts {
 		ask.Generation = 0
@@ -67,7 +66,7 @@ func (c *call) add(w *waiter) {
 	}
 }
 
-// send makes the call and notes the result of each grab.
+// send makes the call, with retries, and stores the result of each grab.
 func (c *call) send() {
 	ctx, cancel := context.WithTimeout(c.lane.p.ctx, c.lane.p.cfg.CallTimeout)
 	defer cancel()
@@ -94,7 +93,7 @@ func (c *call) send() {
 	}
 }
 
-// traceparents returns the traceparents of the grabs that have one.
+// traceparents returns the traceparents of the batch. Some grabs may have none.
 func (c *call) traceparents() []string {
 	c.traces = c.traces[:0]
 	for _, w := range c.batch {
@@ -105,16 +104,16 @@ func (c *call) traceparents() []string {
 	return c.traces
 }
 
-// repeat tries until the answer is known or ctx ends. Every grab has a request id, so a repeat of a call that was
-// carried out gets the same answers.
+// repeat tries until the answers are known or ctx ends. Every grab has a request id, so retrying a call that Redis has
+// carried out returns the same answers.
 func (c *call) repeat(ctx context.Context) error {
-	var doubt error // the error of a try that may have been carried out
+	var doubt error // the first error after which the call may have been carried out
 	last := whileDown(ctx, func() error {
 		last := c.try(ctx)
 		var facts *store.FactsError
-		if errors.As(last, &facts) { // the grabs were checked against an earlier campaign of the same id
+		if errors.As(last, &facts) { // the facts were checked for an earlier campaign with this id
 			_, err := c.lane.look(ctx)
-			last = errors.Join(hongbao.Errorf(hongbao.ClassTransient, "the campaign was replaced, nothing happened: %w", facts),
+			last = errors.Join(hongbao.Errorf(hongbao.ClassTransient, "the campaign was replaced; nothing happened: %w", facts),
 				err)
 		}
 		if last != nil && doubt == nil && hongbao.ClassOf(last) == hongbao.ClassUnknown {
@@ -123,14 +122,14 @@ func (c *call) repeat(ctx context.Context) error {
 		return last
 	})
 	if last != nil && doubt != nil && hongbao.ClassOf(last) != hongbao.ClassUnknown {
-		return hongbao.Outagef(hongbao.ClassUnknown, "an earlier try may have been carried out (%w); the last one: %w", doubt,
+		return hongbao.Outagef(hongbao.ClassUnknown, "an earlier try may have been carried out (%w); the last try: %w", doubt,
 			last)
 	}
 	return last
 }
 
-// whileDown repeats a call while Redis is unreachable or does not answer, until ctx ends. It returns the last try's
-// error, because the context's error has no class.
+// whileDown retries while Redis is unreachable or does not answer, until ctx ends. It returns the error of the last
+// try, because the error of ctx has no class.
 func whileDown(ctx context.Context, try func() error) error {
 	return retry.Do(ctx, retry.Backoff(5*time.Millisecond, 250*time.Millisecond, 0), func() (bool, error) { // ctx bounds it
 		err := try()
@@ -138,11 +137,12 @@ func whileDown(ctx context.Context, try func() error) error {
 	})
 }
 
-// try makes the call once. If it returns no error, the grants are durable and have their codes.
+// try makes the call once. When it returns nil, the grants are as durable as the campaign requires, and the receipts
+// have their codes.
 func (c *call) try(ctx context.Context) error {
-	if c.lane.seen.Load() == nil { // the campaign's home named this place, whose server has its own settings
+	if c.lane.seen.Load() == nil { // the first call to this place: check its server and shard
 		_, err := c.lane.look(ctx)
-		if errors.Is(err, store.ErrFrozen) { // every script there would answer the same
+		if errors.Is(err, store.ErrFrozen) { // scripts on this shard would answer frozen too
 			c.freeze()
 			return nil
 		}
@@ -163,7 +163,6 @@ func (c *call) try(ctx context.Context) error {
 	return c.secure(ctx)
 }
 
-// freeze answers all grabs of the call frozen.
 func (c *call) freeze() {
 	c.answers = c.answers[:0]
 	for range c.batch {
@@ -171,7 +170,7 @@ func (c *call) freeze() {
 	}
 }
 
-// askShard lets the shard decide the grabs, or reads their users' receipts.
+// askShard makes the shard decide the grabs. If the call only asks for receipts, it reads the users' receipts.
 func (c *call) askShard(ctx context.Context) ([]hongbao.Answer, error) {
 	shard, terms := c.lane.shard, c.req.Terms
 	if c.ask.Receipts {
@@ -184,14 +183,15 @@ func (c *call) askShard(ctx context.Context) ([]hongbao.Answer, error) {
 	return answers, err
 }
 
-// secure makes sure that the receipts to return are as safe as the campaign promises, and adds their codes.
+// secure waits until the receipts in the answers are as durable as the campaign requires, and adds their codes.
 func (c *call) secure(ctx context.Context) error {
 	shard := c.lane.shard
 	var receipts [][]hongbao.Receipt
 	var users []string
-	var of []int // the index of the answer that has the receipts
+	var of []int // for each item of receipts, the index of its answer
+	// A sold_out answer may have receipts too, but they are not returned to the user.
 	for k := range c.answers {
-		if a := &c.answers[k]; len(a.Receipts) > 0 && a.Outcome != hongbao.OutcomeSoldOut { // those are not returned
+		if a := &c.answers[k]; len(a.Receipts) > 0 && a.Outcome != hongbao.OutcomeSoldOut {
 			receipts, users, of = append(receipts, a.Receipts), append(users, c.req.Grabs[k].User), append(of, k)
 		}
 	}
@@ -216,20 +216,21 @@ func (c *call) secure(ctx context.Context) error {
 		return hongbao.Outagef(hongbao.ClassUnknown, "granted, but the codes could not be read: %w", err)
 	}
 	for k, err := range missing {
-		if err != nil { // the other answers have their codes
+		if err != nil { // only this answer fails; the others have their codes
 			c.results[of[k]].err = hongbao.Outagef(hongbao.ClassUnknown, "granted, but a code could not be read: %w", err)
 		}
 	}
 	return nil
 }
 
-// afterGrant makes sure that an error that came after a grant does not say that nothing happened, whatever its class.
+// afterGrant gives an error class Unknown, because the grant was already made: no error may claim that nothing
+// happened.
 func afterGrant(err error) error {
 	switch {
 	case hongbao.ClassOf(err) == hongbao.ClassUnknown:
 		return err
 	case hongbao.IsOutage(err):
-		return hongbao.Outagef(hongbao.ClassUnknown, "granted, but not known to be safe yet: %w", err)
+		return hongbao.Outagef(hongbao.ClassUnknown, "granted, but not known to be durable yet: %w", err)
 	}
-	return hongbao.Errorf(hongbao.ClassUnknown, "granted, but it is unknown whether it is safe: %w", err)
+	return hongbao.Errorf(hongbao.ClassUnknown, "granted, but it is unknown whether the grant is durable: %w", err)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Called receives the number of grabs and the traceparents of each call.
 func TestCalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

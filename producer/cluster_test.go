@@ -16,17 +16,17 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// crowd lets users grab, each by one request id, until each has a final answer. It repeats every grab that fails.
+// crowd simulates users who each retry one request id until they have a final answer.
 type crowd struct {
 	p        *producer.Producer
 	campaign string
 	mu       sync.Mutex
-	// got has the packets that each request id received, over all its answers.
+	// got has, by request id, the packets from all its answers.
 	got    map[string][]int64
-	failed int // answers that were errors
+	failed int // number of errors
 }
 
-// run lets n users grab, several at once.
+// run lets n users grab, atOnce of them concurrently.
 func (c *crowd) run(ctx context.Context, first, n, atOnce int) {
 	users := make(chan int)
 	var wg sync.WaitGroup
@@ -67,12 +67,12 @@ func (c *crowd) size() int {
 	return len(c.got)
 }
 
-// oneEach fails unless each of n request ids has one packet, the same in every answer and in the stream. It also
-// fails if two request ids have the same packet.
+// oneEach fails the test unless each of the n request ids has exactly one packet, the same in all its answers and in
+// the stream, and all packets differ.
 func (c *crowd) oneEach(t *testing.T, b *bundle, n int) {
 	t.Helper()
 	require.Len(t, c.got, n)
-	stream := b.grants(t) // seqs without a gap, no packet twice
+	stream := b.grants(t) // also checks that no seq is missing and no packet is there twice
 	require.Len(t, stream, n)
 	for request, packets := range c.got {
 		grants := stream[request[len("r-"):]]
@@ -83,9 +83,8 @@ func (c *crowd) oneEach(t *testing.T, b *bundle, n int) {
 	}
 }
 
-// The master that has the campaign is killed under load, and its replica is promoted. Grabs continue through the same
-// producer. Every answer that a user got remains true, because the campaign's class is replica. The same request id
-// never gets a second packet.
+// The master of the campaign's shard is killed under load, and its replica is promoted. The same producer continues to
+// work. The durability class is replica, so no granted packet is lost, and no request id gets a second packet.
 func TestClusterFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
@@ -93,7 +92,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	st := storetest.FoundedOn(t, client, 3)
 	b := &bundle{admin: client, store: st, k: st.Home("rain")}
 	c := spec("rain", 4000)
-	for i := 0; b.k.Index() != 0; i++ { // shard 0 is on the first master
+	for i := 0; b.k.Index() != 0; i++ { // look for a campaign id on shard 0, which is on the first master
 		c.ID = fmt.Sprintf("rain-%d", i)
 		b.k = st.Home(c.ID)
 	}
@@ -115,13 +114,13 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	before := run.size()
 	require.Less(t, before, 3000, "the fault fired under load")
 	cluster.AwaitPromotion(t, 0)
-	require.NoError(t, cluster.Masters[0].Restart(), "the master comes back as a replica, which class replica needs")
+	require.NoError(t, cluster.Masters[0].Restart(), "the old master returns as the replica that class replica needs")
 	all.Wait()
-	require.NoError(t, ctx.Err(), "all have their answers in time")
+	require.NoError(t, ctx.Err(), "all users have their answers in time")
 	node, err = client.MasterForKey(t.Context(), b.k.Keys.Meta())
 	require.NoError(t, err)
 	require.Equal(t, cluster.Replicas[0].Addr, node.Options().Addr, "the promoted replica serves")
-	run.run(ctx, 0, 3000, 64) // all grab again with the same request ids
+	run.run(ctx, 0, 3000, 64) // every user repeats their grab
 	run.oneEach(t, b, 3000)
-	t.Logf("%d of 3000 granted before the kill, %d errors on the way", before, run.failed)
+	t.Logf("%d of 3000 granted before the kill, %d errors", before, run.failed)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// coupons loads a campaign of coupons: packet k has code Ck.
+// coupons loads a campaign of coupons, in which packet k has the code Ck. A user may get each packets.
 func (b *bundle) coupons(t *testing.T, packets, each int64) {
 	t.Helper()
 	c := spec("rain", packets)
@@ -30,7 +30,7 @@ func isCodes(request []byte) bool {
 	return bytes.Contains(bytes.ToLower(request), []byte("hmget")) && bytes.Contains(request, []byte(":codes"))
 }
 
-// Each receipt has its packet's code in every answer that has receipts, whichever answer is lost on the way.
+// Many users grab while answers of Redis are lost. Every receipt that they get has the code of its packet.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -70,7 +70,7 @@ func TestCodes(t *testing.T) {
 	require.EqualValues(t, 16*30*2/5, refused.Load())
 }
 
-// Each user gets one coupon. A user who asks again by another request id gets that coupon with its code.
+// A user who already has a coupon grabs with another request id, and gets that coupon with its code.
 func TestCodeOfAlreadyGranted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -85,7 +85,8 @@ func TestCodeOfAlreadyGranted(t *testing.T) {
 	require.Equal(t, "C1", a.Receipts[0].Code)
 }
 
-// Unreadable codes leave the grant as it is. The error is an outage and unknown, and a later repeat returns the code.
+// The codes can't be read, so the grab fails with an Unknown outage although it was granted. A retry after the repair
+// returns the receipt with its code.
 func TestCodesOutOfReach(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -119,8 +120,8 @@ func TestCodesOutOfReach(t *testing.T) {
 	}
 }
 
-// No server listens when the producer asks for the codes. The grant was made, so the error never says that nothing
-// happened.
+// The connection is lost while the producer reads the codes. The error must be Unknown, because the grant was already
+// made.
 func TestCodesConnectionLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -139,7 +140,7 @@ func TestCodesConnectionLost(t *testing.T) {
 	require.Equal(t, "C1", a.Receipts[0].Code)
 }
 
-// The producer asks for no codes of a campaign without codes.
+// In a campaign without codes, the producer does not try to read codes.
 func TestNoCodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -13,51 +13,55 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Config of a Producer. Take DefaultConfig and fill in Redis, Space and Deployment; a zero elsewhere is refused.
+// Config configures a Producer. Start from DefaultConfig and set Redis, Space and Deployment; New rejects a zero
+// Config.
 type Config struct {
-	// Redis is a *redis.Client or *redis.ClusterClient with ContextTimeoutEnabled, and without ReadOnly, RouteByLatency
-	// and RouteRandomly. New refuses others.
+	// Redis is a *redis.Client or *redis.ClusterClient with ContextTimeoutEnabled, and without ReadOnly,
+	// RouteByLatency and RouteRandomly. New rejects other clients.
 	Redis redis.UniversalClient
 	Space hongbao.Space
-	// Deployment is the deployment's id. A Redis of another one, or with another number of shards, is refused.
+	// Deployment is the id of the deployment. The Producer rejects a Redis that belongs to another deployment or has
+	// another number of shards.
 	Deployment string
-	// Log gets the alarms: a Redis that lost data, its append-only file or noeviction. Each server is checked once a
-	// second. nil: no one is alarmed; the producer still reports to Redis which events it has seen.
+	// Log gets the alarms about Redis: lost data, a stopped append-only file, or an eviction policy other than
+	// noeviction. Each server is checked once a second. With a nil Log nobody is alarmed, but the Producer still
+	// reports to Redis which events it has seen.
 	Log *zap.Logger
-	// Called, if not nil, is called with each call to Redis that has ended, before its grabs are answered. It is for
-	// metrics: it must be quick, and several goroutines call it concurrently.
+	// Called, if not nil, gets each call to Redis after its end and before its grabs are answered. It is meant for
+	// metrics, so it must be fast. It is called concurrently.
 	Called func(Call) `json:"-"`
-	// Events of a shard that its slowest sink may not have finished, before grabs are answered busy.
+	// Grabs are answered busy if the slowest sink has more unfinished events of the shard than this.
 	MaxBacklog int64 `knob:"producer.max_backlog" default:"5000000" want:"1 to 1_000_000_000 events"`
-	// Calls of one campaign to one shard in flight at once, at most; a second one starts when many grabs wait.
+	// How many calls of one campaign to one shard may be in flight at once. A further call starts only when many grabs
+	// wait.
 	InFlight int `knob:"producer.in_flight" default:"2" want:"1 to 16 calls"`
-	// Grabs of one campaign that may wait for a call to one shard.
+	// How many grabs of one campaign may wait for a call to one shard. Grabs beyond this limit fail at once.
 	MaxWaiting int `knob:"producer.max_waiting" default:"100000" want:"1 to 1_000_000 grabs"`
-	// One call with all its repeats.
+	// The time limit of one call, including its retries.
 	CallTimeout time.Duration `knob:"producer.call_timeout" default:"5s" want:"1ms to 1m"`
-	// How long one grab waits while its outcome is undecided: busy, frozen or refilling; 0s for not at all. With 15s most
-	// grabs wait out a failover and are decided, instead of being answered frozen.
+	// How long a grab waits while its outcome is undecided (busy, frozen or refilling) before the caller gets that
+	// outcome; 0s returns it at once. With 15s, most grabs survive a failover and are decided.
 	UndecidedTimeout time.Duration `knob:"producer.undecided_timeout" default:"1s" want:"0s to 1m"`
-	// How many replicas must have a grant of durability class replica before it is answered. 0: the most that its primary
-	// has had since its shard was opened, at least 1.
+	// How many replicas must have a grant of durability class replica before the grab is answered. 0 means the highest
+	// number of replicas that the primary has had since its shard was opened, but at least 1.
 	Replicas int `knob:"producer.replicas" default:"0" want:"0 to 16 replicas"`
-	// Wait for a replica, or for the disk, in campaigns that ask for it.
+	// How long a grab waits for a replica or for the disk, in campaigns whose durability class needs it.
 	DurabilityTimeout time.Duration `knob:"producer.durability_timeout" default:"1s" want:"1ms to 1m"`
 }
 
-// Call is a call to Redis that has ended: it decided the grabs of many callers at once.
+// Call describes a finished call to Redis, which decided the grabs of one or many callers.
 type Call struct {
 	Campaign string
 	Grabs    int
-	// Traces are the traceparents of the grabs that have one. Called must not keep the slice.
+	// Traces are the traceparents of the grabs; some grabs may have none. The function Called must not keep the slice.
 	Traces []string
-	// Took is its time with its repeats, and with the wait for a replica or the disk.
+	// Took is the duration of the call, including retries and the wait for a replica or the disk.
 	Took time.Duration
-	// Err is the error of all its grabs; nil if they were answered.
+	// Err is the error that all grabs of the call got; nil if they were answered.
 	Err error
 }
 
-// DefaultConfig has every default but Redis, Space, Deployment, Log and Called.
+// DefaultConfig returns a Config with all defaults. Redis, Space, Deployment, Log and Called have none.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
 func (c *Config) check() error {

@@ -20,7 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// bothFollow waits until two replicas have everything that was written.
+// bothFollow waits until both replicas have received all writes.
 func (b *bundle) bothFollow(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -29,8 +29,8 @@ func (b *bundle) bothFollow(t *testing.T) {
 	}, "both replicas follow")
 }
 
-// After a failover the primary has fewer replicas than this process remembers. The first WAIT therefore asks for too
-// many. Its answer says how many there are, and must come before the client or the call gives up.
+// After a failover the primary has fewer replicas than the producer remembers, so the first WAIT asks for too many.
+// WAIT must return the actual number before the client or the call times out.
 func TestReplicaClassAfterAnOpening(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -57,8 +57,8 @@ func TestReplicaClassAfterAnOpening(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A replica that always lags by a fifth of a second, like a distant one, has each grant in time. Other clients write
-// meanwhile.
+// A replica lags by 200 ms, like a distant one, while other clients write all the time. Each grant still reaches it in
+// time.
 func TestReplicaClassOfASlowReplica(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -100,8 +100,8 @@ func (b *bundle) loadClass(t *testing.T, class hongbao.Durability) {
 	b.load(t, c)
 }
 
-// A "you won" of class replica waits for a replica. While the replica is frozen the answer is unknown. Afterwards the
-// same request id gets its receipt.
+// In a campaign of class replica, a grant is answered only after a replica has it. While the replica hangs the result
+// is Unknown, and a later retry gets the receipt.
 func TestReplicaClass(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -110,10 +110,10 @@ func TestReplicaClass(t *testing.T) {
 		c.CallTimeout, c.DurabilityTimeout = hopeless, 150*time.Millisecond
 	})
 	var err error
-	testkit.Eventually(t, 20*time.Second, func() bool { // a try that the call's deadline cuts short names no reason
+	testkit.Eventually(t, 20*time.Second, func() bool { // a try that runs into CallTimeout does not name the reason
 		_, err = p.Grab(t.Context(), grab("u0", "r0"))
 		require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
-		require.True(t, hongbao.IsOutage(err), "after a failover the new primary has no replica for a while")
+		require.True(t, hongbao.IsOutage(err), "an outage: after a failover the new primary briefly has no replica")
 		return strings.Contains(err.Error(), "no replica is connected")
 	}, "the reason is named")
 
@@ -129,7 +129,7 @@ func TestReplicaClass(t *testing.T) {
 	require.ErrorContains(t, err, "WAIT")
 	require.Len(t, b.grants(t)["u1"], 1, "granted, but not safe yet")
 	_, err = p.Grab(t.Context(), grab("u1", "r1"))
-	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "a repeat also waits for the first grab's write")
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "a retry also waits for the write of the first try")
 	require.NoError(t, replica.Cont())
 	var a hongbao.Answer
 	testkit.EventuallyOK(t, 20*time.Second, func() error {
@@ -194,7 +194,7 @@ func TestServerCheck(t *testing.T) {
 	require.ErrorContains(t, forgets.Check(hongbao.DurabilityFsync), "appendonly is no")
 	require.ErrorContains(t, forgets.CheckAppendOnly(), "appendonly is no")
 	for _, class := range []hongbao.Durability{hongbao.DurabilityFast, hongbao.DurabilityReplica} {
-		require.NoError(t, forgets.Check(class), "unsafe.allow may permit this, and a producer does not know")
+		require.NoError(t, forgets.Check(class), "a producer does not reject it: unsafe.allow may permit it")
 	}
 	modern := good
 	modern.Version, modern.AppendFsync = "7.2.0", "everysec"
@@ -208,7 +208,7 @@ func TestServerCheck(t *testing.T) {
 	}
 }
 
-// noDial makes pipelines fail as if no connection could be made.
+// noDial is a hook that makes pipelines fail as if no connection could be made.
 type noDial struct{ on atomic.Bool }
 
 func (h *noDial) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -222,8 +222,7 @@ func (h *noDial) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// The grant is already made when the wait for the replica begins. A failed connection for the wait is therefore not
-// "nothing happened".
+// The connection fails after the grant, when the producer starts to wait for the replica. The error must be Unknown.
 func TestDurabilityOutOfReach(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -247,8 +246,8 @@ func TestDurabilityOutOfReach(t *testing.T) {
 	require.Equal(t, b.grants(t)["u1"][0].Packet, a.Receipts[0].Packet)
 }
 
-// switched turns a client to another server as soon as a script call was answered. A Sentinel client does the same
-// when it hears of a failover.
+// switched is a hook that runs do after the answer of a script. The test uses it to switch to another server, as a
+// Sentinel client does after a failover.
 type switched struct {
 	armed atomic.Bool
 	do    func()
@@ -269,8 +268,8 @@ func (h *switched) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A replica was promoted while the old primary, cut off from it, decided a grab. The new primary has a replica of its
-// own, but this proves nothing about that grab. Every packet that a user was promised must be on the new primary.
+// The old primary decides a grab while it is cut off from its replica, which was promoted. The new primary has a
+// replica, but that does not have the grant either. The producer must not report such a grant as safe.
 func TestReplicaClassOverAFailover(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -297,7 +296,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 	promoted := next.Client(t)
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		return promoted.HExists(t.Context(), b.k.Keys.Receipts("rain"), "u0").Val()
-	}, "the replica has what the primary has")
+	}, "the replica has received all writes")
 	require.NoError(t, promoted.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		n, err := promoted.Do(t.Context(), "WAIT", 1, 100).Int()
@@ -317,7 +316,7 @@ func TestReplicaClassOverAFailover(t *testing.T) {
 	require.True(t, promoted.HExists(t.Context(), b.k.Keys.Receipts("rain"), "u1").Val(), "the answer reported a grant")
 }
 
-// A user without the right to call WAIT gets no "nothing happened": the grant was made before.
+// The Redis user may not call WAIT. The error must be Unknown, because the grant was already made.
 func TestDurabilityRefused(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -340,9 +339,8 @@ func TestDurabilityRefused(t *testing.T) {
 	require.Equal(t, b.grants(t)["u1"][0].Packet, a.Receipts[0].Packet)
 }
 
-// With two replicas either may be promoted. The producer therefore reports a grant of class replica once both have
-// it. A process that starts while one replica is down does the same. An operator may lower how many replicas it waits
-// for (Config.Replicas).
+// Either of two replicas may be promoted, so a grant of class replica waits until both have it. This also holds for a
+// producer that starts while one replica is down. Config.Replicas can lower the number of replicas.
 func TestReplicaClassWaitsForAllReplicas(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)

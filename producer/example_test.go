@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Example shows a program that takes grabs. ann asks twice, like a client that lost the answer, and gets the same
-// answer. No packet is left for carl.
+// A program decides grabs with a Producer. ann repeats her grab with the same request id, as after a lost answer, and
+// gets the same packet. No packet is left for carl.
 func Example() {
 	rdb, space, stop := loaded.Campaign(loaded.Rain("spring-rain", 2, 100))
 	defer stop()
@@ -19,7 +19,7 @@ func Example() {
 
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, deployment
-	p, err := producer.New(cfg) // one for the whole program; it collects the grabs of all goroutines
+	p, err := producer.New(cfg) // use one per program: it batches the grabs of all goroutines
 	check(err)
 
 	ctx := context.Background()
@@ -27,9 +27,9 @@ func Example() {
 		answer, err := p.Grab(ctx, &hongbao.Grab{Campaign: "spring-rain", User: user, RequestID: requestID})
 		switch {
 		case err != nil:
-			return err // its class says whether it may have been granted: then the same RequestID gets the same answer
+			return err // if its class is Unknown, repeat the grab with the same RequestID
 		case !answer.Outcome.Final():
-			fmt.Println(user, "is to ask again") // busy, frozen, refilling: nothing was decided
+			fmt.Println(user, "is to ask again") // undecided: busy, frozen or refilling
 		case answer.Outcome == hongbao.OutcomeGranted:
 			fmt.Println(user, "got packet", answer.Receipts[0].Packet, "with", answer.Receipts[0].Amount, "fen")
 		case answer.Outcome == hongbao.OutcomeAlreadyGranted:
@@ -43,7 +43,7 @@ func Example() {
 	check(grab("ann", "r1"))
 	check(grab("bob", "r2"))
 	check(grab("carl", "r3"))
-	check(p.Close(ctx)) // waits for the calls that are under way
+	check(p.Close(ctx)) // waits for the calls in flight
 	// Output:
 	// ann got packet 1 with 50 fen
 	// ann got packet 1 with 50 fen

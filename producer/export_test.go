@@ -6,14 +6,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Lanes returns the number of campaigns that the producer keeps lanes for.
+// Lanes returns how many campaigns the producer has in memory.
 func (p *Producer) Lanes() int {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return len(*p.campaigns.Load())
 }
 
-// EndWindow makes the producer believe that a campaign's window ends at an instant.
+// EndWindow makes the producer believe that the campaign's window ends at this time.
 func (p *Producer) EndWindow(campaign string, at time.Time) {
 	l := (*p.campaigns.Load())[campaign].lanes[0]
 	i := *l.seen.Load()
@@ -21,17 +21,17 @@ func (p *Producer) EndWindow(campaign string, at time.Time) {
 	l.seen.Store(&i)
 }
 
-// Sweep removes the campaigns that are idle at an instant.
+// Sweep removes the campaigns that are idle at this time.
 func (p *Producer) Sweep(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sweep(now)
 }
 
-// Share returns the number of waiting grabs that the next call takes.
+// Share exports share.
 func Share(waiting, calls, most int) int { return share(waiting, calls, most) }
 
-// Waiting returns the number of grabs that wait for a call at the campaign's home.
+// Waiting returns how many grabs wait for a call to the campaign's home.
 func (p *Producer) Waiting(campaign string) int {
 	l := (*p.campaigns.Load())[campaign].lanes[0]
 	l.mu.Lock()
@@ -39,7 +39,7 @@ func (p *Producer) Waiting(campaign string) int {
 	return len(l.waiting) - l.left
 }
 
-// Calls returns the number of calls in flight at the campaign's home.
+// Calls returns how many calls to the campaign's home are in flight.
 func (p *Producer) Calls(campaign string) int {
 	l := (*p.campaigns.Load())[campaign].lanes[0]
 	l.mu.Lock()
@@ -47,7 +47,7 @@ func (p *Producer) Calls(campaign string) int {
 	return l.calls
 }
 
-// Inspected records that a server was inspected at a time, and returns the number of servers that the producer knows.
+// Inspected records an inspection of a server at this time, and returns how many servers the producer remembers.
 func (p *Producer) Inspected(node redis.UniversalClient, at time.Time) int {
 	p.noteServer(node, nil, at)
 	p.mu.RLock()

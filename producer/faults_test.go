@@ -26,8 +26,8 @@ func isScript(request []byte) bool {
 	return bytes.Contains(bytes.ToLower(request), []byte("evalsha")) && !bytes.Contains(request, []byte(":witnesses"))
 }
 
-// Answers are lost under load. Every request id still has one grant and its receipt. This is true for the producer's
-// own repeats, and for a client that repeats calls itself.
+// Answers of Redis are lost under load, and the producer or its client retries the calls. Every request id gets
+// exactly one grant and its receipt.
 func TestSwallowedAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -80,7 +80,7 @@ func TestSwallowedAnswers(t *testing.T) {
 	}
 }
 
-// No server listens: nothing happened, and the error says so. Later grabs work again without a restart.
+// Redis is down. Grabs fail as an outage in which nothing happened, and work again after the restart.
 func TestConnectionRefused(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}), 1)
@@ -89,8 +89,8 @@ func TestConnectionRefused(t *testing.T) {
 	_, err := p.Grab(t.Context(), grab("u0", "r0"))
 	require.NoError(t, err)
 	require.NoError(t, b.server.Kill())
-	// The connection that the kill broke makes the first try unknown; other grabs have none. A try that the end of
-	// its call cuts short reports less, so another one is made.
+	// The first grab may use the connection that the kill broke, so its result is Unknown. A try that runs into
+	// CallTimeout does not see the refused connection, so the test repeats the grab.
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		_, err = p.Grab(t.Context(), grab("u1", "r1"))
 		require.True(t, hongbao.IsOutage(err), "%v", err)
@@ -103,15 +103,15 @@ func TestConnectionRefused(t *testing.T) {
 	}, "nothing happened")
 	require.NoError(t, b.server.Restart())
 	storetest.KeepOpen(t, b.store)
-	testkit.Eventually(t, 30*time.Second, func() bool { // go-redis looks again once a second
+	testkit.Eventually(t, 30*time.Second, func() bool { // go-redis tries to connect once a second
 		a, err := p.Grab(t.Context(), grab("u1", "r1"))
 		return err == nil && a.Outcome == hongbao.OutcomeGranted
 	}, "grabs work again")
 	require.Len(t, b.grants(t), 2)
 }
 
-// Redis carried out the first try, the answer was lost, and then Redis is unreachable. The result is unknown, not
-// "nothing happened". This is true where the producer repeats and where the client does.
+// Redis carries out the first try, its answer is lost, and then Redis is down. The result must stay Unknown, whether
+// the producer or its client retries.
 func TestUnknownStaysUnknown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -158,7 +158,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 	}
 }
 
-// downConn sends nothing while its server is down.
+// downConn is a connection that fails all writes while its server is down.
 type downConn struct {
 	net.Conn
 
@@ -172,7 +172,7 @@ func (c *downConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// before is called ahead of each command.
+// before is a hook that calls the function before each command.
 type before func()
 
 func (f before) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -188,7 +188,8 @@ func (f before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// The first try is unknown, and the repeat is definitely refused. Redis may have carried out the first try.
+// The result of the first try is unknown, and its retry fails with a Broken error. The result must be Unknown, because
+// Redis may have carried out the first try.
 func TestUnknownThenBroken(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -196,7 +197,7 @@ func TestUnknownThenBroken(t *testing.T) {
 	proxy := testkit.NewProxy(t, b.server.Addr)
 	rdb := b.server.Client(t, func(o *redis.Options) { o.Dialer = proxy.Dial })
 	rdb.AddHook(before(func() {
-		if proxy.Fired().Swallowed == 1 { // between the try and its repeat: another type where the receipts are
+		if proxy.Fired().Swallowed == 1 { // after the first try, break the type of the receipts' key
 			b.admin.Set(context.Background(), b.k.Keys.Receipts("rain"), "planted", 0)
 		}
 	}))
@@ -223,7 +224,7 @@ func TestContextEnds(t *testing.T) {
 	defer cancel()
 	start := time.Now()
 	_, err = p.Grab(ctx, grab("u1", "r1"))
-	require.Less(t, time.Since(start), enough+3*time.Second, "Grab does not wait for the answer")
+	require.Less(t, time.Since(start), enough+3*time.Second, "Grab returns at the end of its context")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "r1")
@@ -234,14 +235,14 @@ func TestContextEnds(t *testing.T) {
 	require.Len(t, b.grants(t)["u1"], 1)
 }
 
-// A caller whose context has ended reuses their Grab while the call waits to be repeated. The call continues with the
-// old values.
+// A caller whose context has ended changes its Grab, while the producer still retries the call. The retry uses the old
+// values.
 func TestGrabUsedAgain(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.load(t, spec("rain", 10))
 	proxy, rdb := b.through(t, -1)
-	var producers []*producer.Producer // with one producer, the second grab would wait for the first call
+	var producers []*producer.Producer // in a single producer the second grab would wait for the first call
 	for _, user := range []string{"u0", "v0"} {
 		p := b.producer(t, func(c *producer.Config) { c.Redis = rdb })
 		_, err := p.Grab(t.Context(), grab(user, "r0"))
@@ -273,7 +274,7 @@ func TestGrabUsedAgain(t *testing.T) {
 	require.Len(t, grants["u2"], 1)
 }
 
-// A wrong type is Broken and is not repeated.
+// A key of a wrong type makes the error Broken, and the call is not retried.
 func TestBrokenIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -290,11 +291,11 @@ func TestBrokenIsNotRepeated(t *testing.T) {
 	require.Equal(t, before+1, scripts.n.Load())
 	var reply redis.Error
 	require.ErrorAs(t, err, &reply)
-	require.Len(t, b.entries(t), 1, "the entry of the first grab")
+	require.Len(t, b.entries(t), 1, "only the entry of the first grab")
 }
 
-// The answer to the first look at a campaign is lost, and the grab continues. When no answer ever comes, nothing was
-// decided, and the error says so.
+// The answers to the first looks at a campaign are lost, and the producer retries until the grab is decided. If no
+// answer ever comes, the error says that nothing was decided.
 func TestFirstLookIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

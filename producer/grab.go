@@ -13,11 +13,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/walk"
 )
 
-// Grab asks for a packet and returns the answer. If g has no request id, and the campaign gives one packet a user,
-// Grab generates an id and writes it into g, so that the caller can repeat g after an error.
+// Grab asks for a packet and returns the answer. If g has no request id and the campaign gives each user one packet,
+// Grab generates a request id and writes it into g, so that the caller can retry g after an error.
 //
-// If ctx ends first the error is Unknown: the grab may still be decided, and a repeat with the same request id gets
-// the answer.
+// If ctx ends while the grab is in flight, the error is Unknown: the grab may still be granted, and a retry with the
+// same request id gets the answer.
 func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
 	if err := g.Check(); err != nil {
 		return hongbao.Answer{}, err
@@ -44,8 +44,8 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 	return c.wait(ctx, w)
 }
 
-// sendLoop sends one call at a time for the grabs that wait at a place. It answers them or lets them go on to the next
-// place, and ends when none waits.
+// sendLoop makes calls, one after the other, for the grabs that wait at a place. After each call it answers grabs, or
+// queues them at their next place. It ends when it has no grabs, or too few for a further parallel call.
 func (l *lane) sendLoop() {
 	c := l.newCall()
 	for l.next(c) {
@@ -60,18 +60,18 @@ func (l *lane) sendLoop() {
 	}
 }
 
-// undecidedPause is how long a shard that decides nothing is not asked again.
+// undecidedPause returns how long a place waits for its next call after an undecided outcome.
 func undecidedPause() time.Duration { return 20*time.Millisecond + rand.N(80*time.Millisecond) }
 
-// waiter is one grab that waits for its answer.
+// waiter is a grab whose caller waits for the answer.
 type waiter struct {
-	grab   hongbao.Grab // a copy, with its Facts: a caller that has left may reuse the original during the call
-	info   *info        // the settings that check used
-	walk   walk.Walk    // over the campaign's places; under the campaign's mu from queue on
-	lane   *lane        // where it waits, or waited last; under the campaign's mu
-	sent   bool         // a call has it, or it was answered; under the campaign's mu
-	left   bool         // its caller has left; under the campaign's mu
-	until  time.Time    // when its caller gets an undecided outcome; zero until there is one
+	grab   hongbao.Grab // a copy with its own Facts: a caller that has left may change the original
+	info   *info        // the settings with which check validated the grab
+	walk   walk.Walk    // over the campaign's places; guarded by the campaign's mu once queued
+	lane   *lane        // where the grab waits or waited last; guarded by the campaign's mu
+	sent   bool         // the grab is in a call or answered; guarded by the campaign's mu
+	left   bool         // the caller has left; guarded by the campaign's mu
+	until  time.Time    // when the caller gets the undecided outcome; zero without one
 	answer hongbao.Answer
 	err    error
 	done   chan struct{}
@@ -81,14 +81,14 @@ var waiters = sync.Pool{New: func() any {
 	return &waiter{done: make(chan struct{}, 1), grab: hongbao.Grab{Facts: map[string]string{}}}
 }}
 
-// check refuses a grab that its campaign can't decide, and generates a request id where it is optional. It returns the
-// settings that it used.
+// check rejects a grab that can't be decided in its campaign, and generates a missing request id where that is
+// allowed. It returns the settings that it used.
 func (c *campaign) check(g *hongbao.Grab) (*info, error) {
 	info := c.lanes[0].info()
 	if g.RequestID == "" {
 		if info.hold > 1 {
 			return nil, hongbao.Errorf(hongbao.ClassPermanent,
-				"grab in campaign %s without a request id: a user may have %d packets there, so each grab needs an id of its own "+
+				"grab in campaign %s without a request id: a user may get %d packets there, so each grab needs its own request id "+
 					"to distinguish a repeat from a new grab", g.Campaign, info.hold)
 		}
 		g.RequestID = newRequestID()
@@ -107,8 +107,8 @@ func (c *campaign) check(g *hongbao.Grab) (*info, error) {
 	return info, nil
 }
 
-// tooLate reports whether the user certainly lost: then Redis is not asked. renew: the grab continues, and should ask
-// the script at its first place again.
+// tooLate reports whether the grab can be answered sold_out without Redis, because the user certainly lost. If renew
+// is true, the grab goes to Redis and should ask the script at its first place, which renews that knowledge.
 func (c *campaign) tooLate(user string, i *info) (sold bool, now time.Time, renew bool) {
 	now = time.Now()
 	if !c.known.Late(user, now) || !now.Before(i.ends) || c.p.closed.Load() {
@@ -118,12 +118,12 @@ func (c *campaign) tooLate(user string, i *info) (sold bool, now time.Time, rene
 	return !renew, now, renew
 }
 
-// newWaiter makes the grab wait. It copies the facts that the campaign's limits count by: the caller may change the
-// map after leaving. Other facts are dropped.
+// newWaiter returns a waiter for the grab. It copies only the facts by which the campaign's limits count, because a
+// caller that has left may change the map.
 func (c *campaign) newWaiter(g *hongbao.Grab, i *info) *waiter {
 	w := waiters.Get().(*waiter) //nolint:forcetypeassert // the pool holds nothing else
 	facts := w.grab.Facts
-	if w.info != i { // else they have the same names
+	if w.info != i { // with the same settings, the loop below overwrites all facts
 		clear(facts)
 	}
 	*w = waiter{grab: *g, info: i, done: w.done, walk: w.walk}
@@ -135,9 +135,9 @@ func (c *campaign) newWaiter(g *hongbao.Grab, i *info) *waiter {
 	return w
 }
 
-// queue puts a grab behind the others, and starts a send loop if none runs, or another one pays.
+// queue adds the grab to the queue of its place. It starts a send loop if none runs, or if a further call pays off.
 func (c *campaign) queue(w *waiter) error {
-	c.p.mu.RLock() // against Close, which waits for the loops
+	c.p.mu.RLock() // so that Close can't miss a loop started here
 	defer c.p.mu.RUnlock()
 	if c.p.closed.Load() {
 		return hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: %w", c.id, ErrClosed)
@@ -146,21 +146,22 @@ func (c *campaign) queue(w *waiter) error {
 	defer c.mu.Unlock()
 	l := c.lanes[w.walk.Place()]
 	if len(l.waiting)-l.left >= c.p.cfg.MaxWaiting {
-		return hongbao.Errorf(hongbao.ClassTransient, "campaign %s has %d grabs waiting already for shard %d; nothing "+
+		return hongbao.Errorf(hongbao.ClassTransient, "campaign %s already has %d grabs waiting for shard %d; nothing "+
 			"happened, try again later", c.id, c.p.cfg.MaxWaiting, l.shard.Index())
 	}
 	l.put(w)
 	return nil
 }
 
-// put is queue at one place; under mu, and the caller keeps Close waiting.
+// put adds the grab to the lane's queue. The caller holds mu, and prevents Close from finishing.
 func (l *lane) put(w *waiter) {
 	w.lane, w.sent = l, false
 	l.waiting = append(l.waiting, w)
 	l.startLoop()
 }
 
-// startLoop starts a send loop if grabs wait and one more pays; under mu, and the caller keeps Close waiting.
+// startLoop starts a send loop if grabs wait and a further call pays off. The caller holds mu, and prevents Close from
+// finishing.
 func (l *lane) startLoop() {
 	if len(l.waiting) > l.left && l.loops < l.p.cfg.InFlight && l.pays(l.loops+1) {
 		l.loops++
@@ -168,20 +169,21 @@ func (l *lane) startLoop() {
 	}
 }
 
-// payingGrabs is how many grabs have to wait for one more call.
+// payingGrabs is how many grabs must wait before a further call pays off.
 const payingGrabs = 8
 
-// pays reports whether so many calls under way are better than one fewer; under mu. Redis takes little longer for ten
-// grabs than for one. So where few grabs wait, as in each process of a fleet, they go together in the next call. Where
-// a call waits for a disk or a replica, that takes longest, and calls do not wait for each other. A shard that decides
-// nothing gets one call for all.
+// pays reports whether this many send loops are better than one fewer. The caller holds mu.
+//
+// Redis needs little more time for ten grabs than for one. So a few waiting grabs, as in each process of a large
+// fleet, go together in the next call. If a call waits for a disk or a replica, that wait dominates, so parallel calls
+// always pay off. A place with an undecided outcome gets only one loop.
 func (l *lane) pays(loops int) bool {
 	return loops == 1 || !l.undecided &&
 		(l.info().durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*payingGrabs)
 }
 
-// share returns how many of the waiting grabs the next call takes. calls are already under way, of at most most. The
-// next call leaves half to another one if that pays: Redis decides one while the callers of the other come back.
+// share returns how many of the waiting grabs the next call takes. If a further call pays off, it leaves half of them
+// for that call: then Redis works on one call while the callers of the other call come back.
 func share(waiting, calls, most int) int {
 	if half := waiting / 2; calls+1 < most && half >= (calls+1)*payingGrabs {
 		return waiting - half
@@ -189,11 +191,11 @@ func share(waiting, calls, most int) int {
 	return waiting
 }
 
-// next fills the call with grabs that have the same ask, as many as a script takes at once. False: no grab waits, or
-// too few for one more call, and the loop is over.
+// next fills the call with waiting grabs that have the same ask, up to the limit of the script. It returns false if no
+// grab waits or if too few wait for a further call. The loop then ends.
 func (l *lane) next(c *call) bool {
-	// The callers that were just answered come back with their next grab: let them queue first, so that the next call
-	// is not made for a few of them.
+	// The callers that were just answered may come back with their next grab. Let them queue first, so that the next
+	// call is not made for only a few of them.
 	runtime.Gosched()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,14 +211,14 @@ func (l *lane) next(c *call) bool {
 		case w.left:
 			l.left--
 		case w.info.factNames != c.info.factNames:
-			w.err = hongbao.Outagef(hongbao.ClassTransient, "grab in campaign %s: it was replaced, its limits count by %q now; "+
+			w.err = hongbao.Outagef(hongbao.ClassTransient, "grab in campaign %s: it was replaced, its limits now count by %q; "+
 				"nothing happened, try again", l.id, c.info.factNames)
 			w.sent = true
 			w.done <- struct{}{}
 		case c.takes(w.walk.Ask(l.memory, now)):
 			w.sent = true
 			c.add(w)
-		default: // it keeps its turn
+		default: // another call must take it; it keeps its position
 			l.waiting[kept] = w
 			kept++
 		}
@@ -232,7 +234,7 @@ func (l *lane) next(c *call) bool {
 	return false
 }
 
-// judge decides the next step of each grab of a call. It lets grabs go on that have to ask at another place.
+// judge decides how each grab of a call continues. It queues a grab that must ask another place there.
 func (l *lane) judge(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,18 +253,18 @@ func (l *lane) judge(c *call) {
 			r.verdict = l.decided(c, w, now, &r.answer)
 		}
 		l.undecided = l.undecided || r.verdict == walk.Undecided
-		if r.verdict == walk.Onward && !w.left { // a caller that has left can repeat the grab
+		if r.verdict == walk.Onward && !w.left { // nobody waits for it; the caller can retry the grab
 			w.answer = hongbao.Answer{}
 			l.lanes[w.walk.Place()].put(w)
 		}
 	}
 }
 
-// answer answers the callers. It returns the grabs whose outcome is undecided.
+// answer answers the callers of a call. It returns the grabs with an undecided outcome, whose callers have to wait.
 func (l *lane) answer(c *call) (again []*waiter) {
 	for i, w := range c.batch {
 		r := &c.results[i]
-		if r.verdict == walk.Onward { // another loop may have it already
+		if r.verdict == walk.Onward { // queued at another place; its lane may have it in a call
 			continue
 		}
 		w.answer, w.err = r.answer, r.err
@@ -278,9 +280,11 @@ func (l *lane) answer(c *call) (again []*waiter) {
 	return again
 }
 
-// waitAgain puts undecided grabs behind the others, and answers those whose time is up. A frozen shard would answer
-// frozen to all waiting grabs, so all are undecided. A busy shard still returns receipts and refusals: a grab that
-// was not sent yet keeps its turn. True: only undecided grabs wait, so the next call can wait as well.
+// waitAgain queues the undecided grabs again, and answers the grabs whose time is up. It reports whether all waiting
+// grabs are undecided; the next call can then wait too.
+//
+// A frozen shard would answer frozen to all waiting grabs, so waitAgain gives them all this outcome. A busy shard
+// still returns receipts and refusals, so a grab that was not yet sent keeps its turn.
 func (l *lane) waitAgain(again []*waiter, pause time.Duration) (allUndecided bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -293,7 +297,8 @@ func (l *lane) waitAgain(again []*waiter, pause time.Duration) (allUndecided boo
 	}
 	allUndecided = true
 	l.waiting = slices.DeleteFunc(l.waiting, func(w *waiter) bool {
-		if !w.left && w.answer.Outcome == "" && outcome == hongbao.OutcomeFrozen { // else the leaving caller reads it
+		// The caller of a waiter that has left reads its answer without the lock, so do not write it.
+		if !w.left && w.answer.Outcome == "" && outcome == hongbao.OutcomeFrozen {
 			w.answer = hongbao.Answer{Outcome: outcome, Time: now}
 		}
 		if w.left || w.answer.Outcome == "" {
@@ -313,7 +318,7 @@ func (l *lane) waitAgain(again []*waiter, pause time.Duration) (allUndecided boo
 	return allUndecided
 }
 
-// wait waits for the answer, or until the caller leaves, or Close gives up.
+// wait waits until the grab is answered, ctx ends, or Close cancels all grabs.
 func (c *campaign) wait(ctx context.Context, w *waiter) (hongbao.Answer, error) {
 	select {
 	case <-w.done:
@@ -331,7 +336,7 @@ func (c *campaign) wait(ctx context.Context, w *waiter) (hongbao.Answer, error) 
 		ended = c.p.ctx.Err()
 	}
 	switch sent := c.leave(w); {
-	case sent: // the call is under way and keeps w, or has just ended
+	case sent: // the grab is still in a call, or was just answered
 		select {
 		case <-w.done:
 			return w.end()
@@ -344,17 +349,17 @@ func (c *campaign) wait(ctx context.Context, w *waiter) (hongbao.Answer, error) 
 		return w.answer, nil
 	}
 	return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassTransient,
-		"grab in campaign %s, request id %s: it still waited for a call; nothing happened: %w", c.id, w.grab.RequestID, ended)
+		"grab in campaign %s, request id %s: it still waited in the queue; nothing happened: %w", c.id, w.grab.RequestID, ended)
 }
 
-// end returns the answer and puts w back into the pool.
+// end puts w back into the pool and returns its answer.
 func (w *waiter) end() (hongbao.Answer, error) {
 	answer, err := w.answer, w.err
 	waiters.Put(w)
 	return answer, err
 }
 
-// leave removes a caller from the queue. True: a call has the grab already.
+// leave marks the caller as gone. It returns true if the grab is in a call or was answered.
 func (c *campaign) leave(w *waiter) (sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -370,7 +375,7 @@ func (c *campaign) leave(w *waiter) (sent bool) {
 	return false
 }
 
-// newRequestID generates an id: 36 random bits, enough to distinguish one user's grabs in one campaign.
+// newRequestID generates a request id of 36 random bits, enough to distinguish the grabs of one user in one campaign.
 func newRequestID() string {
 	const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._"
 	var id [6]byte

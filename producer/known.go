@@ -15,25 +15,26 @@ import (
 )
 
 const (
-	// filterEvery is about how long a producer that found no filter of the winners waits before the next look. The
-	// wait doubles each time, up to filterPause.
+	// filterEvery is about how long a producer waits after it found no filter of the winners. The wait doubles after
+	// each further failure, up to filterPause.
 	filterEvery = time.Second
 	filterPause = 8 * time.Second
-	// filterTimeout bounds one look: a filter of many winners comes in many parts.
+	// filterTimeout limits the fetch of a filter, which has many parts if a campaign has many winners.
 	filterTimeout = time.Minute
 )
 
-// filterLook is the state of the look for the filter of the winners; under the campaign's mu.
+// filterLook is the state of the search for the filter of the winners. The campaign's mu guards it.
 type filterLook struct {
 	running bool
-	pause   time.Duration // before the next one, after one that brought nothing
+	pause   time.Duration // the wait after the last failure; 0 if the last fetch succeeded
 	next    time.Time
-	warned  bool // a warning says why there is no filter
+	warned  bool // the reason for the missing filter was logged
 }
 
-// remember notes what a call has shown of the place: that no packet is left, up to which generation, and whether the
-// known winners stay valid; under mu. A repeated outcome is noted once. Other answers may come without a look at the
-// campaign's revision.
+// remember records what the answers of a call say about the place: whether it is empty, up to which generation, and
+// whether the knowledge about losers stays valid. It records an outcome that repeats only once. The caller holds mu.
+//
+// The call's terms are only certain to be current for the outcomes sold_out and limit_reached.
 func (l *lane) remember(c *call) {
 	now, last := time.Now(), hongbao.Outcome("")
 	for i := range c.results {
@@ -53,8 +54,8 @@ func (l *lane) remember(c *call) {
 	}
 }
 
-// decided returns the next step of a grab that the script has answered; under mu. If no packet is left here and the
-// user certainly lost, the grab need not go on.
+// decided returns how a grab continues after an answer of the script. A grab whose user certainly lost does not visit
+// further places. The caller holds mu.
 func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) walk.Verdict {
 	soldOut := a.Outcome == hongbao.OutcomeSoldOut
 	verdict := w.walk.Decided(l.memory, now, a)
@@ -68,8 +69,8 @@ func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) wal
 	return verdict
 }
 
-// lookForFilter fetches the filter of the winners in the background once nothing is left anywhere; under mu, and a
-// loop runs, so Close still waits.
+// lookForFilter starts to fetch the filter of the winners in the background, once all places are empty. The caller
+// holds mu and is in a send loop, so Close can't miss the goroutine.
 func (l *lane) lookForFilter(terms *store.Terms, now time.Time) {
 	c, revision := l.campaign, terms.Revision()
 	if c.filter.running || now.Before(c.filter.next) || terms.Generation() < c.memory.Newest() || !c.known.Wants(revision) ||
@@ -80,7 +81,7 @@ func (l *lane) lookForFilter(terms *store.Terms, now time.Time) {
 	c.p.watches.Go(func() { c.fetchFilter(revision) })
 }
 
-// fetchFilter fetches the filter of a revision, or asks the workers for it.
+// fetchFilter fetches the filter of a revision. If there is none, it asks the workers to build it.
 func (c *campaign) fetchFilter(revision string) {
 	ctx, cancel := context.WithTimeout(c.p.ctx, filterTimeout)
 	defer cancel()
@@ -101,7 +102,7 @@ func (c *campaign) fetchFilter(revision string) {
 	l.next = time.Now().Add(l.pause/2 + rand.N(l.pause))
 	if err != nil && !l.warned && c.p.ctx.Err() == nil {
 		l.warned = true
-		c.p.log.Warn("this campaign's losers are looked up in Redis until there is a filter of its winners; it is tried again",
+		c.p.log.Warn("losers are looked up in Redis until there is a filter of the campaign's winners; it will be retried",
 			zap.String("campaign", c.id), zap.Error(err))
 	}
 }

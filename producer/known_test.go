@@ -24,7 +24,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// builds lets a worker build filters until the test ends.
+// builds runs a worker that builds filters of winners, until the test ends.
 func (b *bundle) builds(t *testing.T) {
 	t.Helper()
 	locks, err := b.store.Locks(store.LockConfig{Lease: 30 * time.Second,
@@ -36,7 +36,7 @@ func (b *bundle) builds(t *testing.T) {
 	testkit.Go(t, builder.Run)
 }
 
-// emptied loads campaign rain over several places, grabs every packet, and returns the winners' receipts.
+// emptied loads the campaign, grabs all its packets, and returns the receipts by user.
 func (b *bundle) emptied(t *testing.T, p *producer.Producer, c hongbao.Campaign) map[string]hongbao.Receipt {
 	t.Helper()
 	b.load(t, c)
@@ -51,7 +51,7 @@ func (b *bundle) emptied(t *testing.T, p *producer.Producer, c hongbao.Campaign)
 	return won
 }
 
-// scripts returns the number of scripts that the server of the bundle has run.
+// scripts returns how many scripts the Redis server has run.
 func (b *bundle) scripts(t *testing.T) (n int) {
 	t.Helper()
 	text, err := b.admin.Info(t.Context(), "commandstats").Result()
@@ -62,7 +62,8 @@ func (b *bundle) scripts(t *testing.T) (n int) {
 	return n
 }
 
-// losers lets n users from l<first> on grab one after the other. They have no packet, and each must get sold_out.
+// losers lets the users l<first> to l<first+n-1> grab one after the other. None of them has a packet, so each must get
+// sold_out.
 func losers(t *testing.T, p *producer.Producer, first, n int) {
 	t.Helper()
 	for i := range n {
@@ -74,24 +75,25 @@ func losers(t *testing.T, p *producer.Producer, first, n int) {
 	}
 }
 
-// knows waits until the producer answers losers without Redis: a thousand of them cost almost no calls.
+// knows waits until the producer answers losers without Redis, that is, until a thousand grabs cost fewer than 200
+// scripts.
 func (b *bundle) knows(t *testing.T, p *producer.Producer, first int) {
 	t.Helper()
 	testkit.Eventually(t, 2*time.Minute, func() bool {
 		before := b.scripts(t)
 		losers(t, p, first, 1000)
 		return b.scripts(t)-before < 200
-	}, "losers are answered without a call")
+	}, "losers are answered without Redis")
 }
 
-// wideAlone is wide on a Redis of the test's own, because the test counts its commands.
+// wideAlone is like wide, but on its own Redis server, because the tests count its commands.
 func wideAlone(t *testing.T, n int) *bundle {
 	t.Helper()
 	return setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), n)
 }
 
-// Once nothing is left, a worker builds a filter of the winners. Then losers get sold_out without a call to Redis,
-// and winners get their receipts unchanged. The producer notices packets that are added.
+// All packets are granted, and a worker builds a filter of the winners. Losers then get sold_out without a call to
+// Redis, and winners still get their receipts. The producer notices a top-up.
 func TestLosersAreAnsweredWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, places := range []int{1, 4} {
@@ -100,7 +102,7 @@ func TestLosersAreAnsweredWithoutRedis(t *testing.T) {
 			b := wideAlone(t, 4)
 			p := b.producer(t, nil)
 			won := b.emptied(t, p, over(places, 200, 1))
-			losers(t, p, 0, 20) // no worker builds yet
+			losers(t, p, 0, 20) // without a filter
 			b.builds(t)
 			b.knows(t, p, 0)
 			for user, receipt := range won {
@@ -116,20 +118,20 @@ func TestLosersAreAnsweredWithoutRedis(t *testing.T) {
 			b.knows(t, p, 0)
 			b.topUp(t, places, 200, 240)
 			added := map[int64]bool{}
-			for i := range 40 { // each user got sold_out before
+			for i := range 40 { // users who got sold_out before the top-up
 				a, err := p.Grab(t.Context(), grab(fmt.Sprint("l", i), "r"))
 				require.NoError(t, err)
 				require.Equal(t, hongbao.OutcomeGranted, a.Outcome, "grab %d", i)
 				added[a.Receipts[0].Packet] = true
 			}
 			require.Len(t, added, 40)
-			b.knows(t, p, 40) // by the filter of the new generation
+			b.knows(t, p, 40) // with the filter of the new generation
 			b.endIsNoticed(t, p, places)
 		})
 	}
 }
 
-// topUp announces and deals packets up to the last number, as a top-up does.
+// topUp announces the packets from before+1 to last and deals them, as a top-up does.
 func (b *bundle) topUp(t *testing.T, n int, before, last int64) {
 	t.Helper()
 	places := b.store.Places("rain", n)
@@ -156,8 +158,8 @@ func (b *bundle) topUp(t *testing.T, n int, before, last int64) {
 	}
 }
 
-// endIsNoticed pauses the campaign, resumes it, and closes it. The producer notices each change within a lease. After
-// the first loser gets the new answer of a pause or a close, Redis is asked for each later grab.
+// endIsNoticed pauses, resumes and closes the campaign. The producer must notice each change within a lease. After it
+// has noticed a pause or a close, it asks Redis for each grab.
 func (b *bundle) endIsNoticed(t *testing.T, p *producer.Producer, n int) {
 	t.Helper()
 	for _, step := range []struct {
@@ -176,7 +178,7 @@ func (b *bundle) endIsNoticed(t *testing.T, p *producer.Producer, n int) {
 		}
 		if step.state != "open" {
 			before := b.scripts(t)
-			for range 50 { // the answer remembered for a place may still be used
+			for range 50 { // each grab costs a script, perhaps only to read receipts
 				_, err := p.Grab(t.Context(), grab("l100", "r"))
 				require.NoError(t, err)
 			}
@@ -188,7 +190,7 @@ func (b *bundle) endIsNoticed(t *testing.T, p *producer.Producer, n int) {
 	}
 }
 
-// Losers grab all at once while packets are added. Each added packet is granted once, and no one gets an error.
+// Many losers grab while packets are added. Each added packet is granted once, and no grab fails.
 func TestLosersWhilePacketsAreAdded(t *testing.T) {
 	t.Parallel()
 	b := wideAlone(t, 4)
@@ -220,7 +222,7 @@ func TestLosersWhilePacketsAreAdded(t *testing.T) {
 	}
 	b.topUp(t, 4, 200, 240)
 	testkit.Eventually(t, time.Minute, func() bool { return granted.Load() >= 40 }, "all added packets are granted")
-	b.knows(t, p, 0) // by the filter of the new generation
+	b.knows(t, p, 0) // with the filter of the new generation
 	stop()
 	crowd.Wait()
 	require.EqualValues(t, 40, granted.Load())
@@ -233,7 +235,8 @@ func TestLosersWhilePacketsAreAdded(t *testing.T) {
 	require.Len(t, packets, 240)
 }
 
-// A producer renews what it knows even while a limit refuses every user who comes.
+// All grabs get limit_reached, because their device is at its limit. These answers also renew the knowledge that
+// nothing is left, so late users get sold_out without Redis.
 func TestLimitReachedRenews(t *testing.T) {
 	t.Parallel()
 	b := wideAlone(t, 1)
@@ -259,18 +262,18 @@ func TestLimitReachedRenews(t *testing.T) {
 		for range 1000 {
 			require.Equal(t, hongbao.OutcomeSoldOut, next("d2"))
 		}
-		refused := 0 // within a lease that began with d1's users
+		refused := 0 // sold_out answers without Redis, long after the last grab of d2
 		for since := time.Now(); time.Since(since) < 4*walk.Lease; {
 			if outcome := next("d1"); time.Since(since) > 3*walk.Lease && outcome == hongbao.OutcomeSoldOut {
 				refused++
 			}
 		}
 		return refused > 0
-	}, "late users of a device that is at its limit get sold_out")
+	}, "late users of a device at its limit get sold_out")
 }
 
-// While a producer answers losers without Redis, it refuses the same bad input as before. It stops doing so once it
-// is closed or the window is over.
+// A producer that answers losers without Redis still rejects bad input. It asks Redis again at the end of the window,
+// and rejects all grabs after Close.
 func TestKnowsAndRefuses(t *testing.T) {
 	t.Parallel()
 	b := wideAlone(t, 1)
@@ -279,19 +282,20 @@ func TestKnowsAndRefuses(t *testing.T) {
 	b.builds(t)
 	b.knows(t, p, 0)
 	_, err := p.Grab(t.Context(), grab("l1", ""))
-	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "a user may have two, so an id is needed")
+	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "two packets a user need request ids")
 	_, err = p.Grab(t.Context(), grab("l 1", "r"))
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	p.EndWindow("rain", time.Now())
 	before := b.scripts(t)
 	losers(t, p, 0, 1000)
-	require.GreaterOrEqual(t, b.scripts(t)-before, 1000, "the producer asks Redis whether the campaign has ended")
+	require.GreaterOrEqual(t, b.scripts(t)-before, 1000, "the producer asks Redis again")
 	require.NoError(t, p.Close(t.Context()))
 	_, err = p.Grab(t.Context(), grab("l1", "r"))
 	require.ErrorIs(t, err, producer.ErrClosed)
 }
 
-// A refusal without Redis allocates no object. The test runs alone, because other tests would allocate some.
+// A sold_out answer without Redis allocates no memory. The test is not parallel, because allocations of other tests
+// would count.
 func TestRefusalMakesNothing(t *testing.T) {
 	b := wideAlone(t, 1)
 	p := b.producer(t, nil)
@@ -302,7 +306,8 @@ func TestRefusalMakesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100_000, func() { _, _ = p.Grab(ctx, g) }), "a refusal allocates objects")
 }
 
-// A filter of another plan and a damaged filter are never used. The log says so once, and no answer is wrong.
+// The filter in Redis belongs to another plan or is damaged. The producer does not use it and logs this once. All
+// answers stay correct.
 func TestFilterThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"another plan", "damaged"} {
@@ -321,7 +326,7 @@ func TestFilterThatCannotBeUsed(t *testing.T) {
 			losers(t, p, 0, 10)
 			return warnings() > 0
 		}, "the log says so")
-		for before := looks.n.Load(); looks.n.Load() < before+4; { // one look reads the head twice, and a part at most
+		for before := looks.n.Load(); looks.n.Load() < before+4; { // several fetches: one reads the head at most twice
 			losers(t, p, 0, 10)
 		}
 		for user, receipt := range won {
@@ -330,7 +335,7 @@ func TestFilterThatCannotBeUsed(t *testing.T) {
 			require.Equal(t, []hongbao.Receipt{receipt}, a.Receipts)
 		}
 		b.builds(t)
-		b.knows(t, p, 0) // the worker has stored a valid filter
+		b.knows(t, p, 0) // a worker has replaced the filter
 		require.Equal(t, 1, warnings())
 	}
 }

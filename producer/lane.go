@@ -17,50 +17,51 @@ import (
 )
 
 const (
-	// unknownFor is how long a missing campaign is not looked for again.
+	// unknownFor is how long the producer remembers that a campaign does not exist.
 	unknownFor = time.Second
-	// maxUnknown bounds how many such campaigns are remembered.
+	// maxUnknown limits how many missing campaigns the producer remembers.
 	maxUnknown = 10_000
-	// idleFor is how long a campaign's lanes stay without a grab.
+	// idleFor is how long a campaign stays in memory without a grab.
 	idleFor = time.Minute
 )
 
-// campaign has a lane for each place of a campaign. A grab goes from one to another, see internal/base/walk.
+// campaign has one lane per place of a campaign. A grab may pass from lane to lane, see internal/base/walk.
 type campaign struct {
 	p      *Producer
 	id     string
 	course *walk.Course
 	lanes  []*lane
 
-	known winners.Known // the users who certainly lost, once nothing is left; under mu, except Late and Renew
+	known winners.Known // which users certainly lost, once all places are empty; guarded by mu, except Late and Renew
 
-	mu     sync.Mutex // also for the lanes
+	mu     sync.Mutex // guards the lanes too
 	memory *walk.Memory
-	plan   string // its hash, as the places report it; empty until one has
+	plan   string // the hash of the plan, as the places report it; empty before the first report
 	filter filterLook
 }
 
-// lane is where the grabs at one place of a campaign wait for the next call to its shard.
+// lane is the queue of the grabs that wait at one place of a campaign for the next call to its shard.
 type lane struct {
 	*campaign
 	place int
 	shard *store.Shard
 	seen  atomic.Pointer[info] // nil until the first look
-	// terms are those that the last call got: a new call need not ask.
+	// terms are those of the last call. The next call sends them, so the script need not return them again.
 	terms atomic.Pointer[store.Terms]
 
-	// under the campaign's mu
+	// The campaign's mu guards the fields below.
 	waiting   []*waiter
-	left      int       // waiting grabs whose callers have left
-	loops     int       // that send
-	calls     int       // under way
+	left      int       // number of waiting grabs whose callers have left
+	loops     int       // running send loops
+	calls     int       // calls in flight
 	undecided bool      // the last call had an undecided outcome
 	used      time.Time // when the last call ended
-	alive     time.Time // when an answer last showed that the campaign is there and not over; zero once it is over
-	lost      bool      // it vanished while it was alive
+	alive     time.Time // when an answer last showed that the campaign exists and has not ended; zero after its end
+	lost      bool      // the campaign vanished before its end
 }
 
-// info returns the settings that the lane's shard reported, or those of the campaign's home until the lane has asked.
+// info returns the settings that this place reported. Before the first report it returns the settings of the
+// campaign's home.
 func (l *lane) info() *info {
 	if i := l.seen.Load(); i != nil {
 		return i
@@ -68,7 +69,8 @@ func (l *lane) info() *info {
 	return l.lanes[0].seen.Load()
 }
 
-// campaign finds a campaign, or looks for it once; nil if it is not in Redis. Concurrent callers share one look.
+// campaign returns a campaign, and looks it up in Redis if it is new. It returns nil if Redis does not have it.
+// Concurrent callers share one lookup.
 func (p *Producer) campaign(ctx context.Context, id string) (*campaign, error) {
 	c := (*p.campaigns.Load())[id]
 	if c != nil || p.isUnknown(id) {
@@ -80,25 +82,25 @@ func (p *Producer) campaign(ctx context.Context, id string) (*campaign, error) {
 		return c, r.Err
 	case <-ctx.Done():
 		return nil, hongbao.Errorf(hongbao.ClassTransient,
-			"grab in campaign %s: it was still being looked for; nothing happened: %w", id, ctx.Err())
+			"grab in campaign %s: the lookup of the campaign was not finished; nothing happened: %w", id, ctx.Err())
 	}
 }
 
-// isUnknown reports whether a campaign was not there a moment ago.
+// isUnknown reports whether a recent lookup did not find the campaign.
 func (p *Producer) isUnknown(campaign string) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return time.Now().Before(p.unknown[campaign])
 }
 
-// change replaces the map of campaigns; under mu.
+// change replaces the map of campaigns with a changed copy. The caller holds mu.
 func (p *Producer) change(how func(campaigns map[string]*campaign)) {
 	campaigns := maps.Clone(*p.campaigns.Load())
 	how(campaigns)
 	p.campaigns.Store(&campaigns)
 }
 
-// withoutCampaign answers a grab for whose campaign there is no lane.
+// withoutCampaign returns the answer to a grab whose campaign was not found.
 func withoutCampaign(err error) (hongbao.Answer, error) {
 	switch {
 	case errors.Is(err, store.ErrFrozen):
@@ -109,7 +111,7 @@ func withoutCampaign(err error) (hongbao.Answer, error) {
 	return hongbao.Answer{Outcome: hongbao.OutcomeUnknownCampaign, Time: time.Now()}, nil
 }
 
-// open takes the first look at a campaign and makes its lanes; nil if the campaign is not in Redis.
+// open looks a campaign up in Redis and creates its lanes. It returns nil if the campaign does not exist.
 func (p *Producer) open(id string) (*campaign, error) {
 	p.mu.RLock()
 	if p.closed.Load() {
@@ -136,15 +138,15 @@ func (p *Producer) open(id string) (*campaign, error) {
 		p.noteUnknown(id)
 		return nil, nil
 	}
-	if other := (*p.campaigns.Load())[id]; other != nil { // from a look that ended just now
+	if other := (*p.campaigns.Load())[id]; other != nil { // a concurrent lookup was faster
 		return other, nil
 	}
 	p.change(func(campaigns map[string]*campaign) { campaigns[id] = c })
 	return c, nil
 }
 
-// firstLook looks at the campaign's home. While the shard is frozen it looks again, up to UndecidedTimeout: all callers of
-// the campaign wait for this one look.
+// firstLook looks the campaign up on its home. It retries for up to UndecidedTimeout while the shard is frozen,
+// because all callers wait for this lookup.
 func (c *campaign) firstLook() (found bool, err error) {
 	for until := time.Now().Add(c.p.cfg.UndecidedTimeout); ; {
 		found, err = c.lanes[0].first(c.p.ctx)
@@ -155,7 +157,7 @@ func (c *campaign) firstLook() (found bool, err error) {
 	}
 }
 
-// layCourse adds the lanes of the other places that the campaign's home names.
+// layCourse adds a lane for each further place of the campaign.
 func (c *campaign) layCourse() {
 	i := c.lanes[0].info()
 	if i.places > 1 {
@@ -170,8 +172,8 @@ func (c *campaign) addLanes(places ...*store.Shard) {
 	}
 }
 
-// learn keeps the present terms of a place. If another campaign has taken the id, nothing that is known of the old one
-// stays.
+// learn stores the current terms of a place. If the id belongs to another campaign now, learn discards what is known
+// about the old campaign.
 func (l *lane) learn(terms *store.Terms) {
 	l.terms.Store(terms)
 	plan, _, _ := strings.Cut(terms.Revision(), ".")
@@ -179,17 +181,17 @@ func (l *lane) learn(terms *store.Terms) {
 	c.mu.Lock()
 	replaced := c.plan != "" && c.plan != plan
 	c.plan = plan
-	c.known.End(time.Now()) // a newer generation may have been announced
+	c.known.End(time.Now()) // the terms may announce a new generation
 	if replaced {
 		c.memory = walk.NewMemory(len(c.lanes))
 	}
 	c.mu.Unlock()
 	if replaced || terms.Places() != len(c.lanes) {
-		c.p.drop(c) // the next grab looks at it again
+		c.p.drop(c) // so that the next grab looks it up again
 	}
 }
 
-// noteUnknown remembers for a moment that a campaign is not there; under mu.
+// noteUnknown remembers for unknownFor that a campaign does not exist. The caller holds mu.
 func (p *Producer) noteUnknown(campaign string) {
 	if len(p.unknown) >= maxUnknown {
 		clear(p.unknown)
@@ -197,7 +199,7 @@ func (p *Producer) noteUnknown(campaign string) {
 	p.unknown[strings.Clone(campaign)] = time.Now().Add(unknownFor)
 }
 
-// sweep removes the campaigns that were idle for long; under mu. A caller that already has one finishes there.
+// sweep removes idle campaigns. A caller that already has such a campaign can still use it. The caller holds mu.
 func (p *Producer) sweep(now time.Time) {
 	for id, c := range *p.campaigns.Load() {
 		if c.idle(now) {
@@ -217,7 +219,7 @@ func (c *campaign) idle(now time.Time) bool {
 	return true
 }
 
-// drop removes a campaign, so that the next grab looks at it again.
+// drop removes a campaign, so that the next grab looks it up again.
 func (p *Producer) drop(c *campaign) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,8 +228,8 @@ func (p *Producer) drop(c *campaign) {
 	}
 }
 
-// gone removes a campaign that is not at the lane's place. Only the campaign's home can say that it is nowhere:
-// another place may not have it yet, or have lost it.
+// gone removes a campaign that the lane's place does not have. Only the campaign's home proves that the campaign does
+// not exist: another place may have lost it, or may not have it yet.
 func (l *lane) gone() {
 	l.mu.Lock()
 	l.known.End(time.Now())

@@ -13,8 +13,8 @@ func oneLane(undecided time.Duration) *lane {
 	return &lane{campaign: &campaign{p: &Producer{cfg: Config{UndecidedTimeout: undecided}}}}
 }
 
-// A caller who leaves at the very moment that they get "busy" does not count as a waiting caller. Otherwise the lane
-// would count too few waiting callers, and start no call for the last of them.
+// A caller leaves at the moment when it is answered busy. The lane must not count it as a waiting caller that has
+// left. Otherwise the count would be wrong, and the lane might start no call for the last waiting caller.
 func TestLeaveAtTheMomentOfTheAnswer(t *testing.T) {
 	t.Parallel()
 	l := oneLane(time.Millisecond)
@@ -26,8 +26,7 @@ func TestLeaveAtTheMomentOfTheAnswer(t *testing.T) {
 	require.Zero(t, l.left)
 }
 
-// A caller who has left reads their answer without the lane's lock, so a frozen shard's answer is not written into
-// it.
+// A caller that has left reads its answer without a lock, so waitAgain must not write into it.
 func TestFrozenAnswersNoOneWhoLeft(t *testing.T) {
 	t.Parallel()
 	l := oneLane(time.Minute)

@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// inspectedFor is how long a reading of a server's settings is valid.
+	// inspectedFor is how long the settings that were read from a server are valid.
 	inspectedFor = time.Second
-	// aliveFor is how long after a campaign was seen open its absence is a loss: it can't have been closed, refunded
-	// and removed from Redis meanwhile.
+	// aliveFor is how long after a campaign was last seen open its absence counts as a loss. A close, a refund and the
+	// removal from Redis together take longer.
 	aliveFor = 10 * time.Minute
-	// maxReceipts bounds the receipts that one call reads, so that Redis runs its script for no longer than 2 ms.
+	// maxReceipts limits the receipts that one call reads, so that the script blocks Redis for at most 2 ms.
 	maxReceipts = 4096
-	// lostHash is the hash of a stub, see lua/stub.lua: Redis has lost the campaign, and the stub's fields are made
-	// up.
+	// lostHash is the hash field of a stub (lua/stub.lua), which replaces a campaign that Redis has lost. The other
+	// fields of a stub are made up.
 	lostHash = "-"
 )
 
-// info has the settings of a campaign that the producer needs. It does not change while the campaign exists.
+// info has the settings of a campaign that the producer needs. They are constant for the life of the campaign.
 type info struct {
 	hold       int64
 	factNames  string
@@ -40,27 +40,28 @@ type info struct {
 	waitAOF    bool
 	codes      bool   // its packets have codes
 	currency   string // empty for none
-	places     int    // over how many shards it is dealt
+	places     int    // number of places
 	ends       time.Time
 }
 
-// most returns how many grabs one call decides at most.
+// most limits the grabs of one call.
 func (i *info) most() int {
 	return int(min(store.MaxGrabs, max(1, maxReceipts/i.hold)))
 }
 
-// inspected is a reading of a server's settings, and its time.
+// inspected has the settings that were read from a server at a time.
 type inspected struct {
 	server *store.Server
 	at     time.Time
 }
 
-// first is the first look. While Redis is down it is repeated, as a call is; no grab is sent as long as it fails.
+// first makes the first look at the campaign on its home. It retries while Redis is down. No grab is sent before it
+// succeeds, so its errors say that nothing was decided.
 func (l *lane) first(ctx context.Context) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.p.cfg.CallTimeout)
 	defer cancel()
 	err = whileDown(ctx, func() error {
-		if found, err = l.look(ctx); errors.Is(err, store.ErrFrozen) { // it takes longer than a call
+		if found, err = l.look(ctx); errors.Is(err, store.ErrFrozen) { // the caller retries
 			return hongbao.Errorf(hongbao.ClassTransient, "nothing was decided: %w", err)
 		}
 		return err
@@ -71,9 +72,9 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 	return found, err
 }
 
-// look reads what the campaign says of itself, whose Redis this is, and whether the shard is open. The campaign's
-// absence counts only if the deployment is the right one and its shard is open for this server. look refuses a server
-// that can't keep the durability class.
+// look reads the campaign's settings, the deployment of this Redis, and whether the shard is open. It returns an error
+// if the deployment is wrong, if the shard is not open on this server, or if the server can't provide the durability
+// class. Otherwise found says whether the campaign exists.
 func (l *lane) look(ctx context.Context) (found bool, err error) {
 	node, err := l.shard.Node(ctx)
 	if err != nil {
@@ -105,7 +106,7 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 		}
 		i.waitAOF = server.NeedsWaitAOF()
 	}
-	if i.durability == hongbao.DurabilityReplica { // before the watch has seen its replicas
+	if i.durability == hongbao.DurabilityReplica { // for the time until the watch reports the replicas
 		if err := l.shard.RaiseReplicas(ctx, server.Replicas); err != nil {
 			return false, fmt.Errorf("campaign %s: %w", l.id, err)
 		}
@@ -118,7 +119,8 @@ func (l *lane) look(ctx context.Context) (found bool, err error) {
 	return true, nil
 }
 
-// parseInfo reads the fields that look asks for; nil if the campaign is not there, ErrFrozen if it was lost.
+// parseInfo parses the fields that look reads. It returns nil if the campaign does not exist, and ErrFrozen if it was
+// lost.
 func (l *lane) parseInfo(v []any) (*info, error) {
 	hold, ok := v[0].(string)
 	if !ok {
@@ -154,18 +156,18 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 	}
 	most := min(l.p.store.Len(), hongbao.MaxCampaignShards)
 	if i.places, err = strconv.Atoi(places); err != nil || i.places < 1 || i.places > most {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %.20q shards, and the "+
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis is dealt over %.20q shards, but the "+
 			"deployment has %d", l.id, places, l.p.store.Len())
 	}
-	if v[5] != walk.Version && !lost { // the walks over one that was lost find that it has ended
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: its users walk over its shards by version "+
-			"%.20q, and this build knows %s only: run the build that loaded it", l.id, fmt.Sprint(v[5]), walk.Version)
+	if v[5] != walk.Version && !lost { // grabs in a lost campaign only find that it has ended
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: its walk over the shards has version "+
+			"%.20q, but this build only knows %s: run the build that loaded it", l.id, fmt.Sprint(v[5]), walk.Version)
 	}
 	return i, nil
 }
 
-// inspect returns the settings of the server that has the campaign now. A replica is an outage, as during a failover:
-// it may lack the last campaigns and grants.
+// inspect returns the settings of the server that has the place now. A replica gives an outage, as during a failover,
+// because it may lack the latest campaigns and grants.
 func (l *lane) inspect(ctx context.Context) (*store.Server, error) {
 	node, err := l.shard.Node(ctx)
 	if err != nil {
@@ -177,14 +179,14 @@ func (l *lane) inspect(ctx context.Context) (*store.Server, error) {
 	}
 	if server.Role == "slave" {
 		return nil, hongbao.Outagef(hongbao.ClassTransient,
-			"campaign %s: the server is a replica; the client of the producer has to go to the primary", l.id)
+			"campaign %s: the server is a replica; the producer's client must connect to the primary", l.id)
 	}
 	return server, nil
 }
 
-// inspect asks each server at most once per inspectedFor, for however many campaigns.
+// inspect reads the settings of a server, at most once per inspectedFor for all campaigns.
 func (p *Producer) inspect(ctx context.Context, node redis.UniversalClient) (*store.Server, error) {
-	v, err, _ := p.looks.Do(fmt.Sprintf("server %p", node), func() (any, error) { // no campaign's id has a space
+	v, err, _ := p.looks.Do(fmt.Sprintf("server %p", node), func() (any, error) { // no campaign id has a space
 		p.mu.RLock()
 		has, ok := p.servers[node]
 		p.mu.RUnlock()
@@ -202,8 +204,8 @@ func (p *Producer) inspect(ctx context.Context, node redis.UniversalClient) (*st
 	return server, err
 }
 
-// noteServer keeps a reading of a server, and deletes readings that are too old to be used: the client of a node that left the
-// cluster is never asked again.
+// noteServer stores the settings of a server, and deletes outdated ones. Otherwise clients of nodes that left the
+// cluster would stay in the map forever.
 func (p *Producer) noteServer(node redis.UniversalClient, server *store.Server, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,8 +213,9 @@ func (p *Producer) noteServer(node redis.UniversalClient, server *store.Server, 
 	p.servers[node] = inspected{server, at}
 }
 
-// vanished judges answers that say that the campaign is not there. If it was there and not over a moment ago, Redis
-// has lost it. That is no final refusal, so the answers become frozen. gone: nothing says that it was lost here.
+// vanished handles the answers if they say that the campaign does not exist. If it was seen open within aliveFor,
+// Redis has lost it. The answers then become frozen, because unknown_campaign would be a final refusal. gone is true
+// if the campaign is missing without a sign of a loss.
 func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,8 +225,9 @@ func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	}
 	if !l.lost && time.Since(l.alive) < aliveFor {
 		l.lost = true
-		l.p.log.Error("ALARM: a campaign that was open has vanished from Redis; its grabs are answered frozen. Let no one "+
-			"write to this Redis, and run `hongbao recover`", zap.String("campaign", l.id), zap.String("code", store.LostData))
+		l.p.log.Error("ALARM: a campaign that was open has vanished from Redis; its grabs are answered frozen. Stop "+
+			"all writes to this Redis, and run `hongbao recover`", zap.String("campaign", l.id),
+			zap.String("code", store.LostData))
 	}
 	for i := range answers {
 		if l.lost {
@@ -233,7 +237,7 @@ func (l *lane) vanished(answers []hongbao.Answer) (gone bool) {
 	return !l.lost
 }
 
-// noteAlive notes whether the campaign is there and not over; under mu.
+// noteAlive records whether the answers show that the campaign exists and has not ended. The caller holds mu.
 func (l *lane) noteAlive(answers []hongbao.Answer) {
 	for i := range answers {
 		switch a := &answers[i]; a.Outcome {
@@ -244,7 +248,7 @@ func (l *lane) noteAlive(answers []hongbao.Answer) {
 			l.alive, l.lost = time.Now(), false
 			return
 		case hongbao.OutcomeGranted:
-			if a.Receipts[0].Time.Equal(a.Time) { // else it is a repeat, which says nothing of the campaign
+			if a.Receipts[0].Time.Equal(a.Time) { // a repeated grab does not prove that the campaign still exists
 				l.alive, l.lost = time.Now(), false
 				return
 			}
@@ -253,12 +257,12 @@ func (l *lane) noteAlive(answers []hongbao.Answer) {
 	}
 }
 
-// startWatch begins to watch the servers, once.
+// startWatch starts the checks of the Redis servers, at the first call only.
 func (p *Producer) startWatch() {
 	p.watching.Do(func() {
 		w := &store.Watch{Store: p.store, Alarm: func(code string, err error) {
 			p.log.Error("ALARM: Redis", zap.String("code", code), zap.Error(err))
 		}}
-		p.watches.Go(func() { _ = w.Run(p.ctx) }) // it ends with the context only
+		p.watches.Go(func() { _ = w.Run(p.ctx) }) // Run returns only when ctx ends
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// rush lets many users grab at once, and counts the outcomes.
+// rush lets many users grab at the same time, and counts the outcomes.
 func rush(t *testing.T, p *producer.Producer, users int) map[hongbao.Outcome]int {
 	t.Helper()
 	var mu sync.Mutex
@@ -39,7 +39,8 @@ func rush(t *testing.T, p *producer.Producer, users int) map[hongbao.Outcome]int
 	return out
 }
 
-// A crowd that comes to a producer at once shares one look at the campaign, and one at the server.
+// Many users grab from a new campaign at the same time. The producer looks the campaign up once and inspects the
+// server once.
 func TestFirstLooksAreShared(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}), 1)
@@ -55,12 +56,12 @@ func TestFirstLooksAreShared(t *testing.T) {
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 300}, rush(t, p, 300))
 	require.Equal(t, []int64{1, 2}, []int64{looks.n.Load(), configs.n.Load()})
 	watched := 1 + int64(time.Since(began).Seconds())
-	require.LessOrEqual(t, infos.n.Load(), 4+watched, "the look's, the inspection's, one before each of the two calls in flight "+
-		"loads the script, and the watch's, one a second")
+	require.LessOrEqual(t, infos.n.Load(), 4+watched, "one by the look, one by the inspection, "+
+		"one before each of the two calls that load the script, and one per second by the watch")
 }
 
-// A producer looks for a missing campaign once a second, however many users ask for it. Once the campaign is loaded,
-// the producer finds it.
+// The producer looks a missing campaign up only once a second, however many users grab. When the campaign is loaded,
+// grabs find it.
 func TestUnknownCampaignIsRemembered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -79,7 +80,6 @@ func TestUnknownCampaignIsRemembered(t *testing.T) {
 	}, "the campaign is found")
 }
 
-// The producer removes the lanes of campaigns that no one has grabbed from for a long time.
 func TestIdleLanesGo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -91,7 +91,7 @@ func TestIdleLanesGo(t *testing.T) {
 	}
 	p.Sweep(time.Now().Add(50 * time.Second))
 	require.Equal(t, 2, p.Lanes())
-	testkit.Eventually(t, 30*time.Second, func() bool { // the calls that answered the grabs end
+	testkit.Eventually(t, 30*time.Second, func() bool { // wait for the end of the send loops
 		p.Sweep(time.Now().Add(70 * time.Second))
 		return p.Lanes() == 0
 	}, "idle lanes are removed")
@@ -100,8 +100,8 @@ func TestIdleLanesGo(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 }
 
-// A Redis of another deployment, or with other numbers than it was founded with, never returns the final refusal
-// unknown_campaign.
+// The producer is connected to a Redis of another deployment, or has a wrong number of shards. Grabs must fail,
+// because unknown_campaign would be a final refusal.
 func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -121,8 +121,8 @@ func TestForeignRedisIsNoUnknownCampaign(t *testing.T) {
 	require.Empty(t, b.entries(t))
 }
 
-// A campaign that was open a moment ago and is gone was lost. The producer gives no final refusal and raises an
-// alarm. A campaign that has ended leaves without an alarm.
+// A campaign that was just open vanishes from Redis. The producer raises an alarm and answers frozen, not a final
+// refusal. When a campaign vanishes after its end, there is no alarm.
 func TestVanishedCampaignIsFrozen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -150,7 +150,7 @@ func TestVanishedCampaignIsFrozen(t *testing.T) {
 	require.Zero(t, p.Lanes())
 }
 
-// A Redis that is emptied under a running producer raises an alarm, and no one gets a final refusal.
+// Redis is emptied while a producer runs. The producer raises an alarm, and no grab gets a final refusal.
 func TestFlushUnderAProducer(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -160,7 +160,7 @@ func TestFlushUnderAProducer(t *testing.T) {
 	b.load(t, spec("rain", 10))
 	_, err := p.Grab(t.Context(), grab("u1", ""))
 	require.NoError(t, err)
-	seen := looks.n.Load() + 2 // the first of these may have begun before the grab
+	seen := looks.n.Load() + 2 // the first of these looks may have begun before the grab
 	testkit.Eventually(t, 20*time.Second, func() bool { return looks.n.Load() >= seen }, "the watch has seen the grant")
 	require.NoError(t, b.admin.FlushAll(t.Context()).Err())
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -172,7 +172,8 @@ func TestFlushUnderAProducer(t *testing.T) {
 	}
 }
 
-// The producer ignores facts that no limit counts by. A fact that a limit counts by must be there and be an id.
+// The producer ignores facts that no limit counts by. It rejects a grab if a fact of a limit is missing or is not an
+// id.
 func TestOnlyFactsOfLimitsAreJudged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -193,7 +194,7 @@ func TestOnlyFactsOfLimitsAreJudged(t *testing.T) {
 	}
 }
 
-// New refuses each option of a client that would break a promise, by its name.
+// New rejects a client whose options would break the producer's guarantees, and the error names each such option.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
 	refused := func(rdb redis.UniversalClient) error {
@@ -208,7 +209,7 @@ func TestClientOptions(t *testing.T) {
 	require.ErrorContains(t, refused(redis.NewClient(&redis.Options{})), "ContextTimeoutEnabled")
 	require.NoError(t, refused(redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true})))
 	err := refused(redis.NewClusterClient(&redis.ClusterOptions{RouteByLatency: true}))
-	// RouteByLatency also sets ReadOnly
+	// RouteByLatency implies ReadOnly.
 	for _, option := range []string{"ContextTimeoutEnabled", "ReadOnly", "RouteByLatency"} {
 		require.ErrorContains(t, err, option)
 	}
@@ -217,8 +218,8 @@ func TestClientOptions(t *testing.T) {
 	require.ErrorContains(t, refused(redis.NewRing(&redis.RingOptions{})), "Ring")
 }
 
-// A producer forgets the servers that it has not asked for a while. A cluster's client makes new clients for its
-// nodes whenever the topology changes.
+// The producer forgets servers that it has not inspected for a while. A cluster client creates new node clients with
+// each change of the topology.
 func TestServersAreForgotten(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})

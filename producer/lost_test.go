@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// lose makes Redis lose everything that it has of a shard.
 func (b *bundle) lose(t *testing.T, k *store.Shard) {
 	t.Helper()
 	meta := k.Keys.Meta()
@@ -27,7 +26,8 @@ func (b *bundle) lose(t *testing.T, k *store.Shard) {
 // impatient makes the producer return undecided outcomes at once.
 func impatient(c *producer.Config) { c.UndecidedTimeout = 0 }
 
-// asks makes each grab of a producer that of another user, whose first place on two shards is the given one.
+// asks returns a function that grabs as a new user and returns the outcome. The user's first place, of two, is the
+// given place.
 func asks(t *testing.T, p *producer.Producer, request string) func(place int) hongbao.Outcome {
 	t.Helper()
 	number := 0
@@ -39,8 +39,8 @@ func asks(t *testing.T, p *producer.Producer, request string) func(place int) ho
 	}
 }
 
-// The home of a campaign was lost, and its shard is open again. A producer that starts then knows neither the walk
-// nor the limits. It answers frozen until the ledger has ended the campaign, and no refusal before that is final.
+// Redis loses the shard of a campaign's home, and the shard is opened again. A new producer then knows neither the
+// places nor the limits of the campaign. It answers frozen until the ledger has ended the campaign.
 func TestHomeIsLost(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
@@ -67,19 +67,19 @@ func TestHomeIsLost(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeEnded, ask(1))
 }
 
-// A campaign whose users walk by a version that this build does not know is not the caller's fault.
+// This build does not know the version of the campaign's walk. The error is Broken, because the caller can't help it.
 func TestAnotherWalk(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
 	b.load(t, over(2, 6, 3))
 	require.NoError(t, b.admin.HSet(t.Context(), b.k.Keys.Campaign("rain"), "walk", "2").Err())
 	_, err := b.producer(t, nil).Grab(t.Context(), grab("u1", "r1"))
-	require.ErrorContains(t, err, `by version "2"`)
+	require.ErrorContains(t, err, `version "2"`)
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
-// A place that does not have the campaign proves nothing about the campaign. The campaign was lost there, or is not
-// loaded yet. Only the home knows that a campaign does not exist.
+// A place does not have the campaign, because Redis lost it or has not loaded it yet. Grabs there are frozen: only the
+// home proves that a campaign does not exist.
 func TestPlaceIsLost(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
@@ -98,7 +98,8 @@ func TestPlaceIsLost(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, ask(1), "the campaign's home says so")
 }
 
-// The shard of a place was lost before a producer asked it. The shard is frozen at once, as the home's shard is.
+// Redis loses the shard of a place before the producer has looked at that place. Grabs there are answered frozen at
+// once.
 func TestShardOfAPlaceIsLost(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 2)
@@ -109,8 +110,8 @@ func TestShardOfAPlaceIsLost(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
 }
 
-// Redis lost everything except its scripts. Grabs are answered frozen at once, also through a client that repeats calls
-// itself. The answer is the state of the shard, and not an unknown result.
+// Redis loses everything except its scripts. Grabs are answered frozen at once, also if the client retries calls. No
+// grab gets an Unknown error.
 func TestEmptiedRedisIsFrozen(t *testing.T) {
 	t.Parallel()
 	for name, retries := range map[string]int{"no retries": -1, "retries": 3} {
@@ -136,9 +137,8 @@ func TestEmptiedRedisIsFrozen(t *testing.T) {
 	}
 }
 
-// A frozen shard, and one that was opened for another server, says nothing about campaigns that it does not have. A
-// new process answers frozen, which is not final. Once the shard is open, the process answers that there is no such
-// campaign.
+// A frozen shard, or a shard that was opened for another server, does not prove that a campaign does not exist. The
+// answer is frozen until the shard is open, and then unknown_campaign.
 func TestFrozenShardKnowsNoCampaign(t *testing.T) {
 	t.Parallel()
 	for name, field := range map[string]string{"frozen": "frozen", "opened for another server": "opened"} {
@@ -165,8 +165,8 @@ func TestFrozenShardKnowsNoCampaign(t *testing.T) {
 	}
 }
 
-// A grab waits for a frozen shard as long as UndecidedTimeout, also the first grab of a producer, which has to look for
-// its campaign. All callers of that campaign wait for one look.
+// A grab waits for a frozen shard for up to UndecidedTimeout. This also holds for the first grab in a campaign, and
+// all callers then share one lookup.
 func TestGrabWaitsUntilTheShardIsOpen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -206,7 +206,7 @@ func TestGrabWaitsUntilTheShardIsOpen(t *testing.T) {
 		go ask(fresh, fmt.Sprint("w", i))
 	}
 	testkit.Eventually(t, 20*time.Second, func() bool { return calls.Load() >= before+2 && looks.n.Load() >= 3 },
-		"both producers were answered frozen, and asked again")
+		"both producers got frozen, and asked again")
 	require.Empty(t, answers)
 	require.Less(t, looks.n.Load(), int64(callers), "a look serves all callers")
 	require.NoError(t, b.admin.HDel(t.Context(), meta, "frozen").Err())

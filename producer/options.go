@@ -7,18 +7,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// clientNeeds are the options of go-redis whose other value would break what a Producer promises, each with the reason.
-// Any number of retries is fine: every script gives the same answer when it runs twice, and an error after a retry is
-// Unknown.
+// clientNeeds has the client options that a Producer depends on, each with the text of the error. Retries of the
+// client are allowed: every script is idempotent, and an error after a retry is Unknown.
 var clientNeeds = struct{ ContextTimeoutEnabled, ReadOnly, RouteByLatency, RouteRandomly string }{
-	ContextTimeoutEnabled: "ContextTimeoutEnabled must be true: else CallTimeout does not end a call that waits for an " +
-		"answer",
-	ReadOnly:       "ReadOnly must be false: a replica may not have the last campaigns and receipts",
+	ContextTimeoutEnabled: "ContextTimeoutEnabled must be true: otherwise CallTimeout does not end a call that waits " +
+		"for an answer",
+	ReadOnly:       "ReadOnly must be false: a replica may lack the latest campaigns and receipts",
 	RouteByLatency: "RouteByLatency must be false: it reads from replicas",
 	RouteRandomly:  "RouteRandomly must be false: it reads from replicas",
 }
 
-// checkClient returns everything that is wrong with a client.
+// checkClient returns an error for each wrong option of a client.
 func checkClient(rdb redis.UniversalClient) (errs []error) {
 	need := func(ok bool, text string) {
 		if !ok {

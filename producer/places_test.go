@@ -21,13 +21,13 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// wide is a deployment of n shards, all on one server.
+// wide returns a deployment of n shards on one server.
 func wide(t *testing.T, n int) *bundle {
 	t.Helper()
 	return setupOn(t, testkit.Redis(t), n)
 }
 
-// over is a campaign on several shards.
+// over returns a campaign with this number of shards, packets, and packets per user.
 func over(shards int, packets, hold int64) hongbao.Campaign {
 	c := spec("rain", packets)
 	c.Shards = shards
@@ -35,7 +35,7 @@ func over(shards int, packets, hold int64) hongbao.Campaign {
 	return c
 }
 
-// homed makes up the next user whose first place is the given one.
+// homed returns the next user whose first place is the given place.
 func homed(places, place int, number *int) string {
 	course := walk.NewCourse("rain", places, 1)
 	for {
@@ -48,7 +48,7 @@ func homed(places, place int, number *int) string {
 	}
 }
 
-// granted returns what the streams of all shards say about each user. No packet may be there twice.
+// granted returns the grants in the streams of all shards, by user. It fails the test if a packet is there twice.
 func (b *bundle) granted(t *testing.T) map[string][]hongbao.Grant {
 	t.Helper()
 	out, packets := map[string][]hongbao.Grant{}, map[int64]bool{}
@@ -66,8 +66,8 @@ func (b *bundle) granted(t *testing.T) map[string][]hongbao.Grant {
 	return out
 }
 
-// Nine users in ten have the same home, and the crowd empties all places. Every user gets one packet until nothing is
-// left anywhere, and each winner's repeat returns their receipt.
+// Most users have the same first place. Users get one packet each until all places are empty, and a winner's repeated
+// grab returns the receipt.
 func TestCrowdOverPlaces(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 5)
@@ -77,7 +77,7 @@ func TestCrowdOverPlaces(t *testing.T) {
 	all := make([]*hongbao.Grab, users)
 	number := 0
 	for i := range all {
-		all[i] = grab(homed(places, max(0, i%30-26), &number), "r") // 27 of 30 at place 0
+		all[i] = grab(homed(places, max(0, i%30-26), &number), "r") // place 0 for 27 of 30 users
 	}
 	won, soldOut := race(t, 64, all, producers...)
 	require.Len(t, won, packets)
@@ -99,7 +99,6 @@ func TestCrowdOverPlaces(t *testing.T) {
 	}
 }
 
-// A user's limit counts over all places, whichever way the user comes to them.
 func TestLimitOverPlaces(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 3)
@@ -124,7 +123,8 @@ func TestLimitOverPlaces(t *testing.T) {
 	require.Len(t, b.granted(t)["u1"], 5)
 }
 
-// The producer returns a refusal only when no place has the receipt of the same request.
+// A user has receipts on two places, and the campaign is then paused or closed. A repeated grab finds its receipt
+// wherever it is; only other grabs are refused.
 func TestRefusalsOverPlaces(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{"paused", "closed"} {
@@ -158,7 +158,7 @@ func TestRefusalsOverPlaces(t *testing.T) {
 	}
 }
 
-// noWay is a hook through which one shard can't be reached.
+// noWay is a hook that makes one shard unreachable.
 type noWay struct {
 	counted
 	down atomic.Bool
@@ -184,7 +184,7 @@ func contains(cmd redis.Cmder, what string) bool {
 	return false
 }
 
-// A shard that is down fails only its users' grabs, as an outage. No grab walks past that shard.
+// One shard is down. Grabs of users whose first place is there fail as an outage, and a walk does not skip the place.
 func TestShardDown(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 3)
@@ -210,7 +210,7 @@ func TestShardDown(t *testing.T) {
 		lost <- err
 	}()
 	var down error
-	for place := 0; down == nil; place = 2 - place { // until both places are empty; the next user asks the place that is down
+	for place := 0; down == nil; place = 2 - place { // empty places 0 and 2, until a walk reaches place 1
 		var a hongbao.Answer
 		if a, down = try(place); down == nil {
 			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
@@ -226,8 +226,8 @@ func TestShardDown(t *testing.T) {
 	require.Equal(t, places[1].Index(), a.Receipts[0].Shard)
 }
 
-// Packets are added while the campaign is open. A user who comes between the announcement and the packets waits for
-// them. A producer that remembered all places as empty at the announcement does not answer sold_out to the next user.
+// Packets are added to an open campaign. Between the announcement and the packets, a new user's grab waits. A producer
+// that knew all places as empty does not answer sold_out after the announcement.
 func TestTopUpIsNoticed(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
@@ -237,7 +237,7 @@ func TestTopUpIsNoticed(t *testing.T) {
 		hash, err := b.admin.HGet(t.Context(), places[0].Keys.Campaign("rain"), "hash").Result()
 		require.NoError(t, err)
 		p := b.producer(t, nil)
-		for i := range 6 { // the last users get nothing right before the announcement
+		for i := range 6 { // the last two users get sold_out just before the announcement
 			a, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), "r1"))
 			require.NoError(t, err)
 			require.Equal(t, i < 4, a.Outcome == hongbao.OutcomeGranted, a.Outcome)
@@ -285,7 +285,7 @@ func TestTopUpIsNoticed(t *testing.T) {
 	}
 }
 
-// numbers are the packets of a generation, first to last, that are dealt to place j of n.
+// numbers returns the packets from first to last that are dealt to place j of n.
 func numbers(first, last int64, n, j int) (out []int64) {
 	for k := first + int64(j); k <= last; k += int64(n) {
 		out = append(out, k)
@@ -293,7 +293,7 @@ func numbers(first, last int64, n, j int) (out []int64) {
 	return out
 }
 
-// byKeys counts scripts by how many keys they get.
+// byKeys counts scripts by their number of keys.
 type byKeys struct {
 	counted
 	mu   sync.Mutex
@@ -311,8 +311,8 @@ func (h *byKeys) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// All places are sold out. While the producer remembers this, all waiting grabs together cost one read of receipts
-// per place.
+// All places are empty. While the producer remembers this, waiting grabs share one read of receipts per place instead
+// of running the grab script.
 func TestEmptyPlacesAreRemembered(t *testing.T) {
 	t.Parallel()
 	b := wide(t, 4)
@@ -332,6 +332,6 @@ func TestEmptyPlacesAreRemembered(t *testing.T) {
 		require.Equal(t, hongbao.OutcomeSoldOut, a.Outcome)
 	}
 	grabs, reads := scripts.keys[5], scripts.keys[3]
-	require.LessOrEqual(t, grabs, 4*(1+int(time.Since(start)/walk.Lease)), "one read for each place in each lease")
+	require.LessOrEqual(t, grabs, 4*(1+int(time.Since(start)/walk.Lease)), "one grab script per place and lease")
 	require.Greater(t, reads, 4*grabs)
 }

@@ -15,30 +15,30 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Producer decides grabs. Any number of goroutines may call its methods concurrently.
+// Producer sends grabs to Redis and returns the answers. It is safe for concurrent use.
 type Producer struct {
 	cfg    Config
 	log    *zap.Logger
 	store  *store.Store
-	ctx    context.Context // ends when Close gives up waiting
+	ctx    context.Context // canceled when Close stops waiting
 	cancel context.CancelFunc
 
-	looks    singleflight.Group // at campaigns that have no lanes, and at servers
+	looks    singleflight.Group // shares lookups of campaigns and inspections of servers
 	watching sync.Once
-	watches  sync.WaitGroup // goroutines that run until ctx ends, at most
-	sending  sync.WaitGroup // loops that send, and first looks
+	watches  sync.WaitGroup // goroutines that end with ctx, or earlier
+	sending  sync.WaitGroup // send loops and lookups of campaigns
 
-	// campaigns is read by every grab without a lock; a change, under mu, replaces the map.
+	// Grabs read campaigns without a lock. A change replaces the map, under mu.
 	campaigns atomic.Pointer[map[string]*campaign]
 	closed    atomic.Bool // set under mu
 	left      atomic.Bool
 
 	mu      sync.RWMutex
-	unknown map[string]time.Time // campaigns that are not there, and until when to believe it
+	unknown map[string]time.Time // missing campaigns, each until when to remember that
 	servers map[redis.UniversalClient]inspected
 }
 
-// New checks the configuration. It does not connect yet.
+// New returns a Producer, or an error that names every problem of the configuration. It opens no connection.
 func New(cfg Config) (*Producer, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -60,12 +60,12 @@ func New(cfg Config) (*Producer, error) {
 	return p, nil
 }
 
-// ErrClosed reports that the producer was closed. Nothing happened.
+// ErrClosed means that the producer was closed before the grab was sent. Nothing happened.
 var ErrClosed = errors.New("the producer is closed")
 
-// Close takes no more grabs, and waits until ctx ends for those that were taken. Grabs that are still under way then
-// get an Unknown error at once. Close itself returns when Redis' client has given up as well, within its read timeout.
-// A second call waits too.
+// Close makes new grabs fail with ErrClosed, and waits for the grabs in flight until ctx ends. Grabs that are then
+// still in flight get an Unknown error at once. Close returns after the Redis client has given up too, at most its
+// read timeout later. Further calls of Close also wait.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed.Store(true)
@@ -79,13 +79,13 @@ func (p *Producer) Close(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		err = hongbao.Errorf(hongbao.ClassUnknown, "producer closed while grabs were under way: %w", ctx.Err())
+		err = hongbao.Errorf(hongbao.ClassUnknown, "producer closed while grabs were in flight: %w", ctx.Err())
 	}
 	p.cancel()
 	<-done
 	p.watches.Wait()
 	if p.left.CompareAndSwap(false, true) && ctx.Err() == nil {
-		_ = p.store.Leave(ctx) // a recoverer waits a few seconds for a line that stays
+		_ = p.store.Leave(ctx) // otherwise a recovery would wait some seconds for this process
 	}
 	return err
 }

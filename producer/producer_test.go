@@ -25,8 +25,8 @@ func TestNewNamesEveryProblem(t *testing.T) {
 	}
 }
 
-// race lets callers make grabs of different users, by producers in turn. It returns what each winner got, and how
-// many users came too late. There is no other answer.
+// race lets callers make the grabs concurrently, on all producers in turn. It returns the winners' receipts and the
+// number of sold_out answers; any other answer fails the test.
 func race(t *testing.T, callers int, grabs []*hongbao.Grab, producers ...*producer.Producer) (
 	won map[string]hongbao.Receipt, soldOut int) {
 	t.Helper()
@@ -58,8 +58,8 @@ func race(t *testing.T, callers int, grabs []*hongbao.Grab, producers ...*produc
 	return won, soldOut
 }
 
-// There are 512 callers, more than there are packets. Counts are exact, each user has one packet, and callers share
-// calls.
+// 512 callers grab for more users than there are packets. Each packet is granted once, no user gets two, and the grabs
+// share calls.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -78,7 +78,7 @@ func TestCrowd(t *testing.T) {
 	for user, g := range grants {
 		require.Len(t, g, 1, user)
 	}
-	require.Less(t, len(b.entries(t)), packets/8, "grabs go together while calls are in flight")
+	require.Less(t, len(b.entries(t)), packets/8, "grabs share calls")
 }
 
 func TestLonelyGrab(t *testing.T) {
@@ -91,7 +91,7 @@ func TestLonelyGrab(t *testing.T) {
 		a, err := p.Grab(t.Context(), g)
 		require.NoError(t, err)
 		require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
-		require.Equal(t, g.RequestID, a.Receipts[0].RequestID, "the producer made up an id, which can be repeated")
+		require.Equal(t, g.RequestID, a.Receipts[0].RequestID, "the producer generated a request id and returned it")
 		require.NoError(t, hongbao.CheckID(g.RequestID))
 		require.Len(t, b.entries(t), i+1, "the grab has its own entry")
 		again, err := p.Grab(t.Context(), g)
@@ -104,7 +104,8 @@ func TestLonelyGrab(t *testing.T) {
 	}
 }
 
-// Every answer that has receipts has their currency, and so has the stream. This costs no more calls to Redis.
+// Answers with receipts and the grants in the stream have the campaign's currency. This costs no further call to
+// Redis.
 func TestAnswersHaveTheCurrency(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -119,7 +120,7 @@ func TestAnswersHaveTheCurrency(t *testing.T) {
 		other := &hongbao.Grab{Campaign: c.ID, User: c.ID, RequestID: "r2"}
 		for _, state := range []string{"open", "paused", "closed"} {
 			require.NoError(t, b.admin.HSet(t.Context(), b.k.Keys.Campaign(c.ID), "state", state).Err())
-			for _, p := range []*producer.Producer{p, b.producer(t, nil)} { // the second producer has seen no terms
+			for _, p := range []*producer.Producer{p, b.producer(t, nil)} { // the second producer must fetch the terms
 				for _, g := range []*hongbao.Grab{g, other} {
 					a, err := p.Grab(t.Context(), g)
 					require.NoError(t, err)
@@ -164,8 +165,8 @@ func TestBadGrabs(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, a.Outcome)
 }
 
-// The producer returns an outcome that stays undecided as undecided, never as a refusal. It waits for an outcome that
-// is decided in time.
+// A shard is busy. The producer returns busy after UndecidedTimeout, or the final outcome if the shard decides
+// earlier.
 func TestUndecided(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -206,7 +207,8 @@ func TestUndecided(t *testing.T) {
 	require.Less(t, time.Since(start), 5*time.Second)
 }
 
-// A campaign of the same id with other limits is noticed; no grab is decided without the facts that it counts by.
+// A campaign is replaced by a campaign with the same id and other limits. The producer notices this, and no grab
+// without the new fact is decided.
 func TestCampaignReplaced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -226,7 +228,7 @@ func TestCampaignReplaced(t *testing.T) {
 	b.load(t, c)
 	proxy.Delay(100 * time.Millisecond)
 	var wg sync.WaitGroup
-	for i := range 200 { // more than one call: waiting grabs were checked against the old campaign
+	for i := range 200 { // several calls: waiting grabs were checked against the old campaign
 		wg.Go(func() {
 			a, err := p.Grab(t.Context(), grab(fmt.Sprintf("u%d", i), "r"))
 			if err == nil || hongbao.ClassOf(err) == hongbao.ClassUnknown {
@@ -275,13 +277,13 @@ func TestMaxWaiting(t *testing.T) {
 		wg.Go(func() { one(fmt.Sprintf("u%d", i+1)) })
 	}
 	wg.Wait()
-	require.EqualValues(t, 3, granted.Load(), "one in flight and two that waited")
+	require.EqualValues(t, 3, granted.Load(), "one grab in flight and two waiting")
 	require.EqualValues(t, 18, refused.Load())
 	require.Len(t, b.grants(t), 4, "a refused grab did nothing")
 }
 
-// Close accepts no more grabs, waits for those under way, and leaves nothing behind. The test is not parallel: it
-// counts goroutines.
+// Close rejects new grabs, waits for the grabs in flight, and leaves no goroutine. The test is not parallel, because
+// it counts goroutines.
 func TestClose(t *testing.T) { //nolint:paralleltest // see above
 	b := setup(t)
 	b.load(t, spec("rain", 1000))
@@ -315,7 +317,7 @@ func TestClose(t *testing.T) { //nolint:paralleltest // see above
 	goleak.VerifyNone(t, before)
 }
 
-// Close whose context has ended cuts off the grabs under way, which then may have been granted.
+// The context of Close ends while a grab is in flight. The grab then fails with Unknown at once.
 func TestCloseCutsShort(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -340,13 +342,12 @@ func TestCloseCutsShort(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- p.Close(ctx) }()
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(<-got))
-	require.Less(t, time.Since(start), 2*time.Second, "the caller does not wait for Redis")
+	require.Less(t, time.Since(start), 2*time.Second, "the grab does not wait for Redis")
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(<-closed))
 	require.Less(t, time.Since(start), 8*time.Second)
 }
 
-// A limit by day costs the first grab one more call, which finds where the day is counted. After it a single grab is
-// one call.
+// With a limit per day, the first grab needs a second call to find the hash of the day. Later grabs need one call.
 func TestLimitOfADayIsOneCall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// withDevice loads a campaign of which a device gets one packet.
+// withDevice loads a campaign with one packet per user and device.
 func (b *bundle) withDevice(t *testing.T, packets int64) {
 	t.Helper()
 	c := spec("rain", packets)
@@ -26,8 +26,8 @@ func (b *bundle) withDevice(t *testing.T, packets int64) {
 	b.load(t, c)
 }
 
-// A caller who has left reuses their map of facts while their call is repeated. The call counts by the old facts of
-// the map.
+// A caller that has left changes its map of facts, while the producer still retries the call. The retry uses the old
+// facts.
 func TestFactsAreTheCallersAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -60,13 +60,12 @@ func TestFactsAreTheCallersAgain(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool { return refused.Load() > 0 }, "the call is under way")
 	cancel()
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(<-left))
-	mine["device"] = "d0" // the race detector would report a shared map here
+	mine["device"] = "d0" // the race detector would report a shared map
 	down.Store(false)
 	testkit.Eventually(t, 30*time.Second, func() bool { return len(b.grants(t)["u1"]) == 1 },
-		"the call counts by d1, which had no packet")
+		"the call uses device d1, which has no packet yet")
 }
 
-// A packet without a code fails the answer that has it, and no other one of the call.
 func TestMissingCodeFailsItsOwnAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -76,7 +75,7 @@ func TestMissingCodeFailsItsOwnAnswer(t *testing.T) {
 	_, err := p.Grab(t.Context(), grab("u0", "r"))
 	require.NoError(t, err)
 	require.NoError(t, b.admin.HDel(t.Context(), b.k.Keys.Codes("rain"), "20").Err())
-	proxy.Delay(100 * time.Millisecond) // the other grabs wait while the first call is in flight
+	proxy.Delay(100 * time.Millisecond) // so that the other grabs gather during the first call
 	var wg sync.WaitGroup
 	var failed atomic.Int64
 	for i := range 40 {
@@ -100,8 +99,8 @@ func TestMissingCodeFailsItsOwnAnswer(t *testing.T) {
 	}
 }
 
-// Callers who leave while they wait for a call get "nothing happened", and nothing does. Their places are free at
-// once.
+// Callers leave while their grabs wait in the queue. Their grabs fail with "nothing happened", and their places in the
+// queue are free at once.
 func TestCallersLeaveTheQueue(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
@@ -117,7 +116,7 @@ func TestCallersLeaveTheQueue(t *testing.T) {
 		_, err := p.Grab(t.Context(), grab("first", "r"))
 		first <- err
 	}()
-	testkit.Eventually(t, 30*time.Second, func() bool { return scripts.n.Load() > before }, "the first call is under way")
+	testkit.Eventually(t, 30*time.Second, func() bool { return scripts.n.Load() > before }, "the first call is in flight")
 	for round := range 3 { // each round fills the queue
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		var wg sync.WaitGroup
@@ -139,8 +138,7 @@ func TestCallersLeaveTheQueue(t *testing.T) {
 	require.Len(t, b.grants(t), 3, "u0, first and last")
 }
 
-// The more packets a user may have, the fewer grabs go in one call: Redis reads a limited number of receipts per
-// call.
+// If users may get many packets, a call takes fewer grabs, because the receipts that a script reads are limited.
 func TestCallsOfManyPacketsAreSmall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -168,8 +166,8 @@ func TestCallsOfManyPacketsAreSmall(t *testing.T) {
 	require.Equal(t, 40, largest)
 }
 
-// The producer asks a busy shard now and then, for everyone who waits. Each caller gets busy when their time is up. A
-// caller who leaves meanwhile is answered at once, and their grab is not sent again.
+// While a shard is busy, the producer calls it now and then for all waiting grabs. Each caller gets busy after
+// UndecidedTimeout. A caller that leaves is answered at once, and its grab is not sent again.
 func TestBusyShardIsAskedForAllAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, inFlight := range []int{1, 2, 8} {
@@ -206,10 +204,10 @@ func busyShard(t *testing.T, inFlight int) {
 	a, err := p.Grab(t.Context(), grab("u0", "r"))
 	require.NoError(t, err)
 	require.Less(t, answered.Load(), int64(500), "the others wait")
-	require.Equal(t, first.Receipts, a.Receipts, "a repeat gets its receipt, however many wait for a busy shard")
+	require.Equal(t, first.Receipts, a.Receipts, "a repeated grab gets its receipt, however many grabs wait")
 	wg.Wait()
 	require.LessOrEqual(t, scripts.n.Load()-before, 8+4*int64(inFlight-1)+int64(time.Since(began)/(20*time.Millisecond)),
-		"each grab is sent once; then one call goes out every 20 ms, though 500 grabs need four")
+		"after the first calls with all grabs, there is at most one call every 20 ms")
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
 	a, err = p.Grab(ctx, grab("left", "r"))
@@ -221,7 +219,8 @@ func busyShard(t *testing.T, inFlight int) {
 	require.Len(t, b.grants(t), 2, "u0 and last")
 }
 
-// A caller left while others waited. The last call makes the producer forget this caller, and the campaign can go.
+// Some callers leave while others wait. After the last call the producer remembers none of them, so the campaign is
+// idle and can be removed.
 func TestWhoLeftKeepsNoCampaign(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -249,7 +248,7 @@ func TestWhoLeftKeepsNoCampaign(t *testing.T) {
 			t.Errorf("first: %v", err)
 		}
 	})
-	testkit.Eventually(t, 30*time.Second, func() bool { return p.Calls("rain") == 1 }, "the first call is under way")
+	testkit.Eventually(t, 30*time.Second, func() bool { return p.Calls("rain") == 1 }, "the first call is in flight")
 	grabs(t.Context(), 1, 4)
 	ctx, leave := context.WithCancel(t.Context())
 	grabs(ctx, 5, 3)
@@ -261,8 +260,8 @@ func TestWhoLeftKeepsNoCampaign(t *testing.T) {
 	}, "the campaign is removed")
 }
 
-// While a call is under way, a few waiting grabs go together in the next one. Many waiting grabs justify a second
-// call.
+// While a call is in flight, a few waiting grabs wait for the next call, but many waiting grabs start a second call at
+// once.
 func TestFewGrabsShareTheNextCall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -281,7 +280,7 @@ func TestFewGrabsShareTheNextCall(t *testing.T) {
 		proxy.Delay(time.Second)
 		var wg sync.WaitGroup
 		wg.Go(func() { grabbed("first") })
-		testkit.Eventually(t, 30*time.Second, func() bool { return len(b.entries(t)) == before+2 }, "the first call is under way")
+		testkit.Eventually(t, 30*time.Second, func() bool { return len(b.entries(t)) == before+2 }, "the first call is in flight")
 		for i := range users {
 			wg.Go(func() { grabbed(fmt.Sprint("u", i, "-")) })
 		}
@@ -298,7 +297,7 @@ func TestFewGrabsShareTheNextCall(t *testing.T) {
 	}
 }
 
-// A call leaves enough grabs to others for one more call, and there is one more.
+// A call leaves grabs for a further call only if that call is allowed and pays off.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ waiting, calls, most, want int }{
@@ -313,7 +312,7 @@ func TestShare(t *testing.T) {
 			for left > 0 {
 				left -= producer.Share(left, calls, most)
 				calls++
-				require.True(t, left == 0 || calls < most && left >= calls*8, "%d of %d wait for call %d of %d", left, waiting,
+				require.True(t, left == 0 || calls < most && left >= calls*8, "%d of %d grabs are left for call %d of %d", left, waiting,
 					calls+1, most)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// The primary is killed under load, and the sentinels promote a replica. Grabs continue through the same producer.
-// Every answer that a user got remains true, and the same request id never gets a second packet.
+// The primary is killed under load, and the sentinels promote a replica. The same producer continues to work. No
+// granted packet is lost, and no request id gets a second packet.
 func TestSentinelFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
 	set := testkit.NewRedisSentinels(t, testkit.RedisOptions{})
@@ -41,8 +41,8 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	require.Less(t, before, 3000, "the fault fired under load")
 	set.AwaitPromotion(t)
 	all.Wait()
-	require.NoError(t, ctx.Err(), "all have their answers in time")
-	run.run(ctx, 0, 3000, 64) // all grab again with the same request ids
+	require.NoError(t, ctx.Err(), "all users have their answers in time")
+	run.run(ctx, 0, 3000, 64) // every user repeats their grab
 	run.oneEach(t, b, 3000)
-	t.Logf("%d of 3000 granted before the kill, %d errors on the way", before, run.failed)
+	t.Logf("%d of 3000 granted before the kill, %d errors", before, run.failed)
 }

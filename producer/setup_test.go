@@ -25,14 +25,13 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// hopeless is the CallTimeout of calls that can't succeed: it leaves time for several tries, on a busy machine too.
+// hopeless is the CallTimeout for calls that can't succeed. It allows several tries, even on a busy machine.
 const hopeless = 2 * time.Second
 
-// enough is how long a caller waits who leaves while their call is under way. The call is sent by then, on a busy
-// machine too.
+// enough is how long a caller waits before it leaves. The grab is then in flight, even on a busy machine.
 const enough = 700 * time.Millisecond
 
-// bundle is one deployment, mostly of one shard. admin reads Redis directly, whatever path the producer uses.
+// bundle is a deployment, usually with one shard. admin connects directly to Redis, not through a proxy.
 type bundle struct {
 	server *testkit.RedisServer
 	admin  redis.UniversalClient
@@ -45,7 +44,7 @@ func setup(t *testing.T) *bundle {
 	return setupOn(t, testkit.Redis(t), 1)
 }
 
-// setupOn has n shards on a server. k is the home of campaign rain.
+// setupOn returns a deployment of n shards on the server. Its k is the home shard of campaign rain.
 func setupOn(t *testing.T, server *testkit.RedisServer, n int) *bundle {
 	t.Helper()
 	st := storetest.FoundedOn(t, server.Client(t), n)
@@ -62,7 +61,7 @@ func (b *bundle) load(t *testing.T, c hongbao.Campaign, codes ...string) {
 	require.NoError(t, err)
 }
 
-// producer makes a producer with the given changes, and closes it at the test's end.
+// producer returns a Producer that is closed when the test ends. change may change its Config.
 func (b *bundle) producer(t *testing.T, change func(*producer.Config)) *producer.Producer {
 	t.Helper()
 	cfg := producer.DefaultConfig()
@@ -76,7 +75,7 @@ func (b *bundle) producer(t *testing.T, change func(*producer.Config)) *producer
 	return p
 }
 
-// through is a client that goes through a proxy and tries each command several more times.
+// through returns a proxy in front of Redis, and a client that connects through it with this number of retries.
 func (b *bundle) through(t *testing.T, retries int) (*proxy.Proxy, *redis.Client) {
 	t.Helper()
 	proxy := testkit.NewProxy(t, b.server.Addr)
@@ -90,7 +89,7 @@ func (b *bundle) entries(t *testing.T) []stream.Entry {
 	return out
 }
 
-// grants returns all grants of the stream, by user. The seqs must be dense, and no packet may be there twice.
+// grants returns the grants in the stream, by user. It fails the test if a seq is missing or a packet is there twice.
 func (b *bundle) grants(t *testing.T) map[string][]hongbao.Grant {
 	t.Helper()
 	out := map[string][]hongbao.Grant{}
@@ -113,11 +112,11 @@ func grab(user, request string) *hongbao.Grab {
 	return &hongbao.Grab{Campaign: "rain", User: user, RequestID: request}
 }
 
-// counted counts the commands whose text contains what, alone or in a pipeline.
+// counted is a hook that counts commands whose text contains what, alone or in a pipeline.
 type counted struct {
 	what string
-	but  string // calls with this argument are not counted
-	with string // when set, only calls with this argument are counted
+	but  string // ignores commands with this argument
+	with string // if set, counts only commands with this argument
 	n    atomic.Int64
 }
 
@@ -148,7 +147,7 @@ func (h *counted) note(cmd redis.Cmder) {
 	}
 }
 
-// counting is a client that counts commands.
+// counting returns a hook that counts commands, and a client with this hook.
 func (b *bundle) counting(t *testing.T, what string) (*counted, *redis.Client) {
 	t.Helper()
 	c, rdb := &counted{what: what, but: b.k.Keys.Witnesses()}, b.server.Client(t)

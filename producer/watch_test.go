@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A producer without a logger is a witness, too: it reports the events that it has seen, although it makes no call.
+// A producer without a logger still reports to Redis which events it has seen, even while it makes no calls.
 func TestAProducerWithoutALoggerIsAWitness(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

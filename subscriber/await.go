@@ -11,11 +11,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// sayAgain is how often Run logs that it still waits for its topic.
+// sayAgain is how often Run logs that its topic is still missing.
 const sayAgain = time.Minute
 
-// awaitTopic waits until the topic exists, or ctx ends. A member that joins earlier would get no partition and never
-// look again. kafka-go's group would also have the broker create the topic with the broker's defaults.
+// awaitTopic waits until the topic exists or ctx ends. If a member joined the group earlier, it would get no
+// partition, and would not notice when the topic is created. Also, kafka-go would make the broker create the topic
+// with the broker's defaults.
 func (s *session) awaitTopic(ctx context.Context) {
 	var said time.Time
 	for wait := newBackoff(s.cfg); ctx.Err() == nil; {
@@ -28,9 +29,9 @@ func (s *session) awaitTopic(ctx context.Context) {
 		}
 		if ctx.Err() == nil && time.Since(said) >= sayAgain {
 			said = time.Now()
-			message := "the broker did not say whether the topic exists; the subscriber asks again"
+			message := "the broker did not say whether the topic exists; asking again"
 			if errors.Is(err, kafka.UnknownTopicOrPartition) {
-				message = "the topic does not exist: waiting for it; `hongbao work` creates it where kafka.create_topic is true"
+				message = "the topic does not exist: waiting for it; `hongbao work` creates it if kafka.create_topic is true"
 			}
 			s.cfg.Log.Warn(message, zap.String("topic", s.cfg.Topic), zap.String("group", s.cfg.Group), zap.Error(err))
 		}
@@ -38,7 +39,7 @@ func (s *session) awaitTopic(ctx context.Context) {
 	}
 }
 
-// exists returns nil if the topic exists. It never creates it.
+// exists returns nil if the topic exists. It never makes the broker create the topic.
 func (l *logClient) exists(ctx context.Context) error {
 	res, err := l.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{l.topic}})
 	if err != nil {

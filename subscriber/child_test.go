@@ -19,10 +19,9 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// childEnv makes the test binary a subscriber of its own process: "address topic dead-letters database commits mid".
-// It kills itself between the commit in the database and the commit in Kafka, after the given number of commits.
-// Batches of nothing but repeats do not count. If mid is true, it kills itself in the middle of the next effect
-// instead.
+// childEnv makes the test binary run as a subscriber. Its value is "address topic dead-letters database commits mid".
+// After the given number of commits with new effects, the process kills itself between the commit in the database and
+// the commit in Kafka. If mid is true, it kills itself in the middle of the next effect instead.
 const childEnv = "HONGBAO_SUBSCRIBER_CHILD"
 
 func childMain() {
@@ -57,12 +56,12 @@ func childMain() {
 	panic(s.Run(context.Background()))
 }
 
-// mortal is killed instead of a commit in Kafka, or before the commit in the database.
+// mortal kills the process instead of a commit in Kafka, or before the commit in the database.
 type mortal struct {
 	mu   sync.Mutex
-	left int // commits that go well
+	left int // commits before the kill
 	mid  bool
-	seen int // effects since the last commit
+	seen int // number of effects since the last commit
 }
 
 func (m *mortal) committing() {
@@ -92,9 +91,9 @@ func die() {
 	select {}
 }
 
-// F56: four processes die between the commit in the database and the commit of the offsets. Two more die in the
-// middle of an effect, and the last one lives. The effects of the dead processes come again and are dropped. Their
-// unfinished effects are done.
+// Four processes die between the commit in the database and the commit of the offsets, and two die in the middle of an
+// effect (F56). The last process reads the events again. It drops the events that had their effect, and runs the
+// unfinished effects.
 func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{Properties: map[string]string{"group.min.session.timeout.ms": "1000"}})
@@ -138,6 +137,7 @@ func TestKafkaKilledBetweenEffectAndCommit(t *testing.T) {
 	require.Equal(t, 2*n, effects)
 	require.Equal(t, 2*n, distinct)
 	s := w.Stats()
-	require.Positive(t, s.Repeated, "effects of the last dead process without a commit were read again")
-	t.Logf("%d kills: %d effects of %d events, %d repeats dropped by the last life", kills, effects, 2*n, s.Repeated)
+	require.Positive(t, s.Repeated, "events of the last dead process were read again")
+	t.Logf(
+		"%d kills: %d effects of %d events; the last process dropped %d repeated events", kills, effects, 2*n, s.Repeated)
 }

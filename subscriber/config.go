@@ -13,58 +13,60 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// Config configures a Subscriber. Take DefaultConfig and fill in the other fields. A zero is refused unless the field
-// says otherwise.
+// Config configures a Subscriber. Start from DefaultConfig and set the fields that have no default; New rejects a zero
+// Config.
 type Config struct {
-	// Brokers are host:port of some brokers of the cluster; the rest is discovered.
+	// Brokers has the addresses, host:port, of some brokers of the cluster. The client finds the others.
 	Brokers []string `form:"address"`
-	// ClientID names this process in the broker's logs and quotas.
+	// ClientID is the name of this process in the logs and quotas of the broker.
 	ClientID string `form:"name"`
-	// TLS and SASL secure the connections; nil for none.
+	// TLS and SASL secure the connections; nil means not to use them.
 	TLS  *tls.Config
 	SASL sasl.Mechanism
 
-	// Topic is read from its beginning by a group that has no offsets yet.
+	// Topic is the topic of grants. A group without offsets reads it from the beginning.
 	Topic string `form:"topic"`
-	// Group is the consumer group. Its members share the partitions.
+	// Group is the consumer group, whose members share the partitions.
 	Group string `form:"group"`
-	// Deployment is the deployment whose events are read; those of other deployments are foreign.
+	// Deployment is the deployment whose events are handled. Events of other deployments are ignored as foreign.
 	Deployment string `form:"name"`
-	// DeadLetters is the topic for records that can't be read and events that failed permanently. It must exist;
-	// Kafka may expire it, so give it a long retention and an alarm.
+	// DeadLetters is the topic for records that can't be read and for events that failed permanently. It must exist.
+	// Give it a long retention, because expired dead letters are lost, and raise an alarm when it gets a record.
 	DeadLetters string `form:"topic"`
 	Sink        Sink
 	Log         *zap.Logger
 
-	// BatchEvents is how many records of a partition are handled, and committed, at once.
+	// BatchEvents is the maximum number of records of a partition in a batch. A batch is handled and committed as a
+	// whole.
 	BatchEvents int `default:"500" want:"1 to 10_000"`
-	// Linger is how long a batch that has a record waits for more.
+	// Linger is how long a batch with at least one record waits for more records.
 	Linger time.Duration `default:"5ms" want:"1ms to 10s"`
-	// MaxWait is how long the broker may delay a fetch that finds nothing. Run can take as long to end.
+	// MaxWait is how long the broker may delay an empty reply to a fetch. The end of Run may take as long.
 	MaxWait time.Duration `default:"500ms" want:"10ms to 30s"`
-	// FetchBytes bounds one fetch of one partition; at least the topic's max.message.bytes.
+	// FetchBytes limits one fetch of one partition. It must be at least the topic's max.message.bytes.
 	FetchBytes int `default:"8388608" want:"65_536 to 1_073_741_824"`
-	// SessionTimeout is how long a silent member keeps its partitions; it sends a heartbeat every third of it. It
-	// must be within the broker's group.min.session.timeout.ms (6 s) and group.max.session.timeout.ms.
+	// SessionTimeout is how long a member without heartbeats keeps its partitions. Members send three heartbeats in
+	// this time. It must be within the broker's group.min.session.timeout.ms (6 s) and group.max.session.timeout.ms.
 	SessionTimeout time.Duration `default:"30s" want:"1s to 30m"`
-	// RequestTimeout bounds a connect and a write of a dead letter.
+	// RequestTimeout limits the time to connect, and the time to write a dead letter.
 	RequestTimeout time.Duration `default:"10s" want:"100ms to 5m"`
-	// CommitTimeout is how long Run repeats a failed commit before it continues without it: the next commit covers it.
+	// CommitTimeout is how long a worker retries a failed commit. Then it continues, because the next commit includes
+	// this one.
 	CommitTimeout time.Duration `default:"10s" want:"100ms to 10m"`
-	// DrainTimeout is how long a worker continues with the current batch after Run's context ended, or after the group
-	// began a rebalance. All members wait for each other that long in a rebalance.
+	// DrainTimeout is how long a worker may go on with its current batch after the end of Run's context, or after the
+	// begin of a rebalance. In a rebalance all members wait for each other for up to this time.
 	DrainTimeout time.Duration `default:"20s" want:"0s to 1h"`
-	// MaxAttempts is how often an event that fails alone is tried before it becomes a dead letter.
+	// MaxAttempts is how often an event is tried, alone in its batch, before it becomes a dead letter.
 	MaxAttempts int `default:"10" want:"1 to 1000"`
-	// Backoff after the first failure; each further one doubles it, up to MaxBackoff.
+	// Backoff is the wait after the first failure. It doubles after each further failure, up to MaxBackoff.
 	Backoff    time.Duration `default:"100ms" want:"1ms to 1h"`
 	MaxBackoff time.Duration `default:"30s" want:"1ms to 1h"`
 }
 
-// DefaultConfig returns every default except Brokers, ClientID, Topic, Group, Deployment, DeadLetters, Sink and Log.
+// DefaultConfig returns a Config with all defaults. Brokers, ClientID, Topic, Group, Deployment, DeadLetters, Sink and
+// Log have none.
 func DefaultConfig() Config { return knob.Defaults[Config]() }
 
-// check returns one error that names every problem.
 func (c *Config) check() error {
 	errs := knob.Check(c)
 	need := func(ok bool, format string, args ...any) {
@@ -74,7 +76,7 @@ func (c *Config) check() error {
 	}
 	need(len(c.Brokers) > 0, "Brokers is empty: name at least one host:port")
 	need(c.Sink != nil && c.Log != nil, "Sink and Log are required")
-	need(c.DeadLetters != c.Topic, "DeadLetters is the topic itself: what fails would come again forever")
+	need(c.DeadLetters != c.Topic, "DeadLetters is the topic itself: failed events would be read again forever")
 	need(c.MaxBackoff >= c.Backoff, "MaxBackoff is %s: want at least Backoff, %s", c.MaxBackoff, c.Backoff)
 	if len(errs) == 0 {
 		return nil
@@ -94,7 +96,7 @@ func errorLog(c *Config) kafka.Logger {
 	return kafka.LoggerFunc(func(format string, args ...any) { log.Warnf("kafka: "+format, args...) })
 }
 
-// groupConfig writes out every option of kafka-go's ConsumerGroup.
+// groupConfig sets every option of kafka-go's ConsumerGroup explicitly.
 func groupConfig(c *Config) kafka.ConsumerGroupConfig {
 	return kafka.ConsumerGroupConfig{
 		ID:                c.Group,
@@ -104,19 +106,19 @@ func groupConfig(c *Config) kafka.ConsumerGroupConfig {
 		GroupBalancers:    []kafka.GroupBalancer{kafka.RangeGroupBalancer{}, kafka.RoundRobinGroupBalancer{}},
 		HeartbeatInterval: c.SessionTimeout / 3,
 		SessionTimeout:    c.SessionTimeout,
-		// A member that has to give its partitions up finishes its batches first, see DrainTimeout.
+		// Members first finish their batches before they give up their partitions, see DrainTimeout.
 		RebalanceTimeout:      max(c.SessionTimeout, c.DrainTimeout+c.RequestTimeout),
 		JoinGroupBackoff:      c.Backoff,
-		RetentionTime:         -time.Millisecond, // the broker's default: offsets.retention.minutes
-		WatchPartitionChanges: false,             // a topic's partitions never change, see docs/topic.md
-		// A new group begins at the beginning. The default does the same; LastOffset would lose the earlier records.
+		RetentionTime:         -time.Millisecond, // -1 ms: use the broker's offsets.retention.minutes
+		WatchPartitionChanges: false,             // the number of partitions never changes, see docs/topic.md
+		// A new group starts at the beginning of the topic. With LastOffset it would never read the earlier records.
 		StartOffset: kafka.FirstOffset,
 		Timeout:     c.RequestTimeout,
 		ErrorLogger: errorLog(c),
 	}
 }
 
-// readerConfig writes out every option of kafka-go's Reader of one partition.
+// readerConfig sets every option of kafka-go's Reader of one partition explicitly.
 func readerConfig(c *Config, partition int) kafka.ReaderConfig {
 	return kafka.ReaderConfig{
 		Brokers:               c.Brokers,
@@ -133,20 +135,21 @@ func readerConfig(c *Config, partition int) kafka.ReaderConfig {
 		ReadBackoffMin:        50 * time.Millisecond,
 		ReadBackoffMax:        c.MaxWait + 50*time.Millisecond,
 		MaxAttempts:           3,
-		OffsetOutOfRangeError: true, // otherwise the reader skips expired records silently
+		OffsetOutOfRangeError: true, // false would silently skip expired records
 		ErrorLogger:           errorLog(c),
 	}
 }
 
-// newReader reads a partition from an offset; kafka.FirstOffset is the beginning of the log.
+// newReader returns a reader of a partition that starts at the offset, or with kafka.FirstOffset at the beginning of
+// the log.
 func newReader(c *Config, partition int, offset int64) *kafka.Reader {
 	r := kafka.NewReader(readerConfig(c, partition))
-	_ = r.SetOffset(offset) // it fails on a closed reader only
+	_ = r.SetOffset(offset) // fails only on a closed reader
 	return r
 }
 
-// newWriter writes out every option of kafka-go's Writer. It may write a dead letter twice: the headers identify a
-// copy.
+// newWriter sets every option of kafka-go's Writer explicitly. The writer may write a dead letter twice; readers can
+// detect copies by the headers.
 func newWriter(c *Config) *kafka.Writer {
 	return &kafka.Writer{
 		Addr:            kafka.TCP(c.Brokers...),

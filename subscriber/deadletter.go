@@ -14,27 +14,28 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// The headers that a dead letter has besides those of its record. Group, topic, partition and offset together identify
-// the dead letter: a copy of it has the same four. A copy occurs when the writer repeats, or dies before it notes it.
+// These headers of a dead letter are added to the headers of its record. Group, topic, partition and offset together
+// identify a dead letter. A dead letter may be written twice, if a write is retried or if the process dies before it
+// has recorded the write.
 const (
-	headerReason    = "hongbao-reason"   // one of the reasons
-	headerError     = "hongbao-error"    // what went wrong, at most 1,000 bytes
+	headerReason    = "hongbao-reason"   // one of the reasons below
+	headerError     = "hongbao-error"    // the error, at most 1,000 bytes
 	headerClass     = "hongbao-class"    // the error's class
-	headerAttempts  = "hongbao-attempts" // how often it was tried
+	headerAttempts  = "hongbao-attempts" // number of attempts
 	headerGroup     = "hongbao-group"
 	headerTopic     = "hongbao-topic"
 	headerPartition = "hongbao-partition"
 	headerOffset    = "hongbao-offset"
-	headerFailed    = "hongbao-failed" // when it became a dead letter, RFC 3339
-	headerCut       = "hongbao-cut"    // "value" if the record was too large for the topic and its value was left out
+	headerFailed    = "hongbao-failed" // time of the dead letter, RFC 3339
+	headerCut       = "hongbao-cut"    // "value" if the value was left out because the record was too large
 )
 
 // The reasons of dead letters.
 const (
-	reasonMalformed = "malformed" // it claims to be a grant of this deployment and can't be read
+	reasonMalformed = "malformed" // the headers claim a grant of this deployment, but the record is malformed
 	reasonRefused   = "refused"   // the effect failed with Permanent or Conflict
 	reasonAttempts  = "attempts"  // the effect failed MaxAttempts times
-	reasonTooOld    = "too_old"   // whether it had its effect is forgotten, see maxRuns
+	reasonTooOld    = "too_old"   // unknown whether it had its effect, see maxRuns
 )
 
 const (
@@ -42,13 +43,12 @@ const (
 	maxErrorText  = 1_000
 )
 
-// letterWriter writes dead letters: *kafka.Writer.
+// letterWriter writes dead letters. *kafka.Writer implements it.
 type letterWriter interface {
 	WriteMessages(ctx context.Context, msgs ...kafka.Message) error
 	Close() error
 }
 
-// letter is a record that becomes a dead letter.
 type letter struct {
 	record   *kafka.Message
 	reason   string
@@ -71,7 +71,7 @@ func (l *letter) message(group string) kafka.Message {
 	return kafka.Message{Key: l.record.Key, Value: l.record.Value, Headers: headers}
 }
 
-// bury writes the dead letter and repeats that until the topic has it or ctx ends: the partition waits until then.
+// bury writes the dead letter, and retries until the write succeeds or ctx ends. The partition waits meanwhile.
 func (s *session) bury(ctx context.Context, l *letter) error {
 	s.cfg.Log.Error("dead letter", zap.String("reason", l.reason), zap.Error(l.err), zap.String("topic", l.record.Topic),
 		zap.Int("partition", l.record.Partition), zap.Int64("offset", l.record.Offset),
@@ -87,8 +87,9 @@ func (s *session) bury(ctx context.Context, l *letter) error {
 			continue
 		}
 		s.count.retries.Add(1)
-		s.cfg.Log.Warn("a dead letter can't be written; Run waits, because continuing would lose the record. Does the topic exist, and "+
-			"may this user write to it?",
+		s.cfg.Log.Warn(
+			"a dead letter can't be written; its partition waits, or the record would be lost. Does the topic exist, and "+
+				"may this user write to it?",
 			zap.String("dead_letters", s.cfg.DeadLetters), zap.Error(err))
 		if !retry.Pause(ctx, wait.NextBackOff()) {
 			return hongbao.Errorf(hongbao.ClassTransient,

@@ -20,9 +20,9 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// A shop keeps points in its own database. It stores the points of a grant and the position in one transaction, so a
-// grant that is in the topic twice counts once. The grant for a user whom the shop does not know becomes a dead letter.
-// The grants behind it continue.
+// A shop stores points in its own database. One transaction stores the points of a grant and the position, so a grant
+// that is in the topic twice counts once. The grant of a user whom the shop does not know becomes a dead letter, and
+// later grants are still handled.
 func Example() {
 	folder, err := os.MkdirTemp("", "points")
 	check(err)
@@ -69,7 +69,7 @@ func Example() {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	tick := time.NewTicker(time.Millisecond)
-	for n := s.Stats(); n.Done+n.Refused < 4; n = s.Stats() { // a service waits for SIGTERM here
+	for n := s.Stats(); n.Done+n.Refused < 4; n = s.Stats() { // a real service would wait for SIGTERM
 		<-tick.C
 	}
 	stop()
@@ -91,7 +91,7 @@ func broker() (addr string, done func()) {
 	return c.ListenAddrs()[0], c.Close
 }
 
-// publish writes a grant to the topic as package publish does, but without its safeguards.
+// publish writes a grant to the topic, like package publish but without its protection against copies.
 func publish(addr string, seq int64, user string, amount int64) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic("hongbao.grants"))
 	check(err)

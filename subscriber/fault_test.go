@@ -17,8 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// One event is poison. It becomes a dead letter with its reason, its neighbours have their effect, and the position
-// advances.
+// The effect of one event always fails. The event becomes a dead letter with its reason. The other events have their
+// effect, and the position advances.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -55,12 +55,12 @@ func TestPoison(t *testing.T) {
 			effects, distinct := db.count(t)
 			require.Equal(t, [2]int{49, 49}, [2]int{effects, distinct})
 			again := start(t, d.config(db.sink(t, poison)))
-			d.write(t, 1, record(grant(0, 31)), record(grant(0, 51))) // as a full replay would write it
+			d.write(t, 1, record(grant(0, 31)), record(grant(0, 51))) // as a full replay would do
 			testkit.Eventually(t, soon, func() bool { return again.Stats().Done == 1 }, "the new event")
 			require.NoError(t, again.stop())
 			require.EqualValues(t, 1, again.Stats().Repeated, "the dead letter is remembered")
 
-			// The cause is fixed: the topic of dead letters is read under another name.
+			// The cause is fixed. Under another name, the subscriber now reads the topic of dead letters.
 			fixed := db.sink(t, nil)
 			fixed.cfg.Name = "fixed"
 			cfg := d.config(fixed)
@@ -74,7 +74,7 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// A sink that is down for much longer than MaxAttempts dead-letters nothing.
+// A sink is down for longer than MaxAttempts attempts take. No event becomes a dead letter.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -115,7 +115,6 @@ type lazySink struct{}
 func (lazySink) Push(context.Context, []topic.Event) (Report, error) { return Report{}, nil }
 func (lazySink) Skip(context.Context, topic.Event) error             { return nil }
 
-// An event that is too old for the position to judge has no effect and becomes a dead letter.
 func TestTooOldBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -133,7 +132,7 @@ func TestTooOldBecomesADeadLetter(t *testing.T) {
 	require.Equal(t, map[string]int{"0-5": 1}, b.copies())
 }
 
-// stubborn fails its first writes, and refuses values larger than most.
+// stubborn is a letterWriter that fails its first writes, and rejects values larger than most.
 type stubborn struct {
 	letterWriter
 	fails atomic.Int64
@@ -150,8 +149,8 @@ func (s *stubborn) WriteMessages(ctx context.Context, msgs ...kafka.Message) err
 	return s.letterWriter.WriteMessages(ctx, msgs...)
 }
 
-// No later record is handled before a dead letter is written. A dead letter that is too large is written without its
-// value.
+// The first writes of a dead letter fail. The next record is handled only after the write has succeeded. A too large
+// dead letter is written without its value.
 func TestDeadLettersAreInsistedOn(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -174,7 +173,8 @@ func TestDeadLettersAreInsistedOn(t *testing.T) {
 	require.Empty(t, dead.Value)
 }
 
-// Run waits while the topic of dead letters can't be written to. It stops when asked to, and the record comes again.
+// A dead letter can't be written, so Run waits. Run stops when its context ends, and the next Run reads the record
+// again.
 func TestStopWhileADeadLetterCanNotBeWritten(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -191,7 +191,7 @@ func TestStopWhileADeadLetterCanNotBeWritten(t *testing.T) {
 	require.NoError(t, again.stop())
 }
 
-// A stop finishes the batch in hand and commits it.
+// A subscriber is stopped in the middle of a batch. It finishes the batch and commits it.
 func TestStopDrains(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -215,7 +215,7 @@ func TestStopDrains(t *testing.T) {
 	s := w.Stats()
 	require.EqualValues(t, 1, s.Commits)
 	require.Equal(t, s.Done, int64(len(b.copies())))
-	require.LessOrEqual(t, s.Done, int64(5), "no more than the batch in hand")
+	require.LessOrEqual(t, s.Done, int64(5), "only the current batch")
 	again := start(t, d.config(b.funcSink(t)))
 	testkit.Eventually(t, soon, func() bool { return len(b.copies()) == 10 }, "the rest")
 	require.NoError(t, again.stop())
@@ -224,7 +224,8 @@ func TestStopDrains(t *testing.T) {
 	}
 }
 
-// An effect that does not end is cancelled when the time to drain is over, and Run reports what is left.
+// An effect hangs when the subscriber is stopped. It is cancelled after DrainTimeout, and Run returns an error about
+// the unfinished events.
 func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	d := inProcess(t, 1)
@@ -232,7 +233,8 @@ func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
 	a, err := NewFuncSink(FuncSinkConfig{Timeout: soon, Effect: func(ctx context.Context, _ topic.Event) error {
 		begun <- struct{}{}
 		<-ctx.Done()
-		return hongbao.Errorf(hongbao.ClassPermanent, "abandoned: %w", ctx.Err()) // a class without a meaning here
+		return hongbao.Errorf(hongbao.ClassPermanent,
+			"abandoned: %w", ctx.Err()) // ignored: the drain is over
 	}})
 	require.NoError(t, err)
 	d.write(t, 1, records(0, 1, 3)...)
@@ -241,10 +243,10 @@ func TestStopCancelsWhatDoesNotEnd(t *testing.T) {
 	w := start(t, cfg)
 	<-begun
 	require.ErrorContains(t, w.stop(), "come again")
-	require.Equal(t, Stats{}, w.Stats(), "nothing done, nothing buried, nothing committed")
+	require.Equal(t, Stats{}, w.Stats(), "no event is done, no dead letter is written, nothing is committed")
 }
 
-// A failed commit is repeated, and abandoned after its time. The next commit covers it.
+// Commits fail until CommitTimeout is over, and the worker continues without them. The next commit includes them.
 func TestCommitErrors(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -274,7 +276,7 @@ func TestCommitErrors(t *testing.T) {
 	require.Zero(t, again.Stats().Repeated)
 }
 
-// errorReader returns errors first, then nothing until ctx ends.
+// errorReader returns its errors, and then blocks until ctx ends.
 type errorReader struct {
 	recordReader
 	errs []error
@@ -305,7 +307,6 @@ func TestReadErrorsAreWaitedOut(t *testing.T) {
 	require.EqualValues(t, 2, w.Stats().ReadErrors)
 }
 
-// An event that can't have its effect delays its own partition, and no other.
 func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 2), newBook()
@@ -319,7 +320,7 @@ func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
 	d.write(t, 2, records(0, 1, 3)...)
 	w := start(t, d.config(b.funcSink(t)))
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Retries > 3 }, "shard 0 waits")
-	for first := int64(1); first < 1000; first += 100 { // more than any buffer would take
+	for first := int64(1); first < 1000; first += 100 { // more events than any buffer holds
 		d.write(t, 2, records(1, first, first+99)...)
 	}
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 1000 }, "shard 1 continues")
@@ -328,8 +329,7 @@ func TestFailingEventHoldsUpItsPartitionOnly(t *testing.T) {
 	require.NoError(t, w.stop())
 }
 
-// An effect that hangs fails when its time is over, and becomes a dead letter like any other failed effect. Meanwhile
-// it delays no other partition.
+// An effect hangs until its timeout. Its event becomes a dead letter, and other partitions are not delayed meanwhile.
 func TestHangingEffectHasATimeLimit(t *testing.T) {
 	t.Parallel()
 	d := inProcess(t, 2)
@@ -338,7 +338,7 @@ func TestHangingEffectHasATimeLimit(t *testing.T) {
 	a, err := NewFuncSink(FuncSinkConfig{Timeout: 20 * time.Millisecond, Effect: func(ctx context.Context, e topic.Event) error {
 		switch e.Grant.EventID() {
 		case "0-2":
-			once.Do(func() { close(hangs); <-other }) // the first call waits until another partition's event is done
+			once.Do(func() { close(hangs); <-other }) // wait for the effect of the other partition
 			<-ctx.Done()
 			return ctx.Err()
 		case "1-1":
@@ -356,5 +356,5 @@ func TestHangingEffectHasATimeLimit(t *testing.T) {
 	dead := d.letters(t, 1)[0]
 	require.Equal(t, reasonAttempts, letterHeader(dead, headerReason))
 	require.Equal(t, "0-2", letterHeader(dead, "ce_id"))
-	require.Contains(t, letterHeader(dead, headerError), "it did not end within 20ms")
+	require.Contains(t, letterHeader(dead, headerError), "the effect did not end within 20ms")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// logClient reads where the log of a partition begins.
+// logClient asks the broker whether the topic exists and where the logs of its partitions begin.
 type logClient struct {
 	client    *kafka.Client
 	transport *kafka.Transport
@@ -43,16 +43,17 @@ func (l *logClient) begin(ctx context.Context, partition int) (int64, error) {
 	return 0, fmt.Errorf("the answer has no offset: %w", kafka.Unknown)
 }
 
-// checkGap notices events that expired before they were read: kafka-go's Reader silently continues at the log's new
-// beginning. Where offsets jump, checkGap asks the broker where the log begins. A Broken error says that events are
-// missing; with any other error the answer is unknown. A group that is new to the partition can't miss anything.
+// checkGap detects records that expired before the group read them; kafka-go's Reader would silently continue behind
+// them. If an offset is higher than expected, checkGap asks the broker where the log begins. A Broken error means that
+// records are lost. Any other error means that the broker did not answer. A group that reads the partition for the
+// first time has lost nothing.
 func (w *worker) checkGap(ctx context.Context, batch []kafka.Message) error {
 	for i := range batch {
 		offset := batch[i].Offset
 		if w.next >= 0 && offset > w.next {
 			begin, err := w.log.begin(ctx, w.partition)
 			if err != nil {
-				return fmt.Errorf("ask where partition %d of %s begins: %w", w.partition, w.cfg.Topic, err)
+				return fmt.Errorf("ask where the log of partition %d of %s begins: %w", w.partition, w.cfg.Topic, err)
 			}
 			if w.next < begin {
 				return hongbao.Errorf(hongbao.ClassBroken,
@@ -65,7 +66,7 @@ func (w *worker) checkGap(ctx context.Context, batch []kafka.Message) error {
 	return nil
 }
 
-// noGap repeats checkGap until the answer is known, or ctx ends.
+// noGap calls checkGap until the broker answers or ctx ends.
 func (w *worker) noGap(ctx context.Context, batch []kafka.Message) error {
 	for wait := newBackoff(w.cfg); ; {
 		err := w.checkGap(ctx, batch)
@@ -76,7 +77,7 @@ func (w *worker) noGap(ctx context.Context, batch []kafka.Message) error {
 			return w.wentBack(err)
 		}
 		w.count.readErrors.Add(1)
-		w.cfg.Log.Warn("it is unknown whether events expired unread; it is tried again", zap.Error(err))
+		w.cfg.Log.Warn("can't check whether events expired unread; trying again", zap.Error(err))
 		if !retry.Pause(ctx, wait.NextBackOff()) {
 			return unfinished(len(batch), err)
 		}

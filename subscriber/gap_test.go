@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// The log does not have the offset where the group stopped. Run ends, and no event is skipped silently.
+// The group's offset is not in the log. Run returns an error, and no event is skipped silently.
 func TestOffsetOutOfRangeEndsRun(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -34,7 +34,8 @@ func TestOffsetOutOfRangeEndsRun(t *testing.T) {
 	require.Empty(t, b.copies())
 }
 
-// Records expired while no one read. kafka-go would silently continue behind them.
+// Records expired before the group read them. Run returns an error instead of continuing behind them, as kafka-go
+// would.
 func TestExpiredUnreadEndsRun(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -44,13 +45,13 @@ func TestExpiredUnreadEndsRun(t *testing.T) {
 func requireExpiredIsSeen(t *testing.T, d *deck, b *book) {
 	t.Helper()
 	d.write(t, 1, records(0, 1, 10)...)
-	d.deleteBefore(t, 4) // the group did not exist yet: it lost nothing
+	d.deleteBefore(t, 4) // the group is new, so it loses nothing
 	cfg := d.config(b.funcSink(t))
 	w := start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 6 }, "the remaining events")
 	require.NoError(t, w.stop())
 	d.write(t, 1, records(0, 11, 20)...)
-	d.deleteBefore(t, 10) // all deleted records were read
+	d.deleteBefore(t, 10) // the group has read all deleted records
 	w = start(t, cfg)
 	testkit.Eventually(t, soon, func() bool { return w.Stats().Done == 10 }, "the next ten")
 	require.NoError(t, w.stop())
@@ -61,12 +62,12 @@ func requireExpiredIsSeen(t *testing.T, d *deck, b *book) {
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(w.err))
 	require.ErrorContains(t, w.err, "has come to offset 20, and the log begins at 23")
 	require.ErrorContains(t, w.err, "--reset-offsets")
-	require.Len(t, b.copies(), 16, "no event behind the hole was done")
+	require.Len(t, b.copies(), 16, "no event after the lost records was done")
 	require.EqualValues(t, 20, d.committed(t, cfg.Group), "nor committed")
 }
 
-// A jump in the middle of reading is examined too. A jump over something that is still in the log (a transaction's
-// marker) is no loss.
+// An offset jumps between two records of a batch. That is an error if records have expired, but not if the log still
+// has the skipped offsets, as with the marker of a transaction.
 func TestJumps(t *testing.T) {
 	t.Parallel()
 	d := inProcess(t, 1)
@@ -89,7 +90,7 @@ func TestJumps(t *testing.T) {
 	}
 }
 
-// The broker does not say where the log begins. No event is handled until it does.
+// The broker does not answer where the log begins. No event is handled until it does.
 func TestGapsAreAskedForUntilKnown(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 1), newBook()
@@ -98,7 +99,7 @@ func TestGapsAreAskedForUntilKnown(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return before.Stats().Done == 1 }, "the first")
 	require.NoError(t, before.stop())
 	d.write(t, 1, records(0, 2, 3)...)
-	jump := func(s *Subscriber) { // as over a transaction's marker
+	jump := func(s *Subscriber) { // the offset jumps, as after the marker of a transaction
 		open := s.newReader
 		s.newReader = func(c *Config, partition int, offset int64) recordReader { return open(c, partition, offset+1) }
 	}

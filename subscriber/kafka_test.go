@@ -11,8 +11,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Members join and leave while the topic grows. Partitions move, two members handle the same batches, and each event
-// has one effect.
+// Members join and leave while the topic grows, so partitions move and two members may handle the same batch. Each
+// event has exactly one effect.
 func TestKafkaRebalance(t *testing.T) {
 	t.Parallel()
 	const partitions, rounds, n = 4, 6, 200
@@ -48,7 +48,8 @@ func TestKafkaRebalance(t *testing.T) {
 	require.Equal(t, distinct, effects)
 }
 
-// A member that was stopped leaves nothing to read again. Late events from before its stop are no repeats.
+// A member is stopped and started again. It reads no record twice. Events with lower seqs that arrive only now have
+// their effect.
 func TestKafkaRestart(t *testing.T) {
 	t.Parallel()
 	d, db := real(t, testkit.Kafka(t), 2), postgresDB(t)
@@ -60,13 +61,12 @@ func TestKafkaRestart(t *testing.T) {
 	d.write(t, 2, record(grant(0, 4)), record(grant(0, 9)), record(grant(1, 1)))
 	again := start(t, d.config(sink))
 	testkit.Eventually(t, soon, func() bool { s := again.Stats(); return s.Done == 2 && s.Repeated == 1 },
-		"a late one, a copy, another shard")
+		"one late event, one copy, one event of another shard")
 	require.NoError(t, again.stop())
 	effects, distinct := db.count(t)
 	require.Equal(t, [2]int{5, 5}, [2]int{effects, distinct})
 }
 
-// The broker is killed while a member reads, and comes back.
 func TestKafkaBrokerKilled(t *testing.T) {
 	t.Parallel()
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
@@ -121,7 +121,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The options of kafka-go whose defaults could lose grants or hang are read back from kafka-go.
+// The configuration of kafka-go sets all options whose defaults could lose grants or hang.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
 	d := &deck{addr: "127.0.0.1:1", topic: "grants", burial: "graves"}

@@ -11,29 +11,30 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// maxRuns bounds a position. Holes separate runs. A hole is an event that is no grant (each close of a campaign is
-// one), or a grant that has not come. A run usually takes 3 to 5 bytes, so a full position is written as about 16
-// KiB.
+// maxRuns limits the runs of a position. Between two runs is a hole: seqs of events that are no grants (such as the
+// close of a campaign), or of grants that have not arrived. A run usually takes 3 to 5 bytes, so a stored position has
+// up to about 16 KiB.
 const maxRuns = 4096
 
-// sight is what a position knows of an event.
+// sight says whether a position has seen an event.
 type sight uint8
 
-// The values of sight. sightTooOld: the event is below the oldest remembered hole, so the position can't say.
+// The values of sight. sightTooOld means that the event is so old that the position has forgotten whether it has seen
+// it.
 const (
 	sightFresh sight = iota
 	sightSeen
 	sightTooOld
 )
 
-// position is the set of handled events of one shard: runs without a hole, and a floor below which it has forgotten.
-// The zero value has seen nothing. It is not safe for concurrent use.
+// position is the set of events of a shard that were handled. It is stored as runs of consecutive seqs, and a floor.
+// Everything up to the floor is forgotten. The zero value is the empty set. A position is not safe for concurrent use.
 type position struct {
 	floor int64
-	runs  []stream.SeqRange // ascending, with a hole between each two, all above the floor
+	runs  []stream.SeqRange // ascending, not adjacent, all above the floor
 }
 
-// Look returns whether the event was seen, or is too old to say.
+// Look returns whether the event was seen, or sightTooOld if that is forgotten.
 func (p *position) Look(seq int64) sight {
 	if seq <= p.floor {
 		return sightTooOld
@@ -49,7 +50,7 @@ func (p *position) after(seq int64) int {
 	return sort.Search(len(p.runs), func(i int) bool { return p.runs[i].Last >= seq })
 }
 
-// Add records that the event was seen. A repeat changes nothing, nor does an event that is too old.
+// Add records that the event was seen. It does nothing for an event that was seen before or is too old.
 func (p *position) Add(seq int64) {
 	if p.Look(seq) != sightFresh {
 		return
@@ -76,8 +77,8 @@ func (p *position) Add(seq int64) {
 
 const positionVersion = 1
 
-// MarshalBinary writes the position for a store: version, floor, number of runs. Then follow for each run the length
-// of the hole before it less one, and the length of the run less one. All are unsigned varints.
+// MarshalBinary returns the stored form of the position, in unsigned varints: version, floor, number of runs, and then
+// two numbers per run. These are the length of the hole before the run minus one, and the length of the run minus one.
 func (p *position) MarshalBinary() ([]byte, error) {
 	b := make([]byte, 0, 16+4*len(p.runs))
 	b = binary.AppendUvarint(b, positionVersion)
@@ -92,8 +93,8 @@ func (p *position) MarshalBinary() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary reads the bytes of MarshalBinary; empty means nothing seen. It refuses anything else and then
-// leaves p unchanged.
+// UnmarshalBinary parses the result of MarshalBinary. Empty bytes give the empty set. On an error it leaves p
+// unchanged.
 func (p *position) UnmarshalBinary(b []byte) error {
 	if len(b) == 0 {
 		*p = position{}
@@ -111,14 +112,14 @@ func readPosition(b []byte) (position, error) {
 	next := func(most int64) (int64, error) {
 		n, size := binary.Uvarint(b)
 		if size <= 0 || n > uint64(most) {
-			return 0, errors.New("it is cut off, or a number is out of bounds")
+			return 0, errors.New("the bytes end too early, or a number is out of bounds")
 		}
 		b = b[size:]
 		return int64(n), nil
 	}
 	most := int64(hongbao.MaxAmount)
 	if v, err := next(most); err != nil || v != positionVersion {
-		return position{}, fmt.Errorf("version %d is unknown: a newer build wrote it, or it is something else", v)
+		return position{}, fmt.Errorf("version %d is unknown: a newer build wrote these bytes, or they are not a position", v)
 	}
 	floor, err := next(most)
 	if err != nil {
@@ -134,7 +135,7 @@ func readPosition(b []byte) (position, error) {
 		hole, err1 := next(most - last - 1)
 		length, err2 := next(most - last - 1 - hole)
 		if err := errors.Join(err1, err2); err != nil || i > 0 && hole == 0 {
-			return position{}, fmt.Errorf("run %d: it does not follow the one before, or is out of bounds", i)
+			return position{}, fmt.Errorf("run %d does not follow the run before it, or is out of bounds", i)
 		}
 		r := stream.SeqRange{First: last + 1 + hole}
 		r.Last = r.First + length

@@ -10,7 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// Random events in random order are compared with a plain set. The position is written and read on the way.
+// Random events are added to a position and to a map, and both must agree. Sometimes the position is marshaled and
+// parsed in between.
 func TestPositionIsASet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -40,7 +41,8 @@ func TestPositionIsASet(t *testing.T) {
 	})
 }
 
-// A parked event comes long after younger ones. A plain high-water mark would drop it.
+// A parked event arrives long after later events. The position must not count it as seen, as a plain high-water mark
+// would.
 func TestPositionKnowsHoles(t *testing.T) {
 	t.Parallel()
 	var p position
@@ -58,7 +60,7 @@ func TestPositionKnowsHoles(t *testing.T) {
 	require.Equal(t, []stream.SeqRange{{First: 1, Last: 1_000_000}}, p.runs)
 }
 
-// Beyond its bound the position forgets from below. It then returns neither "new" nor "seen" for these events.
+// A position with too many runs forgets its lowest events. It must then return sightTooOld for them.
 func TestPositionBound(t *testing.T) {
 	t.Parallel()
 	var p position

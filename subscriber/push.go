@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// push hands the events to the sink until all are handled. from are their records.
+// push gives the events to the sink until all of them are handled. from has the records of the events.
 func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.Message) error {
 	attempts := 0
 	for wait := newBackoff(s.cfg); len(events) > 0; {
@@ -32,11 +32,11 @@ func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.
 			continue
 		case err == nil || class == hongbao.ClassBroken:
 			return hongbao.Errorf(hongbao.ClassBroken, "the sink of group %s can't continue: %w", s.cfg.Group, cmp.Or(err, errIdle))
-		case ctx.Err() != nil: // which may be the only problem
+		case ctx.Err() != nil: // the error may only come from the end of ctx
 			return unfinished(len(events), err)
 		case hongbao.IsOutage(err):
-			s.cfg.Log.Warn("the sink is down; it is tried again, and no event is to blame", zap.Error(err))
-		case len(events) > 1: // halve the batch to find the failing event
+			s.cfg.Log.Warn("the sink is down; trying again, and no event loses an attempt", zap.Error(err))
+		case len(events) > 1: // retry both halves, to find the failing event
 			half := len(events) / 2
 			if err := s.push(ctx, events[:half], from[:half]); err != nil {
 				return err
@@ -60,7 +60,7 @@ func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.
 
 func unfinished(n int, err error) error {
 	return hongbao.Errorf(hongbao.ClassTransient,
-		"%d events were not handled when the drain time was over; they come again: %w", n, err)
+		"%d events were not handled when the drain time was over; they will come again: %w", n, err)
 }
 
 var errIdle = errors.New("the sink handled no event and returned no error")
@@ -72,10 +72,11 @@ func reasonOf(refused bool) string {
 	return reasonAttempts
 }
 
-var errTooOld = errors.New("it is below the oldest hole that the position remembers, so it is unknown whether it " +
-	"had its effect")
+var errTooOld = errors.New(
+	"the event is older than everything that the position remembers, so it is unknown whether it " +
+		"had its effect")
 
-// note counts the results of a Push, and buries the events that the sink could not judge.
+// note counts the results of a Push, and makes dead letters of the events that are too old for the position.
 func (s *session) note(ctx context.Context, r Report, from []*kafka.Message) error {
 	s.count.done.Add(int64(r.Done))
 	s.count.repeated.Add(int64(r.Repeated))
@@ -88,8 +89,8 @@ func (s *session) note(ctx context.Context, r Report, from []*kafka.Message) err
 	return nil
 }
 
-// refuse makes a dead letter of an event and has the sink remember it, so that the position advances. A process that
-// dies between the two writes the dead letter again.
+// refuse makes a dead letter of an event, and then tells the sink to skip the event. If the process dies in between,
+// the dead letter is written again.
 func (s *session) refuse(ctx context.Context, e *topic.Event, l *letter) error {
 	if err := s.bury(ctx, l); err != nil {
 		return err
@@ -101,10 +102,10 @@ func (s *session) refuse(ctx context.Context, e *topic.Event, l *letter) error {
 			return nil
 		}
 		s.count.retries.Add(1)
-		s.cfg.Log.Warn("could not record that an event is a dead letter; it is tried again",
+		s.cfg.Log.Warn("could not record that an event is a dead letter; trying again",
 			zap.String("event", e.Grant.EventID()), zap.Error(err))
 		if hongbao.ClassOf(err) == hongbao.ClassBroken || !retry.Pause(ctx, wait.NextBackOff()) {
-			return fmt.Errorf("event %s is a dead letter in %s, and this could not be recorded: %w", e.Grant.EventID(),
+			return fmt.Errorf("event %s is a dead letter in %s, but the sink could not record this: %w", e.Grant.EventID(),
 				s.cfg.DeadLetters, err)
 		}
 	}

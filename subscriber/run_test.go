@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Run reads everything that can be in a topic through kafka-go's Reader and Writer.
+// Run handles each kind of record that can be in a topic, with kafka-go's real Reader and Writer.
 func TestRunMixedTopic(t *testing.T) {
 	t.Parallel()
 	d, b := inProcess(t, 2), newBook()
@@ -51,7 +51,8 @@ func TestRunMixedTopic(t *testing.T) {
 	require.Zero(t, again.Stats().Repeated, "everything was committed")
 }
 
-// A subscriber that starts before its topic exists says so and creates nothing. It begins when the topic exists.
+// A subscriber starts before its topic exists. It logs this, does not create the topic, and starts to read when the
+// topic exists.
 func TestRunBeforeTheTopicExists(t *testing.T) {
 	t.Parallel()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "graves"), kfake.AllowAutoTopicCreation())
@@ -72,7 +73,6 @@ func TestRunBeforeTheTopicExists(t *testing.T) {
 	require.Len(t, b.copies(), 2)
 }
 
-// A subscriber that waits for its topic stops when it is asked to.
 func TestRunStopsWhileItWaitsForTheTopic(t *testing.T) {
 	t.Parallel()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "graves"))

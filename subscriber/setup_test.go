@@ -38,7 +38,6 @@ const soon = 60 * time.Second
 
 var decided = time.Date(2026, 11, 21, 8, 0, 0, 123e6, time.UTC)
 
-// grant is event seq of a shard.
 func grant(shard int, seq int64) hongbao.Grant {
 	return hongbao.Grant{
 		Shard: shard, Seq: seq, Epoch: 1, Campaign: "spring", Packet: seq*100 + int64(shard) + 1,
@@ -47,7 +46,7 @@ func grant(shard int, seq int64) hongbao.Grant {
 	}
 }
 
-// event is a grant as the sinks get it.
+// event returns the grant as a sink gets it.
 func event(shard int, seq int64) topic.Event {
 	return topic.Event{Grant: grant(shard, seq), Source: "/hongbao/d1"}
 }
@@ -59,7 +58,7 @@ func events(shard int, seqs ...int64) (out []topic.Event) {
 	return out
 }
 
-// record imitates the publisher's record of a grant; package test (../test) reads real ones.
+// record returns a record like those of the publisher. The tests in folder test read real records.
 func record(g hongbao.Grant) kafka.Message {
 	value, err := json.Marshal(map[string]any{
 		"campaign": g.Campaign, "packet": g.Packet, "user": g.User, "amount": g.Amount, "shard": g.Shard, "seq": g.Seq,
@@ -89,7 +88,7 @@ func records(shard int, first, last int64) (out []kafka.Message) {
 	return out
 }
 
-// fence is a fence record. foreign is a record of another producer. stranger is an event of another deployment.
+// fence returns a fence record, foreign a record of another producer, and stranger an event of another deployment.
 func fence() kafka.Message {
 	return kafka.Message{Value: []byte("{}"), Headers: []kafka.Header{
 		{Key: cloudevent.HeaderSpecVersion, Value: []byte("1.0")},
@@ -115,21 +114,21 @@ func stranger(seq int64, malformed bool) kafka.Message {
 	return m
 }
 
-// malformed claims to be event seq and its value is cut.
+// malformed returns a record that claims to be the grant with this seq, but whose value is truncated.
 func malformed(seq int64) kafka.Message {
 	m := record(grant(0, seq))
 	m.Value = m.Value[:len(m.Value)-5]
 	return m
 }
 
-// deck is a broker with a topic, and its topic of dead letters.
+// deck is a broker with a topic of grants and a topic of dead letters.
 type deck struct {
 	addr          string
 	topic, burial string
 	broker        *kfake.Cluster // nil on a real Kafka
 }
 
-// inProcess is a deck on franz-go's in-process broker.
+// inProcess returns a deck on franz-go's in-process broker.
 func inProcess(t testing.TB, partitions int32) *deck {
 	t.Helper()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "grants"), kfake.SeedTopics(1, "graves"))
@@ -138,7 +137,7 @@ func inProcess(t testing.TB, partitions int32) *deck {
 	return &deck{addr: c.ListenAddrs()[0], topic: "grants", burial: "graves", broker: c}
 }
 
-// real is a deck on an Apache Kafka.
+// real returns a deck on Apache Kafka.
 func real(t testing.TB, b *testkit.KafkaBroker, partitions int) *deck {
 	t.Helper()
 	return &deck{addr: b.Addr, topic: b.Topic(t, partitions, nil), burial: b.Topic(t, 1, nil)}
@@ -155,7 +154,7 @@ func (d *deck) config(sink Sink) Config {
 	return cfg
 }
 
-// write appends records, each to the partition of its shard header, else to partition 0.
+// write appends records. Each goes to the partition of its shard header, or to partition 0 without that header.
 func (d *deck) write(t testing.TB, partitions int, list ...kafka.Message) {
 	t.Helper()
 	w := &kafka.Writer{
@@ -170,7 +169,7 @@ func (d *deck) write(t testing.TB, partitions int, list ...kafka.Message) {
 	require.NoError(t, w.Close())
 }
 
-// committed is the group's offset of partition 0.
+// committed returns the group's committed offset of partition 0.
 func (d *deck) committed(t testing.TB, group string) int64 {
 	t.Helper()
 	tr := &kafka.Transport{}
@@ -182,7 +181,7 @@ func (d *deck) committed(t testing.TB, group string) int64 {
 	return res.Topics[d.topic][0].CommittedOffset
 }
 
-// deleteBefore makes the log of partition 0 begin at an offset, as retention does.
+// deleteBefore deletes the records of partition 0 before the offset, as retention does.
 func (d *deck) deleteBefore(t testing.TB, offset int64) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(d.addr))
@@ -200,7 +199,7 @@ func (d *deck) deleteBefore(t testing.TB, offset int64) {
 	require.Equal(t, offset, res.Topics[0].Partitions[0].LowWatermark)
 }
 
-// letters reads the n dead letters with another client.
+// letters reads n dead letters with another client library.
 func (d *deck) letters(t testing.TB, n int) []*kgo.Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
@@ -227,7 +226,7 @@ func letterHeader(r *kgo.Record, name string) string {
 	return ""
 }
 
-// running is a Subscriber that runs.
+// running is a Subscriber whose Run is in progress.
 type running struct {
 	*Subscriber
 	cancel context.CancelFunc
@@ -248,7 +247,7 @@ func start(t testing.TB, cfg Config, change ...func(*Subscriber)) *running {
 		defer close(r.ended)
 		r.err = s.Run(ctx)
 	}()
-	t.Cleanup(func() { _ = r.stop() }) // a test that checks the error has stopped it
+	t.Cleanup(func() { _ = r.stop() }) // tests that check the error call stop themselves
 	return r
 }
 
@@ -258,7 +257,7 @@ func (r *running) stop() error {
 	return r.err
 }
 
-// book is an effect that counts, in memory or in SQL.
+// book is an effect that counts how often each event had it, in memory or in SQL.
 type book struct {
 	mu    sync.Mutex
 	had   map[string]int
@@ -298,7 +297,8 @@ func (b *book) copies() map[string]int {
 	return out
 }
 
-// database is a database for this test, with a table of effects that has no unique key: a second effect would show.
+// database is a test's own database. Its table of effects has no unique key, so a second effect of an event would
+// show.
 type database struct {
 	*sql.DB
 	dialect string
@@ -325,7 +325,7 @@ func postgresDB(t testing.TB) *database {
 
 const effectTable = `CREATE TABLE IF NOT EXISTS effect (event TEXT NOT NULL, amount BIGINT NOT NULL)`
 
-// sink is a sqlSink whose effect is one row per event. fault may fail it.
+// sink returns a sqlSink whose effect inserts one row per event, or fails with the error of fault.
 func (d *database) sink(t testing.TB, fault func(e *topic.Event) error) *sqlSink {
 	t.Helper()
 	_, err := d.ExecContext(t.Context(), effectTable)
@@ -355,7 +355,7 @@ func rows(fault func(e *topic.Event) error) func(context.Context, *sql.Tx, []top
 	}
 }
 
-// count returns the number of effects, and the number of events that have one.
+// count returns the number of effects, and the number of different events among them.
 func (d *database) count(t testing.TB) (effects, distinct int) {
 	t.Helper()
 	require.NoError(t, d.QueryRowContext(context.Background(), `SELECT count(*), count(DISTINCT event) FROM effect`).Scan(&effects, &distinct))

@@ -11,27 +11,30 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Sink runs the effect of events and remembers which events have had it. NewSQL and NewFuncSink make one. Its methods
-// are called concurrently, for events of different partitions. Each call must end by itself: a hanging call blocks
-// its partition.
+// Sink runs the effects of events, and remembers which events have had their effect. NewSQL and NewFuncSink return
+// Sinks. The methods are called concurrently for different partitions. Each call must return in a bounded time,
+// because a call that hangs blocks its partition.
 type Sink interface {
-	// Push runs the effect of the events that it has not seen, in their order, and remembers them. Without an error
-	// all of them are handled. With an error the first Report.Next are handled; the others have had no effect and are
-	// handed over again. An error that is an outage (hongbao.Outagef) says that the sink is down. It is repeated
-	// without end and counts as no event's failure. Permanent and Conflict say that the event will never work, Broken
-	// that Run has to end; any other error is tried again MaxAttempts times.
+	// Push runs the effects of the events that it has not seen, in their order, and remembers these events. If it
+	// returns no error, all events are handled. Otherwise the first Report.Next events are handled. The other events
+	// had no effect, and Push is called again with them.
+	//
+	// The class of an error says what happens next. An outage (hongbao.Outagef) means that the sink is down: Push is
+	// retried without limit, and no event loses an attempt. Permanent and Conflict mean that the event can never
+	// succeed. Broken ends Run. After any other error, the event is tried MaxAttempts times.
 	Push(ctx context.Context, events []topic.Event) (Report, error)
-	// Skip remembers an event that became a dead letter, so that it is not handed over again.
+	// Skip remembers an event that became a dead letter, so that Push does not run its effect later.
 	Skip(ctx context.Context, event topic.Event) error
 }
 
 // Report is the result of a Push.
 type Report struct {
-	// Next is how many events from the front are handled.
+	// Next is the number of events, from the front, that are handled.
 	Next int
-	// Done of these events had their effect now, Repeated had it before.
+	// Of these events, Done had their effect now, and Repeated had it before.
 	Done, Repeated int
-	// TooOld are the indices of the events for which it is unknown: they had no effect now and become dead letters.
+	// TooOld has the indices of the events for which the Sink has forgotten whether they had their effect. They had no
+	// effect now, and become dead letters.
 	TooOld []int
 }
 
@@ -43,7 +46,7 @@ type shardOf struct {
 
 func shardFor(e *topic.Event) shardOf { return shardOf{source: e.Source, shard: e.Grant.Shard} }
 
-// funcSink remembers in memory the events that this process handled.
+// funcSink remembers in memory which events this process has handled.
 type funcSink struct {
 	cfg FuncSinkConfig
 
@@ -51,26 +54,27 @@ type funcSink struct {
 	seen map[shardOf]*shardSeen
 }
 
-// FuncSinkConfig configures NewFuncSink. A zero is refused.
+// FuncSinkConfig configures NewFuncSink. All fields are required.
 type FuncSinkConfig struct {
-	// Effect of one event. It is called for one event of a shard at a time, and concurrently for events of different
-	// shards. Its context ends after Timeout: Effect must return then, or its partition is blocked. The class of its
-	// error decides what happens next, see Sink.
+	// Effect runs the effect of one event. It is called concurrently for events of different shards, but not for
+	// events of the same shard. Its context ends after Timeout; Effect must return then, because its partition waits.
+	// The class of its error says what happens next, see Sink.
 	Effect func(ctx context.Context, event topic.Event) error
-	// Timeout bounds one effect. An event whose effect takes longer has failed, and is tried again as any other. 1 ms to 1
-	// h.
+	// Timeout limits one call of Effect, from 1 ms to 1 h. After the timeout the event has failed, and is retried like
+	// any other failed event.
 	Timeout time.Duration
 }
 
-// shardSeen is the position of a shard; its lock is taken while one of its events has its effect.
+// shardSeen is the position of a shard. Its lock is held while an effect of the shard runs.
 type shardSeen struct {
 	sync.Mutex
 	position
 }
 
-// NewFuncSink makes a Sink for effects that are not in a database: a push to a front end, a mail. It remembers in memory
-// the events that this process handled. After a restart or a rebalance the events since the last commit come again. So
-// the effect must recognise a repeat: by dedup's push-once with the event's id, or by a unique key of its own.
+// NewFuncSink returns a Sink for effects that are not in a database, such as a push to a front end or a mail. It
+// remembers in memory which events this process has handled. After a restart or a rebalance, the events since the last
+// commit are delivered again. So the effect must detect repeated events, by dedup's push-once with the event's id, or
+// by its own unique key.
 func NewFuncSink(cfg FuncSinkConfig) (Sink, error) {
 	if cfg.Effect == nil {
 		return nil, errors.New("subscriber: an Effect is required")
@@ -115,7 +119,7 @@ func (f *funcSink) Push(ctx context.Context, events []topic.Event) (r Report, er
 	return r, nil
 }
 
-// one runs the effect of an event that is fresh. It returns what the position knew of the event.
+// one runs the effect of an event if the position has not seen it. It returns what the position had said.
 func (f *funcSink) one(ctx context.Context, e *topic.Event) (sight, error) {
 	s := f.shard(e)
 	s.Lock()
@@ -128,7 +132,7 @@ func (f *funcSink) one(ctx context.Context, e *topic.Event) (sight, error) {
 	defer cancel()
 	if err := f.cfg.Effect(limited, *e); err != nil {
 		if limited.Err() != nil && ctx.Err() == nil {
-			return sight, fmt.Errorf("it did not end within %s: %w", f.cfg.Timeout, err)
+			return sight, fmt.Errorf("the effect did not end within %s: %w", f.cfg.Timeout, err)
 		}
 		return sight, err
 	}

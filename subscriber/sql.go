@@ -14,8 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// The dialects. PostgreSQL is tested with pgx's stdlib driver and SQLite with modernc.org/sqlite; any other driver
-// with placeholders like $1 can be used.
+// The dialects. PostgreSQL is tested with the stdlib driver of pgx, and SQLite with modernc.org/sqlite. Other drivers
+// with placeholders like $1 work too.
 const (
 	postgreSQL = "postgres"
 	sqLite     = "sqlite"
@@ -27,29 +27,32 @@ var postgresSchema string
 //go:embed schema/sqlite.sql
 var sqliteSchema string
 
-// SQLConfig configures NewSQL. A zero is refused.
+// SQLConfig configures NewSQL. All fields are required.
 type SQLConfig struct {
-	// DB is the pool of the database that has the effect and the position. The caller bounds and closes it.
+	// DB is the database of the effects, where the position is stored too. The caller limits its connections and
+	// closes it.
 	DB *sql.DB
 	// Dialect is "postgres" or "sqlite".
 	Dialect string
-	// Name of the position: the consumer group, as a rule. Two subscribers with one name share a position, so each event
-	// has its effect in one of them only.
+	// Name is the name of the position, usually the consumer group. Two subscribers with the same name share a
+	// position, so each event has its effect in only one of them.
 	Name string
-	// Timeout bounds one transaction with all its waits. 10 ms to 10 min.
+	// Timeout limits one transaction, from 10 ms to 10 min.
 	Timeout time.Duration
-	// Effect of events that were not seen, in their order, at most the subscriber's BatchEvents. Everything that it
-	// does in tx is stored with the position or not at all; its work outside tx is not protected. It must not end tx.
-	// The class of its error decides what happens next, see Sink.
+	// Effect runs the effects of new events, in their order. It gets at most BatchEvents events. Its writes in tx are
+	// committed together with the position; effects outside tx may happen twice. Effect must not commit or roll back
+	// tx. The class of its error says what happens next, see Sink.
 	Effect func(ctx context.Context, tx *sql.Tx, events []topic.Event) error
 }
 
 type sqlSink struct{ cfg SQLConfig }
 
-// NewSQL makes a Sink that runs the effect in the transaction that stores the position. So each event has its effect
-// exactly once, whichever process dies at whatever moment. Several processes may share one position: a row lock a
-// shard separates them, on SQLite its one write lock. NewSQL checks the configuration and that the database keeps
-// confirmed commits. It makes the table hongbao_position if it is missing.
+// NewSQL returns a Sink that runs the effects in the same transaction that stores the position. So each event has its
+// effect exactly once, even if processes die. Several processes may share one position: PostgreSQL locks one row per
+// shard, and SQLite locks the whole database for writing.
+//
+// NewSQL checks the configuration, and that the database does not lose confirmed commits. It creates the table
+// hongbao_position if it does not exist.
 func NewSQL(ctx context.Context, cfg SQLConfig) (Sink, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -88,8 +91,8 @@ func (c *SQLConfig) check() error {
 	return fmt.Errorf("subscriber: position in SQL: %w", errors.Join(errs...))
 }
 
-// checkServer refuses a database that may forget a commit: the offset in Kafka would have advanced, and the effect
-// would be lost.
+// checkServer returns an error if the database may lose a confirmed commit. The offset in Kafka would then be
+// committed, but the effect would be lost.
 func (s *sqlSink) checkServer(ctx context.Context) error {
 	var level string
 	if s.cfg.Dialect == postgreSQL {
@@ -97,16 +100,17 @@ func (s *sqlSink) checkServer(ctx context.Context) error {
 			return fmt.Errorf("asking PostgreSQL for synchronous_commit: %w", err)
 		}
 		if level == "off" {
-			return errors.New("synchronous_commit is off: a crash would forget effects whose offsets are committed; set it on " +
-				"for this user")
+			return errors.New(
+				"synchronous_commit is off: a crash would lose effects whose offsets are committed; set it to on " +
+					"for this user")
 		}
 		return nil
 	}
 	if err := s.cfg.DB.QueryRowContext(ctx, `PRAGMA synchronous`).Scan(&level); err != nil {
-		return fmt.Errorf("asking SQLite for PRAGMA synchronous: %w", err)
+		return fmt.Errorf("reading PRAGMA synchronous of SQLite: %w", err)
 	}
 	if level == "0" || level == "1" {
-		return errors.New("PRAGMA synchronous is OFF or NORMAL: a crash would forget effects whose offsets are committed; " +
+		return errors.New("PRAGMA synchronous is OFF or NORMAL: a crash would lose effects whose offsets are committed; " +
 			"open it with _pragma=synchronous(FULL)")
 	}
 	return nil
@@ -115,7 +119,7 @@ func (s *sqlSink) checkServer(ctx context.Context) error {
 func (s *sqlSink) migrate(ctx context.Context) error {
 	return s.transact(ctx, func(tx *sql.Tx) error {
 		statements := []string{sqliteSchema}
-		if s.cfg.Dialect == postgreSQL { // where CREATE TABLE IF NOT EXISTS fails if two processes run it at once
+		if s.cfg.Dialect == postgreSQL { // a lock, because concurrent CREATE TABLE IF NOT EXISTS may fail
 			statements = []string{`SELECT pg_advisory_xact_lock(7166473318641)`, postgresSchema}
 		}
 		for _, statement := range statements {
@@ -127,14 +131,14 @@ func (s *sqlSink) migrate(ctx context.Context) error {
 	})
 }
 
-// transact commits the changes of fn, or nothing.
+// transact runs fn in a transaction, and commits it if fn returns nil.
 func (s *sqlSink) transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	tx, err := s.cfg.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return down("begin a transaction", err)
 	}
 	if err := fn(tx); err != nil {
-		_ = tx.Rollback() // the connection may be gone, and the transaction with it
+		_ = tx.Rollback() // may fail if the connection is lost, which also ends the transaction
 		return err
 	}
 	if err := tx.Commit(); err != nil {
@@ -143,12 +147,12 @@ func (s *sqlSink) transact(ctx context.Context, fn func(tx *sql.Tx) error) error
 	return nil
 }
 
-// down returns an error that occurs before the effect: no event caused it.
+// down returns an outage, for an error that occurs before the effect and so is not the fault of an event.
 func down(what string, err error) error {
 	return hongbao.Outagef(hongbao.ClassTransient, "%s: %w", what, err)
 }
 
-// Push implements Sink: all or nothing, so Report.Next is 0 with an error.
+// Push implements Sink. It handles all events or none, so Report.Next is 0 after an error.
 func (s *sqlSink) Push(ctx context.Context, events []topic.Event) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -174,7 +178,7 @@ func (s *sqlSink) Push(ctx context.Context, events []topic.Event) (Report, error
 	return r, nil
 }
 
-// sift notes the events in the positions and returns the new ones.
+// sift adds the events to the positions, and returns the events that are new.
 func sift(held map[shardOf]*position, events []topic.Event) (r Report, fresh []topic.Event) {
 	for i := range events {
 		p := held[shardFor(&events[i])]
@@ -193,8 +197,8 @@ func sift(held map[shardOf]*position, events []topic.Event) (r Report, fresh []t
 	return r, fresh
 }
 
-// hold locks the rows of the events' shards, always in the same order, and reads them. Its first statement is a write:
-// on SQLite a transaction that reads first may fail at its first write.
+// hold locks and reads the positions of the events' shards. It always locks in the same order, to avoid deadlocks. Its
+// first statement is a write, because in SQLite a transaction that reads first may fail when it writes.
 func (s *sqlSink) hold(ctx context.Context, tx *sql.Tx, events []topic.Event) (map[shardOf]*position, error) {
 	held := map[shardOf]*position{}
 	var order []shardOf
@@ -242,7 +246,8 @@ func (s *sqlSink) write(ctx context.Context, tx *sql.Tx, held map[shardOf]*posit
 	return nil
 }
 
-// judge makes an error without a class an outage if the database does not answer: then no event caused it.
+// judge returns an outage if err has no class and the database does not accept writes, because then no event is at
+// fault.
 func (s *sqlSink) judge(err error) error {
 	var classed *hongbao.Error
 	if errors.As(err, &classed) {
@@ -252,7 +257,7 @@ func (s *sqlSink) judge(err error) error {
 	defer cancel()
 	if _, probe := s.cfg.DB.ExecContext(ctx, `DELETE FROM hongbao_position WHERE name = $1 AND turns < 0`,
 		s.cfg.Name); probe != nil {
-		return hongbao.Outagef(hongbao.ClassUnknown, "%w; and the database does not take writes: %w", err, probe)
+		return hongbao.Outagef(hongbao.ClassUnknown, "%w; and the database does not accept writes: %w", err, probe)
 	}
 	return err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// databases runs a case on every database.
+// databases runs a test on each supported database.
 func databases(t *testing.T, fn func(t *testing.T, db *database)) {
 	t.Helper()
 	t.Parallel()
@@ -33,7 +33,7 @@ func TestSQLPushesOnce(t *testing.T) {
 		r, err := s.Push(t.Context(), append(events(0, 1, 2, 3, 2), events(3, 1)...))
 		require.NoError(t, err)
 		require.Equal(t, Report{Next: 5, Done: 4, Repeated: 1}, r)
-		r, err = db.sink(t, nil).Push(t.Context(), events(0, 3, 9, 1, 5)) // as after a restart
+		r, err = db.sink(t, nil).Push(t.Context(), events(0, 3, 9, 1, 5)) // a new sink, as after a restart
 		require.NoError(t, err)
 		require.Equal(t, Report{Next: 4, Done: 2, Repeated: 2}, r)
 		require.NoError(t, s.Skip(t.Context(), event(0, 7)))
@@ -46,7 +46,6 @@ func TestSQLPushesOnce(t *testing.T) {
 	})
 }
 
-// The effect and the position are stored together or not at all, wherever a failure occurs.
 func TestSQLIsAllOrNothing(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		bad := hongbao.Errorf(hongbao.ClassPermanent, "no such user")
@@ -73,11 +72,11 @@ func TestSQLIsAllOrNothing(t *testing.T) {
 		}
 		_, err = broken.Push(t.Context(), events(0, 8))
 		require.Error(t, err)
-		require.False(t, hongbao.IsOutage(err), "the database answers: the effect is to blame")
+		require.False(t, hongbao.IsOutage(err), "the database answers, so this is not an outage")
 	})
 }
 
-// A failure of the database counts against no event.
+// A failure of the database is an outage, so no event loses an attempt.
 func TestSQLOutage(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		s := db.sink(t, nil)
@@ -88,7 +87,7 @@ func TestSQLOutage(t *testing.T) {
 		require.True(t, hongbao.IsOutage(s.Skip(t.Context(), event(0, 1))))
 		_, err = db.ExecContext(t.Context(), `ALTER TABLE gone RENAME TO hongbao_position`)
 		require.NoError(t, err)
-		// The database dies in the middle of the effect.
+		// The position's table vanishes during an effect, as if the database had failed.
 		s.cfg.Effect = func(ctx context.Context, tx *sql.Tx, _ []topic.Event) error {
 			_, err := tx.ExecContext(ctx, `ALTER TABLE hongbao_position RENAME TO gone`)
 			if err == nil {
@@ -116,7 +115,7 @@ func TestSQLRowOfAnotherBuild(t *testing.T) {
 	})
 }
 
-// Members that got the same events, as after a rebalance, push them at once: each event has one effect.
+// Several members push the same events at the same time, as after a rebalance. Each event has one effect.
 func TestSQLAtOnce(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		s := db.sink(t, nil)
@@ -148,7 +147,6 @@ func TestSQLAtOnce(t *testing.T) {
 	})
 }
 
-// Several members start at once on an empty database.
 func TestSQLMadeAtOnce(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		var wg sync.WaitGroup

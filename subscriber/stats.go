@@ -2,26 +2,26 @@ package subscriber
 
 import "sync/atomic"
 
-// Stats counts the work of a Subscriber since New. It only grows.
+// Stats has the counts of a Subscriber since New.
 type Stats struct {
 	Done         int64 // events that had their effect
-	Repeated     int64 // events that had it before and were dropped
+	Repeated     int64 // events that had their effect before and were dropped
 	Foreign      int64 // records of other producers and of other deployments
 	Fences       int64 // fence records
-	Malformed    int64 // dead letters: records that claim to be ours and can't be read
+	Malformed    int64 // dead letters: records that claim to be grants of this deployment but are malformed
 	Refused      int64 // dead letters: events whose effect failed permanently, or too often
-	TooOld       int64 // dead letters: events below what the position remembers
-	Retries      int64 // failures that were waited out: of the sink, of an event, of a dead letter's write
+	TooOld       int64 // dead letters: events that are too old for the position
+	Retries      int64 // retries after a failure of the sink, of an event, or of the write of a dead letter
 	Commits      int64 // commits that Kafka confirmed
-	CommitErrors int64 // abandoned commits; the next one covers them
-	ReadErrors   int64 // errors of the reader that were waited out
+	CommitErrors int64 // commits that failed; the next commit includes them
+	ReadErrors   int64 // errors of reading, after which the worker tried again
 }
 
 type counters struct {
 	done, repeated, foreign, fences, malformed, refused, tooOld, retries, commits, commitErrors, readErrors atomic.Int64
 }
 
-// Stats returns the counts. It may be called at any time.
+// Stats returns the counts so far. It is safe for concurrent use.
 func (s *Subscriber) Stats() Stats {
 	c := &s.count
 	return Stats{

@@ -16,25 +16,25 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
 
-// Subscriber reads the topic as a member of a consumer group, with one worker a partition.
+// Subscriber reads the topic as a member of a consumer group. It has one worker per partition.
 type Subscriber struct {
 	cfg    Config
 	source string
 	count  counters
 
-	// How the clients are made, and offsets committed; tests inject faults here.
+	// Tests replace these functions to inject faults.
 	newReader  func(c *Config, partition int, offset int64) recordReader
 	newLetters func(c *Config) letterWriter
 	commit     func(g *kafka.Generation, partition int, next int64) error
 }
 
-// recordReader reads the records of a partition: *kafka.Reader.
+// recordReader reads the records of a partition. *kafka.Reader implements it.
 type recordReader interface {
 	FetchMessage(ctx context.Context) (kafka.Message, error)
 	Close() error
 }
 
-// New checks the configuration; it contacts no server.
+// New returns a Subscriber, or an error that names every problem of the configuration. It opens no connection.
 func New(cfg Config) (*Subscriber, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func New(cfg Config) (*Subscriber, error) {
 	}, nil
 }
 
-// session is one call of Run.
+// session is the state of one call of Run.
 type session struct {
 	*Subscriber
 	letters letterWriter
@@ -58,14 +58,14 @@ type session struct {
 	workers sync.WaitGroup
 
 	mu   sync.Mutex
-	errs []error // why Run ended, or what it left unfinished
+	errs []error // why Run ended, or which batches it did not finish
 }
 
-// Run waits until the topic exists, and then reads until ctx ends or something is Broken. When ctx ends each worker
-// takes no more records, and finishes and commits its current batch within DrainTimeout. Then the member leaves the
-// group. Run returns nil if no batch was left unfinished. The next owner of the partition gets an unfinished batch
-// again, and the Sink drops the events that it has seen. Only one Run may be active at a time; another one may
-// follow.
+// Run waits until the topic exists, and then reads until ctx ends or a Broken error occurs. When ctx ends, each worker
+// stops reading, and finishes and commits its current batch within DrainTimeout. Then the member leaves the group.
+//
+// Run returns nil if all batches were finished. The next owner of a partition reads an unfinished batch again, and the
+// Sink drops the events that it has seen. Run may be called again after it has returned, but not concurrently.
 func (s *Subscriber) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -79,7 +79,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		return errors.Join(hongbao.Errorf(hongbao.ClassBroken, "join group %s: %w", s.cfg.Group, err), run.letters.Close())
 	}
 	run.follow(ctx, group)
-	closed := group.Close() // ends the generation, and so the workers
+	closed := group.Close() // ends the current generation and its workers
 	run.workers.Wait()
 	if closed = errors.Join(closed, run.letters.Close()); closed != nil {
 		run.errs = append(run.errs, fmt.Errorf("leave group %s: %w", s.cfg.Group, closed))
@@ -87,14 +87,14 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	return errors.Join(run.errs...)
 }
 
-// follow starts the workers of one generation of the group after another: a generation lasts until partitions move.
+// follow joins the group, and starts workers for each generation. A generation is the time between two rebalances.
 func (s *session) follow(ctx context.Context, group *kafka.ConsumerGroup) {
 	for wait := newBackoff(s.cfg); ctx.Err() == nil; {
 		gen, err := group.Next(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
 				s.count.readErrors.Add(1)
-				s.cfg.Log.Warn("joining the group failed; it is tried again", zap.String("group", s.cfg.Group), zap.Error(err))
+				s.cfg.Log.Warn("joining the group failed; trying again", zap.String("group", s.cfg.Group), zap.Error(err))
 				retry.Pause(ctx, wait.NextBackOff())
 			}
 			continue
@@ -110,7 +110,7 @@ func (s *session) follow(ctx context.Context, group *kafka.ConsumerGroup) {
 	}
 }
 
-// ended records how a worker ended. A Broken error ends Run.
+// ended records the error of a worker. A Broken error ends Run.
 func (s *session) ended(run context.Context, err error) {
 	switch {
 	case err == nil:
@@ -118,7 +118,7 @@ func (s *session) ended(run context.Context, err error) {
 	case hongbao.ClassOf(err) == hongbao.ClassBroken:
 		s.stop()
 	case run.Err() == nil: // the partition moved
-		s.cfg.Log.Warn("a batch was not finished when its partition moved; it comes again", zap.Error(err))
+		s.cfg.Log.Warn("a batch was not finished when its partition moved; it will be read again", zap.Error(err))
 		return
 	}
 	s.mu.Lock()
@@ -126,7 +126,7 @@ func (s *session) ended(run context.Context, err error) {
 	s.errs = append(s.errs, err)
 }
 
-// drain returns a context that ends when budget is over after the end of ctx.
+// drain returns a context that ends when ctx has ended and the budget after that is used up.
 func drain(ctx context.Context, budget time.Duration) (context.Context, context.CancelFunc) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var timer *time.Timer
@@ -144,7 +144,7 @@ func drain(ctx context.Context, budget time.Duration) (context.Context, context.
 	}
 }
 
-// newBackoff returns a backoff from Backoff to MaxBackoff, without end.
+// newBackoff returns a backoff from Backoff to MaxBackoff without a limit on the number of retries.
 func newBackoff(c Config) *backoff.ExponentialBackOff {
 	return retry.Backoff(c.Backoff, c.MaxBackoff, 0)
 }

@@ -15,16 +15,18 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// worker reads one partition for as long as it is this member's. Its events delay no other partition.
+// worker reads one partition while it is assigned to this member. A slow or failing event does not delay other
+// partitions.
 type worker struct {
 	*session
 	gen       *kafka.Generation
 	partition int
 	reader    recordReader
-	next      int64 // the expected next offset; negative if unknown
+	next      int64 // the expected next offset; negative if no offset is known
 }
 
-// work reads a partition until ctx, its generation, ends. Then it finishes the current batch, or abandons it.
+// work reads a partition until ctx, the generation, ends. Then it finishes the current batch within DrainTimeout, or
+// abandons it.
 func (s *session) work(ctx context.Context, gen *kafka.Generation, a kafka.PartitionAssignment) error {
 	w := &worker{session: s, gen: gen, partition: a.ID, reader: s.newReader(&s.cfg, a.ID, a.Offset), next: a.Offset}
 	own, cancel := drain(ctx, s.cfg.DrainTimeout)
@@ -50,14 +52,14 @@ func (w *worker) loop(ctx, own context.Context) error {
 			return hongbao.Errorf(hongbao.ClassBroken, "the reader of topic %s is closed: %w", w.cfg.Topic, err)
 		}
 		w.count.readErrors.Add(1)
-		w.cfg.Log.Warn("reading the topic failed; it is tried again", zap.String("topic", w.cfg.Topic), zap.Error(err))
+		w.cfg.Log.Warn("reading the topic failed; trying again", zap.String("topic", w.cfg.Topic), zap.Error(err))
 		retry.Pause(ctx, wait.NextBackOff())
 	}
 	return nil
 }
 
-// collect waits for a record, then for more records until the batch is full or Linger is over. Both results may be
-// set.
+// collect waits for a record, and then for more records until the batch is full or Linger is over. It may return
+// records together with an error.
 func (w *worker) collect(ctx context.Context) ([]kafka.Message, error) {
 	m, err := w.reader.FetchMessage(ctx)
 	if err != nil {
@@ -81,13 +83,13 @@ func (w *worker) collect(ctx context.Context) ([]kafka.Message, error) {
 func (s *session) wentBack(err error) error {
 	return hongbao.Errorf(hongbao.ClassBroken,
 		"topic %s does not have the offset where group %s stopped: %w. Either events expired before they were read (replay "+
-			"them from the ledger), or the topic was made again (see docs/topic.md, \"When the topic went back\"). Then stop "+
+			"them from the ledger), or the topic was created again (see docs/topic.md, \"When the topic went back\"). Stop "+
 			"every member and set the offsets: kafka-consumer-groups.sh --reset-offsets --to-earliest --group %s --topic %s "+
-			"--execute; events that were seen are dropped by (shard, seq)",
+			"--execute; events that were already handled are dropped by (shard, seq)",
 		s.cfg.Topic, s.cfg.Group, err, s.cfg.Group, s.cfg.Topic)
 }
 
-// handle runs the effect of a batch within own, and commits it.
+// handle runs the effects of a batch and commits its offset. own limits the time for the effects.
 func (w *worker) handle(ctx, own context.Context, batch []kafka.Message) error {
 	if err := w.noGap(own, batch); err != nil {
 		return err
@@ -103,7 +105,8 @@ func (w *worker) handle(ctx, own context.Context, batch []kafka.Message) error {
 	return nil
 }
 
-// decode returns the events among the records, and the record of each.
+// decode returns the events in the batch, and the record of each event. It counts foreign records and makes dead
+// letters of malformed records.
 func (s *session) decode(ctx context.Context, batch []kafka.Message) (events []topic.Event, from []*kafka.Message,
 	err error) {
 	for i := range batch {
@@ -126,7 +129,7 @@ func (s *session) decode(ctx context.Context, batch []kafka.Message) (events []t
 	return events, from, nil
 }
 
-// header returns the last value of a header, as DecodeMessage takes it; "" if there is none.
+// header returns the last value of a header, like DecodeMessage, or "" if there is none.
 func header(m *kafka.Message, name string) (value string) {
 	for i := range m.Headers {
 		if m.Headers[i].Key == name {
@@ -136,9 +139,9 @@ func header(m *kafka.Message, name string) (value string) {
 	return value
 }
 
-// move commits the group's offset. It abandons a commit that keeps failing: the batch had its effect, so a repeat is
-// dropped, and the next commit covers it. When ctx has ended the partition may move at any time, so there is only one
-// try.
+// move commits the group's offset. It gives up if the commit fails for CommitTimeout: the next commit includes this
+// one, and if the batch is read again, its events are dropped. After the end of ctx the partition may move at any
+// time, so there is only one try.
 func (w *worker) move(ctx context.Context, next int64) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.CommitTimeout)
 	defer cancel()
@@ -149,6 +152,6 @@ func (w *worker) move(ctx context.Context, next int64) {
 		return
 	}
 	w.count.commitErrors.Add(1)
-	w.cfg.Log.Warn("the offset was not committed; the next commit covers it", zap.String("group", w.cfg.Group),
+	w.cfg.Log.Warn("the offset was not committed; the next commit includes it", zap.String("group", w.cfg.Group),
 		zap.Int("partition", w.partition), zap.Error(err))
 }

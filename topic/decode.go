@@ -15,20 +15,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 )
 
-// Event is a grant as the topic reports it.
+// Event is a grant from the topic.
 type Event struct {
-	// Grant has no EntryID: the topic does not know the stream.
+	// Grant has no EntryID, because records do not have it.
 	Grant hongbao.Grant
 	// Source is /hongbao/<deployment>.
 	Source string
 }
 
-// ErrForeign says that a record is not a grant of Hongbao: another producer's, or a fence record. Pass over it.
+// ErrForeign means that a record is not a grant of Hongbao, but a record of another producer or a fence record.
+// Readers should ignore it.
 var ErrForeign = errors.New("the record is not a grant of Hongbao")
 
-// DecodeMessage reads a record of the topic. It returns ErrForeign for a record whose headers do not claim to be a
-// hongbao.grant.v1, and a Permanent error for one that claims it and contradicts itself. It ignores unknown fields and
-// headers, so that they can be added.
+// DecodeMessage decodes a record of the topic. It returns ErrForeign if the headers do not say that the record is a
+// hongbao.grant.v1. If they say so but the record is malformed, the error is Permanent. DecodeMessage ignores unknown
+// fields and headers, so later versions can add some.
 func DecodeMessage(headers []kafka.Header, key, value []byte) (Event, error) {
 	var h messageHeaders
 	if err := h.read(headers); err != nil {
@@ -94,10 +95,10 @@ func (h *messageHeaders) read(headers []kafka.Header) error {
 	return nil
 }
 
-// currencyCode also takes currencies that are no longer in use: a topic keeps old records.
+// currencyCode also matches currencies that are no longer in use, because a topic keeps old records.
 var currencyCode = regexp.MustCompile(`^[A-Z]{3}$`)
 
-// body is the value of a message. The pointers distinguish a missing field from a zero.
+// body is the value of a record. A nil pointer means that the field is missing.
 type body struct {
 	Campaign  string          `json:"campaign"`
 	Packet    int64           `json:"packet"`
@@ -137,7 +138,7 @@ func (h *messageHeaders) event(key, value []byte) (Event, error) {
 	return e, cloudevent.CheckGrant(&e.Grant)
 }
 
-// agree checks that headers and key match the value, and that no header is missing.
+// agree checks that the key and the headers agree with the value. No header may be missing.
 func (h *messageHeaders) agree(b *body, key []byte) error {
 	shard, seq := strconv.Itoa(*b.Shard), strconv.FormatInt(b.Seq, 10)
 	for _, c := range [...]struct {
@@ -154,7 +155,7 @@ func (h *messageHeaders) agree(b *body, key []byte) error {
 		{cloudevent.HeaderEpoch, h.epoch, strconv.FormatInt(b.Epoch, 10)},
 	} {
 		if string(c.got) != c.want {
-			return fmt.Errorf("%s is %.140q, but by the value it is %.140q", c.name, c.got, c.want)
+			return fmt.Errorf("%s is %.140q, but according to the value it is %.140q", c.name, c.got, c.want)
 		}
 	}
 	return nil

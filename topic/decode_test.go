@@ -46,7 +46,7 @@ func TestDecode(t *testing.T) {
 	require.Equal(t, "2026-11-21T08:00:00.123Z", e.Grant.Time.Format(cloudevent.TimeLayout))
 }
 
-// A currency that is no longer in use can still be read.
+// Old records may have a currency that is no longer in use.
 func TestDecodeCurrency(t *testing.T) {
 	t.Parallel()
 	e, err := topic.DecodeMessage(headers(nil), []byte("u1"), bytes.Replace([]byte(value), []byte(`888,`), []byte(`888,"currency":"DEM",`), 1))
@@ -54,7 +54,6 @@ func TestDecodeCurrency(t *testing.T) {
 	require.Equal(t, "DEM", e.Grant.Currency)
 }
 
-// A coupon's message also has its code.
 func TestDecodeCode(t *testing.T) {
 	t.Parallel()
 	e, err := topic.DecodeMessage(headers(nil), []byte("u1"), bytes.Replace([]byte(value), []byte(`"r1"}`), []byte(`"r1","code":"SPRING-\"1\\"}`), 1))
@@ -62,8 +61,8 @@ func TestDecodeCode(t *testing.T) {
 	require.Equal(t, `SPRING-"1\`, e.Grant.Code)
 }
 
-// A record that does not claim to be a grant is foreign and ignored. A record that claims it and contradicts itself is
-// Permanent and is not ignored.
+// A record whose headers do not say that it is a grant gives ErrForeign. A record that says so and contradicts itself
+// gives a Permanent error, so that no reader ignores it.
 func TestDecodeDistinguishesForeignFromMalformed(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{cloudevent.HeaderSpecVersion: "0.3", cloudevent.HeaderSource: "/shop",

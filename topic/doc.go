@@ -1,10 +1,10 @@
-// Package topic defines the records of the Kafka topic for both of its sides. internal/sink/publish writes these
-// records, and subscriber, tail and audit read them with DecodeMessage.
+// Package topic defines the records of the Kafka topic, for writers and readers. internal/sink/publish writes the
+// records. Subscriber, tail and audit read them with DecodeMessage.
 //
-// DecodeMessage distinguishes three kinds of records: a grant of Hongbao; a foreign record (another producer's, or a
-// fence record), which readers ignore; and a record that claims to be a grant and contradicts itself, which no reader
-// may ignore silently.
+// DecodeMessage distinguishes three kinds of records. A grant of Hongbao is decoded. A foreign record (of another
+// producer, or a fence record) may be ignored. A record that claims to be a grant but is malformed must not be ignored
+// silently.
 //
-// It imports the root package and kafka-go's Header, nothing else. docs/topic.md and docs/asyncapi.yaml describe the
-// same for people and for other languages; tests compare them with real messages.
+// The package imports only the root package, an internal package and the Header of kafka-go. docs/topic.md and
+// docs/asyncapi.yaml describe the records for other languages; tests compare both with real messages.
 package topic

@@ -1,5 +1,5 @@
--- Which events of a shard a subscriber has dealt with; one row a subscriber, source and shard. seen is written by
--- subscriber.Position. turns counts the transactions that held the row.
+-- The events that a subscriber has handled, with one row per subscriber, source and shard. seen is a marshaled
+-- position, see position.go. turns counts the transactions that locked the row.
 CREATE TABLE IF NOT EXISTS hongbao_position (
 	name   TEXT    NOT NULL,
 	source TEXT    NOT NULL,
