@@ -17,28 +17,28 @@ func unsafeNames() []string {
 }
 
 // UnsafeRedisAppendOnly allows a Redis without an append-only file, because a managed Redis may not offer one. A
-// restart then loses the writes that its replicas do not have either. Its other settings are checked all the same.
+// restart then loses all writes that no replica has. All other settings are still checked.
 const UnsafeRedisAppendOnly = "redis_appendonly"
 
 // UnsafeRedis allows a Redis whose settings may lose receipts, or that does not report its settings.
 const UnsafeRedis = "redis_settings"
 
-// UnsafeRedisRunID allows a Redis that hides its run_id. Then a restart or a failover does not freeze a shard.
-// Hongbao notices a loss only if a process has seen more events than Redis has.
+// UnsafeRedisRunID allows a Redis that hides its run_id. Then a restart or a failover does not freeze a shard, and
+// Hongbao notices a loss only if some process has seen more events than Redis has.
 const UnsafeRedisRunID = "redis_run_id"
 
-// UnsafeRedisFullCoverage allows a cluster that stops as a whole when one of its slots has no server.
+// UnsafeRedisFullCoverage allows a cluster that refuses all commands as soon as one of its slots has no server.
 const UnsafeRedisFullCoverage = "redis_full_coverage"
 
-// UnsafeKafkaFounding allows sink kafka to publish after the record of another deployment with the same id. That
-// deployment may have published to the topic by mistake.
+// UnsafeKafkaFounding allows sink kafka to publish although the topic's last record is from another deployment with the
+// same id. That deployment may have published to the topic by mistake.
 const UnsafeKafkaFounding = "kafka_founding"
 
 // unsafeSASL allows a password to be sent in clear text.
 const unsafeSASL = "sasl_plain_without_tls"
 
 // UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen and UnsafeControlListen allow tokens and keys in clear
-// text. They are for deployments with another protection: a service mesh, or a proxy on the same machine.
+// text. They are for deployments that are protected otherwise: by a service mesh, or by a proxy on the same machine.
 const (
 	UnsafeRemoteToken   = "remote_token_without_tls"
 	UnsafeBalanceListen = "balance_listen_without_tls"
@@ -46,7 +46,7 @@ const (
 	UnsafeControlListen = "serve_control_listen_without_tls"
 )
 
-// check compares values that are valid by themselves and may contradict each other.
+// check finds contradictions between values that are each valid.
 func (l *loader) check(c *Config) {
 	if l.p.fine("deployment.sinks") && len(c.Deployment.Sinks) == 0 {
 		l.bad("deployment.sinks", "it is empty: name at least one of %s, %s, or no one is paid", SinkBalance, SinkKafka)
@@ -72,7 +72,7 @@ func (l *loader) check(c *Config) {
 
 func (c *Config) has(sink string) bool { return slices.Contains(c.Deployment.Sinks, sink) }
 
-// bad adds a problem with a value, and finds the value's source.
+// bad adds a problem with the value of a knob, and with the place of that value.
 func (l *loader) bad(name, format string, args ...any) {
 	l.p.add(name, l.source(name), format, args...)
 }
@@ -84,7 +84,7 @@ func (l *loader) source(name string) string {
 	return "default"
 }
 
-// text returns a knob's value as the user wrote it.
+// text returns a knob's value as the user wrote it, or its default.
 func (l *loader) text(name string) string {
 	if s, ok := l.values[name]; ok {
 		return s
@@ -120,7 +120,7 @@ func (l *loader) checkRedis(c *Config) {
 	l.pair("redis.sentinel_username", "redis.sentinel_password", r.SentinelUsername, r.SentinelPassword)
 }
 
-// pair refuses a user without a password: the client library would silently not log in.
+// pair requires a password for a user, because the client library silently does not log in without one.
 func (l *loader) pair(user, password, name string, secret Secret) {
 	if l.p.fine(user, password) && name != "" && secret == "" {
 		l.bad(user, "there is no password for it: set %s or %s", find(password).Env(), find(password).Env()+fileSuffix)
@@ -133,7 +133,7 @@ func (l *loader) checkLedger(c *Config) {
 	}
 	dsn, driver := c.Ledger.DSN.Reveal(), c.Ledger.Driver
 	switch {
-	case dsn == "" && driver == ledger.SQLite: // a program that only grabs has none
+	case dsn == "" && driver == ledger.SQLite: // a program that only grabs needs no ledger
 	case driver == ledger.SQLite && (isURL(dsn) || isMySQL(dsn) || hasPrefix(dsn, ":", "file:")):
 		l.bad("ledger.dsn", "ledger.driver is sqlite, which wants a plain path; for another database set ledger.driver to "+
 			"postgres or mysql")
@@ -147,7 +147,7 @@ func (l *loader) checkLedger(c *Config) {
 	}
 }
 
-// checkTimes compares durations that must be in a certain order.
+// checkTimes checks pairs of durations of which one must be shorter than the other.
 func (l *loader) checkTimes(c *Config) {
 	third := c.Consumer.Lease / 3
 	l.order("redis.read_timeout", c.Redis.ReadTimeout, "below a third of consumer.lease", third,
@@ -163,7 +163,7 @@ func (l *loader) checkTimes(c *Config) {
 		"consumer.max_backoff")
 	drain := c.Consumer.DrainTimeout
 	if drain == 0 {
-		drain = 1 << 62 // 0s: the program deliberately waits for nothing
+		drain = 1 << 62 // 0s means not to wait, so any ledger.timeout is fine
 	}
 	if c.has(SinkBalance) {
 		l.order("ledger.timeout", c.Ledger.Timeout, "below consumer.handle_timeout", c.Consumer.HandleTimeout,
@@ -173,8 +173,9 @@ func (l *loader) checkTimes(c *Config) {
 	}
 }
 
-// order adds a problem unless low is below high. high depends on the value of another knob. order ignores values that
-// were wrong before. It does not mark the values as wrong: one value may contradict several others.
+// order adds a problem unless low is below high. high depends on the value of the knob named other. order skips values
+// that already have a problem. It does not mark its own values as wrong, because one value may contradict several
+// others.
 func (l *loader) order(name string, low time.Duration, want string, high time.Duration, why, other string) {
 	if !l.p.fine(name, other) || low < high {
 		return

@@ -11,8 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
-// checkRemote compares the knobs of the remote, and those of the balance server, with each other and with the
-// consumer's knobs.
+// checkRemote compares the knobs of the remote and of the balance server with each other and with the consumer's knobs.
 func (l *loader) checkRemote(c *Config) {
 	r, b := &c.Remote, &c.Balance
 	if c.Settlement.Kind == SettleRemote && l.p.fine("settlement.kind", "remote.url") && r.URL == "" {
@@ -59,7 +58,7 @@ func (l *loader) checkRemote(c *Config) {
 	l.checkPlain(c)
 }
 
-// checkPlain refuses settings that would send a token in clear text to another machine, or accept one from it.
+// checkPlain refuses to send the remote's token in clear text to another machine, and to accept tokens in clear text.
 func (l *loader) checkPlain(c *Config) {
 	u, err := url.Parse(c.Remote.URL)
 	if err == nil && l.p.fine("remote.url", "remote.token", "unsafe.allow") && u.Scheme == "http" &&
@@ -71,8 +70,8 @@ func (l *loader) checkPlain(c *Config) {
 	l.checkListen(c, "balance.", c.Balance.Listen, c.Balance.TLSCert, UnsafeBalanceListen)
 }
 
-// checkListen refuses a listener that would accept tokens or keys in clear text from another machine. name is the
-// prefix of its knobs' names.
+// checkListen refuses to accept tokens or keys in clear text from other machines. name is the common prefix of the
+// listener's knobs.
 func (l *loader) checkListen(c *Config, name, listen, cert, allow string) {
 	host, _, err := net.SplitHostPort(listen)
 	if err == nil && l.p.fine(name+"listen", name+"tls_cert", name+"tls_key", "unsafe.allow") && cert == "" &&
@@ -82,7 +81,7 @@ func (l *loader) checkListen(c *Config, name, listen, cert, allow string) {
 	}
 }
 
-// remoteTLS reads the files for an https remote. It returns nil for the system's roots.
+// remoteTLS returns the TLS configuration for an https remote. It returns nil if no file is set.
 func (l *loader) remoteTLS(r *Remote) *tls.Config {
 	const name = "remote.tls"
 	if r.TLS == (TLSFiles{}) || !l.p.fine("remote.url", name+"_ca", name+"_cert", name+"_key", name+"_server_name") {
@@ -95,8 +94,8 @@ func (l *loader) remoteTLS(r *Remote) *tls.Config {
 	return l.tlsFiles(name, &r.TLS)
 }
 
-// serverTLS reads a server's certificate. It returns nil if there is none. name is the prefix of the two knobs'
-// names.
+// serverTLS returns the TLS configuration of a server, or nil if it has no certificate. name is the common prefix of
+// the two knobs.
 func (l *loader) serverTLS(name, cert, key string) *tls.Config {
 	switch {
 	case cert == "" && key == "":
