@@ -20,7 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// poster books a batch of grants.
+// poster writes a batch of grants to a database.
 type poster func(ctx context.Context, grants []hongbao.Grant) error
 
 // database is a kind of database server that the rows settle on.

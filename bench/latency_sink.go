@@ -39,7 +39,7 @@ func newArrivals(n int) *arrivals {
 	return a
 }
 
-// arrived notes that the sink has a user's grant.
+// arrived records that the sink has a user's grant.
 func (a *arrivals) arrived(user string) {
 	i, err := strconv.Atoi(user[1:])
 	if err == nil && a.done[i].CompareAndSwap(0, int64(time.Since(a.start))) && a.left.Add(-1) == 0 {

@@ -142,7 +142,7 @@ func run(ctx context.Context, o options, names string) error {
 	return errors.Join(failed...)
 }
 
-// measure measures a row, and notes the machine and the duration.
+// measure measures a row, and adds the machine and the duration to its results.
 func (r row) measure(ctx context.Context, o options) ([]Result, error) {
 	limit := rowTime
 	if slices.Contains(slow, r.name) {

@@ -227,7 +227,7 @@ func message(g *hongbao.Grant) ([]byte, []protocol.Header) {
 	}
 }
 
-// encodeBare makes one idempotent batch with kafka-go's own encoder, as docs/design/kafka.md describes.
+// encodeBare encodes one idempotent batch with kafka-go's own encoder, as docs/design/kafka.md describes.
 func encodeBare(p *kafka.ProducerSession, seq int32, grants []hongbao.Grant) ([]byte, error) {
 	records := make([]protocol.Record, len(grants))
 	now := time.Now()

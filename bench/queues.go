@@ -84,7 +84,7 @@ func (r *fixture) noop(ctx context.Context, n int) (float64, error) {
 
 var nothing = hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil })
 
-// queueKafkaRow compares Redis -> Kafka by the publisher with watermill's stream and its publisher.
+// queueKafkaRow compares how the publisher and how watermill bring messages from Redis to Kafka.
 func queueKafkaRow(ctx context.Context, o options) ([]Result, error) {
 	b, err := newPublishBench(ctx, o.n(200_000))
 	if err != nil {

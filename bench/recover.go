@@ -108,7 +108,7 @@ type loss struct {
 	at       atomic.Pointer[testkit.RedisServer] // the primary, to which clients connect
 	spare    *testkit.RedisServer
 	worker   *store.Store
-	asked    []*store.Store // the processes that grant
+	asked    []*store.Store // one per process that grants packets
 	books    *books
 	topic    string
 	campaign [lossCampaigns]string

@@ -163,7 +163,7 @@ func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 		if !slices.Equal(has, read[after:after+int64(len(has))]) {
 			return hongbao.Errorf(hongbao.ClassConflict,
 				"campaign %s is in the ledger with other codes than the file's, after packet %d; nothing was changed. "+
-					"Pass the file that it was created with, or use another id", id, after)
+					"Pass the file that the campaign was created with, or use another id", id, after)
 		}
 		if after += int64(len(has)); len(has) < page {
 			return nil
@@ -202,8 +202,8 @@ type Created struct {
 	Next     string               `json:"next" doc:"Next step, as a command for a person."`
 }
 
-// Create funds a campaign, draws its seed, and stores its codes: those that were read, or codes drawn by its pattern.
-// A repeat with the same campaign changes nothing.
+// Create funds a campaign, draws its seed, and stores its codes: the given codes, or codes drawn from its pattern. A
+// repeat with the same campaign changes nothing.
 func (a *App) Create(ctx context.Context, c hongbao.Campaign, codes []string) (*Created, error) {
 	out, err := a.CreateFunded(ctx, c)
 	if err == nil {

@@ -254,7 +254,7 @@ func (s *PageSource) Campaign(ctx context.Context, id string) (*model.Live, erro
 			At: last.Started}
 	}
 	if err := s.addLags(ctx, out); err != nil {
-		out.Notes = append(out.Notes, fmt.Sprintf("How far the sinks are behind could not be read: %v", err))
+		out.Notes = append(out.Notes, fmt.Sprintf("The lag of the sinks could not be read: %v", err))
 	}
 	if found {
 		s.addShape(ctx, &stored, out)
@@ -272,7 +272,7 @@ func (s *PageSource) fromRedis(ctx context.Context, out *model.Live) error {
 	return err
 }
 
-// addLags adds how far each sink is behind, on the campaign's shards.
+// addLags adds the lag of each sink on the campaign's shards.
 func (s *PageSource) addLags(ctx context.Context, out *model.Live) error {
 	places, err := s.store.Campaign(out.ID).Places(ctx)
 	if err != nil {

@@ -68,7 +68,7 @@ type Closed struct {
 }
 
 // ClosedPlace is the state of a campaign at its close on one of its shards. It has no amounts: if only one packet is
-// left on a shard, the amount would tell the packet's secret amount before the reveal.
+// left on the shard, the sum would be that packet's amount, which is secret until the reveal.
 type ClosedPlace struct {
 	Shard    int       `json:"shard" doc:"The shard's number."`
 	Time     time.Time `json:"time" doc:"Time of the close on the shard."`

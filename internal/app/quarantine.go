@@ -68,7 +68,7 @@ type QuarantinePage struct {
 type QuarantineList struct {
 	After int64 // the number after which the page starts; 0 for the first page
 	Limit int
-	All   bool // also the decided ones
+	All   bool // also grants that were already decided
 	// Sees, if not nil, reports for each campaign whether its grants are listed.
 	Sees func(campaign string) bool
 }

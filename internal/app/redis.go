@@ -151,7 +151,7 @@ func (a *App) redisAt(s *store.Server) string {
 func (a *App) checkMode(s *store.Server) error {
 	what := map[string]string{
 		"cluster":  "a node of a Redis Cluster: set redis.mode to cluster",
-		"sentinel": "a Sentinel: set redis.mode to sentinel, and redis.master_name to what it calls the primary",
+		"sentinel": "a Sentinel: set redis.mode to sentinel, and redis.master_name to the primary's name there",
 	}[s.Mode]
 	if what == "" || s.Mode == "cluster" && a.Config.Redis.Mode == configs.Cluster {
 		return nil

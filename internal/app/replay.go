@@ -109,7 +109,7 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 	return report, err
 }
 
-// CheckReplayed returns an error for the report of a replay that left failures.
+// CheckReplayed returns an error if some deliveries of a replay have failed.
 func CheckReplayed(r *replay.Report) error {
 	if r.Failed > 0 {
 		return Found("the replay is not finished: fix the causes that the report names, then run it again")
@@ -184,7 +184,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	return nil
 }
 
-// balanceAgain returns the handler for a replay to balance.
+// balanceAgain returns the handler for a replay to sink balance.
 func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 	if a.Config.Settlement.Kind == configs.SettleRemote {
 		return a.remote(ctx, true, Word{})

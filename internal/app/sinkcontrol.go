@@ -74,8 +74,6 @@ type SinkChange struct {
 // PauseSink stops the delivery of grants to a sink by all workers. Each worker stops within a second, after completing
 // its calls of the sink. The entries wait without using up an attempt. Redis keeps the pause until the sink is resumed.
 // PauseSink is idempotent: the name and reason of the first call stay.
-// call of the sink that has begun. The entries wait, and the pause counts as no attempt. Redis keeps the decision until
-// the sink is resumed. PauseSink may run twice: a paused sink keeps its first decision.
 func (a *App) PauseSink(ctx context.Context, sink string, by stream.Decision) (SinkChange, error) {
 	return a.controlSink(ctx, aboutSink(ctx, access.PauseSink, sink), by,
 		func(k *store.Shard) (bool, store.SinkControl, error) { return k.PauseSink(ctx, sink, by) })

@@ -56,7 +56,7 @@ func (l *loader) check(c *Config) {
 	}
 	for _, sink := range []string{SinkBalance, SinkKafka} {
 		if name := "sinks." + sink + "_max_attempts"; l.p.fine(name) && c.sink(sink).MaxAttempts == 1 {
-			l.bad(name, "it is 1: want 0, or at least 2, so that a grant that kills its workers takes no other grants along")
+			l.bad(name, "it is 1: want 0, or at least 2, so that a grant that kills its workers makes no dead letters of others")
 		}
 	}
 	l.checkRedis(c)
@@ -106,15 +106,15 @@ func (l *loader) checkRedis(c *Config) {
 		case r.Mode == Sentinel && r.MasterName == "":
 			l.bad("redis.master_name", "it is empty, but redis.mode is sentinel: set the name of the primary at the sentinels")
 		case r.Mode != Sentinel && r.MasterName != "":
-			l.bad("redis.master_name", "it is for redis.mode sentinel only, which is %s", r.Mode)
+			l.bad("redis.master_name", "it is for redis.mode sentinel only, but redis.mode is %s", r.Mode)
 		}
 	}
 	if l.p.fine("redis.mode", "redis.db") && r.Mode == Cluster && r.DB != 0 {
 		l.bad("redis.db", "it is %d, but a cluster has database 0 only", r.DB)
 	}
 	if l.p.fine("redis.mode") && r.Mode != Sentinel && (r.SentinelUsername != "" || r.SentinelPassword != "") {
-		l.bad("redis.sentinel_password", "user or password of the sentinels are for redis.mode sentinel only, which is %s",
-			r.Mode)
+		l.bad("redis.sentinel_password", "user or password of the sentinels are for redis.mode sentinel only, but redis.mode is "+
+			"%s", r.Mode)
 	}
 	l.pair("redis.username", "redis.password", r.Username, r.Password)
 	l.pair("redis.sentinel_username", "redis.sentinel_password", r.SentinelUsername, r.SentinelPassword)
@@ -156,9 +156,9 @@ func (l *loader) checkTimes(c *Config) {
 		"else a call whose answer is lost can't be repeated", "producer.call_timeout")
 	l.order("producer.durability_timeout", c.Producer.DurabilityTimeout, "below producer.call_timeout",
 		c.Producer.CallTimeout,
-		"the call would end before it", "producer.call_timeout")
+		"the call would end before this wait", "producer.call_timeout")
 	l.order("ledger.lock_timeout", c.Ledger.LockTimeout, "below ledger.timeout", c.Ledger.Timeout,
-		"the transaction would end before it", "ledger.timeout")
+		"the transaction would end before this wait", "ledger.timeout")
 	l.order("consumer.backoff", c.Consumer.Backoff, "not above consumer.max_backoff", c.Consumer.MaxBackoff+1, "",
 		"consumer.max_backoff")
 	drain := c.Consumer.DrainTimeout
@@ -169,7 +169,7 @@ func (l *loader) checkTimes(c *Config) {
 		l.order("ledger.timeout", c.Ledger.Timeout, "below consumer.handle_timeout", c.Consumer.HandleTimeout,
 			"a slow transaction would count as no progress", "consumer.handle_timeout")
 		l.order("ledger.timeout", c.Ledger.Timeout, "not above consumer.drain_timeout", drain+1,
-			"each stop would cut a slow transaction; or set that one to 0s", "consumer.drain_timeout")
+			"a stopping worker would cut off a slow transaction; 0s is allowed, too", "consumer.drain_timeout")
 	}
 }
 

@@ -71,7 +71,7 @@ var contradictions = map[string]struct {
 	"no master name": {[]string{"--redis.mode=sentinel"}, "redis.master_name: it is empty, but redis.mode is sentinel",
 		[]string{"--redis.master_name=m"}},
 	"master name": {[]string{"--redis.master_name=m"},
-		"redis.master_name: it is for redis.mode sentinel only, which is standalone", []string{"--redis.mode=sentinel"}},
+		"redis.master_name: it is for redis.mode sentinel only, but redis.mode is standalone", []string{"--redis.mode=sentinel"}},
 	"db of a cluster": {[]string{"--redis.mode=cluster", "--redis.db=1"},
 		"redis.db: it is 1, but a cluster has database 0 only", []string{"--redis.db=0"}},
 	"sqlite file": {[]string{"--ledger.dsn=file:x.db"},
@@ -111,7 +111,7 @@ var contradictions = map[string]struct {
 		"remote.retention: it and remote.queryable have no default: declare both", []string{"--remote.retention=0s"}},
 	"remote, long id": {[]string{"--settlement.kind=remote", "--remote.url=https://b", "--remote.retention=24h",
 		"--remote.queryable=true", "--deployment.id=" + strings.Repeat("d", 55)},
-		"deployment.id: it has 55 characters, but settlement.kind is remote: its keys take 54",
+		"deployment.id: it has 55 characters, but settlement.kind is remote: want at most 54",
 		[]string{"--deployment.id=d"}},
 	"remote, claim and lease": {[]string{"--settlement.kind=remote", "--remote.url=https://b", "--remote.retention=24h",
 		"--remote.queryable=true", "--remote.claim_time=30s"},
@@ -220,7 +220,7 @@ func TestTLS(t *testing.T) {
 		"redis": {"--redis.tls"}, "kafka": {"--kafka.tls"}, "remote": {"--remote.url=https://bank.internal"}, "balance": {}, "serve": {},
 	}
 	for name, c := range map[string]struct {
-		args []string // SECTION is the one that has them
+		args []string // SECTION stands for each of the sections
 		want string
 	}{
 		"no pair": {[]string{"--SECTION.tls_cert=" + cert, "--SECTION.tls_key=" + otherKey},

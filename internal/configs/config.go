@@ -238,7 +238,7 @@ type Log struct {
 	Format string `knob:"log.format" default:"auto" want:"auto, json, console"`
 }
 
-// Unsafe names the checks that warn instead of refusing.
+// Unsafe lists the checks that only warn.
 type Unsafe struct {
 	// Checks that only warn. A process refuses to start if any other check fails. The first six names are settings of
 	// the ledger's database.

@@ -35,7 +35,7 @@ var sections = []struct{ name, doc string }{
 	{"trimmer", "Deleting finished events from the streams."},
 	{"tracing", "Traces of single grabs, by OpenTelemetry; see docs/tracing.md."},
 	{"log", "What a process logs."},
-	{"unsafe", "Checks that only warn. Each one switched off can cost money."},
+	{"unsafe", "Checks that only warn. Each disabled check can cost money."},
 }
 
 // docs has the description of each knob, one line per knob: the name and its sentences. go generate takes the sentences

@@ -21,7 +21,7 @@ import (
 func ExampleLoad() {
 	flags := pflag.NewFlagSet("hongbao", pflag.ContinueOnError)
 	AddFlags(flags)
-	_ = flags.Parse([]string{"--consumer.lease=10s"}) // the flags above are known
+	_ = flags.Parse([]string{"--consumer.lease=10s"}) // no error: AddFlags has defined the flag
 	env := []string{"HONGBAO_CONSUMER_LEASE=20s", "HONGBAO_REDIS_PASSWORD=hunter2"}
 	c, err := Load("../../configs/production.yaml", env, flags)
 	fmt.Println(c, err)

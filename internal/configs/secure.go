@@ -93,7 +93,7 @@ func (l *loader) checkSASL(c *Config) {
 	}
 	if k.SASLMechanism == saslNone {
 		if k.SASLUsername != "" || k.SASLPassword != "" {
-			l.bad("kafka.sasl_mechanism", "it is none, but user or password are set: choose one, or remove those")
+			l.bad("kafka.sasl_mechanism", "it is none, but user or password are set: choose one, or remove both")
 		}
 		return
 	}

@@ -30,9 +30,9 @@ type Serve struct {
 	// The JSON Web Key Set of the tokens' issuer: the path of a file, which is read again when it changes, or an https://
 	// URL, which is fetched every 5 minutes. Each key names its algorithm: HS256, RS256, ES256 or EdDSA. Has no default.
 	Keys string `knob:"serve.keys,common"`
-	// Required iss of a token. Has no default.
+	// Value that a token must have in iss. Has no default.
 	Issuer string `knob:"serve.issuer,common"`
-	// Required entry of a token's aud. Has no default.
+	// Value that a token must have in aud. Has no default.
 	Audience string `knob:"serve.audience,common"`
 	// The claim of a token that has the user's id.
 	UserClaim string `knob:"serve.user_claim" default:"sub"`
@@ -130,7 +130,7 @@ func (c *Serve) checkTokens() (errs []error) {
 	for name, v := range map[string]string{"keys": c.Keys, "issuer": c.Issuer, "audience": c.Audience,
 		"user_claim": c.UserClaim} {
 		if v == "" {
-			errs = append(errs, fmt.Errorf("serve.%s is empty: set it, or tokens for others would be valid here", name))
+			errs = append(errs, fmt.Errorf("serve.%s is empty: set it, or tokens for other services would be valid here", name))
 		}
 	}
 	if u, err := url.Parse(c.KeysURL()); err != nil || c.KeysURL() != "" && u.Scheme != "https" &&
@@ -246,7 +246,7 @@ func (c *Config) CheckServe() error {
 	}
 	if call, write := c.Producer.CallTimeout, c.Serve.WriteTimeout; call >= write {
 		return fmt.Errorf("producer.call_timeout is %s, want it below serve.write_timeout, which is %s: the answer to a slow "+
-			"grab would never be written; lower the one or raise the other", call, write)
+			"grab would never be written; lower the first or raise the second", call, write)
 	}
 	return nil
 }
