@@ -28,8 +28,8 @@ type database struct {
 	about string
 	// fresh creates an empty database, and drop drops it.
 	fresh func(ctx context.Context) (config ledger.Config, drop func(context.Context) error, err error)
-	// poster returns a poster that writes to the ledger's tables, as a bare loop would. plain returns a poster that
-	// writes to its own two tables; plain may be nil. end closes the poster's connections.
+	// poster returns a poster that writes to the ledger's tables, as a bare loop would. The function plain returns a
+	// poster that writes to its own two tables; plain may be nil. The function end closes the poster's connections.
 	poster, plain func(ctx context.Context, dsn string) (post poster, end func() error, err error)
 	close         func() error
 }

@@ -1,40 +1,43 @@
 // Command bench measures Hongbao against plain loops that do the same work without Hongbao's guarantees. `make bench`
-// measures all rows, and `make bench ROW=name` measures one. bench starts and stops the servers that it needs.
+// measures all rows, and `make bench ROW=name` measures one. The command starts and stops the servers that it needs.
 //
 // Each row runs both sides alternately on one machine, five times by default, and compares the medians. Absolute
 // numbers depend on the machine, so Hongbao promises only ratios.
 //
 // These are the rows, in the order of the table:
 //
-//   - grab_1x20, grab_1x512, grab_64x8 and grab_256x2 measure grabs through package producer. The names give the number
-//     of clients and the number of callers per client. The baseline is the classic script with the faster of two
-//     clients. Some of these rows also compare the cost of a grab for Redis;
-//   - grab_shards_* and grab_tail_16 measure a grab's cost for Redis in a campaign over many shards; sold_out measures
-//     refusals when no packets are left;
-//   - http_grab measures grabs over HTTP with tokens. The baseline is a bare handler that returns a constant.
-//     serve_256x2 compares a fleet's cost for Redis through that server with its cost by the classic script;
-//   - latency_* are percentiles of latencies at half load;
-//   - settle_postgres, settle_mariadb and settle_sqlite deliver a stream to a ledger through package consumer. The
-//     baseline is a bare loop of read, insert and ack on the same tables; that of settle_postgres_plain uses tables
-//     without double entry;
-//   - settle_http delivers a stream to a remote balance system that takes 5 ms per call. The baseline is a bare loop of
-//     posts;
-//   - publish_kafka delivers a stream to Kafka with claims. The baseline is a bare loop of read, send and ack; that of
-//     publish_kafka_writer is kafka-go's Writer, and that of publish_kafka_franz_none, _lz4 and _zstd is franz-go's
-//     idempotent producer, which sends from memory;
-//   - both_sinks delivers a stream to PostgreSQL and to Kafka at once. The baseline is the slower sink alone;
-//   - replay delivers a stream again. The baseline is the first delivery, as in publish_kafka;
-//   - memory_per_grant is Redis' memory for a grant. The baseline is the list and the hash of the classic script;
-//   - receipts_* are the cost of a grab in a campaign that already has many receipts;
-//   - recover_1e5 is how long a shard that lost 100,000 grants stays frozen. The baseline is the time in which the
-//     grants were made;
-//   - peer_* compare Hongbao with queues that other programs use; command bench/peers runs these with their best number
-//     of handlers;
-//   - audit_1e7 is the memory of `hongbao audit` with ten million grants. It takes long and runs only if it is named.
+//   - Rows grab_1x20, grab_1x512, grab_64x8 and grab_256x2 measure grabs through package producer. The names give the
+//     number of clients and the number of callers per client. The baseline is the classic script with the faster of two
+//     clients. Some of these rows also compare the cost of a grab for Redis.
+//   - Rows grab_shards_* and grab_tail_16 measure what a grab costs Redis in a campaign over many shards. Row sold_out
+//     measures refusals when no packets are left.
+//   - Row http_grab measures grabs over HTTP with tokens. The baseline is a bare handler that returns a constant.
+//   - Row serve_256x2 measures what the grabs of a fleet cost Redis through one server. The baseline is the classic
+//     script.
+//   - Rows latency_* measure percentiles of latencies at half load.
+//   - Rows settle_postgres, settle_mariadb and settle_sqlite deliver a stream to a ledger through package consumer. The
+//     baseline is a bare loop of read, insert and ack on the same tables. In row settle_postgres_plain that loop uses
+//     tables without double entry.
+//   - Row settle_http delivers a stream to a remote balance system that takes 5 ms per call. The baseline is a bare
+//     loop of posts.
+//   - Row publish_kafka delivers a stream to Kafka with claims. The baseline is a bare loop of read, send and ack. In
+//     row publish_kafka_writer the baseline is kafka-go's Writer. In rows publish_kafka_franz_none, _lz4 and _zstd it
+//     is franz-go's idempotent producer, which sends from memory.
+//   - Row both_sinks delivers a stream to PostgreSQL and to Kafka at once. The baseline is the slower sink alone.
+//   - Row replay delivers a stream again. The baseline is the first delivery, as in publish_kafka.
+//   - Row memory_per_grant measures Redis' memory for a grant. The baseline is the list and the hash of the classic
+//     script.
+//   - Rows receipts_* measure what a grab costs in a campaign that already has many receipts.
+//   - Row recover_1e5 measures how long a shard that lost 100,000 grants stays frozen. The baseline is the time in
+//     which the grants were made.
+//   - Rows peer_* compare Hongbao with queues that other programs use. Command bench/peers runs these queues with their
+//     best number of handlers.
+//   - Row audit_1e7 measures the memory of `hongbao audit` with ten million grants. It takes long and runs only if it
+//     is named.
 //
-// bench prints a table with kept or MISSED for each promise. It stores the results in bench/results.json, with the
-// figures of every round and a description of how both sides were measured. New results of a row replace its old ones.
-// From that file bench generates the tables of the READMEs and docs/bench.md; command bench/plots draws the figures. A
-// missed promise is not an error: other machines have other ratios, and a person decides. -profiles DIR writes a CPU
-// profile of each row.
+// The command prints a table with kept or MISSED for each promise. It stores the results in bench/results.json, with
+// the figures of every round and a description of how both sides were measured. New results of a row replace its old
+// ones. From that file it generates the tables of the READMEs and docs/bench.md; command bench/plots draws the figures.
+// A missed promise is not an error: other machines have other ratios, and a person decides. The flag -profiles DIR
+// writes a CPU profile of each row.
 package main

@@ -125,7 +125,7 @@ func (r *fixture) info(ctx context.Context, section string) (map[string]string, 
 }
 
 // cpu is the work of Redis, in microseconds of processor time: of the whole process (INFO cpu) and of its scripts (INFO
-// commandstats). calls counts the script calls.
+// commandstats). The field calls counts the script calls.
 type cpu struct{ process, scripts, calls float64 }
 
 func (r *fixture) cpu(ctx context.Context) (c cpu, err error) {

@@ -35,8 +35,8 @@ const (
 )
 
 // grabRow compares a fleet's grabs through package producer with the classic script. The baseline is the faster of two
-// clients for the script, go-redis and rueidis. cpu, if not 0, is the promised ratio of Redis' processor time per grab
-// to that of the classic script by go-redis.
+// clients for the script, go-redis and rueidis. The parameter cpu, if not 0, is the promised ratio of Redis' processor
+// time per grab to that of the classic script by go-redis.
 func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Result, error) {
 	r, err := newFixture(ctx)
 	if err != nil {
@@ -85,8 +85,8 @@ func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Resu
 type meter struct {
 	r     *fixture
 	rates map[string][]float64
-	// The costs are microseconds of processor time per grab: process and scripts of Redis, own of this process. size is
-	// grabs per script call.
+	// The costs are microseconds of processor time per grab: process and scripts of Redis, own of this process. The field
+	// size is grabs per script call.
 	process, scripts, own, size map[string][]float64
 }
 

@@ -111,7 +111,7 @@ func (r *fixture) toSink(ctx context.Context, st *store.Store, group string, h h
 	return errors.Join(err, <-ended)
 }
 
-// latencyRow measures how long a sink takes to get a grant. once makes one run at a load.
+// latencyRow measures how long a sink takes to get a grant. The function once makes one run at a load.
 func latencyRow(ctx context.Context, o options, name, what string,
 	once func(ctx context.Context, l *openLoop) (*arrivals, error)) (Result, error) {
 	full, err := once(ctx, &openLoop{closed: o.n(60_000)})

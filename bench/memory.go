@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// memoryRow compares the memory of a granted packet in Redis, once it is settled and trimmed, with the data that the
-// classic design keeps permanently: JSON in a list and a hash of users.
+// memoryRow compares how much memory a granted packet takes in Redis, after settlement and trimming. The classic design
+// keeps JSON in a list, and a hash of users, permanently.
 func memoryRow(ctx context.Context, o options) ([]Result, error) {
 	n := o.n(250_000) // nearly fills a hash table of 2^18 buckets, as a million nearly fills 2^20
 	r, err := newFixture(ctx)

@@ -185,8 +185,8 @@ func (r *fixture) classicSoldOut(ctx context.Context, m *meter, n int) error {
 	})
 }
 
-// soldOut measures n refusals. core is how many refusals one core of this process makes in a second, and calls is how
-// many scripts Redis runs in a second meanwhile.
+// soldOut measures n refusals. It returns how many refusals one core of this process makes per second, and how many
+// scripts Redis runs per second meanwhile.
 func (r *fixture) soldOut(ctx context.Context, m *meter, n int) (core, calls float64, err error) {
 	st, err := r.deployment(ctx, 1)
 	if err != nil {

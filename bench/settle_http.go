@@ -121,8 +121,8 @@ type httpBench struct {
 	bank *slowBank
 }
 
-// credits settles the events of a run by requests to the bank. batchCredits, if not 0, is the maximum of credits per
-// request.
+// credits settles the events of a run by requests to the bank. The parameter batchCredits, if not 0, is the maximum of
+// credits per request.
 func (b *httpBench) credits(ctx context.Context, batchCredits int) (float64, error) {
 	st, books, err := b.begin(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Post sends a message to a front end at url. The class of its error says what is known: Transient if nothing was
-// sent, Permanent if it was refused, else Unknown. client must have a timeout.
+// Post sends a message to a front end at url. The class of its error says what is known: Transient if nothing was sent,
+// Permanent if it was refused, else Unknown. The client must have a timeout.
 func Post(ctx context.Context, client *http.Client, url, id string, message []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(string(message)))
 	if err != nil {

@@ -38,8 +38,8 @@ type UnpaidGrant struct {
 // lackedPage is how many grants one query to the ledger checks.
 const lackedPage = 1000
 
-// unpaid reads the topic from the time since on, and returns the grants that the ledger lacks. wanted selects the
-// grants to check. Without sink kafka there is no topic, so unpaid returns none.
+// unpaid reads the topic from the time since on, and returns the grants that the ledger lacks. The function wanted
+// selects the grants to check. Without sink kafka there is no topic, so unpaid returns none.
 func (a *App) unpaid(ctx context.Context, since time.Time, wanted func(*hongbao.Grant) bool) ([]Unpaid, error) {
 	if !a.has(configs.SinkKafka) {
 		return nil, nil
@@ -66,7 +66,7 @@ func (a *App) unpaid(ctx context.Context, since time.Time, wanted func(*hongbao.
 	return s.list(), err
 }
 
-// unpaidSearch collects the grants of the topic that the ledger lacks. see may be called concurrently.
+// unpaidSearch collects the grants of the topic that the ledger lacks. Its method see may be called concurrently.
 type unpaidSearch struct {
 	ledger *ledger.Ledger
 

@@ -131,7 +131,7 @@ func (a *App) Shut(err *error) {
 // has reports whether the deployment has the sink.
 func (a *App) has(sink string) bool { return slices.Contains(a.Config.Deployment.Sinks, sink) }
 
-// CheckSinks returns an error if the deployment lacks one of the sinks. flag is the flag that selected them.
+// CheckSinks returns an error if the deployment lacks one of the sinks. The error names the flag that selected them.
 func (a *App) CheckSinks(flag string, sinks ...string) error {
 	for _, s := range sinks {
 		if !a.has(s) {

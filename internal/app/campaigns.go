@@ -244,12 +244,12 @@ func (a *App) StoreCodes(ctx context.Context, c hongbao.Campaign, codes []string
 }
 
 // Pause pauses a campaign, whose grabs are then answered paused, until it is resumed. Pause works while the ledger is
-// down: a worker records the pause in the ledger later. why may be empty.
+// down: a worker records the pause in the ledger later. The reason may be empty.
 func (a *App) Pause(ctx context.Context, id, why string) error {
 	return a.turn(ctx, access.PauseCampaign, id, why, store.Campaign.Pause)
 }
 
-// Resume resumes a paused campaign. why may be empty.
+// Resume resumes a paused campaign. The reason may be empty.
 func (a *App) Resume(ctx context.Context, id, why string) error {
 	return a.turn(ctx, access.ResumeCampaign, id, why, store.Campaign.Resume)
 }

@@ -45,8 +45,8 @@ type CampaignPage struct {
 	Next      answers.Text     `json:"next" nullable:"true" doc:"Goes into after; null on the last page."`
 }
 
-// ListCampaigns returns up to limit campaigns of the ledger with ids greater than after, in the order of their ids.
-// sees, if not nil, selects the campaigns. It does not read Redis; see AddStatus.
+// ListCampaigns returns up to limit campaigns of the ledger with ids greater than after, in the order of their ids. The
+// function sees, if not nil, selects the campaigns. It does not read Redis; see AddStatus.
 func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees func(id string) bool) (CampaignPage,
 	error) {
 	out := CampaignPage{Campaigns: []ListedCampaign{}}

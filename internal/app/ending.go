@@ -260,8 +260,8 @@ func (a *App) Cancel(ctx context.Context, id string) (out *Ending, err error) {
 }
 
 // RefundLost refunds a campaign of which Redis has lost a part. It decides by the ledger alone, and returns the state
-// after the refund. expect is the digest that LostStanding returned. If the campaign is already refunded, expect is
-// ignored.
+// after the refund. The parameter expect is the digest that LostStanding returned. If the campaign is already refunded,
+// expect is ignored.
 func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund, expect string) (*LostEnding, error) {
 	shown, err := a.LostStanding(ctx, o.Campaign)
 	if err == nil && shown.Refunded == nil {

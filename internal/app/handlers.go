@@ -62,8 +62,8 @@ func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 }
 
 // pauseFor pauses the campaign of a wrong grant and logs an alarm. The cause is a program other than Hongbao that
-// decides grabs, or a Redis that has lost writes. what is the text of the alarm; it ends with the command that shows
-// the grant.
+// decides grabs, or a Redis that has lost writes. The parameter what is the text of the alarm; the text ends with the
+// command that shows the grant.
 //
 // An error means that Redis can't be reached. The grant is then delivered again later, and pauseFor tries again. A
 // campaign that is not in Redis need not be paused.

@@ -75,8 +75,8 @@ func (a *App) found(ctx context.Context, did *Foundation) error {
 	return a.foundShards(ctx, has, did)
 }
 
-// foundLedger creates the tables, and records that the ledger belongs to this deployment. marked means that Redis
-// already belongs to a deployment.
+// foundLedger creates the tables, and records that the ledger belongs to this deployment. The flag marked means that
+// Redis already belongs to a deployment.
 func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (has ledger.Deployment, err error) {
 	if marked { // do not create tables in a wrong database
 		l, err := a.reachLedger(ctx)

@@ -18,9 +18,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// recorded runs an action, and writes the result into the journal. do may add details to the entry. The entry goes
-// first to a list in Redis, and from there to the ledger. So the action works while the ledger is down, and the entry
-// survives the end of this process. Every change that does not use inLedger uses recorded.
+// recorded runs an action, and writes the result into the journal. The action may add details to the entry. The entry
+// goes first to a list in Redis, and from there to the ledger. So the action works while the ledger is down, and the
+// entry survives the end of this process. Every change that does not use inLedger uses recorded.
 func (a *App) recorded(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
 	err := do(ctx, &e)
 	a.write(ctx, &e, err)

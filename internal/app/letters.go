@@ -245,8 +245,8 @@ func (a *App) sinkBounds(ctx context.Context, sink string) delivery.Options {
 	return delivery.Options{BatchGrants: min(a.Config.Publisher.BatchGrants, cfg.BatchGrants), Rate: float64(rate)}
 }
 
-// boundsOf returns the bounds of a delivery to a sink or to another topic. For a sink these are the sink's bounds.
-// rate, if not 0, overrides the rate.
+// boundsOf returns the bounds of a delivery to a sink or to another topic. For a sink these are the sink's bounds. A
+// rate above 0 overrides the sink's rate.
 func (a *App) boundsOf(ctx context.Context, to string, rate float64, patience time.Duration) delivery.Options {
 	o := delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}
 	if to == configs.SinkBalance || to == configs.SinkKafka {

@@ -23,7 +23,7 @@ func (c CampaignReader) Window(ctx context.Context, id string) (store.Window, er
 }
 
 // whole returns an error if a campaign may exist although a shard does not have it. Either this is another deployment's
-// Redis, or Redis has lost the marks of the deployment. whole does not check for a frozen shard, because the reads
+// Redis, or Redis has lost the marks of the deployment. It does not check for a frozen shard, because the reads
 // themselves do so.
 func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
 	pipe := c.redis.Pipeline()

@@ -231,9 +231,9 @@ func (a *App) cost(ctx context.Context, r *recovery.Recoverer, s *ShardLoss, opt
 }
 
 // loss returns the part of the report that a person accepts, and from which the digest is computed. It excludes what
-// changes meanwhile: the money of campaigns that other shards still grant, the campaigns that can be loaded again, and
-// the ledger's epoch, which rises when a worker tries to restore the shard. It includes the epoch of Redis, which rises
-// only when the shard is opened.
+// may change meanwhile: the money of campaigns that other shards still grant, and the campaigns that can be loaded
+// again. It also excludes the ledger's epoch, which rises when a worker tries to restore the shard. It includes the
+// epoch of Redis, which rises only when the shard is opened.
 func (s *ShardLoss) loss() any {
 	return struct {
 		Shard                                          int

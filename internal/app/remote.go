@@ -18,8 +18,8 @@ import (
 )
 
 // remote returns the handler that settles at a remote balance system and records the credits in the ledger. The caller
-// closes it. again sets Replay of remote.Config, so that a settled grant may be sent again only with its key. word sets
-// Verified and VerifiedAt.
+// closes it. The flag again sets Replay of remote.Config, so that a settled grant may be sent again only with its key.
+// The parameter word sets Verified and VerifiedAt.
 func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, error) {
 	settler, plans, err := a.settler(ctx)
 	if err != nil {

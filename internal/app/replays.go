@@ -55,7 +55,7 @@ func (a *App) Replays(ctx context.Context) ([]ReplayState, error) {
 	return out, nil
 }
 
-// ReplayState returns the state of one replay. found is false if the replay has not begun.
+// ReplayState returns the state of one replay, or false if the replay has not begun.
 func (a *App) ReplayState(ctx context.Context, name string) (s ReplayState, found bool, err error) {
 	var on []int
 	for i := range a.store.Len() {

@@ -82,8 +82,8 @@ func (t *tailing) scan(ctx context.Context, lines chan<- Tailed) error {
 	}
 }
 
-// turn sends the selected grants from the given offsets on to lines. It returns the offsets for the next turn. from is
-// nil for the first turn.
+// turn sends the selected grants from the given offsets on to lines. It returns the offsets for the next turn. For the
+// first turn, from is nil.
 func (t *tailing) turn(ctx context.Context, from []int64, lines chan<- Tailed) ([]int64, error) {
 	if from == nil && t.Last >= 0 {
 		return t.lastOnes(ctx, lines)

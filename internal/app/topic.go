@@ -79,7 +79,7 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConf
 	return p, a.checkTopic(ctx, p.Log, topic)
 }
 
-// checkTopic checks the settings of a topic, and closes l if they are wrong. ctx bounds the check.
+// checkTopic checks the settings of a topic, and closes l if they are wrong. The context bounds the check.
 func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string) error {
 	report, err := l.Check(ctx)
 	if err != nil {
@@ -104,8 +104,8 @@ type campaignSource struct {
 // maxTerms bounds how many terms campaignSource caches.
 const maxTerms = 10_000
 
-// Terms returns a campaign's currency, and whether it has codes. found is false if neither Redis nor the ledger has the
-// campaign. In Redis it reads the given shard.
+// Terms returns a campaign's currency, and whether it has codes. It returns false if neither Redis nor the ledger has
+// the campaign. In Redis it reads the given shard.
 func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms publish.Terms, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -374,7 +374,7 @@ func drawsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) []campaign.T
 	return list
 }
 
-// drawOf returns the draw of a top-up. before is the hash of the previous generation.
+// drawOf returns the draw of a top-up. The parameter before is the hash of the previous generation.
 func drawOf(o *ledger.TopUp, before string) campaign.TopUp {
 	return campaign.TopUp{Campaign: o.Campaign, Generation: o.Generation, Packets: o.Packets, Total: o.Total,
 		Split: o.Split, Before: before, Seed: o.Seed}

@@ -327,7 +327,7 @@ func (t *trailSearch) topic(ctx context.Context) error {
 	return err
 }
 
-// sightings records the first position of each wanted event in the topic. see may be called concurrently.
+// sightings records the first position of each wanted event in the topic. Its method see may be called concurrently.
 type sightings struct {
 	mu   sync.Mutex
 	of   map[string]*trailed // by event

@@ -173,9 +173,9 @@ func (l *loader) checkTimes(c *Config) {
 	}
 }
 
-// order adds a problem unless low is below high. high depends on the value of the knob named other. order skips values
-// that already have a problem. It does not mark its own values as wrong, because one value may contradict several
-// others.
+// order adds a problem unless low is below high. The bound high depends on the value of the knob named other. The check
+// skips values that already have a problem. It does not mark its own values as wrong, because one value may contradict
+// several others.
 func (l *loader) order(name string, low time.Duration, want string, high time.Duration, why, other string) {
 	if !l.p.fine(name, other) || low < high {
 		return

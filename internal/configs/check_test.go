@@ -194,7 +194,7 @@ func TestLogins(t *testing.T) {
 	require.NotContains(t, got[0], "hunter2")
 }
 
-// certificate writes a new certificate and its key to two files. mode is the mode of the key's file.
+// certificate writes a new certificate and its key to two files. The key's file gets the given mode.
 func certificate(t *testing.T, mode os.FileMode) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/configuration.md and hongbao.yaml again")
 
-// docs/configuration.md, hongbao.yaml and docs.txt match the comments of the fields. go generate writes the three
-// files.
+// docs/configuration.md, hongbao.yaml and docs.txt match the comments of the fields. The command go generate writes the
+// three files.
 func TestGenerated(t *testing.T) {
 	comments := readComments(t)
 	var lines strings.Builder

@@ -38,8 +38,8 @@ var sections = []struct{ name, doc string }{
 	{"unsafe", "Checks that only warn. Each disabled check can cost money."},
 }
 
-// docs has the description of each knob, one line per knob: the name and its sentences. go generate takes the sentences
-// from the comments of the fields.
+// docs has the description of each knob, one line per knob: the name and its sentences. The command go generate takes
+// the sentences from the comments of the fields.
 //
 //go:embed docs.txt
 var docs string
@@ -173,7 +173,7 @@ func AddFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// usage returns the description of a knob in the help text. pflag adds the default.
+// usage returns the description of a knob in the help text. The library pflag adds the default.
 func (k *entry) usage() string {
 	s := strings.ReplaceAll(k.doc, "`", "'") // pflag would read backquotes as the name of the value
 	if k.Choices != nil {

@@ -26,9 +26,9 @@ const (
 const fileSuffix = "_FILE"
 
 // Load merges four sources, of which later ones win: the defaults, the YAML file at path, env and flags. If path is
-// empty, there is no file. env has the form of os.Environ; an empty variable counts as not set. flags are the flags of
-// AddFlags, of which Load reads those that the user set; it may be nil. The error contains an *Error with every
-// problem, including problems with values that a later source overrides. The error's class is Broken.
+// empty, there is no file. The list env has the form of os.Environ; an empty variable counts as not set. The set flags
+// comes from AddFlags and may be nil; Load reads only the flags that the user set. The error contains an *Error with
+// every problem, including problems with values that a later source overrides. The error's class is Broken.
 func Load(path string, env []string, flags *pflag.FlagSet) (*Config, error) {
 	l := newLoader()
 	l.file(path)
@@ -43,8 +43,8 @@ func Load(path string, env []string, flags *pflag.FlagSet) (*Config, error) {
 	return c, nil
 }
 
-// loader is the state of one Load. values and sources contain the text and the place of each knob that the user has
-// set.
+// loader is the state of one Load. The maps values and sources contain the text and the place of each knob that the
+// user has set.
 type loader struct {
 	values, sources map[string]string
 	p               problems

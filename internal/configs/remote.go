@@ -70,8 +70,8 @@ func (l *loader) checkPlain(c *Config) {
 	l.checkListen(c, "balance.", c.Balance.Listen, c.Balance.TLSCert, UnsafeBalanceListen)
 }
 
-// checkListen refuses to accept tokens or keys in clear text from other machines. name is the common prefix of the
-// listener's knobs.
+// checkListen refuses to accept tokens or keys in clear text from other machines. The parameter name is the common
+// prefix of the listener's knobs.
 func (l *loader) checkListen(c *Config, name, listen, cert, allow string) {
 	host, _, err := net.SplitHostPort(listen)
 	if err == nil && l.p.fine(name+"listen", name+"tls_cert", name+"tls_key", "unsafe.allow") && cert == "" &&
@@ -94,8 +94,8 @@ func (l *loader) remoteTLS(r *Remote) *tls.Config {
 	return l.tlsFiles(name, &r.TLS)
 }
 
-// serverTLS returns the TLS configuration of a server, or nil if it has no certificate. name is the common prefix of
-// the two knobs.
+// serverTLS returns the TLS configuration of a server, or nil if it has no certificate. The parameter name is the
+// common prefix of the two knobs.
 func (l *loader) serverTLS(name, cert, key string) *tls.Config {
 	switch {
 	case cert == "" && key == "":

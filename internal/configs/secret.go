@@ -20,8 +20,8 @@ func ReadSecret(path string) (string, error) {
 	return secret, nil
 }
 
-// readSecret reads a file with one secret, without the line break at the end. wrong says what is wrong with the file;
-// it never contains the secret.
+// readSecret reads a file with one secret, without the line break at the end. If the file is wrong, readSecret returns
+// a text that says why; the text never contains the secret.
 func readSecret(path string) (secret, wrong string) {
 	data, info, err := readFile(path, maxSecret)
 	if err != nil {

@@ -34,7 +34,7 @@ func (l *loader) tls(section string, t *TLS) *tls.Config {
 	return l.tlsFiles(name, &t.TLSFiles)
 }
 
-// tlsFiles reads the files of a TLS client. name is the common prefix of their knobs.
+// tlsFiles reads the files of a TLS client. The parameter name is the common prefix of their knobs.
 func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
@@ -51,7 +51,7 @@ func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 	return c
 }
 
-// roots reads a file of CA certificates. name is the name of the knob.
+// roots reads a file of CA certificates. The parameter name is the name of the knob.
 func (l *loader) roots(name, path string) *x509.CertPool {
 	pool, err := ReadRoots(path)
 	if err != nil {
@@ -73,7 +73,8 @@ func ReadRoots(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// keyPair reads a certificate and its key, and watches both files. name is the common prefix of their knobs.
+// keyPair reads a certificate and its key, and watches both files. The parameter name is the common prefix of their
+// knobs.
 func (l *loader) keyPair(name, cert, key string) keyPair {
 	p, certErr, keyErr := newKeyPair(cert, key)
 	if certErr != nil {

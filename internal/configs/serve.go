@@ -24,8 +24,8 @@ type Serve struct {
 	OpsListen string `knob:"serve.ops_listen,common" default:"127.0.0.1:8082" form:"listen"`
 	// Address for the administration API and the console. It is opened only if there is a ledger. Empty: it is not opened.
 	ControlListen string `knob:"serve.control_listen,common" default:"127.0.0.1:8081" form:"ops"`
-	// TLS and ControlTLS are the TLS configurations of the public and the control listener, with their certificates. nil
-	// means no TLS.
+	// TLS and ControlTLS are the TLS configurations of the public and the control listener, with their certificates. A nil
+	// configuration means no TLS.
 	TLS, ControlTLS *tls.Config
 	// The JSON Web Key Set of the tokens' issuer: the path of a file, which is read again when it changes, or an https://
 	// URL, which is fetched every 5 minutes. Each key names its algorithm: HS256, RS256, ES256 or EdDSA. Has no default.
@@ -212,8 +212,8 @@ func (l *loader) checkServe(c *Config) {
 	l.checkListen(c, "serve.control_", s.ControlListen, s.ControlTLSCert, UnsafeControlListen)
 }
 
-// clientCA makes the server require certificates of its callers, if path is not empty. name is the common prefix of the
-// knobs. If the server has no certificate, clientCA does nothing, because CheckServe reports that.
+// clientCA makes the server require certificates of its callers, if path is not empty. The parameter name is the common
+// prefix of the knobs. If the server has no certificate, clientCA does nothing, because CheckServe reports that.
 func (l *loader) clientCA(t *tls.Config, name, path string) {
 	if path == "" || t == nil || !l.p.fine(name+"_cert", name+"_client_ca") {
 		return
