@@ -48,7 +48,6 @@ func (b *books) settled(ctx context.Context) error {
 	return nil
 }
 
-// end closes the ledger and drops its database.
 func (b *books) end(ctx context.Context) error { return errors.Join(b.ledger.Close(), b.drop(ctx)) }
 
 // openLedger creates the tables of a ledger, inserts the campaigns, and opens a settler on it.

@@ -87,7 +87,6 @@ func p(h *hdrhistogram.Histogram, percentile float64) float64 {
 	return float64(h.ValueAtPercentile(percentile)) / 1000
 }
 
-// figure returns a plot of histograms.
 func figure(title string, names []string, all []*hdrhistogram.Histogram) *Plot {
 	out := &Plot{Title: title, Unit: "ms by percentile"}
 	for _, at := range percentiles {

@@ -110,7 +110,6 @@ func field(path, name string) string {
 
 var versionText = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
 
-// version returns a program's version.
 func version(ctx context.Context, program string, args ...string) string {
 	return cmp.Or(versionText.FindString(firstLine(ctx, program, args...)), "none")
 }

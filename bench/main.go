@@ -70,7 +70,6 @@ func grabs(f fleet, want, cpu float64) row {
 	}}
 }
 
-// options are the flags of the command line.
 type options struct {
 	rounds   int
 	scale    float64

@@ -136,7 +136,6 @@ func sizingTable(results []Result) string {
 	return b.String()
 }
 
-// find returns the result of a row; nil if the row has none.
 func find(results []Result, row string) *Result {
 	i := slices.IndexFunc(results, func(r Result) bool { return r.Name == row })
 	if i < 0 {

@@ -158,7 +158,6 @@ func (r *Result) compare(ours, baseline []float64) {
 	r.Spread = spread(ratios)
 }
 
-// spread returns the largest value minus the smallest, divided by the median.
 func spread(v []float64) float64 {
 	if m := median(v); m > 0 {
 		return (slices.Max(v) - slices.Min(v)) / m

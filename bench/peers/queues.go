@@ -43,7 +43,6 @@ func each(callers, n int, do func(caller, i int) error) (float64, error) {
 	return float64(n) / time.Since(start).Seconds(), errors.Join(errs...)
 }
 
-// counter counts down the messages that are not yet handled.
 type counter struct {
 	left atomic.Int64
 	all  chan struct{}

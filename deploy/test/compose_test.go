@@ -145,7 +145,6 @@ func TestComposeHongbao(t *testing.T) {
 	}
 }
 
-// composeEnv returns the environment variables of a service.
 func composeEnv(s *types.ServiceConfig) (env []string) {
 	for name, value := range s.Environment {
 		env = append(env, name+"="+*value)

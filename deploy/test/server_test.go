@@ -43,7 +43,6 @@ func token(user string) string {
 	return text
 }
 
-// server is a process of `hongbao serve`.
 type server struct {
 	*process
 	public, ops string

@@ -45,7 +45,6 @@ func try(t *testing.T, env []string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// process is a running program.
 type process struct {
 	t *testing.T
 	*testkit.Program

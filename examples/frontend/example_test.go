@@ -75,7 +75,6 @@ func Example() {
 	// three subscribers read 12 records and notified the front end 3 times
 }
 
-// newSubscriber makes one of the subscribers that notify the front end.
 func newSubscriber(region, kafka, rediss, page string) *subscriber.Subscriber {
 	once, err := dedup.NewOnce(dedup.OnceConfig{
 		Redis: redis.NewClient(&redis.Options{Addr: rediss}), Space: hongbao.Space{Prefix: "frontend", Shards: 1},

@@ -128,7 +128,6 @@ func (a *App) Shut(err *error) {
 	_ = a.log.Sync() // fails for a terminal
 }
 
-// has reports whether the deployment has the sink.
 func (a *App) has(sink string) bool { return slices.Contains(a.Config.Deployment.Sinks, sink) }
 
 // CheckSinks returns an error if the deployment lacks one of the sinks. The error names the flag that selected them.

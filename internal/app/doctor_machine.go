@@ -101,7 +101,6 @@ func (a *App) redisIsHere() bool {
 	})
 }
 
-// ledgerDisk checks the free space of the disk that has an SQLite file.
 func (a *App) ledgerDisk(p *part) {
 	if cfg := a.Config.LedgerConfig(); cfg.Driver == ledger.SQLite {
 		p.disk("ledger.dsn", filepath.Dir(cfg.DSN))

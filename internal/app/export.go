@@ -94,7 +94,6 @@ func (a *App) Export(ctx context.Context, e Export) ([]Exported, error) {
 	return files, errors.Join(failed, late)
 }
 
-// toExport returns the campaigns to export.
 func (a *App) toExport(ctx context.Context, id string) (list []ledger.StoredCampaign, err error) {
 	if id != "" {
 		c, err := a.campaign(ctx, id)

@@ -70,7 +70,6 @@ func (a *App) addHoles(ctx context.Context, list []Holes, campaign, currency str
 	return list, nil
 }
 
-// currencyOf returns the currency of a campaign, by the ledger.
 func (a *App) currencyOf(ctx context.Context, campaign string) (string, error) {
 	c, found, err := a.ledger.Campaign(ctx, campaign)
 	if err == nil && !found {

@@ -71,7 +71,6 @@ func (a *App) ledgerAgrees(ctx context.Context) error {
 	return err
 }
 
-// deployment returns the deployment in the configuration.
 func (a *App) deployment() ledger.Deployment {
 	return ledger.Deployment{ID: a.Config.Deployment.ID, KeyPrefix: a.Config.Deployment.KeyPrefix,
 		Shards: a.Config.Deployment.Shards}

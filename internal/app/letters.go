@@ -139,7 +139,6 @@ func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 	return all, err
 }
 
-// aboutLetters returns a new journal entry about dead letters.
 func aboutLetters(ctx context.Context, action access.Action, pick *deadletter.Pick, who stream.Decision) access.Entry {
 	e := about(ctx, action, pick.Filter.Campaign)
 	if len(pick.Filter.Sinks) == 1 {

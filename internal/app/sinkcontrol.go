@@ -155,7 +155,6 @@ func (a *App) LimitSink(ctx context.Context, sink string, rate *int, by stream.D
 // maxWords is the maximum length of the name and of the reason of a change, in bytes.
 const maxWords = 500
 
-// aboutSink returns a new journal entry about a sink.
 func aboutSink(ctx context.Context, action access.Action, sink string) access.Entry {
 	e := about(ctx, action, "")
 	e.Sink, e.Details = sink, map[string]any{}

@@ -10,7 +10,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// unsafeNames returns the names that unsafe.allow accepts.
 func unsafeNames() []string {
 	return append(ledger.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, UnsafeRedisFullCoverage,
 		UnsafeKafkaFounding, unsafeSASL, UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen, UnsafeControlListen)

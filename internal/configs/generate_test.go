@@ -115,7 +115,6 @@ func reference() string {
 	return b.String()
 }
 
-// of returns the knobs of a section.
 func of(section string) (all []entry) {
 	for _, k := range knobs {
 		if k.Section() == section {

@@ -79,12 +79,10 @@ func collect() (all []entry) {
 	return all
 }
 
-// sectionIndex returns the index of a section, or -1 if there is no such section.
 func sectionIndex(name string) int {
 	return slices.IndexFunc(sections, func(s struct{ name, doc string }) bool { return s.name == name })
 }
 
-// find returns the knob with the name, or nil.
 func find(name string) *entry {
 	return findBy(func(k *entry) bool { return k.Name == name })
 }

@@ -102,7 +102,6 @@ func (l *loader) environment(environ []string) {
 	}
 }
 
-// variable reads one variable of the environment.
 func (l *loader) variable(name string, given map[string]string) {
 	source := "environment " + name
 	if k := findEnv(name); k != nil {

@@ -68,7 +68,6 @@ func write(t testing.TB, name, text string, mode os.FileMode) string {
 	return path
 }
 
-// yamlOf returns a configuration file with one knob.
 func yamlOf(name, value string) string {
 	section, key, _ := strings.Cut(name, ".")
 	return section + ":\n  " + key + ": " + value + "\n"
