@@ -23,9 +23,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
-// auditRow measures the memory and the reading time of `hongbao audit` where ten million packets were granted,
-// settled and published. grab.lua makes the grants, and the whole consumer publishes them. Only the ledger's rows
-// come by COPY, since a settler would take too long.
+// auditRow measures the peak memory and the run time of `hongbao audit` with ten million packets that were granted,
+// settled and published. grab.lua makes the grants, and package consumer publishes them. Only the ledger's rows are
+// inserted by COPY, because the settler would take too long.
 func auditRow(ctx context.Context, o options) ([]Result, error) {
 	topics, err := newPublishBench(ctx, 10_000)
 	if err != nil {
@@ -49,9 +49,9 @@ type auditBench struct {
 }
 
 func (b *auditBench) row(ctx context.Context) (Result, error) {
-	res := Result{Name: "audit_1e7", Unit: "MB", Most: 512, HowOurs: fmt.Sprintf("the most memory that `hongbao audit`, a "+
-		"process of its own, ever held (VmHWM of /proc), with %d grants of one campaign in Redis, its stream, the ledger in "+
-		"PostgreSQL and the topic, one packet a user; it finds that all agree", b.n)}
+	res := Result{Name: "audit_1e7", Unit: "MB", Most: 512, HowOurs: fmt.Sprintf("the peak memory of the process `hongbao audit` "+
+		"(VmHWM of /proc), with %d grants of one campaign in Redis, its stream, the ledger in PostgreSQL and the topic, one "+
+		"packet per user; the audit finds no difference", b.n)}
 	start := time.Now()
 	if err := b.fill(ctx); err != nil {
 		return res, err
@@ -66,7 +66,7 @@ func (b *auditBench) row(ctx context.Context) (Result, error) {
 	return res, err
 }
 
-// fill founds a deployment, and makes grants that Redis, the ledger and the topic all have.
+// fill initializes a deployment, and creates grants that Redis, the ledger and the topic all have.
 func (b *auditBench) fill(ctx context.Context) error {
 	config, _, err := b.db.fresh(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func (b *auditBench) fill(ctx context.Context) error {
 	return err
 }
 
-// grabAll grants packet after packet: packet n goes to user n-1 as event n.
+// grabAll grants all packets in order: packet n goes to user n-1 as event n.
 func (b *auditBench) grabAll(ctx context.Context) error {
 	call, shard := &store.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, b.store.Shard(0)
 	var answers []hongbao.Answer
@@ -133,7 +133,7 @@ func (b *auditBench) grabAll(ctx context.Context) error {
 	return nil
 }
 
-// booked are the statements of a settler after the rows of table grants, in one batch.
+// booked has the statements that bring the other tables of the ledger up to date with table grants, as one batch.
 var booked = []string{
 	`INSERT INTO account (id, kind, currency, balance)
 		SELECT 'user:CNY:' || user_id, 'user', 'CNY', amount FROM grants ORDER BY packet`,
@@ -144,7 +144,7 @@ var booked = []string{
 	`ANALYZE`,
 }
 
-// settleByCopy makes a ledger that contains every packet of the plan, with the same grants as grabAll.
+// settleByCopy creates a ledger that has settled every packet of the plan, with the same grants as grabAll.
 func settleByCopy(ctx context.Context, config ledger.Config, c ledger.Campaign, plan *campaign.Plan) error {
 	l, _, err := openLedger(ctx, config, []ledger.Campaign{c})
 	if err != nil {
@@ -194,8 +194,8 @@ func (b *auditBench) audit(ctx context.Context) (peak float64, err error) {
 	return peak, nil
 }
 
-// command runs hongbao, and returns its output and its peak memory in MB. It can't use Rusage, which begins with the
-// memory of the process that started the command.
+// command runs hongbao, and returns its output and its peak memory in MB. Rusage is no use here: its peak includes the
+// memory of the parent process before exec.
 func (b *auditBench) command(ctx context.Context, args ...string) (out []byte, peak float64, err error) {
 	bin, err := hongbaoBin()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// books is a ledger in a database of its own.
+// books is a ledger in its own database, with a settler.
 type books struct {
 	dsn       string
 	ledger    *ledger.Ledger
@@ -21,7 +21,7 @@ type books struct {
 	drop      func(context.Context) error
 }
 
-// open returns books that contain the campaigns.
+// open creates books whose ledger contains the campaigns.
 func (db *database) open(ctx context.Context, campaigns []ledger.Campaign) (*books, error) {
 	config, drop, err := db.fresh(ctx)
 	if err != nil {
@@ -48,10 +48,9 @@ func (b *books) settled(ctx context.Context) error {
 	return nil
 }
 
-// end closes the ledger and drops its database.
 func (b *books) end(ctx context.Context) error { return errors.Join(b.ledger.Close(), b.drop(ctx)) }
 
-// openLedger opens an empty ledger with the campaigns in it, and a settler on it.
+// openLedger creates the tables of a ledger, inserts the campaigns, and opens a settler on it.
 func openLedger(ctx context.Context, config ledger.Config, campaigns []ledger.Campaign) (*ledger.Ledger,
 	*ledger.Settler, error) {
 	if _, err := ledger.Migrate(ctx, config); err != nil {
@@ -83,7 +82,7 @@ func openLedger(ctx context.Context, config ledger.Config, campaigns []ledger.Ca
 	return books, settler, err
 }
 
-// foundShards founds the shards in a ledger without a founded deployment, because a settler checks them.
+// foundShards initializes a deployment and its shards in a ledger that has none, because a settler checks them.
 func foundShards(ctx context.Context, l *ledger.Ledger) error {
 	if _, err := l.Deployment(ctx); !errors.Is(err, ledger.ErrNotFounded) {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// bothRow compares the ledger and the topic, served at once from the same streams, with the slower one alone.
+// bothRow compares two consumers that settle and publish the same streams at once with the slower of the two alone.
 func bothRow(ctx context.Context, o options) ([]Result, error) {
 	topics, err := newPublishBench(ctx, o.n(200_000))
 	if err != nil {
@@ -24,9 +24,9 @@ func bothRow(ctx context.Context, o options) ([]Result, error) {
 	b := &bothBench{settleBench{fixture: topics.fixture, db: db, n: topics.n}, topics}
 	res := Result{
 		Name: "both_sinks", Unit: "grants/s", Want: 0.7,
-		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards to PostgreSQL and to Kafka at once, by a consumer for "+
-			"each in one process, until the slower one is done", b.n, shardCount),
-		HowBaseline: "the same to PostgreSQL alone, which is the slower one",
+		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards to PostgreSQL and to Kafka at once, by one consumer "+
+			"per sink in one process, until the slower sink is done", b.n, shardCount),
+		HowBaseline: "the same grants to PostgreSQL alone, the slower sink",
 	}
 	err = res.inTurn(ctx, o.rounds, b.settleBench.ours, b.both)
 	return []Result{res}, errors.Join(err, db.close(), topics.close())

@@ -20,16 +20,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// poster books a batch of grants.
+// poster writes a batch of grants to a database.
 type poster func(ctx context.Context, grants []hongbao.Grant) error
 
-// database is a kind of database server for settling.
+// database is a kind of database server that the rows settle on.
 type database struct {
 	about string
 	// fresh creates an empty database, and drop drops it.
 	fresh func(ctx context.Context) (config ledger.Config, drop func(context.Context) error, err error)
-	// poster returns a bare loop's poster to the ledger's tables. plain returns one to tables of its own; plain may
-	// be nil. end closes a poster's connections.
+	// poster returns a poster that writes to the ledger's tables, as a bare loop would. The function plain returns a
+	// poster that writes to its own two tables; plain may be nil. The function end closes the poster's connections.
 	poster, plain func(ctx context.Context, dsn string) (post poster, end func() error, err error)
 	close         func() error
 }
@@ -41,7 +41,7 @@ func ledgerConfig(driver ledger.Driver, dsn string) ledger.Config {
 	}
 }
 
-// postgresDatabase starts a PostgreSQL that loses nothing that it has confirmed.
+// postgresDatabase starts a PostgreSQL with fsync, so that it loses no committed transaction.
 func postgresDatabase(ctx context.Context) (*database, error) {
 	pg, err := testkit.StartPostgres(ctx, testkit.PostgresOptions{Settings: map[string]string{
 		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "shared_buffers": "512MB",
@@ -60,7 +60,7 @@ func postgresDatabase(ctx context.Context) (*database, error) {
 	}, nil
 }
 
-// bareBatch is a batch of one campaign as columns, with its sums.
+// bareBatch is a batch of grants of one campaign, stored by column, with the sum for each account.
 type bareBatch struct {
 	campaign                              string
 	campaigns, users, requests            []string
@@ -78,7 +78,7 @@ func columns(grants []hongbao.Grant) *bareBatch {
 		packets: make([]int64, n), amounts: make([]int64, n), seqs: make([]int64, n), epochs: make([]int64, n),
 		times: make([]int64, n), shards: make([]int32, n),
 	}
-	at := make(map[string]int, n) // the index of an account
+	at := make(map[string]int, n) // index in accounts, by account
 	for i := range grants {
 		g := &grants[i]
 		b.campaigns[i], b.users[i], b.requests[i], b.shards[i] = g.Campaign, g.User, g.RequestID, int32(g.Shard)
@@ -96,7 +96,7 @@ func columns(grants []hongbao.Grant) *bareBatch {
 	return b
 }
 
-// postgresPoster makes one round trip a batch: pgx sends the statements at once, as one transaction.
+// postgresPoster needs one round trip per batch: pgx sends all statements at once, as one transaction.
 func postgresPoster(ctx context.Context, dsn string) (poster, func() error, error) {
 	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
@@ -171,7 +171,7 @@ func mariadbDatabase(ctx context.Context) (*database, error) {
 	}, nil
 }
 
-// mariadbPoster sends the whole transaction as one text.
+// mariadbPoster sends the whole transaction as one multi-statement text.
 func mariadbPoster(db *sql.DB) poster {
 	return func(ctx context.Context, grants []hongbao.Grant) error {
 		var text strings.Builder
@@ -231,7 +231,8 @@ type bareStatement struct {
 	args []any
 }
 
-// transaction returns a batch for drivers without arrays: inserts of many rows, and two updates.
+// transaction returns the statements of a batch for drivers without array parameters: inserts of many rows, and two
+// updates.
 func transaction(c *bareBatch, addUp string) []bareStatement {
 	const atOnce = 2_000
 	grants := func(from, to int) bareStatement {

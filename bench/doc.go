@@ -1,33 +1,43 @@
-// Command bench measures Hongbao against plain loops that do the same work without its promises. `make bench` runs
-// it, all rows or ROW=name, on real servers that it starts and stops itself.
+// Command bench measures Hongbao against plain loops that do the same work without Hongbao's guarantees. `make bench`
+// measures all rows, and `make bench ROW=name` measures one. The command starts and stops the servers that it needs.
 //
-// Every row runs both sides in turn, in one run on one machine, five times by default, and compares the medians.
-// Absolute numbers depend on the machine. The project promises the ratios.
+// Each row runs both sides alternately on one machine, five times by default, and compares the medians. Absolute
+// numbers depend on the machine, so Hongbao promises only ratios.
 //
-// In the order of the table:
+// These are the rows, in the order of the table:
 //
-//   - grab_1x20, grab_1x512, grab_64x8 and grab_256x2 are named by their clients and the callers of each. All grab at
-//     once through package producer, against the classic script by the better of two clients; they also show the cost
-//     of a grab for Redis;
-//   - http_grab grabs over HTTP with tokens, against a bare handler that answers a constant; serve_256x2 is the cost
-//     of a fleet's grabs for Redis that way, against the classic script;
-//   - settle_postgres, settle_mariadb and settle_sqlite deliver a stream to a ledger by the whole consumer, against a
-//     bare loop of read, insert and ack on the same tables; settle_postgres_plain, against tables without books;
-//   - settle_http delivers it to a remote balance system that takes 5 ms for each call, against a bare loop of posts;
-//   - publish_kafka delivers it to Kafka with claims, against a bare loop of read, send and ack;
-//     publish_kafka_franz_none, _lz4 and _zstd, against franz-go's idempotent producer that sends from memory;
-//   - both_sinks delivers it to PostgreSQL and to Kafka at once, against the slower one alone;
-//   - replay delivers it again, against the rate of publish_kafka;
-//   - memory_per_grant is the memory of a grant in Redis, against the classic list and hash;
-//   - latency_* are percentiles at half load; receipts_* are a grab's cost when its campaign has many receipts
-//     already; grab_shards_*, grab_tail_16 and sold_out are a campaign over many shards, and one with no packets
-//     left;
-//   - recover_1e5 is how long a shard that lost 100,000 grants is shut, against the time in which they were made;
-//   - peer_* are queues that other programs use; command bench/peers runs them with their best number of handlers;
-//   - audit_1e7 is the memory of `hongbao audit` with ten million grants. It takes long and runs only if it is named.
+//   - Rows grab_1x20, grab_1x512, grab_64x8 and grab_256x2 measure grabs through package producer. The names give the
+//     number of clients and the number of callers per client. The baseline is the classic script with the faster of two
+//     clients. Some of these rows also compare the cost of a grab for Redis.
+//   - Rows grab_shards_* and grab_tail_16 measure what a grab costs Redis in a campaign over many shards. Row sold_out
+//     measures refusals when no packets are left.
+//   - Row http_grab measures grabs over HTTP with tokens. The baseline is a bare handler that returns a constant.
+//   - Row serve_256x2 measures what the grabs of a fleet cost Redis through one server. The baseline is the classic
+//     script.
+//   - Rows latency_* measure percentiles of latencies at half load.
+//   - Rows settle_postgres, settle_mariadb and settle_sqlite deliver a stream to a ledger through package consumer. The
+//     baseline is a bare loop of read, insert and ack on the same tables. In row settle_postgres_plain that loop uses
+//     tables without double entry.
+//   - Row settle_http delivers a stream to a remote balance system that takes 5 ms per call. The baseline is a bare
+//     loop of posts.
+//   - Row publish_kafka delivers a stream to Kafka with claims. The baseline is a bare loop of read, send and ack. In
+//     row publish_kafka_writer the baseline is kafka-go's Writer. In rows publish_kafka_franz_none, _lz4 and _zstd it
+//     is franz-go's idempotent producer, which sends from memory.
+//   - Row both_sinks delivers a stream to PostgreSQL and to Kafka at once. The baseline is the slower sink alone.
+//   - Row replay delivers a stream again. The baseline is the first delivery, as in publish_kafka.
+//   - Row memory_per_grant measures Redis' memory for a grant. The baseline is the list and the hash of the classic
+//     script.
+//   - Rows receipts_* measure what a grab costs in a campaign that already has many receipts.
+//   - Row recover_1e5 measures how long a shard that lost 100,000 grants stays frozen. The baseline is the time in
+//     which the grants were made.
+//   - Rows peer_* compare Hongbao with queues that other programs use. Command bench/peers runs these queues with their
+//     best number of handlers.
+//   - Row audit_1e7 measures the memory of `hongbao audit` with ten million grants. It takes long and runs only if it
+//     is named.
 //
-// bench prints a table with kept or MISSED for each promise. It keeps the results, with every run and how both sides
-// were measured, in bench/results.json. New results of a row replace its old ones. From that file it writes the
-// tables of the READMEs and docs/bench.md; command bench/plots draws the figures. A missed promise is not an error:
-// other machines have other ratios, and a person decides. -profiles DIR writes a CPU profile of each row.
+// The command prints a table with kept or MISSED for each promise. It stores the results in bench/results.json, with
+// the figures of every round and a description of how both sides were measured. New results of a row replace its old
+// ones. From that file it generates the tables of the READMEs and docs/bench.md; command bench/plots draws the figures.
+// A missed promise is not an error: other machines have other ratios, and a person decides. The flag -profiles DIR
+// writes a CPU profile of each row.
 package main

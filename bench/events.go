@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// shardCount and batch are the settings of both the bare loops and the consumers of the rows.
+// shardCount and batch apply to the bare loops and to the consumers alike.
 const (
 	shardCount = 2
 	batch      = 2_000 // grants
@@ -31,8 +31,8 @@ func campaignOn(st *store.Store, shard int) string {
 	}
 }
 
-// events fills the streams of a deployment with n grants, half of them on each shard. The entries have 50 grants, as
-// those of a crowd do.
+// events fills a deployment's streams with n grants, half of them on each shard. Each entry has 50 grants, as when many
+// users grab at once.
 func (r *fixture) events(ctx context.Context, n int) (*store.Store, []ledger.Campaign, error) {
 	st, err := r.deployment(ctx, shardCount)
 	if err != nil {
@@ -63,8 +63,8 @@ func (r *fixture) events(ctx context.Context, n int) (*store.Store, []ledger.Cam
 	return st, campaigns, nil
 }
 
-// bareLoop reads the group's entries of each shard, one goroutine a shard. It calls handle for about a batch of
-// grants, then XACK. That is the minimum work of any consumer. It returns grants per second.
+// bareLoop reads the group's entries with one goroutine per shard. It collects about a batch of grants, calls handle,
+// and then acks the entries. Any consumer does at least this work. It returns grants per second.
 func (r *fixture) bareLoop(ctx context.Context, st *store.Store, group string, n int,
 	handle func(ctx context.Context, shard int, g []hongbao.Grant) error) (float64, error) {
 	for shard := range st.Len() {
@@ -102,7 +102,7 @@ func (r *fixture) bareLoop(ctx context.Context, st *store.Store, group string, n
 	return float64(n) / time.Since(start).Seconds(), err
 }
 
-// consume delivers all n grants to the handler by a whole consumer, and returns grants per second.
+// consume delivers all n grants to the handler through package consumer, and returns grants per second.
 func (r *fixture) consume(ctx context.Context, st *store.Store, group string, n int, h hongbao.Handler) (float64,
 	error) {
 	cfg := consumer.DefaultConfig()
@@ -129,7 +129,7 @@ func (r *fixture) consume(ctx context.Context, st *store.Store, group string, n 
 			if s := c.Stats(); s.Done >= int64(n) {
 				spent = time.Since(start)
 			} else if s.Dead > 0 || time.Since(start) > 10*time.Minute {
-				return 0, fmt.Errorf("the consumer does not get on: %+v", s)
+				return 0, fmt.Errorf("the consumer makes no progress: %+v", s)
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func (r *fixture) consume(ctx context.Context, st *store.Store, group string, n 
 		return 0, err
 	}
 	if s := c.Stats(); s.Done != int64(n) || s.Dead+s.Parked+s.Skipped > 0 {
-		return 0, errors.New("the consumer did not handle each grant just once")
+		return 0, errors.New("the consumer did not handle each grant exactly once")
 	}
 	return float64(n) / spent.Seconds(), nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// fixture is a Redis of the row's own, AOF everysec.
+// fixture is the Redis server of one row, with an append-only file that is synced every second.
 type fixture struct {
 	server *testkit.RedisServer
 	rdb    *redis.Client
@@ -38,8 +38,8 @@ func newFixture(ctx context.Context) (*fixture, error) {
 
 func (r *fixture) close() error { return errors.Join(r.rdb.Close(), r.server.Close()) }
 
-// deployment empties Redis and founds a deployment in it. Each deployment has a prefix of its own: this process has
-// seen events of the earlier prefixes, and a shard with fewer events is frozen.
+// deployment empties Redis and initializes a deployment in it. Each deployment has its own prefix. With an old prefix
+// the shards would freeze, because this process has already seen more events under it.
 func (r *fixture) deployment(ctx context.Context, n int) (*store.Store, error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return nil, fmt.Errorf("empty redis: %w", err)
@@ -52,7 +52,7 @@ func (r *fixture) deployment(ctx context.Context, n int) (*store.Store, error) {
 	return st, st.Found(ctx, store.FoundCall{Deployment: "bench"})
 }
 
-// spec returns a campaign of n packets, open now, with a limit by user and one by device and day.
+// spec returns a campaign of n packets that is open now, with one limit per user and one per device and day.
 func spec(id string, n int) hongbao.Campaign {
 	now := time.Now().Truncate(time.Millisecond)
 	return campaign.Complete(hongbao.Campaign{
@@ -65,14 +65,14 @@ func spec(id string, n int) hongbao.Campaign {
 	})
 }
 
-// load plans a campaign and loads it.
+// load loads a campaign with a new seed into Redis, and returns it as the ledger stores it.
 func (r *fixture) load(ctx context.Context, st *store.Store, c hongbao.Campaign) (ledger.Campaign, error) {
 	seed := campaign.NewSeed()
 	_, err := loaded.Seeded(ctx, st, c, seed)
 	return ledger.Campaign{Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed)}, err
 }
 
-// newProducer returns a producer that sends grabs by rdb.
+// newProducer returns a producer that grabs through rdb.
 func newProducer(rdb *redis.Client, st *store.Store) (*producer.Producer, error) {
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "bench"
@@ -88,17 +88,17 @@ func (r *fixture) grabbing(ctx context.Context, st *store.Store, use func(p *pro
 	return errors.Join(use(p), p.Close(ctx))
 }
 
-// userGrab returns a user's grab in campaign bench.
+// userGrab returns a grab of user i in campaign bench.
 func userGrab(i int) *hongbao.Grab { return &hongbao.Grab{Campaign: "bench", User: user(i)} }
 
-// deviceGrab returns the same grab with a device, which spec's limits require. Two users share a device.
+// deviceGrab adds the device that spec's limits require to userGrab. Two users share a device.
 func deviceGrab(i int) *hongbao.Grab {
 	g := userGrab(i)
 	g.Facts = map[string]string{"device": fmt.Sprintf("d%07d", i/2)}
 	return g
 }
 
-// grab makes a grab. It returns an error unless the outcome is want.
+// grab makes a grab, and returns an error if the outcome is not want.
 func grab(ctx context.Context, p *producer.Producer, g *hongbao.Grab, want hongbao.Outcome) error {
 	a, err := p.Grab(ctx, g)
 	if err == nil && a.Outcome != want {
@@ -109,7 +109,7 @@ func grab(ctx context.Context, p *producer.Producer, g *hongbao.Grab, want hongb
 
 func user(i int) string { return fmt.Sprintf("u%08d", i) }
 
-// info returns the fields of a section of INFO by name.
+// info returns the fields of one section of Redis' INFO, by name.
 func (r *fixture) info(ctx context.Context, section string) (map[string]string, error) {
 	text, err := r.rdb.Info(ctx, section).Result()
 	if err != nil {
@@ -124,8 +124,8 @@ func (r *fixture) info(ctx context.Context, section string) (map[string]string, 
 	return out, nil
 }
 
-// cpu is the work of Redis: the processor time of the process (INFO cpu) and of scripts (INFO commandstats), in
-// microseconds, and the number of script calls.
+// cpu is the work of Redis, in microseconds of processor time: of the whole process (INFO cpu) and of its scripts (INFO
+// commandstats). The field calls counts the script calls.
 type cpu struct{ process, scripts, calls float64 }
 
 func (r *fixture) cpu(ctx context.Context) (c cpu, err error) {

@@ -16,27 +16,27 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// classic is the red-packet script that is copied from blog to blog: no stream, no limits, one grab a call.
+// classic is the red-packet script that many blog posts copy: no stream, no limits, one grab per call.
 const classic = `if redis.call('hexists', KEYS[3], KEYS[4]) ~= 0 then return nil else
 local hongBao = redis.call('rpop', KEYS[1]);
 if hongBao then local x = cjson.decode(hongBao); x['userId'] = KEYS[4]; local re = cjson.encode(x);
 redis.call('hset', KEYS[3], KEYS[4], KEYS[4]); redis.call('lpush', KEYS[2], re); return re; end end return nil`
 
-// fleet is a number of pods, each with a client of its own, and the number of callers in each.
+// fleet is a number of pods, each with its own client, and the number of callers in each pod.
 type fleet struct{ pods, callers int }
 
 func (f fleet) String() string { return fmt.Sprintf("%dx%d", f.pods, f.callers) }
 
-// The three programs that grab in turn.
+// The names of the three programs that a row compares.
 const (
 	ours    = "ours"
 	goRedis = "classic script, go-redis"
 	peer    = "classic script, rueidis"
 )
 
-// grabRow compares a fleet's grabs through package producer with the classic script, by go-redis and by rueidis; the
-// better of the two is the baseline. cpu, if not 0, is the promised ratio of Redis' processor time for each grab to
-// that of the classic script by go-redis.
+// grabRow compares a fleet's grabs through package producer with the classic script. The baseline is the faster of two
+// clients for the script, go-redis and rueidis. The parameter cpu, if not 0, is the promised ratio of Redis' processor
+// time per grab to that of the classic script by go-redis.
 func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Result, error) {
 	r, err := newFixture(ctx)
 	if err != nil {
@@ -47,9 +47,9 @@ func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Resu
 		Name: "grab_" + f.String(), Unit: "grabs/s", Want: want, Beside: map[string]float64{},
 		HowOurs: fmt.Sprintf("%d grabs by %d callers on each of %d clients through package producer: a limit by user and one by "+
 			"device and day, the stream written, AOF everysec", n, f.callers, f.pods),
-		HowBaseline: "the classic script (HEXISTS, RPOP, cjson, HSET, LPUSH) by EVALSHA, one grab a call, by as many clients and " +
-			"callers on the same Redis: the better of go-redis (at most 20 connections a client) and rueidis (it pipelines what " +
-			"comes at once; a process of its own)",
+		HowBaseline: "the classic script (HEXISTS, RPOP, cjson, HSET, LPUSH) by EVALSHA, one grab per call, from as many clients and " +
+			"callers on the same Redis: the faster of go-redis (at most 20 connections per client) and rueidis (it pipelines " +
+			"concurrent calls, in a separate process)",
 	}
 	m := newMeter(r)
 	for range o.rounds {
@@ -72,8 +72,8 @@ func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Resu
 	if cpu > 0 {
 		row := Result{
 			Name: rate.Name + "_cpu", Unit: "us", Want: cpu, Below: true,
-			HowOurs:     "processor time of Redis (INFO cpu) for each grab of the row above",
-			HowBaseline: "the same for the classic script by go-redis",
+			HowOurs:     "processor time of Redis (INFO cpu) per grab, in the runs of the row above",
+			HowBaseline: "processor time of Redis per grab of the classic script by go-redis",
 		}
 		row.compare(m.process[ours], m.process[goRedis])
 		results = append(results, row)
@@ -81,12 +81,12 @@ func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Resu
 	return results, errors.Join(err, r.close())
 }
 
-// meter keeps the measurements of each program, run by run.
+// meter collects the measurements of each program, one value per run.
 type meter struct {
 	r     *fixture
 	rates map[string][]float64
-	// process and scripts are microseconds of Redis per grab, and own those of this process. size is grabs per script
-	// call.
+	// The costs are microseconds of processor time per grab: process and scripts of Redis, own of this process. The field
+	// size is grabs per script call.
 	process, scripts, own, size map[string][]float64
 }
 
@@ -95,7 +95,7 @@ func newMeter(r *fixture) *meter {
 		map[string][]float64{}}
 }
 
-// measure runs n grabs. It notes their rate, and their cost for Redis and this process.
+// measure runs n grabs. It records their rate and the processor time that they cost Redis and this process.
 func (m *meter) measure(ctx context.Context, who string, n int, grabs func() (float64, error)) error {
 	before, err := m.r.cpu(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (m *meter) measure(ctx context.Context, who string, n int, grabs func() (fl
 	return err
 }
 
-// crowd makes n grabs, and returns the rate.
+// crowd makes n grabs with all callers of the fleet, and returns the rate.
 func (f fleet) crowd(ctx context.Context, n int, grab func(pod, i int) error) (float64, error) {
 	return crowd.Load{Callers: f.pods * f.callers, Calls: n}.Run(ctx, func(_ context.Context, caller, i int) error {
 		return grab(caller%f.pods, i)
@@ -145,7 +145,7 @@ func (r *fixture) clients(ctx context.Context, f fleet, connections int) (client
 	}, err
 }
 
-// classicStock empties Redis, and stores n packets and the classic script there.
+// classicStock empties Redis, pushes n packets, and loads the classic script.
 func (r *fixture) classicStock(ctx context.Context, n int) (sha string, err error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return "", fmt.Errorf("empty redis: %w", err)
@@ -186,7 +186,7 @@ func (r *fixture) classicGrabs(ctx context.Context, f fleet, n int, m *meter) er
 	return errors.Join(err, end())
 }
 
-// peerGrabs runs command peers, which is a module of its own.
+// peerGrabs measures the classic script by rueidis, in command peers.
 func (r *fixture) peerGrabs(ctx context.Context, f fleet, n int, m *meter) error {
 	sha, err := r.classicStock(ctx, n)
 	if err != nil {
@@ -199,13 +199,13 @@ func (r *fixture) peerGrabs(ctx context.Context, f fleet, n int, m *meter) error
 	})
 }
 
-// peers and hongbaoBin build their commands once.
+// peers and hongbaoBin build their command at the first call.
 var (
 	peers      = sync.OnceValues(func() (string, error) { return built("peers", "bench/peers", ".") })
 	hongbaoBin = sync.OnceValues(func() (string, error) { return built("hongbao", ".", "./cmd/hongbao") })
 )
 
-// built builds a command of the repository and returns its path.
+// built builds a command of the repository, and returns the path of the executable.
 func built(name, dir, pkg string) (string, error) {
 	bin, err := filepath.Abs(filepath.Join("bin", name))
 	if err != nil {
@@ -213,7 +213,7 @@ func built(name, dir, pkg string) (string, error) {
 	}
 	cmd := exec.CommandContext(context.Background(), "go", "build", "-C", dir, "-o", bin, pkg)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s, in the repository's folder: %w: %s", cmd, err, out)
+		return "", fmt.Errorf("%s, in the root of the repository: %w: %s", cmd, err, out)
 	}
 	return bin, nil
 }
@@ -235,7 +235,7 @@ func (r *fixture) ourGrabs(ctx context.Context, f fleet, n int, m *meter) (err e
 		err = errors.Join(err, end())
 	}()
 	once := func(pod, i int) error { return grab(ctx, producers[pod], deviceGrab(i), hongbao.OutcomeGranted) }
-	for pod := range clients { // each has looked at the campaign before the clock starts
+	for pod := range clients { // each producer has read the campaign before the clock starts
 		if err != nil {
 			return err
 		}

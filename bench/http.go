@@ -24,14 +24,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// httpCallers is how many connections grab at once.
+// httpCallers is how many connections send grabs concurrently.
 const httpCallers = 256
 
 // bare is the name of the handler that does nothing.
 const bare = "a bare handler"
 
-// httpGrabRow compares grabs over HTTP with a bare handler that reads the same body and answers a constant. Both get
-// the same requests from the same callers, one after the other on a connection.
+// httpGrabRow compares grabs over HTTP with a bare handler that reads the same body and returns a constant. Both get
+// the same requests over as many connections. Each connection sends one request at a time.
 func httpGrabRow(ctx context.Context, o options) ([]Result, error) {
 	r, err := newFixture(ctx)
 	if err != nil {
@@ -42,8 +42,8 @@ func httpGrabRow(ctx context.Context, o options) ([]Result, error) {
 		Name: "http_grab", Unit: "grabs/s", Want: 0.6, Beside: map[string]float64{},
 		HowOurs: fmt.Sprintf("%d grabs by %d connections through the server of `hongbao serve`, each user with a token "+
 			"(HS256), a limit by user and one by device and day, AOF everysec", n, httpCallers),
-		HowBaseline: "the same requests to a net/http handler that reads the body and answers a constant, on a listener with the " +
-			"same limits",
+		HowBaseline: "the same requests to a net/http handler that reads the body and returns a constant, behind a listener with " +
+			"the same limits",
 	}
 	requests, err := httpRequests(n)
 	m := newMeter(r)
@@ -66,8 +66,8 @@ func httpGrabRow(ctx context.Context, o options) ([]Result, error) {
 	return []Result{res}, errors.Join(err, r.close())
 }
 
-// serveFleetRow lets a fleet of small programs grab through one server, which collects their grabs. It compares the
-// cost for Redis with that of the classic script called by each program.
+// serveFleetRow lets many small programs grab through one server, which collects their grabs into calls. It compares
+// the cost for Redis with that of small programs that each call the classic script.
 func serveFleetRow(ctx context.Context, o options) ([]Result, error) {
 	r, err := newFixture(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func serveFleetRow(ctx context.Context, o options) ([]Result, error) {
 		Name: "serve_" + f.String(), Unit: "us", Want: 0.35, Below: true, Beside: map[string]float64{},
 		HowOurs: fmt.Sprintf("processor time of Redis (INFO cpu) for each of %d grabs by %d callers in each of %d clients, "+
 			"over HTTP through one server of `hongbao serve`, as in http_grab", n, f.callers, f.pods),
-		HowBaseline: "the same for the classic script by go-redis, one grab a call, by as many clients and callers",
+		HowBaseline: "the same for the classic script by go-redis, one grab per call, from as many clients and callers",
 	}
 	requests, err := httpRequests(n)
 	m := newMeter(r)
@@ -123,7 +123,7 @@ func httpRequests(n int) ([][]byte, error) {
 	return out, nil
 }
 
-// httpCrowd sends every request. It returns an error unless each answer contains want.
+// httpCrowd sends every request, and returns an error unless each response contains want.
 func httpCrowd(ctx context.Context, address string, callers int, want string, requests [][]byte) (float64, error) {
 	type connection struct {
 		net.Conn
@@ -157,7 +157,7 @@ func httpCrowd(ctx context.Context, address string, callers int, want string, re
 	})
 }
 
-// bareGrabs sends the requests to a handler that does nothing, on a listener with the same limits.
+// bareGrabs sends the requests to a handler that does nothing, behind a listener with the server's limits.
 func bareGrabs(ctx context.Context, requests [][]byte) (float64, error) {
 	l, err := web.Listen(ctx, "127.0.0.1:0", "the bench")
 	if err != nil {
@@ -173,8 +173,8 @@ func bareGrabs(ctx context.Context, requests [][]byte) (float64, error) {
 	return rate, errors.Join(err, server.Stop(time.Minute, "run it again"))
 }
 
-// serving runs the server with a campaign of n packets, and calls use with its address. The server grabs through a
-// producer.
+// serving starts the server, which grabs through a producer, with a campaign of n packets. It calls use with the
+// server's address.
 func (r *fixture) serving(ctx context.Context, n int, use func(address string) error) error {
 	st, err := r.deployment(ctx, 1)
 	if err != nil {
@@ -225,5 +225,5 @@ func (b benchReader) Window(ctx context.Context, id string) (store.Window, error
 
 // Receipts implements serve.Reader.
 func (b benchReader) Receipts(context.Context, string, string) (model.Receipts, error) {
-	return model.Receipts{}, errors.New("the bench does not ask for receipts")
+	return model.Receipts{}, errors.New("the bench reads no receipts")
 }

@@ -19,19 +19,18 @@ import (
 
 const (
 	loadFor = 5 * time.Second // duration of the arrivals of a round
-	warmFor = time.Second     // grabs in this first part are not counted
+	warmFor = time.Second     // grabs in this first part of a round are not counted
 )
 
-// percentiles are the percentiles of the figures.
+// percentiles are the percentiles that a figure shows.
 var percentiles = []float64{50, 75, 90, 95, 99, 99.5, 99.9}
 
-// openLoop lets callers arrive at random times at a rate, whether or not earlier callers have their answers. A
-// latency counts from the caller's planned arrival, so it includes the wait for the machine (no coordinated
-// omission).
+// openLoop lets callers arrive at random times at a given rate, whether or not earlier callers have their answers. The
+// latency counts from the caller's planned arrival, so it includes any wait for a processor (no coordinated omission).
 type openLoop struct {
 	rate float64
-	// closed, if not 0, makes a closed loop: 256 callers make so many grabs as fast as possible, and each waits for
-	// its answers. It sets rate.
+	// closed, if not 0, is the number of grabs of a closed loop instead. Then 256 callers make these grabs as fast as
+	// possible, each waiting for its answer before the next grab. The loop sets rate to what it reached.
 	closed int
 
 	start time.Time
@@ -64,7 +63,7 @@ func (l *openLoop) run(ctx context.Context, do func(ctx context.Context, i int) 
 	var failed error
 	due := time.Duration(0)
 	for i := range l.n() {
-		due += time.Duration(rand.ExpFloat64() / l.rate * float64(time.Second)) //nolint:gosec // a load is no secret
+		due += time.Duration(rand.ExpFloat64() / l.rate * float64(time.Second)) //nolint:gosec // not a secret
 		at := due
 		if wait := at - time.Since(l.start); wait > 0 {
 			retry.Pause(ctx, wait)
@@ -76,7 +75,7 @@ func (l *openLoop) run(ctx context.Context, do func(ctx context.Context, i int) 
 			defer l.mu.Unlock()
 			failed = errors.Join(failed, err)
 			if l.counted(i) {
-				_ = l.hist.RecordValue(max(1, took.Microseconds())) // do fails a call that takes above a minute
+				_ = l.hist.RecordValue(max(1, took.Microseconds())) // below the histogram's maximum
 			}
 		})
 	}
@@ -88,7 +87,6 @@ func p(h *hdrhistogram.Histogram, percentile float64) float64 {
 	return float64(h.ValueAtPercentile(percentile)) / 1000
 }
 
-// figure returns a plot of histograms.
 func figure(title string, names []string, all []*hdrhistogram.Histogram) *Plot {
 	out := &Plot{Title: title, Unit: "ms by percentile"}
 	for _, at := range percentiles {
@@ -128,9 +126,10 @@ func latencyGrabRow(ctx context.Context, o options) ([]Result, error) {
 	if err = errors.Join(err, r.close()); err != nil {
 		return nil, err
 	}
-	res.HowOurs = fmt.Sprintf("p99 of grabs through one producer at %.0f grabs/s, half of what the slower of the two "+
-		"reaches here with 256 callers who wait for their answers, on the same connections; callers come at random times, whether those before have their answers or not, "+
-		"and a latency counts from the time at which the caller was to come; %s a round, the first %s not counted",
+	res.HowOurs = fmt.Sprintf("p99 of grabs through one producer at %.0f grabs/s, half of what the slower side "+
+		"reaches here with 256 callers who wait for their answers, on the same connections; callers arrive at random times, "+
+		"whether or not earlier callers have their answers, and the latency counts from the planned arrival; %s a round, the "+
+		"first %s not counted",
 		load.rate, loadFor, warmFor)
 	res.HowBaseline = "one EVALSHA of the classic script for each caller, by go-redis with at most 64 connections, at " +
 		"the same load"
@@ -143,7 +142,7 @@ func latencyGrabRow(ctx context.Context, o options) ([]Result, error) {
 	return []Result{res}, nil
 }
 
-// halfLoad returns half of the rate of the slower side, measured in the same way as the latencies.
+// halfLoad measures the highest rate of both sides in closed loops. It returns an open loop at half the lower rate.
 func (r *fixture) halfLoad(ctx context.Context, o options, beside map[string]float64) (*openLoop, error) {
 	reaches := func(side func(context.Context, *openLoop) error) func(context.Context) (float64, error) {
 		return func(ctx context.Context) (float64, error) {

@@ -20,16 +20,16 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// latecome is how long after the last grab the sink may get a grant. A later grant counts as lost.
+// latecome is how long a run waits for the sink after the last grab. Grants that arrive later count as lost.
 const latecome = time.Minute
 
-// arrivals notes when each user got the answer, and when a sink got the grant.
+// arrivals records when each user got the answer, and when the sink got the grant.
 type arrivals struct {
 	start          time.Time
-	answered, done []atomic.Int64 // since start, 0 for not yet
+	answered, done []atomic.Int64 // time since start; 0 if not yet
 	left           atomic.Int64
 	all            chan struct{} // closed when the sink has all grants
-	took           time.Duration // until then
+	took           time.Duration // time from start until all is closed
 }
 
 func newArrivals(n int) *arrivals {
@@ -39,7 +39,7 @@ func newArrivals(n int) *arrivals {
 	return a
 }
 
-// arrived notes that the sink has a user's grant.
+// arrived records that the sink has a user's grant.
 func (a *arrivals) arrived(user string) {
 	i, err := strconv.Atoi(user[1:])
 	if err == nil && a.done[i].CompareAndSwap(0, int64(time.Since(a.start))) && a.left.Add(-1) == 0 {
@@ -48,8 +48,8 @@ func (a *arrivals) arrived(user string) {
 	}
 }
 
-// histogram returns the times from answer to sink, after the warm-up. A sink may be faster than the answer's way
-// back.
+// histogram returns the times from the user's answer until the sink has the grant, after the warm-up. A sink may have
+// the grant before the user has the answer; that counts as 1 us.
 func (a *arrivals) histogram(l *openLoop) *hdrhistogram.Histogram {
 	h := newHistogram()
 	for i := range l.n() {
@@ -60,7 +60,7 @@ func (a *arrivals) histogram(l *openLoop) *hdrhistogram.Histogram {
 	return h
 }
 
-// timed notes when the handler is done with a grant.
+// timed is a handler that records when it has handled a grant.
 type timed struct {
 	hongbao.Handler
 	*arrivals
@@ -77,7 +77,8 @@ func (t timed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-// toSink makes users grab at the load, while a consumer delivers their grants to a handler.
+// toSink makes users grab at the given load while a consumer delivers their grants to a handler. It returns once the
+// sink has all grants.
 func (r *fixture) toSink(ctx context.Context, st *store.Store, group string, h hongbao.Handler, l *openLoop,
 	a *arrivals) error {
 	cfg := consumer.DefaultConfig()
@@ -102,7 +103,7 @@ func (r *fixture) toSink(ctx context.Context, st *store.Store, group string, h h
 	select {
 	case <-a.all:
 	case <-late.C:
-		err = errors.Join(err, fmt.Errorf("%d grants are not in the sink after %s", a.left.Load(), latecome))
+		err = errors.Join(err, fmt.Errorf("the sink lacks %d grants after %s", a.left.Load(), latecome))
 	case <-ctx.Done():
 		err = errors.Join(err, ctx.Err())
 	}
@@ -110,7 +111,7 @@ func (r *fixture) toSink(ctx context.Context, st *store.Store, group string, h h
 	return errors.Join(err, <-ended)
 }
 
-// latencyRow measures a sink. once makes a run at a load.
+// latencyRow measures how long a sink takes to get a grant. The function once makes one run at a load.
 func latencyRow(ctx context.Context, o options, name, what string,
 	once func(ctx context.Context, l *openLoop) (*arrivals, error)) (Result, error) {
 	full, err := once(ctx, &openLoop{closed: o.n(60_000)})
@@ -121,8 +122,8 @@ func latencyRow(ctx context.Context, o options, name, what string,
 	res := Result{
 		Name: name, Unit: "ms (p99)", Most: 100, Beside: map[string]float64{},
 		HowOurs: fmt.Sprintf("p99 of the time from a grab's answer to %s, at %.0f grabs/s: half of what producer and sink "+
-			"reach together on this machine with 256 callers; callers come at random times for %s a round, the first %s not "+
-			"counted; consumer with its defaults", what, load.rate, loadFor, warmFor),
+			"reach together on this machine with 256 callers; callers arrive at random times for %s a round, the first %s not "+
+			"counted; the consumer has its default settings", what, load.rate, loadFor, warmFor),
 	}
 	all, grabs := newHistogram(), newHistogram()
 	var runs []float64
@@ -155,7 +156,7 @@ func latencyLedgerRow(ctx context.Context, o options) ([]Result, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
-	res, err := latencyRow(ctx, o, "latency_ledger", "its row being committed in PostgreSQL, with fsync",
+	res, err := latencyRow(ctx, o, "latency_ledger", "the commit of its row in PostgreSQL, with fsync",
 		func(ctx context.Context, l *openLoop) (*arrivals, error) { return r.ledgerLatency(ctx, db, l) })
 	return []Result{res}, errors.Join(err, db.close(), r.close())
 }
@@ -183,7 +184,7 @@ func latencyTopicRow(ctx context.Context, o options) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := latencyRow(ctx, o, "latency_topic", "its record being read from Kafka", b.latency)
+	res, err := latencyRow(ctx, o, "latency_topic", "the read of its record from Kafka", b.latency)
 	return []Result{res}, errors.Join(err, b.close())
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Machine is the machine that measured a row, with the date.
+// Machine describes the machine that measured a row, and has the date.
 type Machine struct {
 	Date   string `json:"date"`
 	Commit string `json:"commit"`
@@ -27,13 +27,13 @@ type Machine struct {
 	Memory string `json:"memory"`
 	// Versions are the versions of the programs and libraries in use, by name.
 	Versions map[string]string `json:"versions"`
-	// Busy is the share of the processors that other processes used in the second before the row began. Stolen is the
-	// share that the machine's host has withheld since the machine started.
+	// Busy is the share of processor time that other processes used in the second before the row. Stolen is the share
+	// that the hypervisor has withheld since the machine started.
 	Busy   float64 `json:"busy"`
 	Stolen float64 `json:"stolen"`
 }
 
-// look returns the machine's properties, and how busy other processes keep it.
+// look returns the properties of this machine, and how busy other processes keep it.
 func look(ctx context.Context) (Machine, error) {
 	m := Machine{
 		Date: time.Now().UTC().Format(time.DateOnly), Cores: runtime.NumCPU(), Commit: firstLine(ctx, "git", "rev-parse",
@@ -69,7 +69,7 @@ func look(ctx context.Context) (Machine, error) {
 	return m, nil
 }
 
-// processors are the sums of /proc/stat; zero where there is none.
+// processors has the totals of /proc/stat; all are 0 on a system without that file.
 type processors struct{ all, idle, stolen float64 }
 
 func processorTime() (p processors) {
@@ -110,7 +110,6 @@ func field(path, name string) string {
 
 var versionText = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
 
-// version returns a program's version.
 func version(ctx context.Context, program string, args ...string) string {
 	return cmp.Or(versionText.FindString(firstLine(ctx, program, args...)), "none")
 }

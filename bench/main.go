@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// resultsFile has the last results of every row. It is part of the repository: the tables are written from it.
+// resultsFile has the last results of every row. It is committed, because the tables are generated from it.
 const resultsFile = "bench/results.json"
 
 // rows are all rows, in the order of the table.
@@ -43,14 +43,14 @@ var rows = []row{
 	{"receipts", receiptsRow},
 	{"recover_1e5", recoverRow},
 	queueRow(queue{"peer_asynq", "asynq",
-		"asynq, whose tasks are each retried and archived by themselves: at least once"}),
+		"asynq, which retries and archives each task separately: at least once"}),
 	queueRow(queue{"peer_watermill_redis", "watermill-redis", "watermill-redisstream, consumers of one group, each of which " +
-		"takes a message when it has acknowledged the one before: at least once"}),
+		"takes the next message after acknowledging the last: at least once"}),
 	{"peer_watermill_kafka", queueKafkaRow},
 	{"audit_1e7", auditRow},
 }
 
-// slow are rows that take long, so they run only if they are named.
+// slow are rows that take long. They run only if they are named.
 var slow = []string{"audit_1e7"}
 
 // rowTime and slowRowTime bound a row, so that a hanging row does not block the others.
@@ -70,31 +70,30 @@ func grabs(f fleet, want, cpu float64) row {
 	}}
 }
 
-// options are the options of the command line.
 type options struct {
 	rounds   int
 	scale    float64
 	profiles string
 }
 
-// n returns a number of operations, scaled.
+// n scales a number of operations by the flag -scale.
 func (o options) n(full int) int { return max(1000, int(float64(full)*o.scale)) }
 
 func main() {
 	names := flag.String("row", "", "measure only these rows, separated by commas")
 	only := flag.Bool("pages", false, "measure nothing: write docs/bench.md, and the tables of docs/sizing.md and the READMEs")
 	var o options
-	flag.IntVar(&o.rounds, "rounds", 5, "how often the two are run in turn, at least 3")
-	flag.Float64Var(&o.scale, "scale", 1, "size of the work, for a quick look: results are written at 1 only")
+	flag.IntVar(&o.rounds, "rounds", 5, "number of rounds; each runs both sides in turn; at least 3")
+	flag.Float64Var(&o.scale, "scale", 1, "factor for the number of operations; only a run with 1 writes its results")
 	flag.StringVar(&o.profiles, "profiles", "", "write a CPU profile of each row, ROW.pprof, into this folder")
 	flag.Parse()
-	debug.SetGCPercent(400) // for both sides: a process with a heap as small as this one's would mostly collect garbage
+	debug.SetGCPercent(400) // for both sides: with a heap this small a process would mostly collect garbage
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
 	if !*only {
 		err = run(ctx, o, *names)
 	}
-	if o.scale == 1 { // also after a failed row: the other rows have results
+	if o.scale == 1 { // also after a failed row, because other rows may have new results
 		err = errors.Join(err, writePages("."))
 	}
 	stop()
@@ -104,8 +103,8 @@ func main() {
 	}
 }
 
-// run measures rows. It writes the results of each at once, and keeps the results of all other rows. If a row fails,
-// run measures the others and then returns an error.
+// run measures the named rows. It writes the results of each row at once, and keeps the results of all other rows. If a
+// row fails, run measures the rest and then returns an error.
 func run(ctx context.Context, o options, names string) error {
 	if o.rounds < 3 || o.scale <= 0 {
 		return errors.New("want -rounds of at least 3 and a -scale above 0")
@@ -142,7 +141,7 @@ func run(ctx context.Context, o options, names string) error {
 	return errors.Join(failed...)
 }
 
-// measure measures a row, and notes the machine and the duration.
+// measure measures a row, and adds the machine and the duration to its results.
 func (r row) measure(ctx context.Context, o options) ([]Result, error) {
 	limit := rowTime
 	if slices.Contains(slow, r.name) {

@@ -16,10 +16,10 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// memoryRow compares the memory of a granted packet in Redis, once it is settled and trimmed, with the data that the
-// classic design keeps permanently: JSON in a list and a hash of users.
+// memoryRow compares how much memory a granted packet takes in Redis, after settlement and trimming. The classic design
+// keeps JSON in a list, and a hash of users, permanently.
 func memoryRow(ctx context.Context, o options) ([]Result, error) {
-	n := o.n(250_000) // nearly fills a hash of 2^18, as a million nearly fills one of 2^20
+	n := o.n(250_000) // nearly fills a hash table of 2^18 buckets, as a million nearly fills 2^20
 	r, err := newFixture(ctx)
 	if err != nil {
 		return nil, err
@@ -30,8 +30,8 @@ func memoryRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	res := Result{
 		Name: "memory_per_grant", Unit: "bytes", Want: 0.85, Below: true,
-		HowOurs: fmt.Sprintf("used_memory of Redis per packet above that of an empty one, after %d packets were loaded, "+
-			"granted through package producer, settled on PostgreSQL, and the stream trimmed with retention 0", n),
+		HowOurs: fmt.Sprintf("used_memory of Redis per packet, less that of an empty Redis, after %d packets were loaded, "+
+			"granted through package producer, settled in PostgreSQL, and trimmed from the stream with retention 0", n),
 		HowBaseline: fmt.Sprintf("the same after the classic script granted %d packets: JSON in a list, users in a hash", n),
 	}
 	err = res.inTurn(ctx, o.rounds,
@@ -52,7 +52,7 @@ func (r *fixture) usedMemory(ctx context.Context) (float64, error) {
 	return v, nil
 }
 
-// grown returns by how many bytes per packet f makes Redis grow.
+// grown returns how many bytes per packet f adds to the memory of an empty Redis.
 func (r *fixture) grown(ctx context.Context, n int, f func() error) (float64, error) {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return 0, fmt.Errorf("empty redis: %w", err)
@@ -79,7 +79,7 @@ func (r *fixture) ourMemory(ctx context.Context, n int, db *database) (float64, 
 			return err
 		}
 		s := spec("bench", n)
-		// The classic script knows only this limit.
+		// This is the only limit that the classic script has.
 		s.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 1}}
 		c, err := r.load(ctx, st, s)
 		if err != nil {
@@ -104,7 +104,7 @@ func (r *fixture) ourMemory(ctx context.Context, n int, db *database) (float64, 
 		}
 		cfg := consumer.DefaultTrimmerConfig()
 		cfg.Redis, cfg.Space, cfg.Groups, cfg.Log = r.rdb, st.Space(), []string{"balance"}, zap.NewNop()
-		cfg.Retention, cfg.MaxEvents, cfg.ForgetAfter = 0, 0, time.Hour // trims everything that is finished
+		cfg.Retention, cfg.MaxEvents, cfg.ForgetAfter = 0, 0, time.Hour // trims every finished event
 		t, err := consumer.NewTrimmer(cfg)
 		if err != nil {
 			return err

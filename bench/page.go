@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// The tables of a README and of the page about sizing are between these lines. Only writePages writes there.
+// A generated table in README.md or docs/sizing.md is between these two lines. Only writePages writes there.
 const (
 	tableBegin = "<!-- bench -->\n"
 	tableEnd   = "<!-- /bench -->"
 )
 
-// tables are the files with a table, and the functions that make it.
+// tables maps each file with a generated table to the function that returns the table.
 var tables = map[string]func(results []Result) string{
 	"README.md": readmeTable, "README.zh-CN.md": readmeTable, "docs/sizing.md": sizingTable,
 }
 
-// sizingRows are the rows that docs/sizing.md uses, and the programs that did their work.
+// sizingRows are the rows of the table in docs/sizing.md, each with the program that does the work.
 var sizingRows = []struct{ row, what string }{
 	{"grab_1x512", "a shard, asked by one program with 512 callers"},
 	{"grab_64x8", "a shard, asked by 64 programs with 8 callers each"},
@@ -36,7 +36,7 @@ var sizingRows = []struct{ row, what string }{
 	{"replay", "a replay into a topic"},
 }
 
-// notesFile has a person's notes on rows: why a promise was missed, which settings were best.
+// notesFile has notes that people wrote about rows: why a promise was missed, which settings were best.
 const notesFile = "bench/notes.md"
 
 // writePages writes the tables and docs/bench.md from the results and the notes.
@@ -89,7 +89,7 @@ func readNotes(path string) (map[string]string, error) {
 	return notes, nil
 }
 
-// withTable replaces the table between the marks of a text.
+// withTable replaces the table between the lines tableBegin and tableEnd of a text.
 func withTable(text, table string) (string, error) {
 	before, rest, begun := strings.Cut(text, tableBegin)
 	_, after, ended := strings.Cut(rest, tableEnd)
@@ -136,7 +136,6 @@ func sizingTable(results []Result) string {
 	return b.String()
 }
 
-// find returns the result of a row; nil if the row has none.
 func find(results []Result, row string) *Result {
 	i := slices.IndexFunc(results, func(r Result) bool { return r.Name == row })
 	if i < 0 {

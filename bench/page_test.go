@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tables and docs/bench.md are what bench/results.json says, and each row is one that is measured.
+// The READMEs, docs/sizing.md and docs/bench.md match bench/results.json and bench/notes.md. Every result belongs to a
+// row that exists.
 func TestPagesSayWhatWasMeasured(t *testing.T) {
 	t.Parallel()
 	results, err := readResults("results.json")
@@ -24,7 +25,7 @@ func TestPagesSayWhatWasMeasured(t *testing.T) {
 		require.Equal(t, want, string(text), "run: go run ./bench -pages")
 	}
 	for _, size := range sizingRows {
-		require.Contains(t, sizingTable(results), "["+size.row+"]", "docs/sizing.md counts by a row that was not measured")
+		require.Contains(t, sizingTable(results), "["+size.row+"]", "docs/sizing.md uses a row without a result")
 	}
 	text, err := os.ReadFile("../docs/bench.md")
 	require.NoError(t, err)
@@ -39,7 +40,7 @@ func TestPagesSayWhatWasMeasured(t *testing.T) {
 	}
 }
 
-// A row that is measured again leaves the others as they were, in the order of the table.
+// New results of one row replace its old results. The results of other rows stay, in the order of the table.
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	first, second, last := rows[0].name, rows[1].name, rows[len(rows)-1].name
@@ -55,7 +56,7 @@ func TestMerge(t *testing.T) {
 	require.Equal(t, []string{"a", "B", "z"}, names(merge(now, second, []Result{{Name: "B", Row: second}})))
 }
 
-// A person's note about a row is shown below the row, even if the row was not measured yet.
+// A note about a row appears below that row in docs/bench.md, even if the row was never measured.
 func TestNotesStandBelowTheirRows(t *testing.T) {
 	t.Parallel()
 	write := func(text string) string {

@@ -24,7 +24,7 @@ const (
 	callersAPlace = 32
 )
 
-// placesRow measures a grab's cost for Redis in a campaign over many shards, and in one where nearly all shards are
+// placesRow measures what a grab costs Redis in a campaign over many shards, and in one whose shards are nearly all
 // empty. All shards are in one Redis, so that INFO cpu covers all of them.
 func placesRow(ctx context.Context, o options) ([]Result, error) {
 	r, err := newFixture(ctx)
@@ -36,12 +36,12 @@ func placesRow(ctx context.Context, o options) ([]Result, error) {
 		return nil, err
 	}
 	how := "processor time of Redis (INFO cpu) for each grab in a campaign over %d of 16 shards, all in one Redis, by one " +
-		"producer and %d callers for each shard; a limit by user, AOF everysec"
+		"producer with %d callers per shard; a limit by user, AOF everysec"
 	var all []Result
 	for _, places := range []int{4, allPlaces} {
 		name := "shards_" + strconv.Itoa(places)
 		res := Result{Name: "grab_" + name, Unit: "us", Want: 1.15, Below: true,
-			HowOurs: fmt.Sprintf(how, places, callersAPlace), HowBaseline: "grab_shards_1: the same over one shard"}
+			HowOurs: fmt.Sprintf(how, places, callersAPlace), HowBaseline: "grab_shards_1: the same in a campaign over one shard"}
 		res.compare(m.process[name], m.process["shards_1"])
 		res.Beside = map[string]float64{"grabs/s": median(m.rates[name]),
 			"grabs/s over one shard": median(m.rates["shards_1"]), "grabs per script call": median(m.size[name])}
@@ -54,7 +54,7 @@ func placesRow(ctx context.Context, o options) ([]Result, error) {
 	return append(all, tail), nil
 }
 
-// wideRounds measures grabs over 1, 4 and all places in turn, and over all places where only one has packets.
+// wideRounds measures grabs over 1, 4 and all places in turn, and over all places when only one has packets left.
 func (r *fixture) wideRounds(ctx context.Context, m *meter, o options) error {
 	for range o.rounds {
 		for _, places := range []int{1, 4, allPlaces} {
@@ -69,7 +69,8 @@ func (r *fixture) wideRounds(ctx context.Context, m *meter, o options) error {
 	return nil
 }
 
-// wideGrabs measures n grabs in a campaign over that many places.
+// wideGrabs measures n grabs in a campaign over the given number of places. With tail, only the first place has
+// packets.
 func (r *fixture) wideGrabs(ctx context.Context, m *meter, name string, places, n int, tail bool) error {
 	st, err := r.deployment(ctx, allPlaces)
 	if err != nil {
@@ -90,7 +91,7 @@ func (r *fixture) wideGrabs(ctx context.Context, m *meter, name string, places, 
 		}
 	}
 	return r.grabbing(ctx, st, func(p *producer.Producer) error {
-		for i := range 200 { // the producer has looked at the campaign before the clock starts
+		for i := range 200 { // the producer reads the campaign before the clock starts
 			if err := grab(ctx, p, userGrab(n+i), hongbao.OutcomeGranted); err != nil {
 				return err
 			}
@@ -113,7 +114,7 @@ func (r *fixture) loadWide(ctx context.Context, st *store.Store, places, packets
 	return err
 }
 
-// drain grants all packets of a place, to users who do nothing else.
+// drain grants all packets of a place to users who make no other grabs.
 func (r *fixture) drain(ctx context.Context, k *store.Shard) error {
 	call, shard := &store.GrabCall{Campaign: "bench", MaxBacklog: 1e9}, k
 	var answers []hongbao.Answer
@@ -131,19 +132,19 @@ func (r *fixture) drain(ctx context.Context, k *store.Shard) error {
 		case hongbao.OutcomeSoldOut:
 			return nil
 		default:
-			return fmt.Errorf("empty a place: a grab got %s", last)
+			return fmt.Errorf("drain a place: a grab got %s", last)
 		}
 	}
 }
 
-// soldOutRow compares refusals in a sold-out campaign with those of the classic script.
+// soldOutRow compares refusals of a sold-out campaign with refusals of the classic script.
 func soldOutRow(ctx context.Context, o options) ([]Result, error) {
 	r, err := newFixture(ctx)
 	if err != nil {
 		return nil, err
 	}
 	n, m := o.n(300_000), newMeter(r)
-	known := 20 * n // refusals that cost no call
+	known := 20 * n // more grabs than for the classic script, because these refusals need no call
 	var cores, calls []float64
 	for range o.rounds {
 		if err = r.classicSoldOut(ctx, m, n); err != nil {
@@ -158,16 +159,16 @@ func soldOutRow(ctx context.Context, o options) ([]Result, error) {
 	rate := Result{
 		Name: "sold_out", Unit: "refusals/s", Want: 5,
 		HowOurs: fmt.Sprintf("%d grabs of users who hold nothing, by 512 callers through one producer, once nothing is left and "+
-			"a worker has stored a filter of the winners: it tells who holds nothing without a call to Redis", known),
-		HowBaseline: fmt.Sprintf("%d refusals of the classic script when its list is empty, by rueidis, which pipelines, 512 "+
-			"callers", n),
+			"a worker has stored a filter of the winners: the producer refuses the others without a call to Redis", known),
+		HowBaseline: fmt.Sprintf("%d refusals of the classic script when its list is empty, by rueidis, which pipelines, with "+
+			"512 callers", n),
 	}
 	rate.compare(m.rates[ours], m.rates[peer])
 	rate.Beside = map[string]float64{"ours, us of Redis per refusal (cpu)": median(m.process[ours]),
 		"ours, refusals per script call": median(m.size[ours]), "ours, script calls a second": median(calls),
 		"classic script, us of Redis per refusal (cpu)": median(m.process[peer])}
 	core := Result{Name: "sold_out_core", Unit: "refusals/s", Least: 1e6,
-		HowOurs: "refusals of sold_out by the processor time of the whole process (getrusage), callers included"}
+		HowOurs: "refusals of sold_out per second of processor time of the whole process (getrusage), callers included"}
 	core.compare(cores, nil)
 	return []Result{rate, core}, errors.Join(err, r.close())
 }
@@ -184,8 +185,8 @@ func (r *fixture) classicSoldOut(ctx context.Context, m *meter, n int) error {
 	})
 }
 
-// soldOut measures n refusals. It returns how many refusals one core of this process makes in a second, and how many
-// scripts Redis ran in a second meanwhile.
+// soldOut measures n refusals. It returns how many refusals one core of this process makes per second, and how many
+// scripts Redis runs per second meanwhile.
 func (r *fixture) soldOut(ctx context.Context, m *meter, n int) (core, calls float64, err error) {
 	st, err := r.deployment(ctx, 1)
 	if err != nil {
@@ -234,7 +235,7 @@ func (r *fixture) soldOut(ctx context.Context, m *meter, n int) (core, calls flo
 	return core, calls, err
 }
 
-// knows makes losers grab until a worker has stored the filter of the winners and the producer uses it. From then on
+// knows makes losers grab until a worker has stored the filter of the winners and the producer uses it. From then on,
 // losers cost Redis almost nothing.
 func (r *fixture) knows(ctx context.Context, st *store.Store, losers func() error) error {
 	locks, err := st.Locks(store.LockConfig{Lease: 10 * time.Second, Poll: 100 * time.Millisecond})

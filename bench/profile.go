@@ -9,7 +9,7 @@ import (
 	"runtime/pprof"
 )
 
-// profiled runs a row, and writes a CPU profile of this process to the folder; "" for none.
+// profiled runs a row, and writes a CPU profile of this process to the folder. Without a folder it writes none.
 func profiled(folder, row string, run func() error) (err error) {
 	if folder == "" {
 		return run()
@@ -26,8 +26,9 @@ func profiled(folder, row string, run func() error) (err error) {
 	return run()
 }
 
-// labelled makes one of the compared runs. The run's name labels its samples and those of all goroutines that it
-// starts: go tool pprof -tagfocus run=NAME. A name must not be a number: pprof would take it for a bound.
+// labelled makes one of the compared runs. It labels the samples of the run, and of all goroutines that the run starts,
+// with the run's name: go tool pprof -tagfocus run=NAME. The name must not be a number, because pprof would read it as
+// a bound.
 func labelled(ctx context.Context, name string, run func(context.Context) error) (err error) {
 	pprof.Do(ctx, pprof.Labels("run", name), func(ctx context.Context) { err = run(ctx) })
 	return err

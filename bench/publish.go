@@ -23,9 +23,9 @@ import (
 
 const partitions = 4
 
-// publishRow compares Redis -> Kafka by a whole consumer, with claims, with three others. These are a bare loop over
-// the same entries, kafka-go's Writer, and, for each compression, franz-go's idempotent producer. The last two send
-// messages from memory.
+// publishRow compares package consumer and the publisher with three other ways to send the same grants to Kafka: a bare
+// loop over the same entries, kafka-go's Writer, and, for each compression, franz-go's idempotent producer. The last
+// two send messages from memory.
 func publishRow(ctx context.Context, o options) ([]Result, error) {
 	b, err := newPublishBench(ctx, o.n(200_000))
 	if err != nil {
@@ -50,7 +50,7 @@ func (b *publishBench) rows(ctx context.Context, rounds int) ([]Result, error) {
 	results := []Result{{
 		Name: "publish_kafka", Unit: "grants/s", Want: 0.7, HowOurs: ours,
 		HowBaseline: fmt.Sprintf("%d goroutines on the same entries: XREADGROUP of %d grants, encode by kafka-go's "+
-			"RecordSet, RawProduce acks=all, XACK", shardCount, batch),
+			"RecordSet, RawProduce with acks=all, XACK", shardCount, batch),
 	}, {
 		Name: "publish_kafka_writer", Unit: "grants/s", Want: 0.45, HowOurs: ours,
 		HowBaseline: "kafka-go's Writer, acks=all, batches of 1,000, 4 goroutines, messages from memory: nothing read, " +
@@ -61,8 +61,8 @@ func (b *publishBench) rows(ctx context.Context, rounds int) ([]Result, error) {
 	for i, c := range compressions {
 		res := Result{
 			Name: "publish_kafka_franz_" + c, Unit: "grants/s", Want: 0.7, HowOurs: ours + "; compression " + c,
-			HowBaseline: "franz-go's idempotent producer, acks=all, compression " + c + ", to as many partitions, records " +
-				"made before the clock starts, four times over: nothing read, nothing encoded as JSON, nothing acked",
+			HowBaseline: "franz-go's idempotent producer, acks=all, compression " + c + ", to as many partitions; the records " +
+				"are made before the clock starts and sent four times: nothing read, nothing encoded as JSON, nothing acked",
 		}
 		res.compare(byCompression[2*i], byCompression[2*i+1])
 		results = append(results, res)
@@ -70,7 +70,7 @@ func (b *publishBench) rows(ctx context.Context, rounds int) ([]Result, error) {
 	return results, nil
 }
 
-// compressions are the compressions that the row compares. Rows without a compression in their names use the first.
+// compressions are the compressions that the rows compare. Rows without a compression in their names use the first.
 var compressions = []string{"none", "lz4", "zstd"}
 
 type publishBench struct {
@@ -80,8 +80,8 @@ type publishBench struct {
 	runs    int
 }
 
-// newPublishBench starts Redis and Kafka. It then runs kafka-go's Writer once without counting it: the broker is slow
-// until its JVM has compiled its code.
+// newPublishBench starts Redis and Kafka. It first runs kafka-go's Writer once without measuring, because the broker is
+// slow until its JVM has compiled its code.
 func newPublishBench(ctx context.Context, n int) (*publishBench, error) {
 	r, err := newFixture(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func newPublishBench(ctx context.Context, n int) (*publishBench, error) {
 
 func (b *publishBench) close() error { return errors.Join(b.broker.Close(), b.fixture.close()) }
 
-// fresh makes the events of one run, and their empty topic.
+// fresh creates the events of one run, and an empty topic for them.
 func (b *publishBench) fresh(ctx context.Context) (*store.Store, string, error) {
 	st, _, err := b.fixture.events(ctx, b.n)
 	if err != nil {
@@ -116,7 +116,7 @@ func (b *publishBench) topic(ctx context.Context) (string, error) {
 	return name, b.broker.CreateTopic(ctx, name, partitions, nil)
 }
 
-// ours returns a function that publishes the events of a run with a compression.
+// ours returns a function that publishes the events of a run with the given compression.
 func (b *publishBench) ours(compression string) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
 		st, topic, err := b.fresh(ctx)
@@ -137,11 +137,11 @@ func (b *publishBench) sink(st *store.Store, topic, compression string) (*publis
 	return b.publisher(st, topic, "kafka", compression, st)
 }
 
-// franzTimes is how often franz-go produces all records: one time takes less than half a second, which is mostly
-// noise.
+// franzTimes is how often franz-go produces all records. Producing them once takes less than half a second, so the
+// measured rate would be mostly noise.
 const franzTimes = 4
 
-// franz returns a function that produces records from memory as fast as franz-go can without losing one.
+// franz returns a function that produces records from memory as fast as franz-go can without losing records.
 func (b *publishBench) franz(compression string) func(context.Context) (float64, error) {
 	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "lz4": kgo.Lz4Compression(),
 		"zstd": kgo.ZstdCompression()}[compression]
@@ -186,7 +186,7 @@ func (b *publishBench) bare(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	transport := &kafka.Transport{} // a new transport: the default one would not know the new topic yet
+	transport := &kafka.Transport{} // the default transport would not know the new topic yet
 	defer transport.CloseIdleConnections()
 	c := &kafka.Client{Addr: kafka.TCP(b.broker.Addr), Timeout: 20 * time.Second, Transport: transport}
 	id, err := c.InitProducerID(ctx, &kafka.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1})
@@ -227,7 +227,7 @@ func message(g *hongbao.Grant) ([]byte, []protocol.Header) {
 	}
 }
 
-// encodeBare makes one idempotent batch with kafka-go's own encoder, as docs/design/kafka.md describes.
+// encodeBare encodes one idempotent batch with kafka-go's own encoder, as docs/design/kafka.md describes.
 func encodeBare(p *kafka.ProducerSession, seq int32, grants []hongbao.Grant) ([]byte, error) {
 	records := make([]protocol.Record, len(grants))
 	now := time.Now()

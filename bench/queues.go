@@ -13,16 +13,16 @@ import (
 )
 
 // queue is a peer that delivers messages from Redis to a handler. Neither asynq nor watermill-redisstream can take
-// several messages at once. So the number of concurrent handlers is the only setting to tune.
+// several messages at once, so the number of concurrent handlers is the only setting to tune.
 type queue struct {
 	row, peer, about string
 }
 
-// handlers are the numbers of concurrent handlers to try, before a peer is measured with the best number.
+// handlers are the numbers of concurrent handlers that bestHandlers tries.
 var handlers = []int{1, 4, 16, 64, 256}
 
 // bestHandlers makes a short run with each number of handlers, and returns the number with the highest rate. It adds
-// the rates to the row's additional figures.
+// all rates to beside.
 func bestHandlers(beside map[string]float64, rate func(handlers int) (float64, error)) (best int, err error) {
 	highest := 0.0
 	for _, n := range handlers {
@@ -37,19 +37,19 @@ func bestHandlers(beside map[string]float64, rate func(handlers int) (float64, e
 	return best, nil
 }
 
-// queueRow compares grants with a peer's messages of the same text, both delivered to a handler that does nothing. It
-// has no promise.
+// queueRow compares Hongbao's grants with a peer's messages of the same text. Both go to a handler that does nothing.
+// The row has no promise.
 func queueRow(q queue) row {
 	return row{q.row, func(ctx context.Context, o options) ([]Result, error) {
 		r, err := newFixture(ctx)
 		if err != nil {
 			return nil, err
 		}
-		n, ofPeer, put := o.n(200_000), o.n(30_000), []float64{} // each long enough to be measured
+		n, ofPeer, put := o.n(200_000), o.n(30_000), []float64{} // enough of each for a run that can be measured
 		res := Result{
 			Name: q.row, Unit: "messages/s", Beside: map[string]float64{},
 			HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and a handler that does "+
-				"nothing: leases, retries without a place in the line, dead letters, done bits for each grant; at least once to "+
+				"nothing: leases, retries out of order, dead letters, done bits for each grant; at least once to "+
 				"the handler", n, shardCount),
 		}
 		peer := func(at, n int) (float64, error) {
@@ -66,14 +66,14 @@ func queueRow(q queue) row {
 			err = res.inTurn(ctx, o.rounds, func(context.Context) (float64, error) { return peer(best, ofPeer) },
 				func(ctx context.Context) (float64, error) { return r.noop(ctx, n) })
 		}
-		res.HowBaseline = fmt.Sprintf("%d messages of the same text by %s, on the same Redis; %d handlers at once, the best of "+
+		res.HowBaseline = fmt.Sprintf("%d messages of the same text by %s, on the same Redis; %d concurrent handlers, the best of "+
 			"%v in a short run", ofPeer, q.about, best, handlers)
 		res.Beside["the peer puts messages in, messages/s"] = median(put)
 		return []Result{res}, errors.Join(err, r.close())
 	}}
 }
 
-// noop delivers n events to a handler that does nothing.
+// noop measures the delivery of n events to a handler that does nothing.
 func (r *fixture) noop(ctx context.Context, n int) (float64, error) {
 	st, _, err := r.events(ctx, n)
 	if err != nil {
@@ -82,10 +82,9 @@ func (r *fixture) noop(ctx context.Context, n int) (float64, error) {
 	return r.consume(ctx, st, "noop", n, nothing)
 }
 
-// nothing is a handler that does nothing.
 var nothing = hongbao.HandlerFunc(func(context.Context, []hongbao.Grant) []error { return nil })
 
-// queueKafkaRow compares Redis -> Kafka by the publisher with watermill's stream and its publisher.
+// queueKafkaRow compares how the publisher and how watermill bring messages from Redis to Kafka.
 func queueKafkaRow(ctx context.Context, o options) ([]Result, error) {
 	b, err := newPublishBench(ctx, o.n(200_000))
 	if err != nil {
@@ -94,7 +93,7 @@ func queueKafkaRow(ctx context.Context, o options) ([]Result, error) {
 	res := Result{
 		Name: "peer_watermill_kafka", Unit: "messages/s", Beside: map[string]float64{},
 		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher: one copy "+
-			"of each in the topic, whatever dies", b.n, shardCount),
+			"of each in the topic, whichever process dies", b.n, shardCount),
 	}
 	ofPeer := o.n(20_000)
 	peer := func(at, n int) (float64, error) {

@@ -18,23 +18,23 @@ import (
 const (
 	fewReceipts = 10_000
 	costGrabs   = 10_000 // grabs in one measurement of the cost
-	costCall    = 32     // grabs of a call, and scripts of a pipeline of the classic script
-	costsARound = 3      // the processor time of so few grabs is coarse: one measurement alone says little
-	// doublingWidth is how many receipts before and after a power of two are added one by one.
+	costCall    = 32     // grabs per call; for the classic script, scripts per pipeline
+	costsARound = 3      // one measurement is not enough: the processor time of so few grabs is coarse
+	// doublingWidth is how many receipts are added one by one before a power of two, and again after it.
 	doublingWidth = 500
 )
 
-// sizes are the numbers of receipts at which a grab's cost is measured. Redis doubles a hash at each power of two,
-// and moves it piece by piece in the calls that follow. 1e6 and 1e7 are in the middle of that: just after 2^20 and
-// 2^23.
+// sizes are the numbers of receipts at which a grab's cost is measured. Redis doubles a hash table at each power of
+// two, and then moves the entries piece by piece in the following calls. At 1e6 and 1e7 Redis is moving them: these
+// sizes are just after 2^20 and 2^23.
 var sizes = []struct {
 	name    string
 	count   int
-	doubles int // the power of two after which Redis moves the hash; 0 where it is not moving
+	doubles int // the power of two at which Redis begins to move the hash; 0 if Redis is not moving it
 }{{"7e5", 700_000, 0}, {"1e6", 1<<20 + 2000, 1 << 20}, {"7.5e6", 7_500_000, 0}, {"1e7", 10_000_000, 1 << 23}}
 
-// receiptsRow compares a grab's cost for Redis in a campaign with many receipts with its cost in one with few, in the
-// same Redis. It does the same for the classic script and its hash of users.
+// receiptsRow compares what a grab costs Redis in two campaigns of one Redis: one with many receipts, and one with few.
+// It does the same for the classic script and its hash of users.
 func receiptsRow(ctx context.Context, o options) ([]Result, error) {
 	var costs [2]costs
 	for i, begin := range []func(*fixture) side{
@@ -44,8 +44,7 @@ func receiptsRow(ctx context.Context, o options) ([]Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A child that rewrites the file would keep Redis from moving the hash, so the row turns automatic rewrites
-		// off.
+		// Redis does not move a hash while a child process rewrites the append-only file, so automatic rewrites are off.
 		err = errors.Join(r.rdb.ConfigSet(ctx, "auto-aof-rewrite-percentage", "0").Err(),
 			r.rdb.ConfigSet(ctx, "slowlog-log-slower-than", "20").Err())
 		if err == nil {
@@ -58,15 +57,15 @@ func receiptsRow(ctx context.Context, o options) ([]Result, error) {
 	return receiptsResults(&costs[0], &costs[1]), nil
 }
 
-// side is one of the two designs, with a deployment of its own.
+// side is Hongbao or the classic script, each with its own Redis.
 type side interface {
 	// begin empties Redis and makes room for a campaign without receipts.
 	begin(ctx context.Context, packets int) error
 	// fill adds receipts of users from..to-1 to a campaign.
 	fill(ctx context.Context, campaign string, from, to int) error
-	// few makes a campaign of fewReceipts receipts, and removes the one before.
+	// few creates a campaign with fewReceipts receipts, and removes the previous one.
 	few(ctx context.Context) error
-	// grab makes costGrabs grants in a campaign, to users without receipts there.
+	// grab grants costGrabs packets of a campaign to users who have no receipts there.
 	grab(ctx context.Context, campaign string, from int) error
 	// key returns the key of a campaign's receipts.
 	key(campaign string) string
@@ -77,12 +76,12 @@ const (
 	few  = "few"
 )
 
-// costs are a grab's costs for one side, in us of Redis' processor time, by the size's name.
+// costs are the costs of a grab for one side, in us of Redis' processor time, by the name of the size.
 type costs struct {
 	few, many map[string][]float64
-	bytes     map[string]float64 // memory of each receipt
-	longest   map[string]float64 // the longest command that adds one receipt while Redis doubles the hash, ms
-	fork      map[string]float64 // ms
+	bytes     map[string]float64 // memory per receipt
+	longest   map[string]float64 // the longest command that adds one receipt while Redis doubles the hash, in ms
+	fork      map[string]float64 // how long a fork stops Redis, in ms
 }
 
 func (r *fixture) costs(ctx context.Context, o options, s side) (c costs, err error) {
@@ -123,7 +122,7 @@ func (r *fixture) costs(ctx context.Context, o options, s side) (c costs, err er
 	return c, nil
 }
 
-// both returns the cost in a new campaign with few receipts, and in the campaign with many.
+// both returns the cost of a grab in a new campaign with few receipts, and in the campaign with many receipts.
 func (r *fixture) both(ctx context.Context, s side, has int) (ofFew, ofMany float64, err error) {
 	if err = s.few(ctx); err == nil {
 		ofFew, err = r.cost(ctx, s, few, fewReceipts)
@@ -134,7 +133,7 @@ func (r *fixture) both(ctx context.Context, s side, has int) (ofFew, ofMany floa
 	return ofFew, ofMany, err
 }
 
-// cost makes costGrabs grabs, and returns Redis' processor time for each in us.
+// cost makes costGrabs grabs, and returns Redis' processor time per grab in us.
 func (r *fixture) cost(ctx context.Context, s side, campaign string, from int) (float64, error) {
 	before, err := r.cpu(ctx)
 	if err == nil {
@@ -144,8 +143,8 @@ func (r *fixture) cost(ctx context.Context, s side, campaign string, from int) (
 	return (after.process - before.process) / costGrabs, errors.Join(err, err1)
 }
 
-// doubling fills a hash to doublingWidth before the number at which Redis doubles it. Then it adds fields one by one,
-// until doublingWidth after that number. It returns the longest of these commands in ms.
+// doubling fills a hash up to doublingWidth fields before the number at which Redis doubles it. Then it adds fields one
+// by one, up to doublingWidth fields after that number. It returns the time of the longest command in ms.
 func (r *fixture) doubling(ctx context.Context, s side, from, at int) (longest float64, err error) {
 	err = s.fill(ctx, many, from, at-doublingWidth)
 	err = errors.Join(err, r.rdb.Do(ctx, "SLOWLOG", "RESET").Err())
@@ -159,7 +158,7 @@ func (r *fixture) doubling(ctx context.Context, s side, from, at int) (longest f
 	return longest, errors.Join(err, err1)
 }
 
-// readOnce reads receipts until Redis has moved the whole hash: each read moves a piece.
+// readOnce reads n receipts. Each read makes Redis move a piece of the hash, until the whole hash is moved.
 func (r *fixture) readOnce(ctx context.Context, key string, n int) error {
 	for i := 0; i < n; i += 5000 {
 		users := make([]string, 0, 5000)
@@ -173,7 +172,7 @@ func (r *fixture) readOnce(ctx context.Context, key string, n int) error {
 	return nil
 }
 
-// pauses notes the memory of a receipt, and how long a fork stops Redis.
+// pauses records the memory per receipt, and how long a fork stops Redis.
 func (r *fixture) pauses(ctx context.Context, key, size string, n int, c *costs) error {
 	bytes, err := r.rdb.MemoryUsage(ctx, key, 1000).Result()
 	c.bytes[size] = float64(bytes) / float64(n)
@@ -209,9 +208,9 @@ func receiptsResults(ours, classic *costs) (all []Result) {
 		res := Result{
 			Name: "receipts_" + size.name, Unit: "us", Want: 1.15, Below: true,
 			HowOurs: fmt.Sprintf("processor time of Redis (INFO cpu) for each of %d grabs, %d a call, in a campaign that has %s "+
-				"receipts already (put there by HSET, in grab.lua's form), a limit by user, AOF everysec", costGrabs, costCall,
+				"receipts already (written by HSET in grab.lua's format), a limit by user, AOF everysec", costGrabs, costCall,
 				size.name),
-			HowBaseline: fmt.Sprintf("the same in turn, in a campaign with %d receipts in the same Redis", fewReceipts),
+			HowBaseline: fmt.Sprintf("the same in a campaign with %d receipts in the same Redis, run in turn", fewReceipts),
 			Beside: map[string]float64{
 				"bytes for each receipt":                            ours.bytes[size.name],
 				"classic, bytes for each user":                      classic.bytes[size.name],
@@ -224,10 +223,10 @@ func receiptsResults(ours, classic *costs) (all []Result) {
 			res.Beside["the longest HSET while the hash doubles, ms"] = ours.longest[size.name]
 		}
 		res.compare(ours.many[size.name], ours.few[size.name])
-		if size.doubles > 0 { // Redis moves the hash: the increase may be no steeper than for the classic script
+		if size.doubles > 0 { // Redis moves the hash, which makes any design slower
 			res.Want, res.Unit = 1, "times the cost with 1e4"
-			res.HowOurs += "; by what it costs in a campaign with 1e4. Redis moves the hash to a larger table meanwhile"
-			res.HowBaseline = "the same for the classic script, whose hash of users Redis moves as well"
+			res.HowOurs += "; divided by the cost in a campaign with 1e4, while Redis moves the hash to a larger table"
+			res.HowBaseline = "the same ratio for the classic script, whose hash of users Redis moves as well"
 			res.compare(by(ours.many[size.name], ours.few[size.name]), by(classic.many[size.name], classic.few[size.name]))
 		}
 		all = append(all, res)
@@ -309,7 +308,7 @@ func (s *ourSide) grab(ctx context.Context, campaign string, from int) error {
 	return nil
 }
 
-// putFields sets a field of a hash for each of the users from..to-1.
+// putFields sets a field of the hash at key for each user in from..to-1.
 func (r *fixture) putFields(ctx context.Context, key string, from, to int, value func(u int) string) error {
 	for i := from; i < to; i += 5000 {
 		fields := make([]any, 0, 10_000)

@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	lossProcesses = 4 // processes that grant
-	lossCampaigns = 4 // campaigns that they grant in turn
+	lossProcesses = 4 // processes that grant packets
+	lossCampaigns = 4 // campaigns that the processes grant in turn
 	lossStock     = 1_000_000
 	lossLimit     = 20 // seconds
 	lossTime      = 2 * time.Minute
 )
 
-// recoverRow measures how long a shard that lost 100,000 grants is shut. Its baseline is the time in which they were
-// granted: a restore finds these grants and writes each of them again.
+// recoverRow measures how long a shard that lost 100,000 grants stays frozen. The baseline is the time in which the
+// grants were made, because a restore finds and writes each of them again.
 func recoverRow(ctx context.Context, o options) ([]Result, error) {
 	topics, err := newPublishBench(ctx, 10_000)
 	if err != nil {
@@ -56,14 +56,14 @@ func (b *lossBench) rows(ctx context.Context, rounds int) (results []Result, err
 		name, calls string
 		size        int
 	}{
-		{"recover_1e5", fmt.Sprintf("calls of %d, the most that one decides", store.MaxGrabs), store.MaxGrabs},
+		{"recover_1e5", fmt.Sprintf("calls of %d grabs, the maximum", store.MaxGrabs), store.MaxGrabs},
 		{"recover_1e5_singles", "calls of one grab, so that each has an entry of its own", 1},
 	} {
 		res := Result{Name: kind.name, Unit: "s", Most: lossLimit,
 			HowOurs: fmt.Sprintf("from the promotion of a replica that lacks %d grants until its shard is open with all of them: a "+
-				"tenth is in PostgreSQL and Kafka, the rest only the %d processes know that made them in %d campaigns of %d packets "+
-				"in all, in turn, by %s; each user's receipt is compared", b.n, lossProcesses, lossCampaigns, lossStock, kind.calls),
-			HowBaseline: "the time in which the same grants were made, by the same calls: a restore writes each once more",
+				"tenth is in PostgreSQL and Kafka, the rest is only in the memory of the %d processes that made them, in %d campaigns "+
+				"of %d packets in all, in turn, by %s; each user's receipt is compared", b.n, lossProcesses, lossCampaigns, lossStock, kind.calls),
+			HowBaseline: "the time in which the same calls made these grants: a restore writes each grant once more",
 		}
 		var ours, baseline []float64
 		var steps []recovery.Steps
@@ -82,7 +82,7 @@ func (b *lossBench) rows(ctx context.Context, rounds int) (results []Result, err
 	return results, nil
 }
 
-// besideSteps returns the medians of the durations of the steps, in s.
+// besideSteps returns the median duration of each step, in seconds.
 func besideSteps(rounds []recovery.Steps) map[string]float64 {
 	out := map[string]float64{}
 	for name, ms := range map[string]func(*recovery.Steps) int64{
@@ -103,12 +103,12 @@ func besideSteps(rounds []recovery.Steps) map[string]float64 {
 	return out
 }
 
-// loss is a deployment of one shard whose primary is lost.
+// loss is a deployment with one shard that loses its primary.
 type loss struct {
-	at       atomic.Pointer[testkit.RedisServer] // the server that clients connect to
+	at       atomic.Pointer[testkit.RedisServer] // the primary, to which clients connect
 	spare    *testkit.RedisServer
 	worker   *store.Store
-	asked    []*store.Store // the processes that grant
+	asked    []*store.Store // one per process that grants packets
 	books    *books
 	topic    string
 	campaign [lossCampaigns]string
@@ -119,7 +119,7 @@ type loss struct {
 	granting, shut time.Duration
 }
 
-// lose makes grants by calls of a size, and loses them.
+// lose creates a deployment, makes grants by calls of size grabs, and loses them in a failover.
 func (b *lossBench) lose(ctx context.Context, size int) (l *loss, err error) {
 	l = &loss{}
 	primary, err := testkit.StartRedis(ctx, testkit.RedisOptions{})
@@ -160,7 +160,7 @@ func (b *lossBench) run(ctx context.Context, l *loss, size int) error {
 	l.granting = 0
 	spare := redis.NewClient(l.spare.Options())
 	defer spare.Close()
-	if err := spare.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil { // the spare is behind from now on
+	if err := spare.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil { // from now on the spare gets no writes
 		return err
 	}
 	if err := l.grant(ctx, b.n/10, size); err != nil {
@@ -201,7 +201,7 @@ func (b *lossBench) run(ctx context.Context, l *loss, size int) error {
 	return ctx.Err()
 }
 
-// client returns a client that connects to the server that is the primary at the time.
+// client returns a client that always connects to the current primary.
 func (l *loss) client() *redis.Client {
 	opts := l.at.Load().Options()
 	opts.PoolSize, opts.ReadTimeout, opts.ContextTimeoutEnabled = 16, 30*time.Second, true
@@ -211,7 +211,7 @@ func (l *loss) client() *redis.Client {
 	return redis.NewClient(opts)
 }
 
-// found makes a deployment, its ledger and its campaigns.
+// found creates a deployment with its ledger and its campaigns.
 func (b *lossBench) found(ctx context.Context, l *loss, rdb *redis.Client) (err error) {
 	if l.topic, err = b.topic(ctx); err != nil {
 		return err
@@ -243,7 +243,7 @@ func (b *lossBench) found(ctx context.Context, l *loss, rdb *redis.Client) (err 
 	return nil
 }
 
-// grant makes grants by calls of a size, one campaign after the other, and keeps the answers to the users.
+// grant makes n grants by calls of size grabs, in all campaigns in turn. It keeps the answers that users got.
 func (l *loss) grant(ctx context.Context, n, size int) error {
 	const perProcess = 8 // calls at once
 	from := l.made
@@ -275,7 +275,7 @@ func (l *loss) grant(ctx context.Context, n, size int) error {
 
 // deliver delivers all grants so far to the ledger and to the topic.
 func (b *lossBench) deliver(ctx context.Context, l *loss) error {
-	r := &fixture{rdb: l.worker.Redis().(*redis.Client)} //nolint:forcetypeassert // found put it there
+	r := &fixture{rdb: l.worker.Redis().(*redis.Client)} //nolint:forcetypeassert // found sets it
 	if _, err := r.consume(ctx, l.worker, "balance", l.made, l.books.settler); err != nil {
 		return err
 	}
@@ -288,7 +288,7 @@ func (b *lossBench) deliver(ctx context.Context, l *loss) error {
 	return err
 }
 
-// recoverer returns a recoverer with a worker's settings.
+// recoverer returns a recoverer with the same settings as in a worker.
 func (b *lossBench) recoverer(l *loss) (*recovery.Recoverer, func(), error) {
 	log, err := publish.NewLog(b.publishing(l.topic, "none"))
 	if err != nil {
@@ -298,10 +298,10 @@ func (b *lossBench) recoverer(l *loss) (*recovery.Recoverer, func(), error) {
 		Sinks: []string{"balance", "kafka"}, Log: zap.NewNop()}), log.Close, nil
 }
 
-// kept compares the restored receipts with the answers to the users.
+// kept returns an error unless the restored receipts equal the answers that users got.
 func (l *loss) kept(ctx context.Context, lost int64, r *recovery.Recoverer) error {
 	var list []recovery.Restored
-	for len(list) == 0 && ctx.Err() == nil { // the report is written after the opening
+	for len(list) == 0 && ctx.Err() == nil { // the report is written after the shard is opened
 		var err error
 		if list, err = r.Restored(ctx); err != nil {
 			return err
@@ -309,7 +309,7 @@ func (l *loss) kept(ctx context.Context, lost int64, r *recovery.Recoverer) erro
 	}
 	l.took = list[0].Took
 	if n := list[0].Last - list[0].First + 1; n != lost || list[0].Nobody > 0 {
-		return fmt.Errorf("%d grants were to be lost: %+v", lost, list[0])
+		return fmt.Errorf("%d grants were lost, but the report has: %+v", lost, list[0])
 	}
 	for i, answers := range l.receipts {
 		users := make([]string, 0, len(answers))

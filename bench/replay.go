@@ -13,8 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// replayRow compares a replay of a stream to a new topic with the consumer and publisher that first delivered the
-// same events.
+// replayRow compares a replay to a new topic with the consumer and publisher that deliver the same events first.
 func replayRow(ctx context.Context, o options) ([]Result, error) {
 	b, err := newPublishBench(ctx, o.n(200_000))
 	if err != nil {
@@ -22,10 +21,10 @@ func replayRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	res := Result{
 		Name: "replay", Unit: "grants/s", Want: 0.8,
-		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards by a replay to a fresh topic: the stream read again, "+
-			"done bits of its own, claims, stored batches",
+		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards by a replay to a new topic: the stream read again, "+
+			"done bits of the replay, claims, stored batches",
 			b.n, shardCount),
-		HowBaseline: "the same grants through package consumer and the publisher: publish_kafka's own side",
+		HowBaseline: "the same grants through package consumer and the publisher, as in publish_kafka",
 	}
 	err = res.inTurn(ctx, o.rounds, b.ours("none"), b.replay)
 	return []Result{res}, errors.Join(err, b.close())
@@ -54,7 +53,7 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 	}
 	report, err := r.Run(ctx, replay.Options{})
 	if err == nil && (!report.Finished || report.Delivered != int64(b.n)) {
-		err = fmt.Errorf("the replay did not deliver each of %d grants just once: %+v", b.n, report)
+		err = fmt.Errorf("the replay did not deliver each of %d grants exactly once: %+v", b.n, report)
 	}
 	if err != nil {
 		return 0, err
@@ -62,7 +61,7 @@ func (b *publishBench) replay(ctx context.Context) (float64, error) {
 	return float64(b.n) / report.Seconds, nil
 }
 
-// publisher returns a publisher to a topic with claims of a sink.
+// publisher returns a publisher to a topic that uses the claims of a sink.
 func (b *publishBench) publisher(st *store.Store, topic, sink, compression string,
 	entries publish.Entries) (*publish.Publisher, error) {
 	claims, err := st.Claims(store.ClaimsConfig{Sink: sink, Owner: "bench", Lease: 30 * time.Second, TakeLive: true})
@@ -84,7 +83,7 @@ func (b *publishBench) publishing(topic, compression string) publish.Config {
 	}
 }
 
-// inYuan returns one currency for every campaign, as a publisher knows it after its first question.
+// inYuan gives every campaign the same currency. A real publisher remembers the currency after its first look-up.
 type inYuan struct{}
 
 func (inYuan) Terms(context.Context, int, string) (publish.Terms, bool, error) {

@@ -14,40 +14,40 @@ import (
 	"text/tabwriter"
 )
 
-// Result is one row of the table.
+// Result is one row of the table in docs/bench.md.
 type Result struct {
 	Name string `json:"name"`
-	// Row is the name for `make bench ROW=`. One row may measure several results.
+	// Row is the name for `make bench ROW=`. One such run may produce several results.
 	Row string `json:"row"`
 	// Ours, Baseline and their Ratio (ours / baseline) are medians. A row without a baseline has 0 for both.
 	Ours     float64 `json:"ours"`
 	Baseline float64 `json:"baseline,omitempty"`
 	Ratio    float64 `json:"ratio,omitempty"`
 	Unit     string  `json:"unit"`
-	// Spread is the distance of the rounds' ratios: the largest minus the smallest, divided by their median.
+	// Spread says how much the rounds' ratios differ: the largest minus the smallest, divided by their median.
 	Spread float64 `json:"spread,omitempty"`
-	// Want is the promised bound of the ratio: at least, or at most if Below. 0: there is no promise.
+	// Want is the promised bound of Ratio, or 0 for no promise. It is a lower bound, or an upper bound if Below is set.
 	Want  float64 `json:"want,omitempty"`
 	Below bool    `json:"below,omitempty"`
 	// Least and Most, if not 0, are promised bounds of Ours, independent of the baseline.
 	Least float64 `json:"least,omitempty"`
 	Most  float64 `json:"most,omitempty"`
-	// HowOurs and HowBaseline say how both sides were measured.
+	// HowOurs and HowBaseline describe how each side was measured.
 	HowOurs     string `json:"how_ours"`
 	HowBaseline string `json:"how_baseline,omitempty"`
-	// RunsOurs and RunsBaseline are all runs, in their order.
+	// RunsOurs and RunsBaseline are the figures of all rounds, in order.
 	RunsOurs     []float64 `json:"runs_ours,omitempty"`
 	RunsBaseline []float64 `json:"runs_baseline,omitempty"`
 	// Beside has additional figures by name.
 	Beside map[string]float64 `json:"beside,omitempty"`
 	// Plot is drawn by bench/plots; nil for none.
 	Plot *Plot `json:"plot,omitempty"`
-	// Machine is the machine that measured the row, and the date. Seconds is how long the whole row took.
+	// Machine is the machine that measured the row, and the date. Seconds is how long the measurement took.
 	Machine Machine `json:"machine"`
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// Plot is a figure: lines over the same labels.
+// Plot is a figure: lines over a common axis.
 type Plot struct {
 	Title string   `json:"title"`
 	Unit  string   `json:"unit"`
@@ -61,7 +61,7 @@ type Line struct {
 	Y    []float64 `json:"y"`
 }
 
-// noisySpread is the Spread above which a row is marked: its ratio says little.
+// noisySpread is the Spread above which the table marks a row as noisy, because its ratio says little.
 const noisySpread = 0.25
 
 func (r *Result) noisy() bool { return r.Spread > noisySpread }
@@ -98,10 +98,10 @@ func (r *Result) promise() string {
 	return strings.Join(all, ", ")
 }
 
-// measured reports whether the runs are known. Otherwise the spread and the load of other processes are unknown.
+// measured reports whether the figures of all rounds are known. Without them, the spread is unknown.
 func (r *Result) measured() bool { return len(r.RunsOurs) > 0 }
 
-// judgement returns the promise and its result.
+// judgement returns the promise, and whether it was missed.
 func (r *Result) judgement() string {
 	promise := r.promise()
 	switch {
@@ -113,7 +113,7 @@ func (r *Result) judgement() string {
 	return promise
 }
 
-// inTurn runs baseline and ours in turn and fills in the medians.
+// inTurn runs baseline and ours alternately, and fills in the medians.
 func (r *Result) inTurn(ctx context.Context, rounds int, baseline, ours func(context.Context) (float64, error)) error {
 	runs, err := inTurn(ctx, rounds, baseline, ours)
 	if err != nil {
@@ -123,7 +123,7 @@ func (r *Result) inTurn(ctx context.Context, rounds int, baseline, ours func(con
 	return nil
 }
 
-// inTurn makes runs of several kinds in turn, and returns the figures of each kind, round by round.
+// inTurn runs several functions alternately, and returns the figures of each function in the order of the rounds.
 func inTurn(ctx context.Context, rounds int, kinds ...func(context.Context) (float64, error)) ([][]float64, error) {
 	all := make([][]float64, len(kinds))
 	for range rounds {
@@ -158,7 +158,6 @@ func (r *Result) compare(ours, baseline []float64) {
 	r.Spread = spread(ratios)
 }
 
-// spread returns the largest value minus the smallest, divided by the median.
 func spread(v []float64) float64 {
 	if m := median(v); m > 0 {
 		return (slices.Max(v) - slices.Min(v)) / m
@@ -168,7 +167,7 @@ func spread(v []float64) float64 {
 
 func median(v []float64) float64 {
 	s := slices.Sorted(slices.Values(v))
-	if len(s) == 0 { // an error ended the row
+	if len(s) == 0 { // the row ended with an error
 		return 0
 	}
 	if n := len(s); n%2 == 0 {
@@ -177,7 +176,7 @@ func median(v []float64) float64 {
 	return s[len(s)/2]
 }
 
-// readResults returns the results of a file, or none if there is no file.
+// readResults returns the results in a file, or none if the file does not exist.
 func readResults(path string) ([]Result, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -193,8 +192,8 @@ func readResults(path string) ([]Result, error) {
 	return all, nil
 }
 
-// merge replaces a row's results by its new ones. The results are in the order of rows. Results of rows that no
-// longer exist are removed.
+// merge replaces the results of one row by its new ones, and sorts all results in the order of rows. It removes the
+// results of rows that no longer exist.
 func merge(before []Result, row string, now []Result) []Result {
 	var all []Result
 	for _, r := range rows {
@@ -222,7 +221,7 @@ func writeResults(path string, results []Result) error {
 	return nil
 }
 
-// table prints results for a waiting person.
+// table prints results for a person at a terminal.
 func table(w io.Writer, results []Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "row\tours\tbaseline\tunit\tratio\tspread\tpromised\t\t")
@@ -250,7 +249,7 @@ func table(w io.Writer, results []Result) error {
 	return nil
 }
 
-// number formats a number without digits that are noise.
+// number formats a number with about three significant digits: more would be noise.
 func number(v float64) string {
 	switch {
 	case v >= 100:

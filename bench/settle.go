@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// settleRow compares Redis -> ledger by a whole consumer with a bare loop over the same entries, on the same tables.
+// settleRow compares package consumer and the settler with a bare loop over the same entries and the same tables.
 func settleRow(name string, grants int, want float64, start func(context.Context) (*database, error)) row {
 	return row{name, func(ctx context.Context, o options) ([]Result, error) {
 		n := o.n(grants)
@@ -33,7 +33,7 @@ type settleBench struct {
 	n       int
 }
 
-// begin makes the events of a run, and empty books that contain their campaigns.
+// begin creates the events of a run, and a ledger with their campaigns and no grants.
 func (b *settleBench) begin(ctx context.Context) (*store.Store, *books, error) {
 	st, campaigns, err := b.fixture.events(ctx, b.n)
 	if err != nil {
@@ -71,7 +71,6 @@ func (b *settleBench) rows(ctx context.Context, o options, name string, want flo
 	return rows, nil
 }
 
-// ours settles the events of a run.
 func (b *settleBench) ours(ctx context.Context) (float64, error) {
 	st, books, err := b.begin(ctx)
 	if err != nil {
@@ -81,7 +80,7 @@ func (b *settleBench) ours(ctx context.Context) (float64, error) {
 	return rate, errors.Join(err, books.settled(ctx), books.end(ctx))
 }
 
-// bare delivers the same events to the same tables with the minimum work of a program.
+// bare delivers the events of a run to the same tables by a loop that does only the necessary work.
 func (b *settleBench) bare(ctx context.Context) (float64, error) {
 	st, books, err := b.begin(ctx)
 	if err != nil {
@@ -95,7 +94,7 @@ func (b *settleBench) bare(ctx context.Context) (float64, error) {
 	return rate, errors.Join(err, books.settled(ctx), end(), books.end(ctx))
 }
 
-// plain delivers the same events to the tables of a program that keeps no books.
+// plain delivers the events of a run to the tables of a program without double entry.
 func (b *settleBench) plain(ctx context.Context) (float64, error) {
 	st, _, err := b.fixture.events(ctx, b.n)
 	if err != nil {

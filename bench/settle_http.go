@@ -22,9 +22,9 @@ const (
 	remoteConcurrency = 256
 )
 
-// settleHTTPRow compares Redis -> a remote balance system that takes 5 ms for each request with a bare pool that
-// posts the same requests. The row promises a rate besides the ratio, because at 5 ms a request the rate depends on
-// the number of concurrent requests.
+// settleHTTPRow compares settlement at a remote balance system with a bare pool of goroutines that post the same
+// requests. The remote takes 5 ms for each request. The row also promises a rate, because at 5 ms a request the rate
+// depends on the number of concurrent requests.
 func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 	n := o.n(100_000)
 	r, err := newFixture(ctx)
@@ -121,8 +121,8 @@ type httpBench struct {
 	bank *slowBank
 }
 
-// credits settles the events of a run by requests to the bank. batchCredits, if not 0, bounds the credits of a
-// request.
+// credits settles the events of a run by requests to the bank. The parameter batchCredits, if not 0, is the maximum of
+// credits per request.
 func (b *httpBench) credits(ctx context.Context, batchCredits int) (float64, error) {
 	st, books, err := b.begin(ctx)
 	if err != nil {

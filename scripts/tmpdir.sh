@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prints the folder for the files of the tests' servers, which make and delete tens of thousands of them: a file system
-# in memory does that at a fraction of a disk's cost. It is TMPDIR if that is set, and /tmp where less than 8 GB of memory
-# are free, or that file system has less room, or may not run programs.
+# Prints the folder for the files of the tests' servers. The tests create and delete tens of thousands of files, which
+# is much faster in a file system in memory. The folder is TMPDIR if that is set. It is /tmp if less than 8 GB of memory
+# are free, or if the file system in memory has less space or does not allow executables.
 set -euo pipefail
 
 memory=/dev/shm

@@ -17,16 +17,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// grant returns the text of a message, as in Hongbao's record.
+// grant returns a message with the text of one of Hongbao's records.
 func grant(i int) []byte {
 	return fmt.Appendf(nil, `{"campaign":"bench-0","packet":%d,"user":"u%08d","amount":500,"shard":0,"seq":%d,"epoch":1,`+
 		`"time":"2026-11-22T10:00:00.000Z","request_id":"r%05d"}`, i+1, i, i+1, i%100_000)
 }
 
-// fillers is how many goroutines add messages at once, for any number of handlers.
+// fillers is how many goroutines add messages concurrently, whatever the number of handlers.
 const fillers = 64
 
-// each calls do for 0..n-1 from that many goroutines, and returns the rate.
+// each calls do for 0..n-1 from the given number of goroutines, and returns the rate.
 func each(callers, n int, do func(caller, i int) error) (float64, error) {
 	errs := make([]error, callers)
 	var next atomic.Int64
@@ -43,7 +43,6 @@ func each(callers, n int, do func(caller, i int) error) (float64, error) {
 	return float64(n) / time.Since(start).Seconds(), errors.Join(errs...)
 }
 
-// counter counts handled messages.
 type counter struct {
 	left atomic.Int64
 	all  chan struct{}
@@ -101,7 +100,7 @@ func asynqTasks(_ context.Context, j job) ([]float64, error) {
 
 const stream = "grants"
 
-// client returns a client for one part only: watermill's publishers and subscribers close their clients.
+// client returns a new client for each part, because watermill's publishers and subscribers close their client.
 func client(j job) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: j.addr, PoolSize: 2*max(j.callers, fillers) + 10})
 }
@@ -119,8 +118,8 @@ func fill(j job) (float64, error) {
 	return rate, errors.Join(err, p.Close())
 }
 
-// drain handles the messages of the stream, by several consumers of one group. Each takes the next message after it
-// has acknowledged the one before.
+// drain handles the messages of the stream by several consumers of one group. Each consumer takes the next message
+// after acknowledging the last.
 func drain(ctx context.Context, j job, handle func(m *message.Message) error) (float64, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -155,7 +154,7 @@ func drain(ctx context.Context, j job, handle func(m *message.Message) error) (f
 	rate, err := c.wait(j.n, start)
 	stop()
 	for _, end := range closing {
-		if failed := end(); !errors.Is(failed, redis.ErrClosed) { // the first has closed the shared client
+		if failed := end(); !errors.Is(failed, redis.ErrClosed) { // the first end has closed the shared client
 			err = errors.Join(err, failed)
 		}
 	}
@@ -167,7 +166,7 @@ func drain(ctx context.Context, j job, handle func(m *message.Message) error) (f
 	return rate, err
 }
 
-// watermillRedis publishes messages to a stream, then handles them by a handler that does nothing.
+// watermillRedis publishes messages to a stream, then delivers them to a handler that does nothing.
 func watermillRedis(ctx context.Context, j job) ([]float64, error) {
 	in, err := fill(j)
 	if err != nil {
@@ -177,7 +176,7 @@ func watermillRedis(ctx context.Context, j job) ([]float64, error) {
 	return []float64{out, in}, err
 }
 
-// watermillKafka publishes messages to a stream, then brings them to Kafka, acknowledged by all replicas.
+// watermillKafka publishes messages to a stream, then copies them to Kafka with acks=all.
 func watermillKafka(ctx context.Context, j job) ([]float64, error) {
 	in, err := fill(j)
 	if err != nil {

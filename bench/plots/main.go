@@ -27,8 +27,8 @@ type result struct {
 }
 
 func main() {
-	results := flag.String("results", "../results.json", "read the rows there")
-	out := flag.String("out", "../../docs/img", "write bench-NAME.svg there, one a row that has a figure")
+	results := flag.String("results", "../results.json", "file with the rows")
+	out := flag.String("out", "../../docs/img", "folder for bench-NAME.svg, one file for each row with a figure")
 	flag.Parse()
 	if err := run(*results, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "plots:", err)

@@ -3,7 +3,8 @@
 //	make image                       # bin/image, for this machine's architecture; ARCH=amd64,arm64 for both
 //	skopeo copy --all oci:bin/image docker://registry.internal/hongbao:1
 //
-// It is the image of deploy/Dockerfile: the static program and the certificates of public authorities, nothing else.
+// The image equals that of deploy/Dockerfile: it contains only the static program and the certificates of public
+// authorities.
 package main
 
 import (
@@ -26,7 +27,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Where the image has its two files, and who runs it.
+// The paths of the image's two files, and the user that runs the program.
 const (
 	program      = "usr/local/bin/hongbao"
 	certificates = "etc/ssl/certs/ca-certificates.crt"
@@ -35,8 +36,8 @@ const (
 
 func main() {
 	source := flag.String("source", "..", "the repository")
-	out := flag.String("out", "../bin/image", "folder of the OCI layout; what is there is replaced")
-	arch := flag.String("arch", runtime.GOARCH, "architectures, as amd64,arm64")
+	out := flag.String("out", "../bin/image", "folder of the OCI layout; its content is replaced")
+	arch := flag.String("arch", runtime.GOARCH, "architectures, such as amd64,arm64")
 	roots := flag.String("roots", "/"+certificates, "file with the certificates of public authorities")
 	flag.Parse()
 	digest, err := write(*source, *out, *roots, strings.Split(*arch, ","))
@@ -47,7 +48,8 @@ func main() {
 	fmt.Println(digest)
 }
 
-// write builds the program for each architecture and writes the layout; it gives the digest of the index of the images.
+// write builds the program for each architecture and writes the layout. It returns the digest of the index of all
+// images.
 func write(source, out, roots string, archs []string) (string, error) {
 	images, err := buildAll(source, roots, archs)
 	if err != nil {
@@ -67,7 +69,7 @@ func write(source, out, roots string, archs []string) (string, error) {
 	return digest.String(), err
 }
 
-// buildAll makes the index of the images.
+// buildAll builds an image for each architecture, and returns the index of the images.
 func buildAll(source, roots string, archs []string) (index v1.ImageIndex, err error) {
 	dir, err := os.MkdirTemp("", "hongbao-image-")
 	if err != nil {
@@ -86,7 +88,7 @@ func buildAll(source, roots string, archs []string) (index v1.ImageIndex, err er
 	return index, nil
 }
 
-// build makes the program as deploy/Dockerfile does, and the image around it.
+// build compiles the program with the same flags as deploy/Dockerfile, and puts it into an image.
 func build(source, path, arch, roots string) (v1.Image, error) {
 	cmd := exec.Command("go", "build", "-trimpath", "-tags=timetzdata,production", "-ldflags=-s -w", "-o", path, "./cmd/hongbao")
 	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
@@ -101,7 +103,7 @@ func build(source, path, arch, roots string) (v1.Image, error) {
 	}{{certificates, roots, 0o444}, {program, path, 0o555}} {
 		text, err := os.ReadFile(file.path)
 		if err != nil {
-			return nil, fmt.Errorf("read what becomes /%s: %w", file.name, err)
+			return nil, fmt.Errorf("read the source of /%s: %w", file.name, err)
 		}
 		layer, err := pack(file.name, text, file.mode)
 		if err == nil {
@@ -121,7 +123,8 @@ func build(source, path, arch, roots string) (v1.Image, error) {
 	return mutate.ConfigFile(img, config)
 }
 
-// pack makes a layer of one file and its folders. It has no time in it: the same program gives the same digest.
+// pack returns a layer with one file and its parent folders. It stores no time, so the same program gives the same
+// digest.
 func pack(name string, text []byte, mode int64) (v1.Layer, error) {
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)

@@ -1,7 +1,8 @@
--- The ledger's roles in PostgreSQL. Run it once in the ledger's own, empty database, as a superuser; give the roles
--- passwords afterwards (ALTER ROLE ... PASSWORD), or let pg_hba.conf know them by certificates.
+-- The ledger's roles in PostgreSQL. Run this file once as a superuser, in the ledger's own, empty database. Then give
+-- the roles passwords (ALTER ROLE ... PASSWORD), or let them log in with certificates in pg_hba.conf.
 --
--- hongbao_owner has the tables: `hongbao init` only. hongbao_app reads and writes rows: everything else.
+-- hongbao_owner owns the tables, and only `hongbao init` uses it. hongbao_app reads and writes rows, for everything
+-- else.
 CREATE ROLE hongbao_owner LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;
 CREATE ROLE hongbao_app LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;

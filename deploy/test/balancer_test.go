@@ -13,13 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// balancer does for servers what a Service does for pods: it gives new connections to the ready ones in turn, and leaves
-// open connections where they are. It asks as the readiness probe of the chart does.
+// balancer does for servers what a Service does for pods: it distributes new connections over the ready pods in turn,
+// and keeps existing connections where they are. It uses the chart's readiness probe.
 type balancer struct {
 	listener net.Listener
 	probe    *corev1.Probe
 	mu       sync.Mutex
-	pods     map[*server]int // failures of the probe in sequence
+	pods     map[*server]int // consecutive failures of the probe
 	next     atomic.Int64
 	links    sync.WaitGroup
 }
@@ -45,7 +45,6 @@ func newBalancer(t *testing.T, probe *corev1.Probe) *balancer {
 func (b *balancer) add(s *server)    { b.mu.Lock(); b.pods[s] = 0; b.mu.Unlock() }
 func (b *balancer) remove(s *server) { b.mu.Lock(); delete(b.pods, s); b.mu.Unlock() }
 
-// watch probes all pods, each period.
 func (b *balancer) watch(ctx context.Context) {
 	tick := time.NewTicker(time.Duration(b.probe.PeriodSeconds) * time.Second)
 	defer tick.Stop()
@@ -77,7 +76,7 @@ func (b *balancer) all() (pods []*server) {
 	return pods
 }
 
-// pick is a pod that is ready; nil if none is.
+// pick returns the next pod that is ready; nil if no pod is ready.
 func (b *balancer) pick() *server {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,7 +115,7 @@ func (b *balancer) link(c net.Conn) {
 	defer up.Close()
 	var both sync.WaitGroup
 	copyTo := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from)           // it ends with the connection
+		_, _ = io.Copy(to, from)           // ends when the connection is closed
 		_ = to.(*net.TCPConn).CloseWrite() //nolint:forcetypeassert // both are TCP
 	}
 	both.Go(func() { copyTo(up, c) })

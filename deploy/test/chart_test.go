@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kinds returns the kinds that the chart may render.
+// kinds returns an empty object for each kind that the chart may render.
 func kinds() map[string]metav1.Object {
 	return map[string]metav1.Object{
 		"v1/ConfigMap": &corev1.ConfigMap{}, "v1/Service": &corev1.Service{}, "v1/ServiceAccount": &corev1.ServiceAccount{},
@@ -36,8 +36,8 @@ func kinds() map[string]metav1.Object {
 	}
 }
 
-// render returns what Helm would send to Kubernetes, each manifest decoded by its type. A field that does not exist,
-// appears twice or differs only in case is an error.
+// render returns the manifests that Helm would send to Kubernetes, each decoded into its Go type. An unknown field, a
+// duplicate field or a wrong case is an error.
 func render(values map[string]any) ([]metav1.Object, error) {
 	chart, err := loader.Load("../chart")
 	if err != nil {
@@ -120,7 +120,7 @@ func newRendered(t *testing.T, values map[string]any) *rendered {
 	return r
 }
 
-// named returns the one object of a type with a name.
+// named returns the only object with this type and name.
 func named[T metav1.Object](r *rendered, name string) T {
 	r.t.Helper()
 	var found T
@@ -144,8 +144,8 @@ func (r *rendered) selected(s map[string]string) (names []string) {
 	return names
 }
 
-// Each values file of the chart renders to manifests that strictly decode as Kubernetes' own types. Their parts refer
-// to each other correctly, and Hongbao would start their processes.
+// Each values file of the chart renders to manifests that decode strictly into Kubernetes' own types. References
+// between the manifests are correct, and Hongbao accepts the commands and the configuration of the pods.
 func TestChart(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("../chart/ci/*-values.yaml")
@@ -173,12 +173,12 @@ func (r *rendered) checkUnique() {
 	for _, o := range r.objects {
 		key := fmt.Sprintf("%T %s", o, o.GetName())
 		require.False(r.t, seen[key], key)
-		require.LessOrEqual(r.t, len(o.GetName()), 52, "a CronJob's Jobs and their pods get longer names")
+		require.LessOrEqual(r.t, len(o.GetName()), 52, "Kubernetes appends to this name for a CronJob's Jobs and pods")
 		seen[key] = true
 	}
 }
 
-// checkReferences requires that every selector matches pods, and that every port is a port of those pods.
+// checkReferences requires that every selector matches pods, and that every target port exists in those pods.
 func (r *rendered) checkReferences(o metav1.Object) {
 	switch o := o.(type) {
 	case *corev1.Service:
@@ -214,7 +214,7 @@ func containerPort(c corev1.Container, name string) int32 {
 	return 0
 }
 
-// checkPod requires a pod whose process gives an attacker no further rights.
+// checkPod requires a pod with the least privileges: no root, no capabilities, a read-only file system.
 func (r *rendered) checkPod(name string, pod *corev1.PodTemplateSpec) {
 	s := pod.Spec.SecurityContext
 	require.True(r.t, *s.RunAsNonRoot, name)
@@ -248,8 +248,8 @@ func (r *rendered) checkPod(name string, pod *corev1.PodTemplateSpec) {
 	}
 }
 
-// checkGoMemory requires that Go's collector knows the memory limit and leaves a fifth of it for memory it does not
-// count.
+// checkGoMemory requires a GOMEMLIMIT of four fifths of the memory limit. The rest is for memory that Go's garbage
+// collector does not count.
 func (r *rendered) checkGoMemory(c *corev1.Container) {
 	for _, e := range c.Env {
 		if e.Name == "GOMEMLIMIT" {
@@ -263,7 +263,7 @@ func (r *rendered) checkGoMemory(c *corev1.Container) {
 	require.Fail(r.t, "no GOMEMLIMIT", c.Name)
 }
 
-// Contradictory values are refused before Kubernetes sees them.
+// Helm refuses values that contradict each other, before anything is sent to Kubernetes.
 func TestChartRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ values, says string }{
@@ -294,8 +294,8 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// A part's own variable has precedence, even with a value that counts as empty. A number is written as people write
-// it.
+// A component's own variable overrides the common variable, even with an empty value. Large numbers are not rendered in
+// scientific notation.
 func TestVariablesOfAPart(t *testing.T) {
 	t.Parallel()
 	values := map[string]any{}
@@ -319,5 +319,5 @@ audit: {resources: {limits: {memory: 1.5Gi}}}
 		"HONGBAO_REDIS_DB": "3", "HONGBAO_REDIS_USERNAME": "all"}, env("hongbao-serve"))
 	require.Equal(t, map[string]string{"HONGBAO_REDIS_TLS": "false", "HONGBAO_PRODUCER_MAX_BACKLOG": "5000000",
 		"HONGBAO_REDIS_DB": "0", "HONGBAO_REDIS_USERNAME": "", "GOMEMLIMIT": "100MiB"}, env("hongbao-work-kafka"))
-	require.NotContains(t, env("hongbao-audit"), "GOMEMLIMIT", "the chart reads whole Mi and Gi only")
+	require.NotContains(t, env("hongbao-audit"), "GOMEMLIMIT", "the chart understands only whole Mi and Gi")
 }

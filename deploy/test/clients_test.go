@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Each client of examples/clients grabs a packet, and each reader of the topic prints each of them once, also the
-// one that is in the topic twice: its copy comes before the others.
+// Each client of examples/clients grabs a packet. Then each reader prints every grant of the topic once, although the
+// topic has one record twice.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	broker := testkit.Kafka(t)
@@ -31,7 +31,7 @@ func TestClients(t *testing.T) {
 	front := serve(t, program(t), env, "--serve.drain_delay=0s", "--serve.facts=device=claim:device_id")
 	worker := start(t, program(t), env, "work")
 	granted := map[string]bool{}
-	token := client(t, "python3", "-c", `import grab; print(grab.token("docs"))`) // as docs/http.md has it
+	token := client(t, "python3", "-c", `import grab; print(grab.token("docs"))`) // the command of docs/http.md
 	require.Equal(t, 2, strings.Count(token, "."), token)
 	for _, command := range [][]string{{"bash", "grab.sh"}, {"python3", "grab.py"}, {"node", "grab.mjs"}, {"java", "Grab.java"}} {
 		user := command[0]
@@ -59,10 +59,11 @@ func TestClients(t *testing.T) {
 	worker.stop(timeToStart)
 }
 
-// readers are the commands of the readers of the topic, each with the libraries that scripts/setup.sh has fetched for it.
+// readers returns the commands that run the readers of the topic, with the libraries that scripts/setup.sh has
+// downloaded.
 func readers(t *testing.T, kafka string) [][]string {
 	t.Helper()
-	node := t.TempDir() // Node looks for libraries beside the program
+	node := t.TempDir() // Node looks for libraries in the folder of the program
 	text, err := os.ReadFile("../../examples/clients/topic.mjs")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(node, "topic.mjs"), text, 0o600))
@@ -74,7 +75,7 @@ func readers(t *testing.T, kafka string) [][]string {
 	}
 }
 
-// byDevice adds the limit of configs/campaign.yaml.
+// byDevice adds the limit by device that configs/campaign.yaml has.
 func byDevice(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -86,7 +87,7 @@ func byDevice(t *testing.T, path string) string {
 	return path
 }
 
-// again writes the topic's first record once more, as after a rollback of Redis.
+// again writes the topic's first record once more, as may happen after a rollback of Redis.
 func again(t *testing.T, addr, topic string) {
 	t.Helper()
 	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{addr}, Topic: topic})
@@ -98,7 +99,7 @@ func again(t *testing.T, addr, topic string) {
 	require.NoError(t, writer.Close())
 }
 
-// client runs one of examples/clients to its end, and gives what it printed.
+// client runs a command in the folder examples/clients, and returns its output.
 func client(t *testing.T, command ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -113,7 +114,7 @@ func client(t *testing.T, command ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// cached is a path of what scripts/setup.sh has fetched.
+// cached returns the path of something that scripts/setup.sh has downloaded.
 func cached(t *testing.T, path ...string) string {
 	t.Helper()
 	dir := os.Getenv("HONGBAO_KAFKA_DIR")

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// composed reads compose.yaml as Compose does. Fields outside the specification are errors.
+// composed parses compose.yaml in the same way as Compose. Unknown fields are errors.
 func composed(t *testing.T, profiles ...string) *types.Project {
 	t.Helper()
 	return composedFrom(t, "../../compose.yaml", profiles...)
@@ -43,7 +43,7 @@ func ofHongbao(project *types.Project) (services []types.ServiceConfig) {
 	return services
 }
 
-// CONTRIBUTING.md names the servers of compose/tests.yaml by the variables that testkit reads.
+// CONTRIBUTING.md sets the variables of testkit to the addresses of the servers in compose/tests.yaml.
 func TestComposeOfTests(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../CONTRIBUTING.md")
@@ -59,25 +59,26 @@ func TestComposeOfTests(t *testing.T) {
 		require.NotNil(t, service.HealthCheck, name)
 	}
 	redis := strings.Join(project.Services["redis"].Command, " ")
-	require.Contains(t, redis, "--appendonly yes --maxmemory-policy noeviction", "as testkit demands of a Redis")
+	require.Contains(t, redis, "--appendonly yes --maxmemory-policy noeviction", "testkit requires these settings of a Redis")
 	kafka := project.Services["kafka"].Environment
 	require.Contains(t, *kafka["KAFKA_LISTENERS"], ":"+project.Services["kafka"].Ports[0].Published,
-		"the broker connects to itself by the address that it advertises")
+		"the broker connects to itself at its advertised address")
 }
 
-// Without a profile compose.yaml starts the three servers, and with profile all also the rest. Images are pinned, and
-// ports are open to this machine only. Mounted files exist, and each serving service has a health check.
+// Without a profile, compose.yaml starts the three servers; with profile all, it starts everything. Image versions are
+// pinned, ports are reachable from this machine only, mounted files exist, and each long-running service has a health
+// check.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	require.ElementsMatch(t, []string{"redis", "postgres", "kafka"}, composed(t).ServiceNames())
 	project := composed(t, "all")
 	require.ElementsMatch(t, []string{"redis", "postgres", "kafka", "init", "serve", "work", "prometheus", "grafana"},
 		project.ServiceNames())
-	require.Equal(t, "replicated", project.Services["work"].Deploy.Mode, "Podman Compose counts replicas only then")
+	require.Equal(t, "replicated", project.Services["work"].Deploy.Mode, "Podman Compose ignores replicas in other modes")
 	for name, s := range project.Services {
 		require.Regexp(t, `^[a-z/]+:v?[0-9][0-9.]*$`, s.Image, name)
 		require.Equal(t, name != "init", s.HealthCheck != nil, name)
-		require.Empty(t, s.Restart, "%s: after a restart of the machine all of it runs, or nothing", name)
+		require.Empty(t, s.Restart, "%s: after a reboot nothing may start alone", name)
 		for _, p := range s.Ports {
 			require.Equal(t, "127.0.0.1", p.HostIP, name)
 			require.Equal(t, fmt.Sprint(p.Target), p.Published, name)
@@ -95,8 +96,8 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// Compose treats `up --wait` as failed if a service has ended that no other service waits for. So each serving service
-// waits for the end of init.
+// `up --wait` fails if a service has exited and no other service depends on its completion. So each Hongbao service
+// depends on the completion of init.
 func TestComposeOrder(t *testing.T) {
 	t.Parallel()
 	project := composed(t, "all")
@@ -108,8 +109,8 @@ func TestComposeOrder(t *testing.T) {
 	}
 }
 
-// The program knows each command and variable of compose.yaml. Its containers give an attacker no further rights.
-// Compose waits longer than they take to drain.
+// The program accepts each command and variable that compose.yaml gives it. The containers have the least privileges.
+// Compose waits longer before it kills a container than the container needs to drain.
 func TestComposeHongbao(t *testing.T) {
 	t.Parallel()
 	services := ofHongbao(composed(t, "all"))
@@ -121,10 +122,10 @@ func TestComposeHongbao(t *testing.T) {
 	for i := range services {
 		s := &services[i]
 		require.Equal(t, "hongbao:"+chart.AppVersion, s.Image)
-		require.Equal(t, s.Name == "init", s.Build != nil, "two builds of one tag: Compose refuses the second")
+		require.Equal(t, s.Name == "init", s.Build != nil, "only init builds the image: Compose refuses two builds of one tag")
 		if s.Build == nil {
 			require.Equal(t, types.PullPolicyNever, s.PullPolicy, s.Name)
-			require.Contains(t, s.DependsOn, "init", "%s starts when the image is there", s.Name)
+			require.Contains(t, s.DependsOn, "init", "%s must start after the image is built", s.Name)
 		} else {
 			_, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile))
 			require.NoError(t, err)
@@ -144,7 +145,6 @@ func TestComposeHongbao(t *testing.T) {
 	}
 }
 
-// composeEnv returns the environment variables of a service's processes.
 func composeEnv(s *types.ServiceConfig) (env []string) {
 	for name, value := range s.Environment {
 		env = append(env, name+"="+*value)
@@ -171,10 +171,10 @@ func checkGrace(t *testing.T, s *types.ServiceConfig, knobs map[string]string, p
 		require.NoError(t, err, knob)
 		sum += d
 	}
-	require.Greater(t, time.Duration(*s.StopGracePeriod), sum, "%s is killed before it has drained", s.Name)
+	require.Greater(t, time.Duration(*s.StopGracePeriod), sum, "%s is killed before it is drained", s.Name)
 }
 
-// composeFile returns the content that a service finds at a path.
+// composeFile returns the content of the file that a service mounts at a path.
 func composeFile(t *testing.T, s *types.ServiceConfig, path string) []byte {
 	t.Helper()
 	for _, v := range s.Volumes {
@@ -188,8 +188,8 @@ func composeFile(t *testing.T, s *types.ServiceConfig, path string) []byte {
 	return nil
 }
 
-// Prometheus accepts its arguments and loads the generated alert rules. It scrapes the ops port of each Hongbao
-// service, by a job whose name the rules use.
+// Prometheus accepts the arguments in compose.yaml and loads the generated alert rules. It scrapes the ops port of each
+// Hongbao service, under job names that the rules expect.
 func TestComposePrometheus(t *testing.T) {
 	t.Parallel()
 	project := composed(t, "all")
@@ -235,7 +235,7 @@ func TestComposePrometheus(t *testing.T) {
 	}
 }
 
-// Grafana finds Prometheus at its address in compose.yaml, and the generated dashboard in the folder that it reads.
+// Grafana has the address of Prometheus, and loads the generated dashboard as its home page.
 func TestComposeGrafana(t *testing.T) {
 	t.Parallel()
 	project := composed(t, "all")
@@ -249,7 +249,7 @@ func TestComposeGrafana(t *testing.T) {
 	}
 	require.NoError(t, yaml.UnmarshalStrict(composeFile(t, &s, "/etc/grafana/provisioning/datasources/hongbao.yaml"), &sources))
 	require.Equal(t, "prometheus", sources.Datasources[0].Type)
-	require.True(t, sources.Datasources[0].IsDefault, "the dashboard's variable takes it")
+	require.True(t, sources.Datasources[0].IsDefault, "the dashboard's variable defaults to it")
 	require.Equal(t, fmt.Sprintf("http://prometheus:%d", project.Services["prometheus"].Ports[0].Target), sources.Datasources[0].URL)
 
 	var boards struct {
@@ -270,8 +270,8 @@ func TestComposeGrafana(t *testing.T) {
 	}
 }
 
-// Kafka itself accepts the properties that its image makes of the variables. A service or this machine uses each of
-// its listeners.
+// The Kafka image turns its variables into properties, and Kafka accepts these. The services and this machine each use
+// an advertised listener.
 func TestComposeKafka(t *testing.T) {
 	t.Parallel()
 	project := composed(t, "all")

@@ -18,8 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// stack runs what compose.yaml says without a container engine: the same commands with the same variables, on servers of
-// testkit in place of those that the names in the file mean.
+// stack runs the services of compose.yaml without a container engine. It runs the same commands with the same
+// variables, but replaces the host names by the addresses of testkit's servers.
 type stack struct {
 	t       *testing.T
 	project *types.Project
@@ -50,7 +50,8 @@ func newStack(t *testing.T) *stack {
 		"0.0.0.0:8082", testkit.FreeAddr(t), "0.0.0.0:8083", testkit.FreeAddr(t))}
 }
 
-// env are the variables of a service, with the addresses that are there. The topic is the test's own: the broker is not.
+// env returns the variables of a service, with real addresses. The topic belongs to this test, because tests share the
+// broker.
 func (s *stack) env(service string) []string {
 	config := s.project.Services[service]
 	env := composeEnv(&config)
@@ -60,7 +61,7 @@ func (s *stack) env(service string) []string {
 	return append(env, "HONGBAO_KAFKA_TOPIC=composed")
 }
 
-// start starts a service and waits until its health check is good.
+// start starts a service and waits until its health check succeeds.
 func (s *stack) start(service string) *process {
 	s.t.Helper()
 	config := s.project.Services[service]
@@ -74,8 +75,8 @@ func (s *stack) start(service string) *process {
 	return p
 }
 
-// docker stands for `docker compose` in the commands of docs/compose.md: what is run in a container's place is the program
-// with the container's variables.
+// docker replaces `docker compose` in the commands of docs/compose.md. It runs the program with the container's
+// variables instead of running a command in the container.
 const docker = `#!/usr/bin/env bash
 set -euo pipefail
 [ "$1 $2 $3 $4 $5" = "compose exec -T serve hongbao" ] || { echo "docker $*: no such container" >&2; exit 1; }
@@ -83,8 +84,8 @@ shift 5
 exec env $COMPOSED_ENV "$COMPOSED_PROGRAM" "$@"
 `
 
-// What compose.yaml runs becomes healthy, and the commands that docs/compose.md has for it fund a campaign, grab over
-// HTTP, and see the grants settled and published. The console and the metrics answer.
+// The services of compose.yaml become healthy. With the commands of docs/compose.md a campaign is funded, a grab over
+// HTTP wins, and the grant is settled and published. The console and the metrics respond.
 func TestComposedRuns(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

@@ -21,7 +21,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// unpacked is the image's root, and what the image says of itself.
+// unpacked builds the image and extracts it. It returns the folder, and the user and entrypoint in the image's
+// configuration.
 func unpacked(t *testing.T) (root string, user string, entrypoint []string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "image")
@@ -77,17 +78,17 @@ func unpack(t *testing.T, root string, files io.Reader) {
 	}
 }
 
-// contained is the command that runs something as a container engine would: with the image as its root, read-only but
-// for what is mounted, as the image's user, without any right.
+// contained returns the arguments of unshare that run a command as a container engine would: in the image's read-only
+// root, as the image's user, and without capabilities.
 func contained(root string, args ...string) []string {
-	// The first namespace may mount; the second one maps the user. Neither needs root outside.
+	// The first namespace has the right to mount, and the second one maps the user. Neither needs root on the host.
 	const script = `mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && root=$1 && shift && ` +
 		`exec unshare --user --map-user=65532 --map-group=65532 --root="$root" "$@"`
 	return append([]string{"--user", "--map-root-user", "--mount", "sh", "-euc", script, "sh", root}, args...)
 }
 
-// The image is made without a container engine and a registry. Its program runs as the user that it names, in a root
-// that has nothing else and that nobody can write to.
+// The image is built without a container engine or a registry. Its program runs as the image's user. The root file
+// system has only two files and is read-only.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	root, user, entrypoint := unpacked(t)
@@ -105,7 +106,7 @@ func TestImage(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, bytes.Count(roots, []byte("BEGIN CERTIFICATE")), 50)
 
-	mounted := filepath.Join(root, "mnt") // what a volume would be
+	mounted := filepath.Join(root, "mnt") // stands for a mounted volume
 	require.NoError(t, os.Mkdir(mounted, 0o755))
 	for from, to := range map[string]string{keyFile(t): "keys.json", campaignFile(t, 10): "rain.yaml"} {
 		text, err := os.ReadFile(from)
@@ -122,7 +123,7 @@ func TestImage(t *testing.T) {
 	require.NoError(t, err, out)
 	require.Contains(t, out, "entries version")
 	out, err = inside("demo")
-	require.Error(t, err, "the image has no servers of its own")
+	require.Error(t, err, "the image does not contain the command demo")
 	require.Contains(t, out, "has no command \"demo\"")
 	built, err := buildinfo.ReadFile(filepath.Join(root, "usr/local/bin/hongbao"))
 	require.NoError(t, err)
@@ -130,13 +131,13 @@ func TestImage(t *testing.T) {
 		require.NotContains(t, dep.Path, "miniredis")
 		require.NotContains(t, dep.Path, "kfake")
 	}
-	out, err = inside("campaign", "plan", "/mnt/rain.yaml") // knows time zones
+	out, err = inside("campaign", "plan", "/mnt/rain.yaml") // needs the time zones that are compiled in
 	require.NoError(t, err, out)
 	require.Contains(t, out, "10 packets")
 	redis := testkit.NewRedis(t, testkit.RedisOptions{}).Addr
 	out, err = inside("init", "--redis.addrs="+redis, "--deployment.sinks=balance")
 	require.Error(t, err)
-	require.Contains(t, out, "/ledger.db", "nothing is written into the image's root")
+	require.Contains(t, out, "/ledger.db", "the image's root is read-only")
 	run(t, []string{"HONGBAO_LEDGER_DSN=" + filepath.Join(t.TempDir(), "ledger.db")}, "init", "--redis.addrs="+redis,
 		"--deployment.sinks=balance")
 
@@ -149,7 +150,7 @@ func TestImage(t *testing.T) {
 	s.stop(timeToStart)
 }
 
-// deploy/Dockerfile makes the same image: the same build, files, user and entrypoint.
+// deploy/Dockerfile and command image have the same build flags, files, user and entrypoint.
 func TestDockerfile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../Dockerfile")

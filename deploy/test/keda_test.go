@@ -19,7 +19,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
 )
 
-// scaledObject has the KEDA fields that the chart uses. KEDA's own package would import a whole operator.
+// scaledObject has the fields of KEDA's ScaledObject that the chart uses. Importing KEDA's own package would pull in a
+// whole operator.
 type scaledObject struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -48,8 +49,8 @@ type scaledObject struct {
 	} `json:"spec"`
 }
 
-// checkQueries requires metrics that Hongbao exports, and that all pending work counts: lag, pending, parked, age,
-// frozen shards, and grants waiting in the ledger, for one sink's workers.
+// checkQueries requires that the queries use exactly these metrics of Hongbao: lag, pending entries, parked entries,
+// age and open shards, and for sink balance also the unfinished work in the ledger.
 func (r *rendered) checkQueries(o *scaledObject) {
 	var all strings.Builder
 	for _, trigger := range o.Spec.Triggers {
@@ -69,14 +70,14 @@ func (r *rendered) checkQueries(o *scaledObject) {
 	require.Equal(r.t, want, names)
 }
 
-// told contains the metrics that the processes of a deployment report to Prometheus, by series. The labels of the
-// reporting process are left out.
+// told contains the metrics that Hongbao's processes report to Prometheus: the value of each series. A series has no
+// labels of the reporting process.
 type told map[string]float64
 
-// Lag on each of two shards, as series.
+// The series of sink balance's lag on shards 0 and 1.
 const lag0, lag1 = `hongbao_sink_lag_grants{sink="balance",shard="0"`, `hongbao_sink_lag_grants{sink="balance",shard="1"`
 
-// Parked entries on each of two shards, on different levels.
+// The series of parked entries on two shards, with different levels.
 const (
 	parked0 = `hongbao_sink_parked_entries{sink="balance",shard="0",level="0"`
 	parked1 = `hongbao_sink_parked_entries{sink="balance",shard="1",level="1"`
@@ -86,7 +87,7 @@ const (
 func idle() told {
 	return told{
 		lag0: 0, lag1: 0,
-		`hongbao_sink_lag_grants{sink="kafka",shard="0"`:        90_000, // another sink's
+		`hongbao_sink_lag_grants{sink="kafka",shard="0"`:        90_000, // of another sink
 		`hongbao_sink_oldest_seconds{sink="balance",shard="0"`:  0,
 		`hongbao_sink_oldest_seconds{sink="balance",shard="1"`:  0,
 		`hongbao_sink_pending_entries{sink="balance",shard="0"`: 0,
@@ -97,7 +98,8 @@ func idle() told {
 	}
 }
 
-// series returns the series of two processes with equal reports, and of another deployment that is busy.
+// series returns the input for promtool: the same series from two processes, and a busy deployment in another
+// namespace.
 func (t told) series() (list []map[string]string) {
 	for name, value := range t {
 		for _, who := range []string{"a", "b"} {
@@ -112,7 +114,7 @@ func (t told) series() (list []map[string]string) {
 	return list
 }
 
-// evaluates makes promtool compare the value of each expression, over the reported series, with the value in want.
+// evaluates runs promtool over the reported series. It requires that each expression in want has the given value.
 func evaluates(t *testing.T, of told, want map[string]float64) {
 	t.Helper()
 	var tests []map[string]any
@@ -130,7 +132,7 @@ func evaluates(t *testing.T, of told, want map[string]float64) {
 	require.Contains(t, string(out), "SUCCESS")
 }
 
-// Each query of a rendered ScaledObject returns what its sink needs, whatever the processes report.
+// Each trigger of the ScaledObject for sink balance has the right value for what the processes report.
 func TestQueriesOfKEDA(t *testing.T) {
 	t.Parallel()
 	r := newRendered(t, readValues(t, "../chart/ci/production-values.yaml"))
@@ -143,7 +145,7 @@ func TestQueriesOfKEDA(t *testing.T) {
 		map[string]float64{"ledger": 1}
 	for name, c := range map[string]struct {
 		told told
-		want map[string]float64 // the triggers that are not 0
+		want map[string]float64 // triggers whose value is not 0
 	}{
 		"idle":            {told{}, nil},
 		"lag of 2 shards": {told{lag0: 60_000, lag1: 50_000}, lags},
@@ -172,8 +174,8 @@ func TestQueriesOfKEDA(t *testing.T) {
 	})
 }
 
-// The Prometheus adapter rule in docs/deploy.md counts each shard of this deployment once. Its name is the one that
-// the chart's HorizontalPodAutoscaler asks for.
+// The Prometheus adapter rule in docs/deploy.md counts each shard of this deployment exactly once. The rule's name
+// matches the metric of the chart's HorizontalPodAutoscaler.
 func TestRuleOfHPA(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/deploy.md")
@@ -205,6 +207,6 @@ func TestRuleOfHPA(t *testing.T) {
 	all := idle()
 	all[lag0], all[lag1] = 60_000, 50_000
 	query := strings.NewReplacer("<<.Series>>", rule.SeriesQuery,
-		"<<.LabelMatchers>>", `namespace="money",sink="balance"`).Replace(rule.MetricsQuery) // as the adapter does
+		"<<.LabelMatchers>>", `namespace="money",sink="balance"`).Replace(rule.MetricsQuery) // the adapter substitutes these
 	evaluates(t, all, map[string]float64{"sum(" + query + ")": 110_000})
 }

@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// checkProcess asks the program itself: does it know the command, every flag, every variable and every knob of the
-// pod's, and is each file that they name mounted?
+// checkProcess runs the program with the pod's arguments and environment. The program must know each command, flag,
+// variable and knob, and each file that they name must be mounted.
 func (r *rendered) checkProcess(name string, pod *corev1.PodTemplateSpec) {
 	t, c := r.t, pod.Spec.Containers[0]
 	out, err := exec.Command(program(t), append(c.Args, "--help")...).CombinedOutput()
@@ -48,7 +48,7 @@ func (r *rendered) checkProcess(name string, pod *corev1.PodTemplateSpec) {
 	r.checkUsers(name, c.Env)
 }
 
-// checkUsers requires that each user of Redis or Kafka has its rights in the file of deploy/rights for that server.
+// checkUsers requires that deploy/rights grants rights to each Redis or Kafka user in the environment.
 func (r *rendered) checkUsers(name string, env []corev1.EnvVar) {
 	for _, e := range env {
 		file, ok := map[string]string{"HONGBAO_REDIS_USERNAME": "redis.acl", "HONGBAO_KAFKA_SASL_USERNAME": "kafka-acls.sh"}[e.Name]
@@ -60,7 +60,7 @@ func (r *rendered) checkUsers(name string, env []corev1.EnvVar) {
 	}
 }
 
-// environment gives the variables as the pod has them, with something in place of each secret.
+// environment returns the pod's environment variables, with a placeholder for each secret.
 func environment(env []corev1.EnvVar, root, dsn string) []string {
 	out := []string{"PATH=" + os.Getenv("PATH")}
 	for _, e := range env {
@@ -77,7 +77,7 @@ func environment(env []corev1.EnvVar, root, dsn string) []string {
 	return out
 }
 
-// dsn is a connection string for the driver that the pod's configuration names.
+// dsn returns a connection string for the driver in the pod's configuration.
 func (r *rendered) dsn(pod *corev1.PodTemplateSpec) string {
 	var config struct{ Ledger struct{ Driver string } }
 	require.NoError(r.t, yaml.Unmarshal([]byte(r.config(pod)), &config))
@@ -85,7 +85,7 @@ func (r *rendered) dsn(pod *corev1.PodTemplateSpec) string {
 		"mysql": "hongbao:x@tcp(db:3306)/hongbao?tls=true"}[config.Ledger.Driver]
 }
 
-// config is the pod's hongbao.yaml.
+// config returns the pod's hongbao.yaml.
 func (r *rendered) config(pod *corev1.PodTemplateSpec) string {
 	for _, v := range pod.Spec.Volumes {
 		if v.ConfigMap != nil {
@@ -96,7 +96,7 @@ func (r *rendered) config(pod *corev1.PodTemplateSpec) string {
 	return ""
 }
 
-// mount lays out what the pod's volumes would have.
+// mount creates the files of the pod's volumes in a folder.
 func (r *rendered) mount(root string, pod *corev1.PodTemplateSpec) {
 	for _, v := range pod.Spec.Volumes {
 		dir := filepath.Join(root, v.Name)
@@ -141,7 +141,7 @@ func settings(t *testing.T, answer []byte) map[string]string {
 	return out
 }
 
-// checkTimes wants Kubernetes to wait for longer than the process takes to drain.
+// checkTimes requires that Kubernetes waits longer before it kills the pod than the process needs to drain.
 func (r *rendered) checkTimes(name string, pod *corev1.PodTemplateSpec, knobs map[string]string) {
 	var parts []string
 	switch pod.Spec.Containers[0].Args[0] {
@@ -159,5 +159,5 @@ func (r *rendered) checkTimes(name string, pod *corev1.PodTemplateSpec, knobs ma
 		sum += d
 	}
 	grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
-	require.Greater(r.t, grace, sum, "%s is killed before it has drained", name)
+	require.Greater(r.t, grace, sum, "%s is killed before it is drained", name)
 }

@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// released is what the tests ask of .goreleaser.yaml. `make release-check` has goreleaser itself read it.
+// released has the fields of .goreleaser.yaml that the tests check. `make release-check` validates the file with
+// goreleaser.
 type released struct {
 	Before struct{ Hooks []string }
 	Builds []struct {
@@ -31,8 +32,8 @@ type released struct {
 
 type info struct{ Owner, Group, MTime string }
 
-// A release is built as the image is, and nothing of the machine that makes it gets into its files. Each file that it
-// packs is there, after what goreleaser runs before.
+// A release uses the build flags of the image. Its files are reproducible on any machine. Each file that it packs
+// exists after goreleaser has run its hooks.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../.goreleaser.yaml")
@@ -44,9 +45,9 @@ func TestRelease(t *testing.T) {
 	require.NoError(t, err)
 	b := r.Builds[0]
 	for _, word := range []string{strings.Join(b.Env, " "), strings.Join(b.Flags, " "),
-		"-tags=" + strings.Join(append(b.Tags, "production"), ","), // a release has dev and demo, the image has not
+		"-tags=" + strings.Join(append(b.Tags, "production"), ","), // only a release has dev and demo
 		"-ldflags=" + strings.Join(b.Ldflags, " "), b.Main} {
-		require.Contains(t, string(image), `"`+word+`"`, "the image is built otherwise")
+		require.Contains(t, string(image), `"`+word+`"`, "the image has other build flags")
 	}
 	require.Equal(t, "{{ .CommitTimestamp }}", b.ModTimestamp)
 	require.Equal(t, []string{"amd64", "arm64"}, b.Goarch)
@@ -68,7 +69,7 @@ func TestRelease(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// docs/release.md names the version of goreleaser that the Makefile has, and the version that the chart has.
+// docs/release.md names the goreleaser version of the Makefile, and the version of the chart.
 func TestReleasePage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/release.md")

@@ -20,7 +20,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// users are the lines of deploy/rights/redis.acl by the user.
+// users returns the rules of each user in deploy/rights/redis.acl.
 func users(t *testing.T) map[string][]string {
 	t.Helper()
 	file, err := os.Open("../rights/redis.acl")
@@ -29,14 +29,14 @@ func users(t *testing.T) map[string][]string {
 	out := map[string][]string{}
 	for s := bufio.NewScanner(file); s.Scan(); {
 		words := strings.Fields(s.Text())
-		require.Equal(t, "user", words[0], "Redis takes no comment in such a file")
+		require.Equal(t, "user", words[0], "Redis allows no comments in an ACL file")
 		out[words[1]] = words[2:]
 	}
 	require.Len(t, out, 4)
 	return out
 }
 
-// guarded is a Redis, a PostgreSQL and a Kafka in which each role has only the rights of deploy/rights.
+// guarded has a Redis, a PostgreSQL and a Kafka in which each role has exactly the rights of deploy/rights.
 type guarded struct {
 	t     *testing.T
 	redis *testkit.RedisServer
@@ -56,7 +56,7 @@ func newGuarded(t *testing.T) *guarded {
 	g := &guarded{t: t, redis: testkit.NewRedis(t, options), pg: testkit.NewPostgres(t, testkit.PostgresOptions{
 		Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})}
 	g.admin = g.redis.Client(t)
-	for name := range users(t) { // as docs/operations.md has it
+	for name := range users(t) { // as docs/operations.md describes
 		require.NoError(t, g.admin.Do(t.Context(), "ACL", "SETUSER", name, "on", ">"+name).Err(), name)
 	}
 	g.db, err = g.pg.CreateDatabase(t.Context())
@@ -70,8 +70,8 @@ func newGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// startKafka starts a broker that lets nobody do anything: on its second listener callers log in, on its first there is
-// the administrator.
+// startKafka starts a broker that denies everything without an ACL. Callers log in at its second listener; the first
+// listener is for the administrator.
 func (g *guarded) startKafka() {
 	jaas := `org.apache.kafka.common.security.plain.PlainLoginModule required user_hongbao-worker="x" ` +
 		`user_hongbao-operator="x" user_hongbao-serve="x";`
@@ -92,7 +92,8 @@ func (g *guarded) startKafka() {
 	g.allow(strings.Split(strings.TrimSpace(string(out)), "\n"))
 }
 
-// allow does what kafka-acls.sh would, by its arguments; a Java machine for each line takes seconds.
+// allow creates the ACLs that kafka-acls.sh would create with these arguments. Running the script would start a JVM for
+// each line, which takes seconds.
 func (g *guarded) allow(lines []string) {
 	operations := map[string]kmsg.ACLOperation{"Read": kmsg.ACLOperationRead, "Write": kmsg.ACLOperationWrite,
 		"Describe": kmsg.ACLOperationDescribe, "DescribeConfigs": kmsg.ACLOperationDescribeConfigs}
@@ -145,7 +146,7 @@ func (g *guarded) dsn(role string) string {
 	return strings.Replace(g.pg.DSN(g.db), "//postgres@", "//"+role+"@", 1)
 }
 
-// env is the configuration of a role.
+// env returns the environment of a process with a role, and with a role in the database.
 func (g *guarded) env(role, database string) []string {
 	return []string{
 		"HONGBAO_REDIS_ADDRS=" + g.redis.Addr, "HONGBAO_REDIS_USERNAME=hongbao-" + role, "HONGBAO_REDIS_PASSWORD=hongbao-" + role,
@@ -156,8 +157,8 @@ func (g *guarded) env(role, database string) []string {
 	}
 }
 
-// A campaign's whole life works with the rights of deploy/rights: no role asks for more, and none has what it must not
-// have.
+// All steps of a campaign's life work with the rights of deploy/rights, and no role uses a command that it has no right
+// to. Commands that a role does not need are denied.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
@@ -184,20 +185,20 @@ func TestRights(t *testing.T) {
 	run(t, operator, "campaign", "reveal", "rain")
 	require.EqualValues(t, 1, g.admin.Exists(t.Context(), firstShard(t, g.admin).Campaign("rain")).Val())
 	balance.stop(40 * time.Second)
-	balance = start(t, program(t), worker, "work", "--sink=balance") // at its start it looks for refunded campaigns
+	balance = start(t, program(t), worker, "work", "--sink=balance") // a worker looks for refunded campaigns at its start
 	testkit.Eventually(t, 30*time.Second, func() bool { return g.admin.Exists(t.Context(), firstShard(t, g.admin).Campaign("rain")).Val() == 0 },
-		"the worker takes the campaign out of Redis")
+		"the worker removes the campaign from Redis")
 	require.EqualValues(t, 100, front.mine("u1").Receipts[0].Amount, "from the ledger")
 	front.stop(40 * time.Second)
 	balance.stop(40 * time.Second)
 	kafka.stop(40 * time.Second)
 	log, err := g.admin.Do(t.Context(), "ACL", "LOG").Slice()
 	require.NoError(t, err)
-	require.Empty(t, log, "a role asked for what it has no right to")
+	require.Empty(t, log, "a role used a command that it has no right to")
 	g.refused()
 }
 
-// refused checks that each role is denied the commands that it does not need.
+// refused requires that each role is denied some commands that it does not need.
 func (g *guarded) refused() {
 	t := g.t
 	for role, commands := range map[string][]string{
@@ -229,8 +230,8 @@ func (g *guarded) refused() {
 	require.ErrorContains(t, err, "Topic Authorization Failed", "serve may not read the topic")
 }
 
-// Each command that a script calls is among those that its role may use. Workers may run all of them; servers those that decide
-// grabs, and those of a witness.
+// A role may run each Redis command of the Lua scripts that it uses. Workers use all scripts; servers use those that
+// decide grabs and those of a witness.
 func TestRolesMayRunTheirScripts(t *testing.T) {
 	t.Parallel()
 	admin := testkit.Redis(t).Client(t)

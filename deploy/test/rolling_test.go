@@ -30,10 +30,10 @@ type cluster struct {
 	rdb   *redis.Client
 }
 
-// deployment is one of the chart's, running.
+// deployment is a Deployment of the chart, as the tests run it.
 type deployment struct {
 	*appsv1.Deployment
-	args  []string // the container's, but those that name addresses and files
+	args  []string // the container's arguments, without those that name addresses and files
 	grace time.Duration
 }
 
@@ -52,12 +52,12 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// deployment reads what the chart says of one.
+// deployment returns the chart's Deployment with this name.
 func (c *cluster) deployment(name string) deployment {
 	c.t.Helper()
 	d := named[*appsv1.Deployment](c.rendered, name)
 	surge, lost := d.Spec.Strategy.RollingUpdate.MaxSurge.IntValue(), d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue()
-	require.Equal(c.t, []int{1, 0}, []int{surge, lost}, "one starts before one stops, as replace does it")
+	require.Equal(c.t, []int{1, 0}, []int{surge, lost}, "a new pod starts before an old one stops, as in this test")
 	pod := d.Spec.Template.Spec
 	out := deployment{Deployment: d, grace: time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second}
 	require.Nil(c.t, pod.Containers[0].Lifecycle)
@@ -70,7 +70,7 @@ func (c *cluster) deployment(name string) deployment {
 	return out
 }
 
-// newServer starts a pod of serve; it counts when it is ready, as a pod does.
+// newServer starts a pod of serve, waits until it is ready, and adds it to the balancer.
 func (c *cluster) newServer(d deployment, path string) *server {
 	c.t.Helper()
 	s := serve(c.t, path, c.env, append(d.args[1:], "--serve.rate=1000000", "--serve.burst=1000000")...)
@@ -78,7 +78,7 @@ func (c *cluster) newServer(d deployment, path string) *server {
 	return s
 }
 
-// newWorker starts a pod of a worker.
+// newWorker starts a pod of a worker, and waits until it is working.
 func (c *cluster) newWorker(d deployment, path string) *process {
 	c.t.Helper()
 	p := start(c.t, path, c.env, d.args...)
@@ -86,7 +86,7 @@ func (c *cluster) newWorker(d deployment, path string) *process {
 	return p
 }
 
-// older is another build of the program than program's: of the same source, with other bytes.
+// older builds a second executable from the same source, with other build flags.
 func older(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "older")
@@ -97,13 +97,13 @@ func older(t *testing.T) string {
 	return path
 }
 
-// crowd grabs without a pause until it is told to stop, each user once.
+// crowd makes one grab for each of many users, until its context ends.
 type crowd struct {
 	url     string
 	mu      sync.Mutex
 	granted map[string]receipt
 	took    []time.Duration
-	again   map[string]int // why a request had to be sent again
+	again   map[string]int // number of repeated requests, by their reason
 	failed  []error
 }
 
@@ -124,7 +124,7 @@ func (c *crowd) run(ctx context.Context, callers int) {
 	all.Wait()
 }
 
-// grab sends one grab until it is answered, as docs/http.md tells callers.
+// grab repeats one grab until it is answered, as docs/http.md describes for callers.
 func (c *crowd) grab(client *http.Client, user string) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeToStart)
 	defer cancel()
@@ -155,8 +155,8 @@ func (c *crowd) grab(client *http.Client, user string) {
 	}
 }
 
-// All pods are replaced under load, with the chart's own settings: arguments, probe, grace. Users get their packets, each
-// of them once; no grant is lost, and no attempt is taken.
+// All pods are replaced under load, with the chart's own arguments, probe and grace period. Each user gets exactly one
+// packet, no grant is lost, and no delivery counts as a failed attempt.
 func TestRollingUpdate(t *testing.T) {
 	t.Parallel()
 	older, newer := older(t), program(t)
@@ -200,7 +200,7 @@ func TestRollingUpdate(t *testing.T) {
 	c.check(users)
 }
 
-// noAttemptTaken looks at what the workers hold: each entry is there for the first time.
+// noAttemptTaken requires that each pending entry has been delivered only once.
 func (c *cluster) noAttemptTaken() {
 	c.t.Helper()
 	for _, sink := range []string{"balance", "kafka"} {
@@ -213,7 +213,7 @@ func (c *cluster) noAttemptTaken() {
 	}
 }
 
-// check wants every user's packet in Redis, ledger and topic, once.
+// check requires that Redis, ledger and topic have each user's packet exactly once.
 func (c *cluster) check(users *crowd) {
 	t := c.t
 	require.Empty(t, users.failed)
@@ -225,7 +225,7 @@ func (c *cluster) check(users *crowd) {
 	for _, r := range users.granted {
 		packets[r.Packet] = true
 	}
-	require.Len(t, packets, len(users.granted), "no packet was told to two users")
+	require.Len(t, packets, len(users.granted), "two users got the same packet")
 	var report struct {
 		Verdict string
 		Total   struct {

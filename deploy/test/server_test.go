@@ -20,10 +20,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// secret signs the tokens of the tests.
+// secret is the key that signs the tokens of the tests.
 var secret = []byte("a secret of the tests' own, of 32 bytes or more")
 
-// keyFile is the key set of secret.
+// keyFile writes the key set with secret to a file, and returns its path.
 func keyFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys.json")
@@ -38,18 +38,17 @@ func token(user string) string {
 	t.Header["kid"] = "k1"
 	text, err := t.SignedString(secret)
 	if err != nil {
-		panic(err) // the secret is good
+		panic(err) // impossible with this secret
 	}
 	return text
 }
 
-// server is a `hongbao serve`.
 type server struct {
 	*process
 	public, ops string
 }
 
-// serve starts one, and waits until it is ready.
+// serve starts a server, and waits until it is ready.
 func serve(t *testing.T, path string, env []string, args ...string) *server {
 	t.Helper()
 	s := &server{public: testkit.FreeAddr(t), ops: testkit.FreeAddr(t)}
@@ -62,7 +61,7 @@ func serve(t *testing.T, path string, env []string, args ...string) *server {
 	return s
 }
 
-// ready asks /readyz as a probe does.
+// ready queries /readyz, as a readiness probe does.
 func ready(ctx context.Context, ops string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -70,7 +69,7 @@ func ready(ctx context.Context, ops string) bool {
 	return err == nil && status == http.StatusOK
 }
 
-// request is one of a user's; without a user it has no token.
+// request is a user's request. Without a user it has no token.
 type request struct{ method, url, user, body string }
 
 func call(ctx context.Context, client *http.Client, r request) (int, []byte, error) {
@@ -91,7 +90,7 @@ func call(ctx context.Context, client *http.Client, r request) (int, []byte, err
 	return res.StatusCode, text, err
 }
 
-// answer is what users are told.
+// answer is the response to a user.
 type answer struct {
 	Outcome  string
 	Receipts []receipt
@@ -102,7 +101,7 @@ type receipt struct {
 	Event          string
 }
 
-// mine reads what a user holds.
+// mine returns a user's receipts.
 func (s *server) mine(user string) answer {
 	s.t.Helper()
 	status, text, err := call(s.t.Context(), http.DefaultClient,

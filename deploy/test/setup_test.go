@@ -1,5 +1,5 @@
-// Package test renders the chart, builds the image, and runs what both say with real processes. It is a module of its
-// own, so that whoever imports Hongbao does not inherit Helm and Kubernetes.
+// Package test renders the chart and builds the image, and runs both with real processes. It is a separate module, so
+// that Hongbao's users do not inherit Helm and Kubernetes.
 package test
 
 import (
@@ -16,12 +16,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// timeToStart is more than any process takes to start or to end on a busy machine.
+// timeToStart is more than any process needs to start or to stop, even on a busy machine.
 const timeToStart = time.Minute
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// built is bin/hongbao as the image has it, static, in a folder that goes with the servers'.
+// built builds the static program bin/hongbao, as the image has it, in a folder that is removed with the servers'
+// folders.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := testkit.Folder("deploy")
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// run runs the program to its end, which must be good, and gives what it printed.
+// run runs the program until it exits successfully, and returns its output.
 func run(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	out, err := try(t, env, args...)
@@ -31,7 +31,7 @@ func run(t *testing.T, env []string, args ...string) string {
 
 func try(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
-	path := program(t) // may build it, which is none of the run's time
+	path := program(t) // may build the program, so it is outside of the timeout
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
@@ -45,13 +45,12 @@ func try(t *testing.T, env []string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// process is a run of the program that goes on.
 type process struct {
 	t *testing.T
 	*testkit.Program
 }
 
-// start starts a program, which is killed at the test's end if it still runs.
+// start starts a program. The program is killed at the end of the test if it still runs.
 func start(t *testing.T, path string, env []string, args ...string) *process {
 	t.Helper()
 	cmd := exec.Command(path, args...)
@@ -67,20 +66,20 @@ func start(t *testing.T, path string, env []string, args ...string) *process {
 
 func (p *process) log() string { return p.Out.String() + p.Err.String() }
 
-// says waits until it has said something.
+// says waits until the program has printed the text.
 func (p *process) says(text string) {
 	p.t.Helper()
 	p.Says(60*time.Second, text)
 }
 
-// stop ends it as Kubernetes does: SIGTERM, and SIGKILL when the grace is over, which it must not need.
+// stop stops the program with SIGTERM, as Kubernetes does. It must exit successfully within the grace period.
 func (p *process) stop(grace time.Duration) {
 	p.t.Helper()
 	p.Signal(syscall.SIGTERM)
 	require.Zero(p.t, p.Wait(grace), p.log())
 }
 
-// campaignFile writes a campaign named rain that is open now: packets of 1.00 each, one a user.
+// campaignFile writes a campaign named rain that is open now, with packets of 1.00 each and one packet per user.
 func campaignFile(t *testing.T, packets int) string {
 	t.Helper()
 	now := time.Now().UTC()
@@ -92,7 +91,7 @@ window: {from: %s, to: %s}, time_zone: Asia/Shanghai, limits: [{by: user, per: c
 	return path
 }
 
-// firstShard names the keys of a deployment with the defaults.
+// firstShard returns the keys of shard 0 of a deployment with the default settings.
 func firstShard(t *testing.T, rdb redis.UniversalClient) store.Keys {
 	t.Helper()
 	st, err := store.Of(rdb, hongbao.Space{Prefix: "hb", Shards: 1})

@@ -40,11 +40,11 @@ redis.call('hincrby', KEYS[2], user, 1)
 redis.call('hincrby', KEYS[1], 'count', 1)
 return 0`
 
-// history is one campaign on both sides.
+// history has the same campaign in the classic script and in Hongbao.
 type history struct {
 	rdb  redis.UniversalClient
 	keys *store.Shard
-	key  string // of the classic script's
+	key  string // prefix of the classic script's keys
 	day  int
 	couponrush.Rush
 }
@@ -55,8 +55,8 @@ func (h *history) classic(ctx context.Context, t require.TestingT, user string) 
 	return couponrush.Code(n)
 }
 
-// nextDay simulates that a day passes. The classic script gets another day number. Redis' clock can't be moved, so
-// the receipts become a day older instead.
+// nextDay simulates that a day passes. The classic script gets the next day number. Redis' clock can't be moved, so all
+// receipts become a day older instead.
 func (h *history) nextDay(ctx context.Context, t require.TestingT) {
 	h.day++
 	key := h.keys.Keys.Receipts(h.Campaign)
@@ -75,9 +75,9 @@ func (h *history) nextDay(ctx context.Context, t require.TestingT) {
 	}
 }
 
-// Over random histories of many days the example answers as the classic script does, answer by answer. No coupon's
-// code is given twice. The answers differ only for a user who has reached both limits: each side names one of the
-// two.
+// Over random histories of many days the example returns the same answers as the classic script, and gives no coupon
+// code twice. There is one exception: if a user has reached both limits, the example names the user limit and the
+// script names the day limit.
 func TestAnswersAsTheClassicScript(t *testing.T) {
 	t.Parallel()
 	st := storetest.Founded(t, 1)
@@ -102,7 +102,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 			Rush: couponrush.Rush{Producer: p, Campaign: c.ID}}
 		require.NoError(t, rdb.HSet(ctx, h.key+"coupon", "max", l.Max, "user_max", l.UserMax, "user_per_day_max",
 			l.UserPerDayMax).Err())
-		granted, holds := map[string]string{}, map[string]int64{} // code to user and request; coupons by user
+		granted, holds := map[string]string{}, map[string]int64{} // user and request by code; number of coupons by user
 		for i, n := range rapid.SliceOfN(rapid.IntRange(-1, 4), 1, 60).Draw(t, "users, -1 for the next day") {
 			if n < 0 && h.day < days {
 				h.nextDay(ctx, t)
@@ -110,7 +110,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 			}
 			user, request := fmt.Sprint("u", n), fmt.Sprint("r", i)
 			want := h.classic(ctx, t, user)
-			if want == couponrush.DayLimit && holds[user] == l.UserMax { // both: the classic script checks the day first
+			if want == couponrush.DayLimit && holds[user] == l.UserMax { // both limits: the script checks the day first
 				want = couponrush.UserLimit
 			}
 			code, coupon, err := h.Grab(ctx, user, request)
@@ -124,19 +124,19 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 			require.Empty(t, granted[coupon], "%s was given before", coupon)
 			granted[coupon] = user + "/" + request
 			holds[user]++
-			again, same, err := h.Grab(ctx, user, request) // the classic script has no request ids, and would grant a second coupon
+			again, same, err := h.Grab(ctx, user, request) // the classic script would grant a second coupon
 			require.NoError(t, err)
 			require.Equal(t, []any{code, coupon}, []any{again, same})
 		}
 		require.Subset(t, codes, slices.Collect(maps.Keys(granted)))
 	}
-	for tries := 0; len(seen) < 4 && tries < 10; tries++ { // a hundred short ones may meet no limit by day
+	for tries := 0; len(seen) < 4 && tries < 10; tries++ { // a hundred short histories may not reach the daily limit
 		rapid.Check(t, histories)
 	}
 	require.Len(t, seen, 4, "each code came: %v", seen)
 }
 
-// A case that the classic script has no code for is an error and never one of its codes.
+// An outcome without a code in the classic script, such as unknown_campaign, returns an error and no valid code.
 func TestNoClassicWord(t *testing.T) {
 	t.Parallel()
 	st := storetest.Founded(t, 1)

@@ -24,11 +24,11 @@ const (
 // Limits are the classic script's parameters.
 type Limits struct {
 	Max           int64 // coupons in all
-	UserMax       int64 // of one user, up to hongbao.MaxUserHold
-	UserPerDayMax int64 // of one user on one day of the campaign's time zone
+	UserMax       int64 // coupons for one user, up to hongbao.MaxUserHold
+	UserPerDayMax int64 // coupons for one user on one day in the campaign's time zone
 }
 
-// Spec is a campaign with these limits.
+// Spec returns a campaign with these limits.
 func Spec(id string, l Limits, from, to time.Time, zone string) hongbao.Campaign {
 	return campaign.Complete(hongbao.Campaign{
 		ID: id, Name: "Coupon rush", Kind: hongbao.KindCoupon, Packets: l.Max, Split: hongbao.Split{Mode: hongbao.SplitEven},
@@ -46,10 +46,10 @@ type Rush struct {
 	Campaign string
 }
 
-// Grab asks for a coupon for the user; with Granted comes its code. The same request id again gets the same coupon. A
-// user who reached both limits gets UserLimit, because no later day brings another coupon; the classic script says
-// DayLimit. An answer that the classic script does not know is an error: the campaign is not open, or nothing was
-// decided yet.
+// Grab grabs a coupon for the user. It returns the coupon's code with Granted. A repeat with the same request id
+// returns the same coupon. A user who has reached both limits gets UserLimit, because a later day does not help; the
+// classic script returns DayLimit. If the campaign is not open, or nothing was decided yet, Grab returns an error,
+// because the classic script has no code for that.
 func (r *Rush) Grab(ctx context.Context, user, request string) (Code, string, error) {
 	a, err := r.Producer.Grab(ctx, &hongbao.Grab{Campaign: r.Campaign, User: user, RequestID: request})
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *Rush) Grab(ctx context.Context, user, request string) (Code, string, er
 		return Granted, a.Receipts[0].Code, nil
 	case hongbao.OutcomeSoldOut:
 		return NoneLeft, "", nil
-	case hongbao.OutcomeAlreadyGranted: // the campaign gives one coupon a user, and the user has it
+	case hongbao.OutcomeAlreadyGranted: // the campaign has one coupon per user
 		return UserLimit, "", nil
 	case hongbao.OutcomeLimitReached:
 		if a.Limit.Limit.Per == hongbao.PerDay {

@@ -12,7 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Four coupons, at most three a user and two a day. A grab is repeated with its request id, as after a lost answer.
+// There are four coupons, with limits of three per user and two per user and day. One grab is repeated with its request
+// id, as after a lost answer.
 func Example() {
 	now := time.Now().Truncate(time.Millisecond)
 	limits := couponrush.Limits{Max: 4, UserMax: 3, UserPerDayMax: 2}
@@ -42,10 +43,10 @@ func Example() {
 	// dora d1: 3
 }
 
-// noonZone is a time zone in which it is about noon: no midnight comes while the example runs.
+// noonZone returns a time zone in which it is about noon, so that no midnight passes while the example runs.
 func noonZone(now time.Time) string {
 	if ahead := 12 - now.UTC().Hour(); ahead >= 0 {
-		return fmt.Sprintf("Etc/GMT-%d", ahead) // POSIX: minus is east
+		return fmt.Sprintf("Etc/GMT-%d", ahead) // in POSIX names, minus means east of UTC
 	}
 	return fmt.Sprintf("Etc/GMT+%d", now.UTC().Hour()-12)
 }

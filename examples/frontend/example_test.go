@@ -24,8 +24,8 @@ import (
 	"github.com/hongbao-project/hongbao/subscriber"
 )
 
-// Three subscribers, each in its own group, read the same topic, which even has one grant twice. The browser sees each
-// grant once.
+// Three subscribers, each in its own group, read the same topic, which has one grant twice. The browser gets each grant
+// once.
 func Example() {
 	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "hongbao.grants", "frontend.dead"))
 	check(err)
@@ -75,7 +75,6 @@ func Example() {
 	// three subscribers read 12 records and notified the front end 3 times
 }
 
-// newSubscriber makes one of the subscribers that notify the front end.
 func newSubscriber(region, kafka, rediss, page string) *subscriber.Subscriber {
 	once, err := dedup.NewOnce(dedup.OnceConfig{
 		Redis: redis.NewClient(&redis.Options{Addr: rediss}), Space: hongbao.Space{Prefix: "frontend", Shards: 1},
@@ -99,12 +98,12 @@ func newSubscriber(region, kafka, rediss, page string) *subscriber.Subscriber {
 	return s
 }
 
-// listen returns the data of each server-sent event.
+// listen connects to the front end, and returns the data of each server-sent event.
 func listen(url string) (<-chan string, func()) {
 	ctx, hangUp := context.WithCancel(context.Background())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	check(err)
-	res, err := http.DefaultClient.Do(req) //nolint:bodyclose // the goroutine below closes it
+	res, err := http.DefaultClient.Do(req) //nolint:bodyclose // the goroutine closes it
 	check(err)
 	out := make(chan string, 100)
 	go func() {

@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// Bounds of a Hub.
+// The bounds of a Hub.
 const (
-	maxBehind  = 256      // messages that wait for a browser before it is cut off; it connects again automatically
+	maxBehind  = 256      // messages that wait for a browser before the Hub disconnects it; it then reconnects by itself
 	maxBrowser = 10_000   // browsers at once
 	maxMessage = 16 << 10 // bytes
 )
 
-// Hub is the front end. POST sends it a message, and GET streams all later messages to a browser as server-sent
-// events. The zero value is ready.
+// Hub is the front end. POST sends it a message. GET streams all later messages to a browser as server-sent events. The
+// zero value is ready to use.
 type Hub struct {
 	mu       sync.Mutex
 	browsers map[chan string]struct{}

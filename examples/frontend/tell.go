@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Post sends a message to a front end at url. The class of its error says what is known: Transient if nothing was
-// sent, Permanent if it was refused, else Unknown. client must have a timeout.
+// Post sends a message to a front end at url. The class of its error says what is known: Transient if nothing was sent,
+// Permanent if it was refused, else Unknown. The client must have a timeout.
 func Post(ctx context.Context, client *http.Client, url, id string, message []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(string(message)))
 	if err != nil {
@@ -42,12 +42,14 @@ func Post(ctx context.Context, client *http.Client, url, id string, message []by
 	return fmt.Errorf("the front end at %s answers %s to message %s", url, res.Status, id)
 }
 
-// Tell returns the effect of a subscriber. The effect sends a grant to the front end unless another subscriber did.
+// Tell returns the effect of a subscriber. The effect sends a grant to the front end, unless another subscriber has
+// sent it. The result depends on what push-once knows about the message:
 //
-//   - Done: the message was sent, now or before, by this or another subscriber.
-//   - Held: another subscriber is sending it. Wait and ask again: if that one dies, the message is in doubt.
-//   - InDoubt: a subscriber began to send it and never reported the result. Here, showing it twice is worse than
-//     leaving it out, so it becomes a dead letter, and a person decides.
+//   - Done: this or another subscriber has sent the message.
+//   - Held: another subscriber is sending the message. Try again later; if that subscriber dies, the message is then in
+//     doubt.
+//   - InDoubt: a subscriber began to send the message and never reported the result. For this front end, showing it
+//     twice is worse than leaving it out. So the grant becomes a dead letter, and a person decides.
 //   - Free: the message was certainly not sent. Try again.
 func Tell(once *dedup.Once, post func(ctx context.Context, id string, message []byte) error) func(context.Context,
 	topic.Event) error {

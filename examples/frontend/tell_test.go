@@ -36,7 +36,7 @@ func event(seq int64) topic.Event {
 		Grant: hongbao.Grant{Shard: 0, Seq: seq, User: "ann", Amount: 888, Campaign: "spring"}}
 }
 
-// Eight subscribers notify the front end of twenty grants at once: each is shown once.
+// Eight subscribers concurrently notify the front end of the same twenty grants. The front end gets each grant once.
 func TestManyTellOnce(t *testing.T) {
 	t.Parallel()
 	once, _ := newOnce(t)
@@ -64,11 +64,11 @@ func TestManyTellOnce(t *testing.T) {
 	}
 	wg.Wait()
 	require.EqualValues(t, 20, hub.Told())
-	t.Logf("%d times another subscriber was sending it", held.Load())
+	t.Logf("%d times another subscriber was sending the grant", held.Load())
 }
 
-// A subscriber died before it notified the front end, or lost the answer. No one notifies again, and the error makes
-// a dead letter of the grant.
+// A subscriber lost the front end's answer, so the message may have been sent. After the lease no subscriber sends it
+// again; the error makes the grant a dead letter.
 func TestInDoubtIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	once, mini := newOnce(t)
@@ -142,7 +142,7 @@ func TestHubRefuses(t *testing.T) {
 	require.EqualValues(t, 1, hub.Told())
 }
 
-// A browser that is too far behind is cut off, and the others continue.
+// The Hub disconnects a browser that is too far behind, and still serves the other browsers.
 func TestHubCutsWhoIsBehind(t *testing.T) {
 	t.Parallel()
 	hub := &Hub{}
@@ -159,7 +159,7 @@ func TestHubCutsWhoIsBehind(t *testing.T) {
 	for range slow {
 		n++
 	}
-	require.Equal(t, maxBehind, n, "the messages that waited are sent, then the stream is closed")
+	require.Equal(t, maxBehind, n, "the waiting messages are sent before the stream is closed")
 	hub.leave(slow)
 	require.Len(t, hub.browsers, 1)
 }

@@ -1,4 +1,5 @@
-// Command grab lets one user grab a packet: grab CAMPAIGN USER REQUEST-ID. README.md shows it, and a test runs it.
+// Command grab lets one user grab a packet: grab CAMPAIGN USER REQUEST-ID. README.md shows this file, and a test runs
+// it.
 package main
 
 import (
@@ -16,15 +17,15 @@ import (
 func main() {
 	cfg := producer.DefaultConfig()
 	cfg.Redis = redis.NewClient(&redis.Options{Addr: os.Getenv("HONGBAO_REDIS_ADDRS"), ContextTimeoutEnabled: true})
-	cfg.Deployment, cfg.Space = "hongbao", hongbao.Space{Prefix: "hb", Shards: 1} // as `hongbao init` founded it
-	p, err := producer.New(cfg)                                                   // one for all goroutines
+	cfg.Deployment, cfg.Space = "hongbao", hongbao.Space{Prefix: "hb", Shards: 1} // the same as for `hongbao init`
+	p, err := producer.New(cfg)                                                   // all goroutines can share it
 	if err != nil {
 		log.Fatal(err)
 	}
 	answer, err := p.Grab(context.Background(), &hongbao.Grab{Campaign: os.Args[1], User: os.Args[2],
 		RequestID: os.Args[3], Facts: map[string]string{"device": os.Args[2]}})
 	switch {
-	case err != nil: // the user may have won: the same request id returns the same receipt
+	case err != nil: // the user may have won: repeat with the same request id to get the receipt
 		log.Fatal(err)
 	case answer.Outcome == hongbao.OutcomeGranted:
 		fmt.Println("packet", answer.Receipts[0].Packet, "with", answer.Receipts[0].Amount, "fen")

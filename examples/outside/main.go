@@ -27,7 +27,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// deployment and space must equal what `hongbao init` founded: the same id, key prefix and number of shards.
+// deployment and space must have the same id, key prefix and number of shards as in `hongbao init`.
 var (
 	deployment = os.Getenv("DEPLOYMENT")
 	space      = hongbao.Space{Prefix: os.Getenv("KEY_PREFIX"), Shards: 2}
@@ -54,7 +54,7 @@ func serve() error {
 	return parts.Wait()
 }
 
-// must ends the program if the configuration is wrong.
+// must returns v, or ends the program with err if the configuration is wrong.
 func must[T any](v T, err error) T {
 	check(err)
 	return v
@@ -78,15 +78,15 @@ func web(ctx context.Context, rdb *redis.Client) error {
 		g := hongbao.Grab{Campaign: r.FormValue("campaign"), User: r.FormValue("user"), RequestID: r.FormValue("request"),
 			Facts: map[string]string{"device": r.FormValue("device")}}
 		answer, err := p.Grab(r.Context(), &g)
-		if err != nil { // the grab may have succeeded: the client asks again with the same request id
+		if err != nil { // the grab may have succeeded: the client repeats it with the same request id
 			status := http.StatusServiceUnavailable
-			if hongbao.ClassOf(err) == hongbao.ClassPermanent { // it has not: the request is malformed
+			if hongbao.ClassOf(err) == hongbao.ClassPermanent { // malformed: certainly not granted
 				status = http.StatusBadRequest
 			}
 			http.Error(w, err.Error(), status)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(answer) // the client may be gone
+		_ = json.NewEncoder(w).Encode(answer) // an error means that the client is gone
 	})
 	server := &http.Server{Addr: os.Getenv("LISTEN"), Handler: mux, ReadHeaderTimeout: time.Second}
 	answered := make(chan error, 1)
@@ -94,10 +94,11 @@ func web(ctx context.Context, rdb *redis.Client) error {
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return errors.Join(<-answered, p.Close(context.Background())) // both wait for the grabs under way
+	return errors.Join(<-answered, p.Close(context.Background())) // both wait for the grabs in flight
 }
 
-// mailer is a Handler. It may get a grant more than once, so it mails by the grant's id.
+// mailer is a Handler that sends mails. A handler may get a grant more than once, so mailer uses the grant's id to mail
+// only once.
 type mailer struct{ once *dedup.Once }
 
 func (m mailer) Handle(ctx context.Context, grants []hongbao.Grant) []error {
@@ -128,7 +129,7 @@ func mail(ctx context.Context, rdb *redis.Client) error {
 	return must(consumer.New(cfg)).Run(ctx)
 }
 
-// read applies one effect for each message of the topic.
+// read subscribes to the topic, and applies one effect to each message.
 func read(ctx context.Context) error {
 	effect := func(_ context.Context, e topic.Event) error { return say("topic", e.Grant.User, e.Grant.Packet) }
 	sink := must(subscriber.NewFuncSink(subscriber.FuncSinkConfig{Effect: effect, Timeout: time.Second}))

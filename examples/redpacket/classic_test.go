@@ -22,14 +22,14 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// classic is the red-packet script that is copied from blog to blog; `make bench` measures against it too.
+// classic is the red-packet script that many blog posts copy. `make bench` also compares Hongbao with it.
 const classic = `if redis.call('hexists', KEYS[3], KEYS[4]) ~= 0 then return nil else
 local hongBao = redis.call('rpop', KEYS[1]);
 if hongBao then local x = cjson.decode(hongBao); x['userId'] = KEYS[4]; local re = cjson.encode(x);
 redis.call('hset', KEYS[3], KEYS[4], KEYS[4]); redis.call('lpush', KEYS[2], re); return re; end end return nil`
 
-// classicGrab is the program around the script. The script answers nil both to a user with a packet and when none is
-// left. The program therefore looks into the map after nil.
+// classicGrab is the program that calls the script. The script returns nil both if the user has a packet and if none is
+// left, so the program then looks the user up in the map.
 func classicGrab(ctx context.Context, t require.TestingT, rdb redis.UniversalClient, key, user string) (redpacket.Code,
 	*redpacket.Receipt) {
 	text, err := rdb.Eval(ctx, classic, []string{key + "stock", key + "consumed", key + "map", user}).Text()
@@ -45,7 +45,7 @@ func classicGrab(ctx context.Context, t require.TestingT, rdb redis.UniversalCli
 	return redpacket.Granted, receiptOf(t, text)
 }
 
-// receiptOf reads a receipt that has exactly the classic fields.
+// receiptOf parses a receipt, which must have exactly the classic fields.
 func receiptOf(t require.TestingT, text string) *redpacket.Receipt {
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal([]byte(text), &fields))
@@ -55,8 +55,8 @@ func receiptOf(t require.TestingT, text string) *redpacket.Receipt {
 	return r
 }
 
-// Over random histories the example answers as the classic script does, in every field of each receipt. Both keep the
-// same receipts in the end.
+// Over random histories the example returns the same answers as the classic script, and the same fields in each
+// receipt. In the end both have the same list of receipts.
 func TestAnswersAsTheClassicScript(t *testing.T) {
 	t.Parallel()
 	st := storetest.Founded(t, 1)
@@ -78,7 +78,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 		plan, err := loaded.Seeded(ctx, st, c, campaign.NewSeed())
 		require.NoError(t, err)
 		key := fmt.Sprintf("%s:{classic}:%s:", prefix, id)
-		for i, amount := range plan.Amounts { // RPOP takes the first one first
+		for i, amount := range plan.Amounts { // RPOP removes the packet that was pushed first
 			require.NoError(t, rdb.LPush(ctx, key+"stock", fmt.Sprintf(`{"id":%d,"money":%d}`, i+1, amount)).Err())
 		}
 		g, ours := redpacket.Grabber{Producer: p, Campaign: id}, []redpacket.Receipt{}
@@ -106,7 +106,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 	require.Len(t, seen, 3, "each code came: %v", seen)
 }
 
-// A case that the classic script has no code for is an error and never one of its codes.
+// An outcome without a code in the classic script, such as unknown_campaign, returns an error and no code.
 func TestNoClassicWord(t *testing.T) {
 	t.Parallel()
 	st := storetest.Founded(t, 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Example has three packets and four users. One of the users asks twice.
+// Four users grab three packets, and one of the users grabs twice.
 func Example() {
 	rdb, space, stop := loaded.Campaign(loaded.Rain("rain", 3, 30))
 	defer stop()

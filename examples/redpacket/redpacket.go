@@ -31,8 +31,8 @@ type Grabber struct {
 	Campaign string
 }
 
-// Grab asks for a packet for the user. Only Granted comes with a receipt, as in the classic script. An answer that
-// the script does not know is an error: the campaign is not open, or nothing was decided yet.
+// Grab grabs a packet for the user. It returns a receipt only with Granted, like the classic script. If the campaign is
+// not open, or nothing was decided yet, Grab returns an error, because the script has no code for that.
 func (g *Grabber) Grab(ctx context.Context, user string) (Code, *Receipt, error) {
 	a, err := g.Producer.Grab(ctx, &hongbao.Grab{Campaign: g.Campaign, User: user})
 	if err != nil {

@@ -16,7 +16,7 @@ func (a *App) Authority() *access.Authority {
 	return a.authority
 }
 
-// Once runs a request with an Idempotency-Key once; see ledger.Ledger.
+// Once runs a request at most once per Idempotency-Key; see ledger.Ledger.
 func (a *App) Once(ctx context.Context, r access.Request, do func(context.Context) ([]byte, error)) (answer []byte,
 	again bool, err error) {
 	return a.ledger.Once(ctx, r, do)

@@ -17,8 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Unpaid lists grants of a campaign that the topic has and the ledger lacks. Their users may have seen that they won,
-// and the grants are not paid.
+// Unpaid lists the grants of a campaign that are in the topic but not in the ledger. Their users may have seen that
+// they won, but they are not paid.
 type Unpaid struct {
 	Campaign string         `json:"campaign"`
 	Grants   int64          `json:"grants"`
@@ -26,7 +26,7 @@ type Unpaid struct {
 	List     []UnpaidGrant  `json:"list"`
 }
 
-// UnpaidGrant is one grant of Unpaid.
+// UnpaidGrant is a grant that is in the topic but not in the ledger.
 type UnpaidGrant struct {
 	Event  string         `json:"event"`
 	Packet int64          `json:"packet"`
@@ -35,11 +35,11 @@ type UnpaidGrant struct {
 	Time   time.Time      `json:"time"`
 }
 
-// lackedPage is how many grants of the topic one query to the ledger checks.
+// lackedPage is how many grants one query to the ledger checks.
 const lackedPage = 1000
 
-// unpaid compares the topic from since on with the ledger, for the grants that wanted picks. A deployment without sink
-// kafka has no unpaid grants here.
+// unpaid reads the topic from the time since on, and returns the grants that the ledger lacks. The function wanted
+// selects the grants to check. Without sink kafka there is no topic, so unpaid returns none.
 func (a *App) unpaid(ctx context.Context, since time.Time, wanted func(*hongbao.Grant) bool) ([]Unpaid, error) {
 	if !a.has(configs.SinkKafka) {
 		return nil, nil
@@ -66,13 +66,13 @@ func (a *App) unpaid(ctx context.Context, since time.Time, wanted func(*hongbao.
 	return s.list(), err
 }
 
-// unpaidSearch collects the grants that the ledger lacks. Partitions are read concurrently.
+// unpaidSearch collects the grants of the topic that the ledger lacks. Its method see may be called concurrently.
 type unpaidSearch struct {
 	ledger *ledger.Ledger
 
 	mu    sync.Mutex
 	page  []hongbao.Grant
-	found map[string]*Unpaid // by campaign; nil for an archived campaign, whose grants were paid and are in a file
+	found map[string]*Unpaid // by campaign; nil if the campaign is archived: its grants were paid and are in a file
 }
 
 func (s *unpaidSearch) see(ctx context.Context, g *hongbao.Grant) error {
@@ -84,7 +84,8 @@ func (s *unpaidSearch) see(ctx context.Context, g *hongbao.Grant) error {
 	return s.ask(ctx)
 }
 
-// ask checks the page against the ledger. The caller has locked mu, or the scan is over.
+// ask removes the collected page, and adds its grants that the ledger lacks to found. The caller has locked mu, unless
+// the scan is over.
 func (s *unpaidSearch) ask(ctx context.Context) error {
 	lacks, err := s.ledger.Lacks(ctx, s.page)
 	if err != nil {
@@ -112,7 +113,7 @@ func (s *unpaidSearch) ask(ctx context.Context) error {
 	return nil
 }
 
-// list sorts the found grants. It counts a grant with several copies in the topic once.
+// list returns the found grants in a fixed order. A grant that the topic has several times is listed once.
 func (s *unpaidSearch) list() []Unpaid {
 	var all []Unpaid
 	for _, u := range s.found {
@@ -132,8 +133,8 @@ func (s *unpaidSearch) list() []Unpaid {
 	return all
 }
 
-// digestOf returns a short name for exactly the report that a person saw. The same command with --expect DIGEST acts
-// only if it would show the same report again.
+// digestOf returns a short hash of the report that a person saw. With --expect DIGEST, the command acts only if its
+// report is still the same.
 func digestOf(shown any) (string, error) {
 	text, err := json.Marshal(shown)
 	if err != nil {
@@ -143,7 +144,7 @@ func digestOf(shown any) (string, error) {
 	return hex.EncodeToString(sum[:6]), nil
 }
 
-// expected refuses to act unless expect is the digest of the report that the person saw.
+// expected returns an error unless expect is the digest of the present report.
 func expected(digest, expect string) error {
 	switch expect {
 	case digest:

@@ -25,31 +25,31 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// App is one process's view of a deployment: its configuration, Redis and the ledger. App opens both at their first
-// use. Its methods are safe for concurrent use.
+// App is one process's access to a deployment: its configuration, Redis and the ledger. App connects to each server at
+// the first use. Its methods are safe for concurrent use.
 type App struct {
 	Config *configs.Config
 	log    *zap.Logger
-	worker string // the unique name of this process
+	worker string
 
 	hooks    Hooks
-	outcomes Outcomes // of the grabs that this process answers
+	outcomes Outcomes // counts of this process's answers to grabs
 
 	redis     redis.UniversalClient
 	store     *store.Store // of redis
-	redisOpen atomic.Bool  // openRedis has accepted it
+	redisOpen atomic.Bool  // openRedis has accepted Redis
 	ledger    *ledger.Ledger
 	founded   founding
 	mu        sync.Mutex // guards authority and closes
 
-	scans     *semaphore.Weighted // bounds trails that search all receipts, for the process
-	authority *access.Authority   // by Authority
+	scans     *semaphore.Weighted // bounds how many trails of this process search all receipts at once
+	authority *access.Authority   // set by the first call of Authority
 	denials   access.Denials
-	tended    bool // TendJournal runs
+	tended    bool // TendJournal is running
 	closes    []func() error
 }
 
-// Hooks let a process watch its App. Each may be nil.
+// Hooks let a process observe its App. Each hook may be nil.
 type Hooks struct {
 	// Ledger is called after each transaction, Kafka after each request.
 	Ledger func(kind string, took time.Duration, again bool, err error)
@@ -60,7 +60,7 @@ type Hooks struct {
 
 // New returns an App. It contacts no server.
 func New(cfg *configs.Config, log *zap.Logger, hooks Hooks) (*App, error) {
-	redis.SetLogger(redisLog{log.Sugar()}) // otherwise the library writes to standard error
+	redis.SetLogger(redisLog{log.Sugar()}) // by default the library writes to standard error
 	a := &App{Config: cfg, log: log, worker: workerName(), scans: semaphore.NewWeighted(maxScans), hooks: hooks}
 	a.redis = cfg.RedisClient()
 	a.atEnd(a.redis.Close)
@@ -73,22 +73,22 @@ func New(cfg *configs.Config, log *zap.Logger, hooks Hooks) (*App, error) {
 	return a, err
 }
 
-// Store returns the deployment's Redis. Redis need not be open.
+// Store returns the deployment's Redis, which may not be connected yet.
 func (a *App) Store() *store.Store { return a.store }
 
-// Ledger returns the deployment's ledger. The ledger need not be open.
+// Ledger returns the deployment's ledger, which may not be connected yet.
 func (a *App) Ledger() *ledger.Ledger { return a.ledger }
 
 // Worker returns the unique name of this process.
 func (a *App) Worker() string { return a.worker }
 
-// Outcomes returns the counts of this process's answers to grabs.
+// Outcomes returns the counts of this process's answers to grabs, by campaign.
 func (a *App) Outcomes() *Outcomes { return &a.outcomes }
 
 // Log returns the logger of the process.
 func (a *App) Log() *zap.Logger { return a.log }
 
-// redisLog takes the messages of go-redis about connections. Important ones also come back as errors.
+// redisLog writes go-redis' messages about connections at level debug. Calls return the important ones as errors.
 type redisLog struct{ *zap.SugaredLogger }
 
 // Printf implements the library's logger.
@@ -113,25 +113,24 @@ func workerName() string {
 	return fmt.Sprintf("%.40s-%d-%s", host, os.Getpid(), hex.EncodeToString(b[:]))
 }
 
-// atEnd adds a step for Shut.
+// atEnd adds a function that Shut calls.
 func (a *App) atEnd(f func() error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closes = append(a.closes, f)
 }
 
-// Shut closes everything in reverse order and adds the errors to err.
+// Shut calls the functions of atEnd in reverse order, and joins their errors to err.
 func (a *App) Shut(err *error) {
 	for i := len(a.closes) - 1; i >= 0; i-- {
 		*err = errors.Join(*err, a.closes[i]())
 	}
-	_ = a.log.Sync() // a terminal can't be synced
+	_ = a.log.Sync() // fails for a terminal
 }
 
-// has reports whether the deployment has the sink.
 func (a *App) has(sink string) bool { return slices.Contains(a.Config.Deployment.Sinks, sink) }
 
-// CheckSinks refuses sinks that the deployment does not have. flag names the flag that selected the sinks.
+// CheckSinks returns an error if the deployment lacks one of the sinks. The error names the flag that selected them.
 func (a *App) CheckSinks(flag string, sinks ...string) error {
 	for _, s := range sinks {
 		if !a.has(s) {

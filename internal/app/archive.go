@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// Archived describes the archive of a campaign, as its manifest does.
+// Archived describes the archive of a campaign. The manifest beside the file has the same fields.
 type Archived struct {
 	Campaign string         `json:"campaign"`
 	File     string         `json:"file"`
@@ -32,19 +32,19 @@ type Archived struct {
 // Removed is the result of `hongbao archive` for a campaign.
 type Removed struct {
 	Archived
-	// Deleted is how many grants this run deleted from the ledger.
+	// Deleted is how many grants this call deleted from the ledger.
 	Deleted int64 `json:"deleted"`
 }
 
-// archiveColumns are the columns of a file. docs/archive.md describes each.
+// archiveColumns are the columns of an archive file; docs/archive.md describes them.
 var archiveColumns = []string{"packet", "user", "amount", "currency", "shard", "seq", "epoch", "request_id",
 	"granted_at", "code"}
 
-// archiveChunk is how many packets are deleted in one transaction.
+// archiveChunk is how many packets one transaction deletes.
 const archiveChunk = 10_000
 
-// Archive writes the grants of a sealed campaign to a file in the folder, reads the file back, and then deletes them
-// from the ledger. It continues where an earlier call was killed.
+// Archive writes the grants of a sealed campaign to a file in the folder, reads the file back, and then deletes the
+// grants from the ledger. If an earlier call was killed, Archive continues its work.
 func (a *App) Archive(ctx context.Context, id, dir string) (out Removed, err error) {
 	entry := about(ctx, access.ArchiveCampaign, id)
 	err = a.recorded(ctx, entry, func(ctx context.Context, e *access.Entry) error {
@@ -120,7 +120,7 @@ func (a *App) writeArchive(ctx context.Context, want *Archived, dir string) (sum
 		w.Flush()
 		err = w.Error()
 	}
-	// Checked before the file takes its name: a file with that name may have the only copy of the grants.
+	// This check precedes the renaming: an existing file with that name may have the only copy of the grants.
 	if err == nil && (grants != want.Grants || amount != want.Amount) {
 		err = hongbao.Errorf(hongbao.ClassBroken, "the ledger has %d grants with a sum of %d, but its totals say %d with %d: "+
 			"no file is written; run `hongbao audit`", grants, amount, want.Grants, want.Amount)
@@ -153,8 +153,7 @@ func writeManifest(m *Archived, dir string) (err error) {
 	return err
 }
 
-// readBack reads the file from the folder, and refuses it unless it matches the manifest: bytes, number of grants,
-// sum, and order of packets.
+// readBack reads the file and compares it with the manifest: SHA-256, number of grants, sum, and order of packets.
 func (m *Archived) readBack(dir string) error {
 	path := filepath.Join(dir, m.File)
 	file, err := os.Open(path)
@@ -175,7 +174,7 @@ func (m *Archived) readBack(dir string) error {
 	return nil
 }
 
-// countArchive adds up the lines of a file.
+// countArchive returns the number of grants in a file, and the sum of their amounts.
 func countArchive(from io.Reader) (grants int64, amount hongbao.Amount, err error) {
 	r := csv.NewReader(from)
 	r.FieldsPerRecord, r.ReuseRecord = len(archiveColumns), true

@@ -17,7 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Seal seals the campaigns that the report allows.
+// Seal seals the campaigns that the report marks as sealable.
 func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 	for i := range r.Campaigns {
 		c := &r.Campaigns[i]
@@ -34,7 +34,7 @@ func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 
 // LastAudit is the result of the last audit of all campaigns.
 type LastAudit struct {
-	// Verdict is none if there was no audit yet.
+	// Verdict is "none" if there was no audit yet.
 	Verdict     string    `json:"verdict" enum:"agrees,differs,none" doc:"none if there was no audit yet."`
 	Started     time.Time `json:"started,omitzero" doc:"Start of the audit; absent if there was none."`
 	Differences *int64    `json:"differences" doc:"Number of differences of all kinds; null if there was no audit yet."`
@@ -88,13 +88,13 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 	return report, err
 }
 
-// Difference is a difference of an audit's report.
+// Difference is a difference in the report of an audit.
 type Difference = audit.Difference
 
 // DifferenceKind is the kind of a difference.
 type DifferenceKind = audit.Kind
 
-// Acknowledge records that a difference is known. Until the given time the audit shows the difference but does not
+// Acknowledge records that a person knows a difference. Until the given time audits show the difference but do not
 // count it.
 func (a *App) Acknowledge(ctx context.Context, d *Difference, until time.Time, by stream.Decision) (
 	out ledger.Acknowledgement, err error) {
@@ -110,7 +110,7 @@ func (a *App) Acknowledge(ctx context.Context, d *Difference, until time.Time, b
 	return out, err
 }
 
-// keepVerdict stores the result of an audit of all campaigns, for the metrics. A failure does not change the report.
+// keepVerdict stores the result of an audit of all campaigns, for the metrics. A failure to store it is only logged.
 func (a *App) keepVerdict(ctx context.Context, r *audit.Report) {
 	found := store.Audited{Started: r.Started}
 	for _, n := range r.Found {
@@ -121,7 +121,7 @@ func (a *App) keepVerdict(ctx context.Context, r *audit.Report) {
 	}
 }
 
-// auditedTopic gives the audit access to the topic.
+// auditedTopic lets the audit read the topic.
 type auditedTopic struct{ *publish.Log }
 
 // Each calls fn for each record of the topic.

@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// OpenBook opens the database in which `hongbao balance` books, in place of a deployment's ledger. Call OpenBook before
-// any method that uses the database. MigrateBook creates its tables.
+// OpenBook opens the database of `hongbao balance`, which replaces the deployment's ledger. Call OpenBook before any
+// method that uses this database. MigrateBook creates the tables.
 func (a *App) OpenBook(ctx context.Context) error {
 	l, err := a.reachLedger(ctx)
 	if errors.Is(err, ledger.ErrNotFounded) {
@@ -30,8 +30,8 @@ func (a *App) OpenBook(ctx context.Context) error {
 	return nil
 }
 
-// MigrateBook creates the tables of the database in which `hongbao balance` books, or updates them. It returns the
-// names of the steps that were missing.
+// MigrateBook creates or updates the tables in the database of `hongbao balance`. It returns the names of the
+// migrations that it has run.
 func (a *App) MigrateBook(ctx context.Context) ([]string, error) {
 	if err := a.hasLedger(); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (a *App) Fund(ctx context.Context, f ledger.Funding) (ledger.Fund, error) {
 	return fund, err
 }
 
-// CheckBook compares balances and funds with the credits.
+// CheckBook returns the differences between the recorded credits and the balances and funds.
 func (a *App) CheckBook(ctx context.Context) ([]ledger.Difference, error) {
 	if err := a.OpenBook(ctx); err != nil {
 		return nil, err

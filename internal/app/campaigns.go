@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// create puts the campaign into the ledger. A repeat with the same specification returns the stored campaign.
+// create inserts the campaign into the ledger. If the campaign exists with the same specification, create returns it.
 func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.StoredCampaign, isNew bool, err error) {
 	for range 2 {
 		has, found, err := a.creatable(ctx, c)
@@ -26,7 +26,7 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 		stored, err = a.ledger.CreateCampaign(ctx, ledger.Campaign{
 			Spec: c, Canonical: campaign.Canonical(c), Seed: seed, Hash: campaign.Commit(c, seed),
 		})
-		if !errors.Is(err, ledger.ErrCampaignExists) { // otherwise another process created it meanwhile: read it again
+		if !errors.Is(err, ledger.ErrCampaignExists) { // another process has created it meanwhile: read it
 			return stored, err == nil, err
 		}
 	}
@@ -34,7 +34,8 @@ func (a *App) create(ctx context.Context, c hongbao.Campaign) (stored ledger.Sto
 		"create campaign %s: another process is creating it; try again", c.ID)
 }
 
-// creatable returns the campaign if the ledger has it already, and refuses one that can't be created now.
+// creatable returns the campaign if it is already in the ledger. Otherwise it returns an error if the campaign can't be
+// created now.
 func (a *App) creatable(ctx context.Context, c hongbao.Campaign) (has ledger.StoredCampaign, found bool, err error) {
 	if err := access.MaySpend(ctx, c.Sponsor, c.Total); err != nil {
 		return has, false, fmt.Errorf("create campaign %s: %w", c.ID, err)
@@ -68,7 +69,7 @@ func (a *App) checkShards(c *hongbao.Campaign) error {
 	}}})
 }
 
-// Load plans a campaign of the ledger again, checks the hash, and loads it.
+// Load recomputes the plan of a campaign in the ledger, checks its hash, and loads the campaign into Redis.
 func (a *App) Load(ctx context.Context, id string) (c hongbao.Campaign, err error) {
 	err = a.recorded(ctx, about(ctx, access.LoadCampaign, id), func(ctx context.Context, _ *access.Entry) (err error) {
 		c, err = a.load(ctx, id)
@@ -82,7 +83,7 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	if err != nil {
 		return c.Spec, err
 	}
-	if c.State == ledger.StateRefunded { // a load would open it again, and grant packets that are never paid
+	if c.State == ledger.StateRefunded { // a load would open the campaign again, and its grants would never be paid
 		return c.Spec, hongbao.Errorf(hongbao.ClassPermanent,
 			"campaign %s was refunded or cancelled: it can't be loaded; create one with another id", id)
 	}
@@ -110,13 +111,13 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	}
 	err = loader.Load(ctx, c.Spec, plan, c.Hash, a.progress("loading "+id, c.Spec.Packets))
 	if err == nil {
-		err = a.DealTopUps(ctx, id) // the top-ups that were ordered before the load
+		err = a.DealTopUps(ctx, id) // top-ups that were ordered before the load
 	}
 	return c.Spec, err
 }
 
-// notLost refuses to load a campaign that Redis has lost. A load would deal its packets a second time, and the second
-// users would never be paid.
+// notLost returns an error if Redis has lost the campaign. Loading it again would deal its packets to other users, who
+// would never be paid.
 func (a *App) notLost(ctx context.Context, id string) error {
 	s, found, err := a.store.Campaign(id).Status(ctx)
 	if err != nil || found && s.State != store.StateLoading {
@@ -132,8 +133,8 @@ func (a *App) notLost(ctx context.Context, id string) error {
 		"the campaign from the ledger", id, held.Granted, id)
 }
 
-// createCodes stores the codes of a campaign that is in the ledger: the codes that were read, or codes drawn by its
-// pattern. It continues where an earlier call was killed.
+// createCodes stores the codes of a campaign that is in the ledger: the codes in read, or codes drawn from the
+// campaign's pattern. If an earlier call was killed, createCodes continues its work.
 func (a *App) createCodes(ctx context.Context, c *hongbao.Campaign, read []string) error {
 	if c.Codes == nil {
 		return nil
@@ -148,10 +149,10 @@ func (a *App) createCodes(ctx context.Context, c *hongbao.Campaign, read []strin
 	if err != nil || read == nil {
 		return err
 	}
-	return a.sameCodes(ctx, c.ID, read) // another process may have imported another file meanwhile
+	return a.sameCodes(ctx, c.ID, read) // another process may have imported other codes meanwhile
 }
 
-// sameCodes checks that the codes in the ledger are those that were read. Otherwise it returns a Conflict.
+// sameCodes returns a Conflict unless the ledger's codes equal those in read.
 func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 	const page = 10_000
 	for after := int64(0); ; {
@@ -162,7 +163,7 @@ func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 		if !slices.Equal(has, read[after:after+int64(len(has))]) {
 			return hongbao.Errorf(hongbao.ClassConflict,
 				"campaign %s is in the ledger with other codes than the file's, after packet %d; nothing was changed. "+
-					"Pass the file that it was created with, or use another id", id, after)
+					"Pass the file that the campaign was created with, or use another id", id, after)
 		}
 		if after += int64(len(has)); len(has) < page {
 			return nil
@@ -170,12 +171,13 @@ func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 	}
 }
 
-// Shown is a campaign as the ledger and Redis have it. It leaves out the seed, which is secret until the close.
+// Shown is the state of a campaign in the ledger and in Redis. It has no seed, because the seed is secret until the
+// reveal.
 type Shown struct {
 	Spec   hongbao.Campaign `json:"spec" doc:"Specification at the creation, without top-ups."`
 	Hash   string           `json:"plan_hash" doc:"Commits to the specification and its seed: publish it."`
 	Ledger CampaignInLedger `json:"ledger" doc:"Status in the ledger."`
-	// TopUps are the generations from 2 on, each with the hash that commits to its draw.
+	// TopUps are the generations after the first, each with the hash that commits to its draw.
 	TopUps []TopUp       `json:"top_ups,omitempty" doc:"Top-ups, in their order; absent if there are none."`
 	Redis  *store.Status `json:"redis" doc:"Status in Redis; null if the campaign is not there: not loaded yet, or lost."`
 }
@@ -187,7 +189,7 @@ type CampaignInLedger struct {
 	Funded   hongbao.Amount       `json:"funded" doc:"Amount that the sponsor has paid in, top-ups included, in minor units."`
 	Granted  hongbao.Amount       `json:"granted" doc:"Amount that the ledger has booked for users, in minor units."`
 	Refunded hongbao.Amount       `json:"refunded" doc:"Amount that went back to the sponsor, in minor units."`
-	// Codes is how many packets have a code: all, once the creation of the campaign is complete.
+	// Codes is how many packets have a code. It equals Packets once the creation is complete.
 	Codes int64 `json:"codes,omitempty" doc:"Packets with a code: all of them, once the creation is complete; absent if the campaign has no codes."`
 }
 
@@ -200,8 +202,8 @@ type Created struct {
 	Next     string               `json:"next" doc:"Next step, as a command for a person."`
 }
 
-// Create funds a campaign, draws its seed, and stores its codes: those that were read, or codes drawn by its pattern.
-// A repeat with the same campaign changes nothing.
+// Create funds a campaign, draws its seed, and stores its codes: the given codes, or codes drawn from its pattern. A
+// repeat with the same campaign changes nothing.
 func (a *App) Create(ctx context.Context, c hongbao.Campaign, codes []string) (*Created, error) {
 	out, err := a.CreateFunded(ctx, c)
 	if err == nil {
@@ -236,18 +238,18 @@ func (a *App) CreateFunded(ctx context.Context, c hongbao.Campaign) (*Created, e
 	return out, nil
 }
 
-// StoreCodes is the second step of Create. It continues where an earlier call was killed.
+// StoreCodes is the second step of Create. If an earlier call was killed, StoreCodes continues its work.
 func (a *App) StoreCodes(ctx context.Context, c hongbao.Campaign, codes []string) error {
 	return a.createCodes(ctx, &c, codes)
 }
 
-// Pause makes a campaign answer paused until it is resumed. It works while the ledger is down: a worker records the
-// pause in the ledger later. why may be empty.
+// Pause pauses a campaign, whose grabs are then answered paused, until it is resumed. Pause works while the ledger is
+// down: a worker records the pause in the ledger later. The reason may be empty.
 func (a *App) Pause(ctx context.Context, id, why string) error {
 	return a.turn(ctx, access.PauseCampaign, id, why, store.Campaign.Pause)
 }
 
-// Resume opens a paused campaign again. why may be empty.
+// Resume resumes a paused campaign. The reason may be empty.
 func (a *App) Resume(ctx context.Context, id, why string) error {
 	return a.turn(ctx, access.ResumeCampaign, id, why, store.Campaign.Resume)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// ListedCampaign is a line of the list of campaigns.
+// ListedCampaign is one campaign in the list of campaigns.
 type ListedCampaign struct {
 	ID       string               `json:"id" doc:"The campaign's id."`
 	Name     string               `json:"name" doc:"The campaign's name."`
@@ -28,7 +28,7 @@ type ListedCampaign struct {
 	Codes    answers.Text         `json:"codes" nullable:"true" doc:"Source of the codes: pattern or file; null if the campaign has none."`
 }
 
-// codesFrom returns the source of a campaign's codes.
+// codesFrom returns where a campaign's codes come from: pattern, file, or "" for no codes.
 func codesFrom(c *hongbao.Campaign) answers.Text {
 	switch {
 	case c.Codes == nil:
@@ -45,8 +45,8 @@ type CampaignPage struct {
 	Next      answers.Text     `json:"next" nullable:"true" doc:"Goes into after; null on the last page."`
 }
 
-// ListCampaigns returns up to limit campaigns of the ledger in the order of their ids, after an id, as the ledger has
-// them. sees, if not nil, selects them.
+// ListCampaigns returns up to limit campaigns of the ledger with ids greater than after, in the order of their ids. The
+// function sees, if not nil, selects the campaigns. It does not read Redis; see AddStatus.
 func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees func(id string) bool) (CampaignPage,
 	error) {
 	out := CampaignPage{Campaigns: []ListedCampaign{}}
@@ -71,11 +71,11 @@ func (a *App) ListCampaigns(ctx context.Context, after string, limit int, sees f
 // statusTime bounds how long a list of campaigns waits for Redis.
 const statusTime = 5 * time.Second
 
-// AddStatus adds the campaigns' status in Redis. Campaigns whose status does not come in time are unread.
+// AddStatus sets the campaigns' status from Redis. The status is unread if Redis does not answer within statusTime.
 func (a *App) AddStatus(ctx context.Context, list []ListedCampaign) {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	_ = store.Each(len(list), store.AllAtOnce, func(i int) error { // errors are in the status
+	_ = store.Each(len(list), store.AllAtOnce, func(i int) error { // errors are reported as the status
 		c := model.Campaign{ID: list[i].ID, State: list[i].Status}
 		if c.State != string(ledger.StateRefunded) {
 			a.addRedis(ctx, &c)

@@ -7,12 +7,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// Check runs every check of a worker's start. It returns the names of the servers that passed. The error names each
-// server that failed.
+// Check runs the same checks as the start of a worker. It returns the names of the servers that passed; the error names
+// each server that failed.
 func (a *App) Check(ctx context.Context) ([]string, error) {
 	checks := []struct {
 		server string
-		sink   string // the sink that uses the server; "" for a server of every deployment
+		sink   string // the sink that uses the server; "" if every deployment uses it
 		check  func(context.Context) error
 	}{
 		{"redis", "", a.openRedis},

@@ -20,23 +20,23 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 )
 
-// OpenClaim is an unfinished claim for a batch of the topic: the topic may have the batch or not.
+// OpenClaim is an unfinished claim of a batch for the topic. The topic may or may not have the batch.
 type OpenClaim struct {
 	// ID is SINK/SHARD/CLAIM.
 	ID     string   `json:"id"`
-	Events []string `json:"events"` // runs of seqs, as 1-20
+	Events []string `json:"events"` // ranges of seqs, such as 1-20
 	Grants int64    `json:"grants"`
-	// Owner is the worker that had the claim last. The worker counts as active until Until.
+	// Owner is the worker that had the claim last. It counts as alive until the time Until.
 	Owner string    `json:"owner"`
 	Until time.Time `json:"until"`
-	// Topic, Partition and Offset say where to look: the batch is at the offset, behind it, or nowhere. They and the two
-	// times are null if this build cannot read the payload of the claim.
+	// Topic, Partition and Offset say where to look for the batch. It is at the offset, or later in the partition, or it
+	// is missing. These fields, Sent and SettleFrom are null if this build can't read the claim's payload.
 	Topic     answers.Text `json:"topic"`
 	Partition *int         `json:"partition"`
 	Offset    *int64       `json:"offset"`
 	Sent      *time.Time   `json:"sent"`
-	// SettleFrom is the earliest time at which a person may settle the claim. Before it workers can settle the claim
-	// by themselves, and a suspended worker may still send the batch.
+	// SettleFrom is the earliest time at which a person may settle the claim. Until then, workers can still settle it by
+	// themselves, and a suspended worker may still send the batch.
 	SettleFrom *time.Time `json:"settle_from"`
 
 	claim stream.Claim
@@ -67,7 +67,7 @@ func (a *App) ListClaims(ctx context.Context) ([]OpenClaim, error) {
 		for _, c := range open {
 			out := OpenClaim{ID: configs.SinkKafka + "/" + strconv.Itoa(i) + "/" + c.ID, Owner: c.Owner, Until: c.Until,
 				claim: c.Claim, shard: i}
-			if batch, err := publish.ReadPayload(c.Payload); err == nil { // a person can settle an unreadable claim, too
+			if batch, err := publish.ReadPayload(c.Payload); err == nil { // else the claim is listed without these fields
 				from := batch.Sent.Add(a.Config.Publisher.ProducerExpiration)
 				out.Topic, out.Partition, out.Offset = answers.Text(batch.Topic), &batch.Partition, &batch.Offset
 				out.Sent, out.SettleFrom = &batch.Sent, &from
@@ -88,23 +88,24 @@ func (a *App) ListClaims(ctx context.Context) ([]OpenClaim, error) {
 // ClaimDecision is a person's decision about a claim.
 type ClaimDecision struct {
 	ID string
-	// Published: the topic has all of its grants. Otherwise it has none of them, and they are sent again.
+	// Published means that the topic has all grants of the claim. Otherwise the topic has none of them, and they are sent
+	// again.
 	Published bool
 	stream.Decision
 	// Patience is how long to retry while the topic can't be reached.
 	Patience time.Duration
 }
 
-// SettledClaim is the result for a claim, and for the dead letters of its grants.
+// SettledClaim is the result of SettleClaim.
 type SettledClaim struct {
 	Claim     string             `json:"claim"`
 	Published bool               `json:"published"`
 	Grants    int64              `json:"grants"`
-	Letters   *deadletter.Report `json:"letters"` // null if none of its grants was a dead letter
+	Letters   *deadletter.Report `json:"letters"` // null if no grant of the claim was a dead letter
 }
 
-// SettleClaim ends a claim as a person has decided, and requeues the dead letters of its grants. Published grants
-// count as delivered, the others are sent. Workers handle the grants without a letter, once the claim is gone.
+// SettleClaim ends a claim as a person has decided, and requeues the dead letters of its grants. Published grants count
+// as delivered; other grants are sent. Once the claim has ended, workers deliver its grants that have no dead letter.
 func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledClaim, err error) {
 	if err := o.Decision.Check(); err != nil {
 		return nil, Usage("%w", err)
@@ -113,7 +114,7 @@ func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledCla
 	if err != nil {
 		return nil, err
 	}
-	// Without a fence record, which only workers write, a late copy would be appended.
+	// A person's decision writes no fence record to the topic, so the broker would append a late copy of the batch.
 	if c.SettleFrom != nil && time.Now().Before(*c.SettleFrom) {
 		return nil, hongbao.Errorf(hongbao.ClassTransient,
 			"settle claim %s: it is younger than publisher.producer_expiration (%v), so workers may still settle it, "+
@@ -151,7 +152,7 @@ func (a *App) findClaim(ctx context.Context, id string) (*OpenClaim, error) {
 	return &list[i], nil
 }
 
-// endClaim takes a claim over from its owner, and ends it.
+// endClaim takes the claim over from its owner, and completes or releases it.
 func (a *App) endClaim(ctx context.Context, c *OpenClaim, published bool) error {
 	cfg := a.Config.ClaimsConfig()
 	cfg.Owner, cfg.TakeLive, cfg.Done = workerName(), false, deadletter.RequeueSink(cfg.Sink)
@@ -164,7 +165,7 @@ func (a *App) endClaim(ctx context.Context, c *OpenClaim, published bool) error 
 	if err != nil {
 		return err
 	}
-	if answer.Granted() { // it ended meanwhile
+	if answer.Granted() { // the old claim has ended meanwhile
 		own.Fence = answer.Fence
 		return errors.Join(fmt.Errorf("claim %s was ended just now", c.ID), all.Release(ctx, c.shard, own))
 	}

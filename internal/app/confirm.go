@@ -16,15 +16,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
-// Confirmed is the report of a confirmation: the letters and their credits.
+// Confirmed reports what happened to the letters, and which credits they were about.
 type Confirmed struct {
 	*deadletter.Report
 	Credits []ConfirmedCredit `json:"credits"`
-	// Gone are letters that no longer exist: they were decided.
+	// Gone are the ids of letters that no longer exist, because they were already resolved.
 	Gone []string `json:"gone"`
 }
 
-// ConfirmedCredit is a credit about which a person decided.
+// ConfirmedCredit is a credit that the person's decision is about.
 type ConfirmedCredit struct {
 	Letter    string         `json:"letter"`
 	Reference string         `json:"reference"`
@@ -33,9 +33,9 @@ type ConfirmedCredit struct {
 	Currency  string         `json:"currency,omitempty"`
 }
 
-// Confirmation is what a person found out at the remote about credits in doubt.
+// Confirmation is what a person found out from the remote about credits in doubt.
 type Confirmation struct {
-	// Letters are the ids of dead letters of sink balance; Packets are credits that no longer have a letter.
+	// Letters are ids of dead letters of sink balance. Packets identify credits in doubt whose letters no longer exist.
 	Letters []string
 	Packets []PacketID
 	Word    Word
@@ -45,13 +45,13 @@ type Confirmation struct {
 	DryRun   bool
 }
 
-// PacketID identifies a packet.
+// PacketID identifies a packet of a campaign.
 type PacketID struct {
 	Campaign string
 	Packet   int64
 }
 
-// Confirm records a person's decision about credits in doubt, and ends their letters.
+// Confirm records a person's decision about credits in doubt, and ends their dead letters.
 func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 	pick := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{configs.SinkBalance}}}
 	letters, err := a.letters(ctx, &pick.Filter)
@@ -104,8 +104,8 @@ func (a *App) confirm(ctx context.Context, letters *deadletter.Letters, pick dea
 	return report, err
 }
 
-// inDoubt reports the credits of the letters, and returns the letters that still exist: a person repeats a killed
-// command with the same letters.
+// inDoubt adds the credits of the letters to the report, and returns the letters that still exist. Letters may be
+// missing, because a person can repeat a killed command with the same ids.
 func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, ids []string, report *Confirmed) (there []string,
 	err error) {
 	for _, id := range ids {
@@ -129,8 +129,8 @@ func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, ids []st
 	return there, nil
 }
 
-// confirmPackets ends credits in doubt that no longer have a letter. It records a booked credit. It forgets a credit
-// that was not booked and never sends it: the person who dropped its letter decided that.
+// confirmPackets ends credits in doubt whose letters no longer exist. It records a booked credit in the ledger. It
+// forgets a credit that was not booked, and never sends it, because a person has already dropped its letter.
 func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confirmed) error {
 	if len(o.Packets) == 0 {
 		return nil

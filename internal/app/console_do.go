@@ -8,7 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
-// PageActions has the actions of the console's buttons: the same as the commands.
+// PageActions has the actions of the console's buttons. They do the same as the commands.
 type PageActions struct{ *App }
 
 // CheckCampaign reports whether the ledger has a campaign already, and refuses one that can't be created now.

@@ -19,36 +19,37 @@ import (
 )
 
 const (
-	// consoleCampaigns is the number of campaigns on a page of the list. The first page also has the running ones
-	// among the newest openCampaigns. They are read once every openTime.
+	// consoleCampaigns is the number of campaigns on a page of the list. The first page also shows the running campaigns
+	// among the newest openCampaigns. These are read at most once every openTime.
 	consoleCampaigns = 100
 	openCampaigns    = 2000
 	openTime         = 10 * time.Second
-	// consoleLedgerTime bounds a page's first query to the ledger, so that a hanging ledger leaves time for Redis.
+	// consoleLedgerTime bounds a page's first query to the ledger, so that the page can still read Redis if the ledger
+	// hangs.
 	consoleLedgerTime = 2 * time.Second
 )
 
-// PageSource reads the data of the console's pages. While the ledger is down, the pages show the data of Redis.
+// PageSource reads the data of the console's pages. While the ledger is down, the pages show only the data of Redis.
 type PageSource struct {
 	*App
 	shapes shapes
 
 	mu     sync.Mutex
-	listed map[string]found // by scope: the first page, as the ledger last returned it
+	listed map[string]found // the first page of each scope, as the ledger last returned it
 
 	openMu sync.Mutex
-	open   []ledger.StoredCampaign // in Redis, and not over
-	openAt time.Time               // when they were read
+	open   []ledger.StoredCampaign // campaigns that are in Redis and whose window is open
+	openAt time.Time               // when open was read
 }
 
-// found is a page of the ledger's campaigns.
+// found is one page of the ledger's campaigns.
 type found struct {
 	list []ledger.StoredCampaign
 	more bool
 }
 
-// list returns a page of campaigns, and a note about its problems. The first page has all running campaigns. While the
-// ledger is down, list returns the last known page.
+// list returns a page of campaigns, and a note if the ledger can't be read. The first page has all running campaigns.
+// While the ledger is down, list returns the last known first page.
 func (s *PageSource) list(ctx context.Context, q model.Search) (page found, note string) {
 	ctx, cancel := context.WithTimeout(ctx, consoleLedgerTime)
 	defer cancel()
@@ -66,7 +67,7 @@ func (s *PageSource) list(ctx context.Context, q model.Search) (page found, note
 	return page, ""
 }
 
-// isFirst reports whether a search is the first page of all campaigns in its scope.
+// isFirst reports whether a search asks for the first page of all campaigns in its scope.
 func isFirst(q model.Search) bool { return q.Text == "" && q.Page == 0 }
 
 func (s *PageSource) ask(ctx context.Context, q model.Search) (page found, err error) {
@@ -118,7 +119,7 @@ func (s *PageSource) running(ctx context.Context) (list []ledger.StoredCampaign,
 	return list, nil
 }
 
-// loaded leaves out the campaigns that are not in Redis, and those whose window is over.
+// loaded returns the campaigns that are in Redis and whose window is not over.
 func (s *PageSource) loaded(ctx context.Context, all []ledger.StoredCampaign) (list []ledger.StoredCampaign) {
 	now := time.Now()
 	all = slices.DeleteFunc(all, func(c ledger.StoredCampaign) bool { return !now.Before(c.Spec.To) })
@@ -191,7 +192,7 @@ func (a *App) addRedis(ctx context.Context, c *model.Campaign) {
 func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
 	w, err := a.store.Campaign(c.ID).Window(ctx)
 	if errors.Is(err, store.ErrNotInRedis) {
-		if c.State == "refunded" { // it has left Redis
+		if c.State == "refunded" { // the campaign has left Redis
 			return nil
 		}
 		if err := (CampaignReader{a}).whole(ctx, a.store.Home(c.ID)); err != nil {
@@ -212,7 +213,7 @@ func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
 		c.Places = append(c.Places, model.Place{Shard: p.Shard, State: p.State, Packets: p.Loaded, Granted: p.Granted,
 			Left: p.Left})
 	}
-	if len(st.Places) > 0 && st.State == store.StateOpen { // open on one of its shards; its home may be paused or closed
+	if len(st.Places) > 0 && st.State == store.StateOpen { // at least one shard is open; the home may be paused or closed
 		w.State = store.StateOpen
 	}
 	if c.State = w.Status(); w.State == store.StateLoading || w.State == store.StateClosed || w.State == store.StateRefunded {
@@ -248,12 +249,12 @@ func (s *PageSource) Campaign(ctx context.Context, id string) (*model.Live, erro
 	if last, err := s.LastAudit(ctx); err != nil {
 		out.Audit.Unread = true
 		out.Notes = append(out.Notes, fmt.Sprintf("The last audit could not be read: %v", err))
-	} else if last.Started.After(stored.Created) { // an earlier audit says nothing about this campaign
+	} else if last.Started.After(stored.Created) { // an audit before the creation says nothing about this campaign
 		out.Audit = model.Verdict{Agrees: last.Verdict == string(audit.Agrees), Differences: *last.Differences,
 			At: last.Started}
 	}
 	if err := s.addLags(ctx, out); err != nil {
-		out.Notes = append(out.Notes, fmt.Sprintf("How far the sinks are behind could not be read: %v", err))
+		out.Notes = append(out.Notes, fmt.Sprintf("The lag of the sinks could not be read: %v", err))
 	}
 	if found {
 		s.addShape(ctx, &stored, out)
@@ -271,7 +272,7 @@ func (s *PageSource) fromRedis(ctx context.Context, out *model.Live) error {
 	return err
 }
 
-// addLags adds how far each sink is behind, on the campaign's shards.
+// addLags adds the lag of each sink on the campaign's shards.
 func (s *PageSource) addLags(ctx context.Context, out *model.Live) error {
 	places, err := s.store.Campaign(out.ID).Places(ctx)
 	if err != nil {

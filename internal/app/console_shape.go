@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	// A shape is read again after shapeAge, or after shapeRest times the duration of its reading if that is longer:
-	// the reading covers every grant of the campaign in the ledger.
+	// A shape is read again after shapeAge, or after shapeRest times the duration of the last reading, whichever is
+	// longer. Each reading scans every grant of the campaign in the ledger.
 	shapeAge, shapeRest = 5 * time.Second, 20
-	// shapeTime bounds the reading, within the time of a page.
+	// shapeTime bounds one reading. It must be shorter than the time limit of a page.
 	shapeTime = 3 * time.Second
-	// spreadBins and timeSteps bound the drawn points; maxShapes bounds the remembered campaigns.
+	// spreadBins and timeSteps bound the number of drawn points. maxShapes bounds how many campaigns are cached.
 	spreadBins, timeSteps, maxShapes = 20, 100, 100
 	// shortestStep is the shortest step of a timeline.
 	shortestStep = 100 // ms
 )
 
-// shape is how the paid grants of a campaign spread over amounts and over time.
+// shape is the distribution of a campaign's paid grants over amounts and over time.
 type shape struct {
 	spread   []model.Bin
 	timeline []model.Point
 	step     time.Duration
-	// first and last are when the first and the last of the grants were decided; zero for none.
+	// first and last are the times of the first and the last grant; zero if there are no grants.
 	first, last time.Time
-	until       time.Time // when it is read again
+	until       time.Time // normally the shape is not read again before this time
 	grants      int64
 	revealed    bool
-	failed      error // of the last reading: the data is older, or missing
+	failed      error // error of the last reading: the shape is outdated or missing
 }
 
-// shapes remembers the shapes of campaigns. It is safe for concurrent use.
+// shapes caches the shapes of campaigns. It is safe for concurrent use.
 type shapes struct {
 	read func(context.Context, *ledger.Ledger, *ledger.StoredCampaign, bool) (shape, error) // readShape
 
@@ -47,8 +47,9 @@ type shapes struct {
 	held map[string]shape
 }
 
-// of returns the shape of a campaign. It reads a shape again only if the campaign has new grants. After a failed
-// reading it waits as long as after a successful one, because there may be too much to read.
+// of returns the shape of a campaign. It reads a shape again only if the campaign has new grants or was revealed. After
+// a failed reading it waits as long as after a successful reading, because there may be too many grants to read in
+// time.
 func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign) shape {
 	s.mu.Lock()
 	has, ok := s.held[c.Spec.ID]
@@ -65,13 +66,13 @@ func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampa
 	defer cancel()
 	now, err := s.read(short, l, c, revealed)
 	if err != nil && short.Err() != nil {
-		err = short.Err() // instead of the database driver's version of it
+		err = short.Err() // the driver may return another error for a timeout
 	}
 	if err != nil {
 		now = has
 	}
 	now.failed = err
-	if errors.Is(ctx.Err(), context.Canceled) { // the page was abandoned: that says nothing about the campaign
+	if errors.Is(ctx.Err(), context.Canceled) { // the user left the page, so the error says nothing about the campaign
 		return now
 	}
 	now.until = time.Now().Add(max(shapeAge, shapeRest*time.Since(start)))
@@ -84,7 +85,7 @@ func (s *shapes) of(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampa
 	return now
 }
 
-// addShape adds how the paid grants spread over amounts and time, or a note that says why this is missing.
+// addShape adds the distribution of the paid grants to a page, or a note that says why it is missing.
 func (s *PageSource) addShape(ctx context.Context, c *ledger.StoredCampaign, out *model.Live) {
 	var drawn shape
 	archive, archived, err := s.ledger.Archived(ctx, c.Spec.ID)
@@ -104,7 +105,7 @@ func (s *PageSource) addShape(ctx context.Context, c *ledger.StoredCampaign, out
 	out.Spread, out.Timeline, out.Step, out.Moments = drawn.spread, drawn.timeline, drawn.step, drawn.moments(c)
 }
 
-// moments returns the events of the campaign's life in the ledger, in the order of time.
+// moments returns the events of the campaign's life in the ledger, in chronological order.
 func (s *shape) moments(c *ledger.StoredCampaign) []model.Moment {
 	last := "Last grant so far"
 	if c.Grants == c.Packets {
@@ -129,7 +130,7 @@ func readShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, 
 		return out, err
 	}
 	var plan []hongbao.Amount
-	if revealed { // before that no one may see the amounts of ungranted packets
+	if revealed { // until the reveal no one may see the amounts of ungranted packets
 		added, err := topUps(ctx, l, c.Spec.ID)
 		if err != nil {
 			return out, err
@@ -159,7 +160,7 @@ func readShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, 
 	bin := func(amount int64) *model.Bin {
 		return &out.spread[min(max((amount-int64(b.Low))/width, 0), int64(len(out.spread)-1))]
 	}
-	for _, s := range paid { // a grant that was paid since Bounds may be outside
+	for _, s := range paid { // a grant that was paid after the bounds were read may be outside
 		bin(s.From).Granted += s.Grants
 	}
 	for _, a := range plan {

@@ -14,11 +14,12 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// A campaign that is too large to draw in time is not read again at each look, and keeps the drawing that it has.
+// A campaign has too many grants to draw in time. It is not read again for each page, and the page shows the old
+// drawing.
 func TestTooLargeToDraw(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		later := time.Sleep //nolint:forbidigo // the clock is synctest's
+		later := time.Sleep //nolint:forbidigo // synctest has a fake clock
 		reads, slow := 0, false
 		s := shapes{read: func(ctx context.Context, _ *ledger.Ledger, c *ledger.StoredCampaign, _ bool) (shape, error) {
 			if reads++; slow {
@@ -31,11 +32,11 @@ func TestTooLargeToDraw(t *testing.T) {
 		require.NoError(t, s.of(t.Context(), nil, &c).failed)
 		slow, c.Grants = true, 2_000_000
 		later(shapeAge)
-		for range 50 { // the rest is 20 times the 3 s
+		for range 50 { // less than 20 times the 3 s of the failed reading
 			later(time.Second)
 			drawn := s.of(t.Context(), nil, &c)
 			require.ErrorIs(t, drawn.failed, context.DeadlineExceeded)
-			require.EqualValues(t, 1, drawn.spread[0].Granted, "it is old")
+			require.EqualValues(t, 1, drawn.spread[0].Granted, "the old drawing")
 		}
 		require.Equal(t, 2, reads)
 		slow = false
@@ -44,7 +45,7 @@ func TestTooLargeToDraw(t *testing.T) {
 		require.NoError(t, drawn.failed)
 		require.EqualValues(t, 2_000_000, drawn.spread[0].Granted)
 
-		// A page that is abandoned during the reading leaves no failure for the next one.
+		// A user leaves a page during the reading. The next page shows no error.
 		slow, c.Grants = true, 3_000_000
 		later(shapeAge)
 		left, leave := context.WithCancel(t.Context())

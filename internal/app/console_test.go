@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The page counts the entries that workers have in hand, as hongbao_sink_pending_entries does, without parked ones.
+// Held counts only the entries in the hands of workers. Parked entries count as pending, but not as held.
 func TestEntriesInHandAreNotTheParkedOnes(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: &configs.Config{}}

@@ -68,7 +68,7 @@ func (s *PageSource) describe(step *TrailStep, currency string, unread map[strin
 			add("Sink "+sink.Sink, "redis", false, "", "Its dead letter was dropped by "+sink.Dropped)
 		default:
 			is := "Finished."
-			if unread["redis"] { // perhaps the dead letters
+			if unread["redis"] { // perhaps the dead letters could not be read, so the grant may be one
 				is = "Finished: delivered, or made a dead letter."
 			}
 			add("Sink "+sink.Sink, "redis", sink.Finished, is, "Not finished yet.")

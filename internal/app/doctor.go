@@ -14,22 +14,22 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 )
 
-// The levels of a finding.
+// The levels of a Finding.
 const (
 	LevelOK      = "ok"
 	LevelWarning = "warning"
 	LevelProblem = "problem"
 )
 
-// Finding is one finding of Doctor.
+// Finding is one result of Doctor's checks.
 type Finding struct {
-	Server string `json:"server"` // redis, ledger, topic, remote, keys, collector or configuration
+	Server string `json:"server"` // one of redis, ledger, topic, remote, keys, collector and configuration
 	Level  string `json:"level"`
-	// About describes the finding, and what to do if it is not ok.
+	// About is the text of the finding. Unless the level is ok, it includes what to do.
 	About string `json:"about"`
 }
 
-// Examination has every finding of Doctor.
+// Examination has all findings of Doctor, and counts them.
 type Examination struct {
 	Findings []Finding `json:"findings"`
 	Warnings int       `json:"warnings"`
@@ -44,13 +44,13 @@ func (e *Examination) Verdict() error {
 	return Found("%d problems and %d warnings were found; the report says what to do about each", e.Problems, e.Warnings)
 }
 
-// doctorTime bounds the examination of one server. A hanging server does not hide the findings about the others.
+// doctorTime bounds the examination of one server, so that a hanging server does not delay the report.
 const doctorTime = 30 * time.Second
 
 // part collects the findings about one server.
 type part struct {
 	server string
-	// node is the prefix of each text while one node of a cluster is examined.
+	// node is the prefix of each finding while one node of a cluster is examined; otherwise it is empty.
 	node   string
 	list   []Finding
 	clocks []clock
@@ -60,7 +60,7 @@ func (p *part) add(level, format string, args ...any) {
 	p.list = append(p.list, Finding{p.server, level, p.node + fmt.Sprintf(format, args...)})
 }
 
-// wrong adds a problem for each error, and reports whether there was one.
+// wrong adds a problem for each error that is not nil, and reports whether there was any.
 func (p *part) wrong(errs ...error) bool {
 	n := len(p.list)
 	for _, err := range errs {
@@ -71,7 +71,8 @@ func (p *part) wrong(errs ...error) bool {
 	return len(p.list) > n
 }
 
-// allowed adds each error: as a warning if unsafe.allow lets a worker start nevertheless.
+// allowed adds a finding for each error: a warning if allowed, because a worker then starts anyway, otherwise a
+// problem.
 func (p *part) allowed(allowed bool, errs ...error) {
 	if !allowed {
 		p.wrong(errs...)
@@ -115,7 +116,7 @@ func (a *App) Doctor(ctx context.Context) *Examination {
 	return out
 }
 
-// examineConfig looks at disabled checks, and at connections that leave the machine in clear text.
+// examineConfig reports disabled checks, and connections to other machines in clear text.
 func (a *App) examineConfig(_ context.Context, p *part) {
 	for _, name := range a.Config.Unsafe.Allow {
 		p.add(LevelWarning, "unsafe.allow names %s: a check that protects money is off. Fix what the check finds, and remove "+
@@ -140,7 +141,8 @@ func (a *App) examineConfig(_ context.Context, p *part) {
 	}
 }
 
-// examineLedger runs the checks of a worker's start: versions, tables, isolation, durability, owner.
+// examineLedger runs the same checks of the ledger as the start of a worker: versions, tables, isolation, durability,
+// owner.
 func (a *App) examineLedger(ctx context.Context, p *part) {
 	l := a.newLedger()
 	defer l.Close()

@@ -20,13 +20,13 @@ import (
 // clockBound is the largest accepted difference between two clocks.
 const clockBound = time.Second
 
-// clock is how far the clock of a server is ahead of this machine's.
+// clock says how far the clock of a server is ahead of this machine's clock.
 type clock struct {
 	what  string
 	ahead time.Duration
 }
 
-// clock notes the time that a server returned when it was asked between begin and end.
+// clock records the time that a server reported. The server read its clock between begin and end.
 func (p *part) clock(what string, said, begin, end time.Time) {
 	c := clock{what: what}
 	switch {
@@ -42,7 +42,8 @@ func (p *part) clock(what string, said, begin, end time.Time) {
 	}
 }
 
-// apart compares the clocks of Redis and of the database, each of which may be near this machine's clock.
+// apart compares the clocks of Redis and of the database with each other. Two clocks can differ too much although each
+// is near this machine's clock.
 func (p *part) apart(database *part) {
 	all := append(p.clocks[:len(p.clocks):len(p.clocks)], database.clocks...)
 	if len(all) == 0 {
@@ -56,14 +57,15 @@ func (p *part) apart(database *part) {
 	}
 }
 
-// A disk should have a part of its size and a number of bytes free. Below diskAlmost a server may stop at any time.
+// Free space of a disk: less than diskPart of its size or less than diskBytes is a warning. Below diskAlmost a server
+// may stop at any time, so that is a problem.
 const (
 	diskPart   = 0.1
 	diskBytes  = 1 << 30
 	diskAlmost = 64 << 20
 )
 
-// disk looks at the disk of a path, if this machine can see it.
+// disk checks the free space of the disk with a path, if this machine can see that disk.
 func (p *part) disk(what, path string) {
 	free, size, err := diskSpace(path)
 	if err != nil || size == 0 {
@@ -73,7 +75,7 @@ func (p *part) disk(what, path string) {
 	p.add(level, "%s: the disk of %s has %s of %s free%s", what, path, bytesText(free), bytesText(size), advice)
 }
 
-// diskLevel judges the free space of a disk, and returns what to do about it.
+// diskLevel returns the level of a finding about free space, and what to do.
 func diskLevel(free, size uint64) (level, advice string) {
 	switch {
 	case free < diskAlmost:
@@ -91,7 +93,7 @@ func bytesText(n uint64) string {
 	return fmt.Sprintf("%d GiB", n>>30)
 }
 
-// redisIsHere reports whether Redis is on this machine. Doctor can't see a disk elsewhere, or in a container.
+// redisIsHere reports whether Redis is on this machine. Doctor can't see the disk of another machine or of a container.
 func (a *App) redisIsHere() bool {
 	return !slices.ContainsFunc(a.Config.Redis.Addrs, func(addr string) bool {
 		host, _, err := net.SplitHostPort(addr)
@@ -99,17 +101,16 @@ func (a *App) redisIsHere() bool {
 	})
 }
 
-// ledgerDisk looks at the disk of an SQLite file.
 func (a *App) ledgerDisk(p *part) {
 	if cfg := a.Config.LedgerConfig(); cfg.Driver == ledger.SQLite {
 		p.disk("ledger.dsn", filepath.Dir(cfg.DSN))
 	}
 }
 
-// certificateSoon is how long before its expiry a certificate gets a warning.
+// certificateSoon is how long before a certificate expires doctor warns.
 const certificateSoon = 30 * 24 * time.Hour
 
-// examineCertificates looks at every file with certificates that the configuration names.
+// examineCertificates checks every file with certificates that the configuration names.
 func (a *App) examineCertificates(p *part) {
 	for _, s := range a.Config.Settings() {
 		authority := strings.HasSuffix(s.Name, "tls_ca") || strings.HasSuffix(s.Name, "tls_client_ca")
@@ -130,8 +131,8 @@ func (a *App) examineCertificates(p *part) {
 	}
 }
 
-// certificates checks when the certificates of a file expire. One valid authority is enough; every certificate of a
-// chain must be valid.
+// certificates checks the validity of the certificates in a file. Of several authorities one must be valid; of a chain
+// every certificate must be valid.
 func (p *part) certificates(name, path string, authority bool) {
 	list, err := readCertificates(path)
 	if err != nil {
@@ -162,7 +163,7 @@ func (p *part) certificates(name, path string, authority bool) {
 	}
 }
 
-// readCertificates reads a file in PEM. It returns at least one certificate, or an error.
+// readCertificates reads the certificates of a PEM file. A file without certificates is an error.
 func readCertificates(path string) (list []*x509.Certificate, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -24,10 +24,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// span is when a certificate is valid, in days from now.
+// span is the validity of a certificate, in days from now.
 type span struct{ from, until int }
 
-// certificates writes a file of certificates, and key.pem, which is that of each, beside it.
+// certificates writes a file with a certificate for each span. The common key is beside it, in key.pem.
 func certificates(t *testing.T, spans ...span) (path string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -49,7 +49,8 @@ func certificates(t *testing.T, spans ...span) (path string) {
 	return path
 }
 
-// A chain is as good as the first of its certificates that ends, and authorities are as good as the last one.
+// A chain is judged by its certificate that expires first. A list of authorities is judged by the last one that
+// expires.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	good, soon, ended, later := span{-1, 90}, span{-1, 10}, span{-9, -1}, span{1, 90}
@@ -90,7 +91,7 @@ func (p *part) finds(level string, words ...string) bool {
 	})
 }
 
-// Every file with certificates that the configuration names is looked at, those of a PostgreSQL's DSN, too.
+// Doctor checks every certificate file that the configuration names, including those in a PostgreSQL DSN.
 func TestCertificatesOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	ended, soon := certificates(t, span{-9, -1}), certificates(t, span{-1, 10})
@@ -122,13 +123,13 @@ func TestDiskLevels(t *testing.T) {
 	}
 	p := &part{}
 	p.disk("ledger.dsn", filepath.Join(t.TempDir(), "none"))
-	require.Empty(t, p.list, "nothing is said of a disk that this machine does not see")
+	require.Empty(t, p.list, "no finding about a disk that this machine can't see")
 	p.disk("ledger.dsn", t.TempDir())
 	require.Len(t, p.list, 1)
 	require.Contains(t, p.list[0].About, "free")
 }
 
-// A database whose clock is wrong is found, and so is a journal that waits.
+// The database's clock is wrong, and too many journal entries wait in Redis. Doctor warns of both.
 func TestDoctorFindsClocksAndJournal(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -172,7 +173,7 @@ func TestDoctorFindsClocksAndJournal(t *testing.T) {
 	require.True(t, all["redis"].finds(LevelWarning, "1001 of at most "), "%v", all["redis"].list)
 }
 
-// Doctor says what the user of a PostgreSQL may not do with the ledger's tables, and nothing of tables that are not
+// Doctor lists the rights on the ledger's tables that the PostgreSQL user lacks. It ignores tables that are not
 // Hongbao's.
 func TestDoctorLooksAtTheRightsInTheDatabase(t *testing.T) {
 	t.Parallel()

@@ -11,10 +11,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// mostAnswer is how many bytes of an answer are read at most.
+// mostAnswer is the maximum size of a response that is read, in bytes.
 const mostAnswer = 1 << 20
 
-// examineRemote checks that the remote balance system answers. It sends no token, so any answer is fine.
+// examineRemote checks that the remote balance system responds. It sends no token, so any response is fine.
 func (a *App) examineRemote(ctx context.Context, p *part) {
 	if a.Config.Settlement.Kind != configs.SettleRemote || !a.has(configs.SinkBalance) {
 		return
@@ -23,14 +23,15 @@ func (a *App) examineRemote(ctx context.Context, p *part) {
 	p.answers(ctx, LevelProblem, "remote.url", rc.URL, rc.TLS)
 }
 
-// examineCollector checks that the collector of traces answers. Without the collector only spans are lost.
+// examineCollector checks that the collector of traces responds. It only warns, because without the collector only
+// spans are lost.
 func (a *App) examineCollector(ctx context.Context, p *part) {
 	if url := a.Config.Tracing.Endpoint; url != "" {
 		p.answers(ctx, LevelWarning, "tracing.endpoint", url, nil)
 	}
 }
 
-// answers checks that a server answers at a knob's address. If it does not, the finding has the level.
+// answers checks that the server at a knob's URL responds. If it does not, answers adds a finding with the given level.
 func (p *part) answers(ctx context.Context, level, knobName, url string, with *tls.Config) {
 	if _, err := get(ctx, url, with); err != nil {
 		p.notThere(level, knobName, err)
@@ -43,7 +44,7 @@ func (p *part) notThere(level, knobName string, err error) {
 	p.add(level, "%v; check that it runs and that %s names it", err, knobName)
 }
 
-// examineKeys reads the key set that serve.keys names by its address.
+// examineKeys downloads and parses the key set, if serve.keys is a URL.
 func (a *App) examineKeys(ctx context.Context, p *part) {
 	url := a.Config.Serve.KeysURL()
 	if url == "" {
@@ -63,7 +64,7 @@ func (a *App) examineKeys(ctx context.Context, p *part) {
 	p.add(LevelOK, "%s has %d keys", url, len(set.Keys))
 }
 
-// get returns the answer of an address. It follows no redirect.
+// get returns the response body of a URL. It does not follow redirects.
 func get(ctx context.Context, url string, with *tls.Config) ([]byte, error) {
 	client := http.Client{
 		Transport:     &http.Transport{TLSClientConfig: with, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},

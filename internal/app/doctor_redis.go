@@ -14,10 +14,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// answerTime bounds the answer of one node: a hanging node must leave time for the others.
+// answerTime bounds the wait for one node, so that a hanging node leaves time for the others.
 const answerTime = time.Second
 
-// examineRedis looks at each server's settings, then at the deployment's shards.
+// examineRedis checks the settings of each server, and then the deployment's shards.
 func (a *App) examineRedis(ctx context.Context, p *part) {
 	cfg := *a.Config
 	cfg.Redis.ReadTimeout, cfg.Redis.Retries = min(cfg.Redis.ReadTimeout, answerTime), 0
@@ -49,23 +49,23 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 		return
 	}
 	p.wrong(away)
-	p.wrong(a.founded.asRedis(mark.Founding)) // a later check of the ledger compares with it
+	p.wrong(a.founded.asRedis(mark.Founding)) // remembered, so that the check of the ledger can compare it
 	a.examineShards(ctx, p, st)
 }
 
-// journalLate is how many waiting entries of the journal in Redis are worth a warning.
+// journalLate is the number of waiting journal entries from which doctor warns.
 const journalLate = maxWaiting / 50
 
-// memoryBound is the used part of maxmemory, or of the machine's memory, from which a Redis is almost full.
+// memoryBound is the share of used memory from which doctor warns: of maxmemory, or of the machine's memory.
 const memoryBound = 0.8
 
-// examineNode examines a server: its settings, its clock, and its disk if that is on this machine.
+// examineNode checks one Redis server: its settings, its clock, and its disk if that is on this machine.
 func (a *App) examineNode(p *part, n *store.Node) {
 	name := "Redis"
 	if n.Addr != "" {
 		name = "Redis at " + n.Addr
 	}
-	if !n.Clock.IsZero() { // zero: the user may not read it, which the rights report
+	if !n.Clock.IsZero() { // zero if the user may not read it, which is reported as a missing right
 		p.clock(name, n.Clock, n.Asked, n.Answered)
 	}
 	refused := p.wrong(a.checkMode(&n.Server), a.checkRunID(&n.Server), a.checkCoverage(&n.Server))
@@ -79,7 +79,8 @@ func (a *App) examineNode(p *part, n *store.Node) {
 	}
 }
 
-// examineServer examines a server's settings. For a refused server it checks only settings that can lose receipts.
+// examineServer checks the settings of a server. If the server was refused, it checks only the settings that can lose
+// receipts.
 func (a *App) examineServer(p *part, s *store.Server, refused bool) {
 	all, found := a.Allows(configs.UnsafeRedis), len(p.list)
 	p.allowed(all, s.Faults(hongbao.DurabilityFast)...)
@@ -103,7 +104,7 @@ func (a *App) examineServer(p *part, s *store.Server, refused bool) {
 	p.memory(s)
 }
 
-// memory checks maxmemory, and how much of it, or of the machine's memory, is used.
+// memory checks maxmemory and the used memory, also against the machine's memory.
 func (p *part) memory(s *store.Server) {
 	most, bound := "below what the machine has", s.MaxMemory
 	if machine := s.MachineMemory; machine > 0 {
@@ -127,9 +128,9 @@ func (p *part) memory(s *store.Server) {
 	}
 }
 
-// shardView is doctor's data about one shard.
+// shardView is what doctor has found out about one shard.
 type shardView struct {
-	node            string   // as Server.Addr
+	node            string   // the node's address, as in Server.Addr
 	denied          []string // commands
 	frozen          bool
 	missing, paused []string // sinks
@@ -159,8 +160,8 @@ func (a *App) viewShard(ctx context.Context, k *store.Shard) (v shardView) {
 	return v
 }
 
-// examineShards looks for frozen shards, missing groups, paused sinks, and rights that the user lacks. It reads the
-// shards concurrently, so a hanging shard does not use up the time of the others.
+// examineShards reports frozen shards, missing consumer groups, paused sinks, and rights that the user lacks. It reads
+// the shards concurrently, so that a hanging shard leaves time for the others.
 func (a *App) examineShards(ctx context.Context, p *part, st *store.Store) {
 	views := make([]shardView, st.Len())
 	store.Each(len(views), len(views), func(i int) error {
@@ -171,8 +172,8 @@ func (a *App) examineShards(ctx context.Context, p *part, st *store.Store) {
 		p.add(LevelWarning, "shard %d: %s", u.Shard, u.Why)
 	}
 	missing, paused := map[string]int{}, map[string]int{}
-	denied := map[string][]string{} // the nodes that deny a list of commands
-	unread := map[string]int{}      // how many shards have each error
+	denied := map[string][]string{} // the nodes that deny the commands, by the list of commands
+	unread := map[string]int{}      // number of shards, by error
 	for i, v := range views {
 		if v.frozen {
 			p.add(LevelProblem, "shard %d is frozen: run `hongbao recover`", i)
@@ -212,7 +213,7 @@ func (a *App) examineShards(ctx context.Context, p *part, st *store.Store) {
 	}
 }
 
-// rights reports the commands that the user may not run, and the nodes of a cluster that deny them.
+// rights reports commands that the user may not run, and in a cluster the nodes that deny them.
 func (p *part) rights(denied map[string][]string) {
 	for _, commands := range slices.Sorted(maps.Keys(denied)) {
 		where := ""

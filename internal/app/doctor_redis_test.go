@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// onCluster returns an App whose three shards are on a cluster of the test's own, each on another primary.
+// onCluster returns an App on a new cluster with three shards, each on its own primary.
 func onCluster(t *testing.T) (*App, *testkit.RedisCluster) {
 	t.Helper()
 	if testing.Short() {
@@ -27,7 +27,7 @@ func onCluster(t *testing.T) (*App, *testkit.RedisCluster) {
 	return a, cluster
 }
 
-// Each node of a cluster is examined, and a finding about one node names it.
+// Doctor checks each node of a cluster. A finding about one node names that node.
 func TestDoctorNamesTheNode(t *testing.T) {
 	t.Parallel()
 	a, cluster := onCluster(t)
@@ -68,7 +68,8 @@ func TestDoctorNamesTheNode(t *testing.T) {
 	require.False(t, p.finds(LevelWarning, "may not run XACK on", nodes[0]), "%v", p.list)
 }
 
-// Nodes with wrong clocks are named, and so are the two nodes whose clocks differ most.
+// Doctor warns of a node whose clock is wrong. It also warns of two nodes whose clocks differ too much, although each
+// is near this machine's clock.
 func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: config(t, "HONGBAO_DEPLOYMENT_ID=test")}
@@ -79,7 +80,7 @@ func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
 		a.examineNode(redis, &store.Node{Server: store.Server{Addr: addr, RunID: "r"}, Clock: now.Add(ahead), Asked: now,
 			Answered: now})
 	}
-	require.False(t, redis.finds(LevelWarning, "clock"), "each is near this machine's: %v", redis.list)
+	require.False(t, redis.finds(LevelWarning, "clock"), "each clock is near this machine's: %v", redis.list)
 	database := &part{}
 	database.clock("the database", now, now, now)
 	redis.apart(database)
@@ -91,12 +92,12 @@ func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
 		"%v", redis.list)
 
 	none := &part{}
-	a.examineNode(none, &store.Node{Server: store.Server{RunID: "r"}}) // the node may refuse the question
+	a.examineNode(none, &store.Node{Server: store.Server{RunID: "r"}}) // the user may not read the clock
 	none.apart(&part{})
 	require.False(t, none.finds(LevelWarning, "clock"), "%v", none.list)
 }
 
-// maxmemory and the memory in use are also judged by the machine's memory.
+// Doctor compares maxmemory and the used memory with the machine's memory, too.
 func TestDoctorJudgesMemory(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30
@@ -105,7 +106,7 @@ func TestDoctorJudgesMemory(t *testing.T) {
 		says                []string
 	}{
 		{1, 6, 8, nil},
-		{1, 64, 0, nil}, // the machine's memory is unknown
+		{1, 64, 0, nil}, // the size of the machine's memory is unknown
 		{5, 6, 8, []string{"5368709120 of 6442450944 bytes of memory are used"}},
 		{1, 7, 8, []string{"maxmemory is 7168 MiB", "Set maxmemory to 6144 MiB at most"}},
 		{1, 64, 8, []string{"maxmemory is 64 GiB", "Set maxmemory to 6144 MiB at most"}},
@@ -123,8 +124,8 @@ func TestDoctorJudgesMemory(t *testing.T) {
 	}
 }
 
-// A shard whose nodes are down, or hang, does not hide the findings about the other shards. Doctor reports nothing as ok
-// that it could not read.
+// The nodes of a shard are down or hang. Doctor still reports findings about the other shards, and reports nothing as
+// ok that it could not read.
 func TestDoctorGoesOnAfterAShardThatIsAway(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(*testkit.RedisServer) error{

@@ -19,7 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// closeHint adds what to do about a campaign that is not in the expected state.
+// closeHint adds a hint to an error about a campaign that is not in the expected state.
 func closeHint(err error, c *ledger.StoredCampaign) error {
 	id := c.Spec.ID
 	switch {
@@ -41,22 +41,23 @@ type Ending struct {
 	Campaign string  `json:"campaign" doc:"The campaign's id."`
 	Currency string  `json:"currency,omitempty" doc:"Currency of the amounts, ISO 4217; absent for coupons without a value."`
 	Closed   *Closed `json:"closed" doc:"State at the close; null once the campaign has left Redis."`
-	// Settling: group balance has not finished the grants up to the close, only those up to Finished (on the
-	// campaign's first shard).
+	// Settling means that sink balance has not finished all grants before the close. Finished is the last seq that it has
+	// finished on the campaign's first shard.
 	Settling bool   `json:"settling" doc:"True while grants up to the close are still being settled."`
 	Finished *int64 `json:"finished_seq" doc:"Last settled event on the campaign's first shard; null once closed is null."`
-	// Places are the shards of a campaign on several shards, in order.
+	// Places are the shards of a campaign, in order; nil if it has one shard.
 	Places []ClosedPlace `json:"places,omitempty" doc:"Shards of the campaign, if several; absent once closed is null."`
-	// Missing is how many grants the group has finished but the ledger lacks. Below 0 the ledger has paid more than
-	// were granted.
+	// Missing is how many grants sink balance has finished although the ledger lacks them. A value below 0 means that the
+	// ledger has paid more than was granted.
 	Missing *int64 `json:"missing" doc:"Finished grants that the ledger lacks; below 0 if the ledger has more; null while settling, and after the refund."`
-	// Amount is the sum that is to be refunded, or was refunded.
+	// Amount is the amount of the coming or past refund.
 	Amount   hongbao.Amount `json:"refund_amount" doc:"Amount of the refund, in minor units; not final while settling."`
 	Refunded *Refunded      `json:"refunded" doc:"The refund; null before it."`
 	Next     string         `json:"next" doc:"Next step, as a command for a person."`
 }
 
-// Closed is the state of a campaign at its close. For several shards it is the sum, and the time of the last close.
+// Closed is the state of a campaign at its close. With several shards it has the sums over the shards, and the time of
+// the last close.
 type Closed struct {
 	Time          time.Time      `json:"time" doc:"With several shards, the time of the last one."`
 	Event         string         `json:"event" doc:"Shard and seq of the close on its first shard."`
@@ -66,8 +67,8 @@ type Closed struct {
 	LeftAmount    hongbao.Amount `json:"left_amount" doc:"Their sum, in minor units."`
 }
 
-// ClosedPlace is the state of a campaign at its close on one of its shards. It has no amounts: if one packet is left on
-// the shard, its amount is secret before the reveal.
+// ClosedPlace is the state of a campaign at its close on one of its shards. It has no amounts: if only one packet is
+// left on the shard, the sum would be that packet's amount, which is secret until the reveal.
 type ClosedPlace struct {
 	Shard    int       `json:"shard" doc:"The shard's number."`
 	Time     time.Time `json:"time" doc:"Time of the close on the shard."`
@@ -106,7 +107,7 @@ func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *Ending {
 	return out
 }
 
-// addPlaces adds the state of the campaign's shards at their closes.
+// addPlaces adds the state of each of the campaign's shards at the close.
 func (e *Ending) addPlaces(s *closing.Standing) {
 	if len(s.Places) == 0 {
 		return
@@ -127,7 +128,7 @@ func (e *Ending) addPlaces(s *closing.Standing) {
 	e.Closed = &all
 }
 
-// Close ends a campaign permanently. It ends a campaign whose window is open only if early.
+// Close ends a campaign permanently. While the window is open, it returns an error unless early is set.
 func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error) {
 	var out *Ending
 	err := a.recorded(ctx, about(ctx, access.CloseCampaign, id), func(ctx context.Context, e *access.Entry) (err error) {
@@ -143,7 +144,7 @@ func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error)
 		if err := a.beginClose(ctx, &c, added); err != nil {
 			return err
 		}
-		if c, err = a.campaign(ctx, id); err != nil { // from now on the campaign gets no more packets
+		if c, err = a.campaign(ctx, id); err != nil { // after beginClose the campaign gets no more packets
 			return err
 		}
 		out, err = a.end(&c, a.ledger, func(by *closing.Closer) (closing.Standing, error) { return by.Close(ctx, &c, early) })
@@ -152,9 +153,9 @@ func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error)
 	return out, err
 }
 
-// closedBefore returns the progress of the end of a campaign that was closed during its window. It refuses a campaign
-// that is still open, and does not let Redis decide: the clock of Redis may be ahead, and Redis would close the
-// campaign while the ledger still accepts a top-up.
+// closedBefore returns the progress if the campaign was already closed while its window is open. Otherwise it returns
+// an error. Redis must not decide here, because its clock may be ahead: Redis would close the campaign while the ledger
+// still accepts a top-up.
 func (a *App) closedBefore(ctx context.Context, c *ledger.StoredCampaign) (*Ending, error) {
 	out, err := a.standing(ctx, c)
 	if errors.Is(err, store.ErrNotClosed) {
@@ -177,7 +178,7 @@ func (a *App) standing(ctx context.Context, c *ledger.StoredCampaign) (*Ending, 
 	return a.end(c, a.ledger, func(by *closing.Closer) (closing.Standing, error) { return by.Standing(ctx, c) })
 }
 
-// Refund returns the money of the packets that were not granted to the sponsor, once.
+// Refund returns the money of the ungranted packets to the sponsor, once.
 func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
 	books := recordedRefund{a.ledger, about(ctx, access.Refund, o.Campaign)}
 	var out *Ending
@@ -194,7 +195,7 @@ func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
 	return out, err
 }
 
-// recordedRefund is the ledger. It writes the journal's entry in the same transaction as the refund.
+// recordedRefund is a ledger that writes the journal's entry in the same transaction as the refund.
 type recordedRefund struct {
 	*ledger.Ledger
 	entry access.Entry
@@ -215,7 +216,7 @@ func (b *recordedRefund) Refund(
 	return r, err
 }
 
-// end runs one step of a campaign's end.
+// end runs one step of a campaign's end, and returns the progress after it.
 func (a *App) end(c *ledger.StoredCampaign, books closing.Ledger,
 	step func(*closing.Closer) (closing.Standing, error)) (*Ending, error) {
 	locks, err := a.Locks()
@@ -235,8 +236,8 @@ func (a *App) end(c *ledger.StoredCampaign, books closing.Ledger,
 	return endingOf(c, &s), nil
 }
 
-// Cancel returns all the money of a campaign whose loading has not begun to its sponsor, once. The ledger decides.
-// Redis is checked too, because an older build loads without a note in the ledger.
+// Cancel returns all money of a campaign to its sponsor, once. The ledger refuses a campaign whose loading has begun.
+// Cancel also checks Redis, because an older build loads without recording that in the ledger.
 func (a *App) Cancel(ctx context.Context, id string) (out *Ending, err error) {
 	err = a.inLedger(ctx, about(ctx, access.CancelCampaign, id), func(ctx context.Context, e *access.Entry) error {
 		c, err := a.campaign(ctx, id)
@@ -258,8 +259,9 @@ func (a *App) Cancel(ctx context.Context, id string) (out *Ending, err error) {
 	return out, err
 }
 
-// RefundLost ends a campaign of which Redis has lost a part. It uses the ledger alone, and returns the state
-// afterwards. expect is the digest that LostStanding returned; a repeat needs no digest.
+// RefundLost refunds a campaign of which Redis has lost a part. It decides by the ledger alone, and returns the state
+// after the refund. The parameter expect is the digest that LostStanding returned. If the campaign is already refunded,
+// expect is ignored.
 func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund, expect string) (*LostEnding, error) {
 	shown, err := a.LostStanding(ctx, o.Campaign)
 	if err == nil && shown.Refunded == nil {

@@ -11,7 +11,7 @@ func (e UsageError) Unwrap() error { return e.error }
 // Usage returns a UsageError.
 func Usage(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// FoundError says that the work is done, and that its result has a problem that a person must look at.
+// FoundError means that the work is complete, but a person must look at a problem in the result.
 type FoundError struct{ error }
 
 // Unwrap returns the cause.

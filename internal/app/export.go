@@ -16,19 +16,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
-// Export selects the days that are written to files, for reconciliation with a bank or a balance system.
+// Export selects the movements of one day that are written to files, for reconciliation with a bank or a balance
+// system.
 type Export struct {
 	// Day is a date in each campaign's time zone.
 	Day time.Time
-	// Campaign selects one campaign; "" means each that moved money on that day.
+	// Campaign selects one campaign. If it is empty, every campaign with movements on that day is written.
 	Campaign string
-	// Dir is the folder that gets the files.
+	// Dir is the folder for the files.
 	Dir string
-	// Unfinished also writes a day that is not over or not settled.
+	// Unfinished allows a day that is not over or not settled.
 	Unfinished bool
 }
 
-// Exported is the file of a campaign's day. Amounts are in minor units.
+// Exported describes the file for one day of a campaign. Amounts are in minor units.
 type Exported struct {
 	Campaign string    `json:"campaign"`
 	Day      string    `json:"day"`
@@ -40,25 +41,25 @@ type Exported struct {
 	Lines    int64     `json:"lines"`
 	Currency string    `json:"currency,omitempty"`
 	ledger.DaySums
-	// Finished: the day is over, and everything that a remote may have booked before its end is recorded. Its file
-	// never changes.
+	// Finished means that the file of this day never changes again: the day is over, and all credits that the remote may
+	// have booked before its end are recorded.
 	Finished bool `json:"finished"`
 }
 
-// exportColumns are the columns of a file. docs/reconciliation.md describes each.
+// exportColumns are the columns of a file; docs/reconciliation.md describes them.
 var exportColumns = []string{"booked_at", "type", "reference", "account", "currency", "amount", "campaign", "packet",
 	"granted_at", "transfer"}
 
 const (
 	exportTime = "2006-01-02T15:04:05.000Z07:00"
-	// exportAfter is how long after its end a day may get more lines: a transaction that began before may still run,
-	// and the workers' clocks differ. The ledger's time limit is added.
+	// exportAfter is how long after its end a day may still get lines. Clocks of workers differ, and transactions that
+	// began before the end may still commit. The ledger's time limit for transactions is added to it.
 	exportAfter = 5 * time.Minute
 )
 
-// Export writes the movements of campaigns on a day, one file for each campaign. A file is written completely or not at
-// all, and a repeat writes the same file. The error names each campaign that has no file. Unless the error is an
-// outage, the other campaigns have their files.
+// Export writes the movements of each campaign on a day to one file. A file is written completely or not at all, and a
+// repeat writes the same file. The error names each campaign without a file. Unless the error is an outage, the files
+// of all other campaigns are written.
 func (a *App) Export(ctx context.Context, e Export) ([]Exported, error) {
 	campaigns, err := a.toExport(ctx, e.Campaign)
 	if err != nil {
@@ -93,7 +94,6 @@ func (a *App) Export(ctx context.Context, e Export) ([]Exported, error) {
 	return files, errors.Join(failed, late)
 }
 
-// toExport returns the campaigns to export.
 func (a *App) toExport(ctx context.Context, id string) (list []ledger.StoredCampaign, err error) {
 	if id != "" {
 		c, err := a.campaign(ctx, id)
@@ -108,7 +108,7 @@ func (a *App) toExport(ctx context.Context, id string) (list []ledger.StoredCamp
 	return list, nil
 }
 
-// dayOf returns when a campaign's day begins and ends, and refuses a day that may get more lines.
+// dayOf returns the begin and the end of a campaign's day. It returns an error if the day may still get lines.
 func (a *App) dayOf(c *hongbao.Campaign, e *Export) (Exported, error) {
 	out := Exported{Campaign: c.ID, Day: e.Day.Format(time.DateOnly), TimeZone: c.TimeZone, Currency: c.Currency}
 	zone, err := time.LoadLocation(c.TimeZone)
@@ -125,7 +125,8 @@ func (a *App) dayOf(c *hongbao.Campaign, e *Export) (Exported, error) {
 	return out, nil
 }
 
-// begin returns when a date begins in a zone: at midnight, or after the jump if the clock jumps over midnight.
+// begin returns the first moment of a date in a time zone. That is midnight, or later if the clocks are moved forward
+// at midnight.
 func begin(date time.Time, zone *time.Location) time.Time {
 	year, month, day := date.Date()
 	t := time.Date(year, month, day, 0, 0, 0, 0, zone)
@@ -135,7 +136,8 @@ func begin(date time.Time, zone *time.Location) time.Time {
 	return t
 }
 
-// exportDay writes one file, unless there is nothing to write and the request does not name this campaign.
+// exportDay writes the file of one campaign. It writes no file if there are no movements and the request does not name
+// the campaign.
 func (a *App) exportDay(ctx context.Context, e *Export, c *hongbao.Campaign, day *Exported) (err error) {
 	file, err := newWholeFile(e.Dir)
 	if err != nil {

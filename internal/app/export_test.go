@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// A day begins where the one before ends, also where the clock jumps from midnight to 01:00.
+// The clocks jump from midnight to 01:00. Each exported day still begins exactly where the day before ends.
 func TestExportedDayWhereTheClockJumpsAtMidnight(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: &configs.Config{}}

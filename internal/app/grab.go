@@ -7,13 +7,13 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Grabbed is the answer to a grab, with the request id that a repeat needs.
+// Grabbed is the answer to a grab, with the request id for repeats.
 type Grabbed struct {
 	hongbao.Answer
 	RequestID string `json:"request_id,omitempty"`
 }
 
-// Grab makes one grab.
+// Grab makes one grab with a producer of its own.
 func (a *App) Grab(ctx context.Context, g *hongbao.Grab) (out Grabbed, err error) {
 	cfg := a.Config.ProducerConfig()
 	cfg.Redis, cfg.Space, cfg.Log = a.redis, a.store.Space(), a.log
@@ -24,6 +24,6 @@ func (a *App) Grab(ctx context.Context, g *hongbao.Grab) (out Grabbed, err error
 	if out.Answer, err = p.Grab(ctx, g); err != nil {
 		return out, err
 	}
-	out.RequestID = g.RequestID // drawn by the producer, if the grab had none
+	out.RequestID = g.RequestID // if the grab had no request id, the producer has set it
 	return out, p.Close(context.WithoutCancel(ctx))
 }

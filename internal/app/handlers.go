@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// Handler returns the handler of a sink's grants. Release closes it.
+// Handler returns the handler that delivers grants to a sink. The caller closes it with Release.
 func (a *App) Handler(ctx context.Context, sink string) (hongbao.Handler, error) {
 	switch sink {
 	case configs.SinkKafka:
@@ -39,7 +39,8 @@ func Release(h hongbao.Handler) {
 	}
 }
 
-// settler returns the settler of the ledger, and the plans by which it checks grants. It opens the ledger.
+// settler returns a settler for the ledger, and the plans with which it checks grants. It opens the ledger if
+// necessary.
 func (a *App) settler(ctx context.Context) (*ledger.Settler, *campaign.Plans, error) {
 	if err := a.ledger.Ready(ctx); err != nil {
 		return nil, nil, err
@@ -60,12 +61,12 @@ func (a *App) freeze(ctx context.Context) func(ledger.Quarantined) error {
 	}
 }
 
-// pauseFor pauses the campaign of a wrong grant, and raises an alarm for a person: either another program than Hongbao
-// decides grabs, or Redis went back in time. what is the text of the alarm; it ends with the command that shows the
-// grant.
+// pauseFor pauses the campaign of a wrong grant and logs an alarm. The cause is a program other than Hongbao that
+// decides grabs, or a Redis that has lost writes. The parameter what is the text of the alarm; the text ends with the
+// command that shows the grant.
 //
-// An error says that Redis can't be reached: the grant is delivered again, and the campaign is paused then. A campaign
-// that is not in Redis needs no pause.
+// An error means that Redis can't be reached. The grant is then delivered again later, and pauseFor tries again. A
+// campaign that is not in Redis need not be paused.
 func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reason zap.Field) error {
 	why, _, _ := strings.Cut(what, ";")
 	err := a.store.Campaign(g.Campaign).Pause(context.WithoutCancel(ctx), stream.Decision{By: "hongbao", Why: why})
@@ -78,7 +79,7 @@ func (a *App) pauseFor(ctx context.Context, g *hongbao.Grant, what string, reaso
 	return nil
 }
 
-// watched returns the handler of a requeue or a replay, wrapped by the process's hook.
+// watched wraps the handler of a requeue or a replay in the process's hook, if there is one.
 func (a *App) watched(sink string, h hongbao.Handler) hongbao.Handler {
 	if a.hooks.Sink == nil {
 		return h

@@ -21,7 +21,8 @@ type Holes struct {
 	Packets  []store.Packet `json:"packets"`
 }
 
-// ListHoles lists the withheld packets of a campaign, or of all campaigns not refunded in the ledger if none is named.
+// ListHoles lists the withheld packets of one campaign. Without an id it lists those of all campaigns that are not
+// refunded.
 func (a *App) ListHoles(ctx context.Context, campaign string) ([]Holes, error) {
 	list := []Holes{}
 	if campaign != "" {
@@ -45,7 +46,7 @@ func (a *App) ListHoles(ctx context.Context, campaign string) ([]Holes, error) {
 	return list, nil
 }
 
-// addHoles appends the withheld packets of a campaign on each of its places.
+// addHoles appends the withheld packets of a campaign on all its places.
 func (a *App) addHoles(ctx context.Context, list []Holes, campaign, currency string) ([]Holes, error) {
 	c := a.store.Campaign(campaign)
 	places, err := c.Places(ctx)
@@ -69,7 +70,6 @@ func (a *App) addHoles(ctx context.Context, list []Holes, campaign, currency str
 	return list, nil
 }
 
-// currencyOf returns the currency of a campaign of the ledger.
 func (a *App) currencyOf(ctx context.Context, campaign string) (string, error) {
 	c, found, err := a.ledger.Campaign(ctx, campaign)
 	if err == nil && !found {
@@ -78,7 +78,7 @@ func (a *App) currencyOf(ctx context.Context, campaign string) (string, error) {
 	return c.Spec.Currency, err
 }
 
-// HoleGrant names the user who is to get a withheld packet.
+// HoleGrant is a person's decision to grant a withheld packet to a user.
 type HoleGrant struct {
 	Campaign  string
 	Packet    int64
@@ -139,7 +139,7 @@ func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err 
 		"released since; `hongbao hole list %s` lists the withheld packets", o.Packet, o.Campaign, o.Campaign)
 }
 
-// refusals returns why a withheld packet was not granted, or not released.
+// refusals returns a text that says why withheld packets were not granted or released.
 func refusals(why store.Refusal) string {
 	switch why {
 	case store.RefusedGone:
@@ -158,7 +158,7 @@ func refusals(why store.Refusal) string {
 	return "the campaign is " + string(why)
 }
 
-// HoleRelease is the result of a release.
+// HoleRelease is the result of ReleaseHoles.
 type HoleRelease struct {
 	Campaign string `json:"campaign"`
 	Released int64  `json:"released"`

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Foundation is the result of Init; a part that Init has not reached is nil.
+// Foundation is the result of Init. A field is nil if Init has not reached that part.
 type Foundation struct {
 	Ledger *FoundedLedger `json:"ledger"`
 	Redis  *FoundedRedis  `json:"redis"`
@@ -22,7 +22,7 @@ type Foundation struct {
 // FoundedLedger is the result of Init for the ledger.
 type FoundedLedger struct {
 	Deployment string   `json:"deployment"`
-	Founded    bool     `json:"founded"` // false: it was founded before
+	Founded    bool     `json:"founded"` // false if the ledger was initialized before
 	Tables     []string `json:"tables_made"`
 }
 
@@ -33,12 +33,12 @@ type FoundedRedis struct {
 	Before    int    `json:"shards_founded_before"`
 }
 
-// FoundedTopic is the topic that Init created or found.
+// FoundedTopic is the topic that Init has created or has found.
 type FoundedTopic struct {
 	Topic string `json:"topic"`
 }
 
-// Init creates the missing parts of the deployment. It returns its result also with an error.
+// Init creates the missing parts of the deployment. If it fails, it returns the result so far with the error.
 func (a *App) Init(ctx context.Context) (*Foundation, error) {
 	did := &Foundation{}
 	err := a.found(ctx, did)
@@ -48,15 +48,15 @@ func (a *App) Init(ctx context.Context) (*Foundation, error) {
 	return did, err
 }
 
-// found founds the ledger, then the shards in Redis, and records the result in did. The ledger comes first: it records
-// each shard, so a shard that Redis loses later is not founded again.
+// found initializes the ledger, then the shards in Redis, and stores the result in did. The ledger comes first, because
+// it records each shard. So if Redis loses a shard later, a repeat does not create the shard again.
 func (a *App) found(ctx context.Context, did *Foundation) error {
 	if err := a.reachRedis(ctx); err != nil {
 		return err
 	}
-	// The mark is read before the ledger: otherwise another process could found both in between.
+	// The mark in Redis is read before the ledger. In the other order another process could initialize both in between.
 	mark, _, marked, err := a.store.ReadMark(ctx)
-	if hongbao.IsOutage(err) { // a node of a cluster is down: the shards that it has say more than a key
+	if hongbao.IsOutage(err) { // a node of a cluster is down: the error about its shards is more helpful
 		_, shard := a.store.ReadShards(ctx)
 		return errors.Join(err, shard)
 	}
@@ -75,10 +75,10 @@ func (a *App) found(ctx context.Context, did *Foundation) error {
 	return a.foundShards(ctx, has, did)
 }
 
-// foundLedger creates the tables, and records that the ledger belongs to this deployment. marked says that Redis
-// already has an owner.
+// foundLedger creates the tables, and records that the ledger belongs to this deployment. The flag marked means that
+// Redis already belongs to a deployment.
 func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (has ledger.Deployment, err error) {
-	if marked { // create no tables in a wrong database
+	if marked { // do not create tables in a wrong database
 		l, err := a.reachLedger(ctx)
 		if err == nil {
 			err = l.Close()
@@ -111,7 +111,7 @@ func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (ha
 	return has, a.founded.asLedger(has.Founding)
 }
 
-// foundedElsewhere returns the error for a Redis that is already in use but is not recorded in this ledger.
+// foundedElsewhere returns the error for a Redis that belongs to a deployment that this ledger does not know.
 func (a *App) foundedElsewhere() error {
 	return hongbao.Errorf(hongbao.ClassBroken,
 		"redis at %s was founded before (redis key %s), and the ledger has no record of it: nothing was founded. "+
@@ -120,7 +120,7 @@ func (a *App) foundedElsewhere() error {
 		strings.Join(a.Config.Redis.Addrs, ","), a.store.Deployment())
 }
 
-// foundShards founds the shards that Redis never had, and records each of them in the ledger.
+// foundShards creates the shards that Redis never had, and records each of them in the ledger.
 func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Foundation) error {
 	before, err := a.store.ReadShards(ctx)
 	if err != nil {
@@ -160,8 +160,8 @@ func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Found
 	return nil
 }
 
-// lost refuses to found a shard again if the ledger has an event or a funded campaign of it. A shard with neither has
-// lost nothing.
+// lost returns an error if a missing shard had data: if the ledger has an event or a funded campaign of it. Otherwise
+// the shard can be created again, because nothing was lost.
 func (a *App) lost(ctx context.Context, shard int) error {
 	refuse := func(what string) error {
 		return hongbao.Errorf(hongbao.ClassBroken, "Redis has lost shard %d: redis key %s is gone, and the ledger has %s of "+
@@ -187,7 +187,7 @@ func (a *App) lost(ctx context.Context, shard int) error {
 	return nil
 }
 
-// foundTopic creates the topic if it is missing and the configuration allows that, and checks it.
+// foundTopic checks the topic. If the topic is missing and the configuration allows it, foundTopic creates it.
 func (a *App) foundTopic(ctx context.Context, did *Foundation) error {
 	topic, err := a.topic(ctx, a.publisherConfig())
 	if err != nil {

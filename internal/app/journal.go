@@ -18,17 +18,17 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// recorded runs an action, and writes it into the journal. do completes the entry. The entry first goes to a list in
-// Redis, so the action works while the ledger is down, and the entry outlives this process. Then the entry is moved to
-// the ledger. Every change that does not use inLedger goes through recorded.
+// recorded runs an action, and writes the result into the journal. The action may add details to the entry. The entry
+// goes first to a list in Redis, and from there to the ledger. So the action works while the ledger is down, and the
+// entry survives the end of this process. Every change that does not use inLedger uses recorded.
 func (a *App) recorded(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
 	err := do(ctx, &e)
 	a.write(ctx, &e, err)
 	return err
 }
 
-// inLedger runs an action in the ledger, and writes its journal entry in the action's own transaction. A failed action
-// is recorded afterwards.
+// inLedger runs an action in a transaction of the ledger, which also writes the journal entry. If the action fails, its
+// entry is written after the rollback.
 func (a *App) inLedger(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
 	err := a.ledger.Together(ctx, func(ctx context.Context) error {
 		if err := do(ctx, &e); err != nil {
@@ -43,33 +43,33 @@ func (a *App) inLedger(ctx context.Context, e access.Entry, do func(context.Cont
 	return err
 }
 
-// about returns a new entry about a campaign.
+// about returns a new journal entry about a campaign.
 func about(ctx context.Context, action access.Action, campaign string) access.Entry {
 	e := access.NewEntry(ctx, action)
 	e.Campaign = campaign
 	return e
 }
 
-// journalTime bounds how long a command waits for its entry to be written.
+// journalTime bounds how long a command waits for the write of its journal entry.
 const journalTime = 3 * time.Second
 
-// write writes the result of an action. It does not write an invalid request.
+// write writes the result of an action into the journal, unless the request was invalid.
 func (a *App) write(ctx context.Context, e *access.Entry, err error) {
 	var usage UsageError
 	var found FoundError
 	if errors.As(err, &usage) || ledger.Repeats(ctx, err) {
 		return
 	}
-	if errors.As(err, &found) { // the action is done, and a person has to look at the result
+	if errors.As(err, &found) { // the action is complete: only its result has a problem
 		err = nil
 	}
 	e.End(err)
 	a.record(ctx, e)
 }
 
-// record writes an entry. A failure here does not change the action's answer.
+// record writes an entry. A failure is only logged: the action itself has its result already.
 func (a *App) record(ctx context.Context, e *access.Entry) {
-	// The entry is written even after the caller is gone or the caller's transaction was rolled back.
+	// The entry is written even if the caller hangs up or the caller's transaction was rolled back.
 	ctx, cancel := context.WithTimeout(ledger.Apart(context.WithoutCancel(ctx)), journalTime)
 	defer cancel()
 	if !a.redisOpen.Load() {
@@ -84,7 +84,7 @@ func (a *App) record(ctx context.Context, e *access.Entry) {
 		}
 		return
 	}
-	if a.tended { // tendJournal moves the entry
+	if a.tended { // tendJournal will move the entry
 		return
 	}
 	if err := a.moveJournal(ctx); err != nil {
@@ -92,13 +92,14 @@ func (a *App) record(ctx context.Context, e *access.Entry) {
 	}
 }
 
-// maxWaiting bounds the entries that wait in Redis for the ledger, about 25 MB, because the grabs need the memory.
-// Beyond the bound new entries are rejected and the oldest are kept: they show how the problem began.
+// maxWaiting bounds the number of entries that wait in Redis for the ledger, to about 25 MB, because grabs need the
+// memory. If the list is full, new entries are rejected. The oldest entries are kept, because they show how the problem
+// began.
 const maxWaiting = 50_000
 
 var errFull = fmt.Errorf("%d entries of the journal wait in Redis, which is the maximum: restore the ledger", maxWaiting)
 
-// leave pushes an entry to the list in Redis.
+// leave pushes an entry to the list in Redis, unless the list is full.
 func (a *App) leave(ctx context.Context, e *access.Entry) error {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -114,8 +115,8 @@ func (a *App) leave(ctx context.Context, e *access.Entry) error {
 	return a.redis.LPush(ctx, a.store.Journal(), text).Err()
 }
 
-// moveJournal moves the waiting entries from Redis to the ledger. Several processes may run it concurrently, and may
-// be killed: the ledger keeps an entry that is written twice once.
+// moveJournal moves the waiting entries from Redis to the ledger. Several processes may run it concurrently, and a
+// process may be killed: the ledger ignores an entry that it already has.
 func (a *App) moveJournal(ctx context.Context) error {
 	const page = 100
 	key := a.store.Journal()
@@ -138,8 +139,8 @@ func (a *App) moveJournal(ctx context.Context) error {
 	}
 }
 
-// recordTexts writes the entries that waited. An entry that the ledger can never take does not block the others: a
-// note replaces it.
+// recordTexts writes waiting entries to the ledger. If the ledger can never accept an entry, recordTexts writes a note
+// instead, so that the entry does not block those behind it.
 func (a *App) recordTexts(ctx context.Context, texts []string) error {
 	entries := make([]access.Entry, len(texts))
 	for i, text := range texts {
@@ -163,10 +164,11 @@ func (a *App) recordTexts(ctx context.Context, texts []string) error {
 	return nil
 }
 
-// maxUnreadable bounds the part of the replaced text that a note has, in bytes.
+// maxUnreadable bounds how much of the entry's text a note contains, in bytes.
 const maxUnreadable = 4000
 
-// noteFor returns a note that replaces an entry that can't be written. The same text gets the same note.
+// noteFor returns a note that replaces an unusable entry. The note's id depends only on the text, so a repeat adds no
+// second note.
 func (a *App) noteFor(text string, why error) access.Entry {
 	if why == nil {
 		why = errors.New("it has no id")
@@ -187,8 +189,8 @@ func wrapJournal(err error) error {
 	return fmt.Errorf("move the journal from Redis to the ledger: %w", err)
 }
 
-// TendJournal moves waiting entries from Redis to the ledger until stop is called. A server calls it before its first
-// request.
+// TendJournal moves waiting entries from Redis to the ledger in the background, until stop is called. A server calls it
+// before its first request.
 func (a *App) TendJournal(ctx context.Context) (stop func()) {
 	a.tended = true
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -200,10 +202,10 @@ func (a *App) TendJournal(ctx context.Context) (stop func()) {
 	}
 }
 
-// journalEvery is how often a server looks for entries that wait in Redis.
+// journalEvery is how often a server moves the entries that wait in Redis.
 const journalEvery = time.Second
 
-// tendJournal moves waiting entries from Redis to the ledger, until ctx ends, and then once more.
+// tendJournal moves waiting entries every journalEvery. After the end of ctx it does so one last time.
 func (a *App) tendJournal(ctx context.Context) {
 	if a.Config.Ledger.DSN == "" {
 		return
@@ -221,8 +223,8 @@ func (a *App) tendJournal(ctx context.Context) {
 	}
 }
 
-// Journal returns a page of the journal, the newest entries first. Before that it moves the entries that wait in
-// Redis to the ledger, if Redis can be reached.
+// Journal returns a page of the journal, the newest entries first. For the first page it moves the waiting entries from
+// Redis to the ledger first, if Redis can be reached.
 func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.JournalPage, error) {
 	if q.After == "" {
 		err := a.openRedis(ctx)
@@ -238,8 +240,8 @@ func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.Journa
 	return a.ledger.Journal(ctx, q)
 }
 
-// Denied records in the journal that a caller was denied an action. Denials are rate-limited: an entry counts the
-// denials before it that were not written.
+// Denied records in the journal that a caller was denied an action. Denials are rate-limited: an entry contains the
+// number of denials before it that were not recorded.
 func (a *App) Denied(ctx context.Context, action access.Action, campaign string, why error) {
 	e := about(ctx, action, campaign)
 	write, skipped := a.denials.Take(e.Who)

@@ -21,7 +21,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// onServers returns an App over its own Redis and database.
+// onServers returns an App with its own Redis and its own database.
 func onServers(t *testing.T, driver, dsn string, allow string) *App {
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
@@ -37,7 +37,7 @@ func onServers(t *testing.T, driver, dsn string, allow string) *App {
 	return a
 }
 
-// An entry with text that a caller made up, or that no ledger accepts, keeps no other entry out of the journal.
+// One entry has text that a caller made up and that no ledger accepts. The other entries still get into the journal.
 func TestNothingStopsTheJournal(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -53,7 +53,7 @@ func TestNothingStopsTheJournal(t *testing.T) {
 			a := onServers(t, driver, start(t), allow)
 			ctx := access.As(t.Context(), access.Actor{Who: "key:\x00k", RequestID: "r\x001"})
 			made := Replay{Name: "again", To: "balance", Filter: replay.Filter{Campaign: "a\x00b" + strings.Repeat("🧧", 500)}}
-			a.tended = true // so the entry stays in Redis
+			a.tended = true // the entry stays in Redis
 			_, err := a.Replay(ctx, made)
 			require.Error(t, err)
 			a.tended = false
@@ -92,8 +92,8 @@ func TestNothingStopsTheJournal(t *testing.T) {
 	}
 }
 
-// While the ledger is down, the list in Redis has a bound. Entries above the bound are only in the log, and the action is
-// done nevertheless. When the ledger is back, the waiting entries move, and the list accepts entries again.
+// While the ledger is down, the list in Redis is full. A further action still succeeds, but its entry is only logged.
+// When the ledger is back, the waiting entries move, and the list accepts entries again.
 func TestJournalHasABound(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -124,10 +124,10 @@ func TestJournalHasABound(t *testing.T) {
 	require.EqualValues(t, maxWaiting, a.redis.LLen(ctx, a.store.Journal()).Val())
 	missing := logs.FilterMessage("an action is not in the journal").All()
 	require.Len(t, missing, 1)
-	require.EqualValues(t, 2, missing[0].ContextMap()["entry"].(*access.Entry).Details["n"], "the log has all of it")
+	require.EqualValues(t, 2, missing[0].ContextMap()["entry"].(*access.Entry).Details["n"], "the log has the whole entry")
 
 	a.ledger, a.Config.Ledger.DSN = there, dsn
-	require.NoError(t, a.redis.LTrim(ctx, a.store.Journal(), 0, 0).Err()) // the other entries had the same text
+	require.NoError(t, a.redis.LTrim(ctx, a.store.Journal(), 0, 0).Err()) // the removed entries equal this one
 	act(3)
 	require.Zero(t, a.redis.LLen(ctx, a.store.Journal()).Val())
 	page, err := a.Journal(ctx, access.JournalQuery{Limit: 10})

@@ -9,16 +9,17 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// NewKey is an API key that was made or got a new secret.
+// NewKey is an API key that was created or that got a new secret.
 type NewKey struct {
 	access.Key
 	// OldUntil is when the previous secret expires.
 	OldUntil time.Time `json:"old_until,omitzero"`
-	// Text is the text that the key's owner sends. It is shown only once.
+	// Text is the secret that the key's owner sends. It is shown only once.
 	Text string `json:"key"`
 }
 
-// openKeys opens the database of API keys. Unless only `hongbao balance` uses it, it must be this deployment's ledger.
+// openKeys opens the database of API keys. That is either this deployment's ledger or the database of `hongbao
+// balance`. It refuses another deployment's ledger.
 func (a *App) openKeys(ctx context.Context) error {
 	if err := a.OpenBook(ctx); err != nil {
 		return err
@@ -33,7 +34,7 @@ func (a *App) openKeys(ctx context.Context) error {
 	return away("ledger.dsn", err)
 }
 
-// CreateKey makes an API key and sets its id, hash and time.
+// CreateKey creates an API key. It sets the key's id, hash and time.
 func (a *App) CreateKey(ctx context.Context, want access.Key) (*NewKey, error) {
 	k, text := access.NewKey(want.Role, want.Campaigns)
 	k.Client, k.Expires, k.Note, k.Spending = want.Client, want.Expires, want.Note, want.Spending
@@ -57,7 +58,7 @@ func (a *App) CreateKey(ctx context.Context, want access.Key) (*NewKey, error) {
 	return &NewKey{Key: k, Text: text}, nil
 }
 
-// Keys returns the API keys; with all, also revoked or expired ones.
+// Keys returns the valid API keys, or with all also the revoked and expired keys.
 func (a *App) Keys(ctx context.Context, all bool) ([]access.Key, error) {
 	if all {
 		return a.ledger.Keys(ctx)
@@ -65,7 +66,7 @@ func (a *App) Keys(ctx context.Context, all bool) ([]access.Key, error) {
 	return a.ledger.LiveKeys(ctx)
 }
 
-// RevokeKey ends an API key, and the sessions that began with it.
+// RevokeKey revokes an API key, and ends the sessions that began with it.
 func (a *App) RevokeKey(ctx context.Context, id string) (access.Key, error) {
 	var k access.Key
 	err := a.inLedger(ctx, about(ctx, access.ManageKeys, ""), func(ctx context.Context, e *access.Entry) (err error) {
@@ -76,7 +77,7 @@ func (a *App) RevokeKey(ctx context.Context, id string) (access.Key, error) {
 	return k, err
 }
 
-// RotateKey gives an API key a new secret; the old one stays valid for the overlap.
+// RotateKey gives an API key a new secret. The previous secret stays valid for the overlap.
 func (a *App) RotateKey(ctx context.Context, id string, overlap time.Duration) (*NewKey, error) {
 	text, hash := access.NewSecret(id)
 	var k access.Key

@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A call that needs the ledger opens it before any change, and fails at once while the ledger is down.
+// The ledger is down. Each call that needs the ledger fails at once, before any change.
 func TestLedgerIsAskedFirst(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -28,7 +28,7 @@ func TestLedgerIsAskedFirst(t *testing.T) {
 	a.tended = true
 	a.Config.Deployment.Sinks = []string{configs.SinkBalance, configs.SinkKafka}
 	a.Config.Settlement.Kind = configs.SettleRemote
-	a.Config.Publisher.Brokers = []string{testkit.FreeAddr(t)} // no broker listens: a call to one would be another error
+	a.Config.Publisher.Brokers = []string{testkit.FreeAddr(t)} // no broker: a call to Kafka returns another error
 	ctx := access.As(t.Context(), access.Actor{Who: "key:k"})
 	for name, do := range map[string]func() error{
 		"replay to kafka": func() error {

@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// newLedger returns the ledger, which is opened at its first use. It refuses a ledger that was not founded for this
+// newLedger returns a ledger that connects at its first use. It then refuses a ledger that was not initialized for this
 // deployment.
 func (a *App) newLedger() *ledger.Ledger {
 	return ledger.Lazy(a.ledgerConfig(), func(ctx context.Context) (*ledger.Ledger, error) {
@@ -31,7 +31,7 @@ func (a *App) newLedger() *ledger.Ledger {
 	})
 }
 
-// reachLedger connects to a ledger that has its tables, whichever deployment owns it.
+// reachLedger connects to a ledger whose tables exist, whichever deployment it belongs to.
 func (a *App) reachLedger(ctx context.Context) (*ledger.Ledger, error) {
 	if err := a.hasLedger(); err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func (a *App) ledgerConfig() ledger.Config {
 	return cfg
 }
 
-// hasLedger refuses an empty ledger.dsn. A default file would be in the working directory, and so a different file for
-// each directory.
+// hasLedger returns an error if ledger.dsn is empty. There is no default file, because its path would depend on the
+// working directory.
 func (a *App) hasLedger() error {
 	if a.Config.Ledger.DSN == "" {
 		return Usage("ledger.dsn is empty: set it to the path of an SQLite file, or set ledger.driver too and a connection " +
@@ -59,8 +59,8 @@ func (a *App) hasLedger() error {
 	return nil
 }
 
-// ledgerAgrees refuses a ledger that does not agree with itself. If someone deleted a row, its grant looks as if it had
-// never been settled, and its user would be credited once more.
+// ledgerAgrees returns an error if the ledger contradicts itself. If someone has deleted a row, its grant looks
+// unsettled, and a replay would credit the user again.
 func (a *App) ledgerAgrees(ctx context.Context) error {
 	differences, err := a.ledger.CheckConservation(ctx)
 	if err == nil && len(differences) > 0 {
@@ -71,18 +71,17 @@ func (a *App) ledgerAgrees(ctx context.Context) error {
 	return err
 }
 
-// deployment returns the deployment as the configuration describes it.
 func (a *App) deployment() ledger.Deployment {
 	return ledger.Deployment{ID: a.Config.Deployment.ID, KeyPrefix: a.Config.Deployment.KeyPrefix,
 		Shards: a.Config.Deployment.Shards}
 }
 
-// plans returns a cache of the plans of the ledger's campaigns.
+// plans returns a cache for the plans of campaigns in the ledger.
 func (a *App) plans() (*campaign.Plans, error) {
 	cfg := a.Config.Plans
 	cfg.Source = func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
 		c, found, err := a.ledger.Campaign(ctx, id)
-		if err == nil && !found { // with a remote: no attempt is lost, as in the settler
+		if err == nil && !found { // a held grant takes no attempt
 			err = hongbao.Heldf("campaign %s: %w, its grants wait: check that ledger.dsn names the right ledger and no older copy", id,
 				ledger.ErrNoCampaign)
 		}
@@ -92,7 +91,7 @@ func (a *App) plans() (*campaign.Plans, error) {
 	return campaign.NewPlans(cfg)
 }
 
-// campaign returns a campaign that must be in the ledger.
+// campaign returns a campaign of the ledger. A missing campaign is an error.
 func (a *App) campaign(ctx context.Context, id string) (ledger.StoredCampaign, error) {
 	c, found, err := a.ledger.Campaign(ctx, id)
 	if err == nil && !found {
@@ -101,7 +100,7 @@ func (a *App) campaign(ctx context.Context, id string) (ledger.StoredCampaign, e
 	return c, err
 }
 
-// campaignWithTopUps returns a campaign that must be in the ledger, with its top-ups.
+// campaignWithTopUps returns a campaign of the ledger with its top-ups. A missing campaign is an error.
 func (a *App) campaignWithTopUps(ctx context.Context, id string) (ledger.StoredCampaign, []ledger.StoredTopUp, error) {
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
 	if errors.Is(err, ledger.ErrNoCampaign) {

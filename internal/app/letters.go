@@ -17,7 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 )
 
-// letters opens the dead letters, and completes the filter.
+// letters connects to Redis and returns the dead letters. If the filter has no sinks, letters sets all sinks of the
+// deployment.
 func (a *App) letters(ctx context.Context, f *deadletter.Filter) (*deadletter.Letters, error) {
 	if err := a.CheckSinks("--sink", f.Sinks...); err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func (a *App) ListLetters(ctx context.Context, f deadletter.Filter, after string
 	}
 	p.Next = answers.Text(next)
 	if p.Letters == nil {
-		p.Letters = []deadletter.Letter{} // an empty list in JSON, not null
+		p.Letters = []deadletter.Letter{} // so that JSON has an empty list, not null
 	}
 	return p, nil
 }
@@ -64,7 +65,7 @@ func (a *App) Letter(ctx context.Context, id string) (l deadletter.Letter, err e
 	return l, err
 }
 
-// DropLetters ends dead letters without a delivery.
+// DropLetters resolves dead letters without delivering them.
 func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who stream.Decision, dryRun bool) (*deadletter.Report,
 	error) {
 	letters, err := a.letters(ctx, &pick.Filter)
@@ -89,8 +90,8 @@ func (a *App) DropLetters(ctx context.Context, pick deadletter.Pick, who stream.
 	return report, err
 }
 
-// decides runs do under a lock for the sink's dead letters, so that no other process delivers a dropped letter. Dry
-// runs need no lock.
+// decides runs do under a lock for the sink's dead letters. Otherwise another process could deliver a letter that this
+// process drops. A dry run needs no lock.
 func (a *App) decides(ctx context.Context, sink string, dryRun bool, do func(context.Context) error) error {
 	if dryRun {
 		return do(ctx)
@@ -110,7 +111,7 @@ func (a *App) decides(ctx context.Context, sink string, dryRun bool, do func(con
 	return err
 }
 
-// eachSink runs do for each sink, and returns one report for all. A failing sink does not stop the next one.
+// eachSink runs do for each sink of pick, and merges the reports. A failing sink does not stop the sinks after it.
 func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 	do func(ctx context.Context, p *deadletter.Pick) (*deadletter.Report, error)) (all *deadletter.Report, err error) {
 	var next answers.Text
@@ -121,7 +122,7 @@ func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 			return err
 		})
 		err = errors.Join(err, failed)
-		if r == nil { // do did not begin
+		if r == nil { // do was not called
 			next = cmp.Or(next, answers.Text(p.Start()))
 			continue
 		}
@@ -133,12 +134,11 @@ func (a *App) eachSink(ctx context.Context, pick *deadletter.Pick, dryRun bool,
 		}
 	}
 	if all != nil {
-		all.Next = next // of the first unfinished sink
+		all.Next = next // the position in the first unfinished sink
 	}
 	return all, err
 }
 
-// aboutLetters returns a new journal entry about dead letters.
 func aboutLetters(ctx context.Context, action access.Action, pick *deadletter.Pick, who stream.Decision) access.Entry {
 	e := about(ctx, action, pick.Filter.Campaign)
 	if len(pick.Filter.Sinks) == 1 {
@@ -154,14 +154,15 @@ func aboutLetters(ctx context.Context, action access.Action, pick *deadletter.Pi
 	return e
 }
 
-// resolved adds to an entry how many dead letters were ended.
+// resolved adds the numbers of a report to a journal entry.
 func resolved(e *access.Entry, r *deadletter.Report) {
 	if r != nil {
 		e.Details["matched"], e.Details["resolved"], e.Details["failed"] = r.Matched, r.Resolved, r.Failed
 	}
 }
 
-// bySink splits pick by sink, because each sink has its own handler. It begins with the sink of pick.After.
+// bySink splits pick into one pick per sink, because each sink has its own handler. The first is the sink of
+// pick.After.
 func bySink(pick *deadletter.Pick) []deadletter.Pick {
 	ids := map[string][]string{}
 	for _, id := range pick.IDs {
@@ -173,7 +174,7 @@ func bySink(pick *deadletter.Pick) []deadletter.Pick {
 	sinks = sinks[max(0, slices.Index(sinks, first)):]
 	var out []deadletter.Pick
 	for _, sink := range sinks {
-		one := *pick // includes the expected counts
+		one := *pick // the copy includes the expected counts
 		one.IDs, one.Filter.Sinks = ids[sink], []string{sink}
 		if sink != first {
 			one.After = ""
@@ -189,15 +190,15 @@ func bySink(pick *deadletter.Pick) []deadletter.Pick {
 type Requeue struct {
 	Pick deadletter.Pick
 	stream.Decision
-	// Rate is the limit of grants per second; 0 means the sink's own limit. Patience is how long to retry while the sink
+	// Rate is the limit of grants per second. 0 means the limit of the sink. Patience is how long to retry while the sink
 	// can't be reached.
 	Rate     float64
 	Patience time.Duration
 	DryRun   bool
 }
 
-// Requeue delivers dead letters sink by sink, and returns one report for all. A failing sink does not stop the next
-// one.
+// Requeue delivers dead letters again, sink by sink, and merges the reports. A failing sink does not stop the sinks
+// after it.
 func (a *App) Requeue(ctx context.Context, o Requeue) (all *deadletter.Report, err error) {
 	letters, err := a.letters(ctx, &o.Pick.Filter)
 	if err == nil {
@@ -227,12 +228,12 @@ func (a *App) requeueAll(ctx context.Context, letters *deadletter.Letters, o *Re
 	})
 }
 
-// sinkBounds returns the batch size and the rate of a sink's workers. The rate is what a person has set, or else the
-// configured one.
+// sinkBounds returns the batch size and the rate of a sink's workers. The rate is the one that a person has set last,
+// or else the configured rate.
 func (a *App) sinkBounds(ctx context.Context, sink string) delivery.Options {
 	cfg := a.Config.ConsumerConfig(sink)
 	rate, last := cfg.GrantsPerSecond, SinkLimit{}
-	for i := range a.store.Len() { // a shard that is down has the same rate as the others
+	for i := range a.store.Len() { // all shards have the same rate, so a shard that is down does not matter
 		if c, err := a.store.Shard(i).SinkControl(ctx, sink); err == nil {
 			last.add(&c)
 		}
@@ -243,8 +244,8 @@ func (a *App) sinkBounds(ctx context.Context, sink string) delivery.Options {
 	return delivery.Options{BatchGrants: min(a.Config.Publisher.BatchGrants, cfg.BatchGrants), Rate: float64(rate)}
 }
 
-// boundsOf returns the bounds of a delivery to a sink or another topic: those of the sink, with the delivery's own rate
-// if it has one.
+// boundsOf returns the bounds of a delivery to a sink or to another topic. For a sink these are the sink's bounds. A
+// rate above 0 overrides the sink's rate.
 func (a *App) boundsOf(ctx context.Context, to string, rate float64, patience time.Duration) delivery.Options {
 	o := delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}
 	if to == configs.SinkBalance || to == configs.SinkKafka {
@@ -262,7 +263,7 @@ func (a *App) requeue(ctx context.Context, letters *deadletter.Letters, o *Reque
 	sink := pick.Filter.Sinks[0]
 	to := a.boundsOf(ctx, sink, o.Rate, o.Patience)
 	switch {
-	case o.DryRun: // a dry run counts, even while the topic or the remote is down
+	case o.DryRun: // a dry run only counts, so it needs no topic and no remote
 	case sink == configs.SinkKafka:
 		claims := a.Config.ClaimsConfig()
 		claims.Done = deadletter.RequeueSink(sink)

@@ -14,7 +14,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Each sink has its own handler. A caller that continues after a dead letter begins with the sink of that letter.
+// bySink returns one pick per sink. If the caller continues after a dead letter, the first pick is for the sink of that
+// letter.
 func TestPickBySink(t *testing.T) {
 	t.Parallel()
 	both := deadletter.Filter{Sinks: []string{"balance", "kafka"}, Class: "permanent"}
@@ -31,7 +32,7 @@ func TestPickBySink(t *testing.T) {
 		bySink(&deadletter.Pick{Filter: both, IDs: []string{"kafka/0/1-1"}}))
 }
 
-// A requeue or a replay keeps the bounds of its sink, which a person may have set, however it is requested.
+// A requeue or a replay uses the batch size and the rate of its sink, also if a person has set the rate.
 func TestRequeueKeepsTheSinksBounds(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -48,17 +49,17 @@ func TestRequeueKeepsTheSinksBounds(t *testing.T) {
 	require.NoError(t, err)
 	require.InDelta(t, 500, a.sinkBounds(t.Context(), "balance").Rate, 0)
 	require.NoError(t, a.redis.Del(t.Context(), a.store.Shard(0).Keys.Sink("balance")).Err())
-	require.InDelta(t, 500, a.sinkBounds(t.Context(), "balance").Rate, 0, "another shard knows it still")
+	require.InDelta(t, 500, a.sinkBounds(t.Context(), "balance").Rate, 0, "another shard still has the limit")
 
 	again := a.boundsOf(t.Context(), "balance", 0, time.Minute)
 	require.Equal(t, delivery.Options{BatchGrants: 30, Rate: 500, Patience: time.Minute}, again)
 	again = a.boundsOf(t.Context(), "balance", 900, 0)
-	require.Equal(t, delivery.Options{BatchGrants: 30, Rate: 900}, again, "a replay may have a rate of its own")
+	require.Equal(t, delivery.Options{BatchGrants: 30, Rate: 900}, again, "the request's own rate takes precedence")
 	again = a.boundsOf(t.Context(), "topic:other", 0, 0)
 	require.Equal(t, delivery.Options{BatchGrants: a.Config.Publisher.BatchGrants}, again, "another topic is no sink")
 }
 
-// A dry run of a requeue also counts the letters while the topic is down: it delivers nothing there.
+// The topic is down. A dry run of a requeue still counts the letters, because it delivers nothing.
 func TestRequeueIsCountedWithoutTheTopic(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -78,7 +79,7 @@ func TestRequeueIsCountedWithoutTheTopic(t *testing.T) {
 	require.ErrorContains(t, err, "kafka")
 }
 
-// A letter that is written after the filter's letters were counted stays.
+// A letter is written after the letters of the filter were counted. A drop does not drop that letter.
 func TestDropKeepsToTheLettersThatWereCounted(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -7,16 +7,16 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
-// Outcomes counts this process's answers, by campaign. It is safe for concurrent use.
+// Outcomes counts this process's answers to grabs, by campaign. It is safe for concurrent use.
 type Outcomes struct {
 	mu    sync.Mutex
 	count map[string]map[hongbao.Outcome]int64
 }
 
-// maxCounted bounds the number of counted campaigns.
+// maxCounted bounds how many campaigns are counted. One more campaign resets all counts.
 const maxCounted = 10_000
 
-// Add counts an answer. It ignores unknown campaigns, because callers can make up names.
+// Add counts an answer. It does not count unknown_campaign, because callers can make up campaign names.
 func (o *Outcomes) Add(campaign string, outcome hongbao.Outcome) {
 	if outcome == hongbao.OutcomeUnknownCampaign {
 		return

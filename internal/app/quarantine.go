@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// Version is one side of a contradiction.
+// Version is one of the two contradicting versions of a grant.
 type Version struct {
 	Event     string         `json:"event" doc:"Shard and seq of the grant."`
 	User      string         `json:"user" doc:"User who gets the packet in this version."`
@@ -37,7 +37,7 @@ type Quarantined struct {
 	Packet   int64         `json:"packet" doc:"Number of the packet in the campaign."`
 	Currency string        `json:"currency,omitempty" doc:"Currency of the amounts; absent if the ledger does not know it."`
 	Came     *Version      `json:"came" doc:"The grant that came, and was not paid."`
-	// Ledger is the ledger's version of the packet when the grant came; null if it had none.
+	// Ledger is the ledger's grant of the same packet at that time; null if there was none.
 	Ledger     *Version   `json:"ledger" doc:"Grant of the packet that the ledger already had; null if there was none."`
 	Created    time.Time  `json:"created" doc:"Time when the grant came into quarantine."`
 	Resolved   *time.Time `json:"resolved" doc:"Time of the decision; null while the grant waits."`
@@ -57,18 +57,18 @@ func printable(q *ledger.Quarantined) Quarantined {
 	return out
 }
 
-// QuarantinePage is a page of the list.
+// QuarantinePage is a page of the list of grants in quarantine.
 type QuarantinePage struct {
 	Grants []Quarantined `json:"grants" doc:"Grants, the oldest first. If ledger is null, the ledger had no grant of the packet."`
 	// Next is the start of the next page; nil if there is none.
 	Next *int64 `json:"next" doc:"Goes into after; null on the last page."`
 }
 
-// QuarantineList is a request for a page of the list.
+// QuarantineList is a request for a page of grants in quarantine.
 type QuarantineList struct {
-	After int64 // the number after which the page begins; 0 for the first page
+	After int64 // the number after which the page starts; 0 for the first page
 	Limit int
-	All   bool // also the decided ones
+	All   bool // also grants that were already decided
 	// Sees, if not nil, reports for each campaign whether its grants are listed.
 	Sees func(campaign string) bool
 }
@@ -139,7 +139,7 @@ func (a *App) Decide(ctx context.Context, d ledger.Resolution) (out Quarantined,
 	return printable(&q), nil
 }
 
-// Disown records that the ledger will never have a campaign. Grants of the campaign go to quarantine.
+// Disown records that the ledger will never contain a campaign. Grants of the campaign then go to quarantine.
 func (a *App) Disown(ctx context.Context, campaign string, d stream.Decision) error {
 	return a.inLedger(ctx, about(ctx, access.DisownCampaign, campaign), func(ctx context.Context, e *access.Entry) error {
 		e.Details = map[string]any{"by": d.By, "why": d.Why}

@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// CampaignReader reads campaigns for the server.
+// CampaignReader reads campaigns and receipts for the server.
 type CampaignReader struct{ *App }
 
 // Window reads the public data of a campaign.
@@ -22,8 +22,9 @@ func (c CampaignReader) Window(ctx context.Context, id string) (store.Window, er
 	return w, err
 }
 
-// whole returns an error if a campaign that is missing on a shard may exist nevertheless: this is another deployment's
-// Redis, or Redis has lost marks. The reads themselves report a frozen shard.
+// whole returns an error if a campaign may exist although a shard does not have it. Either this is another deployment's
+// Redis, or Redis has lost the marks of the deployment. It does not check for a frozen shard, because the reads
+// themselves do so.
 func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
 	pipe := c.redis.Pipeline()
 	belongs := k.AskBelongs(ctx, pipe)
@@ -33,8 +34,8 @@ func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
 	return belongs(c.Config.Deployment.ID)
 }
 
-// held returns a user's receipts on each of the campaign's shards, from Redis. They are as durable as the answer to a
-// grab.
+// held reads a user's receipts on each of the campaign's shards from Redis. It waits until they are as durable as
+// receipts in the answer to a grab.
 func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held, error) {
 	list, err := c.store.Campaign(id).Held(ctx, user)
 	for i := range list {
@@ -70,7 +71,8 @@ func (c CampaignReader) durable(ctx context.Context, id, user string, h *store.H
 	return err
 }
 
-// durableByItself refuses a server that has no WAITAOF and answers before the write is on the disk.
+// durableByItself checks a server that lacks WAITAOF. It accepts the server only if every write is on disk before it is
+// answered.
 func (c CampaignReader) durableByItself(ctx context.Context, shard *store.Shard, class hongbao.Durability) error {
 	node, err := shard.Node(ctx)
 	if err != nil {
@@ -83,8 +85,8 @@ func (c CampaignReader) durableByItself(ctx context.Context, shard *store.Shard,
 	return servers[0].Check(class)
 }
 
-// Receipts returns a user's receipts from Redis. For a campaign that is not in Redis it reads the ledger, if there is
-// one.
+// Receipts returns a user's receipts from Redis. If the campaign is not in Redis and there is a ledger, it reads them
+// from the ledger.
 func (c CampaignReader) Receipts(ctx context.Context, id, user string) (model.Receipts, error) {
 	out := model.Receipts{Campaign: id, User: user, Source: "redis"}
 	held, err := c.held(ctx, id, user)

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// onRedis returns an App over its own Redis, with a campaign "rain" of the class on some of four shards. A user may
-// have two of its packets.
+// onRedis returns an App with its own Redis of four shards. Redis has campaign rain with the given durability class on
+// places shards. A user may win two packets.
 func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability, places int) *App {
 	t.Helper()
 	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_PRODUCER_DURABILITY_TIMEOUT=150ms",
@@ -40,7 +40,7 @@ func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability
 	return a
 }
 
-// grants makes a grab on the campaign's first shard without waiting for any durability.
+// grants wins a packet for the user on the campaign's first shard, without waiting for durability.
 func (a *App) grants(t *testing.T, user string) {
 	t.Helper()
 	a.grantsOn(t, a.store.Home("rain"), user)
@@ -55,7 +55,7 @@ func (a *App) grantsOn(t *testing.T, k *store.Shard, user string) {
 	require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
 }
 
-// A user sees no receipt that a failover could still lose: receipts are not read until a replica has them.
+// A receipt is not on the replica yet, so a failover could lose it. Reading it fails until the replica has it.
 func TestOwnReceiptsAreDurable(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -84,10 +84,10 @@ func TestOwnReceiptsAreDurable(t *testing.T) {
 			require.Equal(t, "CNY", got.Currency)
 		}
 		return err
-	}, "the replica goes on")
+	}, "the replica continues")
 }
 
-// With class fsync the receipts must first be on disk. A server that can't report that is refused.
+// In class fsync a receipt is readable once it is on disk. If the server can't report that, reading fails.
 func TestOwnReceiptsAreOnDisk(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -108,7 +108,8 @@ func TestOwnReceiptsAreOnDisk(t *testing.T) {
 	}
 }
 
-// Statements of a frozen shard, or of a Redis that has lost its data, about a campaign are never final.
+// A shard is frozen, restarted unnoticed, or has lost its data. Reads about a campaign then return frozen, never a
+// final answer.
 func TestReadsOfAFrozenShard(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -139,14 +140,14 @@ func TestReadsOfAFrozenShard(t *testing.T) {
 	require.NoError(t, a.redis.HDel(t.Context(), k.Keys.Meta(), "frozen").Err())
 	opened := a.redis.HGet(t.Context(), k.Keys.Meta(), "opened").Val()
 	require.NoError(t, a.redis.HSet(t.Context(), k.Keys.Meta(), "opened", "another run").Err())
-	require.Equal(t, "frozen", state(), "it was restarted, and no call has noticed that yet")
+	require.Equal(t, "frozen", state(), "Redis was restarted, and no call has noticed that yet")
 	frozen("rain")
 	require.NoError(t, a.redis.HSet(t.Context(), k.Keys.Meta(), "opened", opened).Err())
 	require.Equal(t, "open", state())
 
 	require.NoError(t, a.redis.Del(t.Context(), k.Keys.Campaign("rain"), k.Keys.Meta()).Err())
 	_, err = r.Window(t.Context(), "rain")
-	require.ErrorIs(t, err, store.ErrFrozen, "the mark of the shard is gone, so more may be")
+	require.ErrorIs(t, err, store.ErrFrozen, "the shard's mark is lost, so more may be lost")
 	frozen("rain")
 	require.NoError(t, a.redis.FlushAll(t.Context()).Err())
 	_, err = r.Window(t.Context(), "rain")
@@ -154,7 +155,7 @@ func TestReadsOfAFrozenShard(t *testing.T) {
 	frozen("rain")
 }
 
-// A campaign that Redis has lost is not "unknown" to a user, because their receipts may be lost too.
+// Redis has lost a campaign. Reading receipts returns ErrLost, not that the campaign is unknown.
 func TestReceiptsOfALostCampaign(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -166,7 +167,8 @@ func TestReceiptsOfALostCampaign(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrLost)
 }
 
-// A user's receipts of a campaign on two shards come from both shards, and never from only one of them.
+// A user has receipts on both shards of a campaign. Both are returned, and an error is returned if one shard can't be
+// read.
 func TestOwnReceiptsOverShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -196,7 +198,7 @@ func TestOwnReceiptsOverShards(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrFrozen, "the shard has lost its marks")
 }
 
-// A ledger that is down is tried once a second, and no caller waits longer than they want to.
+// The ledger is down. Callers share one attempt to connect, and a caller whose context has ended does not wait.
 func TestSharedLedgerIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	a := &App{Config: config(t, "HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d"),
@@ -204,7 +206,7 @@ func TestSharedLedgerIsTriedOnce(t *testing.T) {
 	a.ledger = a.newLedger()
 	first := a.ledger.Ready(t.Context())
 	require.Error(t, first)
-	require.Same(t, first, a.ledger.Ready(t.Context()), "it is remembered")
+	require.Same(t, first, a.ledger.Ready(t.Context()), "the first error is returned again")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Error(t, a.ledger.Ready(gone))

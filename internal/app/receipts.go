@@ -10,7 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Receipts returns a user's receipts from Redis, or from the ledger if the campaign is not in Redis.
+// Receipts returns a user's receipts from Redis. If the campaign is not in Redis, it reads them from the ledger.
 func (a *App) Receipts(ctx context.Context, id, user string) (model.Receipts, error) {
 	out := model.Receipts{Campaign: id, User: user, Source: "redis", Receipts: []hongbao.Receipt{}}
 	held, currency, err := a.redisReceipts(ctx, id, user)
@@ -28,7 +28,7 @@ func (a *App) Receipts(ctx context.Context, id, user string) (model.Receipts, er
 	return out, err
 }
 
-// receiptsFromLedger completes out for a campaign that has left Redis.
+// receiptsFromLedger adds the receipts of a campaign that is no longer in Redis to out.
 func (a *App) receiptsFromLedger(ctx context.Context, c *ledger.StoredCampaign, out *model.Receipts) error {
 	out.Source, out.Currency, out.Incomplete = "ledger", c.Spec.Currency, c.State != ledger.StateRefunded
 	grants, err := a.ledger.UserGrants(ctx, out.Campaign, out.User)
@@ -41,8 +41,8 @@ func (a *App) receiptsFromLedger(ctx context.Context, c *ledger.StoredCampaign, 
 	return err
 }
 
-// redisReceipts reads a user's receipts from Redis, with the codes. It also reads a frozen shard, since an operator
-// asks. The currency is the campaign's.
+// redisReceipts reads a user's receipts from Redis, with their codes and the campaign's currency. It also reads a
+// frozen shard, because an operator needs the data.
 func (a *App) redisReceipts(ctx context.Context, id, user string) (list []hongbao.Receipt, currency string, err error) {
 	held, err := a.store.Campaign(id).Held(ctx, user)
 	if err == nil {
@@ -51,7 +51,7 @@ func (a *App) redisReceipts(ctx context.Context, id, user string) (list []hongba
 	return store.ReceiptsOf(held), held[0].Currency, err
 }
 
-// fillCodes adds the codes of packets that have a code. It reads each code from the packet's shard.
+// fillCodes adds the codes to the receipts. It reads each code from the shard of the packet.
 func (a *App) fillCodes(ctx context.Context, id string, held []store.Held) error {
 	for i := range held {
 		h := &held[i]

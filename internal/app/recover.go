@@ -18,7 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// recoverer opens the ledger and the topic, except those that the arguments leave out. The caller must call stop.
+// recoverer returns a Recoverer, and opens the ledger and the topic unless the arguments exclude them. The caller must
+// call stop.
 func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (r *recovery.Recoverer, stop func(), err error) {
 	cfg := recovery.Config{Store: a.store, Sinks: a.Config.Deployment.Sinks, Log: a.log, Margin: a.Config.Work.RestoreMargin,
 		Check: func(s *store.Server) error { return a.checkServer(s, hongbao.DurabilityFast) }}
@@ -39,7 +40,8 @@ func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (
 	return recovery.New(cfg), stop, nil
 }
 
-// TendShards opens frozen shards that have lost nothing, until ctx ends.
+// TendShards restores what frozen shards have lost, and opens them, until ctx ends. If it can't restore everything, the
+// shard stays frozen until a person decides.
 func (a *App) TendShards(ctx context.Context, frozen <-chan int) error {
 	policy := retry.Backoff(time.Second, 30*time.Second, 0)
 	for {
@@ -63,7 +65,7 @@ func (a *App) TendShards(ctx context.Context, frozen <-chan int) error {
 	}
 }
 
-// Acceptance is a person's decision that one shard continues without the data that Redis has lost.
+// Acceptance is a person's decision to open a shard without the data that Redis has lost.
 type Acceptance struct {
 	Shard int
 	stream.Decision
@@ -73,42 +75,41 @@ type Acceptance struct {
 
 // RecoverOptions are the options of Recover.
 type RecoverOptions struct {
-	// Accept is nil to change nothing.
+	// Accept is the loss to accept. If it is nil, Recover changes nothing.
 	Accept *Acceptance
-	// WithoutTopic leaves out Kafka, which may be down. Events that only the topic has then count as lost.
+	// WithoutTopic excludes Kafka, which may be down. Events that only the topic has then count as lost.
 	WithoutTopic bool
-	// WithoutLedger leaves out the ledger, which may be down. Recover then opens only a shard that has lost nothing
-	// that the other servers have. Workers take nothing from the shard until the ledger has recorded the opening.
+	// WithoutLedger excludes the ledger, which may be down. Recover then opens a shard only if it has lost nothing that
+	// the other servers have. Workers deliver nothing from that shard until the ledger has recorded the opening.
 	WithoutLedger bool
 }
 
 // Recovery is the state of the shards.
 type Recovery struct {
 	Shards []*ShardLoss `json:"shards"`
-	// Accepted are the last losses that people have accepted.
+	// Accepted are the most recent losses that people have accepted.
 	Accepted []ledger.AcceptedLoss `json:"accepted"`
-	// Restored are the last openings that restored data that Redis had lost.
+	// Restored are the most recent openings that restored lost data.
 	Restored []recovery.Restored `json:"restored,omitempty"`
 }
 
-// ShardLoss is the state of a shard, and the cost of opening it if it has lost data.
+// ShardLoss is the state of a shard. If the shard has lost data, it also says what opening it would cost.
 type ShardLoss struct {
 	*recovery.Verdict
 	// Effects are the consequences for the campaigns that stay frozen.
 	Effects []Effect `json:"effects,omitempty"`
-	// Unpaid are the lost grants that the topic has and the ledger lacks.
+	// Unpaid are the lost grants that are in the topic but not in the ledger.
 	Unpaid []Unpaid `json:"unpaid,omitempty"`
-	// Unknown counts the lost events that the ledger has not paid and the topic lacks. Each may be a grant that its
-	// user saw. It also counts a grant in quarantine or pending, a close, and a number that an earlier opening
-	// skipped.
+	// Unknown counts the lost events that are neither paid by the ledger nor in the topic. Each may be a grant that its
+	// user saw. Grants in quarantine or pending, closes, and seqs that an earlier opening skipped are counted as well.
 	Unknown int64 `json:"unknown_events,omitempty"`
-	// Digest identifies this report; it is empty if there is nothing to accept. Opened says that this call accepted
+	// Digest identifies this report. It is empty if there is no loss to accept. Opened says that this call has accepted
 	// the loss.
 	Digest string `json:"digest,omitempty"`
 	Opened bool   `json:"opened,omitempty"`
 }
 
-// Effect is the money of a campaign that stays frozen. refund-lost returns Left to the sponsor.
+// Effect is the money of a campaign that stays frozen. `hongbao campaign refund-lost` returns Left to the sponsor.
 type Effect struct {
 	Campaign   string         `json:"campaign"`
 	Currency   string         `json:"currency,omitempty"`
@@ -120,7 +121,7 @@ type Effect struct {
 	LeftAmount hongbao.Amount `json:"left_amount"`
 }
 
-// openRecoverer opens Redis and the servers that the options do not leave out.
+// openRecoverer opens Redis, and the ledger and the topic unless the options exclude them.
 func (a *App) openRecoverer(ctx context.Context, opts *RecoverOptions) (r *recovery.Recoverer, stop func(), err error) {
 	err = a.reachRedis(ctx)
 	if !opts.WithoutLedger {
@@ -132,12 +133,12 @@ func (a *App) openRecoverer(ctx context.Context, opts *RecoverOptions) (r *recov
 	return a.recoverer(ctx, opts.WithoutTopic, opts.WithoutLedger)
 }
 
-// Restored lists the last openings that restored data that Redis had lost, by shard, the newest first.
+// Restored lists the most recent openings that restored lost data, by shard, the newest first.
 func (a *App) Restored(ctx context.Context) ([]recovery.Restored, error) {
 	return recovery.New(recovery.Config{Store: a.store, Ledger: a.ledger}).Restored(ctx)
 }
 
-// Recover reports the data that Redis has lost. With an Acceptance it opens that shard.
+// Recover reports what Redis has lost. With an Acceptance it also opens that shard.
 func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, error) {
 	r, stop, err := a.openRecoverer(ctx, &opts)
 	if err != nil {
@@ -148,7 +149,7 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 	if err != nil {
 		return nil, err
 	}
-	a.redisOpen.Store(true) // the journal's entry can wait in Redis while the ledger is left out
+	a.redisOpen.Store(true) // the ledger may be excluded: the journal's entry then waits in Redis
 	out, lost := &Recovery{}, 0
 	for _, v := range verdicts {
 		s := &ShardLoss{Verdict: v}
@@ -187,7 +188,7 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 	return out, err
 }
 
-// cost finds the cost of opening a shard without its lost data.
+// cost fills in what opening a shard without its lost data would cost.
 func (a *App) cost(ctx context.Context, r *recovery.Recoverer, s *ShardLoss, opts *RecoverOptions) (err error) {
 	if opts.WithoutLedger {
 		s.Unknown = max(s.Known()-max(s.Redis, 0), 0)
@@ -229,9 +230,10 @@ func (a *App) cost(ctx context.Context, r *recovery.Recoverer, s *ShardLoss, opt
 	return err
 }
 
-// loss returns the data that a person accepts. The money of campaigns and the campaigns that can be loaded again are
-// only shown: other shards continue to grant, and people create campaigns. The ledger's epoch rises when a worker
-// tries to restore the shard; the epoch of Redis rises when the shard is opened.
+// loss returns the part of the report that a person accepts, and from which the digest is computed. It excludes what
+// may change meanwhile: the money of campaigns that other shards still grant, and the campaigns that can be loaded
+// again. It also excludes the ledger's epoch, which rises when a worker tries to restore the shard. It includes the
+// epoch of Redis, which rises only when the shard is opened.
 func (s *ShardLoss) loss() any {
 	return struct {
 		Shard                                          int
@@ -241,7 +243,7 @@ func (s *ShardLoss) loss() any {
 	}{s.Shard, s.Redis, s.Ledger, s.Topic, s.Seen, s.Late, s.Opening, s.Unknown, s.Campaigns, s.Unpaid}
 }
 
-// accept opens the shard that a person names, if it has not changed since the person saw it.
+// accept opens the shard that a person names, unless its report has changed since.
 func (a *App) accept(ctx context.Context, r *recovery.Recoverer, out *Recovery, word *Acceptance) error {
 	i := slices.IndexFunc(out.Shards, func(s *ShardLoss) bool { return s.Shard == word.Shard })
 	if i < 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 )
 
-// The digest of a loss identifies what a person accepts. It does not change while other shards continue to pay, or when
-// campaigns are created.
+// The digest of a loss changes whenever the loss changes. It does not change when other shards pay, when a worker tries
+// to restore the shard, or when a campaign is created.
 func TestDigestOfALoss(t *testing.T) {
 	t.Parallel()
 	digest := func(change func(*ShardLoss)) string {

@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// openRedis connects, and refuses a Redis that was not founded for this deployment or that would lose receipts. It
-// writes nothing.
+// openRedis connects to Redis, and writes nothing. It refuses a Redis that was not initialized for this deployment, or
+// whose settings would lose receipts.
 func (a *App) openRedis(ctx context.Context) error {
 	if a.redisOpen.Load() {
 		return nil
@@ -39,10 +39,12 @@ func (a *App) openRedis(ctx context.Context) error {
 	return nil
 }
 
-// reachRedis connects, and refuses a Redis that would lose receipts.
+// reachRedis connects to Redis, whichever deployment it belongs to. It refuses a Redis whose settings would lose
+// receipts.
 func (a *App) reachRedis(ctx context.Context) error { return a.checkRedis(ctx, hongbao.DurabilityFast) }
 
-// founding compares the foundings of the ledger and Redis. Sinks are opened concurrently.
+// founding compares the ids that `hongbao init` wrote into the ledger and into Redis. Its methods may be called
+// concurrently.
 type founding struct {
 	mu            sync.Mutex
 	ledger, redis *string
@@ -62,8 +64,7 @@ func (f *founding) asRedis(founding string) error {
 	return f.check()
 }
 
-// known returns the founding of Redis, or of the ledger if Redis is not open. It is empty if neither is open, or
-// there is no ledger.
+// known returns the founding id of Redis, or of the ledger if Redis is not open. It is empty if neither is open.
 func (f *founding) known() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +77,8 @@ func (f *founding) known() string {
 	return ""
 }
 
-// check refuses a ledger and a Redis that were not founded together, whatever their names. The caller has locked f.mu.
+// check returns an error if ledger and Redis were not initialized together, even if their deployment ids are equal. The
+// caller has locked f.mu.
 func (f *founding) check() error {
 	if f.ledger == nil || f.redis == nil || *f.ledger == *f.redis {
 		return nil
@@ -86,7 +88,7 @@ func (f *founding) check() error {
 			"deployment's: point ledger.dsn or redis.addrs to the right one", *f.ledger, *f.redis)
 }
 
-// away adds to the error of an unreachable server what to do about it. Other errors already say that.
+// away adds what to do to the error of an unreachable server. Other errors already contain that.
 func away(knob string, err error) error {
 	if !hongbao.IsOutage(err) {
 		return err
@@ -95,11 +97,10 @@ func away(knob string, err error) error {
 		"tries every server)", err, knob)
 }
 
-// checkRedis checks each server's settings, for a campaign of the durability class. It only warns of checks that
-// unsafe.allow names.
+// checkRedis checks the settings of each server for a durability class. For checks in unsafe.allow it only warns.
 func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 	servers, err := store.Inspect(ctx, a.redis)
-	if err != nil && !(len(servers) > 0 && hongbao.IsOutage(err)) { // of a cluster the answering servers are checked
+	if err != nil && !(len(servers) > 0 && hongbao.IsOutage(err)) { // in a cluster the nodes that answer are still checked
 		return away("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err))
 	}
 	for i := range servers {
@@ -113,9 +114,9 @@ func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 	return nil
 }
 
-// checkServer is checkRedis for one server.
+// checkServer checks the settings of one server, like checkRedis.
 func (a *App) checkServer(s *store.Server, class hongbao.Durability) error {
-	if s.Role == "slave" && a.Config.Redis.Mode == configs.Sentinel { // while it copies, it may report no append-only file
+	if s.Role == "slave" && a.Config.Redis.Mode == configs.Sentinel { // while copying it may report no AOF
 		return hongbao.Outagef(hongbao.ClassTransient, "redis at %s is a replica, though the sentinels call it the primary: a "+
 			"failover may be under way", a.redisAt(s))
 	}
@@ -140,17 +141,17 @@ func (a *App) checkServer(s *store.Server, class hongbao.Durability) error {
 	return nil
 }
 
-// redisAt returns the address of a cluster's node, and redis.addrs for another server.
+// redisAt returns the address of a cluster's node, or redis.addrs for any other server.
 func (a *App) redisAt(s *store.Server) string {
 	return cmp.Or(s.Addr, strings.Join(a.Config.Redis.Addrs, ","))
 }
 
-// checkMode refuses a node of a cluster and a Sentinel under another redis.mode: they answer some calls and redirect
-// others.
+// checkMode returns an error if redis.mode does not fit: for a Sentinel, and for a node of a cluster in another mode.
+// Such servers answer some calls and redirect others.
 func (a *App) checkMode(s *store.Server) error {
 	what := map[string]string{
 		"cluster":  "a node of a Redis Cluster: set redis.mode to cluster",
-		"sentinel": "a Sentinel: set redis.mode to sentinel, and redis.master_name to what it calls the primary",
+		"sentinel": "a Sentinel: set redis.mode to sentinel, and redis.master_name to the primary's name there",
 	}[s.Mode]
 	if what == "" || s.Mode == "cluster" && a.Config.Redis.Mode == configs.Cluster {
 		return nil
@@ -158,7 +159,7 @@ func (a *App) checkMode(s *store.Server) error {
 	return hongbao.Errorf(hongbao.ClassBroken, "redis at %s is %s", a.redisAt(s), what)
 }
 
-// checkRunID refuses a server whose INFO does not show a restart.
+// checkRunID returns an error if the server's INFO has no run_id, because a restart would then go unnoticed.
 func (a *App) checkRunID(s *store.Server) error {
 	if s.RunID != "" {
 		return nil
@@ -175,8 +176,8 @@ func (a *App) checkRunID(s *store.Server) error {
 		a.redisAt(s), configs.UnsafeRedisRunID)
 }
 
-// checkCoverage refuses a node of a cluster that answers nothing while any slot has no server: one node that is down
-// would stop every shard.
+// checkCoverage returns an error if a cluster refuses all commands while any slot has no server. One failed node would
+// then stop every shard.
 func (a *App) checkCoverage(s *store.Server) error {
 	switch where := a.redisAt(s); {
 	case s.NoServer > 0:
@@ -194,8 +195,8 @@ func (a *App) checkCoverage(s *store.Server) error {
 		"add %s to unsafe.allow", a.redisAt(s), configs.UnsafeRedisFullCoverage)
 }
 
-// warnOfDurability warns, before a campaign is loaded, of Redis settings that do not fit its durability class. Redis
-// may still be down: the load refuses a class that can't be kept.
+// warnOfDurability warns, when a campaign is created, if the settings of Redis do not fit its durability class. It is
+// no error if Redis is down: the load checks the class again and refuses it if necessary.
 func (a *App) warnOfDurability(ctx context.Context, class hongbao.Durability) {
 	if class == hongbao.DurabilityFast {
 		return

@@ -10,9 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// The sentinels name the old primary until they have chosen another one. The old primary comes back as a replica that
-// still copies and has no append-only file: a worker that starts then waits. A replica that is configured as the primary
-// is refused.
+// During a failover the sentinels may still name the old primary, which is already a replica. With redis.mode sentinel
+// that is an outage, so a starting worker waits. In another mode a replica in place of the primary is refused.
 func TestReplicaUnderSentinelsIsAnOutage(t *testing.T) {
 	t.Parallel()
 	replica := store.Server{Version: "7.0.15", Role: "slave", MaxMemoryPolicy: store.NoEviction, Mode: "standalone", RunID: "r"}
@@ -26,7 +25,7 @@ func TestReplicaUnderSentinelsIsAnOutage(t *testing.T) {
 	}
 }
 
-// A command that opens the ledger but not Redis, such as recover, also knows the founding.
+// Some commands, such as recover, open the ledger but not Redis. The founding id is then known from the ledger.
 func TestFoundingIsKnownFromEither(t *testing.T) {
 	t.Parallel()
 	var none, ledger, redis founding

@@ -17,8 +17,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
-// remote returns the handler that settles at a remote balance system and records it in the ledger. The caller closes
-// it. again sets Replay of remote.Config: a settled grant is sent again only under its key. word sets Verified.
+// remote returns the handler that settles at a remote balance system and records the credits in the ledger. The caller
+// closes it. The flag again sets Replay of remote.Config, so that a settled grant may be sent again only with its key.
+// The parameter word sets Verified and VerifiedAt.
 func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, error) {
 	settler, plans, err := a.settler(ctx)
 	if err != nil {
@@ -36,7 +37,7 @@ func (a *App) remote(ctx context.Context, again bool, word Word) (*alarmed, erro
 	return &alarmed{h, settler, a}, nil
 }
 
-// auditedRemote gives the audit access to the remote. The caller must call stop after the audit.
+// auditedRemote lets the audit query the remote. The caller must call stop after the audit.
 func (a *App) auditedRemote(ctx context.Context) (_ *audit.Remote, stop func(), err error) {
 	if !a.Config.Remote.Queryable {
 		return &audit.Remote{Concurrency: a.Config.Remote.Concurrency}, func() {}, nil
@@ -52,15 +53,15 @@ func (a *App) auditedRemote(ctx context.Context) (_ *audit.Remote, stop func(), 
 		}}, h.Close, nil
 }
 
-// alarmed pauses a campaign if one of its grants contradicts the plan or the remote. It puts grants of disowned
-// campaigns into quarantine.
+// alarmed pauses a campaign if one of its grants contradicts the plan or the remote. It moves grants of disowned
+// campaigns to quarantine.
 type alarmed struct {
 	*remote.Handler
 	settler *ledger.Settler
 	app     *App
 }
 
-// TendDoubts resolves credits in doubt that will not be redelivered, until ctx ends.
+// TendDoubts resolves credits in doubt that will not be delivered again, until ctx ends.
 func (a *alarmed) TendDoubts(ctx context.Context) {
 	for retry.Pause(ctx, a.app.Config.Remote.ClaimTime) {
 		if left, err := a.Sweep(ctx); left > 0 || err != nil && ctx.Err() == nil {
@@ -79,7 +80,7 @@ func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 			continue
 		}
 		const what = "a grant contradicts the plan or the remote, its campaign was paused; `hongbao dead list`"
-		g := &grants[i] //nolint:gosec // there is an error for each grant
+		g := &grants[i] //nolint:gosec // errs has one error per grant
 		if away := a.app.pauseFor(ctx, g, what, zap.NamedError("reason", err)); away != nil {
 			errs[i] = away
 		}
@@ -87,7 +88,8 @@ func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	return errs
 }
 
-// putAside passes the grants of unknown campaigns to the ledger, where a person can disown the campaign.
+// putAside passes the grants of unknown campaigns to the ledger. If a person has disowned the campaign, they go to
+// quarantine.
 func (a *alarmed) putAside(ctx context.Context, grants []hongbao.Grant, errs []error) {
 	var unknown []hongbao.Grant
 	var at []int
@@ -101,14 +103,14 @@ func (a *alarmed) putAside(ctx context.Context, grants []hongbao.Grant, errs []e
 	}
 }
 
-// planned provides the remote handler with data of campaigns.
+// planned provides the remote handler with plans and currencies of campaigns.
 type planned struct {
 	*campaign.Plans
 	app *App
 }
 
-// Currency implements remote.Campaigns. It refuses a refunded campaign: the sponsor has the rest of its money, so no
-// more credits are sent.
+// Currency implements remote.Campaigns. It returns an error for a refunded campaign: the sponsor has the rest of the
+// money, so no more credits may be sent.
 func (p *planned) Currency(ctx context.Context, id string) (string, error) {
 	c, err := p.app.campaign(ctx, id)
 	if err == nil && c.State == ledger.StateRefunded {

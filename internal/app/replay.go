@@ -16,8 +16,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// alone runs do. With Missing it does so under a lock: only one process at a time may search for grants that are
-// missing in the topic and publish them. Two concurrent searches would both publish the same grants.
+// alone runs do. With Missing it takes a lock first: of two concurrent searches, both would publish the same missing
+// grants.
 func (a *App) alone(ctx context.Context, o *Replay, do func(context.Context) error) error {
 	if !o.Missing || o.DryRun {
 		return do(ctx)
@@ -33,22 +33,22 @@ func (a *App) alone(ctx context.Context, o *Replay, do func(context.Context) err
 // Replay is a request to deliver grants again.
 type Replay struct {
 	Name string
-	// To is a sink, or topic:OTHER.
+	// To is the name of a sink, or topic:OTHER for another topic.
 	To     string
 	Filter replay.Filter
-	// Dead is a sink whose dead letters are delivered; the dead letters remain.
+	// Dead is a sink whose dead letters are delivered to the target. The letters are not resolved.
 	Dead string
-	// Missing applies to sink kafka: the replay first reads the topic, then publishes the grants that the sink has
-	// finished but the topic lacks.
+	// Missing requires sink kafka as the target. The replay first reads the topic. Then it publishes the grants that the
+	// sink has finished but the topic lacks.
 	Missing, DryRun bool
-	// Rate is the limit of grants per second. 0 means the sink's own limit, and no limit for another topic. Patience is
-	// how long to retry while the target can't be reached.
+	// Rate is the limit of grants per second. 0 means the sink's own limit, or no limit for another topic. Patience is how
+	// long to retry while the target can't be reached.
 	Rate     float64
 	Patience time.Duration
 }
 
-// CheckListed refuses a replay to another topic that serve.replay_topics does not list. Replays over HTTP need it: a
-// key must not write grants to every topic that this process may write to.
+// CheckListed returns an error for a replay to another topic that serve.replay_topics does not list. Replays over HTTP
+// are checked, because an API key must not give access to every topic that this process may write to.
 func (a *App) CheckListed(to string) error {
 	topic, other := strings.CutPrefix(to, "topic:")
 	if other && topic != a.Config.Publisher.Topic && !slices.Contains(a.Config.Serve.ReplayTopics, topic) {
@@ -109,7 +109,7 @@ func (a *App) replay(ctx context.Context, o *Replay) (*replay.Report, error) {
 	return report, err
 }
 
-// CheckReplayed returns an error for the report of a replay that left failures.
+// CheckReplayed returns an error if some deliveries of a replay have failed.
 func CheckReplayed(r *replay.Report) error {
 	if r.Failed > 0 {
 		return Found("the replay is not finished: fix the causes that the report names, then run it again")
@@ -117,7 +117,8 @@ func CheckReplayed(r *replay.Report) error {
 	return nil
 }
 
-// someHas refuses a campaign that neither the ledger nor Redis has: a replay of a mistyped id would look finished.
+// someHas returns an error for a campaign that neither the ledger nor Redis has. Without it, a replay of a mistyped id
+// would seem to be finished.
 func (a *App) someHas(ctx context.Context, id, to string) error {
 	if id == "" || !a.has(configs.SinkBalance) && to != configs.SinkBalance {
 		return nil
@@ -131,7 +132,7 @@ func (a *App) someHas(ctx context.Context, id, to string) error {
 	return errNoCampaign(id)
 }
 
-// replayTo sets the target of a replay: the handler, and the done bits that show what the target has.
+// replayTo sets the target of a replay: the handler, and the done bits of the events that the target already has.
 func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error {
 	if o.To == configs.SinkBalance {
 		h, err := a.balanceAgain(ctx)
@@ -146,7 +147,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	}
 	entries := &replay.Entries{Store: a.store}
 	if a.has(configs.SinkBalance) {
-		if err := a.ledger.Ready(ctx); err != nil { // checked before anything is recorded or sent
+		if err := a.ledger.Ready(ctx); err != nil { // fail before anything is recorded or sent
 			return err
 		}
 		cfg.Ledger, entries.Ledger = a.ledger, a.ledger
@@ -183,7 +184,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 	return nil
 }
 
-// balanceAgain returns the handler for a replay to balance.
+// balanceAgain returns the handler for a replay to sink balance.
 func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 	if a.Config.Settlement.Kind == configs.SettleRemote {
 		return a.remote(ctx, true, Word{})
@@ -191,7 +192,7 @@ func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 	return a.Handler(ctx, configs.SinkBalance)
 }
 
-// compareTopic reads the topic, and adds its grants to lost.
+// compareTopic reads the topic, and records in lost which grants the topic has.
 func compareTopic(ctx context.Context, lost *replay.Lost, l *publish.Log, shards int) error {
 	scan, err := l.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
 		lost.Has(&e.Grant)

@@ -11,21 +11,22 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
 
-// ReplayState is the progress of a named replay by any process, as recorded in Redis.
+// ReplayState is the progress of a named replay, as Redis has recorded it. Any process may have run the replay.
 type ReplayState struct {
 	Name   string        `json:"name" doc:"Name of the replay; no other replay can use it."`
 	Target string        `json:"target" doc:"Target of the replay."`
 	Dead   string        `json:"dead,omitempty" doc:"Sink whose dead letters the replay delivers; absent if it delivers none."`
 	Filter replay.Filter `json:"filter" doc:"Grants that the replay covers."`
 	Begun  time.Time     `json:"begun" doc:"Start of the replay's first run."`
-	// Events is how many events it covers, by their seqs; Looked is how many of them runs have looked at so far.
+	// Events is how many events the replay covers, by their seqs. Looked is how many of these its runs have checked so
+	// far.
 	Events *int64 `json:"events" doc:"Events that the replay covers, by their seqs; null before Redis has recorded it."`
 	Looked int64  `json:"looked" doc:"Number of these events that runs have looked at; with dead, of whole shards only."`
-	// Finished: a run came to the end of each shard, and nothing failed.
+	// Finished means that a run has reached the end of each shard without a failure.
 	Finished bool `json:"finished" doc:"True once a run has reached the end of each shard without a failure."`
 }
 
-// What returns a description for a person: the target, and which grants go there.
+// What describes the replay for a person: its target, and which grants it covers.
 func (s ReplayState) What() string {
 	what := s.Target
 	if s.Dead != "" {
@@ -37,7 +38,7 @@ func (s ReplayState) What() string {
 	return what
 }
 
-// Replays returns the state of every replay that has begun, in the order of their names.
+// Replays returns the state of every replay that has begun, sorted by name.
 func (a *App) Replays(ctx context.Context) ([]ReplayState, error) {
 	found, err := a.store.FindReplays(ctx)
 	if err != nil {
@@ -54,7 +55,7 @@ func (a *App) Replays(ctx context.Context) ([]ReplayState, error) {
 	return out, nil
 }
 
-// ReplayState returns the state of one replay, and false if it has not begun.
+// ReplayState returns the state of one replay, or false if the replay has not begun.
 func (a *App) ReplayState(ctx context.Context, name string) (s ReplayState, found bool, err error) {
 	var on []int
 	for i := range a.store.Len() {
@@ -81,7 +82,7 @@ func (a *App) replayState(ctx context.Context, name string, on []int) (ReplaySta
 		if err != nil {
 			return s, err
 		}
-		if !found { // another process deleted it meanwhile
+		if !found { // another process has deleted the record meanwhile
 			continue
 		}
 		var covers replay.Covers

@@ -15,10 +15,10 @@ import (
 
 // SinkPause is the last pause or resume of a sink.
 type SinkPause struct {
-	// Paused: workers deliver nothing to the sink, on at least one shard.
+	// Paused means that workers deliver nothing to the sink on at least one shard.
 	Paused bool `json:"paused" doc:"True if workers deliver nothing to it on at least one shard."`
-	// PausedShards is the number of paused shards. If it is neither 0 nor all, Redis failed midway, and a repeat of
-	// the command completes it.
+	// PausedShards is the number of paused shards. If it is neither 0 nor all, the command failed midway, and a repeat
+	// completes it.
 	PausedShards int `json:"paused_shards" doc:"Number of paused shards; if not all, the change was interrupted: repeat the pause or resume."`
 	// By, Why and At are those of the last pause or resume; empty if there was none.
 	By  string    `json:"by,omitempty" doc:"Person or key that paused or resumed it last; absent if no one did."`
@@ -26,7 +26,7 @@ type SinkPause struct {
 	At  time.Time `json:"at,omitzero" doc:"Time; absent if no one did."`
 }
 
-// PausedCampaign is a campaign that is paused for one sink: its grants wait there.
+// PausedCampaign is a campaign that is paused for one sink: its grants wait for that sink.
 type PausedCampaign struct {
 	Campaign string    `json:"campaign" doc:"The campaign's id."`
 	By       string    `json:"by" doc:"Person or key that paused the campaign; hongbao if too many of its grants became dead letters."`
@@ -34,23 +34,23 @@ type PausedCampaign struct {
 	At       time.Time `json:"at" doc:"When."`
 }
 
-// SinkLimit is the rate of a sink over all workers that a person has set.
+// SinkLimit is a sink's rate limit that a person has set. It applies to all workers together.
 type SinkLimit struct {
-	// GrantsPerSecond is 0 for no limit. Nil: each worker uses its knob (sinks.SINK_grants_per_second).
+	// GrantsPerSecond is 0 for no limit. If it is nil, each worker uses its knob (sinks.SINK_grants_per_second).
 	GrantsPerSecond *int      `json:"grants_per_second" doc:"Grants per second of all workers together; 0: no bound; null: each worker uses its knob."`
 	By              string    `json:"by,omitempty" doc:"Person or key that set the limit last; absent if no one did."`
 	Why             string    `json:"why,omitempty" doc:"Reason; absent if no one did."`
 	At              time.Time `json:"at,omitzero" doc:"Time; absent if no one did."`
 }
 
-// add adds the sink's limit on a shard: the latest change counts.
+// add merges the limit on one more shard. The latest change takes precedence.
 func (l *SinkLimit) add(c *store.SinkControl) {
 	if c.LimitAt.After(l.At) {
 		*l = SinkLimit{c.Rate, c.Limited.By, c.Limited.Why, c.LimitAt}
 	}
 }
 
-// add adds the sink's pause on a shard. A paused shard takes precedence over one that is not.
+// add merges the pause on one more shard. A paused shard takes precedence over a shard that is not paused.
 func (p *SinkPause) add(c *store.SinkControl) {
 	if c.Paused {
 		p.PausedShards++
@@ -71,27 +71,26 @@ type SinkChange struct {
 	Limit   SinkLimit `json:"limit" doc:"Rate after the change."`
 }
 
-// PauseSink stops the delivery of grants to a sink by all workers. Each worker stops within a second, and finishes a
-// call of the sink that has begun. The entries wait, and the pause counts as no attempt. Redis keeps the decision until
-// the sink is resumed. PauseSink may run twice: a paused sink keeps its first decision.
+// PauseSink stops the delivery of grants to a sink by all workers. Each worker stops within a second, after completing
+// its calls of the sink. The entries wait without using up an attempt. Redis keeps the pause until the sink is resumed.
+// PauseSink is idempotent: the name and reason of the first call stay.
 func (a *App) PauseSink(ctx context.Context, sink string, by stream.Decision) (SinkChange, error) {
 	return a.controlSink(ctx, aboutSink(ctx, access.PauseSink, sink), by,
 		func(k *store.Shard) (bool, store.SinkControl, error) { return k.PauseSink(ctx, sink, by) })
 }
 
-// ResumeSink lets a paused sink continue. It may run twice.
+// ResumeSink resumes the delivery to a paused sink. It is idempotent.
 func (a *App) ResumeSink(ctx context.Context, sink string, by stream.Decision) (SinkChange, error) {
 	return a.controlSink(ctx, aboutSink(ctx, access.ResumeSink, sink), by,
 		func(k *store.Shard) (bool, store.SinkControl, error) { return k.ResumeSink(ctx, sink, by) })
 }
 
-// PauseSinkCampaign pauses one campaign for a sink: its grants wait there, and the pause counts as no attempt. It may
-// run twice.
+// PauseSinkCampaign pauses one campaign for a sink. Its grants wait without using up an attempt. It is idempotent.
 func (a *App) PauseSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (SinkChange, error) {
 	return a.controlCampaign(ctx, access.PauseSink, sink, campaign, by, (*store.Shard).PauseSinkCampaign)
 }
 
-// ResumeSinkCampaign lets a campaign that is paused for a sink continue. It may run twice.
+// ResumeSinkCampaign resumes a campaign that is paused for a sink. It is idempotent.
 func (a *App) ResumeSinkCampaign(ctx context.Context, sink, campaign string, by stream.Decision) (SinkChange, error) {
 	return a.controlCampaign(ctx, access.ResumeSink, sink, campaign, by, (*store.Shard).ResumeSinkCampaign)
 }
@@ -114,8 +113,8 @@ func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, c
 	return out, err
 }
 
-// checkSinkCampaign refuses a campaign that is probably mistyped: Redis does not have it, and there is no decision
-// about it for the sink. If a shard can't be read, it refuses nothing.
+// checkSinkCampaign returns an error if the campaign's id is probably mistyped: Redis has no such campaign, and no one
+// has ever paused it for the sink. If a shard can't be read, it returns no error.
 func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) error {
 	if err := a.CheckSinks("sink", sink); err != nil {
 		return err
@@ -137,11 +136,11 @@ func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) erro
 		"check the id; `hongbao sink list` shows the paused campaigns", sink, campaign)
 }
 
-// MaxRate bounds the rate of a sink, in grants a second.
+// MaxRate is the highest rate limit of a sink, in grants per second.
 const MaxRate = 1_000_000_000
 
-// LimitSink bounds how many grants a second all workers together deliver to a sink. 0 means no limit; with nil each
-// worker uses its knob. Workers apply the limit within a second. LimitSink may run twice.
+// LimitSink sets how many grants per second all workers together may deliver to a sink. 0 means no limit; with nil each
+// worker uses its knob. Workers apply the limit within a second. LimitSink is idempotent.
 func (a *App) LimitSink(ctx context.Context, sink string, rate *int, by stream.Decision) (SinkChange, error) {
 	if rate != nil && (*rate < 0 || *rate > MaxRate) {
 		return SinkChange{Sink: sink}, Usage("%d grants a second: want 0 to %d", *rate, MaxRate)
@@ -153,10 +152,9 @@ func (a *App) LimitSink(ctx context.Context, sink string, rate *int, by stream.D
 	})
 }
 
-// maxWords bounds the name and the reason of a change of a sink, in bytes.
+// maxWords is the maximum length of the name and of the reason of a change, in bytes.
 const maxWords = 500
 
-// aboutSink returns a new entry about a sink.
 func aboutSink(ctx context.Context, action access.Action, sink string) access.Entry {
 	e := about(ctx, action, "")
 	e.Sink, e.Details = sink, map[string]any{}
@@ -174,7 +172,7 @@ func (a *App) controlSink(ctx context.Context, e access.Entry, by stream.Decisio
 	return out, err
 }
 
-// eachShard runs do on each shard concurrently, and combines the results. Its error names the shards that failed.
+// eachShard runs do on all shards concurrently, and merges the results. Its error names the shards that failed.
 func (a *App) eachShard(sink string, by stream.Decision,
 	do func(k *store.Shard) (changed bool, now store.SinkControl, err error)) (SinkChange, error) {
 	out := SinkChange{Sink: sink}

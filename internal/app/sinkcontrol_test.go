@@ -19,9 +19,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// hung is a hook of a client: calls about one shard hang until a call about another one was answered.
+// hung is a hook of a Redis client. Calls about the first shard hang until a call about the last shard has been
+// answered.
 type hung struct {
-	first, last string // parts of their keys
+	first, last string // parts of the keys of the first and the last shard
 	passed      chan struct{}
 	once        sync.Once
 }
@@ -74,7 +75,7 @@ func (h *hung) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// A sink and a campaign are paused on every shard at once: one that hangs keeps no other one waiting.
+// A sink and a campaign are paused on all shards concurrently, so one hanging shard does not delay the other shards.
 func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -100,7 +101,7 @@ func TestPausesGoToAllShardsAtOnce(t *testing.T) {
 	require.Equal(t, 4, out.Pause.PausedShards)
 
 	places := a.store.Places("rain", 4)
-	through(newHung(places[1], places[3])) // the home says where the others are
+	through(newHung(places[1], places[3])) // the home must not hang: it says where the other places are
 	require.NoError(t, a.store.Campaign("rain").Pause(t.Context(), stream.Decision{By: "ann", Why: "test"}))
 	a.redis, a.store = plain, a.store.Over(plain)
 	for _, k := range a.store.Places("rain", 4) {

@@ -9,10 +9,10 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/answers"
 )
 
-// SinkState is the state of a sink in one word.
+// SinkState is a one-word summary of the state of a sink.
 type SinkState string
 
-// The states of a sink; judge sets the first that is true, in the order of SinkStatus.State.
+// The states of a sink. If several apply, judge sets the one that comes first in the enum of SinkStatus.State.
 const (
 	SinkWorking  SinkState = "working"
 	SinkPaused   SinkState = "paused"
@@ -21,10 +21,10 @@ const (
 	SinkUnread   SinkState = "unread"
 )
 
-// behindAfter is how long a grant may wait while a sink counts as working.
+// behindAfter is how long a grant may wait before the sink counts as behind.
 const behindAfter = 30 * time.Second
 
-// judge sets the state. Only the workers know the state of the sink's target; an observer sees only that grants wait.
+// judge sets State and Why. An observer sees only that grants wait; only the log and /readyz of the workers say why.
 func (s *SinkStatus) judge() {
 	alive := func(w SinkWorker) bool { return w.Alive }
 	var oldest float64 // seconds

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A sink is working only if a worker is alive and no grant has waited for long; otherwise its state says why not.
+// A sink is working only if a worker is alive and no grant has waited for long. In every other state Why is set.
 func TestSinkState(t *testing.T) {
 	t.Parallel()
 	oldest := func(seconds float64) *float64 { return &seconds }

@@ -15,12 +15,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// State reads the state of the deployment from Redis and, if asksLedger, the unfinished work from the ledger. The
-// error reports a server that does not answer. State leaves out the parts that it could not read in time, or that
-// this build can't read.
+// State reads the state of the deployment from Redis. If asksLedger, it also reads the unfinished work from the ledger.
+// The error reports servers that do not answer. Parts that can't be read in time, or not by this build, are missing.
 func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*metrics.State, error) {
 	out := &metrics.State{}
-	var g errgroup.Group // a failure does not end the others
+	var g errgroup.Group // a failure does not cancel the other reads
 	var mu sync.Mutex
 	var outages []error
 	ask := func(what func() error) {
@@ -33,7 +32,7 @@ func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*
 			return nil
 		})
 	}
-	g.Go(func() error { // a Redis that uses up the time of ctx counts as one that does not answer
+	g.Go(func() error { // if the time of ctx is over, Redis counts as down
 		if err := a.servers(ctx, out); hongbao.IsOutage(err) || err != nil && ctx.Err() != nil {
 			return err
 		}
@@ -73,8 +72,8 @@ func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*
 	return out, errors.Join(append(outages, err)...)
 }
 
-// unfinished reads from the ledger the work that only a worker can finish; nil if the ledger does not answer. The
-// state of Redis is reported without it.
+// unfinished reads from the ledger the number of tasks that only a worker can finish. It returns nil if the ledger does
+// not answer.
 func (a *App) unfinished(ctx context.Context) map[string]int64 {
 	topUps, credits, err := a.ledger.Unfinished(ctx)
 	if err != nil {
@@ -83,7 +82,7 @@ func (a *App) unfinished(ctx context.Context) map[string]int64 {
 	return map[string]int64{"top_ups": topUps, "credits": credits}
 }
 
-// sinkState adds up the state of a sink on the shards that answered. The error has the shards whose server is down.
+// sinkState sums up the state of a sink on the shards that answered. The error has the outages of the other shards.
 func (a *App) sinkState(sink string, on []standing) (metrics.SinkState, error) {
 	s := metrics.SinkState{Sink: sink}
 	workers := map[string]bool{}
@@ -101,7 +100,7 @@ func (a *App) sinkState(sink string, on []standing) (metrics.SinkState, error) {
 	return s, errors.Join(outages...)
 }
 
-// add adds the state of a sink on a shard.
+// add adds the state of a sink on one shard to s.
 func (a *App) add(s *metrics.SinkState, shard int, g *store.GroupStatus, workers map[string]bool) {
 	one := metrics.SinkShard{Shard: shard, Lag: g.Waiting, Dead: g.Dead, Claims: g.Claims, Unread: g.Unread, Oldest: g.Oldest}
 	s.Paused = s.Paused || g.Control.Paused
@@ -112,12 +111,12 @@ func (a *App) add(s *metrics.SinkState, shard int, g *store.GroupStatus, workers
 		}
 	}
 	if one.Parked = g.ParkedAt; len(one.Parked) == 0 {
-		one.Parked = []int64{0} // the lowest level is always reported
+		one.Parked = []int64{0} // level 0 is always reported
 	}
 	s.Shards = append(s.Shards, one)
 }
 
-// servers reads the state of each Redis server and of its shards.
+// servers reads the state of each Redis server and of its shards into out.
 func (a *App) servers(ctx context.Context, out *metrics.State) error {
 	looks, err := a.store.Looks(ctx)
 	for i := range looks {

@@ -17,8 +17,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// Data that can't be read leaves the rest of the state unchanged. A Redis that returns nothing in time does not
-// answer.
+// The record of the last audit can't be read: the rest of the state is still reported. Redis does not answer before the
+// deadline: State returns an error.
 func TestStateKeepsWhatCame(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -43,8 +43,8 @@ func TestStateKeepsWhatCame(t *testing.T) {
 	require.Empty(t, s.Servers)
 }
 
-// Parked entries are reported by shard and level. A shard with nothing parked reports 0, and a shard that fails
-// reports nothing.
+// Parked entries are reported by shard and level. A shard without parked entries reports 0. A shard that fails reports
+// nothing.
 func TestStateTellsWhatEachShardHasParked(t *testing.T) {
 	t.Parallel()
 	s, err := (&App{}).sinkState("kafka", []standing{
@@ -56,8 +56,8 @@ func TestStateTellsWhatEachShardHasParked(t *testing.T) {
 	require.Equal(t, []int64{0}, s.Shards[1].Parked)
 }
 
-// A top-up that no worker deals is reported, so that a worker is started for it. Without an answer of the ledger
-// nothing is reported.
+// A top-up was ordered, but no worker has dealt it. The state counts it, so that a worker can be started for it. If the
+// ledger does not answer, the state has no counts.
 func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -16,17 +16,19 @@ import (
 // Status is the state of all sinks.
 type Status struct {
 	Sinks []SinkStatus `json:"sinks" nullable:"false" doc:"In the order of deployment.sinks."`
-	// Unrecorded are the shards that a person opened without the ledger, which has not recorded the opening yet.
+	// Unrecorded are the shards that a person opened without the ledger, as long as the ledger has not recorded the
+	// opening.
 	Unrecorded []UnrecordedShard `json:"unrecorded" nullable:"false" doc:"Shards that a person opened without the ledger: their grants wait."`
 }
 
-// UnrecordedShard is a shard whose workers wait for the ledger.
+// UnrecordedShard is a shard whose workers wait until the ledger has recorded its opening.
 type UnrecordedShard struct {
 	Shard int    `json:"shard" doc:"The shard's number."`
 	Why   string `json:"why" doc:"The person who opened the shard, when and why, as text."`
 }
 
-// unrecorded returns the shards that were opened without the ledger. A shard that can't be read is reported elsewhere.
+// unrecorded returns the shards that were opened without the ledger. It ignores shards that can't be read, because
+// other checks report these.
 func unrecorded(ctx context.Context, st *store.Store) []UnrecordedShard {
 	list := []UnrecordedShard{}
 	errs := store.Each(st.Len(), asksAtOnce, func(i int) error { return st.Shard(i).CheckRecorded(ctx) })
@@ -43,28 +45,29 @@ type SinkStatus struct {
 	Sink  string       `json:"sink" doc:"Name of the sink."`
 	State SinkState    `json:"state" enum:"unread,paused,no_worker,behind,working" doc:"The first of these states that is true."`
 	Why   answers.Text `json:"why" nullable:"true" doc:"Reason why it is not working, as text; null for working."`
-	// Waiting counts grants and closes that the sink has not finished. Oldest is how long the first of them has
-	// waited, nil if none waits.
+	// Waiting is how many grants and closes the sink has not finished. Oldest is how long the oldest of them has waited;
+	// nil if there are none.
 	Waiting int64    `json:"waiting" doc:"Grants and closes that the sink has not finished."`
 	Oldest  *float64 `json:"oldest_seconds" doc:"Seconds that the oldest of them has waited; null if none waits."`
-	// Pending counts the entries in the hands of workers, and the parked ones.
+	// Pending counts the entries in the hands of workers and the parked entries.
 	Pending int64     `json:"pending_entries" doc:"Entries pending at workers, and parked entries."`
 	Parked  int64     `json:"parked_entries" doc:"Entries that wait for another attempt."`
 	Dead    int64     `json:"dead_letters" doc:"Dead letters that wait for a decision."`
 	Pause   SinkPause `json:"pause" doc:"Pause of the whole sink by people."`
 	Limit   SinkLimit `json:"limit" doc:"The rate that people have set."`
-	// Campaigns are paused for this sink only; other campaigns continue.
+	// Campaigns are the campaigns that are paused for this sink only.
 	Campaigns []PausedCampaign `json:"paused_campaigns" doc:"Campaigns that are paused for this sink only, by their ids."`
 	Shards    []ShardStatus    `json:"shards" doc:"Status on each shard that could be read; the sums are of these shards."`
-	// Unread names the shards that did not report their state, such as a frozen one. The other fields leave them out.
+	// Unread are the shards whose state could not be read, such as a frozen shard. The other fields do not include these
+	// shards.
 	Unread  []UnreadShard `json:"unread" doc:"Shards that could not be read, for example a frozen shard."`
 	Workers []SinkWorker  `json:"workers" doc:"Workers of the sink, by name, each once for all shards."`
 }
 
-// Held returns how many entries workers have in hand.
+// Held returns how many entries are in the hands of workers.
 func (s *SinkStatus) Held() int64 { return s.Pending - s.Parked }
 
-// UnreadShard is a shard that could not report the state of a sink.
+// UnreadShard is a shard on which the state of a sink could not be read.
 type UnreadShard struct {
 	Shard int    `json:"shard" doc:"The shard's number."`
 	Why   string `json:"why" doc:"Error, as text."`
@@ -81,28 +84,28 @@ type ShardStatus struct {
 	Dead    int64    `json:"dead_letters" doc:"Dead letters that wait for a decision."`
 }
 
-// SinkWorker is a worker of a sink, on all of its shards.
+// SinkWorker is a worker of a sink, with the totals over all shards.
 type SinkWorker struct {
 	Worker string `json:"worker" doc:"Name of the worker."`
-	// Alive: its lease on its entries is not over.
+	// Alive means that the lease on its entries has not ended.
 	Alive bool    `json:"alive" doc:"True if Redis has seen the worker within consumer.lease."`
 	Seen  float64 `json:"seen_seconds_ago" doc:"Seconds since it last asked Redis for anything, on any shard."`
 	Holds int64   `json:"holds_entries" doc:"Entries pending at the worker, on all shards."`
 }
 
-// asksAtOnce bounds how many shards are read at once: a status uses few of the connections that grabs need.
+// asksAtOnce bounds how many shards are read concurrently, so that grabs have enough connections.
 const asksAtOnce = 8
 
-// standing is the state of a sink on a shard, or the error of its server.
+// standing is the state of a sink on a shard, or the error of reading it.
 type standing struct {
 	store.GroupStatus
 	err error
-	// outage: no server answered, and the reason is not that ctx ended.
+	// outage means that no server answered, although ctx had not ended.
 	outage bool
 }
 
-// standings reads the state of each sink on each shard from Redis, in the order of deployment.sinks and of the shards.
-// A failing shard does not hide the others. The state of a frozen shard may be outdated.
+// standings reads the state of each sink on each shard from Redis. The result is in the order of deployment.sinks, and
+// then of the shards. A failing shard does not affect the other shards. The state of a frozen shard may be outdated.
 func (a *App) standings(ctx context.Context) [][]standing {
 	n := len(a.Config.Deployment.Sinks)
 	out := make([][]standing, n)
@@ -113,12 +116,12 @@ func (a *App) standings(ctx context.Context) [][]standing {
 		s := &out[i%n][i/n]
 		s.GroupStatus, s.err = a.store.Shard(i/n).Status(ctx, a.Config.Deployment.Sinks[i%n])
 		s.outage = hongbao.IsOutage(s.err) && ctx.Err() == nil
-		return nil // each standing has its own error
+		return nil // each standing keeps its own error
 	})
 	return out
 }
 
-// Status reads the state of every sink from Redis, and writes nothing. Unread has the shards that can't be read. If no
+// Status reads the state of every sink from Redis, and writes nothing. Shards that can't be read are in Unread. If no
 // shard can be read, Status returns an error, unless the shards are frozen.
 func (a *App) Status(ctx context.Context) (*Status, error) {
 	out := &Status{Sinks: []SinkStatus{}, Unrecorded: unrecorded(ctx, a.store)}
@@ -186,7 +189,7 @@ func (s *SinkStatus) add(shard int, g *store.GroupStatus) {
 	s.Dead += g.Dead
 }
 
-// CheckRead returns an error that names the shards that could not answer, for each sink.
+// CheckRead returns an error if a shard could not be read. It names these shards for each sink.
 func (s *Status) CheckRead() error {
 	var all []error
 	for i := range s.Sinks {
@@ -197,7 +200,7 @@ func (s *Status) CheckRead() error {
 		var errs []error
 		for _, u := range x.Unread {
 			err := u.err
-			if err == nil { // the status came from a server, which sends only the text
+			if err == nil { // if the status came over HTTP, it has only the text
 				err = hongbao.Outagef(hongbao.ClassTransient, "%s", u.Why)
 			}
 			errs = append(errs, fmt.Errorf("shard %d: %w", u.Shard, err))
@@ -208,7 +211,7 @@ func (s *Status) CheckRead() error {
 	return errors.Join(all...)
 }
 
-// Deserted returns an error that names the sinks that have waiting grants and no live worker.
+// Deserted returns an error if grants wait for a sink and none of its workers is alive. It names these sinks.
 func (s *Status) Deserted() error {
 	var sinks []string
 	for i := range s.Sinks {

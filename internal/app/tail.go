@@ -30,13 +30,13 @@ type Tailed struct {
 
 // Tail selects grants of the topic.
 type Tail struct {
-	// Campaigns are the wanted campaigns; all if it is empty.
+	// Campaigns selects the grants of these campaigns; if it is empty, of all campaigns.
 	Campaigns []string
-	// Follow continues with new grants, until ctx ends.
+	// Follow waits for new grants, until ctx ends.
 	Follow bool
-	// Since is the earliest time at which the grants were sent; the zero time is the beginning of the log.
+	// Since selects grants that were sent at this time or later; the zero time selects all.
 	Since time.Time
-	// Last is the number of last grants to begin with, -1 for all.
+	// Last is how many of the last grants to show first; -1 for all.
 	Last int
 }
 
@@ -56,10 +56,10 @@ type tailing struct {
 	Tail
 	app     *App
 	topic   *publish.Log
-	printed []int64 // offset after the last one printed, per partition
+	printed []int64 // per partition, the offset after the last printed grant
 }
 
-// scan sends the topic's grants to lines. With Follow it continues until ctx ends, also while the brokers are down.
+// scan sends the selected grants to lines. With Follow it continues until ctx ends, even while the brokers are down.
 func (t *tailing) scan(ctx context.Context, lines chan<- Tailed) error {
 	var from []int64
 	for {
@@ -82,8 +82,8 @@ func (t *tailing) scan(ctx context.Context, lines chan<- Tailed) error {
 	}
 }
 
-// turn sends the topic's grants from the offsets on to lines, and returns where the next turn begins. from is nil for
-// the first turn.
+// turn sends the selected grants from the given offsets on to lines. It returns the offsets for the next turn. For the
+// first turn, from is nil.
 func (t *tailing) turn(ctx context.Context, from []int64, lines chan<- Tailed) ([]int64, error) {
 	if from == nil && t.Last >= 0 {
 		return t.lastOnes(ctx, lines)
@@ -95,14 +95,14 @@ func (t *tailing) turn(ctx context.Context, from []int64, lines chan<- Tailed) (
 		}
 	}
 	return t.read(ctx, from, func(l *Tailed) {
-		if l.Offset >= t.printed[l.Partition] { // smaller: printed before an error ended the last turn
+		if l.Offset >= t.printed[l.Partition] { // smaller if it was printed before an error ended the last turn
 			t.printed[l.Partition] = l.Offset + 1
 			lines <- *l
 		}
 	})
 }
 
-// read calls fn for the grants of the wanted campaigns, in one goroutine for each partition.
+// read calls fn for the grants of the selected campaigns, in one goroutine per partition.
 func (t *tailing) read(ctx context.Context, from []int64, fn func(l *Tailed)) ([]int64, error) {
 	r, err := t.topic.Scan(ctx, from, func(partition int, offset int64, e topic.Event) error {
 		if g := &e.Grant; len(t.Campaigns) == 0 || slices.Contains(t.Campaigns, g.Campaign) {
@@ -114,8 +114,8 @@ func (t *tailing) read(ctx context.Context, from []int64, fn func(l *Tailed)) ([
 	return r.Next, err
 }
 
-// lastOnes sends the last grants of all partitions to lines, in the order of their times. A log can only be read
-// forward. So lastOnes reads each partition from earlier and earlier offsets, until it has enough grants or has reached
+// lastOnes sends the last grants of all partitions to lines, in chronological order. Kafka can only be read forward. So
+// lastOnes reads each partition repeatedly, from earlier and earlier offsets, until it has enough grants or starts at
 // the beginning.
 func (t *tailing) lastOnes(ctx context.Context, lines chan<- Tailed) ([]int64, error) {
 	start, next, err := t.topic.Offsets(ctx, t.Since)

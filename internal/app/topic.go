@@ -18,7 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// openTopic opens the deployment's topic to read it, and checks it. It needs no Redis. The caller closes it.
+// openTopic connects to the deployment's topic for reading, and checks its settings. It does not need Redis. The caller
+// closes the Log.
 func (a *App) openTopic(ctx context.Context) (*publish.Log, error) {
 	pc := a.publisherConfig()
 	pc.Create = false
@@ -33,7 +34,7 @@ func (a *App) topic(ctx context.Context, pc publish.Config) (*publish.Log, error
 	return l, a.checkTopic(ctx, l, pc.Topic)
 }
 
-// publisherConfig returns the publisher's configuration without Worker.
+// publisherConfig returns the publisher's configuration, except for Worker.
 func (a *App) publisherConfig() publish.Config {
 	pc := a.Config.PublisherConfig()
 	pc.Observe, pc.Founding = a.hooks.Kafka, a.founded.known()
@@ -41,14 +42,14 @@ func (a *App) publisherConfig() publish.Config {
 	return pc
 }
 
-// publisher returns the publisher of sink kafka; it needs Redis.
+// publisher returns the publisher of sink kafka. It needs Redis.
 func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
 	claims := a.Config.ClaimsConfig()
 	claims.Owner = a.worker
 	return a.publisherTo(ctx, a.Config.Publisher.Topic, claims, a.store)
 }
 
-// publisherTo returns a publisher to a topic, with its own claims. If cc has no Owner, the claims get a new one,
+// publisherTo returns a publisher to a topic, with its own claims. If cc has no Owner, publisherTo sets a unique one,
 // because several calls may publish concurrently. The caller closes the publisher.
 func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConfig,
 	entries publish.Entries) (*publish.Publisher, error) {
@@ -61,8 +62,9 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConf
 	pc.Worker, pc.Topic, pc.Campaigns = cc.Owner, topic, &campaignSource{app: a}
 	pc.Create = pc.Create && topic != a.Config.Publisher.Topic
 	if a.hasLedger() == nil {
-		// A ledger that does not answer must not delay sink kafka, so the epoch is then left out. Only a worker that also
-		// uses an old primary, with a session begun after the fence, could then send grants that were restored elsewhere.
+		// A ledger that is down must not delay sink kafka, so the batch is then sent without the epoch. That is a risk only
+		// with a worker that still uses an old primary, and whose Kafka session began after the fence. It could send grants
+		// that were restored elsewhere.
 		pc.Epoch = func(ctx context.Context, shard int) (int64, error) {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
@@ -77,7 +79,7 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConf
 	return p, a.checkTopic(ctx, p.Log, topic)
 }
 
-// checkTopic checks a topic, and closes a wrong one. ctx bounds the check.
+// checkTopic checks the settings of a topic, and closes l if they are wrong. The context bounds the check.
 func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string) error {
 	report, err := l.Check(ctx)
 	if err != nil {
@@ -90,20 +92,20 @@ func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string) erro
 	return nil
 }
 
-// campaignSource provides the publisher with currencies and codes: from Redis while it has the campaign, afterwards
-// from the ledger.
+// campaignSource provides the publisher with currencies and codes. It reads a campaign from Redis, or from the ledger
+// after the campaign has left Redis.
 type campaignSource struct {
 	app *App
 
 	mu    sync.Mutex
-	terms map[string]publish.Terms // of campaigns that were found
+	terms map[string]publish.Terms // of the campaigns that were found so far
 }
 
-// maxTerms bounds the terms that campaignSource remembers.
+// maxTerms bounds how many terms campaignSource caches.
 const maxTerms = 10_000
 
-// Terms returns a campaign's terms, and false if neither Redis nor the ledger has it. It reads the shard of the
-// grants.
+// Terms returns a campaign's currency, and whether it has codes. It returns false if neither Redis nor the ledger has
+// the campaign. In Redis it reads the given shard.
 func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms publish.Terms, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +129,7 @@ func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms
 	return terms, true, nil
 }
 
-// Codes returns the codes of packets of a shard; "" for a packet that neither Redis nor the ledger has.
+// Codes returns the codes of packets of a shard. A code is "" if neither Redis nor the ledger has it.
 func (s *campaignSource) Codes(ctx context.Context, shard int, id string, packets []int64) ([]string, error) {
 	codes, err := s.app.store.Shard(shard).Codes(ctx, id, packets)
 	if err != nil || !slices.Contains(codes, "") {

@@ -22,21 +22,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
 
-// TopUpOrder is a request for more packets in a campaign.
+// TopUpOrder is an order to add packets to a campaign.
 type TopUpOrder struct {
 	Campaign string
-	// ID is chosen by the caller: a repeat of the order changes nothing.
+	// ID is chosen by the caller. Repeating an order with the same ID changes nothing.
 	ID      string
 	Packets int64
 	Total   hongbao.Amount
-	// Tiers are the packets of a campaign that is split by tiers; for any other campaign it is empty.
+	// Tiers are the added packets if the campaign is split by tiers; otherwise empty.
 	Tiers []hongbao.Tier
-	// Expect must be the campaign's present funding.
+	// Expect must equal the campaign's present funding; otherwise the order is refused.
 	Expect hongbao.Amount
 	stream.Decision
 }
 
-// ParseTiers reads tiers, each AMOUNTxPACKETS.
+// ParseTiers parses tiers in the form AMOUNTxPACKETS.
 func ParseTiers(texts []string) (list []hongbao.Tier, err error) {
 	for _, text := range texts {
 		amount, packets, _ := strings.Cut(text, "x")
@@ -50,7 +50,7 @@ func ParseTiers(texts []string) (list []hongbao.Tier, err error) {
 	return list, nil
 }
 
-// TopUp is a generation of packets that was added to a campaign, or would be.
+// TopUp is a generation of packets that was added to a campaign, or that an order would add.
 type TopUp struct {
 	Campaign   string         `json:"campaign" doc:"The campaign's id."`
 	ID         string         `json:"id" doc:"The order's own id."`
@@ -64,7 +64,7 @@ type TopUp struct {
 	Hash   string         `json:"plan_hash,omitempty" doc:"Commits to the draw: publish it; absent in a dry run."`
 	By     string         `json:"by" doc:"Person or key that ordered the top-up."`
 	Why    string         `json:"why" doc:"The reason given."`
-	// Created is when it was ordered, Dealt when all of its packets were in Redis; absent before.
+	// Created is the time of the order. Dealt is the time when all packets were in Redis; absent before.
 	Created *time.Time `json:"created,omitempty" doc:"Time of the order."`
 	Dealt   *time.Time `json:"dealt,omitempty" doc:"Time when all packets of the top-up were in Redis; absent before."`
 }
@@ -75,7 +75,7 @@ func topUpOf(c *ledger.StoredCampaign, s *ledger.StoredTopUp) TopUp {
 		Created: timeOf(s.Created), Dealt: timeOf(s.Dealt)}
 }
 
-// Text describes a top-up to a person, and what to do if its packets wait for the campaign's load.
+// Text describes a top-up for a person. If the packets wait for the campaign's load, it says what to do.
 func (t *TopUp) Text() string {
 	last := "next: hongbao campaign load " + t.Campaign
 	if t.Dealt != nil {
@@ -93,18 +93,18 @@ func timeOf(t time.Time) *time.Time {
 	return &t
 }
 
-// windowRest is how long a campaign's window must stay open for a top-up. A close waits for the top-ups before it, so
-// clocks that differ by less do not matter.
+// windowRest is how long a campaign's window must still be open for a top-up. A close waits for earlier top-ups, so
+// clocks that differ by less than windowRest do no harm.
 const windowRest = 5 * time.Second
 
-// draft is a checked order with its own seed, and the state of its campaign.
+// draft is a checked order with a new seed, and the state of its campaign in the ledger.
 type draft struct {
 	order    ledger.TopUp
 	campaign ledger.StoredCampaign
 	stored   []ledger.StoredTopUp
 }
 
-// same returns the top-up that the ledger already has under the order's id; nil if there is none.
+// same returns the top-up that the ledger has under the order's id; nil if there is none.
 func (d *draft) same() *TopUp {
 	for i := range d.stored {
 		if s := &d.stored[i]; s.ID == d.order.ID {
@@ -115,7 +115,8 @@ func (d *draft) same() *TopUp {
 	return nil
 }
 
-// draft checks an order. It leaves the check of an order that the ledger already has to the ledger.
+// draft checks an order and completes it. If the ledger already has the order's id, draft skips the checks, because the
+// ledger compares the two orders itself.
 func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 	c, stored, err := a.campaignWithTopUps(ctx, o.Campaign)
 	if err != nil {
@@ -150,7 +151,7 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 	return d, nil
 }
 
-// mayTopUp refuses a top-up for reasons that depend on Redis or on the clock. The ledger can't check these.
+// mayTopUp makes the checks that the ledger can't make, because they depend on Redis or on the clock.
 func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 	if left := time.Until(c.Spec.To); left < windowRest {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: its window ends at %s", ledger.ErrNoTopUp,
@@ -165,12 +166,12 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it is %s", ledger.ErrNoTopUp, st.State)
 	}
 	if _, err := in.Dealt(ctx); errors.Is(err, store.ErrLost) {
-		return err // the packets might wait permanently
+		return err // the packets might never be dealt
 	}
 	return a.notLost(ctx, c.Spec.ID)
 }
 
-// TryTopUp returns the result of an order that expects the present funding. It changes nothing.
+// TryTopUp returns the result that an order would have, with the present funding as Expect. It changes nothing.
 func (a *App) TryTopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	d, err := a.draft(ctx, &o)
 	if err != nil {
@@ -189,7 +190,7 @@ func (a *App) TryTopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	return &out, nil
 }
 
-// OrderTopUp is the first step of a top-up, one transaction of the ledger. DealTopUps is the second step.
+// OrderTopUp is the first step of a top-up: one transaction of the ledger. The second step is DealTopUps.
 func (a *App) OrderTopUp(ctx context.Context, o TopUpOrder) (out *TopUp, err error) {
 	err = a.inLedger(ctx, about(ctx, access.TopUpCampaign, o.Campaign),
 		func(ctx context.Context, e *access.Entry) error {
@@ -211,7 +212,7 @@ func (a *App) OrderTopUp(ctx context.Context, o TopUpOrder) (out *TopUp, err err
 	return out, err
 }
 
-// TopUp adds packets to a campaign and deals them. An error together with a result means that the packets are ordered
+// TopUp adds packets to a campaign and deals them. If it returns both a result and an error, the packets are ordered
 // but not yet dealt; see TopUpWaits.
 func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	out, err := a.OrderTopUp(ctx, o)
@@ -229,15 +230,15 @@ func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	return out, err
 }
 
-// TopUpWaits reports whether ordered packets only wait for the load of their campaign. If Redis has lost a part of the
-// campaign, they would wait permanently.
+// TopUpWaits reports whether the ordered packets only wait until their campaign is loaded. If Redis has lost a part of
+// the campaign, it returns false, because they would wait forever.
 func TopUpWaits(err error) bool {
 	return errors.Is(err, store.ErrTopUpWaits) && !errors.Is(err, store.ErrLost)
 }
 
-// DealTopUps brings a campaign's top-ups into Redis. It deals each top-up that Redis does not have, whatever the ledger
-// says: Redis may have lost packets that were already dealt. DealTopUps may be killed at any point and run
-// concurrently: the next call continues.
+// DealTopUps loads a campaign's top-ups into Redis. It deals each top-up that Redis lacks, even if the ledger has
+// recorded it as dealt, because Redis may have lost the packets. DealTopUps may run concurrently. If it is killed, the
+// next call continues its work.
 func (a *App) DealTopUps(ctx context.Context, id string) error {
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, id)
 	if err != nil {
@@ -246,7 +247,7 @@ func (a *App) DealTopUps(ctx context.Context, id string) error {
 	return a.deal(ctx, &c, stored)
 }
 
-// deal deals the campaign's top-ups that Redis does not have.
+// deal deals the top-ups of a campaign that Redis lacks, and records them as dealt in the ledger.
 func (a *App) deal(ctx context.Context, c *ledger.StoredCampaign, stored []ledger.StoredTopUp) error {
 	if len(stored) == 0 || c.State == ledger.StateRefunded {
 		return nil
@@ -254,7 +255,7 @@ func (a *App) deal(ctx context.Context, c *ledger.StoredCampaign, stored []ledge
 	id := c.Spec.ID
 	dealt, err := a.store.Campaign(id).Dealt(ctx)
 	if TopUpWaits(err) {
-		err = cmp.Or(a.notLost(ctx, id), err) // if Redis lost the campaign, Load refuses it: report that instead of waiting
+		err = cmp.Or(a.notLost(ctx, id), err) // report a campaign that Redis has lost, since Load would refuse it
 	}
 	if err != nil {
 		return fmt.Errorf("generation %d of campaign %s is in the ledger, and a worker will deal it: %w", len(stored)+1, id, err)
@@ -274,7 +275,7 @@ func (a *App) deal(ctx context.Context, c *ledger.StoredCampaign, stored []ledge
 	return nil
 }
 
-// dealAfter deals the generations after the generation dealt, in order.
+// dealAfter deals all generations with a number above dealt, in order.
 func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 	stored []ledger.StoredTopUp, dealt int) error {
 	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
@@ -309,9 +310,10 @@ func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 	return nil
 }
 
-// beginClose deals the campaign's top-ups, and then makes the ledger accept no more of them. If a shard does not answer
-// but the ledger has recorded all top-ups as dealt, the close continues: it checks each shard itself. If Redis has lost
-// a part of the campaign, no more packets can be dealt: the shards without losses are closed without them.
+// beginClose deals the campaign's top-ups, and then closes the campaign in the ledger for further top-ups. If a shard
+// does not answer but the ledger has recorded all top-ups as dealt, beginClose succeeds, because the close itself
+// checks each shard. If Redis has lost a part of the campaign, its top-ups can't be dealt: the other shards are closed
+// without them.
 func (a *App) beginClose(ctx context.Context, c *ledger.StoredCampaign, added []ledger.StoredTopUp) error {
 	begin, dealing, id := a.ledger.BeginClose, a.deal(ctx, c, added), c.Spec.ID
 	if errors.Is(dealing, store.ErrLost) {
@@ -328,14 +330,14 @@ func (a *App) beginClose(ctx context.Context, c *ledger.StoredCampaign, added []
 }
 
 const (
-	// topUpEvery is how often a worker looks for top-ups that are not dealt yet.
+	// topUpEvery is how often a worker looks for top-ups that are not dealt.
 	topUpEvery = 2 * time.Second
-	// topUpLogEvery is how often the worker logs a failing top-up.
+	// topUpLogEvery is the minimum time between two log messages about failing top-ups.
 	topUpLogEvery = time.Minute
 )
 
-// TendTopUps deals top-ups that their callers could not deal, because they were killed or the campaign had to wait. A
-// worker runs it.
+// TendTopUps deals top-ups until ctx ends. Workers run it for top-ups that were ordered but not dealt, because their
+// caller was killed or because the campaign was not loaded yet.
 func (a *App) TendTopUps(ctx context.Context) error {
 	locks, err := a.Locks()
 	if err != nil {
@@ -362,7 +364,7 @@ func (a *App) dealOpenTopUps(ctx context.Context) error {
 	return err
 }
 
-// drawsOf returns the draws of a campaign's top-ups.
+// drawsOf returns the draws of a campaign's top-ups, each chained to the previous generation's hash.
 func drawsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) []campaign.TopUp {
 	before, list := c.Hash, make([]campaign.TopUp, len(stored))
 	for i := range stored {
@@ -372,19 +374,19 @@ func drawsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) []campaign.T
 	return list
 }
 
-// drawOf returns the draw of a top-up. before is the hash of the previous generation.
+// drawOf returns the draw of a top-up. The parameter before is the hash of the previous generation.
 func drawOf(o *ledger.TopUp, before string) campaign.TopUp {
 	return campaign.TopUp{Campaign: o.Campaign, Generation: o.Generation, Packets: o.Packets, Total: o.Total,
 		Split: o.Split, Before: before, Seed: o.Seed}
 }
 
-// topUps reads the draws of a campaign's top-ups.
+// topUps reads a campaign's top-ups from the ledger, and returns their draws.
 func topUps(ctx context.Context, l *ledger.Ledger, id string) ([]campaign.TopUp, error) {
 	c, stored, err := l.CampaignWithTopUps(ctx, id)
 	return drawsOf(&c, stored), err
 }
 
-// disclosed returns the draws of top-ups in the form in which they are published.
+// disclosed returns the draws of top-ups in their published form.
 func disclosed(added []campaign.TopUp) (list []campaign.DisclosedTopUp) {
 	for i := range added {
 		t := &added[i]

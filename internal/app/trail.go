@@ -16,31 +16,31 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Trail shows where the grants of one user, or of one packet, are in a campaign. It has no codes: these are for their
-// users only.
+// Trail shows where the grants of one user or of one packet are in a campaign. It contains no coupon codes, because
+// only the users may see these.
 type Trail struct {
 	Campaign string      `json:"campaign" doc:"The campaign's id."`
 	Currency string      `json:"currency,omitempty" doc:"Currency of the amounts; absent if there is none, or if it is unknown."`
 	Steps    []TrailStep `json:"grants" doc:"Trails by packet. A null step was not found, or could not be read: see unread."`
-	// Unread names the servers that could not be read, and why. A missing step of such a server means nothing.
+	// Unread are the stores that could not be read. A step that is missing in such a store means nothing.
 	Unread []Unread `json:"unread" doc:"Stores that could not be read: a null step of such a store says nothing."`
 }
 
-// Unread is a server that could not be read.
+// Unread is a store that could not be read.
 type Unread struct {
 	Where string `json:"where" doc:"redis, ledger or topic."`
 	Why   string `json:"why" doc:"Error, as text."`
 }
 
-// TrailStep is the path of one packet, from the receipt to the topic. A missing step is nil.
+// TrailStep is the path of one packet, from the receipt to the topic. A field is nil if nothing was found there.
 type TrailStep struct {
 	Packet int64 `json:"packet" doc:"Number of the packet in the campaign."`
-	// Receipt is the answer that the user got, Ledger the booking in the ledger, by the packet's number.
+	// Receipt is the answer that the user got. Ledger is what the ledger has booked for this packet.
 	Receipt *TrailGrant  `json:"receipt" doc:"Receipt of the user; null if Redis has none."`
 	Entry   *TrailEntry  `json:"entry" doc:"Entry in the stream of the shard; null once the stream was trimmed past it."`
 	Ledger  *TrailGrant  `json:"ledger" doc:"The ledger's booking for the packet; null if there is none."`
 	Topic   *TrailRecord `json:"topic" doc:"Record in the topic; null if it was not found."`
-	// Sinks says for each sink whether it has finished the event.
+	// Sinks says for each sink whether it has finished the grant.
 	Sinks []TrailSink `json:"sinks" doc:"Whether each sink has finished the grant; empty if the shard could not be read."`
 }
 
@@ -53,20 +53,21 @@ type TrailGrant struct {
 	Time      time.Time      `json:"time" doc:"Time of the grant."`
 }
 
-// TrailEntry is the place of the event in its shard's stream.
+// TrailEntry is the stream entry that has the grant.
 type TrailEntry struct {
 	ID     string `json:"id" doc:"Id of the entry in the stream of the shard."`
 	Epoch  int64  `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened again."`
 	Grants int    `json:"grants" doc:"Grants that came in the same entry."`
 }
 
-// TrailRecord is the place of the event in the topic.
+// TrailRecord is the record in the topic that has the grant.
 type TrailRecord struct {
 	Partition int   `json:"partition" doc:"Partition of the topic."`
 	Offset    int64 `json:"offset" doc:"Offset in the partition, of the first copy that was found."`
 }
 
-// TrailSink says whether a sink has finished an event: it settled or published it, or made it a dead letter.
+// TrailSink says whether a sink has finished a grant: whether it settled or published the grant, or made it a dead
+// letter.
 type TrailSink struct {
 	Sink     string `json:"sink" doc:"Name of the sink."`
 	Finished bool   `json:"finished" doc:"True once the sink has settled or published the grant, or made it a dead letter."`
@@ -75,25 +76,25 @@ type TrailSink struct {
 	Dropped  string `json:"dropped,omitempty" doc:"Person who dropped the dead letter, and why; absent if no one did."`
 }
 
-// TrailOf is a request for a trail: by user, or by packet if that is not 0.
+// TrailOf is a request for a trail. It is by packet if Packet is not 0, else by user.
 type TrailOf struct {
 	Campaign, User string
 	Packet         int64
 }
 
-// maxScans is how many trails of this process may search all receipts of a campaign, or dead letters, at once. Such a
-// search may read millions of them from Redis, for a packet that no one may have.
+// maxScans bounds how many trails of this process may search all receipts or dead letters at the same time. Such a
+// search may read millions of them from Redis, and may find nothing.
 const maxScans = 2
 
 var errManyScans = errors.New("too many searches through receipts and dead letters are running")
 
-// ErrBusy says that nothing was done, because too many other searches are running.
+// ErrBusy means that Trail has done nothing, because too many searches are running.
 var ErrBusy = fmt.Errorf("%w: try again, or search by user", errManyScans)
 
-// topicTime bounds how long a trail searches the topic, lettersTime how long it searches the dead letters.
+// topicTime bounds the search of the topic, and lettersTime the search of the dead letters.
 const topicTime, lettersTime = 5 * time.Second, 5 * time.Second
 
-// Trail follows grants through all stores. It needs Redis; it opens the ledger if there is one.
+// Trail searches the grants in all stores. It needs Redis; it uses the ledger if there is one.
 func (a *App) Trail(ctx context.Context, q TrailOf) (*Trail, error) {
 	t := &trailSearch{app: a, q: q, grants: map[int64]*trailed{}, silent: map[int]bool{}}
 	t.out = Trail{Campaign: q.Campaign, Steps: []TrailStep{}, Unread: []Unread{}}
@@ -125,11 +126,11 @@ type trailSearch struct {
 	q      TrailOf
 	out    Trail
 	grants map[int64]*trailed // by packet
-	places []*store.Shard     // the campaign's shards, by the ledger; nil if it did not answer
+	places []*store.Shard     // the campaign's shards, by the ledger or else by Redis
 	silent map[int]bool       // shards that could not be read
 }
 
-// trailed is a step and the grant by which it is looked up.
+// trailed is a step, with the grant to search for.
 type trailed struct {
 	TrailStep
 	grant hongbao.Grant
@@ -183,12 +184,12 @@ func (t *trailSearch) ledgerRows(ctx context.Context) ([]hongbao.Grant, bool, er
 	return []hongbao.Grant{row}, true, nil
 }
 
-// errSeen ends a search.
+// errSeen ends a search that has found everything.
 var errSeen = errors.New("seen")
 
 // receipts reads the user's receipts on each of the campaign's shards, and reports whether Redis has the campaign. If
-// the ledger does not have the packet's user, receipts searches all receipts. It returns ErrBusy if too many trails do
-// so.
+// the user of the packet is unknown, it searches all receipts. It returns ErrBusy if too many such searches are
+// running.
 func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 	if t.places == nil {
 		places, err := t.app.store.Campaign(t.q.Campaign).Places(ctx)
@@ -219,7 +220,7 @@ func (t *trailSearch) receipts(ctx context.Context) (found bool, err error) {
 	return found, nil
 }
 
-// receiptsOn is receipts on one shard. With an empty user it looks for the user who has the packet.
+// receiptsOn reads the receipts on one shard. If user is empty, it searches for the user who has the packet.
 func (t *trailSearch) receiptsOn(ctx context.Context, shard *store.Shard, user string) (found bool, err error) {
 	if user == "" {
 		err := shard.EachReceipts(ctx, t.q.Campaign, func(of string, list []hongbao.Receipt) error {
@@ -254,7 +255,7 @@ func (t *trailSearch) receiptsOn(ctx context.Context, shard *store.Shard, user s
 	return true, nil
 }
 
-// followAll follows each grant whose shard answers.
+// followAll calls follow for the grants of all shards that answer.
 func (t *trailSearch) followAll(ctx context.Context) {
 	for _, g := range t.grants {
 		if t.silent[g.grant.Shard] {
@@ -267,7 +268,7 @@ func (t *trailSearch) followAll(ctx context.Context) {
 	}
 }
 
-// follow looks for a grant's entry, and reads the sinks' done bits.
+// follow looks up the grant's done bits of each sink, and its stream entry.
 func (t *trailSearch) follow(ctx context.Context, p *trailed) error {
 	g := &p.grant
 	shard := t.app.store.Shard(g.Shard)
@@ -287,7 +288,7 @@ func (t *trailSearch) follow(ctx context.Context, p *trailed) error {
 	return err
 }
 
-// topic searches the topic from the time of the earliest grant on.
+// topic searches the topic for the grants, from the time of the earliest grant on.
 func (t *trailSearch) topic(ctx context.Context) error {
 	if len(t.grants) == 0 || !t.app.has(configs.SinkKafka) {
 		return nil
@@ -326,14 +327,15 @@ func (t *trailSearch) topic(ctx context.Context) error {
 	return err
 }
 
-// sightings records where the topic first has each event of some grants. Partitions are read concurrently.
+// sightings records the first position of each wanted event in the topic. Its method see may be called concurrently.
 type sightings struct {
 	mu   sync.Mutex
 	of   map[string]*trailed // by event
 	seen int
 }
 
-// see records an event, and returns errSeen once each event is recorded. It ignores a later copy of an event.
+// see records the position of a wanted event. It ignores further copies of the event. It returns errSeen once all
+// events are recorded.
 func (s *sightings) see(event string, at TrailRecord) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -348,8 +350,8 @@ func (s *sightings) see(event string, at TrailRecord) error {
 	return nil
 }
 
-// offsets returns where the search in the topic begins. It skips the partitions that can't have the grants. A record
-// has the time of the broker or of the worker, so the search begins a minute earlier.
+// offsets returns where to begin the search in each partition. It skips partitions that can't have the grants. Record
+// times come from the clock of the broker or of the worker, so the search begins a minute before since.
 func (t *trailSearch) offsets(ctx context.Context, l *publish.Log, since time.Time) ([]int64, error) {
 	from, end, err := l.Offsets(ctx, since.Add(-time.Minute))
 	if err != nil {

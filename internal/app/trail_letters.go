@@ -9,7 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// letters looks for the dead letters of grants that a sink has finished but its target does not have.
+// letters searches the dead letters for grants that a sink has finished but that its target lacks.
 func (t *trailSearch) letters(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lettersTime)
 	defer cancel()

@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// A trail follows a user, or a packet, on each of the campaign's shards. It names a shard that can't be read, and
-// lists the steps of the other shard.
+// A user has a grant on each shard of a campaign. The trail by user or by packet finds them. If one shard can't be
+// read, the trail says so and shows the grant on the other shard.
 func TestTrailOverShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -34,7 +34,7 @@ func TestTrailOverShards(t *testing.T) {
 		for _, s := range out.Steps {
 			packets = append(packets, s.Packet)
 			require.NotNil(t, s.Receipt)
-			require.NotNil(t, s.Entry, "its entry is looked for on its own shard")
+			require.NotNil(t, s.Entry, "the entry on the shard of the grant")
 		}
 		return packets, out.Unread
 	}
@@ -44,14 +44,14 @@ func TestTrailOverShards(t *testing.T) {
 	packets, _ = trail(TrailOf{Packet: 2})
 	require.Equal(t, []int64{2}, packets, "the packet is on the second shard, and its user is unknown")
 
-	// Searches through all receipts are bounded for the process, for any number of requests.
+	// The process runs only a few searches through all receipts at the same time, whatever the number of requests.
 	require.NoError(t, a.scans.Acquire(t.Context(), maxScans))
 	_, err := a.Trail(t.Context(), TrailOf{Campaign: "rain", Packet: 3})
 	require.ErrorIs(t, err, ErrBusy)
 	packets, _ = trail(TrailOf{User: "u1"})
-	require.Equal(t, []int64{1, 2}, packets, "by user nothing is searched")
-	// Searches through dead letters are bounded too. They wait for their turn, and the rest of the trail does not
-	// need them.
+	require.Equal(t, []int64{1, 2}, packets, "a trail by user needs no search")
+	// The searches through dead letters are bounded too, but they wait until another search has ended. The rest of the
+	// trail does not wait.
 	searching := &trailSearch{app: a, grants: map[int64]*trailed{1: {TrailStep: TrailStep{Packet: 1,
 		Sinks: []TrailSink{{Sink: "balance", Finished: true}}}}}}
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -70,7 +70,7 @@ func TestTrailOverShards(t *testing.T) {
 	require.Equal(t, "redis", unread[0].Where)
 }
 
-// Copies of one event do not end the search for another.
+// The topic has two copies of one event. The search ends only when it has found the other event, too.
 func TestTrailCountsNoCopies(t *testing.T) {
 	t.Parallel()
 	a, b := &trailed{}, &trailed{}

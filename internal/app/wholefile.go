@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 )
 
-// wholeFile is a file that gets its name only after all of it is on the disk. Only its owner may read it.
+// wholeFile is a temporary file that gets its name only after all of its content is on the disk. Only its owner may
+// read it.
 type wholeFile struct {
 	io.Writer
 	dir  string
@@ -29,7 +30,7 @@ func newWholeFile(dir string) (*wholeFile, error) {
 	return w, nil
 }
 
-// checkDir refuses a folder in which no file can be created.
+// checkDir returns an error if no file can be created in the folder.
 func checkDir(dir string) error {
 	w, err := newWholeFile(dir)
 	if err == nil {
@@ -38,7 +39,7 @@ func checkDir(dir string) error {
 	return err
 }
 
-// keep gives the file its name, replaces a file with that name, and returns the SHA-256 of the content.
+// keep renames the file to its name, replacing any file with that name. It returns the SHA-256 of the content.
 func (w *wholeFile) keep(name string) (string, error) {
 	err := w.file.Sync()
 	if err == nil {
@@ -53,7 +54,7 @@ func (w *wholeFile) keep(name string) (string, error) {
 	return hex.EncodeToString(w.sum.Sum(nil)), nil
 }
 
-// syncDir makes the disk keep the names in a folder.
+// syncDir flushes the names in a folder to the disk.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -62,7 +63,7 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// drop closes the file, and removes it unless it was kept.
+// drop closes the file. It removes the file unless keep has renamed it.
 func (w *wholeFile) drop() error {
 	err := w.file.Close()
 	if gone := os.Remove(w.file.Name()); !errors.Is(gone, os.ErrNotExist) {

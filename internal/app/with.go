@@ -8,14 +8,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
-// Needs are the servers that a command requires.
+// Needs are the servers that a command needs.
 type Needs struct {
 	Redis, Ledger bool
-	// Keys is the database of API keys: the deployment's ledger, or one that only `hongbao balance` uses.
+	// Keys is the database of API keys: either the deployment's ledger or the database of `hongbao balance`.
 	Keys bool
 }
 
-// With opens the servers that a command needs, and closes them when do has returned. A failed close fails the command.
+// With opens the servers that a command needs, runs do, and closes the servers. If closing fails, With returns the
+// error.
 func With(ctx context.Context, cfg *configs.Config, n Needs, do func(a *App) error) (err error) {
 	log, err := cfg.Logger(os.Stderr)
 	if err != nil {
@@ -32,7 +33,7 @@ func With(ctx context.Context, cfg *configs.Config, n Needs, do func(a *App) err
 	return do(a)
 }
 
-// Ready opens servers. Its error names every server that failed.
+// Ready connects to the given servers. Its error names every server that failed.
 func (a *App) Ready(ctx context.Context, n Needs) error {
 	var redis, ledger error
 	if n.Redis {

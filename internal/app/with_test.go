@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// config is that of an environment.
+// config returns the configuration of an environment.
 func config(t *testing.T, env ...string) *configs.Config {
 	t.Helper()
 	cfg, err := configs.Load("", env, nil)
@@ -22,7 +22,7 @@ func config(t *testing.T, env ...string) *configs.Config {
 	return cfg
 }
 
-// opened is an App whose Redis need not be founded.
+// opened returns an App that skips the checks of openRedis, so its Redis need not be initialized.
 func opened(t *testing.T, cfg *configs.Config) *App {
 	t.Helper()
 	a, err := New(cfg, zap.NewNop(), Hooks{})
@@ -36,7 +36,7 @@ func opened(t *testing.T, cfg *configs.Config) *App {
 	return a
 }
 
-// With closes in reverse order, whatever do says, and loses no error on the way.
+// With closes in reverse order, even if do fails. It returns the error of do and every error of closing.
 func TestWithClosesAndTellsEveryError(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db"))
@@ -55,7 +55,7 @@ func TestWithClosesAndTellsEveryError(t *testing.T) {
 		kept = a
 		_, _, err := a.ledger.Campaign(t.Context(), "rain")
 		require.NoError(t, err)
-		require.False(t, a.redisOpen.Load(), "nothing needed it")
+		require.False(t, a.redisOpen.Load(), "With opens only what the command needs")
 		a.atEnd(func() error { order = append(order, "first"); return first })
 		a.atEnd(func() error { order = append(order, "second"); return second })
 		return failed
@@ -70,10 +70,10 @@ func TestWithClosesAndTellsEveryError(t *testing.T) {
 	require.ErrorIs(t, With(t.Context(), cfg, Needs{}, func(a *App) error {
 		a.atEnd(func() error { return first })
 		return nil
-	}), first, "a command that did all it should fails if closing does")
+	}), first, "the error of closing is returned although do succeeded")
 }
 
-// The error names every server that can't be reached, and nothing is done.
+// Two servers can't be reached. The error names both, and do is not called.
 func TestWithNamesEveryServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_LEDGER_DRIVER=postgres",
@@ -86,7 +86,8 @@ func TestWithNamesEveryServerThatIsAway(t *testing.T) {
 	require.ErrorContains(t, err, "127.0.0.1:2")
 }
 
-// The calls of a long-lived process share its ledger. While the ledger is down, only the calls that need it fail.
+// The ledger can be opened while the process is running. Before that, only calls that need the ledger fail; afterwards
+// all calls share it.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	a, err := New(config(t, "HONGBAO_LEDGER_DSN="+filepath.Join(t.TempDir(), "ledger.db")), zap.NewNop(), Hooks{})
@@ -103,7 +104,7 @@ func TestReady(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	testkit.EventuallyOK(t, 30*time.Second, func() error { return a.Ready(t.Context(), Needs{Ledger: true}) },
-		"the failure is remembered for a moment only")
+		"a failure is cached only for a moment")
 	for range 2 {
 		_, err = a.ListCampaigns(t.Context(), "", 10, nil)
 		require.NoError(t, err, "the ledger is open")

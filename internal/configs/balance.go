@@ -13,12 +13,12 @@ import (
 type Balance struct {
 	// Address to listen on; 0.0.0.0:8090 for every interface.
 	//
-	// Port 0 takes a free one.
+	// Port 0 selects a free port.
 	Listen string `knob:"balance.listen,common" default:"127.0.0.1:8090" form:"listen"`
 	// TLS, if not nil, is the TLS configuration of the listener, with its certificate.
 	TLS *tls.Config
-	// Address of /livez, /readyz and /metrics, for the machines that run this process, as 127.0.0.1:8091; empty for no such
-	// listener. The first two are on balance.listen as well.
+	// Address of /livez, /readyz and /metrics, for probes and monitoring, such as 127.0.0.1:8091; empty for no such
+	// listener. balance.listen has /livez and /readyz as well.
 	OpsListen string `knob:"balance.ops_listen,common" form:"ops"`
 	// Time in which a request's head must arrive.
 	ReadHeaderTimeout time.Duration `knob:"balance.read_header_timeout" default:"5s" want:"1ms to 1m"`
@@ -30,17 +30,17 @@ type Balance struct {
 	IdleTimeout time.Duration `knob:"balance.idle_timeout" default:"1m" want:"1ms to 1h"`
 	// Time to handle one request.
 	HandleTimeout time.Duration `knob:"balance.handle_timeout" default:"15s" want:"1ms to 9m"`
-	// Wait for requests under way when the server stops.
+	// How long to wait for requests in flight when the server stops.
 	DrainTimeout time.Duration `knob:"balance.drain_timeout" default:"20s" want:"1ms to 1h"`
 	// Maximum size of the body of a batch.
 	BatchBytes int64 `knob:"balance.batch_bytes" default:"1048576" want:"512 to 16_777_216 bytes"`
 	// Maximum number of credits in a batch.
 	BatchCredits int `knob:"balance.batch_credits" default:"500" want:"1 to 1000 credits"`
-	// Concurrent requests; further ones are answered 503.
+	// Maximum of concurrent requests; further requests are answered 503.
 	InFlight int `knob:"balance.in_flight" default:"1000" want:"1 to 100_000 requests"`
 	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has a certificate.
 	TLSCert string `knob:"balance.tls_cert"`
-	// File with the key of the certificate, in PEM. Others must not be able to read it, as with the file of a secret.
+	// File with the key of the certificate, in PEM. Other users must not be able to read it, as with the file of a secret.
 	TLSKey string `knob:"balance.tls_key"`
 }
 

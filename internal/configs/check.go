@@ -10,35 +10,34 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// unsafeNames returns the names that unsafe.allow accepts.
 func unsafeNames() []string {
 	return append(ledger.UnsafeSettings(), UnsafeRedisAppendOnly, UnsafeRedis, UnsafeRedisRunID, UnsafeRedisFullCoverage,
 		UnsafeKafkaFounding, unsafeSASL, UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen, UnsafeControlListen)
 }
 
 // UnsafeRedisAppendOnly allows a Redis without an append-only file, because a managed Redis may not offer one. A
-// restart then loses the writes that its replicas do not have either. Its other settings are checked all the same.
+// restart then loses all writes that no replica has. All other settings are still checked.
 const UnsafeRedisAppendOnly = "redis_appendonly"
 
 // UnsafeRedis allows a Redis whose settings may lose receipts, or that does not report its settings.
 const UnsafeRedis = "redis_settings"
 
-// UnsafeRedisRunID allows a Redis that hides its run_id. Then a restart or a failover does not freeze a shard.
-// Hongbao notices a loss only if a process has seen more events than Redis has.
+// UnsafeRedisRunID allows a Redis that hides its run_id. Then a restart or a failover does not freeze a shard, and
+// Hongbao notices a loss only if some process has seen more events than Redis has.
 const UnsafeRedisRunID = "redis_run_id"
 
-// UnsafeRedisFullCoverage allows a cluster that stops as a whole when one of its slots has no server.
+// UnsafeRedisFullCoverage allows a cluster that refuses all commands as soon as one of its slots has no server.
 const UnsafeRedisFullCoverage = "redis_full_coverage"
 
-// UnsafeKafkaFounding allows sink kafka to publish after the record of another deployment with the same id. That
-// deployment may have published to the topic by mistake.
+// UnsafeKafkaFounding allows sink kafka to publish although the topic's last record is from another deployment with the
+// same id. That deployment may have published to the topic by mistake.
 const UnsafeKafkaFounding = "kafka_founding"
 
 // unsafeSASL allows a password to be sent in clear text.
 const unsafeSASL = "sasl_plain_without_tls"
 
 // UnsafeRemoteToken, UnsafeBalanceListen, UnsafeServeListen and UnsafeControlListen allow tokens and keys in clear
-// text. They are for deployments with another protection: a service mesh, or a proxy on the same machine.
+// text. They are for deployments that are protected otherwise: by a service mesh, or by a proxy on the same machine.
 const (
 	UnsafeRemoteToken   = "remote_token_without_tls"
 	UnsafeBalanceListen = "balance_listen_without_tls"
@@ -46,7 +45,7 @@ const (
 	UnsafeControlListen = "serve_control_listen_without_tls"
 )
 
-// check compares values that are valid by themselves and may contradict each other.
+// check finds contradictions between values that are each valid.
 func (l *loader) check(c *Config) {
 	if l.p.fine("deployment.sinks") && len(c.Deployment.Sinks) == 0 {
 		l.bad("deployment.sinks", "it is empty: name at least one of %s, %s, or no one is paid", SinkBalance, SinkKafka)
@@ -56,7 +55,7 @@ func (l *loader) check(c *Config) {
 	}
 	for _, sink := range []string{SinkBalance, SinkKafka} {
 		if name := "sinks." + sink + "_max_attempts"; l.p.fine(name) && c.sink(sink).MaxAttempts == 1 {
-			l.bad(name, "it is 1: want 0, or at least 2, so that a grant that kills its workers takes no other grants along")
+			l.bad(name, "it is 1: want 0, or at least 2, so that a grant that kills its workers makes no dead letters of others")
 		}
 	}
 	l.checkRedis(c)
@@ -72,7 +71,7 @@ func (l *loader) check(c *Config) {
 
 func (c *Config) has(sink string) bool { return slices.Contains(c.Deployment.Sinks, sink) }
 
-// bad adds a problem with a value, and finds the value's source.
+// bad adds a problem with the value of a knob, and with the place of that value.
 func (l *loader) bad(name, format string, args ...any) {
 	l.p.add(name, l.source(name), format, args...)
 }
@@ -84,7 +83,7 @@ func (l *loader) source(name string) string {
 	return "default"
 }
 
-// text returns a knob's value as the user wrote it.
+// text returns a knob's value as the user wrote it, or its default.
 func (l *loader) text(name string) string {
 	if s, ok := l.values[name]; ok {
 		return s
@@ -106,21 +105,21 @@ func (l *loader) checkRedis(c *Config) {
 		case r.Mode == Sentinel && r.MasterName == "":
 			l.bad("redis.master_name", "it is empty, but redis.mode is sentinel: set the name of the primary at the sentinels")
 		case r.Mode != Sentinel && r.MasterName != "":
-			l.bad("redis.master_name", "it is for redis.mode sentinel only, which is %s", r.Mode)
+			l.bad("redis.master_name", "it is for redis.mode sentinel only, but redis.mode is %s", r.Mode)
 		}
 	}
 	if l.p.fine("redis.mode", "redis.db") && r.Mode == Cluster && r.DB != 0 {
 		l.bad("redis.db", "it is %d, but a cluster has database 0 only", r.DB)
 	}
 	if l.p.fine("redis.mode") && r.Mode != Sentinel && (r.SentinelUsername != "" || r.SentinelPassword != "") {
-		l.bad("redis.sentinel_password", "user or password of the sentinels are for redis.mode sentinel only, which is %s",
-			r.Mode)
+		l.bad("redis.sentinel_password", "user or password of the sentinels are for redis.mode sentinel only, but redis.mode is "+
+			"%s", r.Mode)
 	}
 	l.pair("redis.username", "redis.password", r.Username, r.Password)
 	l.pair("redis.sentinel_username", "redis.sentinel_password", r.SentinelUsername, r.SentinelPassword)
 }
 
-// pair refuses a user without a password: the client library would silently not log in.
+// pair requires a password for a user, because the client library silently does not log in without one.
 func (l *loader) pair(user, password, name string, secret Secret) {
 	if l.p.fine(user, password) && name != "" && secret == "" {
 		l.bad(user, "there is no password for it: set %s or %s", find(password).Env(), find(password).Env()+fileSuffix)
@@ -133,7 +132,7 @@ func (l *loader) checkLedger(c *Config) {
 	}
 	dsn, driver := c.Ledger.DSN.Reveal(), c.Ledger.Driver
 	switch {
-	case dsn == "" && driver == ledger.SQLite: // a program that only grabs has none
+	case dsn == "" && driver == ledger.SQLite: // a program that only grabs needs no ledger
 	case driver == ledger.SQLite && (isURL(dsn) || isMySQL(dsn) || hasPrefix(dsn, ":", "file:")):
 		l.bad("ledger.dsn", "ledger.driver is sqlite, which wants a plain path; for another database set ledger.driver to "+
 			"postgres or mysql")
@@ -147,7 +146,7 @@ func (l *loader) checkLedger(c *Config) {
 	}
 }
 
-// checkTimes compares durations that must be in a certain order.
+// checkTimes checks pairs of durations of which one must be shorter than the other.
 func (l *loader) checkTimes(c *Config) {
 	third := c.Consumer.Lease / 3
 	l.order("redis.read_timeout", c.Redis.ReadTimeout, "below a third of consumer.lease", third,
@@ -156,25 +155,26 @@ func (l *loader) checkTimes(c *Config) {
 		"else a call whose answer is lost can't be repeated", "producer.call_timeout")
 	l.order("producer.durability_timeout", c.Producer.DurabilityTimeout, "below producer.call_timeout",
 		c.Producer.CallTimeout,
-		"the call would end before it", "producer.call_timeout")
+		"the call would end before this wait", "producer.call_timeout")
 	l.order("ledger.lock_timeout", c.Ledger.LockTimeout, "below ledger.timeout", c.Ledger.Timeout,
-		"the transaction would end before it", "ledger.timeout")
+		"the transaction would end before this wait", "ledger.timeout")
 	l.order("consumer.backoff", c.Consumer.Backoff, "not above consumer.max_backoff", c.Consumer.MaxBackoff+1, "",
 		"consumer.max_backoff")
 	drain := c.Consumer.DrainTimeout
 	if drain == 0 {
-		drain = 1 << 62 // 0s: the program deliberately waits for nothing
+		drain = 1 << 62 // 0s means not to wait, so any ledger.timeout is fine
 	}
 	if c.has(SinkBalance) {
 		l.order("ledger.timeout", c.Ledger.Timeout, "below consumer.handle_timeout", c.Consumer.HandleTimeout,
 			"a slow transaction would count as no progress", "consumer.handle_timeout")
 		l.order("ledger.timeout", c.Ledger.Timeout, "not above consumer.drain_timeout", drain+1,
-			"each stop would cut a slow transaction; or set that one to 0s", "consumer.drain_timeout")
+			"a stopping worker would cut off a slow transaction; 0s is allowed, too", "consumer.drain_timeout")
 	}
 }
 
-// order adds a problem unless low is below high. high depends on the value of another knob. order ignores values that
-// were wrong before. It does not mark the values as wrong: one value may contradict several others.
+// order adds a problem unless low is below high. The bound high depends on the value of the knob named other. The check
+// skips values that already have a problem. It does not mark its own values as wrong, because one value may contradict
+// several others.
 func (l *loader) order(name string, low time.Duration, want string, high time.Duration, why, other string) {
 	if !l.p.fine(name, other) || low < high {
 		return

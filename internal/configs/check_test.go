@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contradictions are values that are valid alone. The error names both values. With the arguments in fix they are
-// accepted.
+// contradictions are values that are valid alone but contradict each other. The error names both values. With the
+// additional arguments in fix, the configuration is valid.
 var contradictions = map[string]struct {
 	args []string
 	want string
@@ -71,7 +71,7 @@ var contradictions = map[string]struct {
 	"no master name": {[]string{"--redis.mode=sentinel"}, "redis.master_name: it is empty, but redis.mode is sentinel",
 		[]string{"--redis.master_name=m"}},
 	"master name": {[]string{"--redis.master_name=m"},
-		"redis.master_name: it is for redis.mode sentinel only, which is standalone", []string{"--redis.mode=sentinel"}},
+		"redis.master_name: it is for redis.mode sentinel only, but redis.mode is standalone", []string{"--redis.mode=sentinel"}},
 	"db of a cluster": {[]string{"--redis.mode=cluster", "--redis.db=1"},
 		"redis.db: it is 1, but a cluster has database 0 only", []string{"--redis.db=0"}},
 	"sqlite file": {[]string{"--ledger.dsn=file:x.db"},
@@ -111,7 +111,7 @@ var contradictions = map[string]struct {
 		"remote.retention: it and remote.queryable have no default: declare both", []string{"--remote.retention=0s"}},
 	"remote, long id": {[]string{"--settlement.kind=remote", "--remote.url=https://b", "--remote.retention=24h",
 		"--remote.queryable=true", "--deployment.id=" + strings.Repeat("d", 55)},
-		"deployment.id: it has 55 characters, but settlement.kind is remote: its keys take 54",
+		"deployment.id: it has 55 characters, but settlement.kind is remote: want at most 54",
 		[]string{"--deployment.id=d"}},
 	"remote, claim and lease": {[]string{"--settlement.kind=remote", "--remote.url=https://b", "--remote.retention=24h",
 		"--remote.queryable=true", "--remote.claim_time=30s"},
@@ -157,7 +157,7 @@ func TestContradictions(t *testing.T) {
 			}
 			args := append(c.args, c.fix...)
 			if strings.HasPrefix(c.fix[0], "--redis.addrs") || strings.HasPrefix(c.fix[0], "--deployment.sinks=kafka") {
-				args = c.fix // the parts of a list add up
+				args = c.fix // repeated flags of a list add up, so fix replaces args
 			}
 			(&input{args: args}).must(t)
 		})
@@ -183,18 +183,18 @@ func TestLogins(t *testing.T) {
 	allowed.args = append(allowed.args, "--unsafe.allow=sasl_plain_without_tls,fsync")
 	c := allowed.must(t)
 	require.Equal(t, "PLAIN", c.PublisherConfig().SASL.Name())
-	require.Equal(t, []string{"fsync"}, c.LedgerConfig().UnsafeAllow, "the ledger gets the names that it knows")
+	require.Equal(t, []string{"fsync"}, c.LedgerConfig().UnsafeAllow, "the ledger gets only the names of its own checks")
 	for name, want := range map[string]string{"scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"} {
 		plain.args[0] = "--kafka.sasl_mechanism=" + name
 		require.Equal(t, want, plain.must(t).PublisherConfig().SASL.Name())
 	}
-	plain.env = []string{"HONGBAO_KAFKA_SASL_PASSWORD=hunter2\u0378"} // a code point that has no meaning
+	plain.env = []string{"HONGBAO_KAFKA_SASL_PASSWORD=hunter2\u0378"} // an unassigned code point
 	got := plain.problems(t)
 	require.Contains(t, got[0], "user or password contain characters that SCRAM does not allow")
 	require.NotContains(t, got[0], "hunter2")
 }
 
-// certificate writes a new certificate and its key.
+// certificate writes a new certificate and its key to two files. The key's file gets the given mode.
 func certificate(t *testing.T, mode os.FileMode) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -220,7 +220,7 @@ func TestTLS(t *testing.T) {
 		"redis": {"--redis.tls"}, "kafka": {"--kafka.tls"}, "remote": {"--remote.url=https://bank.internal"}, "balance": {}, "serve": {},
 	}
 	for name, c := range map[string]struct {
-		args []string // SECTION is the one that has them
+		args []string // SECTION stands for each of the sections
 		want string
 	}{
 		"no pair": {[]string{"--SECTION.tls_cert=" + cert, "--SECTION.tls_key=" + otherKey},
@@ -242,7 +242,7 @@ func TestTLS(t *testing.T) {
 				args = append(args, strings.Replace(a, "SECTION", section, 1))
 			}
 			if (section == "balance" || section == "serve") && strings.Contains(c.want, "tls_ca") {
-				continue // it asks no one for a certificate
+				continue // a server's section has no tls_ca
 			}
 			got := (&input{args: args}).problems(t)
 			require.Len(t, got, 1, "%s %s", section, name)
@@ -268,7 +268,8 @@ func TestTLS(t *testing.T) {
 	require.Nil(t, (&input{args: []string{"--remote.url=https://b"}}).must(t).RemoteConfig().TLS, "the system's roots")
 }
 
-// A call timeout above serve.write_timeout stops only a server: no other command writes answers to grabs.
+// producer.call_timeout is above serve.write_timeout. Only the server refuses that, because only a server writes
+// answers to grabs.
 func TestCallTimeoutConcernsOnlyServe(t *testing.T) {
 	t.Parallel()
 	c := (&input{args: []string{"--producer.call_timeout=30s"}}).must(t)
@@ -277,8 +278,8 @@ func TestCallTimeoutConcernsOnlyServe(t *testing.T) {
 	require.NoError(t, c.CheckServe())
 }
 
-// An authority for callers' certificates without a certificate of the server stops only a server: a chart may give the
-// certificate to the server alone.
+// A client CA is set, but the server's certificate is not. Only the server refuses that, because a chart may give the
+// certificate to the server's pods only.
 func TestClientAuthorityConcernsOnlyServe(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"serve.tls", "serve.control_tls"} {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// visit connects a caller to a server. It reports whether the caller resumed an earlier session. The error is the
-// server's.
+// visit makes a TLS handshake between a server and a caller. It returns whether the caller resumed an earlier session,
+// and the server's error.
 func visit(t *testing.T, server, caller *tls.Config) (resumed bool, refused error) {
 	t.Helper()
 	here, there := net.Pipe()
@@ -26,7 +26,7 @@ func visit(t *testing.T, server, caller *tls.Config) (resumed bool, refused erro
 		done <- err
 	}()
 	err := c.HandshakeContext(t.Context())
-	if err == nil { // in TLS 1.3 the caller is refused, or gets a ticket, after the handshake
+	if err == nil { // in TLS 1.3 the server refuses the caller, or sends a ticket, after the handshake
 		_, err = c.Read(make([]byte, 1))
 	}
 	refused = <-done
@@ -35,8 +35,8 @@ func visit(t *testing.T, server, caller *tls.Config) (resumed bool, refused erro
 	return c.ConnectionState().DidResume, refused
 }
 
-// The authority of callers' certificates is read again once its file has changed. A caller who was let in before is
-// then refused, even with an earlier session. A file that can't be used leaves the earlier authority in force.
+// The file with the client CA changes. It is read again, and a caller with a certificate of the old CA is refused, even
+// if it resumes a session. If the new file is invalid, the old CA stays valid.
 func TestClientAuthorityIsReadAgain(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t, 0o600)
@@ -47,7 +47,7 @@ func TestClientAuthorityIsReadAgain(t *testing.T) {
 			require.NoError(t, err)
 			return file, &tls.Config{Certificates: []tls.Certificate{pair}, MaxVersion: version, ServerName: "serve",
 				ClientSessionCache: tls.NewLRUClientSessionCache(10),
-				InsecureSkipVerify: true} // the test is about the caller's certificate
+				InsecureSkipVerify: true} // only the caller's certificate matters here
 		}
 		firstCA, first := caller()
 		secondCA, second := caller()

@@ -35,9 +35,9 @@ const (
 	SettleRemote = "remote"
 )
 
-// Config is the merged and checked configuration. Load makes it. docs/configuration.md describes each field. Do not
-// change a loaded Config: its methods rely on the checks. The stages' Configs in it have their knobs only; the
-// methods complete them.
+// Config is the merged and checked configuration, which Load returns. docs/configuration.md describes each field. Do
+// not change a loaded Config: its methods rely on the checks. The stages' Configs in it have only their knobs; the
+// methods return complete ones.
 type Config struct {
 	Deployment Deployment
 	Redis      Redis
@@ -69,15 +69,16 @@ type Config struct {
 	watched                                                         []logSetter
 }
 
-// Deployment has the settings that all processes of a deployment share. Only Sinks may change during its life.
+// Deployment has the settings that all processes of a deployment must share. Only Sinks may change during the
+// deployment's life.
 type Deployment struct {
-	// Name of the deployment: it marks the data in Redis, and the source of events in Kafka. Never change it.
+	// Name of the deployment. It identifies the data in Redis and the source of events in Kafka. Never change it.
 	ID string `knob:"deployment.id,common" default:"hongbao" form:"name"`
 	// Prefix of every key in Redis. Never change it.
 	KeyPrefix string `knob:"deployment.key_prefix" default:"hb"`
-	// Streams of events in Redis; 16 to 64 on Redis Cluster. Never change it.
+	// Number of event streams in Redis; 16 to 64 on Redis Cluster. Never change it.
 	Shards int `knob:"deployment.shards,common" default:"1" want:"1 to 1024"`
-	// Consumer groups that must exist: events are kept until each of them has finished.
+	// Consumer groups that must exist. Redis keeps events until each group has finished them.
 	Sinks []string `knob:"deployment.sinks,common" default:"balance,kafka" want:"balance, kafka"`
 }
 
@@ -89,12 +90,12 @@ type Sinks struct {
 
 // Sink has the settings of the workers for one sink.
 type Sink struct {
-	// Grants a second that all workers together hand to the sink; 0 for no bound. `hongbao sink limit` changes it at
-	// once, for all workers.
+	// Maximum of grants per second that all workers together deliver to the sink; 0 for no limit. `hongbao sink limit`
+	// changes it immediately, for all workers.
 	GrantsPerSecond int `knob:"_grants_per_second,common" default:"0" want:"0 to 1_000_000_000 grants"`
-	// Concurrent calls of the sink by one worker, at most one per shard; 0 for one per shard.
+	// Maximum of concurrent calls of the sink by one worker, at most one per shard; 0 for one per shard.
 	MaxCalls int `knob:"_max_calls" default:"0" want:"0 to 1024 calls"`
-	// About how many grants this sink gets at once; 0 for consumer.batch_grants.
+	// Approximate number of grants in one call of this sink; 0 for consumer.batch_grants.
 	BatchGrants int `knob:"_batch_grants" default:"0" want:"0 to 100_000 grants"`
 	// Attempts before a grant becomes a dead letter of this sink: at least 2, or 0 for consumer.max_attempts.
 	MaxAttempts int64 `knob:"_max_attempts" default:"0" want:"0 to 1000"`
@@ -104,7 +105,7 @@ type Sink struct {
 type Redis struct {
 	// Kind of the servers in redis.addrs.
 	Mode string `knob:"redis.mode,common" default:"standalone" want:"standalone, sentinel, cluster"`
-	// The server; or the sentinels; or some nodes of the cluster.
+	// Address of the server, of the sentinels, or of some nodes of the cluster.
 	Addrs []string `knob:"redis.addrs,common" default:"127.0.0.1:6379" form:"address"`
 	// Name of the primary at the sentinels.
 	MasterName string `knob:"redis.master_name"`
@@ -116,20 +117,20 @@ type Redis struct {
 	SentinelUsername string `knob:"redis.sentinel_username"`
 	// Password for the sentinels.
 	SentinelPassword Secret `knob:"redis.sentinel_password" secret:"always"`
-	// Number of the database; a cluster has 0 only.
+	// Number of the database; a cluster has only database 0.
 	DB  int `knob:"redis.db" default:"0" want:"0 to 1023"`
 	TLS TLS `knob:"redis.tls"`
-	// Connections to each server. Blocking reads need one more for each shard and sink.
+	// Maximum of connections to each server. Blocking reads use one more connection per shard and sink.
 	PoolSize int `knob:"redis.pool_size" default:"50" want:"1 to 10_000 connections"`
-	// Wait for a free connection.
+	// How long to wait for a free connection.
 	PoolTimeout time.Duration `knob:"redis.pool_timeout" default:"4s" want:"1ms to 1m"`
-	// One attempt to connect.
+	// Time limit for one attempt to connect.
 	DialTimeout time.Duration `knob:"redis.dial_timeout" default:"2s" want:"10ms to 1m"`
-	// Wait for a reply. Blocking reads wait consumer.block longer.
+	// How long to wait for a reply. Blocking reads wait consumer.block longer.
 	ReadTimeout time.Duration `knob:"redis.read_timeout" default:"3s" want:"10ms to 1m"`
-	// Sending a command.
+	// Time limit for sending a command.
 	WriteTimeout time.Duration `knob:"redis.write_timeout" default:"3s" want:"10ms to 1m"`
-	// Repeats of a command whose reply was lost. Every script returns the same reply when it runs twice.
+	// How often a command is repeated if its reply was lost. Every script is idempotent: a repeat returns the same reply.
 	Retries int `knob:"redis.retries" default:"2" want:"0 to 10"`
 }
 
@@ -140,15 +141,15 @@ type TLS struct {
 	TLSFiles `knob:""`
 }
 
-// TLSFiles are the files of a TLS connection. Empty fields mean the system's roots, no client certificate, and the
-// dialled name.
+// TLSFiles are the files of a TLS connection. Empty fields mean the system's CAs, no client certificate, and the name
+// of the dialled host.
 type TLSFiles struct {
 	// File with the certificates of the authorities that may sign the server's certificate, in PEM; empty for the
 	// system's.
 	CA string `knob:"_ca"`
 	// File with the client's certificate, in PEM.
 	Cert string `knob:"_cert"`
-	// File with the key of the client's certificate, in PEM. Others must not be able to read it, as with the file of a
+	// File with the key of the client's certificate, in PEM. Other users must not be able to read it, as with the file of a
 	// secret.
 	Key string `knob:"_key"`
 	// Name that the server's certificate must have; empty for the host that was dialled.
@@ -158,16 +159,16 @@ type TLSFiles struct {
 // Ledger has the settings of the connection to the ledger's database.
 type Ledger struct {
 	ledger.Config
-	// Has no default: whatever pays or reads the ledger needs it. Path of the SQLite file, or connection string:
-	// postgres://user@host:5432/database for PostgreSQL, user@tcp(host:3306)/database?tls=true for MySQL. With a
-	// password it is a secret.
+	// Path of the SQLite file, or connection string: postgres://user@host:5432/database for PostgreSQL,
+	// user@tcp(host:3306)/database?tls=true for MySQL. There is no default: every process that uses the ledger needs it.
+	// With a password it is a secret.
 	DSN Secret `knob:"ledger.dsn,common" secret:"password"`
 }
 
 // Settlement says where grants are settled.
 type Settlement struct {
-	// Where the sink balance settles: in the ledger's database, or at a remote balance system over HTTP, and the ledger
-	// records it. Never change it while grants are open.
+	// Where sink balance settles grants. ledger: in the ledger's database. remote: at a remote balance system over HTTP,
+	// and the ledger records each credit. Never change it while grants are unsettled.
 	Kind string `knob:"settlement.kind,common" default:"ledger" want:"ledger, remote"`
 }
 
@@ -181,14 +182,14 @@ type Remote struct {
 
 // Work has the settings of `hongbao work`.
 type Work struct {
-	// Address of /livez, /readyz and /metrics, for the machines that run this process, as 127.0.0.1:8083; empty for no such
+	// Address of /livez, /readyz and /metrics, for probes and monitoring, such as 127.0.0.1:8083; empty for no such
 	// listener.
 	//
 	// It is empty by default since several workers may run on one machine.
 	OpsListen string `knob:"work.ops_listen,common" form:"ops"`
-	// Redis may have lost grants while a process that may have reported some of them to users is silent. Then packets
-	// are withheld: beyond those that any process has seen, as many of each campaign on the shard as the shard granted
-	// in this time. 0s leaves such a loss to a person.
+	// After Redis has lost grants, a process that has reported some of them to users may not answer. The restore then
+	// withholds extra packets of each campaign on the shard, as many as the shard granted in this time. With 0s a person
+	// must decide about such a loss.
 	//
 	// The shard then opens automatically; `hongbao hole` shows and grants the withheld packets.
 	RestoreMargin time.Duration `knob:"work.restore_margin" default:"2s" want:"0s to 5m"`
@@ -198,9 +199,9 @@ type Work struct {
 type Ops struct {
 	// Serve /debug/pprof on the ops listeners too. Anyone who reaches it can read the memory of the process.
 	Pprof bool `knob:"ops.pprof" default:"false"`
-	// How long a reply of Redis about lag and state is valid, however often metrics are scraped.
+	// How long a reply of Redis about lag and state is cached, however often metrics are scraped.
 	Poll time.Duration `knob:"ops.poll" default:"5s" want:"100ms to 5m"`
-	// Wait for a reply of Redis about lag and state.
+	// How long to wait for a reply of Redis about lag and state.
 	PollTimeout time.Duration `knob:"ops.poll_timeout" default:"5s" want:"100ms to 1m"`
 	// Maximum number of campaigns that are named in a metric.
 	Campaigns int `knob:"ops.campaigns" default:"20" want:"0 to 1000 campaigns"`
@@ -219,13 +220,13 @@ type Kafka struct {
 
 // Tracing says which grabs are traced, and where their spans are sent.
 type Tracing struct {
-	// Collector that receives spans by OTLP over HTTP, as http://127.0.0.1:4318; /v1/traces is appended to it. Empty:
+	// Collector that receives spans by OTLP over HTTP, such as http://127.0.0.1:4318; /v1/traces is appended to it. Empty:
 	// nothing is traced.
 	Endpoint string `knob:"tracing.endpoint,common" form:"url"`
-	// Trace one request in this number, unless the caller's traceparent decides; 0: none.
+	// Trace one of this many requests, unless the caller's traceparent decides; 0 for none.
 	OneIn int `knob:"tracing.one_in,common" default:"1000" want:"0 to 1_000_000_000 requests"`
-	// Maximum of requests that one server selects for tracing, and the same maximum again for requests that callers
-	// select.
+	// Maximum of requests that one server selects for tracing. The same maximum applies separately to requests that
+	// callers select.
 	PerSecond int `knob:"tracing.per_second" default:"100" want:"1 to 100_000 requests a second"`
 }
 
@@ -237,9 +238,10 @@ type Log struct {
 	Format string `knob:"log.format" default:"auto" want:"auto, json, console"`
 }
 
-// Unsafe names the checks that warn instead of refusing.
+// Unsafe lists the checks that only warn.
 type Unsafe struct {
-	// Checks that warn instead of refusing. The first six are settings of the ledger's database.
+	// Checks that only warn. A process refuses to start if any other check fails. The first six names are settings of
+	// the ledger's database.
 	Allow []string `knob:"unsafe.allow"`
 }
 

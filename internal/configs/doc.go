@@ -5,13 +5,13 @@
 // In order of use:
 //
 //   - AddFlags defines a flag for each knob;
-//   - Load merges defaults, a YAML file, the environment and the flags; later ones win. It returns a Config, or an
-//     *Error with every problem at once: what is wrong, where the value is, what to do;
+//   - Load merges the defaults, a YAML file, the environment and the flags; later sources win. It returns a Config,
+//     or an *Error with every problem: what is wrong, where the value is, and what to do;
 //   - RedisClient, ReadsClient, Logger, Space and the ...Config methods return the settings of each stage. They set
 //     every option of a client library whose default could lose money or hang.
 //
-// Load refuses everything that is not clear: an unknown key, with a hint; a number without its unit; values that
-// contradict each other; a key that occurs twice; two documents in one file.
+// Load refuses every ambiguous configuration: an unknown key, a duration without a unit, values that contradict each
+// other, a key that occurs twice, and two documents in one file.
 //
 // Secrets come from the environment, as HONGBAO_REDIS_PASSWORD, or from a file that only its owner can read, named by
 // HONGBAO_REDIS_PASSWORD_FILE. Load refuses them in the YAML file and on the command line, which others can read. A

@@ -15,7 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// maxFile bounds the configuration file. A larger file is refused.
+// maxFile is the maximum size of a configuration file, in bytes.
 const maxFile = 1 << 20
 
 // readFile reads at most limit bytes of a regular file. It refuses pipes, devices and folders.
@@ -43,21 +43,21 @@ func readFile(path string, limit int64) ([]byte, os.FileInfo, error) {
 	return data, info, err
 }
 
-// yamlFile reads the configuration file. It is stricter than a decoder into a struct: it names the line of every
-// problem, refuses ambiguous values, and keeps the values as the user wrote them.
+// yamlFile reads the configuration file. It is stricter than decoding into a struct. It names the line of every
+// problem, refuses ambiguous values, and keeps each value as the user wrote it.
 type yamlFile struct {
 	loader *loader
 	path   string
 	lines  map[string]int // the line of each key
 }
 
-// read sets the valid knobs; everything else becomes a problem.
+// read sets the knobs with valid values, and adds a problem for everything else.
 func (f *yamlFile) read(data []byte) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
 	switch err := decoder.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return // empty, or only comments
+		return // the file is empty or has only comments
 	case err != nil:
 		f.loader.p.add("", f.path, "it is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 		return
@@ -70,7 +70,7 @@ func (f *yamlFile) read(data []byte) {
 
 func (f *yamlFile) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", f.path, n.Line) }
 
-// mapping reads a map: the whole document or one section.
+// mapping reads a YAML map: the whole document or one section.
 func (f *yamlFile) mapping(prefix string, node *yaml.Node) {
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
 		return // a section whose keys are all commented out
@@ -118,7 +118,7 @@ func (f *yamlFile) unknown(name string, key, value *yaml.Node) {
 	f.loader.p.add(name, f.at(key), "there is no such key%s", cmp.Or(Removed(name), knob.Hint(name, candidates)))
 }
 
-// scalar returns the value's text as it is in the file. It joins the items of a list.
+// scalar returns a value exactly as it is written in the file. It joins the items of a list with commas.
 func (f *yamlFile) scalar(k *entry, node *yaml.Node) (string, bool) {
 	wrong := func(format string, args ...any) (string, bool) {
 		f.loader.p.add(k.Name, f.at(node), format, args...)

@@ -16,7 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/configuration.md and hongbao.yaml again")
 
-// The page, the example and the sentences of the knobs match the fields of the Configs. go generate writes them.
+// docs/configuration.md, hongbao.yaml and docs.txt match the comments of the fields. The command go generate writes the
+// three files.
 func TestGenerated(t *testing.T) {
 	comments := readComments(t)
 	var lines strings.Builder
@@ -114,7 +115,6 @@ func reference() string {
 	return b.String()
 }
 
-// of returns the knobs of a section.
 func of(section string) (all []entry) {
 	for _, k := range knobs {
 		if k.Section() == section {
@@ -185,7 +185,7 @@ func example() string {
 	return b.String()
 }
 
-// declared reports whether a knob has no value until someone declares one.
+// declared reports whether a knob has no default, so that the user must declare a value.
 func declared(k *entry) bool {
 	return k.Default == "" && (k.Kind() == "duration" || k.Kind() == "bool")
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// keyPair is a certificate and its key, in files. Each handshake uses the present files.
+// keyPair is a certificate and its key in two files. Each handshake uses the current content of the files.
 type keyPair struct{ *watched[tls.Certificate] }
 
-// newKeyPair reads the files. It reports the errors of each file separately. A certificate and a key that do not
-// belong together are an error of cert.
+// newKeyPair reads the two files. It returns the error of each file separately. If certificate and key do not match,
+// that is certErr.
 func newKeyPair(cert, key string) (p keyPair, certErr, keyErr error) {
 	p.watched, certErr = watch(func() (*tls.Certificate, error) { return readKeyPair(cert, key) }, cert, key)
 	var wrong *keyPairError
@@ -20,7 +20,7 @@ func newKeyPair(cert, key string) (p keyPair, certErr, keyErr error) {
 	return p, certErr, nil
 }
 
-// keyPairError has the errors of both files.
+// keyPairError has the error of each file.
 type keyPairError struct{ cert, key error }
 
 func (e *keyPairError) Error() string { return errors.Join(e.cert, e.key).Error() }
@@ -46,7 +46,7 @@ func readKeyPair(cert, key string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// server returns the pair to clients, and client returns it to servers that ask for one.
+// server offers the pair to clients, and client sends it to servers that ask for a certificate.
 func (p keyPair) server(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.current(), nil }
 func (p keyPair) client(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return p.current(), nil

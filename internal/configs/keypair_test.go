@@ -16,7 +16,7 @@ func handshake(t *testing.T, server, client *tls.Config) (servers, clients []byt
 	t.Helper()
 	server, client = server.Clone(), client.Clone()
 	server.ClientAuth = tls.RequireAnyClientCert
-	client.InsecureSkipVerify = true // the test compares the certificate itself
+	client.InsecureSkipVerify = true // the test itself compares the certificates
 	here, there := net.Pipe()
 	s, c := tls.Server(here, server), tls.Client(there, client)
 	done := make(chan error, 1)
@@ -32,9 +32,9 @@ func replace(t *testing.T, path, with string) {
 	require.NoError(t, os.Rename(with, path))
 }
 
-// A renewed certificate is offered at the next handshake, without a restart: the listener's, and those that clients
-// show to Redis, Kafka and the remote. A certificate that can't be used is reported once, and the earlier one stays in
-// use.
+// A certificate is renewed. The next handshake uses the new one without a restart, both for the listener and for the
+// clients of Redis, Kafka and the remote. If a new certificate can't be used, that is logged once, and the old one
+// stays in use.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t, 0o600)
@@ -67,9 +67,9 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	second, err := tls.LoadX509KeyPair(newCert, newKey)
 	require.NoError(t, err)
 	replace(t, cert, newCert)
-	all(first.Certificate[0]) // the key is still the old one
+	all(first.Certificate[0]) // the key does not match the new certificate yet
 	all(first.Certificate[0])
-	require.Equal(t, 4, bytes.Count(out.Bytes(), []byte("can't be used")), "once for each of four users: %s", out.String())
+	require.Equal(t, 4, bytes.Count(out.Bytes(), []byte("can't be used")), "once for each of one server and three clients: %s", out.String())
 	replace(t, key, newKey)
 	all(second.Certificate[0])
 	require.Equal(t, 4, bytes.Count(out.Bytes(), []byte("was read again")), out.String())

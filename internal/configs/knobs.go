@@ -35,10 +35,11 @@ var sections = []struct{ name, doc string }{
 	{"trimmer", "Deleting finished events from the streams."},
 	{"tracing", "Traces of single grabs, by OpenTelemetry; see docs/tracing.md."},
 	{"log", "What a process logs."},
-	{"unsafe", "Checks that only warn. Each one switched off can cost money."},
+	{"unsafe", "Checks that only warn. Each disabled check can cost money."},
 }
 
-// docs has the sentences of each knob, "name sentences" a line. go generate takes them from the fields' comments.
+// docs has the description of each knob, one line per knob: the name and its sentences. The command go generate takes
+// the sentences from the comments of the fields.
 //
 //go:embed docs.txt
 var docs string
@@ -46,7 +47,7 @@ var docs string
 // knobs are the knobs of every field of Config, section by section. In each section the common knobs come first.
 var knobs = collect()
 
-// entry is a knob with its sentences.
+// entry is a knob with its description.
 type entry struct {
 	knob.Knob
 	doc string
@@ -78,12 +79,10 @@ func collect() (all []entry) {
 	return all
 }
 
-// sectionIndex returns the index of a section, or -1 if there is no such section.
 func sectionIndex(name string) int {
 	return slices.IndexFunc(sections, func(s struct{ name, doc string }) bool { return s.name == name })
 }
 
-// find returns the knob with the name, or nil.
 func find(name string) *entry {
 	return findBy(func(k *entry) bool { return k.Name == name })
 }
@@ -111,7 +110,7 @@ func names() []string {
 
 const bounded = "a request's head has at most 16 KiB, and the body of one grab or credit at most 4 KiB"
 
-// removed are former knobs, each with its replacement.
+// removed maps each knob that was removed to a hint about its replacement.
 var removed = map[string]string{
 	"serve.header_bytes":   bounded,
 	"serve.body_bytes":     bounded,
@@ -122,7 +121,8 @@ var removed = map[string]string{
 	"serve.gateway_keys":   "gateways don't sign any more, they send an API key of role gateway; see docs/http.md",
 }
 
-// Removed returns what replaces a removed knob, by its name or its variable. It returns "" for any other name.
+// Removed returns the hint about the replacement of a removed knob, by the knob's name or variable. For any other name
+// it returns "".
 func Removed(name string) string {
 	for old, instead := range removed {
 		if name == old || strings.TrimSuffix(name, fileSuffix) == (&knob.Knob{Name: old}).Env() {
@@ -147,18 +147,18 @@ func envNames() []string {
 var serviceLink = regexp.MustCompile(
 	`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT$|_PORT_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?$`)
 
-// foreign reports whether a variable with our prefix is valid although it is not a knob.
+// foreign reports whether a variable with Hongbao's prefix is valid although it is not a knob.
 func foreign(name string) bool {
 	switch name {
 	case PathEnv, ServerEnv, KeyFileEnv, ServerCAEnv,
-		knob.EnvPrefix + "KAFKA_DIR", knob.EnvPrefix + "KAFKA_VERSION": // scripts/setup.sh uses these two
+		knob.EnvPrefix + "KAFKA_DIR", knob.EnvPrefix + "KAFKA_VERSION": // only scripts/setup.sh uses these two
 		return true
 	}
 	return serviceLink.MatchString(name)
 }
 
-// AddFlags defines a flag for each knob, with the knob's name. Load checks the values, together with everything else.
-// Secrets have a hidden flag, so that Load can explain where they belong.
+// AddFlags defines a flag for each knob. Load checks the values together with those of all other sources. Flags for
+// secrets are hidden; they exist only so that Load can explain where secrets belong.
 func AddFlags(flags *pflag.FlagSet) {
 	for i := range knobs {
 		k := &knobs[i]
@@ -171,16 +171,16 @@ func AddFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// usage returns the knob's line in the help; pflag adds the default.
+// usage returns the description of a knob in the help text. The library pflag adds the default.
 func (k *entry) usage() string {
-	s := strings.ReplaceAll(k.doc, "`", "'") // pflag reads backquotes as the name of the value
+	s := strings.ReplaceAll(k.doc, "`", "'") // pflag would read backquotes as the name of the value
 	if k.Choices != nil {
 		s += " (" + strings.Join(k.Choices, ", ") + ")"
 	}
 	return s
 }
 
-// flagValue is a pflag.Value that accepts any text. A list may be set in parts.
+// flagValue is a pflag.Value that accepts any text. A flag for a list may be repeated.
 type flagValue struct{ text, kind string }
 
 func (v *flagValue) String() string { return v.text }
@@ -188,7 +188,7 @@ func (v *flagValue) String() string { return v.text }
 // Type returns the type that the help shows for the value.
 func (v *flagValue) Type() string { return v.kind }
 
-// Set keeps the text. The flag's last value wins, but the parts of a list add up.
+// Set stores the text. If a flag is repeated, the last value wins, but the parts of a list are joined.
 func (v *flagValue) Set(text string) error {
 	if v.kind == "list" && v.text != "" {
 		text = v.text + "," + text

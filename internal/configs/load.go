@@ -12,11 +12,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
-// PathEnv is the variable that may name the configuration file. The caller reads it, Load does not.
+// PathEnv is the variable that names the configuration file. Load does not read it; its caller does.
 const PathEnv = knob.EnvPrefix + "CONFIG"
 
-// The variables of --server, --key-file and the CA's file: the server to call instead of the stores, the file with a
-// key for it, and the file with its CA. The command line reads them, Load does not.
+// The variables of the flags --server, --key-file and --server-ca: the server to call instead of the stores, the file
+// with an API key for that server, and the file with its CA. Load does not read these; the command line does.
 const (
 	ServerEnv   = knob.EnvPrefix + "SERVER"
 	KeyFileEnv  = knob.EnvPrefix + "KEY_FILE"
@@ -25,9 +25,10 @@ const (
 
 const fileSuffix = "_FILE"
 
-// Load merges the defaults, the YAML file at path (none if it is empty), env (in the form of os.Environ) and the
-// flags of AddFlags that the user set (nil for none); later ones win. An empty variable counts as not set. The error
-// contains an *Error with every problem, also of values that a later source overrides. Its class is Broken.
+// Load merges four sources, of which later ones win: the defaults, the YAML file at path, env and flags. If path is
+// empty, there is no file. The list env has the form of os.Environ; an empty variable counts as not set. The set flags
+// comes from AddFlags and may be nil; Load reads only the flags that the user set. The error contains an *Error with
+// every problem, including problems with values that a later source overrides. The error's class is Broken.
 func Load(path string, env []string, flags *pflag.FlagSet) (*Config, error) {
 	l := newLoader()
 	l.file(path)
@@ -42,7 +43,8 @@ func Load(path string, env []string, flags *pflag.FlagSet) (*Config, error) {
 	return c, nil
 }
 
-// loader is the state of one Load. values and sources have the text and the place of each knob that the user set.
+// loader is the state of one Load. The maps values and sources contain the text and the place of each knob that the
+// user has set.
 type loader struct {
 	values, sources map[string]string
 	p               problems
@@ -63,7 +65,7 @@ func (l *loader) file(path string) {
 	(&yamlFile{loader: l, path: path, lines: map[string]int{}}).read(data)
 }
 
-// public sets a knob from the file or the command line, where secrets are refused.
+// public sets a knob from the file or from the command line. It refuses secrets, because others can read these sources.
 func (l *loader) public(k *entry, source, text string) {
 	fix := fmt.Sprintf("set %s in the environment, or %s to the path of a file with it that only its owner can read",
 		k.Env(), k.Env()+fileSuffix)
@@ -78,7 +80,7 @@ func (l *loader) public(k *entry, source, text string) {
 	}
 }
 
-// set checks a value, and keeps it with its source.
+// set checks a value and stores it with its source.
 func (l *loader) set(k *entry, source, text string) {
 	if err := k.Set(&Config{}, text); err != nil {
 		l.p.add(k.Name, source, "%v", err)
@@ -100,7 +102,6 @@ func (l *loader) environment(environ []string) {
 	}
 }
 
-// variable reads one variable of the environment.
 func (l *loader) variable(name string, given map[string]string) {
 	source := "environment " + name
 	if k := findEnv(name); k != nil {
@@ -136,7 +137,8 @@ func (l *loader) commandLine(flags *pflag.FlagSet) {
 	})
 }
 
-// fill returns the Config of the defaults and the merged values. set has checked all values.
+// fill returns the Config with the defaults and the merged values. It ignores errors, because set has already checked
+// the values.
 func (l *loader) fill() *Config {
 	c := knob.Defaults[Config]()
 	for i := range knobs {

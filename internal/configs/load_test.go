@@ -21,7 +21,7 @@ import (
 func ExampleLoad() {
 	flags := pflag.NewFlagSet("hongbao", pflag.ContinueOnError)
 	AddFlags(flags)
-	_ = flags.Parse([]string{"--consumer.lease=10s"}) // the flags above are known
+	_ = flags.Parse([]string{"--consumer.lease=10s"}) // no error: AddFlags has defined the flag
 	env := []string{"HONGBAO_CONSUMER_LEASE=20s", "HONGBAO_REDIS_PASSWORD=hunter2"}
 	c, err := Load("../../configs/production.yaml", env, flags)
 	fmt.Println(c, err)
@@ -88,7 +88,7 @@ func TestProductionFile(t *testing.T) {
 	require.Equal(t, "SCRAM-SHA-512", c.PublisherConfig().SASL.Name())
 }
 
-// samples returns two values of a knob's type that Load accepts for it.
+// samples returns two valid values for a knob.
 func samples(k *entry) [2]string {
 	switch {
 	case k.Name == "deployment.key_prefix" || k.Name == "deployment.id" || k.Name == "kafka.topic" ||
@@ -112,7 +112,7 @@ func samples(k *entry) [2]string {
 	return [2]string{"one", "two"}
 }
 
-// Each knob's value comes from the last source that has it, whatever the other knobs are.
+// For each knob, the value of the last source that sets it wins.
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	for i := range knobs {
@@ -147,7 +147,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// raw merges without looking for contradictions, as one knob alone may contradict the defaults of others.
+// raw merges the sources without checking for contradictions, because a single value may contradict a default.
 func (in *input) raw(t *testing.T, k *entry) (*Config, string) {
 	t.Helper()
 	l := newLoader()
@@ -178,7 +178,7 @@ func TestListFlagsAddUp(t *testing.T) {
 	require.True(t, c.Publisher.Create)
 }
 
-// Every knob has a name, a section and a sentence.
+// Every knob has a unique name, a section, and a description that ends with a full stop.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	require.Greater(t, len(knobs), 100)
@@ -259,7 +259,7 @@ func FuzzFile(f *testing.F) {
 		l.check(c)
 		for _, p := range l.p.found {
 			if strings.ContainsAny(p.String(), "\n\r\x00\x1b") {
-				t.Errorf("a problem breaks out of its line: %q", p.String())
+				t.Errorf("a problem has more than one line: %q", p.String())
 			}
 		}
 		if len(l.p.found) == 0 && (c.Deployment.Shards < 1 || c.Consumer.Lease < 100*time.Millisecond) {

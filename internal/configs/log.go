@@ -17,9 +17,9 @@ const (
 	logConsole = "console"
 )
 
-// Logger returns a log that writes to w, one line an event: JSON, or text with the fields as JSON if w is a terminal.
-// Nothing is sampled, because the lines of an incident are the important ones. Control characters in fields are
-// escaped. The log also reports changed certificates.
+// Logger returns a logger that writes one line per event to w: JSON, or readable text if w is a terminal. Nothing is
+// sampled, because the lines of an incident are the important ones. Control characters in fields are escaped. The
+// logger also gets the messages about changed certificates.
 func (c *Config) Logger(w io.Writer) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(c.Log.Level)
 	if err != nil {

@@ -4,5 +4,5 @@ package configs
 
 import "os"
 
-// tooOpen returns "": this system has no file modes.
+// tooOpen returns "", because this system has no file modes.
 func tooOpen(string, os.FileInfo) string { return "" }

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The rule is PostgreSQL's for ssl_key_file: mode 0440, root:group, is how Kubernetes mounts a secret.
+// The rule for secret files is PostgreSQL's rule for ssl_key_file. It allows mode 0440 with owner root:group, because
+// Kubernetes mounts secrets like that.
 func TestWhoMayReadASecret(t *testing.T) {
 	t.Parallel()
 	const us, group, other = 1000, 2000, 3000
@@ -29,7 +30,7 @@ func TestWhoMayReadASecret(t *testing.T) {
 		{"root's, the group may write", fileOwner{0o660, 0, group}, us, "(mode 0660): chmod 600 f"},
 		{"root's, for all", fileOwner{0o644, 0, group}, us, "(mode 0644): chmod 600 f"},
 		{"root reads its own", fileOwner{0o440, 0, group}, 0, ""},
-		{"root reads its own, for another group", fileOwner{0o440, 0, other}, 0, "can be read by group 3000"},
+		{"root reads its own file of another group", fileOwner{0o440, 0, other}, 0, "can be read by group 3000"},
 		{"another's", fileOwner{0o600, other, group}, us, "belongs to user 3000, who could change it: chown 1000 f"},
 		{"another's, read by root", fileOwner{0o600, other, group}, 0, "belongs to user 3000"},
 	} {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// tooOpen returns what is wrong with the owner or the mode of a file with a secret, or "".
+// tooOpen returns what is wrong with the owner or the mode of a file with a secret; "" if nothing is wrong.
 func tooOpen(path string, info os.FileInfo) string {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -28,8 +28,8 @@ type fileOwner struct {
 	user, group int
 }
 
-// openTo applies PostgreSQL's rule for ssl_key_file. Only user us may have access to a file that us owns. One of our
-// groups may also read a file of root, because Kubernetes mounts secrets like that.
+// openTo applies PostgreSQL's rule for ssl_key_file. If user us owns the file, no other user may have access. If root
+// owns it, one of the given groups may also read it, because Kubernetes mounts secrets like that.
 func (f fileOwner) openTo(path string, us int, groups []int) string {
 	switch {
 	case f.user != 0 && f.user != us:

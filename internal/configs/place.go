@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// Place names the deployment and the servers that have its data, without any secret. A person reads it before a
-// change.
+// Place describes the deployment and its servers, without any secret. Commands show it to a person before a change.
 func (c *Config) Place() string {
 	return fmt.Sprintf("deployment %s: Redis %s, ledger %s", c.Deployment.ID, strings.Join(c.Redis.Addrs, ", "), c.Ledger.place())
 }
 
-// place returns the place of the ledger's database, without its password.
+// place describes the ledger's database, without its password.
 func (l *Ledger) place() string {
 	dsn := string(l.DSN)
 	at := dsn

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A place names servers and databases, and no password.
+// Place contains the servers and the database, but no password.
 func TestPlaceHasNoSecret(t *testing.T) {
 	t.Parallel()
 	for dsn, want := range map[string]string{

@@ -13,8 +13,8 @@ import (
 type Problem struct {
 	// Knob is the knob's name, such as "redis.addrs"; empty for the file as a whole.
 	Knob string
-	// Source is the place of the value: "FILE:LINE", "environment HONGBAO_...", "flag --..."; "default" for a value
-	// that no user set; empty for a contradiction of several.
+	// Source is where the value was set: "FILE:LINE", "environment HONGBAO_...", or "flag --...". It is "default" for a
+	// default value, and empty if several values contradict each other.
 	Source string
 	// Message says what is wrong and what to do, in one line. It never contains a secret.
 	Message string
@@ -32,10 +32,11 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Error lists everything that is wrong with a configuration. Find it with errors.As; a program ends with exit code 2.
+// Error lists everything that is wrong with a configuration. Find it with errors.As. A program with such an error exits
+// with code 2.
 type Error struct{ Problems []Problem }
 
-// Error returns a first line that the configuration is refused, and one line for each problem.
+// Error returns a summary in the first line, and one more line for each problem.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the configuration is refused, problems: %d", len(e.Problems))
@@ -46,10 +47,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// maxProblems bounds the list; further problems are left out.
+// maxProblems is the maximum number of reported problems.
 const maxProblems = 200
 
-// problems collects the problems. It remembers the wrong knobs, so that one mistake is reported once.
+// problems collects the problems. It remembers which knobs are wrong, so that each mistake is reported only once.
 type problems struct {
 	found []Problem
 	bad   map[string]bool
@@ -63,7 +64,8 @@ func (p *problems) add(knob, source, format string, args ...any) {
 	p.contradict(knob, source, format, args...)
 }
 
-// contradict adds a problem for a contradiction. Unlike add, it keeps the knob valid for other comparisons.
+// contradict adds a problem about a contradiction. Unlike add, it does not mark the knob as wrong, so further
+// comparisons still use it.
 func (p *problems) contradict(knob, source, format string, args ...any) {
 	if len(p.found) < maxProblems {
 		p.found = append(p.found, Problem{Knob: oneLine(knob), Source: oneLine(source),
@@ -71,7 +73,7 @@ func (p *problems) contradict(knob, source, format string, args ...any) {
 	}
 }
 
-// fine reports whether all the knobs have been valid so far. Only then can they be compared.
+// fine reports whether none of the knobs has a problem so far. Only valid values can be compared.
 func (p *problems) fine(knobs ...string) bool {
 	return !slices.ContainsFunc(knobs, func(k string) bool { return p.bad[k] })
 }
@@ -83,7 +85,7 @@ func (p *problems) err() error {
 	return hongbao.Errorf(hongbao.ClassBroken, "%w", &Error{Problems: p.found})
 }
 
-// oneLine escapes characters that could end the line or control a terminal.
+// oneLine escapes line breaks and other characters that are not printable.
 func oneLine(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return s

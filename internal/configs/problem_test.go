@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// secret is the advice for a secret in the wrong place.
+// secret is the advice in the error for a secret that is in the wrong place.
 const secret = "set HONGBAO_REDIS_PASSWORD in the environment, or HONGBAO_REDIS_PASSWORD_FILE to the path of a file " +
 	"with it that only its owner can read"
 
-// mistakes has one mistake of each kind, and what the error must say: what is wrong, where it is, and what to do.
+// mistakes has a mistake of each kind, with the expected problems. A problem says what is wrong, where it is, and what
+// to do.
 var mistakes = map[string]struct {
 	in   input
 	want []string

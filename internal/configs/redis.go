@@ -7,32 +7,32 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// RedisClient returns the client for scripts and short commands. It connects when it is first used; the caller closes
+// RedisClient returns the client for scripts and short commands. It connects at the first command. The caller closes
 // it.
 func (c *Config) RedisClient() redis.UniversalClient {
 	o := c.redisOptions()
 	o.MaxRetries = c.Redis.Retries
 	if o.MaxRetries == 0 {
-		o.MaxRetries = -1 // 0 would mean the library's default
+		o.MaxRetries = -1 // 0 means the library's default
 	}
 	return c.client(o)
 }
 
-// ReadsClient returns the client for blocking reads only. Its read timeout is above consumer.block by
-// redis.read_timeout, and it has a connection for each shard and sink, with two to spare. The caller closes it.
+// ReadsClient returns the client for blocking reads only. Its read timeout is consumer.block plus redis.read_timeout.
+// Its pool has a connection for each shard and sink, and two more. The caller closes it.
 //
-// It repeats nothing by itself. On a cluster, go-redis continues as for a redirect when a connection breaks. The
-// entries of a lost answer are pending, and a worker takes them over when their lease ends.
+// The client does not retry by itself, except on a cluster: there go-redis retries if a connection breaks, as for a
+// redirect. If a reply is lost, its entries are pending. A worker takes them over when their lease ends.
 func (c *Config) ReadsClient() redis.UniversalClient {
 	o := c.redisOptions()
-	o.MaxRetries = -1 // the consumer reads again by itself
+	o.MaxRetries = -1 // the consumer itself reads again
 	o.ReadTimeout = c.Consumer.Block + c.Redis.ReadTimeout
 	o.PoolSize = c.Deployment.Shards*len(c.Deployment.Sinks) + 2
 	o.MaxConcurrentDials = o.PoolSize
 	return c.client(o)
 }
 
-// redisOptions sets every option whose default could lose money, hang, or connect without a limit.
+// redisOptions sets every option whose default could lose money, hang, or open connections without a limit.
 func (c *Config) redisOptions() *redis.UniversalOptions {
 	r := &c.Redis
 	return &redis.UniversalOptions{
@@ -41,28 +41,28 @@ func (c *Config) redisOptions() *redis.UniversalOptions {
 		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword.Reveal(),
 		TLSConfig:       c.redisTLS.Clone(),
 		ClientName:      "hongbao",
-		DisableIdentity: true, // otherwise each connect costs one more round trip
+		DisableIdentity: true, // saves a round trip for each connection
 		Protocol:        3,
 
-		DialTimeout: r.DialTimeout, DialerRetries: 1, // otherwise one connect takes five times as long
+		DialTimeout: r.DialTimeout, DialerRetries: 1, // 1 attempt instead of 5
 		ReadTimeout: r.ReadTimeout, WriteTimeout: r.WriteTimeout,
-		ContextTimeoutEnabled: true, // otherwise go-redis ignores a deadline while it waits for an answer
+		ContextTimeoutEnabled: true, // otherwise go-redis ignores ctx's deadline while waiting for a reply
 		MaxRedirects:          3,
 		PoolSize:              r.PoolSize, PoolTimeout: r.PoolTimeout, MaxConcurrentDials: r.PoolSize,
-		PipelinePoolSize: -1, // otherwise there are ten more connections, which pool_size does not count
+		PipelinePoolSize: -1, // no separate pool, which would exceed pool_size
 		ConnMaxIdleTime:  5 * time.Minute,
 
-		// Reads go to the primary: a replica may not have the last grants.
+		// Reads go to the primary, because a replica may lack the latest grants.
 		ReadOnly: false, RouteByLatency: false, RouteRandomly: false,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
 
-// slotsAge is the maximum age of a client's map of a cluster's slots. No server redirects the client away from a dead
-// node: by go-redis' default it would dial that node for up to a minute after another has taken over.
+// slotsAge is the maximum age of a client's map of a cluster's slots. A dead node can't redirect the client. With
+// go-redis' default, the client would dial that node for up to a minute after a failover.
 const slotsAge = time.Second
 
-// client returns the kind of client for redis.mode; go-redis would guess it from the number of addresses.
+// client returns the kind of client for redis.mode. go-redis itself would choose the kind by the number of addresses.
 func (c *Config) client(o *redis.UniversalOptions) redis.UniversalClient {
 	switch c.Redis.Mode {
 	case Cluster:

@@ -11,8 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
 
-// checkRemote compares the knobs of the remote, and those of the balance server, with each other and with the
-// consumer's knobs.
+// checkRemote compares the knobs of the remote and of the balance server with each other and with the consumer's knobs.
 func (l *loader) checkRemote(c *Config) {
 	r, b := &c.Remote, &c.Balance
 	if c.Settlement.Kind == SettleRemote && l.p.fine("settlement.kind", "remote.url") && r.URL == "" {
@@ -26,21 +25,21 @@ func (l *loader) checkRemote(c *Config) {
 	}
 	if c.Settlement.Kind == SettleRemote && l.p.fine("settlement.kind", "deployment.id") &&
 		len(c.Deployment.ID) > remote.MaxDeployment {
-		l.bad("deployment.id", "it has %d characters, but settlement.kind is remote: its keys take %d", len(c.Deployment.ID),
+		l.bad("deployment.id", "it has %d characters, but settlement.kind is remote: want at most %d", len(c.Deployment.ID),
 			remote.MaxDeployment)
 	}
 	l.order("remote.timeout", r.Timeout, "not above remote.claim_time", r.ClaimTime+1,
-		"others would ask before its answer", "remote.claim_time")
+		"other workers would ask before the answer arrives", "remote.claim_time")
 	if c.Settlement.Kind == SettleRemote {
 		l.order("remote.claim_time", r.ClaimTime, "below consumer.lease", c.Consumer.Lease,
-			"two workers could ask for one credit", "consumer.lease")
+			"two workers could request the same credit", "consumer.lease")
 		l.order("remote.claim_time", r.ClaimTime, "below consumer.handle_timeout", c.Consumer.HandleTimeout,
 			"a slow remote would count as no progress", "consumer.handle_timeout")
 	}
 	if r.Retention > 0 {
 		l.order("remote.margin", r.Margin, "below remote.retention", r.Retention, "", "remote.retention")
 		l.order("remote.claim_time", r.ClaimTime, "below remote.margin", r.Margin,
-			"a repeat could arrive when the key is forgotten", "remote.margin")
+			"a repeat could arrive after the remote has forgotten the key", "remote.margin")
 	}
 	if r.QueryFinal > 0 {
 		l.order("remote.claim_time", r.ClaimTime, "not above remote.query_final", r.QueryFinal+1, "", "remote.query_final")
@@ -59,7 +58,7 @@ func (l *loader) checkRemote(c *Config) {
 	l.checkPlain(c)
 }
 
-// checkPlain refuses settings that would send a token in clear text to another machine, or accept one from it.
+// checkPlain refuses to send the remote's token in clear text to another machine, and to accept tokens in clear text.
 func (l *loader) checkPlain(c *Config) {
 	u, err := url.Parse(c.Remote.URL)
 	if err == nil && l.p.fine("remote.url", "remote.token", "unsafe.allow") && u.Scheme == "http" &&
@@ -71,32 +70,32 @@ func (l *loader) checkPlain(c *Config) {
 	l.checkListen(c, "balance.", c.Balance.Listen, c.Balance.TLSCert, UnsafeBalanceListen)
 }
 
-// checkListen refuses a listener that would accept tokens or keys in clear text from another machine. name is the
-// prefix of its knobs' names.
+// checkListen refuses to accept tokens or keys in clear text from other machines. The parameter name is the common
+// prefix of the listener's knobs.
 func (l *loader) checkListen(c *Config, name, listen, cert, allow string) {
 	host, _, err := net.SplitHostPort(listen)
 	if err == nil && l.p.fine(name+"listen", name+"tls_cert", name+"tls_key", "unsafe.allow") && cert == "" &&
 		!knob.IsLoopback(host) && !slices.Contains(c.Unsafe.Allow, allow) {
-		l.bad(name+"listen", "it is not on loopback, and %[1]stls_cert is empty, so tokens would come in clear text: "+
+		l.bad(name+"listen", "it is not on loopback, and %[1]stls_cert is empty, so tokens would arrive in clear text: "+
 			"set %[1]stls_cert and %[1]stls_key, or add %[2]s to unsafe.allow", name, allow)
 	}
 }
 
-// remoteTLS reads the files for an https remote. It returns nil for the system's roots.
+// remoteTLS returns the TLS configuration for an https remote. It returns nil if no file is set.
 func (l *loader) remoteTLS(r *Remote) *tls.Config {
 	const name = "remote.tls"
 	if r.TLS == (TLSFiles{}) || !l.p.fine("remote.url", name+"_ca", name+"_cert", name+"_key", name+"_server_name") {
 		return nil
 	}
 	if !strings.HasPrefix(r.URL, "https://") {
-		l.bad("remote.url", "it does not begin with https://, but a remote.tls_... is set: use https, or remove those")
+		l.bad("remote.url", "it does not begin with https://, but a remote.tls_... is set: use https, or remove these")
 		return nil
 	}
 	return l.tlsFiles(name, &r.TLS)
 }
 
-// serverTLS reads a server's certificate. It returns nil if there is none. name is the prefix of the two knobs'
-// names.
+// serverTLS returns the TLS configuration of a server, or nil if it has no certificate. The parameter name is the
+// common prefix of the two knobs.
 func (l *loader) serverTLS(name, cert, key string) *tls.Config {
 	switch {
 	case cert == "" && key == "":

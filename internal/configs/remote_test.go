@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A token is sent over plain http only to this machine, and a listener without TLS serves only this machine, unless
-// unsafe.allow permits it.
+// By default, a token is sent over plain http only to this machine, and a listener without TLS must be on loopback.
+// unsafe.allow permits other addresses.
 func TestPlainHTTP(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// maxSecret bounds the file of a secret.
+// maxSecret is the maximum size of a file with a secret, in bytes.
 const maxSecret = 64 << 10
 
-// ReadSecret reads a file with one secret, such as an API key. Others must not be able to read the file.
+// ReadSecret reads a file with one secret, such as an API key. It refuses a file that other users can read.
 func ReadSecret(path string) (string, error) {
 	secret, wrong := readSecret(path)
 	if wrong != "" {
@@ -20,8 +20,8 @@ func ReadSecret(path string) (string, error) {
 	return secret, nil
 }
 
-// readSecret reads a file with one secret; a line break at its end is not part of it. wrong does not contain the
-// secret.
+// readSecret reads a file with one secret, without the line break at the end. If the file is wrong, readSecret returns
+// a text that says why; the text never contains the secret.
 func readSecret(path string) (secret, wrong string) {
 	data, info, err := readFile(path, maxSecret)
 	if err != nil {
@@ -42,7 +42,7 @@ func readSecret(path string) (secret, wrong string) {
 
 var passwordPair = regexp.MustCompile(`(?i)(^|[\s?&;])(ssl)?password\s*=`)
 
-// holdsPassword reports whether a connection string may contain a password. If in doubt, it returns true.
+// holdsPassword reports whether a connection string may contain a password. If it is unsure, it returns true.
 func holdsPassword(dsn string) bool {
 	if passwordPair.MatchString(dsn) || mysqlPassword.MatchString(dsn) && !isURL(dsn) {
 		return true
@@ -70,12 +70,12 @@ func hasPrefix(s string, prefixes ...string) bool {
 func isURL(dsn string) bool { return strings.Contains(dsn, "://") }
 
 var (
-	// mysqlPassword matches user:password@tcp(host:3306)/database, for any characters in the password.
+	// mysqlPassword matches user:password@tcp(host:3306)/database. The password may contain any characters.
 	mysqlPassword = regexp.MustCompile(`^[^:@]*:.*@[a-z0-9]*[(/]`)
 	mysqlPattern  = regexp.MustCompile(`^[^/]*@[a-z0-9]+\(.*\)/`)
 )
 
-// isMySQL reports whether a text that should be a path has the form user@tcp(host:3306)/database.
+// isMySQL reports whether a text that should be a path looks like user@tcp(host:3306)/database.
 func isMySQL(dsn string) bool { return mysqlPattern.MatchString(dsn) }
 
 var pairPattern = regexp.MustCompile(`^\s*[a-z_]+\s*=`)

@@ -19,7 +19,7 @@ const (
 	saslScram512 = "scram-sha-512"
 )
 
-// tls reads the files of section's knobs. It returns nil without TLS.
+// tls returns the TLS configuration of a section, or nil if TLS is off.
 func (l *loader) tls(section string, t *TLS) *tls.Config {
 	name := section + ".tls"
 	if !l.p.fine(name, name+"_ca", name+"_cert", name+"_key", name+"_server_name") {
@@ -34,7 +34,7 @@ func (l *loader) tls(section string, t *TLS) *tls.Config {
 	return l.tlsFiles(name, &t.TLSFiles)
 }
 
-// tlsFiles reads the files of a connection that uses TLS. name is the prefix of their knobs' names.
+// tlsFiles reads the files of a TLS client. The parameter name is the common prefix of their knobs.
 func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
@@ -51,7 +51,7 @@ func (l *loader) tlsFiles(name string, t *TLSFiles) *tls.Config {
 	return c
 }
 
-// roots reads the certificates that may sign others. name is the name of the knob.
+// roots reads a file of CA certificates. The parameter name is the name of the knob.
 func (l *loader) roots(name, path string) *x509.CertPool {
 	pool, err := ReadRoots(path)
 	if err != nil {
@@ -60,7 +60,7 @@ func (l *loader) roots(name, path string) *x509.CertPool {
 	return pool
 }
 
-// ReadRoots reads a file with PEM certificates that may sign others.
+// ReadRoots reads a PEM file of CA certificates.
 func ReadRoots(path string) (*x509.CertPool, error) {
 	data, _, err := readFile(path, maxFile)
 	if err != nil {
@@ -73,7 +73,8 @@ func ReadRoots(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// keyPair reads the files of a certificate. name is the prefix of their knobs' names.
+// keyPair reads a certificate and its key, and watches both files. The parameter name is the common prefix of their
+// knobs.
 func (l *loader) keyPair(name, cert, key string) keyPair {
 	p, certErr, keyErr := newKeyPair(cert, key)
 	if certErr != nil {
@@ -93,7 +94,7 @@ func (l *loader) checkSASL(c *Config) {
 	}
 	if k.SASLMechanism == saslNone {
 		if k.SASLUsername != "" || k.SASLPassword != "" {
-			l.bad("kafka.sasl_mechanism", "it is none, but user or password are set: choose one, or remove those")
+			l.bad("kafka.sasl_mechanism", "it is none, but user or password are set: choose one, or remove both")
 		}
 		return
 	}
@@ -122,7 +123,7 @@ func (l *loader) mechanism(k *Kafka) sasl.Mechanism {
 		algorithm = scram.SHA256
 	}
 	m, err := scram.Mechanism(algorithm, k.SASLUsername, k.SASLPassword.Reveal())
-	if err != nil { // the error's text could contain the password
+	if err != nil { // the error could contain the password
 		l.bad("kafka.sasl_password", "user or password contain characters that SCRAM does not allow")
 	}
 	return m

@@ -13,7 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// input is what one Load gets: the text of a file, the environment, the command line.
+// input has the sources of one Load: a file's text, the environment, and the arguments of the command line.
 type input struct {
 	yaml string
 	env  []string
@@ -39,7 +39,7 @@ func (in *input) must(t testing.TB) *Config {
 	return c
 }
 
-// problems returns the problems of a configuration that must be refused, without the file's folder.
+// problems returns the problems of an invalid configuration, without the folder of its file.
 func (in *input) problems(t testing.TB) []string {
 	t.Helper()
 	c, err := in.load(t)
@@ -64,11 +64,10 @@ func write(t testing.TB, name, text string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.WriteFile(path, []byte(text), mode))
-	require.NoError(t, os.Chmod(path, mode)) // whatever the umask is
+	require.NoError(t, os.Chmod(path, mode)) // for any umask
 	return path
 }
 
-// yamlOf writes one knob as YAML.
 func yamlOf(name, value string) string {
 	section, key, _ := strings.Cut(name, ".")
 	return section + ":\n  " + key + ": " + value + "\n"

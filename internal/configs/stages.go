@@ -14,34 +14,34 @@ import (
 	"github.com/hongbao-project/hongbao/producer"
 )
 
-// Space returns the place of the deployment's keys.
+// Space returns the key prefix and the number of shards.
 func (c *Config) Space() hongbao.Space {
 	return hongbao.Space{Prefix: c.Deployment.KeyPrefix, Shards: c.Deployment.Shards}
 }
 
-// CloserConfig returns a configuration that is complete except for Store, Ledger, Locks and Log.
+// CloserConfig returns the closer's configuration, which is complete except for Store, Ledger, Locks and Log.
 func (c *Config) CloserConfig() closing.Config {
 	out := knob.Defaults[closing.Config]()
 	out.Group = SinkBalance
 	return out
 }
 
-// LockConfig returns a configuration that is complete. The lock of a process that died lasts as long as the lease of
-// its entries.
+// LockConfig returns the complete configuration of the locks. If a process dies, its locks end at the same time as the
+// leases of its entries.
 func (c *Config) LockConfig() store.LockConfig {
 	out := knob.Defaults[store.LockConfig]()
 	out.Lease = c.Consumer.Lease
 	return out
 }
 
-// ProducerConfig returns a configuration that is complete except for Redis, Space and Log.
+// ProducerConfig returns the producer's configuration, which is complete except for Redis, Space and Log.
 func (c *Config) ProducerConfig() producer.Config {
 	out := c.Producer
 	out.Deployment = c.Deployment.ID
 	return out
 }
 
-// ConsumerConfig returns the configuration of the sink's group. It is complete except for Redis, Reads, Space,
+// ConsumerConfig returns the configuration of a sink's consumer, which is complete except for Redis, Reads, Space,
 // Consumer, Handler and Log.
 func (c *Config) ConsumerConfig(sink string) consumer.Config {
 	out := c.Consumer
@@ -64,20 +64,21 @@ func (c *Config) sink(name string) *Sink {
 	return &c.Sinks.Balance
 }
 
-// TrimmerConfig returns a configuration that is complete except for Redis, Space and Log.
+// TrimmerConfig returns the trimmer's configuration, which is complete except for Redis, Space and Log.
 func (c *Config) TrimmerConfig() consumer.TrimmerConfig {
 	out := c.Trimmer
 	out.Groups = slices.Clone(c.Deployment.Sinks)
 	return out
 }
 
-// ClaimsConfig returns the configuration of the Kafka sink's claims. It is complete except for Owner. Claims of live
-// owners are handed over too: the broker drops the second copy of a batch, and the pending list decides the owner.
+// ClaimsConfig returns the configuration of sink kafka's claims, which is complete except for Owner. A claim may be
+// taken over while its owner is alive, because the broker drops the second copy of a batch. The pending list decides
+// which worker owns the events.
 func (c *Config) ClaimsConfig() store.ClaimsConfig {
 	return store.ClaimsConfig{Sink: SinkKafka, Lease: c.Consumer.Lease, TakeLive: true, Trimmed: true}
 }
 
-// LedgerConfig returns a configuration that is complete. Its DSN may contain a password.
+// LedgerConfig returns the ledger's complete configuration. The DSN may contain a password.
 func (c *Config) LedgerConfig() ledger.Config {
 	out := c.Ledger.Config
 	out.DSN = c.Ledger.DSN.Reveal()
@@ -89,8 +90,8 @@ func (c *Config) LedgerConfig() ledger.Config {
 	return out
 }
 
-// PublisherConfig returns a configuration that is complete except for Worker. The publisher makes its own transport
-// of it.
+// PublisherConfig returns the publisher's configuration, which is complete except for Worker. The publisher creates its
+// own connections to the brokers from it.
 func (c *Config) PublisherConfig() publish.Config {
 	out := c.Publisher
 	out.Brokers = slices.Clone(out.Brokers)
@@ -98,14 +99,14 @@ func (c *Config) PublisherConfig() publish.Config {
 	return out
 }
 
-// RemoteConfig returns a configuration that is complete.
+// RemoteConfig returns the complete configuration of the client for the remote balance system.
 func (c *Config) RemoteConfig() remote.Config {
 	out := c.Remote.Config
 	out.Token, out.TLS, out.Deployment = c.Remote.Token.Reveal(), c.remoteTLS.Clone(), c.Deployment.ID
 	return out
 }
 
-// BalanceConfig returns a configuration that is complete.
+// BalanceConfig returns the complete configuration of `hongbao balance`.
 func (c *Config) BalanceConfig() Balance {
 	out := c.Balance
 	out.TLS = c.balanceTLS.Clone()

@@ -33,7 +33,7 @@ type nothing struct{}
 
 func (nothing) Handle(context.Context, []hongbao.Grant) []error { return nil }
 
-// stages checks whether every stage accepts its part of the configuration.
+// stages returns an error if any stage refuses its part of the configuration.
 func stages(t *testing.T, c *Config) error {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
@@ -118,7 +118,8 @@ func (noEntries) Entries(context.Context, int, string, string) ([]stream.Entry, 
 	return nil, nil
 }
 
-// The stages accept what Load accepts: at the defaults, and with each number at both of its bounds.
+// Every configuration that Load accepts is accepted by all stages: the defaults, and the defaults with one number at
+// either of its bounds.
 func TestBoundsAreTheStages(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, stages(t, (&input{}).must(t)))
@@ -134,7 +135,7 @@ func TestBoundsAreTheStages(t *testing.T) {
 			}
 			in := input{args: []string{"--" + k.Name + "=" + text}}
 			c, err := in.load(t)
-			if err != nil { // contradicts a default: the stages may refuse it too, but must not call it out of bounds
+			if err != nil { // the bound contradicts a default, so the stages may refuse it, too, but not as out of bounds
 				require.Contains(t, err.Error(), "want it ", k.Name)
 				c, _ = in.raw(t, k)
 				if err := stages(t, c); err != nil {
@@ -147,7 +148,7 @@ func TestBoundsAreTheStages(t *testing.T) {
 	}
 }
 
-// requireOrderOnly requires that the stage's refusal is about two values.
+// requireOrderOnly requires that a stage has refused two contradicting values, not a single value.
 func requireOrderOnly(t *testing.T, knob string, err error) {
 	t.Helper()
 	for _, s := range []string{"MaxBackoff is", "is above MaxClaimAge", "a quarter of ProducerExpiration",
@@ -160,7 +161,7 @@ func requireOrderOnly(t *testing.T, knob string, err error) {
 	t.Errorf("%s is within its bounds, but the stage says: %v", knob, err)
 }
 
-// A value one beyond each bound is refused here, and by the stage that has the same bound.
+// A value is just beyond one of its bounds. Load refuses it, and so does the stage that uses the value.
 func TestBeyondTheBounds(t *testing.T) {
 	t.Parallel()
 	for i := range knobs {
@@ -178,16 +179,16 @@ func TestBeyondTheBounds(t *testing.T) {
 			require.Contains(t, got[0], "flag --"+k.Name+": "+k.Name+": ")
 			require.Contains(t, got[0], ": want ")
 			if slices.Contains([]string{"redis", "ops", "tracing", "work"}, k.Section()) {
-				continue // no stage has these
+				continue // no stage checks these
 			}
 			c := (&input{args: []string{"--kafka.create_topic"}}).must(t)
-			_ = k.Set(c, text) // out of bounds on purpose
-			require.Error(t, stages(t, c), "%s=%s: the stage takes it, so its bound differs", k.Name, text)
+			_ = k.Set(c, text) // the error is expected
+			require.Error(t, stages(t, c), "%s=%s: the stage accepts it, so the two bounds differ", k.Name, text)
 		}
 	}
 }
 
-// Every option that matters, read back from the clients.
+// Both clients have every option that matters.
 func TestRedisClients(t *testing.T) {
 	t.Parallel()
 	in := input{
@@ -216,7 +217,7 @@ func TestRedisClients(t *testing.T) {
 	o, r := rdb.Options(), reads.Options()
 	require.Equal(t, []any{2, 50, 3 * time.Second}, []any{o.MaxRetries, o.PoolSize, o.ReadTimeout})
 	require.Equal(t, []any{0, 7*2 + 2, 4 * time.Second}, []any{r.MaxRetries, r.PoolSize, r.ReadTimeout},
-		"go-redis turns -1 into 0 retries")
+		"go-redis reports -1 as 0 retries")
 
 	none := (&input{args: []string{"--redis.retries=0"}}).must(t).RedisClient().(*redis.Client)
 	t.Cleanup(func() { _ = none.Close() })
@@ -228,12 +229,12 @@ func TestRedisModes(t *testing.T) {
 	t.Parallel()
 	c := (&input{args: []string{"--redis.mode=cluster"}}).must(t).RedisClient()
 	cluster, ok := c.(*redis.ClusterClient)
-	require.True(t, ok, "one address, but a cluster all the same")
+	require.True(t, ok, "a cluster client, although there is only one address")
 	t.Cleanup(func() { _ = cluster.Close() })
 	o := cluster.Options()
 	require.Equal(t, []any{3, false, false, false, true},
 		[]any{o.MaxRedirects, o.ReadOnly, o.RouteByLatency, o.RouteRandomly, o.ContextTimeoutEnabled})
-	require.Equal(t, time.Second, o.ClusterStateReloadInterval, "a dead node redirects no one")
+	require.Equal(t, time.Second, o.ClusterStateReloadInterval, "a dead node can't redirect the client")
 	in := input{args: []string{"--redis.mode=sentinel", "--redis.master_name=m", "--redis.sentinel_username=s"},
 		env: []string{"HONGBAO_REDIS_SENTINEL_PASSWORD=p"}}
 	failover, ok := in.must(t).RedisClient().(*redis.Client)
@@ -245,7 +246,7 @@ func TestRedisModes(t *testing.T) {
 
 func TestLogger(t *testing.T) {
 	t.Parallel()
-	for format, isJSON := range map[string]bool{"auto": true, "json": true, "console": false} { // a buffer is no terminal
+	for format, isJSON := range map[string]bool{"auto": true, "json": true, "console": false} { // out is not a terminal
 		c := (&input{args: []string{"--log.format=" + format, "--log.level=warn"}}).must(t)
 		var out bytes.Buffer
 		log, err := c.Logger(&out)
@@ -270,10 +271,11 @@ func TestLogger(t *testing.T) {
 	file, err := os.CreateTemp(t.TempDir(), "log")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = file.Close() })
-	require.False(t, (&input{}).must(t).console(file), "a file is no terminal")
+	require.False(t, (&input{}).must(t).console(file), "a file is not a terminal")
 }
 
-// Both sinks are consumer groups: a worker that slept long must not push what others have finished and trimmed.
+// Both sinks are consumer groups whose streams are trimmed. So a worker that was suspended for long must not push
+// events that other workers have finished.
 func TestClaimsOfSinksAreTrimmed(t *testing.T) {
 	t.Parallel()
 	c, err := Load("../../configs/hongbao.yaml", nil, nil)

@@ -8,22 +8,22 @@ import (
 	"go.uber.org/zap"
 )
 
-// watched is the contents of files. Each use checks whether the files have changed, and then reads them again. If
-// they can't be used, the log reports it once, and the earlier contents stay valid.
+// watched is a value that is read from files. Each use checks whether the files have changed, and if so reads them
+// again. If they can't be read, that is logged once, and the previous value stays valid.
 type watched[T any] struct {
 	files []string
 	read  func() (*T, error)
 	log   atomic.Pointer[zap.Logger]
 
 	mu    sync.Mutex
-	seen  []os.FileInfo // the files before the last reading; nil for a file that can't be seen
+	seen  []os.FileInfo // the state of the files at the last reading; nil for a file that can't be seen
 	valid *T
 }
 
-// logSetter is a watched value that takes a log.
+// logSetter is a watched value that logs changes.
 type logSetter interface{ setLog(log *zap.Logger) }
 
-// watch reads the files for the first time. If it can't read them, the value is nil until the files change.
+// watch reads the files for the first time. If that fails, the value is nil until the files change.
 func watch[T any](read func() (*T, error), files ...string) (*watched[T], error) {
 	w := &watched[T]{files: files, read: read}
 	w.setLog(zap.NewNop())
@@ -33,7 +33,6 @@ func watch[T any](read func() (*T, error), files ...string) (*watched[T], error)
 	return w, err
 }
 
-// setLog sets the log.
 func (w *watched[T]) setLog(log *zap.Logger) { w.log.Store(log) }
 
 func (w *watched[T]) look() []os.FileInfo {
@@ -46,7 +45,7 @@ func (w *watched[T]) look() []os.FileInfo {
 	return now
 }
 
-// current returns the contents of the present files.
+// current returns the value, and first reads the files again if they have changed.
 func (w *watched[T]) current() *T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,7 +66,8 @@ func (w *watched[T]) current() *T {
 	return valid
 }
 
-// sameFiles reports whether the files are unchanged. Kubernetes changes a link, so the path then leads to another file.
+// sameFiles reports whether the files are unchanged. It also detects that a path leads to another file, because
+// Kubernetes replaces a symbolic link.
 func sameFiles(now, before []os.FileInfo) bool {
 	for i, a := range now {
 		b := before[i]
