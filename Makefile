@@ -38,11 +38,11 @@ demo: build ## see all of it in half a minute, with no server at all
 # The soak runs first, so that the output ends with the results of go test. It mostly waits, so go vet runs at the same
 # time, and go list compiles the tests. The slowest packages are named first and so start first. Tests mostly wait for
 # servers, so three tests of a package run at once. No test needs DWARF, and -w makes linking faster.
-test: setup build ## install what is missing, vet, soak for a minute, run every test: the whole proof, some 12 minutes
+test: setup build ## install what is missing, vet, soak for a minute, run every test: the whole proof, some 10 minutes
 	(go vet ./... && go list -test -export ./... >/dev/null) & \
 		$(MAKE) --no-print-directory soak SECONDS=60; soak=$$?; wait $$! && exit $$soak
 	TMPDIR=$$(scripts/tmpdir.sh) \
-		go test -vet=off -count=1 -timeout $(TIMEOUT) -ldflags=-w -p 2 -parallel 3 $(LONGEST) ./...
+		go test -vet=off -count=1 -timeout $(TIMEOUT) -ldflags=-w -p 2 -parallel 5 $(LONGEST) ./...
 
 image: ## write the container image to bin/image, an OCI layout, without a container engine; ARCH=amd64,arm64 for both
 	cd deploy && go run ./image -out ../bin/image -arch '$(ARCH)'
