@@ -53,7 +53,7 @@ func (s *shard) readCampaigns(ctx context.Context) {
 			s.campaigns.paused[c.Campaign] = hongbao.Heldf("%w, by %q since %s: %q", errCampaignPaused, c.By,
 				c.At.UTC().Format(time.RFC3339), c.Why)
 		case before[c.Campaign] != nil:
-			s.c.letters.forget(c.Campaign) // an operator resumed the campaign: start counting anew
+			s.c.letters.forget(c.Campaign) // an operator resumed the campaign: start counting again
 			s.log.Info("the campaign was resumed", zap.String("campaign", c.Campaign), zap.String("by", c.By),
 				zap.String("why", c.Why))
 		}
