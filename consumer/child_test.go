@@ -193,7 +193,7 @@ func TestPoisonThatKillsItsWorkersTakesNoNeighbourAlong(t *testing.T) {
 	dead := b.dead(t)
 	require.Len(t, dead, 1)
 	require.Equal(t, "1", dead[0]["seq"])
-	require.Contains(t, dead[0]["reason"], "without an answer")
+	require.Contains(t, dead[0]["reason"], "no delivery of the grant was answered")
 	require.Len(t, b.doneBits(t, 20), 20)
 	for seq := 2; seq <= 20; seq++ {
 		did := 0
