@@ -24,7 +24,7 @@ func auditCmd() *cobra.Command {
 		Long: "Compares Redis, the ledger and the topic. For each campaign, funded = granted + left + refunded must\n" +
 			"be true in Redis and in the ledger. Redis, the ledger and the topic must have the same set of\n" +
 			"grants, each once. The seqs must have no gap. With settlement.kind=remote it also asks the remote\n" +
-			"about every grant, if the remote can answer that.\n" +
+			"about every grant, if the remote can answer that, at most audit.rate queries per second.\n" +
 			"It only reads, unless --seal is given. An audit of all campaigns stores its verdict in Redis for the\n" +
 			"metrics.\n" +
 			"The exit code is 0 if all agrees. It is 3 if anything differs, or if grants wait for a sink that has\n" +

@@ -25,6 +25,7 @@ var sections = []struct{ name, doc string }{
 	{"work", "The worker `hongbao work`. Used by that command only."},
 	{"ops", "Settings that the ops listeners of serve, work and balance share; see docs/metrics.md."},
 	{"console", "The pages of `hongbao serve`; see docs/console.md. Used by that command only."},
+	{"audit", "The audit, by `hongbao audit` or from the console; see docs/audit.md."},
 	{"kafka", "How to reach Kafka, and the topic. Ignored if kafka is not among deployment.sinks."},
 	{"publisher", "How grants are published to the topic."},
 	{"campaign", "Loading campaigns, caching their plans, and removing them from Redis."},

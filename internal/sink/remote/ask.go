@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,8 @@ type Booked struct {
 }
 
 // Credited queries the remote for the credit of a packet; found is false if there is none. It retries an inconclusive
-// query up to Config.Repeats times. It is safe for concurrent use, and its requests count towards Config.Concurrency.
+// query up to Config.Repeats times. It is safe for concurrent use. Its requests count towards Config.Concurrency, and
+// wait for Config.AuditRate.
 func (h *Handler) Credited(ctx context.Context, campaign string, packet int64) (b Booked, found bool, err error) {
 	reference := Key(h.cfg.Deployment, campaign, packet)
 	if !h.cfg.Queryable {
@@ -26,6 +28,10 @@ func (h *Handler) Credited(ctx context.Context, campaign string, packet int64) (
 	}
 	pause := h.cfg.Pause
 	for try := 0; ; try++ {
+		if limited := h.auditRate.Wait(ctx); limited != nil {
+			return b, false, errors.Join(err, fmt.Errorf("query credit %s: wait for audit.rate: %w", reference,
+				cmp.Or(context.Cause(ctx), limited)))
+		}
 		if b, found, err = h.booked(ctx, reference); err == nil || try == h.cfg.Repeats {
 			return b, found, err
 		}

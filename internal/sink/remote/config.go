@@ -54,6 +54,12 @@ type Config struct {
 	// The time counts from the end of the sender's ClaimTime. It must be at least ClaimTime.
 	QueryFinal time.Duration `knob:"remote.query_final" default:"0s" want:"0s to 8760h"`
 
+	// Maximum number of queries per second that one audit sends to a queryable remote; 0 for no limit. A repeated query
+	// counts, too.
+	//
+	// Only Credited waits for it. Deliveries and Sweep query without a limit.
+	AuditRate int `knob:"audit.rate" default:"0" want:"0 to 1_000_000 queries a second"`
+
 	// Replay says that the grants may have been settled before, at any time since they were granted. While the remote
 	// certainly remembers their keys, the Handler sends each request again. Later it only queries the credit. It never
 	// sends a credit that the remote could take for a new one.

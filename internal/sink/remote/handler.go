@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
+	"golang.org/x/time/rate"
 
 	"github.com/hongbao-project/hongbao"
 )
@@ -30,6 +31,7 @@ type Handler struct {
 	gate      atomic.Int64 // time until which no requests are sent, in Unix ns
 	credits   refusals     // refused requests for a credit
 	questions refusals     // refused queries about a credit
+	auditRate *rate.Limiter
 	known     known
 	now       func() time.Time
 }
@@ -46,13 +48,21 @@ func New(cfg Config, campaigns Campaigns, ledger Ledger) (*Handler, error) {
 	return &Handler{
 		cfg: cfg, base: strings.TrimRight(cfg.URL, "/"), http: newTransport(&cfg), owner: "h" + rand.Text(),
 		campaigns: campaigns, ledger: ledger,
-		slots: make(chan struct{}, cfg.Concurrency), now: time.Now,
+		slots: make(chan struct{}, cfg.Concurrency), now: time.Now, auditRate: newLimiter(cfg.AuditRate),
 		breaker: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 			Name: "remote", MaxRequests: 1, Interval: 0, Timeout: cfg.BreakerOpen,
 			ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= uint32(cfg.BreakerFailures) },
 			IsExcluded:  func(err error) bool { return errors.Is(err, errAborted) },
 		}),
 	}, nil
+}
+
+// newLimiter returns a limiter that spreads the queries evenly: it allows one query at a time.
+func newLimiter(perSecond int) *rate.Limiter {
+	if perSecond == 0 {
+		return rate.NewLimiter(rate.Inf, 0)
+	}
+	return rate.NewLimiter(rate.Limit(perSecond), 1)
 }
 
 // Close closes idle connections. Call it after all calls of Handle have returned.
