@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
@@ -26,7 +27,7 @@ func auditCmd() *cobra.Command {
 			"grants, each once. The seqs must have no gap. With settlement.kind=remote it also asks the remote\n" +
 			"about every grant, if the remote can answer that, at most audit.rate queries per second.\n" +
 			"It only reads, unless --seal is given. An audit of all campaigns stores its verdict in Redis for the\n" +
-			"metrics.\n" +
+			"metrics and for `hongbao audit last`.\n" +
 			"The exit code is 0 if all agrees. It is 3 if anything differs, or if grants wait for a sink that has\n" +
 			"no live worker.",
 		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain",
@@ -64,12 +65,46 @@ func auditCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.AddCommand(acknowledgeCmd())
+	cmd.AddCommand(lastAuditCmd(), acknowledgeCmd())
 	cmd.Flags().DurationVar(&opts.Wait, "wait", 0, "how long to wait at most until nothing is in flight")
 	cmd.Flags().StringSliceVar(&opts.Campaigns, "campaign", nil, "audit these campaigns only")
 	cmd.Flags().BoolVar(&seal, "seal", false,
 		"if all agrees, seal the refunded campaigns that have left Redis: later audits do not read their grants")
 	return cmd
+}
+
+func lastAuditCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "last", Short: "Show the verdict of the last audit of all campaigns",
+		Long: "Shows when the last audit of all campaigns began, its verdict, and the number of its differences, no\n" +
+			"matter who ran it. It compares nothing itself. An audit with --campaign stores no verdict.\n" +
+			"The exit code is 3 if the audit found differences, and 1 if there was no audit yet.",
+		Example: "  hongbao audit last\n  hongbao audit last --json", Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {
+				last, err := o.LastAudit(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if last.Differences == nil {
+					return hongbao.Errorf(hongbao.ClassPermanent, "there was no audit of all campaigns yet: run `hongbao audit`")
+				}
+				if err := printAnswer(cmd, last, func(w io.Writer) error { return writeLastAudit(w, &last) }); err != nil {
+					return err
+				}
+				if *last.Differences > 0 {
+					return app.Found("the last audit found differences: run `hongbao audit` to see them")
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func writeLastAudit(w io.Writer, last *app.LastAudit) error {
+	_, err := fmt.Fprintf(w, "Redis, ledger and topic: %s. Last audit: %s, differences: %d.\n", last.Verdict,
+		last.Started.UTC().Format(time.RFC3339), *last.Differences)
+	return err
 }
 
 func acknowledgeCmd() *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"syscall"
@@ -101,6 +102,47 @@ func TestAuditAgreesAndDiffers(t *testing.T) {
 	require.Contains(t, text.out, "lost")
 	require.Contains(t, text.out, "packet 7")
 	require.NotContains(t, text.out, "hongbao replay", "a replay would credit the user again")
+}
+
+// `hongbao audit last` prints the result of the last audit of all campaigns, on the stores and with --server. Its JSON is
+// the answer of the API.
+func TestLastAudit(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	at, base, key := d.server("viewer")
+	v := &visitor{t, base, key}
+	for _, args := range [][]string{{"audit", "last"}, {"audit", "last", "--json"}} {
+		r := at.requireSame(d, args...)
+		require.Equal(t, exitFailed, r.code, r.err)
+		require.Empty(t, r.out)
+		require.Contains(t, r.err, "there was no audit of all campaigns yet: run `hongbao audit`")
+		require.Contains(t, d.run(args...).err, "there was no audit of all campaigns yet: run `hongbao audit`")
+	}
+	d.campaign("rain", 10, 1000)
+	same := func(code int, report *audit.Report, differences int64) {
+		t.Helper()
+		r := at.requireSame(d, "audit", "last")
+		require.Equal(t, code, r.code, r.err)
+		require.Equal(t, fmt.Sprintf("Redis, ledger and topic: %s. Last audit: %s, differences: %d.\n", report.Verdict,
+			report.Started.UTC().Format(time.RFC3339), differences), r.out)
+		r = at.requireSame(d, "audit", "last", "--json")
+		require.Equal(t, code, r.code, r.err)
+		status, text := v.ask(http.MethodGet, "/v1/audit")
+		require.Equal(t, http.StatusOK, status)
+		require.JSONEq(t, text, r.out)
+	}
+	agreed := d.audit(0)
+	same(0, &agreed, 0)
+	require.NoError(t, d.rdb.RPop(t.Context(), d.store.Home("rain").Keys.Stock("rain")).Err())
+	d.refused(exitFound, []string{"audit", "--campaign", "rain"})
+	same(0, &agreed, 0) // an audit of some campaigns stores no verdict
+	differed := d.audit(exitFound)
+	found := int64(0)
+	for _, n := range differed.Found {
+		found += n
+	}
+	same(exitFound, &differed, found)
+	require.Contains(t, at.run("audit", "last").err, "the last audit found differences: run `hongbao audit` to see them")
 }
 
 // An administrator has deleted the row of a grant from the ledger. A replay to the ledger would credit the user again,

@@ -33,6 +33,7 @@ var lines = map[string]struct{ server, args string }{
 	"balance fund":         {"ledger", "worker --amount 1 --currency CNY --id a --by ann --why budget"},
 	"campaign refund-lost": {"redis", "rain --amount 1 --by ann --why gone"},
 	"claim list":           {"redis", ""},
+	"audit last":           {"redis", ""},
 	"audit acknowledge":    {"ledger", "difference.json --until 1h --by ann --why known"},
 	"claim settle":         {"redis", "kafka/0/w.1 --as published --by ann --why seen"},
 	"dead confirm":         {"redis", "balance/0/1-1 --booked --by ann --why ticket"},

@@ -107,6 +107,7 @@ var play = []act{
 		worker.stop(syscall.SIGTERM)
 	}},
 	{command: "audit", says: "agrees"},
+	{command: "audit last", says: `"verdict":"agrees"`},
 	{command: "audit acknowledge", says: "is acknowledged until", before: func(s *stage) {
 		require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "difference.json"),
 			[]byte(`{"kind":"duplicate_in_topic","where":"topic","campaign":"spring-rain","packet":7,"detail":"a copy"}`), 0o600))

@@ -261,6 +261,7 @@ func (a *goldenAnswers) decisions(dir string) {
 	at.add(0, "", "quarantine", "campaign", "nowhere", "--by", "ann", "--why", "forged")
 	w.stop(syscall.SIGTERM)
 	report := decided[audit.Report](a.t, at.add(3, "-that-differs", "audit"))
+	at.add(3, "-that-differs", "audit", "last")
 	file := filepath.Join(dir, "difference.json")
 	text, err := json.Marshal(report.Differences[0])
 	require.NoError(a.t, err)
@@ -278,6 +279,7 @@ func (a *goldenAnswers) end(dir string) {
 	w.says(`"working"`)
 	a.quiet()
 	a.add(0, "", "audit")
+	a.add(0, "", "audit", "last")
 	w.stop(syscall.SIGTERM) // so that no sink finishes the close before it is printed
 	left := decided[app.Ending](a.t, a.add(0, "", "campaign", "close", "rain", "--early")).Amount
 	a.set("CAMPAIGN_GRACE", "0s")

@@ -82,6 +82,7 @@ func TestServerAnswersAsTheStores(t *testing.T) {
 		{"dead", "list", "--campaign", "snow", "--json"},
 		{"dead", "show", ids[0]}, {"dead", "show", "balance/0/1-1"}, {"dead", "show", "kafka/0/1-1"},
 		{"sink", "list"}, {"sink", "list", "--json"}, {"status"}, {"status", "--json"},
+		{"audit", "last"}, {"audit", "last", "--json"},
 		{"quarantine", "list"}, {"quarantine", "list", "--all", "--json"}, {"quarantine", "show", "1"}, {"quarantine", "show", "99"},
 		{"quarantine", "resolve", "99", "--pay", "--by", "ann", "--why", "asked"},
 		{"journal", "--limit", "3"}, {"journal", "--campaign", "rain", "--json"}, {"journal", "--who", "nobody"},

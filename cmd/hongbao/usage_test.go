@@ -21,7 +21,7 @@ func TestUsageIsRefused(t *testing.T) {
 		{"campaign", "pause"},
 		{"campaign", "list", "x"}, {"config", "nonsense"}, {"config", "check", "x"}, {"grab", "rain"},
 		{"grab", "rain", "u", "x"},
-		{"work", "x"}, {"work", "--sink"}, {"audit", "x"}, {"audit", "--wait", "soon"}, {"balance", "x"}, {"serve", "x"},
+		{"work", "x"}, {"work", "--sink"}, {"audit", "x"}, {"audit", "last", "x"}, {"audit", "--wait", "soon"}, {"balance", "x"}, {"serve", "x"},
 		{"balance", "funds", "x"}, {"balance", "fund", "w"}, {"key", "create", "--role", "client"},
 		{"key", "create", "--role", "viewer", "--client", "w"}, {"tail", "x"}, {"export"}, {"export", "x"},
 		{"version", "x"},

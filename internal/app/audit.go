@@ -110,7 +110,7 @@ func (a *App) Acknowledge(ctx context.Context, d *Difference, until time.Time, b
 	return out, err
 }
 
-// keepVerdict stores the result of an audit of all campaigns, for the metrics. A failure to store it is only logged.
+// keepVerdict stores the result of an audit of all campaigns, for the metrics and LastAudit. A failure to store it is only logged.
 func (a *App) keepVerdict(ctx context.Context, r *audit.Report) {
 	found := store.Audited{Started: r.Started}
 	for _, n := range r.Found {

@@ -10,6 +10,15 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
+// LastAudit returns the result of the last audit of all campaigns. Its verdict is none if there was no audit yet.
+func (l *Local) LastAudit(ctx context.Context) (app.LastAudit, error) { return l.App.LastAudit(ctx) }
+
+// LastAudit implements Operations.
+func (r *Remote) LastAudit(ctx context.Context) (last app.LastAudit, err error) {
+	err = r.get(ctx, "/v1/audit", nil, &last)
+	return last, err
+}
+
 // Acknowledge is the input of AcknowledgeDifference.
 type Acknowledge struct {
 	Kind     string    `json:"kind" doc:"Kind of the difference, such as duplicate_in_topic."`

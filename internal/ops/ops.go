@@ -56,6 +56,8 @@ type Operations interface {
 
 	// StartReplay delivers grants once more. It may return a report together with an error.
 	StartReplay(ctx context.Context, in Replay) (*replay.Report, error)
+	// LastAudit returns the result of the last audit of all campaigns.
+	LastAudit(ctx context.Context) (app.LastAudit, error)
 	AcknowledgeDifference(ctx context.Context, in Acknowledge) (ledger.Acknowledgement, error)
 	ListJournal(ctx context.Context, in access.JournalQuery) (access.JournalPage, error)
 }

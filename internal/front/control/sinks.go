@@ -37,7 +37,7 @@ func sinkOperations() []operation {
 			method: http.MethodGet, path: "/v1/audit", id: "last-audit", summary: "Show the verdict of the last whole audit",
 			description: "Each `hongbao audit` of all campaigns stores its verdict. The verdict is none if there was no audit.",
 			action:      access.ReadSinks, answer: app.LastAudit{},
-			do: plain(func(ctx context.Context, c *call) (any, error) { return c.app.LastAudit(ctx) }),
+			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().LastAudit(ctx) }),
 		},
 		{
 			method: http.MethodPost, path: "/v1/audit/acknowledgements", id: "acknowledge-difference",
