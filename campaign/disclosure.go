@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
+// DisclosureFormat is the value of Disclosure.Format in this version.
 const DisclosureFormat = "hongbao.reveal.v1"
 
 // Disclosure is published after the refund. Together with the hash that was published before the start, it lets anyone
