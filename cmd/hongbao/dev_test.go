@@ -14,11 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/dev"
 	"github.com/hongbao-project/hongbao/internal/front/serve"
 	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/producer"
 )
 
 // devServer is a running `hongbao dev`.
@@ -43,7 +46,8 @@ func startDev(t *testing.T, env []string, args ...string) *devServer {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	into := map[string]*string{"API": &d.API, "CONSOLE": &d.Console, "METRICS": &d.Metrics, "KEY": &d.Key,
-		"GATEWAY_KEY": &d.GatewayKey, "CAMPAIGN": &d.Campaign, "HONGBAO_CONFIG": &d.Config}
+		"GATEWAY_KEY": &d.GatewayKey, "CAMPAIGN": &d.Campaign, "HONGBAO_CONFIG": &d.Config,
+		"REDIS": &d.Redis, "KAFKA": &d.Kafka, "TOPIC": &d.Topic}
 	for _, v := range regexp.MustCompile(`(?m)^export (\w+)=(.+)$`).FindAllStringSubmatch(string(text), -1) {
 		require.NotNil(t, into[v[1]], v[1])
 		*into[v[1]] = v[2]
@@ -136,6 +140,7 @@ func TestDev(t *testing.T) {
 			require.Contains(t, d.shell(strings.Replace(lines[4], "--last 5", "--campaign demo", 1)),
 				`"event":"`+got.Event+`"`, "the topic has the grant")
 			d.hosts()
+			require.Equal(t, hongbao.OutcomeGranted, d.grabAsProgram().Outcome)
 			testkit.Eventually(t, 30*time.Second, func() bool {
 				return strings.Contains(d.shell("curl -s "+d.Metrics+"/metrics"), `outcome="already_granted"`)
 			}, "some simulated users grab twice")
@@ -144,6 +149,21 @@ func TestDev(t *testing.T) {
 			nothingLeft(t, tmp, d.Cmd.Process.Pid)
 		})
 	}
+}
+
+// grabAsProgram grabs by a producer at the address in the file of --env.
+func (d *devServer) grabAsProgram() hongbao.Answer {
+	d.t.Helper()
+	cfg := producer.DefaultConfig()
+	rdb := redis.NewClient(&redis.Options{Addr: d.Redis, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	cfg.Redis, cfg.Deployment, cfg.Space = rdb, "hongbao", hongbao.Space{Prefix: "hb", Shards: 1}
+	p, err := producer.New(cfg)
+	require.NoError(d.t, err)
+	answer, err := p.Grab(d.t.Context(), &hongbao.Grab{Campaign: d.Campaign, User: "program", RequestID: "r1"})
+	require.NoError(d.t, err)
+	require.NoError(d.t, p.Close(d.t.Context()))
+	return answer
 }
 
 // hosts sends requests to each listener under its own names and under foreign names.

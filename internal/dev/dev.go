@@ -209,10 +209,12 @@ func (d *Dev) prepare(ctx context.Context, on *serving) (*Site, error) {
 			}
 		}
 	}
-	cfg := &d.local.Config.Serve
+	all := d.local.Config
+	cfg := &all.Serve
 	site := &Site{API: address(on.at.Public, cfg.Listen, cfg.TLSCert != ""),
 		Console: address(on.at.Control, cfg.ControlListen, cfg.ControlTLSCert != ""),
 		Metrics: address(on.at.Ops, cfg.OpsListen, false), Campaign: campaign, Config: d.local.ConfigFile,
+		Redis: all.Redis.Addrs[0], Kafka: all.Publisher.Brokers[0], Topic: all.Publisher.Topic,
 		program: d.Program, mayKeep: d.Demo == nil}
 	if d.local.Kept() {
 		site.DataDir = d.local.Dir

@@ -22,6 +22,11 @@ type Site struct {
 	Campaign string `json:"campaign"`
 	// Config is the configuration file, for other commands.
 	Config string `json:"config"`
+	// Redis, Kafka and Topic are for a program with package producer, consumer or subscriber: host:port, and the topic.
+	// The deployment has the default id, key prefix and number of shards.
+	Redis string `json:"redis"`
+	Kafka string `json:"kafka"`
+	Topic string `json:"topic"`
 	// DataDir is empty if no data is kept.
 	DataDir string `json:"data_dir,omitempty"`
 
@@ -106,7 +111,8 @@ func (s *Site) commands() []string {
 func (s *Site) env() string {
 	var b strings.Builder
 	for _, v := range [][2]string{{"HONGBAO_CONFIG", s.Config}, {"API", s.API}, {"CONSOLE", s.Console},
-		{"METRICS", s.Metrics}, {"KEY", s.Key}, {"GATEWAY_KEY", s.GatewayKey}, {"CAMPAIGN", s.Campaign}} {
+		{"METRICS", s.Metrics}, {"KEY", s.Key}, {"GATEWAY_KEY", s.GatewayKey}, {"CAMPAIGN", s.Campaign},
+		{"REDIS", s.Redis}, {"KAFKA", s.Kafka}, {"TOPIC", s.Topic}} {
 		fmt.Fprintf(&b, "export %s=%s\n", v[0], quoted(v[1]))
 	}
 	return b.String()
