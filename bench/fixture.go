@@ -49,7 +49,7 @@ func (r *fixture) deployment(ctx context.Context, n int) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st, st.Found(ctx, store.FoundCall{Deployment: "bench"})
+	return st, st.Initialize(ctx, store.InitializeCall{Deployment: "bench"})
 }
 
 // spec returns a campaign of n packets that is open now, with one limit per user and one per device and day.

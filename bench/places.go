@@ -251,7 +251,7 @@ func (r *fixture) knows(ctx context.Context, st *store.Store, losers func() erro
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return retry.Poll(ctx, 100*time.Millisecond, func() (bool, error) {
-		if err := builder.Tend(ctx); err != nil {
+		if err := builder.BuildRequested(ctx); err != nil {
 			return false, err
 		}
 		before, err1 := r.cpu(ctx)

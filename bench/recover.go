@@ -227,7 +227,7 @@ func (b *lossBench) found(ctx context.Context, l *loss, rdb *redis.Client) (err 
 	if err != nil {
 		return err
 	}
-	if err := l.worker.Found(ctx, store.FoundCall{Deployment: has.ID, Founding: has.Founding}); err != nil {
+	if err := l.worker.Initialize(ctx, store.InitializeCall{Deployment: has.ID, Founding: has.Founding}); err != nil {
 		return err
 	}
 	for i := range l.campaign {

@@ -64,7 +64,7 @@ func setupOwn(t *testing.T, n int) (*bundle, *testkit.RedisServer) {
 func setupOn(t *testing.T, r *testkit.RedisServer, n int) *bundle {
 	t.Helper()
 	rdb := r.Client(t)
-	st := storetest.FoundedOn(t, rdb, n)
+	st := storetest.InitializedOn(t, rdb, n)
 	return &bundle{rdb: rdb, addr: r.Addr, name: st.Space().Prefix, store: st, seqs: make([]int64, n)}
 }
 

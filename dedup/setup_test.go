@@ -22,7 +22,7 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	st := storetest.FarAlong(t, storetest.Founded(t, 4))
+	st := storetest.FarAlong(t, storetest.Initialized(t, 4))
 	return &bundle{st.Redis(), st}
 }
 

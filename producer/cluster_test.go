@@ -89,7 +89,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	client := cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadTimeout, o.DialTimeout = time.Second, time.Second })
-	st := storetest.FoundedOn(t, client, 3)
+	st := storetest.InitializedOn(t, client, 3)
 	b := &bundle{admin: client, store: st, k: st.Home("rain")}
 	c := spec("rain", 4000)
 	for i := 0; b.k.Index() != 0; i++ { // look for a campaign id on shard 0, which is on the first master

@@ -111,7 +111,7 @@ func (c *campaign) check(g *hongbao.Grab) (*info, error) {
 // is true, the grab goes to Redis and should ask the script at its first place, which renews that knowledge.
 func (c *campaign) tooLate(user string, i *info) (sold bool, now time.Time, renew bool) {
 	now = time.Now()
-	if !c.known.Late(user, now) || !now.Before(i.ends) || c.p.closed.Load() {
+	if !c.known.CertainlySoldOut(user, now) || !now.Before(i.ends) || c.p.closed.Load() {
 		return false, now, false
 	}
 	renew = c.known.Renew(now)

@@ -43,7 +43,7 @@ func (l *lane) remember(c *call) {
 			continue
 		}
 		last = r.answer.Outcome
-		said := winners.Said{Outcome: last, Asked: c.asked}
+		said := winners.PlaceAnswer{Outcome: last, Asked: c.asked}
 		if last == hongbao.OutcomeSoldOut || last == hongbao.OutcomeLimitReached {
 			said.Revision, said.Generation = c.req.Terms.Revision(), c.req.Terms.Generation()
 		}
@@ -62,7 +62,7 @@ func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) wal
 	if !soldOut {
 		return verdict
 	}
-	if verdict == walk.Onward && l.known.Late(w.grab.User, now) {
+	if verdict == walk.Onward && l.known.CertainlySoldOut(w.grab.User, now) {
 		return walk.Told
 	}
 	l.lookForFilter(c.req.Terms, now)

@@ -32,7 +32,7 @@ type campaign struct {
 	course *walk.Course
 	lanes  []*lane
 
-	known winners.Known // which users certainly lost, once all places are empty; guarded by mu, except Late and Renew
+	known winners.SoldOutCache // which users certainly lost, once all places are empty; guarded by mu, except Late and Renew
 
 	mu     sync.Mutex // guards the lanes too
 	memory *walk.Memory

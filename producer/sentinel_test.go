@@ -22,7 +22,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	client := set.Client(t, func(o *redis.FailoverOptions) {
 		o.DialTimeout, o.ReadTimeout = time.Second, time.Second
 	})
-	st := storetest.FoundedOn(t, client, 1)
+	st := storetest.InitializedOn(t, client, 1)
 	b := &bundle{admin: client, store: st, k: st.Shard(0)}
 	c := spec("rain", 4000)
 	c.Durability = hongbao.DurabilityReplica

@@ -47,7 +47,7 @@ func setup(t *testing.T) *bundle {
 // setupOn returns a deployment of n shards on the server. Its k is the home shard of campaign rain.
 func setupOn(t *testing.T, server *testkit.RedisServer, n int) *bundle {
 	t.Helper()
-	st := storetest.FoundedOn(t, server.Client(t), n)
+	st := storetest.InitializedOn(t, server.Client(t), n)
 	return &bundle{server: server, admin: st.Redis(), store: st, k: st.Home("rain")}
 }
 

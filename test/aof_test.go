@@ -84,7 +84,7 @@ func TestTornAppendOnlyFile(t *testing.T) {
 	const before, torn, packets = 3, 3, 10
 	dir := t.TempDir()
 	server, b := aofServer(t, dir, map[string]string{"appendfsync": "always"})
-	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	b.load(t, spec("rain", packets, 1000))
 	for i := range before {
 		b.grabOne(t, i)
@@ -139,7 +139,7 @@ func TestKilledWhileTheAppendOnlyFileIsRewritten(t *testing.T) {
 	const packets = 1000
 	// The delay makes each saved key take a tenth of a second, so that the kill interrupts the rewrite.
 	server, b := aofServer(t, t.TempDir(), map[string]string{"appendfsync": "always", "rdb-key-save-delay": "100000"})
-	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	b.load(t, spec("rain", packets, 100_000))
 	n := 0
 	for range 5 {

@@ -25,7 +25,7 @@ func TestTheWholeOnARedisCluster(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	client := cluster.Client(t, nil)
-	st := storetest.FoundedOn(t, client, 3)
+	st := storetest.InitializedOn(t, client, 3)
 	b := bundleOf(st, zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)))
 	oneSlotAShard(t, b)
 

@@ -34,7 +34,7 @@ type bundle struct {
 
 func setup(t *testing.T, n int) *bundle {
 	t.Helper()
-	return bundleOf(storetest.Founded(t, n), zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)))
+	return bundleOf(storetest.Initialized(t, n), zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)))
 }
 
 func bundleOf(st *store.Store, log *zap.Logger) *bundle {

@@ -68,7 +68,7 @@ func mobOf(n int) (users []string) {
 func TestCrowdWhileAShardIsStopped(t *testing.T) {
 	t.Parallel()
 	cluster, rdb := steady(t)
-	st := storetest.FoundedOn(t, rdb, 4)
+	st := storetest.InitializedOn(t, rdb, 4)
 	b := bundleOf(st, zap.NewNop())
 	const packets, users = 1200, 1500
 	c := spec("rain", packets, 100_000)

@@ -80,7 +80,7 @@ func (h *history) nextDay(ctx context.Context, t require.TestingT) {
 // script names the day limit.
 func TestAnswersAsTheClassicScript(t *testing.T) {
 	t.Parallel()
-	st := storetest.Founded(t, 1)
+	st := storetest.Initialized(t, 1)
 	rdb, prefix := st.Redis(), st.Space().Prefix
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
@@ -139,7 +139,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 // An outcome without a code in the classic script, such as unknown_campaign, returns an error and no valid code.
 func TestNoClassicWord(t *testing.T) {
 	t.Parallel()
-	st := storetest.Founded(t, 1)
+	st := storetest.Initialized(t, 1)
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = st.Redis(), st.Space(), "test"
 	p, err := producer.New(cfg)

@@ -59,7 +59,7 @@ func receiptOf(t require.TestingT, text string) *redpacket.Receipt {
 // receipt. In the end both have the same list of receipts.
 func TestAnswersAsTheClassicScript(t *testing.T) {
 	t.Parallel()
-	st := storetest.Founded(t, 1)
+	st := storetest.Initialized(t, 1)
 	rdb, prefix := st.Redis(), st.Space().Prefix
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = rdb, st.Space(), "test"
@@ -109,7 +109,7 @@ func TestAnswersAsTheClassicScript(t *testing.T) {
 // An outcome without a code in the classic script, such as unknown_campaign, returns an error and no code.
 func TestNoClassicWord(t *testing.T) {
 	t.Parallel()
-	st := storetest.Founded(t, 1)
+	st := storetest.Initialized(t, 1)
 	cfg := producer.DefaultConfig()
 	cfg.Redis, cfg.Space, cfg.Deployment = st.Redis(), st.Space(), "test"
 	p, err := producer.New(cfg)

@@ -23,7 +23,7 @@ func onCluster(t *testing.T) (*App, *testkit.RedisCluster) {
 	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_DEPLOYMENT_SHARDS=3", "HONGBAO_REDIS_MODE=cluster",
 		"HONGBAO_REDIS_ADDRS="+strings.Join(cluster.Addrs(), ","))
 	a := opened(t, cfg)
-	require.NoError(t, a.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	require.NoError(t, a.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	return a, cluster
 }
 

@@ -142,7 +142,7 @@ func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Found
 			return err
 		}
 	}
-	if err := a.store.Found(ctx, store.FoundCall{Deployment: has.ID, Founding: has.Founding, Epochs: epochs}); err != nil {
+	if err := a.store.Initialize(ctx, store.InitializeCall{Deployment: has.ID, Founding: has.Founding, Epochs: epochs}); err != nil {
 		return err
 	}
 	after, err := a.store.ReadShards(ctx)

@@ -23,7 +23,7 @@ func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability
 	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_PRODUCER_DURABILITY_TIMEOUT=150ms",
 		"HONGBAO_REDIS_ADDRS="+server.Addr, "HONGBAO_DEPLOYMENT_SHARDS=4")
 	a := opened(t, cfg)
-	require.NoError(t, a.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	require.NoError(t, a.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	now := time.Now().Truncate(time.Millisecond)
 	c := campaign.Complete(hongbao.Campaign{
 		ID: "rain", Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 100, Packets: 10,

@@ -118,7 +118,7 @@ func (a *App) add(s *metrics.SinkState, shard int, g *store.GroupStatus, workers
 
 // servers reads the state of each Redis server and of its shards into out.
 func (a *App) servers(ctx context.Context, out *metrics.State) error {
-	looks, err := a.store.Looks(ctx)
+	looks, err := a.store.ServerStates(ctx)
 	for i := range looks {
 		l := &looks[i]
 		out.Servers = append(out.Servers, metrics.ServerState{Server: l.Address, Memory: l.Server.Memory,

@@ -64,7 +64,7 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "")
-	require.NoError(t, a.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	require.NoError(t, a.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	now := time.Now()
 	spec := campaign.Complete(hongbao.Campaign{ID: "rain", Sponsor: "acme", Currency: "CNY", Packets: 1, Total: 1,
 		From: now.Truncate(time.Second), To: now.Add(time.Hour).Truncate(time.Second), TimeZone: "UTC"})

@@ -33,7 +33,7 @@ func TestBlockingReadOnRedis(t *testing.T) {
 	require.Equal(t, "hongbao", name)
 	st, err := store.Of(rdb, c.Space())
 	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	_, err = st.Shard(0).CreateGroup(t.Context(), SinkBalance)
 	require.NoError(t, err)
 

@@ -26,7 +26,7 @@ func TestDoneBits(t *testing.T) {
 	b := setup(t)
 	b.group(t, "kafka")
 	rapid.Check(t, func(rt *rapid.T) {
-		k := storetest.FarAlong(t, storetest.FoundedOn(t, b.rdb, 1)).Shard(0)
+		k := storetest.FarAlong(t, storetest.InitializedOn(t, b.rdb, 1)).Shard(0)
 		want := map[int64]bool{}
 		for range rapid.IntRange(1, 6).Draw(rt, "acks") {
 			runs := []stream.SeqRange{}

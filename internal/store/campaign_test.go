@@ -91,7 +91,7 @@ func TestStates(t *testing.T) {
 
 // On a shard that was never initialized, grabs are answered with frozen, and loads and trims fail. Nothing is
 // written.
-func TestShardThatWasNeverFounded(t *testing.T) {
+func TestShardThatWasNeverInitialized(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
@@ -138,10 +138,10 @@ func TestFoundRefusesAShardThatLostItsMeta(t *testing.T) {
 	b := setup(t)
 	b.load(t, spec("rain", 5))
 	b.grab(t, "rain", "u1")
-	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	require.NoError(t, b.rdb.Del(t.Context(), b.k.Keys.Meta()).Err())
 	before := b.dump(t)
-	err := b.store.Found(t.Context(), store.FoundCall{Deployment: "test"})
+	err := b.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"})
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
 	require.ErrorContains(t, err, b.k.Keys.Meta())
 	require.Empty(t, differ(before, b.dump(t)))

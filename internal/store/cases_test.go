@@ -195,7 +195,7 @@ func shardCases() map[string]scriptCase {
 			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta(), b.k.Keys.Events()} },
 			prep: func(t *testing.T, b *bundle) { require.NoError(t, b.rdb.Del(t.Context(), b.k.Keys.Meta()).Err()) },
 			call: func(ctx context.Context, b *bundle) error {
-				return b.store.Found(ctx, store.FoundCall{Deployment: "test"})
+				return b.store.Initialize(ctx, store.InitializeCall{Deployment: "test"})
 			},
 		},
 		"freeze": {
@@ -516,7 +516,7 @@ func mendCases() map[string]scriptCase {
 				return []string{b.k.Keys.Meta(), b.k.Keys.Witnesses(), b.k.Keys.Evidence()}
 			},
 			prep: func(t *testing.T, b *bundle) { b.begin(t) },
-			call: func(ctx context.Context, b *bundle) error { return store.TestifyOf(ctx, b.k, attempt.Epoch) },
+			call: func(ctx context.Context, b *bundle) error { return store.SendEvidence(ctx, b.k, attempt.Epoch) },
 		},
 		"leave": {
 			keys: func(b *bundle) []string { return []string{b.k.Keys.Witnesses(), b.k.Keys.Meta()} },

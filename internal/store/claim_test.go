@@ -207,7 +207,7 @@ func TestClaimsAgainstModel(t *testing.T) {
 	t.Parallel()
 	b, losts := setup(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
-		st := storetest.FarAlong(t, storetest.FoundedOn(t, b.rdb, 1))
+		st := storetest.FarAlong(t, storetest.InitializedOn(t, b.rdb, 1))
 		l := &claimLives{
 			claimModel: claimModel{done: map[int64]bool{}, open: map[string]*modelClaim{}}, b: b, ctx: t.Context(),
 			k: st.Shard(0),

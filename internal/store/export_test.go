@@ -22,21 +22,21 @@ func Seen(k *Shard) int64 { return k.state.seen.Load() }
 // WitnessOf makes this process report to the shard once, as its watch does at the start.
 func WitnessOf(ctx context.Context, k *Shard) error { return k.witness(ctx, true) }
 
-// LookOf makes one periodic check of the shard, as a watch does.
-func LookOf(ctx context.Context, k *Shard) error { return k.witness(ctx, false) }
+// CheckOnce makes one periodic check of the shard, as a watch does.
+func CheckOnce(ctx context.Context, k *Shard) error { return k.witness(ctx, false) }
 
-// TestifyOf sends two grants to a restore attempt, and says that these are all that the process knows.
-func TestifyOf(ctx context.Context, k *Shard, epoch int64) error {
-	return k.testify(ctx, epoch, []any{"grant rain 1 1 1800000000000 -\n1 1 u1 - -", "grant rain 2 1 1800000000000 -\n2 1 u2 r -"},
+// SendEvidence sends two grants to a restore attempt, and says that these are all that the process knows.
+func SendEvidence(ctx context.Context, k *Shard, epoch int64) error {
+	return k.sendEvidence(ctx, epoch, []any{"grant rain 1 1 1800000000000 -\n1 1 u1 - -", "grant rain 2 1 1800000000000 -\n2 1 u2 r -"},
 		true)
 }
 
-// AgeLine makes the process's registration as a witness of the shard older.
-func AgeLine(k *Shard, by time.Duration) {
+// AgeRegistration makes the process's registration as a witness of the shard older.
+func AgeRegistration(k *Shard, by time.Duration) {
 	w := &k.state.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.line.at = w.line.at.Add(-by)
+	w.registration.at = w.registration.at.Add(-by)
 }
 
 // Forget drops the remembered calls that the process no longer needs. It returns how many calls remain, and the

@@ -34,9 +34,9 @@ const (
 	historyField    = "history" // the server's master_replid when the shard was opened
 )
 
-// ErrNotFounded says that a Redis has no deployment under the key prefix, or an incomplete one. Errors that wrap it
+// ErrNotInitialized says that a Redis has no deployment under the key prefix, or an incomplete one. Errors that wrap it
 // are Broken.
-var ErrNotFounded = errors.New("it is not founded")
+var ErrNotInitialized = errors.New("it is not founded")
 
 // Mark names the deployment that owns a Redis. It never changes.
 type Mark struct {
@@ -46,8 +46,8 @@ type Mark struct {
 	Founding string
 }
 
-// Founded is the record of one shard's owner in Redis.
-type Founded struct {
+// ShardOwner is the record of one shard's owner in Redis.
+type ShardOwner struct {
 	Mark
 	Epoch int64
 	// Opened is the token of the server for which the shard was opened last.
@@ -56,20 +56,20 @@ type Founded struct {
 	shards string // number of shards of the deployment
 }
 
-// FoundCall has the arguments of Found.
-type FoundCall struct {
+// InitializeCall has the arguments of Found.
+type InitializeCall struct {
 	Deployment, Founding string // see Mark
 	// Epochs has the first epoch of each shard; nil means 1 for all.
 	Epochs []int64
 }
 
-// Found records the owner of the prefix, and of each shard that has no owner yet. It fails as Broken if existing keys
+// Initialize records the owner of the prefix, and of each shard that has no owner yet. It fails as Broken if existing keys
 // have a different deployment, founding or number of shards. It also fails if a shard has lost its meta but not its
 // stream.
 //
 // Found does not notice if Redis has lost everything. Only the ledger shows that, so the caller must check the ledger
 // first.
-func (s *Store) Found(ctx context.Context, c FoundCall) error {
+func (s *Store) Initialize(ctx context.Context, c InitializeCall) error {
 	m := Mark{Deployment: c.Deployment, Founding: c.Founding}
 	// The prefix comes first, because its record has the number of shards. The names of the shards' keys depend on
 	// that number: with a wrong number, existing shards would seem absent.
@@ -180,7 +180,7 @@ func checkSchema(key string, has map[string]string) error {
 
 // ReadShards returns the owner's record of each shard, nil for a shard without one. If some servers do not answer,
 // the error names their shards, and the result still has the other shards.
-func (s *Store) ReadShards(ctx context.Context) ([]*Founded, error) {
+func (s *Store) ReadShards(ctx context.Context) ([]*ShardOwner, error) {
 	out, down, err := s.readShards(ctx)
 	if err != nil {
 		return out, fmt.Errorf("read the meta of %s: %w", numbers(down), err)
@@ -198,7 +198,7 @@ func numbers(list []int) string {
 
 // readShards reads the owner's record of each shard. down lists the shards whose server does not answer, and err is
 // the first of their errors.
-func (s *Store) readShards(ctx context.Context) (out []*Founded, down []int, err error) {
+func (s *Store) readShards(ctx context.Context) (out []*ShardOwner, down []int, err error) {
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.SliceCmd, s.Len())
 	for i := range cmds {
@@ -206,7 +206,7 @@ func (s *Store) readShards(ctx context.Context) (out []*Founded, down []int, err
 			shardsField)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	out = make([]*Founded, len(cmds))
+	out = make([]*ShardOwner, len(cmds))
 	for i, cmd := range cmds {
 		v, failed := cmd.Result()
 		if failed != nil {
@@ -224,7 +224,7 @@ func (s *Store) readShards(ctx context.Context) (out []*Founded, down []int, err
 			return out, []int{i}, hongbao.Errorf(hongbao.ClassBroken, "the epoch in redis key %s is %.40q, which is not a number: "+
 				"find out who can write to Redis", s.shards[i].Keys.Meta(), text(2))
 		}
-		out[i] = &Founded{Mark: Mark{Deployment: text(0), Founding: text(1)}, Epoch: epoch, Opened: text(3), shards: text(4)}
+		out[i] = &ShardOwner{Mark: Mark{Deployment: text(0), Founding: text(1)}, Epoch: epoch, Opened: text(3), shards: text(4)}
 	}
 	return out, down, err
 }
@@ -251,7 +251,7 @@ func (s *Store) Open(ctx context.Context, deployment string) (m Mark, down error
 	case !found:
 		return m, down, hongbao.Errorf(hongbao.ClassBroken,
 			"%w: this Redis has no deployment under redis key %s. If redis.addrs and deployment.key_prefix name the right "+
-				"one, Redis has lost it: %s", ErrNotFounded, s.Deployment(), afterLoss)
+				"one, Redis has lost it: %s", ErrNotInitialized, s.Deployment(), afterLoss)
 	case m.Deployment != deployment:
 		return m, down, differs(s.Deployment(), deploymentField, m.Deployment, deployment)
 	case n != s.Len():
@@ -265,7 +265,7 @@ func (s *Store) Open(ctx context.Context, deployment string) (m Mark, down error
 		case has == nil:
 			return m, down, hongbao.Errorf(hongbao.ClassBroken,
 				"%w to the end, or Redis has lost shard %d (redis key %s). If `hongbao init` was killed, run it again; "+
-					"else %s", ErrNotFounded, i, key, afterLoss)
+					"else %s", ErrNotInitialized, i, key, afterLoss)
 		case has.Mark != m:
 			return m, down, differs(key, foundingField, has.Founding, m.Founding)
 		}
@@ -275,7 +275,7 @@ func (s *Store) Open(ctx context.Context, deployment string) (m Mark, down error
 
 // markOf returns the owner and the number of shards from the first shard that has a record. All shards record the
 // same.
-func (s *Store) markOf(all []*Founded) (m Mark, shards int, found bool, err error) {
+func (s *Store) markOf(all []*ShardOwner) (m Mark, shards int, found bool, err error) {
 	for i, has := range all {
 		if has == nil {
 			continue

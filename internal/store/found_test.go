@@ -13,14 +13,14 @@ import (
 func TestFoundRefusesAnotherDeployment(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	require.NoError(t, b.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	before := b.dump(t)
-	require.ErrorContains(t, b.store.Found(t.Context(), store.FoundCall{Deployment: "other"}), `deployment is "test"`)
+	require.ErrorContains(t, b.store.Initialize(t.Context(), store.InitializeCall{Deployment: "other"}), `deployment is "test"`)
 	more, err := store.Of(b.rdb, hongbao.Space{Prefix: b.store.Space().Prefix, Shards: 2})
 	require.NoError(t, err)
 	same := more.Shard(0).Keys.Meta() == b.k.Keys.Meta()
 	require.True(t, same, "the hash tag of shard 0 does not depend on the number of shards")
-	require.ErrorContains(t, more.Found(t.Context(), store.FoundCall{Deployment: "test"}), `shards is "1"`)
+	require.ErrorContains(t, more.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}), `shards is "1"`)
 	require.Equal(t, before, b.dump(t))
 }
 
@@ -39,8 +39,8 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 			require.NoError(t, err)
 			second, err := store.Of(rdb, hongbao.Space{Prefix: prefix, Shards: to})
 			require.NoError(t, err)
-			require.NoError(t, first.Found(t.Context(), store.FoundCall{Deployment: "d"}))
-			require.ErrorContains(t, second.Found(t.Context(), store.FoundCall{Deployment: "d"}),
+			require.NoError(t, first.Initialize(t.Context(), store.InitializeCall{Deployment: "d"}))
+			require.ErrorContains(t, second.Initialize(t.Context(), store.InitializeCall{Deployment: "d"}),
 				"belongs to something else", "%d, then %d shards", from, to)
 		}
 	}
@@ -63,8 +63,8 @@ func TestOpenWritesNothing(t *testing.T) {
 		require.Equal(t, before, b.dump(t))
 	}
 	refused("run `hongbao recover`")
-	require.NoError(t, st.Found(t.Context(),
-		store.FoundCall{Deployment: "prod", Founding: "abc", Epochs: []int64{1, 5, 1}}))
+	require.NoError(t, st.Initialize(t.Context(),
+		store.InitializeCall{Deployment: "prod", Founding: "abc", Epochs: []int64{1, 5, 1}}))
 	before := b.dump(t)
 	m, _, err := st.Open(t.Context(), "prod")
 	require.NoError(t, err)

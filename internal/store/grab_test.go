@@ -31,7 +31,7 @@ func TestGrabAgainstModel(t *testing.T) {
 			limits := map[hongbao.Limit]int{}
 			for i := w; i < histories; i += historyWorkers {
 				h := newHistory(t, b, uint64(i))
-				h.play(t)
+				h.run(t)
 				h.compare(t)
 				for o, n := range h.seen {
 					seen[o] += n
@@ -175,7 +175,7 @@ func (h *history) grabs(n int) []*hongbao.Grab {
 	return out
 }
 
-func (h *history) play(t *testing.T) {
+func (h *history) run(t *testing.T) {
 	var answers []hongbao.Answer
 	for range 4 + h.r.IntN(12) {
 		h.disturb(t)

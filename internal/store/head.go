@@ -77,7 +77,7 @@ func (k *Shard) parseHead(cmd *redis.SliceCmd) (Head, error) {
 		return Head{}, fmt.Errorf("read seq and epoch of %s: %w", k.Keys.Meta(), Classify(err))
 	}
 	if v[0] == nil || v[1] == nil {
-		return Head{}, k.notFounded()
+		return Head{}, k.notInitialized()
 	}
 	var h Head
 	for i, into := range []*int64{&h.Seq, &h.Epoch, &h.DoneFloor} {
@@ -106,8 +106,8 @@ func (h Head) atWork(ctx context.Context) error {
 	return nil
 }
 
-// notFounded returns the error for a shard whose meta key is missing.
-func (k *Shard) notFounded() error {
+// notInitialized returns the error for a shard whose meta key is missing.
+func (k *Shard) notInitialized() error {
 	return frozenError(fmt.Sprintf("redis key %s has no seq, so Redis has lost the shard: %s", k.Keys.Meta(), afterLoss))
 }
 

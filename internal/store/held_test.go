@@ -17,7 +17,7 @@ import (
 // user may have three packets.
 func over(t *testing.T) (*redis.Client, *store.Store, []*store.Shard) {
 	t.Helper()
-	b := bundleOf(storetest.Founded(t, 5))
+	b := bundleOf(storetest.Initialized(t, 5))
 	c := spec("rain", 9)
 	c.Shards, c.Limits = 3, []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 3}}
 	b.load(t, c)

@@ -36,7 +36,7 @@ func (k *Shard) checkLate(ctx context.Context) (lost []LateGrant, err error) {
 		if has[g.Campaign] == nil || slices.ContainsFunc(has[g.Campaign][g.User], known) {
 			continue
 		}
-		why, err := k.GrantWithheld(WithEpoch(ctx, epoch), g, NobodyLooked)
+		why, err := k.GrantWithheld(WithEpoch(ctx, epoch), g, UnknownElsewhere)
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func (k *Shard) checkLate(ctx context.Context) (lost []LateGrant, err error) {
 	w := &k.state.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.looked = max(w.looked, epoch)
+	w.checkedLate = max(w.checkedLate, epoch)
 	return lost, nil
 }
 
@@ -65,8 +65,8 @@ func (k *Shard) late() (epoch int64, grants []hongbao.Grant, err error) {
 	w := &k.state.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	epoch = w.line.epoch
-	if epoch == 0 || epoch <= w.sent || epoch <= w.looked {
+	epoch = w.registration.epoch
+	if epoch == 0 || epoch <= w.sent || epoch <= w.checkedLate {
 		return epoch, nil, nil
 	}
 	for i := range w.reported {

@@ -58,7 +58,7 @@ func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context
 	if err != nil {
 		return err
 	}
-	return l.hold(ctx, c, sent, fn)
+	return l.runLocked(ctx, c, sent, fn)
 }
 
 // Try is like Do, but on a given shard and without waiting. It returns false if another caller has the lock.
@@ -71,7 +71,7 @@ func (l *Locks) Try(ctx context.Context, k *Shard, name string, fn func(ctx cont
 	if err != nil || !taken {
 		return false, err
 	}
-	return true, l.hold(ctx, c, sent, fn)
+	return true, l.runLocked(ctx, c, sent, fn)
 }
 
 // lockCall is a request for a lock on a shard.
@@ -85,22 +85,22 @@ func (l *Locks) call(k *Shard, name string) *lockCall {
 	return &lockCall{LockCall{Name: name, Token: rand.Text(), Lease: l.cfg.Lease}, k}
 }
 
-// hold runs fn under the lock. sent is the time before the call that took the lock.
-func (l *Locks) hold(ctx context.Context, call *lockCall, sent time.Time, fn func(ctx context.Context) error) error {
-	held, lose := context.WithCancelCause(ctx)
+// runLocked runs fn under the lock. sent is the time before the call that took the lock.
+func (l *Locks) runLocked(ctx context.Context, call *lockCall, sent time.Time, fn func(ctx context.Context) error) error {
+	lockCtx, lose := context.WithCancelCause(ctx)
 	// The lease counts from sent, so it ends here before it ends in Redis.
 	over := time.AfterFunc(time.Until(sent.Add(l.cfg.Lease)), func() { lose(ErrLockLost) })
 	stop := make(chan struct{})
 	renewed := make(chan struct{})
 	go func() {
 		defer close(renewed)
-		l.renew(held, stop, call, over, lose)
+		l.renew(lockCtx, stop, call, over, lose)
 	}()
-	err := fn(held)
+	err := fn(lockCtx)
 	close(stop)
 	<-renewed
 	over.Stop()
-	if err != nil && errors.Is(context.Cause(held), ErrLockLost) {
+	if err != nil && errors.Is(context.Cause(lockCtx), ErrLockLost) {
 		err = fmt.Errorf("%w under lock %s: %w", ErrLockLost, call.Name, err)
 	}
 	lose(nil)

@@ -11,35 +11,35 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// Look is the state of one server of Redis and of its shards.
-type Look struct {
+// ServerState is the state of one server of Redis and of its shards.
+type ServerState struct {
 	Server Server
 	// Address is the address at which the server was reached.
 	Address string
-	Shards  []ShardLook
+	Shards  []ShardState
 }
 
-// ShardLook is the state of a shard. A shard that Redis has lost is not open, and its Seq is 0.
-type ShardLook struct {
+// ShardState is the state of a shard. A shard that Redis has lost is not open, and its Seq is 0.
+type ShardState struct {
 	Shard int
 	Open  bool
 	Seq   int64
 }
 
-// Looks returns the state of every server that has shards. It takes one round trip for each server.
-func (s *Store) Looks(ctx context.Context) ([]Look, error) {
+// ServerStates returns the state of every server that has shards. It takes one round trip for each server.
+func (s *Store) ServerStates(ctx context.Context) ([]ServerState, error) {
 	w := &Watch{Store: s}
-	var all []Look
+	var all []ServerState
 	var failed []error
 	for node, list := range w.nodes(ctx) {
-		now, err := w.see(ctx, node, list)
+		now, err := w.readServer(ctx, node, list)
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
-		one := Look{Server: now.server, Address: address(node)}
+		one := ServerState{Server: now.server, Address: address(node)}
 		for _, i := range list {
-			one.Shards = append(one.Shards, ShardLook{Shard: i, Open: !slices.Contains(now.strange, i), Seq: now.heads[i].Seq})
+			one.Shards = append(one.Shards, ShardState{Shard: i, Open: !slices.Contains(now.notOpen, i), Seq: now.heads[i].Seq})
 		}
 		all = append(all, one)
 	}

@@ -84,11 +84,11 @@ const mendField = "mend"
 // Begin records an attempt in the shard. Witnesses then send their evidence to it. was is the state in which the
 // caller found the shard.
 func (k *Shard) Begin(ctx context.Context, was *Frozen, a Attempt) error {
-	return k.mend(ctx, mendScript, []string{k.Keys.Meta()}, was.Seq, was.Epoch, a.String())
+	return k.runRestoreScript(ctx, mendScript, []string{k.Keys.Meta()}, was.Seq, was.Epoch, a.String())
 }
 
-// mend calls a script that belongs to an attempt, such as regrant.lua.
-func (k *Shard) mend(ctx context.Context, s *script, keys []string, args ...any) error {
+// runRestoreScript calls a script that belongs to an attempt, such as regrant.lua.
+func (k *Shard) runRestoreScript(ctx context.Context, s *script, keys []string, args ...any) error {
 	reply, err := s.runPlain(ctx, k.rdb, keys, args)
 	if err != nil {
 		return err
@@ -149,20 +149,20 @@ const grantVersion = "3"
 type Run struct {
 	Grants      []hongbao.Grant
 	Generations int64
-	Nobody      stream.SeqRange // the unknown seqs, if Grants is empty
-	// Told means that a process which sent no evidence may have reported grants in Nobody to users. The range is then
+	Unknown     stream.SeqRange // the unknown seqs, if Grants is empty
+	// Reported means that a process which sent no evidence may have reported grants in Nobody to users. The range is then
 	// recorded as accepted, so a late report of such a grant does not freeze the shard again.
-	Told bool
+	Reported bool
 }
 
 func (r *Run) call(k *Shard, a Attempt) (keys []string, args []any) {
 	keys = []string{k.Keys.Meta(), k.Keys.Events()}
 	if len(r.Grants) == 0 {
 		star := ""
-		if r.Told {
+		if r.Reported {
 			star = "*"
 		}
-		return keys, []any{a.String(), r.Nobody.First, r.Nobody.Last, star}
+		return keys, []any{a.String(), r.Unknown.First, r.Unknown.Last, star}
 	}
 	g, last := &r.Grants[0], &r.Grants[len(r.Grants)-1]
 	keys = append(append(keys, k.Keys.Campaign(g.Campaign), k.Keys.Receipts(g.Campaign), k.Keys.Withheld(g.Campaign)),
@@ -186,7 +186,7 @@ func (k *Shard) Regrant(ctx context.Context, a Attempt, runs ...Run) error {
 		return nil
 	}
 	keys, args := runs[0].call(k, a)
-	if err := k.mend(ctx, regrantScript, keys, args...); err != nil { // also loads the script for the pipelines below
+	if err := k.runRestoreScript(ctx, regrantScript, keys, args...); err != nil { // also loads the script for the pipelines below
 		return err
 	}
 	sha := textsFor("", false).sha[regrantScript]
@@ -225,7 +225,7 @@ func (k *Shard) Mark(ctx context.Context, a Attempt, sink string, events []strea
 		for _, p := range m.pieces {
 			args = append(args, p.key, p.first, p.last, p.base)
 		}
-		if err := k.mend(ctx, markScript, m.keys, args...); err != nil {
+		if err := k.runRestoreScript(ctx, markScript, m.keys, args...); err != nil {
 			return err
 		}
 	}
@@ -235,14 +235,14 @@ func (k *Shard) Mark(ctx context.Context, a Attempt, sink string, events []strea
 // Revise changes the revision of a campaign. A restore may have returned packets to the stock. The new revision
 // invalidates what callers have cached, such as the filter.
 func (k *Shard) Revise(ctx context.Context, a Attempt, campaign string) error {
-	return k.mend(ctx, reviseScript, []string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Filter(campaign)}, a.String())
+	return k.runRestoreScript(ctx, reviseScript, []string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Filter(campaign)}, a.String())
 }
 
 // Before describes the shard's data in Redis from before the freeze.
 type Before struct {
-	// Direct means that there was exactly one promotion since the shard was last opened, and no restart. Then Redis
+	// OnePromotion means that there was exactly one promotion since the shard was last opened, and no restart. Then Redis
 	// can only have lost the latest writes.
-	Direct bool
+	OnePromotion bool
 	// Wrote is the latest time at which an entry or a witness shows a write to the shard. It is the Unix epoch if the
 	// stream is gone. Frozen is when the shard froze.
 	Wrote, Frozen time.Time
@@ -250,9 +250,9 @@ type Before struct {
 	// witnesses.
 	Attempt Attempt
 	Asked   time.Duration
-	// Sure is the last event before Wrote minus the overlap. If the stream no longer has such events, it is the last
+	// CertainSeq is the last event before Wrote minus the overlap. If the stream no longer has such events, it is the last
 	// trimmed event.
-	Sure int64
+	CertainSeq int64
 }
 
 // Before describes the data of a frozen shard. Unless the result is Direct, writes within overlap before the last
@@ -273,7 +273,7 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	}
 	opened, _ := v[0].(string)
 	history, _ := v[1].(string)
-	b.Direct = server.RunID != opened && server.promoted() != "" && server.ReplID2 == history
+	b.OnePromotion = server.RunID != opened && server.promoted() != "" && server.ReplID2 == history
 	b.Wrote, b.Frozen = unixMilli(v[2]), unixMilli(v[3])
 	last, err := k.LastEntry(ctx)
 	if err != nil {
@@ -294,8 +294,8 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	mend, _ := v[4].(string)
 	b.Attempt, _ = parseAttempt(mend) // unreadable: the zero Attempt
 	b.Asked = now.Sub(unixMilli(v[5]))
-	b.Direct = b.Direct && server.Uptime > now.Sub(b.Wrote)
-	b.Sure, err = k.LastBefore(ctx, b.Wrote.Add(-overlap))
+	b.OnePromotion = b.OnePromotion && server.Uptime > now.Sub(b.Wrote)
+	b.CertainSeq, err = k.LastBefore(ctx, b.Wrote.Add(-overlap))
 	return b, err
 }
 
@@ -343,7 +343,7 @@ func unixMilli(v any) time.Time {
 
 // ReceiptsOf returns the receipts of users in a campaign. It also works on a frozen shard.
 func (k *Shard) ReceiptsOf(ctx context.Context, campaign string, users []string) (map[string][]hongbao.Receipt, error) {
-	held := map[string][]hongbao.Receipt{}
+	receipts := map[string][]hongbao.Receipt{}
 	for some := range slices.Chunk(users, MaxGrabs) {
 		pipe := k.rdb.Pipeline()
 		from := pipe.HGet(ctx, k.Keys.Campaign(campaign), "from")
@@ -360,10 +360,10 @@ func (k *Shard) ReceiptsOf(ctx context.Context, campaign string, users []string)
 			if text == "" {
 				continue
 			}
-			if held[user], err = ParseReceipts(k.Index(), ms, text); err != nil {
+			if receipts[user], err = ParseReceipts(k.Index(), ms, text); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return held, nil
+	return receipts, nil
 }

@@ -21,7 +21,7 @@ import (
 // claimed.
 func setupClaims(t *testing.T) *bundle {
 	t.Helper()
-	return bundleOf(storetest.FarAlong(t, storetest.Founded(t, 4)))
+	return bundleOf(storetest.FarAlong(t, storetest.Initialized(t, 4)))
 }
 
 func (b *bundle) claims(t *testing.T, owner string) *store.Claims {

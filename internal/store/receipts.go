@@ -20,7 +20,7 @@ func (k *Shard) Receipts(ctx context.Context, campaign string, grabs []*hongbao.
 	for i, g := range grabs {
 		args[i] = &g.User // a pointer, because a string in an interface allocates
 	}
-	epoch, err := k.lineEpoch(ctx) // before the call, because the reply has no epoch
+	epoch, err := k.registrationEpoch(ctx) // before the call, because the reply has no epoch
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 
 // A winner grabs again, without a request id or with a new one, while the campaign is paused, ended or not started.
 // The answer has the winner's receipts. A user without packets is refused.
-func TestWinnerIsToldWhateverTheState(t *testing.T) {
+func TestWinnerGetsTheReceiptInEveryState(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, hold := range []int64{1, 3} {

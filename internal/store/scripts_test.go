@@ -101,7 +101,7 @@ func TestScriptsOnACluster(t *testing.T) {
 		info, err := rdb.ClusterInfo(t.Context()).Result()
 		return err == nil && strings.Contains(info, "cluster_state:ok")
 	}, "the cluster is up")
-	two := storetest.FoundedOn(t, rdb, 2)
+	two := storetest.InitializedOn(t, rdb, 2)
 	err := rdb.Eval(t.Context(), "return redis.call('EXISTS', KEYS[1], KEYS[2])",
 		[]string{two.Shard(0).Keys.Meta(), two.Shard(1).Keys.Meta()}).Err()
 	require.True(t, redis.HasErrorPrefix(err, "CROSSSLOT"), "%v", err)

@@ -33,12 +33,12 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	return bundleOf(storetest.Founded(t, 1))
+	return bundleOf(storetest.Initialized(t, 1))
 }
 
 func setupOn(t *testing.T, rdb *redis.Client) *bundle {
 	t.Helper()
-	return bundleOf(storetest.FoundedOn(t, rdb, 1))
+	return bundleOf(storetest.InitializedOn(t, rdb, 1))
 }
 
 func bundleOf(st *store.Store) *bundle {

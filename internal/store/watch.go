@@ -25,21 +25,21 @@ const (
 	Evicts = "redis_evicts"
 )
 
-// sight is what one check of a server has found.
-type sight struct {
+// finding is what one check of a server has found.
+type finding struct {
 	server Server
 	// known is the latest seq and epoch of each shard that this process had seen before the check. heads are the
 	// heads of the server's shards. Shards without meta have none.
 	known, heads map[int]Head
 	// missing are the server's shards without meta. strange are the shards that are not open for the server's present
 	// run.
-	missing, strange []int
+	missing, notOpen []int
 	// late are events that this process saw before an opening skipped them, by shard.
 	late map[int]lateEvent
 	// replicas is, for each shard, the highest number of replicas that its primary has had.
 	replicas map[int]int
-	// news are the shards of which this process has seen events that Redis lacks.
-	news []int
+	// ahead are the shards of which this process has seen events that Redis lacks.
+	ahead []int
 }
 
 // lateEvent is an event that this process saw, in an epoch, before an opening of its shard skipped it.
@@ -59,14 +59,14 @@ type Watch struct {
 	// Alarm is called once for each change that may cost money. It may be nil.
 	Alarm func(code string, err error)
 
-	mu     sync.Mutex
-	before map[int]*sight                 // by shard
-	busy   map[redis.UniversalClient]bool // servers with a check in progress
-	hurry  atomic.Int64                   // until this Unix time in ns, checks are more frequent
+	mu              sync.Mutex
+	before          map[int]*finding               // by shard
+	busy            map[redis.UniversalClient]bool // servers with a check in progress
+	checkOftenUntil atomic.Int64                   // until this Unix time in ns, checks are more frequent
 }
 
-// lookTime is the timeout for one check of one server.
-const lookTime = 5 * time.Second
+// checkTimeout is the timeout for one check of one server.
+const checkTimeout = 5 * time.Second
 
 // Run checks all servers regularly until ctx ends. A server that does not answer does not delay the checks of the
 // others.
@@ -75,16 +75,16 @@ func (w *Watch) Run(ctx context.Context) error {
 	if every == 0 {
 		every = 750 * time.Millisecond
 	}
-	w.before, w.busy = map[int]*sight{}, map[redis.UniversalClient]bool{}
-	var looks sync.WaitGroup
-	defer looks.Wait()
+	w.before, w.busy = map[int]*finding{}, map[redis.UniversalClient]bool{}
+	var checks sync.WaitGroup
+	defer checks.Wait()
 	for {
 		for node, list := range w.idleNodes(ctx) {
-			looks.Go(func() { w.look(ctx, node, list) })
+			checks.Go(func() { w.check(ctx, node, list) })
 		}
 		pause := every
-		if time.Now().UnixNano() < w.hurry.Load() {
-			pause /= frozenLooks
+		if time.Now().UnixNano() < w.checkOftenUntil.Load() {
+			pause /= checkOftenFactor
 		}
 		if !retry.Pause(ctx, pause) {
 			return nil
@@ -92,28 +92,28 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// hurries makes the checks more frequent for a while, if a shard of the server has frozen since the last check.
-func (w *Watch) hurries(now *sight) {
+// checkOftenAfterFreeze makes the checks more frequent for a while, if a shard of the server has frozen since the last check.
+func (w *Watch) checkOftenAfterFreeze(now *finding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for shard, head := range now.heads {
 		before := w.before[shard]
 		if head.Frozen && (before == nil || !before.heads[shard].Frozen) {
-			w.hurry.Store(time.Now().Add(hurryTime).UnixNano())
+			w.checkOftenUntil.Store(time.Now().Add(checkOftenFor).UnixNano())
 		}
 	}
 }
 
-// hurryTime is how long checks are more frequent after a freeze.
-const hurryTime = 15 * time.Second
+// checkOftenFor is how long checks are more frequent after a freeze.
+const checkOftenFor = 15 * time.Second
 
-// frozenLooks is the factor by which checks are more frequent after a freeze. A recoverer waits for what the checks
+// checkOftenFactor is the factor by which checks are more frequent after a freeze. A recoverer waits for what the checks
 // report.
-const frozenLooks = 4
+const checkOftenFactor = 4
 
 // idleNodes returns the servers without a check in progress, each with its shards, and marks them busy.
 func (w *Watch) idleNodes(ctx context.Context) map[redis.UniversalClient][]int {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	nodes := w.nodes(ctx)
 	w.mu.Lock()
@@ -125,16 +125,16 @@ func (w *Watch) idleNodes(ctx context.Context) map[redis.UniversalClient][]int {
 	return nodes
 }
 
-// look checks one server once.
-func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int) {
+// check checks one server once.
+func (w *Watch) check(ctx context.Context, node redis.UniversalClient, list []int) {
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		delete(w.busy, node)
 	}()
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	now, err := w.see(ctx, node, list)
+	now, err := w.readServer(ctx, node, list)
 	if err != nil { // not reported here: other calls to the server fail as well
 		if cluster, ok := w.Store.rdb.(*redis.ClusterClient); ok {
 			cluster.ReloadState(ctx) // after a failover, a dead node can't redirect the client
@@ -142,7 +142,7 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 		return
 	}
 	w.freeze(ctx, now)
-	w.hurries(now)
+	w.checkOftenAfterFreeze(now)
 	gone := make([][]LateGrant, len(list))
 	_ = Each(len(list), AllAtOnce, func(at int) error {
 		i := list[at]
@@ -167,9 +167,9 @@ func (w *Watch) look(ctx context.Context, node redis.UniversalClient, list []int
 
 // freeze freezes the shards that are not open for their present server, and those that lack an event that this
 // process has seen. To shards that are already frozen, it reports events that this process has seen and Redis lacks.
-func (w *Watch) freeze(ctx context.Context, now *sight) {
-	for _, shard := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.strange, now.news)))) {
-		if !now.heads[shard].Frozen || slices.Contains(now.news, shard) {
+func (w *Watch) freeze(ctx context.Context, now *finding) {
+	for _, shard := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.notOpen, now.ahead)))) {
+		if !now.heads[shard].Frozen || slices.Contains(now.ahead, shard) {
 			late := now.late[shard]
 			z, err := w.Store.Shard(shard).freeze(ctx, late.seq, late.skipped)
 			if err != nil || !z.Frozen {
@@ -193,8 +193,8 @@ func (w *Watch) nodes(ctx context.Context) map[redis.UniversalClient][]int {
 	return all
 }
 
-// see reads INFO and the heads of the shards of one server.
-func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int) (*sight, error) {
+// readServer reads INFO and the heads of the shards of one server.
+func (w *Watch) readServer(ctx context.Context, node redis.UniversalClient, list []int) (*finding, error) {
 	pipe := node.Pipeline()
 	info := pipe.Info(ctx, "server", "replication", "persistence", "memory")
 	heads, known := make([]*redis.SliceCmd, len(list)), map[int]Head{}
@@ -205,12 +205,12 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("look at a Redis server: %w", Classify(err))
 	}
-	s := &sight{server: parseInfo(info.Val()), known: known, heads: map[int]Head{}, late: map[int]lateEvent{},
+	s := &finding{server: parseInfo(info.Val()), known: known, heads: map[int]Head{}, late: map[int]lateEvent{},
 		replicas: map[int]int{}}
 	for i, shard := range list {
 		opening := parseOpening(heads[i].Val())
 		if !opening.openFor(&s.server) {
-			s.strange = append(s.strange, shard)
+			s.notOpen = append(s.notOpen, shard)
 		}
 		if heads[i].Val()[0] == nil {
 			s.missing = append(s.missing, shard)
@@ -223,12 +223,12 @@ func (w *Watch) see(ctx context.Context, node redis.UniversalClient, list []int)
 		}
 		s.heads[shard], s.replicas[shard] = head, opening.replicas
 		if k.state.seen.Load() > max(head.Seq, opening.seen) {
-			s.news = append(s.news, shard)
+			s.ahead = append(s.ahead, shard)
 		}
 		skipped, err := parseSkipped(opening.skipped)
 		if seq, epoch := k.state.late(head.Epoch, skipped); err == nil && seq > 0 { // else a worker repairs it
 			s.late[shard] = lateEvent{seq, epoch, opening.skipped}
-			s.news = append(s.news, shard)
+			s.ahead = append(s.ahead, shard)
 		}
 	}
 	return s, nil
@@ -245,9 +245,9 @@ func (w *Watch) judgeLate(lost []LateGrant) {
 		"docs/alarms.md says what to do for these users", l.Shard, len(lost), l.Packet, l.Campaign, l.Seq, l.User, l.Why))
 }
 
-// was returns the head of a shard at the previous check. At the first check it returns what the process had seen,
+// previousHead returns the head of a shard at the previous check. At the first check it returns what the process had seen,
 // because its grabs may have been answered before the watch began.
-func (w *Watch) was(now *sight, shard int) Head {
+func (w *Watch) previousHead(now *finding, shard int) Head {
 	if before := w.before[shard]; before != nil {
 		return before.heads[shard]
 	}
@@ -255,7 +255,7 @@ func (w *Watch) was(now *sight, shard int) Head {
 }
 
 // judge raises alarms for what has become worse since the previous check. The caller must hold w.mu.
-func (w *Watch) judge(now *sight) {
+func (w *Watch) judge(now *finding) {
 	raised := map[string]bool{}
 	alarm := func(code, format string, args ...any) {
 		if !raised[code] {
@@ -269,7 +269,7 @@ func (w *Watch) judge(now *sight) {
 			append([]any{shard}, args...)...)
 	}
 	for _, shard := range now.missing {
-		if was := w.was(now, shard); was.Epoch > 0 {
+		if was := w.previousHead(now, shard); was.Epoch > 0 {
 			lost(shard, "it had come to event %d, and is gone", was.Seq)
 		}
 	}
@@ -279,7 +279,7 @@ func (w *Watch) judge(now *sight) {
 		}
 	}
 	for shard, head := range now.heads {
-		if was := w.was(now, shard); head.Seq < was.Seq || head.Epoch < was.Epoch {
+		if was := w.previousHead(now, shard); head.Seq < was.Seq || head.Epoch < was.Epoch {
 			lost(shard, "it had come to event %d of epoch %d, and came back at event %d of epoch %d", was.Seq, was.Epoch,
 				head.Seq, head.Epoch)
 		}

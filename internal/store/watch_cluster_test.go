@@ -18,7 +18,7 @@ func TestWatchBesideAHungNode(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.NewRedisCluster(t, testkit.RedisOptions{})
 	rdb := cluster.Client(t, nil)
-	st := storetest.FoundedOn(t, rdb, 8)
+	st := storetest.InitializedOn(t, rdb, 8)
 	require.NoError(t, cluster.Replicas[0].Stop()) // prevents a failover
 	require.NoError(t, cluster.Masters[0].Stop())
 	looks := &watched{}
@@ -29,5 +29,5 @@ func TestWatchBesideAHungNode(t *testing.T) {
 	}))
 	w := &store.Watch{Store: st, Every: 10 * time.Millisecond}
 	testkit.Go(t, w.Run)
-	testkit.Eventually(t, 4*time.Second, func() bool { return looks.looks.Load() > 40 }, "the others are checked")
+	testkit.Eventually(t, 4*time.Second, func() bool { return looks.checks.Load() > 40 }, "the others are checked")
 }

@@ -17,7 +17,7 @@ import (
 
 // watched counts the checks of a Watch and collects its alarms.
 type watched struct {
-	looks  atomic.Int64 // checks that got a reply
+	checks atomic.Int64 // checks that got a reply
 	mu     sync.Mutex
 	alarms []string
 }
@@ -30,7 +30,7 @@ func (w *watched) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
 		if err == nil && cmds[0].Name() == "info" {
-			w.looks.Add(1)
+			w.checks.Add(1)
 		}
 		return err
 	}
@@ -66,8 +66,8 @@ func watchBy(t *testing.T, st *store.Store) *watched {
 // sees waits until a check that began after this call is complete.
 func (w *watched) sees(t *testing.T) {
 	t.Helper()
-	was := w.looks.Load()
-	testkit.Eventually(t, 20*time.Second, func() bool { return w.looks.Load() >= was+3 }, "the watch looks")
+	was := w.checks.Load()
+	testkit.Eventually(t, 20*time.Second, func() bool { return w.checks.Load() >= was+3 }, "the watch looks")
 }
 
 // raises waits for an alarm, checks that it is the only one, and removes it.

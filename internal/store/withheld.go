@@ -66,7 +66,7 @@ func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, front 
 	for _, p := range stay {
 		args = append(args, p.String())
 	}
-	return k.mend(ctx, withholdScript, keys, args...)
+	return k.runRestoreScript(ctx, withholdScript, keys, args...)
 }
 
 // Withheld returns the packets of a campaign that restores have withheld on the shard, in the order in which they
@@ -90,15 +90,15 @@ const (
 	RefusedGeneration Refusal = "generation"
 )
 
-// NobodyLooked as elsewhere says that the caller has not counted the user's packets on other shards.
-const NobodyLooked = -1
+// UnknownElsewhere as elsewhere says that the caller has not counted the user's packets on other shards.
+const UnknownElsewhere = -1
 
 // GrantWithheld grants a withheld packet to the user to whom it was reported. elsewhere is how many packets of the
 // campaign the user has on other shards. It sets seq, epoch and time of the grant, and returns "". If it returns a
 // refusal, it has changed nothing.
 func (k *Shard) GrantWithheld(ctx context.Context, g *hongbao.Grant, elsewhere int) (Refusal, error) {
 	held := ""
-	if elsewhere != NobodyLooked {
+	if elsewhere != UnknownElsewhere {
 		held = strconv.Itoa(elsewhere)
 	}
 	keys := []string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(g.Campaign), k.Keys.Receipts(g.Campaign),

@@ -259,13 +259,13 @@ func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 		"a packet elsewhere": {"u2", "r1", held[1], 1, store.RefusedLimit},
 		"one that was dealt": {"u3", "r1", store.Packet{Number: answers[0].Receipts[0].Packet, Amount: 7}, 0, store.RefusedGone},
 		"another amount":     {"u3", "r1", store.Packet{Number: held[1].Number, Amount: 8}, 0, store.RefusedGone},
-		"no one has looked":  {"u1", "", held[1], store.NobodyLooked, store.RefusedLimit},
+		"no one has looked":  {"u1", "", held[1], store.UnknownElsewhere, store.RefusedLimit},
 	} {
 		why, _ := grant(c.user, c.request, c.packet, c.elsewhere)
 		require.Equal(t, c.want, why, name)
 	}
 	require.NoError(t, b.rdb.HSet(ctx, k.Keys.Campaign("rain"), "places", 2).Err())
-	why, _ = grant("u4", "r1", held[1], store.NobodyLooked)
+	why, _ = grant("u4", "r1", held[1], store.UnknownElsewhere)
 	require.Equal(t, store.RefusedPlaces, why)
 	_, why, err = k.ReleaseWithheld(ctx, "rain")
 	require.NoError(t, err)

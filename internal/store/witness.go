@@ -26,8 +26,8 @@ const (
 	rememberFor, rememberMost = 10 * time.Second, time.Minute
 	// maxRemembered limits the size in bytes of the grants that a process remembers for a deployment.
 	maxRemembered = 64 << 20
-	// testifyTexts and testifyBytes limit what one call of testify.lua sends.
-	testifyTexts, testifyBytes = 1000, 1 << 20
+	// maxEvidenceTexts and testifyBytes limit what one call of testify.lua sends.
+	maxEvidenceTexts, maxEvidenceBytes = 1000, 1 << 20
 )
 
 // witness has the grants of a shard that this process has reported to users, and its line in the hash witnesses. Only
@@ -40,14 +40,14 @@ type witness struct {
 	answers  bool
 	reported []reported // oldest first
 	// dropped is the highest seq of a grant that was forgotten before it was settled.
-	dropped int64
-	line    ownLine
-	copied  bool // the replicas have this process's first line
+	dropped      int64
+	registration ownRegistration
+	copied       bool // the replicas have this process's first line
 	// sent is the epoch of the last restore attempt to which this process sent all its grants. looked is the last
 	// epoch in which checkLate ran.
-	sent, looked int64
-	replicas     int64  // the highest number of replicas that the primary has had
-	text         []byte // buffer for the text of an entry
+	sent, checkedLate int64
+	replicas          int64  // the highest number of replicas that the primary has had
+	text              []byte // buffer for the text of an entry
 }
 
 // reported has grants with consecutive seqs, in the format of a stream entry.
@@ -58,15 +58,15 @@ type reported struct {
 	at          time.Time
 }
 
-// ownLine is when this process last wrote its line (or just before), and the shard's epoch then.
-type ownLine struct {
+// ownRegistration is when this process last wrote its line (or just before), and the shard's epoch then.
+type ownRegistration struct {
 	at    time.Time
 	epoch int64
 }
 
 // young reports whether a recoverer would certainly still wait for this process's evidence. The age is the greater
 // one by the monotonic and the wall clock: the former stops while the machine sleeps, the latter can be set back.
-func (l *ownLine) young(epoch int64, now time.Time) bool {
+func (l *ownRegistration) young(epoch int64, now time.Time) bool {
 	age := max(now.Sub(l.at), now.Round(0).Sub(l.at.Round(0)))
 	return l.epoch == epoch && age < stream.WitnessAge
 }
@@ -88,7 +88,7 @@ func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.An
 	}
 	err := k.witness(ctx, true)
 	if err == nil {
-		err = k.copyLine(ctx)
+		err = k.copyRegistration(ctx)
 	}
 	if err != nil {
 		return hongbao.Outagef(hongbao.ClassUnknown, "an answer may be one that Redis has lost: %w", err)
@@ -106,19 +106,19 @@ func (k *Shard) remember(call *GrabCall, answers []hongbao.Answer, epoch int64) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	late = epoch < k.state.least.Load()
-	if may = w.line.young(epoch, time.Now()) && !late && w.copied; may {
+	if may = w.registration.young(epoch, time.Now()) && !late && w.copied; may {
 		w.remember(k, call, answers, epoch)
 	}
 	return may, late
 }
 
-// lineEpoch returns the epoch of this process's line. If there is no line, it writes one.
-func (k *Shard) lineEpoch(ctx context.Context) (int64, error) {
+// registrationEpoch returns the epoch of this process's line. If there is no line, it writes one.
+func (k *Shard) registrationEpoch(ctx context.Context) (int64, error) {
 	w := &k.state.witness
 	epoch := func() int64 {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.line.epoch
+		return w.registration.epoch
 	}
 	if e := epoch(); e > 0 {
 		return e, nil
@@ -136,9 +136,9 @@ func (k *Shard) refuseAnswer(epoch int64) error {
 // answer is returned, so that a slow replica does not block users. The primary and the faster replicas have the line.
 const copyTime = 500 * time.Millisecond
 
-// copyLine waits until the replicas have the first line of this process. If any of them is promoted, a recoverer then
+// copyRegistration waits until the replicas have the first line of this process. If any of them is promoted, a recoverer then
 // waits for this process.
-func (k *Shard) copyLine(ctx context.Context) error {
+func (k *Shard) copyRegistration(ctx context.Context) error {
 	w := &k.state.witness
 	w.mu.Lock()
 	replicas, copied := w.replicas, w.copied
@@ -268,7 +268,7 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 	if reply[0] == "gone" {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.line = ownLine{}
+		w.registration = ownRegistration{}
 		return nil
 	}
 	r := replyReader{rest: reply}
@@ -281,13 +281,13 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 	w.replicas, w.sent = replicas, sent
 	if open {
 		if answers { // otherwise no line was written
-			w.line = ownLine{at: now, epoch: epoch}
+			w.registration = ownRegistration{at: now, epoch: epoch}
 		}
 		w.forget(k.store, epoch, settled, now)
 		w.mu.Unlock()
 		return nil
 	}
-	w.line = ownLine{}
+	w.registration = ownRegistration{}
 	if attempt.Epoch == 0 || attempt.Epoch == sent {
 		w.mu.Unlock()
 		return nil
@@ -305,15 +305,15 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 		k.state.forgetBefore(attempt.Epoch) // nothing was reported to users
 		return nil
 	}
-	return k.testify(ctx, attempt.Epoch, texts, all)
+	return k.sendEvidence(ctx, attempt.Epoch, texts, all)
 }
 
-// testify sends texts to a restore attempt. all says that they are complete evidence of what the process has
+// sendEvidence sends texts to a restore attempt. all says that they are complete evidence of what the process has
 // reported.
-func (k *Shard) testify(ctx context.Context, epoch int64, texts []any, all bool) error {
+func (k *Shard) sendEvidence(ctx context.Context, epoch int64, texts []any, all bool) error {
 	for first := true; first || len(texts) > 0; first = false {
 		n, bytes := 0, 0
-		for n < min(len(texts), testifyTexts) && bytes < testifyBytes {
+		for n < min(len(texts), maxEvidenceTexts) && bytes < maxEvidenceBytes {
 			bytes += len(texts[n].(string)) //nolint:forcetypeassert // witness made them
 			n++
 		}
@@ -363,29 +363,29 @@ func (s *Store) Leave(ctx context.Context) error {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.answers, w.copied, w.line = false, false, ownLine{}
+		w.answers, w.copied, w.registration = false, false, ownRegistration{}
 		return nil
 	})...)
 }
 
-// WitnessLine is the line of a process: when it was last written, and the epoch of the last restore attempt to which
+// Registration is the line of a process: when it was last written, and the epoch of the last restore attempt to which
 // the process has sent all its evidence.
-type WitnessLine struct {
+type Registration struct {
 	At   time.Time
 	Sent int64
 }
 
 // Witnesses returns the lines of all processes in the shard's hash witnesses.
-func (k *Shard) Witnesses(ctx context.Context) ([]WitnessLine, error) {
+func (k *Shard) Witnesses(ctx context.Context) ([]Registration, error) {
 	texts, err := k.rdb.HVals(ctx, k.Keys.Witnesses()).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read who watched %s: %w", k.Keys.Meta(), Classify(err))
 	}
-	lines := make([]WitnessLine, len(texts))
+	registrations := make([]Registration, len(texts))
 	for i, text := range texts {
 		at, sent, _ := strings.Cut(text, " ")
-		lines[i].At = unixMilli(at)
-		lines[i].Sent, _ = strconv.ParseInt(sent, 10, 64) // absent: 0
+		registrations[i].At = unixMilli(at)
+		registrations[i].Sent, _ = strconv.ParseInt(sent, 10, 64) // absent: 0
 	}
-	return lines, nil
+	return registrations, nil
 }

@@ -58,7 +58,7 @@ func (b *bundle) crowd(t *testing.T) {
 	b.grab(t, "rain", "u2/r2", "u5/r6")
 }
 
-func twice(c hongbao.Campaign) hongbao.Campaign {
+func withTwoPerUser(c hongbao.Campaign) hongbao.Campaign {
 	c.Limits = []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 2}}
 	return c
 }
@@ -68,7 +68,7 @@ func twice(c hongbao.Campaign) hongbao.Campaign {
 func TestGrantsComeBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.load(t, twice(spec("rain", 50)))
+	b.load(t, withTwoPerUser(spec("rain", 50)))
 	b.grab(t, "rain", "u0/r0")
 	back := b.keep(t)
 	b.crowd(t)
@@ -152,7 +152,7 @@ func TestPacketsOfNobodyStay(t *testing.T) {
 	for i := range evidence {
 		g := &evidence[i]
 		if i%7 < 2 || i == 998 {
-			runs = append(runs, store.Run{Nobody: stream.SeqRange{First: g.Seq, Last: g.Seq}})
+			runs = append(runs, store.Run{Unknown: stream.SeqRange{First: g.Seq, Last: g.Seq}})
 			lost++
 			continue
 		}
@@ -229,48 +229,48 @@ func TestAnswerAfterAllWasSent(t *testing.T) {
 }
 
 // A process whose line is too old or missing writes it again before it answers a user.
-func TestAnswerNeedsALine(t *testing.T) {
+func TestAnswerNeedsARegistration(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 10))
 	b.grab(t, "rain", "u1/r1")
-	line := func() string {
-		lines, err := b.rdb.HVals(t.Context(), b.k.Keys.Witnesses()).Result()
+	registration := func() string {
+		registrations, err := b.rdb.HVals(t.Context(), b.k.Keys.Witnesses()).Result()
 		require.NoError(t, err)
-		require.Len(t, lines, 1)
-		return lines[0]
+		require.Len(t, registrations, 1)
+		return registrations[0]
 	}
-	first := line()
+	first := registration()
 	b.grab(t, "rain", "u2/r2")
-	require.Equal(t, first, line(), "a young line does")
+	require.Equal(t, first, registration(), "a young line does")
 	require.NoError(t, b.rdb.Del(t.Context(), b.k.Keys.Witnesses()).Err())
-	store.AgeLine(b.k, stream.WitnessAge)
+	store.AgeRegistration(b.k, stream.WitnessAge)
 	b.grab(t, "rain", "u3/r3")
-	require.NotEmpty(t, line(), "it is written again")
+	require.NotEmpty(t, registration(), "it is written again")
 }
 
 // A watch writes no line while its process has answered no user. The first answer writes the line, and Leave removes
 // it.
-func TestLineOfOnesThatAnswer(t *testing.T) {
+func TestRegistrationOfOnesThatAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 10))
-	lines := func() int64 { return b.rdb.HLen(t.Context(), b.k.Keys.Witnesses()).Val() }
-	require.NoError(t, store.LookOf(t.Context(), b.k))
-	require.Zero(t, lines())
+	registrations := func() int64 { return b.rdb.HLen(t.Context(), b.k.Keys.Witnesses()).Val() }
+	require.NoError(t, store.CheckOnce(t.Context(), b.k))
+	require.Zero(t, registrations())
 	b.grab(t, "rain", "u1/r1")
-	require.EqualValues(t, 1, lines())
+	require.EqualValues(t, 1, registrations())
 	require.NoError(t, b.store.Leave(t.Context()))
-	require.Zero(t, lines())
-	require.NoError(t, store.LookOf(t.Context(), b.k))
-	require.Zero(t, lines())
+	require.Zero(t, registrations())
+	require.NoError(t, store.CheckOnce(t.Context(), b.k))
+	require.Zero(t, registrations())
 	b.grab(t, "rain", "u2/r2")
-	require.EqualValues(t, 1, lines(), "a later answer writes the line again")
+	require.EqualValues(t, 1, registrations(), "a later answer writes the line again")
 }
 
 // A producer is closed while the shard is frozen. Its line stays, because it may have reported grants that Redis has
 // lost.
-func TestLineStaysOnAFrozenShard(t *testing.T) {
+func TestRegistrationStaysOnAFrozenShard(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 10))
@@ -281,7 +281,7 @@ func TestLineStaysOnAFrozenShard(t *testing.T) {
 }
 
 // Two producers of a process share one line. The line is removed when both are closed.
-func TestLineOfTwoProducers(t *testing.T) {
+func TestRegistrationOfTwoProducers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 10))
@@ -296,20 +296,20 @@ func TestLineOfTwoProducers(t *testing.T) {
 
 // The line of a dead process is old. On a frozen shard it stays, because a recoverer may wait for it. On an open
 // shard it is removed.
-func TestOldLines(t *testing.T) {
+func TestOldRegistrations(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 10))
-	lines := func() int64 { return b.rdb.HLen(t.Context(), b.k.Keys.Witnesses()).Val() }
+	registrations := func() int64 { return b.rdb.HLen(t.Context(), b.k.Keys.Witnesses()).Val() }
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Witnesses(), "dead", "1700000000000 0").Err())
 	b.freeze(t)
 	require.NoError(t, store.WitnessOf(t.Context(), b.k))
-	require.EqualValues(t, 2, lines())
+	require.EqualValues(t, 2, registrations())
 	require.NoError(t, b.rdb.HDel(t.Context(), b.k.Keys.Meta(), "frozen").Err())
 	other, err := store.Of(b.rdb.WithTimeout(time.Minute), b.store.Space())
 	require.NoError(t, err)
 	require.NoError(t, store.WitnessOf(t.Context(), other.Shard(0)))
-	require.EqualValues(t, 2, lines(), "the two that live")
+	require.EqualValues(t, 2, registrations(), "the two that live")
 }
 
 // A witness sends evidence after the recoverer has read it. The shard does not open until the recoverer has read the
@@ -322,7 +322,7 @@ func TestNoOpeningWithoutAllEvidence(t *testing.T) {
 	require.NoError(t, err)
 	e, err := b.k.Evidence(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, store.TestifyOf(t.Context(), b.k, attempt.Epoch))
+	require.NoError(t, store.SendEvidence(t.Context(), b.k, attempt.Epoch))
 	again := &store.Reopening{Was: z, Epoch: attempt.Epoch, Last: 100, Evidence: e.Texts}
 	opened, err := b.k.Reopen(t.Context(), again)
 	require.NoError(t, err)

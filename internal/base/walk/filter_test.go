@@ -17,7 +17,7 @@ import (
 // packets are gone and the user is certainly not among the winners, it ends the walk.
 func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome hongbao.Outcome, terms *store.Terms,
 	asked time.Time) walk.Verdict {
-	said := winners.Said{Outcome: outcome, Asked: asked}
+	said := winners.PlaceAnswer{Outcome: outcome, Asked: asked}
 	if outcome == hongbao.OutcomeSoldOut || outcome == hongbao.OutcomeLimitReached {
 		said.Revision, said.Generation = terms.Revision(), terms.Generation()
 	}
@@ -26,7 +26,7 @@ func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome h
 		return verdict
 	}
 	revision := said.Revision
-	if verdict == walk.Onward && a.known.Late(g.User, w.now) {
+	if verdict == walk.Onward && a.known.CertainlySoldOut(g.User, w.now) {
 		w.known++
 		return walk.Told
 	}

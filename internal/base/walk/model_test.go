@@ -61,7 +61,7 @@ type agent struct {
 	course *walk.Course
 	memory *walk.Memory
 	terms  []*store.Terms
-	known  winners.Known
+	known  winners.SoldOutCache
 	looks  bool // a task is fetching the filter
 }
 
@@ -134,7 +134,7 @@ func newWorld(t *testing.T, o *redis.Options, seed uint64, bug string) *world {
 	t.Cleanup(func() { _ = rdb.Close() })
 	w.rdb = rdb
 	places := 2 + w.rng.IntN(3)
-	w.store = storetest.FoundedOn(t, rdb, places)
+	w.store = storetest.InitializedOn(t, rdb, places)
 	w.spec(places)
 	seeds := campaign.NewSeed()
 	_, err := loaded.Seeded(t.Context(), w.store, w.c, seeds)
@@ -191,7 +191,7 @@ func (w *world) grab(a *agent, g *hongbao.Grab) {
 		if w.bug == "an ended lease" {
 			now = time.Time{}
 		}
-		late := a.known.Late(g.User, now)
+		late := a.known.CertainlySoldOut(g.User, now)
 		renew := late && a.known.Renew(now)
 		if late && !renew {
 			w.known++

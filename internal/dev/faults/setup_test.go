@@ -82,7 +82,7 @@ func setup(t *testing.T) *fixture {
 	f.store, err = store.Of(f.rdb, space)
 	require.NoError(t, err)
 	f.shard = f.store.Shard(0)
-	require.NoError(t, f.store.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	require.NoError(t, f.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	require.NoError(t, loaded.Load(t.Context(), f.rdb, space, loaded.Rain("rain", 1000, 10_000), nil))
 	f.Faults = newFaults(f.store, f.crew, &local.Servers{Redis: testkit.NewProxy(t, server.Addr),
 		Kafka: testkit.NewProxy(t, echo(t))}, t.Logf)

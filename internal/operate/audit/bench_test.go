@@ -20,7 +20,7 @@ func BenchmarkMillion(b *testing.B) {
 		b.Skip("set HONGBAO_BENCH=1")
 	}
 	const n = 1_000_000
-	st := storetest.Founded(b, 1)
+	st := storetest.Initialized(b, 1)
 	rdb, k := st.Redis(), st.Shard(0)
 	fields := []string{"state", "open", "from", "0", "to", "9000000000000", "packets", fmt.Sprint(n), "total",
 		fmt.Sprint(n),

@@ -131,7 +131,7 @@ func newWorld(t *testing.T) *world { return newWorldOn(t, 1) }
 
 func newWorldOn(t *testing.T, places int) *world {
 	t.Helper()
-	st := storetest.Founded(t, 2)
+	st := storetest.Initialized(t, 2)
 	w := &world{
 		rdb: st.Redis(), store: st, topic: &memTopic{}, plans: plans{}, places: places,
 		ledger: &memLedger{grants: map[string][]hongbao.Grant{}, closed: map[string]stream.Entry{}},

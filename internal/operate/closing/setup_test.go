@@ -129,7 +129,7 @@ func setupOn(t *testing.T, server *testkit.RedisServer) *bundle {
 func setupOver(t *testing.T, server *testkit.RedisServer, n, places int) *bundle {
 	t.Helper()
 	rdb := server.Client(t)
-	st := storetest.FoundedOn(t, rdb, n)
+	st := storetest.InitializedOn(t, rdb, n)
 	b := &bundle{
 		t: t, rdb: rdb, store: st, k: st.Home("rain"), locks: &mutex{}, log: zaptest.NewLogger(t),
 		ledger: &memLedger{refunds: map[string]payment.Refund{}, shards: places},

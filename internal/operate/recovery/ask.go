@@ -145,8 +145,8 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	}
 	a := store.Attempt{Epoch: max(z.Epoch, state.Epoch, has.Epoch) + 1, Floor: z.Seq, Wrote: before.Wrote.UnixMilli(),
 		Token: z.Token, History: z.History}
-	if !before.Direct {
-		a.Floor = min(a.Floor, before.Sure)
+	if !before.OnePromotion {
+		a.Floor = min(a.Floor, before.CertainSeq)
 	}
 	if has.Epoch > 0 { // the earlier attempt may have written events above its floor
 		a.Floor, a.Wrote = min(a.Floor, has.Floor), min(a.Wrote, has.Wrote)
@@ -222,7 +222,7 @@ func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 		e := restore.Evidence{
 			Ledger: true, Topic: true, // if one of them does not answer, the attempt fails anyway
 			Silent: restore.Silent(said, f.wrote()), Patience: r.cfg.Gather, Waited: time.Since(f.began),
-			Lines: f.before.Direct || unseen < maxUnseen,
+			Lines: f.before.OnePromotion || unseen < maxUnseen,
 		}
 		switch restore.Decide(e) {
 		case restore.Exact:

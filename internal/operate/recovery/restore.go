@@ -172,7 +172,7 @@ func runsOf(v *Verdict, kept []restore.Known) (runs []store.Run) {
 		run := runOf(rest)
 		rest = rest[len(run):]
 		if first := run[0].Seq; first > next {
-			runs = append(runs, store.Run{Nobody: stream.SeqRange{First: next, Last: first - 1}, Told: v.guarded})
+			runs = append(runs, store.Run{Unknown: stream.SeqRange{First: next, Last: first - 1}, Reported: v.guarded})
 		}
 		next = run[len(run)-1].Seq + 1
 		runs = append(runs, store.Run{Grants: run, Generations: v.here[run[0].Campaign].dealt})

@@ -91,7 +91,7 @@ func setupOf(t *testing.T, n int) *world {
 	t.Cleanup(func() { require.NoError(t, w.ledger.Close()) })
 	has, err := w.ledger.Found(ctx, ledger.Deployment{ID: "test", KeyPrefix: "hb", Shards: n})
 	require.NoError(t, err)
-	require.NoError(t, w.store.Found(ctx, store.FoundCall{Deployment: "test", Founding: has.Founding}))
+	require.NoError(t, w.store.Initialize(ctx, store.InitializeCall{Deployment: "test", Founding: has.Founding}))
 	token, err := storetest.Token(ctx, w.store.Shard(0))
 	require.NoError(t, err)
 	require.NoError(t, w.ledger.SetShard(ctx, 0, 0, ledger.ShardState{Epoch: 1, Token: token}))

@@ -85,7 +85,7 @@ func every(codes []string, n int) []string {
 func (l *load) putCodes(ctx context.Context, p *place, first int64, codes []string) (int64, error) {
 	chunk := &store.CodesChunk{Campaign: l.c.ID, Hash: l.hash, First: first, Step: int64(len(l.places)), Codes: codes}
 	var has store.LoadState
-	err := l.patiently(ctx, func() (err error) {
+	err := l.retry(ctx, func() (err error) {
 		has, err = p.PutCodes(ctx, chunk)
 		return err
 	})

@@ -167,7 +167,7 @@ func (l *load) checkWhole(ctx context.Context) error {
 
 // stateOn returns the campaign's state on a place, empty if the place does not have the campaign.
 func (l *load) stateOn(ctx context.Context, p *place) (state string, err error) {
-	err = l.patiently(ctx, func() (err error) {
+	err = l.retry(ctx, func() (err error) {
 		state, _, err = p.CampaignState(ctx, l.c.ID)
 		return err
 	})
@@ -186,7 +186,7 @@ func (l *load) create(ctx context.Context) error {
 	for _, p := range l.places {
 		call := &store.CampaignCall{Campaign: l.c.ID, Hash: l.hash, Places: len(l.places), Place: p.number,
 			Share: int64(len(p.amounts)), ShareAmount: p.sum, Fields: fields}
-		err := l.patiently(ctx, func() (err error) {
+		err := l.retry(ctx, func() (err error) {
 			p.at, err = p.CreateCampaign(ctx, call)
 			return err
 		})
@@ -229,7 +229,7 @@ func (l *load) deal(ctx context.Context) error {
 		for p.at.State == store.StateLoading && p.at.Loaded < int64(len(p.amounts)) {
 			l.progress(l.loaded())
 			chunk := l.chunk(p)
-			err := l.patiently(ctx, func() (err error) {
+			err := l.retry(ctx, func() (err error) {
 				p.at, err = p.LoadChunk(ctx, chunk)
 				return err
 			})
@@ -261,9 +261,9 @@ func (l *load) open(ctx context.Context) error {
 		if p.at.State != store.StateLoading {
 			continue
 		}
-		err := l.patiently(ctx, func() error { return p.SetState(ctx, l.c.ID, state, store.StateLoading) })
+		err := l.retry(ctx, func() error { return p.SetState(ctx, l.c.ID, state, store.StateLoading) })
 		if err == nil && pause != nil {
-			err = l.patiently(ctx, func() error {
+			err = l.retry(ctx, func() error {
 				_, err := p.RestoreControl(ctx, pause)
 				return err
 			})
@@ -275,8 +275,8 @@ func (l *load) open(ctx context.Context) error {
 	return nil
 }
 
-// patiently calls an idempotent function, and retries it for the time Patience during an outage.
-func (s *Loader) patiently(ctx context.Context, call func() error) error {
+// retry calls an idempotent function, and retries it for the time Patience during an outage.
+func (s *Loader) retry(ctx context.Context, call func() error) error {
 	policy := retry.Backoff(20*time.Millisecond, 2*time.Second, max(s.cfg.Patience, 1))
 	return backoff.Retry(func() error {
 		err := call()

@@ -29,7 +29,7 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	b := &bundle{store: storetest.Founded(t, 4), mortal: &mortal{client: testkit.Redis(t).Client(t)}}
+	b := &bundle{store: storetest.Initialized(t, 4), mortal: &mortal{client: testkit.Redis(t).Client(t)}}
 	b.rdb = b.store.Redis()
 	b.mortal.client.AddHook(b.mortal)
 	return b

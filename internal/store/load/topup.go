@@ -60,7 +60,7 @@ func (l *load) announce(ctx context.Context, g *Generation) error {
 	for _, p := range l.places {
 		call := &store.Announcement{Campaign: g.Spec.ID, Hash: g.Hash, Generation: int64(g.Number), Plan: g.PlanHash,
 			Packets: g.Packets, Total: g.Total, Share: int64(len(p.amounts)), ShareAmount: p.sum}
-		if err := l.patiently(ctx, func() error { return p.Announce(ctx, call) }); err != nil {
+		if err := l.retry(ctx, func() error { return p.Announce(ctx, call) }); err != nil {
 			return l.notAdded(g, err)
 		}
 	}
@@ -78,7 +78,7 @@ func (l *load) add(ctx context.Context, g *Generation, p *place) error {
 			chunk.Amounts = nil
 		}
 		before := p.at.Loaded
-		err := l.patiently(ctx, func() (err error) {
+		err := l.retry(ctx, func() (err error) {
 			p.at, err = p.LoadChunk(ctx, chunk)
 			return err
 		})

@@ -77,18 +77,18 @@ func Token(ctx context.Context, k *store.Shard) (string, error) {
 	return servers[0].RunID, nil
 }
 
-// Founded initializes a deployment of n shards on the Redis that all tests of the process share.
-func Founded(t testing.TB, n int) *store.Store {
+// Initialized initializes a deployment of n shards on the Redis that all tests of the process share.
+func Initialized(t testing.TB, n int) *store.Store {
 	t.Helper()
-	return FoundedOn(t, testkit.Redis(t).Client(t), n)
+	return InitializedOn(t, testkit.Redis(t).Client(t), n)
 }
 
-// FoundedOn initializes a deployment of n shards on a given Redis.
-func FoundedOn(t testing.TB, rdb redis.UniversalClient, n int) *store.Store {
+// InitializedOn initializes a deployment of n shards on a given Redis.
+func InitializedOn(t testing.TB, rdb redis.UniversalClient, n int) *store.Store {
 	t.Helper()
 	st, err := store.Of(rdb, hongbao.Space{Prefix: testkit.Prefix(t), Shards: n})
 	require.NoError(t, err)
-	require.NoError(t, st.Found(t.Context(), store.FoundCall{Deployment: "test"}))
+	require.NoError(t, st.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	return st
 }
 

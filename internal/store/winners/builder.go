@@ -52,7 +52,7 @@ const warnEvery = time.Minute
 func (b *Builder) Run(ctx context.Context) error {
 	warned := time.Time{}
 	_ = retry.Poll(ctx, b.cfg.Every, func() (bool, error) {
-		if err := b.Tend(ctx); err != nil && ctx.Err() == nil && time.Since(warned) > warnEvery {
+		if err := b.BuildRequested(ctx); err != nil && ctx.Err() == nil && time.Since(warned) > warnEvery {
 			warned = time.Now()
 			b.cfg.Log.Warn("filters of winners could not be built, so producers ask Redis for each loser; the worker tries again",
 				zap.Error(err))
@@ -62,9 +62,9 @@ func (b *Builder) Run(ctx context.Context) error {
 	return nil
 }
 
-// Tend tries to build all requested filters, and removes the requests. A producer that still needs a filter requests
+// BuildRequested tries to build all requested filters, and removes the requests. A producer that still needs a filter requests
 // it again.
-func (b *Builder) Tend(ctx context.Context) error {
+func (b *Builder) BuildRequested(ctx context.Context) error {
 	wanted, err := b.cfg.Store.WantedFilters(ctx)
 	if err != nil || len(wanted) == 0 {
 		return err

@@ -54,7 +54,7 @@ func TestBuild(t *testing.T) {
 	for place := range b.places {
 		require.ErrorIs(t, builder.Build(ctx, "rain", revision), store.ErrNotFinal)
 		require.NoError(t, b.store.Campaign("rain").WantFilter(ctx, revision))
-		require.NoError(t, builder.Tend(ctx))
+		require.NoError(t, builder.BuildRequested(ctx))
 		wanted, err := b.store.WantedFilters(ctx)
 		require.NoError(t, err)
 		require.Empty(t, wanted, "each attempt removes the request")
@@ -66,7 +66,7 @@ func TestBuild(t *testing.T) {
 	require.Len(t, users, 9000)
 	require.NoError(t, b.store.Campaign("rain").WantFilter(ctx, revision))
 	require.NoError(t, b.store.Campaign("gone").WantFilter(ctx, "h"))
-	require.NoError(t, builder.Tend(ctx))
+	require.NoError(t, builder.BuildRequested(ctx))
 	f, err := b.fetch(ctx, revision)
 	require.NoError(t, err)
 	for _, u := range users {
@@ -182,7 +182,7 @@ func TestBuilderKilled(t *testing.T) {
 		k.left.Store(int64(step))
 		rdb := testkit.Redis(t).Client(t)
 		rdb.AddHook(k)
-		err := b.builder(t, rdb).Tend(ctx)
+		err := b.builder(t, rdb).BuildRequested(ctx)
 		if step == 3 { // the filter has two parts and a head, so nothing was killed
 			require.NoError(t, err)
 			kill()
@@ -192,7 +192,7 @@ func TestBuilderKilled(t *testing.T) {
 		f, err := b.fetch(t.Context(), revision)
 		require.NoError(t, err, strconv.Itoa(step))
 		require.Nil(t, f)
-		require.NoError(t, b.builder(t, b.rdb).Tend(t.Context()))
+		require.NoError(t, b.builder(t, b.rdb).BuildRequested(t.Context()))
 		f, err = b.fetch(t.Context(), revision)
 		require.NoError(t, err)
 		require.NotNil(t, f)

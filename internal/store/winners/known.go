@@ -8,9 +8,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/walk"
 )
 
-// Known is what a producer knows about a campaign without packets left. Late and Renew are safe for concurrent use
+// SoldOutCache is what a producer knows about a campaign without packets left. Late and Renew are safe for concurrent use
 // with all methods. Callers of the other methods must hold the lock of the campaign's walk.Memory.
-type Known struct {
+type SoldOutCache struct {
 	filter  *Filter
 	ended   time.Time // time of the last End; answers to earlier calls do not count
 	proof   atomic.Pointer[proof]
@@ -25,8 +25,8 @@ type proof struct {
 
 func (p *proof) valid(now time.Time) bool { return p != nil && now.Before(p.since.Add(walk.Lease)) }
 
-// Said is a place's answer to a grab.
-type Said struct {
+// PlaceAnswer is a place's answer to a grab.
+type PlaceAnswer struct {
 	Outcome    hongbao.Outcome
 	Revision   string    // the campaign's revision when the script decided
 	Generation int64     // the newest generation in Revision
@@ -39,16 +39,16 @@ var start = time.Now()
 // renewAfter is the minimum time between two grabs that are sent to renew the proof.
 const renewAfter = 25 * time.Millisecond
 
-// Late reports whether it is certain that no packets are left and that the user has none. The answer to the user's
+// CertainlySoldOut reports whether it is certain that no packets are left and that the user has none. The answer to the user's
 // grab is then sold_out.
-func (k *Known) Late(user string, now time.Time) bool {
+func (k *SoldOutCache) CertainlySoldOut(user string, now time.Time) bool {
 	p := k.proof.Load()
 	return p.valid(now) && !p.filter.Has(user)
 }
 
 // Renew reports whether the caller should send a late user's grab to Redis although the answer is known. The script's
 // answer renews the proof before it expires. That happens at intervals in the last half of the lease.
-func (k *Known) Renew(now time.Time) bool {
+func (k *SoldOutCache) Renew(now time.Time) bool {
 	if p := k.proof.Load(); p == nil || now.Sub(p.since) < walk.Lease/2 {
 		return false
 	}
@@ -57,13 +57,15 @@ func (k *Known) Renew(now time.Time) bool {
 }
 
 // Use sets the fetched filter. It takes effect when answers from Redis show that its revision is the current one.
-func (k *Known) Use(f *Filter) { k.filter = f }
+func (k *SoldOutCache) Use(f *Filter) { k.filter = f }
 
 // Wants reports whether the producer lacks a filter of the revision.
-func (k *Known) Wants(revision string) bool { return k.filter == nil || k.filter.revision != revision }
+func (k *SoldOutCache) Wants(revision string) bool {
+	return k.filter == nil || k.filter.revision != revision
+}
 
 // End discards the proof. Answers to calls that were sent before now can't restore it.
-func (k *Known) End(now time.Time) {
+func (k *SoldOutCache) End(now time.Time) {
 	k.ended = now
 	k.proof.Store(nil)
 }
@@ -72,7 +74,7 @@ func (k *Known) End(now time.Time) {
 // places within a lease. Afterwards the answer of any place renews the proof, because a generation is announced on
 // every place before it is dealt. An answer limit_reached also renews it, because the script checks limits only while
 // the campaign is open.
-func (k *Known) Answered(m *walk.Memory, s *Said, now time.Time) {
+func (k *SoldOutCache) Answered(m *walk.Memory, s *PlaceAnswer, now time.Time) {
 	switch s.Outcome {
 	case hongbao.OutcomeSoldOut, hongbao.OutcomeLimitReached:
 		k.prove(m, s, now)
@@ -83,7 +85,7 @@ func (k *Known) Answered(m *walk.Memory, s *Said, now time.Time) {
 	}
 }
 
-func (k *Known) prove(m *walk.Memory, s *Said, now time.Time) {
+func (k *SoldOutCache) prove(m *walk.Memory, s *PlaceAnswer, now time.Time) {
 	if k.filter == nil || s.Generation < m.Newest() || !s.Asked.After(k.ended) {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 
 // producer is the state of a producer about a campaign on two places. User w has a packet.
 type producer struct {
-	winners.Known
+	winners.SoldOutCache
 	memory *walk.Memory
 	start  time.Time
 }
@@ -23,19 +23,19 @@ func (p *producer) at(ms int) time.Time { return p.start.Add(time.Duration(ms) *
 // late returns Late for user l, who has no packet. It checks that Late is false for winner w.
 func (p *producer) late(t *testing.T, ms int) bool {
 	t.Helper()
-	require.False(t, p.Late("w", p.at(ms)))
-	return p.Late("l", p.at(ms))
+	require.False(t, p.CertainlySoldOut("w", p.at(ms)))
+	return p.CertainlySoldOut("l", p.at(ms))
 }
 
 // soldOut records a sold_out answer of a place. asked and judged are the times of the call and of Answered, in ms.
 func (p *producer) soldOut(place int, revision string, generation int64, asked, judged int) {
 	p.memory.Emptied(place, generation, p.at(asked), generation)
-	p.Answered(p.memory, &winners.Said{Outcome: hongbao.OutcomeSoldOut, Revision: revision, Generation: generation,
+	p.Answered(p.memory, &winners.PlaceAnswer{Outcome: hongbao.OutcomeSoldOut, Revision: revision, Generation: generation,
 		Asked: p.at(asked)}, p.at(judged))
 }
 
-func (p *producer) said(outcome hongbao.Outcome, asked, judged int) {
-	p.Answered(p.memory, &winners.Said{Outcome: outcome, Revision: "h", Generation: 1, Asked: p.at(asked)}, p.at(judged))
+func (p *producer) answered(outcome hongbao.Outcome, asked, judged int) {
+	p.Answered(p.memory, &winners.PlaceAnswer{Outcome: outcome, Revision: "h", Generation: 1, Asked: p.at(asked)}, p.at(judged))
 }
 
 func newProducer(t *testing.T) *producer {
@@ -71,11 +71,11 @@ func TestKnownLastsALease(t *testing.T) {
 	p.soldOut(1, "h", 1, 150, 166) // an earlier call than the proof's
 	require.True(t, p.late(t, 409))
 	require.False(t, p.late(t, 410))
-	p.said(hongbao.OutcomeGranted, 400, 401) // no proof
-	p.said(hongbao.OutcomeLimitReached, 402, 403)
+	p.answered(hongbao.OutcomeGranted, 400, 401) // no proof
+	p.answered(hongbao.OutcomeLimitReached, 402, 403)
 	require.True(t, p.late(t, 651))
 	require.False(t, p.late(t, 652))
-	p.said(hongbao.OutcomeLimitReached, 700, 701)
+	p.answered(hongbao.OutcomeLimitReached, 700, 701)
 	require.False(t, p.late(t, 702), "limit_reached can't be the first proof")
 }
 
@@ -86,7 +86,7 @@ func TestKnownEnds(t *testing.T) {
 	for _, outcome := range []hongbao.Outcome{hongbao.OutcomePaused, hongbao.OutcomeEnded, hongbao.OutcomeFrozen,
 		hongbao.OutcomeRefilling} {
 		p := newProducer(t)
-		p.said(outcome, 10, 20)
+		p.answered(outcome, 10, 20)
 		require.False(t, p.late(t, 21))
 		p.soldOut(0, "h", 1, 15, 100)
 		p.soldOut(1, "h", 1, 20, 101)

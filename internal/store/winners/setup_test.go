@@ -30,7 +30,7 @@ type bundle struct {
 
 func setup(t *testing.T, places int, packets int64) *bundle {
 	t.Helper()
-	b := &bundle{store: storetest.Founded(t, places)}
+	b := &bundle{store: storetest.Initialized(t, places)}
 	b.rdb = b.store.Redis()
 	c := loaded.Rain("rain", packets, hongbao.Amount(packets*10))
 	if places > 1 {

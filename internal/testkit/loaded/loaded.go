@@ -30,7 +30,7 @@ func Campaign(c hongbao.Campaign, codes ...string) (rdb *redis.Client, space hon
 	st, err := store.Of(rdb, space)
 	check(err)
 	ctx := context.Background()
-	check(st.Found(ctx, store.FoundCall{Deployment: Deployment}))
+	check(st.Initialize(ctx, store.InitializeCall{Deployment: Deployment}))
 	check(Load(ctx, rdb, space, c, codes))
 	return rdb, space, func() { _ = rdb.Close(); server.Close() }
 }

@@ -38,7 +38,7 @@ const (
 // Setup creates an empty deployment on a real Redis server.
 func Setup(t *testing.T) *World {
 	t.Helper()
-	st := storetest.Founded(t, Shards)
+	st := storetest.Initialized(t, Shards)
 	return &World{Redis: st.Redis(), Store: st, Target: &Target{Copies: map[string]int{}}}
 }
 
