@@ -40,9 +40,9 @@ func (b *Balance) API() *web.API {
 	return &web.API{
 		Title: "Hongbao balance API",
 		Description: "`hongbao balance` serves this API, and `settlement.kind: remote` expects it of a balance system. " +
-			"See docs/remote-balance.md. Amounts are integers in minor units. An API key belongs to a client. Each client has " +
-			"its own references and idempotency keys, and a fund that pays its credits. The server stores idempotency keys " +
-			"permanently: a repeated request with the same key gets the first answer.",
+			"See docs/remote-balance.md. Amounts are integers in minor units. An API key belongs to a client. Each client " +
+			"has its own references and idempotency keys, and a fund that pays its credits. The server stores idempotency " +
+			"keys permanently: a repeated request with the same key gets the first answer.",
 		Pages: "docs/api-balance.md and /openapi.json list the paths", Listener: "balance.listen",
 		Schemes: map[string]*huma.SecurityScheme{
 			"key": {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."},
@@ -69,25 +69,25 @@ func (b *Balance) endpoints() []web.Endpoint {
 	return []web.Endpoint{
 		b.forClients(access.BookCredits, b.credit, web.Endpoint{
 			Method: http.MethodPost, Path: "/v1/credits", ID: "credit", Summary: "Book one credit, out of the client's fund",
-			Description: "Status 201: this request booked the credit. Status 200: an earlier request with this key booked the credit, and the " +
-				"answer is the same.",
+			Description: "Status 201: this request booked the credit. Status 200: an earlier request with this key booked " +
+				"the credit, and the answer is the same.",
 			Params: []*huma.Param{keyParam()}, Body: newCredit{}, Answer: Credit{}, Created: true,
 			Codes: slices.Concat(web.BodyCodes, creditCodes),
 		}),
 		b.forClients(access.ReadCredits, b.credits, web.Endpoint{
 			Method: http.MethodGet, Path: "/v1/credits", ID: "credits",
 			Summary: "List the client's credits in the order of their references",
-			Description: "A client can audit its credits with these pages. Read in sequence, they have every credit that was booked " +
-				"before the first request. Credits that are booked later may be missing.",
-			Params: []*huma.Param{limitParam(), queryParam("after", "The field `next` of the previous page, or any "+
-				"reference after which the page begins. `prod:spring:`, for example, begins with the credits of one campaign.", web.IDSchema())},
+			Description: "A client can audit its credits with these pages. Read in sequence, they have every credit that was " +
+				"booked before the first request. Credits that are booked later may be missing.",
+			Params: []*huma.Param{limitParam(), queryParam("after", "The field `next` of the previous page, or any reference "+
+				"after which the page begins. `prod:spring:`, for example, begins with the credits of one campaign.", web.IDSchema())},
 			Answer: creditList{}, Codes: pages,
 		}),
 		b.forClients(access.BookCredits, b.batch, web.Endpoint{
 			Method: http.MethodPost, Path: "/v1/credits:batch", ID: "credit-batch",
 			Summary: "Book many credits, each with its own key and its own result",
-			Description: "The answer has one result for each credit, in the order of the credits. Each result has the status that a request " +
-				"with only this credit would get.",
+			Description: "The answer has one result for each credit, in the order of the credits. Each result has the status " +
+				"that a request with only this credit would get.",
 			Body: newBatch{}, Answer: batchResults{},
 			Codes: slices.Concat(web.BodyCodes, []string{"credits_required", "too_many_credits"}),
 		}),
@@ -104,8 +104,8 @@ func (b *Balance) endpoints() []web.Endpoint {
 		b.forClients(access.ReadAccounts, b.statement, web.Endpoint{
 			Method: http.MethodGet, Path: "/v1/accounts/{id}/statement", ID: "statement",
 			Summary: "List an account's credits in one currency in the order of their booking",
-			Description: "The credits are numbered 1, 2, 3, ... without gaps, even while clients credit the account. A reader who " +
-				"continues after the last number misses no credit.",
+			Description: "The credits are numbered 1, 2, 3, ... without gaps, even while clients credit the account. A " +
+				"reader who continues after the last number misses no credit.",
 			Params: []*huma.Param{account, currencyParam(), limitParam(), queryParam("after",
 				"The field `next` of the previous page.", &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: new(float64)})},
 			Answer: statement{}, Codes: slices.Concat(pages, []string{"account_invalid", "currency_invalid"}),
@@ -242,7 +242,7 @@ func currencyParam() *huma.Param {
 
 func keyParam() *huma.Param {
 	return &huma.Param{Name: "Idempotency-Key", In: "header", Required: true, Example: `"prod:spring:17"`,
-		Description: "The key of this credit. A retry must have the same key. Write the key in double quotes, as the IETF draft " +
-			"says, or without. It has 1 to 128 printable ASCII characters without spaces, quotes and backslashes.",
+		Description: "The key of this credit. A retry must have the same key. Write the key in double quotes, as the IETF " +
+			"draft says, or without. It has 1 to 128 printable ASCII characters without spaces, quotes and backslashes.",
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: `^("[!#-\[\]-~]{1,128}"|[!#-\[\]-~]{1,128})$`}}
 }

@@ -21,8 +21,8 @@ func campaignReads() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/campaigns", id: "list-campaigns", summary: "List campaigns",
-			description: "Lists the campaigns of the ledger in the order of their ids. " +
-				"To get the next page, send the value of the field `next` as the parameter `after`.",
+			description: "Lists the campaigns of the ledger in the order of their ids. To get the next page, send the value " +
+				"of the field `next` as the parameter `after`.",
 			action: access.ReadCampaigns, answer: app.CampaignPage{},
 			params: []*huma.Param{
 				param("after", "query", "The field `next` of the previous page.", web.CampaignID().Schema), limitParam(),
@@ -41,9 +41,9 @@ func campaignReads() []operation {
 		},
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}", id: "show-campaign", summary: "Show a campaign",
-			description: "Returns the specification, the hash of the plan, and the campaign's state in the ledger and in Redis. " +
-				"The field `redis` is null if Redis does not have the campaign. The answer never has the seed, or the amount of a " +
-				"packet that is not granted yet.",
+			description: "Returns the specification, the hash of the plan, and the campaign's state in the ledger and in " +
+				"Redis. The field `redis` is null if Redis does not have the campaign. The answer never has the seed, or the " +
+				"amount of a packet that is not granted yet.",
 			action: access.ReadCampaigns, answer: app.Shown{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ShowCampaign(ctx, c.campaign) }),
 		},
@@ -57,8 +57,9 @@ func campaignReads() []operation {
 		},
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}/trail", id: "trail", summary: "Show the trail of a user's grants",
-			description: "Shows where the grants of a user, or the grant of a packet, are: receipt, entry in the stream, row of the " +
-				"ledger, record in the topic. The field `unread` names the stores that could not be read. The answer has no coupon codes.",
+			description: "Shows where the grants of a user, or the grant of a packet, are: receipt, entry in the stream, row " +
+				"of the ledger, record in the topic. The field `unread` names the stores that could not be read. The answer has " +
+				"no coupon codes.",
 			action: access.ReadTrails, answer: app.Trail{},
 			params: []*huma.Param{
 				userParam("Id of the user. Send either `user` or `packet`."),
@@ -95,10 +96,9 @@ func campaignChanges() []operation {
 	return []operation{
 		{
 			method: http.MethodPost, path: "/v1/campaigns", id: "create-campaign", summary: "Create a campaign",
-			description: "Funds a campaign with this specification and draws its secret seed. The field `plan_hash` of the answer " +
-				"commits to both. Sending the specification again changes nothing. Coupon codes can only follow a pattern; a file of " +
-				"codes needs `hongbao campaign create`. " +
-				"docs/campaigns.md describes the fields.",
+			description: "Funds a campaign with this specification and draws its secret seed. The field `plan_hash` of the " +
+				"answer commits to both. Sending the specification again changes nothing. Coupon codes can only follow a " +
+				"pattern; a file of codes needs `hongbao campaign create`. docs/campaigns.md describes the fields.",
 			action: access.CreateCampaign, body: hongbao.Campaign{}, answer: app.Created{},
 			accepted: app.Created{},
 			codes:    []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign"},
@@ -106,8 +106,8 @@ func campaignChanges() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/load", id: "load-campaign", summary: "Load a campaign into Redis",
-			description: "Writes the packets to Redis, then opens the campaign. After an answer 202 the load continues in this " +
-				"server. If the server stops, the load stops. Sending the request again continues it.",
+			description: "Writes the packets to Redis, then opens the campaign. After an answer 202 the load continues in " +
+				"this server. If the server stops, the load stops. Sending the request again continues it.",
 			action: access.LoadCampaign, body: empty{}, answer: loadAnswer{}, accepted: loadAnswer{},
 			codes: []string{"campaign_lost", "conflict"}, do: plain(load),
 		},
@@ -119,16 +119,17 @@ func campaignChanges() []operation {
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/cancel", id: "cancel-campaign",
 			summary: "End a campaign that was never loaded",
-			description: "The sponsor gets all of the campaign's money back, including the money of top-ups. The campaign can't be loaded " +
-				"afterwards. The request is refused once the load has begun. A second cancel returns the same answer.",
+			description: "The sponsor gets all of the campaign's money back, including the money of top-ups. The campaign " +
+				"can't be loaded afterwards. The request is refused once the load has begun. A second cancel returns the same " +
+				"answer.",
 			action: access.CancelCampaign, body: empty{}, answer: app.Ending{},
 			codes: []string{"loading_begun"}, together: true,
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().CancelCampaign(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/close", id: "close-campaign", summary: "End a campaign permanently",
-			description: "To close a campaign before the end of its window, send the field `early` as true. A second close returns " +
-				"the same answer.",
+			description: "To close a campaign before the end of its window, send the field `early` as true. A second close " +
+				"returns the same answer.",
 			action: access.CloseCampaign, body: closeBody{}, answer: app.Ending{},
 			codes: []string{"not_loaded", "campaign_lost"},
 			do: func(ctx context.Context, c *call) (any, error) {
@@ -142,8 +143,9 @@ func campaignChanges() []operation {
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/refund", id: "refund",
 			summary: "Refund the amount that no user got to the sponsor",
-			description: "The field `amount` must equal the field `refund_amount` that GET ending returns. 202 means that grants are " +
-				"still being settled and nothing was refunded: send the request again. A second refund returns the same answer.",
+			description: "The field `amount` must equal the field `refund_amount` that GET ending returns. 202 means that " +
+				"grants are still being settled and nothing was refunded: send the request again. A second refund returns the " +
+				"same answer.",
 			action: access.Refund, body: refundBody{}, answer: app.Ending{}, accepted: app.Ending{},
 			codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "wrong_amount", "grants_missing",
 				"not_closed", "not_loaded", "campaign_lost"},
@@ -166,8 +168,8 @@ func stateChange(name, summary string, action access.Action,
 	do func(o ops.Operations, ctx context.Context, in ops.CampaignPause) (ops.CampaignState, error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/campaigns/{id}/" + name, id: name + "-campaign", summary: summary,
-		description: "The change works while the ledger is down. Once the ledger answers again, it records the change, also in its " +
-			"journal.",
+		description: "The change works while the ledger is down. Once the ledger answers again, it records the change, " +
+			"also in its journal.",
 		action: action, body: stateBody{}, answer: stateAnswer{}, codes: []string{"not_loaded", "campaign_lost"},
 		alone: true,
 		do: func(ctx context.Context, c *call) (any, error) {

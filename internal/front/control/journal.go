@@ -13,8 +13,8 @@ import (
 func journalOperations() []operation {
 	return []operation{{
 		method: http.MethodGet, path: "/v1/journal", id: "journal", summary: "List who did what",
-		description: "Lists what commands and callers over HTTP did, and what callers were denied, the newest first. " +
-			"To get the next page, send the value of the field `next` as the parameter `after`.",
+		description: "Lists what commands and callers over HTTP did, and what callers were denied, the newest first. To " +
+			"get the next page, send the value of the field `next` as the parameter `after`.",
 		action: access.ReadJournal, answer: access.JournalPage{},
 		params: []*huma.Param{
 			campaignParam("Only actions on this campaign."),

@@ -24,8 +24,8 @@ func letterOperations() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/dead-letters", id: "list-dead-letters", summary: "List dead letters",
-			description: "Lists the letters by sink and shard, within each shard the oldest first. " +
-				"To get the next page, send the value of the field `next` as the parameter `after`.",
+			description: "Lists the letters by sink and shard, within each shard the oldest first. To get the next page, " +
+				"send the value of the field `next` as the parameter `after`.",
 			action: access.ReadLetters, answer: app.LetterPage{}, codes: []string{"unknown_sink"},
 			params: []*huma.Param{
 				textParam("sink", "Only letters of this sink, or of several sinks separated by commas."), campaignParam("Only letters of this campaign."),
@@ -39,7 +39,8 @@ func letterOperations() []operation {
 		},
 		{
 			method: http.MethodGet, path: "/v1/dead-letters/{sink}/{shard}/{entry}", id: "show-dead-letter",
-			summary: "Show a dead letter", description: "The letter's id is the path after /v1/dead-letters/. The answer has the whole stream entry.",
+			summary: "Show a dead letter", description: "The letter's id is the path after /v1/dead-letters/. The answer has " +
+				"the whole stream entry.",
 			action: access.ReadLetters, answer: deadletter.Letter{}, codes: []string{"unknown_letter"},
 			params: []*huma.Param{
 				sinkParam(),
@@ -90,8 +91,8 @@ func letterChange(name, summary, description string, action access.Action,
 	do func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/dead-letters/" + name, id: name + "-dead-letters", summary: summary,
-		description: description + " Select the letters by the field `letter`, by filters, or by `all`. " +
-			"First send a dry run. Then send the decision, with the dry run's `matched` as the field `expect`.",
+		description: description + " Select the letters by the field `letter`, by filters, or by `all`. First send a dry " +
+			"run. Then send the decision, with the dry run's `matched` as the field `expect`.",
 		action: action, body: lettersBody{}, answer: lettersAnswer{}, accepted: lettersAnswer{},
 		codes: []string{"unknown_letter", "unknown_sink", "unknown_campaign"},
 		do: func(ctx context.Context, c *call) (any, error) {

@@ -20,8 +20,8 @@ func quarantineOperations() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/quarantine", id: "list-quarantine", summary: "List grants in quarantine",
-			description: "Lists the grants that wait for a decision, oldest first. " +
-				"To get the next page, send the value of the field `next` as the parameter `after`.",
+			description: "Lists the grants that wait for a decision, oldest first. To get the next page, send the value of " +
+				"the field `next` as the parameter `after`.",
 			action: access.ReadQuarantine, answer: app.QuarantinePage{},
 			params: []*huma.Param{
 				flagParam("all", "True to list also the grants that are decided."),
@@ -37,7 +37,8 @@ func quarantineOperations() []operation {
 		},
 		{
 			method: http.MethodGet, path: "/v1/quarantine/{number}", id: "show-quarantine",
-			summary: "Show a grant in quarantine", description: "Returns the grant that came, and the grant of the same packet that the ledger already had.",
+			summary: "Show a grant in quarantine", description: "Returns the grant that came, and the grant of the same " +
+				"packet that the ledger already had.",
 			action: access.ReadQuarantine, answer: app.Quarantined{}, params: []*huma.Param{number},
 			codes: []string{"unknown_quarantine"},
 			do: plain(func(ctx context.Context, c *call) (any, error) {

@@ -63,9 +63,9 @@ func replayOperations() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/replays/{name}", id: "start-replay", summary: "Deliver grants once more",
-			description: "First send the request with the field `dry_run` as true. If the answer is 202, send the same request again to " +
-				"wait for the report. After an answer 202 the replay continues in this server. If the server stops, the replay stops. " +
-				"Sending the request again continues it.",
+			description: "First send the request with the field `dry_run` as true. If the answer is 202, send the same " +
+				"request again to wait for the report. After an answer 202 the replay continues in this server. If the server " +
+				"stops, the replay stops. Sending the request again continues it.",
 			action: access.Replay, body: replayBody{}, answer: replayAnswer{}, accepted: replayAnswer{},
 			params: []*huma.Param{name},
 			codes:  []string{"invalid_name", "unknown_sink", "unknown_campaign", "replay_differs", "conflict"},
@@ -73,8 +73,8 @@ func replayOperations() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/replays/{name}/stop", id: "stop-replay", summary: "Stop a replay",
-			description: "Stops the replay and its dry runs, if this server runs them. To continue the replay, start it again with the same " +
-				"name.",
+			description: "Stops the replay and its dry runs, if this server runs them. To continue the replay, start it " +
+				"again with the same name.",
 			action: access.Replay, body: empty{}, answer: replayState{}, params: []*huma.Param{name},
 			codes: []string{"unknown_replay", "not_running_here"},
 			do:    plain(stopReplay),

@@ -28,8 +28,9 @@ func sinkOperations() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/sinks", id: "list-sinks", summary: "Show the status of all sinks",
-			description: "Returns for each sink and shard how many grants wait and how long the oldest has waited. It also counts the parked " +
-				"entries and the dead letters, and lists each sink's workers. If a shard can't be read, the field `unread` has the reason.",
+			description: "Returns for each sink and shard how many grants wait and how long the oldest has waited. It also " +
+				"counts the parked entries and the dead letters, and lists each sink's workers. If a shard can't be read, the " +
+				"field `unread` has the reason.",
 			action: access.ReadSinks, answer: sinksAnswer{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ListSinks(ctx) }),
 		},
@@ -42,10 +43,10 @@ func sinkOperations() []operation {
 		{
 			method: http.MethodPost, path: "/v1/audit/acknowledgements", id: "acknowledge-difference",
 			summary: "Acknowledge a known difference of the audit",
-			description: "Copy the fields from `kind` to `detail` of a difference that `hongbao audit --json` prints. Until the time in the field " +
-				"`until`, the audit shows a difference with exactly these fields as acknowledged. Verdict, alarms and sealing ignore " +
-				"an acknowledged difference. A second acknowledgement of the same difference replaces the first. A difference of the " +
-				"kind `double_credit` can't be acknowledged.",
+			description: "Copy the fields from `kind` to `detail` of a difference that `hongbao audit --json` prints. Until " +
+				"the time in the field `until`, the audit shows a difference with exactly these fields as acknowledged. " +
+				"Verdict, alarms and sealing ignore an acknowledged difference. A second acknowledgement of the same difference " +
+				"replaces the first. A difference of the kind `double_credit` can't be acknowledged.",
 			action: access.AcknowledgeDifference, body: acknowledgeBody{},
 			answer: ledger.Acknowledgement{}, together: true, do: acknowledge,
 		},
