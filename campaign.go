@@ -45,16 +45,16 @@ const (
 // Split describes how the total is split into packets. Min and Max are only for SplitRandom, and Tiers only for
 // SplitTiers.
 type Split struct {
-	Mode  SplitMode `json:"mode" doc:"even, random or tiers."`
-	Min   Amount    `json:"min,omitempty" doc:"Smallest packet of random, in minor units."`
-	Max   Amount    `json:"max,omitempty" doc:"Largest packet of random, in minor units."`
-	Tiers []Tier    `json:"tiers,omitempty" doc:"The packets of tiers; absent for other modes."`
+	Mode  SplitMode `json:"mode" doc:"How the total is split: 'even', 'random' or 'tiers'."`
+	Min   Amount    `json:"min,omitempty" doc:"Smallest amount of a packet, in minor units. Only for the mode 'random'."`
+	Max   Amount    `json:"max,omitempty" doc:"Largest amount of a packet, in minor units. Only for the mode 'random'."`
+	Tiers []Tier    `json:"tiers,omitempty" doc:"Amounts with their numbers of packets. Only for the mode 'tiers'."`
 }
 
 // Tier is a number of packets that have the same amount.
 type Tier struct {
-	Amount  Amount `json:"amount" doc:"Of each packet, in minor units."`
-	Packets int64  `json:"packets" doc:"How many packets have it."`
+	Amount  Amount `json:"amount" doc:"Amount of each packet of this tier, in minor units."`
+	Packets int64  `json:"packets" doc:"Number of packets with this amount."`
 }
 
 // ByUser is the value of Limit.By for a limit per user. Any other value is the name of a fact.
@@ -72,9 +72,9 @@ const (
 
 // Limit is the maximum number of packets that one user, or one value of a fact, gets in a period.
 type Limit struct {
-	By  string `json:"by" doc:"user, or the fact of the grab that it counts by."`
-	Per Period `json:"per" doc:"How long it counts: campaign, day or hour."`
-	Max int64  `json:"max" doc:"Packets at most."`
+	By  string `json:"by" doc:"What the limit counts by: 'user', or the name of a fact of the grab."`
+	Per Period `json:"per" doc:"The period for which the limit counts packets: 'campaign', 'day' or 'hour'."`
+	Max int64  `json:"max" doc:"The most packets in one period."`
 }
 
 // Durability is what a campaign promises about a grant if Redis fails right after the answer.
@@ -93,33 +93,33 @@ const (
 // never changes after its creation. Package campaign reads and validates it. The plan's hash covers its JSON form,
 // with the fields in this order.
 type Campaign struct {
-	ID       string `json:"id" doc:"Its id: no other campaign can ever take it."`
-	Name     string `json:"name" doc:"Its name for people."`
-	Kind     Kind   `json:"kind" doc:"red_packet or coupon."`
-	Currency string `json:"currency,omitempty" doc:"ISO 4217; absent for coupons without a value."`
+	ID       string `json:"id" doc:"The campaign's id. It can never be used for another campaign."`
+	Name     string `json:"name" doc:"The campaign's name for people."`
+	Kind     Kind   `json:"kind" doc:"What the packets are: 'red_packet' or 'coupon'."`
+	Currency string `json:"currency,omitempty" doc:"Currency of the amounts, ISO 4217; absent for coupons without a value."`
 	// Total is the sum of all packets, in minor units; 0 for coupons without a value.
 	Total   Amount `json:"total" doc:"Sum of all packets, in minor units; 0 for coupons without a value."`
-	Packets int64  `json:"packets" doc:"How many packets."`
-	Split   Split  `json:"split" doc:"How the total becomes packets."`
+	Packets int64  `json:"packets" doc:"Number of packets."`
+	Split   Split  `json:"split" doc:"How the total is split into packets."`
 	// From and To are the begin and the end of the window, in whole milliseconds.
-	From time.Time `json:"from" doc:"When grabs begin, in whole milliseconds."`
-	To   time.Time `json:"to" doc:"When grabs end, in whole milliseconds."`
+	From time.Time `json:"from" doc:"Time when grabs begin, with at most three decimal places of a second."`
+	To   time.Time `json:"to" doc:"Time when grabs end, with at most three decimal places of a second."`
 	// TimeZone is the IANA name of the time zone in which days and hours begin.
-	TimeZone   string     `json:"time_zone" doc:"IANA name of the zone in which days and hours are counted."`
-	Limits     []Limit    `json:"limits" doc:"How many packets one user, or one value of a fact, gets."`
-	Sponsor    string     `json:"sponsor" doc:"Who pays, and gets back what nobody got."`
-	Durability Durability `json:"durability" doc:"What a grant has before its answer: fast, replica or fsync."`
+	TimeZone   string     `json:"time_zone" doc:"IANA name of the time zone in which days and hours of limits begin."`
+	Limits     []Limit    `json:"limits" doc:"The most packets that one user, or one value of a fact, gets."`
+	Sponsor    string     `json:"sponsor" doc:"Name of the sponsor, who pays for the packets and gets the remaining money back."`
+	Durability Durability `json:"durability" doc:"What protects a grant before the user gets the answer: 'fast', 'replica' or 'fsync'."`
 	// Codes is the source of the coupon codes; nil for a campaign without codes.
-	Codes *Codes `json:"codes,omitempty" doc:"Where the codes of coupons come from; absent for a campaign without codes."`
+	Codes *Codes `json:"codes,omitempty" doc:"Source of the coupon codes. Absent for a campaign without codes."`
 	// Shards is the number of shards over which the packets are dealt; 0 means one. A campaign on several shards can
 	// only have limits by user.
-	Shards int `json:"shards,omitempty" doc:"Over how many shards it is dealt; absent for one."`
+	Shards int `json:"shards,omitempty" doc:"Number of shards over which the packets are dealt. Absent for one shard."`
 }
 
 // Codes is the source of the coupon codes. Exactly one field is set. Package campaign describes patterns and files.
 type Codes struct {
-	Pattern string `json:"pattern,omitempty" doc:"The codes are drawn by this pattern."`
-	File    string `json:"file,omitempty" doc:"Name of the file that the codes were read from."`
+	Pattern string `json:"pattern,omitempty" doc:"The pattern by which the codes are drawn."`
+	File    string `json:"file,omitempty" doc:"Name of the file that the codes are read from."`
 }
 
 // MaxCodeLength is the maximum length of a coupon code, in bytes.

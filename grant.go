@@ -10,24 +10,24 @@ import (
 // forever; so do Campaign and Packet.
 type Grant struct {
 	Shard int   `json:"shard" doc:"The shard's number."`
-	Seq   int64 `json:"seq" doc:"Its number on the shard: shard and seq name it permanently."`
-	Epoch int64 `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened again."`
+	Seq   int64 `json:"seq" doc:"Number of the grant's event on the shard. Shard and seq together identify the grant permanently."`
+	Epoch int64 `json:"epoch" doc:"The shard's epoch when the grant was decided. The epoch rises each time the shard is opened."`
 	// EntryID is the id of the grant's stream entry; empty if the grant does not come from the stream.
-	EntryID  string `json:"entry_id,omitempty" doc:"Id of the stream entry that brought it; absent if none did."`
+	EntryID  string `json:"entry_id,omitempty" doc:"Id of the grant's entry in the shard's stream. Absent if the grant does not come from the stream."`
 	Campaign string `json:"campaign" doc:"The campaign's id."`
 	Packet   int64  `json:"packet" doc:"Number of the packet in the campaign."`
-	Amount   Amount `json:"amount" doc:"In minor units."`
-	User     string `json:"user" doc:"Who got the packet."`
+	Amount   Amount `json:"amount" doc:"Amount of the packet, in minor units."`
+	User     string `json:"user" doc:"Id of the user who got the packet."`
 	// RequestID and Trace are empty if the grab had none.
-	RequestID string `json:"request_id,omitempty" doc:"The request id of the grab; absent if it had none."`
-	Trace     string `json:"trace,omitempty" doc:"The trace of the grab; absent if it had none."`
+	RequestID string `json:"request_id,omitempty" doc:"Request id of the grab. Absent if the grab had none."`
+	Trace     string `json:"trace,omitempty" doc:"W3C traceparent of the grab. Absent if the grab had none."`
 	// Time is when the grab was decided, by the clock of Redis, in whole milliseconds.
-	Time time.Time `json:"time" doc:"When it was granted."`
+	Time time.Time `json:"time" doc:"Time when the grab was granted."`
 	// Currency is the currency of Amount. It is empty for a coupon without a value, and for grants that an earlier
 	// build wrote to the stream. Code is the coupon code; never log it. Codes are in the topic and the ledger, but not
 	// in the stream.
-	Currency string `json:"currency,omitempty" doc:"ISO 4217; absent for a coupon without a value."`
-	Code     string `json:"code,omitempty" doc:"The coupon's code, a secret; the stream does not carry it."`
+	Currency string `json:"currency,omitempty" doc:"Currency of the amount, ISO 4217; absent for a coupon without a value."`
+	Code     string `json:"code,omitempty" doc:"The coupon's code, which is secret. The shard's stream does not have it."`
 }
 
 // EventID returns the id of the grant's event, "<shard>-<seq>". It is unique in the deployment.

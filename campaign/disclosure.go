@@ -19,16 +19,16 @@ const DisclosureFormat = "hongbao.reveal.v1"
 // Disclosure is published after the refund. Together with the hash that was published before the start, it lets anyone
 // recompute the draw.
 type Disclosure struct {
-	Format   string `json:"format" doc:"Always hongbao.reveal.v1."`
+	Format   string `json:"format" doc:"Format of this disclosure: always hongbao.reveal.v1."`
 	Campaign string `json:"campaign" doc:"The campaign's id."`
 	// Canonical has exactly the bytes of the specification that the hash covers.
-	Canonical string `json:"canonical" doc:"The specification, byte by byte as the hash covers it."`
-	Hash      string `json:"plan_hash" doc:"The hash that was published before the start."`
+	Canonical string `json:"canonical" doc:"The specification as text. The hash covers exactly these bytes."`
+	Hash      string `json:"plan_hash" doc:"The hash that was published before the start of the campaign."`
 	// Seed is in hexadecimal.
-	Seed     string    `json:"seed" doc:"In hexadecimal."`
-	Revealed time.Time `json:"revealed_at" doc:"When the seed was made public."`
+	Seed     string    `json:"seed" doc:"The seed of the draw, in hexadecimal."`
+	Revealed time.Time `json:"revealed_at" doc:"Time when the seed was made public."`
 	// TopUps has the top-ups in their order, beginning with generation 2.
-	TopUps []DisclosedTopUp `json:"top_ups,omitempty" doc:"Packets that were added, in their order; absent if none were."`
+	TopUps []DisclosedTopUp `json:"top_ups,omitempty" doc:"The top-ups of the campaign, in their order. Absent if there were none."`
 }
 
 // maxDisclosure limits the text that ReadDisclosure reads. A specification has up to 1 MiB, which JSON escapes may

@@ -77,10 +77,10 @@ func (t *TopUp) of(c hongbao.Campaign) (hongbao.Campaign, error) {
 // DisclosedTopUp is a top-up in a Disclosure.
 type DisclosedTopUp struct {
 	// Canonical has exactly the bytes of the top-up that the hash covers.
-	Canonical string `json:"canonical" doc:"The top-up, byte by byte as the hash covers it."`
-	Hash      string `json:"plan_hash" doc:"The hash that was published with it."`
+	Canonical string `json:"canonical" doc:"The top-up as text. The hash covers exactly these bytes."`
+	Hash      string `json:"plan_hash" doc:"The hash that was published at the top-up."`
 	// Seed is in hexadecimal.
-	Seed string `json:"seed" doc:"In hexadecimal."`
+	Seed string `json:"seed" doc:"The seed of the top-up's draw, in hexadecimal."`
 }
 
 // verify checks and returns the top-up. It must have the given generation, follow the hash before, match its own hash,

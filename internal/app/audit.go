@@ -35,8 +35,8 @@ func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 // LastAudit is the result of the last audit of all campaigns.
 type LastAudit struct {
 	// Verdict is "none" if there was no audit yet.
-	Verdict     string    `json:"verdict" enum:"agrees,differs,none" doc:"none if there was no audit yet."`
-	Started     time.Time `json:"started,omitzero" doc:"Start of the audit; absent if there was none."`
+	Verdict     string    `json:"verdict" enum:"agrees,differs,none" doc:"Result of the last audit of all campaigns. 'none' if there was no audit yet."`
+	Started     time.Time `json:"started,omitzero" doc:"Time when the audit started. Absent if there was no audit yet."`
 	Differences *int64    `json:"differences" doc:"Number of differences of all kinds; null if there was no audit yet."`
 }
 

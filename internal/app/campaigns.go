@@ -174,32 +174,32 @@ func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 // Shown is the state of a campaign in the ledger and in Redis. It has no seed, because the seed is secret until the
 // reveal.
 type Shown struct {
-	Spec   hongbao.Campaign `json:"spec" doc:"Specification at the creation, without top-ups."`
-	Hash   string           `json:"plan_hash" doc:"Commits to the specification and its seed: publish it."`
-	Ledger CampaignInLedger `json:"ledger" doc:"Status in the ledger."`
+	Spec   hongbao.Campaign `json:"spec" doc:"The specification with which the campaign was created. It does not include top-ups."`
+	Hash   string           `json:"plan_hash" doc:"Hash that commits to the specification and its secret seed. Publish it before the start."`
+	Ledger CampaignInLedger `json:"ledger" doc:"State of the campaign in the ledger."`
 	// TopUps are the generations after the first, each with the hash that commits to its draw.
-	TopUps []TopUp       `json:"top_ups,omitempty" doc:"Top-ups, in their order; absent if there are none."`
-	Redis  *store.Status `json:"redis" doc:"Status in Redis; null if the campaign is not there: not loaded yet, or lost."`
+	TopUps []TopUp       `json:"top_ups,omitempty" doc:"The campaign's top-ups, in their order. Absent if there are none."`
+	Redis  *store.Status `json:"redis" doc:"State of the campaign in Redis. Null if Redis does not have the campaign: it is not loaded yet, or lost."`
 }
 
 // CampaignInLedger is the state of a campaign in the ledger.
 type CampaignInLedger struct {
-	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"funded; refunded once the amount that no user got went back to the sponsor."`
-	Packets  int64                `json:"packets" doc:"Packets, top-ups included."`
-	Funded   hongbao.Amount       `json:"funded" doc:"Amount that the sponsor has paid in, top-ups included, in minor units."`
+	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"'refunded' once the sponsor got the remaining money back, else 'funded'."`
+	Packets  int64                `json:"packets" doc:"Number of packets, including those of top-ups."`
+	Funded   hongbao.Amount       `json:"funded" doc:"Amount that the sponsor has paid in, including top-ups, in minor units."`
 	Granted  hongbao.Amount       `json:"granted" doc:"Amount that the ledger has booked for users, in minor units."`
 	Refunded hongbao.Amount       `json:"refunded" doc:"Amount that went back to the sponsor, in minor units."`
 	// Codes is how many packets have a code. It equals Packets once the creation is complete.
-	Codes int64 `json:"codes,omitempty" doc:"Packets with a code: all of them, once the creation is complete; absent if the campaign has no codes."`
+	Codes int64 `json:"codes,omitempty" doc:"Number of packets with a code. Once the creation is complete, every packet has one. Absent if the campaign has no codes."`
 }
 
 // Created is a campaign that is in the ledger.
 type Created struct {
 	Campaign string               `json:"campaign" doc:"The campaign's id."`
-	Created  bool                 `json:"created" doc:"False if the campaign existed already."`
-	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"In the ledger: funded or refunded."`
-	Hash     string               `json:"plan_hash" doc:"Commits to the specification and its seed: publish it."`
-	Next     string               `json:"next" doc:"Next step, as a command for a person."`
+	Created  bool                 `json:"created" doc:"True if this request created the campaign. False if the campaign existed before."`
+	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"State of the campaign in the ledger."`
+	Hash     string               `json:"plan_hash" doc:"Hash that commits to the specification and its secret seed. Publish it before the start."`
+	Next     string               `json:"next" doc:"What a person should do next, as a command."`
 }
 
 // Create funds a campaign, draws its seed, and stores its codes: the given codes, or codes drawn from its pattern. A

@@ -14,18 +14,18 @@ import (
 // ListedCampaign is one campaign in the list of campaigns.
 type ListedCampaign struct {
 	ID       string               `json:"id" doc:"The campaign's id."`
-	Name     string               `json:"name" doc:"The campaign's name."`
-	Kind     hongbao.Kind         `json:"kind" doc:"red_packet or coupon."`
-	Packets  int64                `json:"packets" doc:"Packets, top-ups included."`
-	Currency string               `json:"currency,omitempty" doc:"Currency of the amounts; absent for coupons without a value."`
+	Name     string               `json:"name" doc:"The campaign's name for people."`
+	Kind     hongbao.Kind         `json:"kind" doc:"What the packets are: 'red_packet' or 'coupon'."`
+	Packets  int64                `json:"packets" doc:"Number of packets, including those of top-ups."`
+	Currency string               `json:"currency,omitempty" doc:"Currency of the amounts, ISO 4217; absent for coupons without a value."`
 	Funded   hongbao.Amount       `json:"funded_amount" doc:"Amount that the sponsor has paid in, in minor units."`
 	Granted  hongbao.Amount       `json:"granted_amount" doc:"Amount that the ledger has booked for users, in minor units."`
 	Refunded hongbao.Amount       `json:"refunded_amount" doc:"Amount that went back to the sponsor, in minor units."`
-	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"In the ledger: funded or refunded."`
-	Status   string               `json:"status" enum:"created,loading,not_started,open,paused,sold_out,ended,closed,refunded,frozen,unread" doc:"State that a grab finds, as in the console: created (not loaded), loading, not_started, open, paused, sold_out, ended, closed, refunded, frozen; unread if Redis could not be read."`
+	State    ledger.CampaignState `json:"state" enum:"funded,refunded" doc:"State of the campaign in the ledger."`
+	Status   string               `json:"status" enum:"created,loading,not_started,open,paused,sold_out,ended,closed,refunded,frozen,unread" doc:"State that a grab would find, as in the console. 'created' means that the campaign is not loaded. 'unread' means that Redis could not be read."`
 	From     time.Time            `json:"from" doc:"Start of the window for grabs."`
 	To       time.Time            `json:"to" doc:"End of the window for grabs."`
-	Codes    answers.Text         `json:"codes" nullable:"true" doc:"Source of the codes: pattern or file; null if the campaign has none."`
+	Codes    answers.Text         `json:"codes" nullable:"true" doc:"Source of the coupon codes: 'pattern' or 'file'. Null if the campaign has no codes."`
 }
 
 // codesFrom returns where a campaign's codes come from: pattern, file, or "" for no codes.
@@ -41,8 +41,8 @@ func codesFrom(c *hongbao.Campaign) answers.Text {
 
 // CampaignPage is a page of the list of campaigns.
 type CampaignPage struct {
-	Campaigns []ListedCampaign `json:"campaigns" doc:"Campaigns in the order of their ids."`
-	Next      answers.Text     `json:"next" nullable:"true" doc:"Goes into after; null on the last page."`
+	Campaigns []ListedCampaign `json:"campaigns" doc:"The campaigns of this page, in the order of their ids."`
+	Next      answers.Text     `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
 }
 
 // ListCampaigns returns up to limit campaigns of the ledger with ids greater than after, in the order of their ids. The

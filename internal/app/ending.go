@@ -40,31 +40,31 @@ func closeHint(err error, c *ledger.StoredCampaign) error {
 type Ending struct {
 	Campaign string  `json:"campaign" doc:"The campaign's id."`
 	Currency string  `json:"currency,omitempty" doc:"Currency of the amounts, ISO 4217; absent for coupons without a value."`
-	Closed   *Closed `json:"closed" doc:"State at the close; null once the campaign has left Redis."`
+	Closed   *Closed `json:"closed" doc:"The numbers of the close. Null once the campaign has left Redis."`
 	// Settling means that sink balance has not finished all grants before the close. Finished is the last seq that it has
 	// finished on the campaign's first shard.
-	Settling bool   `json:"settling" doc:"True while grants up to the close are still being settled."`
-	Finished *int64 `json:"finished_seq" doc:"Last settled event on the campaign's first shard; null once closed is null."`
+	Settling bool   `json:"settling" doc:"True while sink balance has not finished all grants before the close."`
+	Finished *int64 `json:"finished_seq" doc:"Sink balance has finished every event up to this seq on the campaign's first shard. Null if 'closed' is null."`
 	// Places are the shards of a campaign, in order; nil if it has one shard.
-	Places []ClosedPlace `json:"places,omitempty" doc:"Shards of the campaign, if several; absent once closed is null."`
+	Places []ClosedPlace `json:"places,omitempty" doc:"The close on each shard of the campaign. Absent if it has one shard, and if 'closed' is null."`
 	// Missing is how many grants sink balance has finished although the ledger lacks them. A value below 0 means that the
 	// ledger has paid more than was granted.
-	Missing *int64 `json:"missing" doc:"Finished grants that the ledger lacks; below 0 if the ledger has more; null while settling, and after the refund."`
+	Missing *int64 `json:"missing" doc:"Number of finished grants that the ledger lacks; below 0 if the ledger has more. Null while 'settling' is true, and after the refund."`
 	// Amount is the amount of the coming or past refund.
-	Amount   hongbao.Amount `json:"refund_amount" doc:"Amount of the refund, in minor units; not final while settling."`
-	Refunded *Refunded      `json:"refunded" doc:"The refund; null before it."`
-	Next     string         `json:"next" doc:"Next step, as a command for a person."`
+	Amount   hongbao.Amount `json:"refund_amount" doc:"Amount of the refund, in minor units. It may still change while 'settling' is true."`
+	Refunded *Refunded      `json:"refunded" doc:"The refund. Null before the refund."`
+	Next     string         `json:"next" doc:"What a person should do next, as a command."`
 }
 
 // Closed is the state of a campaign at its close. With several shards it has the sums over the shards, and the time of
 // the last close.
 type Closed struct {
-	Time          time.Time      `json:"time" doc:"With several shards, the time of the last one."`
-	Event         string         `json:"event" doc:"Shard and seq of the close on its first shard."`
-	Granted       int64          `json:"granted" doc:"Packets that were granted."`
-	GrantedAmount hongbao.Amount `json:"granted_amount" doc:"Their sum, in minor units."`
-	Left          int64          `json:"left" doc:"Packets that no user got."`
-	LeftAmount    hongbao.Amount `json:"left_amount" doc:"Their sum, in minor units."`
+	Time          time.Time      `json:"time" doc:"Time of the close. With several shards: time of the last shard's close."`
+	Event         string         `json:"event" doc:"Event of the close on the campaign's first shard, as SHARD-SEQ."`
+	Granted       int64          `json:"granted" doc:"Number of packets that users got."`
+	GrantedAmount hongbao.Amount `json:"granted_amount" doc:"Sum of the packets that users got, in minor units."`
+	Left          int64          `json:"left" doc:"Number of packets that no user got."`
+	LeftAmount    hongbao.Amount `json:"left_amount" doc:"Sum of the packets that no user got, in minor units."`
 }
 
 // ClosedPlace is the state of a campaign at its close on one of its shards. It has no amounts: if only one packet is
@@ -72,10 +72,10 @@ type Closed struct {
 type ClosedPlace struct {
 	Shard    int       `json:"shard" doc:"The shard's number."`
 	Time     time.Time `json:"time" doc:"Time of the close on the shard."`
-	Event    string    `json:"event" doc:"Shard and seq of the close."`
-	Granted  int64     `json:"granted" doc:"Packets that were granted on the shard."`
-	Left     int64     `json:"left" doc:"Packets of the shard that no user got."`
-	Finished int64     `json:"finished_seq" doc:"Last settled event of the shard, at most the close."`
+	Event    string    `json:"event" doc:"Event of the close on this shard, as SHARD-SEQ."`
+	Granted  int64     `json:"granted" doc:"Number of packets that users got on the shard."`
+	Left     int64     `json:"left" doc:"Number of the shard's packets that no user got."`
+	Finished int64     `json:"finished_seq" doc:"Sink balance has finished every event up to this seq on the shard. Never above the seq of the close."`
 }
 
 func closedOf(e *stream.Entry) Closed {
@@ -86,8 +86,8 @@ func closedOf(e *stream.Entry) Closed {
 // Refunded is the refund of a campaign.
 type Refunded struct {
 	Time    time.Time `json:"time" doc:"Time of the refund."`
-	Packets int64     `json:"packets" doc:"Packets that no user got."`
-	Sponsor string    `json:"sponsor" doc:"Sponsor who got the money back."`
+	Packets int64     `json:"packets" doc:"Number of packets that no user got."`
+	Sponsor string    `json:"sponsor" doc:"The sponsor who got the money back."`
 }
 
 func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *Ending {

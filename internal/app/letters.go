@@ -34,8 +34,8 @@ func (a *App) letters(ctx context.Context, f *deadletter.Filter) (*deadletter.Le
 
 // LetterPage is a page of dead letters.
 type LetterPage struct {
-	Letters []deadletter.Letter `json:"letters" doc:"Letters, the oldest first within a sink and shard."`
-	Next    answers.Text        `json:"next" nullable:"true" doc:"Goes into after; null on the last page."`
+	Letters []deadletter.Letter `json:"letters" doc:"The letters of this page: by sink and shard, and within a shard the oldest first."`
+	Next    answers.Text        `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
 }
 
 // ListLetters lists dead letters, the oldest first within a sink and shard.

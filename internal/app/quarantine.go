@@ -14,12 +14,12 @@ import (
 
 // Version is one of the two contradicting versions of a grant.
 type Version struct {
-	Event     string         `json:"event" doc:"Shard and seq of the grant."`
-	User      string         `json:"user" doc:"User who gets the packet in this version."`
-	Amount    hongbao.Amount `json:"amount" doc:"Amount, in minor units."`
-	Epoch     int64          `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened again."`
-	RequestID string         `json:"request_id,omitempty" doc:"Request id of the grab; absent if it had none."`
-	Time      time.Time      `json:"time" doc:"Time of the grant."`
+	Event     string         `json:"event" doc:"Id of the grant's event, as SHARD-SEQ."`
+	User      string         `json:"user" doc:"The user who gets the packet in this version of the grant."`
+	Amount    hongbao.Amount `json:"amount" doc:"Amount of the packet in this version of the grant, in minor units."`
+	Epoch     int64          `json:"epoch" doc:"The shard's epoch when the grant was decided. The epoch rises each time the shard is opened."`
+	RequestID string         `json:"request_id,omitempty" doc:"Request id of the grab. Absent if the grab had none."`
+	Time      time.Time      `json:"time" doc:"Time when the grant was decided."`
 }
 
 func versionOf(g *hongbao.Grant) *Version {
@@ -32,17 +32,17 @@ func versionOf(g *hongbao.Grant) *Version {
 // Quarantined is a grant in quarantine.
 type Quarantined struct {
 	ID       int64         `json:"id" doc:"Number of the grant in the quarantine."`
-	Reason   ledger.Reason `json:"reason" enum:"exists_with_different_user,exists_with_different_amount,exists_with_different_shard,exists_with_different_seq,amount_not_planned,packet_not_planned,unknown_campaign,over_funded,after_refund" doc:"Contradiction; docs/ledger.md says what to do about each."`
+	Reason   ledger.Reason `json:"reason" enum:"exists_with_different_user,exists_with_different_amount,exists_with_different_shard,exists_with_different_seq,amount_not_planned,packet_not_planned,unknown_campaign,over_funded,after_refund" doc:"What the grant contradicts. docs/ledger.md says what to do about each reason."`
 	Campaign string        `json:"campaign" doc:"The campaign's id."`
 	Packet   int64         `json:"packet" doc:"Number of the packet in the campaign."`
 	Currency string        `json:"currency,omitempty" doc:"Currency of the amounts; absent if the ledger does not know it."`
-	Came     *Version      `json:"came" doc:"The grant that came, and was not paid."`
+	Came     *Version      `json:"came" doc:"The grant that arrived from Redis and was not paid."`
 	// Ledger is the ledger's grant of the same packet at that time; null if there was none.
-	Ledger     *Version   `json:"ledger" doc:"Grant of the packet that the ledger already had; null if there was none."`
-	Created    time.Time  `json:"created" doc:"Time when the grant came into quarantine."`
-	Resolved   *time.Time `json:"resolved" doc:"Time of the decision; null while the grant waits."`
-	ResolvedBy string     `json:"resolved_by,omitempty" doc:"Person or key that decided; absent while the grant waits."`
-	Resolution string     `json:"resolution,omitempty" doc:"Decision and its reason; absent while the grant waits."`
+	Ledger     *Version   `json:"ledger" doc:"The grant of this packet that the ledger already had. Null if it had none."`
+	Created    time.Time  `json:"created" doc:"Time when the grant was put into quarantine."`
+	Resolved   *time.Time `json:"resolved" doc:"Time of the decision. Null while the grant waits for one."`
+	ResolvedBy string     `json:"resolved_by,omitempty" doc:"Person or API key that decided. Absent while the grant waits for a decision."`
+	Resolution string     `json:"resolution,omitempty" doc:"The decision and its reason. Absent while the grant waits for a decision."`
 }
 
 func printable(q *ledger.Quarantined) Quarantined {
@@ -59,9 +59,9 @@ func printable(q *ledger.Quarantined) Quarantined {
 
 // QuarantinePage is a page of the list of grants in quarantine.
 type QuarantinePage struct {
-	Grants []Quarantined `json:"grants" doc:"Grants, the oldest first. If ledger is null, the ledger had no grant of the packet."`
+	Grants []Quarantined `json:"grants" doc:"The grants of this page, the oldest first. The field 'ledger' is null if the ledger had no grant of the packet."`
 	// Next is the start of the next page; nil if there is none.
-	Next *int64 `json:"next" doc:"Goes into after; null on the last page."`
+	Next *int64 `json:"next" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
 }
 
 // QuarantineList is a request for a page of grants in quarantine.

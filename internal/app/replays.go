@@ -13,15 +13,15 @@ import (
 
 // ReplayState is the progress of a named replay, as Redis has recorded it. Any process may have run the replay.
 type ReplayState struct {
-	Name   string        `json:"name" doc:"Name of the replay; no other replay can use it."`
-	Target string        `json:"target" doc:"Target of the replay."`
-	Dead   string        `json:"dead,omitempty" doc:"Sink whose dead letters the replay delivers; absent if it delivers none."`
-	Filter replay.Filter `json:"filter" doc:"Grants that the replay covers."`
-	Begun  time.Time     `json:"begun" doc:"Start of the replay's first run."`
+	Name   string        `json:"name" doc:"Name of the replay. No other replay can use this name."`
+	Target string        `json:"target" doc:"Target of the replay: 'balance', 'kafka' or topic:NAME."`
+	Dead   string        `json:"dead,omitempty" doc:"Name of the sink whose dead letters the replay delivers. Absent if it delivers no dead letters."`
+	Filter replay.Filter `json:"filter" doc:"Which grants the replay delivers."`
+	Begun  time.Time     `json:"begun" doc:"Time when the replay's first run started."`
 	// Events is how many events the replay covers, by their seqs. Looked is how many of these its runs have checked so
 	// far.
-	Events *int64 `json:"events" doc:"Events that the replay covers, by their seqs; null before Redis has recorded it."`
-	Looked int64  `json:"looked" doc:"Number of these events that runs have looked at; with dead, of whole shards only."`
+	Events *int64 `json:"events" doc:"Number of events in the replay's range of seqs. Null until Redis has recorded the replay."`
+	Looked int64  `json:"looked" doc:"Number of events in the range that the runs have checked. A replay of dead letters counts only completed shards."`
 	// Finished means that a run has reached the end of each shard without a failure.
 	Finished bool `json:"finished" doc:"True once a run has reached the end of each shard without a failure."`
 }

@@ -16,31 +16,31 @@ import (
 // SinkPause is the last pause or resume of a sink.
 type SinkPause struct {
 	// Paused means that workers deliver nothing to the sink on at least one shard.
-	Paused bool `json:"paused" doc:"True if workers deliver nothing to it on at least one shard."`
+	Paused bool `json:"paused" doc:"True if workers deliver nothing to the sink on at least one shard."`
 	// PausedShards is the number of paused shards. If it is neither 0 nor all, the command failed midway, and a repeat
 	// completes it.
-	PausedShards int `json:"paused_shards" doc:"Number of paused shards; if not all, the change was interrupted: repeat the pause or resume."`
+	PausedShards int `json:"paused_shards" doc:"Number of shards on which the sink is paused. If it is neither 0 nor all shards, repeat the pause or resume."`
 	// By, Why and At are those of the last pause or resume; empty if there was none.
-	By  string    `json:"by,omitempty" doc:"Person or key that paused or resumed it last; absent if no one did."`
-	Why string    `json:"why,omitempty" doc:"Reason; absent if no one did."`
-	At  time.Time `json:"at,omitzero" doc:"Time; absent if no one did."`
+	By  string    `json:"by,omitempty" doc:"Person or API key that last paused or resumed the sink. Absent if no one did."`
+	Why string    `json:"why,omitempty" doc:"The reason for the last pause or resume. Absent if there was none."`
+	At  time.Time `json:"at,omitzero" doc:"Time of the last pause or resume. Absent if there was none."`
 }
 
 // PausedCampaign is a campaign that is paused for one sink: its grants wait for that sink.
 type PausedCampaign struct {
 	Campaign string    `json:"campaign" doc:"The campaign's id."`
-	By       string    `json:"by" doc:"Person or key that paused the campaign; hongbao if too many of its grants became dead letters."`
-	Why      string    `json:"why" doc:"The reason given."`
-	At       time.Time `json:"at" doc:"When."`
+	By       string    `json:"by" doc:"Person or API key that paused the campaign. 'hongbao' if a worker did, because too many grants became dead letters."`
+	Why      string    `json:"why" doc:"The reason for the pause."`
+	At       time.Time `json:"at" doc:"Time of the pause."`
 }
 
 // SinkLimit is a sink's rate limit that a person has set. It applies to all workers together.
 type SinkLimit struct {
 	// GrantsPerSecond is 0 for no limit. If it is nil, each worker uses its knob (sinks.SINK_grants_per_second).
-	GrantsPerSecond *int      `json:"grants_per_second" doc:"Grants per second of all workers together; 0: no bound; null: each worker uses its knob."`
-	By              string    `json:"by,omitempty" doc:"Person or key that set the limit last; absent if no one did."`
-	Why             string    `json:"why,omitempty" doc:"Reason; absent if no one did."`
-	At              time.Time `json:"at,omitzero" doc:"Time; absent if no one did."`
+	GrantsPerSecond *int      `json:"grants_per_second" doc:"The most grants per second that all workers together deliver; 0 for no limit. Null if each worker uses its configuration."`
+	By              string    `json:"by,omitempty" doc:"Person or API key that last changed the limit. Absent if no one did."`
+	Why             string    `json:"why,omitempty" doc:"The reason for the last change of the limit. Absent if there was none."`
+	At              time.Time `json:"at,omitzero" doc:"Time of the last change of the limit. Absent if there was none."`
 }
 
 // add merges the limit on one more shard. The latest change takes precedence.
@@ -64,11 +64,11 @@ func (p *SinkPause) add(c *store.SinkControl) {
 type SinkChange struct {
 	Sink string `json:"sink" doc:"Name of the sink."`
 	// Campaign is "" if the change is about the whole sink.
-	Campaign string `json:"campaign,omitempty" doc:"Campaign of the change; absent for the whole sink."`
+	Campaign string `json:"campaign,omitempty" doc:"Id of the campaign whose grants the change affects. Absent if it affects the whole sink."`
 	// Changed is false if the sink was already in this state.
-	Changed bool      `json:"changed" doc:"False if the sink was in this state before."`
-	Pause   SinkPause `json:"pause" doc:"Pause of the sink after the change."`
-	Limit   SinkLimit `json:"limit" doc:"Rate after the change."`
+	Changed bool      `json:"changed" doc:"False if the sink was in this state before the request."`
+	Pause   SinkPause `json:"pause" doc:"Whether the whole sink is paused after the change."`
+	Limit   SinkLimit `json:"limit" doc:"The rate limit of the sink after the change."`
 }
 
 // PauseSink stops the delivery of grants to a sink by all workers. Each worker stops within a second, after completing

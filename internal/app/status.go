@@ -15,16 +15,16 @@ import (
 
 // Status is the state of all sinks.
 type Status struct {
-	Sinks []SinkStatus `json:"sinks" nullable:"false" doc:"In the order of deployment.sinks."`
+	Sinks []SinkStatus `json:"sinks" nullable:"false" doc:"Status of each sink, in the order of the configuration key 'deployment.sinks'."`
 	// Unrecorded are the shards that a person opened without the ledger, as long as the ledger has not recorded the
 	// opening.
-	Unrecorded []UnrecordedShard `json:"unrecorded" nullable:"false" doc:"Shards that a person opened without the ledger: their grants wait."`
+	Unrecorded []UnrecordedShard `json:"unrecorded" nullable:"false" doc:"Shards that a person opened while the ledger was down. Their grants wait until the ledger has recorded the opening."`
 }
 
 // UnrecordedShard is a shard whose workers wait until the ledger has recorded its opening.
 type UnrecordedShard struct {
 	Shard int    `json:"shard" doc:"The shard's number."`
-	Why   string `json:"why" doc:"The person who opened the shard, when and why, as text."`
+	Why   string `json:"why" doc:"Who opened the shard, when and why, as text."`
 }
 
 // unrecorded returns the shards that were opened without the ledger. It ignores shards that can't be read, because
@@ -43,25 +43,25 @@ func unrecorded(ctx context.Context, st *store.Store) []UnrecordedShard {
 // SinkStatus is the state of a sink.
 type SinkStatus struct {
 	Sink  string       `json:"sink" doc:"Name of the sink."`
-	State SinkState    `json:"state" enum:"unread,paused,no_worker,behind,working" doc:"The first of these states that is true."`
-	Why   answers.Text `json:"why" nullable:"true" doc:"Reason why it is not working, as text; null for working."`
+	State SinkState    `json:"state" enum:"unread,paused,no_worker,behind,working" doc:"State of the sink: the first of these states that applies."`
+	Why   answers.Text `json:"why" nullable:"true" doc:"Why the sink is in this state, as text; null for the state 'working'."`
 	// Waiting is how many grants and closes the sink has not finished. Oldest is how long the oldest of them has waited;
 	// nil if there are none.
-	Waiting int64    `json:"waiting" doc:"Grants and closes that the sink has not finished."`
-	Oldest  *float64 `json:"oldest_seconds" doc:"Seconds that the oldest of them has waited; null if none waits."`
+	Waiting int64    `json:"waiting" doc:"Number of grants and closes that the sink has not finished."`
+	Oldest  *float64 `json:"oldest_seconds" doc:"For how many seconds the oldest of these grants and closes has waited; null if there are none."`
 	// Pending counts the entries in the hands of workers and the parked entries.
-	Pending int64     `json:"pending_entries" doc:"Entries pending at workers, and parked entries."`
-	Parked  int64     `json:"parked_entries" doc:"Entries that wait for another attempt."`
-	Dead    int64     `json:"dead_letters" doc:"Dead letters that wait for a decision."`
-	Pause   SinkPause `json:"pause" doc:"Pause of the whole sink by people."`
-	Limit   SinkLimit `json:"limit" doc:"The rate that people have set."`
+	Pending int64     `json:"pending_entries" doc:"Number of entries pending at workers, including the parked entries."`
+	Parked  int64     `json:"parked_entries" doc:"Number of entries that wait for another attempt."`
+	Dead    int64     `json:"dead_letters" doc:"Number of dead letters that wait for a decision."`
+	Pause   SinkPause `json:"pause" doc:"Whether a person has paused the whole sink."`
+	Limit   SinkLimit `json:"limit" doc:"The rate limit that a person has set for the sink."`
 	// Campaigns are the campaigns that are paused for this sink only.
-	Campaigns []PausedCampaign `json:"paused_campaigns" doc:"Campaigns that are paused for this sink only, by their ids."`
-	Shards    []ShardStatus    `json:"shards" doc:"Status on each shard that could be read; the sums are of these shards."`
+	Campaigns []PausedCampaign `json:"paused_campaigns" doc:"Campaigns that are paused for this sink only, in the order of their ids."`
+	Shards    []ShardStatus    `json:"shards" doc:"Status on each shard that could be read. The numbers of the sink are sums over these shards."`
 	// Unread are the shards whose state could not be read, such as a frozen shard. The other fields do not include these
 	// shards.
-	Unread  []UnreadShard `json:"unread" doc:"Shards that could not be read, for example a frozen shard."`
-	Workers []SinkWorker  `json:"workers" doc:"Workers of the sink, by name, each once for all shards."`
+	Unread  []UnreadShard `json:"unread" doc:"Shards that could not be read, such as a frozen shard. The numbers of the sink do not include them."`
+	Workers []SinkWorker  `json:"workers" doc:"Workers of the sink, in the order of their names. A worker is listed once for all shards."`
 }
 
 // Held returns how many entries are in the hands of workers.
@@ -70,27 +70,27 @@ func (s *SinkStatus) Held() int64 { return s.Pending - s.Parked }
 // UnreadShard is a shard on which the state of a sink could not be read.
 type UnreadShard struct {
 	Shard int    `json:"shard" doc:"The shard's number."`
-	Why   string `json:"why" doc:"Error, as text."`
+	Why   string `json:"why" doc:"Why the shard could not be read: the error, as text."`
 	err   error
 }
 
 // ShardStatus is the state of a sink on a shard.
 type ShardStatus struct {
 	Shard   int      `json:"shard" doc:"The shard's number."`
-	Seq     int64    `json:"seq" doc:"The shard's last event."`
-	Waiting int64    `json:"waiting" doc:"Grants and closes up to seq that the sink has not finished."`
-	Oldest  *float64 `json:"oldest_seconds" doc:"Seconds that the oldest of them has waited; null if none waits."`
-	Parked  int64    `json:"parked_entries" doc:"Entries that wait for another attempt."`
-	Dead    int64    `json:"dead_letters" doc:"Dead letters that wait for a decision."`
+	Seq     int64    `json:"seq" doc:"Seq of the newest event on the shard."`
+	Waiting int64    `json:"waiting" doc:"Number of grants and closes on the shard that the sink has not finished."`
+	Oldest  *float64 `json:"oldest_seconds" doc:"For how many seconds the oldest of these grants and closes has waited; null if there are none."`
+	Parked  int64    `json:"parked_entries" doc:"Number of entries on the shard that wait for another attempt."`
+	Dead    int64    `json:"dead_letters" doc:"Number of dead letters on the shard that wait for a decision."`
 }
 
 // SinkWorker is a worker of a sink, with the totals over all shards.
 type SinkWorker struct {
 	Worker string `json:"worker" doc:"Name of the worker."`
 	// Alive means that the lease on its entries has not ended.
-	Alive bool    `json:"alive" doc:"True if Redis has seen the worker within consumer.lease."`
-	Seen  float64 `json:"seen_seconds_ago" doc:"Seconds since it last asked Redis for anything, on any shard."`
-	Holds int64   `json:"holds_entries" doc:"Entries pending at the worker, on all shards."`
+	Alive bool    `json:"alive" doc:"True if the worker has called Redis within the time of the configuration key 'consumer.lease'."`
+	Seen  float64 `json:"seen_seconds_ago" doc:"Seconds since the worker's last call of Redis, on any shard."`
+	Holds int64   `json:"holds_entries" doc:"Number of entries pending at the worker, on all shards."`
 }
 
 // asksAtOnce bounds how many shards are read concurrently, so that grabs have enough connections.

@@ -53,20 +53,20 @@ func ParseTiers(texts []string) (list []hongbao.Tier, err error) {
 // TopUp is a generation of packets that was added to a campaign, or that an order would add.
 type TopUp struct {
 	Campaign   string         `json:"campaign" doc:"The campaign's id."`
-	ID         string         `json:"id" doc:"The order's own id."`
-	Generation int            `json:"generation" doc:"Generation: 2 for the first top-up, since 1 is the specification."`
+	ID         string         `json:"id" doc:"Id of the order, which the caller chose."`
+	Generation int            `json:"generation" doc:"Number of the top-up's generation: 2 for the first top-up. The packets of the specification are generation 1."`
 	First      int64          `json:"first_packet" doc:"Number of the top-up's first packet in the campaign."`
 	Packets    int64          `json:"packets" doc:"Number of added packets."`
 	Total      hongbao.Amount `json:"total" doc:"Sum of the added packets, in minor units."`
-	Currency   string         `json:"currency,omitempty" doc:"Currency of the amounts; absent for coupons without a value."`
+	Currency   string         `json:"currency,omitempty" doc:"Currency of the amounts, ISO 4217; absent for coupons without a value."`
 	// Funded is the campaign's funding after the top-up.
-	Funded hongbao.Amount `json:"funded" doc:"Funding of the campaign after the top-up, in minor units."`
-	Hash   string         `json:"plan_hash,omitempty" doc:"Commits to the draw: publish it; absent in a dry run."`
-	By     string         `json:"by" doc:"Person or key that ordered the top-up."`
-	Why    string         `json:"why" doc:"The reason given."`
+	Funded hongbao.Amount `json:"funded" doc:"Amount that the sponsor has paid in after the top-up, in minor units."`
+	Hash   string         `json:"plan_hash,omitempty" doc:"Hash that commits to the draw of the added packets. Publish it. Absent in a dry run."`
+	By     string         `json:"by" doc:"Person or API key that ordered the top-up."`
+	Why    string         `json:"why" doc:"The reason for the order."`
 	// Created is the time of the order. Dealt is the time when all packets were in Redis; absent before.
 	Created *time.Time `json:"created,omitempty" doc:"Time of the order."`
-	Dealt   *time.Time `json:"dealt,omitempty" doc:"Time when all packets of the top-up were in Redis; absent before."`
+	Dealt   *time.Time `json:"dealt,omitempty" doc:"Time when all packets of the top-up were in Redis. Absent before."`
 }
 
 func topUpOf(c *ledger.StoredCampaign, s *ledger.StoredTopUp) TopUp {

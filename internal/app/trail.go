@@ -21,49 +21,49 @@ import (
 type Trail struct {
 	Campaign string      `json:"campaign" doc:"The campaign's id."`
 	Currency string      `json:"currency,omitempty" doc:"Currency of the amounts; absent if there is none, or if it is unknown."`
-	Steps    []TrailStep `json:"grants" doc:"Trails by packet. A null step was not found, or could not be read: see unread."`
+	Steps    []TrailStep `json:"grants" doc:"The trail of each grant, in the order of the packets. A null step was not found, or its store is in 'unread'."`
 	// Unread are the stores that could not be read. A step that is missing in such a store means nothing.
-	Unread []Unread `json:"unread" doc:"Stores that could not be read: a null step of such a store says nothing."`
+	Unread []Unread `json:"unread" doc:"Stores that could not be read. For such a store, a null step does not mean that the grant is missing."`
 }
 
 // Unread is a store that could not be read.
 type Unread struct {
-	Where string `json:"where" doc:"redis, ledger or topic."`
-	Why   string `json:"why" doc:"Error, as text."`
+	Where string `json:"where" doc:"The store: 'redis', 'ledger' or 'topic'."`
+	Why   string `json:"why" doc:"Why the store could not be read: the error, as text."`
 }
 
 // TrailStep is the path of one packet, from the receipt to the topic. A field is nil if nothing was found there.
 type TrailStep struct {
 	Packet int64 `json:"packet" doc:"Number of the packet in the campaign."`
 	// Receipt is the answer that the user got. Ledger is what the ledger has booked for this packet.
-	Receipt *TrailGrant  `json:"receipt" doc:"Receipt of the user; null if Redis has none."`
-	Entry   *TrailEntry  `json:"entry" doc:"Entry in the stream of the shard; null once the stream was trimmed past it."`
-	Ledger  *TrailGrant  `json:"ledger" doc:"The ledger's booking for the packet; null if there is none."`
-	Topic   *TrailRecord `json:"topic" doc:"Record in the topic; null if it was not found."`
+	Receipt *TrailGrant  `json:"receipt" doc:"The user's receipt in Redis. Null if Redis has no receipt."`
+	Entry   *TrailEntry  `json:"entry" doc:"The grant's entry in the shard's stream. Null once the entry was trimmed."`
+	Ledger  *TrailGrant  `json:"ledger" doc:"What the ledger booked for the packet. Null if it booked nothing."`
+	Topic   *TrailRecord `json:"topic" doc:"The grant's record in the topic. Null if the record was not found."`
 	// Sinks says for each sink whether it has finished the grant.
-	Sinks []TrailSink `json:"sinks" doc:"Whether each sink has finished the grant; empty if the shard could not be read."`
+	Sinks []TrailSink `json:"sinks" doc:"For each sink, whether it has finished the grant. Empty if the shard could not be read."`
 }
 
 // TrailGrant is a grant as a receipt or the ledger has it.
 type TrailGrant struct {
-	Event     string         `json:"event" doc:"Shard and seq of the grant."`
+	Event     string         `json:"event" doc:"Id of the grant's event, as SHARD-SEQ."`
 	User      string         `json:"user" doc:"User who got the packet."`
-	Amount    hongbao.Amount `json:"amount" doc:"Amount, in minor units."`
-	RequestID string         `json:"request_id,omitempty" doc:"Request id of the grab; absent if it had none."`
+	Amount    hongbao.Amount `json:"amount" doc:"Amount of the packet, in minor units."`
+	RequestID string         `json:"request_id,omitempty" doc:"Request id of the grab. Absent if the grab had none."`
 	Time      time.Time      `json:"time" doc:"Time of the grant."`
 }
 
 // TrailEntry is the stream entry that has the grant.
 type TrailEntry struct {
 	ID     string `json:"id" doc:"Id of the entry in the stream of the shard."`
-	Epoch  int64  `json:"epoch" doc:"The shard's epoch at the grant: it rises when the shard is opened again."`
-	Grants int    `json:"grants" doc:"Grants that came in the same entry."`
+	Epoch  int64  `json:"epoch" doc:"The shard's epoch when the grant was decided. The epoch rises each time the shard is opened."`
+	Grants int    `json:"grants" doc:"Number of grants in this entry."`
 }
 
 // TrailRecord is the record in the topic that has the grant.
 type TrailRecord struct {
-	Partition int   `json:"partition" doc:"Partition of the topic."`
-	Offset    int64 `json:"offset" doc:"Offset in the partition, of the first copy that was found."`
+	Partition int   `json:"partition" doc:"Number of the partition in the topic."`
+	Offset    int64 `json:"offset" doc:"Offset of the record in the partition. If there are several copies: offset of the first copy that was found."`
 }
 
 // TrailSink says whether a sink has finished a grant: whether it settled or published the grant, or made it a dead
@@ -71,9 +71,9 @@ type TrailRecord struct {
 type TrailSink struct {
 	Sink     string `json:"sink" doc:"Name of the sink."`
 	Finished bool   `json:"finished" doc:"True once the sink has settled or published the grant, or made it a dead letter."`
-	Letter   string `json:"letter,omitempty" doc:"Id of the dead letter of the grant, which waits for a decision; absent if there is none."`
-	Reason   string `json:"reason,omitempty" doc:"Reason of the dead letter; absent if there is none."`
-	Dropped  string `json:"dropped,omitempty" doc:"Person who dropped the dead letter, and why; absent if no one did."`
+	Letter   string `json:"letter,omitempty" doc:"Id of the grant's dead letter that waits for a decision. Absent if there is none."`
+	Reason   string `json:"reason,omitempty" doc:"Why the grant became a dead letter. Absent if there is no dead letter."`
+	Dropped  string `json:"dropped,omitempty" doc:"Who dropped the grant's dead letter, and why. Absent if no one dropped it."`
 }
 
 // TrailOf is a request for a trail. It is by packet if Packet is not 0, else by user.

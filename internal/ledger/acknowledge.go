@@ -16,16 +16,16 @@ import (
 // Acknowledgement records that an operator knows about a difference which the audit reports. It covers only a
 // difference with exactly these fields, and it expires.
 type Acknowledgement struct {
-	Kind     string `json:"kind" doc:"The kind of the difference, such as duplicate_in_topic."`
-	Where    string `json:"where" doc:"The place that the audit named."`
-	Campaign string `json:"campaign,omitempty" doc:"The campaign; absent if it is about none."`
-	Packet   int64  `json:"packet,omitempty" doc:"The packet; absent if it is about none."`
-	Event    string `json:"event,omitempty" doc:"Shard and seq; absent if it is about none."`
-	Detail   string `json:"detail" doc:"What the audit said, word by word."`
-	By       string `json:"by" doc:"Who acknowledged it."`
-	Why      string `json:"why" doc:"The reason given."`
+	Kind     string `json:"kind" doc:"Kind of the difference, such as 'duplicate_in_topic'."`
+	Where    string `json:"where" doc:"The place where the audit found the difference."`
+	Campaign string `json:"campaign,omitempty" doc:"Id of the campaign. Absent if the difference names none."`
+	Packet   int64  `json:"packet,omitempty" doc:"Number of the packet. Absent if the difference names none."`
+	Event    string `json:"event,omitempty" doc:"Id of the event, as SHARD-SEQ. Absent if the difference names none."`
+	Detail   string `json:"detail" doc:"Detail of the difference, exactly as the audit printed it."`
+	By       string `json:"by" doc:"Person or API key that acknowledged the difference."`
+	Why      string `json:"why" doc:"The reason for the acknowledgement."`
 	// Until is when the acknowledgement expires. From then on the audit counts the difference again.
-	Until time.Time `json:"until" doc:"When the audit counts it again."`
+	Until time.Time `json:"until" doc:"From this time on, the audit counts the difference again."`
 }
 
 // Bounds of acknowledgements.

@@ -21,15 +21,15 @@ func (r *Remote) LastAudit(ctx context.Context) (last app.LastAudit, err error) 
 
 // Acknowledge is the input of AcknowledgeDifference.
 type Acknowledge struct {
-	Kind     string    `json:"kind" doc:"Kind of the difference, such as duplicate_in_topic."`
-	Where    string    `json:"where" doc:"The place that the audit named."`
-	Campaign string    `json:"campaign,omitempty" doc:"The campaign, if the difference names one."`
-	Packet   int64     `json:"packet,omitempty" minimum:"1" doc:"The packet, if the difference names one."`
-	Event    string    `json:"event,omitempty" doc:"Shard and seq, if the difference names them."`
+	Kind     string    `json:"kind" doc:"Kind of the difference, such as 'duplicate_in_topic'."`
+	Where    string    `json:"where" doc:"The place where the audit found the difference, exactly as the audit printed it."`
+	Campaign string    `json:"campaign,omitempty" doc:"Id of the campaign, if the difference names one."`
+	Packet   int64     `json:"packet,omitempty" minimum:"1" doc:"Number of the packet, if the difference names one."`
+	Event    string    `json:"event,omitempty" doc:"Id of the event, as SHARD-SEQ, if the difference names one."`
 	Detail   string    `json:"detail" doc:"Detail of the difference, exactly as the audit printed it."`
-	Until    time.Time `json:"until" doc:"Time from which the audit counts the difference again: within the next 366 days."`
+	Until    time.Time `json:"until" doc:"From this time on, the audit counts the difference again. At most 366 days from now."`
 	By       string    `json:"-"` // who decides; ignored if the caller has an API key
-	Why      string    `json:"why" minLength:"1" maxLength:"500" doc:"Reason; kept with the acknowledgement."`
+	Why      string    `json:"why" minLength:"1" maxLength:"500" doc:"The reason for the acknowledgement. It is stored with the acknowledgement."`
 }
 
 // Check returns an error if the input is invalid.

@@ -33,7 +33,7 @@ func (l *Local) ShowCampaign(ctx context.Context, id string) (app.Shown, error) 
 // CampaignPause is the input of PauseCampaign and ResumeCampaign.
 type CampaignPause struct {
 	Campaign string `json:"-"`
-	Why      string `json:"why,omitempty" maxLength:"500" doc:"Reason; kept in Redis and in the ledger with the caller's key."`
+	Why      string `json:"why,omitempty" maxLength:"500" doc:"The reason for the change. Redis and the ledger store it with the id of the caller's API key."`
 }
 
 // Check returns an error if the input is invalid.
@@ -47,7 +47,7 @@ func (in *CampaignPause) Check() error {
 // CampaignState is the state of a campaign after a pause or a resume.
 type CampaignState struct {
 	Campaign string `json:"campaign" doc:"The campaign's id."`
-	State    string `json:"state" enum:"open,paused" doc:"State after the change."`
+	State    string `json:"state" enum:"open,paused" doc:"State of the campaign after the change."`
 }
 
 // PauseCampaign pauses a campaign: its grabs get the outcome paused.
@@ -76,7 +76,7 @@ func (l *Local) CampaignEnding(ctx context.Context, id string) (*app.Ending, err
 // CampaignClose is the input of CloseCampaign.
 type CampaignClose struct {
 	Campaign string `json:"-"`
-	Early    bool   `json:"early,omitempty" doc:"Close the campaign before the end of its window."`
+	Early    bool   `json:"early,omitempty" doc:"True to close the campaign before the end of its window."`
 }
 
 // CloseCampaign ends a campaign permanently.
@@ -92,8 +92,8 @@ func (l *Local) CancelCampaign(ctx context.Context, id string) (*app.Ending, err
 // CampaignRefund is the input of RefundCampaign, which returns to the sponsor the amount that no user got.
 type CampaignRefund struct {
 	Campaign string         `json:"-"`
-	Amount   hongbao.Amount `json:"amount" minimum:"0" maximum:"9007199254740991" doc:"Exact amount of the refund, in minor units: refund_amount of the ending."`
-	Missing  int64          `json:"missing,omitempty" minimum:"1" doc:"Number of grants that a person decided not to pay: exactly missing of the ending."`
+	Amount   hongbao.Amount `json:"amount" minimum:"0" maximum:"9007199254740991" doc:"Exact amount of the refund, in minor units: the field 'refund_amount' of the campaign's ending."`
+	Missing  int64          `json:"missing,omitempty" minimum:"1" doc:"Number of missing grants that a person decided not to pay. It must equal the field 'missing' of the campaign's ending."`
 	// Wait is how long RefundCampaign waits for grants that are not settled yet.
 	Wait time.Duration `json:"-"`
 }

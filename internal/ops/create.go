@@ -72,10 +72,10 @@ func (r *Remote) CreateCampaign(ctx context.Context, in CampaignCreate) (*app.Cr
 // Loaded is the result of LoadCampaign.
 type Loaded struct {
 	Campaign string    `json:"campaign" doc:"The campaign's id."`
-	Packets  int64     `json:"packets" doc:"Packets of the specification, without the packets of top-ups."`
-	From     time.Time `json:"from" doc:"Start of the campaign's window."`
-	To       time.Time `json:"to" doc:"End of the campaign's window."`
-	Loading  bool      `json:"loading" doc:"True while the load continues; GET the campaign to see its progress."`
+	Packets  int64     `json:"packets" doc:"Number of packets in the specification, without the packets of top-ups."`
+	From     time.Time `json:"from" doc:"Start of the campaign's window for grabs."`
+	To       time.Time `json:"to" doc:"End of the campaign's window for grabs."`
+	Loading  bool      `json:"loading" doc:"True while the load continues. To see its progress, GET the campaign."`
 }
 
 // LoadedOf returns the result for a campaign.
@@ -101,13 +101,13 @@ func (r *Remote) LoadCampaign(ctx context.Context, id string) (out Loaded, err e
 // TopUp is the input of TopUpCampaign, which adds packets to a campaign.
 type TopUp struct {
 	Campaign string         `json:"-"`
-	ID       string         `json:"id" minLength:"1" maxLength:"128" doc:"Id of the order, chosen by the caller: the same order again changes nothing."`
-	Packets  int64          `json:"packets" minimum:"1" maximum:"10000000" doc:"Number of added packets."`
+	ID       string         `json:"id" minLength:"1" maxLength:"128" doc:"Id of the order, chosen by the caller. Sending the same order again changes nothing."`
+	Packets  int64          `json:"packets" minimum:"1" maximum:"10000000" doc:"Number of packets to add."`
 	Total    hongbao.Amount `json:"total" minimum:"0" maximum:"9007199254740991" doc:"Sum of the added packets, in minor units."`
-	Expect   hongbao.Amount `json:"expect" minimum:"0" maximum:"9007199254740991" doc:"Exact present funding of the campaign: ledger.funded of the campaign."`
-	Tiers    string         `json:"tiers,omitempty" doc:"For a campaign that is split by tiers: AMOUNTxPACKETS, separated by spaces."`
+	Expect   hongbao.Amount `json:"expect" minimum:"0" maximum:"9007199254740991" doc:"What the campaign's sponsor has paid in before this order, in minor units: the field 'ledger.funded' of the campaign."`
+	Tiers    string         `json:"tiers,omitempty" doc:"The added packets as AMOUNTxPACKETS, separated by spaces. Only for a campaign whose specification has tiers."`
 	By       string         `json:"-"` // who decides; ignored if the caller has an API key
-	Why      string         `json:"why" minLength:"1" maxLength:"500" doc:"Reason; kept with the order."`
+	Why      string         `json:"why" minLength:"1" maxLength:"500" doc:"The reason for the order. It is stored with the order."`
 }
 
 // Check returns an error if the input is invalid.

@@ -17,13 +17,13 @@ import (
 
 // LetterFilter selects dead letters; an empty filter selects all.
 type LetterFilter struct {
-	Sink     string    `json:"sink,omitempty" doc:"Letters of this sink, or of several sinks separated by commas."`
-	Campaign string    `json:"campaign,omitempty" doc:"Letters of this campaign."`
-	Class    string    `json:"class,omitempty" enum:"unknown,transient,permanent,conflict,broken" doc:"Letters of this class."`
-	User     string    `json:"user,omitempty" doc:"Letters of this user."`
-	Reason   string    `json:"reason,omitempty" doc:"Letters whose reason contains this text."`
-	From     time.Time `json:"from,omitzero" doc:"Letters that died at or after this time."`
-	To       time.Time `json:"to,omitzero" doc:"Letters that died before this time."`
+	Sink     string    `json:"sink,omitempty" doc:"Only letters of this sink, or of several sinks separated by commas."`
+	Campaign string    `json:"campaign,omitempty" doc:"Only letters of the campaign with this id."`
+	Class    string    `json:"class,omitempty" enum:"unknown,transient,permanent,conflict,broken" doc:"Only letters whose last error has this class."`
+	User     string    `json:"user,omitempty" doc:"Only letters with a grant to the user with this id."`
+	Reason   string    `json:"reason,omitempty" doc:"Only letters whose reason contains this text."`
+	From     time.Time `json:"from,omitzero" doc:"Only letters that became dead letters at or after this time."`
+	To       time.Time `json:"to,omitzero" doc:"Only letters that became dead letters before this time."`
 }
 
 func (f *LetterFilter) some() bool { return *f != LetterFilter{} }
@@ -104,14 +104,14 @@ func (l *Local) letter(ctx context.Context, a access.Action, id string) (letter 
 
 // Letters selects the dead letters to requeue or drop, by their ids or by filters.
 type Letters struct {
-	Letter string `json:"letter,omitempty" doc:"Id of a letter, or several ids separated by commas; instead of filters."`
+	Letter string `json:"letter,omitempty" doc:"Id of a letter, or several ids separated by commas. Replaces the filters."`
 	LetterFilter
-	All    bool   `json:"all,omitempty" doc:"True for a decision about all letters: without letter and filters."`
-	Expect *int64 `json:"expect,omitempty" minimum:"0" doc:"Number of letters that the filters or all pick: matched of a dry run. Required with filters or all, except in a dry run."`
-	After  string `json:"after,omitempty" doc:"The next of an answer 202, to continue there. Not with letter."`
+	All    bool   `json:"all,omitempty" doc:"True to select all letters. Then 'letter' and the filters must be absent."`
+	Expect *int64 `json:"expect,omitempty" minimum:"0" doc:"Number of letters that the filters or 'all' select: the field 'matched' of a dry run. Required with filters or 'all', except in a dry run."`
+	After  string `json:"after,omitempty" doc:"To continue after an answer 202: the value of its field 'next'. Not allowed with 'letter'."`
 	By     string `json:"-"` // who decides; ignored if the caller has an API key
-	Why    string `json:"why" doc:"Reason; kept with each letter, with the caller's key."`
-	DryRun bool   `json:"dry_run,omitempty" doc:"Count only."`
+	Why    string `json:"why" doc:"The reason for the decision. It is stored with each letter, with the id of the caller's API key."`
+	DryRun bool   `json:"dry_run,omitempty" doc:"True to count the selected letters without a change."`
 }
 
 // Check returns an error unless the input selects letters in exactly one way. A selection by filters also needs

@@ -62,9 +62,9 @@ func (l *Local) quarantined(ctx context.Context, a access.Action, id int64) (app
 // Decide is the input of DecideQuarantined.
 type Decide struct {
 	ID       int64  `json:"-"`
-	Decision string `json:"decision" enum:"pay,void" doc:"pay: pay it from the reserve; void: do not pay it."`
+	Decision string `json:"decision" enum:"pay,void" doc:"'pay': pay the grant from the reserve. 'void': do not pay the grant."`
 	By       string `json:"-"` // who decides; ignored if the caller has an API key
-	Why      string `json:"why" doc:"Reason; kept with the decision and the caller's key."`
+	Why      string `json:"why" doc:"The reason for the decision. It is stored with the decision and the id of the caller's API key."`
 }
 
 // Check returns an error if the decision is invalid.

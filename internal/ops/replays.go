@@ -20,18 +20,18 @@ import (
 // shard.
 type Replay struct {
 	Name     string    `json:"-"`
-	To       string    `json:"to" doc:"Target: balance, kafka, or topic:OTHER."`
-	Campaign string    `json:"campaign,omitempty" doc:"Grants of this campaign."`
-	User     string    `json:"user,omitempty" doc:"Grants of this user."`
-	From     time.Time `json:"from,omitzero" doc:"Grants decided at or after this time."`
-	Until    time.Time `json:"until,omitzero" doc:"Grants decided before this time."`
-	Shard    string    `json:"shard,omitempty" pattern:"^[0-9]{1,4}$" doc:"Grants of this shard."`
-	FirstSeq int64     `json:"first_seq,omitempty" minimum:"1" doc:"Seq of the first event of the shard; with last_seq."`
-	LastSeq  int64     `json:"last_seq,omitempty" minimum:"1" doc:"Seq of the last event of the shard; with first_seq."`
-	Dead     string    `json:"dead,omitempty" doc:"Deliver the dead letters of this sink; they stay."`
-	Missing  bool      `json:"missing,omitempty" doc:"With to kafka: push the grants that the sink has finished and the topic lacks."`
-	Rate     int64     `json:"rate,omitempty" minimum:"1" doc:"Grants per second at most; the sink's own bound if absent."`
-	DryRun   bool      `json:"dry_run,omitempty" doc:"Count only."`
+	To       string    `json:"to" doc:"The target that gets the grants: 'balance', 'kafka', or topic:NAME for another topic."`
+	Campaign string    `json:"campaign,omitempty" doc:"Only grants of the campaign with this id."`
+	User     string    `json:"user,omitempty" doc:"Only grants to the user with this id."`
+	From     time.Time `json:"from,omitzero" doc:"Only grants decided at or after this time."`
+	Until    time.Time `json:"until,omitzero" doc:"Only grants decided before this time."`
+	Shard    string    `json:"shard,omitempty" pattern:"^[0-9]{1,4}$" doc:"Only grants of the shard with this number."`
+	FirstSeq int64     `json:"first_seq,omitempty" minimum:"1" doc:"Seq of the first event to deliver. Requires 'last_seq', and 'shard' if the deployment has several shards."`
+	LastSeq  int64     `json:"last_seq,omitempty" minimum:"1" doc:"Seq of the last event to deliver. Requires 'first_seq', and 'shard' if the deployment has several shards."`
+	Dead     string    `json:"dead,omitempty" doc:"Name of a sink: the replay delivers its dead letters. They remain dead letters."`
+	Missing  bool      `json:"missing,omitempty" doc:"True to deliver only the grants that the sink has finished and the topic lacks. Only for the target 'kafka'."`
+	Rate     int64     `json:"rate,omitempty" minimum:"1" doc:"The most grants that the replay delivers per second. Absent: the sink's own rate limit, or no limit for another topic."`
+	DryRun   bool      `json:"dry_run,omitempty" doc:"True to count the grants without delivering them."`
 	// Patience is how long deliveries to a target that is down are retried.
 	Patience time.Duration `json:"-"`
 }

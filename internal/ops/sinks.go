@@ -17,9 +17,9 @@ func (l *Local) ListSinks(ctx context.Context) (*app.Status, error) { return l.A
 type SinkPause struct {
 	Sink string `json:"-"`
 	By   string `json:"-"` // who decides; ignored if the caller has an API key
-	Why  string `json:"why" doc:"Reason; kept until the sink is resumed, with the caller's key."`
+	Why  string `json:"why" doc:"The reason for the change. It is stored with the id of the caller's API key, until the next change."`
 	// Campaign is empty to pause or resume the whole sink.
-	Campaign string `json:"campaign,omitempty" doc:"Only this campaign; the sink's other grants are not affected. Absent: the whole sink."`
+	Campaign string `json:"campaign,omitempty" doc:"Id of a campaign. Then the change affects only the campaign's grants. Absent: the change affects the whole sink."`
 }
 
 // Check returns an error if the input is invalid.
@@ -54,9 +54,9 @@ type SinkLimit struct {
 	Sink string `json:"-"`
 	By   string `json:"-"` // who decides; ignored if the caller has an API key
 	// GrantsPerSecond is nil if ByKnob is set.
-	GrantsPerSecond *int   `json:"grants_per_second,omitempty" minimum:"0" maximum:"1000000000" doc:"Bound; 0 for none. Give this or by_knob."`
-	ByKnob          bool   `json:"by_knob,omitempty" doc:"Let each worker use its knob again."`
-	Why             string `json:"why" doc:"Reason; kept with the limit and the caller's key."`
+	GrantsPerSecond *int   `json:"grants_per_second,omitempty" minimum:"0" maximum:"1000000000" doc:"The most grants per second that all workers together deliver; 0 for no limit. Send either this field or 'by_knob'."`
+	ByKnob          bool   `json:"by_knob,omitempty" doc:"True to remove the limit. Each worker then uses the rate in its configuration again."`
+	Why             string `json:"why" doc:"The reason for the change. It is stored with the limit and the id of the caller's API key."`
 }
 
 // Check returns an error unless the input has exactly one limit.

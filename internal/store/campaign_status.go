@@ -13,17 +13,17 @@ import (
 type Status struct {
 	// State is computed from the states of the places. It is the first that occurs in the order missing, frozen,
 	// loading, open, paused, closed, refunded. So a campaign that is open on one place and paused on another is open.
-	State   string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"First state of PlaceStatus that the campaign has on any shard."`
+	State   string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"State of the campaign: the first of these states that it has on any of its shards."`
 	Hash    string `json:"plan_hash" doc:"Hash of the plan with which the campaign was loaded."`
-	Shard   int    `json:"shard" doc:"Home shard: the first shard of the campaign."`
-	Packets int64  `json:"packets" doc:"Packets that Redis expects, loaded or not."`
+	Shard   int    `json:"shard" doc:"Number of the campaign's first shard."`
+	Packets int64  `json:"packets" doc:"Number of packets of the campaign in Redis, whether loaded yet or not."`
 	Counts
 	GrantedAmount hongbao.Amount `json:"granted_amount" doc:"Sum of the granted packets, in minor units."`
 	// LeftAmount is the sum of all packets that no user has, including packets that are not loaded yet. Without
 	// those, the growth of LeftAmount during the load would reveal the amounts of single packets.
-	LeftAmount hongbao.Amount `json:"left_amount" doc:"Sum of all packets that no user has, loaded or not, in minor units."`
+	LeftAmount hongbao.Amount `json:"left_amount" doc:"Sum of all packets that no user has got, whether loaded yet or not, in minor units."`
 	// Places is empty if the campaign is on one shard only.
-	Places []PlaceStatus `json:"places,omitempty" doc:"Status on each shard of the campaign; absent if it has one shard."`
+	Places []PlaceStatus `json:"places,omitempty" doc:"State on each shard of the campaign. Absent if the campaign has one shard."`
 
 	dealt int64 // the newest generation that is complete on each place
 }
@@ -31,16 +31,16 @@ type Status struct {
 // PlaceStatus is the state of a campaign on one of several shards. It has no amounts, because a place may have only
 // one packet left.
 type PlaceStatus struct {
-	State string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"missing: not there yet, or lost."`
+	State string `json:"state" enum:"missing,frozen,loading,open,paused,closed,refunded" doc:"State of the campaign on this shard. 'missing': the load has not reached the shard, or Redis lost the campaign there."`
 	Shard int    `json:"shard" doc:"The shard's number."`
 	Counts
 }
 
 // Counts are numbers of packets of one place, or of all places together.
 type Counts struct {
-	Loaded  int64 `json:"loaded" doc:"Packets that are loaded."`
-	Granted int64 `json:"granted" doc:"Loaded packets that were granted."`
-	Left    int64 `json:"left" doc:"Loaded packets that no user has."`
+	Loaded  int64 `json:"loaded" doc:"Number of packets that are loaded."`
+	Granted int64 `json:"granted" doc:"Number of loaded packets that users got."`
+	Left    int64 `json:"left" doc:"Number of loaded packets that no user has got."`
 }
 
 func (c *Counts) add(d *Counts) {

@@ -38,17 +38,17 @@ const (
 // the amount of a packet.
 type Entry struct {
 	// ID is drawn once for each entry, so that writing the entry twice stores it once.
-	ID   string    `json:"id" doc:"Drawn once for each entry."`
-	Time time.Time `json:"time" doc:"When the action began."`
+	ID   string    `json:"id" doc:"Random id of the journal entry."`
+	Time time.Time `json:"time" doc:"Time when the action began."`
 	// Who is key:ID for an API key, or cli:USER@HOST for a command.
-	Who    string `json:"who" doc:"key:ID for an API key, cli:USER@HOST for a command."`
-	Action Action `json:"action" doc:"What was to be done."`
+	Who    string `json:"who" doc:"Who acted: key:ID for an API key, cli:USER@HOST for a command."`
+	Action Action `json:"action" doc:"Name of the action."`
 	// Campaign and Sink are empty if the action concerns no campaign or sink, or several.
-	Campaign  string         `json:"campaign,omitempty" doc:"The campaign; absent if it is about none, or several."`
-	Sink      string         `json:"sink,omitempty" doc:"The sink; absent if it is about none, or several."`
-	Outcome   Outcome        `json:"outcome" doc:"done, refused, failed, denied, or unknown: it may have been done."`
-	RequestID string         `json:"request_id,omitempty" doc:"The X-Request-Id of the request; absent for a command."`
-	Details   map[string]any `json:"details,omitempty" doc:"What was asked for, and what came of it."`
+	Campaign  string         `json:"campaign,omitempty" doc:"Id of the campaign. Absent if the action concerns no campaign, or several."`
+	Sink      string         `json:"sink,omitempty" doc:"Name of the sink. Absent if the action concerns no sink, or several."`
+	Outcome   Outcome        `json:"outcome" doc:"How the action ended: 'done', 'refused', 'failed', 'denied' or 'unknown'. After 'unknown' it may have been done."`
+	RequestID string         `json:"request_id,omitempty" doc:"Header X-Request-Id of the answer to the request. Absent for a command."`
+	Details   map[string]any `json:"details,omitempty" doc:"The fields of the request, and facts about the result."`
 }
 
 // Actor is the person or program that takes an action. The zero Actor means the user of this process.
@@ -164,9 +164,9 @@ type JournalQuery struct {
 
 // JournalPage is a page of the journal.
 type JournalPage struct {
-	Entries []Entry `json:"entries" doc:"Newest first."`
+	Entries []Entry `json:"entries" doc:"The journal entries of this page, the newest first."`
 	// Next is the After of the next page; empty on the last page.
-	Next answers.Text `json:"next" nullable:"true" doc:"Goes into after; null on the last page."`
+	Next answers.Text `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
 }
 
 // Denials limits how many refusals of one caller the journal records: 20 a minute. The zero value is ready to use.

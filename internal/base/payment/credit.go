@@ -41,9 +41,9 @@ var (
 
 // AccountBalance is the balance of an account in one currency.
 type AccountBalance struct {
-	Currency string         `json:"currency" doc:"ISO 4217."`
-	Balance  hongbao.Amount `json:"balance" doc:"All credits together, in minor units."`
-	Credits  int64          `json:"credits" doc:"How many credits make up the balance."`
+	Currency string         `json:"currency" doc:"Currency of the balance, ISO 4217."`
+	Balance  hongbao.Amount `json:"balance" doc:"Sum of all credits of the account in this currency, in minor units."`
+	Credits  int64          `json:"credits" doc:"Number of credits in the balance."`
 }
 
 // StatementLine is a credit in the statement of one account and currency. Lines are numbered 1, 2, 3, ... without gaps,

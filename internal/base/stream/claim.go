@@ -39,8 +39,8 @@ var ErrFenced = errors.New("the claim was taken over by another worker")
 
 // SeqRange is a range of consecutive events of one shard, including First and Last.
 type SeqRange struct {
-	First int64 `doc:"The first seq."`
-	Last  int64 `doc:"The last seq."`
+	First int64 `doc:"The first seq of the range."`
+	Last  int64 `doc:"The last seq of the range."`
 }
 
 // Has reports whether seq is in the range.

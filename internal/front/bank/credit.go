@@ -12,34 +12,34 @@ import (
 
 // newCredit is the body of a request to book a credit.
 type newCredit struct {
-	Reference string `json:"reference" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"A name in a path, so not . or .."`
-	Account   string `json:"account" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"Who is credited."`
-	Currency  string `json:"currency" pattern:"^[A-Z]{3}$" doc:"ISO 4217."`
-	Amount    int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"In minor units."`
+	Reference string `json:"reference" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"The client's own name for the credit. It becomes part of a path, so it can't be . or .."`
+	Account   string `json:"account" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"Id of the account that gets the credit."`
+	Currency  string `json:"currency" pattern:"^[A-Z]{3}$" doc:"Currency of the amount, ISO 4217."`
+	Amount    int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"Amount of the credit, in minor units."`
 }
 
 // newBatch is the body of a request to book several credits.
 type newBatch struct {
-	Credits []batchCredit `json:"credits" minItems:"1" maxItems:"1000" nullable:"false" doc:"Each with its own key."`
+	Credits []batchCredit `json:"credits" minItems:"1" maxItems:"1000" nullable:"false" doc:"The credits to book. Each has its own key and gets its own result."`
 }
 
 // batchCredit is one credit of a batch. The result of an invalid credit is a problem; the other credits are
 // booked.
 type batchCredit struct {
-	Key       string `json:"key" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"As the header Idempotency-Key."`
-	Reference string `json:"reference" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"A name in a path, so not . or .."`
-	Account   string `json:"account" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"Who is credited."`
-	Currency  string `json:"currency" pattern:"^[A-Z]{3}$" doc:"ISO 4217."`
-	Amount    int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"In minor units."`
+	Key       string `json:"key" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"Idempotency key of this credit, with the meaning of the header Idempotency-Key."`
+	Reference string `json:"reference" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"The client's own name for the credit. It becomes part of a path, so it can't be . or .."`
+	Account   string `json:"account" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"Id of the account that gets the credit."`
+	Currency  string `json:"currency" pattern:"^[A-Z]{3}$" doc:"Currency of the amount, ISO 4217."`
+	Amount    int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"Amount of the credit, in minor units."`
 }
 
 // Credit is a booked credit, as answers show it.
 type Credit struct {
-	Reference string         `json:"reference" doc:"The client's name for the credit."`
-	Account   string         `json:"account" doc:"Who is credited."`
-	Currency  string         `json:"currency" doc:"ISO 4217."`
-	Amount    hongbao.Amount `json:"amount" doc:"In minor units."`
-	Created   time.Time      `json:"created_at" doc:"When it was booked."`
+	Reference string         `json:"reference" doc:"The client's own name for the credit."`
+	Account   string         `json:"account" doc:"Id of the account that got the credit."`
+	Currency  string         `json:"currency" doc:"Currency of the amount, ISO 4217."`
+	Amount    hongbao.Amount `json:"amount" doc:"Amount of the credit, in minor units."`
+	Created   time.Time      `json:"created_at" doc:"Time when the credit was booked."`
 }
 
 func creditOf(c *payment.Credit) Credit {
@@ -111,18 +111,18 @@ func (b *Balance) finish(c *payment.Credit) {
 
 // result is the result of one credit in a batch: its status, and either the credit or a problem.
 type result struct {
-	Status    int            `json:"status" doc:"The status that the credit alone would have got."`
-	Reference string         `json:"reference,omitempty" doc:"Present if it is booked: as in a Credit."`
-	Account   string         `json:"account,omitempty" doc:"Present if it is booked: as in a Credit."`
-	Currency  string         `json:"currency,omitempty" doc:"Present if it is booked: as in a Credit."`
-	Amount    hongbao.Amount `json:"amount,omitempty" doc:"Present if it is booked: as in a Credit."`
-	Created   time.Time      `json:"created_at,omitzero" doc:"Present if it is booked: as in a Credit."`
-	Code      string         `json:"code,omitempty" doc:"Present if it is refused: as in a problem."`
-	Detail    string         `json:"detail,omitempty" doc:"Present if it is refused: as in a problem."`
+	Status    int            `json:"status" doc:"The HTTP status that a request with only this credit would get."`
+	Reference string         `json:"reference,omitempty" doc:"The client's own name for the credit. Present if the credit is booked."`
+	Account   string         `json:"account,omitempty" doc:"Id of the account that got the credit. Present if the credit is booked."`
+	Currency  string         `json:"currency,omitempty" doc:"Currency of the amount, ISO 4217. Present if the credit is booked."`
+	Amount    hongbao.Amount `json:"amount,omitempty" doc:"Amount of the credit, in minor units. Present if the credit is booked."`
+	Created   time.Time      `json:"created_at,omitzero" doc:"Time when the credit was booked. Present if the credit is booked."`
+	Code      string         `json:"code,omitempty" doc:"What went wrong, as the field 'code' of a problem. Present if the credit is not booked."`
+	Detail    string         `json:"detail,omitempty" doc:"What the client should do, as the field 'detail' of a problem. Present if the credit is not booked."`
 }
 
 type batchResults struct {
-	Results []result `json:"results" nullable:"false" doc:"One for each credit, in the same order."`
+	Results []result `json:"results" nullable:"false" doc:"One result for each credit, in the order of the credits."`
 }
 
 func failed(err error) result {
@@ -220,8 +220,8 @@ func (b *Balance) byReference(w http.ResponseWriter, r *http.Request, client str
 }
 
 type accountAnswer struct {
-	Account  string                   `json:"account" doc:"As it was asked for."`
-	Balances []payment.AccountBalance `json:"balances" nullable:"false" doc:"One for each currency, or none."`
+	Account  string                   `json:"account" doc:"The account in the request's path."`
+	Balances []payment.AccountBalance `json:"balances" nullable:"false" doc:"One balance for each currency. Empty if the account was never credited."`
 }
 
 // account answers GET /v1/accounts/{id}. An account without credits has no balances.

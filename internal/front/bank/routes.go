@@ -39,10 +39,10 @@ var codes = web.AddCodes(map[string]web.Code{
 func (b *Balance) API() *web.API {
 	return &web.API{
 		Title: "Hongbao balance API",
-		Description: "What `hongbao balance` serves, and what `settlement.kind: remote` expects of a balance system. " +
-			"See docs/remote-balance.md. Amounts are integers in minor units. An API key belongs to a client. Each client has " +
-			"its own references and idempotency keys, and a fund that pays its credits. Idempotency keys are kept " +
-			"permanently: a repeated request with the same key gets the first answer.",
+		Description: "`hongbao balance` serves this API, and `settlement.kind: remote` expects it of a balance system. " +
+			"See docs/remote-balance.md. Amounts are integers in minor units. An API key belongs to a client. Each client " +
+			"has its own references and idempotency keys, and a fund that pays its credits. The server stores idempotency " +
+			"keys permanently: a repeated request with the same key gets the first answer.",
 		Pages: "docs/api-balance.md and /openapi.json list the paths", Listener: "balance.listen",
 		Schemes: map[string]*huma.SecurityScheme{
 			"key": {Type: "http", Scheme: "bearer", BearerFormat: "hb_...", Description: "An API key."},
@@ -60,52 +60,54 @@ var creditCodes = []string{"reference_invalid", "account_invalid", "currency_inv
 	"reference_reused", "credit_refused", "fund_exhausted", "credit_unknown"}
 
 func (b *Balance) endpoints() []web.Endpoint {
-	account, pages := pathParam("id", "The account."), []string{"unknown_parameter", "limit_invalid", "after_invalid"}
+	account, pages := pathParam("id", "Id of the account."), []string{"unknown_parameter", "limit_invalid", "after_invalid"}
 	health := web.Endpoint{Method: http.MethodGet, Answer: healthAnswer{}}
 	alive, ready := health, health
-	alive.Path, alive.ID, alive.Summary, alive.Do = "/livez", "alive", "Whether the process serves; for probes", b.alive
-	ready.Path, ready.ID, ready.Summary, ready.Do = "/readyz", "ready", "Whether the ledger answers; for probes", b.ready
+	alive.Path, alive.ID, alive.Summary, alive.Do = "/livez", "alive", "Tell a probe whether the process serves", b.alive
+	ready.Path, ready.ID, ready.Summary, ready.Do = "/readyz", "ready", "Tell a probe whether the ledger answers", b.ready
 	ready.Codes = []string{"unavailable"}
 	return []web.Endpoint{
 		b.forClients(access.BookCredits, b.credit, web.Endpoint{
 			Method: http.MethodPost, Path: "/v1/credits", ID: "credit", Summary: "Book one credit, out of the client's fund",
-			Description: "201: this request booked the credit. 200: an earlier request booked it; the answer is the same.",
-			Params:      []*huma.Param{keyParam()}, Body: newCredit{}, Answer: Credit{}, Created: true,
+			Description: "Status 201: this request booked the credit. Status 200: an earlier request with this key booked " +
+				"the credit, and the answer is the same.",
+			Params: []*huma.Param{keyParam()}, Body: newCredit{}, Answer: Credit{}, Created: true,
 			Codes: slices.Concat(web.BodyCodes, creditCodes),
 		}),
 		b.forClients(access.ReadCredits, b.credits, web.Endpoint{
 			Method: http.MethodGet, Path: "/v1/credits", ID: "credits",
-			Summary: "All credits of the client in the order of their references, in pages",
-			Description: "For an audit by the client. Pages that are read in sequence have every credit that was booked before " +
-				"the first request; credits that are booked in the meantime may be missing.",
-			Params: []*huma.Param{limitParam(), queryParam("after", "The value of next on the previous page, or any "+
-				"reference after which the page begins, such as prod:spring: for the credits of one campaign.", web.IDSchema())},
+			Summary: "List the client's credits in the order of their references",
+			Description: "A client can audit its credits with these pages. Read in sequence, they have every credit that was " +
+				"booked before the first request. Credits that are booked later may be missing.",
+			Params: []*huma.Param{limitParam(), queryParam("after", "The field `next` of the previous page, or any reference "+
+				"after which the page begins. `prod:spring:`, for example, begins with the credits of one campaign.", web.IDSchema())},
 			Answer: creditList{}, Codes: pages,
 		}),
 		b.forClients(access.BookCredits, b.batch, web.Endpoint{
 			Method: http.MethodPost, Path: "/v1/credits:batch", ID: "credit-batch",
-			Summary:     "Book many credits, each with its own key and its own result",
-			Description: "The results are in the order of the credits. Each has the status that the credit would get alone.",
-			Body:        newBatch{}, Answer: batchResults{},
+			Summary: "Book many credits, each with its own key and its own result",
+			Description: "The answer has one result for each credit, in the order of the credits. Each result has the status " +
+				"that a request with only this credit would get.",
+			Body: newBatch{}, Answer: batchResults{},
 			Codes: slices.Concat(web.BodyCodes, []string{"credits_required", "too_many_credits"}),
 		}),
 		b.forClients(access.ReadCredits, b.byReference, web.Endpoint{
 			Method: http.MethodGet, Path: "/v1/credits/{reference}", ID: "credit-by-reference",
-			Summary: "What the client booked under a reference", Params: []*huma.Param{pathParam("reference", "The reference.")},
+			Summary: "Show the credit that the client booked under a reference", Params: []*huma.Param{pathParam("reference", "The reference of the credit.")},
 			Answer: Credit{}, Codes: []string{"reference_invalid", "credit_not_found"},
 		}),
 		b.forClients(access.ReadAccounts, b.account, web.Endpoint{
 			Method: http.MethodGet, Path: "/v1/accounts/{id}", ID: "account",
-			Summary: "Balances of an account, by currency; none if it was never credited", Params: []*huma.Param{account},
+			Summary: "Show the balance of an account in each currency", Params: []*huma.Param{account},
 			Answer: accountAnswer{}, Codes: []string{"account_invalid"},
 		}),
 		b.forClients(access.ReadAccounts, b.statement, web.Endpoint{
 			Method: http.MethodGet, Path: "/v1/accounts/{id}/statement", ID: "statement",
-			Summary: "Credits of an account in one currency in the order in which they were booked, in pages",
-			Description: "Lines are numbered 1, 2, 3, ... without gaps, even while clients credit the account. A reader who " +
-				"continues after the last line misses no credit.",
+			Summary: "List an account's credits in one currency in the order of their booking",
+			Description: "The credits are numbered 1, 2, 3, ... without gaps, even while clients credit the account. A " +
+				"reader who continues after the last number misses no credit.",
 			Params: []*huma.Param{account, currencyParam(), limitParam(), queryParam("after",
-				"The value of next on the previous page.", &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: new(float64)})},
+				"The field `next` of the previous page.", &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: new(float64)})},
 			Answer: statement{}, Codes: slices.Concat(pages, []string{"account_invalid", "currency_invalid"}),
 		}),
 		alive, ready,
@@ -228,19 +230,19 @@ func queryParam(name, description string, schema *huma.Schema) *huma.Param {
 
 func limitParam() *huma.Param {
 	least, most := 1.0, float64(maxPage)
-	return queryParam("limit", "The maximum number of items on a page.", &huma.Schema{Type: huma.TypeInteger, Minimum: &least,
+	return queryParam("limit", "The most items on a page.", &huma.Schema{Type: huma.TypeInteger, Minimum: &least,
 		Maximum: &most, Default: defaultPage})
 }
 
 func currencyParam() *huma.Param {
-	p := queryParam("currency", "ISO 4217.", &huma.Schema{Type: huma.TypeString, Pattern: "^[A-Z]{3}$"})
+	p := queryParam("currency", "Currency of the credits, ISO 4217.", &huma.Schema{Type: huma.TypeString, Pattern: "^[A-Z]{3}$"})
 	p.Required = true
 	return p
 }
 
 func keyParam() *huma.Param {
 	return &huma.Param{Name: "Idempotency-Key", In: "header", Required: true, Example: `"prod:spring:17"`,
-		Description: "A quoted string, as in the IETF draft, or the bare text: 1 to 128 printable ASCII characters without " +
-			"spaces, quotes and backslashes.",
+		Description: "The key of this credit. A retry must have the same key. Write the key in double quotes, as the IETF " +
+			"draft says, or without. It has 1 to 128 printable ASCII characters without spaces, quotes and backslashes.",
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: `^("[!#-\[\]-~]{1,128}"|[!#-\[\]-~]{1,128})$`}}
 }

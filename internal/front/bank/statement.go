@@ -21,17 +21,17 @@ const (
 
 // line is one credit in a statement.
 type line struct {
-	Number int64  `json:"number" minimum:"1" doc:"Counts the credits of this account and currency."`
-	Client string `json:"client" doc:"Whose reference it is."`
+	Number int64  `json:"number" minimum:"1" doc:"Position of this credit among the account's credits in this currency, from 1."`
+	Client string `json:"client" doc:"Name of the client that booked the credit. The reference is unique within this client."`
 	Credit
 }
 
 // statement is a page of an account's credits in one currency.
 type statement struct {
-	Account  string `json:"account" doc:"As it was asked for."`
-	Currency string `json:"currency" doc:"As it was asked for."`
-	Credits  []line `json:"credits" nullable:"false" doc:"In the order in which they were booked."`
-	Next     int64  `json:"next" doc:"Goes into after. On the last page it is where later credits will be found."`
+	Account  string `json:"account" doc:"The account in the request's path."`
+	Currency string `json:"currency" doc:"The currency in the request, ISO 4217."`
+	Credits  []line `json:"credits" nullable:"false" doc:"The credits of this page, in the order in which they were booked."`
+	Next     int64  `json:"next" doc:"To get the next page, send this value as the parameter 'after'. The last page has it, too: later credits follow it."`
 }
 
 // statement answers GET /v1/accounts/{id}/statement?currency=&limit=&after=. A client passes "next" as after to get
@@ -70,8 +70,8 @@ func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) er
 }
 
 type creditList struct {
-	Credits []Credit `json:"credits" nullable:"false" doc:"In the order of their references."`
-	Next    string   `json:"next,omitempty" doc:"There when there may be more; goes into after."`
+	Credits []Credit `json:"credits" nullable:"false" doc:"The credits of this page, in the order of their references."`
+	Next    string   `json:"next,omitempty" doc:"To get the next page, send this value as the parameter 'after'. Absent if no credits follow."`
 }
 
 // credits answers GET /v1/credits?limit=&after= with the client's own credits in the order of their references. If

@@ -21,10 +21,11 @@ func campaignReads() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/campaigns", id: "list-campaigns", summary: "List campaigns",
-			description: "Lists the campaigns of the ledger in the order of their ids. To get the next page, send next as after.",
-			action:      access.ReadCampaigns, answer: app.CampaignPage{},
+			description: "Lists the campaigns of the ledger in the order of their ids. To get the next page, send the value " +
+				"of the field `next` as the parameter `after`.",
+			action: access.ReadCampaigns, answer: app.CampaignPage{},
 			params: []*huma.Param{
-				param("after", "query", "The value of next on the previous page.", web.CampaignID().Schema), limitParam(),
+				param("after", "query", "The field `next` of the previous page.", web.CampaignID().Schema), limitParam(),
 			},
 			do: func(ctx context.Context, c *call) (any, error) {
 				after, limit := c.fields.campaign("after"), c.fields.limit()
@@ -40,27 +41,29 @@ func campaignReads() []operation {
 		},
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}", id: "show-campaign", summary: "Show a campaign",
-			description: "Returns the specification, the hash of the plan, and the campaign's status in the ledger and in Redis. " +
-				"redis is null if the campaign is not loaded. The seed and the amounts of packets that are not granted yet are not shown.",
+			description: "Returns the specification, the hash of the plan, and the campaign's state in the ledger and in " +
+				"Redis. The field `redis` is null if Redis does not have the campaign. The answer never has the seed, or the " +
+				"amount of a packet that is not granted yet.",
 			action: access.ReadCampaigns, answer: app.Shown{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ShowCampaign(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}/ending", id: "ending",
 			summary:     "Show how far the end of a campaign is",
-			description: "Returns the status of a closed campaign, and the exact amount of its refund.",
+			description: "Returns what is still to be done for a closed campaign, and the exact amount of its refund.",
 			action:      access.ReadCampaigns, answer: app.Ending{},
 			codes: []string{"not_closed", "not_loaded", "campaign_lost"},
 			do:    plain(func(ctx context.Context, c *call) (any, error) { return c.ops().CampaignEnding(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodGet, path: "/v1/campaigns/{id}/trail", id: "trail", summary: "Show the trail of a user's grants",
-			description: "Follows the grants of a user, or of a packet: receipt, entry in the stream, row of the ledger, " +
-				"record in the topic. unread names the stores that could not be read. Codes of coupons are not shown.",
+			description: "Shows where the grants of a user, or the grant of a packet, are: receipt, entry in the stream, row " +
+				"of the ledger, record in the topic. The field `unread` names the stores that could not be read. The answer has " +
+				"no coupon codes.",
 			action: access.ReadTrails, answer: app.Trail{},
 			params: []*huma.Param{
-				userParam("The user. Send either user or packet."),
-				numberParam("packet", "The packet's number. Send either user or packet.", 1, float64(hongbao.MaxPackets)),
+				userParam("Id of the user. Send either `user` or `packet`."),
+				numberParam("packet", "Number of the packet. Send either `user` or `packet`.", 1, float64(hongbao.MaxPackets)),
 			},
 			codes: []string{"busy"}, do: trail,
 		},
@@ -93,9 +96,9 @@ func campaignChanges() []operation {
 	return []operation{
 		{
 			method: http.MethodPost, path: "/v1/campaigns", id: "create-campaign", summary: "Create a campaign",
-			description: "Funds a campaign with this specification and draws its secret seed; plan_hash commits to both. Sending " +
-				"the specification again changes nothing. Coupon codes follow a pattern; only the command line imports a file. " +
-				"docs/campaigns.md describes the fields.",
+			description: "Funds a campaign with this specification and draws its secret seed. The field `plan_hash` of the " +
+				"answer commits to both. Sending the specification again changes nothing. Coupon codes can only follow a " +
+				"pattern; a file of codes needs `hongbao campaign create`. docs/campaigns.md describes the fields.",
 			action: access.CreateCampaign, body: hongbao.Campaign{}, answer: app.Created{},
 			accepted: app.Created{},
 			codes:    []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign"},
@@ -103,29 +106,31 @@ func campaignChanges() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/load", id: "load-campaign", summary: "Load a campaign into Redis",
-			description: "Opens the campaign once its packets are in Redis. After an answer 202 the load continues while this " +
-				"server lives. Sending the request again continues an interrupted load.",
+			description: "Writes the packets to Redis, then opens the campaign. After an answer 202 the load continues in " +
+				"this server. If the server stops, the load stops. Sending the request again continues it.",
 			action: access.LoadCampaign, body: empty{}, answer: loadAnswer{}, accepted: loadAnswer{},
 			codes: []string{"campaign_lost", "conflict"}, do: plain(load),
 		},
 		topUpOperation(),
-		stateChange("pause", "Make a campaign answer paused until it is resumed", access.PauseCampaign,
+		stateChange("pause", "Pause a campaign: grabs get the answer paused", access.PauseCampaign,
 			ops.Operations.PauseCampaign),
-		stateChange("resume", "Open a paused campaign again", access.ResumeCampaign,
+		stateChange("resume", "Resume a paused campaign", access.ResumeCampaign,
 			ops.Operations.ResumeCampaign),
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/cancel", id: "cancel-campaign",
 			summary: "End a campaign that was never loaded",
-			description: "All of the campaign's money, top-ups included, goes back to the sponsor. The campaign can't be loaded " +
-				"afterwards. The request is refused once the load has begun. A second request returns the same answer.",
+			description: "The sponsor gets all of the campaign's money back, including the money of top-ups. The campaign " +
+				"can't be loaded afterwards. The request is refused once the load has begun. A second cancel returns the same " +
+				"answer.",
 			action: access.CancelCampaign, body: empty{}, answer: app.Ending{},
 			codes: []string{"loading_begun"}, together: true,
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().CancelCampaign(ctx, c.campaign) }),
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/close", id: "close-campaign", summary: "End a campaign permanently",
-			description: "To close a campaign before the end of its window, set early. A second close returns the same answer.",
-			action:      access.CloseCampaign, body: closeBody{}, answer: app.Ending{},
+			description: "To close a campaign before the end of its window, send the field `early` as true. A second close " +
+				"returns the same answer.",
+			action: access.CloseCampaign, body: closeBody{}, answer: app.Ending{},
 			codes: []string{"not_loaded", "campaign_lost"},
 			do: func(ctx context.Context, c *call) (any, error) {
 				in := ops.CampaignClose{Campaign: c.campaign, Early: c.fields.flag("early")}
@@ -137,9 +142,10 @@ func campaignChanges() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/refund", id: "refund",
-			summary: "Refund to the sponsor the amount that no user got",
-			description: "amount must be exactly the refund_amount that GET ending returns. 202 means that grants are still being settled: " +
-				"send the request again. A second refund returns the same answer.",
+			summary: "Refund the amount that no user got to the sponsor",
+			description: "The field `amount` must equal the field `refund_amount` that GET ending returns. 202 means that " +
+				"grants are still being settled and nothing was refunded: send the request again. A second refund returns the " +
+				"same answer.",
 			action: access.Refund, body: refundBody{}, answer: app.Ending{}, accepted: app.Ending{},
 			codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "wrong_amount", "grants_missing",
 				"not_closed", "not_loaded", "campaign_lost"},
@@ -162,8 +168,9 @@ func stateChange(name, summary string, action access.Action,
 	do func(o ops.Operations, ctx context.Context, in ops.CampaignPause) (ops.CampaignState, error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/campaigns/{id}/" + name, id: name + "-campaign", summary: summary,
-		description: "It works while the ledger is down. Once the ledger is back, the change is recorded in it and its journal.",
-		action:      action, body: stateBody{}, answer: stateAnswer{}, codes: []string{"not_loaded", "campaign_lost"},
+		description: "The change works while the ledger is down. Once the ledger answers again, it records the change, " +
+			"also in its journal.",
+		action: action, body: stateBody{}, answer: stateAnswer{}, codes: []string{"not_loaded", "campaign_lost"},
 		alone: true,
 		do: func(ctx context.Context, c *call) (any, error) {
 			in := ops.CampaignPause{Campaign: c.campaign, Why: c.fields.text("why")}

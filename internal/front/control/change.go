@@ -27,8 +27,8 @@ const maxBody = 256 << 10
 func idempotencyKey() *huma.Param {
 	return &huma.Param{
 		Name: keyHeader, In: "header", Required: true,
-		Description: "Use a new random key for each change. For 24 hours, the same request with the same key returns the first " +
-			"answer. If that was 202, it continues the work instead.",
+		Description: "Use a new random key for each change. For 24 hours, the same request with the same key returns the " +
+			"first answer. If the first answer was 202, the repeat continues the work instead.",
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[!-~]{1,255}$"},
 	}
 }

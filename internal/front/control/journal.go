@@ -13,14 +13,14 @@ import (
 func journalOperations() []operation {
 	return []operation{{
 		method: http.MethodGet, path: "/v1/journal", id: "journal", summary: "List who did what",
-		description: "Lists the actions of commands and of callers over HTTP, and the actions that callers were denied, " +
-			"newest first. To get the next page, send next as after.",
+		description: "Lists what commands and callers over HTTP did, and what callers were denied, the newest first. To " +
+			"get the next page, send the value of the field `next` as the parameter `after`.",
 		action: access.ReadJournal, answer: access.JournalPage{},
 		params: []*huma.Param{
 			campaignParam("Only actions on this campaign."),
 			textParam("who", "Only actions of this actor, such as key:ID or cli:USER@HOST."),
 			timeParam("since", "Only actions at or after this time."),
-			param("after", "query", "The value of next on the previous page.",
+			param("after", "query", "The field `next` of the previous page.",
 				&huma.Schema{Type: huma.TypeString, Pattern: ops.JournalPlace}),
 			limitParam(),
 		},

@@ -17,33 +17,35 @@ import (
 type lettersAnswer struct {
 	*deadletter.Report
 	// More is true if the time was over before all letters were decided.
-	More bool `json:"more" doc:"True with 202: to continue, send the same request with next as after."`
+	More bool `json:"more" doc:"True with status 202: some letters are not decided yet. Send the request again, with the value of 'next' as 'after'."`
 }
 
 func letterOperations() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/dead-letters", id: "list-dead-letters", summary: "List dead letters",
-			description: "Lists the letters, oldest first within each sink and shard. To get the next page, send next as after.",
-			action:      access.ReadLetters, answer: app.LetterPage{}, codes: []string{"unknown_sink"},
+			description: "Lists the letters by sink and shard, within each shard the oldest first. To get the next page, " +
+				"send the value of the field `next` as the parameter `after`.",
+			action: access.ReadLetters, answer: app.LetterPage{}, codes: []string{"unknown_sink"},
 			params: []*huma.Param{
 				textParam("sink", "Only letters of this sink, or of several sinks separated by commas."), campaignParam("Only letters of this campaign."),
 				param("class", "query", "Only letters of this class.", &huma.Schema{Type: huma.TypeString, Enum: classes()}),
 				userParam("Only letters of this user."), textParam("reason", "Only letters whose reason contains this text."),
-				timeParam("from", "Only letters that died at or after this time."),
-				timeParam("to", "Only letters that died before this time."),
-				textParam("after", "The value of next on the previous page."), limitParam(),
+				timeParam("from", "Only letters that became dead letters at or after this time."),
+				timeParam("to", "Only letters that became dead letters before this time."),
+				textParam("after", "The field `next` of the previous page."), limitParam(),
 			},
 			do: listLetters,
 		},
 		{
 			method: http.MethodGet, path: "/v1/dead-letters/{sink}/{shard}/{entry}", id: "show-dead-letter",
-			summary: "Show a dead letter", description: "The path is the letter's id. The answer has the whole entry.",
+			summary: "Show a dead letter", description: "The letter's id is the path after /v1/dead-letters/. The answer has " +
+				"the whole stream entry.",
 			action: access.ReadLetters, answer: deadletter.Letter{}, codes: []string{"unknown_letter"},
 			params: []*huma.Param{
 				sinkParam(),
 				param("shard", "path", "The shard's number.", &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,4}$"}),
-				param("entry", "path", "The letter's position in the stream of letters.",
+				param("entry", "path", "Id of the letter in the stream of letters.",
 					&huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,19}-[0-9]{1,19}$"}),
 			},
 			do: plain(func(ctx context.Context, c *call) (any, error) {
@@ -51,13 +53,13 @@ func letterOperations() []operation {
 			}),
 		},
 		letterChange("requeue", "Deliver dead letters to their sinks",
-			"A letter that its sink refuses again remains a dead letter and is listed in failures.",
+			"If a sink refuses a letter again, the letter remains a dead letter. The field `failures` lists it.",
 			access.RequeueLetters,
 			func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
 				return o.RequeueLetters(ctx, ops.Requeue{Letters: in})
 			}),
 		letterChange("drop", "Decide not to deliver dead letters",
-			"The letters leave the list permanently. They are kept with the decision.", access.DropLetters,
+			"The letters leave the list permanently. Redis stores them with the decision.", access.DropLetters,
 			func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error) {
 				return o.DropLetters(ctx, in)
 			}),
@@ -89,8 +91,9 @@ func letterChange(name, summary, description string, action access.Action,
 	do func(ctx context.Context, o ops.Operations, in ops.Letters) (*deadletter.Report, error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/dead-letters/" + name, id: name + "-dead-letters", summary: summary,
-		description: description + " Select letters with either letter, filters or all. First send a dry run, then the decision with its matched as expect.",
-		action:      action, body: lettersBody{}, answer: lettersAnswer{}, accepted: lettersAnswer{},
+		description: description + " Select the letters by the field `letter`, by filters, or by `all`. First send a dry " +
+			"run. Then send the decision, with the dry run's `matched` as the field `expect`.",
+		action: action, body: lettersBody{}, answer: lettersAnswer{}, accepted: lettersAnswer{},
 		codes: []string{"unknown_letter", "unknown_sink", "unknown_campaign"},
 		do: func(ctx context.Context, c *call) (any, error) {
 			f := c.fields

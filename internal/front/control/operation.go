@@ -212,5 +212,5 @@ func numberParam(name, description string, least, most float64) *huma.Param {
 }
 
 func limitParam() *huma.Param {
-	return numberParam("limit", "Items on a page, 50 if absent.", 1, maxPage)
+	return numberParam("limit", "The most items on a page; 50 if absent.", 1, maxPage)
 }

@@ -15,17 +15,17 @@ import (
 )
 
 func quarantineOperations() []operation {
-	number := param("number", "path", "The number in the quarantine.",
+	number := param("number", "path", "Number of the grant in the quarantine: its field `id`.",
 		&huma.Schema{Type: huma.TypeString, Pattern: "^[1-9][0-9]{0,17}$"})
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/quarantine", id: "list-quarantine", summary: "List grants in quarantine",
-			description: "Lists the grants that wait for a decision, oldest first. To get the next page, send next as after; " +
-				"on the last page next is null.",
+			description: "Lists the grants that wait for a decision, oldest first. To get the next page, send the value of " +
+				"the field `next` as the parameter `after`.",
 			action: access.ReadQuarantine, answer: app.QuarantinePage{},
 			params: []*huma.Param{
-				flagParam("all", "Include decided grants."),
-				numberParam("after", "The value of next on the previous page.", 0, 1<<53), limitParam(),
+				flagParam("all", "True to list also the grants that are decided."),
+				numberParam("after", "The field `next` of the previous page.", 0, 1<<53), limitParam(),
 			},
 			do: func(ctx context.Context, c *call) (any, error) {
 				in := ops.QuarantineList{After: c.fields.number("after", 0, 1<<53), Limit: c.fields.limit(), All: c.fields.flag("all")}
@@ -37,7 +37,8 @@ func quarantineOperations() []operation {
 		},
 		{
 			method: http.MethodGet, path: "/v1/quarantine/{number}", id: "show-quarantine",
-			summary: "Show a grant in quarantine", description: "Returns both sides of the contradiction.",
+			summary: "Show a grant in quarantine", description: "Returns the grant that came, and the grant of the same " +
+				"packet that the ledger already had.",
 			action: access.ReadQuarantine, answer: app.Quarantined{}, params: []*huma.Param{number},
 			codes: []string{"unknown_quarantine"},
 			do: plain(func(ctx context.Context, c *call) (any, error) {

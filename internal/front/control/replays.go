@@ -23,23 +23,23 @@ import (
 )
 
 type replaysAnswer struct {
-	Replays []replayState `json:"replays" nullable:"false" doc:"In the order of their names."`
+	Replays []replayState `json:"replays" nullable:"false" doc:"The replays, in the order of their names."`
 }
 
 // replayState is the progress of a replay, on whichever server or command it runs.
 type replayState struct {
 	app.ReplayState
-	RunsHere bool `json:"runs_here" doc:"True if this server runs the replay. Another server, or hongbao replay, may run it too."`
+	RunsHere bool `json:"runs_here" doc:"True if this server runs the replay now. If false, another server or a hongbao replay command may run it."`
 }
 
 // replayAnswer is the report of a replay, or its progress.
 type replayAnswer struct {
-	State  *replayState   `json:"state,omitempty" doc:"With 202: the progress so far; GET the replay to see its progress."`
-	Report *replay.Report `json:"report,omitempty" doc:"With 200: the result."`
+	State  *replayState   `json:"state,omitempty" doc:"With status 202: the progress so far. To see later progress, GET the replay."`
+	Report *replay.Report `json:"report,omitempty" doc:"With status 200: the result of the run."`
 }
 
 func replayOperations() []operation {
-	name := param("name", "path", "The replay's name.", &huma.Schema{Type: huma.TypeString,
+	name := param("name", "path", "Name of the replay.", &huma.Schema{Type: huma.TypeString,
 		Pattern: "^[a-z0-9_-]{1,57}$"})
 	return []operation{
 		{
@@ -63,8 +63,9 @@ func replayOperations() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/replays/{name}", id: "start-replay", summary: "Deliver grants once more",
-			description: "After an answer 202 the replay continues while this server lives. Sending the request again continues " +
-				"an interrupted replay. First send it with dry_run. If that answers 202, send it again to wait for the report.",
+			description: "First send the request with the field `dry_run` as true. If the answer is 202, send the same " +
+				"request again to wait for the report. After an answer 202 the replay continues in this server. If the server " +
+				"stops, the replay stops. Sending the request again continues it.",
 			action: access.Replay, body: replayBody{}, answer: replayAnswer{}, accepted: replayAnswer{},
 			params: []*huma.Param{name},
 			codes:  []string{"invalid_name", "unknown_sink", "unknown_campaign", "replay_differs", "conflict"},
@@ -72,8 +73,9 @@ func replayOperations() []operation {
 		},
 		{
 			method: http.MethodPost, path: "/v1/replays/{name}/stop", id: "stop-replay", summary: "Stop a replay",
-			description: "Stops the replay and its dry runs, if this server runs them. A later start continues where the replay stopped.",
-			action:      access.Replay, body: empty{}, answer: replayState{}, params: []*huma.Param{name},
+			description: "Stops the replay and its dry runs, if this server runs them. To continue the replay, start it " +
+				"again with the same name.",
+			action: access.Replay, body: empty{}, answer: replayState{}, params: []*huma.Param{name},
 			codes: []string{"unknown_replay", "not_running_here"},
 			do:    plain(stopReplay),
 		},

@@ -28,36 +28,39 @@ func sinkOperations() []operation {
 	return []operation{
 		{
 			method: http.MethodGet, path: "/v1/sinks", id: "list-sinks", summary: "Show the status of all sinks",
-			description: "Returns for each sink and shard the waiting grants with the age of the oldest, the parked entries and the " +
-				"dead letters, and for each sink its workers. A shard that can't be read is only listed in unread, with the reason.",
+			description: "Returns for each sink and shard how many grants wait and how long the oldest has waited. It also " +
+				"counts the parked entries and the dead letters, and lists each sink's workers. If a shard can't be read, the " +
+				"field `unread` has the reason.",
 			action: access.ReadSinks, answer: sinksAnswer{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ListSinks(ctx) }),
 		},
 		{
 			method: http.MethodGet, path: "/v1/audit", id: "last-audit", summary: "Show the verdict of the last whole audit",
-			description: "Each `hongbao audit` of all campaigns stores its verdict. The verdict is none if there was no audit.",
+			description: "Each `hongbao audit` of all campaigns stores its verdict, and this answer has the newest one.",
 			action:      access.ReadSinks, answer: app.LastAudit{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().LastAudit(ctx) }),
 		},
 		{
 			method: http.MethodPost, path: "/v1/audit/acknowledgements", id: "acknowledge-difference",
 			summary: "Acknowledge a known difference of the audit",
-			description: "Copy the fields kind to detail from a difference in `hongbao audit --json`. Until the given time, the audit shows a " +
-				"difference with exactly these fields as acknowledged. Verdict, alarms and sealing ignore it. " +
-				"A second acknowledgement of the same difference replaces the first. double_credit is refused.",
+			description: "Copy the fields from `kind` to `detail` of a difference that `hongbao audit --json` prints. Until " +
+				"the time in the field `until`, the audit shows a difference with exactly these fields as acknowledged. " +
+				"Verdict, alarms and sealing ignore an acknowledged difference. A second acknowledgement of the same difference " +
+				"replaces the first. A difference of the kind `double_credit` can't be acknowledged.",
 			action: access.AcknowledgeDifference, body: acknowledgeBody{},
 			answer: ledger.Acknowledgement{}, together: true, do: acknowledge,
 		},
 		sinkChange("pause", "Stop the deliveries to a sink until it is resumed",
-			"All workers stop within a second. Grants wait and lose no attempt.", access.PauseSink,
+			"All workers stop their deliveries within a second. The grants wait without using up an attempt.", access.PauseSink,
 			ops.Operations.PauseSink),
-		sinkChange("resume", "Resume a paused sink", "All workers continue within a second.", access.ResumeSink,
+		sinkChange("resume", "Resume a paused sink", "All workers continue their deliveries within a second.", access.ResumeSink,
 			ops.Operations.ResumeSink),
 		{
 			method: http.MethodPost, path: "/v1/sinks/{sink}/limit", id: "limit-sink",
-			summary:     "Bound the grants per second that all workers together deliver to a sink",
-			description: "The limit overrides the configuration of the workers, until by_knob removes the limit. Workers apply it within a second.",
-			action:      access.LimitSink, body: limitBody{}, answer: app.SinkChange{}, params: []*huma.Param{sinkParam()},
+			summary: "Limit the grants per second that all workers together deliver to a sink",
+			description: "The limit overrides the workers' configuration until a request with `by_knob` as true removes it. " +
+				"Workers apply a change within about two seconds.",
+			action: access.LimitSink, body: limitBody{}, answer: app.SinkChange{}, params: []*huma.Param{sinkParam()},
 			codes: []string{"unknown_sink"}, alone: true, do: limitSink,
 		},
 	}
@@ -81,7 +84,7 @@ func sinkChange(name, summary, description string, action access.Action,
 	do func(o ops.Operations, ctx context.Context, in ops.SinkPause) (app.SinkChange, error)) operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/sinks/{sink}/" + name, id: name + "-sink", summary: summary,
-		description: description + " It works while the ledger is down.", action: action, body: sinkBody{},
+		description: description + " The change works while the ledger is down.", action: action, body: sinkBody{},
 		answer: app.SinkChange{}, params: []*huma.Param{sinkParam()}, codes: []string{"unknown_sink"}, alone: true,
 		do: func(ctx context.Context, c *call) (any, error) {
 			in := ops.SinkPause{Sink: c.r.PathValue("sink"), Why: c.fields.text("why"), Campaign: c.fields.text("campaign")}
@@ -94,5 +97,5 @@ func sinkChange(name, summary, description string, action access.Action,
 }
 
 func sinkParam() *huma.Param {
-	return param("sink", "path", "The sink.", &huma.Schema{Type: huma.TypeString, Pattern: "^[a-z][a-z0-9_-]{0,63}$"})
+	return param("sink", "path", "Name of the sink.", &huma.Schema{Type: huma.TypeString, Pattern: "^[a-z][a-z0-9_-]{0,63}$"})
 }

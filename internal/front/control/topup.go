@@ -15,10 +15,11 @@ import (
 func topUpOperation() operation {
 	return operation{
 		method: http.MethodPost, path: "/v1/campaigns/{id}/top-ups", id: "top-up", summary: "Add packets to a campaign",
-		description: "Funds more packets for a campaign that is open or opens later, and draws them with a new seed; plan_hash commits " +
-			"to both. 202 means that the packets are in the ledger but not in Redis yet; a worker or the campaign's load brings " +
-			"them there. The answer is the order as the ledger recorded it; top_ups of the campaign shows when its packets " +
-			"were dealt. Sending the same order again changes nothing.",
+		description: "Funds more packets for a campaign that is open or opens later, and draws them with a new seed. The " +
+			"field `plan_hash` of the answer commits to both. 202 means that the packets are in the ledger but not in Redis " +
+			"yet. A worker or the campaign's load writes them to Redis. The answer is the order as the ledger recorded it. " +
+			"The field `top_ups` of the campaign shows when the packets were in Redis. Sending the same order again changes " +
+			"nothing.",
 		action: access.TopUpCampaign, body: topUpBody{}, answer: app.TopUp{},
 		accepted: app.TopUp{},
 		codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "specification_invalid",

@@ -28,25 +28,25 @@ type Keys interface {
 
 // BatchGrab is one grab in a batch. The result of an invalid grab is a problem; the other grabs are decided.
 type BatchGrab struct {
-	User      string `json:"user" pattern:"^[!-~]{1,128}$" doc:"Who grabs."`
-	RequestID string `json:"request_id" pattern:"^[!-~]{1,128}$" doc:"One for all repeats of this grab."`
-	Facts     string `json:"facts,omitempty" doc:"What limits count by, as device=d1 channel=app."`
+	User      string `json:"user" pattern:"^[!-~]{1,128}$" doc:"Id of the user for whom the gateway grabs."`
+	RequestID string `json:"request_id" pattern:"^[!-~]{1,128}$" doc:"Id of this grab. A repeat must have the same id; another grab of the user needs a new one."`
+	Facts     string `json:"facts,omitempty" doc:"Facts of the grab that the campaign's limits count by, such as device=d1 channel=app."`
 }
 
 type batchRequest struct {
-	Grabs []BatchGrab `json:"grabs" minItems:"1" maxItems:"128" nullable:"false" doc:"One or more of each user."`
+	Grabs []BatchGrab `json:"grabs" minItems:"1" maxItems:"128" nullable:"false" doc:"The grabs to decide. Several may be of the same user."`
 }
 
 // BatchResult is the result of one grab of a batch: an answer, or a problem.
 type BatchResult struct {
-	Answer     *GrabAnswer  `json:"answer,omitempty" doc:"Present if the grab was decided."`
-	Problem    *web.Problem `json:"problem,omitempty" doc:"Present if the grab was not decided."`
-	RetryAfter int          `json:"retry_after,omitempty" doc:"Of a problem: send this grab again after so many seconds."`
+	Answer     *GrabAnswer  `json:"answer,omitempty" doc:"The decision. Present if the grab was decided."`
+	Problem    *web.Problem `json:"problem,omitempty" doc:"Why the grab was not decided. Present if it was not decided."`
+	RetryAfter int          `json:"retry_after,omitempty" doc:"Seconds to wait before sending this grab again. Present with some problems only."`
 }
 
 // BatchAnswer has a result for each grab of a batch, in the same order.
 type BatchAnswer struct {
-	Results []BatchResult `json:"results" nullable:"false" doc:"One for each grab, in the same order."`
+	Results []BatchResult `json:"results" nullable:"false" doc:"One result for each grab, in the order of the grabs."`
 }
 
 // grabBatch answers POST /v1/campaigns/{id}/grabs:batch. An invalid grab does not affect the others. All grabs go to

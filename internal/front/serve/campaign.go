@@ -21,11 +21,11 @@ import (
 // Receipts are the receipts of a user in a campaign.
 type Receipts struct {
 	Campaign string    `json:"campaign" doc:"The campaign's id."`
-	User     string    `json:"user" doc:"Whose receipts these are."`
-	Currency string    `json:"currency,omitempty" doc:"Of the amounts, ISO 4217."`
-	Receipts []Receipt `json:"receipts" nullable:"false" doc:"All that the user holds there."`
+	User     string    `json:"user" doc:"Id of the user who has these receipts."`
+	Currency string    `json:"currency,omitempty" doc:"Currency of the amounts, ISO 4217. Absent for coupons without a value."`
+	Receipts []Receipt `json:"receipts" nullable:"false" doc:"All receipts of the user in this campaign."`
 	// Incomplete is true if the receipts come from the ledger, which may not have all of them yet.
-	Incomplete bool `json:"incomplete,omitempty" doc:"True while some receipts may be missing: ask again later."`
+	Incomplete bool `json:"incomplete,omitempty" doc:"True if some receipts may be missing for now: send the same request later."`
 }
 
 // ownReceipts answers GET /v1/campaigns/{id}/grabs/me.
@@ -49,16 +49,16 @@ func receiptsOf(held *model.Receipts) *Receipts {
 // CampaignAnswer is the public state of a campaign.
 type CampaignAnswer struct {
 	Campaign string    `json:"campaign" doc:"The campaign's id."`
-	Name     string    `json:"name" doc:"Its name for people."`
-	Kind     string    `json:"kind" enum:"red_packet,coupon" doc:"What its packets are."`
-	Currency string    `json:"currency,omitempty" doc:"ISO 4217; absent for coupons without a value."`
-	Status   string    `json:"status" enum:"not_started,open,sold_out,paused,frozen,ended" doc:"What a grab would meet."`
-	Starts   time.Time `json:"starts" doc:"When grabs begin."`
-	Ends     time.Time `json:"ends" doc:"When grabs end."`
-	Time     time.Time `json:"time" doc:"The server's clock, by which grabs are decided."`
+	Name     string    `json:"name" doc:"The campaign's name for people."`
+	Kind     string    `json:"kind" enum:"red_packet,coupon" doc:"What the campaign's packets are."`
+	Currency string    `json:"currency,omitempty" doc:"Currency of the amounts, ISO 4217. Absent for coupons without a value."`
+	Status   string    `json:"status" enum:"not_started,open,sold_out,paused,frozen,ended" doc:"State of the campaign that a grab would find now."`
+	Starts   time.Time `json:"starts" doc:"Time when grabs begin."`
+	Ends     time.Time `json:"ends" doc:"Time when grabs end."`
+	Time     time.Time `json:"time" doc:"Present time by the clock that decides grabs."`
 	// StartsIn and EndsIn are 0 if the time has passed.
-	StartsIn int64 `json:"starts_in_ms" doc:"Milliseconds until it starts, 0 if it has."`
-	EndsIn   int64 `json:"ends_in_ms" doc:"Milliseconds until it ends, 0 if it has."`
+	StartsIn int64 `json:"starts_in_ms" doc:"Milliseconds until grabs begin; 0 if they have begun."`
+	EndsIn   int64 `json:"ends_in_ms" doc:"Milliseconds until grabs end; 0 if they have ended."`
 }
 
 // campaign answers GET /v1/campaigns/{id}.

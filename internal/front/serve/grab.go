@@ -17,17 +17,17 @@ import (
 const retryAfter = time.Second
 
 type grabRequest struct {
-	RequestID string `json:"request_id,omitempty" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"One for all repeats."`
+	RequestID string `json:"request_id,omitempty" minLength:"1" maxLength:"128" pattern:"^[!-~]+$" doc:"Id of this grab, chosen by the client. A repeat must have the same id; another grab of the user needs a new one."`
 }
 
 // Receipt is a packet that a user has got.
 type Receipt struct {
 	Packet    int64     `json:"packet" doc:"Number of the packet in the campaign."`
-	Amount    int64     `json:"amount" doc:"Minor units of the currency: cents, fen."`
-	Event     string    `json:"event" doc:"Shard and seq of the grant, as the topic has them."`
-	Time      time.Time `json:"time" doc:"When it was granted."`
-	RequestID string    `json:"request_id,omitempty" doc:"The request id of the grab."`
-	Code      string    `json:"code,omitempty" doc:"The coupon's code."`
+	Amount    int64     `json:"amount" doc:"Amount of the packet, in minor units of the currency (cents, fen)."`
+	Event     string    `json:"event" doc:"Id of the grant's event, as SHARD-SEQ. The topic has the same id."`
+	Time      time.Time `json:"time" doc:"Time when the grab was granted."`
+	RequestID string    `json:"request_id,omitempty" doc:"Request id of the grab that was granted."`
+	Code      string    `json:"code,omitempty" doc:"The coupon's code. Absent if the campaign has no codes."`
 }
 
 // answered converts receipts to the form of the API.
@@ -49,21 +49,21 @@ func eventID(shard int, seq int64) string {
 
 // LimitHit is the limit that refused a grab.
 type LimitHit struct {
-	By     string    `json:"by" doc:"user, or the fact that the limit counts by."`
-	Per    string    `json:"per" enum:"campaign,day,hour" doc:"How long it counts."`
-	Max    int64     `json:"max" doc:"Packets at most."`
-	Resets time.Time `json:"resets,omitzero" doc:"When it counts again; absent for a limit per campaign."`
+	By     string    `json:"by" doc:"What the limit counts by: 'user', or the name of a fact."`
+	Per    string    `json:"per" enum:"campaign,day,hour" doc:"The period for which the limit counts packets."`
+	Max    int64     `json:"max" doc:"The most packets in one period."`
+	Resets time.Time `json:"resets,omitzero" doc:"Time when the next period begins. Absent for a limit per campaign."`
 }
 
 // GrabAnswer is the answer to a decided grab.
 type GrabAnswer struct {
-	Outcome   string    `json:"outcome" enum:"granted,already_granted,limit_reached,sold_out,not_started,ended,paused" doc:"What was decided; docs/http.md tells what each means."`
-	Currency  string    `json:"currency,omitempty" doc:"Of the amounts, ISO 4217."`
-	Receipts  []Receipt `json:"receipts,omitempty" nullable:"false" doc:"Of granted: the one; of already_granted: all."`
-	Limit     *LimitHit `json:"limit,omitempty" doc:"Of limit_reached."`
-	Starts    time.Time `json:"starts,omitzero" doc:"When the campaign opens; of not_started."`
-	Time      time.Time `json:"time" doc:"When it was decided."`
-	RequestID string    `json:"request_id,omitempty" doc:"The grab's, drawn by the server if the grab had none."`
+	Outcome   string    `json:"outcome" enum:"granted,already_granted,limit_reached,sold_out,not_started,ended,paused" doc:"How the grab was decided. docs/http.md explains each outcome."`
+	Currency  string    `json:"currency,omitempty" doc:"Currency of the amounts in 'receipts', ISO 4217."`
+	Receipts  []Receipt `json:"receipts,omitempty" nullable:"false" doc:"With 'granted': the new receipt. With 'already_granted': all receipts of the user in this campaign."`
+	Limit     *LimitHit `json:"limit,omitempty" doc:"The limit that refused the grab. Present with 'limit_reached' only."`
+	Starts    time.Time `json:"starts,omitzero" doc:"Time when grabs begin. Present with 'not_started' only."`
+	Time      time.Time `json:"time" doc:"Time of the decision."`
+	RequestID string    `json:"request_id,omitempty" doc:"Request id of this grab. If the request had none, the server has drawn one."`
 }
 
 // grab answers POST /v1/campaigns/{id}/grabs.

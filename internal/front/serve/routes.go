@@ -46,16 +46,18 @@ func (s *Server) API() *web.API {
 func (s *Server) endpoints() []web.Endpoint {
 	id, user, key := []*huma.Param{web.CampaignID()}, []string{"token", "key"}, []string{"key"}
 	ofUser := append(slices.Clone(id),
-		&huma.Param{Name: userHeader, In: "header", Description: "With an API key: the user's id.", Schema: web.IDSchema()},
-		&huma.Param{Name: factsHeader, In: "header", Description: "With an API key: the facts that limits count by, such as device=d1 channel=app.",
+		&huma.Param{Name: userHeader, In: "header", Description: "Only with an API key: id of the user for whom the " +
+			"gateway acts.", Schema: web.IDSchema()},
+		&huma.Param{Name: factsHeader, In: "header", Description: "Only with an API key: the facts of the grab that " +
+			"limits count by, such as device=d1 channel=app.",
 			Schema: &huma.Schema{Type: huma.TypeString}})
 	return []web.Endpoint{
 		{
 			Method: http.MethodPost, Path: "/v1/campaigns/{id}/grabs", ID: "grab", Summary: "Grab a packet",
-			Description: "Decides a grab. The user is the token's user, or the user whom a gateway with an API key names. Every decided outcome is 200. After 503, " +
-				"and when no answer came, send the same request again: with the same request_id a grab that was granted gets " +
-				"the same receipt. A campaign in which a user may have several packets requires a request_id, and so does a " +
-				"gateway.",
+			Description: "Decides a grab. The user is the token's user, or the user whom a gateway with an API key names. " +
+				"Every decided grab gets the status 200. After the status 503, or without an answer, send the same request " +
+				"again: with the same `request_id` a granted grab gets the same receipt. The field `request_id` is required if " +
+				"a user may have several packets of the campaign. It is also required from a gateway.",
 			Params: ofUser, Security: user, Roles: access.RolesOf(access.Grab), Body: grabRequest{}, Answer: GrabAnswer{}, Crowd: true, Do: s.asUser(s.grab),
 			Codes: slices.Concat(web.BodyCodes, []string{"invalid_parameter", "campaign_invalid", "user_invalid", "facts_invalid",
 				"request_id_invalid", "request_id_required", "fact_missing", "forbidden", "unknown_campaign", "busy", "frozen", "refilling",
@@ -64,16 +66,16 @@ func (s *Server) endpoints() []web.Endpoint {
 		{
 			Method: http.MethodPost, Path: "/v1/campaigns/{id}/grabs:batch", ID: "grab-batch",
 			Summary: "Grab for up to 128 users",
-			Description: "Decides grabs of a gateway's users. The results are in the order of the grabs. An invalid grab does not " +
-				"affect the others. If the request is sent again, each grab with a receipt gets the same receipt.",
+			Description: "Decides grabs of a gateway's users. The results are in the order of the grabs. An invalid grab " +
+				"does not affect the others. If the request is sent again, each granted grab gets the same receipt.",
 			Params: id, Security: key, Roles: access.RolesOf(access.Grab), Body: batchRequest{}, Answer: BatchAnswer{},
 			Do: s.grabBatch,
 			Codes: slices.Concat(web.BodyCodes, []string{"invalid_parameter", "grabs_invalid", "campaign_invalid", "unknown_campaign", "forbidden",
 				"unavailable", "rate_limited"}),
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs", ID: "user-receipts", Summary: "A user's receipts",
-			Description: "Lists a user's packets in a campaign, without coupon codes.",
+			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs", ID: "user-receipts", Summary: "List a user's receipts",
+			Description: "Lists the packets that a user got in a campaign, without coupon codes.",
 			Params: append(id, &huma.Param{Name: "user", In: "query", Required: true, Description: "The user's id.",
 				Schema: web.IDSchema()}),
 			Security: key, Roles: access.RolesOf(access.ReadGrants), Answer: Receipts{}, Do: s.userReceipts,
@@ -81,14 +83,17 @@ func (s *Server) endpoints() []web.Endpoint {
 				"not_durable", "unavailable", "rate_limited"},
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs/me", ID: "own-receipts", Summary: "The caller's receipts",
-			Description: "Lists the user's packets in a campaign with their coupon codes. The user is the token's user, or the user whom a gateway with an API key names.",
-			Params:      ofUser, Security: user, Roles: access.RolesOf(access.Grab), Answer: Receipts{}, Do: s.asUser(s.ownReceipts),
+			Method: http.MethodGet, Path: "/v1/campaigns/{id}/grabs/me", ID: "own-receipts", Summary: "List the user's own " +
+				"receipts",
+			Description: "Lists the packets that the user got in a campaign, with their coupon codes. The user is the " +
+				"token's user, or the user whom a gateway with an API key names.",
+			Params: ofUser, Security: user, Roles: access.RolesOf(access.Grab), Answer: Receipts{}, Do: s.asUser(s.ownReceipts),
 			Codes: []string{"invalid_parameter", "campaign_invalid", "user_invalid", "facts_invalid", "forbidden", "unknown_campaign", "archived", "frozen",
 				"not_durable", "unavailable", "rate_limited"},
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/campaigns/{id}", ID: "campaign", Summary: "Status and countdown of a campaign",
+			Method: http.MethodGet, Path: "/v1/campaigns/{id}", ID: "campaign", Summary: "Show the status and the countdown " +
+				"of a campaign",
 			Description: "Returns whether the campaign is open, and when it starts and ends by the server's own clock. " +
 				"The answer may be a second old.",
 			Params: id, Answer: CampaignAnswer{}, Do: s.campaign,

@@ -73,7 +73,7 @@ func allowNull(t reflect.Type, schema *huma.Schema) {
 
 // operation returns the endpoint's description with these error codes.
 func (e *Endpoint) operation(schemas huma.Registry, codes []string) *huma.Operation {
-	answer := &huma.Response{Description: "Decided, or read."}
+	answer := &huma.Response{Description: "The request succeeded."}
 	if e.Answer != nil {
 		answer.Content = content(schemas, "application/json", e.Answer)
 	}
@@ -83,11 +83,11 @@ func (e *Endpoint) operation(schemas huma.Registry, codes []string) *huma.Operat
 		Responses: map[string]*huma.Response{"200": answer},
 	}
 	if e.Created {
-		op.Responses["201"] = &huma.Response{Description: "Made now.", Content: answer.Content}
+		op.Responses["201"] = &huma.Response{Description: "This request created it.", Content: answer.Content}
 	}
 	if e.Accepted != nil {
 		op.Responses[strconv.Itoa(http.StatusAccepted)] = &huma.Response{
-			Description: "It goes on.", Content: content(schemas, "application/json", e.Accepted),
+			Description: "The work continues after this answer.", Content: content(schemas, "application/json", e.Accepted),
 		}
 	}
 	for _, scheme := range e.Security {
@@ -112,11 +112,11 @@ func (e *Endpoint) operation(schemas huma.Registry, codes []string) *huma.Operat
 		switch status {
 		case http.StatusMethodNotAllowed:
 			r.Headers = map[string]*huma.Param{"Allow": {
-				Description: "The methods that the path takes.", Schema: &huma.Schema{Type: huma.TypeString},
+				Description: "The methods that the path accepts.", Schema: &huma.Schema{Type: huma.TypeString},
 			}}
 		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 			r.Headers = map[string]*huma.Param{"Retry-After": {
-				Description: "Seconds to wait.", Schema: &huma.Schema{Type: huma.TypeInteger},
+				Description: "Seconds to wait before sending the request again.", Schema: &huma.Schema{Type: huma.TypeInteger},
 			}}
 		}
 		op.Responses[strconv.Itoa(status)] = r

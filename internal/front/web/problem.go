@@ -82,12 +82,12 @@ func CodeOf(code string) Code {
 
 // Problem is the body of every error answer, as defined by RFC 9457.
 type Problem struct {
-	Type     string `json:"type" doc:"Always about:blank: the code tells the kinds apart."`
-	Title    string `json:"title" doc:"What the code means."`
-	Status   int    `json:"status" doc:"The HTTP status."`
-	Detail   string `json:"detail" doc:"What to do about it."`
-	Instance string `json:"instance" doc:"The X-Request-Id of this answer, for the server's log."`
-	Code     string `json:"code" doc:"What went wrong: it never changes its meaning."`
+	Type     string `json:"type" doc:"Always about:blank. The field 'code' tells what went wrong."`
+	Title    string `json:"title" doc:"What the error code means, as text."`
+	Status   int    `json:"status" doc:"The HTTP status of the answer."`
+	Detail   string `json:"detail" doc:"What the caller should do about the problem, as text."`
+	Instance string `json:"instance" doc:"The header X-Request-Id of this answer. The server's log has the same id."`
+	Code     string `json:"code" doc:"What went wrong, as an error code. A code never changes its meaning."`
 }
 
 // Refusal is an error that becomes a Problem. Code and Detail quote nothing from the request.

@@ -14,13 +14,14 @@ type remedy struct {
 }
 
 // notWhileUnbalanced replaces a remedy that moves money while the ledger disagrees with itself.
-const notWhileUnbalanced = "nothing yet: the remedy moves money, and the ledger does not agree with itself. " +
-	"Fix `ledger_unbalanced` and `double_credit` first, then run `hongbao audit` again"
+const notWhileUnbalanced = "nothing yet: the remedy moves money, and the ledger contradicts itself. Fix " +
+	"`ledger_unbalanced` and `double_credit` first, then run `hongbao audit` again"
 
 // After Redis went back in time a shard may be frozen. A frozen shard grants nothing, and its campaigns can't be
 // paused.
 const (
-	frozenShard = " (a frozen shard grants nothing and takes no pause: `hongbao recover` shows what to do with it)"
+	frozenShard = " (on a frozen shard nothing is granted and no campaign can be paused: `hongbao recover` shows what " +
+		"to do)"
 	pause       = "pause the campaign with `hongbao campaign pause ID --why WHY`"
 	pauseAtOnce = "pause the campaign at once with `hongbao campaign pause ID --why WHY`"
 	pauseOpen   = pause + frozenShard
@@ -30,101 +31,99 @@ const (
 // endFrozen replaces the advice to pause a campaign if Redis has lost it. Such a campaign is frozen and can't be
 // paused.
 var endFrozen = func() *strings.Replacer {
-	const end = "end the campaign, which is frozen and takes no pause, with `hongbao campaign refund-lost ID`"
+	const end = "end the campaign, which is frozen and can't be paused, with `hongbao campaign refund-lost ID`"
 	return strings.NewReplacer(pauseOpen, end, pause, end, pauseAtOnce, end)
 }()
 
 // remedies has a remedy for every kind, in the order in which reports show the kinds.
 var remedies = []remedy{
-	{LedgerUnbalanced, "the ledger does not agree with itself: someone wrote to the database by hand, or it lost rows",
-		"stop every `hongbao work` of the sink balance and restore the database from a backup that agrees with itself; then " +
+	{LedgerUnbalanced, "the ledger contradicts itself: someone wrote to the database by hand, or the database lost rows",
+		"stop every `hongbao work` of the sink balance. Restore the database from a backup without this difference. Then " +
 			"`hongbao audit` names what the restored ledger lacks. Move no money before that", false},
-	{DoubleCredit, "the ledger has one packet more than once",
-		"stop every `hongbao work` of the sink balance: the primary key (campaign, packet) is missing. Restore the database " +
-			"from a backup", false},
-	{Lost, "granted, the ledger's group has finished it, and the ledger does not have it; or the ledger has recorded it, " +
-		"and the remote does not have it",
-		"replay these grants, from stream or receipts: `hongbao replay NAME --to balance`. The ledger, or the remote, " +
-			"settles each once", true},
-	{RemotePaid, "a person dropped the grant's dead letter, decided that it is void, paid it from the reserve, or ended its " +
-		"campaign from the ledger, and the remote has paid it: the ledger lacks it",
-		"refund nothing of the campaign yet. `hongbao replay NAME --to balance` asks the remote again, and records a grant " +
-			"whose letter was dropped. A grant that was decided in quarantine and one of a refunded campaign can't be " +
-			"recorded: ask the remote's owners to take the credit back. Until they do, a grant that was paid from the " +
-			"reserve is paid twice", true},
+	{DoubleCredit, "the ledger has paid one packet more than once",
+		"stop every `hongbao work` of the sink balance: the database has lost the primary key (campaign, packet). Restore " +
+			"the database from a backup", false},
+	{Lost, "sink balance has finished a grant, and the ledger does not have it. Or the ledger has recorded a grant, and " +
+		"the remote does not have it",
+		"deliver these grants again, from the stream or the receipts: `hongbao replay NAME --to balance`. The ledger, or " +
+			"the remote, settles each grant once", true},
+	{RemotePaid, "the remote has paid a grant that the ledger lacks. A person had dropped the grant's dead letter, " +
+		"voided the grant, paid it from the reserve, or ended its campaign from the ledger",
+		"do not refund the campaign yet. `hongbao replay NAME --to balance` asks the remote again, and records a grant " +
+			"whose dead letter was dropped. It can't record a grant that a person decided in quarantine, or a grant of a " +
+			"refunded campaign: ask the remote's owners to take the credit back. Until they do, a grant that was paid from " +
+			"the reserve is paid twice", true},
 	{Unfounded, "the stream, the ledger or the topic has a grant without a receipt",
-		"find out whether Redis lost writes. If it did, the packet may be dealt again, so " + pauseOpen + ". Otherwise " +
-			"find out who writes to that place", false},
-	{Different, "the same packet with another user, amount, shard or seq",
-		"compare the versions in the line; the ledger's was paid. If Redis lost writes, the packet was dealt twice: " +
+		"find out whether Redis lost writes. If Redis did, it may grant the packet again, so " + pauseOpen + ". Otherwise " +
+			"find out who wrote the grant to that place", false},
+	{Different, "two places have one packet with different users, amounts, shards or seqs",
+		"compare the versions in the line of the difference; the ledger's version was paid. If Redis lost writes, it " +
+			"granted the packet twice: " +
 			pauseOpen, false},
 	{OverHold, "a user has more packets than the limit allows",
-		pause + ": someone wrote to Redis by hand. `hongbao receipts CAMPAIGN " +
-			"USER` shows the user's packets", false},
-	{PacketTwice, "a packet is in the stock and granted, twice in the stock, or in two receipts",
-		pauseAtOnce + ": the packet may be dealt again", false},
-	{PacketMissing, "a packet is in neither stock nor receipts, and the stream, the ledger and the topic do not have it",
+		pause + ": someone wrote to Redis by hand. `hongbao receipts CAMPAIGN USER` shows the user's packets", false},
+	{PacketTwice, "a packet is both in the stock and in a receipt, twice in the stock, or in two receipts",
+		pauseAtOnce + ": Redis may grant the packet again", false},
+	{PacketMissing, "no stock and no receipt has a packet, and neither do the stream, the ledger and the topic",
 		pause + ": Redis lost the packet", false},
-	{PacketUnknown, "a packet number that the campaign does not have",
-		pause + ": its stock is not that of its plan", false},
-	{NotPlanned, "an amount that does not follow from seed and specification",
-		pause + ": its stock is not that of its plan. The ledger refuses these " +
-			"amounts", false},
-	{CounterDrift, "the campaign's counts do not match its stock and receipts",
-		pause + ": someone wrote to its keys by hand", false},
-	{FundingDiffers, "Redis and the ledger disagree on the total, or on the refund",
-		pause + ": it was loaded with another specification, or Redis went back " +
-			"in time after the refund", false},
+	{PacketUnknown, "a packet has a number that its campaign does not have",
+		pause + ": its stock in Redis differs from its plan", false},
+	{NotPlanned, "a packet's amount does not follow from the campaign's seed and specification",
+		pause + ": its stock in Redis differs from its plan. The ledger refuses these amounts", false},
+	{CounterDrift, "the counters of a campaign in Redis do not match its stock and receipts",
+		pause + ": someone wrote to the campaign's keys in Redis by hand", false},
+	{FundingDiffers, "Redis and the ledger disagree on a campaign's total, or on its refund",
+		pause + ": the campaign was loaded with another specification, or Redis went back in time after the refund", false},
 	{CampaignMissing, "a campaign is only in Redis, or only in the ledger",
-		"if the ledger lacks it, this is another ledger or an older copy: look at `ledger.dsn` with `hongbao config check`, " +
-			"and " + pause + ". If Redis lacks it, Redis lost it: do not load it again, " +
-			"its packets were dealt; `hongbao campaign refund-lost ID` ends it from the ledger", true},
-	{CampaignFrozen, "Redis has lost something of a campaign, so it grants nothing any more; that is also why other " +
-		"differences name it",
-		"end it from the ledger with `hongbao campaign refund-lost ID`; without an amount it moves nothing and says what is " +
-			"left", true},
+		"if the ledger lacks the campaign, this is another ledger or an older copy: look at `ledger.dsn` with `hongbao " +
+			"config check`, and " + pause + ". If Redis lacks the campaign, Redis has lost it. Do not load the campaign " +
+			"again: its packets were granted. `hongbao campaign refund-lost ID` ends it from the ledger", true},
+	{CampaignFrozen, "Redis has lost data of a campaign, so the campaign is frozen and grants nothing. Other " +
+		"differences of this campaign have the same cause",
+		"end the campaign from the ledger with `hongbao campaign refund-lost ID`. Without an amount the command moves no " +
+			"money, and prints what is left", true},
 	{CampaignBroken, "a campaign's keys can't be read, or some of them are missing",
-		"someone wrote to its keys by hand, or Redis lost some: " + pauseOpen, false},
+		"someone wrote to the campaign's keys by hand, or Redis lost some of them: " + pauseOpen, false},
 	{SeqGap, "some seqs belong to no grant, close or skipped range",
 		"Redis lost events: " + pauseShard, false},
-	{DuplicateSeq, "two grants have one seq: Redis went back in time",
+	{DuplicateSeq, "two grants have the same seq: Redis went back in time",
 		pauseShard, false},
-	{SeqBeyond, "a receipt has a seq above the shard's last one: Redis went back in time, or someone wrote to its key " +
-		"meta",
-		"before the seqs are used again, " + pauseShard, false},
-	{AfterClose, "a grant after its campaign's close",
-		"refund nothing: the close does not count this grant. `hongbao campaign show ID` shows the campaign's state",
+	{SeqBeyond, "a receipt has a higher seq than the shard: Redis went back in time, or someone wrote to the shard's " +
+		"key `meta`",
+		"before new grants get these seqs, " + pauseShard, false},
+	{AfterClose, "a grant has a higher seq than the close of its campaign",
+		"do not refund the campaign: the close does not count this grant. `hongbao campaign show ID` shows the campaign's " +
+			"state",
 		false},
-	{StreamGap, "someone deleted events from the stream that a sink has not finished, or wrote them twice",
-		"replay these seqs to every sink, from the receipts: `hongbao replay NAME --to balance --shard N --seq FIRST-LAST`, " +
-			"and the same with `--to kafka`", true},
+	{StreamGap, "someone deleted events from the stream before a sink had finished them, or wrote events twice",
+		"deliver these seqs to every sink again, from the receipts: `hongbao replay NAME --to balance --shard N --seq " +
+			"FIRST-LAST`, and the same with `--to kafka`", true},
 	{UnreadableEntry, "an entry of the stream can't be decoded",
-		"find out who writes to the stream. The workers made a dead letter of it: `hongbao dead list`", false},
-	{GroupMissing, "a shard has events, but not the sink's consumer group",
-		"start `hongbao work`: it makes the group and reads from the beginning", false},
-	{MissingInTopic, "granted, the topic's group has finished it, and the topic does not have it",
-		"replay these grants to the topic: `hongbao replay NAME --to kafka --missing`. For grants that no worker read " +
-			"before their entries were deleted: `hongbao replay NAME --to kafka`", false},
-	{CodeDiffers, "a coupon's code is missing in Redis, the ledger or the topic, or is not the same everywhere",
-		"the ledger's code counts: `hongbao campaign load ID` puts back what Redis lacks. Inform the users who got another " +
-			"code from the topic", false},
-	{DuplicateInTopic, "the topic has one grant more than once. The likely cause is a rollback of Redis (a restart from " +
-		"an older file, a failover that lost writes): the publisher's claim was lost with it, and a worker published the " +
-		"grant again",
-		"change nothing in the topic: subscribers drop the copy by (shard, seq). Find out whether Redis went back in time, " +
-			"and check how it keeps its data with `hongbao config check --connect`. If it did not, find the writer that bypasses " +
-			"the publisher",
+		"find out who writes to the stream. The workers made a dead letter of the entry: `hongbao dead list` shows " +
+			"it", false},
+	{GroupMissing, "a shard has events, but the consumer group of a sink is missing",
+		"start `hongbao work`: it creates the group, which reads from the beginning", false},
+	{MissingInTopic, "sink kafka has finished a grant, and the topic does not have it",
+		"publish these grants again with `hongbao replay NAME --to kafka --missing`. If entries were deleted before a " +
+			"worker read them, use `hongbao replay NAME --to kafka`", false},
+	{CodeDiffers, "Redis, the ledger or the topic lacks the code of a coupon, or they have different codes",
+		"the ledger has the valid code. `hongbao campaign load ID` writes codes that Redis lacks. Inform the users who got " +
+			"another code from the topic", false},
+	{DuplicateInTopic, "the topic has one grant more than once. The likely cause is an accepted loss (`recover " +
+		"--accept-loss`): Redis no longer knew that the grant was published, and a worker published it again",
+		"change nothing in the topic: subscribers drop the copy by (shard, seq). `hongbao journal` shows whether a person " +
+			"accepted a loss (`accept_loss`). If no one did, find the program that writes to the topic besides the workers",
 		false},
-	{MalformedRecord, "records claim to be grants of this deployment and can't be read",
-		"find out who writes to the topic; `hongbao tail` shows what can be read", false},
-	{DeadLetter, "a sink's group gave it up, and the sink does not have it; the reason is in the line",
-		"fix the cause, then `hongbao dead requeue`, `hongbao dead confirm` or `hongbao dead drop`", true},
-	{InQuarantine, "the ledger refused to pay it, and no one has decided yet",
-		"decide with `hongbao quarantine resolve`; docs/ledger.md explains each reason", true},
-	{OpenClaim, "a push whose lease is over and whose events are finished: no worker will finish it",
-		"requeue the dead letters of its events with `hongbao dead requeue`: the topic's log decides, if it can. If it can't, " +
-			"look for the events in the topic where `hongbao claim list` says, and end the claim and its letters with `hongbao " +
-			"claim settle`", true},
+	{MalformedRecord, "the topic has records that claim to be grants of this deployment and can't be read",
+		"find out who writes to the topic. `hongbao tail` shows the records that can be read", false},
+	{DeadLetter, "a grant is a dead letter, and its sink does not have it. The line of the difference has the reason",
+		"fix the cause. Then decide with `hongbao dead requeue`, `hongbao dead confirm` or `hongbao dead drop`", true},
+	{InQuarantine, "the ledger refused to pay a grant, and no person has decided about it yet",
+		"decide with `hongbao quarantine resolve`. docs/ledger.md explains each reason", true},
+	{OpenClaim, "a claim whose lease is over and whose events are finished: no worker will complete it",
+		"requeue the dead letters of the claim's events with `hongbao dead requeue`. It reads in the topic which events " +
+			"were published. If the topic can't tell, look for the events where `hongbao claim list` says. Then end the claim " +
+			"and its dead letters with `hongbao claim settle`", true},
 }
 
 // remedyOf returns the remedy for a kind. found counts all kinds of differences in the report. frozen reports whether

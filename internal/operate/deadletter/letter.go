@@ -12,23 +12,23 @@ import (
 // Letter is a dead letter: a grant that its sink could not take, or a whole entry that can't be read.
 type Letter struct {
 	// ID identifies the letter in the deployment: <sink>/<shard>/<ID in the stream of letters>.
-	ID    string `json:"id" doc:"SINK/SHARD/ENTRY, where ENTRY is its place in the stream of letters."`
-	Sink  string `json:"sink" doc:"The sink that could not take it."`
+	ID    string `json:"id" doc:"Id of the letter: SINK/SHARD/ENTRY. ENTRY is the letter's id in the stream of letters."`
+	Sink  string `json:"sink" doc:"Name of the sink that could not take the grant."`
 	Shard int    `json:"shard" doc:"The shard's number."`
 	// Entry is the ID of the stream entry that contained the grant; the entry may be trimmed. Fields has the entry's
 	// field names and values, alternately. A grant's letter has an entry with this grant only. Letters from before
 	// version 2 have all grants of the original entry.
-	Entry  string   `json:"entry" doc:"Id of the stream entry that brought it, which may be trimmed."`
-	Fields []string `json:"fields" doc:"Its names and values in turn; empty if it was gone."`
-	Seq    int64    `json:"seq,omitempty" doc:"The grant's seq on the shard; absent for a whole entry."`
+	Entry  string   `json:"entry" doc:"Id of the stream entry from which the letter was made. The stream may no longer have this entry."`
+	Fields []string `json:"fields" doc:"Names and values of the entry's fields, alternately. Empty if the entry was deleted before the letter was written."`
+	Seq    int64    `json:"seq,omitempty" doc:"The grant's seq on the shard. Absent if the letter has a whole entry."`
 	// Grant is nil for a whole entry, and for a grant whose entry was deleted before the letter was written.
-	Grant    *hongbao.Grant `json:"grant,omitempty" doc:"The grant; absent for a whole entry, and if the entry was gone."`
-	Class    string         `json:"class" doc:"Of the last error: unknown, transient, permanent, conflict or broken."`
-	Reason   string         `json:"reason" doc:"The last error."`
-	Attempts int64          `json:"attempts" doc:"Attempts that its entry took."`
+	Grant    *hongbao.Grant `json:"grant,omitempty" doc:"The grant. Absent if the letter has a whole entry, and if the entry was deleted before."`
+	Class    string         `json:"class" doc:"Class of the sink's last error: 'unknown', 'transient', 'permanent', 'conflict' or 'broken'."`
+	Reason   string         `json:"reason" doc:"Text of the sink's last error."`
+	Attempts int64          `json:"attempts" doc:"Number of attempts to deliver the entry."`
 	// First is the time when the entry was written. Last is the time when the letter was written.
-	First time.Time `json:"first" doc:"When its entry was written."`
-	Last  time.Time `json:"last" doc:"When it became a dead letter."`
+	First time.Time `json:"first" doc:"Time when the entry was written to the stream."`
+	Last  time.Time `json:"last" doc:"Time when the letter was written."`
 
 	stream string // ID in the stream of letters
 	line   string // the grant as its entry had it: packet, amount, user, ...

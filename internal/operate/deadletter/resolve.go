@@ -220,17 +220,17 @@ func (l *Letters) requeue(ctx context.Context, d *delivery.Deliverer, letters []
 
 // Report is the result of deciding about letters.
 type Report struct {
-	Decision string `json:"decision" doc:"requeued or dropped."`
-	DryRun   bool   `json:"dry_run" doc:"True: nothing was written."`
+	Decision string `json:"decision" doc:"What was decided: 'requeued' or 'dropped'."`
+	DryRun   bool   `json:"dry_run" doc:"True if this was a dry run, which changes nothing."`
 	// Matched counts the selected letters, and Resolved those that this call requeued or dropped. Unreadable counts
 	// letters that can't be requeued. Gone counts letters that another decision resolved first.
-	Matched    int64 `json:"matched" doc:"Letters that were picked."`
-	Resolved   int64 `json:"resolved" doc:"Those that were requeued or dropped now; 0 in a dry run."`
-	Unreadable int64 `json:"unreadable" doc:"Those that can't be requeued, since they can't be read: drop them."`
-	Gone       int64 `json:"gone" doc:"Those that another decision ended first. A requeue has delivered them all the same."`
+	Matched    int64 `json:"matched" doc:"Number of selected letters."`
+	Resolved   int64 `json:"resolved" doc:"Number of letters that this call requeued or dropped; 0 in a dry run."`
+	Unreadable int64 `json:"unreadable" doc:"Number of letters that can't be requeued, because they can't be read. Drop such letters."`
+	Gone       int64 `json:"gone" doc:"Number of letters that another decision resolved first. A requeue has delivered them nevertheless."`
 	// Next is the Pick.After of a call that continues the work. It is empty if this call has processed everything, or
 	// if ids were given.
-	Next answers.Text `json:"next" nullable:"true" doc:"Goes into after, to go on if this ended too early; else null."`
+	Next answers.Text `json:"next" nullable:"true" doc:"If the call ended too early: the value to send as the parameter 'after', to continue there. Null if no work is left."`
 	delivery.Refusals
 }
 

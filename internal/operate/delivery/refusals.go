@@ -12,18 +12,18 @@ import (
 // Refusals has the grants that the sink refused, as reports show them.
 type Refusals struct {
 	// Failed counts the refused grants.
-	Failed int64 `json:"failed" doc:"Grants that the sink refused."`
+	Failed int64 `json:"failed" doc:"Number of grants that the sink refused."`
 	// Failures has the first 100 refused grants.
-	Failures []Failure `json:"failures" doc:"The first 100 of them."`
+	Failures []Failure `json:"failures" doc:"The first 100 grants that the sink refused."`
 }
 
 // Failure is a grant that the sink refused.
 type Failure struct {
 	// Letter is the ID of the dead letter; empty if the grant does not come from one.
-	Letter string `json:"letter,omitempty" doc:"Id of the dead letter; absent if the grant did not come from one."`
-	Event  string `json:"event" doc:"Shard and seq of the grant."`
-	Class  string `json:"class" doc:"Class of the error: unknown, transient, permanent, conflict or broken."`
-	Error  string `json:"error" doc:"The error, for a person."`
+	Letter string `json:"letter,omitempty" doc:"Id of the dead letter with the grant. Absent if the grant does not come from a dead letter."`
+	Event  string `json:"event" doc:"Id of the grant's event, as SHARD-SEQ."`
+	Class  string `json:"class" doc:"Class of the sink's error: 'unknown', 'transient', 'permanent', 'conflict' or 'broken'."`
+	Error  string `json:"error" doc:"Text of the sink's error."`
 }
 
 const maxFailures = 100

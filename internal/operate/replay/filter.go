@@ -13,14 +13,14 @@ import (
 // Filter selects grants. A zero field matches every grant.
 type Filter struct {
 	// Shard is one shard; nil means all shards.
-	Shard *int `json:"shard,omitempty" doc:"One shard; absent: all."`
+	Shard *int `json:"shard,omitempty" doc:"Only grants of the shard with this number. Absent: all shards."`
 	// Seqs is a range of seqs of the shard, including both ends.
-	Seqs     stream.SeqRange `json:"seqs,omitzero" doc:"Events of the shard; absent: all."`
-	Campaign string          `json:"campaign,omitempty" doc:"One campaign; absent: all."`
-	User     string          `json:"user,omitempty" doc:"One user; absent: all."`
+	Seqs     stream.SeqRange `json:"seqs,omitzero" doc:"Only events of the shard in this range of seqs. Absent: all events."`
+	Campaign string          `json:"campaign,omitempty" doc:"Only grants of the campaign with this id. Absent: all campaigns."`
+	User     string          `json:"user,omitempty" doc:"Only grants to the user with this id. Absent: all users."`
 	// From and To bound the time of the decision: From <= time < To.
-	From time.Time `json:"from,omitzero" doc:"Grants decided at or after this time; absent: all."`
-	To   time.Time `json:"to,omitzero" doc:"Grants decided before this time; absent: all."`
+	From time.Time `json:"from,omitzero" doc:"Only grants decided at or after this time. Absent: no bound."`
+	To   time.Time `json:"to,omitzero" doc:"Only grants decided before this time. Absent: no bound."`
 }
 
 func (f *Filter) check(shards int) error {

@@ -11,21 +11,21 @@ import (
 
 // Counts counts the grants by source, and what else the replay found.
 type Counts struct {
-	FromStream int64 `json:"from_stream" doc:"Grants read from the stream."`
-	FromLedger int64 `json:"from_ledger" doc:"Grants read from the ledger: the stream no longer has them."`
-	FromDead   int64 `json:"from_dead_letters" doc:"Grants read from dead letters."`
+	FromStream int64 `json:"from_stream" doc:"Number of grants read from the streams in Redis."`
+	FromLedger int64 `json:"from_ledger" doc:"Number of grants read from the ledger, because the stream no longer has them."`
+	FromDead   int64 `json:"from_dead_letters" doc:"Number of grants read from dead letters."`
 	// FromReceipts counts grants that only receipts have: their entries were deleted before the sink had finished them.
-	FromReceipts int64 `json:"from_receipts" doc:"Grants that only receipts have: their entries were deleted too early."`
+	FromReceipts int64 `json:"from_receipts" doc:"Number of grants that only receipts have, because their stream entries were deleted too early."`
 	// NotFound counts seqs for which no source has a grant. They are closes, or grants that are trimmed and not settled
 	// because they are in quarantine or dead letters. Seqs that an opening has skipped do not count.
-	NotFound int64 `json:"not_found" doc:"Seqs without a grant: closes, and trimmed ones that are not settled."`
+	NotFound int64 `json:"not_found" doc:"Number of seqs without a grant. Each is a close, or a grant that is trimmed from the stream and not settled."`
 	// Unreadable counts entries and dead letters that can't be read.
-	Unreadable int64 `json:"unreadable" doc:"Entries and dead letters that can't be read."`
+	Unreadable int64 `json:"unreadable" doc:"Number of entries and dead letters that can't be read."`
 	// Forged counts entries that contradict their shard's numbers (store.Head.Refute). They are never delivered.
-	Forged int64 `json:"forged" doc:"Entries that no grab and no close wrote: never delivered."`
+	Forged int64 `json:"forged" doc:"Number of entries that no grab and no close wrote. The replay does not deliver them."`
 	// SameSeq counts grants in the ledger whose seq another grant has, because Redis went back in time. They are not
 	// delivered, because the other grant has the event's name. The audit lists them.
-	SameSeq int64 `json:"same_seq" doc:"Grants of the ledger with the seq of another one: left out."`
+	SameSeq int64 `json:"same_seq" doc:"Number of grants in the ledger whose seq belongs to another grant. The replay does not deliver them."`
 }
 
 func (c *Counts) add(o *Counts) {
@@ -41,30 +41,30 @@ func (c *Counts) add(o *Counts) {
 
 // Report is the progress or the result of one run.
 type Report struct {
-	Name    string    `json:"name" doc:"The replay's name."`
-	Target  string    `json:"target" doc:"Target of the replay."`
-	DryRun  bool      `json:"dry_run" doc:"True: nothing was written."`
-	Started time.Time `json:"started" doc:"Start of this run."`
+	Name    string    `json:"name" doc:"Name of the replay."`
+	Target  string    `json:"target" doc:"Target of the replay: 'balance', 'kafka' or topic:NAME."`
+	DryRun  bool      `json:"dry_run" doc:"True if this run was a dry run, which delivers nothing."`
+	Started time.Time `json:"started" doc:"Time when this run started."`
 	Seconds float64   `json:"seconds" doc:"Duration of this run, in seconds."`
 	// Finished reports whether everything that the replay covers was processed and nothing failed.
-	Finished bool `json:"finished" doc:"True if everything was looked at, and nothing failed."`
+	Finished bool `json:"finished" doc:"True if the run has checked every event of its range, and no delivery failed."`
 	// Events counts the events that the replay covers, or the letters. Looked counts those that were processed, and
 	// Resumed those of them that earlier runs had processed. After a run that finished, the next run processes
 	// everything again.
-	Events  int64 `json:"events" doc:"Events that the replay covers; with dead, letters."`
-	Looked  int64 `json:"looked" doc:"Number of these events that were looked at."`
-	Resumed int64 `json:"resumed" doc:"Number of these that earlier runs had looked at: this run continued after them."`
+	Events  int64 `json:"events" doc:"Number of events in the replay's range. For a replay of dead letters: number of letters."`
+	Looked  int64 `json:"looked" doc:"Number of events in the range that this run and earlier runs have checked."`
+	Resumed int64 `json:"resumed" doc:"Number of events in the range that earlier runs had checked. This run continued after them."`
 	// Last is the last seq of each shard that the replay covers; 0 if it covers none.
-	Last []int64 `json:"last" doc:"Last seq that the replay covers, by shard; 0 if it covers none."`
+	Last []int64 `json:"last" doc:"For each shard, the last seq in the replay's range; 0 if the range has no event of the shard."`
 	Counts
 	// Matched counts the grants that the filter selects. Before counts those that this replay or the sink had delivered
 	// before this run. There counts those that the target already had, although this replay had not delivered them.
 	// Delivered counts the grants that this run delivered, and Failed those that it could not deliver. A dry run would
 	// deliver Matched - Before - There grants.
-	Matched   int64 `json:"matched" doc:"Grants that the filter picks."`
-	Before    int64 `json:"before" doc:"Grants delivered before this run, by this replay or by the sink."`
-	There     int64 `json:"there" doc:"Grants that the target already had, although this replay did not deliver them."`
-	Delivered int64 `json:"delivered" doc:"Grants delivered by this run; a dry run would deliver matched - before - there."`
+	Matched   int64 `json:"matched" doc:"Number of grants that the filter selects."`
+	Before    int64 `json:"before" doc:"Number of selected grants that this replay or the sink had delivered before this run."`
+	There     int64 `json:"there" doc:"Number of selected grants that the target already had, although this replay had not delivered them."`
+	Delivered int64 `json:"delivered" doc:"Number of grants that this run delivered. A dry run would deliver 'matched' - 'before' - 'there'."`
 	delivery.Refusals
 }
 

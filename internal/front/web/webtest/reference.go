@@ -264,8 +264,13 @@ func optional(required bool) string {
 
 var page = regexp.MustCompile(`\bdocs/([a-z-]+\.md)\b`)
 
-// prose turns the names of other pages in a description into links.
-func prose(text string) string { return page.ReplaceAllString(text, "[$1]($1)") }
+// quoted matches an identifier in single quotes. A struct tag can't have backticks.
+var quoted = regexp.MustCompile(`'([a-z_.0-9]+)'`)
+
+// prose turns the names of other pages in a description into links, and quoted identifiers into code.
+func prose(text string) string {
+	return quoted.ReplaceAllString(page.ReplaceAllString(text, "[$1]($1)"), "`$1`")
+}
 
 // paragraph returns prose wrapped at 120 columns.
 func paragraph(text string) string {
