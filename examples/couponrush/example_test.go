@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao/examples/couponrush"
-	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
+	"github.com/hongbao-project/hongbao/internal/testkit/example"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
@@ -18,11 +18,11 @@ func Example() {
 	now := time.Now().Truncate(time.Millisecond)
 	limits := couponrush.Limits{Max: 4, UserMax: 3, UserPerDayMax: 2}
 	c := couponrush.Spec("rush", limits, now.Add(-time.Hour), now.Add(time.Hour), noonZone(now))
-	rdb, space, stop := loaded.Campaign(c, "SPRING-4711-KXQA", "SPRING-0815-MMNT", "SPRING-2718-ZWEB", "SPRING-3141-PYRD")
-	defer stop()
+	d := example.Campaign(c, "SPRING-4711-KXQA", "SPRING-0815-MMNT", "SPRING-2718-ZWEB", "SPRING-3141-PYRD")
+	defer d.Close()
 
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, loaded.Deployment
+	cfg.Redis, cfg.Space, cfg.Deployment = d.Redis, d.Space, d.ID
 	p, err := producer.New(cfg)
 	check(err)
 	ctx, r := context.Background(), couponrush.Rush{Producer: p, Campaign: "rush"}

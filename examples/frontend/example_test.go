@@ -7,50 +7,41 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/dedup"
 	"github.com/hongbao-project/hongbao/examples/frontend"
+	"github.com/hongbao-project/hongbao/internal/testkit/example"
 	"github.com/hongbao-project/hongbao/subscriber"
 )
 
 // Three subscribers, each in its own group, read the same topic, which has one grant twice. The browser gets each grant
 // once.
 func Example() {
-	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "hongbao.grants", "frontend.dead"))
-	check(err)
-	defer kafka.Close()
-	mini, err := miniredis.Run()
-	check(err)
-	defer mini.Close()
+	d, grants := example.New(), example.NewTopic()
+	defer d.Close()
+	defer grants.Close()
 	hub := &frontend.Hub{}
 	page := httptest.NewServer(hub)
 	defer page.Close()
 
 	browser, hangUp := listen(page.URL)
 	defer hangUp()
-	for _, g := range []struct {
-		seq  int64
-		user string
-	}{{1, "ann"}, {2, "bob"}, {3, "cleo"}, {2, "bob"}} {
-		publish(kafka.ListenAddrs()[0], g.seq, g.user)
-	}
+	ann := hongbao.Grant{Seq: 1, Campaign: "spring", Packet: 1, User: "ann", Amount: 888}
+	bob := hongbao.Grant{Seq: 2, Campaign: "spring", Packet: 2, User: "bob", Amount: 888}
+	cleo := hongbao.Grant{Seq: 3, Campaign: "spring", Packet: 3, User: "cleo", Amount: 888}
+	grants.Publish(ann, bob, cleo, bob)
 
 	ctx, stop := context.WithCancel(context.Background())
 	var subscribers []*subscriber.Subscriber
 	var wg sync.WaitGroup
 	for _, region := range []string{"north", "south", "west"} {
-		s := newSubscriber(region, kafka.ListenAddrs()[0], mini.Addr(), page.URL)
+		s := newSubscriber(region, d, grants, page.URL)
 		subscribers = append(subscribers, s)
 		wg.Go(func() { check(s.Run(ctx)) })
 	}
@@ -75,11 +66,9 @@ func Example() {
 	// three subscribers read 12 records and notified the front end 3 times
 }
 
-func newSubscriber(region, kafka, rediss, page string) *subscriber.Subscriber {
-	once, err := dedup.NewOnce(dedup.OnceConfig{
-		Redis: redis.NewClient(&redis.Options{Addr: rediss}), Space: hongbao.Space{Prefix: "frontend", Shards: 1},
-		Name: "frontend", Lease: time.Minute, Keep: 30 * 24 * time.Hour,
-	})
+func newSubscriber(region string, d *example.Deployment, grants *example.Topic, page string) *subscriber.Subscriber {
+	once, err := dedup.NewOnce(dedup.OnceConfig{Redis: d.Redis, Space: d.Space, Name: "frontend", Lease: time.Minute,
+		Keep: 30 * 24 * time.Hour})
 	check(err)
 	client := &http.Client{Timeout: 5 * time.Second}
 	sink, err := subscriber.NewFuncSink(subscriber.FuncSinkConfig{
@@ -90,9 +79,9 @@ func newSubscriber(region, kafka, rediss, page string) *subscriber.Subscriber {
 	})
 	check(err)
 	cfg := subscriber.DefaultConfig()
-	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.DeadLetters = []string{kafka}, "frontend-"+region, "hongbao.grants",
-		"frontend.dead"
-	cfg.Group, cfg.Deployment, cfg.Sink, cfg.Log = "frontend-"+region, "shop", sink, zap.NewNop()
+	cfg.Brokers, cfg.ClientID, cfg.Group, cfg.Deployment = grants.Brokers, "frontend-"+region, "frontend-"+region,
+		grants.Deployment
+	cfg.Topic, cfg.DeadLetters, cfg.Sink, cfg.Log = grants.Name, grants.DeadLetters, sink, zap.NewNop()
 	s, err := subscriber.New(cfg)
 	check(err)
 	return s
@@ -115,24 +104,6 @@ func listen(url string) (<-chan string, func()) {
 		}
 	}()
 	return out, hangUp
-}
-
-// publish writes a grant to the topic as package publish does, but without its safeguards.
-func publish(addr string, seq int64, user string) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic("hongbao.grants"))
-	check(err)
-	defer client.Close()
-	n, at := strconv.FormatInt(seq, 10), "2026-11-21T08:00:00.123Z"
-	r := &kgo.Record{Key: []byte(user), Value: []byte(`{"campaign":"spring","packet":` + n + `,"user":"` + user + `","amount":888,"shard":0,"seq":` + n +
-		`,"epoch":1,"time":"` + at + `"}`)}
-	for _, h := range [][2]string{
-		{"ce_specversion", "1.0"}, {"ce_source", "/hongbao/shop"}, {"ce_type", "hongbao.grant.v1"},
-		{"content-type", "application/json"},
-		{"ce_id", "0-" + n}, {"ce_time", at}, {"shard", "0"}, {"seq", n}, {"epoch", "1"},
-	} {
-		r.Headers = append(r.Headers, kgo.RecordHeader{Key: h[0], Value: []byte(h[1])})
-	}
-	check(client.ProduceSync(context.Background(), r).FirstErr())
 }
 
 func check(err error) {

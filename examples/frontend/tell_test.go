@@ -17,8 +17,11 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/dedup"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/hongbao-project/hongbao/topic"
 )
+
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 func newOnce(t *testing.T) (*dedup.Once, *miniredis.Miniredis) {
 	t.Helper()

@@ -7,16 +7,16 @@ import (
 	"log"
 
 	"github.com/hongbao-project/hongbao/examples/redpacket"
-	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
+	"github.com/hongbao-project/hongbao/internal/testkit/example"
 	"github.com/hongbao-project/hongbao/producer"
 )
 
 // Four users grab three packets, and one of the users grabs twice.
 func Example() {
-	rdb, space, stop := loaded.Campaign(loaded.Rain("rain", 3, 30))
-	defer stop()
+	d := example.Rain("rain", 3, 10)
+	defer d.Close()
 	cfg := producer.DefaultConfig()
-	cfg.Redis, cfg.Space, cfg.Deployment = rdb, space, loaded.Deployment
+	cfg.Redis, cfg.Space, cfg.Deployment = d.Redis, d.Space, d.ID
 	p, err := producer.New(cfg)
 	check(err)
 	ctx, g := context.Background(), redpacket.Grabber{Producer: p, Campaign: "rain"}

@@ -13,7 +13,8 @@
 // HONGBAO_TEST_REDIS, _POSTGRES, _MYSQL and _KAFKA name servers that the user runs; they are then the shared servers.
 // Tests that need one more server, whose program is not installed, are skipped.
 //
-// With `go test -short`, tests that request a server are skipped.
+// With `go test -short`, tests that request a server are skipped. Examples can't be skipped; package example gives them
+// servers in their process then.
 //
 // A package that uses testkit in its tests has
 //

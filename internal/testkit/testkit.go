@@ -147,6 +147,13 @@ func NewMariaDB(t testing.TB, opts MariaDBOptions) *MariaDBServer {
 	return closing(t, running(t, func() (*MariaDBServer, error) { return StartMariaDB(t.Context(), opts) }))
 }
 
+// SharedRedis returns the Redis of function Redis, for examples, which have no testing.TB. It returns nil where Redis
+// would skip the test.
+func SharedRedis() (*RedisServer, error) { return unlessSkipped(sharedRedis.get) }
+
+// SharedKafka returns the broker of function Kafka, for examples. It returns nil where Kafka would skip the test.
+func SharedKafka() (*KafkaBroker, error) { return unlessSkipped(sharedKafka.get) }
+
 // Kafka returns a broker that the tests of this process share. Use only topics from Topic, and do not stop or
 // reconfigure the broker.
 func Kafka(t testing.TB) *KafkaBroker {
@@ -228,7 +235,7 @@ func running[S any](t testing.TB, start func() (S, error)) S {
 		t.Skip("needs a server")
 	}
 	s, err := start()
-	if errors.Is(err, errNoProgram) && ownServers() {
+	if missing(err) {
 		t.Logf("the test kills or configures a server, so it starts one: %v", err)
 		t.Skip("needs a server")
 	}
@@ -236,6 +243,21 @@ func running[S any](t testing.TB, start func() (S, error)) S {
 		t.Fatalf("testkit: %v", err)
 	}
 	return s
+}
+
+// missing reports whether err only says that a server's program is not installed, and own servers of the user exist.
+func missing(err error) bool { return errors.Is(err, errNoProgram) && ownServers() }
+
+// unlessSkipped starts a server, or returns the zero value where running skips the test.
+func unlessSkipped[S any](start func() (S, error)) (s S, err error) {
+	if testing.Short() {
+		return s, nil
+	}
+	got, err := start()
+	if missing(err) {
+		return s, nil
+	}
+	return got, err
 }
 
 // must returns the result of start, and fails the test on an error.

@@ -1,13 +1,10 @@
-// Package loaded loads campaigns for tests and benchmarks. For examples it also starts a Redis in this process and
-// loads a campaign, as `hongbao init` and `hongbao campaign load` would. So the visible code of an example uses no
-// internal package.
+// Package loaded loads campaigns for tests and benchmarks.
 package loaded
 
 import (
 	"context"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
@@ -15,25 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/load"
 )
-
-// Deployment is the id of the deployment in that Redis.
-const Deployment = "example"
-
-// Campaign starts a Redis and loads a campaign. If there are codes, there must be one for each packet. It panics on
-// errors. stop stops the Redis. In your program, rdb is your client, and space has the values of
-// deployment.key_prefix and deployment.shards.
-func Campaign(c hongbao.Campaign, codes ...string) (rdb *redis.Client, space hongbao.Space, stop func()) {
-	server, err := miniredis.Run()
-	check(err)
-	rdb = redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-	space = hongbao.Space{Prefix: "hb", Shards: 1}
-	st, err := store.Of(rdb, space)
-	check(err)
-	ctx := context.Background()
-	check(st.Initialize(ctx, store.InitializeCall{Deployment: Deployment}))
-	check(Load(ctx, rdb, space, c, codes))
-	return rdb, space, func() { _ = rdb.Close(); server.Close() }
-}
 
 // Load draws the plan of a campaign and loads the campaign.
 func Load(ctx context.Context, rdb redis.UniversalClient, space hongbao.Space, c hongbao.Campaign,
@@ -74,10 +52,4 @@ func Rain(id string, packets int64, total hongbao.Amount) hongbao.Campaign {
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
 		TimeZone: "Asia/Shanghai", Sponsor: "acme",
 	})
-}
-
-func check(err error) {
-	if err != nil {
-		panic(err)
-	}
 }

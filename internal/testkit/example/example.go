@@ -1,0 +1,182 @@
+// Package example does for the examples of the public packages what an operator does for a program: it initializes a
+// deployment, loads campaigns, and publishes grants to a topic. Examples have no testing.TB, so a failure panics. They
+// use the servers of testkit, and under `go test -short` servers in this process.
+package example
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
+	"github.com/hongbao-project/hongbao/internal/dev/proxy"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
+	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
+)
+
+// deployment is the id of every deployment here.
+const deployment = "example"
+
+// Deployment is a deployment in Redis. In a program of yours, Redis is your client; ID and Space are the values of
+// deployment.id, deployment.key_prefix and deployment.shards in the operator's configuration.
+type Deployment struct {
+	ID    string
+	Redis *redis.Client
+	Space hongbao.Space
+
+	store *store.Store
+	proxy *proxy.Proxy
+	stop  func() // stops a Redis in this process
+}
+
+// New initializes a deployment, as `hongbao init` does. The caller closes it.
+func New() *Deployment {
+	d := &Deployment{ID: deployment, Space: hongbao.Space{Prefix: name(), Shards: 1}, stop: func() {}}
+	var addr string
+	if shared, err := testkit.SharedRedis(); shared != nil {
+		addr = shared.Addr
+	} else {
+		check(err)
+		mini, err := miniredis.Run()
+		check(err)
+		addr, d.stop = mini.Addr(), mini.Close
+	}
+	var err error
+	d.proxy, err = proxy.Start(addr)
+	check(err)
+	d.Redis = redis.NewClient(&redis.Options{Addr: d.proxy.Addr, ContextTimeoutEnabled: true})
+	d.store, err = store.Of(d.Redis, d.Space)
+	check(err)
+	check(d.store.Initialize(context.Background(), store.InitializeCall{Deployment: d.ID}))
+	return d
+}
+
+// Rain initializes a deployment with a campaign that is open, in which each packet has the same amount.
+func Rain(id string, packets int64, amount hongbao.Amount) *Deployment {
+	return Campaign(loaded.Rain(id, packets, hongbao.Amount(packets)*amount))
+}
+
+// Campaign initializes a deployment and loads a campaign, as `hongbao campaign load` does. If there are codes, there
+// must be one for each packet.
+func Campaign(c hongbao.Campaign, codes ...string) *Deployment {
+	d := New()
+	check(loaded.Load(context.Background(), d.Redis, d.Space, c, codes))
+	return d
+}
+
+// Close closes the client, and stops a Redis that runs in this process.
+func (d *Deployment) Close() {
+	check(d.Redis.Close())
+	check(d.proxy.Close())
+	d.stop()
+}
+
+// Win grabs a packet for each user, in one call.
+func (d *Deployment) Win(campaign string, users ...string) {
+	call := &store.GrabCall{Campaign: campaign, MaxBacklog: 1e6}
+	for _, user := range users {
+		call.Grabs = append(call.Grabs, &hongbao.Grab{Campaign: campaign, User: user})
+	}
+	answers, err := d.store.Home(campaign).Grab(context.Background(), call, nil)
+	check(err)
+	for i, a := range answers {
+		if a.Outcome != hongbao.OutcomeGranted {
+			panic(fmt.Sprintf("the grab of %s ended as %s", users[i], a.Outcome))
+		}
+	}
+}
+
+// LoseAnswers drops the answers to grabs of the campaign on their way from Redis, until the caller calls heal. Redis has
+// decided these grabs. LoseAnswers calls lost after each dropped answer.
+func (d *Deployment) LoseAnswers(campaign string, lost func()) (heal func()) {
+	// A producer's first call asks for the campaign's revision, and decides nothing. All others name it.
+	key := d.store.Home(campaign).Keys.Campaign(campaign)
+	revision, err := d.Redis.HGet(context.Background(), key, "revision").Bytes()
+	check(err)
+	var healed atomic.Bool
+	decides := func(request []byte) bool { return !healed.Load() && bytes.Contains(request, revision) }
+	d.proxy.SwallowWholeAnswers(math.MaxInt, decides, func([]byte) bool { lost(); return true })
+	return func() { healed.Store(true) }
+}
+
+// Topic is a topic of grants, and a topic for the dead letters of a subscriber.
+type Topic struct {
+	Brokers                       []string
+	Name, DeadLetters, Deployment string
+
+	stop func() // stops a broker in this process
+}
+
+// NewTopic creates the topics, with one partition each. The caller closes them.
+func NewTopic() *Topic {
+	t := &Topic{Name: name(), DeadLetters: name(), Deployment: deployment, stop: func() {}}
+	if shared, err := testkit.SharedKafka(); shared != nil {
+		t.Brokers = []string{shared.Addr}
+		for _, topic := range []string{t.Name, t.DeadLetters} {
+			check(shared.CreateTopic(context.Background(), topic, 1, nil))
+		}
+	} else {
+		check(err)
+		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, t.Name, t.DeadLetters))
+		check(err)
+		t.Brokers, t.stop = cluster.ListenAddrs(), cluster.Close
+	}
+	return t
+}
+
+// Close stops a broker that runs in this process.
+func (t *Topic) Close() { t.stop() }
+
+// Publish writes a record for each grant, like `hongbao work`, but without its protection against copies.
+func (t *Topic) Publish(grants ...hongbao.Grant) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(t.Brokers...), kgo.DefaultProduceTopic(t.Name))
+	check(err)
+	defer client.Close()
+	for i := range grants {
+		check(client.ProduceSync(context.Background(), record(grants[i])).FirstErr())
+	}
+}
+
+func record(g hongbao.Grant) *kgo.Record {
+	const epoch = 1
+	at := time.Now().UTC().Format(cloudevent.TimeLayout)
+	value, err := json.Marshal(map[string]any{
+		"campaign": g.Campaign, "packet": g.Packet, "user": g.User, "amount": g.Amount, "shard": g.Shard, "seq": g.Seq,
+		"epoch": epoch, "time": at,
+	})
+	check(err)
+	r := &kgo.Record{Key: []byte(g.User), Value: value}
+	for _, h := range [][2]string{
+		{cloudevent.HeaderSpecVersion, cloudevent.SpecVersion},
+		{cloudevent.HeaderSource, cloudevent.SourcePrefix + deployment},
+		{cloudevent.HeaderType, cloudevent.TypeGrant}, {cloudevent.HeaderContentType, cloudevent.ContentType},
+		{cloudevent.HeaderID, g.EventID()}, {cloudevent.HeaderTime, at}, {cloudevent.HeaderShard, strconv.Itoa(g.Shard)},
+		{cloudevent.HeaderSeq, strconv.FormatInt(g.Seq, 10)}, {cloudevent.HeaderEpoch, strconv.Itoa(epoch)},
+	} {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: h[0], Value: []byte(h[1])})
+	}
+	return r
+}
+
+// name returns a new name for a key prefix or a topic.
+func name() string { return "example-" + strings.ToLower(rand.Text()[:10]) }
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
