@@ -86,6 +86,9 @@ func web(ctx context.Context, rdb *redis.Client) error {
 			http.Error(w, err.Error(), status)
 			return
 		}
+		if !answer.Outcome.Final() { // busy, frozen or refilling: nothing was decided, so this is no refusal
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
 		_ = json.NewEncoder(w).Encode(answer) // an error means that the client is gone
 	})
 	server := &http.Server{Addr: os.Getenv("LISTEN"), Handler: mux, ReadHeaderTimeout: time.Second}
@@ -97,22 +100,22 @@ func web(ctx context.Context, rdb *redis.Client) error {
 	return errors.Join(<-answered, p.Close(context.Background())) // both wait for the grabs in flight
 }
 
-// mailer is a Handler that sends mails. A handler may get a grant more than once, so mailer uses the grant's id to mail
-// only once.
+// mailer is a Handler that sends mails. A handler may get a grant more than once, so mailer mails once for each packet.
 type mailer struct{ once *dedup.Once }
 
 func (m mailer) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	for i, g := range grants {
 		mail := func(context.Context) error { return say("mail", g.User, g.Packet) }
-		state, err := m.once.Push(ctx, g.EventID(), rand.Text(), mail)
+		packet := fmt.Sprintf("%s/%d", g.Campaign, g.Packet)
+		state, err := m.once.Push(ctx, packet, rand.Text(), mail)
 		switch {
 		case err != nil:
 			errs[i] = err
 		case state == dedup.Held:
-			errs[i] = hongbao.Heldf("another worker is mailing grant %s", g.EventID())
+			errs[i] = hongbao.Heldf("another worker is mailing packet %s", packet)
 		case state == dedup.InDoubt:
-			errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "grant %s may have been mailed: its worker died", g.EventID())
+			errs[i] = hongbao.Errorf(hongbao.ClassPermanent, "the mail for packet %s may be sent: its worker died", packet)
 		}
 	}
 	return errs
