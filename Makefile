@@ -11,6 +11,7 @@ LONGEST := ./cmd/hongbao ./test ./internal/ledger ./internal/sink/publish ./cons
 GOLANGCI_VERSION := v2.15.0
 
 GORELEASER_VERSION := v2.16.0
+GOVULNCHECK_VERSION := v1.1.4
 SYFT_VERSION := 1.18.1
 ARCH ?= $(shell go env GOARCH)
 
@@ -21,7 +22,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo image release-files release-check test test-deploy test-web test-servers losses losstimes race lint bench soak fuzz
+.PHONY: help setup build demo image release-files release-check test test-deploy test-web test-servers losses losstimes race lint vulncheck bench soak fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +47,9 @@ test: setup build ## install what is missing, vet, soak for a minute, run every 
 
 image: ## write the container image to bin/image, an OCI layout, without a container engine; ARCH=amd64,arm64 for both
 	cd deploy && go run ./image -out ../bin/image -arch '$(ARCH)'
+
+vulncheck: ## look up the known vulnerabilities of what the code calls, at https://vuln.go.dev
+	go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
 
 release-files: ## write manual pages and shell completions into bin/release
 	rm -rf bin/release

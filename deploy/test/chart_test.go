@@ -11,6 +11,8 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
 	"helm.sh/helm/v3/pkg/releaseutil"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -34,6 +36,26 @@ func kinds() map[string]metav1.Object {
 		"policy/v1/PodDisruptionBudget":          &policyv1.PodDisruptionBudget{},
 		"networking.k8s.io/v1/NetworkPolicy":     &networkingv1.NetworkPolicy{},
 	}
+}
+
+// `helm lint --strict` accepts the chart with the default values and with each of the example values, and rejects a wrong
+// value.
+func TestHelmLint(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../chart/ci/*-values.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range append(files, "../chart/values.yaml") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			values, err := chartutil.ReadValuesFile(file)
+			require.NoError(t, err)
+			for _, m := range lint.All("../chart", values, "money", true).Messages {
+				require.Less(t, m.Severity, support.WarningSev, m.Error())
+			}
+		})
+	}
+	wrong := map[string]any{"serve": map[string]any{"replicas": "many"}}
+	require.GreaterOrEqual(t, lint.All("../chart", wrong, "money", true).HighestSeverity, support.WarningSev)
 }
 
 // render returns the manifests that Helm would send to Kubernetes, each decoded into its Go type. An unknown field, a

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -42,8 +41,7 @@ type MariaDBServer struct {
 	// Addr is host:port. A restart keeps it.
 	Addr string
 	server
-	admin     *mysql.Config // the address of a server that the user runs; nil for one that testkit started
-	databases atomic.Int64
+	admin *mysql.Config // the address of a server that the user runs; nil for one that testkit started
 }
 
 // mariadbUser is a user with all rights on the databases from CreateDatabase, but none on the server.
@@ -131,7 +129,7 @@ func (m *MariaDBServer) AdminDSN(database string) string {
 
 // CreateDatabase creates an empty database and returns its name.
 func (m *MariaDBServer) CreateDatabase(ctx context.Context) (string, error) {
-	name := fmt.Sprintf("t%s%d", processName, m.databases.Add(1))
+	name := fmt.Sprintf("t%s%d", processName, names.Add(1))
 	return name, m.exec(ctx, "CREATE DATABASE "+name)
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
@@ -40,9 +39,8 @@ type PostgresServer struct {
 	// Addr is host:port. A restart keeps it.
 	Addr string
 	server
-	admin     *url.URL // the address of a server that the user runs; nil for one that testkit started
-	database  string   // the database to connect to when creating others
-	databases atomic.Int64
+	admin    *url.URL // the address of a server that the user runs; nil for one that testkit started
+	database string   // the database to connect to when creating others
 }
 
 // StartPostgres starts a PostgreSQL without databases. It returns when the server answers. The caller closes
@@ -109,7 +107,7 @@ func (p *PostgresServer) DSN(database string) string {
 
 // CreateDatabase creates an empty database and returns its name.
 func (p *PostgresServer) CreateDatabase(ctx context.Context) (string, error) {
-	name := fmt.Sprintf("t%s%d", processName, p.databases.Add(1))
+	name := fmt.Sprintf("t%s%d", processName, names.Add(1))
 	return name, p.exec(ctx, "CREATE DATABASE "+name+" TEMPLATE template0")
 }
 
