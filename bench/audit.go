@@ -49,9 +49,9 @@ type auditBench struct {
 }
 
 func (b *auditBench) row(ctx context.Context) (Result, error) {
-	res := Result{Name: "audit_1e7", Unit: "MB", Most: 512, HowOurs: fmt.Sprintf("the peak memory of the process `hongbao audit` "+
-		"(VmHWM of /proc), with %d grants of one campaign in Redis, its stream, the ledger in PostgreSQL and the topic, one "+
-		"packet per user; the audit finds no difference", b.n)}
+	res := Result{Name: "audit_1e7", Unit: "MB", Most: 512, HowOurs: fmt.Sprintf("the peak memory of the process `hongbao audit` (VmHWM of /proc). It compares %d grants of one campaign "+
+		"in Redis, its stream, the ledger in PostgreSQL and the topic. Each user has one packet, and the audit "+
+		"finds no difference", b.n)}
 	start := time.Now()
 	if err := b.fill(ctx); err != nil {
 		return res, err

@@ -24,8 +24,8 @@ func bothRow(ctx context.Context, o options) ([]Result, error) {
 	b := &bothBench{settleBench{fixture: topics.fixture, db: db, n: topics.n}, topics}
 	res := Result{
 		Name: "both_sinks", Unit: "grants/s", Want: 0.7,
-		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards to PostgreSQL and to Kafka at once, by one consumer "+
-			"per sink in one process, until the slower sink is done", b.n, shardCount),
+		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards to PostgreSQL and to Kafka at the same time, until the slower "+
+			"sink has finished all. One process has a consumer for each sink", b.n, shardCount),
 		HowBaseline: "the same grants to PostgreSQL alone, the slower sink",
 	}
 	err = res.inTurn(ctx, o.rounds, b.settleBench.ours, b.both)

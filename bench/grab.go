@@ -45,11 +45,11 @@ func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Resu
 	n := o.n(200_000)
 	rate := Result{
 		Name: "grab_" + f.String(), Unit: "grabs/s", Want: want, Beside: map[string]float64{},
-		HowOurs: fmt.Sprintf("%d grabs by %d callers on each of %d clients through package producer: a limit by user and one by "+
-			"device and day, the stream written, AOF everysec", n, f.callers, f.pods),
-		HowBaseline: "the classic script (HEXISTS, RPOP, cjson, HSET, LPUSH) by EVALSHA, one grab per call, from as many clients and " +
-			"callers on the same Redis: the faster of go-redis (at most 20 connections per client) and rueidis (it pipelines " +
-			"concurrent calls, in a separate process)",
+		HowOurs: fmt.Sprintf("%d grabs by %d callers on each of %d clients through package producer, with a limit by user and a limit "+
+			"by device and day. Redis writes the stream, with AOF everysec", n, f.callers, f.pods),
+		HowBaseline: "the classic script (HEXISTS, RPOP, cjson, HSET, LPUSH) by EVALSHA, one grab per call, from as many " +
+			"clients and callers on the same Redis. The client library is the faster of go-redis (at most 20 " +
+			"connections per client) and rueidis (it pipelines concurrent calls, in a separate process)",
 	}
 	m := newMeter(r)
 	for range o.rounds {
@@ -72,7 +72,7 @@ func grabRow(ctx context.Context, o options, f fleet, want, cpu float64) ([]Resu
 	if cpu > 0 {
 		row := Result{
 			Name: rate.Name + "_cpu", Unit: "us", Want: cpu, Below: true,
-			HowOurs:     "processor time of Redis (INFO cpu) per grab, in the runs of the row above",
+			HowOurs:     "processor time of Redis (INFO cpu) per grab, in the same runs as the row above",
 			HowBaseline: "processor time of Redis per grab of the classic script by go-redis",
 		}
 		row.compare(m.process[ours], m.process[goRedis])

@@ -78,7 +78,8 @@ func serveFleetRow(ctx context.Context, o options) ([]Result, error) {
 		Name: "serve_" + f.String(), Unit: "us", Want: 0.35, Below: true, Beside: map[string]float64{},
 		HowOurs: fmt.Sprintf("processor time of Redis (INFO cpu) for each of %d grabs by %d callers in each of %d clients, "+
 			"over HTTP through one server of `hongbao serve`, as in http_grab", n, f.callers, f.pods),
-		HowBaseline: "the same for the classic script by go-redis, one grab per call, from as many clients and callers",
+		HowBaseline: "the processor time of Redis for a grab of the classic script by go-redis, one grab per call, from as " +
+			"many clients and callers",
 	}
 	requests, err := httpRequests(n)
 	m := newMeter(r)

@@ -126,9 +126,9 @@ func latencyGrabRow(ctx context.Context, o options) ([]Result, error) {
 	if err = errors.Join(err, r.close()); err != nil {
 		return nil, err
 	}
-	res.HowOurs = fmt.Sprintf("p99 of grabs through one producer at %.0f grabs/s, half of what the slower side "+
-		"reaches here with 256 callers who wait for their answers, on the same connections; callers arrive at random times, "+
-		"whether or not earlier callers have their answers, and the latency counts from the planned arrival; %s a round, the "+
+	res.HowOurs = fmt.Sprintf("p99 of grabs through one producer at %.0f grabs/s, half of the rate that the slower side reaches with "+
+		"256 callers who wait for their answers, on the same connections. Callers arrive at random times, whether "+
+		"or not earlier callers have their answers. The latency counts from the planned arrival; %s a round, the "+
 		"first %s not counted",
 		load.rate, loadFor, warmFor)
 	res.HowBaseline = "one EVALSHA of the classic script for each caller, by go-redis with at most 64 connections, at " +

@@ -121,9 +121,9 @@ func latencyRow(ctx context.Context, o options, name, what string,
 	load := &openLoop{rate: float64(len(full.done)) / full.took.Seconds() / 2}
 	res := Result{
 		Name: name, Unit: "ms (p99)", Most: 100, Beside: map[string]float64{},
-		HowOurs: fmt.Sprintf("p99 of the time from a grab's answer to %s, at %.0f grabs/s: half of what producer and sink "+
-			"reach together on this machine with 256 callers; callers arrive at random times for %s a round, the first %s not "+
-			"counted; the consumer has its default settings", what, load.rate, loadFor, warmFor),
+		HowOurs: fmt.Sprintf("p99 of the time from a grab's answer to %s, at %.0f grabs/s: half of the rate that producer and sink "+
+			"reach together on this machine with 256 callers. Callers arrive at random times for %s a round, the "+
+			"first %s not counted; the consumer has its default settings", what, load.rate, loadFor, warmFor),
 	}
 	all, grabs := newHistogram(), newHistogram()
 	var runs []float64

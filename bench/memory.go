@@ -30,9 +30,10 @@ func memoryRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	res := Result{
 		Name: "memory_per_grant", Unit: "bytes", Want: 0.85, Below: true,
-		HowOurs: fmt.Sprintf("used_memory of Redis per packet, less that of an empty Redis, after %d packets were loaded, "+
-			"granted through package producer, settled in PostgreSQL, and trimmed from the stream with retention 0", n),
-		HowBaseline: fmt.Sprintf("the same after the classic script granted %d packets: JSON in a list, users in a hash", n),
+		HowOurs: fmt.Sprintf("used_memory of Redis per packet, without that of an empty Redis, after %d packets were loaded, granted "+
+			"through package producer, settled in PostgreSQL, and trimmed from the stream with retention 0", n),
+		HowBaseline: fmt.Sprintf("used_memory of Redis per packet, after the classic script granted %d packets: JSON in a list, users in a "+
+			"hash", n),
 	}
 	err = res.inTurn(ctx, o.rounds,
 		func(ctx context.Context) (float64, error) { return r.classicMemory(ctx, n) },

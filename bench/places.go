@@ -41,13 +41,13 @@ func placesRow(ctx context.Context, o options) ([]Result, error) {
 	for _, places := range []int{4, allPlaces} {
 		name := "shards_" + strconv.Itoa(places)
 		res := Result{Name: "grab_" + name, Unit: "us", Want: 1.15, Below: true,
-			HowOurs: fmt.Sprintf(how, places, callersAPlace), HowBaseline: "grab_shards_1: the same in a campaign over one shard"}
+			HowOurs: fmt.Sprintf(how, places, callersAPlace), HowBaseline: "the row grab_shards_1: the same in a campaign on one shard"}
 		res.compare(m.process[name], m.process["shards_1"])
 		res.Beside = map[string]float64{"grabs/s": median(m.rates[name]),
 			"grabs/s over one shard": median(m.rates["shards_1"]), "grabs per script call": median(m.size[name])}
 		all = append(all, res)
 	}
-	tail := Result{Name: "grab_tail_16", Unit: "us", HowOurs: "as grab_shards_16, while 15 of the 16 places are empty",
+	tail := Result{Name: "grab_tail_16", Unit: "us", HowOurs: "as in the row grab_shards_16, but 15 of the 16 places are empty",
 		HowBaseline: "grab_shards_16"}
 	tail.compare(m.process["tail"], m.process["shards_16"])
 	tail.Beside = map[string]float64{"grabs/s": median(m.rates["tail"])}
@@ -158,8 +158,8 @@ func soldOutRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	rate := Result{
 		Name: "sold_out", Unit: "refusals/s", Want: 5,
-		HowOurs: fmt.Sprintf("%d grabs of users who hold nothing, by 512 callers through one producer, once nothing is left and "+
-			"a worker has stored a filter of the winners: the producer refuses the others without a call to Redis", known),
+		HowOurs: fmt.Sprintf("%d grabs of users without a packet, by 512 callers through one producer. All packets are granted, and a "+
+			"worker has stored a filter of the winners, so the producer refuses other users without a call to Redis", known),
 		HowBaseline: fmt.Sprintf("%d refusals of the classic script when its list is empty, by rueidis, which pipelines, with "+
 			"512 callers", n),
 	}

@@ -45,24 +45,24 @@ func (b *publishBench) rows(ctx context.Context, rounds int) ([]Result, error) {
 		return nil, err
 	}
 	bare, writer, byCompression := rates[0], rates[1], rates[2:]
-	ours := fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher: claims, "+
-		"stored batches, leases, done bits", b.n, shardCount)
+	ours := fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher, with claims, "+
+		"stored batches, leases and done bits", b.n, shardCount)
 	results := []Result{{
 		Name: "publish_kafka", Unit: "grants/s", Want: 0.7, HowOurs: ours,
 		HowBaseline: fmt.Sprintf("%d goroutines on the same entries: XREADGROUP of %d grants, encode by kafka-go's "+
 			"RecordSet, RawProduce with acks=all, XACK", shardCount, batch),
 	}, {
 		Name: "publish_kafka_writer", Unit: "grants/s", Want: 0.45, HowOurs: ours,
-		HowBaseline: "kafka-go's Writer, acks=all, batches of 1,000, 4 goroutines, messages from memory: nothing read, " +
-			"nothing acked",
+		HowBaseline: "kafka-go's Writer, acks=all, batches of 1,000, 4 goroutines. The messages come from memory: the baseline " +
+			"reads no stream and acks nothing",
 	}}
 	results[0].compare(byCompression[0], bare)
 	results[1].compare(byCompression[0], writer)
 	for i, c := range compressions {
 		res := Result{
 			Name: "publish_kafka_franz_" + c, Unit: "grants/s", Want: 0.7, HowOurs: ours + "; compression " + c,
-			HowBaseline: "franz-go's idempotent producer, acks=all, compression " + c + ", to as many partitions; the records " +
-				"are made before the clock starts and sent four times: nothing read, nothing encoded as JSON, nothing acked",
+			HowBaseline: "franz-go's idempotent producer, acks=all, compression " + c + ", to as many partitions. The records are made before the clock starts, and sent four times: the baseline " +
+				"reads no stream, encodes no JSON and acks nothing",
 		}
 		res.compare(byCompression[2*i], byCompression[2*i+1])
 		results = append(results, res)

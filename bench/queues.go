@@ -48,9 +48,9 @@ func queueRow(q queue) row {
 		n, ofPeer, put := o.n(200_000), o.n(30_000), []float64{} // enough of each for a run that can be measured
 		res := Result{
 			Name: q.row, Unit: "messages/s", Beside: map[string]float64{},
-			HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and a handler that does "+
-				"nothing: leases, retries out of order, dead letters, done bits for each grant; at least once to "+
-				"the handler", n, shardCount),
+			HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and a handler that does nothing. The "+
+				"consumer has leases, retries out of order, dead letters, and a done bit for each grant; the handler gets "+
+				"each grant at least once", n, shardCount),
 		}
 		peer := func(at, n int) (float64, error) {
 			if err := r.rdb.FlushAll(ctx).Err(); err != nil {
@@ -92,8 +92,8 @@ func queueKafkaRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	res := Result{
 		Name: "peer_watermill_kafka", Unit: "messages/s", Beside: map[string]float64{},
-		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher: one copy "+
-			"of each in the topic, whichever process dies", b.n, shardCount),
+		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the publisher. The topic gets each "+
+			"grant once, whichever process dies", b.n, shardCount),
 	}
 	ofPeer := o.n(20_000)
 	peer := func(at, n int) (float64, error) {
@@ -109,9 +109,8 @@ func queueKafkaRow(ctx context.Context, o options) ([]Result, error) {
 	if err == nil {
 		err = res.inTurn(ctx, o.rounds, func(context.Context) (float64, error) { return peer(best, ofPeer) }, b.ours("none"))
 	}
-	res.HowBaseline = fmt.Sprintf("%d messages of the same text by watermill-redisstream, consumers of one group, and "+
-		"watermill-kafka, acks=all: at least once, so a worker that dies leaves copies; %d consumers, the best of %v in a "+
-		"short run", ofPeer, best, handlers)
+	res.HowBaseline = fmt.Sprintf("%d messages of the same text by watermill-redisstream, consumers of one group, and watermill-kafka, "+
+		"acks=all. A worker that dies leaves copies in the topic; %d consumers, the best of %v in a short run", ofPeer, best, handlers)
 	return []Result{res}, errors.Join(err, b.close())
 }
 

@@ -207,10 +207,10 @@ func receiptsResults(ours, classic *costs) (all []Result) {
 		}
 		res := Result{
 			Name: "receipts_" + size.name, Unit: "us", Want: 1.15, Below: true,
-			HowOurs: fmt.Sprintf("processor time of Redis (INFO cpu) for each of %d grabs, %d a call, in a campaign that has %s "+
-				"receipts already (written by HSET in grab.lua's format), a limit by user, AOF everysec", costGrabs, costCall,
+			HowOurs: fmt.Sprintf("processor time of Redis (INFO cpu) for each of %d grabs, %d a call, in a campaign that has %s receipts "+
+				"already (written by HSET in grab.lua's format), with a limit by user and AOF everysec", costGrabs, costCall,
 				size.name),
-			HowBaseline: fmt.Sprintf("the same in a campaign with %d receipts in the same Redis, run in turn", fewReceipts),
+			HowBaseline: fmt.Sprintf("the same in a campaign with %d receipts in the same Redis; the two campaigns take turns", fewReceipts),
 			Beside: map[string]float64{
 				"bytes for each receipt":                            ours.bytes[size.name],
 				"classic, bytes for each user":                      classic.bytes[size.name],

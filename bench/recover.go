@@ -60,9 +60,10 @@ func (b *lossBench) rows(ctx context.Context, rounds int) (results []Result, err
 		{"recover_1e5_singles", "calls of one grab, so that each has an entry of its own", 1},
 	} {
 		res := Result{Name: kind.name, Unit: "s", Most: lossLimit,
-			HowOurs: fmt.Sprintf("from the promotion of a replica that lacks %d grants until its shard is open with all of them: a "+
-				"tenth is in PostgreSQL and Kafka, the rest is only in the memory of the %d processes that made them, in %d campaigns "+
-				"of %d packets in all, in turn, by %s; each user's receipt is compared", b.n, lossProcesses, lossCampaigns, lossStock, kind.calls),
+			HowOurs: fmt.Sprintf("from the promotion of a replica that lacks %d grants until its shard is open with all of them. "+
+				"PostgreSQL and Kafka have a tenth of these grants; the others are only in the memory of the %d processes "+
+				"that made them, in %d campaigns of %d packets in all, in turn, by %s; the run compares each user's "+
+				"receipt", b.n, lossProcesses, lossCampaigns, lossStock, kind.calls),
 			HowBaseline: "the time in which the same calls made these grants: a restore writes each grant once more",
 		}
 		var ours, baseline []float64

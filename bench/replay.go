@@ -21,8 +21,8 @@ func replayRow(ctx context.Context, o options) ([]Result, error) {
 	}
 	res := Result{
 		Name: "replay", Unit: "grants/s", Want: 0.8,
-		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards by a replay to a new topic: the stream read again, "+
-			"done bits of the replay, claims, stored batches",
+		HowOurs: fmt.Sprintf("%d grants in entries of 50 on %d shards by a replay to a new topic: the replay reads the stream again, "+
+			"and has its own done bits, claims and stored batches",
 			b.n, shardCount),
 		HowBaseline: "the same grants through package consumer and the publisher, as in publish_kafka",
 	}

@@ -44,19 +44,20 @@ func (b *settleBench) begin(ctx context.Context) (*store.Store, *books, error) {
 }
 
 func (b *settleBench) rows(ctx context.Context, o options, name string, want float64) ([]Result, error) {
-	ours := fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the settler: plan checked, "+
-		"double entry, quarantine, leases, done bits; %s", b.n, shardCount, b.db.about)
+	ours := fmt.Sprintf("%d grants in entries of 50 on %d shards through package consumer and the settler, with the "+
+		"check of the plan, double entry, quarantine, leases and done bits; %s", b.n, shardCount, b.db.about)
 	rows := []Result{{
 		Name: name, Unit: "grants/s", Want: want, HowOurs: ours,
-		HowBaseline: fmt.Sprintf("%d goroutines on the same entries and the same tables with their indices: XREADGROUP of %d "+
-			"grants, one transaction that inserts the grants, adds to the users' balances and takes from the pool, XACK",
+		HowBaseline: fmt.Sprintf("%d goroutines on the same entries and the same tables with their indices: XREADGROUP of %d grants, then "+
+			"one transaction that inserts the grants, adds to the users' balances and takes from the pool, then XACK",
 			shardCount, batch),
 	}}
 	runs := []func(context.Context) (float64, error){b.bare, b.ours}
 	if b.db.plain != nil {
 		rows = append(rows, Result{
 			Name: name + "_plain", Unit: "grants/s", Want: want, HowOurs: ours,
-			HowBaseline: "the same loop on two tables with primary keys and no other index, no CHECK, no pool; one statement",
+			HowBaseline: "the same loop in one statement, on two tables with only primary keys: without other indices, CHECK and " +
+				"pool",
 		})
 		runs = append(runs, b.plain)
 	}

@@ -42,12 +42,13 @@ func settleHTTPRow(ctx context.Context, o options) ([]Result, error) {
 	b := &httpBench{settleBench{fixture: r, db: db, n: n}, bank}
 	res := Result{
 		Name: "settle_http", Unit: "grants/s", Want: 0.6, Least: 10_000,
-		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through packages consumer and internal/sink/remote: plan "+
-			"checked, claims, answers compared, recorded by the settler in PostgreSQL with fsync, leases, done bits; at most "+
-			"%d requests at once; the remote, in this process, takes %s for each", n, shardCount, remoteConcurrency,
+		HowOurs: fmt.Sprintf("%d grants, one request each, on %d shards through packages consumer and internal/sink/remote. This "+
+			"includes the check of the plan, claims, the comparison of answers, the settler's commit in PostgreSQL "+
+			"with fsync, leases and done bits; at most %d requests at once; the remote, in this process, takes %s for "+
+			"each", n, shardCount, remoteConcurrency,
 			remoteTakes),
-		HowBaseline: fmt.Sprintf("%d goroutines that post the same requests with net/http to the same remote and read the "+
-			"answers: no stream, no ledger, no checks",
+		HowBaseline: fmt.Sprintf("%d goroutines that post the same requests with net/http to the same remote and read the answers, without "+
+			"stream, ledger and checks",
 			remoteConcurrency),
 	}
 	err = res.inTurn(ctx, o.rounds,

@@ -18,7 +18,7 @@ type PlansConfig struct {
 	// TopUps returns a campaign's top-ups with their seeds, in the order of the generations. Plans calls it when it
 	// makes a plan, and again when a caller asks for a packet that the plan lacks. Nil if campaigns have no top-ups.
 	TopUps func(ctx context.Context, campaign string) ([]TopUp, error)
-	// How many packets the plans may have that a settler keeps in memory, 8 bytes per packet.
+	// The most packets in the plans that a settler keeps in memory. Each packet takes 8 bytes.
 	//
 	// Any plan fits. One more plan may be in memory while it is made.
 	MaxPackets int64 `knob:"campaign.cached_packets" default:"20000000" want:"10_000_000 to 10_000_000_000 packets"`

@@ -34,40 +34,41 @@ type Config struct {
 	Middleware []func(hongbao.Handler) hongbao.Handler
 	Log        *zap.Logger
 
-	// About how many grants one call of a sink gets.
+	// Approximate number of grants in one call of a sink.
 	BatchGrants int `knob:"consumer.batch_grants" default:"2000" want:"1 to 100_000 grants"`
 	// GrantsPerSecond limits the grants that all workers of the group together deliver in a second; 0 means no limit.
 	// A rate that an operator has set in Redis (`hongbao sink limit`) takes precedence.
 	GrantsPerSecond int `want:"0 to 1_000_000_000 grants"`
 	// MaxCalls limits the concurrent calls of the Handler; 0 means one call per shard.
 	MaxCalls int `want:"0 to 1024 calls"`
-	// How many entries one read or one reclaim takes at most.
+	// The most entries that one read or one reclaim takes.
 	MaxEntries int `knob:"consumer.max_entries" default:"1000" want:"1 to 10_000 entries"`
 	// How long a read waits for new entries.
 	Block time.Duration `knob:"consumer.block" default:"1s" want:"10ms to 5s"`
-	// How often a worker looks for parked entries and for entries of dead workers.
+	// Time between two searches of a worker for parked entries, and for entries of dead workers.
 	Poll time.Duration `knob:"consumer.poll" default:"500ms" want:"10ms to 1m"`
-	// How long a worker owns an entry without renewing its lease. The worker renews the lease three times in this
-	// period.
+	// How long an entry belongs to a worker that does not renew its lease. The worker renews the lease three times in
+	// this period.
 	Lease time.Duration `knob:"consumer.lease" default:"30s" want:"100ms to 1h"`
-	// How long one call of a sink may take before the worker stops renewing the lease of its entries.
+	// How long one call of a sink may take. After this time the worker no longer renews the leases of the entries in the
+	// call.
 	HandleTimeout time.Duration `knob:"consumer.handle_timeout" default:"2m" want:"10ms to 1h"`
-	// How long a stopping worker waits for the calls in flight; 0s returns their entries to the other workers at once.
-	// Keep it shorter than the stop timeout of the service manager.
+	// How long a stopping worker waits for its running calls. With 0s it gives their entries to the other workers at
+	// once. This time should be shorter than the stop timeout of the service manager.
 	DrainTimeout time.Duration `knob:"consumer.drain_timeout" default:"20s" want:"0s to 1h"`
-	// Attempts before a grant becomes a dead letter. An outage of the whole sink takes no attempt, and neither does
-	// waiting for another worker's claim.
+	// Number of failed attempts after which a grant becomes a dead letter. An outage of the whole sink uses up no
+	// attempt, and neither does waiting for another worker's claim.
 	//
 	// The minimum is two: one attempt together with other entries, and one with this entry alone. So a grant that
 	// crashes its workers does not make dead letters of the grants beside it.
 	MaxAttempts int64 `knob:"consumer.max_attempts" default:"12" want:"2 to 1000"`
-	// A worker pauses a campaign for this sink after this many dead letters with the same reason within a minute; 0
-	// never pauses it.
+	// Number of dead letters with the same reason within a minute after which a worker pauses their campaign for the
+	// sink. With 0 workers never pause a campaign for this reason.
 	//
 	// `hongbao sink resume SINK --campaign ID` ends the pause. Two reasons are the same if they differ only in the
 	// user and in words with digits.
 	PauseLetters int64 `knob:"consumer.pause_letters" default:"1000" want:"0 to 1_000_000 letters"`
-	// The wait after the first failed attempt. It doubles after each further failure.
+	// The wait after the first failed attempt. The wait doubles after each further failure.
 	Backoff time.Duration `knob:"consumer.backoff" default:"1s" want:"1ms to 24h"`
 	// The longest wait between two attempts.
 	MaxBackoff time.Duration `knob:"consumer.max_backoff" default:"10m" want:"1ms to 24h"`

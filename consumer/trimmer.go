@@ -27,15 +27,16 @@ type TrimmerConfig struct {
 	// Groups are the consumer groups that must exist. While one is missing, nothing is trimmed.
 	Groups []string
 	Log    *zap.Logger
-	// The pause between two rounds of the trimmer.
+	// Wait between two rounds of the trimmer, which deletes finished events.
 	Every time.Duration `knob:"trimmer.every" default:"1s" want:"10ms to 1h"`
-	// How long finished events are kept in Redis.
+	// How long Redis keeps a finished event.
 	Retention time.Duration `knob:"trimmer.retention" default:"10m" want:"0s to 720h"`
-	// How many finished events of a shard are kept at most.
+	// The most finished events of a shard that Redis keeps.
 	MaxEvents int64 `knob:"trimmer.max_events" default:"5000000" want:"0 to 1_000_000_000 events"`
-	// How long a consumer without pending entries may be idle before it is removed.
+	// How long a consumer without pending entries may do nothing before the trimmer removes it from its group.
 	ForgetAfter time.Duration `knob:"trimmer.forget_after" default:"10m" want:"1s to 720h"`
-	// How long the records of requeued dead letters are kept. The records of dropped dead letters are kept forever.
+	// How long Redis keeps the record of a requeued dead letter. It keeps the records of dropped dead letters
+	// permanently.
 	Letters time.Duration `knob:"trimmer.letters" default:"720h" want:"1h to 87600h"`
 }
 

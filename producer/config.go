@@ -30,22 +30,21 @@ type Config struct {
 	// Called, if not nil, gets each call to Redis after its end and before its grabs are answered. It is meant for
 	// metrics, so it must be fast. It is called concurrently.
 	Called func(Call) `json:"-"`
-	// Grabs are answered busy if the slowest sink has more unfinished events of the shard than this.
+	// The most events of a shard that the slowest sink may have unfinished. Above this number, grabs get the answer busy.
 	MaxBacklog int64 `knob:"producer.max_backlog" default:"5000000" want:"1 to 1_000_000_000 events"`
-	// How many calls of one campaign to one shard may be in flight at once. A further call starts only when many grabs
-	// wait.
+	// The most concurrent calls of one campaign to one shard. A second call starts only when many grabs wait.
 	InFlight int `knob:"producer.in_flight" default:"2" want:"1 to 16 calls"`
-	// How many grabs of one campaign may wait for a call to one shard. Grabs beyond this limit fail at once.
+	// The most grabs of one campaign that wait for a call to one shard. Further grabs fail at once.
 	MaxWaiting int `knob:"producer.max_waiting" default:"100000" want:"1 to 1_000_000 grabs"`
-	// The time limit of one call, including its retries.
+	// Time limit for one call to Redis, including its repeats.
 	CallTimeout time.Duration `knob:"producer.call_timeout" default:"5s" want:"1ms to 1m"`
-	// How long a grab waits while its outcome is undecided (busy, frozen or refilling) before the caller gets that
-	// outcome; 0s returns it at once. With 15s, most grabs survive a failover and are decided.
+	// How long a grab with an undecided outcome (busy, frozen or refilling) is tried again, before the caller gets that
+	// outcome. With 0s the caller gets it at once. With 15s, most grabs are decided in spite of a failover.
 	UndecidedTimeout time.Duration `knob:"producer.undecided_timeout" default:"1s" want:"0s to 1m"`
-	// How many replicas must have a grant of durability class replica before the grab is answered. 0 means the highest
-	// number of replicas that the primary has had since its shard was opened, but at least 1.
+	// For durability class replica: the number of replicas that must have a grant before its grab is answered. 0 means
+	// the highest number of replicas that the primary has had since its shard was opened, but at least 1.
 	Replicas int `knob:"producer.replicas" default:"0" want:"0 to 16 replicas"`
-	// How long a grab waits for a replica or for the disk, in campaigns whose durability class needs it.
+	// How long a grab waits until replicas or the disk have its grant, if the campaign's durability class requires that.
 	DurabilityTimeout time.Duration `knob:"producer.durability_timeout" default:"1s" want:"1ms to 1m"`
 }
 

@@ -17,9 +17,9 @@ func archiveCmd() *cobra.Command {
 		Use: "archive CAMPAIGN...", Short: "Move the grants of sealed campaigns from the ledger to CSV files",
 		Long: "Writes each campaign's grants to CAMPAIGN.csv with a manifest beside it. It reads the file back, and\n" +
 			"compares number, sum and SHA-256. Then it deletes the grants from the ledger, chunk by chunk.\n" +
-			"Balances, transfers and the seal stay, so audits work as before; receipts say where the grants are.\n" +
-			"It archives only campaigns that `hongbao audit --seal` has sealed. If it was killed, run the same\n" +
-			"command with the same folder again: it continues.",
+			"Balances, transfers and the seal remain, so audits work as before. `hongbao receipts` then names the\n" +
+			"file. It archives only campaigns that `hongbao audit --seal` has sealed. If the command was killed,\n" +
+			"run it again with the same folder: it continues.",
 		Example: "  hongbao archive spring-rain --dir /srv/archive\n" +
 			"  hongbao archive spring-rain autumn-rain --dir /srv/archive",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -49,7 +49,7 @@ func archiveCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", ".", "the folder for the files, or the folder of a run that was killed")
+	cmd.Flags().StringVar(&dir, "dir", ".", "the folder for the files; to continue after a kill, the same folder again")
 	return cmd
 }
 

@@ -24,12 +24,13 @@ func auditCmd() *cobra.Command {
 		Use: "audit", Short: "Compare Redis, the ledger and the topic, and name every difference",
 		Long: "Compares Redis, the ledger and the topic. For each campaign, funded = granted + left + refunded must\n" +
 			"be true in Redis and in the ledger. Redis, the ledger and the topic must have the same set of\n" +
-			"grants, each once. The seqs must have no gap. With settlement.kind=remote it also asks the remote\n" +
-			"about every grant, if the remote can answer that, at most audit.rate queries per second.\n" +
-			"It only reads, unless --seal is given. An audit of all campaigns stores its verdict in Redis for the\n" +
-			"metrics and for `hongbao audit last`.\n" +
-			"The exit code is 0 if all agrees. It is 3 if anything differs, or if grants wait for a sink that has\n" +
-			"no live worker.",
+			"grants, each once. The seqs must have no gap. With settlement.kind=remote the command also asks the\n" +
+			"remote about every grant, if remote.queryable is set, with at most\n" +
+			"audit.rate queries a second. The command only reads, unless --seal is\n" +
+			"given. An audit of all campaigns stores its verdict in Redis for the metrics\n" +
+			"and for `hongbao audit last`. The exit code is 0 if\n" +
+			"there is no difference. It is 3 if there is a difference, or if grants wait for a sink without a\n" +
+			"live worker.",
 		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,10 +67,10 @@ func auditCmd() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(lastAuditCmd(), acknowledgeCmd())
-	cmd.Flags().DurationVar(&opts.Wait, "wait", 0, "how long to wait at most until nothing is in flight")
-	cmd.Flags().StringSliceVar(&opts.Campaigns, "campaign", nil, "audit these campaigns only")
+	cmd.Flags().DurationVar(&opts.Wait, "wait", 0, "the longest wait until workers have finished all grants")
+	cmd.Flags().StringSliceVar(&opts.Campaigns, "campaign", nil, "audit only these campaigns, by their ids")
 	cmd.Flags().BoolVar(&seal, "seal", false,
-		"if all agrees, seal the refunded campaigns that have left Redis: later audits do not read their grants")
+		"if there is no difference, seal the refunded campaigns that have left Redis: later audits do not read their grants")
 	return cmd
 }
 
@@ -111,7 +112,7 @@ func acknowledgeCmd() *cobra.Command {
 	var until string
 	var by stream.Decision
 	cmd := &cobra.Command{
-		Use: "acknowledge FILE", Short: "Acknowledge a known difference: the audit shows it and does not count it, until a time",
+		Use: "acknowledge FILE", Short: "Acknowledge a known difference: until a given time, audits show it and do not count it",
 		Long: `Acknowledges a difference that is known and that nothing can repair, such as a copy in the topic that only
 retention removes.
 
@@ -149,8 +150,8 @@ double_credit can't be acknowledged.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&until, "until", "", "when the audit counts it again: a time, or how long from now, as 720h (required)")
-	addDecision(flags, &by, "; kept with it (required)")
+	flags.StringVar(&until, "until", "", "from when on audits count the difference again: a time, or a duration from now such as 720h (required)")
+	addDecision(flags, &by, "; stored with the acknowledgement (required)")
 	return cmd
 }
 

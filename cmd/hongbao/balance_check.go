@@ -19,10 +19,11 @@ type mismatch struct {
 
 func balanceCheckCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "check", Short: "Compare balances and funds with the credits, and statements with their line numbers",
-		Long: "Compares, in one snapshot, each account's balance with its credits, and each client's fund with the client's\n" +
-			"credits and with the money put into the fund. It only reads. The exit code is 0 if all agrees, and 3 if anything\n" +
-			"differs: then somebody has written to the database by hand.",
+		Use: "check", Short: "Compare balances and funds with the credits, and check the line numbers of statements",
+		Long: "Compares, in one snapshot, each account's balance with its credits, and each client's fund with the\n" +
+			"client's credits and with the money put into the fund. The command only reads. The exit code is 0 if\n" +
+			"there is no difference, and 3 otherwise. A difference means that someone wrote to the database by\n" +
+			"hand.",
 		Example: "  hongbao balance check --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error {

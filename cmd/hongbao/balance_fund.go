@@ -61,8 +61,9 @@ func balanceFundCmd() *cobra.Command {
 	var f ledger.Funding
 	cmd := &cobra.Command{
 		Use: "fund CLIENT", Short: "Add money to a client's fund, which pays its credits",
-		Long: "Adds an amount to the client's fund in a currency, once for each --id: a repeat of the command moves nothing.\n" +
-			"A credit that exceeds the fund is refused with status 503 and code fund_exhausted, until money is added.",
+		Long: "Adds an amount to the client's fund in a currency, once for each --id. A repeat of the command moves\n" +
+			"no money. A credit that exceeds the fund is refused with status 503 and code fund_exhausted, until\n" +
+			"money is added.",
 		Example: "  hongbao balance fund worker --amount 100000000 --currency CNY --id budget-2026-11 --by ann --why \"the " +
 			"budget\" --ledger.dsn=balance.db",
 		Args: exactly(1, "one client"),
@@ -87,9 +88,9 @@ func balanceFundCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.Var((*amountFlag)(&f.Amount), "amount", "amount in minor units (required)")
-	flags.StringVar(&f.Currency, "currency", "", "three capital letters (required)")
-	flags.StringVar(&f.ID, "id", "", "id of this funding, such as a ticket or a budget; kept with the funding (required)")
-	addDecision(flags, &f.Decision, "; kept with the funding (required)")
+	flags.Var((*amountFlag)(&f.Amount), "amount", "the amount to add, in minor units (required)")
+	flags.StringVar(&f.Currency, "currency", "", "currency of the amount: three capital letters (required)")
+	flags.StringVar(&f.ID, "id", "", "id of this funding, such as a ticket or a budget; stored with the funding (required)")
+	addDecision(flags, &f.Decision, "; stored with the funding (required)")
 	return cmd
 }

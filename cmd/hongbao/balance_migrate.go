@@ -13,9 +13,10 @@ import (
 func balanceMigrateCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "migrate", Short: "Create or update the tables of a database that only hongbao balance uses",
-		Long: "Creates the tables in the database of ledger.dsn, or updates them after an upgrade, and prints each step.\n" +
-			"It is for a database that only `hongbao balance` uses. `hongbao init` updates the tables of a deployment.\n" +
-			"Programs of an older build may not know the new tables: upgrade them first, or stop them.",
+		Long: "Creates the tables in the database of ledger.dsn, or updates them after an upgrade, and prints each\n" +
+			"step. The command is for a database that only `hongbao balance` uses. `hongbao init` updates the\n" +
+			"tables of a deployment. Programs of an older build may not know the new tables: upgrade them first,\n" +
+			"or stop them.",
 		Example: "  hongbao balance migrate --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error {

@@ -34,10 +34,10 @@ func readSpec(cmd *cobra.Command, path string) (c hongbao.Campaign, err error) {
 
 func planCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "plan FILE", Short: "Check a specification and show how its packets could be spread; nothing is stored",
-		Long: "Checks a specification (YAML or JSON, - for standard input) and names all its mistakes at once. It\n" +
-			"shows the spread of amounts of one draw with a random seed. `hongbao campaign create` draws another\n" +
-			"seed, and prints its hash.",
+		Use: "plan FILE", Short: "Check a specification and show a possible spread of its packets, without storing anything",
+		Long: "Checks a specification (YAML or JSON, - for standard input) and prints all of its mistakes at once.\n" +
+			"The command also shows how one draw with a random seed spreads the amounts. `hongbao campaign\n" +
+			"create` draws another seed, and prints its hash.",
 		Example: "  hongbao campaign plan configs/campaign.yaml", Args: exactly(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readSpec(cmd, args[0])
@@ -72,10 +72,9 @@ func createCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create FILE", Short: "Create a campaign in the ledger: fund it, draw its seed, publish its hash",
 		Long: "Creates the campaign of a specification in the ledger. It funds the pool from the sponsor's account,\n" +
-			"draws a secret seed, and prints the hash that commits to both. The same specification again changes\n" +
-			"nothing and prints the same hash.\n" +
-			"It draws the codes of coupons, or reads them from their file, and stores them too. If it was killed,\n" +
-			"run it again: it continues.",
+			"draws a secret seed, and prints the hash that commits to both. A repeat with the same specification\n" +
+			"changes nothing and prints the same hash. The command also draws the codes of coupons, or reads them\n" +
+			"from their file, and stores them. If it was killed, run it again: it continues.",
 		Example: "  hongbao campaign create configs/campaign.yaml", Args: exactly(1, "one FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readSpec(cmd, args[0])
@@ -113,14 +112,14 @@ func createCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&openFor, "open-for", 0, "open the window now and for this long, whatever FILE says, such as 1h")
+	cmd.Flags().DurationVar(&openFor, "open-for", 0, "open the window now, for this duration such as 1h; overrides the window in FILE")
 	return cmd
 }
 
 func loadCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "load CAMPAIGN",
-		Short:   "Load a campaign's packets into Redis and open it; if it was killed, run it again to continue",
+		Short:   "Load a campaign's packets into Redis and open the campaign; after a kill, run the command again",
 		Example: "  hongbao campaign load spring-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
@@ -153,8 +152,8 @@ func stateCmd(name, short string,
 	why := ""
 	cmd := &cobra.Command{
 		Use: name + " CAMPAIGN", Short: short, Args: oneCampaign,
-		Long: "The command works while the ledger is down. A worker copies the decision to the ledger, within a second of\n" +
-			"the ledger's return. If Redis loses the decision, it comes back from the ledger.",
+		Long: "The command works while the ledger is down. Within a second after the ledger answers again, a worker\n" +
+			"copies the decision to it. If Redis loses the decision, a worker restores it from the ledger.",
 		Example: "  hongbao campaign " + name + " spring-rain --why \"the shop is closed\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if why == "" {
@@ -172,7 +171,7 @@ func stateCmd(name, short string,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&why, "why", "", "the reason; kept in Redis and in the ledger (required)")
+	cmd.Flags().StringVar(&why, "why", "", "the reason; stored in Redis and in the ledger (required)")
 	return cmd
 }
 

@@ -92,9 +92,9 @@ keeps --by and --why.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&as, "as", "", "published or unpublished (required)")
-	addDecision(flags, &o.Decision, "; kept in the journal (required)")
-	flags.DurationVar(&o.Patience, "patience", time.Minute, "how long to try again while the topic is unreachable")
+	flags.StringVar(&as, "as", "", "whether the batch is in the topic: published or unpublished (required)")
+	addDecision(flags, &o.Decision, "; stored in the journal (required)")
+	flags.DurationVar(&o.Patience, "patience", time.Minute, "how long to try again while Kafka does not answer")
 	return cmd
 }
 

@@ -17,11 +17,11 @@ import (
 func closeCmd() *cobra.Command {
 	early := false
 	cmd := &cobra.Command{
-		Use: "close CAMPAIGN", Short: "End a campaign permanently: grabs answer ended from now on",
+		Use: "close CAMPAIGN", Short: "End a campaign permanently: grabs get the answer ended from now on",
 		Long: "Ends a campaign permanently. From now on grabs answer ended, and a repeated grab still gets its\n" +
-			"receipt. If the campaign's window is open, the command needs --early, so that a mistyped ID ends\n" +
-			"nothing. No money moves: `hongbao campaign refund` does that.\n" +
-			"A second run prints the same.",
+			"receipt. If the campaign's window is not over, the command needs --early, so that a mistyped ID ends\n" +
+			"nothing. The command moves no money: `hongbao campaign refund` does that. A second run changes\n" +
+			"nothing and prints the same answer.",
 		Example: "  hongbao campaign close spring-rain\n  hongbao campaign close spring-rain --early", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
@@ -35,12 +35,11 @@ func closeCmd() *cobra.Command {
 
 func cancelCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "cancel CAMPAIGN", Short: "End a campaign that was never loaded: all of its money goes back to the sponsor",
+		Use: "cancel CAMPAIGN", Short: "End a campaign that was never loaded, and give all of its money back to the sponsor",
 		Long: "Ends a campaign that was created by mistake. All of its money, top-ups included, goes back to its\n" +
 			"sponsor. The campaign can't be loaded afterwards. The command refuses a campaign once `hongbao\n" +
 			"campaign load` has begun, even if the load was interrupted. In that case finish the load, then close\n" +
-			"and refund the campaign.\n" +
-			"A second run prints the same.",
+			"and refund the campaign. A second run changes nothing and prints the same answer.",
 		Example: "  hongbao campaign cancel typo-rain", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {
@@ -94,13 +93,13 @@ func printEnding(cmd *cobra.Command) func(*app.Ending, error) error {
 func refundCmd() *cobra.Command {
 	var in ops.CampaignRefund
 	cmd := &cobra.Command{
-		Use: "refund CAMPAIGN --amount MINOR-UNITS", Short: "Refund to the sponsor the amount that no user got, once",
-		Long: "Refunds a closed campaign: the amount that was funded and not granted goes back to its sponsor. It\n" +
-			"happens once, even if the command is killed or runs several times.\n" +
-			"--amount must be exactly that sum in minor units. Without it nothing moves, the command prints the\n" +
-			"sum, and the exit code is 2. With a wrong sum the exit code is 1.\n" +
-			"Until the ledger has every grant up to the close, nothing moves and the exit code is 4 (settling).\n" +
-			"Run the command again, or give --wait.",
+		Use: "refund CAMPAIGN --amount MINOR-UNITS", Short: "Refund the amount that no user got to the sponsor, once",
+		Long: "Refunds a closed campaign: the sponsor gets back the amount that was funded and not granted. The\n" +
+			"refund happens once, even if the command is killed or runs several times.\n" +
+			"--amount must be exactly that amount in minor units. Without --amount the command moves no money,\n" +
+			"prints the amount, and the exit code is 2. With a wrong amount the exit code is 1. Until the ledger\n" +
+			"has every grant up to the close, the command moves no money and the exit code is 4 (settling). Run\n" +
+			"the command again, or give --wait.",
 		Example: "  hongbao campaign refund spring-rain\n  hongbao campaign refund spring-rain --amount 250 --wait 1m",
 		Args:    oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,9 +119,9 @@ func refundCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Var((*amountFlag)(&in.Amount), "amount", "the exact sum of the refund, in minor units")
+	cmd.Flags().Var((*amountFlag)(&in.Amount), "amount", "the exact amount of the refund, in minor units")
 	cmd.Flags().Int64Var(&in.Missing, "missing", 0,
-		"refund although exactly this many grants are missing in the ledger, and a person decided not to pay them")
-	cmd.Flags().DurationVar(&in.Wait, "wait", 0, "how long to wait at most until the ledger has every grant")
+		"the exact number of grants that the ledger lacks and that a person decided not to pay")
+	cmd.Flags().DurationVar(&in.Wait, "wait", 0, "the longest wait until the ledger has every grant")
 	return cmd
 }

@@ -23,8 +23,8 @@ func configCheckCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration, and print each knob with its value and its source",
-		Long: "Checks the file, the environment and the flags, and names all mistakes at once (exit code 2).\n" +
-			"docs/configuration.md describes every knob; each is a flag of every command.",
+		Long: "Checks the file, the environment and the flags, and prints all mistakes at once (exit code 2).\n" +
+			"docs/configuration.md describes every knob. Each knob is a flag of every command.",
 		Example: "  hongbao config check --config configs/production.yaml\n  hongbao config check --connect " +
 			"--redis.addrs=10.0.0.7:6379",
 		Args: exactly(0, "no arguments"),
@@ -45,7 +45,7 @@ func configCheckCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&connect, "connect", false,
-		"also connect to Redis, the ledger and Kafka, and make every check that a worker makes at its start")
+		"also connect to Redis, the ledger and Kafka, and run every check that a worker runs at its start")
 	knobs := pflag.NewFlagSet("knobs", pflag.ContinueOnError)
 	configs.AddFlags(knobs)
 	help := cmd.HelpFunc()

@@ -32,20 +32,20 @@ func deadConfirmCmd() *cobra.Command {
 	var f confirmFlags
 	cmd := &cobra.Command{
 		Use:   "confirm [LETTER...]",
-		Short: "Record what a person found out at the remote about credits in doubt, and end their letters",
+		Short: "Record what a person found out at the remote about credits in doubt, and resolve their dead letters",
 		Long: "Records what a person found out from the owners of the remote about letters of sink balance, where\n" +
 			"settlement.kind is remote.\n\n" +
-			"--booked: the remote has the credit under its reference, as it was requested. Nothing is sent, and\n" +
-			"the ledger records the credit.\n" +
+			"--booked: the remote has the credit under its reference, as it was requested. The command sends\n" +
+			"nothing, and the ledger records the credit.\n" +
 			"--not-booked: at the time --asked the remote did not have the credit, and no request could still\n" +
-			"arrive. The credit is sent again, once. A request after that time is in doubt again, so the same\n" +
-			"command may run twice.\n\n" +
-			"The letters are kept among the resolved letters, with --by and --why. Begin with --dry-run: it\n" +
+			"arrive. The command sends the credit again, once. A request after that time is in doubt again, so\n" +
+			"you may run the same command twice.\n\n" +
+			"The letters then count as resolved; Redis stores them with --by and --why. Begin with --dry-run: it\n" +
 			"prints the references to ask about. If the remote or the ledger itself can answer, their answer\n" +
 			"takes precedence over the person's.\n\n" +
 			"If the letter of a credit was dropped, or Redis has lost its event, name the credit with --packet,\n" +
-			"as spring-rain/17. `hongbao campaign refund` waits for such a credit and names it. If the credit is\n" +
-			"not booked, it is removed and not sent.",
+			"as spring-rain/17. `hongbao campaign refund` waits for such a credit and names it. With --not-booked\n" +
+			"the ledger removes such a credit, and the command does not send it.",
 		Example: "  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\" --dry-run\n" +
 			"  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\"\n" +
 			"  hongbao dead confirm balance/0/1771358400123-0 --not-booked --asked 2026-02-17T21:30:00Z --by ann --why \"bank " +
@@ -70,16 +70,16 @@ func deadConfirmCmd() *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.booked, "booked", false, "the remote has the credits as they were requested")
 	flags.BoolVar(&f.notBooked, "not-booked", false,
-		"the remote does not have them, and no request is under way: send them again")
+		"the remote does not have the credits, and no request for them is running: send them again")
 	flags.StringSliceVar(&f.packets, "packet", nil,
-		"a credit in doubt that no longer has a letter, as rain/17; may be repeated")
+		"a credit in doubt without a dead letter, as CAMPAIGN/PACKET such as rain/17; may be repeated")
 	flags.StringVar(&f.asked, "asked", "",
-		"when the remote was checked, as 2026-02-17T21:30:00Z (required with --not-booked)")
-	flags.StringVar(&f.who.By, "by", "", "the person who found it out; kept with the letter (required)")
-	flags.StringVar(&f.who.Why, "why", "", "how the person found it out; kept with the letter (required)")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "print the references and amounts only, write nothing")
+		"the time when the person checked the remote, such as 2026-02-17T21:30:00Z (required with --not-booked)")
+	flags.StringVar(&f.who.By, "by", "", "the person who found out the facts; stored with the letter (required)")
+	flags.StringVar(&f.who.Why, "why", "", "how the person found out the facts; stored with the letter (required)")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only print the references and amounts; change nothing")
 	flags.DurationVar(&f.patience, "patience", time.Minute,
-		"how long to try again while the remote or the ledger is unreachable")
+		"how long to try again while the remote or the ledger does not answer")
 	return cmd
 }
 

@@ -23,20 +23,20 @@ import (
 func deadCmd() *cobra.Command {
 	return family("dead", "Show dead letters, deliver them again, or drop them",
 		"A dead letter is a grant that a sink could not take, or an entry that can't be read. Only a person's decision removes\n"+
-			"it. The decision is kept with the letter: the person and the reason.",
+			"it. Redis stores the person and the reason of the decision with the letter.",
 		deadListCmd(), deadShowCmd(), dangerous(deadRequeueCmd()), dangerous(deadDropCmd()), dangerous(deadConfirmCmd()))
 }
 
 // addFilter adds the flags that select dead letters. It returns a function that parses the time flags into the filter.
 func addFilter(flags *pflag.FlagSet, f *ops.LetterFilter) (times func() error) {
 	from, until := "", ""
-	flags.StringVar(&f.Sink, "sink", "", "only letters of these sinks, separated by commas; default all of deployment.sinks")
+	flags.StringVar(&f.Sink, "sink", "", "only letters of these sinks, separated by commas (default all of deployment.sinks)")
 	flags.StringVar(&f.Campaign, "campaign", "", "only letters of this campaign")
-	flags.StringVar(&f.Class, "class", "", "only letters of this class: "+strings.Join(deadletter.Classes(), ", "))
+	flags.StringVar(&f.Class, "class", "", "only letters whose last error has this class: "+strings.Join(deadletter.Classes(), ", "))
 	flags.StringVar(&f.User, "user", "", "only letters of this user")
 	flags.StringVar(&f.Reason, "reason", "", "only letters whose reason contains this text")
-	flags.StringVar(&from, "from-time", "", "only letters that died at or after this time, as 2026-02-17T20:00:00Z")
-	flags.StringVar(&until, "to-time", "", "only letters that died before this time")
+	flags.StringVar(&from, "from-time", "", "only letters that became dead letters at or after this time, such as 2026-02-17T20:00:00Z")
+	flags.StringVar(&until, "to-time", "", "only letters that became dead letters before this time")
 	return func() (err error) {
 		if f.From, err = parseTime("--from-time", from); err == nil {
 			f.To, err = parseTime("--to-time", until)
@@ -48,7 +48,7 @@ func addFilter(flags *pflag.FlagSet, f *ops.LetterFilter) (times func() error) {
 func deadListCmd() *cobra.Command {
 	in := ops.LetterList{Limit: 50}
 	cmd := &cobra.Command{
-		Use: "list", Short: "List dead letters, oldest first within a sink and shard",
+		Use: "list", Short: "List dead letters by sink and shard, the oldest of a shard first",
 		Example: "  hongbao dead list --sink kafka --class permanent\n  hongbao dead list --campaign spring-rain --limit " +
 			"500 --json",
 		Args: exactly(0, "no arguments"),
@@ -66,8 +66,8 @@ func deadListCmd() *cobra.Command {
 			return printAnswer(cmd, page, func(w io.Writer) error { return writeLetters(w, &page) })
 		})
 	}
-	cmd.Flags().StringVar(&in.After, "after", "", "continue after this letter, which the previous page printed as next")
-	cmd.Flags().IntVar(&in.Limit, "limit", in.Limit, "letters on a page")
+	cmd.Flags().StringVar(&in.After, "after", "", "continue after the letter with this id; the previous page printed it as next")
+	cmd.Flags().IntVar(&in.Limit, "limit", in.Limit, "the most letters on a page")
 	return cmd
 }
 
@@ -91,7 +91,7 @@ func writeLetters(w io.Writer, p *app.LetterPage) error {
 
 func deadShowCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "show LETTER", Short: "Print a dead letter as JSON: its grant or whole entry, reason, class, attempts, times",
+		Use: "show LETTER", Short: "Print a dead letter as JSON: its grant or whole entry, its reason, class, attempts and times",
 		Example: "  hongbao dead show kafka/0/1771358400000-0", Args: exactly(1, "one LETTER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := ops.CheckLetter(args[0]); err != nil {
@@ -118,12 +118,12 @@ func lettersCmd(cmd *cobra.Command, in *ops.Letters,
 	do func(ctx context.Context, o ops.Operations) (*deadletter.Report, error)) *cobra.Command {
 	flags := cmd.Flags()
 	times := addFilter(flags, &in.LetterFilter)
-	addBy(flags, &in.By, &in.Why, "; kept with the letter (required)")
+	addBy(flags, &in.By, &in.Why, "; stored with the letter (required)")
 	expect := int64(0)
-	flags.BoolVar(&in.All, "all", false, "all letters; excludes LETTER and filters")
-	flags.StringVar(&in.After, "after", "", "continue after this letter, with the same filters: the value next of a report that ended early")
-	flags.Int64Var(&expect, "expect", 0, "the number of letters that the filters pick, as --dry-run prints it (required with filters)")
-	flags.BoolVar(&in.DryRun, "dry-run", false, "count only, write nothing")
+	flags.BoolVar(&in.All, "all", false, "select all letters; not together with LETTER or filters")
+	flags.StringVar(&in.After, "after", "", "continue with the same filters after a report that ended early: its value next")
+	flags.Int64Var(&expect, "expect", 0, "the number of letters that the filters or --all select, as --dry-run prints it (required with them)")
+	flags.BoolVar(&in.DryRun, "dry-run", false, "only count the letters; change nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkDecision(cmd, &stream.Decision{By: in.By, Why: in.Why}); err != nil {
 			return err
@@ -155,26 +155,26 @@ func lettersCmd(cmd *cobra.Command, in *ops.Letters,
 func deadRequeueCmd() *cobra.Command {
 	in := ops.Requeue{Patience: time.Minute}
 	cmd := lettersCmd(&cobra.Command{
-		Use: "requeue [LETTER...]", Short: "Deliver dead letters to their sink, once, and end them",
-		Long: "Delivers the grants of the letters to their sink. When the sink has a grant, its letter is ended,\n" +
-			"with --by and --why. If the command was killed, run it again: it continues, and delivers nothing\n" +
-			"twice. Letters that the sink refuses again stay as they are.\n\n" + countFirst,
+		Use: "requeue [LETTER...]", Short: "Deliver dead letters to their sinks, once, and resolve them",
+		Long: "Delivers the grants of the letters to their sink. When the sink has a grant, its letter is resolved,\n" +
+			"and stored with --by and --why. If the command was killed, run it again: it continues, and delivers\n" +
+			"nothing twice. If the sink refuses a letter again, it remains a dead letter.\n\n" + countFirst,
 		Example: "  hongbao dead requeue --sink kafka --class permanent --by ann --why \"topic takes 2 MB now\" --dry-run\n" +
 			"  hongbao dead requeue kafka/0/1771358400000-0 --by ann --why \"topic takes 2 MB now\"",
 	}, &in.Letters, func(ctx context.Context, o ops.Operations) (*deadletter.Report, error) {
 		return o.RequeueLetters(ctx, in)
 	})
-	cmd.Flags().Float64Var(&in.Rate, "rate", 0, "maximum grants per second; 0 for the limit of the sink")
-	cmd.Flags().DurationVar(&in.Patience, "patience", in.Patience, "how long to try again while the sink is unreachable")
+	cmd.Flags().Float64Var(&in.Rate, "rate", 0, "the most grants per second; 0 for the sink's own limit")
+	cmd.Flags().DurationVar(&in.Patience, "patience", in.Patience, "how long to try again while the sink does not answer")
 	return cmd
 }
 
 func deadDropCmd() *cobra.Command {
 	var in ops.Letters
 	return lettersCmd(&cobra.Command{
-		Use: "drop [LETTER...]", Short: "Decide not to deliver dead letters, and end them",
-		Long: "Ends the letters without delivering them. They stay complete among the resolved letters, with --by and --why.\n" +
-			"The audit lists their grants as decided.\n\n" + countFirst,
+		Use: "drop [LETTER...]", Short: "Resolve dead letters without delivering them",
+		Long: "Resolves the letters without delivering them. Redis stores them complete, with --by and --why. The\n" +
+			"audit lists their grants as not delivered by a person's decision.\n\n" + countFirst,
 		Example: "  hongbao dead drop kafka/0/1771358400123-0 --by ann --why \"a test entry written by hand\"",
 	}, &in, func(ctx context.Context, o ops.Operations) (*deadletter.Report, error) { return o.DropLetters(ctx, in) })
 }

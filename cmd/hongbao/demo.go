@@ -26,12 +26,12 @@ func demoCmd() *cobra.Command {
 	server := &dev.Dev{Demo: d, Program: os.Args[0]}
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show a campaign from plan to audit in half a minute, without any server",
-		Long: "Starts the same servers as `hongbao dev`. Then it plans, funds and loads a campaign, and simulated users grab,\n" +
-			"some of them twice. Some replies of Redis and Kafka are lost on purpose. Workers deliver the grants to an SQLite\n" +
-			"ledger and to a Kafka broker in this process, and one worker is killed with SIGKILL. Last, everything is audited.\n" +
-			"Redis is a redis-server if one is on the PATH, else miniredis.\n" +
-			"Afterwards nothing is left. With --keep it continues as `hongbao dev` until Ctrl-C.\n" +
-			"The exit code is 0 only if the audit agrees.",
+		Long: "Starts the same servers as `hongbao dev`. Then it plans, funds and loads a campaign, and simulated\n" +
+			"users grab, some of them twice. Some replies of Redis and Kafka are lost on purpose. Workers deliver\n" +
+			"the grants to an SQLite ledger and to a Kafka broker in this process, and one worker is killed with\n" +
+			"SIGKILL. Last, the demo runs an audit of everything. Redis is a redis-server if one is on the PATH,\n" +
+			"else miniredis. The demo removes all of its data at the end. With --keep it continues as `hongbao\n" +
+			"dev` until Ctrl-C. The exit code is 0 only if the audit finds no difference.",
 		Example: "  hongbao demo\n  hongbao demo --packets 100 --total 8888 --users 1000", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.Packets < 10 || d.Packets > 1_000_000 || int64(d.Total) < d.Packets || d.Total > hongbao.MaxAmount ||
@@ -56,11 +56,11 @@ func demoCmd() *cobra.Command {
 			return server.Run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&d.Keep, "keep", false, "continue as hongbao dev, with API and console, until Ctrl-C")
-	cmd.Flags().StringVar(&server.Listen, "listen", "127.0.0.1:8080", "with --keep: address of the API, as of hongbao dev")
-	cmd.Flags().Int64Var(&d.Packets, "packets", 10_000, "packets of the campaign")
+	cmd.Flags().BoolVar(&d.Keep, "keep", false, "after the demo, continue as hongbao dev, with API and console, until Ctrl-C")
+	cmd.Flags().StringVar(&server.Listen, "listen", "127.0.0.1:8080", "with --keep: address of the API, as in hongbao dev")
+	cmd.Flags().Int64Var(&d.Packets, "packets", 10_000, "number of packets of the campaign")
 	cmd.Flags().Int64Var((*int64)(&d.Total), "total", 100_000, "sum of the packets, in minor units")
-	cmd.Flags().IntVar(&d.Users, "users", 30_000, "users who grab")
+	cmd.Flags().IntVar(&d.Users, "users", 30_000, "number of simulated users who grab")
 	return cmd
 }
 

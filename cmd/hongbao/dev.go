@@ -16,12 +16,12 @@ func devCmd() *cobra.Command {
 	d := &dev.Dev{}
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run API, console and workers on this machine until Ctrl-C, with no server installed",
-		Long: "Runs a complete deployment: Redis (a redis-server if one is on the PATH, else miniredis), a Kafka broker in this\n" +
-			"process, an SQLite ledger, three workers in separate processes, the API and the console, with an open campaign.\n" +
-			"It prints the addresses, an API key that is new at each start, and commands to copy.\n" +
-			"With --data-dir the data is kept, and the next start continues with it. This needs a redis-server.\n" +
-			"An address other than loopback needs TLS (serve.tls_cert, serve.control_tls_cert) or unsafe.allow.\n" +
-			"Knobs are flags here, too: --serve.rate=50.",
+		Long: "Runs a complete deployment: Redis (a redis-server if one is on the PATH, else miniredis), a Kafka\n" +
+			"broker in this process, an SQLite ledger, three workers in separate processes, the API and the\n" +
+			"console, with an open campaign. The command prints the addresses, an API key that is new at each\n" +
+			"start, and commands to copy. With --data-dir it keeps its data, and the next start continues with\n" +
+			"them. --data-dir needs a redis-server. An address other than loopback needs TLS (serve.tls_cert,\n" +
+			"serve.control_tls_cert) or unsafe.allow. Knobs are flags here, too: --serve.rate=50.",
 		Example: "  hongbao dev\n  hongbao dev --data-dir ./dev-data --crowd 50\n  hongbao dev --listen 127.0.0.1:9000 --env dev.env",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,11 +36,11 @@ func devCmd() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&d.Listen, "listen", "127.0.0.1:8080",
-		"address of the API; the console has the next port, metrics the one after; port 0 takes free ones")
-	flags.StringVar(&d.DataDir, "data-dir", "", "folder that keeps the data (default: nothing is kept)")
+		"address of the API; the console has the next port, and metrics the port after it; port 0 selects free ports")
+	flags.StringVar(&d.DataDir, "data-dir", "", "folder for the data; the next start continues with them (default: the data are lost at the end)")
 	flags.StringVar(&d.EnvFile, "env", "",
 		"write the addresses and keys to this file when all servers are ready; a shell reads it with . FILE")
-	flags.IntVar(&d.Crowd, "crowd", 0, "number of simulated users who grab each second")
+	flags.IntVar(&d.Crowd, "crowd", 0, "number of simulated users who grab in each second")
 	return cmd
 }
 

@@ -12,11 +12,11 @@ import (
 
 func doctorCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Check every server that the configuration names, and say what to fix",
+		Use: "doctor", Short: "Check every server that the configuration names, and print what to fix",
 		Long: "Checks settings, rights, clocks, memory, disks, certificates, groups, the ledger and the topic, and\n" +
-			"changes nothing. Each finding is ok, a warning or a problem, with what to do. A server that does not\n" +
-			"answer within 30 seconds is a problem; the other servers are still checked.\n" +
-			"The exit code is 3 if there is a problem.",
+			"changes nothing. Each finding is ok, a warning or a problem, and says what to do. A server that does\n" +
+			"not answer within 30 seconds is a problem; the other servers are still checked. The exit code is 3\n" +
+			"if there is a problem.",
 		Example: "  hongbao doctor\n  hongbao doctor --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error {

@@ -20,11 +20,11 @@ func exportCmd() *cobra.Command {
 		day string
 	)
 	cmd := &cobra.Command{
-		Use: "export", Short: "Write a day's movements of money to CSV files, one for each campaign, to reconcile them",
+		Use: "export", Short: "Write a day's movements of money to CSV files for reconciliation, one file for each campaign",
 		Long: "Writes the ledger's movements on a day to CAMPAIGN-DAY.csv, a line for each grant, funding, refund\n" +
 			"and payment from the reserve, and prints the sums. The day begins and ends in the campaign's time\n" +
-			"zone. A file is written whole or not at all. A day that may get more lines is refused; --unfinished\n" +
-			"writes it to CAMPAIGN-DAY.unfinished.csv.",
+			"zone. The command writes a file completely or not at all. It refuses a day that may get more lines.\n" +
+			"With --unfinished it writes such a day to CAMPAIGN-DAY.unfinished.csv.",
 		Example: "  hongbao export --day 2026-02-18\n" +
 			"  hongbao export --day 2026-02-18 --campaign spring-rain --dir /srv/reports --unfinished",
 		Args: exactly(0, "no arguments"),
@@ -50,10 +50,10 @@ func exportCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&day, "day", "", "the day, as 2026-02-17")
-	flags.StringVar(&e.Campaign, "campaign", "", "only this campaign; default each campaign that moved money on that day")
+	flags.StringVar(&day, "day", "", "the day, such as 2026-02-17, in each campaign's time zone (required)")
+	flags.StringVar(&e.Campaign, "campaign", "", "only this campaign (default every campaign that moved money on that day)")
 	flags.StringVar(&e.Dir, "dir", ".", "the folder for the files")
-	flags.BoolVar(&e.Unfinished, "unfinished", false, "also write a day that is not over or not settled")
+	flags.BoolVar(&e.Unfinished, "unfinished", false, "also write a day that is not over, or whose grants are not all settled")
 	return cmd
 }
 

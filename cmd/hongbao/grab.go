@@ -15,9 +15,9 @@ func grabCmd() *cobra.Command {
 	g := hongbao.Grab{}
 	cmd := &cobra.Command{
 		Use: "grab CAMPAIGN USER", Short: "Make one grab and print the answer",
-		Long: "Makes one grab. A refusal is a decision too, so its exit code is 0. Exit code 4 says that nothing is\n" +
-			"decided yet. After exit code 4 or a failure, run the command again with the same --request-id: if\n" +
-			"the first grab was granted, the repeat gets the same receipt.",
+		Long: "Makes one grab. A refusal is a decision, too, so the exit code is 0. Exit code 4 means that the grab\n" +
+			"is not decided yet. After exit code 4 or a failure, run the command again with the same\n" +
+			"--request-id: if the first grab was granted, the repeat gets the same receipt.",
 		Example: "  hongbao grab spring-rain u1 --fact device=d1\n  hongbao grab spring-rain u2 --fact device=d2 --fact " +
 			"channel=app --request-id r1 --json",
 		Args: exactly(2, "a CAMPAIGN and a USER"),
@@ -41,9 +41,9 @@ func grabCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&g.RequestID, "request-id", "",
-		"identifies a repeat of the grab; required if a user may have several packets")
-	cmd.Flags().StringVar(&g.Trace, "traceparent", "", "W3C traceparent that travels with the grant")
-	cmd.Flags().StringToStringVar(&g.Facts, "fact", nil, "name=value by which the campaign's limits count; may be repeated")
+		"id of this grab, the same for each repeat of it; required if a user may have several packets")
+	cmd.Flags().StringVar(&g.Trace, "traceparent", "", "W3C traceparent that the grant carries to the topic")
+	cmd.Flags().StringToStringVar(&g.Facts, "fact", nil, "a fact of the grab as name=value, by which the campaign's limits count; may be repeated")
 	return cmd
 }
 

@@ -12,9 +12,9 @@ import (
 func healthCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "health serve|work|balance", Short: "Ask a long-lived process on this machine whether it is ready",
-		Long: "Asks /readyz of the ops listener that the configuration names; use the configuration of that\n" +
-			"process. The image has no shell and no other program, so the health check of a container runs this\n" +
-			"command. The exit code is 5 if the process is not ready.",
+		Long: "Asks /readyz of the ops listener that the configuration names; run the command with the\n" +
+			"configuration of that process. The image has no shell and no other program, so the health check of a\n" +
+			"container runs this command. The exit code is 5 if the process is not ready.",
 		Example: "  hongbao health serve",
 		Args:    exactly(1, "one of serve, work and balance"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -70,10 +70,10 @@ func holeGrantCmd() *cobra.Command {
 	var o app.HoleGrant
 	cmd := &cobra.Command{
 		Use:   "grant CAMPAIGN --packet NUMBER --user USER --by NAME --why TEXT",
-		Short: "Grant a withheld packet to the user to whom it was announced",
-		Long: "Grants the packet under a new event number; workers pay and publish it like any other grant. Your\n" +
-			"own records must show which packet was announced to which user. The campaign must be open or paused,\n" +
-			"and the user within their limit. A repeat changes nothing.",
+		Short: "Grant a withheld packet to the user who was told of it",
+		Long: "Grants the packet with a new seq. Workers pay and publish it like any other grant. Your own records\n" +
+			"must show which packet was announced to which user. The campaign must be open or paused, and the\n" +
+			"user within their limit. A repeat changes nothing.",
 		Example: "  hongbao hole grant spring-rain --packet 4711 --user u42 --request-id r-1 --by ann --why \"the app's log of 20:00:03\"",
 		Args:    oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -106,9 +106,9 @@ func holeGrantCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().Int64Var(&o.Packet, "packet", 0, "`number` of the packet, as hole list prints it (required)")
-	cmd.Flags().StringVar(&o.User, "user", "", "the user to whom the packet was announced (required)")
-	cmd.Flags().StringVar(&o.RequestID, "request-id", "", "the request id of the user's grab: a retry of the grab then gets this packet")
-	addDecision(cmd.Flags(), &o.Decision, "; kept in the journal (required)")
+	cmd.Flags().StringVar(&o.User, "user", "", "the user who was told of the packet (required)")
+	cmd.Flags().StringVar(&o.RequestID, "request-id", "", "the request id of the user's grab, so that a repeat of the grab gets this packet")
+	addDecision(cmd.Flags(), &o.Decision, "; stored in the journal (required)")
 	return cmd
 }
 
@@ -117,10 +117,10 @@ func holeReleaseCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release CAMPAIGN --by NAME --why TEXT",
 		Short: "Return the withheld packets of a campaign to its stock",
-		Long: "Returns all withheld packets of the campaign to its stock: the next grabs get them. If one of\n" +
-			"them was announced to a user of whom you have no record, this user gets nothing.\n" +
-			"The command refuses a campaign on several shards: its users may have continued to another shard.\n" +
-			"A repeat changes nothing.",
+		Long: "Returns all withheld packets of the campaign to its stock, so that other users can get them. If a\n" +
+			"packet was announced to a user of whom you have no record, this user gets nothing. The command\n" +
+			"refuses a campaign on several shards: its users may have continued to another shard. A repeat\n" +
+			"changes nothing.",
 		Example: "  hongbao hole release spring-rain --by ann --why \"the pod never answered a user: its log is empty\"",
 		Args:    oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -139,6 +139,6 @@ func holeReleaseCmd() *cobra.Command {
 			})
 		},
 	}
-	addDecision(cmd.Flags(), &by, "; kept in the journal (required)")
+	addDecision(cmd.Flags(), &by, "; stored in the journal (required)")
 	return cmd
 }

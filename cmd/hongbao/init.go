@@ -15,9 +15,9 @@ func initCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "init", Short: "Initialize a deployment: the ledger's tables, the shards in Redis, the topic; later runs update the tables",
 		Long: "Creates what a deployment needs and does not have yet, and prints what it did: the tables of the\n" +
-			"ledger, the mark of each shard in Redis, and the topic if kafka.create_topic is set. If it was\n" +
-			"killed, run it again: it continues. Every other command only opens what exists.\n" +
-			"It refuses a Redis that belongs to another ledger, and a Redis that has lost data that this ledger\n" +
+			"ledger, the mark of each shard in Redis, and the topic if kafka.create_topic is set. If the command\n" +
+			"was killed, run it again: it continues. Every other command only opens what exists. `hongbao init`\n" +
+			"refuses a Redis that belongs to another ledger, and a Redis that has lost data that this ledger\n" +
 			"knows.",
 		Example: "  hongbao init --config configs/production.yaml", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -23,8 +23,8 @@ func journalCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "journal", Short: "List who did what, the newest first",
 		Long: "Lists the actions on the deployment, by commands and over HTTP: the actor, the action, the campaign\n" +
-			"or sink, and the outcome. It also lists the actions that callers were denied. A page ends with the\n" +
-			"--after of the next one.",
+			"or sink, and the outcome. It also lists the actions that callers were denied. Each page ends with\n" +
+			"the value of --after for the next page.",
 		Example: "  hongbao journal\n" +
 			"  hongbao journal --campaign spring-rain --since 2026-02-17T20:00:00Z --json\n" +
 			"  hongbao journal --who key:5xk2q7vmaz3t --limit 20",
@@ -46,11 +46,11 @@ func journalCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&q.Campaign, "campaign", "", "only entries about this campaign")
-	flags.StringVar(&q.Who, "who", "", "only entries of this actor, as key:5xk2q7vmaz3t or cli:ann@host")
-	flags.StringVar(&since, "since", "", "only entries at or after this time, as 2026-02-17T20:00:00Z")
-	flags.StringVar(&q.After, "after", "", "continue after the previous page: the --after that it printed")
-	flags.IntVar(&q.Limit, "limit", 100, "entries at most")
+	flags.StringVar(&q.Campaign, "campaign", "", "only entries about the campaign with this id")
+	flags.StringVar(&q.Who, "who", "", "only entries of this person or API key, such as cli:ann@host or key:5xk2q7vmaz3t")
+	flags.StringVar(&since, "since", "", "only entries at or after this time, such as 2026-02-17T20:00:00Z")
+	flags.StringVar(&q.After, "after", "", "continue after the previous page: the value of --after that it printed")
+	flags.IntVar(&q.Limit, "limit", 100, "the most entries on a page")
 	return cmd
 }
 

@@ -33,8 +33,8 @@ func keyCreateCmd() *cobra.Command {
 	)
 	total := (*amountFlag)(&want.LargestTotal)
 	cmd := &cobra.Command{
-		Use: "create", Short: "Create an API key and print it; it is shown only once",
-		Long: "Creates an API key with a role and prints it; it is shown only once.\n\n" +
+		Use: "create", Short: "Create an API key and print it, only this once",
+		Long: "Creates an API key with a role and prints it, only this once.\n\n" +
 			"viewer     reads\n" +
 			"operator   loads, pauses and resumes campaigns and sinks, requeues letters, replays\n" +
 			"treasurer  creates, closes and refunds campaigns, decides about quarantine, drops letters\n" +
@@ -71,16 +71,16 @@ func keyCreateCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&role, "role", "", "viewer, operator, treasurer, gateway, client or accountant (required)")
+	flags.StringVar(&role, "role", "", "role of the key: viewer, operator, treasurer, gateway, client or accountant (required)")
 	flags.StringVar(&want.Client, "client", "", "the client of the balance API to which a key of role client or accountant belongs")
 	flags.StringSliceVar(&want.Campaigns, "campaign", nil,
 		"a campaign for which the key is valid, or a prefix such as spring-*; may be repeated (default all)")
 	flags.StringSliceVar(&want.Sponsors, "sponsor", nil,
-		"a sponsor whose money a treasurer's key may spend; may be repeated (default any)")
+		"a sponsor whose money a treasurer's key may spend; may be repeated (default every sponsor)")
 	flags.Var(total, "largest-total", "the most that a treasurer's key may fund one campaign with, top-ups included, in minor "+
 		"units (default any)")
-	flags.StringVar(&expires, "expires", "", "when the key expires: a time, or a duration from now, such as 2160h (default never)")
-	flags.StringVar(&want.Note, "note", "", "owner of the key, shown in the list")
+	flags.StringVar(&expires, "expires", "", "expiry of the key: a time, or a duration from now such as 2160h (default never)")
+	flags.StringVar(&want.Note, "note", "", "note about the key, such as its owner; the list shows it")
 	return cmd
 }
 
@@ -152,9 +152,10 @@ func writeKeys(w io.Writer, keys []access.Key) error {
 func keyRotateCmd() *cobra.Command {
 	overlap := 24 * time.Hour
 	cmd := &cobra.Command{
-		Use: "rotate KEY", Short: "Give an API key a new secret and print it; it is shown only once",
-		Long: "Gives an API key a new secret. Role, campaigns and expiry stay. The old secret stays valid for --overlap, so that " +
-			"its owner\ncan switch without a pause. An even older secret becomes invalid at once.",
+		Use: "rotate KEY", Short: "Give an API key a new secret and print the key, only this once",
+		Long: "Gives an API key a new secret. The key's role, campaigns and expiry do not change. The old secret\n" +
+			"remains valid for --overlap, so that the key's owner can switch without an interruption. An even\n" +
+			"older secret becomes invalid at once.",
 		Example: "  hongbao key rotate 5xk2q7vmaz3t\n  hongbao key rotate 5xk2q7vmaz3t --overlap 0s",
 		Args:    exactly(1, "one key, by its id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -170,7 +171,7 @@ func keyRotateCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&overlap, "overlap", overlap, "how long the old secret stays valid")
+	cmd.Flags().DurationVar(&overlap, "overlap", overlap, "how long the old secret remains valid")
 	return cmd
 }
 

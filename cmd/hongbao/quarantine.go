@@ -40,8 +40,8 @@ func quarantineListCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.Int64Var(&in.After, "after", 0, "continue after this number")
-	flags.IntVar(&in.Limit, "limit", in.Limit, "grants on a page")
+	flags.Int64Var(&in.After, "after", 0, "continue after the grant with this number in the quarantine")
+	flags.IntVar(&in.Limit, "limit", in.Limit, "the most grants on a page")
 	flags.BoolVar(&in.All, "all", false, "also list decided grants")
 	return cmd
 }
@@ -81,7 +81,7 @@ func quarantineID(text string) (int64, error) {
 
 func quarantineShowCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Print a grant in quarantine as JSON, with what the ledger had for its packet",
+		Use: "show ID", Short: "Print a grant in quarantine as JSON, with the ledger's grant of the same packet",
 		Example: "  hongbao quarantine show 7", Args: exactly(1, "one ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := quarantineID(args[0])
@@ -104,12 +104,12 @@ func quarantineResolveCmd() *cobra.Command {
 	pay, void := false, false
 	cmd := &cobra.Command{
 		Use: "resolve ID", Short: "Decide about a grant in quarantine: pay it from the reserve, or void it",
-		Long: "Decides once, and prints the decided grant. --pay moves the amount from the reserve's account to the\n" +
-			"user's, in the same transaction as the decision; the same command again moves nothing. It pays no\n" +
-			"user who was already paid for the packet, and never more than the plan has for it. If a grant may\n" +
-			"still be settled, replay it instead.\n" +
-			"With settlement.kind=remote, --pay moves money in the ledger only, not at the remote; ask there\n" +
-			"first.",
+		Long: "Decides about the grant, once, and prints it. --pay moves the amount from the reserve's account to\n" +
+			"the user's, in the same transaction as the decision; a repeat of the command moves no money. --pay\n" +
+			"pays no user who was already paid for the packet, and never more than the packet's planned amount.\n" +
+			"If the ledger can still settle the grant, replay the grant instead. With settlement.kind=remote,\n" +
+			"--pay moves money in the ledger only, not at the remote. First ask the owners of the remote whether\n" +
+			"the user was paid.",
 		Example: "  hongbao quarantine resolve 7 --pay --by ann --why \"Redis dealt the packet twice\"\n" +
 			"  hongbao quarantine resolve 8 --void --by ann --why \"forged\"",
 		Args: exactly(1, "one ID"),
@@ -138,17 +138,17 @@ func quarantineResolveCmd() *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&pay, "pay", false, "pay the grant's amount to its user from the reserve")
 	flags.BoolVar(&void, "void", false, "do not pay the grant")
-	addBy(flags, &in.By, &in.Why, "; kept with the grant (required)")
+	addBy(flags, &in.By, &in.Why, "; stored with the grant (required)")
 	return cmd
 }
 
 func quarantineCampaignCmd() *cobra.Command {
 	var by stream.Decision
 	cmd := &cobra.Command{
-		Use: "campaign CAMPAIGN", Short: "Send the waiting grants of a campaign that the ledger will never have to quarantine",
-		Long: "Grants of a campaign that the ledger does not have wait, without an attempt and with an alarm: the\n" +
-			"ledger may be the wrong one, or an older copy. This command records, permanently, that the campaign\n" +
-			"will never be in the ledger. --by and --why are kept.",
+		Use: "campaign CAMPAIGN", Short: "Put the waiting grants of a campaign into quarantine, because the ledger will never have the campaign",
+		Long: "If the ledger does not have a campaign, the campaign's grants wait without using up an attempt, and\n" +
+			"workers raise an alarm: the ledger may be the wrong one, or an older copy. This command records,\n" +
+			"permanently, that the campaign will never be in the ledger. The ledger stores --by and --why.",
 		Example: "  hongbao quarantine campaign winter-rain --by ann --why \"its ledger burnt\"", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkDecision(cmd, &by); err != nil {
@@ -169,6 +169,6 @@ func quarantineCampaignCmd() *cobra.Command {
 			})
 		},
 	}
-	addDecision(cmd.Flags(), &by, "; kept (required)")
+	addDecision(cmd.Flags(), &by, "; stored in the ledger (required)")
 	return cmd
 }

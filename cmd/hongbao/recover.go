@@ -23,15 +23,16 @@ func recoverCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "recover", Short: "Show what Redis has lost, and open a shard if a person accepts the loss",
 		Long: "A shard is frozen when Redis was restarted, when another server took over, or when Redis lost\n" +
-			"writes: grabs get frozen, and workers wait. Workers open the shard within seconds if nothing was\n" +
-			"lost, or if they can restore what is known. Packets that a silent process may have announced to\n" +
-			"users are then withheld: see `hongbao hole`. Otherwise this command shows what Redis, the ledger,\n" +
-			"the topic and the callers know: the campaigns that stay frozen, their money, and the grants that\n" +
-			"were announced and are not paid. It changes nothing without --accept-loss.\n\n" +
-			"With --accept-loss it opens the one shard that --shard names, if --expect is the digest that was\n" +
-			"printed. New grants get event numbers above all known ones. Campaigns stay frozen if Redis has lost\n" +
-			"them, or if other stores know more about them. If no one knows the campaign of a lost event, all\n" +
-			"open campaigns stay frozen. `hongbao campaign refund-lost` ends them.\n\n" +
+			"writes. Then grabs get the answer frozen, and workers wait. Workers open the shard within seconds if\n" +
+			"nothing was lost, or if they can restore what is known. Packets that a silent process may have\n" +
+			"announced to users are then withheld: see `hongbao hole`. Otherwise this command shows what Redis,\n" +
+			"the ledger, the topic and the processes that answered users know: the campaigns that stay frozen,\n" +
+			"their money, and the grants that were announced and are not paid. Without --accept-loss the command\n" +
+			"changes nothing.\n\n" +
+			"With --accept-loss the command opens the shard that --shard names, if --expect is the digest that it\n" +
+			"printed for this shard. New grants get seqs above all known ones. Campaigns stay frozen if Redis has\n" +
+			"lost them, or if other stores know more about them. If no one knows the campaign of a lost event,\n" +
+			"all open campaigns stay frozen. `hongbao campaign refund-lost` ends them.\n\n" +
 			"--without kafka leaves the topic out while Kafka is down; events that only the topic knows are then\n" +
 			"lost, too.\n" +
 			"--without ledger opens a shard of which Redis has lost nothing, while the ledger is down. Grabs\n" +
@@ -61,11 +62,11 @@ func recoverCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&accept, "accept-loss", false, "open one shard although something was lost")
-	cmd.Flags().IntVar(&word.Shard, "shard", 0, "the shard that is opened")
-	cmd.Flags().StringVar(&word.Expect, "expect", "", "the digest that was shown for the shard")
+	cmd.Flags().BoolVar(&accept, "accept-loss", false, "open the shard of --shard although Redis lost data")
+	cmd.Flags().IntVar(&word.Shard, "shard", 0, "number of the shard to open")
+	cmd.Flags().StringVar(&word.Expect, "expect", "", "the digest that hongbao recover printed for the shard")
 	addDecision(cmd.Flags(), &word.Decision, "")
-	cmd.Flags().StringSliceVar(&without, "without", nil, "kafka, ledger or both: leave out what is down")
+	cmd.Flags().StringSliceVar(&without, "without", nil, "leave out kafka, ledger or both, because they are down")
 	return cmd
 }
 

@@ -20,11 +20,11 @@ func refundLostCmd() *cobra.Command {
 		Short: "End and refund a campaign of which Redis has lost data, using only the ledger",
 		Long: "Ends a campaign that `hongbao recover --accept-loss` left frozen, or that Redis has lost although\n" +
 			"the ledger has paid some of it. Such a campaign can't be closed. Without --amount the command prints\n" +
-			"what was funded, what the ledger has paid, what Redis still has, what would go back, and the grants\n" +
-			"that the topic announced and the ledger never paid. Nothing moves, and the exit code is 2. With\n" +
-			"exactly that sum in minor units, and the printed digest, the rest goes back to the sponsor, once,\n" +
-			"and grabs get ended. The ledger keeps --by and --why. A grant that arrives later is never paid: it\n" +
-			"goes to quarantine.\n\n" +
+			"what was funded, what the ledger has paid, what Redis still has, what the sponsor would get back,\n" +
+			"and the grants that the topic has and the ledger never paid. It moves no money, and the exit code is\n" +
+			"2. With exactly that amount in minor units as --amount, and the printed digest as --expect, the\n" +
+			"sponsor gets the money back, once. Then grabs get the answer ended. The ledger stores --by and\n" +
+			"--why. The ledger never pays a grant that arrives later: the grant goes to quarantine.\n\n" +
 			"The command refuses a campaign while its shard is frozen, while Redis has all of the campaign, and\n" +
 			"while grants of it wait: in the stream, as receipts, as dead letters or in quarantine.",
 		Example: "  hongbao campaign refund-lost spring-rain\n" +
@@ -56,9 +56,9 @@ func refundLostCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Var((*amountFlag)(&o.Amount), "amount", "the exact sum of the refund, in minor units")
-	cmd.Flags().StringVar(&expect, "expect", "", "the digest that was printed without --amount")
-	addDecision(cmd.Flags(), &o.Decision, "; kept in the ledger")
+	cmd.Flags().Var((*amountFlag)(&o.Amount), "amount", "the exact amount of the refund, in minor units")
+	cmd.Flags().StringVar(&expect, "expect", "", "the digest that the command printed without --amount")
+	addDecision(cmd.Flags(), &o.Decision, "; stored in the ledger")
 	return cmd
 }
 

@@ -22,13 +22,13 @@ type replayFlags struct {
 func replayCmd() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
-		Use: "replay NAME", Short: "Deliver grants once more: to the ledger (or the remote), to the topic, or to another " +
+		Use: "replay NAME", Short: "Deliver grants again: to the ledger (or the remote), to the topic, or to another " +
 			"topic",
-		Long: "Delivers the grants that the filters pick, from the stream while it is kept and from the ledger\n" +
-			"after that. Some grants have a receipt and no entry, because the entry was deleted before a worker\n" +
-			"read it: they come from the receipts (balance, kafka). A replay has a name and remembers under it\n" +
-			"what it has delivered. If it was stopped or killed, run the same command again: it continues, and\n" +
-			"pushes nothing twice.\n\n" +
+		Long: "Delivers the grants that the filters select. It reads a grant from the stream, or from the ledger\n" +
+			"once the stream no longer has it. Some grants have a receipt and no entry, because the entry was\n" +
+			"deleted before a worker read it: they come from the receipts (balance, kafka). A replay has a name,\n" +
+			"and Redis records under this name what it has delivered. If the command was stopped or killed, run\n" +
+			"it again: it continues, and delivers nothing twice.\n\n" +
 			"  --to balance       the ledger settles the grants that it does not have, and ignores the others. A remote\n" +
 			"                     (settlement.kind) is asked again, with the same keys\n" +
 			"  --to kafka         the topic gets what its sink has not finished; with --missing it gets what its sink has\n" +
@@ -54,19 +54,19 @@ func replayCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.To, "to", "", "the target: balance, kafka, or topic:OTHER")
+	flags.StringVar(&f.To, "to", "", "the target: balance, kafka, or topic:NAME for another topic")
 	flags.StringVar(&f.Campaign, "campaign", "", "only grants of this campaign")
 	flags.StringVar(&f.User, "user", "", "only grants of this user")
-	flags.StringVar(&f.from, "from-time", "", "only grants decided at or after this time, as 2026-02-17T20:00:00Z")
+	flags.StringVar(&f.from, "from-time", "", "only grants decided at or after this time, such as 2026-02-17T20:00:00Z")
 	flags.StringVar(&f.until, "to-time", "", "only grants decided before this time")
 	flags.IntVar(&f.shard, "shard", 0, "only grants of this shard")
-	flags.StringVar(&f.seqs, "seq", "", "only these seqs of the shard, as 1-100; needs --shard if there are several shards")
-	flags.StringVar(&f.Dead, "dead", "", "only the dead letters of this sink; the letters stay until hongbao dead requeue ends them")
+	flags.StringVar(&f.seqs, "seq", "", "only this range of seqs of the shard, such as 1-100; needs --shard if there are several shards")
+	flags.StringVar(&f.Dead, "dead", "", "only the dead letters of this sink; they remain dead letters until a person decides about them")
 	flags.BoolVar(&f.Missing, "missing", false,
-		"with --to kafka: read the topic first, and publish the finished grants that it lacks")
-	flags.BoolVar(&f.DryRun, "dry-run", false, "count only, write nothing")
-	flags.Int64Var(&f.Rate, "rate", 0, "maximum grants per second; 0 for the limit of the sink")
-	flags.DurationVar(&f.Patience, "patience", time.Minute, "how long to try again while the target is unreachable")
+		"with --to kafka: read the topic first, and publish the grants that the sink has finished and the topic lacks")
+	flags.BoolVar(&f.DryRun, "dry-run", false, "only count the grants; change nothing")
+	flags.Int64Var(&f.Rate, "rate", 0, "the most grants per second; 0 for the sink's own limit")
+	flags.DurationVar(&f.Patience, "patience", time.Minute, "how long to try again while the target does not answer")
 	return cmd
 }
 

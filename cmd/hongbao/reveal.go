@@ -22,9 +22,9 @@ func revealCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "reveal CAMPAIGN", Short: "Print a refunded campaign's seed, so that anyone can recompute the draw",
 		Long: "Prints the specification, the hash that was published before the start, and the seed, as JSON. The\n" +
-			"ledger records that the seed is public. Before the refund the command refuses: the seed determines\n" +
-			"what every packet contains. Publish what it prints, so that anyone can check the draw with `hongbao\n" +
-			"campaign verify`.",
+			"ledger records that the seed is public. Before the refund the command prints no seed, because the\n" +
+			"seed determines the amount of every packet. Publish what the command prints, so that anyone can\n" +
+			"check the draw with `hongbao campaign verify`.",
 		Example: "  hongbao campaign reveal spring-rain > spring-rain.json", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, app.Needs{Ledger: true}, func(o ops.Operations) error {
@@ -42,12 +42,12 @@ func verifyCmd() *cobra.Command {
 	var published []string
 	grants := ""
 	cmd := &cobra.Command{
-		Use: "verify FILE", Short: "Recompute a draw from published data alone, without any server",
+		Use: "verify FILE", Short: "Recompute a campaign's draw from published data alone, without any server",
 		Long: "Recomputes the draw from what `hongbao campaign reveal` printed (- for standard input).\n" +
 			"Specification and seed must produce the hash. --hash is the hash that was published before the\n" +
 			"start; give the hashes of top-ups, too. With --grants it compares each grant that `hongbao tail`\n" +
-			"printed with the plan. It needs no configuration and asks no server: anyone can run it.\n" +
-			"The exit code is 0 if all fits, and 3 if anything differs.",
+			"printed with the plan. The command needs no configuration and asks no server, so anyone can run it.\n" +
+			"The exit code is 0 if there is no difference, and 3 otherwise.",
 		Example: "  hongbao campaign verify spring-rain.json --hash 9f86d081...\n" +
 			"  hongbao tail --campaign spring-rain > grants.jsonl && hongbao campaign verify spring-rain.json --grants " +
 			"grants.jsonl",
@@ -81,7 +81,7 @@ func verifyCmd() *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&published, "hash", nil, "a hash that was published before the start, or with a top-up; "+
 		"may be repeated")
-	cmd.Flags().StringVar(&grants, "grants", "", "file with the grants as hongbao tail prints them")
+	cmd.Flags().StringVar(&grants, "grants", "", "file with the grants in the format that hongbao tail prints")
 	return cmd
 }
 

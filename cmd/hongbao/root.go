@@ -41,7 +41,7 @@ func root() *cobra.Command {
 		return app.Usage("%w%s (see `%s --help`)", err, replaced, cmd.CommandPath())
 	})
 	flags := cmd.PersistentFlags()
-	flags.String("config", "", "YAML file with the configuration; default "+configs.PathEnv+", or no file")
+	flags.String("config", "", "YAML file with the configuration (default "+configs.PathEnv+", or no file)")
 	flags.Bool("json", false, "print the answer as one JSON document")
 	addServer(flags)
 	configs.AddFlags(flags)

@@ -9,13 +9,12 @@ import (
 func serveCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "serve", Short: "Answer grabs over HTTP, and serve the administration API and the console",
-		Long: "Serves the API of docs/http.md on serve.listen. If there is a ledger, it serves the API of\n" +
-			"docs/administration.md and the pages of docs/console.md on serve.control_listen. It serves /livez\n" +
-			"and /readyz on serve.ops_listen.\n" +
-			"On SIGTERM or SIGINT it reports that it is not ready, takes requests for serve.drain_delay more, and\n" +
-			"answers the requests under way.\n" +
-			"Users authenticate with tokens (JWT) signed by a key of serve.keys, or through gateways with API\n" +
-			"keys. Administrators authenticate with API keys (`hongbao key`).",
+		Long: "Serves the API of docs/http.md on serve.listen. If there is a ledger, the server also serves the API\n" +
+			"of docs/administration.md and the pages of docs/console.md on serve.control_listen. It serves /livez\n" +
+			"and /readyz on serve.ops_listen. On SIGTERM or SIGINT the server reports that it is not ready. It\n" +
+			"accepts requests for the time serve.drain_delay, and answers the running requests. Users\n" +
+			"authenticate with tokens (JWT) signed by a key of serve.keys, or through gateways with API keys.\n" +
+			"Administrators authenticate with API keys (`hongbao key`).",
 		Example: "  hongbao serve --serve.keys=keys.json --serve.issuer=https://id.example.com --serve.audience=hongbao " +
 			"--serve.facts=device=claim:device_id",
 		Args: exactly(0, "no arguments"),

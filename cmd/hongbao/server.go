@@ -17,7 +17,7 @@ import (
 )
 
 func addServer(flags *pflag.FlagSet) {
-	flags.String("server", "", "use the control listener of a server at this `URL` instead of the stores; default "+
+	flags.String("server", "", "run the command on the server whose control listener has this `URL`, instead of on the stores; default "+
 		configs.ServerEnv)
 	flags.String("key-file", "", "`FILE` with the API key for --server; default "+configs.KeyFileEnv)
 	flags.String("server-ca", "", "PEM `FILE` with the CA of --server; default "+configs.ServerCAEnv+", or the system's CAs")

@@ -15,7 +15,7 @@ import (
 )
 
 func sinkCmd() *cobra.Command {
-	return family("sink", "Pause a sink, resume it, bound its rate, and show the status of each",
+	return family("sink", "Pause, resume or limit a sink, and show the status of all sinks",
 		"A sink is the destination of grants: balance (the ledger, or a remote balance system) or kafka (the\n"+
 			"topic). A pause reaches all workers of the deployment within a second. Grabs continue, and their\n"+
 			"grants wait in Redis.",
@@ -119,7 +119,7 @@ func pauseSinkCmd(do func(o ops.Operations, ctx context.Context, in ops.SinkPaus
 		in.Sink = sink
 		return do(o, ctx, in)
 	}, writePause(said))
-	cmd.Flags().StringVar(&in.Campaign, "campaign", "", "only this campaign: its grants wait, and the sink's other grants do not")
+	cmd.Flags().StringVar(&in.Campaign, "campaign", "", "only this campaign; the sink's other grants are not affected")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if in.Campaign == "" && cmd.Flags().Changed("campaign") { // the variable in --campaign "$X" may be unset
 			return app.Usage("--campaign is empty: give an id, or leave it out for the whole sink")
@@ -143,9 +143,9 @@ func sinkLimitCmd() *cobra.Command {
 		_, err := fmt.Fprintf(w, "%s is limited to %s\n", c.Sink, limit)
 		return err
 	})
-	cmd.Use, cmd.Short = "limit SINK", "Bound the grants per second that all workers together deliver to a sink"
-	cmd.Long = "Workers apply the limit within a second, and share the rate about equally. The limit is kept in Redis.\n" +
-		"It takes precedence over the knob sinks.SINK_grants_per_second, until --by-knob removes it."
+	cmd.Use, cmd.Short = "limit SINK", "Limit the grants per second that all workers together deliver to a sink"
+	cmd.Long = "Workers apply the limit within about two seconds, and share the rate about equally. Redis stores the limit.\n" +
+		"The limit overrides the knob sinks.SINK_grants_per_second, until --by-knob removes the limit."
 	cmd.Example = "  hongbao sink limit balance --rate 500 --by ann --why \"the bank asked for it\""
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("rate") {
@@ -153,8 +153,8 @@ func sinkLimitCmd() *cobra.Command {
 		}
 		return nil
 	}
-	cmd.Flags().IntVar(&rate, "rate", 0, "grants per second; 0 for no bound")
-	cmd.Flags().BoolVar(&in.ByKnob, "by-knob", false, "let each worker use its knob again")
+	cmd.Flags().IntVar(&rate, "rate", 0, "the most grants per second; 0 for no limit")
+	cmd.Flags().BoolVar(&in.ByKnob, "by-knob", false, "remove the limit, so that each worker uses its knob again")
 	return cmd
 }
 
@@ -179,7 +179,7 @@ func controlCmd(by, why *string, check func() error, do func(ctx context.Context
 			})
 		},
 	}
-	addBy(cmd.Flags(), by, why, "; kept in Redis and in the ledger (required)")
+	addBy(cmd.Flags(), by, why, "; stored in Redis and in the ledger (required)")
 	return cmd
 }
 

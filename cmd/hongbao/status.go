@@ -17,9 +17,9 @@ func statusCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the progress of each sink: waiting, parked and dead grants, and its live workers",
 		Long: "Shows the status of each sink by shard: the grants and closes that wait and since when, the entries\n" +
-			"that are parked for another attempt, and the dead letters. For each worker it shows when Redis last\n" +
-			"heard of it, and its pending entries. It only reads.\n" +
-			"The exit code is 3 if grants wait for a sink that has no live worker.",
+			"that are parked for another attempt, and the dead letters. For each worker the command shows when\n" +
+			"the worker last called Redis, and its pending entries. It only reads. The exit code is 3 if grants\n" +
+			"wait for a sink without a live worker.",
 		Example: "  hongbao status\n  hongbao status --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {

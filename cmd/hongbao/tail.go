@@ -19,8 +19,8 @@ func tailCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tail", Short: "Print the topic's grants as JSON, one for each line",
 		Long: "Prints the grants in the topic, one for each line. It reads only the topic and asks no other server.\n" +
-			"Each partition is in the order of its offsets; with -n all partitions are in the order of the\n" +
-			"grants' times.",
+			"The grants of each partition are in the order of their offsets. With -n all grants are in the order\n" +
+			"of their times.",
 		Example: "  hongbao tail --campaign spring-rain\n  hongbao tail --since 10m -n 20\n  hongbao tail --since " +
 			"2026-02-17T20:00:00Z\n" +
 			"  hongbao tail -n 5 --follow",
@@ -41,11 +41,11 @@ func tailCmd() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&t.Follow, "follow", "f", false, "continue with new grants, until SIGINT")
-	flags.StringSliceVar(&t.Campaigns, "campaign", nil, "only these campaigns")
+	flags.BoolVarP(&t.Follow, "follow", "f", false, "also print new grants, until SIGINT")
+	flags.StringSliceVar(&t.Campaigns, "campaign", nil, "only grants of these campaigns")
 	flags.StringVar(&since, "since", "",
-		"only grants sent to the topic since then: a time as 2026-02-17T20:00:00Z, or how long ago as 10m")
-	flags.IntVarP(&t.Last, "last", "n", -1, "print only this many last grants; -1 for all")
+		"only grants published since then: a time such as 2026-02-17T20:00:00Z, or a duration ago such as 10m")
+	flags.IntVarP(&t.Last, "last", "n", -1, "only this number of newest grants; -1 for all")
 	return cmd
 }
 

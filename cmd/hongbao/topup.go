@@ -18,13 +18,14 @@ func topUpCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top-up CAMPAIGN --packets N --total MINOR-UNITS --expect MINOR-UNITS --id ORDER --by NAME --why TEXT",
 		Short: "Add packets to a campaign that is open, or that opens later, and fund them",
-		Long: "Adds packets to a campaign. Their money goes from the sponsor to the pool, and a secret seed is\n" +
-			"drawn for them. The hash that commits to their draw is printed before any user can grab one of them.\n" +
-			"--expect must be the present funding of the campaign, in minor units. Without it nothing changes,\n" +
-			"the command prints what would happen, and the exit code is 2. With a wrong value the exit code is 1.\n" +
-			"The same order (--id) again changes nothing. If the command was killed, run it again, or leave the\n" +
-			"rest to a worker. While the packets are on their way, about 0.3 s and the time of a load, grabs for\n" +
-			"them are answered refilling. A campaign that is split by tiers needs --tier.",
+		Long: "Adds packets to a campaign. The packets' money goes from the sponsor to the campaign's pool, and the\n" +
+			"command draws a new secret seed for them. It prints the hash that commits to their draw before any\n" +
+			"user can grab one of them.\n" +
+			"--expect must be the present funding of the campaign, in minor units. Without --expect the command\n" +
+			"changes nothing, prints what would happen, and the exit code is 2. With a wrong value the exit code\n" +
+			"is 1. A repeat of the same order (--id) changes nothing. If the command was killed, run it again, or\n" +
+			"wait until a worker loads the packets. While the packets are being loaded (about 0.3 s and the time\n" +
+			"of a load), grabs for them get the answer refilling. A campaign that is split by tiers needs --tier.",
 		Example: "  hongbao campaign top-up spring-rain --packets 100 --total 20000\n" +
 			"  hongbao campaign top-up spring-rain --packets 100 --total 20000 --expect 100000 --id second-rain --by ann " +
 			"--why \"the crowd is large\"",
@@ -52,11 +53,11 @@ func topUpCmd() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.Int64Var(&in.Packets, "packets", 0, "the number of added packets")
+	f.Int64Var(&in.Packets, "packets", 0, "the number of packets to add")
 	f.Var((*amountFlag)(&in.Total), "total", "the sum of the added packets, in minor units")
-	f.Var((*amountFlag)(&in.Expect), "expect", "the present funding of the campaign, exactly, in minor units")
-	f.StringVar(&in.ID, "id", "", "id of the order, chosen by you: a repeat of the order changes nothing")
-	f.StringArrayVar(&tiers, "tier", nil, "AMOUNTxPACKETS of a campaign that is split by tiers; may be repeated")
+	f.Var((*amountFlag)(&in.Expect), "expect", "the exact amount that the sponsor has paid in before this order, in minor units")
+	f.StringVar(&in.ID, "id", "", "id of the order, which you choose; a repeat with the same id changes nothing")
+	f.StringArrayVar(&tiers, "tier", nil, "added packets as AMOUNTxPACKETS, for a campaign that is split by tiers; may be repeated")
 	addBy(f, &in.By, &in.Why, "")
 	return cmd
 }

@@ -72,13 +72,16 @@ type Config struct {
 // Deployment has the settings that all processes of a deployment must share. Only Sinks may change during the
 // deployment's life.
 type Deployment struct {
-	// Name of the deployment. It identifies the data in Redis and the source of events in Kafka. Never change it.
+	// Name of the deployment. It identifies the deployment's data in Redis, and its events in Kafka. Never change this
+	// name.
 	ID string `knob:"deployment.id,common" default:"hongbao" form:"name"`
-	// Prefix of every key in Redis. Never change it.
+	// Prefix of every key in Redis. Never change this prefix.
 	KeyPrefix string `knob:"deployment.key_prefix" default:"hb"`
-	// Number of event streams in Redis; 16 to 64 on Redis Cluster. Never change it.
+	// Number of shards; each has its own stream of events in Redis. On Redis Cluster use 16 to 64. Never change this
+	// number.
 	Shards int `knob:"deployment.shards,common" default:"1" want:"1 to 1024"`
-	// Consumer groups that must exist. Redis keeps events until each group has finished them.
+	// The sinks of this deployment; each has a consumer group in Redis. Redis keeps an event until each sink has finished
+	// it.
 	Sinks []string `knob:"deployment.sinks,common" default:"balance,kafka" want:"balance, kafka"`
 }
 
@@ -90,53 +93,56 @@ type Sinks struct {
 
 // Sink has the settings of the workers for one sink.
 type Sink struct {
-	// Maximum of grants per second that all workers together deliver to the sink; 0 for no limit. `hongbao sink limit`
-	// changes it immediately, for all workers.
+	// The most grants per second that all workers together deliver to the sink; 0 for no limit. `hongbao sink limit`
+	// overrides this knob in all workers, within about two seconds.
 	GrantsPerSecond int `knob:"_grants_per_second,common" default:"0" want:"0 to 1_000_000_000 grants"`
-	// Maximum of concurrent calls of the sink by one worker, at most one per shard; 0 for one per shard.
+	// The most concurrent calls of the sink by one worker; 0 for one call per shard. A shard never has two calls at once.
 	MaxCalls int `knob:"_max_calls" default:"0" want:"0 to 1024 calls"`
-	// Approximate number of grants in one call of this sink; 0 for consumer.batch_grants.
+	// Approximate number of grants in one call of this sink; 0 for the value of consumer.batch_grants.
 	BatchGrants int `knob:"_batch_grants" default:"0" want:"0 to 100_000 grants"`
-	// Attempts before a grant becomes a dead letter of this sink: at least 2, or 0 for consumer.max_attempts.
+	// Number of failed attempts after which a grant becomes a dead letter of this sink: at least 2, or 0 for the value of
+	// consumer.max_attempts.
 	MaxAttempts int64 `knob:"_max_attempts" default:"0" want:"0 to 1000"`
 }
 
 // Redis has the settings of the connections to Redis.
 type Redis struct {
-	// Kind of the servers in redis.addrs.
+	// Kind of the servers in redis.addrs: one server, sentinels, or a cluster.
 	Mode string `knob:"redis.mode,common" default:"standalone" want:"standalone, sentinel, cluster"`
-	// Address of the server, of the sentinels, or of some nodes of the cluster.
+	// Addresses (host:port) of the server, of the sentinels, or of some nodes of the cluster.
 	Addrs []string `knob:"redis.addrs,common" default:"127.0.0.1:6379" form:"address"`
-	// Name of the primary at the sentinels.
+	// Name that the sentinels use for the primary. Only for redis.mode sentinel.
 	MasterName string `knob:"redis.master_name"`
-	// ACL user; empty for the default user.
+	// ACL user in Redis; empty for the default user.
 	Username string `knob:"redis.username,common"`
-	// Password of the user.
+	// Password of the ACL user in Redis.
 	Password Secret `knob:"redis.password,common" secret:"always"`
-	// ACL user of the sentinels.
+	// ACL user at the sentinels; empty for the default user.
 	SentinelUsername string `knob:"redis.sentinel_username"`
-	// Password for the sentinels.
+	// Password of the ACL user at the sentinels.
 	SentinelPassword Secret `knob:"redis.sentinel_password" secret:"always"`
-	// Number of the database; a cluster has only database 0.
+	// Number of the database in Redis. A cluster has only database 0.
 	DB  int `knob:"redis.db" default:"0" want:"0 to 1023"`
 	TLS TLS `knob:"redis.tls"`
-	// Maximum of connections to each server. Blocking reads use one more connection per shard and sink.
+	// The most connections of one process to each server. Reads that wait for entries use one more connection per shard
+	// and sink.
 	PoolSize int `knob:"redis.pool_size" default:"50" want:"1 to 10_000 connections"`
-	// How long to wait for a free connection.
+	// How long a command waits for a free connection.
 	PoolTimeout time.Duration `knob:"redis.pool_timeout" default:"4s" want:"1ms to 1m"`
-	// Time limit for one attempt to connect.
+	// Time limit for one attempt to connect to a server.
 	DialTimeout time.Duration `knob:"redis.dial_timeout" default:"2s" want:"10ms to 1m"`
-	// How long to wait for a reply. Blocking reads wait consumer.block longer.
+	// How long a command waits for its reply. A read that waits for entries waits consumer.block longer.
 	ReadTimeout time.Duration `knob:"redis.read_timeout" default:"3s" want:"10ms to 1m"`
 	// Time limit for sending a command.
 	WriteTimeout time.Duration `knob:"redis.write_timeout" default:"3s" want:"10ms to 1m"`
-	// How often a command is repeated if its reply was lost. Every script is idempotent: a repeat returns the same reply.
+	// How often a command is sent again if its reply was lost. Every script is idempotent, so a repeat returns the same
+	// reply.
 	Retries int `knob:"redis.retries" default:"2" want:"0 to 10"`
 }
 
 // TLS has the settings of TLS for a connection.
 type TLS struct {
-	// Connect with TLS 1.2 or newer.
+	// Connect to the servers with TLS 1.2 or newer.
 	On       bool `knob:",common" default:"false"`
 	TLSFiles `knob:""`
 }
@@ -145,14 +151,13 @@ type TLS struct {
 // of the dialled host.
 type TLSFiles struct {
 	// File with the certificates of the authorities that may sign the server's certificate, in PEM; empty for the
-	// system's.
+	// authorities of the system.
 	CA string `knob:"_ca"`
-	// File with the client's certificate, in PEM.
+	// File with this process' own certificate for the server, in PEM; empty for none.
 	Cert string `knob:"_cert"`
-	// File with the key of the client's certificate, in PEM. Other users must not be able to read it, as with the file of a
-	// secret.
+	// File with the key of this process' certificate, in PEM. Protect this file like the file of a secret.
 	Key string `knob:"_key"`
-	// Name that the server's certificate must have; empty for the host that was dialled.
+	// Name that the server's certificate must have; empty for the host in the address.
 	ServerName string `knob:"_server_name"`
 }
 
@@ -175,21 +180,19 @@ type Settlement struct {
 // Remote has the settings of a remote balance system.
 type Remote struct {
 	remote.Config
-	// Bearer token for the remote.
+	// Token that this process sends to the remote, as Authorization: Bearer.
 	Token Secret   `knob:"remote.token,common" secret:"always"`
 	TLS   TLSFiles `knob:"remote.tls"`
 }
 
 // Work has the settings of `hongbao work`.
 type Work struct {
-	// Address of /livez, /readyz and /metrics, for probes and monitoring, such as 127.0.0.1:8083; empty for no such
-	// listener.
+	// Address (host:port) of /livez, /readyz and /metrics, such as 127.0.0.1:8083; empty for no such listener.
 	//
 	// It is empty by default since several workers may run on one machine.
 	OpsListen string `knob:"work.ops_listen,common" form:"ops"`
-	// After Redis has lost grants, a process that has reported some of them to users may not answer. The restore then
-	// withholds extra packets of each campaign on the shard, as many as the shard granted in this time. With 0s a person
-	// must decide about such a loss.
+	// Redis may lose grants that only a silent process reported to users. The restore then withholds extra packets of each
+	// campaign on the shard: as many as the shard granted in this time. With 0s a person must decide about such a loss.
 	//
 	// The shard then opens automatically; `hongbao hole` shows and grants the withheld packets.
 	RestoreMargin time.Duration `knob:"work.restore_margin" default:"2s" want:"0s to 5m"`
@@ -197,51 +200,52 @@ type Work struct {
 
 // Ops has the settings that the ops listeners of serve, work and balance share.
 type Ops struct {
-	// Serve /debug/pprof on the ops listeners too. Anyone who reaches it can read the memory of the process.
+	// Serve /debug/pprof on the ops listeners. Anyone who reaches that path can read the memory of the process.
 	Pprof bool `knob:"ops.pprof" default:"false"`
-	// How long a reply of Redis about lag and state is cached, however often metrics are scraped.
+	// How long a process caches the replies of Redis about lag and state, however often metrics are scraped.
 	Poll time.Duration `knob:"ops.poll" default:"5s" want:"100ms to 5m"`
-	// How long to wait for a reply of Redis about lag and state.
+	// How long a process waits for a reply of Redis about lag and state.
 	PollTimeout time.Duration `knob:"ops.poll_timeout" default:"5s" want:"100ms to 1m"`
-	// Maximum number of campaigns that are named in a metric.
+	// The most campaigns that one metric names.
 	Campaigns int `knob:"ops.campaigns" default:"20" want:"0 to 1000 campaigns"`
 }
 
 // Kafka has the settings for logging in to Kafka; the other settings are in publish.Config.
 type Kafka struct {
 	TLS TLS `knob:"kafka.tls"`
-	// How to log in. plain needs TLS.
+	// How the process logs in to Kafka. The mechanism plain needs TLS.
 	SASLMechanism string `knob:"kafka.sasl_mechanism,common" default:"none" want:"none,plain,scram-sha-256,scram-sha-512"`
-	// User to log in.
+	// User name for the login to Kafka.
 	SASLUsername string `knob:"kafka.sasl_username,common"`
-	// Password to log in.
+	// Password for the login to Kafka.
 	SASLPassword Secret `knob:"kafka.sasl_password,common" secret:"always"`
 }
 
 // Tracing says which grabs are traced, and where their spans are sent.
 type Tracing struct {
-	// Collector that receives spans by OTLP over HTTP, such as http://127.0.0.1:4318; /v1/traces is appended to it. Empty:
-	// nothing is traced.
+	// URL of the collector that receives spans by OTLP over HTTP, such as http://127.0.0.1:4318; empty for no traces. The
+	// process appends /v1/traces to this URL.
 	Endpoint string `knob:"tracing.endpoint,common" form:"url"`
-	// Trace one of this many requests, unless the caller's traceparent decides; 0 for none.
+	// One of this many requests is traced, unless the caller's traceparent decides. With 0 no request is selected.
 	OneIn int `knob:"tracing.one_in,common" default:"1000" want:"0 to 1_000_000_000 requests"`
-	// Maximum of requests that one server selects for tracing. The same maximum applies separately to requests that
-	// callers select.
+	// The most requests per second that one server selects for tracing. The same limit applies separately to requests
+	// that callers select.
 	PerSecond int `knob:"tracing.per_second" default:"100" want:"1 to 100_000 requests a second"`
 }
 
 // Log has the knobs of the log.
 type Log struct {
-	// Lowest level that is logged. Less important lines are left out.
+	// The lowest level of the lines that are logged. Lines of lower levels are left out.
 	Level string `knob:"log.level,common" default:"info" want:"debug, info, warn, error"`
-	// auto: console in a terminal, else json. json has one object a line.
+	// Format of the log. json: one JSON object per line. console: text for people. auto: console in a terminal, otherwise
+	// json.
 	Format string `knob:"log.format" default:"auto" want:"auto, json, console"`
 }
 
 // Unsafe lists the checks that only warn.
 type Unsafe struct {
-	// Checks that only warn. A process refuses to start if any other check fails. The first six names are settings of
-	// the ledger's database.
+	// Names of the checks that only log a warning when they fail. If any other check fails, the process does not start.
+	// The first six names are settings of the ledger's database.
 	Allow []string `knob:"unsafe.allow"`
 }
 

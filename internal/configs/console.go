@@ -9,13 +9,13 @@ import (
 
 // Console has the settings of the pages of `hongbao serve`.
 type Console struct {
-	// Make the pages read-only, whatever the caller's role.
+	// Whether the pages are read-only for every role.
 	ReadOnly bool `knob:"console.read_only,common" default:"false"`
-	// How often the data of a live page is read.
+	// Time between two readings of the data of a live page.
 	Every time.Duration `knob:"console.every" default:"1s" want:"100ms to 1m"`
-	// How long a login is valid. It ends earlier if its key ends.
+	// How long a login is valid. A login ends earlier if its API key ends.
 	SessionTime time.Duration `knob:"console.session_time" default:"8h" want:"1m to 168h"`
-	// Maximum of open live pages; further pages get 503 with Retry-After.
+	// The most open live pages. Further pages get the status 503 with Retry-After.
 	Watchers int `knob:"console.watchers" default:"200" want:"1 to 10_000 pages"`
 }
 

@@ -73,28 +73,29 @@ const referenceHead = `# Configuration
 
 <!-- Written by go generate ./internal/configs from the fields of the Configs; do not edit. -->
 
-Each knob has one name and can be set in three places. Later ones win:
+Each knob has one name and can be set in three places. A later place in this list overrides an earlier one:
 
-1. the YAML file: ` + "`redis: {pool_size: 80}`" + `; ` + "`configs/hongbao.yaml`" + ` has every knob with its default, ` + "`configs/production.yaml`" + ` is a start for production;
-2. the environment: ` + "`HONGBAO_REDIS_POOL_SIZE=80`" + `; a variable that is set to nothing counts as not set;
+1. the YAML file: ` + "`redis: {pool_size: 80}`" + `; ` + "`configs/hongbao.yaml`" + ` has every knob with its default, ` + "`configs/production.yaml`" + ` is a starting point for production;
+2. the environment: ` + "`HONGBAO_REDIS_POOL_SIZE=80`" + `; an empty variable counts as not set;
 3. a flag: ` + "`--redis.pool_size=80`" + `.
 
 Durations need a unit (500ms, 30s, 10m, 24h). Lists are written as YAML lists, or with commas; a flag for a list may be repeated.
 
-A key of the file that does not exist is refused. So is a variable HONGBAO_..., except for HONGBAO_CONFIG and those that Kubernetes
-sets for services (HONGBAO_SERVICE_HOST and the like).
+A process refuses an unknown key in the file. It also refuses an unknown variable HONGBAO_..., except for HONGBAO_CONFIG and the variables
+that Kubernetes sets for services (such as HONGBAO_SERVICE_HOST).
 
-Secrets are refused in the file and on the command line, where others can read them. Set the variable, or set the variable with
+A process refuses secrets in the file and on the command line, where others can read them. Set the variable, or set the variable with
 ` + "`_FILE`" + ` at its end (` + "`HONGBAO_REDIS_PASSWORD_FILE=/run/secrets/redis`" + `) to the path of a file that contains nothing else.
-Such files, and the keys of certificates, belong to the process' user with mode 600 or less, or to root with mode 640 or less and a group of the
-process. That is PostgreSQL's rule for ssl_key_file, and how Kubernetes mounts a secret with defaultMode 0440 and fsGroup.
+Files of secrets, and the keys of certificates, must belong to the process' user with mode 600 or less, or to root with mode 640 or less and a
+group of the process. PostgreSQL has the same rule for ssl_key_file. Kubernetes mounts a secret this way with defaultMode 0440 and fsGroup.
 
-Certificates and their keys are read again when their files change: the next handshake offers the new ones, and the log says so. If a pair
-can't be used, the log has an error, and the earlier pair stays in use. The files of ..._ca, tokens and passwords are read once, at the start.
+A process reads certificates and their keys again when their files change. The next handshake offers the new certificate, and the log says so.
+If a new pair can't be used, the log has an error, and the earlier pair stays in use. A process reads the files of authorities (..._ca), tokens
+and passwords once, at its start. Exceptions: the client authorities of the serve section.
 
-A process that finds anything wrong names all of it and ends with exit code 2.
+A process that finds errors in its configuration prints all of them and ends with exit code 2.
 
-Each section begins with the knobs that people set. The advanced ones below them have defaults that fit nearly everyone.
+Each section begins with the knobs that most operators set. The advanced knobs below them have defaults that fit nearly everyone.
 `
 
 func reference() string {

@@ -15,28 +15,27 @@ import (
 // sections are the sections in the order of the reference, with their descriptions.
 var sections = []struct{ name, doc string }{
 	{"deployment", "Settings that must be the same in all processes of a deployment."},
-	{"redis", "How to reach Redis."},
-	{"ledger", "How to reach the ledger's database."},
+	{"redis", "How processes connect to Redis."},
+	{"ledger", "How processes connect to the ledger's database."},
 	{"settlement", "Where grants are settled."},
-	{"remote", "A remote balance system, and what it supports. Used if settlement.kind is remote; " +
+	{"remote", "A remote balance system, and what it supports. Used only if settlement.kind is remote; " +
 		"see docs/remote-balance.md."},
 	{"balance", "The server `hongbao balance`. Used by that command only."},
 	{"serve", "The server `hongbao serve`; see docs/http.md. Used by that command only."},
 	{"work", "The worker `hongbao work`. Used by that command only."},
-	{"ops", "Settings that the ops listeners of serve, work and balance share; see docs/metrics.md."},
+	{"ops", "Settings of the ops listeners of serve, work and balance; see docs/metrics.md."},
 	{"console", "The pages of `hongbao serve`; see docs/console.md. Used by that command only."},
 	{"audit", "The audit, by `hongbao audit` or from the console; see docs/audit.md."},
-	{"kafka", "How to reach Kafka, and the topic. Ignored if kafka is not among deployment.sinks."},
-	{"publisher", "How grants are published to the topic."},
-	{"campaign", "Loading campaigns, caching their plans, and removing them from Redis."},
-	{"producer", "Deciding grabs."},
-	{"consumer", "Delivery of events to the sinks. The settings are the same for each sink, except for those in section " +
-		"sinks."},
-	{"sinks", "Settings of one sink alone."},
-	{"trimmer", "Deleting finished events from the streams."},
+	{"kafka", "How processes connect to Kafka, and the topic. Not used if kafka is not among deployment.sinks."},
+	{"publisher", "How workers publish grants to the topic."},
+	{"campaign", "How campaigns are loaded, how their plans are cached, and when they leave Redis."},
+	{"producer", "How servers decide grabs in Redis."},
+	{"consumer", "How workers deliver events to the sinks. Section sinks has the settings of single sinks."},
+	{"sinks", "Settings of single sinks."},
+	{"trimmer", "How workers delete finished events from the streams in Redis."},
 	{"tracing", "Traces of single grabs, by OpenTelemetry; see docs/tracing.md."},
 	{"log", "What a process logs."},
-	{"unsafe", "Checks that only warn. Each disabled check can cost money."},
+	{"unsafe", "Checks that only log a warning when they fail. Each of them can cost money."},
 }
 
 // docs has the description of each knob, one line per knob: the name and its sentences. The command go generate takes

@@ -16,83 +16,86 @@ import (
 
 // Serve has the settings of the server `hongbao serve`.
 type Serve struct {
-	// Address for users; 0.0.0.0:8080 for every interface.
+	// Address (host:port) on which the server listens for users and gateways; 0.0.0.0:8080 for every interface.
 	//
 	// Port 0 selects a free port.
 	Listen string `knob:"serve.listen,common" default:"127.0.0.1:8080" form:"listen"`
-	// Address of /livez, /readyz and /metrics, for probes and monitoring.
+	// Address (host:port) of /livez, /readyz and /metrics, for probes and monitoring.
 	OpsListen string `knob:"serve.ops_listen,common" default:"127.0.0.1:8082" form:"listen"`
-	// Address for the administration API and the console. It is opened only if there is a ledger. Empty: it is not opened.
+	// Address (host:port) of the administration API and the console; empty for no such listener. Without a ledger the
+	// server does not open it.
 	ControlListen string `knob:"serve.control_listen,common" default:"127.0.0.1:8081" form:"ops"`
 	// TLS and ControlTLS are the TLS configurations of the public and the control listener, with their certificates. A nil
 	// configuration means no TLS.
 	TLS, ControlTLS *tls.Config
-	// The JSON Web Key Set of the tokens' issuer: the path of a file, which is read again when it changes, or an https://
-	// URL, which is fetched every 5 minutes. Each key names its algorithm: HS256, RS256, ES256 or EdDSA. Has no default.
+	// The JSON Web Key Set of the tokens' issuer: the path of a file, or an https:// URL. The server reads a changed file
+	// again, and fetches a URL every 5 minutes. Each key names its algorithm: HS256, RS256, ES256 or EdDSA. There is no
+	// default.
 	Keys string `knob:"serve.keys,common"`
-	// Value that a token must have in iss. Has no default.
+	// Value that the claim iss of a token must have. There is no default.
 	Issuer string `knob:"serve.issuer,common"`
-	// Value that a token must have in aud. Has no default.
+	// Value that the claim aud of a token must have. There is no default.
 	Audience string `knob:"serve.audience,common"`
-	// The claim of a token that has the user's id.
+	// Name of the claim that has the user's id in a token.
 	UserClaim string `knob:"serve.user_claim" default:"sub"`
-	// Sources of the facts that limits count by. device=claim:device_id takes fact device from the claim device_id of a
-	// token. device=gateway:NAME takes it from NAME in the requests of a gateway with an API key. A fact may have one
-	// source of each kind. A fact without a source is unknown.
+	// Where the server finds the facts that limits count by. device=claim:device_id takes the fact device from the claim
+	// device_id of a token. device=gateway:NAME takes the fact device from NAME in the requests of a gateway with an API
+	// key. A fact may have one source of each kind. A fact without a source is unknown.
 	Facts []string `knob:"serve.facts,common"`
-	// How far the clocks of this machine and of the tokens' issuer may be apart.
+	// The largest difference between the clocks of this machine and of the tokens' issuer.
 	Leeway time.Duration `knob:"serve.leeway" default:"5s" want:"0s to 1m"`
-	// Requests of one user on average.
+	// The most requests of one user per second, on average. Each server counts its own requests.
 	Rate int `knob:"serve.rate,common" default:"5" want:"1 to 1_000_000 requests a second"`
-	// Requests of one user at once (burst).
+	// The most requests of one user at once (burst).
 	Burst int `knob:"serve.burst,common" default:"20" want:"1 to 1_000_000 requests"`
-	// Grabs and reads with one API key on average; a batch counts as the number of its grabs.
+	// The most grabs and reads with one API key per second, on average. A batch counts as the number of its grabs.
 	KeyRate int `knob:"serve.key_rate,common" default:"10000" want:"1 to 1_000_000 grabs a second"`
-	// Grabs and reads with one API key at once (burst); at least 128, the size of the largest batch.
+	// The most grabs and reads with one API key at once (burst). The largest batch has 128 grabs.
 	KeyBurst int `knob:"serve.key_burst" default:"20000" want:"128 to 1_000_000 grabs"`
-	// Requests of one address on average, whoever sends them; an IPv6 address counts by its first 64 bits. 0 for no limit.
+	// The most requests from one address per second, on average, whoever sends them; 0 for no limit. An IPv6 address
+	// counts by its first 64 bits.
 	AddressRate int `knob:"serve.address_rate,common" default:"0" want:"0 to 1_000_000 requests a second"`
-	// Requests of one address at once (burst).
+	// The most requests from one address at once (burst).
 	AddressBurst int `knob:"serve.address_burst" default:"200" want:"1 to 1_000_000 requests"`
-	// Networks of the proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8.
+	// Networks of your proxies, such as 10.0.0.0/8. The server believes the header X-Forwarded-For of these proxies only.
 	TrustedProxies []string `knob:"serve.trusted_proxies"`
-	// Other topics that a replay by the administration API or the console may write to. Empty: none. `hongbao replay` may
-	// write to any topic.
+	// Other topics to which a replay by the administration API or the console may write; empty for none. `hongbao replay`
+	// may write to any topic.
 	ReplayTopics []string `knob:"serve.replay_topics"`
-	// Origins of web pages that may read responses, such as https://app.example.com.
+	// Origins of the web pages that may read the server's answers (CORS), such as https://app.example.com.
 	CORSOrigins []string `knob:"serve.cors_origins"`
-	// Maximum of open connections of each listener; further connections wait until one is closed.
+	// The most open connections of each listener. Further connections wait until one is closed.
 	Connections int `knob:"serve.connections" default:"20000" want:"1 to 1_000_000 connections"`
-	// Maximum of open connections of one address, or of one IPv6 /64 network, to serve.listen; further connections are
-	// closed immediately. Addresses of serve.trusted_proxies have no limit. 0 for no limit.
+	// The most open connections from one address, or one IPv6 /64 network, to serve.listen; 0 for no limit. The server
+	// closes further connections at once. Addresses in serve.trusted_proxies have no limit.
 	AddressConnections int `knob:"serve.address_connections" default:"10000" want:"0 to 1_000_000 connections"`
-	// Time in which a request's head must arrive.
+	// Time limit for the arrival of a request's head.
 	ReadHeaderTimeout time.Duration `knob:"serve.read_header_timeout" default:"5s" want:"1ms to 1m"`
-	// Time in which a whole request must arrive.
+	// Time limit for the arrival of a whole request.
 	ReadTimeout time.Duration `knob:"serve.read_timeout" default:"10s" want:"1ms to 5m"`
-	// Time in which a request must be answered; above producer.call_timeout.
+	// Time limit for a request, until its answer is written. It must be longer than producer.call_timeout.
 	WriteTimeout time.Duration `knob:"serve.write_timeout" default:"30s" want:"2ms to 10m"`
-	// Connections without requests are closed after this time. Keep it above the load balancer's own idle timeout.
+	// After this time without a request, the server closes a connection. It should be longer than the load balancer's own
+	// idle timeout.
 	IdleTimeout time.Duration `knob:"serve.idle_timeout" default:"1m" want:"1ms to 1h"`
-	// How long a server still accepts requests after SIGTERM. Meanwhile /readyz answers 503, so that load balancers send
-	// it no new requests.
+	// How long the server still accepts requests after SIGTERM. During this time /readyz answers 503, so that load
+	// balancers send no new requests.
 	DrainDelay time.Duration `knob:"serve.drain_delay" default:"5s" want:"0s to 10m"`
-	// How long to wait for requests in flight after serve.drain_delay.
+	// How long the stopping server waits for the running requests, after serve.drain_delay.
 	DrainTimeout time.Duration `knob:"serve.drain_timeout" default:"20s" want:"1ms to 1h"`
 	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has a certificate.
 	TLSCert string `knob:"serve.tls_cert,common"`
-	// File with the key of the certificate, in PEM. Other users must not be able to read it, as with the file of a secret.
+	// File with the key of the server's certificate, in PEM. Protect this file like the file of a secret.
 	TLSKey string `knob:"serve.tls_key,common"`
-	// File with the certificates of the authorities that may sign a caller's certificate, in PEM. If it is set, only
-	// callers with such a certificate may connect. The file is read again when it changes, like certificate and key.
+	// File with the certificates of the authorities that may sign a caller's certificate, in PEM. If this knob is set,
+	// only callers with such a certificate may connect. The server reads a changed file again.
 	TLSClientCA string `knob:"serve.tls_client_ca"`
-	// File with the certificate of the control listener, in PEM; empty to serve administration without TLS.
+	// File with the certificate of the control listener, in PEM; empty to serve this listener without TLS.
 	ControlTLSCert string `knob:"serve.control_tls_cert"`
-	// File with the key of the control listener's certificate, in PEM. Other users must not be able to read it, as with
-	// the file of a secret.
+	// File with the key of the control listener's certificate, in PEM. Protect this file like the file of a secret.
 	ControlTLSKey string `knob:"serve.control_tls_key"`
-	// File with the certificates of the authorities that may sign the certificate of a caller of the control listener,
-	// in PEM.
+	// File with the certificates of the authorities that may sign a caller's certificate, in PEM. If this knob is set,
+	// only callers with such a certificate may connect to the control listener.
 	ControlTLSClientCA string `knob:"serve.control_tls_client_ca"`
 }
 

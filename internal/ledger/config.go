@@ -33,15 +33,15 @@ type Config struct {
 	// DSN is a connection string of libpq (URL or key=value) for PostgreSQL, user@tcp(host:port)/database?tls=... for
 	// MySQL, the path of a file for SQLite. It may contain a password and is never logged.
 	DSN string
-	// Connections of one process. On SQLite these are readers, and there is one writer besides.
+	// The most connections of one process to the database. On SQLite these connections read; one more connection writes.
 	Conns int `knob:"ledger.conns" default:"10" want:"1 to 1000 connections"`
-	// One attempt to connect.
+	// Time limit for one attempt to connect to the database.
 	ConnectTimeout time.Duration `knob:"ledger.connect_timeout" default:"5s" want:"10ms to 1m"`
-	// Wait for a lock of another transaction. MySQL rounds it up to whole seconds.
+	// How long a transaction waits for a lock of another transaction. MySQL rounds this time up to whole seconds.
 	LockTimeout time.Duration `knob:"ledger.lock_timeout" default:"3s" want:"1ms to 10m"`
-	// One transaction with all its waits.
+	// Time limit for one transaction with all its waits.
 	Timeout time.Duration `knob:"ledger.timeout" default:"10s" want:"10ms to 1h"`
-	// Repeats of a transaction that lost a deadlock or a lock.
+	// How often a transaction is repeated after a deadlock, or after it got no lock in time.
 	Retries int `knob:"ledger.retries" default:"5" want:"1 to 100"`
 	// Observe, if not nil, is called for each transaction that has ended. kind is read or write. again says that the
 	// transaction lost a conflict with another one and is retried. Observe must be fast and safe for concurrent use.

@@ -138,7 +138,7 @@ const maxWhy = 500
 func checkWhy(why string) error {
 	switch {
 	case strings.TrimSpace(why) == "":
-		return &InputError{Field: "why", Text: "is required: the reason is kept with the decision"}
+		return &InputError{Field: "why", Text: "is required: the reason is stored with the decision"}
 	case len(why) > maxWhy:
 		return &InputError{Field: "why", Text: "has more than 500 bytes"}
 	}

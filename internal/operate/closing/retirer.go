@@ -19,7 +19,7 @@ type RetirerConfig struct {
 	Store *store.Store
 	Locks Locker
 	Log   *zap.Logger
-	// Grace is how long a refunded campaign stays in Redis. After that its receipts are read from the ledger.
+	// How long a refunded campaign stays in Redis. After this time its receipts are read from the ledger.
 	Grace time.Duration `knob:"campaign.grace" default:"24h" want:"0s to 9600h"`
 	// Every is the pause between two rounds.
 	Every time.Duration `default:"1m" want:"10ms to 1h"`

@@ -14,21 +14,22 @@ import (
 
 // Config has the settings of a Publisher or a Log. A zero value is refused unless the field's comment allows it.
 type Config struct {
-	// Some brokers of the cluster; the rest is discovered.
+	// Addresses (host:port) of some brokers of the cluster. The process finds the other brokers by itself.
 	Brokers []string `knob:"kafka.brokers,common" default:"127.0.0.1:9092" form:"address"`
-	// Name of this process in the brokers' logs and quotas.
+	// Name of the process in the logs and quotas of the brokers.
 	ClientID string `knob:"kafka.client_id" default:"hongbao" form:"name"`
 	// TLS and SASL secure the connections. nil means that they are not used.
 	TLS  *tls.Config
 	SASL sasl.Mechanism
 
-	// Topic that receives the grants.
+	// Name of the topic that receives the grants.
 	Topic string `knob:"kafka.topic,common" default:"hongbao.grants" form:"topic"`
-	// Partitions of the topic. A shard's partition is the shard modulo this, so never change it.
+	// Number of partitions of the topic. The number of a shard's partition is the shard's number modulo this number. So
+	// never change this number.
 	Partitions int `knob:"kafka.partitions,common" default:"1" want:"1 to 10_000"`
-	// Create the topic if it is missing.
+	// Whether Hongbao creates the topic if it is missing.
 	Create bool `knob:"kafka.create_topic,common" default:"false"`
-	// Number of replicas of each partition, if Hongbao creates the topic.
+	// Number of replicas of each partition in a topic that Hongbao creates.
 	ReplicationFactor int `knob:"kafka.replication_factor,common" default:"3" want:"1 to 100"`
 
 	// Campaigns supplies data that a grant may lack. This is the code of a coupon, and the currency of a grant from the
@@ -56,9 +57,9 @@ type Config struct {
 	// Worker is this worker's name in claims. A Log does not need it.
 	Worker string
 
-	// Maximum number of grants in one batch.
+	// The most grants in one batch.
 	BatchGrants int `knob:"publisher.batch_grants" default:"2000" want:"1 to 20_000 grants"`
-	// Maximum size of one batch before compression. It must not exceed the topic's max.message.bytes.
+	// The largest size of one batch before compression. It must not exceed the topic's max.message.bytes.
 	//
 	// Even the smallest allowed batch has room for several grants of maximum size.
 	BatchBytes int `knob:"publisher.batch_bytes" default:"1000000" want:"8192 to 67_108_864 bytes"`
@@ -69,30 +70,31 @@ type Config struct {
 	// batches of a killed worker, and leaves them to newer workers.
 	Compression string `knob:"publisher.compression" default:"none" want:"none, gzip, snappy, lz4, zstd"`
 
-	// Timeout of one connection attempt, including its handshakes.
+	// Time limit for one attempt to connect to a broker, including its handshakes.
 	DialTimeout time.Duration `knob:"publisher.dial_timeout" default:"5s" want:"10ms to 1m"`
-	// Timeout of one request. The broker has half of this time to replicate a batch.
+	// Time limit for one request to a broker. The broker has half of this time to replicate a batch.
 	RequestTimeout time.Duration `knob:"publisher.request_timeout" default:"5s" want:"100ms to 5m"`
-	// Idle connections are closed after this time. It must be below the brokers' connections.max.idle.ms.
+	// After this time without a request, a connection to a broker is closed. It must be shorter than the brokers'
+	// connections.max.idle.ms.
 	IdleTimeout time.Duration `knob:"publisher.idle_timeout" default:"5m" want:"1s to 9m"`
-	// Maximum age of cached metadata: how long a moved leader can go unnoticed.
+	// The largest age of cached metadata. Until then the publisher may miss that a partition has another leader.
 	MetadataTTL time.Duration `knob:"publisher.metadata_ttl" default:"5s" want:"100ms to 5m"`
 
-	// How long the sending of one batch is retried before it counts as an outage.
+	// How long the publisher tries to send one batch before it counts an outage.
 	//
 	// The claim of the batch stays.
 	AttemptTime time.Duration `knob:"publisher.attempt_time" default:"15s" want:"100ms to 10m"`
-	// Maximum age of a claim when its batch is sent.
+	// The largest age of a claim when the publisher sends its batch.
 	//
 	// The age counts by the monotonic and by the wall clock. It must be below the consumer's lease, and at least
 	// AttemptTime.
 	MaxClaimAge time.Duration `knob:"publisher.max_claim_age" default:"20s" want:"100ms to 10m"`
-	// The brokers' producer.id.expiration.ms, or less. For half of this time stored batches are sent again without
-	// reading the log.
+	// At most the brokers' producer.id.expiration.ms. During half of this time the publisher sends stored batches again
+	// without reading the topic.
 	//
 	// Check lowers it to the brokers' value.
 	ProducerExpiration time.Duration `knob:"publisher.producer_expiration" default:"24h" want:"1m to 8760h"`
-	// Maximum size of one response when the topic is read.
+	// The largest response that the process accepts when it reads the topic.
 	FetchBytes int `knob:"publisher.fetch_bytes" default:"8388608" want:"65_536 to 1_073_741_824 bytes"`
 }
 

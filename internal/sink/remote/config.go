@@ -23,33 +23,34 @@ type Config struct {
 	// Deployment is part of every Idempotency-Key, so it must never change.
 	Deployment string
 
-	// Timeout of one connection attempt, and of one TLS handshake.
+	// Time limit for one attempt to connect to the remote, and for one TLS handshake.
 	ConnectTimeout time.Duration `knob:"remote.connect_timeout" default:"2s" want:"1ms to 1m"`
-	// Maximum wait for the response headers after the request was written.
+	// How long a request waits for the headers of the response, after the request was written.
 	HeaderTimeout time.Duration `knob:"remote.header_timeout" default:"5s" want:"1ms to 5m"`
-	// Timeout of one complete request.
+	// Time limit for one request to the remote, until the whole response is read.
 	Timeout time.Duration `knob:"remote.timeout" default:"8s" want:"1ms to 10m"`
-	// Idle connections are closed after this time. It must be below the remote's own idle timeout.
+	// After this time without a request, a connection to the remote is closed. It must be shorter than the remote's own
+	// idle timeout.
 	IdleTimeout time.Duration `knob:"remote.idle_timeout" default:"30s" want:"1ms to 1h"`
-	// Maximum size of a response about one credit.
+	// The largest response about one credit that is accepted.
 	BodyBytes int64 `knob:"remote.body_bytes" default:"4096" want:"512 to 1_048_576 bytes"`
-	// Maximum number of concurrent requests of one process.
+	// The most concurrent requests of one process to the remote.
 	Concurrency int `knob:"remote.concurrency" default:"256" want:"1 to 10_000 requests"`
-	// Maximum number of credits in one request to /v1/credits:batch; 0 if the remote has no such endpoint. For
-	// idempotent remotes only.
+	// The most credits in one request to /v1/credits:batch; 0 if the remote has no such endpoint. For idempotent remotes
+	// only.
 	BatchCredits int `knob:"remote.batch_credits" default:"0" want:"0 to 1000 credits"`
 
-	// How long the remote certainly remembers an Idempotency-Key; 0s if it is not idempotent. No default: it must be
-	// declared for settlement.kind remote.
+	// How long the remote certainly remembers an Idempotency-Key; 0s if the remote is not idempotent. Required for
+	// settlement.kind remote; there is no default.
 	Retention time.Duration `knob:"remote.retention,common" want:"0s to 87600h"`
-	// Safety margin that is subtracted from the retention, for clock differences and slow requests.
+	// Safety margin that is subtracted from remote.retention, because of clock differences and slow requests.
 	Margin time.Duration `knob:"remote.margin" default:"5m" want:"0s to 720h"`
-	// Whether the remote answers GET /v1/credits/{reference}. No default: it must be declared for settlement.kind
-	// remote. A remote that is neither idempotent nor queryable gets each credit at most once. A person decides about
-	// unknown outcomes.
+	// Whether the remote answers GET /v1/credits/{reference}. Required for settlement.kind remote; there is no default. A
+	// remote that is neither idempotent nor queryable gets each credit at most once, and a person decides about unknown
+	// outcomes.
 	Queryable bool `knob:"remote.queryable,common"`
-	// How long a request can still take effect after it was sent. After that time, 'not found' is final, and the credit
-	// is sent again. 0s: never.
+	// How long a request can still take effect at the remote after it was sent. Later an answer "not found" is final, and
+	// the worker sends the credit again. With 0s such an answer is never final.
 	//
 	// The time counts from the end of the sender's ClaimTime. It must be at least ClaimTime.
 	QueryFinal time.Duration `knob:"remote.query_final" default:"0s" want:"0s to 8760h"`
@@ -71,19 +72,18 @@ type Config struct {
 	Verified   Verdict
 	VerifiedAt time.Time
 
-	// How long a pending credit belongs to the worker that started to request it. After that, other workers may resolve
-	// it.
+	// How long a pending credit belongs to the worker that began to request it. After this time, another worker may find
+	// out its outcome.
 	ClaimTime time.Duration `knob:"remote.claim_time" default:"20s" want:"1ms to 30m"`
-	// How many more times one attempt tries to resolve an unknown result. Then the grant goes back to the consumer,
-	// which retries it later.
+	// How many more times one attempt tries to find out an unknown result. Then the consumer tries the grant again later.
 	Repeats int `knob:"remote.repeats" default:"3" want:"0 to 20"`
-	// Pause before the first of remote.repeats. It doubles each time.
+	// Wait before the first of remote.repeats. The wait doubles each time.
 	Pause time.Duration `knob:"remote.pause" default:"100ms" want:"1ms to 1m"`
-	// Number of consecutive failures that open the circuit breaker, which stops all requests.
+	// After this many failures in a row, the circuit breaker opens. Then the worker sends no requests to the remote.
 	BreakerFailures int `knob:"remote.breaker_failures" default:"50" want:"1 to 1_000_000"`
-	// How long the open circuit breaker stops requests before it lets one through.
+	// How long the open circuit breaker stops the requests, before it lets one request through.
 	BreakerOpen time.Duration `knob:"remote.breaker_open" default:"5s" want:"1ms to 1h"`
-	// The longest pause that a Retry-After of the remote can cause.
+	// The longest wait that a Retry-After of the remote can cause.
 	MaxRetryAfter time.Duration `knob:"remote.max_retry_after" default:"1m" want:"1ms to 1h"`
 }
 

@@ -28,11 +28,11 @@ type Config struct {
 	// Pause returns the ledger's last decision to pause or resume a campaign, nil if there is none. If that is a
 	// pause, Load leaves the campaign paused. If Pause is nil, Load opens every campaign.
 	Pause func(ctx context.Context, id string) (*stream.Control, error)
-	// Packets that one call loads into Redis, which is busy meanwhile.
+	// Number of packets that one call loads into Redis. Redis does nothing else during the call.
 	//
 	// A Lua call takes fewer than 8,000 arguments.
 	Chunk int `knob:"campaign.load_chunk" default:"1000" want:"1 to 5000 packets"`
-	// How long one call is repeated while Redis is out of reach; 0s for no repeat.
+	// How long the load repeats one call while Redis does not answer; 0s for no repeat.
 	Patience time.Duration `knob:"campaign.load_patience" default:"30s" want:"0s to 1h"`
 }
 
