@@ -308,7 +308,7 @@ func (l *loss) kept(ctx context.Context, lost int64, r *recovery.Recoverer) erro
 		}
 	}
 	l.took = list[0].Took
-	if n := list[0].Last - list[0].First + 1; n != lost || list[0].Nobody > 0 {
+	if n := list[0].Last - list[0].First + 1; n != lost || list[0].Unknown > 0 {
 		return fmt.Errorf("%d grants were lost, but the report has: %+v", lost, list[0])
 	}
 	for i, answers := range l.receipts {

@@ -88,7 +88,7 @@ func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
 	if list, _, err := k.Unrecorded(ctx); err != nil || len(list) == 0 {
 		return err
 	}
-	_, err := r.alone(ctx, shard, func(ctx context.Context) error {
+	_, err := r.withRecoveryLock(ctx, shard, func(ctx context.Context) error {
 		list, text, err := k.Unrecorded(ctx)
 		if err != nil || len(list) == 0 {
 			return err

@@ -132,9 +132,9 @@ func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 // lostPause is the pause between two checks of a shard that waits for a person's decision.
 const lostPause = 10 * time.Second
 
-// Tend opens a frozen shard, after it has restored what Redis lost. If only a person can decide about the loss, it
+// OpenFrozen opens a frozen shard, after it has restored what Redis lost. If only a person can decide about the loss, it
 // raises an alarm and leaves the shard frozen.
-func (r *Recoverer) Tend(ctx context.Context, shard int) error {
+func (r *Recoverer) OpenFrozen(ctx context.Context, shard int) error {
 	t := &r.shards[shard]
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +155,7 @@ func (r *Recoverer) tend(ctx context.Context, shard int) error {
 		return err
 	}
 	began := time.Now()
-	_, err = r.alone(ctx, shard, func(ctx context.Context) error {
+	_, err = r.withRecoveryLock(ctx, shard, func(ctx context.Context) error {
 		v := &Verdict{Shard: shard}
 		if err := r.checkServer(ctx, v); err != nil {
 			return err
@@ -211,15 +211,15 @@ func (r *Recoverer) alarm(v *Verdict, why string) {
 		zap.String("code", "redis_went_back"), zap.Int("shard", v.Shard), zap.String("lost", what))
 }
 
-// alone runs fn under the shard's recovery lock. It returns false if another process holds the lock. It cancels fn's
+// withRecoveryLock runs fn under the shard's recovery lock. It returns false if another process holds the lock. It cancels fn's
 // context if the lease is lost.
-func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Context) error) (bool, error) {
-	return r.under(ctx, "recover", shard, fn)
+func (r *Recoverer) withRecoveryLock(ctx context.Context, shard int, fn func(context.Context) error) (bool, error) {
+	return r.withLock(ctx, "recover", shard, fn)
 }
 
-// under runs fn under a named lock of the shard. It returns false if another process holds the lock. It cancels fn's
+// withLock runs fn under a named lock of the shard. It returns false if another process holds the lock. It cancels fn's
 // context if the lease is lost.
-func (r *Recoverer) under(ctx context.Context, name string, shard int, fn func(context.Context) error) (bool, error) {
+func (r *Recoverer) withLock(ctx context.Context, name string, shard int, fn func(context.Context) error) (bool, error) {
 	locks, err := r.cfg.Store.Locks(store.LockConfig{Lease: r.cfg.Lease, Poll: 100 * time.Millisecond})
 	if err != nil {
 		return false, err
@@ -264,9 +264,9 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by stream.Decision) 
 	defer cancel()
 	poll := func(fn func() (bool, error)) error { return retry.Poll(waiting, 100*time.Millisecond, fn) }
 	return poll(func() (bool, error) {
-		return r.under(ctx, acceptLock, v.Shard, func(ctx context.Context) error {
+		return r.withLock(ctx, acceptLock, v.Shard, func(ctx context.Context) error {
 			return poll(func() (bool, error) {
-				return r.alone(ctx, v.Shard, func(ctx context.Context) error { return r.accept(ctx, v, by) })
+				return r.withRecoveryLock(ctx, v.Shard, func(ctx context.Context) error { return r.accept(ctx, v, by) })
 			})
 		})
 	})
