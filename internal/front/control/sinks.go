@@ -46,7 +46,7 @@ func sinkOperations() []operation {
 				"difference with exactly these fields as acknowledged. Verdict, alarms and sealing ignore it. " +
 				"A second acknowledgement of the same difference replaces the first. double_credit is refused.",
 			action: access.AcknowledgeDifference, body: acknowledgeBody{},
-			answer: ledger.Acknowledgement{}, together: true, do: acknowledge,
+			answer: ledger.Acknowledgement{}, inTransaction: true, do: acknowledge,
 		},
 		sinkChange("pause", "Stop the deliveries to a sink until it is resumed",
 			"All workers stop within a second. Grants wait and lose no attempt.", access.PauseSink,
@@ -58,7 +58,7 @@ func sinkOperations() []operation {
 			summary:     "Bound the grants per second that all workers together deliver to a sink",
 			description: "The limit overrides the configuration of the workers, until by_knob removes the limit. Workers apply it within a second.",
 			action:      access.LimitSink, body: limitBody{}, answer: app.SinkChange{}, params: []*huma.Param{sinkParam()},
-			codes: []string{"unknown_sink"}, alone: true, do: limitSink,
+			codes: []string{"unknown_sink"}, withoutLedger: true, do: limitSink,
 		},
 	}
 }
@@ -82,7 +82,7 @@ func sinkChange(name, summary, description string, action access.Action,
 	return operation{
 		method: http.MethodPost, path: "/v1/sinks/{sink}/" + name, id: name + "-sink", summary: summary,
 		description: description + " It works while the ledger is down.", action: action, body: sinkBody{},
-		answer: app.SinkChange{}, params: []*huma.Param{sinkParam()}, codes: []string{"unknown_sink"}, alone: true,
+		answer: app.SinkChange{}, params: []*huma.Param{sinkParam()}, codes: []string{"unknown_sink"}, withoutLedger: true,
 		do: func(ctx context.Context, c *call) (any, error) {
 			in := ops.SinkPause{Sink: c.r.PathValue("sink"), Why: c.fields.text("why"), Campaign: c.fields.text("campaign")}
 			if err := c.fields.done(); err != nil {
