@@ -84,10 +84,10 @@ func openLedger(ctx context.Context, config ledger.Config, campaigns []ledger.Ca
 
 // foundShards initializes a deployment and its shards in a ledger that has none, because a settler checks them.
 func foundShards(ctx context.Context, l *ledger.Ledger) error {
-	if _, err := l.Deployment(ctx); !errors.Is(err, ledger.ErrNotFounded) {
+	if _, err := l.Deployment(ctx); !errors.Is(err, ledger.ErrNotInitialized) {
 		return err
 	}
-	_, err := l.Found(ctx, ledger.Deployment{ID: "bench", KeyPrefix: "hb", Shards: shardCount})
+	_, err := l.Initialize(ctx, ledger.Deployment{ID: "bench", KeyPrefix: "hb", Shards: shardCount})
 	for shard := range shardCount {
 		if err == nil {
 			err = l.SetShard(ctx, shard, 0, ledger.ShardState{Epoch: 1})

@@ -83,7 +83,7 @@ func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (ha
 		if err == nil {
 			err = l.Close()
 		}
-		if errors.Is(err, ledger.ErrNotFounded) {
+		if errors.Is(err, ledger.ErrNotInitialized) {
 			return has, a.foundedElsewhere()
 		}
 	}
@@ -100,11 +100,11 @@ func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (ha
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 	_, err = l.Deployment(ctx)
-	unknown := errors.Is(err, ledger.ErrNotFounded)
+	unknown := errors.Is(err, ledger.ErrNotInitialized)
 	if unknown && marked {
 		return has, a.foundedElsewhere()
 	}
-	if has, err = l.Found(ctx, a.deployment()); err != nil {
+	if has, err = l.Initialize(ctx, a.deployment()); err != nil {
 		return has, err
 	}
 	did.Ledger = &FoundedLedger{has.ID, unknown, append([]string{}, steps...)}

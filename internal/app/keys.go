@@ -25,7 +25,7 @@ func (a *App) openKeys(ctx context.Context) error {
 		return err
 	}
 	has, err := a.ledger.Deployment(ctx)
-	if errors.Is(err, ledger.ErrNotFounded) {
+	if errors.Is(err, ledger.ErrNotInitialized) {
 		return nil
 	}
 	if err == nil {

@@ -159,8 +159,8 @@ func (r *Recoverer) record(ctx context.Context, v *Verdict, from int64) (int64, 
 			continue
 		}
 		epoch := max(u.Epoch, from+1)
-		word := ledger.AcceptedLoss{Shard: v.Shard, Epoch: epoch, Decision: u.Decision, Lost: u.Lost}
-		if err := r.cfg.Ledger.AcceptLoss(ctx, from, v.state.Token, word); err != nil {
+		decision := ledger.AcceptedLoss{Shard: v.Shard, Epoch: epoch, Decision: u.Decision, Lost: u.Lost}
+		if err := r.cfg.Ledger.AcceptLoss(ctx, from, v.state.Token, decision); err != nil {
 			return from, err
 		}
 		from = epoch

@@ -22,7 +22,7 @@ type Ledger interface {
 	Deployment(ctx context.Context) (ledger.Deployment, error)
 	Shard(ctx context.Context, shard int) (ledger.ShardState, error)
 	SetShard(ctx context.Context, shard int, from int64, to ledger.ShardState) error
-	AcceptLoss(ctx context.Context, from int64, token string, word ledger.AcceptedLoss) error
+	AcceptLoss(ctx context.Context, from int64, token string, decision ledger.AcceptedLoss) error
 	AcceptedLosses(ctx context.Context, limit int) ([]ledger.AcceptedLoss, error)
 	HighestSeq(ctx context.Context, shard int) (int64, error)
 	HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange) (int64, error)
@@ -336,7 +336,7 @@ func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error)
 
 // open opens the shard. It raises the epoch in the ledger first, so that no two openings get the same epoch even if
 // Redis loses one. word is nil if no person has accepted a loss.
-func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedLoss) error {
+func (r *Recoverer) open(ctx context.Context, v *Verdict, decision *ledger.AcceptedLoss) error {
 	has, err := r.cfg.Ledger.Deployment(ctx)
 	if err != nil {
 		return err
@@ -354,11 +354,11 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 		return store.ErrAttemptOver
 	case v.attempt.Epoch > 0:
 		epoch = v.attempt.Epoch
-	case word == nil:
+	case decision == nil:
 		err = r.cfg.Ledger.SetShard(ctx, v.Shard, state.Epoch, ledger.ShardState{Epoch: epoch, Token: v.state.Token})
 	default:
-		word.Epoch = epoch
-		err = r.cfg.Ledger.AcceptLoss(ctx, state.Epoch, v.state.Token, *word)
+		decision.Epoch = epoch
+		err = r.cfg.Ledger.AcceptLoss(ctx, state.Epoch, v.state.Token, *decision)
 	}
 	if err != nil {
 		return err
@@ -383,7 +383,7 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 		}
 	}
 	again := &store.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(),
-		Accepted: word != nil || v.guarded, Evidence: v.evidence,
+		Accepted: decision != nil || v.guarded, Evidence: v.evidence,
 		Sinks: r.cfg.Sinks, Places: map[string]int{}}
 	for _, c := range v.Campaigns {
 		again.Campaigns = append(again.Campaigns, c.Campaign)

@@ -89,7 +89,7 @@ func setupOf(t *testing.T, n int) *world {
 	w.ledger, err = ledger.Open(ctx, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.ledger.Close()) })
-	has, err := w.ledger.Found(ctx, ledger.Deployment{ID: "test", KeyPrefix: "hb", Shards: n})
+	has, err := w.ledger.Initialize(ctx, ledger.Deployment{ID: "test", KeyPrefix: "hb", Shards: n})
 	require.NoError(t, err)
 	require.NoError(t, w.store.Initialize(ctx, store.InitializeCall{Deployment: "test", Founding: has.Founding}))
 	token, err := storetest.Token(ctx, w.store.Shard(0))
