@@ -63,7 +63,7 @@ func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) wal
 		return verdict
 	}
 	if verdict == walk.Onward && l.known.CertainlySoldOut(w.grab.User, now) {
-		return walk.Told
+		return walk.Answered
 	}
 	l.lookForFilter(c.req.Terms, now)
 	return verdict

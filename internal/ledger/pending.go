@@ -24,7 +24,7 @@ import (
 //
 // If a fence leaves out a grant that is neither held nor pending, Begin refuses all grants with ErrFenced. After an
 // error nothing has changed, unless the class is Unknown.
-func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant,
+func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []hongbao.Grant,
 	before []payment.Pending, err error) {
 	if len(grants) > MaxBatch {
 		return nil, nil, hongbao.Errorf(hongbao.ClassPermanent,
@@ -54,7 +54,7 @@ func itemsOf(grants []hongbao.Grant) []item {
 // beginCall is one call of Begin.
 type beginCall struct {
 	*Ledger
-	call   payment.Asking
+	call   payment.CreditCall
 	items  []item
 	tries  int
 	found  []hongbao.Grant

@@ -43,7 +43,7 @@ func newBooks() *books {
 func testKey(g *hongbao.Grant) string { return Key("prod", g.Campaign, g.Packet) }
 
 func (b *books) Begin(
-	_ context.Context, call payment.Asking, grants []hongbao.Grant,
+	_ context.Context, call payment.CreditCall, grants []hongbao.Grant,
 ) (held []hongbao.Grant, before []payment.Pending, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -80,7 +80,7 @@ func TestKilledBeforeSending(t *testing.T) {
 	for name, change := range blind {
 		b, l := newBank(t), newBooks()
 		b.forgets = true
-		_, _, err := l.Begin(t.Context(), payment.Asking{Owner: "w0", Batch: 1}, grants(1, 1))
+		_, _, err := l.Begin(t.Context(), payment.CreditCall{Owner: "w0", Batch: 1}, grants(1, 1))
 		require.NoError(t, err)
 		l.ages(time.Hour)
 		errs := newHandler(t, b, l, change).Handle(t.Context(), grants(1, 2))
