@@ -38,7 +38,7 @@ func (a *App) MigrateBook(ctx context.Context) ([]string, error) {
 	}
 	steps, err := ledger.Migrate(ctx, a.ledgerConfig())
 	if err != nil {
-		return nil, away("ledger.dsn", err)
+		return nil, withHint("ledger.dsn", err)
 	}
 	return steps, nil
 }

@@ -180,17 +180,17 @@ func (a *App) standing(ctx context.Context, c *ledger.StoredCampaign) (*Ending, 
 
 // Refund returns the money of the ungranted packets to the sponsor, once.
 func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
-	books := recordedRefund{a.ledger, about(ctx, access.Refund, o.Campaign)}
+	recorded := recordedRefund{a.ledger, about(ctx, access.Refund, o.Campaign)}
 	var out *Ending
 	c, err := a.campaign(ctx, o.Campaign)
 	if err == nil {
-		out, err = a.end(&c, &books, func(by *closing.Closer) (closing.Progress, error) {
+		out, err = a.end(&c, &recorded, func(by *closing.Closer) (closing.Progress, error) {
 			r, err := by.Refund(ctx, &c, o)
 			return closing.Progress{Refund: &r}, err
 		})
 	}
 	if err != nil {
-		a.write(ctx, &books.entry, err)
+		a.write(ctx, &recorded.entry, err)
 	}
 	return out, err
 }
@@ -217,14 +217,14 @@ func (b *recordedRefund) Refund(
 }
 
 // end runs one step of a campaign's end, and returns the progress after it.
-func (a *App) end(c *ledger.StoredCampaign, books closing.Ledger,
+func (a *App) end(c *ledger.StoredCampaign, l closing.Ledger,
 	step func(*closing.Closer) (closing.Progress, error)) (*Ending, error) {
 	locks, err := a.Locks()
 	if err != nil {
 		return nil, err
 	}
 	cfg := a.Config.CloserConfig()
-	cfg.Store, cfg.Ledger, cfg.Locks, cfg.Log = a.store, books, locks, a.log
+	cfg.Store, cfg.Ledger, cfg.Locks, cfg.Log = a.store, l, locks, a.log
 	closer, err := closing.New(cfg)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func (a *App) openKeys(ctx context.Context) error {
 	if err == nil {
 		err = has.Is(a.deployment())
 	}
-	return away("ledger.dsn", err)
+	return withHint("ledger.dsn", err)
 }
 
 // CreateKey creates an API key. It sets the key's id, hash and time.
