@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
-// books is a ledger in its own database, with a settler.
-type books struct {
+// ledgerFixture is a ledger in its own database, with a settler.
+type ledgerFixture struct {
 	dsn       string
 	ledger    *ledger.Ledger
 	settler   *ledger.Settler
@@ -22,7 +22,7 @@ type books struct {
 }
 
 // open creates books whose ledger contains the campaigns.
-func (db *database) open(ctx context.Context, campaigns []ledger.Campaign) (*books, error) {
+func (db *database) open(ctx context.Context, campaigns []ledger.Campaign) (*ledgerFixture, error) {
 	config, drop, err := db.fresh(ctx)
 	if err != nil {
 		return nil, err
@@ -31,11 +31,11 @@ func (db *database) open(ctx context.Context, campaigns []ledger.Campaign) (*boo
 	if err != nil {
 		return nil, errors.Join(err, drop(ctx))
 	}
-	return &books{dsn: config.DSN, ledger: l, settler: settler, campaigns: campaigns, drop: drop}, nil
+	return &ledgerFixture{dsn: config.DSN, ledger: l, settler: settler, campaigns: campaigns, drop: drop}, nil
 }
 
 // settled returns an error unless the ledger contains every packet of the campaigns.
-func (b *books) settled(ctx context.Context) error {
+func (b *ledgerFixture) settled(ctx context.Context) error {
 	for _, c := range b.campaigns {
 		t, _, err := b.ledger.Totals(ctx, c.Spec.ID)
 		if err == nil && t.Granted != t.Funded {
@@ -48,7 +48,9 @@ func (b *books) settled(ctx context.Context) error {
 	return nil
 }
 
-func (b *books) end(ctx context.Context) error { return errors.Join(b.ledger.Close(), b.drop(ctx)) }
+func (b *ledgerFixture) end(ctx context.Context) error {
+	return errors.Join(b.ledger.Close(), b.drop(ctx))
+}
 
 // openLedger creates the tables of a ledger, inserts the campaigns, and opens a settler on it.
 func openLedger(ctx context.Context, config ledger.Config, campaigns []ledger.Campaign) (*ledger.Ledger,
@@ -84,10 +86,10 @@ func openLedger(ctx context.Context, config ledger.Config, campaigns []ledger.Ca
 
 // foundShards initializes a deployment and its shards in a ledger that has none, because a settler checks them.
 func foundShards(ctx context.Context, l *ledger.Ledger) error {
-	if _, err := l.Deployment(ctx); !errors.Is(err, ledger.ErrNotFounded) {
+	if _, err := l.Deployment(ctx); !errors.Is(err, ledger.ErrNotInitialized) {
 		return err
 	}
-	_, err := l.Found(ctx, ledger.Deployment{ID: "bench", KeyPrefix: "hb", Shards: shardCount})
+	_, err := l.Initialize(ctx, ledger.Deployment{ID: "bench", KeyPrefix: "hb", Shards: shardCount})
 	for shard := range shardCount {
 		if err == nil {
 			err = l.SetShard(ctx, shard, 0, ledger.ShardState{Epoch: 1})

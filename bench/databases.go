@@ -20,18 +20,18 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// poster writes a batch of grants to a database.
-type poster func(ctx context.Context, grants []hongbao.Grant) error
+// batchWriter writes a batch of grants to a database.
+type batchWriter func(ctx context.Context, grants []hongbao.Grant) error
 
 // database is a kind of database server that the rows settle on.
 type database struct {
 	about string
 	// fresh creates an empty database, and drop drops it.
 	fresh func(ctx context.Context) (config ledger.Config, drop func(context.Context) error, err error)
-	// poster returns a poster that writes to the ledger's tables, as a bare loop would. The function plain returns a
+	// batchWriter returns a poster that writes to the ledger's tables, as a bare loop would. The function plain returns a
 	// poster that writes to its own two tables; plain may be nil. The function end closes the poster's connections.
-	poster, plain func(ctx context.Context, dsn string) (post poster, end func() error, err error)
-	close         func() error
+	batchWriter, plain func(ctx context.Context, dsn string) (post batchWriter, end func() error, err error)
+	close              func() error
 }
 
 func ledgerConfig(driver ledger.Driver, dsn string) ledger.Config {
@@ -51,7 +51,7 @@ func postgresDatabase(ctx context.Context) (*database, error) {
 		return nil, fmt.Errorf("start postgres: %w", err)
 	}
 	return &database{
-		about: "PostgreSQL with fsync", close: pg.Close, poster: postgresPoster, plain: postgresPlain,
+		about: "PostgreSQL with fsync", close: pg.Close, batchWriter: postgresPoster, plain: postgresPlain,
 		fresh: func(ctx context.Context) (ledger.Config, func(context.Context) error, error) {
 			name, err := pg.CreateDatabase(ctx)
 			return ledgerConfig(ledger.PostgreSQL, pg.DSN(name)),
@@ -97,7 +97,7 @@ func columns(grants []hongbao.Grant) *bareBatch {
 }
 
 // postgresPoster needs one round trip per batch: pgx sends all statements at once, as one transaction.
-func postgresPoster(ctx context.Context, dsn string) (poster, func() error, error) {
+func postgresPoster(ctx context.Context, dsn string) (batchWriter, func() error, error) {
 	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect: %w", err)
@@ -133,7 +133,7 @@ WITH g AS (
 INSERT INTO account SELECT usr, sum(amount) FROM g GROUP BY usr ORDER BY usr
 ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance`
 
-func postgresPlain(ctx context.Context, dsn string) (poster, func() error, error) {
+func postgresPlain(ctx context.Context, dsn string) (batchWriter, func() error, error) {
 	pool, err := pgxpool.New(ctx, dsn)
 	if err == nil {
 		_, err = pool.Exec(ctx, plainTables)
@@ -159,7 +159,7 @@ func mariadbDatabase(ctx context.Context) (*database, error) {
 	}
 	return &database{
 		about: "MariaDB that flushes each commit", close: m.Close,
-		poster: func(_ context.Context, dsn string) (poster, func() error, error) {
+		batchWriter: func(_ context.Context, dsn string) (batchWriter, func() error, error) {
 			db, err := sql.Open("mysql", dsn+"?interpolateParams=true&multiStatements=true")
 			return mariadbPoster(db), db.Close, err
 		},
@@ -172,7 +172,7 @@ func mariadbDatabase(ctx context.Context) (*database, error) {
 }
 
 // mariadbPoster sends the whole transaction as one multi-statement text.
-func mariadbPoster(db *sql.DB) poster {
+func mariadbPoster(db *sql.DB) batchWriter {
 	return func(ctx context.Context, grants []hongbao.Grant) error {
 		var text strings.Builder
 		var args []any
@@ -194,7 +194,7 @@ func sqliteDatabase(context.Context) (*database, error) {
 	}
 	files := 0
 	return &database{
-		about: "SQLite with synchronous=FULL", close: func() error { return os.RemoveAll(dir) }, poster: sqlitePoster,
+		about: "SQLite with synchronous=FULL", close: func() error { return os.RemoveAll(dir) }, batchWriter: sqlitePoster,
 		fresh: func(context.Context) (ledger.Config, func(context.Context) error, error) {
 			files++
 			path := filepath.Join(dir, fmt.Sprintf("%d.db", files))
@@ -203,7 +203,7 @@ func sqliteDatabase(context.Context) (*database, error) {
 	}, nil
 }
 
-func sqlitePoster(_ context.Context, path string) (poster, func() error, error) {
+func sqlitePoster(_ context.Context, path string) (batchWriter, func() error, error) {
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"+
 		"&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_txlock=immediate")
 	if err != nil {

@@ -33,8 +33,8 @@ type Machine struct {
 	Stolen float64 `json:"stolen"`
 }
 
-// look returns the properties of this machine, and how busy other processes keep it.
-func look(ctx context.Context) (Machine, error) {
+// describeMachine returns the properties of this machine, and how busy other processes keep it.
+func describeMachine(ctx context.Context) (Machine, error) {
 	m := Machine{
 		Date: time.Now().UTC().Format(time.DateOnly), Cores: runtime.NumCPU(), Commit: firstLine(ctx, "git", "rev-parse",
 			"--short", "HEAD"),

@@ -149,7 +149,7 @@ func (r row) measure(ctx context.Context, o options) ([]Result, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	machine, err := look(ctx)
+	machine, err := describeMachine(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -110,7 +110,7 @@ type loss struct {
 	spare    *testkit.RedisServer
 	worker   *store.Store
 	asked    []*store.Store // one per process that grants packets
-	books    *books
+	ledger   *ledgerFixture
 	topic    string
 	campaign [lossCampaigns]string
 
@@ -141,10 +141,10 @@ func (b *lossBench) run(ctx context.Context, l *loss, size int) error {
 	defer func() { stop(); _ = parts.Wait() }()
 	rdb := l.client()
 	defer rdb.Close()
-	if err := b.found(ctx, l, rdb); err != nil {
+	if err := b.initialize(ctx, l, rdb); err != nil {
 		return err
 	}
-	defer func() { _ = l.books.end(context.WithoutCancel(ctx)) }()
+	defer func() { _ = l.ledger.end(context.WithoutCancel(ctx)) }()
 	for range lossProcesses {
 		client := l.client()
 		defer client.Close()
@@ -212,8 +212,8 @@ func (l *loss) client() *redis.Client {
 	return redis.NewClient(opts)
 }
 
-// found creates a deployment with its ledger and its campaigns.
-func (b *lossBench) found(ctx context.Context, l *loss, rdb *redis.Client) (err error) {
+// initialize creates a deployment with its ledger and its campaigns.
+func (b *lossBench) initialize(ctx context.Context, l *loss, rdb *redis.Client) (err error) {
 	if l.topic, err = b.topic(ctx); err != nil {
 		return err
 	}
@@ -221,10 +221,10 @@ func (b *lossBench) found(ctx context.Context, l *loss, rdb *redis.Client) (err 
 	if err != nil {
 		return err
 	}
-	if l.books, err = b.db.open(ctx, nil); err != nil {
+	if l.ledger, err = b.db.open(ctx, nil); err != nil {
 		return err
 	}
-	has, err := l.books.ledger.Deployment(ctx)
+	has, err := l.ledger.ledger.Deployment(ctx)
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (b *lossBench) found(ctx context.Context, l *loss, rdb *redis.Client) (err 
 		l.campaign[i], l.receipts[i] = fmt.Sprintf("bench-%d", i), map[string]hongbao.Receipt{}
 		c, err := b.fixture.load(ctx, l.worker, spec(l.campaign[i], lossStock/lossCampaigns))
 		if err == nil {
-			_, err = l.books.ledger.CreateCampaign(ctx, c)
+			_, err = l.ledger.ledger.CreateCampaign(ctx, c)
 		}
 		if err != nil {
 			return err
@@ -277,7 +277,7 @@ func (l *loss) grant(ctx context.Context, n, size int) error {
 // deliver delivers all grants so far to the ledger and to the topic.
 func (b *lossBench) deliver(ctx context.Context, l *loss) error {
 	r := &fixture{rdb: l.worker.Redis().(*redis.Client)} //nolint:forcetypeassert // found sets it
-	if _, err := r.consume(ctx, l.worker, "balance", l.made, l.books.settler); err != nil {
+	if _, err := r.consume(ctx, l.worker, "balance", l.made, l.ledger.settler); err != nil {
 		return err
 	}
 	p, err := b.sink(l.worker, l.topic, "none")
@@ -295,7 +295,7 @@ func (b *lossBench) recoverer(l *loss) (*recovery.Recoverer, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return recovery.New(recovery.Config{Store: l.worker, Ledger: l.books.ledger, Topic: log, TopicSink: "kafka",
+	return recovery.New(recovery.Config{Store: l.worker, Ledger: l.ledger.ledger, Topic: log, TopicSink: "kafka",
 		Sinks: []string{"balance", "kafka"}, Log: zap.NewNop()}), log.Close, nil
 }
 
@@ -309,7 +309,7 @@ func (l *loss) kept(ctx context.Context, lost int64, r *recovery.Recoverer) erro
 		}
 	}
 	l.took = list[0].Took
-	if n := list[0].Last - list[0].First + 1; n != lost || list[0].Nobody > 0 {
+	if n := list[0].Last - list[0].First + 1; n != lost || list[0].Unknown > 0 {
 		return fmt.Errorf("%d grants were lost, but the report has: %+v", lost, list[0])
 	}
 	for i, answers := range l.receipts {

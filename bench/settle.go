@@ -34,7 +34,7 @@ type settleBench struct {
 }
 
 // begin creates the events of a run, and a ledger with their campaigns and no grants.
-func (b *settleBench) begin(ctx context.Context) (*store.Store, *books, error) {
+func (b *settleBench) begin(ctx context.Context) (*store.Store, *ledgerFixture, error) {
 	st, campaigns, err := b.fixture.events(ctx, b.n)
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +87,7 @@ func (b *settleBench) bare(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	post, end, err := b.db.poster(ctx, books.dsn)
+	post, end, err := b.db.batchWriter(ctx, books.dsn)
 	if err != nil {
 		return 0, errors.Join(err, books.end(ctx))
 	}
@@ -113,7 +113,7 @@ func (b *settleBench) plain(ctx context.Context) (float64, error) {
 	return rate, errors.Join(err, end(), drop(ctx))
 }
 
-func (b *settleBench) loop(ctx context.Context, st *store.Store, post poster) (float64, error) {
+func (b *settleBench) loop(ctx context.Context, st *store.Store, post batchWriter) (float64, error) {
 	return b.fixture.bareLoop(ctx, st, "bare", b.n,
 		func(ctx context.Context, _ int, grants []hongbao.Grant) error { return post(ctx, grants) })
 }

@@ -136,9 +136,9 @@ func (s *shard) refuse(ctx context.Context, refused []refusal) error {
 var errNoAnswer = errors.New("no delivery of the grant was answered: its workers died or were stopped during " +
 	"the delivery")
 
-// divide separates the items that were delivered too often. The workers of such an item died during each delivery: a
+// splitExhausted separates the items that were delivered too often. The workers of such an item died during each delivery: a
 // grant that the handler rejected that often would already be a dead letter.
-func (s *shard) divide(items []item) (live, hopeless []item) {
+func (s *shard) splitExhausted(items []item) (live, hopeless []item) {
 	for _, it := range items {
 		if it.Attempt > s.cfg.MaxAttempts && len(it.open) > 0 {
 			hopeless = append(hopeless, it)
@@ -149,8 +149,8 @@ func (s *shard) divide(items []item) (live, hopeless []item) {
 	return live, hopeless
 }
 
-// bury makes dead letters of all open grants of the items.
-func (s *shard) bury(ctx context.Context, items []item) error {
+// deadLetterAll makes dead letters of all open grants of the items.
+func (s *shard) deadLetterAll(ctx context.Context, items []item) error {
 	for i := range items {
 		results := slices.Repeat([]error{errNoAnswer}, len(items[i].open))
 		if _, err := s.parkOrDeadLetter(ctx, &items[i], results, false); err != nil {
@@ -160,11 +160,11 @@ func (s *shard) bury(ctx context.Context, items []item) error {
 	return nil
 }
 
-// isolate makes sure that an item with many attempts is handled alone. Such an item may crash its workers, and a crash
+// isolateSuspect makes sure that an item with many attempts is handled alone. Such an item may crash its workers, and a crash
 // costs every entry of the worker an attempt. live ends before the first such item, or has only this item if it comes
 // first. The other items are handed back. The next reclaim takes one entry only, and the limit doubles with each batch
 // without such an item.
-func (s *shard) isolate(items []item) (live, others []item) {
+func (s *shard) isolateSuspect(items []item) (live, others []item) {
 	n := slices.IndexFunc(items, func(it item) bool { return it.Attempt > (s.cfg.MaxAttempts+1)/2 })
 	if n < 0 {
 		s.reclaimLimit = min(2*s.reclaimLimit, s.cfg.MaxEntries)

@@ -40,7 +40,7 @@ func (s *shard) deliver(l *lease, batch []item) (results []error, err error) {
 	var open []int
 	for i := range batch {
 		for _, g := range batch[i].open {
-			err := s.campaigns.hold(g.Campaign)
+			err := s.campaigns.pauseReason(g.Campaign)
 			if err == nil {
 				err = errUnanswered
 				open = append(open, len(d.grants))

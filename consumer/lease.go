@@ -26,7 +26,7 @@ type lease struct {
 	calling  time.Time // when the current call of the handler began; zero if none runs
 	renewed  time.Time
 	reported atomic.Bool     // the loss of the lease was logged and counted
-	gone     map[string]bool // ids of entries that were deleted from the stream and have been reported
+	deleted  map[string]bool // ids of entries that were deleted from the stream and have been reported
 	wg       sync.WaitGroup
 }
 
@@ -37,7 +37,7 @@ var (
 )
 
 func (s *shard) lease(drain context.Context, items []item) *lease {
-	l := &lease{s: s, drain: drain, items: items, renewed: time.Now(), gone: map[string]bool{}}
+	l := &lease{s: s, drain: drain, items: items, renewed: time.Now(), deleted: map[string]bool{}}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(drain))
 	l.wg.Go(l.keep)
 	return l
@@ -57,7 +57,7 @@ func (l *lease) giveBack() {
 		return
 	}
 	var list []store.Parking
-	for _, it := range l.held() {
+	for _, it := range l.owned() {
 		list = append(list, store.Parking{ID: it.ID, Level: store.Stay, Attempts: it.Attempt - 1})
 	}
 	if _, err := l.s.redis.Park(l.ctx, l.s.cfg.Group, l.s.cfg.Consumer, list); err != nil {
@@ -67,8 +67,8 @@ func (l *lease) giveBack() {
 	l.gaveBack = true
 }
 
-// held returns the items to renew.
-func (l *lease) held() []item {
+// owned returns the items to renew.
+func (l *lease) owned() []item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.items
@@ -193,8 +193,8 @@ func (l *lease) renew() {
 	for i, state := range states {
 		switch {
 		case i < finished:
-		case state == store.Gone && !l.gone[ids[i]]:
-			l.gone[ids[i]] = true
+		case state == store.Gone && !l.deleted[ids[i]]:
+			l.deleted[ids[i]] = true
 			gone = append(gone, ids[i])
 		case state == store.Lost:
 			l.lose(errLeaseLost, zap.String("entry", ids[i]))

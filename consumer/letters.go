@@ -27,8 +27,8 @@ type pausedCampaigns struct {
 	paused  map[string]error
 }
 
-// hold returns the reason why grants of the campaign must wait, or nil if the campaign is not paused.
-func (p *pausedCampaigns) hold(campaign string) error { return p.paused[campaign] }
+// pauseReason returns the reason why grants of the campaign must wait, or nil if the campaign is not paused.
+func (p *pausedCampaigns) pauseReason(campaign string) error { return p.paused[campaign] }
 
 // readCampaigns reads the paused campaigns if their version has changed. If the read fails, the known pauses continue
 // to apply.
@@ -66,7 +66,7 @@ func (s *shard) orPaused(g *hongbao.Grant, err error) error {
 	if err == nil || errors.Is(err, errUnanswered) || hongbao.IsHeld(err) {
 		return err
 	}
-	return cmp.Or(s.campaigns.hold(g.Campaign), err)
+	return cmp.Or(s.campaigns.pauseReason(g.Campaign), err)
 }
 
 // pausedLevel is the level on which entries of a paused campaign are parked, unless the top level is lower. With the
@@ -142,7 +142,7 @@ func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
 	}
 	kind := kindOf(g, why)
 	n := s.c.letters.add(kind)
-	if n < s.cfg.PauseLetters || s.campaigns.hold(g.Campaign) != nil {
+	if n < s.cfg.PauseLetters || s.campaigns.pauseReason(g.Campaign) != nil {
 		return
 	}
 	said := fmt.Sprintf("%d dead letters within a minute: %.200s", n, why)

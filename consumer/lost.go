@@ -56,7 +56,7 @@ func (t *Trimmer) findLost(ctx context.Context, k *store.Shard, at *trimming, ou
 			at.groups[g.Name] = w
 		}
 		before := w.lost
-		if err := w.look(ctx, k, g, max(w.delivered, min(g.Delivered, firstKept(out)-1))); err != nil {
+		if err := w.findLost(ctx, k, g, max(w.delivered, min(g.Delivered, firstKept(out)-1))); err != nil {
 			return err
 		}
 		for n, chunk := range g.ChunkDone {
@@ -88,8 +88,8 @@ func eventsOf(chunk int64) int64 {
 	return store.ChunkEvents
 }
 
-// look finds the lost events up to the seq upto, in chunks that are not full.
-func (w *watched) look(ctx context.Context, k *store.Shard, g *store.GroupLag, upto int64) error {
+// findLost finds the lost events up to the seq upto, in chunks that are not full.
+func (w *watched) findLost(ctx context.Context, k *store.Shard, g *store.GroupLag, upto int64) error {
 	w.lost = nil
 	open, err := notDone(ctx, k, g, upto)
 	if err != nil || len(open) == 0 {

@@ -56,11 +56,11 @@ func (s *shard) work(ctx context.Context, items []item) (left []item, err error)
 	if err := s.refuse(ctx, append(unreadable, forged...)); err != nil {
 		return items, err
 	}
-	live, hopeless := s.divide(live)
-	if err := s.bury(ctx, hopeless); err != nil {
+	live, hopeless := s.splitExhausted(live)
+	if err := s.deadLetterAll(ctx, hopeless); err != nil {
 		return append(hopeless, live...), err
 	}
-	live, others := s.isolate(live)
+	live, others := s.isolateSuspect(live)
 	if err := s.handBack(ctx, others); err != nil {
 		return append(live, others...), err
 	}

@@ -144,12 +144,12 @@ func TestRateSetByAPerson(t *testing.T) {
 	k := b.keys()
 	_, _, err := k.LimitSink(t.Context(), group, &one, annSays("slowly"))
 	require.NoError(t, err)
-	b.book(t, 60)
+	b.useTurns(t, 60)
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
 	begin := time.Now()
 	testkit.Eventually(t, soon, func() bool {
-		b.book(t, 60) // keep the next free turn a minute away
+		b.useTurns(t, 60) // keep the next free turn a minute away
 		return w.Stats().HandedBack > 0 && time.Since(begin) > 4*time.Second
 	}, "the grants wait for their turn")
 	require.Zero(t, s.numberOfCalls())
@@ -166,8 +166,8 @@ func TestRateSetByAPerson(t *testing.T) {
 	s.onceEach(t, 3)
 }
 
-// book uses up the next turns of the sink's rate, for the given number of seconds.
-func (b *bundle) book(t *testing.T, seconds int) {
+// useTurns uses up the next turns of the sink's rate, for the given number of seconds.
+func (b *bundle) useTurns(t *testing.T, seconds int) {
 	t.Helper()
 	_, _, err := b.keys().Turn(t.Context(), &store.RateCall{
 		Sink: group, PerSecond: 1, Grants: seconds, Portion: seconds, Most: time.Hour,
@@ -225,7 +225,7 @@ func TestRateCountsFailedAttempts(t *testing.T) {
 	ids := b.add(t, 0, 6)
 	s := newSink(nil)
 	s.refuse = func(_ context.Context, grants []hongbao.Grant) []error {
-		b.book(t, 60)
+		b.useTurns(t, 60)
 		errs := make([]error, len(grants))
 		errs[0] = hongbao.Errorf(hongbao.ClassTransient, "not this one")
 		return errs

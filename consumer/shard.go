@@ -65,8 +65,8 @@ func (s *shard) run(ctx context.Context) (left int) {
 		case errors.Is(err, errLater):
 			s.setHealth(Working, nil)
 			retry.Pause(ctx, jitter(s.turnIn))
-		case !s.survive(ctx, err):
-			s.rest(ctx, err)
+		case !s.handleError(ctx, err):
+			s.backOff(ctx, err)
 		}
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -81,9 +81,9 @@ func (s *shard) run(ctx context.Context) (left int) {
 // maxBrokenPause.
 const brokenPause, maxBrokenPause = time.Second, 30 * time.Second
 
-// rest pauses a broken shard. Afterwards the shard first reclaims the entries that it has handed back, and then reads
+// backOff pauses a broken shard. Afterwards the shard first reclaims the entries that it has handed back, and then reads
 // new ones.
-func (s *shard) rest(ctx context.Context, err error) {
+func (s *shard) backOff(ctx context.Context, err error) {
 	s.setHealth(ShardBroken, err)
 	if time.Since(s.brokenAt) > 2*maxBrokenPause {
 		s.timesBroken = 0
@@ -96,9 +96,9 @@ func (s *shard) rest(ctx context.Context, err error) {
 	retry.Pause(ctx, pause)
 }
 
-// survive handles an error of a step, and waits before the next step if Redis failed. It returns false if the shard is
+// handleError handles an error of a step, and waits before the next step if Redis failed. It returns false if the shard is
 // broken.
-func (s *shard) survive(ctx context.Context, err error) bool {
+func (s *shard) handleError(ctx context.Context, err error) bool {
 	if hongbao.ClassOf(err) != hongbao.ClassBroken && errors.Is(err, store.ErrNoGroup) {
 		if err = s.recreateGroup(ctx); err == nil {
 			return true

@@ -74,7 +74,7 @@ func (s *shard) read(ctx context.Context, block time.Duration) (items []item, er
 	if err == nil {
 		s.failures = 0
 	}
-	return hold(entries), err
+	return own(entries), err
 }
 
 // ahead is the progress that was fetched together with the last entries.
@@ -116,13 +116,13 @@ func (s *shard) reclaimUpTo(ctx context.Context, n int) ([]item, error) {
 		s.log.Info("reclaimed entries whose time had come: parked entries, or entries of a dead worker",
 			zap.Int("entries", len(r.Entries)))
 	}
-	return hold(r.Entries), err
+	return own(r.Entries), err
 }
 
 // lead returns how long a worker has the lead after each reclaim.
 func (s *shard) lead() time.Duration { return min(10*s.cfg.Poll, s.cfg.Lease) }
 
-func hold(entries []store.RawEntry) []item {
+func own(entries []store.RawEntry) []item {
 	items := make([]item, len(entries))
 	for i := range entries {
 		items[i].RawEntry = entries[i]

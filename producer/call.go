@@ -77,7 +77,7 @@ func (c *call) send() {
 		called(Call{Campaign: c.lane.id, Grabs: len(c.batch), Traces: c.traceparents(), Took: time.Since(start), Err: err})
 	}
 	if err == nil && c.lane.vanished(c.answers) {
-		c.lane.gone()
+		c.lane.dropMissing()
 	}
 	for i := range c.results {
 		r := &c.results[i]
@@ -112,7 +112,7 @@ func (c *call) repeat(ctx context.Context) error {
 		last := c.try(ctx)
 		var facts *store.FactsError
 		if errors.As(last, &facts) { // the facts were checked for an earlier campaign with this id
-			_, err := c.lane.look(ctx)
+			_, err := c.lane.readCampaign(ctx)
 			last = errors.Join(hongbao.Errorf(hongbao.ClassTransient, "the campaign was replaced; nothing happened: %w", facts),
 				err)
 		}
@@ -141,7 +141,7 @@ func whileDown(ctx context.Context, try func() error) error {
 // have their codes.
 func (c *call) try(ctx context.Context) error {
 	if c.lane.seen.Load() == nil { // the first call to this place: check its server and shard
-		_, err := c.lane.look(ctx)
+		_, err := c.lane.readCampaign(ctx)
 		if errors.Is(err, store.ErrFrozen) { // scripts on this shard would answer frozen too
 			c.freeze()
 			return nil

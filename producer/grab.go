@@ -163,29 +163,29 @@ func (l *lane) put(w *waiter) {
 // startLoop starts a send loop if grabs wait and a further call pays off. The caller holds mu, and prevents Close from
 // finishing.
 func (l *lane) startLoop() {
-	if len(l.waiting) > l.left && l.loops < l.p.cfg.InFlight && l.pays(l.loops+1) {
+	if len(l.waiting) > l.left && l.loops < l.p.cfg.InFlight && l.worthAnotherLoop(l.loops+1) {
 		l.loops++
 		l.p.sending.Go(l.sendLoop)
 	}
 }
 
-// payingGrabs is how many grabs must wait before a further call pays off.
-const payingGrabs = 8
+// grabsWorthALoop is how many grabs must wait before a further call pays off.
+const grabsWorthALoop = 8
 
-// pays reports whether this many send loops are better than one fewer. The caller holds mu.
+// worthAnotherLoop reports whether this many send loops are better than one fewer. The caller holds mu.
 //
 // Redis needs little more time for ten grabs than for one. So a few waiting grabs, as in each process of a large
 // fleet, go together in the next call. If a call waits for a disk or a replica, that wait dominates, so parallel calls
 // always pay off. A place with an undecided outcome gets only one loop.
-func (l *lane) pays(loops int) bool {
+func (l *lane) worthAnotherLoop(loops int) bool {
 	return loops == 1 || !l.undecided &&
-		(l.info().durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*payingGrabs)
+		(l.info().durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*grabsWorthALoop)
 }
 
 // share returns how many of the waiting grabs the next call takes. If a further call pays off, it leaves half of them
 // for that call: then Redis works on one call while the callers of the other call come back.
 func share(waiting, calls, most int) int {
-	if half := waiting / 2; calls+1 < most && half >= (calls+1)*payingGrabs {
+	if half := waiting / 2; calls+1 < most && half >= (calls+1)*grabsWorthALoop {
 		return waiting - half
 	}
 	return waiting
@@ -205,7 +205,7 @@ func (l *lane) next(c *call) bool {
 	if waiting := len(l.waiting) - l.left; waiting > 0 && !l.undecided {
 		most = min(most, share(waiting, l.calls, l.p.cfg.InFlight))
 	}
-	for take := l.pays(l.loops); take && n < len(l.waiting) && len(c.batch) < most; n++ {
+	for take := l.worthAnotherLoop(l.loops); take && n < len(l.waiting) && len(c.batch) < most; n++ {
 		w := l.waiting[n]
 		switch {
 		case w.left:

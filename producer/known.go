@@ -23,8 +23,8 @@ const (
 	filterTimeout = time.Minute
 )
 
-// filterLook is the state of the search for the filter of the winners. The campaign's mu guards it.
-type filterLook struct {
+// filterSearch is the state of the search for the filter of the winners. The campaign's mu guards it.
+type filterSearch struct {
 	running bool
 	pause   time.Duration // the wait after the last failure; 0 if the last fetch succeeded
 	next    time.Time
@@ -43,14 +43,14 @@ func (l *lane) remember(c *call) {
 			continue
 		}
 		last = r.answer.Outcome
-		said := winners.PlaceAnswer{Outcome: last, Asked: c.asked}
+		answer := winners.PlaceAnswer{Outcome: last, Asked: c.asked}
 		if last == hongbao.OutcomeSoldOut || last == hongbao.OutcomeLimitReached {
-			said.Revision, said.Generation = c.req.Terms.Revision(), c.req.Terms.Generation()
+			answer.Revision, answer.Generation = c.req.Terms.Revision(), c.req.Terms.Generation()
 		}
 		if last == hongbao.OutcomeSoldOut {
-			l.memory.Emptied(l.place, c.ask.Generation, c.asked, said.Generation)
+			l.memory.Emptied(l.place, c.ask.Generation, c.asked, answer.Generation)
 		}
-		l.known.Answered(l.memory, &said, now)
+		l.known.Answered(l.memory, &answer, now)
 	}
 }
 
@@ -63,7 +63,7 @@ func (l *lane) decided(c *call, w *waiter, now time.Time, a *hongbao.Answer) wal
 		return verdict
 	}
 	if verdict == walk.Onward && l.known.CertainlySoldOut(w.grab.User, now) {
-		return walk.Told
+		return walk.Answered
 	}
 	l.lookForFilter(c.req.Terms, now)
 	return verdict

@@ -37,7 +37,7 @@ type campaign struct {
 	mu     sync.Mutex // guards the lanes too
 	memory *walk.Memory
 	plan   string // the hash of the plan, as the places report it; empty before the first report
-	filter filterLook
+	filter filterSearch
 }
 
 // lane is the queue of the grabs that wait at one place of a campaign for the next call to its shard.
@@ -228,9 +228,9 @@ func (p *Producer) drop(c *campaign) {
 	}
 }
 
-// gone removes a campaign that the lane's place does not have. Only the campaign's home proves that the campaign does
+// dropMissing removes a campaign that the lane's place does not have. Only the campaign's home proves that the campaign does
 // not exist: another place may have lost it, or may not have it yet.
-func (l *lane) gone() {
+func (l *lane) dropMissing() {
 	l.mu.Lock()
 	l.known.End(time.Now())
 	l.mu.Unlock()

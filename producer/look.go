@@ -61,7 +61,7 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.p.cfg.CallTimeout)
 	defer cancel()
 	err = whileDown(ctx, func() error {
-		if found, err = l.look(ctx); errors.Is(err, store.ErrFrozen) { // the caller retries
+		if found, err = l.readCampaign(ctx); errors.Is(err, store.ErrFrozen) { // the caller retries
 			return hongbao.Errorf(hongbao.ClassTransient, "nothing was decided: %w", err)
 		}
 		return err
@@ -72,10 +72,10 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 	return found, err
 }
 
-// look reads the campaign's settings, the deployment of this Redis, and whether the shard is open. It returns an error
+// readCampaign reads the campaign's settings, the deployment of this Redis, and whether the shard is open. It returns an error
 // if the deployment is wrong, if the shard is not open on this server, or if the server can't provide the durability
 // class. Otherwise found says whether the campaign exists.
-func (l *lane) look(ctx context.Context) (found bool, err error) {
+func (l *lane) readCampaign(ctx context.Context) (found bool, err error) {
 	node, err := l.shard.Node(ctx)
 	if err != nil {
 		return false, err

@@ -26,14 +26,14 @@ func (b *bundle) lose(t *testing.T, k *store.Shard) {
 // impatient makes the producer return undecided outcomes at once.
 func impatient(c *producer.Config) { c.UndecidedTimeout = 0 }
 
-// asks returns a function that grabs as a new user and returns the outcome. The user's first place, of two, is the
+// grabAsNewUser returns a function that grabs as a new user and returns the outcome. The user's first place, of two, is the
 // given place.
-func asks(t *testing.T, p *producer.Producer, request string) func(place int) hongbao.Outcome {
+func grabAsNewUser(t *testing.T, p *producer.Producer, request string) func(place int) hongbao.Outcome {
 	t.Helper()
 	number := 0
 	return func(place int) hongbao.Outcome {
 		t.Helper()
-		a, err := p.Grab(t.Context(), grab(homed(2, place, &number), request))
+		a, err := p.Grab(t.Context(), grab(userWithHome(2, place, &number), request))
 		require.NoError(t, err)
 		return a.Outcome
 	}
@@ -55,7 +55,7 @@ func TestHomeIsLost(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.True(t, opened)
-	ask := asks(t, b.producer(t, nil), "")
+	ask := grabAsNewUser(t, b.producer(t, nil), "")
 	require.Equal(t, hongbao.OutcomeFrozen, ask(0))
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
 
@@ -86,7 +86,7 @@ func TestPlaceIsLost(t *testing.T) {
 	b.load(t, over(2, 6, 1))
 	key := b.store.Places("rain", 2)[1].Keys.Campaign("rain")
 	require.NoError(t, b.admin.Rename(t.Context(), key, key+":hidden").Err())
-	ask := asks(t, b.producer(t, impatient), "r1")
+	ask := grabAsNewUser(t, b.producer(t, impatient), "r1")
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
 	require.Equal(t, hongbao.OutcomeGranted, ask(0))
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
@@ -94,7 +94,7 @@ func TestPlaceIsLost(t *testing.T) {
 	require.Equal(t, hongbao.OutcomeGranted, ask(1))
 
 	require.NoError(t, b.admin.Del(t.Context(), key, b.k.Keys.Campaign("rain")).Err())
-	ask = asks(t, b.producer(t, impatient), "r1")
+	ask = grabAsNewUser(t, b.producer(t, impatient), "r1")
 	require.Equal(t, hongbao.OutcomeUnknownCampaign, ask(1), "the campaign's home says so")
 }
 
@@ -105,7 +105,7 @@ func TestShardOfAPlaceIsLost(t *testing.T) {
 	b := wide(t, 2)
 	b.load(t, over(2, 6, 1))
 	b.lose(t, b.store.Places("rain", 2)[1])
-	ask := asks(t, b.producer(t, impatient), "r1")
+	ask := grabAsNewUser(t, b.producer(t, impatient), "r1")
 	require.Equal(t, hongbao.OutcomeGranted, ask(0))
 	require.Equal(t, hongbao.OutcomeFrozen, ask(1))
 }

@@ -35,8 +35,8 @@ func over(shards int, packets, hold int64) hongbao.Campaign {
 	return c
 }
 
-// homed returns the next user whose first place is the given place.
-func homed(places, place int, number *int) string {
+// userWithHome returns the next user whose first place is the given place.
+func userWithHome(places, place int, number *int) string {
 	course := walk.NewCourse("rain", places, 1)
 	for {
 		*number++
@@ -77,7 +77,7 @@ func TestCrowdOverPlaces(t *testing.T) {
 	all := make([]*hongbao.Grab, users)
 	number := 0
 	for i := range all {
-		all[i] = grab(homed(places, max(0, i%30-26), &number), "r") // place 0 for 27 of 30 users
+		all[i] = grab(userWithHome(places, max(0, i%30-26), &number), "r") // place 0 for 27 of 30 users
 	}
 	won, soldOut := race(t, 64, all, producers...)
 	require.Len(t, won, packets)
@@ -197,14 +197,14 @@ func TestShardDown(t *testing.T) {
 	p := b.producer(t, func(c *producer.Config) { c.Redis, c.CallTimeout = rdb, hopeless })
 	number := 0
 	try := func(place int) (hongbao.Answer, error) {
-		return p.Grab(t.Context(), grab(homed(3, place, &number), "r"))
+		return p.Grab(t.Context(), grab(userWithHome(3, place, &number), "r"))
 	}
 	for place := range 3 {
 		_, err := try(place)
 		require.NoError(t, err)
 	}
 	way.down.Store(true)
-	lost, loser := make(chan error, 1), homed(3, 1, &number)
+	lost, loser := make(chan error, 1), userWithHome(3, 1, &number)
 	go func() {
 		_, err := p.Grab(t.Context(), grab(loser, "r"))
 		lost <- err

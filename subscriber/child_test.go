@@ -25,7 +25,7 @@ import (
 const childEnv = "HONGBAO_SUBSCRIBER_CHILD"
 
 func childMain() {
-	var d deck
+	var d kafkaFixture
 	var path string
 	m := &mortal{}
 	if _, err := fmt.Sscan(os.Getenv(childEnv), &d.addr, &d.topic, &d.burial, &path, &m.left, &m.mid); err != nil {

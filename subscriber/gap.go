@@ -74,7 +74,7 @@ func (w *worker) noGap(ctx context.Context, batch []kafka.Message) error {
 			return nil
 		}
 		if hongbao.ClassOf(err) == hongbao.ClassBroken {
-			return w.wentBack(err)
+			return w.offsetLostError(err)
 		}
 		w.count.readErrors.Add(1)
 		w.cfg.Log.Warn("can't check whether events expired unread; trying again", zap.Error(err))

@@ -42,7 +42,7 @@ func TestExpiredUnreadEndsRun(t *testing.T) {
 	requireExpiredIsSeen(t, d, b)
 }
 
-func requireExpiredIsSeen(t *testing.T, d *deck, b *book) {
+func requireExpiredIsSeen(t *testing.T, d *kafkaFixture, b *effectLog) {
 	t.Helper()
 	d.write(t, 1, records(0, 1, 10)...)
 	d.deleteBefore(t, 4) // the group is new, so it loses nothing

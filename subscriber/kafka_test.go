@@ -116,7 +116,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	_, err = New(Config{Topic: ".", DeadLetters: ".."})
 	require.ErrorContains(t, err, `Topic ".": want`)
 	require.ErrorContains(t, err, `DeadLetters "..": want`)
-	d := &deck{addr: "127.0.0.1:1", topic: "grants", burial: "graves"}
+	d := &kafkaFixture{addr: "127.0.0.1:1", topic: "grants", burial: "graves"}
 	_, err = New(d.config(lazySink{}))
 	require.NoError(t, err)
 }
@@ -124,7 +124,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 // The configuration of kafka-go sets all options whose defaults could lose grants or hang.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
-	d := &deck{addr: "127.0.0.1:1", topic: "grants", burial: "graves"}
+	d := &kafkaFixture{addr: "127.0.0.1:1", topic: "grants", burial: "graves"}
 	cfg := d.config(lazySink{})
 	r := readerConfig(&cfg, 3)
 	require.NoError(t, r.Validate())

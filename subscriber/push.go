@@ -81,7 +81,7 @@ func (s *session) note(ctx context.Context, r Report, from []*kafka.Message) err
 	s.count.done.Add(int64(r.Done))
 	s.count.repeated.Add(int64(r.Repeated))
 	for _, i := range r.TooOld {
-		if err := s.bury(ctx, &letter{record: from[i], reason: reasonTooOld, err: errTooOld}); err != nil {
+		if err := s.writeDeadLetter(ctx, &letter{record: from[i], reason: reasonTooOld, err: errTooOld}); err != nil {
 			return err
 		}
 		s.count.tooOld.Add(1)
@@ -92,7 +92,7 @@ func (s *session) note(ctx context.Context, r Report, from []*kafka.Message) err
 // refuse makes a dead letter of an event, and then tells the sink to skip the event. If the process dies in between,
 // the dead letter is written again.
 func (s *session) refuse(ctx context.Context, e *topic.Event, l *letter) error {
-	if err := s.bury(ctx, l); err != nil {
+	if err := s.writeDeadLetter(ctx, l); err != nil {
 		return err
 	}
 	s.count.refused.Add(1)

@@ -58,7 +58,7 @@ func TestRunBeforeTheTopicExists(t *testing.T) {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "graves"), kfake.AllowAutoTopicCreation())
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	d, b := &deck{addr: c.ListenAddrs()[0], topic: "grants", burial: "graves", broker: c}, newBook()
+	d, b := &kafkaFixture{addr: c.ListenAddrs()[0], topic: "grants", burial: "graves", broker: c}, newBook()
 	cfg := d.config(b.funcSink(t))
 	core, logs := observer.New(zap.WarnLevel)
 	cfg.Log = zap.New(core)
@@ -78,7 +78,7 @@ func TestRunStopsWhileItWaitsForTheTopic(t *testing.T) {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "graves"))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	d := &deck{addr: c.ListenAddrs()[0], topic: "grants", burial: "graves", broker: c}
+	d := &kafkaFixture{addr: c.ListenAddrs()[0], topic: "grants", burial: "graves", broker: c}
 	cfg := d.config(newBook().funcSink(t))
 	core, logs := observer.New(zap.WarnLevel)
 	cfg.Log = zap.New(core)

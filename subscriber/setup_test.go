@@ -121,29 +121,29 @@ func malformed(seq int64) kafka.Message {
 	return m
 }
 
-// deck is a broker with a topic of grants and a topic of dead letters.
-type deck struct {
+// kafkaFixture is a broker with a topic of grants and a topic of dead letters.
+type kafkaFixture struct {
 	addr          string
 	topic, burial string
 	broker        *kfake.Cluster // nil on a real Kafka
 }
 
 // inProcess returns a deck on franz-go's in-process broker.
-func inProcess(t testing.TB, partitions int32) *deck {
+func inProcess(t testing.TB, partitions int32) *kafkaFixture {
 	t.Helper()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "grants"), kfake.SeedTopics(1, "graves"))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	return &deck{addr: c.ListenAddrs()[0], topic: "grants", burial: "graves", broker: c}
+	return &kafkaFixture{addr: c.ListenAddrs()[0], topic: "grants", burial: "graves", broker: c}
 }
 
 // real returns a deck on Apache Kafka.
-func real(t testing.TB, b *testkit.KafkaBroker, partitions int) *deck {
+func real(t testing.TB, b *testkit.KafkaBroker, partitions int) *kafkaFixture {
 	t.Helper()
-	return &deck{addr: b.Addr, topic: b.Topic(t, partitions, nil), burial: b.Topic(t, 1, nil)}
+	return &kafkaFixture{addr: b.Addr, topic: b.Topic(t, partitions, nil), burial: b.Topic(t, 1, nil)}
 }
 
-func (d *deck) config(sink Sink) Config {
+func (d *kafkaFixture) config(sink Sink) Config {
 	cfg := DefaultConfig()
 	cfg.Brokers, cfg.ClientID, cfg.Topic, cfg.Group, cfg.Deployment, cfg.DeadLetters = []string{d.addr}, "test", d.topic,
 		"g-"+d.topic, "d1", d.burial
@@ -155,7 +155,7 @@ func (d *deck) config(sink Sink) Config {
 }
 
 // write appends records. Each goes to the partition of its shard header, or to partition 0 without that header.
-func (d *deck) write(t testing.TB, partitions int, list ...kafka.Message) {
+func (d *kafkaFixture) write(t testing.TB, partitions int, list ...kafka.Message) {
 	t.Helper()
 	w := &kafka.Writer{
 		Addr: kafka.TCP(d.addr), Topic: d.topic, RequiredAcks: kafka.RequireAll, BatchTimeout: time.Millisecond,
@@ -170,7 +170,7 @@ func (d *deck) write(t testing.TB, partitions int, list ...kafka.Message) {
 }
 
 // committed returns the group's committed offset of partition 0.
-func (d *deck) committed(t testing.TB, group string) int64 {
+func (d *kafkaFixture) committed(t testing.TB, group string) int64 {
 	t.Helper()
 	tr := &kafka.Transport{}
 	defer tr.CloseIdleConnections()
@@ -182,7 +182,7 @@ func (d *deck) committed(t testing.TB, group string) int64 {
 }
 
 // deleteBefore deletes the records of partition 0 before the offset, as retention does.
-func (d *deck) deleteBefore(t testing.TB, offset int64) {
+func (d *kafkaFixture) deleteBefore(t testing.TB, offset int64) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(d.addr))
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func (d *deck) deleteBefore(t testing.TB, offset int64) {
 }
 
 // letters reads n dead letters with another client library.
-func (d *deck) letters(t testing.TB, n int) []*kgo.Record {
+func (d *kafkaFixture) letters(t testing.TB, n int) []*kgo.Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
@@ -257,16 +257,16 @@ func (r *running) stop() error {
 	return r.err
 }
 
-// book is an effect that counts how often each event had it, in memory or in SQL.
-type book struct {
+// effectLog is an effect that counts how often each event had it, in memory or in SQL.
+type effectLog struct {
 	mu    sync.Mutex
 	had   map[string]int
 	fault func(e *topic.Event) error
 }
 
-func newBook() *book { return &book{had: map[string]int{}} }
+func newBook() *effectLog { return &effectLog{had: map[string]int{}} }
 
-func (b *book) note(_ context.Context, e topic.Event) error {
+func (b *effectLog) note(_ context.Context, e topic.Event) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fault != nil {
@@ -278,7 +278,7 @@ func (b *book) note(_ context.Context, e topic.Event) error {
 	return nil
 }
 
-func (b *book) funcSink(t testing.TB) *funcSink {
+func (b *effectLog) funcSink(t testing.TB) *funcSink {
 	t.Helper()
 	a, err := NewFuncSink(FuncSinkConfig{Effect: b.note, Timeout: soon})
 	require.NoError(t, err)
@@ -287,7 +287,7 @@ func (b *book) funcSink(t testing.TB) *funcSink {
 	return sink
 }
 
-func (b *book) copies() map[string]int {
+func (b *effectLog) copies() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := map[string]int{}

@@ -158,7 +158,7 @@ func (s *sqlSink) Push(ctx context.Context, events []topic.Event) (Report, error
 	defer cancel()
 	var r Report
 	err := s.transact(ctx, func(tx *sql.Tx) error {
-		held, err := s.hold(ctx, tx, events)
+		held, err := s.lockPositions(ctx, tx, events)
 		if err != nil {
 			return err
 		}
@@ -197,9 +197,9 @@ func sift(held map[shardOf]*position, events []topic.Event) (r Report, fresh []t
 	return r, fresh
 }
 
-// hold locks and reads the positions of the events' shards. It always locks in the same order, to avoid deadlocks. Its
+// lockPositions locks and reads the positions of the events' shards. It always locks in the same order, to avoid deadlocks. Its
 // first statement is a write, because in SQLite a transaction that reads first may fail when it writes.
-func (s *sqlSink) hold(ctx context.Context, tx *sql.Tx, events []topic.Event) (map[shardOf]*position, error) {
+func (s *sqlSink) lockPositions(ctx context.Context, tx *sql.Tx, events []topic.Event) (map[shardOf]*position, error) {
 	held := map[shardOf]*position{}
 	var order []shardOf
 	for i := range events {
@@ -267,7 +267,7 @@ func (s *sqlSink) Skip(ctx context.Context, event topic.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	err := s.transact(ctx, func(tx *sql.Tx) error {
-		held, err := s.hold(ctx, tx, []topic.Event{event})
+		held, err := s.lockPositions(ctx, tx, []topic.Event{event})
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func (w *worker) loop(ctx, own context.Context) error {
 		case err == nil || ctx.Err() != nil:
 			continue
 		case errors.Is(err, kafka.OffsetOutOfRange):
-			return w.wentBack(err)
+			return w.offsetLostError(err)
 		case errors.Is(err, io.EOF):
 			return hongbao.Errorf(hongbao.ClassBroken, "the reader of topic %s is closed: %w", w.cfg.Topic, err)
 		}
@@ -80,7 +80,7 @@ func (w *worker) collect(ctx context.Context) ([]kafka.Message, error) {
 	return batch, nil
 }
 
-func (s *session) wentBack(err error) error {
+func (s *session) offsetLostError(err error) error {
 	return hongbao.Errorf(hongbao.ClassBroken,
 		"topic %s does not have the offset where group %s stopped: %w. Either events expired before they were read (replay "+
 			"them from the ledger), or the topic was created again (see docs/kafka.md, \"When the topic went back\"). Stop "+
@@ -118,7 +118,7 @@ func (s *session) decode(ctx context.Context, batch []kafka.Message) (events []t
 		case errors.Is(err, topic.ErrForeign) || header(m, cloudevent.HeaderSource) != s.source:
 			s.count.foreign.Add(1)
 		case err != nil:
-			if err := s.bury(ctx, &letter{record: m, reason: reasonMalformed, err: err}); err != nil {
+			if err := s.writeDeadLetter(ctx, &letter{record: m, reason: reasonMalformed, err: err}); err != nil {
 				return nil, nil, err
 			}
 			s.count.malformed.Add(1)

@@ -44,15 +44,15 @@ func bankKeyOf(role access.Role) (access.Key, string) {
 }
 
 // remoteBalance starts a balance server with its own ledger, as `hongbao balance` runs it.
-func remoteBalance(t *testing.T) (url string, books *ledger.Ledger) {
+func remoteBalance(t *testing.T) (url string, sut *ledger.Ledger) {
 	t.Helper()
-	books = newDatabase(t, sqlite(filepath.Join(t.TempDir(), "balance.db")))
+	sut = newDatabase(t, sqlite(filepath.Join(t.TempDir(), "balance.db")))
 	for _, key := range []access.Key{bankKey, accountKey} {
-		_, err := books.AddKey(t.Context(), key)
+		_, err := sut.AddKey(t.Context(), key)
 		require.NoError(t, err)
 	}
 	for _, currency := range []string{"CNY", "USD"} {
-		_, err := books.Fund(t.Context(), ledger.Funding{Client: "worker", ID: currency, Currency: currency,
+		_, err := sut.Fund(t.Context(), ledger.Funding{Client: "worker", ID: currency, Currency: currency,
 			Amount: hongbao.MaxAmount, Decision: stream.Decision{By: "ann", Why: "tests"}})
 		require.NoError(t, err)
 	}
@@ -61,7 +61,7 @@ func remoteBalance(t *testing.T) (url string, books *ledger.Ledger) {
 		WriteTimeout: 30 * time.Second,
 		IdleTimeout:  time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second,
 		BatchBytes: 1 << 20, BatchCredits: 500, InFlight: 1000,
-	}, bank.Deps{Book: books, Reader: books, Keys: access.NewAuthority(books), Log: zap.NewNop(),
+	}, bank.Deps{Book: sut, Reader: sut, Keys: access.NewAuthority(sut), Log: zap.NewNop(),
 		Denied: func(context.Context, access.Action, string, error) {}})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
@@ -71,9 +71,9 @@ func remoteBalance(t *testing.T) (url string, books *ledger.Ledger) {
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-ended)
-		require.NoError(t, books.Close())
+		require.NoError(t, sut.Close())
 	})
-	return "http://" + addr.String(), books
+	return "http://" + addr.String(), sut
 }
 
 // liar is a proxy in front of a balance server that injects faults. It may change or withhold the answer to a request
@@ -215,7 +215,7 @@ func lie(w http.ResponseWriter, r *http.Request, which int, answer []byte) {
 }
 
 // remoteWorker starts a consumer that settles at the remote. The returned function stops it.
-func (b *bundle) remoteWorker(t *testing.T, name, url string, db *ledger.Ledger, books remote.Ledger,
+func (b *bundle) remoteWorker(t *testing.T, name, url string, db *ledger.Ledger, sut remote.Ledger,
 	change func(*remote.Config)) (*consumer.Consumer, func()) {
 	t.Helper()
 	cfg := remote.Config{
@@ -227,7 +227,7 @@ func (b *bundle) remoteWorker(t *testing.T, name, url string, db *ledger.Ledger,
 		BreakerOpen: 50 * time.Millisecond, MaxRetryAfter: time.Second,
 	}
 	change(&cfg)
-	h, err := remote.New(cfg, &plannedOf{b.plans(t, db), db}, books)
+	h, err := remote.New(cfg, &plannedOf{b.plans(t, db), db}, sut)
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	return b.work(t, "balance", name, h, func(c *consumer.Config) {
@@ -303,15 +303,15 @@ func TestRemoteBalanceBehindALiar(t *testing.T) {
 			t.Parallel()
 			b := setup(t, 2)
 			const packets = 200
-			db, books := b.ledger(t, b.load(t, spec("rain", packets, 10_000)))
+			db, sut := b.ledger(t, b.load(t, spec("rain", packets, 10_000)))
 			want := b.crowd(t, "rain", packets)
 			url, bank := remoteBalance(t)
 			l := newLiar(t, url)
-			c1, stop := b.remoteWorker(t, "w1", l.URL, db, books, change)
+			c1, stop := b.remoteWorker(t, "w1", l.URL, db, sut, change)
 			testkit.Eventually(t, 60*time.Second, func() bool { return c1.Stats().Done >= packets/4 },
 				"the first worker has settled a quarter")
 			stop()
-			c2, _ := b.remoteWorker(t, "w2", l.URL, db, books, change)
+			c2, _ := b.remoteWorker(t, "w2", l.URL, db, sut, change)
 			testkit.Eventually(t, 120*time.Second, func() bool {
 				differences, err := bank.CheckCredits(t.Context())
 				require.NoError(t, err)
@@ -322,7 +322,7 @@ func TestRemoteBalanceBehindALiar(t *testing.T) {
 			paid(t, bank, want)
 			l.fired(t)
 			require.Zero(t, b.dead(t), "there are no dead letters")
-			pending, err := books.Pending(t.Context(), 0, hongbao.Grant{}, 10)
+			pending, err := sut.Pending(t.Context(), 0, hongbao.Grant{}, 10)
 			require.NoError(t, err)
 			require.Empty(t, pending)
 		})

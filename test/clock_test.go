@@ -24,15 +24,15 @@ return 0`)
 // heedless is a handler that settles even after its lease has expired. Its first call waits until goOn is closed.
 type heedless struct {
 	hongbao.Handler
-	began, goOn chan struct{}
-	once        sync.Once
-	settled     int // number of grants for which Handler returned no error
+	began, resume chan struct{}
+	once          sync.Once
+	settled       int // number of grants for which Handler returned no error
 }
 
 func (h *heedless) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 	h.once.Do(func() {
 		close(h.began)
-		<-h.goOn
+		<-h.resume
 	})
 	errs := h.Handler.Handle(context.WithoutCancel(ctx), grants)
 	if errs == nil {
@@ -54,7 +54,7 @@ func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 			c.Poll, c.Block, c.Lease = 20*time.Millisecond, 20*time.Millisecond, time.Minute
 		})
 	}
-	h := &heedless{Handler: settler, began: make(chan struct{}), goOn: make(chan struct{})}
+	h := &heedless{Handler: settler, began: make(chan struct{}), resume: make(chan struct{})}
 	_, stopSlow := start("slow", h)
 	<-h.began
 	require.NoError(t, ahead.Run(t.Context(), b.rdb, []string{b.store.Shard(0).Keys.Events()}, "balance").Err())
@@ -62,7 +62,7 @@ func TestLeasesWhenTheClockIsSetAhead(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, func() bool { return peer.Stats().Done == packets },
 		"the peer has settled all grants, including the slow worker's")
 	require.Positive(t, peer.Stats().Taken, "the peer took over entries")
-	close(h.goOn)
+	close(h.resume)
 	stopSlow()
 	stopPeer()
 	require.Positive(t, h.settled, "the slow worker settled again what the peer had settled")

@@ -121,9 +121,9 @@ func wholeLife(t *testing.T, p testkit.RedisProgram, mode string) {
 	l.packets[l.wide] = lifePackets + lifeAdded
 	l.grab(p)
 	l.grabWide()
-	l.bury()
+	l.deadLetterFirst()
 	l.settle()
-	l.look()
+	l.readEverything()
 	l.end()
 }
 
@@ -230,8 +230,8 @@ func (l *life) waits() map[string]int {
 	return all
 }
 
-// bury turns the first grant of campaign fast into a dead letter of each sink.
-func (l *life) bury() {
+// deadLetterFirst turns the first grant of campaign fast into a dead letter of each sink.
+func (l *life) deadLetterFirst() {
 	t, id := l.t, l.classes[hongbao.DurabilityFast]
 	k := l.store.Home(id)
 	for _, sink := range []string{configs.SinkBalance, configs.SinkKafka} {
@@ -272,8 +272,8 @@ func (l *life) settle() {
 	}
 }
 
-// look runs every read-only command, and a replay to another topic.
-func (l *life) look() {
+// readEverything runs every read-only command, and a replay to another topic.
+func (l *life) readEverything() {
 	all := 0
 	for id, packets := range l.packets {
 		all += packets

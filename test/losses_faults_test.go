@@ -231,9 +231,9 @@ func resumeWorker(l *losing) {
 	}
 }
 
-// twice returns a fault with two losses. The first promoted replica dies after while has returned. The second one lags
+// twoLosses returns a fault with two losses. The first promoted replica dies after while has returned. The second one lags
 // more.
-func twice(while func(l *losing, first *testkit.RedisServer)) func(l *losing) {
+func twoLosses(while func(l *losing, first *testkit.RedisServer)) func(l *losing) {
 	return func(l *losing) {
 		h := l.at.hand
 		h.cut(2)

@@ -141,8 +141,8 @@ func (l *losing) judge() {
 		}
 	}
 	for _, r := range l.recovery().Restored {
-		if r.Epoch > l.epochs[r.Shard] && (r.Nobody > 0 || r.Silent) {
-			l.holes += r.Nobody
+		if r.Epoch > l.epochs[r.Shard] && (r.Unknown > 0 || r.Silent) {
+			l.holes += r.Unknown
 			l.withheld += r.Withheld
 			l.reported[r.Shard] = append(l.reported[r.Shard], stream.SeqRange{First: r.First, Last: r.Last})
 		}

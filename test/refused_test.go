@@ -58,11 +58,11 @@ func TestOneAccountTheRemoteRefuses(t *testing.T) {
 	b := setup(t, 1)
 	const packets = 60
 	rain, snow := b.load(t, spec("rain", packets, 10_000)), b.load(t, spec("snow", packets, 10_000))
-	db, books := b.ledger(t, rain, snow)
+	db, sut := b.ledger(t, rain, snow)
 	want := b.crowd(t, "rain", packets)
 	address, bank := remoteBalance(t)
 	d := newDoorman(t, address, user(7))
-	c, _ := b.remoteWorker(t, "w1", d.URL, db, books, func(*remote.Config) {})
+	c, _ := b.remoteWorker(t, "w1", d.URL, db, sut, func(*remote.Config) {})
 	testkit.Eventually(t, 30*time.Second, func() bool { return c.Stats().Done == packets-1 },
 		"all other grants of the campaign are paid")
 	for account, amount := range b.crowd(t, "snow", packets) {

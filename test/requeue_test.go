@@ -25,7 +25,7 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	inTopic := len(c.copies(c.topic))
 	require.NotEmpty(t, openClaims(c, "kafka"))
 	c.grants(300)
-	letters := c.bury("kafka")
+	letters := c.deadLetterAll("kafka")
 
 	args := []string{"dead", "requeue", "--sink", "kafka", "--by", "ann", "--why", "fixed", "--rate", "150",
 		"--publisher.batch_grants", "20", "--expect", strconv.FormatInt(letters, 10)}
@@ -39,8 +39,8 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	t.Logf("killed %d times; %d of %d were in the topic before", kills, inTopic, c.seq)
 }
 
-// bury turns all unfinished events into dead letters, and returns their number.
-func (c *oneCopy) bury(group string) (letters int64) {
+// deadLetterAll turns all unfinished events into dead letters, and returns their number.
+func (c *oneCopy) deadLetterAll(group string) (letters int64) {
 	c.t.Helper()
 	entries, err := c.keys.Entries(c.t.Context(), "-", "+")
 	require.NoError(c.t, err)

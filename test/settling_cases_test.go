@@ -16,7 +16,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-var settlingCases = map[string]func(*testing.T, *books){
+var settlingCases = map[string]func(*testing.T, *settlementUnderTest){
 	"a repeat changes nothing":         settleRepeat,
 	"campaigns and currencies":         settleMany,
 	"coupons without a value":          settleCoupons,
@@ -32,9 +32,9 @@ var settlingCases = map[string]func(*testing.T, *books){
 	"random histories against a model": settleModel,
 }
 
-// books is an implementation of settling, with one worker and the plan of the test.
-type books struct {
-	settling
+// settlementUnderTest is an implementation of settling, with one worker and the plan of the test.
+type settlementUnderTest struct {
+	settlementImpl
 	plan  *planned
 	first hongbao.Handler
 }
@@ -66,19 +66,19 @@ func allDecided(campaign string, first, last int64) (list []hongbao.Grant) {
 }
 
 // settles passes grants to the worker, and requires that all are settled.
-func (b *books) settles(t *testing.T, grants ...hongbao.Grant) {
+func (b *settlementUnderTest) settles(t *testing.T, grants ...hongbao.Grant) {
 	t.Helper()
 	require.Nil(t, b.first.Handle(t.Context(), grants))
 }
 
-// sets passes grants to the worker, and returns the packets of the grants that now wait for a person.
-func (b *books) sets(t *testing.T, grants ...hongbao.Grant) []int64 {
+// quarantines passes grants to the worker, and returns the packets of the grants that now wait for a person.
+func (b *settlementUnderTest) quarantines(t *testing.T, grants ...hongbao.Grant) []int64 {
 	t.Helper()
 	return b.aside(t, grants, b.first.Handle(t.Context(), grants))
 }
 
 // paid checks that the users were paid exactly these grants, each once, and that the users in others were paid nothing.
-func (b *books) paid(t *testing.T, currency string, grants []hongbao.Grant, others ...string) {
+func (b *settlementUnderTest) paid(t *testing.T, currency string, grants []hongbao.Grant, others ...string) {
 	t.Helper()
 	b.agrees(t)
 	want := map[string][]hongbao.Amount{}
@@ -98,7 +98,7 @@ func (b *books) paid(t *testing.T, currency string, grants []hongbao.Grant, othe
 	}
 }
 
-func settleRepeat(t *testing.T, b *books) {
+func settleRepeat(t *testing.T, b *settlementUnderTest) {
 	b.create(t, "rain", "CNY", 100)
 	all := allDecided("rain", 1, 70)
 	b.settles(t, all[:50]...)
@@ -112,7 +112,7 @@ func settleRepeat(t *testing.T, b *books) {
 	b.paid(t, "CNY", all)
 }
 
-func settleMany(t *testing.T, b *books) {
+func settleMany(t *testing.T, b *settlementUnderTest) {
 	b.create(t, "rain", "CNY", 30)
 	b.create(t, "snow", "CNY", 30)
 	b.create(t, "usd", "USD", 30)
@@ -126,7 +126,7 @@ func settleMany(t *testing.T, b *books) {
 	b.paid(t, "USD", allDecided("usd", 1, 30))
 }
 
-func settleCoupons(t *testing.T, b *books) {
+func settleCoupons(t *testing.T, b *settlementUnderTest) {
 	b.create(t, "coupon", "", 5)
 	coupons := allDecided("coupon", 1, 5)
 	for i := range coupons {
@@ -139,7 +139,7 @@ func settleCoupons(t *testing.T, b *books) {
 	require.Zero(t, b.balance(t, coupons[0].User, "CNY"))
 }
 
-func settleLong(t *testing.T, b *books) {
+func settleLong(t *testing.T, b *settlementUnderTest) {
 	const packets = 600
 	b.create(t, "rain", "CNY", packets)
 	all := allDecided("rain", 1, packets)
@@ -148,7 +148,7 @@ func settleLong(t *testing.T, b *books) {
 	b.paid(t, "CNY", all)
 }
 
-func settleAltered(t *testing.T, b *books) {
+func settleAltered(t *testing.T, b *settlementUnderTest) {
 	b.create(t, "rain", "CNY", 10)
 	b.settles(t, allDecided("rain", 1, 4)...)
 	more := decided("rain", 2, 2)
@@ -156,20 +156,20 @@ func settleAltered(t *testing.T, b *books) {
 	b.plan.forged[planKey("rain", 2)] = more.Amount // a wrong plan; otherwise the plan check would fail first
 	altered := []hongbao.Grant{decided("rain", 1, 1), more, decided("rain", 5, 0)}
 	for range 3 { // a repeat changes nothing
-		require.Equal(t, []int64{1, 2}, b.sets(t, altered...))
+		require.Equal(t, []int64{1, 2}, b.quarantines(t, altered...))
 	}
 	b.paid(t, "CNY", allDecided("rain", 1, 5), "thief1", "thief2")
 }
 
-func settleTwice(t *testing.T, b *books) {
+func settleTwice(t *testing.T, b *settlementUnderTest) {
 	b.create(t, "rain", "CNY", 10)
 	b.settles(t, decided("rain", 2, 0), decided("rain", 1, 0), decided("rain", 2, 0), decided("rain", 1, 0),
 		decided("rain", 1, 0))
-	require.Equal(t, []int64{2}, b.sets(t, decided("rain", 3, 0), decided("rain", 2, 1), decided("rain", 3, 0)))
+	require.Equal(t, []int64{2}, b.quarantines(t, decided("rain", 3, 0), decided("rain", 2, 1), decided("rain", 3, 0)))
 	b.paid(t, "CNY", allDecided("rain", 1, 3), "thief1")
 }
 
-func settleIDs(t *testing.T, b *books) {
+func settleIDs(t *testing.T, b *settlementUnderTest) {
 	long, marks := "", ""
 	for c := byte('!'); c <= '~'; c++ {
 		marks += string(c)
@@ -188,21 +188,21 @@ func settleIDs(t *testing.T, b *books) {
 	b.paid(t, "CNY", grants)
 	other := decided("rain", 1, 1)
 	other.User = "Ann"
-	require.Equal(t, []int64{1}, b.sets(t, other))
+	require.Equal(t, []int64{1}, b.quarantines(t, other))
 	b.paid(t, "CNY", grants)
 }
 
-func settleNotPlanned(t *testing.T, b *books) {
+func settleNotPlanned(t *testing.T, b *settlementUnderTest) {
 	b.create(t, "rain", "CNY", 10)
 	more, beyond := decided("rain", 1, 0), decided("rain", 1_001, 0)
 	more.Amount++
 	for range 2 {
-		require.ElementsMatch(t, []int64{1, 1_001}, b.sets(t, more, decided("rain", 3, 0), beyond))
+		require.ElementsMatch(t, []int64{1, 1_001}, b.quarantines(t, more, decided("rain", 3, 0), beyond))
 	}
 	b.paid(t, "CNY", allDecided("rain", 3, 3), more.User, beyond.User)
 }
 
-func settlePlanFails(t *testing.T, b *books) {
+func settlePlanFails(t *testing.T, b *settlementUnderTest) {
 	b.create(t, "rain", "CNY", 10)
 	b.plan.set(func() { b.plan.down = true })
 	errs := b.first.Handle(t.Context(), allDecided("rain", 1, 3))
@@ -217,7 +217,7 @@ func settlePlanFails(t *testing.T, b *books) {
 	b.paid(t, "CNY", allDecided("rain", 1, 3))
 }
 
-func settleMalformed(t *testing.T, b *books) {
+func settleMalformed(t *testing.T, b *settlementUnderTest) {
 	b.create(t, "rain", "CNY", 10)
 	bad := allDecided("rain", 1, 5)
 	bad[0].User = ""
@@ -234,7 +234,7 @@ func settleMalformed(t *testing.T, b *books) {
 }
 
 // settleOverlapping lets several workers settle overlapping batches in random order.
-func settleOverlapping(t *testing.T, b *books) {
+func settleOverlapping(t *testing.T, b *settlementUnderTest) {
 	const packets, workers = 150, 6
 	b.create(t, "rain", "CNY", packets)
 	b.create(t, "snow", "CNY", packets)
@@ -276,7 +276,7 @@ func untilSettled(ctx context.Context, w hongbao.Handler, batch []hongbao.Grant)
 }
 
 // settleCancelled checks that a cancelled call pays nothing. The next call pays each grant once.
-func settleCancelled(t *testing.T, b *books) {
+func settleCancelled(t *testing.T, b *settlementUnderTest) {
 	b.create(t, "rain", "CNY", 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -294,7 +294,7 @@ func settleCancelled(t *testing.T, b *books) {
 
 // settleModel compares random histories with a simple model: the first version of a packet is paid, and each other
 // version waits for a person.
-func settleModel(t *testing.T, b *books) {
+func settleModel(t *testing.T, b *settlementUnderTest) {
 	var histories atomic.Int64
 	rapid.Check(t, func(rt *rapid.T) {
 		id := fmt.Sprintf("c%d", histories.Add(1))
@@ -316,7 +316,7 @@ func settleModel(t *testing.T, b *books) {
 					want = append(want, g.Packet)
 				}
 			}
-			require.Equal(rt, want, b.sets(t, batch...))
+			require.Equal(rt, want, b.quarantines(t, batch...))
 		}
 		var paid []hongbao.Grant
 		for _, g := range has {

@@ -22,9 +22,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// settling is an implementation of settlement: the ledger on one of its databases, or a remote balance system. The
+// settlementImpl is an implementation of settlement: the ledger on one of its databases, or a remote balance system. The
 // suite in settling_cases_test.go runs on each. Package ledger tests what only the ledger has.
-type settling interface {
+type settlementImpl interface {
 	// create creates a campaign with enough money for all of its packets.
 	create(t *testing.T, id, currency string, packets int64)
 	// worker returns another handler, as if in another process.
@@ -259,8 +259,8 @@ func (r *atRemote) agrees(t *testing.T) {
 // TestSettling runs the suite on each implementation of settling.
 func TestSettling(t *testing.T) {
 	t.Parallel()
-	atBank := func(batch int) func(*testing.T, *planned) settling {
-		return func(t *testing.T, plan *planned) settling {
+	atBank := func(batch int) func(*testing.T, *planned) settlementImpl {
+		return func(t *testing.T, plan *planned) settlementImpl {
 			r := &atRemote{bundle: setup(t, 2).farAlong(t), batch: batch, inLedger: newLedger(t, plan, ledger.Config{
 				Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db"),
 			})}
@@ -268,15 +268,15 @@ func TestSettling(t *testing.T) {
 			return r
 		}
 	}
-	for place, open := range map[string]func(*testing.T, *planned) settling{
-		"SQLite": func(t *testing.T, plan *planned) settling {
+	for place, open := range map[string]func(*testing.T, *planned) settlementImpl{
+		"SQLite": func(t *testing.T, plan *planned) settlementImpl {
 			return newLedger(t, plan, ledger.Config{Driver: ledger.SQLite, DSN: filepath.Join(t.TempDir(), "ledger.db")})
 		},
-		"PostgreSQL": func(t *testing.T, plan *planned) settling {
+		"PostgreSQL": func(t *testing.T, plan *planned) settlementImpl {
 			return newLedger(t, plan, ledger.Config{Driver: ledger.PostgreSQL, DSN: testkit.Postgres(t),
 				UnsafeAllow: []string{"fsync", "full_page_writes"}})
 		},
-		"MariaDB": func(t *testing.T, plan *planned) settling {
+		"MariaDB": func(t *testing.T, plan *planned) settlementImpl {
 			return newLedger(t, plan, ledger.Config{Driver: ledger.MySQL, DSN: testkit.MariaDB(t),
 				UnsafeAllow: []string{"innodb_doublewrite"}})
 		},
@@ -289,7 +289,7 @@ func TestSettling(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
 					plan := &planned{forged: map[string]hongbao.Amount{}, money: map[string]string{}}
-					b := &books{settling: open(t, plan), plan: plan}
+					b := &settlementUnderTest{settlementImpl: open(t, plan), plan: plan}
 					b.first = b.worker(t)
 					run(t, b)
 				})

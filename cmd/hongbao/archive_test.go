@@ -81,9 +81,9 @@ func TestArchive(t *testing.T) {
 		strings.Join(lines[0], " "))
 	manifest, err := os.ReadFile(filepath.Join(dir, "rain.manifest.json"))
 	require.NoError(t, err)
-	var told app.Archived
-	require.NoError(t, json.Unmarshal(manifest, &told))
-	require.Equal(t, r.Archived, told)
+	var archived app.Archived
+	require.NoError(t, json.Unmarshal(manifest, &archived))
+	require.Equal(t, r.Archived, archived)
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, left, 2)

@@ -40,9 +40,9 @@ type browser struct {
 	base string
 	axe  string
 
-	mu      sync.Mutex
-	strange []string // requests to any server but base
-	faults  []string // errors that the page itself logged
+	mu              sync.Mutex
+	foreignRequests []string // requests to any server but base
+	faults          []string // errors that the page itself logged
 }
 
 // newBrowser starts a browser. scripts/setup.sh web installs Chromium and axe-core.
@@ -63,7 +63,7 @@ func newBrowser(t *testing.T, base string) *browser {
 	notes.Go(func() {
 		for e := range requests {
 			if u := e.Request; u != nil && !strings.HasPrefix(u.URL, base+"/") && !strings.HasPrefix(u.URL, "data:") {
-				b.note(&b.strange, u.URL)
+				b.note(&b.foreignRequests, u.URL)
 			}
 		}
 	})
@@ -101,8 +101,8 @@ func cacheDir() string {
 	return filepath.Join("..", "..", ".cache")
 }
 
-// patience bounds each step of the browser.
-const patience = 30 * time.Second
+// stepTimeout bounds each step of the browser.
+const stepTimeout = 30 * time.Second
 
 func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
@@ -110,7 +110,7 @@ func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 		require.NoError(b.t, chromedp.Do(b.ctx, actions...)) // the browser lives as long as this context
 		return
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
 	defer cancel()
 	require.NoError(b.t, chromedp.Do(ctx, actions...))
 }
@@ -118,7 +118,7 @@ func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 // get runs an action that returns a value.
 func get[T any](b *browser, a chromedp.Action[T]) T {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
 	defer cancel()
 	v, err := chromedp.Run(ctx, a)
 	require.NoError(b.t, err)
@@ -167,10 +167,10 @@ func (b *browser) press(selector string) {
 	b.do(chromedp.WaitVisible("main"))
 }
 
-// isTold calls do, and waits for a response with the given status.
-func (b *browser) isTold(status int64, do func()) {
+// waitForStatus calls do, and waits for a response with the given status.
+func (b *browser) waitForStatus(status int64, do func()) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
 	defer cancel()
 	answers := chromedp.Events(ctx, network.ResponseReceived)
 	do()
@@ -213,7 +213,7 @@ func (b *browser) check(name string) {
 	b.size(widths[0])
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	require.Empty(b.t, b.strange, "requests left for another server")
+	require.Empty(b.t, b.foreignRequests, "requests left for another server")
 	require.Empty(b.t, b.faults)
 }
 

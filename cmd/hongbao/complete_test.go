@@ -64,12 +64,12 @@ func TestCompletions(t *testing.T) {
 // argument is not offered again.
 func TestCompletionsOfLetters(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newExampleEnv(t)
 	s.ok("campaign", "create", spec(t, "spring-rain", 10, 1000))
 	s.ok("campaign", "load", "spring-rain")
 	s.ok("grab", "spring-rain", "u1")
 	s.ok("grab", "spring-rain", "u2")
-	s.bury("kafka")
+	s.addDeadLetters("kafka")
 	first, second := "kafka/0/1771358400000-0", "kafka/0/1771358400123-0"
 	require.Equal(t, []string{first, second}, completed(t, s.env, "dead", "requeue", ""))
 	require.Equal(t, []string{second}, completed(t, s.env, "dead", "drop", first, "kafka/0"))

@@ -122,14 +122,14 @@ func TestConfirmCreditsInDoubt(t *testing.T) {
 	d.refused(1, confirm("--booked", booked), "none of the dead letters exists any more")
 	early := d.refused(3, confirm("--not-booked", not, "--asked", "2026-02-17T21:30:00Z"), "some dead letters remain")
 	require.Contains(t, early.out, "never sent twice")
-	var asked, told string
+	var asked, output string
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		asked = time.Now().UTC().Format(time.RFC3339Nano)
 		r := d.run(confirm("--not-booked", append(not, booked...), "--asked", asked)...)
-		told = r.out
+		output = r.out
 		return r.code == 0
 	}, "no request can be under way any more")
-	require.Contains(t, told, booked[0]+": there is no such letter")
+	require.Contains(t, output, booked[0]+": there is no such letter")
 	credits, most, posts := b.has()
 	require.Equal(t, []int{4, 1, 6}, []int{credits, most, posts})
 	require.Equal(t, want["u0000"]+want["u0001"]+want["u0002"]+want["u0003"], d.show("rain").Ledger.Granted)

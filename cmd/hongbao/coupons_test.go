@@ -95,9 +95,9 @@ func TestCouponsWithCodes(t *testing.T) {
 
 	worker := d.start("work")
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
-	told := d.tailed()
-	require.Len(t, told, 3)
-	for _, l := range told {
+	events := d.tailed()
+	require.Len(t, events, 3)
+	for _, l := range events {
 		require.Equal(t, codes[l.Event], l.Code, l.Event)
 	}
 
@@ -171,9 +171,9 @@ func TestCouponsPublishedLate(t *testing.T) {
 	require.Empty(t, d.tailed())
 	d.start("work", "--sink", "kafka")
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
-	told := d.tailed()
-	require.Len(t, told, 3)
-	for _, l := range told {
+	events := d.tailed()
+	require.Len(t, events, 3)
+	for _, l := range events {
 		require.Equal(t, codes[l.Event], l.Code, l.Event)
 	}
 }

@@ -29,16 +29,16 @@ func (d *devServer) press(fault string) {
 	require.Equal(d.t, http.StatusSeeOther, res.StatusCode, fault)
 }
 
-// told returns the output of the terminal since the mark.
-func (d *devServer) told() string { return d.Out.String()[d.mark:] }
+// output returns the output of the terminal since the mark.
+func (d *devServer) output() string { return d.Out.String()[d.mark:] }
 
-// tells waits until the output matches the pattern, and returns the groups of the match.
-func (d *devServer) tells(pattern string) (groups []string) {
+// waitForOutput waits until the output matches the pattern, and returns the groups of the match.
+func (d *devServer) waitForOutput(pattern string) (groups []string) {
 	d.t.Helper()
 	sentence := regexp.MustCompile(pattern)
 	testkit.EventuallyOK(d.t, time.Minute, func() error {
-		if groups = sentence.FindStringSubmatch(d.told()); groups == nil {
-			return fmt.Errorf("the output does not match:\n%s", d.told())
+		if groups = sentence.FindStringSubmatch(d.output()); groups == nil {
+			return fmt.Errorf("the output does not match:\n%s", d.output())
 		}
 		return nil
 	}, "%s", pattern)
@@ -69,27 +69,27 @@ func TestDevFaults(t *testing.T) {
 	d.shell(d.printed()[0])
 	require.Contains(t, d.shell(d.printed()[5]), "agrees", "the workers have connected to Kafka")
 	d.press("cut-kafka")
-	d.tells(`Kafka is cut off: [1-9]\d* connections closed`)
+	d.waitForOutput(`Kafka is cut off: [1-9]\d* connections closed`)
 	testkit.Eventually(t, time.Minute, func() bool { return d.waits("kafka") > 100 && d.waits("balance") < 100 },
 		"grants are paid while they wait for Kafka")
 	d.press("kill-worker")
-	killed := d.tells(`Worker (\d) \(process (\d+)\) is killed with SIGKILL\. It held \d+ entries`)
+	killed := d.waitForOutput(`Worker (\d) \(process (\d+)\) is killed with SIGKILL\. It held \d+ entries`)
 	pid, err := strconv.Atoi(killed[2])
 	require.NoError(t, err)
 	testkit.Eventually(t, time.Minute, func() bool { return syscall.Kill(pid, 0) != nil }, "the process is gone")
 	d.press("restore-kafka")
-	d.tells(`Kafka is back after [1-9]\d*\.\d s`)
+	d.waitForOutput(`Kafka is back after [1-9]\d*\.\d s`)
 	testkit.Eventually(t, time.Minute, func() bool { return d.waits("kafka") < 100 }, "the waiting grants are published")
 	d.press("cut-redis")
-	d.tells(`Redis is cut off: [1-9]\d* connections closed`)
-	d.tells(`The crowd can't go on`)
+	d.waitForOutput(`Redis is cut off: [1-9]\d* connections closed`)
+	d.waitForOutput(`The crowd can't go on`)
 	status, page := (&visitor{t, d.Console, d.Key}).ask(http.MethodGet, "/faults")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, page, "Restore Redis")
 	d.press("restore-redis")
-	d.tells(`The crowd gets on again`)
+	d.waitForOutput(`The crowd gets on again`)
 	d.press("lose-answers")
-	d.tells(`The next 20 answers of Redis' scripts and the next 2 of Kafka are lost`)
+	d.waitForOutput(`The next 20 answers of Redis' scripts and the next 2 of Kafka are lost`)
 	testkit.Eventually(t, time.Minute, func() bool {
 		return strings.Contains(d.shell(d.printed()[5]), "Redis, ledger and topic: agrees")
 	}, "the audit agrees")
@@ -102,9 +102,9 @@ func TestDevCrowdGoesOn(t *testing.T) {
 	t.Parallel()
 	tmp, _ := demoEnv(t)
 	d := startDev(t, []string{"TMPDIR=" + tmp}, "--crowd", "10000")
-	d.tells(`10000 users a second grab in campaign crowd: 10000 packets, 1000\.00 CNY`)
-	d.tells(`10000 users a second grab in campaign crowd-2: `)
-	require.NotContains(t, d.told(), "can't go on")
+	d.waitForOutput(`10000 users a second grab in campaign crowd: 10000 packets, 1000\.00 CNY`)
+	d.waitForOutput(`10000 users a second grab in campaign crowd-2: `)
+	require.NotContains(t, d.output(), "can't go on")
 	d.end(syscall.SIGTERM)
 	nothingLeft(t, tmp, d.Cmd.Process.Pid)
 }

@@ -39,8 +39,8 @@ func examples(t *testing.T, cmd *cobra.Command, all map[string][]string) map[str
 	return all
 }
 
-// stage is a deployment and a folder in which the examples are run.
-type stage struct {
+// exampleEnv is a deployment and a folder in which the examples are run.
+type exampleEnv struct {
 	*deployment
 	dir    string
 	words  map[string]string // texts of the examples, and what replaces them in this run
@@ -49,15 +49,15 @@ type stage struct {
 	worker *program
 	// trusted is the environment without the remote that can't be queried.
 	trusted []string
-	// apart keeps the environment while a command runs without it.
-	apart []string
+	// savedEnv keeps the environment while a command runs without it.
+	savedEnv []string
 }
 
-// act has what the test needs to run the examples of one command, in their order.
-type act struct {
+// exampleSpec has what the test needs to run the examples of one command, in their order.
+type exampleSpec struct {
 	command string
 	// before prepares what the examples need.
-	before func(s *stage)
+	before func(s *exampleEnv)
 	// codes are the exit codes of the examples, in their order. A missing code is 0.
 	codes []int
 	// until is the text that the example of a long-running command prints once it is ready.
@@ -65,42 +65,42 @@ type act struct {
 	// says is a part of the last example's output, without --json.
 	says string
 	// after checks the output of the last example, which is text or JSON.
-	after func(s *stage, r result)
+	after func(s *exampleEnv, r result)
 }
 
-var play = []act{
+var exampleSpecs = []exampleSpec{
 	{command: "init", says: "founded before"},
 	{command: "recover", codes: []int{0, 2}},
 	{command: "version"},
 	{command: "demo"},
-	{command: "dev", until: "hb_", before: func(s *stage) {
+	{command: "dev", until: "hb_", before: func(s *exampleEnv) {
 		s.words["hongbao dev"], s.words["127.0.0.1:9000"] = "hongbao dev --listen 127.0.0.1:0", "127.0.0.1:0"
-		s.apart, s.env = s.env, nil // dev starts its own servers
-	}, after: func(s *stage, _ result) { s.env = s.apart }},
+		s.savedEnv, s.env = s.env, nil // dev starts its own servers
+	}, after: func(s *exampleEnv, _ result) { s.env = s.savedEnv }},
 	{command: "config check"},
 	{command: "campaign plan"},
-	{command: "campaign create", after: func(s *stage, r result) {
+	{command: "campaign create", after: func(s *exampleEnv, r result) {
 		s.words["9f86d081..."] = regexp.MustCompile("[0-9a-f]{64}").FindString(r.out)
 	}},
-	{command: "campaign cancel", before: func(s *stage) { s.ok("campaign", "create", spec(s.t, "typo-rain", 10, 1000)) },
+	{command: "campaign cancel", before: func(s *exampleEnv) { s.ok("campaign", "create", spec(s.t, "typo-rain", 10, 1000)) },
 		says: "was refunded"},
 	{command: "campaign list"},
 	{command: "campaign load"},
 	{command: "campaign show"},
-	{command: "grab", after: func(s *stage, r result) { require.Contains(s.t, r.out, `"outcome":"granted"`) }},
+	{command: "grab", after: func(s *exampleEnv, r result) { require.Contains(s.t, r.out, `"outcome":"granted"`) }},
 	{command: "receipts"},
-	{command: "dead list", before: func(s *stage) { s.bury("kafka") }},
+	{command: "dead list", before: func(s *exampleEnv) { s.addDeadLetters("kafka") }},
 	{command: "dead show"},
 	{command: "dead requeue", says: "1 of 1 letters were requeued"},
 	{command: "dead drop", says: "1 of 1 letters were dropped"},
-	{command: "dead confirm", before: (*stage).doubt, says: "1 of 1 letters were requeued",
-		after: func(s *stage, _ result) {
+	{command: "dead confirm", before: (*exampleEnv).doubt, says: "1 of 1 letters were requeued",
+		after: func(s *exampleEnv, _ result) {
 			s.env = s.trusted
 		}},
-	{command: "claim list", before: (*stage).claim, says: "kafka/0/w1.5f0c.7"},
+	{command: "claim list", before: (*exampleEnv).claim, says: "kafka/0/w1.5f0c.7"},
 	{command: "claim settle", says: "kafka/0/w1.5f0c.7 is settled"},
 	{command: "work", until: `"working"`},
-	{command: "tail", until: `"user":"u1"`, before: func(s *stage) {
+	{command: "tail", until: `"user":"u1"`, before: func(s *exampleEnv) {
 		worker := s.start("work")
 		worker.says(`"working"`)
 		s.quiet()
@@ -108,7 +108,7 @@ var play = []act{
 	}},
 	{command: "audit", says: "agrees"},
 	{command: "audit last", says: `"verdict":"agrees"`},
-	{command: "audit acknowledge", says: "is acknowledged until", before: func(s *stage) {
+	{command: "audit acknowledge", says: "is acknowledged until", before: func(s *exampleEnv) {
 		require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "difference.json"),
 			[]byte(`{"kind":"duplicate_in_topic","where":"topic","campaign":"spring-rain","packet":7,"detail":"a copy"}`), 0o600))
 	}},
@@ -119,47 +119,47 @@ var play = []act{
 	{command: "doctor", says: `"redis"`},
 	{command: "sink resume", says: "is resumed"},
 	{command: "replay", says: "finished"},
-	{command: "archive", before: (*stage).seal, after: func(s *stage, _ result) { s.env = s.apart }},
-	{command: "quarantine list", before: (*stage).forge},
+	{command: "archive", before: (*exampleEnv).seal, after: func(s *exampleEnv, _ result) { s.env = s.savedEnv }},
+	{command: "quarantine list", before: (*exampleEnv).forge},
 	{command: "quarantine show"},
 	{command: "quarantine resolve"},
 	{command: "quarantine campaign"},
 	{command: "campaign pause"},
 	{command: "campaign resume"},
-	{command: "hole list", before: func(s *stage) { s.words["--packet 4711"] = "--packet " + s.withholds("spring-rain", 2)[0] }},
+	{command: "hole list", before: func(s *exampleEnv) { s.words["--packet 4711"] = "--packet " + s.withholds("spring-rain", 2)[0] }},
 	{command: "hole grant", says: "user u42 has packet"},
 	{command: "hole release", says: "1 packets were released"},
 	{command: "campaign top-up", codes: []int{2, 0}},
 	{command: "campaign close", codes: []int{1, 0}, says: "was closed"}, // the first is too early
-	{command: "campaign refund", before: (*stage).settle, codes: []int{2, 0}, says: "was refunded",
-		after: func(s *stage, _ result) {
+	{command: "campaign refund", before: (*exampleEnv).settle, codes: []int{2, 0}, says: "was refunded",
+		after: func(s *exampleEnv, _ result) {
 			s.worker.stop(syscall.SIGTERM)
 		}},
 	{command: "campaign refund-lost", says: "refunded "}, // the campaign has ended
 	{command: "campaign reveal"},
 	{command: "campaign verify"},
-	{command: "export", before: (*stage).today, codes: []int{4, 0}, says: "spring-rain-"},
-	{command: "balance migrate", says: "tables made", before: func(s *stage) { s.words["127.0.0.1:8090"] = testkit.FreeAddr(s.t) }},
+	{command: "export", before: (*exampleEnv).today, codes: []int{4, 0}, says: "spring-rain-"},
+	{command: "balance migrate", says: "tables made", before: func(s *exampleEnv) { s.words["127.0.0.1:8090"] = testkit.FreeAddr(s.t) }},
 	{command: "balance fund", says: "1000000.00 CNY left"},
 	{command: "balance funds", says: "1000000.00 CNY"},
 	{command: "balance", until: "serving balances"},
 	{command: "balance check", says: "differences: 0"},
-	{command: "serve", until: "serving grabs", before: func(s *stage) {
+	{command: "serve", until: "serving grabs", before: func(s *exampleEnv) {
 		require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "keys.json"), []byte(keySet("k1")), 0o600))
 		s.set("SERVE_LISTEN", testkit.FreeAddr(s.t), "SERVE_OPS_LISTEN", testkit.FreeAddr(s.t), "SERVE_CONTROL_LISTEN",
 			testkit.FreeAddr(s.t), "SERVE_DRAIN_DELAY", "0s")
 	}},
-	{command: "health", before: func(s *stage) {
+	{command: "health", before: func(s *exampleEnv) {
 		server := s.start("serve")
 		server.says("serving grabs")
 	}},
-	{command: "key create", after: func(s *stage, r result) {
+	{command: "key create", after: func(s *exampleEnv, r result) {
 		s.words["5xk2q7vmaz3t"] = regexp.MustCompile("hb_([a-z2-7]{12})_[0-9a-f]{64}").FindStringSubmatch(r.out)[1]
 	}},
 	{command: "key list", says: `"role":"gateway"`},
 	{command: "key rotate", says: "hb_"},
 	{command: "key revoke", says: "is revoked"},
-	{command: "journal", after: func(s *stage, _ result) {
+	{command: "journal", after: func(s *exampleEnv, _ result) {
 		// The journal has the actions of the earlier examples.
 		text := s.ok("journal", "--limit", "1000", "--json")
 		for _, action := range []access.Action{access.CreateCampaign, access.LoadCampaign, access.PauseCampaign,
@@ -175,7 +175,7 @@ var play = []act{
 
 // furnish copies the program and the repository's examples into the folder. It moves the campaign's window to now, and
 // removes from production.yaml the security settings that the test's servers don't have.
-func (s *stage) furnish() {
+func (s *exampleEnv) furnish() {
 	t := s.t
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -191,7 +191,7 @@ func (s *stage) furnish() {
 }
 
 // edit replaces the matches of the pattern, of which there must be at least one.
-func (s *stage) edit(file, pattern, by string) {
+func (s *exampleEnv) edit(file, pattern, by string) {
 	path := filepath.Join(s.dir, file)
 	text, err := os.ReadFile(path)
 	require.NoError(s.t, err)
@@ -200,8 +200,8 @@ func (s *stage) edit(file, pattern, by string) {
 	require.NoError(s.t, os.WriteFile(path, []byte(edited), 0o600))
 }
 
-// bury turns the first two grants into dead letters of a sink, under the ids that the examples use.
-func (s *stage) bury(sink string) {
+// addDeadLetters turns the first two grants into dead letters of a sink, under the ids that the examples use.
+func (s *exampleEnv) addDeadLetters(sink string) {
 	s.buried(sink)
 	key := s.store.Shard(0).Keys.Dead(sink)
 	letters, err := s.rdb.Do(s.t.Context(), "XRANGE", key, "-", "+").Slice() // Do keeps the order of the fields
@@ -215,14 +215,14 @@ func (s *stage) bury(sink string) {
 }
 
 // claim writes an open claim for an event that is already in the topic.
-func (s *stage) claim() {
+func (s *exampleEnv) claim() {
 	require.NoError(s.t, s.rdb.HSet(s.t.Context(), s.store.Shard(0).Keys.Claims("kafka"), "w1.5f0c.7",
 		"1 1 w1\n1-1\n1 77 0 0 0 1771358400000 0 "+s.topic+" 1-1@1771358400000-0..1771358400000-0").Err())
 }
 
 // doubt turns grants into dead letters of sink balance. The remote neither deduplicates requests nor can be queried.
-func (s *stage) doubt() {
-	s.bury("balance")
+func (s *exampleEnv) doubt() {
+	s.addDeadLetters("balance")
 	addr := testkit.FreeAddr(s.t)
 	startBalance(s.t, addr, filepath.Join(s.t.TempDir(), "balance.db"))
 	s.trusted = slices.Clone(s.env)
@@ -233,7 +233,7 @@ func (s *stage) doubt() {
 
 // forge adds eight grants of a packet that belongs to another user. It voids six of them; the examples decide about the
 // other two.
-func (s *stage) forge() {
+func (s *exampleEnv) forge() {
 	r := s.show("spring-rain").Redis
 	require.NotNil(s.t, r)
 	receipts := decided[model.Receipts](s.t, s.ok("receipts", "spring-rain", "u1", "--json")).Receipts
@@ -249,7 +249,7 @@ func (s *stage) forge() {
 }
 
 // settle starts a worker that copies the close to the ledger, and puts the amount of the refund into the example.
-func (s *stage) settle() {
+func (s *exampleEnv) settle() {
 	s.worker = s.start("work", "--sink", "balance")
 	s.worker.says(`"working"`)
 	sum := regexp.MustCompile(`--amount (\d+)`).FindStringSubmatch(s.run("campaign", "refund", "spring-rain").out)
@@ -258,8 +258,8 @@ func (s *stage) settle() {
 }
 
 // seal creates and seals two campaigns. They take the place of the campaigns in the examples of `hongbao archive`.
-func (s *stage) seal() {
-	s.apart = slices.Clone(s.env)
+func (s *exampleEnv) seal() {
+	s.savedEnv = slices.Clone(s.env)
 	s.sealed("april-rain", 2)
 	s.sealed("autumn-rain", 1)
 	s.words["archive spring-rain"] = "archive april-rain"
@@ -267,7 +267,7 @@ func (s *stage) seal() {
 }
 
 // today puts the current day in place of the day in an example, because no money moved on that day.
-func (s *stage) today() {
+func (s *exampleEnv) today() {
 	zone, err := time.LoadLocation("Asia/Shanghai")
 	require.NoError(s.t, err)
 	s.words["2026-02-18"] = time.Now().In(zone).Format(time.DateOnly)
@@ -275,7 +275,7 @@ func (s *stage) today() {
 }
 
 // perform runs an example like a shell, and returns its result.
-func (s *stage) perform(line string, a *act) result {
+func (s *exampleEnv) perform(line string, a *exampleSpec) result {
 	s.t.Helper()
 	for word, means := range s.words {
 		if strings.Contains(line, word) {
@@ -301,8 +301,8 @@ func (s *stage) perform(line string, a *act) result {
 // Every example in every command's help runs and ends with the expected exit code.
 func TestExamplesInHelpWork(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.play(func(a *act, _ string, last bool, r result) {
+	s := newExampleEnv(t)
+	s.runExamples(func(a *exampleSpec, _ string, last bool, r result) {
 		if last {
 			require.Contains(t, r.out, a.says, a.command)
 		}
@@ -316,12 +316,12 @@ func TestExamplesInHelpWork(t *testing.T) {
 // print none, and `hongbao tail` prints one document for each event.
 func TestEveryCommandPrintsOneDocument(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newExampleEnv(t)
 	s.json = true
 	printed := map[string]bool{}
-	s.play(func(a *act, line string, _ bool, r result) {
+	s.runExamples(func(a *exampleSpec, line string, _ bool, r result) {
 		switch {
-		case slices.Contains(speechless, a.command):
+		case slices.Contains(noOutput, a.command):
 			require.Empty(t, r.out, line)
 		case a.command == "tail":
 			for document := range strings.Lines(r.out) {
@@ -333,28 +333,28 @@ func TestEveryCommandPrintsOneDocument(t *testing.T) {
 		printed[a.command] = printed[a.command] || r.out != ""
 	})
 	for command, did := range printed {
-		require.Equal(t, !slices.Contains(speechless, command), did, command)
+		require.Equal(t, !slices.Contains(noOutput, command), did, command)
 	}
 }
 
-// speechless are the commands that print nothing on standard output.
-var speechless = []string{"work", "balance", "serve"}
+// noOutput are the commands that print nothing on standard output.
+var noOutput = []string{"work", "balance", "serve"}
 
-func newStage(t *testing.T) *stage {
+func newExampleEnv(t *testing.T) *exampleEnv {
 	d := setup(t, options{kafka: true})
-	s := &stage{deployment: d, dir: t.TempDir(), words: map[string]string{"10.0.0.7:6379": d.rdb.Options().Addr},
+	s := &exampleEnv{deployment: d, dir: t.TempDir(), words: map[string]string{"10.0.0.7:6379": d.rdb.Options().Addr},
 		used: map[string]bool{}}
 	s.furnish()
 	return s
 }
 
-// play runs all examples. It calls look with the result of each, and with whether it is the last example of its
+// runExamples runs all examples. It calls look with the result of each, and with whether it is the last example of its
 // command.
-func (s *stage) play(look func(a *act, line string, last bool, r result)) {
+func (s *exampleEnv) runExamples(check func(a *exampleSpec, line string, last bool, r result)) {
 	t := s.t
 	all := examples(t, root(), map[string][]string{})
-	for i := range play {
-		a := &play[i]
+	for i := range exampleSpecs {
+		a := &exampleSpecs[i]
 		path := "hongbao " + a.command
 		require.Contains(t, all, path, "the command does not exist, or play has it twice")
 		if a.before != nil {
@@ -368,7 +368,7 @@ func (s *stage) play(look func(a *act, line string, last bool, r result)) {
 			}
 			r = s.perform(line, a)
 			require.Equal(t, want, r.code, "$ %s\n%s%s", line, r.out, r.err)
-			look(a, line, n == len(all[path])-1, r)
+			check(a, line, n == len(all[path])-1, r)
 		}
 		if a.after != nil {
 			a.after(s, r)

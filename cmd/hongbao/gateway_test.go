@@ -76,7 +76,7 @@ func TestGateways(t *testing.T) {
 	}
 	rdb := server.Client(t)
 	require.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
-	told := g.batch(key, grabs)
+	answers := g.batch(key, grabs)
 	stats, err := rdb.Info(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
 	m := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`).FindStringSubmatch(stats)
@@ -85,13 +85,13 @@ func TestGateways(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, calls, 16, "128 grabs share few calls")
 	outcomes := map[string]int{}
-	for _, r := range told.Results {
+	for _, r := range answers.Results {
 		require.NotNil(t, r.Answer)
 		outcomes[r.Answer.Outcome]++
 	}
 	require.Equal(t, map[string]int{"granted": 64, "limit_reached": 64}, outcomes, "two users have one device")
 	again := g.batch(key, grabs)
-	for i, r := range told.Results {
+	for i, r := range answers.Results {
 		require.Equal(t, r.Answer.Outcome, again.Results[i].Answer.Outcome, i)
 		require.Equal(t, r.Answer.Receipts, again.Results[i].Answer.Receipts, i)
 	}

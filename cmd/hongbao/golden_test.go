@@ -145,9 +145,9 @@ func (a *goldenAnswers) masked(field string, v any) any {
 	return v
 }
 
-// silent are the commands without a golden answer: they print no JSON document, print one that depends on the machine,
+// noGolden are the commands without a golden answer: they print no JSON document, print one that depends on the machine,
 // or run until they are stopped.
-var silent = []string{"serve", "work", "balance", "tail", "demo", "dev", "doctor", "health", "man", "local-sweep", "config check"}
+var noGolden = []string{"serve", "work", "balance", "tail", "demo", "dev", "doctor", "health", "man", "local-sweep", "config check"}
 
 // The --json answer of each command equals the file in testdata, except for times, ids and the like. So a review shows
 // each change of a field.
@@ -156,7 +156,7 @@ func TestAnswersAreCommitted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	d := setup(t, options{kafka: true, redis: testkit.NewRedis(t, testkit.RedisOptions{}), unfounded: true})
+	d := setup(t, options{kafka: true, redis: testkit.NewRedis(t, testkit.RedisOptions{}), uninitialized: true})
 	dir := t.TempDir()
 	a := &goldenAnswers{d, map[string]string{}, strings.NewReplacer(d.topic, "TOPIC", d.prefix, "DEPLOYMENT", dir, "FOLDER")}
 	a.keep("version", versionless(t, d.ok("version", "--json")))
@@ -175,7 +175,7 @@ func TestAnswersAreCommitted(t *testing.T) {
 			walk(c)
 		}
 		name := strings.TrimPrefix(cmd.CommandPath(), "hongbao ")
-		if cmd.Runnable() && !cmd.HasSubCommands() && !slices.Contains(silent, name) {
+		if cmd.Runnable() && !cmd.HasSubCommands() && !slices.Contains(noGolden, name) {
 			require.Contains(t, a.texts, strings.ReplaceAll(name, " ", "-")+".json", "the command has no golden answer")
 		}
 	}

@@ -32,20 +32,20 @@ func initCmd() *cobra.Command {
 	}
 }
 
-func writeFoundation(w io.Writer, f *app.Foundation) error {
+func writeFoundation(w io.Writer, f *app.Initialized) error {
 	var b strings.Builder
 	if l := f.Ledger; l != nil {
 		tables, how := "tables as they were", "was founded before"
 		if len(l.Tables) > 0 {
 			tables = "tables made: " + strings.Join(l.Tables, ", ")
 		}
-		if l.Founded {
+		if l.New {
 			how = "is founded"
 		}
 		fmt.Fprintf(&b, "ledger  %s; deployment %s %s\n", tables, l.Deployment, how)
 	}
 	if r := f.Redis; r != nil {
-		fmt.Fprintf(&b, "redis   shards under key prefix %s: %d founded, %d founded before\n", r.KeyPrefix, r.Founded,
+		fmt.Fprintf(&b, "redis   shards under key prefix %s: %d founded, %d founded before\n", r.KeyPrefix, r.New,
 			r.Before)
 	}
 	if f.Topic != nil {

@@ -27,7 +27,7 @@ func openers(d *deployment) [][]string {
 
 func TestInitFoundsOnce(t *testing.T) {
 	t.Parallel()
-	d := setup(t, options{shards: 3, kafka: true, unfounded: true})
+	d := setup(t, options{shards: 3, kafka: true, uninitialized: true})
 	d.set("KAFKA_TOPIC", d.topic+"-made", "KAFKA_CREATE_TOPIC", "true", "KAFKA_REPLICATION_FACTOR", "1")
 	for _, command := range openers(d) {
 		r := d.refused(1, command, "`hongbao init`")
@@ -57,7 +57,7 @@ func TestInitFoundsOnce(t *testing.T) {
 // Many `hongbao init` processes initialize a deployment at once and are killed. The next process completes it.
 func TestInitTogetherAndKilled(t *testing.T) {
 	t.Parallel()
-	d := setup(t, options{shards: 16, postgres: true, unfounded: true})
+	d := setup(t, options{shards: 16, postgres: true, uninitialized: true})
 	for i := range 8 {
 		p := d.start("init")
 		testkit.Eventually(t, time.Minute, func() bool { // this shard or a later one is done

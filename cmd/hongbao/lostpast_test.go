@@ -48,11 +48,11 @@ func TestRedisLosesItsPastUnderLoad(t *testing.T) {
 	p.alarms()
 	p.users.join()
 	verdicts := p.diagnosed()
-	p.users.isToldFrozen(50)
+	p.users.waitForFrozen(50)
 	p.accepted(verdicts)
 	p.users.join()
-	p.users.isToldFrozen(50)
-	p.goesOn(verdicts)
+	p.users.waitForFrozen(50)
+	p.grantsAfterLoss(verdicts)
 }
 
 // Redis restarts from an append-only file that is seconds old, while users grab and workers deliver. No other process
@@ -75,7 +75,7 @@ func TestRedisComesBackFromAnOlderFileUnderLoad(t *testing.T) {
 		seqs = append(seqs, seq)
 	}
 	lost := 0
-	for at := range p.users.toldOf("rain-") {
+	for at := range p.users.knownGrants("rain-") {
 		if at.seq > seqs[at.shard] {
 			lost++
 		}
@@ -103,7 +103,7 @@ func TestRedisComesBackFromAnOlderFileUnderLoad(t *testing.T) {
 		require.NotContains(t, has, at, "published twice")
 		has[at] = grant
 	}
-	for at, grant := range p.users.toldOf("rain-") {
+	for at, grant := range p.users.knownGrants("rain-") {
 		require.Equal(t, grant, has[at], "the topic has the grant that a user knows")
 	}
 	require.EqualValues(t, len(has), p.count(`SELECT count(*) FROM grants`))
@@ -161,9 +161,9 @@ func (p *past) goBack() {
 // runs waits until users got this many more grants, and until half as many more were settled and published.
 func (p *past) runs(more int) {
 	p.t.Helper()
-	told, settled, published := p.users.granted(), p.count(`SELECT count(*) FROM grants`), p.reader.distinct()
+	granted, settled, published := p.users.granted(), p.count(`SELECT count(*) FROM grants`), p.reader.distinct()
 	testkit.EventuallyOK(p.t, time.Minute, func() error {
-		if n := p.users.granted() - told; n < more {
+		if n := p.users.granted() - granted; n < more {
 			return fmt.Errorf("%d of %d more grants were announced", n, more)
 		}
 		if n := p.count(`SELECT count(*) FROM grants`) - settled; n < int64(more)/2 {
@@ -209,7 +209,7 @@ func (p *past) diagnosed() []recovery.Verdict {
 	}
 	verdicts := p.verdicts()
 	lost := 0
-	for at := range p.users.toldOf("rain-") {
+	for at := range p.users.knownGrants("rain-") {
 		if at.seq > verdicts[at.shard].Redis {
 			lost++
 		}
@@ -249,9 +249,9 @@ func (p *past) accepted(verdicts []recovery.Verdict) {
 	require.Contains(p.t, after, "ann accepted that shard 1 continues in epoch 2: the disk is gone (")
 }
 
-// goesOn creates a new campaign on each shard. When its packets are granted, goesOn checks the ledger, the topic and
+// grantsAfterLoss creates a new campaign on each shard. When its packets are granted, goesOn checks the ledger, the topic and
 // all answers to users.
-func (p *past) goesOn(verdicts []recovery.Verdict) {
+func (p *past) grantsAfterLoss(verdicts []recovery.Verdict) {
 	p.t.Helper()
 	before := p.users.granted()
 	fresh := []string{p.at(0, "fresh"), p.at(1, "fresh")}
@@ -273,7 +273,7 @@ func (p *past) goesOn(verdicts []recovery.Verdict) {
 			_, grant := p.published(m)
 			has[grant] = true
 		}
-		for _, grant := range p.users.toldOf("fresh-") {
+		for _, grant := range p.users.knownGrants("fresh-") {
 			if !has[grant] {
 				return fmt.Errorf("the topic lacks %s", grant)
 			}
@@ -335,7 +335,7 @@ func (p *past) publishedOnce(verdicts []recovery.Verdict) {
 		has[at] = grant
 	}
 	p.t.Logf("%d records, %d of them were sent twice", len(has)+again, again)
-	for at, grant := range p.users.toldOf("fresh-") {
+	for at, grant := range p.users.knownGrants("fresh-") {
 		require.Equal(p.t, grant, has[at], "the topic has the grant that a user knows")
 	}
 	testkit.EventuallyOK(p.t, 30*time.Second, func() error {
@@ -344,5 +344,5 @@ func (p *past) publishedOnce(verdicts []recovery.Verdict) {
 		}
 		return nil
 	}, "the subscriber passes over nothing")
-	require.Zero(p.t, p.reader.twice(), "and nothing has its effect twice")
+	require.Zero(p.t, p.reader.duplicates(), "and nothing has its effect twice")
 }

@@ -31,13 +31,13 @@ type audience struct {
 	join      func() // starts another producer, with no state
 	stop      func()
 
-	mu      sync.Mutex
-	open    []string // campaigns in which new users grab
-	users   []visit
-	told    map[visit]hongbao.Receipt
-	packets map[string]visit // by packet: the user to whom it was announced
-	frozen  int
-	wrong   []string
+	mu       sync.Mutex
+	open     []string // campaigns in which new users grab
+	users    []visit
+	receipts map[visit]hongbao.Receipt
+	packets  map[string]visit // by packet: the user to whom it was announced
+	frozen   int
+	wrong    []string
 }
 
 // visit identifies a user in a campaign.
@@ -56,7 +56,7 @@ func grantText(campaign string, packet int64, user string) string {
 // gather lets users grab in the campaigns until stop is called or the test ends.
 func (p *past) gather(campaigns ...string) *audience {
 	p.t.Helper()
-	c := &audience{t: p.t, campaigns: campaigns, open: campaigns, told: map[visit]hongbao.Receipt{},
+	c := &audience{t: p.t, campaigns: campaigns, open: campaigns, receipts: map[visit]hongbao.Receipt{},
 		packets: map[string]visit{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -123,7 +123,7 @@ func (c *audience) judge(v visit, a *hongbao.Answer, err error) {
 	bad := func(format string, args ...any) {
 		c.wrong = append(c.wrong, fmt.Sprintf("%v: ", v)+fmt.Sprintf(format, args...))
 	}
-	was, told := c.told[v]
+	was, known := c.receipts[v]
 	switch {
 	case err != nil:
 		if class := hongbao.ClassOf(err); class != hongbao.ClassTransient && class != hongbao.ClassUnknown {
@@ -134,10 +134,10 @@ func (c *audience) judge(v visit, a *hongbao.Answer, err error) {
 	case !a.Outcome.Final():
 	case a.Outcome != hongbao.OutcomeGranted && a.Outcome != hongbao.OutcomeAlreadyGranted:
 		// only the campaigns fresh-* are small enough to be sold out
-		if told || a.Outcome != hongbao.OutcomeSoldOut || !strings.HasPrefix(v.campaign, "fresh-") {
-			bad("got %s; granted before: %v", a.Outcome, told)
+		if known || a.Outcome != hongbao.OutcomeSoldOut || !strings.HasPrefix(v.campaign, "fresh-") {
+			bad("got %s; granted before: %v", a.Outcome, known)
 		}
-	case told:
+	case known:
 		if r := a.Receipts[0]; r.Packet != was.Packet || r.Seq != was.Seq || r.Amount != was.Amount {
 			bad("got packet %d, event %d, and then packet %d, event %d", was.Packet, was.Seq, r.Packet, r.Seq)
 		}
@@ -147,7 +147,7 @@ func (c *audience) judge(v visit, a *hongbao.Answer, err error) {
 		if other, ok := c.packets[packet]; ok {
 			bad("got packet %d, which %v had got", r.Packet, other)
 		}
-		c.told[v], c.packets[packet] = r, v
+		c.receipts[v], c.packets[packet] = r, v
 	}
 }
 
@@ -162,11 +162,11 @@ func (c *audience) grabs(campaigns ...string) {
 func (c *audience) granted() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.told)
+	return len(c.receipts)
 }
 
-// isToldFrozen waits until this many more grabs got the outcome frozen.
-func (c *audience) isToldFrozen(more int) {
+// waitForFrozen waits until this many more grabs got the outcome frozen.
+func (c *audience) waitForFrozen(more int) {
 	c.t.Helper()
 	frozen := func() int {
 		c.mu.Lock()
@@ -177,12 +177,12 @@ func (c *audience) isToldFrozen(more int) {
 	testkit.Eventually(c.t, 30*time.Second, func() bool { return frozen() >= was+more }, "grabs are answered frozen")
 }
 
-// toldOf returns the grants that users know, in the campaigns whose ids have the prefix.
-func (c *audience) toldOf(prefix string) map[eventAt]string {
+// knownGrants returns the grants that users know, in the campaigns whose ids have the prefix.
+func (c *audience) knownGrants(prefix string) map[eventAt]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := map[eventAt]string{}
-	for v, r := range c.told {
+	for v, r := range c.receipts {
 		if strings.HasPrefix(v.campaign, prefix) {
 			all[eventAt{r.Shard, r.Seq}] = grantText(v.campaign, r.Packet, v.user)
 		}
@@ -238,8 +238,8 @@ func (r *reader) distinct() int {
 	return len(r.seen)
 }
 
-// twice returns the number of events that the subscriber has processed more than once.
-func (r *reader) twice() (n int) {
+// duplicates returns the number of events that the subscriber has processed more than once.
+func (r *reader) duplicates() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, times := range r.seen {

@@ -18,7 +18,7 @@ import (
 
 // TestLedgerOnMariaDB runs a campaign from its creation to the audit. The ledger is a MariaDB with a password.
 func TestLedgerOnMariaDB(t *testing.T) {
-	d := setup(t, options{unfounded: true})
+	d := setup(t, options{uninitialized: true})
 	t.Parallel()
 	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{})
 	name := server.Database(t)

@@ -127,7 +127,7 @@ func writeRestored(w io.Writer, list []recovery.Restored) error {
 		if _, err := fmt.Fprintf(w, "%s: shard %d continued in epoch %d with %d grants of events %d to %d that Redis had lost: %d "+
 			"known from the ledger, %d from the topic, %d from producers; %d events were unknown to all%s\n", r.At.Format(time.RFC3339),
 			r.Shard, r.Epoch, r.Ledger+r.Topic+r.Witnesses, r.First, r.Last, r.Ledger, r.Topic, r.Witnesses,
-			r.Nobody, silent); err != nil {
+			r.Unknown, silent); err != nil {
 			return err
 		}
 	}

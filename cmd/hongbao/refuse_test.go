@@ -133,9 +133,9 @@ func TestUnfitRedisIsRefused(t *testing.T) {
 	}
 	evicting := testkit.NewRedis(t,
 		testkit.RedisOptions{Args: map[string]string{"maxmemory-policy": "allkeys-lru", "maxmemory": "100mb"}})
-	d := setup(t, options{redis: evicting, unfounded: true})
+	d := setup(t, options{redis: evicting, uninitialized: true})
 	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: testkit.Redis(t)})
-	e := setup(t, options{redis: replica, unfounded: true})
+	e := setup(t, options{redis: replica, uninitialized: true})
 	for _, command := range [][]string{
 		{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"},
 		{"campaign", "pause", "rain", "--why", "test"},
@@ -180,7 +180,7 @@ func TestRedisWithoutAppendOnlyFileIsRefused(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendonly": "no"}}),
-		unfounded: true})
+		uninitialized: true})
 	for _, command := range [][]string{{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"},
 		{"grab", "rain", "u"}, {"work"}} {
 		d.refused(1, command, "appendonly is no", "write appendonly yes into redis.conf")
@@ -204,7 +204,7 @@ func TestRedisWithoutAppendOnlyFileIsRefused(t *testing.T) {
 func TestRedisWithoutRunIDIsRefused(t *testing.T) {
 	t.Parallel()
 	hidden := miniredis.RunT(t)
-	d := setup(t, options{unfounded: true})
+	d := setup(t, options{uninitialized: true})
 	d.set("REDIS_ADDRS", hidden.Addr(), "UNSAFE_ALLOW", "redis_settings")
 	for _, command := range [][]string{{"init"}, {"config", "check", "--connect"}, {"campaign", "load", "rain"},
 		{"grab", "rain", "u"}, {"work"}, {"recover"}} {
@@ -248,7 +248,7 @@ func TestUnfitPostgresIsRefused(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	server := testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"synchronous_commit": "off"}})
-	d := setup(t, options{server: server, unfounded: true})
+	d := setup(t, options{server: server, uninitialized: true})
 	for _, command := range [][]string{
 		{"init"}, {"config", "check", "--connect"}, {"campaign", "create", spec(t, "rain", 10, 1000)}, {"campaign", "list"},
 	} {

@@ -101,7 +101,7 @@ func TestServe(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, string(text), `"status":"open"`)
 	var mu sync.Mutex
-	told, sum := map[string]serve.GrabAnswer{}, int64(0)
+	answers, sum := map[string]serve.GrabAnswer{}, int64(0)
 	var crowd sync.WaitGroup
 	for i := range 80 {
 		crowd.Go(func() {
@@ -109,7 +109,7 @@ func TestServe(t *testing.T) {
 			a := g.grab("rain", user, "r1")
 			mu.Lock()
 			defer mu.Unlock()
-			told[user] = a
+			answers[user] = a
 			if a.Outcome == "granted" {
 				sum += a.Receipts[0].Amount
 			}
@@ -120,7 +120,7 @@ func TestServe(t *testing.T) {
 	g.Kill()
 	g = d.serve()
 	winner := ""
-	for user, a := range told {
+	for user, a := range answers {
 		again := g.grab("rain", user, "r1")
 		require.Equal(t, a.Outcome, again.Outcome, user)
 		require.Equal(t, a.Receipts, again.Receipts, user)
@@ -135,7 +135,7 @@ func TestServe(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	var mine serve.Receipts
 	require.NoError(t, json.Unmarshal(text, &mine))
-	require.Equal(t, told[winner].Receipts, mine.Receipts)
+	require.Equal(t, answers[winner].Receipts, mine.Receipts)
 	require.Equal(t, []string{"rain", winner, "CNY"}, []string{mine.Campaign, mine.User, mine.Currency})
 	require.Contains(t, d.ok("receipts", "rain", winner), fmt.Sprintf("event %s,", mine.Receipts[0].Event))
 

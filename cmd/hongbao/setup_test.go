@@ -104,8 +104,8 @@ type options struct {
 	server   *testkit.PostgresServer // nil: the shared server
 	broker   *testkit.KafkaBroker    // nil: the shared broker
 	lease    time.Duration           // 0: 3 s
-	// unfounded skips `hongbao init`.
-	unfounded bool
+	// uninitialized skips `hongbao init`.
+	uninitialized bool
 }
 
 // setup creates a deployment on real servers. Its leases and timeouts are short, so that the entries of a killed worker
@@ -148,7 +148,7 @@ func setup(t *testing.T, o options) *deployment {
 		d.set("DEPLOYMENT_SINKS", "balance,kafka", "KAFKA_BROKERS", d.addr, "KAFKA_TOPIC", d.topic, "KAFKA_PARTITIONS", "2")
 	}
 	d.times = len(d.env)
-	if !o.unfounded {
+	if !o.uninitialized {
 		d.ok("init")
 	}
 	return d

@@ -43,14 +43,14 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 
 	before := d.show("rain").Ledger.Granted
 	for i, name := range []string{"repair", "repair", "again"} {
-		told := decided[replay.Report](t, d.ok("replay", name+"-topic", "--to", "kafka", "--json"))
+		report := decided[replay.Report](t, d.ok("replay", name+"-topic", "--to", "kafka", "--json"))
 		paid := decided[replay.Report](t, d.ok("replay", name, "--to", "balance", "--json"))
 		once := int64(0)
 		if i == 0 {
 			once = 1
 		}
 		require.Equal(t, []int64{once, once, once, once},
-			[]int64{told.FromReceipts, told.Delivered, paid.FromReceipts, paid.Delivered}, "run %d", i)
+			[]int64{report.FromReceipts, report.Delivered, paid.FromReceipts, paid.Delivered}, "run %d", i)
 	}
 	require.Greater(t, d.show("rain").Ledger.Granted, before)
 	receipts := d.ok("receipts", "rain", "u2")

@@ -50,9 +50,9 @@ func TestTopUpOfASoldOutCampaign(t *testing.T) {
 			d.refused(1, order(60, 6_000, 9_999, "more"), "it is 10000 minor units now, and the order expects 9999")
 			require.Equal(t, first, d.show("rain"), "an order with a wrong --expect changes nothing")
 
-			told := d.ok(order(60, 6_000, 10_000, "more")...)
-			require.Contains(t, told, "generation 2: packets 101 to 160, 60.00 CNY; it is funded with 160.00 CNY")
-			require.Equal(t, told, d.ok(order(60, 6_000, 10_000, "more")...), "the same order again")
+			output := d.ok(order(60, 6_000, 10_000, "more")...)
+			require.Contains(t, output, "generation 2: packets 101 to 160, 60.00 CNY; it is funded with 160.00 CNY")
+			require.Equal(t, output, d.ok(order(60, 6_000, 10_000, "more")...), "the same order again")
 			d.refused(1, order(61, 6_000, 10_000, "more"), "belongs to another top-up")
 			require.Equal(t, 60, d.crowdOf("rain", 0, 400), "users who have a packet get no new one")
 			require.Zero(t, d.crowdOf("rain", 0, 400))
@@ -65,14 +65,14 @@ func TestTopUpOfASoldOutCampaign(t *testing.T) {
 			require.Zero(t, last.wait(30*time.Second).code)
 			d.quiet()
 			d.agrees(190)
-			d.ends(t, 190, told)
+			d.ends(t, 190, output)
 			w.stop(syscall.SIGTERM)
 		})
 	}
 }
 
 // ends closes, refunds and reveals campaign rain, and verifies its draws. granted is the number of granted packets.
-func (d *deployment) ends(t *testing.T, granted int, told string) {
+func (d *deployment) ends(t *testing.T, granted int, output string) {
 	t.Helper()
 	require.Contains(t, d.ok("campaign", "close", "rain", "--early"), fmt.Sprintf("granted %d packets", granted))
 	d.refused(1, order(1, 100, 16_400, "late"), "it is closed")
@@ -92,7 +92,7 @@ func (d *deployment) ends(t *testing.T, granted int, told string) {
 	require.NoError(t, err)
 	hashes := disclosed.Hashes()
 	require.Equal(t, []string{s.Hash, s.TopUps[0].Hash, s.TopUps[1].Hash}, hashes)
-	require.Contains(t, told, hashes[1])
+	require.Contains(t, output, hashes[1])
 	out := d.ok("campaign", "verify", file, "--hash", hashes[0], "--hash", hashes[2], "--grants", grants)
 	require.Contains(t, out, "generation 3 verifies")
 	require.Contains(t, out, fmt.Sprintf("%d grants", granted))
@@ -134,18 +134,18 @@ func TestTopUpThatRedisLost(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
 	d.campaign("rain", 10, 1_000)
-	before := d.forgets("rain")
+	before := d.deleteFromRedis("rain")
 	require.Len(t, before, 3)
 	d.ok("campaign", "load", "rain")
 	require.Contains(t, d.ok(order(5, 500, 1_000, "second")...), "\ndealt ")
 	require.Contains(t, d.ok(order(7, 700, 1_500, "third")...), "\ndealt ")
-	d.forgets("rain")
+	d.deleteFromRedis("rain")
 	d.ok("campaign", "load", "rain")
 	shown := d.show("rain")
 	require.EqualValues(t, 22, shown.Redis.Loaded)
 	require.EqualValues(t, 2_200, shown.Redis.LeftAmount)
 
-	d.forgets("rain")
+	d.deleteFromRedis("rain")
 	for key, was := range before {
 		require.NoError(t, d.rdb.Restore(t.Context(), key, 0, was).Err())
 	}
@@ -188,7 +188,7 @@ func TestTopUpOfAForgottenCampaign(t *testing.T) {
 	d.quiet()
 	w.stop(syscall.SIGTERM)
 	d.orders("more", 1_000)
-	d.forgets("rain")
+	d.deleteFromRedis("rain")
 	const end = "`hongbao campaign refund-lost rain`"
 	d.refused(1, order(5, 500, 1_000, "more"), end)
 	d.refused(1, order(5, 500, 1_500, "again"), end)
@@ -211,8 +211,8 @@ func TestTopUpBesideACloseByAnotherClock(t *testing.T) {
 	require.Equal(t, closed, d.ok("campaign", "close", "rain"))
 }
 
-// forgets deletes the keys of a campaign from its home shard, and returns their values.
-func (d *deployment) forgets(id string) map[string]string {
+// deleteFromRedis deletes the keys of a campaign from its home shard, and returns their values.
+func (d *deployment) deleteFromRedis(id string) map[string]string {
 	d.t.Helper()
 	keys, err := d.rdb.Keys(d.t.Context(), d.store.Home(id).Keys.Campaign(id)+"*").Result()
 	require.NoError(d.t, err)

@@ -87,7 +87,7 @@ func (b *browser) at(selector string) bool {
 // updates show what do has changed.
 func (b *browser) changes(do func(i int)) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
 	defer cancel()
 	messages := chromedp.Events(ctx, network.EventSourceMessageReceived)
 	looks := 0

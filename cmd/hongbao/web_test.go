@@ -58,7 +58,7 @@ func TestConsoleComesBack(t *testing.T) {
 	b.logIn(key)
 	b.open("/")
 	b.sees("#status", "Live")
-	b.isTold(http.StatusServiceUnavailable, func() { g.Signal(syscall.SIGTERM) })
+	b.waitForStatus(http.StatusServiceUnavailable, func() { g.Signal(syscall.SIGTERM) })
 	g.Kill()
 	d.ok("campaign", "create", spec(t, "after", 20, 2_000))
 	d.serve(control)

@@ -70,9 +70,9 @@ func (r *rendered) checkQueries(o *scaledObject) {
 	require.Equal(r.t, want, names)
 }
 
-// told contains the metrics that Hongbao's processes report to Prometheus: the value of each series. A series has no
+// reported contains the metrics that Hongbao's processes report to Prometheus: the value of each series. A series has no
 // labels of the reporting process.
-type told map[string]float64
+type reported map[string]float64
 
 // The series of sink balance's lag on shards 0 and 1.
 const lag0, lag1 = `hongbao_sink_lag_grants{sink="balance",shard="0"`, `hongbao_sink_lag_grants{sink="balance",shard="1"`
@@ -84,8 +84,8 @@ const (
 )
 
 // idle returns the metrics of a deployment with two shards and no work.
-func idle() told {
-	return told{
+func idle() reported {
+	return reported{
 		lag0: 0, lag1: 0,
 		`hongbao_sink_lag_grants{sink="kafka",shard="0"`:        90_000, // of another sink
 		`hongbao_sink_oldest_seconds{sink="balance",shard="0"`:  0,
@@ -100,7 +100,7 @@ func idle() told {
 
 // series returns the input for promtool: the same series from two processes, and a busy deployment in another
 // namespace.
-func (t told) series() (list []map[string]string) {
+func (t reported) series() (list []map[string]string) {
 	for name, value := range t {
 		for _, who := range []string{"a", "b"} {
 			list = append(list, map[string]string{"series": name + `,namespace="money",pod="` + who + `"}`,
@@ -115,7 +115,7 @@ func (t told) series() (list []map[string]string) {
 }
 
 // evaluates runs promtool over the reported series. It requires that each expression in want has the given value.
-func evaluates(t *testing.T, of told, want map[string]float64) {
+func evaluates(t *testing.T, of reported, want map[string]float64) {
 	t.Helper()
 	var tests []map[string]any
 	for expr, value := range want {
@@ -144,22 +144,22 @@ func TestQueriesOfKEDA(t *testing.T) {
 	unfinished, frozen, inLedger := map[string]float64{"unfinished": 1}, map[string]float64{"frozen": 1},
 		map[string]float64{"ledger": 1}
 	for name, c := range map[string]struct {
-		told told
-		want map[string]float64 // triggers whose value is not 0
+		reported reported
+		want     map[string]float64 // triggers whose value is not 0
 	}{
-		"idle":            {told{}, nil},
-		"lag of 2 shards": {told{lag0: 60_000, lag1: 50_000}, lags},
-		"pending":         {told{`hongbao_sink_pending_entries{sink="balance",shard="1"`: 4}, unfinished},
-		"parked":          {told{parked1: 1}, unfinished},
-		"young":           {told{`hongbao_sink_oldest_seconds{sink="balance",shard="0"`: 0.01}, unfinished},
-		"frozen":          {told{`hongbao_shard_open{shard="1"`: 0}, frozen},
-		"top-ups":         {told{`hongbao_ledger_unfinished{kind="top_ups"`: 2}, inLedger},
-		"credits":         {told{`hongbao_ledger_unfinished{kind="credits"`: 1}, inLedger},
+		"idle":            {reported{}, nil},
+		"lag of 2 shards": {reported{lag0: 60_000, lag1: 50_000}, lags},
+		"pending":         {reported{`hongbao_sink_pending_entries{sink="balance",shard="1"`: 4}, unfinished},
+		"parked":          {reported{parked1: 1}, unfinished},
+		"young":           {reported{`hongbao_sink_oldest_seconds{sink="balance",shard="0"`: 0.01}, unfinished},
+		"frozen":          {reported{`hongbao_shard_open{shard="1"`: 0}, frozen},
+		"top-ups":         {reported{`hongbao_ledger_unfinished{kind="top_ups"`: 2}, inLedger},
+		"credits":         {reported{`hongbao_ledger_unfinished{kind="credits"`: 1}, inLedger},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			all, want := idle(), map[string]float64{}
-			maps.Copy(all, c.told)
+			maps.Copy(all, c.reported)
 			for trigger, query := range queries {
 				want[query] = c.want[trigger]
 			}
@@ -169,7 +169,7 @@ func TestQueriesOfKEDA(t *testing.T) {
 	}
 	t.Run("nobody tells", func(t *testing.T) {
 		t.Parallel()
-		evaluates(t, told{}, map[string]float64{queries["lag"]: 50_000, queries["unfinished"]: 1, queries["frozen"]: 1,
+		evaluates(t, reported{}, map[string]float64{queries["lag"]: 50_000, queries["unfinished"]: 1, queries["frozen"]: 1,
 			queries["ledger"]: 0})
 	})
 }

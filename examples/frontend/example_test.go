@@ -58,7 +58,7 @@ func Example() {
 	}
 	stop()
 	wg.Wait()
-	fmt.Println("three subscribers read 12 records and notified the front end", hub.Told(), "times")
+	fmt.Println("three subscribers read 12 records and notified the front end", hub.Received(), "times")
 	// Output:
 	// {"amount":888,"campaign":"spring","user":"ann"}
 	// {"amount":888,"campaign":"spring","user":"bob"}
@@ -73,7 +73,7 @@ func newSubscriber(region string, d *example.Deployment, grants *example.Topic, 
 	client := &http.Client{Timeout: 5 * time.Second}
 	sink, err := subscriber.NewFuncSink(subscriber.FuncSinkConfig{
 		Timeout: 10 * time.Second,
-		Effect: frontend.Tell(once, func(ctx context.Context, id string, message []byte) error {
+		Effect: frontend.NotifyOnce(once, func(ctx context.Context, id string, message []byte) error {
 			return frontend.Post(ctx, client, page, id, message)
 		}),
 	})

@@ -57,8 +57,8 @@ func (h *Hub) send(id, data string) {
 	}
 }
 
-// Told returns the number of messages that the front end received, including copies.
-func (h *Hub) Told() int64 {
+// Received returns the number of messages that the front end received, including copies.
+func (h *Hub) Received() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.received

@@ -42,7 +42,7 @@ func Post(ctx context.Context, client *http.Client, url, id string, message []by
 	return fmt.Errorf("the front end at %s answers %s to message %s", url, res.Status, id)
 }
 
-// Tell returns the effect of a subscriber. The effect sends a grant to the front end, unless another subscriber has
+// NotifyOnce returns the effect of a subscriber. The effect sends a grant to the front end, unless another subscriber has
 // sent it. The result depends on what push-once knows about the message:
 //
 //   - Done: this or another subscriber has sent the message.
@@ -51,7 +51,7 @@ func Post(ctx context.Context, client *http.Client, url, id string, message []by
 //   - InDoubt: a subscriber began to send the message and never reported the result. For this front end, showing it
 //     twice is worse than leaving it out. So the grant becomes a dead letter, and a person decides.
 //   - Free: the message was certainly not sent. Try again.
-func Tell(once *dedup.Once, post func(ctx context.Context, id string, message []byte) error) func(context.Context,
+func NotifyOnce(once *dedup.Once, post func(ctx context.Context, id string, message []byte) error) func(context.Context,
 	topic.Event) error {
 	return func(ctx context.Context, e topic.Event) error {
 		g := &e.Grant

@@ -46,7 +46,7 @@ func TestManyTellOnce(t *testing.T) {
 	hub := &Hub{}
 	page := httptest.NewServer(hub)
 	defer page.Close()
-	tell := Tell(once, func(ctx context.Context, id string,
+	notify := NotifyOnce(once, func(ctx context.Context, id string,
 		m []byte) error {
 		return Post(ctx, page.Client(), page.URL, id, m)
 	})
@@ -55,8 +55,8 @@ func TestManyTellOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for seq := int64(1); seq <= 20; seq++ {
-				err := tell(t.Context(), event(seq))
-				for ; hongbao.IsOutage(err); err = tell(t.Context(), event(seq)) {
+				err := notify(t.Context(), event(seq))
+				for ; hongbao.IsOutage(err); err = notify(t.Context(), event(seq)) {
 					held.Add(1)
 				}
 				if err != nil {
@@ -66,7 +66,7 @@ func TestManyTellOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.EqualValues(t, 20, hub.Told())
+	require.EqualValues(t, 20, hub.Received())
 	t.Logf("%d times another subscriber was sending the grant", held.Load())
 }
 
@@ -78,12 +78,12 @@ func TestInDoubtIsNotSentAgain(t *testing.T) {
 	now := time.Now()
 	mini.SetTime(now)
 	calls := 0
-	tell := Tell(once, func(context.Context, string, []byte) error { calls++; return errors.New("the answer was lost") })
-	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(tell(t.Context(), event(1))))
-	err := tell(t.Context(), event(1))
+	notify := NotifyOnce(once, func(context.Context, string, []byte) error { calls++; return errors.New("the answer was lost") })
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(notify(t.Context(), event(1))))
+	err := notify(t.Context(), event(1))
 	require.True(t, hongbao.IsOutage(err), "while the lease lasts, another subscriber may be sending it: %v", err)
 	mini.SetTime(now.Add(2 * time.Minute))
-	err = tell(t.Context(), event(1))
+	err = notify(t.Context(), event(1))
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "may have been sent")
 	require.Equal(t, 1, calls)
@@ -98,14 +98,14 @@ func TestCertainlyNotSentIsSentAgain(t *testing.T) {
 	page.Close()
 	client := &http.Client{Timeout: time.Second}
 	post := func(ctx context.Context, id string, m []byte) error { return Post(ctx, client, url, id, m) }
-	err := Tell(once, post)(t.Context(), event(1))
+	err := NotifyOnce(once, post)(t.Context(), event(1))
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	page = httptest.NewServer(hub)
 	defer page.Close()
 	url = page.URL
-	require.NoError(t, Tell(once, post)(t.Context(), event(1)))
-	require.EqualValues(t, 1, hub.Told())
+	require.NoError(t, NotifyOnce(once, post)(t.Context(), event(1)))
+	require.EqualValues(t, 1, hub.Received())
 }
 
 func TestPostReturnsClasses(t *testing.T) {
@@ -142,7 +142,7 @@ func TestHubRefuses(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, ask(http.MethodPost, "1", "a\ndata: b"), "one message can't become two")
 	require.Equal(t, http.StatusBadRequest, ask(http.MethodPost, "1", strings.Repeat("x", maxMessage+1)))
 	require.Equal(t, http.StatusMethodNotAllowed, ask(http.MethodPut, "1", "{}"))
-	require.EqualValues(t, 1, hub.Told())
+	require.EqualValues(t, 1, hub.Received())
 }
 
 // The Hub disconnects a browser that is too far behind, and still serves the other browsers.

@@ -14,10 +14,10 @@ import (
 // method that uses this database. MigrateBook creates the tables.
 func (a *App) OpenBook(ctx context.Context) error {
 	l, err := a.reachLedger(ctx)
-	if errors.Is(err, ledger.ErrNotFounded) {
+	if errors.Is(err, ledger.ErrNotInitialized) {
 		return hongbao.Errorf(hongbao.ClassBroken,
 			"the database of ledger.dsn has no tables of Hongbao: %w; correct ledger.dsn, or create them: `hongbao init` does "+
-				"for a deployment, `hongbao balance migrate` for `hongbao balance` alone", ledger.ErrNotFounded)
+				"for a deployment, `hongbao balance migrate` for `hongbao balance` alone", ledger.ErrNotInitialized)
 	}
 	if errors.Is(err, ledger.ErrOldSchema) {
 		return fmt.Errorf("%w; if no deployment uses the database, run `hongbao balance migrate`", err)
@@ -38,7 +38,7 @@ func (a *App) MigrateBook(ctx context.Context) ([]string, error) {
 	}
 	steps, err := ledger.Migrate(ctx, a.ledgerConfig())
 	if err != nil {
-		return nil, away("ledger.dsn", err)
+		return nil, withHint("ledger.dsn", err)
 	}
 	return steps, nil
 }

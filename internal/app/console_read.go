@@ -35,22 +35,22 @@ type PageSource struct {
 	shapes shapes
 
 	mu     sync.Mutex
-	listed map[string]found // the first page of each scope, as the ledger last returned it
+	listed map[string]campaignPage // the first page of each scope, as the ledger last returned it
 
 	openMu sync.Mutex
 	open   []ledger.StoredCampaign // campaigns that are in Redis and whose window is open
 	openAt time.Time               // when open was read
 }
 
-// found is one page of the ledger's campaigns.
-type found struct {
+// campaignPage is one page of the ledger's campaigns.
+type campaignPage struct {
 	list []ledger.StoredCampaign
 	more bool
 }
 
 // list returns a page of campaigns, and a note if the ledger can't be read. The first page has all running campaigns.
 // While the ledger is down, list returns the last known first page.
-func (s *PageSource) list(ctx context.Context, q model.Search) (page found, note string) {
+func (s *PageSource) list(ctx context.Context, q model.Search) (page campaignPage, note string) {
 	ctx, cancel := context.WithTimeout(ctx, consoleLedgerTime)
 	defer cancel()
 	page, err := s.ask(ctx, q)
@@ -60,7 +60,7 @@ func (s *PageSource) list(ctx context.Context, q model.Search) (page found, note
 	case err != nil && isFirst(q):
 		return s.listed[q.Scope], ledgerAway(err)
 	case err != nil:
-		return found{}, ledgerAway(err)
+		return campaignPage{}, ledgerAway(err)
 	case isFirst(q):
 		s.listed[q.Scope] = page
 	}
@@ -70,7 +70,7 @@ func (s *PageSource) list(ctx context.Context, q model.Search) (page found, note
 // isFirst reports whether a search asks for the first page of all campaigns in its scope.
 func isFirst(q model.Search) bool { return q.Text == "" && q.Page == 0 }
 
-func (s *PageSource) ask(ctx context.Context, q model.Search) (page found, err error) {
+func (s *PageSource) ask(ctx context.Context, q model.Search) (page campaignPage, err error) {
 	var scope []string
 	if q.Scope != "" {
 		scope = strings.Split(q.Scope, ",")

@@ -100,7 +100,7 @@ func (a *App) Doctor(ctx context.Context) *Examination {
 		})
 	}
 	wg.Wait()
-	parts[1].apart(parts[2])
+	parts[1].compareClocks(parts[2])
 	out := &Examination{Findings: []Finding{}}
 	for _, p := range parts {
 		for _, f := range p.list {
@@ -179,7 +179,7 @@ func (a *App) examineTopic(ctx context.Context, p *part) {
 	defer l.Close()
 	report, err := l.Check(ctx)
 	if err != nil {
-		p.wrong(away("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(pc.Brokers, ","), err)))
+		p.wrong(withHint("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(pc.Brokers, ","), err)))
 		return
 	}
 	p.add(LevelOK, "topic %s has %d partitions, and its retention is long enough", pc.Topic, pc.Partitions)

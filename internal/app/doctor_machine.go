@@ -42,9 +42,9 @@ func (p *part) clock(what string, said, begin, end time.Time) {
 	}
 }
 
-// apart compares the clocks of Redis and of the database with each other. Two clocks can differ too much although each
+// compareClocks compares the clocks of Redis and of the database with each other. Two clocks can differ too much although each
 // is near this machine's clock.
-func (p *part) apart(database *part) {
+func (p *part) compareClocks(database *part) {
 	all := append(p.clocks[:len(p.clocks):len(p.clocks)], database.clocks...)
 	if len(all) == 0 {
 		return

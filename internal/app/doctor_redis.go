@@ -31,7 +31,7 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 	where := strings.Join(a.Config.Redis.Addrs, ",")
 	nodes, err := store.Nodes(ctx, rdb)
 	if err != nil {
-		p.wrong(away("redis.addrs", fmt.Errorf("redis at %s: %w", where, err)))
+		p.wrong(withHint("redis.addrs", fmt.Errorf("redis at %s: %w", where, err)))
 	}
 	if len(nodes) == 0 || err != nil && !hongbao.IsOutage(err) {
 		return
@@ -43,12 +43,12 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 		p.add(LevelWarning, "%d of at most %d entries of the journal wait for the ledger: restore the ledger, then run "+
 			"`hongbao journal`, which moves them", n, maxWaiting)
 	}
-	mark, away, err := st.Open(ctx, a.Config.Deployment.ID)
+	mark, down, err := st.Open(ctx, a.Config.Deployment.ID)
 	if err != nil {
 		p.wrong(fmt.Errorf("redis at %s: %w", where, err))
 		return
 	}
-	p.wrong(away)
+	p.wrong(down)
 	p.wrong(a.founded.asRedis(mark.Founding)) // remembered, so that the check of the ledger can compare it
 	a.examineShards(ctx, p, st)
 }

@@ -83,7 +83,7 @@ func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
 	require.False(t, redis.finds(LevelWarning, "clock"), "each clock is near this machine's: %v", redis.list)
 	database := &part{}
 	database.clock("the database", now, now, now)
-	redis.apart(database)
+	redis.compareClocks(database)
 	require.True(t, redis.finds(LevelWarning, "the clock of Redis at b:1 is 1.5s ahead of the clock of Redis at a:1"),
 		"%v", redis.list)
 	a.examineNode(redis, &store.Node{Server: store.Server{Addr: "d:1", RunID: "r"}, Clock: now.Add(-time.Hour),
@@ -93,7 +93,7 @@ func TestDoctorComparesTheClocksOfNodes(t *testing.T) {
 
 	none := &part{}
 	a.examineNode(none, &store.Node{Server: store.Server{RunID: "r"}}) // the user may not read the clock
-	none.apart(&part{})
+	none.compareClocks(&part{})
 	require.False(t, none.finds(LevelWarning, "clock"), "%v", none.list)
 }
 
@@ -128,17 +128,17 @@ func TestDoctorJudgesMemory(t *testing.T) {
 // ok that it could not read.
 func TestDoctorGoesOnAfterAShardThatIsAway(t *testing.T) {
 	t.Parallel()
-	for name, away := range map[string]func(*testkit.RedisServer) error{
+	for name, takeDown := range map[string]func(*testkit.RedisServer) error{
 		"down": (*testkit.RedisServer).Kill, "hung": (*testkit.RedisServer).Stop,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			doctorGoesOn(t, away)
+			doctorGoesOn(t, takeDown)
 		})
 	}
 }
 
-func doctorGoesOn(t *testing.T, away func(*testkit.RedisServer) error) {
+func doctorGoesOn(t *testing.T, takeDown func(*testkit.RedisServer) error) {
 	a, cluster := onCluster(t)
 	rdb := cluster.Client(t, nil)
 	require.NoError(t, rdb.HSet(t.Context(), a.store.Shard(2).Keys.Meta(), "frozen", "1").Err())
@@ -149,8 +149,8 @@ func doctorGoesOn(t *testing.T, away func(*testkit.RedisServer) error) {
 	gone, err := rdb.MasterForKey(t.Context(), a.store.Shard(0).Keys.Meta())
 	require.NoError(t, err)
 	i := slices.IndexFunc(cluster.Masters[:], func(n *testkit.RedisServer) bool { return n.Addr == gone.Options().Addr })
-	require.NoError(t, away(cluster.Replicas[i]))
-	require.NoError(t, away(cluster.Masters[i]))
+	require.NoError(t, takeDown(cluster.Replicas[i]))
+	require.NoError(t, takeDown(cluster.Masters[i]))
 
 	ctx, cancel := context.WithTimeout(t.Context(), doctorTime)
 	defer cancel()

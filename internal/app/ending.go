@@ -90,7 +90,7 @@ type Refunded struct {
 	Sponsor string    `json:"sponsor" doc:"The sponsor who got the money back."`
 }
 
-func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *Ending {
+func endingOf(c *ledger.StoredCampaign, s *closing.Progress) *Ending {
 	id := c.Spec.ID
 	out := &Ending{Campaign: id, Currency: c.Spec.Currency, Settling: !s.Settled(),
 		Missing: answers.OrNull(s.Settled() && s.Refund == nil, s.Missing()), Amount: s.Amount()}
@@ -108,7 +108,7 @@ func endingOf(c *ledger.StoredCampaign, s *closing.Standing) *Ending {
 }
 
 // addPlaces adds the state of each of the campaign's shards at the close.
-func (e *Ending) addPlaces(s *closing.Standing) {
+func (e *Ending) addPlaces(s *closing.Progress) {
 	if len(s.Places) == 0 {
 		return
 	}
@@ -147,7 +147,7 @@ func (a *App) Close(ctx context.Context, id string, early bool) (*Ending, error)
 		if c, err = a.campaign(ctx, id); err != nil { // after beginClose the campaign gets no more packets
 			return err
 		}
-		out, err = a.end(&c, a.ledger, func(by *closing.Closer) (closing.Standing, error) { return by.Close(ctx, &c, early) })
+		out, err = a.end(&c, a.ledger, func(by *closing.Closer) (closing.Progress, error) { return by.Close(ctx, &c, early) })
 		return err
 	})
 	return out, err
@@ -165,8 +165,8 @@ func (a *App) closedBefore(ctx context.Context, c *ledger.StoredCampaign) (*Endi
 	return out, err
 }
 
-// Standing returns the progress of a campaign's end.
-func (a *App) Standing(ctx context.Context, id string) (*Ending, error) {
+// EndProgress returns the progress of a campaign's end.
+func (a *App) EndProgress(ctx context.Context, id string) (*Ending, error) {
 	c, err := a.campaign(ctx, id)
 	if err != nil {
 		return nil, err
@@ -175,22 +175,22 @@ func (a *App) Standing(ctx context.Context, id string) (*Ending, error) {
 }
 
 func (a *App) standing(ctx context.Context, c *ledger.StoredCampaign) (*Ending, error) {
-	return a.end(c, a.ledger, func(by *closing.Closer) (closing.Standing, error) { return by.Standing(ctx, c) })
+	return a.end(c, a.ledger, func(by *closing.Closer) (closing.Progress, error) { return by.Progress(ctx, c) })
 }
 
 // Refund returns the money of the ungranted packets to the sponsor, once.
 func (a *App) Refund(ctx context.Context, o closing.Order) (*Ending, error) {
-	books := recordedRefund{a.ledger, about(ctx, access.Refund, o.Campaign)}
+	recorded := recordedRefund{a.ledger, about(ctx, access.Refund, o.Campaign)}
 	var out *Ending
 	c, err := a.campaign(ctx, o.Campaign)
 	if err == nil {
-		out, err = a.end(&c, &books, func(by *closing.Closer) (closing.Standing, error) {
+		out, err = a.end(&c, &recorded, func(by *closing.Closer) (closing.Progress, error) {
 			r, err := by.Refund(ctx, &c, o)
-			return closing.Standing{Refund: &r}, err
+			return closing.Progress{Refund: &r}, err
 		})
 	}
 	if err != nil {
-		a.write(ctx, &books.entry, err)
+		a.write(ctx, &recorded.entry, err)
 	}
 	return out, err
 }
@@ -217,14 +217,14 @@ func (b *recordedRefund) Refund(
 }
 
 // end runs one step of a campaign's end, and returns the progress after it.
-func (a *App) end(c *ledger.StoredCampaign, books closing.Ledger,
-	step func(*closing.Closer) (closing.Standing, error)) (*Ending, error) {
+func (a *App) end(c *ledger.StoredCampaign, l closing.Ledger,
+	step func(*closing.Closer) (closing.Progress, error)) (*Ending, error) {
 	locks, err := a.Locks()
 	if err != nil {
 		return nil, err
 	}
 	cfg := a.Config.CloserConfig()
-	cfg.Store, cfg.Ledger, cfg.Locks, cfg.Log = a.store, books, locks, a.log
+	cfg.Store, cfg.Ledger, cfg.Locks, cfg.Log = a.store, l, locks, a.log
 	closer, err := closing.New(cfg)
 	if err != nil {
 		return nil, err
@@ -253,7 +253,7 @@ func (a *App) Cancel(ctx context.Context, id string) (out *Ending, err error) {
 		}
 		r, err := a.ledger.Cancel(ctx, id, in)
 		e.Details = map[string]any{"amount": r.Amount, "packets": r.Packets, "sponsor": r.Sponsor}
-		out = endingOf(&c, &closing.Standing{Refund: &r})
+		out = endingOf(&c, &closing.Progress{Refund: &r})
 		return err
 	})
 	return out, err
@@ -285,7 +285,7 @@ func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund, expect string
 
 // LostStanding returns the state of a campaign of which Redis has lost a part.
 func (a *App) LostStanding(ctx context.Context, id string) (*LostEnding, error) {
-	at, err := a.ender().Standing(ctx, id)
+	at, err := a.ender().Progress(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -12,45 +12,45 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Foundation is the result of Init. A field is nil if Init has not reached that part.
-type Foundation struct {
-	Ledger *FoundedLedger `json:"ledger"`
-	Redis  *FoundedRedis  `json:"redis"`
-	Topic  *FoundedTopic  `json:"topic"`
+// Initialized is the result of Init. A field is nil if Init has not reached that part.
+type Initialized struct {
+	Ledger *InitializedLedger `json:"ledger"`
+	Redis  *InitializedRedis  `json:"redis"`
+	Topic  *InitializedTopic  `json:"topic"`
 }
 
-// FoundedLedger is the result of Init for the ledger.
-type FoundedLedger struct {
+// InitializedLedger is the result of Init for the ledger.
+type InitializedLedger struct {
 	Deployment string   `json:"deployment"`
-	Founded    bool     `json:"founded"` // false if the ledger was initialized before
+	New        bool     `json:"founded"` // false if the ledger was initialized before
 	Tables     []string `json:"tables_made"`
 }
 
-// FoundedRedis is the result of Init for Redis.
-type FoundedRedis struct {
+// InitializedRedis is the result of Init for Redis.
+type InitializedRedis struct {
 	KeyPrefix string `json:"key_prefix"`
-	Founded   int    `json:"shards_founded"`
+	New       int    `json:"shards_founded"`
 	Before    int    `json:"shards_founded_before"`
 }
 
-// FoundedTopic is the topic that Init has created or has found.
-type FoundedTopic struct {
+// InitializedTopic is the topic that Init has created or has found.
+type InitializedTopic struct {
 	Topic string `json:"topic"`
 }
 
 // Init creates the missing parts of the deployment. If it fails, it returns the result so far with the error.
-func (a *App) Init(ctx context.Context) (*Foundation, error) {
-	did := &Foundation{}
-	err := a.found(ctx, did)
+func (a *App) Init(ctx context.Context) (*Initialized, error) {
+	did := &Initialized{}
+	err := a.initialize(ctx, did)
 	if err == nil && a.has(configs.SinkKafka) {
-		err = a.foundTopic(ctx, did)
+		err = a.createTopic(ctx, did)
 	}
 	return did, err
 }
 
-// found initializes the ledger, then the shards in Redis, and stores the result in did. The ledger comes first, because
+// initialize initializes the ledger, then the shards in Redis, and stores the result in did. The ledger comes first, because
 // it records each shard. So if Redis loses a shard later, a repeat does not create the shard again.
-func (a *App) found(ctx context.Context, did *Foundation) error {
+func (a *App) initialize(ctx context.Context, did *Initialized) error {
 	if err := a.reachRedis(ctx); err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (a *App) found(ctx context.Context, did *Foundation) error {
 	if err != nil {
 		return err
 	}
-	has, err := a.foundLedger(ctx, marked, did)
+	has, err := a.initializeLedger(ctx, marked, did)
 	if err != nil {
 		return err
 	}
@@ -72,19 +72,19 @@ func (a *App) found(ctx context.Context, did *Foundation) error {
 			return err
 		}
 	}
-	return a.foundShards(ctx, has, did)
+	return a.initializeShards(ctx, has, did)
 }
 
-// foundLedger creates the tables, and records that the ledger belongs to this deployment. The flag marked means that
+// initializeLedger creates the tables, and records that the ledger belongs to this deployment. The flag marked means that
 // Redis already belongs to a deployment.
-func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (has ledger.Deployment, err error) {
+func (a *App) initializeLedger(ctx context.Context, marked bool, did *Initialized) (has ledger.Deployment, err error) {
 	if marked { // do not create tables in a wrong database
 		l, err := a.reachLedger(ctx)
 		if err == nil {
 			err = l.Close()
 		}
-		if errors.Is(err, ledger.ErrNotFounded) {
-			return has, a.foundedElsewhere()
+		if errors.Is(err, ledger.ErrNotInitialized) {
+			return has, a.initializedElsewhere()
 		}
 	}
 	if err := a.hasLedger(); err != nil {
@@ -92,7 +92,7 @@ func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (ha
 	}
 	steps, err := ledger.Migrate(ctx, a.ledgerConfig())
 	if err != nil {
-		return has, away("ledger.dsn", err)
+		return has, withHint("ledger.dsn", err)
 	}
 	l, err := a.reachLedger(ctx)
 	if err != nil {
@@ -100,19 +100,19 @@ func (a *App) foundLedger(ctx context.Context, marked bool, did *Foundation) (ha
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 	_, err = l.Deployment(ctx)
-	unknown := errors.Is(err, ledger.ErrNotFounded)
+	unknown := errors.Is(err, ledger.ErrNotInitialized)
 	if unknown && marked {
-		return has, a.foundedElsewhere()
+		return has, a.initializedElsewhere()
 	}
-	if has, err = l.Found(ctx, a.deployment()); err != nil {
+	if has, err = l.Initialize(ctx, a.deployment()); err != nil {
 		return has, err
 	}
-	did.Ledger = &FoundedLedger{has.ID, unknown, append([]string{}, steps...)}
+	did.Ledger = &InitializedLedger{has.ID, unknown, append([]string{}, steps...)}
 	return has, a.founded.asLedger(has.Founding)
 }
 
-// foundedElsewhere returns the error for a Redis that belongs to a deployment that this ledger does not know.
-func (a *App) foundedElsewhere() error {
+// initializedElsewhere returns the error for a Redis that belongs to a deployment that this ledger does not know.
+func (a *App) initializedElsewhere() error {
 	return hongbao.Errorf(hongbao.ClassBroken,
 		"redis at %s was founded before (redis key %s), and the ledger has no record of it: nothing was founded. "+
 			"Set ledger.dsn to the ledger that it was founded with, or redis.addrs to an unused Redis, or choose another "+
@@ -120,8 +120,8 @@ func (a *App) foundedElsewhere() error {
 		strings.Join(a.Config.Redis.Addrs, ","), a.store.Deployment())
 }
 
-// foundShards creates the shards that Redis never had, and records each of them in the ledger.
-func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Foundation) error {
+// initializeShards creates the shards that Redis never had, and records each of them in the ledger.
+func (a *App) initializeShards(ctx context.Context, has ledger.Deployment, did *Initialized) error {
 	before, err := a.store.ReadShards(ctx)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (a *App) foundShards(ctx context.Context, has ledger.Deployment, did *Found
 			}
 		}
 	}
-	did.Redis = &FoundedRedis{has.KeyPrefix, founded, len(before) - founded}
+	did.Redis = &InitializedRedis{has.KeyPrefix, founded, len(before) - founded}
 	return nil
 }
 
@@ -187,13 +187,13 @@ func (a *App) lost(ctx context.Context, shard int) error {
 	return nil
 }
 
-// foundTopic checks the topic. If the topic is missing and the configuration allows it, foundTopic creates it.
-func (a *App) foundTopic(ctx context.Context, did *Foundation) error {
+// createTopic checks the topic. If the topic is missing and the configuration allows it, foundTopic creates it.
+func (a *App) createTopic(ctx context.Context, did *Initialized) error {
 	topic, err := a.topic(ctx, a.publisherConfig())
 	if err != nil {
 		return err
 	}
 	topic.Close()
-	did.Topic = &FoundedTopic{a.Config.Publisher.Topic}
+	did.Topic = &InitializedTopic{a.Config.Publisher.Topic}
 	return nil
 }

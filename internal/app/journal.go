@@ -70,7 +70,7 @@ func (a *App) write(ctx context.Context, e *access.Entry, err error) {
 // record writes an entry. A failure is only logged: the action itself has its result already.
 func (a *App) record(ctx context.Context, e *access.Entry) {
 	// The entry is written even if the caller hangs up or the caller's transaction was rolled back.
-	ctx, cancel := context.WithTimeout(ledger.Apart(context.WithoutCancel(ctx)), journalTime)
+	ctx, cancel := context.WithTimeout(ledger.WithoutTogether(context.WithoutCancel(ctx)), journalTime)
 	defer cancel()
 	if !a.redisOpen.Load() {
 		if err := a.ledger.Record(ctx, *e); err != nil {

@@ -32,7 +32,7 @@ func onServers(t *testing.T, driver, dsn string, allow string) *App {
 	a := opened(t, cfg)
 	l, err := ledger.Open(t.Context(), cfg.LedgerConfig())
 	require.NoError(t, err)
-	_, err = l.Found(t.Context(), a.deployment())
+	_, err = l.Initialize(t.Context(), a.deployment())
 	require.NoError(t, errors.Join(err, l.Close()))
 	return a
 }

@@ -25,13 +25,13 @@ func (a *App) openKeys(ctx context.Context) error {
 		return err
 	}
 	has, err := a.ledger.Deployment(ctx)
-	if errors.Is(err, ledger.ErrNotFounded) {
+	if errors.Is(err, ledger.ErrNotInitialized) {
 		return nil
 	}
 	if err == nil {
 		err = has.Is(a.deployment())
 	}
-	return away("ledger.dsn", err)
+	return withHint("ledger.dsn", err)
 }
 
 // CreateKey creates an API key. It sets the key's id, hash and time.

@@ -23,8 +23,8 @@ func TestLedgerIsAskedFirst(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	a := onRedis(t, testkit.NewRedis(t, testkit.RedisOptions{}), hongbao.DurabilityFast, 1)
-	away := hongbao.Outagef(hongbao.ClassTransient, "the ledger is away")
-	a.ledger = ledger.Lazy(a.ledgerConfig(), func(context.Context) (*ledger.Ledger, error) { return nil, away })
+	errDown := hongbao.Outagef(hongbao.ClassTransient, "the ledger is away")
+	a.ledger = ledger.Lazy(a.ledgerConfig(), func(context.Context) (*ledger.Ledger, error) { return nil, errDown })
 	a.tended = true
 	a.Config.Deployment.Sinks = []string{configs.SinkBalance, configs.SinkKafka}
 	a.Config.Settlement.Kind = configs.SettleRemote
@@ -49,7 +49,7 @@ func TestLedgerIsAskedFirst(t *testing.T) {
 			return err
 		},
 	} {
-		require.ErrorIs(t, do(), away, name)
+		require.ErrorIs(t, do(), errDown, name)
 	}
 	_, found, err := a.store.Shard(0).LookUpReplay(ctx, "again")
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ func (a *App) newLedger() *ledger.Ledger {
 			err = a.founded.asLedger(has.Founding)
 		}
 		if err != nil {
-			return nil, away("ledger.dsn", errors.Join(err, l.Close()))
+			return nil, withHint("ledger.dsn", errors.Join(err, l.Close()))
 		}
 		return l, nil
 	})
@@ -38,7 +38,7 @@ func (a *App) reachLedger(ctx context.Context) (*ledger.Ledger, error) {
 	}
 	l, err := ledger.Open(ctx, a.ledgerConfig())
 	if err != nil {
-		return nil, away("ledger.dsn", err)
+		return nil, withHint("ledger.dsn", err)
 	}
 	return l, nil
 }

@@ -40,9 +40,9 @@ func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (
 	return recovery.New(cfg), stop, nil
 }
 
-// TendShards restores what frozen shards have lost, and opens them, until ctx ends. If it can't restore everything, the
+// OpenFrozenShards restores what frozen shards have lost, and opens them, until ctx ends. If it can't restore everything, the
 // shard stays frozen until a person decides.
-func (a *App) TendShards(ctx context.Context, frozen <-chan int) error {
+func (a *App) OpenFrozenShards(ctx context.Context, frozen <-chan int) error {
 	policy := retry.Backoff(time.Second, 30*time.Second, 0)
 	for {
 		r, stop, err := a.recoverer(ctx, false, false)

@@ -88,8 +88,8 @@ func (f *founding) check() error {
 			"deployment's: point ledger.dsn or redis.addrs to the right one", *f.ledger, *f.redis)
 }
 
-// away adds what to do to the error of an unreachable server. Other errors already contain that.
-func away(knob string, err error) error {
+// withHint adds what to do to the error of an unreachable server. Other errors already contain that.
+func withHint(knob string, err error) error {
 	if !hongbao.IsOutage(err) {
 		return err
 	}
@@ -101,7 +101,7 @@ func away(knob string, err error) error {
 func (a *App) checkRedis(ctx context.Context, class hongbao.Durability) error {
 	servers, err := store.Inspect(ctx, a.redis)
 	if err != nil && !(len(servers) > 0 && hongbao.IsOutage(err)) { // in a cluster the nodes that answer are still checked
-		return away("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err))
+		return withHint("redis.addrs", fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err))
 	}
 	for i := range servers {
 		if err := a.checkServer(&servers[i], class); err != nil {

@@ -81,8 +81,8 @@ func (a *alarmed) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 		}
 		const what = "a grant contradicts the plan or the remote, its campaign was paused; `hongbao dead list`"
 		g := &grants[i] //nolint:gosec // errs has one error per grant
-		if away := a.app.pauseFor(ctx, g, what, zap.NamedError("reason", err)); away != nil {
-			errs[i] = away
+		if pauseErr := a.app.pauseFor(ctx, g, what, zap.NamedError("reason", err)); pauseErr != nil {
+			errs[i] = pauseErr
 		}
 	}
 	return errs

@@ -16,9 +16,9 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// alone runs do. With Missing it takes a lock first: of two concurrent searches, both would publish the same missing
+// locked runs do. With Missing it takes a lock first: of two concurrent searches, both would publish the same missing
 // grants.
-func (a *App) alone(ctx context.Context, o *Replay, do func(context.Context) error) error {
+func (a *App) locked(ctx context.Context, o *Replay, do func(context.Context) error) error {
 	if !o.Missing || o.DryRun {
 		return do(ctx)
 	}
@@ -64,13 +64,13 @@ func (a *App) Replay(ctx context.Context, o Replay) (report *replay.Report, err 
 		return err
 	}
 	if o.DryRun {
-		err = a.alone(ctx, &o, do)
+		err = a.locked(ctx, &o, do)
 		return report, err
 	}
 	e := about(ctx, access.Replay, o.Filter.Campaign)
 	e.Details = map[string]any{"name": o.Name, "to": o.To}
 	err = a.recorded(ctx, e, func(ctx context.Context, e *access.Entry) error {
-		err := a.alone(ctx, &o, do)
+		err := a.locked(ctx, &o, do)
 		if report != nil {
 			e.Details["finished"], e.Details["delivered"], e.Details["failed"] = report.Finished, report.Delivered, report.Failed
 		}

@@ -84,7 +84,7 @@ func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string) erro
 	report, err := l.Check(ctx)
 	if err != nil {
 		l.Close()
-		return away("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(a.Config.Publisher.Brokers, ","), err))
+		return withHint("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(a.Config.Publisher.Brokers, ","), err))
 	}
 	for _, w := range append(report.Warnings, report.Skipped...) {
 		a.log.Warn("topic", zap.String("topic", topic), zap.String("about", w))

@@ -44,7 +44,7 @@ func TestWithClosesAndTellsEveryError(t *testing.T) {
 	require.NoError(t, err)
 	l, err := ledger.Open(t.Context(), cfg.LedgerConfig())
 	require.NoError(t, err)
-	_, err = l.Found(t.Context(), ledger.Deployment{ID: cfg.Deployment.ID, KeyPrefix: cfg.Deployment.KeyPrefix, Shards: 1})
+	_, err = l.Initialize(t.Context(), ledger.Deployment{ID: cfg.Deployment.ID, KeyPrefix: cfg.Deployment.KeyPrefix, Shards: 1})
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	failed, first, second := errors.New("do failed"), errors.New("the first did not close"),
@@ -100,7 +100,7 @@ func TestReady(t *testing.T) {
 	require.NoError(t, err)
 	l, err := ledger.Open(t.Context(), a.Config.LedgerConfig())
 	require.NoError(t, err)
-	_, err = l.Found(t.Context(), a.deployment())
+	_, err = l.Initialize(t.Context(), a.deployment())
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	testkit.EventuallyOK(t, 30*time.Second, func() error { return a.Ready(t.Context(), Needs{Ledger: true}) },

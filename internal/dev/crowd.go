@@ -40,7 +40,7 @@ func rain(ctx context.Context, c *crowd.Crowd, rate int, next func() (id string,
 	load := crowd.Load{Callers: callers, Calls: math.MaxInt, Rate: rate}
 	for {
 		var id string
-		if err := c.Lasting(ctx, func() (err error) { id, err = next(); return err }); err != nil {
+		if err := c.RetryUntilDecided(ctx, func() (err error) { id, err = next(); return err }); err != nil {
 			return err
 		}
 		_, err := load.Run(ctx, func(ctx context.Context, _, i int) error {

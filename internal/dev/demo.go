@@ -42,8 +42,8 @@ type Demo struct {
 	result Result
 }
 
-// twice makes one in so many users grab a second time.
-const twice = 5
+// grabTwiceEvery makes one in so many users grab a second time.
+const grabTwiceEvery = 5
 
 // stopped replaces err if a signal ended the demo.
 func (d *Demo) stopped(ctx context.Context, err error) error {
@@ -87,7 +87,7 @@ func (d *Demo) run(ctx context.Context, server *Dev, on *serving) error {
 func (d *Demo) rain(ctx context.Context, say local.Say, on *serving) error {
 	c, start := crowd.New(on.grabber.Grab, say), time.Now()
 	_, err := crowd.Load{Callers: callers, Calls: d.Users}.Run(ctx, func(ctx context.Context, _, u int) error {
-		return d.user(ctx, c, hongbao.Grab{Campaign: campaignID, User: fmt.Sprintf("user-%06d", u)}, u%twice == 0)
+		return d.user(ctx, c, hongbao.Grab{Campaign: campaignID, User: fmt.Sprintf("user-%06d", u)}, u%grabTwiceEvery == 0)
 	})
 	r := &d.result
 	r.GrabSeconds, r.Outcomes, r.latency = time.Since(start).Seconds(), c.Outcomes, c.Latency

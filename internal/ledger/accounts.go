@@ -22,7 +22,7 @@ func ReserveAccount(currency string) string { return "reserve:" + currency }
 
 // Balance returns the balance of an account, in minor units; false if the ledger has no such account.
 func (l *Ledger) Balance(ctx context.Context, account string) (hongbao.Amount, bool, error) {
-	balance, found, err := question[int64]{"read the balance of account " + account,
+	balance, found, err := rowQuery[int64]{"read the balance of account " + account,
 		`SELECT balance FROM account WHERE id = $1`, []any{account}, number}.one(ctx, l)
 	return hongbao.Amount(balance), found, err
 }

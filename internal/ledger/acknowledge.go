@@ -75,7 +75,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, a Acknowledgement) error {
 			args: []any{a.ID(), now.UnixMilli()}}); err != nil {
 			return nil, err
 		}
-		n, _, err := question[int64]{sql: `SELECT COUNT(*) FROM acknowledged`, row: number}.first(ctx, t)
+		n, _, err := rowQuery[int64]{sql: `SELECT COUNT(*) FROM acknowledged`, row: number}.first(ctx, t)
 		if err == nil && n >= maxAcknowledged {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "%d differences are acknowledged already: fix their cause", n)
 		}
@@ -92,7 +92,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, a Acknowledgement) error {
 
 // Acknowledged lists the acknowledgements that have not expired.
 func (l *Ledger) Acknowledged(ctx context.Context) ([]Acknowledgement, error) {
-	return question[Acknowledgement]{"read the acknowledged differences", `SELECT kind, place, campaign, packet, event, detail,
+	return rowQuery[Acknowledgement]{"read the acknowledged differences", `SELECT kind, place, campaign, packet, event, detail,
 		decided_by, why, until_at FROM acknowledged WHERE until_at > $1 ORDER BY created_at, difference`,
 		[]any{time.Now().UnixMilli()}, func(s scan) (a Acknowledgement, err error) {
 			var until int64

@@ -35,8 +35,8 @@ func scanArchive(s scan) (a Archive, err error) {
 	return a, err
 }
 
-func archiveOf(campaign string) question[Archive] {
-	return question[Archive]{"ask whether campaign " + campaign + " is archived",
+func archiveOf(campaign string) rowQuery[Archive] {
+	return rowQuery[Archive]{"ask whether campaign " + campaign + " is archived",
 		`SELECT ` + archiveColumns + ` FROM archive WHERE campaign = $1`, []any{campaign}, scanArchive}
 }
 
@@ -146,7 +146,7 @@ func (l *Ledger) DeleteArchived(ctx context.Context, campaign string, chunk int6
 // is left, it records the time in the archive.
 func (l *Ledger) deleteChunk(ctx context.Context, campaign string, chunk int64) (deleted int64, err error) {
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		lowest, found, err := question[int64]{sql: `SELECT packet FROM grants WHERE campaign = $1 ORDER BY packet LIMIT 1`,
+		lowest, found, err := rowQuery[int64]{sql: `SELECT packet FROM grants WHERE campaign = $1 ORDER BY packet LIMIT 1`,
 			args: []any{campaign}, row: number}.first(ctx, t)
 		if err != nil {
 			return nil, err

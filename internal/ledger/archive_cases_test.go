@@ -28,7 +28,7 @@ func sealed(t *testing.T, f *fixture, id string) Archive {
 
 func (f *fixture) rows(t *testing.T, campaign string) int64 {
 	t.Helper()
-	n, _, err := question[int64]{"count", `SELECT COUNT(*) FROM grants WHERE campaign = $1`, []any{campaign},
+	n, _, err := rowQuery[int64]{"count", `SELECT COUNT(*) FROM grants WHERE campaign = $1`, []any{campaign},
 		number}.one(t.Context(), f.ledger)
 	require.NoError(t, err)
 	return n

@@ -200,8 +200,8 @@ func scanCampaign(s scan) (StoredCampaign, error) {
 	return c, nil
 }
 
-func campaignByID(id string) question[StoredCampaign] {
-	return question[StoredCampaign]{"read campaign " + id + " from the ledger",
+func campaignByID(id string) rowQuery[StoredCampaign] {
+	return rowQuery[StoredCampaign]{"read campaign " + id + " from the ledger",
 		`SELECT ` + campaignColumns + ` FROM campaign WHERE id = $1`, []any{id}, scanCampaign}
 }
 
@@ -241,7 +241,7 @@ func (l *Ledger) EachCampaign(ctx context.Context, after string) iter.Seq2[*Stor
 func (l *Ledger) eachCampaign(ctx context.Context, after string, page int) iter.Seq2[*StoredCampaign, error] {
 	return func(yield func(*StoredCampaign, error) bool) {
 		for {
-			list, err := question[StoredCampaign]{"list the ledger's campaigns",
+			list, err := rowQuery[StoredCampaign]{"list the ledger's campaigns",
 				`SELECT ` + campaignColumns + ` FROM campaign WHERE id > $1 ORDER BY id LIMIT $2`,
 				[]any{after, int64(page)}, scanCampaign}.all(ctx, l)
 			if err != nil {

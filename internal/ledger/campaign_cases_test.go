@@ -198,14 +198,14 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 }
 
 // Open never creates tables: new tables would look like a ledger in which no user was paid.
-func testNotFounded(t *testing.T, f *fixture) {
+func testNotInitialized(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET applied_at = 0`})
 	_, err := Open(t.Context(), f.config)
 	require.ErrorContains(t, err, "it has version 0, this build needs version 9")
 	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`})
 	for range 2 { // a failed Open creates no tables, so the second call fails, too
 		_, err = Open(t.Context(), f.config)
-		require.ErrorIs(t, err, ErrNotFounded)
+		require.ErrorIs(t, err, ErrNotInitialized)
 		require.ErrorContains(t, err, "`hongbao init`")
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	}

@@ -10,12 +10,12 @@ import (
 type SettingError struct {
 	// Setting is the setting's name as the database spells it; Value is its value.
 	Setting, Value string
-	// Mend says how to fix the setting.
-	Mend string
+	// Fix says how to fix the setting.
+	Fix string
 }
 
 func (e *SettingError) Error() string {
-	return fmt.Sprintf("%s is %s: %s", e.Setting, e.Value, e.Mend)
+	return fmt.Sprintf("%s is %s: %s", e.Setting, e.Value, e.Fix)
 }
 
 // refuse returns an error that names the unsafe settings which are not in allow; nil if there are none.
@@ -46,7 +46,7 @@ func (s *postgresSettings) problems() []*SettingError {
 	var bad []*SettingError
 	add := func(is bool, setting, value, fix string) {
 		if is {
-			bad = append(bad, &SettingError{Setting: setting, Value: value, Mend: fix})
+			bad = append(bad, &SettingError{Setting: setting, Value: value, Fix: fix})
 		}
 	}
 	add(s.version < minPostgres, "server_version_num", fmt.Sprint(s.version),
@@ -74,20 +74,20 @@ func (s *sqliteSettings) problems() []*SettingError {
 	var bad []*SettingError
 	if s.journal != "wal" {
 		bad = append(bad, &SettingError{Setting: "journal_mode", Value: s.journal,
-			Mend: "WAL could not be set; put the file on a local disk that supports shared memory, not in memory or on a " +
+			Fix: "WAL could not be set; put the file on a local disk that supports shared memory, not in memory or on a " +
 				"network share"})
 	}
 	if s.synchronous < 2 {
 		bad = append(bad, &SettingError{Setting: "synchronous", Value: fmt.Sprint(s.synchronous),
-			Mend: "a power loss would lose transactions that were confirmed; PRAGMA synchronous must be 2 (FULL)"})
+			Fix: "a power loss would lose transactions that were confirmed; PRAGMA synchronous must be 2 (FULL)"})
 	}
 	if s.foreignKeys != 1 {
 		bad = append(bad, &SettingError{Setting: "foreign_keys", Value: fmt.Sprint(s.foreignKeys),
-			Mend: "PRAGMA foreign_keys must be 1; this build of SQLite lacks them"})
+			Fix: "PRAGMA foreign_keys must be 1; this build of SQLite lacks them"})
 	}
 	if s.timeout <= 0 {
 		bad = append(bad, &SettingError{Setting: "busy_timeout", Value: fmt.Sprint(s.timeout),
-			Mend: "PRAGMA busy_timeout must be above 0, or writers fail instead of waiting"})
+			Fix: "PRAGMA busy_timeout must be above 0, or writers fail instead of waiting"})
 	}
 	return bad
 }

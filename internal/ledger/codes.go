@@ -79,7 +79,7 @@ func (l *Ledger) addCodes(ctx context.Context, campaign string, packets int64, d
 
 // lastCode returns the number of the last packet that has a code. All packets before it have codes, too.
 func lastCode(ctx context.Context, t txn, campaign string) (last int64, err error) {
-	last, _, err = question[int64]{sql: `SELECT COALESCE(MAX(packet), 0) FROM code WHERE campaign = $1`,
+	last, _, err = rowQuery[int64]{sql: `SELECT COALESCE(MAX(packet), 0) FROM code WHERE campaign = $1`,
 		args: []any{campaign}, row: number}.first(ctx, t)
 	return last, err
 }
@@ -104,7 +104,7 @@ func scanCode(s scan) (c packetCode, err error) {
 // Codes returns the codes of up to n packets, beginning with packet after+1.
 func (l *Ledger) Codes(ctx context.Context, campaign string, after int64, n int) ([]string, error) {
 	what := fmt.Sprintf("read the codes of campaign %s after packet %d", campaign, after)
-	has, err := question[packetCode]{what,
+	has, err := rowQuery[packetCode]{what,
 		`SELECT packet, code FROM code WHERE campaign = $1 AND packet > $2 ORDER BY packet LIMIT $3`,
 		[]any{campaign, after, int64(n)}, scanCode}.all(ctx, l)
 	codes := make([]string, len(has))
@@ -128,7 +128,7 @@ func (l *Ledger) CodesOf(ctx context.Context, campaign string, packets []int64) 
 	if err != nil {
 		return nil, err
 	}
-	list, err := question[packetCode]{fmt.Sprintf("read %d codes of campaign %s", len(packets), campaign),
+	list, err := rowQuery[packetCode]{fmt.Sprintf("read %d codes of campaign %s", len(packets), campaign),
 		l.dialect.readCodes, packed, scanCode}.all(ctx, l)
 	if err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"a row deleted by hand stops the shard":       testDeletedByHand,
 	"concurrent migrations":                       testReopen,
 	"a newer schema":                              testNewerSchema,
-	"a database without tables is refused":        testNotFounded,
+	"a database without tables is refused":        testNotInitialized,
 	"a schema with other steps is refused":        testOtherSchema,
 	"a failed migration leaves nothing":           testFailedMigration,
 	"a grant that was settled after quarantine":   testSettledAfterQuarantine,

@@ -39,14 +39,14 @@ const selectControls = `SELECT kind, sink, campaign, setting, decided_by, why, d
 
 // Controls returns the last decision about each sink, and about each campaign that is not refunded.
 func (l *Ledger) Controls(ctx context.Context) ([]stream.Control, error) {
-	return question[stream.Control]{"read the decisions about campaigns and sinks",
+	return rowQuery[stream.Control]{"read the decisions about campaigns and sinks",
 		selectControls + `WHERE campaign = '' OR campaign IN (SELECT id FROM campaign WHERE state = 'funded')
 			ORDER BY kind, sink, campaign`, nil, scanControl}.all(ctx, l)
 }
 
 // CampaignPause returns the last decision to pause or resume a campaign, nil if there is none.
 func (l *Ledger) CampaignPause(ctx context.Context, campaign string) (*stream.Control, error) {
-	c, found, err := question[stream.Control]{"ask whether campaign " + campaign + " is paused",
+	c, found, err := rowQuery[stream.Control]{"ask whether campaign " + campaign + " is paused",
 		selectControls + `WHERE kind = $1 AND sink = '' AND campaign = $2`,
 		[]any{string(stream.ControlCampaign), campaign}, scanControl}.one(ctx, l)
 	if err != nil || !found {

@@ -62,7 +62,7 @@ func creditLines(ctx context.Context, t txn) *cursor[creditLine] {
 			ORDER BY account, currency, line_no LIMIT $4) AS later_accounts
 		ORDER BY account, currency, line_no LIMIT $4`
 	return &cursor[creditLine]{page: func(after creditLine) ([]creditLine, error) {
-		return question[creditLine]{sql: sql, args: []any{after.side.owner, after.side.currency, after.line, int64(sumRows)},
+		return rowQuery[creditLine]{sql: sql, args: []any{after.side.owner, after.side.currency, after.line, int64(sumRows)},
 			row: func(s scan) (c creditLine, err error) {
 				err = s(&c.client, &c.side.owner, &c.side.currency, &c.line, &c.amount)
 				return c, err
@@ -77,7 +77,7 @@ type creditBalance struct {
 
 func creditBalances(ctx context.Context, t txn) *cursor[creditBalance] {
 	return &cursor[creditBalance]{page: func(after creditBalance) ([]creditBalance, error) {
-		return question[creditBalance]{sql: `SELECT id, currency, balance, credits FROM credit_account
+		return rowQuery[creditBalance]{sql: `SELECT id, currency, balance, credits FROM credit_account
 			WHERE id >= $1 AND (id > $1 OR currency > $2) ORDER BY id, currency LIMIT $3`,
 			args: []any{after.side.owner, after.side.currency, int64(sumRows)},
 			row: func(s scan) (a creditBalance, err error) {

@@ -83,7 +83,7 @@ type dayReader struct {
 }
 
 func (r *dayReader) read(ctx context.Context, t txn) error {
-	c, found, err := question[Totals]{sql: totalsQuery + ` WHERE c.id = $1`, args: []any{r.campaign}, row: scanTotals}.
+	c, found, err := rowQuery[Totals]{sql: totalsQuery + ` WHERE c.id = $1`, args: []any{r.campaign}, row: scanTotals}.
 		first(ctx, t)
 	switch {
 	case err != nil:
@@ -100,7 +100,7 @@ func (r *dayReader) read(ctx context.Context, t txn) error {
 	if err := r.lines(ctx, t); err != nil {
 		return err
 	}
-	r.sums.Unrecorded, _, err = question[int64]{sql: `SELECT COUNT(*) FROM pending WHERE campaign = $1 AND since < $2`,
+	r.sums.Unrecorded, _, err = rowQuery[int64]{sql: `SELECT COUNT(*) FROM pending WHERE campaign = $1 AND since < $2`,
 		args: []any{r.campaign, r.to}, row: number}.first(ctx, t)
 	return err
 }

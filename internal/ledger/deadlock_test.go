@@ -37,7 +37,7 @@ func (s *circles) write(ctx context.Context, fn func(txn) ([]stmt, error)) error
 // lock the same rows. Every second settler lists the grants in reverse order.
 var crowds = map[string]func(round, settler int) []hongbao.Grant{
 	"the same packets": func(round, settler int) []hongbao.Grant {
-		return turned(settler, grantsOf("rain", int64(round*40+1), int64(round*40+40)))
+		return reversedForOdd(settler, grantsOf("rain", int64(round*40+1), int64(round*40+40)))
 	},
 	"the same accounts": func(round, settler int) []hongbao.Grant {
 		first := int64((round*settlersAtOnce+settler)*40 + 1)
@@ -57,13 +57,13 @@ var crowds = map[string]func(round, settler int) []hongbao.Grant{
 		for i := range list {
 			list[i].User = "u" + list[i].Campaign + strconv.FormatInt(packet, 10)
 		}
-		return turned(settler, list)
+		return reversedForOdd(settler, list)
 	},
 }
 
 const settlersAtOnce, rounds = 6, 40
 
-func turned(settler int, list []hongbao.Grant) []hongbao.Grant {
+func reversedForOdd(settler int, list []hongbao.Grant) []hongbao.Grant {
 	if settler%2 == 1 {
 		slices.Reverse(list)
 	}

@@ -188,7 +188,7 @@ func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most
 	account := stmt{sql: l.dialect.insertReserve, args: []any{reserve, currency}}
 	debit := stmt{sql: `UPDATE account SET balance = balance - $2 WHERE id = $1`, args: []any{reserve, int64(g.Amount)}}
 	id := "quarantine:" + g.Campaign + ":" + strconv.FormatInt(g.Packet, 10) + ":" + g.User
-	_, paid, err := question[string]{sql: `SELECT id FROM transfer WHERE id = $1`, args: []any{id}, row: text}.first(ctx, t)
+	_, paid, err := rowQuery[string]{sql: `SELECT id FROM transfer WHERE id = $1`, args: []any{id}, row: text}.first(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -203,8 +203,8 @@ func (l *Ledger) payFromReserve(ctx context.Context, t txn, q *Quarantined, most
 	return append(slices.Clip(credits), account, debit, once), nil
 }
 
-func quarantineByID(id int64) question[Quarantined] {
-	return question[Quarantined]{fmt.Sprintf("read quarantine %d", id),
+func quarantineByID(id int64) rowQuery[Quarantined] {
+	return rowQuery[Quarantined]{fmt.Sprintf("read quarantine %d", id),
 		`SELECT ` + quarantineColumns + ` FROM quarantine WHERE id = $1`, []any{id}, scanQuarantined}
 }
 

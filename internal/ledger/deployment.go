@@ -10,8 +10,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// ErrNotFounded says that a ledger belongs to no deployment yet. Errors that wrap it are Broken.
-var ErrNotFounded = errors.New("the ledger was never initialized")
+// ErrNotInitialized says that a ledger belongs to no deployment yet. Errors that wrap it are Broken.
+var ErrNotInitialized = errors.New("the ledger was never initialized")
 
 // Deployment identifies the deployment that the ledger belongs to. Found writes it once, and it never changes.
 type Deployment struct {
@@ -30,10 +30,10 @@ type ShardState struct {
 	Token string
 }
 
-// Found initializes the ledger for a deployment; it ignores want.Founding. A repeated call returns the existing
-// deployment. Found returns an error of ClassBroken if the ledger has another deployment id, key prefix or number of
+// Initialize initializes the ledger for a deployment; it ignores want.Founding. A repeated call returns the existing
+// deployment. Initialize returns an error of ClassBroken if the ledger has another deployment id, key prefix or number of
 // shards, or if it has campaigns but no deployment.
-func (l *Ledger) Found(ctx context.Context, want Deployment) (has Deployment, err error) {
+func (l *Ledger) Initialize(ctx context.Context, want Deployment) (has Deployment, err error) {
 	want.Founding = rand.Text()
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		insert := stmt{sql: l.dialect.insertDeployment,
@@ -90,14 +90,14 @@ func (l *Ledger) Deployment(ctx context.Context) (Deployment, error) {
 }
 
 func readDeployment(ctx context.Context, t txn) (Deployment, error) {
-	d, found, err := question[Deployment]{sql: `SELECT id, key_prefix, shards, founding FROM deployment`,
+	d, found, err := rowQuery[Deployment]{sql: `SELECT id, key_prefix, shards, founding FROM deployment`,
 		row: func(s scan) (d Deployment, err error) {
 			err = s(&d.ID, &d.KeyPrefix, &d.Shards, &d.Founding)
 			return d, err
 		}}.first(ctx, t)
 	if err == nil && (!found || d.Founding == "") {
 		err = hongbao.Errorf(hongbao.ClassBroken, "%w: point ledger.dsn to the right database; `hongbao init` initializes "+
-			"a new one", ErrNotFounded)
+			"a new one", ErrNotInitialized)
 	}
 	return d, err
 }
@@ -109,13 +109,13 @@ func (l *Ledger) Shard(ctx context.Context, shard int) (ShardState, error) {
 }
 
 func readShard(ctx context.Context, t txn, shard int) (ShardState, error) {
-	state, found, err := question[ShardState]{sql: `SELECT epoch, token FROM shard WHERE shard = $1`,
+	state, found, err := rowQuery[ShardState]{sql: `SELECT epoch, token FROM shard WHERE shard = $1`,
 		args: []any{int64(shard)}, row: func(s scan) (state ShardState, err error) {
 			err = s(&state.Epoch, &state.Token)
 			return state, err
 		}}.first(ctx, t)
 	if err == nil && !found {
-		err = hongbao.Errorf(hongbao.ClassBroken, "it has no such shard: %w, or deployment.shards is wrong", ErrNotFounded)
+		err = hongbao.Errorf(hongbao.ClassBroken, "it has no such shard: %w, or deployment.shards is wrong", ErrNotInitialized)
 	}
 	return state, err
 }
@@ -163,7 +163,7 @@ func (m *shardMove) named(err error) error {
 // HighestSeq returns the highest seq of a shard that the ledger has seen; 0 if it has seen none. It counts grants (also
 // archived, in quarantine or pending) and the closes that refunds are based on.
 func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
-	seq, _, err := question[int64]{fmt.Sprintf("ask the ledger for the highest seq of shard %d", shard),
+	seq, _, err := rowQuery[int64]{fmt.Sprintf("ask the ledger for the highest seq of shard %d", shard),
 		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT MAX(seq) AS seq FROM grants WHERE shard = $1
 			UNION ALL SELECT MAX(seq) FROM quarantine WHERE shard = $1
 			UNION ALL SELECT MAX(seq) FROM pending WHERE shard = $1
@@ -176,7 +176,7 @@ func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 
 // HighestSeqIn returns the highest seq of a shard within seqs that the ledger has seen; 0 if it has seen none of them.
 func (l *Ledger) HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange) (int64, error) {
-	seq, _, err := question[int64]{fmt.Sprintf("ask the ledger for seqs %d to %d of shard %d", seqs.First, seqs.Last, shard),
+	seq, _, err := rowQuery[int64]{fmt.Sprintf("ask the ledger for seqs %d to %d of shard %d", seqs.First, seqs.Last, shard),
 		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT seq FROM grants WHERE shard = $1 AND seq >= $2 AND seq <= $3
 			UNION ALL SELECT seq FROM quarantine WHERE shard = $1 AND seq >= $2 AND seq <= $3
 			UNION ALL SELECT seq FROM pending WHERE shard = $1 AND seq >= $2 AND seq <= $3
@@ -209,7 +209,7 @@ func (l *Ledger) EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) 
 	}
 	for next := seqs.First; next <= seqs.Last && out.Gap == 0; {
 		last := min(seqs.Last, next+eventsPage-1)
-		page, err := question[event]{fmt.Sprintf("read the events %d to %d of shard %d", next, last, shard),
+		page, err := rowQuery[event]{fmt.Sprintf("read the events %d to %d of shard %d", next, last, shard),
 			`SELECT seq, campaign FROM (SELECT seq, campaign FROM grants WHERE shard = $1 AND seq >= $2 AND seq <= $3
 				UNION SELECT seq, campaign FROM quarantine WHERE shard = $1 AND seq >= $2 AND seq <= $3
 				UNION SELECT seq, campaign FROM pending WHERE shard = $1 AND seq >= $2 AND seq <= $3

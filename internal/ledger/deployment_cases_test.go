@@ -18,16 +18,16 @@ import (
 func testFound(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
 	_, err := l.Deployment(ctx)
-	require.ErrorIs(t, err, ErrNotFounded)
+	require.ErrorIs(t, err, ErrNotInitialized)
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	_, err = l.Shard(ctx, 0)
-	require.ErrorIs(t, err, ErrNotFounded)
+	require.ErrorIs(t, err, ErrNotInitialized)
 
 	want := Deployment{ID: "prod", KeyPrefix: "hb", Shards: 3}
-	first, err := l.Found(ctx, want)
+	first, err := l.Initialize(ctx, want)
 	require.NoError(t, err)
 	require.NotEmpty(t, first.Founding)
-	again, err := l.Found(ctx, want)
+	again, err := l.Initialize(ctx, want)
 	require.NoError(t, err)
 	require.Equal(t, first, again, "a repeated call returns the existing deployment")
 	has, err := l.Deployment(ctx)
@@ -38,7 +38,7 @@ func testFound(t *testing.T, f *fixture) {
 		{ID: "staging", KeyPrefix: "hb", Shards: 3}, {ID: "prod", KeyPrefix: "hb2", Shards: 3}, {ID: "prod",
 			KeyPrefix: "hb", Shards: 4},
 	} {
-		_, err := l.Found(ctx, other)
+		_, err := l.Initialize(ctx, other)
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%+v", other)
 		require.ErrorContains(t, err,
 			fmt.Sprintf(`"prod" with key prefix "hb" and 3 shards, not to deployment %q with key prefix %q and %d shards`,
@@ -59,7 +59,7 @@ func testFoundTogether(t *testing.T, f *fixture) {
 	has, errs := make([]Deployment, many), make([]error, many)
 	for i := range many {
 		wg.Go(func() {
-			has[i], errs[i] = f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 64})
+			has[i], errs[i] = f.ledger.Initialize(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 64})
 		})
 	}
 	wg.Wait()
@@ -71,16 +71,16 @@ func testFoundTogether(t *testing.T, f *fixture) {
 
 func testFoundInUse(t *testing.T, f *fixture) {
 	f.create(t, "rain", 3)
-	_, err := f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})
+	_, err := f.ledger.Initialize(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "rain")
 	_, err = f.ledger.Deployment(t.Context())
-	require.ErrorIs(t, err, ErrNotFounded)
+	require.ErrorIs(t, err, ErrNotInitialized)
 }
 
 func testShardState(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
-	_, err := l.Found(ctx, Deployment{ID: "prod", KeyPrefix: "hb", Shards: 2})
+	_, err := l.Initialize(ctx, Deployment{ID: "prod", KeyPrefix: "hb", Shards: 2})
 	require.NoError(t, err)
 	one := ShardState{Epoch: 1, Token: "run-1"}
 	require.NoError(t, l.SetShard(ctx, 1, 0, one))
@@ -103,7 +103,7 @@ func testShardState(t *testing.T, f *fixture) {
 // opened the shard meanwhile, it stores nothing.
 func testAcceptedLosses(t *testing.T, f *fixture) {
 	ctx, l := t.Context(), f.ledger
-	_, err := l.Found(ctx, Deployment{ID: "prod", KeyPrefix: "hb", Shards: 2})
+	_, err := l.Initialize(ctx, Deployment{ID: "prod", KeyPrefix: "hb", Shards: 2})
 	require.NoError(t, err)
 	require.NoError(t, l.SetShard(ctx, 1, 0, ShardState{Epoch: 1, Token: "run-1"}))
 	words, err := l.AcceptedLosses(ctx, 10)

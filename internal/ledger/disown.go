@@ -33,7 +33,7 @@ func (l *Ledger) Disown(ctx context.Context, campaign string, d stream.Decision)
 }
 
 func (l *Ledger) disowned(ctx context.Context, campaign string) (found bool, err error) {
-	_, found, err = question[int64]{"ask whether campaign " + campaign + " is disowned",
+	_, found, err = rowQuery[int64]{"ask whether campaign " + campaign + " is disowned",
 		`SELECT created_at FROM disowned WHERE campaign = $1`, []any{campaign}, number}.one(ctx, l)
 	return found, err
 }

@@ -56,7 +56,7 @@ func (l *Ledger) Fence(ctx context.Context, f Fence) error {
 // isThere returns nil if the ledger has this fence. It refuses a shard that reached the epoch in another way, because a
 // settler may have read the epoch without the fence.
 func (f *Fence) isThere(ctx context.Context, t txn) error {
-	floor, found, err := question[int64]{sql: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
+	floor, found, err := rowQuery[int64]{sql: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
 		args: []any{int64(f.Shard), f.Epoch}, row: number}.first(ctx, t)
 	switch {
 	case err != nil:
@@ -73,7 +73,7 @@ const maxFences = 100
 
 // Fences lists the last fences of a shard, the newest first.
 func (l *Ledger) Fences(ctx context.Context, shard int) ([]FenceRow, error) {
-	return question[FenceRow]{fmt.Sprintf("list the fences of shard %d", shard),
+	return rowQuery[FenceRow]{fmt.Sprintf("list the fences of shard %d", shard),
 		`SELECT epoch, floor, token, fenced_at, COALESCE(opened_at, 0), note FROM fence WHERE shard = $1
 			ORDER BY epoch DESC LIMIT $2`, []any{int64(shard), int64(maxFences)},
 		func(s scan) (FenceRow, error) {
@@ -89,7 +89,7 @@ func (l *Ledger) Fences(ctx context.Context, shard int) ([]FenceRow, error) {
 // replaces the time and the note.
 func (l *Ledger) NoteOpening(ctx context.Context, shard int, epoch int64, note string) error {
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		_, found, err := question[int64]{sql: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
+		_, found, err := rowQuery[int64]{sql: `SELECT floor FROM fence WHERE shard = $1 AND epoch = $2`,
 			args: []any{int64(shard), epoch}, row: number}.first(ctx, t)
 		if err == nil && !found {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "the ledger has no fence of that epoch")

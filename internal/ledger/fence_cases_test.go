@@ -16,7 +16,7 @@ import (
 // opened initializes a deployment whose shard 3 is open in epoch 1, and creates campaign rain.
 func (f *fixture) opened(t *testing.T, packets int64) {
 	t.Helper()
-	_, err := f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 6})
+	_, err := f.ledger.Initialize(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 6})
 	require.NoError(t, err)
 	require.NoError(t, f.ledger.SetShard(t.Context(), 3, 0, ShardState{Epoch: 1, Token: "run-1"}))
 	f.create(t, "rain", packets)

@@ -19,8 +19,8 @@ type event struct {
 	seq, epoch int64
 }
 
-// leftOut returns the error for an event that the fence of a later epoch leaves out.
-func (e event) leftOut(later int64) error {
+// fencedError returns the error for an event that the fence of a later epoch leaves out.
+func (e event) fencedError(later int64) error {
 	return hongbao.Outagef(hongbao.ClassTransient, "event %d-%d of epoch %d: %w since epoch %d; read Redis again",
 		e.shard, e.seq, e.epoch, ErrFenced, later)
 }
@@ -32,10 +32,10 @@ func eventOf(ctx context.Context, g *hongbao.Grant) event {
 	return event{g.Shard, g.Seq, max(g.Epoch, epoch)}
 }
 
-// outlook is what a transaction has read about the shards of its events: their epochs and fences.
-type outlook []shardOutlook
+// shardView is what a transaction has read about the shards of its events: their epochs and fences.
+type shardView []viewedShard
 
-type shardOutlook struct {
+type viewedShard struct {
 	shard           int
 	oldest, highest int64 // the lowest epoch and the highest seq of the events
 	epoch           int64 // the shard's epoch; 0 if the ledger does not have the shard
@@ -43,25 +43,25 @@ type shardOutlook struct {
 }
 
 // with returns the outlook extended by an event.
-func (o outlook) with(e event) outlook {
+func (o shardView) with(e event) shardView {
 	for i := range o {
 		if s := &o[i]; s.shard == e.shard {
 			s.oldest, s.highest = min(s.oldest, e.epoch), max(s.highest, e.seq)
 			return o
 		}
 	}
-	return append(o, shardOutlook{shard: e.shard, oldest: e.epoch, highest: e.seq})
+	return append(o, viewedShard{shard: e.shard, oldest: e.epoch, highest: e.seq})
 }
 
-func outlookOf(ctx context.Context, items []item) (o outlook) {
+func shardViewOf(ctx context.Context, items []item) (o shardView) {
 	for i := range items {
 		o = o.with(eventOf(ctx, items[i].grant))
 	}
 	return o
 }
 
-// questions returns the queries for the shards' epochs, and for the fences that may leave out one of the events.
-func (o outlook) questions() []stmt {
+// queries returns the queries for the shards' epochs, and for the fences that may leave out one of the events.
+func (o shardView) queries() []stmt {
 	stmts := make([]stmt, len(o))
 	for i := range o {
 		s := &o[i]
@@ -78,7 +78,7 @@ func (o outlook) questions() []stmt {
 }
 
 // fence returns the epoch whose fence leaves an event out; 0 if none does.
-func (o outlook) fence(e event) int64 {
+func (o shardView) fence(e event) int64 {
 	for i := range o {
 		for _, f := range o[i].fences {
 			if o[i].shard == e.shard && f.Epoch > e.epoch && f.Floor < e.seq {
@@ -94,7 +94,7 @@ func (o outlook) fence(e event) int64 {
 // statement inserts a second row for the shard, and the primary key makes it fail with errAgain. The lock comes last,
 // so a stalled worker does not block a Fence. LIMIT keeps the database from moving the comparison of epochs into the
 // subquery: a subquery locks only the rows that it returns.
-func (o outlook) unchanged(d *dialect) (stmts []stmt) {
+func (o shardView) unchanged(d *dialect) (stmts []stmt) {
 	if d.share == "" {
 		return nil
 	}
@@ -107,11 +107,11 @@ func (o outlook) unchanged(d *dialect) (stmts []stmt) {
 }
 
 // ask runs queries, in one round trip if the database supports it.
-func (l *Ledger) ask(ctx context.Context, t txn, questions ...stmt) error {
+func (l *Ledger) ask(ctx context.Context, t txn, queries ...stmt) error {
 	if l.dialect.copies {
-		return t.run(ctx, questions...)
+		return t.run(ctx, queries...)
 	}
-	for _, q := range questions {
+	for _, q := range queries {
 		if err := t.query(ctx, q.sql, q.args, q.row); err != nil {
 			return err
 		}
@@ -121,14 +121,14 @@ func (l *Ledger) ask(ctx context.Context, t txn, questions ...stmt) error {
 
 // fencedItems are the items of a transaction that a fence concerns, grouped by what the ledger knows of their grants.
 type fencedItems struct {
-	paid    []item // already paid, or pending if the caller counts pending rows
-	aside   []item // already in quarantine
-	leftOut []item // unknown to the ledger; item.fence is set
+	paid      []item // already paid, or pending if the caller counts pending rows
+	aside     []item // already in quarantine
+	fencedOff []item // unknown to the ledger; item.fence is set
 }
 
 // behindFences finds the items of older epochs above a fence's floor. Most batches have none, and then it runs no
 // query. pending says whether a row in table pending counts as known.
-func (l *Ledger) behindFences(ctx context.Context, t txn, o outlook, items []item, pending bool) (f fencedItems,
+func (l *Ledger) behindFences(ctx context.Context, t txn, o shardView, items []item, pending bool) (f fencedItems,
 	err error) {
 	var behind []item
 	for _, it := range items {
@@ -161,7 +161,7 @@ func (l *Ledger) behindFences(ctx context.Context, t txn, o outlook, items []ite
 		case aside[facts]:
 			f.aside = append(f.aside, it)
 		default:
-			f.leftOut = append(f.leftOut, it)
+			f.fencedOff = append(f.fencedOff, it)
 		}
 	}
 	return f, err

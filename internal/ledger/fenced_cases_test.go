@@ -228,8 +228,8 @@ func testFenceWaits(t *testing.T, f *fixture) {
 	}
 	settle := func(before, after func()) error {
 		return f.ledger.store.write(t.Context(), func(x txn) ([]stmt, error) {
-			seen := outlookOf(t.Context(), items)
-			if err := f.ledger.ask(t.Context(), x, seen.questions()...); err != nil {
+			seen := shardViewOf(t.Context(), items)
+			if err := f.ledger.ask(t.Context(), x, seen.queries()...); err != nil {
 				return nil, err
 			}
 			before()

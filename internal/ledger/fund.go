@@ -102,7 +102,7 @@ func isFunded(ctx context.Context, t txn, f *Funding) (found bool, err error) {
 
 // Funds returns the funds of all clients, sorted.
 func (l *Ledger) Funds(ctx context.Context) ([]Fund, error) {
-	return question[Fund]{"read the funds of the clients",
+	return rowQuery[Fund]{"read the funds of the clients",
 		`SELECT client, currency, funded, credited, credits FROM credit_fund ORDER BY client, currency`, nil,
 		func(s scan) (f Fund, err error) {
 			err = s(&f.Client, &f.Currency, &f.Funded, &f.Credited, &f.Credits)

@@ -50,7 +50,7 @@ func (l *Ledger) Journal(ctx context.Context, q access.JournalQuery) (p access.J
 		return p, err
 	}
 	// The query reads one entry more than the limit, to learn whether another page follows.
-	p.Entries, err = question[access.Entry]{"read the journal",
+	p.Entries, err = rowQuery[access.Entry]{"read the journal",
 		`SELECT id, at, who, action, campaign, sink, outcome, request_id, details FROM journal WHERE ` + where +
 			` ORDER BY at DESC, id DESC LIMIT $1`, args, scanEntry}.all(ctx, l)
 	if err != nil {

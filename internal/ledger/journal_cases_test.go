@@ -90,7 +90,7 @@ func testJournalTogether(t *testing.T, f *fixture) {
 				return err
 			}
 			if apart { // on SQLite this second writer would wait for the first one
-				require.NoError(t, l.Record(Apart(ctx), access.NewEntry(ctx, access.LoadCampaign)))
+				require.NoError(t, l.Record(WithoutTogether(ctx), access.NewEntry(ctx, access.LoadCampaign)))
 			}
 			return fails
 		})

@@ -53,7 +53,7 @@ func (l *Ledger) AddKey(ctx context.Context, k access.Key) (access.Key, error) {
 	}
 	k.Created = atMilli(now.UnixMilli())
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		live, _, err := question[int64]{sql: `SELECT COUNT(*) FROM api_key WHERE revoked_at = 0 AND
+		live, _, err := rowQuery[int64]{sql: `SELECT COUNT(*) FROM api_key WHERE revoked_at = 0 AND
 			(expires_at = 0 OR expires_at > $1)`, args: []any{now.UnixMilli()}, row: number}.first(ctx, t)
 		if err == nil && live >= maxLiveKeys {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "%d keys are live already: revoke some with `hongbao key revoke`", live)
@@ -74,14 +74,14 @@ func (l *Ledger) LiveKeys(ctx context.Context) ([]access.Key, error) {
 	return liveKeys(time.Now().UnixMilli()).all(ctx, l)
 }
 
-func liveKeys(now int64) question[access.Key] {
-	return question[access.Key]{"read the live API keys", `SELECT ` + keyColumns + ` FROM api_key WHERE revoked_at = 0 AND
+func liveKeys(now int64) rowQuery[access.Key] {
+	return rowQuery[access.Key]{"read the live API keys", `SELECT ` + keyColumns + ` FROM api_key WHERE revoked_at = 0 AND
 		(expires_at = 0 OR expires_at > $1) ORDER BY created_at, id`, []any{now}, scanKey}
 }
 
 // Keys returns all API keys, also revoked and expired ones, in the order of their creation.
 func (l *Ledger) Keys(ctx context.Context) ([]access.Key, error) {
-	return question[access.Key]{"read the API keys",
+	return rowQuery[access.Key]{"read the API keys",
 		`SELECT ` + keyColumns + ` FROM api_key ORDER BY created_at, id`, nil, scanKey}.all(ctx, l)
 }
 
@@ -118,7 +118,7 @@ func (l *Ledger) changeKey(ctx context.Context, what, id string, change func(*ac
 			return nil, err
 		}
 		var found bool
-		k, found, err = question[access.Key]{sql: `SELECT ` + keyColumns + ` FROM api_key WHERE id = $1`, args: []any{id},
+		k, found, err = rowQuery[access.Key]{sql: `SELECT ` + keyColumns + ` FROM api_key WHERE id = $1`, args: []any{id},
 			row: scanKey}.first(ctx, t)
 		if err == nil && !found {
 			err = hongbao.Errorf(hongbao.ClassPermanent, "there is no such key; `hongbao key list` lists the keys")

@@ -50,7 +50,7 @@ func (s *lazyStore) ready(ctx context.Context) (*Ledger, error) {
 		return l, nil
 	}
 	// Apart keeps the attempt out of the caller's Together, which is locked while it waits for the attempt.
-	attempt := s.opening.DoChan("", func() (any, error) { return s.attempt(Apart(context.WithoutCancel(ctx))) })
+	attempt := s.opening.DoChan("", func() (any, error) { return s.attempt(WithoutTogether(context.WithoutCancel(ctx))) })
 	select {
 	case r := <-attempt:
 		l, _ := r.Val.(*Ledger) // nil with an error

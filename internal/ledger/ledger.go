@@ -234,7 +234,7 @@ func (l *Ledger) lookUp(ctx context.Context, id string, packet int64) (knownCamp
 	if k, ok := l.known.get(id); ok && packet <= k.packets {
 		return k, true, nil
 	}
-	k, found, err := question[knownCampaign]{"look up campaign " + id + " in the ledger",
+	k, found, err := rowQuery[knownCampaign]{"look up campaign " + id + " in the ledger",
 		`SELECT currency, packets FROM campaign WHERE id = $1`, []any{id}, func(s scan) (k knownCampaign, err error) {
 			err = s(&k.currency, &k.packets)
 			return k, err

@@ -22,23 +22,23 @@ type AcceptedLoss struct {
 
 // AcceptLoss moves a shard that has lost data to the epoch word.Epoch, like SetShard. In the same transaction it
 // records the decision. It ignores word.At.
-func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, word AcceptedLoss) error {
-	if err := word.Decision.Check(); err != nil {
-		return hongbao.Errorf(hongbao.ClassPermanent, "accept the loss of shard %d: %w", word.Shard, err)
+func (l *Ledger) AcceptLoss(ctx context.Context, from int64, token string, decision AcceptedLoss) error {
+	if err := decision.Decision.Check(); err != nil {
+		return hongbao.Errorf(hongbao.ClassPermanent, "accept the loss of shard %d: %w", decision.Shard, err)
 	}
-	move := shardMove{shard: word.Shard, from: from, to: ShardState{Epoch: word.Epoch, Token: token}}
+	move := shardMove{shard: decision.Shard, from: from, to: ShardState{Epoch: decision.Epoch, Token: token}}
 	return move.named(l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		if _, err := move.run(ctx, t); err != nil {
 			return nil, err
 		}
 		return []stmt{{sql: l.dialect.insertAcceptedLoss,
-			args: []any{int64(word.Shard), word.Epoch, word.By, word.Why, word.Lost, time.Now().UnixMilli()}}}, nil
+			args: []any{int64(decision.Shard), decision.Epoch, decision.By, decision.Why, decision.Lost, time.Now().UnixMilli()}}}, nil
 	}))
 }
 
 // AcceptedLosses lists up to limit accepted losses, the newest first.
 func (l *Ledger) AcceptedLosses(ctx context.Context, limit int) ([]AcceptedLoss, error) {
-	return question[AcceptedLoss]{"list the losses that were accepted",
+	return rowQuery[AcceptedLoss]{"list the losses that were accepted",
 		`SELECT shard, epoch, accepted_by, why, lost, created_at FROM accepted_loss
 			ORDER BY created_at DESC, shard, epoch DESC LIMIT $1`, []any{int64(limit)},
 		func(s scan) (w AcceptedLoss, err error) {

@@ -30,7 +30,7 @@ func (l *Ledger) LostEvents(ctx context.Context, shard int, above int64) (lost L
 				return err
 			}
 		}
-		_, lost.Others, err = question[int64]{sql: `SELECT 1 FROM quarantine WHERE shard = $1 AND seq > $2
+		_, lost.Others, err = rowQuery[int64]{sql: `SELECT 1 FROM quarantine WHERE shard = $1 AND seq > $2
 			UNION ALL SELECT 1 FROM refund WHERE shard = $1 AND close_seq > $2
 			UNION ALL SELECT 1 FROM refund_close WHERE shard = $1 AND close_seq > $2
 			UNION ALL SELECT 1 FROM archive_shard WHERE shard = $1 AND last_seq > $2 LIMIT 1`,

@@ -176,7 +176,7 @@ func (l *Ledger) checkSchema(ctx context.Context) (version int, err error) {
 		return 0, fmt.Errorf("check the schema: %w", err)
 	case len(has.steps) == 0:
 		return 0, hongbao.Errorf(hongbao.ClassBroken, "%w: the database has no tables of Hongbao; point ledger.dsn to the "+
-			"right one, or create them with `hongbao init`", ErrNotFounded)
+			"right one, or create them with `hongbao init`", ErrNotInitialized)
 	case has.done < int64(len(steps)):
 		return 0, hongbao.Errorf(hongbao.ClassBroken, "%w: it has version %d, this build needs version %d: `hongbao init` "+
 			"brings it up to date", ErrOldSchema, has.done, len(steps))

@@ -90,7 +90,7 @@ func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 			again, err := Migrate(t.Context(), f.config)
 			require.NoError(t, err)
 			require.Empty(t, again)
-			valid, _, err := question[int64]{"ask", `SELECT COUNT(*) FROM pg_index WHERE indisvalid AND NOT indisunique
+			valid, _, err := rowQuery[int64]{"ask", `SELECT COUNT(*) FROM pg_index WHERE indisvalid AND NOT indisunique
 				AND indexrelid = to_regclass('grants_by_campaign_user')`, nil, number}.one(t.Context(), f.ledger)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, valid)
@@ -122,7 +122,7 @@ func TestPostgresIndexBlocksNoWriter(t *testing.T) {
 		return err
 	})
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		n, _, err := question[int64]{"ask", `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
+		n, _, err := rowQuery[int64]{"ask", `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND query LIKE '%INDEX%grants_by_campaign_user%' AND wait_event_type = 'Lock'`, nil, number}.one(t.Context(), f.ledger)
 		return err == nil && n == 1
 	}, "the migration waits")

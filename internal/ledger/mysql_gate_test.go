@@ -221,7 +221,7 @@ func TestMySQLSettings(t *testing.T) {
 			require.Len(t, bad, 1, "%s = %s", setting, value)
 			require.Equal(t, setting, bad[0].Setting)
 			require.Equal(t, value, bad[0].Value)
-			require.NotEmpty(t, bad[0].Mend)
+			require.NotEmpty(t, bad[0].Fix)
 		}
 	}
 	s := maps.Clone(good)
@@ -261,7 +261,7 @@ func TestMariaDBRefused(t *testing.T) {
 			var refused *SettingError
 			require.ErrorAs(t, err, &refused, c.setting)
 			require.Equal(t, c.setting, refused.Setting)
-			require.NotEmpty(t, refused.Mend)
+			require.NotEmpty(t, refused.Fix)
 			require.ErrorContains(t, err, c.setting+" is ")
 		}
 		_, err := killOtherMariaDB(t.Context(), admin) // a failover closes all connections, too

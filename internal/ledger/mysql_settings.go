@@ -45,7 +45,7 @@ func (s mysqlSettings) problems() []*SettingError {
 	var bad []*SettingError
 	want := func(is bool, setting, fix string) {
 		if value, ok := s[setting]; ok && !is {
-			bad = append(bad, &SettingError{Setting: setting, Value: value, Mend: fix})
+			bad = append(bad, &SettingError{Setting: setting, Value: value, Fix: fix})
 		}
 	}
 	want(!s.tooOld(), "version", "upgrade the server to MySQL 8.0.16 or MariaDB 10.6, or newer: older ones do not "+

@@ -80,7 +80,7 @@ func testOnce(t *testing.T, f *fixture) {
 	require.False(t, again)
 	require.Equal(t, "{}", string(answer))
 	var left int64
-	left, _, err = question[int64]{"count", `SELECT COUNT(*) FROM idempotency`, nil, number}.one(ctx, l)
+	left, _, err = rowQuery[int64]{"count", `SELECT COUNT(*) FROM idempotency`, nil, number}.one(ctx, l)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, left, "the expired rows were deleted")
 }

@@ -24,13 +24,13 @@ import (
 //
 // If a fence leaves out a grant that is neither held nor pending, Begin refuses all grants with ErrFenced. After an
 // error nothing has changed, unless the class is Unknown.
-func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongbao.Grant) (held []hongbao.Grant,
+func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []hongbao.Grant,
 	before []payment.Pending, err error) {
 	if len(grants) > MaxBatch {
 		return nil, nil, hongbao.Errorf(hongbao.ClassPermanent,
 			"record %d credits as pending: want %d at most", len(grants), MaxBatch)
 	}
-	b := &beginning{Ledger: s.config.Ledger, call: call, items: itemsOf(grants)}
+	b := &beginCall{Ledger: s.config.Ledger, call: call, items: itemsOf(grants)}
 	err = b.write(ctx, b.run)
 	if errors.Is(err, errOverdraw) {
 		err = hongbao.Errorf(hongbao.ClassTransient, "a campaign was refunded meanwhile: %w", err)
@@ -38,7 +38,7 @@ func (s *Settler) Begin(ctx context.Context, call payment.Asking, grants []hongb
 	if err != nil {
 		return nil, nil, fmt.Errorf("record %d credits as pending in the ledger: %w", len(grants), err)
 	}
-	return b.held, b.before, nil
+	return b.found, b.before, nil
 }
 
 // itemsOf returns the grants as items, in the order in which every worker locks.
@@ -51,30 +51,30 @@ func itemsOf(grants []hongbao.Grant) []item {
 	return items
 }
 
-// beginning is one call of Begin.
-type beginning struct {
+// beginCall is one call of Begin.
+type beginCall struct {
 	*Ledger
-	call   payment.Asking
+	call   payment.CreditCall
 	items  []item
 	tries  int
-	held   []hongbao.Grant
+	found  []hongbao.Grant
 	before []payment.Pending
 }
 
 // run is the transaction of Begin. It inserts the items that no fence concerns, then reads the pending rows, and then
 // the grants. In this order it sees what other workers record or forget meanwhile.
-func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
-	b.held, b.before = nil, nil
-	seen := outlookOf(ctx, b.items)
-	if err := b.ask(ctx, t, seen.questions()...); err != nil {
+func (b *beginCall) run(ctx context.Context, t txn) ([]stmt, error) {
+	b.found, b.before = nil, nil
+	seen := shardViewOf(ctx, b.items)
+	if err := b.ask(ctx, t, seen.queries()...); err != nil {
 		return nil, err
 	}
 	behind, err := b.behindFences(ctx, t, seen, b.items, true)
 	if err != nil {
 		return nil, err
 	}
-	for _, it := range behind.leftOut {
-		return nil, eventOf(ctx, it.grant).leftOut(it.fence)
+	for _, it := range behind.fencedOff {
+		return nil, eventOf(ctx, it.grant).fencedError(it.fence)
 	}
 	inserted, err := b.insert(ctx, t, without(without(b.items, behind.paid), behind.aside))
 	before := b.tries > 0 || inserted < int64(len(b.items)) // some rows may have existed before
@@ -102,7 +102,7 @@ func (b *beginning) run(ctx context.Context, t txn) ([]stmt, error) {
 }
 
 // insert inserts the pending rows that do not exist yet, and returns their number.
-func (b *beginning) insert(ctx context.Context, t txn, items []item) (inserted int64, err error) {
+func (b *beginCall) insert(ctx context.Context, t txn, items []item) (inserted int64, err error) {
 	var since int64
 	if b.call.SinceGrant {
 		since = 1
@@ -118,7 +118,7 @@ func (b *beginning) insert(ctx context.Context, t txn, items []item) (inserted i
 
 // last returns the statements that are sent with COMMIT. They delete the pending rows of packets that the ledger has,
 // and refuse refunded campaigns.
-func (b *beginning) last(out map[packetKey]bool) (stmts []stmt, err error) {
+func (b *beginCall) last(out map[packetKey]bool) (stmts []stmt, err error) {
 	if len(out) > 0 {
 		stmts, err = b.deletePending(slices.DeleteFunc(slices.Clone(b.items),
 			func(it item) bool { return !out[keyOf(it.grant)] }), 0)
@@ -143,17 +143,17 @@ func (l *Ledger) readPending(ctx context.Context, t txn, items []item) ([]paymen
 	if err != nil {
 		return nil, err
 	}
-	return question[payment.Pending]{sql: l.dialect.readPending, args: packed, row: scanPending}.in(ctx, t)
+	return rowQuery[payment.Pending]{sql: l.dialect.readPending, args: packed, row: scanPending}.in(ctx, t)
 }
 
 // readHeld sets held to the grants that the ledger has of the items' packets, and returns their packets.
-func (b *beginning) readHeld(ctx context.Context, t txn) (map[packetKey]bool, error) {
+func (b *beginCall) readHeld(ctx context.Context, t txn) (map[packetKey]bool, error) {
 	has, err := b.readGrants(ctx, t, b.items)
 	if err != nil {
 		return nil, err
 	}
 	for _, g := range has {
-		b.held = append(b.held, g.Grant)
+		b.found = append(b.found, g.Grant)
 	}
 	suspects, err := inQuarantine(ctx, t, b.items, false)
 	if err == nil && len(suspects) > 0 {
@@ -164,13 +164,13 @@ func (b *beginning) readHeld(ctx context.Context, t txn) (map[packetKey]bool, er
 		}
 		err = b.eachQuarantined(ctx, t, suspects, func(g hongbao.Grant, _ bool) {
 			if came[factsOf(&g)] {
-				b.held = append(b.held, g)
+				b.found = append(b.found, g)
 			}
 		})
 	}
-	out := make(map[packetKey]bool, len(b.held))
-	for i := range b.held {
-		out[keyOf(&b.held[i])] = true
+	out := make(map[packetKey]bool, len(b.found))
+	for i := range b.found {
+		out[keyOf(&b.found[i])] = true
 	}
 	return out, err
 }
@@ -178,7 +178,7 @@ func (b *beginning) readHeld(ctx context.Context, t txn) (map[packetKey]bool, er
 // takeOver sets before to the rows of packets that are not in out. It takes over rows of this owner, and rows whose
 // owner has timed out, but never a row with other facts. Every packet must have a row by now. If a row blocked our
 // insert and another worker has deleted it, the next try inserts it.
-func (b *beginning) takeOver(ctx context.Context, t txn, rows []payment.Pending, out map[packetKey]bool) error {
+func (b *beginCall) takeOver(ctx context.Context, t txn, rows []payment.Pending, out map[packetKey]bool) error {
 	came, noted := make(map[packetKey]hongbao.Grant, len(b.items)), make(map[packetKey]bool, len(rows))
 	for _, it := range b.items {
 		came[keyOf(it.grant)] = factsOf(it.grant)
@@ -281,7 +281,7 @@ func scanPending(s scan) (payment.Pending, error) {
 func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao.Grant,
 	limit int) ([]payment.Pending, error) {
 	now := s.config.Ledger.dialect.now
-	return question[payment.Pending]{"read the pending credits",
+	return rowQuery[payment.Pending]{"read the pending credits",
 		`SELECT ` + pendingColumns + now + ` - since, ` + now + ` - asked_at FROM pending
 			WHERE ` + now + ` - asked_at >= $1 AND (campaign > $2 OR campaign = $3 AND packet > $4)
 			ORDER BY campaign, packet LIMIT $5`,
@@ -291,12 +291,12 @@ func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao
 
 // pendingOf returns the number of a campaign's pending credits, and the first ten packets.
 func pendingOf(ctx context.Context, t txn, campaign string) (n int64, packets []int64, err error) {
-	n, _, err = question[int64]{sql: `SELECT COUNT(*) FROM pending WHERE campaign = $1`, args: []any{campaign},
+	n, _, err = rowQuery[int64]{sql: `SELECT COUNT(*) FROM pending WHERE campaign = $1`, args: []any{campaign},
 		row: number}.first(ctx, t)
 	if err != nil || n == 0 {
 		return n, nil, err
 	}
-	packets, err = question[int64]{sql: `SELECT packet FROM pending WHERE campaign = $1 ORDER BY packet LIMIT 10`,
+	packets, err = rowQuery[int64]{sql: `SELECT packet FROM pending WHERE campaign = $1 ORDER BY packet LIMIT 10`,
 		args: []any{campaign}, row: number}.in(ctx, t)
 	return n, packets, err
 }

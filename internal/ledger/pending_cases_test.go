@@ -15,8 +15,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-func asking(owner string, batch int64) payment.Asking {
-	return payment.Asking{Owner: owner, Batch: batch, OwnedFor: time.Hour}
+func asking(owner string, batch int64) payment.CreditCall {
+	return payment.CreditCall{Owner: owner, Batch: batch, OwnedFor: time.Hour}
 }
 
 // pending returns the packets that have a pending row.

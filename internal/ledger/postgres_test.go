@@ -77,7 +77,7 @@ func TestPostgresRefused(t *testing.T) {
 		var refused *SettingError
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, setting, refused.Setting)
-		require.NotEmpty(t, refused.Mend)
+		require.NotEmpty(t, refused.Fix)
 		require.ErrorContains(t, err, setting+" is ")
 	}
 	config := testPostgres(with("synchronous_commit=off"))
@@ -169,7 +169,7 @@ func TestWorkerNeedsNoDDL(t *testing.T) {
 	require.NoError(t, err, "no step is missing, so the migration creates nothing")
 	require.Empty(t, steps)
 	f := newFixture(t, config)
-	_, err = f.ledger.Found(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})
+	_, err = f.ledger.Initialize(t.Context(), Deployment{ID: "prod", KeyPrefix: "hb", Shards: 1})
 	require.NoError(t, err)
 	require.NoError(t, f.ledger.SetShard(t.Context(), 0, 0, ShardState{Epoch: 1}))
 	f.create(t, "rain", 3)

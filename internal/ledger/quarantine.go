@@ -65,7 +65,7 @@ const quarantineRows = 5_000
 // grants that wait for a decision; new ones have an ID. It does not write items that agree with the ledger by now, nor
 // those that a fence leaves out. pending says that the items' pending rows are deleted in the same transactions.
 func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool) (waiting []Quarantined,
-	leftOut []item, err error) {
+	fencedOff []item, err error) {
 	// Every worker locks in the same order.
 	slices.SortStableFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.grant.Campaign, b.grant.Campaign), cmp.Compare(a.grant.Packet, b.grant.Packet),
@@ -76,11 +76,11 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 		var more []Quarantined
 		var behind fencedItems
 		err := l.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
-			seen := outlookOf(ctx, part)
-			if err = l.ask(ctx, t, seen.questions()...); err == nil {
+			seen := shardViewOf(ctx, part)
+			if err = l.ask(ctx, t, seen.queries()...); err == nil {
 				behind, err = l.behindFences(ctx, t, seen, part, pending)
 			}
-			left := without(part, behind.leftOut)
+			left := without(part, behind.fencedOff)
 			if err == nil {
 				more, err = l.writeQuarantine(ctx, t, left)
 			}
@@ -92,9 +92,9 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 		if err != nil {
 			return nil, nil, fmt.Errorf("write %d grants to quarantine: %w", len(items), err)
 		}
-		waiting, leftOut = append(waiting, more...), append(leftOut, behind.leftOut...)
+		waiting, fencedOff = append(waiting, more...), append(fencedOff, behind.fencedOff...)
 	}
-	return waiting, leftOut, nil
+	return waiting, fencedOff, nil
 }
 
 // writeQuarantine writes the items with three statements, however many there are.
@@ -208,7 +208,7 @@ func (l *Ledger) Quarantine(ctx context.Context, after int64, limit int) ([]Quar
 }
 
 func (l *Ledger) quarantine(ctx context.Context, where string, after int64, limit int) ([]Quarantined, error) {
-	return question[Quarantined]{"list the quarantine",
+	return rowQuery[Quarantined]{"list the quarantine",
 		`SELECT ` + quarantineColumns + ` FROM quarantine WHERE ` + where + ` ORDER BY id LIMIT $2`,
 		[]any{after, int64(limit)}, scanQuarantined}.all(ctx, l)
 }

@@ -31,8 +31,8 @@ func scanGrantCode(s scan) (hongbao.Grant, error) {
 // some grants. It may miss grants that are settled during the iteration. EntryID and Trace are empty, because the
 // ledger does not store them.
 func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error {
-	err := l.eachGrant(ctx, func(last *hongbao.Grant) question[hongbao.Grant] {
-		return question[hongbao.Grant]{fmt.Sprintf("read the grants of campaign %s after packet %d", campaign, last.Packet),
+	err := l.eachGrant(ctx, func(last *hongbao.Grant) rowQuery[hongbao.Grant] {
+		return rowQuery[hongbao.Grant]{fmt.Sprintf("read the grants of campaign %s after packet %d", campaign, last.Packet),
 			selectGrants + `WHERE campaign = $1 AND packet > $2 ORDER BY packet LIMIT $3`,
 			[]any{campaign, last.Packet, int64(pageRows)}, scanGrantCode}
 	}, hongbao.Grant{}, fn)
@@ -49,8 +49,8 @@ func (l *Ledger) EachGrant(ctx context.Context, campaign string, fn func(hongbao
 func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqRange,
 	fn func(hongbao.Grant) error) error {
 	begin := hongbao.Grant{Seq: seqs.First} // sorts before every row of that seq, since no campaign has an empty id
-	return l.eachGrant(ctx, func(last *hongbao.Grant) question[hongbao.Grant] {
-		return question[hongbao.Grant]{fmt.Sprintf("read the grants of shard %d after seq %d", shard, last.Seq),
+	return l.eachGrant(ctx, func(last *hongbao.Grant) rowQuery[hongbao.Grant] {
+		return rowQuery[hongbao.Grant]{fmt.Sprintf("read the grants of shard %d after seq %d", shard, last.Seq),
 			selectGrants + `WHERE shard = $1 AND seq >= $2 AND seq <= $3 AND (seq, campaign, packet) > ($2, $4, $5)
 			ORDER BY seq, campaign, packet LIMIT $6`,
 			[]any{int64(shard), last.Seq, seqs.Last, last.Campaign, last.Packet, int64(pageRows)}, scanGrantCode}
@@ -58,7 +58,7 @@ func (l *Ledger) EachGrantBySeq(ctx context.Context, shard int, seqs stream.SeqR
 }
 
 // eachGrant queries pages of grants, each after the last grant of the previous page, and calls fn for each grant.
-func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant) question[hongbao.Grant],
+func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant) rowQuery[hongbao.Grant],
 	last hongbao.Grant, fn func(hongbao.Grant) error) error {
 	for {
 		page, err := behind(&last).all(ctx, l)
@@ -79,7 +79,7 @@ func (l *Ledger) eachGrant(ctx context.Context, behind func(last *hongbao.Grant)
 // UserGrants returns a user's grants in a campaign, sorted by shard and seq. For an archived campaign the error is
 // ErrArchived. A user has at most hongbao.MaxUserHold grants.
 func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongbao.Grant, error) {
-	list, err := question[hongbao.Grant]{"read the grants of user " + user + " in campaign " + campaign,
+	list, err := rowQuery[hongbao.Grant]{"read the grants of user " + user + " in campaign " + campaign,
 		selectGrants + `WHERE campaign = $1 AND user_id = $2 ORDER BY shard, seq LIMIT $3`,
 		[]any{campaign, user, int64(pageRows)}, scanGrantCode}.all(ctx, l)
 	if err == nil {
@@ -94,7 +94,7 @@ func (l *Ledger) UserGrants(ctx context.Context, campaign, user string) ([]hongb
 // PacketGrant returns the grant of one packet of a campaign; false if the ledger has none. For an archived campaign the
 // error is ErrArchived.
 func (l *Ledger) PacketGrant(ctx context.Context, campaign string, packet int64) (hongbao.Grant, bool, error) {
-	g, found, err := question[hongbao.Grant]{fmt.Sprintf("read packet %d of campaign %s", packet, campaign),
+	g, found, err := rowQuery[hongbao.Grant]{fmt.Sprintf("read packet %d of campaign %s", packet, campaign),
 		selectGrants + `WHERE campaign = $1 AND packet = $2`, []any{campaign, packet}, scanGrantCode}.one(ctx, l)
 	if err == nil {
 		err = l.refuseArchived(ctx, campaign)
@@ -166,7 +166,7 @@ func scanTotals(s scan) (t Totals, err error) {
 
 // Totals returns the ledger's counters of a campaign; false if the ledger does not have it.
 func (l *Ledger) Totals(ctx context.Context, campaign string) (Totals, bool, error) {
-	t, found, err := question[Totals]{"read the counts of campaign " + campaign + " in the ledger",
+	t, found, err := rowQuery[Totals]{"read the counts of campaign " + campaign + " in the ledger",
 		totalsQuery + ` WHERE c.id = $1`, []any{campaign}, scanTotals}.one(ctx, l)
 	if err != nil || !found {
 		return t, found, err
@@ -188,7 +188,7 @@ func (l *Ledger) addCloses(ctx context.Context, list []Totals) error {
 	if len(on) == 0 {
 		return nil
 	}
-	rows, err := question[closeRow]{"read the closes that refunds are based on", selectCloses +
+	rows, err := rowQuery[closeRow]{"read the closes that refunds are based on", selectCloses +
 		`WHERE campaign >= $1 AND campaign <= $2 ORDER BY campaign, place`,
 		[]any{list[0].Campaign, list[len(list)-1].Campaign}, scanClose}.all(ctx, l)
 	for _, r := range rows {
@@ -199,8 +199,8 @@ func (l *Ledger) addCloses(ctx context.Context, list []Totals) error {
 	return err
 }
 
-func totalsAfter(after string) question[Totals] {
-	return question[Totals]{fmt.Sprintf("read the counts of the campaigns after %q in the ledger", after),
+func totalsAfter(after string) rowQuery[Totals] {
+	return rowQuery[Totals]{fmt.Sprintf("read the counts of the campaigns after %q in the ledger", after),
 		totalsQuery + ` WHERE c.id > $1 ORDER BY c.id LIMIT $2`, []any{after, int64(campaignRows)}, scanTotals}
 }
 

@@ -118,17 +118,17 @@ func (l *Ledger) refundOnce(
 }
 
 // unfenced refuses closes that a fence leaves out, because Redis may have granted more packets since.
-func (l *Ledger) unfenced(ctx context.Context, t txn, e *end) (seen outlook, err error) {
+func (l *Ledger) unfenced(ctx context.Context, t txn, e *end) (seen shardView, err error) {
 	for _, c := range e.closes {
 		seen = seen.with(event{c.Shard, c.Seq, c.Epoch})
 	}
-	if err := l.ask(ctx, t, seen.questions()...); err != nil {
+	if err := l.ask(ctx, t, seen.queries()...); err != nil {
 		return nil, err
 	}
 	for _, c := range e.closes {
 		it := event{c.Shard, c.Seq, c.Epoch}
 		if later := seen.fence(it); later > 0 {
-			return nil, it.leftOut(later)
+			return nil, it.fencedError(later)
 		}
 	}
 	return seen, nil
@@ -308,7 +308,7 @@ func readRefund(ctx context.Context, t txn, campaign string) (r payment.Refund, 
 	if err != nil || !found {
 		return r, false, err
 	}
-	r, found, err = question[payment.Refund]{sql: `SELECT amount, packets, shard, close_seq, decided_by, why, created_at
+	r, found, err = rowQuery[payment.Refund]{sql: `SELECT amount, packets, shard, close_seq, decided_by, why, created_at
 		FROM refund WHERE campaign = $1`, args: []any{campaign}, row: func(s scan) (payment.Refund, error) {
 		r := payment.Refund{Campaign: campaign, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor}
 		var shard, seq, at int64
@@ -319,7 +319,7 @@ func readRefund(ctx context.Context, t txn, campaign string) (r payment.Refund, 
 	if err != nil || !found || c.Spec.Places() == 1 {
 		return r, found, err
 	}
-	rows, err := question[closeRow]{sql: selectCloses + `WHERE campaign = $1 ORDER BY place`, args: []any{campaign},
+	rows, err := rowQuery[closeRow]{sql: selectCloses + `WHERE campaign = $1 ORDER BY place`, args: []any{campaign},
 		row: scanClose}.in(ctx, t)
 	for _, row := range rows {
 		r.Closes = append(r.Closes, row.Close)

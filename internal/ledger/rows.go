@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// question is a query and the function that converts its rows.
-type question[T any] struct {
+// rowQuery is a query and the function that converts its rows.
+type rowQuery[T any] struct {
 	what string // what the query tries to do, for errors
 	sql  string
 	args []any
@@ -14,7 +14,7 @@ type question[T any] struct {
 }
 
 // in runs the query in a transaction and returns its rows.
-func (q question[T]) in(ctx context.Context, t txn) (list []T, err error) {
+func (q rowQuery[T]) in(ctx context.Context, t txn) (list []T, err error) {
 	err = t.query(ctx, q.sql, q.args, func(s scan) error {
 		v, err := q.row(s)
 		list = append(list, v)
@@ -24,7 +24,7 @@ func (q question[T]) in(ctx context.Context, t txn) (list []T, err error) {
 }
 
 // first runs the query in a transaction and returns its first row; false if there is none.
-func (q question[T]) first(ctx context.Context, t txn) (v T, found bool, err error) {
+func (q rowQuery[T]) first(ctx context.Context, t txn) (v T, found bool, err error) {
 	list, err := q.in(ctx, t)
 	if err != nil || len(list) == 0 {
 		return v, false, err
@@ -33,12 +33,12 @@ func (q question[T]) first(ctx context.Context, t txn) (v T, found bool, err err
 }
 
 // all runs the query on its own snapshot and returns its rows.
-func (q question[T]) all(ctx context.Context, l *Ledger) ([]T, error) {
+func (q rowQuery[T]) all(ctx context.Context, l *Ledger) ([]T, error) {
 	return snapshot(ctx, l, q.what, q.in)
 }
 
 // one runs the query on its own snapshot and returns its first row; false if there is none.
-func (q question[T]) one(ctx context.Context, l *Ledger) (v T, found bool, err error) {
+func (q rowQuery[T]) one(ctx context.Context, l *Ledger) (v T, found bool, err error) {
 	list, err := q.all(ctx, l)
 	if err != nil || len(list) == 0 {
 		return v, false, err

@@ -31,7 +31,7 @@ func (l *Ledger) Server(ctx context.Context) (s Server, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.Denied, err = question[string]{"ask what the user may do with the tables", l.dialect.denied, []any{tables},
+	s.Denied, err = rowQuery[string]{"ask what the user may do with the tables", l.dialect.denied, []any{tables},
 		func(row scan) (denied string, err error) {
 			err = row(&denied)
 			return denied, err

@@ -19,7 +19,7 @@ func (l *Ledger) Live(ctx context.Context) (access.Live, error) {
 		if live.Keys, err = liveKeys(now).in(ctx, t); err != nil {
 			return live, err
 		}
-		live.Sessions, err = question[access.Session]{
+		live.Sessions, err = rowQuery[access.Session]{
 			sql:  `SELECT hash, key_id, secret_hash, expires_at FROM console_session WHERE expires_at > $1`,
 			args: []any{now}, row: scanSession}.in(ctx, t)
 		return live, err
@@ -42,7 +42,7 @@ func (l *Ledger) AddSession(ctx context.Context, s access.Session) error {
 		if err != nil {
 			return nil, err
 		}
-		has, err := question[string]{sql: `SELECT hash FROM console_session WHERE key_id = $1 ORDER BY created_at DESC, hash`,
+		has, err := rowQuery[string]{sql: `SELECT hash FROM console_session WHERE key_id = $1 ORDER BY created_at DESC, hash`,
 			args: []any{s.Key}, row: text}.in(ctx, t)
 		var stmts []stmt
 		for _, hash := range has[min(len(has), maxSessions-1):] {

@@ -54,20 +54,20 @@ func sortItems(items []item) {
 	})
 }
 
-// settling has the state of one call of post.
-type settling struct {
+// settleCall has the state of one call of post.
+type settleCall struct {
 	*Ledger
-	items   []item
-	known   map[string]knownCampaign // has the campaigns of all items
-	pending bool                     // delete the items' pending rows in the same transaction
-	tries   int
-	leftOut []item // items that a fence leaves out and the ledger does not know
+	items     []item
+	known     map[string]knownCampaign // has the campaigns of all items
+	pending   bool                     // delete the items' pending rows in the same transaction
+	tries     int
+	fencedOff []item // items that a fence leaves out and the ledger does not know
 }
 
 // post settles the items in one transaction, and returns those that contradict the ledger. It sorts the items, so that
 // every worker locks in the same order: packets, users, pools, campaigns, transfers. So workers may wait for each
 // other, but never deadlock.
-func (s *settling) post(ctx context.Context) (differ []item, err error) {
+func (s *settleCall) post(ctx context.Context) (differ []item, err error) {
 	sortItems(s.items)
 	err = s.write(ctx, func(ctx context.Context, t txn) (stmts []stmt, err error) {
 		stmts, differ, err = s.insert(ctx, t)
@@ -75,7 +75,7 @@ func (s *settling) post(ctx context.Context) (differ []item, err error) {
 		if err != nil || !s.pending {
 			return stmts, err
 		}
-		drop, err := s.deletePending(without(s.items, s.leftOut), 0)
+		drop, err := s.deletePending(without(s.items, s.fencedOff), 0)
 		return append(drop, stmts...), err
 	})
 	if err != nil {
@@ -86,17 +86,17 @@ func (s *settling) post(ctx context.Context) (differ []item, err error) {
 
 // insert inserts the grants, except those that an operator has decided about or that a fence leaves out. It compares
 // grants that already exist with their rows. It returns the statements that move the money of the new grants.
-func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
-	items, decided, seen := s.items, true, outlookOf(ctx, s.items)
-	questions := seen.questions()
+func (s *settleCall) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
+	items, decided, seen := s.items, true, shardViewOf(ctx, s.items)
+	queries := seen.queries()
 	if s.dialect.copies && s.tries == 0 {
 		decided = false
-		questions = append(questions, anyDecided(items, &decided)...)
+		queries = append(queries, anyDecided(items, &decided)...)
 	}
 	var behind fencedItems
-	if err = s.ask(ctx, t, questions...); err == nil {
+	if err = s.ask(ctx, t, queries...); err == nil {
 		behind, err = s.behindFences(ctx, t, seen, items, s.pending)
-		s.leftOut, items = behind.leftOut, without(without(items, behind.leftOut), behind.aside)
+		s.fencedOff, items = behind.fencedOff, without(without(items, behind.fencedOff), behind.aside)
 	}
 	if err == nil && decided {
 		items, err = s.undecided(ctx, t, items)
@@ -134,7 +134,7 @@ func (s *settling) insert(ctx context.Context, t txn) (stmts []stmt, differ []it
 // insertGrants returns the statement that inserts the grants. On PostgreSQL the first try uses COPY, which takes three
 // quarters of the time of INSERT. If a packet exists, COPY fails, and the next try uses an INSERT that skips the
 // packet.
-func (s *settling) insertGrants(items []item, batch int64, inserted *int64) (stmt, error) {
+func (s *settleCall) insertGrants(items []item, batch int64, inserted *int64) (stmt, error) {
 	columns := columnsOf(items)
 	sql, copied := s.dialect.insertGrants, s.dialect.copies && s.tries == 0
 	if copied {

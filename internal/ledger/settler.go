@@ -248,10 +248,10 @@ func (a *alarms) due(campaign string) bool {
 // settle settles the items, and returns those that must go to quarantine. If the funding does not cover all items, or a
 // balance would overflow, it settles each half separately, until it has isolated the items that fail.
 func (s *Settler) settle(ctx context.Context, items []item, known map[string]knownCampaign, errs []error) []item {
-	call := &settling{Ledger: s.config.Ledger, items: items, known: known, pending: s.pending}
+	call := &settleCall{Ledger: s.config.Ledger, items: items, known: known, pending: s.pending}
 	refused, err := call.post(ctx)
 	if err == nil {
-		noteLeftOut(ctx, call.leftOut, errs)
+		noteLeftOut(ctx, call.fencedOff, errs)
 		return refused
 	}
 	overdraws := errors.Is(err, errOverdraw)
@@ -286,7 +286,7 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 // noteLeftOut sets the errors of the items that a fence leaves out.
 func noteLeftOut(ctx context.Context, items []item, errs []error) {
 	for _, it := range items {
-		errs[it.index] = eventOf(ctx, it.grant).leftOut(it.fence)
+		errs[it.index] = eventOf(ctx, it.grant).fencedError(it.fence)
 	}
 }
 
@@ -294,14 +294,14 @@ func (s *Settler) quarantine(ctx context.Context, items []item, errs []error) {
 	if len(items) == 0 {
 		return
 	}
-	added, leftOut, err := s.config.Ledger.addToQuarantine(ctx, items, s.pending)
+	added, fencedOff, err := s.config.Ledger.addToQuarantine(ctx, items, s.pending)
 	if err != nil {
 		for _, it := range items {
 			errs[it.index] = err
 		}
 		return
 	}
-	noteLeftOut(ctx, leftOut, errs)
+	noteLeftOut(ctx, fencedOff, errs)
 	for _, q := range added {
 		if err := s.report(q); err != nil {
 			// The rows are stored, but the grants are redelivered until the hook succeeds.

@@ -21,7 +21,7 @@ type Step struct{ From, Grants int64 }
 
 // Bounds returns the bounds of a campaign's grants. Bounds, Amounts and Times read every grant, so call them rarely.
 func (l *Ledger) Bounds(ctx context.Context, campaign string) (Bounds, error) {
-	b, _, err := question[Bounds]{"read the bounds of the grants of campaign " + campaign,
+	b, _, err := rowQuery[Bounds]{"read the bounds of the grants of campaign " + campaign,
 		`SELECT COUNT(*), COALESCE(MIN(amount), 0), COALESCE(MAX(amount), 0), COALESCE(MIN(granted_at), 0),
 		COALESCE(MAX(granted_at), 0) FROM grants WHERE campaign = $1`, []any{campaign},
 		func(s scan) (b Bounds, err error) {
@@ -46,8 +46,8 @@ func (l *Ledger) Times(ctx context.Context, campaign string, first, width int64)
 		campaign, first, width).all(ctx, l)
 }
 
-func steps(what, sql, campaign string, from, width int64) question[Step] {
-	return question[Step]{what, sql, []any{campaign, from, width}, func(s scan) (step Step, err error) {
+func steps(what, sql, campaign string, from, width int64) rowQuery[Step] {
+	return rowQuery[Step]{what, sql, []any{campaign, from, width}, func(s scan) (step Step, err error) {
 		err = s(&step.From, &step.Grants)
 		return step, err
 	}}
@@ -70,7 +70,7 @@ var likeEscapes = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 // NewestCampaigns lists campaigns, the newest first.
 func (l *Ledger) NewestCampaigns(ctx context.Context, s CampaignSearch) ([]StoredCampaign, error) {
 	where, args := s.condition()
-	return question[StoredCampaign]{"list the ledger's newest campaigns", `SELECT ` + campaignColumns + ` FROM campaign ` +
+	return rowQuery[StoredCampaign]{"list the ledger's newest campaigns", `SELECT ` + campaignColumns + ` FROM campaign ` +
 		where + ` ORDER BY created_at DESC, id LIMIT $1 OFFSET $2`, args, scanCampaign}.all(ctx, l)
 }
 

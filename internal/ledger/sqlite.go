@@ -63,7 +63,7 @@ func openSQLite(ctx context.Context, config *Config, create bool) (*sqliteStore,
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !create {
 		return nil, hongbao.Errorf(hongbao.ClassBroken, "%w: there is no file %s; point ledger.dsn to the right one, "+
 			"or create a new one with `hongbao init`",
-			ErrNotFounded, path)
+			ErrNotInitialized, path)
 	}
 	mode := "rw"
 	if create {

@@ -102,5 +102,5 @@ func TestSQLiteDamagedFile(t *testing.T) {
 	_, err = Migrate(t.Context(), none)
 	require.True(t, hongbao.IsOutage(err), "%v", err)
 	_, err = Open(t.Context(), none)
-	require.ErrorIs(t, err, ErrNotFounded)
+	require.ErrorIs(t, err, ErrNotInitialized)
 }

@@ -8,14 +8,14 @@ import (
 
 // CreditByReference returns a client's credit; false if the client has none with the reference.
 func (l *Ledger) CreditByReference(ctx context.Context, client, reference string) (payment.Credit, bool, error) {
-	return question[payment.Credit]{"read credit " + reference,
+	return rowQuery[payment.Credit]{"read credit " + reference,
 		`SELECT ` + creditColumns + ` FROM credit WHERE client = $1 AND reference = $2`, []any{client, reference},
 		func(s scan) (payment.Credit, error) { return scanCredit(s) }}.one(ctx, l)
 }
 
 // AccountBalances returns the sum of an account's credits in each currency; none if the account was never credited.
 func (l *Ledger) AccountBalances(ctx context.Context, account string) ([]payment.AccountBalance, error) {
-	return question[payment.AccountBalance]{"read the balances of account " + account,
+	return rowQuery[payment.AccountBalance]{"read the balances of account " + account,
 		`SELECT currency, balance, credits FROM credit_account WHERE id = $1 ORDER BY currency`, []any{account},
 		func(s scan) (b payment.AccountBalance, err error) {
 			err = s(&b.Currency, &b.Balance, &b.Credits)
@@ -27,7 +27,7 @@ func (l *Ledger) AccountBalances(ctx context.Context, account string) ([]payment
 // that continues after the last line of a page misses no line, because lines are numbered while their account is
 // locked. MariaDB may briefly show a line but not the previous one, so a page ends before a missing number.
 func (l *Ledger) Statement(ctx context.Context, page payment.StatementPage) ([]payment.StatementLine, error) {
-	list, err := question[payment.StatementLine]{"read the statement of account " + page.Account,
+	list, err := rowQuery[payment.StatementLine]{"read the statement of account " + page.Account,
 		`SELECT ` + creditColumns + `, line_no FROM credit
 			WHERE account = $1 AND currency = $2 AND line_no > $3 ORDER BY line_no LIMIT $4`,
 		[]any{page.Account, page.Currency, page.After, int64(page.Limit)},
@@ -46,7 +46,7 @@ func (l *Ledger) Statement(ctx context.Context, page payment.StatementPage) ([]p
 // Credits returns a page of a client's credits, sorted by reference. Successive pages contain all credits that were
 // booked before the first page was read, and perhaps some later ones.
 func (l *Ledger) Credits(ctx context.Context, page payment.CreditPage) ([]payment.Credit, error) {
-	return question[payment.Credit]{"read the credits of client " + page.Client,
+	return rowQuery[payment.Credit]{"read the credits of client " + page.Client,
 		`SELECT ` + creditColumns + ` FROM credit WHERE client = $1 AND reference > $2 ORDER BY reference LIMIT $3`,
 		[]any{page.Client, page.After, int64(page.Limit)},
 		func(s scan) (payment.Credit, error) { return scanCredit(s) }}.all(ctx, l)

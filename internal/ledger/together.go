@@ -28,8 +28,8 @@ func togetherOf(ctx context.Context) *together {
 	return t
 }
 
-// Apart returns a context whose writes are not part of the Together that ctx belongs to.
-func Apart(ctx context.Context) context.Context {
+// WithoutTogether returns a context whose writes are not part of the Together that ctx belongs to.
+func WithoutTogether(ctx context.Context) context.Context {
 	return context.WithValue(ctx, togetherKey{}, (*together)(nil))
 }
 

@@ -212,8 +212,8 @@ func scanTopUp(s scan) (o StoredTopUp, err error) {
 	return o, nil
 }
 
-func topUpsOf(campaign string) question[StoredTopUp] {
-	return question[StoredTopUp]{"read the top-ups of campaign " + campaign,
+func topUpsOf(campaign string) rowQuery[StoredTopUp] {
+	return rowQuery[StoredTopUp]{"read the top-ups of campaign " + campaign,
 		topUpQuery + ` WHERE campaign = $1 ORDER BY generation`, []any{campaign}, scanTopUp}
 }
 
@@ -223,13 +223,13 @@ const openTopUps = `state = 'announced' AND
 
 // OpenTopUps lists the top-ups that are not dealt yet, of campaigns that are not refunded.
 func (l *Ledger) OpenTopUps(ctx context.Context) ([]StoredTopUp, error) {
-	return question[StoredTopUp]{"look for top-ups that are not dealt", topUpQuery + ` WHERE ` + openTopUps + `
+	return rowQuery[StoredTopUp]{"look for top-ups that are not dealt", topUpQuery + ` WHERE ` + openTopUps + `
 		ORDER BY created_at, campaign`, nil, scanTopUp}.all(ctx, l)
 }
 
 // Unfinished returns the numbers of open top-ups and of pending credits. Only workers can finish them.
 func (l *Ledger) Unfinished(ctx context.Context) (topUps, credits int64, err error) {
-	one, _, err := question[[2]int64]{"count what waits for a worker", `SELECT
+	one, _, err := rowQuery[[2]int64]{"count what waits for a worker", `SELECT
 		(SELECT COUNT(*) FROM generation WHERE ` + openTopUps + `), (SELECT COUNT(*) FROM pending)`, nil,
 		func(s scan) (n [2]int64, err error) { return n, s(&n[0], &n[1]) }}.one(ctx, l)
 	return one[0], one[1], err

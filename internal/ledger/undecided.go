@@ -35,10 +35,10 @@ func inQuarantine(ctx context.Context, t txn, items []item, decided bool) (suspe
 
 // anyDecided returns queries that set decided if an operator has decided about any grant of the items' campaigns. items
 // must be sorted by campaign.
-func anyDecided(items []item, decided *bool) (questions []stmt) {
+func anyDecided(items []item, decided *bool) (queries []stmt) {
 	for i := range items {
 		if id := items[i].grant.Campaign; i == 0 || id != items[i-1].grant.Campaign {
-			questions = append(questions, stmt{
+			queries = append(queries, stmt{
 				sql: decidedQuery, args: []any{id, int64(0)},
 				row: func(s scan) error {
 					*decided = true
@@ -47,7 +47,7 @@ func anyDecided(items []item, decided *bool) (questions []stmt) {
 			})
 		}
 	}
-	return questions
+	return queries
 }
 
 // undecided returns the items about which no operator has decided. The others must not be settled: they are void, or

@@ -22,7 +22,7 @@ type Trail struct {
 // Station is one of the places where a grant should be, such as Redis or the ledger.
 type Station struct {
 	Name string
-	// There says whether the grant is in this place. If not, Text says why, or what is missing.
-	There bool
-	Text  string
+	// Present says whether the grant is in this place. If not, Text says why, or what is missing.
+	Present bool
+	Text    string
 }

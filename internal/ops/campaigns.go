@@ -70,7 +70,7 @@ func (l *Local) turnCampaign(ctx context.Context, in *CampaignPause, state strin
 
 // CampaignEnding returns the status of a closed campaign, with the amount of its refund.
 func (l *Local) CampaignEnding(ctx context.Context, id string) (*app.Ending, error) {
-	return l.App.Standing(ctx, id)
+	return l.App.EndProgress(ctx, id)
 }
 
 // CampaignClose is the input of CloseCampaign.

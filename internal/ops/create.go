@@ -56,7 +56,7 @@ func (l *Local) mayCreate(in *CampaignCreate) error {
 	if err := in.Check(); err != nil {
 		return err
 	}
-	return l.may(access.CreateCampaign, in.Spec.ID)
+	return l.checkAllowed(access.CreateCampaign, in.Spec.ID)
 }
 
 // CreateCampaign implements Operations.

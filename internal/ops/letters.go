@@ -96,7 +96,7 @@ func (l *Local) letter(ctx context.Context, a access.Action, id string) (letter 
 		return letter, gone
 	}
 	letter, err = l.App.Letter(ctx, id)
-	if err == nil && !l.shows(ctx, a, letter.Campaign()) {
+	if err == nil && !l.visibleOrDenied(ctx, a, letter.Campaign()) {
 		return deadletter.Letter{}, gone
 	}
 	return letter, err
@@ -177,7 +177,7 @@ func (l *Local) pick(ctx context.Context, a access.Action, in *Letters) (pick de
 		}
 	}
 	if in.Campaign != "" {
-		err = l.may(a, in.Campaign)
+		err = l.checkAllowed(a, in.Campaign)
 	}
 	return pick, err
 }

@@ -100,17 +100,17 @@ func (l *Local) sees() func(campaign string) bool {
 	return l.Caller.Sees
 }
 
-// may returns an error if the caller may not take an action on a campaign.
-func (l *Local) may(a access.Action, campaign string) error {
+// checkAllowed returns an error if the caller may not take an action on a campaign.
+func (l *Local) checkAllowed(a access.Action, campaign string) error {
 	if l.Caller == nil {
 		return nil
 	}
 	return l.Caller.Check(a, campaign)
 }
 
-// shows reports whether the caller may see the data of a campaign. If not, it records the attempt in the
+// visibleOrDenied reports whether the caller may see the data of a campaign. If not, it records the attempt in the
 // journal.
-func (l *Local) shows(ctx context.Context, a access.Action, campaign string) bool {
+func (l *Local) visibleOrDenied(ctx context.Context, a access.Action, campaign string) bool {
 	if l.Caller == nil || l.Caller.Sees(campaign) {
 		return true
 	}

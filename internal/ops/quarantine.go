@@ -52,7 +52,7 @@ func (l *Local) ShowQuarantined(ctx context.Context, id int64) (app.Quarantined,
 
 func (l *Local) quarantined(ctx context.Context, a access.Action, id int64) (app.Quarantined, error) {
 	q, err := l.App.Quarantined(ctx, id)
-	if err == nil && !l.shows(ctx, a, q.Campaign) {
+	if err == nil && !l.visibleOrDenied(ctx, a, q.Campaign) {
 		return app.Quarantined{}, hongbao.Errorf(hongbao.ClassPermanent, "%w: `hongbao quarantine list` lists them",
 			ledger.ErrNotInQuarantine)
 	}

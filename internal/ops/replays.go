@@ -114,7 +114,7 @@ func (l *Local) ReplayOrder(in Replay) (o app.Replay, err error) {
 	if o.Dead != "" {
 		err = cmp.Or(err, l.checkSinks("dead", o.Dead))
 	}
-	return o, cmp.Or(err, l.may(access.Replay, o.Filter.Campaign))
+	return o, cmp.Or(err, l.checkAllowed(access.Replay, o.Filter.Campaign))
 }
 
 // StartReplay delivers grants once more. It continues where an earlier call with the same name stopped. It may

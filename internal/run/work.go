@@ -72,7 +72,7 @@ func (p *process) workParts(reads redis.UniversalClient, sinks []string) ([]grou
 	parts := []group.Part{
 		{Name: "watch", Run: p.watch(frozen).Run}, {Name: "trimmer", Run: trimmer.Run}, {Name: "retirer", Run: retirer.Run},
 		{Name: "filters", Run: filters.Run},
-		{Name: "recoverer", Run: func(ctx context.Context) error { return p.TendShards(ctx, frozen) }},
+		{Name: "recoverer", Run: func(ctx context.Context) error { return p.OpenFrozenShards(ctx, frozen) }},
 	}
 	if p.Config.Ledger.DSN != "" {
 		parts = append(parts, group.Part{Name: "top-ups", Run: p.TendTopUps})

@@ -49,7 +49,7 @@ func (s *soak) compareLedger(ctx context.Context) (err error) {
 	var amount int64
 	want := map[string]int64{}
 	for _, c := range s.campaigns {
-		for _, f := range c.told {
+		for _, f := range c.announced {
 			want[f.user] += int64(f.amount)
 		}
 	}

@@ -36,14 +36,14 @@ type raining struct {
 	hash string       // plan hash, published before the start
 	n    atomic.Int64 // grabs so far
 
-	mu      sync.Mutex
-	told    map[int64]fact             // by packet
-	granted map[string]hongbao.Receipt // by request id
-	trouble []error
+	mu        sync.Mutex
+	announced map[int64]fact             // by packet
+	granted   map[string]hongbao.Receipt // by request id
+	trouble   []error
 }
 
 func newRaining(c *hongbao.Campaign) *raining {
-	return &raining{spec: c, told: map[int64]fact{}, granted: map[string]hongbao.Receipt{}}
+	return &raining{spec: c, announced: map[int64]fact{}, granted: map[string]hongbao.Receipt{}}
 }
 
 // turn returns the number of the campaign of grab k of total. Two campaigns alternate; they are on different shards and
@@ -96,7 +96,7 @@ func (s *soak) grab(ctx context.Context) error {
 		s.outcome.Grabs += n
 	}
 	for _, c := range s.campaigns {
-		s.outcome.Granted += int64(len(c.told))
+		s.outcome.Granted += int64(len(c.announced))
 		err = errors.Join(err, errors.Join(c.trouble...))
 	}
 	return errors.Join(err, p.Close(context.WithoutCancel(ctx)))
@@ -136,7 +136,7 @@ func (c *raining) knows(request string) bool {
 // left returns the amount that the sponsor must get back, according to the callers' history.
 func (c *raining) left() hongbao.Amount {
 	sum := c.spec.Total
-	for _, f := range c.told {
+	for _, f := range c.announced {
 		sum -= f.amount
 	}
 	return sum
@@ -167,9 +167,9 @@ func (c *raining) note(g *hongbao.Grab, a *hongbao.Answer, known bool) {
 	}
 	for _, r := range a.Receipts {
 		f := fact{user: g.User, amount: r.Amount, shard: r.Shard, seq: r.Seq}
-		if old, ok := c.told[r.Packet]; ok && old != f {
+		if old, ok := c.announced[r.Packet]; ok && old != f {
 			wrong("packet %d was given to %v and to %v", r.Packet, old, f)
 		}
-		c.told[r.Packet] = f
+		c.announced[r.Packet] = f
 	}
 }

@@ -46,14 +46,14 @@ func (s *soak) end(ctx context.Context) error {
 // the callers' history, and the program accepts no other amount.
 func (s *soak) closeAndRefund(ctx context.Context, c *raining) error {
 	id := c.spec.ID
-	if err := s.together(ctx, "campaign", "close", id, "--early"); err != nil {
+	if err := s.runConcurrently(ctx, "campaign", "close", id, "--early"); err != nil {
 		return err
 	}
-	return s.together(ctx, "campaign", "refund", id, "--amount", fmt.Sprint(int64(c.left())), "--wait", "60s")
+	return s.runConcurrently(ctx, "campaign", "refund", id, "--amount", fmt.Sprint(int64(c.left())), "--wait", "60s")
 }
 
-// together runs a command in several processes at once. All of them must succeed and print the same first line.
-func (s *soak) together(ctx context.Context, args ...string) error {
+// runConcurrently runs a command in several processes at once. All of them must succeed and print the same first line.
+func (s *soak) runConcurrently(ctx context.Context, args ...string) error {
 	first := make([]string, atOnce)
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range first {
@@ -153,9 +153,9 @@ func (s *soak) revealAndVerify(ctx context.Context, c *raining, grants string) e
 
 // judgeVerified requires that the program compared as many grants with the plan as callers were told of.
 func judgeVerified(out []byte, c *raining) error {
-	if want := fmt.Sprintf("\n%d grants, ", len(c.told)); !bytes.Contains(out, []byte(want)) {
+	if want := fmt.Sprintf("\n%d grants, ", len(c.announced)); !bytes.Contains(out, []byte(want)) {
 		return fmt.Errorf("verify %s compared other grants than the %d that callers were told of: %.300s", c.spec.ID,
-			len(c.told), out)
+			len(c.announced), out)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func rains() []*raining {
 		if g.Campaign == "b" {
 			c = b
 		}
-		c.told[g.Packet] = factOf(&g)
+		c.announced[g.Packet] = factOf(&g)
 	}
 	return []*raining{a, b}
 }

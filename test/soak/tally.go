@@ -9,7 +9,7 @@ import (
 // tally counts the grants in a store, and compares each with the answer to its caller.
 type tally struct {
 	campaigns map[string]*raining
-	told      int64
+	announced int64
 
 	mu   sync.Mutex
 	seen map[packetOf]bool
@@ -28,7 +28,7 @@ func newTally(campaigns []*raining) *tally {
 	t := &tally{campaigns: map[string]*raining{}, seen: map[packetOf]bool{}}
 	for _, c := range campaigns {
 		t.campaigns[c.spec.ID] = c
-		t.told += int64(len(c.told))
+		t.announced += int64(len(c.announced))
 	}
 	return t
 }
@@ -43,10 +43,10 @@ func (t *tally) add(g *hongbao.Grant) {
 		return
 	}
 	t.seen[k] = true
-	if c := t.campaigns[g.Campaign]; c != nil && c.told[g.Packet] == factOf(g) {
+	if c := t.campaigns[g.Campaign]; c != nil && c.announced[g.Packet] == factOf(g) {
 		t.found++
 	}
 }
 
 // missing returns how many grants of the answers the store lacks or has with other fields.
-func (t *tally) missing() int64 { return t.told - t.found }
+func (t *tally) missing() int64 { return t.announced - t.found }

@@ -63,7 +63,7 @@ func (s *soak) harass(ctx context.Context, over <-chan struct{}) (err error) {
 			continue
 		}
 		if turn%4 == 1 && stopped == 0 {
-			if err := s.look(ctx, sinks[number-1], &s.busyStops); err != nil {
+			if err := s.countIfBusy(ctx, sinks[number-1], &s.busyStops); err != nil {
 				return err
 			}
 			stopped = number
@@ -74,8 +74,8 @@ func (s *soak) harass(ctx context.Context, over <-chan struct{}) (err error) {
 	}
 }
 
-// look increments busy if the group has pending or undelivered entries on any shard. It is called just before a fault.
-func (s *soak) look(ctx context.Context, group string, busy *int64) error {
+// countIfBusy increments busy if the group has pending or undelivered entries on any shard. It is called just before a fault.
+func (s *soak) countIfBusy(ctx context.Context, group string, busy *int64) error {
 	v, ctx := &s.servers, context.WithoutCancel(ctx)
 	for i := range shardCount {
 		events := v.store.Shard(i).Keys.Events()
@@ -115,7 +115,7 @@ func judgeBusy(busy, kills int64) error {
 
 // kill kills a worker with SIGKILL. The worker is restarted at once.
 func (s *soak) kill(ctx context.Context, number int) error {
-	if err := s.look(ctx, sinks[number-1], &s.busyKills); err != nil {
+	if err := s.countIfBusy(ctx, sinks[number-1], &s.busyKills); err != nil {
 		return err
 	}
 	if err := s.workers.Kill(number); err != nil {

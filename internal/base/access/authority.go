@@ -13,9 +13,9 @@ import (
 const (
 	// maxAge is the age from which the list is no longer valid. So a revoked key works for at most this long.
 	maxAge = 10 * time.Second
-	// awayAge replaces maxAge after a read of the ledger has failed, for the actions that must work without the ledger
+	// outageAge replaces maxAge after a read of the ledger has failed, for the actions that must work without the ledger
 	// (see For). Keys revoked during this time keep working if the ledger is unreachable from this server only.
-	awayAge = 15 * time.Minute
+	outageAge = 15 * time.Minute
 	// renewAge is the age from which the next request reads the list again. Concurrent requests use the old list
 	// meanwhile.
 	renewAge = 5 * time.Second
@@ -47,12 +47,12 @@ type Source interface {
 //
 // All methods are safe for concurrent use.
 type Authority struct {
-	source  Source
-	list    atomic.Pointer[list]
-	reading chan struct{} // used as a mutex: held while a request reads the list or changes a session
-	failed  failure       // guarded by reading
-	away    atomic.Bool   // the last read failed
-	reads   atomic.Int64  // number of reads that have started
+	source      Source
+	list        atomic.Pointer[list]
+	reading     chan struct{} // used as a mutex: held while a request reads the list or changes a session
+	failed      failure       // guarded by reading
+	unreachable atomic.Bool   // the last read failed
+	reads       atomic.Int64  // number of reads that have started
 }
 
 type forKey struct{}
@@ -65,8 +65,8 @@ func For(ctx context.Context, a Action) context.Context { return context.WithVal
 
 // oldest returns the maximum age of a list that is valid for the action of ctx.
 func (a *Authority) oldest(ctx context.Context) time.Duration {
-	if action, _ := ctx.Value(forKey{}).(Action); a.away.Load() && ruleOf(action).Away {
-		return awayAge
+	if action, _ := ctx.Value(forKey{}).(Action); a.unreachable.Load() && ruleOf(action).WithoutLedger {
+		return outageAge
 	}
 	return maxAge
 }
@@ -171,7 +171,7 @@ func (a *Authority) read(ctx context.Context, last *list) (*list, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
 	live, err := a.source.Live(ctx)
-	a.away.Store(err != nil)
+	a.unreachable.Store(err != nil)
 	if err != nil {
 		err = hongbao.Outagef(hongbao.ClassTransient, "read the API keys from the ledger: %w", err)
 		a.failed = failure{err, time.Now()}

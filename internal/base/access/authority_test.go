@@ -23,18 +23,18 @@ func wait(t *testing.T, d time.Duration) {
 	require.True(t, retry.Pause(t.Context(), d))
 }
 
-// book is a fake ledger with keys. A test can make it unreachable.
-type book struct {
+// fakeLedger is a fake ledger with keys. A test can make it unreachable.
+type fakeLedger struct {
 	mu    sync.Mutex
 	keys  []Key
-	away  error
+	err   error
 	hangs bool
 	reads atomic.Int64
 
 	sessions []Session
 }
 
-func (b *book) Live(ctx context.Context) (Live, error) {
+func (b *fakeLedger) Live(ctx context.Context) (Live, error) {
 	b.reads.Add(1)
 	b.mu.Lock()
 	hangs := b.hangs
@@ -45,26 +45,26 @@ func (b *book) Live(ctx context.Context) (Live, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Live{slices.Clone(b.keys), slices.Clone(b.sessions)}, b.away
+	return Live{slices.Clone(b.keys), slices.Clone(b.sessions)}, b.err
 }
 
-func (b *book) AddSession(_ context.Context, s Session) error {
+func (b *fakeLedger) AddSession(_ context.Context, s Session) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.away == nil {
+	if b.err == nil {
 		b.sessions = append(b.sessions, s)
 	}
-	return b.away
+	return b.err
 }
 
-func (b *book) EndSession(_ context.Context, hash string) error {
+func (b *fakeLedger) EndSession(_ context.Context, hash string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sessions = slices.DeleteFunc(b.sessions, func(s Session) bool { return s.Hash == hash })
-	return b.away
+	return b.err
 }
 
-func (b *book) set(change func()) {
+func (b *fakeLedger) set(change func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change()
@@ -77,7 +77,7 @@ func TestOneRefusalForAllThatIsNotGood(t *testing.T) {
 		other, otherText := NewKey(RoleViewer, nil)
 		expiring, expiringText := NewKey(RoleViewer, nil)
 		expiring.Expires = time.Now().Add(time.Minute)
-		a := NewAuthority(&book{keys: []Key{good, other, expiring}})
+		a := NewAuthority(&fakeLedger{keys: []Key{good, other, expiring}})
 		who, err := a.Identify(t.Context(), text)
 		require.NoError(t, err)
 		require.Equal(t, Caller{Key: good.ID, Role: RoleOperator, Campaigns: []string{"rain"}}, who)
@@ -111,7 +111,7 @@ func TestRotation(t *testing.T) {
 		text, hash := NewSecret(k.ID)
 		require.NotEqual(t, old, text)
 		k.OldHash, k.OldUntil, k.Hash = k.Hash, time.Now().Add(time.Minute), hash
-		a := NewAuthority(&book{keys: []Key{k}})
+		a := NewAuthority(&fakeLedger{keys: []Key{k}})
 		for _, good := range []string{text, old} {
 			_, err := a.Identify(t.Context(), good)
 			require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestChangesAreSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, text := NewKey(RoleViewer, nil)
 		late, lateText := NewKey(RoleViewer, nil)
-		b := &book{keys: []Key{k}}
+		b := &fakeLedger{keys: []Key{k}}
 		a := NewAuthority(b)
 		for range 20 {
 			_, err := a.Identify(t.Context(), text)
@@ -156,7 +156,7 @@ func TestChangesAreSeen(t *testing.T) {
 func TestUnknownKeysCostNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &book{}
+		b := &fakeLedger{}
 		a := NewAuthority(b)
 		begun := time.Now()
 		for range 10 {
@@ -176,15 +176,15 @@ func TestUnknownKeysCostNothing(t *testing.T) {
 }
 
 // outages runs a test for each way in which the ledger can be unreachable. Each test runs in a synctest bubble.
-func outages(t *testing.T, test func(t *testing.T, away func(*book))) {
+func outages(t *testing.T, test func(t *testing.T, disconnect func(*fakeLedger))) {
 	t.Helper()
-	for name, away := range map[string]func(*book){
-		"refuses": func(b *book) { b.away = errors.New("connection refused") },
-		"hangs":   func(b *book) { b.hangs = true },
+	for name, disconnect := range map[string]func(*fakeLedger){
+		"refuses": func(b *fakeLedger) { b.err = errors.New("connection refused") },
+		"hangs":   func(b *fakeLedger) { b.hangs = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { test(t, away) })
+			synctest.Test(t, func(t *testing.T) { test(t, disconnect) })
 		})
 	}
 }
@@ -193,15 +193,15 @@ func outages(t *testing.T, test func(t *testing.T, away func(*book))) {
 // error, not ErrUnauthorized.
 func TestLedgerAway(t *testing.T) {
 	t.Parallel()
-	outages(t, func(t *testing.T, away func(*book)) {
+	outages(t, func(t *testing.T, disconnect func(*fakeLedger)) {
 		k, text := NewKey(RoleViewer, nil)
 		_, unknown := NewKey(RoleViewer, nil)
-		b := &book{keys: []Key{k}}
+		b := &fakeLedger{keys: []Key{k}}
 		a := NewAuthority(b)
 		begin := time.Now()
 		_, err := a.Identify(t.Context(), text)
 		require.NoError(t, err)
-		b.set(func() { away(b) })
+		b.set(func() { disconnect(b) })
 		for time.Since(begin) < maxAge-readTimeout {
 			_, err = a.Identify(t.Context(), text)
 			require.NoError(t, err, time.Since(begin))
@@ -217,7 +217,7 @@ func TestLedgerAway(t *testing.T) {
 		_, err = a.Identify(t.Context(), "nonsense")
 		require.ErrorIs(t, err, ErrUnauthorized, "no ledger is needed to refuse this")
 
-		b.set(func() { b.away, b.hangs = nil, false })
+		b.set(func() { b.err, b.hangs = nil, false })
 		wait(t, failedAge)
 		_, err = a.Identify(t.Context(), text)
 		require.NoError(t, err)
@@ -228,7 +228,7 @@ func TestLedgerAway(t *testing.T) {
 func TestIdentifyKeepsItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &book{hangs: true}
+		b := &fakeLedger{hangs: true}
 		a := NewAuthority(b)
 		_, text := NewKey(RoleViewer, nil)
 		var wg sync.WaitGroup
@@ -277,7 +277,7 @@ func TestKeyOfAClient(t *testing.T) {
 	}
 	k, text := NewKey(RoleClient, nil)
 	k.Client = "worker"
-	who, err := NewAuthority(&book{keys: []Key{k}}).Identify(t.Context(), text)
+	who, err := NewAuthority(&fakeLedger{keys: []Key{k}}).Identify(t.Context(), text)
 	require.NoError(t, err)
 	require.Equal(t, Caller{Key: k.ID, Role: RoleClient, Client: "worker"}, who)
 }
@@ -285,11 +285,11 @@ func TestKeyOfAClient(t *testing.T) {
 // Ready fails within 10 s after the ledger goes down. From then on it reads the ledger at most once a second.
 func TestReady(t *testing.T) {
 	t.Parallel()
-	outages(t, func(t *testing.T, away func(*book)) {
-		b := &book{}
+	outages(t, func(t *testing.T, disconnect func(*fakeLedger)) {
+		b := &fakeLedger{}
 		a := NewAuthority(b)
 		require.NoError(t, a.Ready(t.Context()))
-		b.set(func() { away(b) })
+		b.set(func() { disconnect(b) })
 		begin := time.Now()
 		for time.Since(begin) < maxAge-readTimeout {
 			require.NoError(t, a.Ready(t.Context()), time.Since(begin))
@@ -302,7 +302,7 @@ func TestReady(t *testing.T) {
 			wait(t, time.Second/10)
 		}
 		require.LessOrEqual(t, b.reads.Load()-before, 1+int64(time.Since(since)/failedAge))
-		b.set(func() { b.away, b.hangs = nil, false })
+		b.set(func() { b.err, b.hangs = nil, false })
 		wait(t, failedAge)
 		require.NoError(t, a.Ready(t.Context()))
 	})
@@ -328,10 +328,10 @@ func TestSecrets(t *testing.T) {
 // actions fail.
 func TestLedgerAwayForLong(t *testing.T) {
 	t.Parallel()
-	outages(t, func(t *testing.T, away func(*book)) {
+	outages(t, func(t *testing.T, disconnect func(*fakeLedger)) {
 		k, text := NewKey(RoleOperator, nil)
 		_, unknown := NewKey(RoleOperator, nil)
-		b := &book{keys: []Key{k}}
+		b := &fakeLedger{keys: []Key{k}}
 		a := NewAuthority(b)
 		ask := func(key string, action Action) error {
 			_, err := a.Identify(For(t.Context(), action), key)
@@ -345,8 +345,8 @@ func TestLedgerAwayForLong(t *testing.T) {
 		wait(t, unknownAge)
 		require.NoError(t, ask(text, PauseCampaign))
 		begin := time.Now()
-		b.set(func() { away(b) })
-		for time.Since(begin) < awayAge-readTimeout {
+		b.set(func() { disconnect(b) })
+		for time.Since(begin) < outageAge-readTimeout {
 			for _, action := range []Action{ReadCampaigns, PauseCampaign, ResumeCampaign, ReadSinks, PauseSink, ResumeSink, Grab,
 				BookCredits, ReadCredits, ReadAccounts} {
 				require.NoError(t, ask(text, action), time.Since(begin))
@@ -358,7 +358,7 @@ func TestLedgerAwayForLong(t *testing.T) {
 			}
 			wait(t, 7*time.Second)
 		}
-		wait(t, awayAge-time.Since(begin))
+		wait(t, outageAge-time.Since(begin))
 		require.True(t, hongbao.IsOutage(ask(text, PauseCampaign)))
 	})
 }

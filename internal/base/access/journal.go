@@ -176,15 +176,15 @@ type Denials struct {
 }
 
 type denied struct {
-	since         time.Time
-	told, skipped int
+	since             time.Time
+	recorded, skipped int
 }
 
 // Bounds of Denials.
 const (
-	denialsEach  = time.Minute
-	denialsTold  = 20
-	denialsKnown = 10_000
+	denialsEach     = time.Minute
+	denialsRecorded = 20
+	denialsKnown    = 10_000
 )
 
 // Take reports whether the journal should record this refusal of a caller. If so, skipped is the number of the caller's
@@ -201,13 +201,13 @@ func (d *Denials) Take(who string) (write bool, skipped int) {
 		d.who[who] = at
 	}
 	if now.Sub(at.since) >= denialsEach {
-		at.since, at.told = now, 0
+		at.since, at.recorded = now, 0
 	}
-	if at.told >= denialsTold {
+	if at.recorded >= denialsRecorded {
 		at.skipped++
 		return false, 0
 	}
-	at.told++
+	at.recorded++
 	skipped, at.skipped = at.skipped, 0
 	return true, skipped
 }

@@ -55,13 +55,13 @@ func TestDenialsAreBounded(t *testing.T) {
 				written++
 			}
 		}
-		require.Equal(t, denialsTold, written)
+		require.Equal(t, denialsRecorded, written)
 		write, _ := d.Take("key:b")
 		require.True(t, write, "each caller has a limit of its own")
 		wait(t, denialsEach)
 		write, skipped := d.Take("key:a")
 		require.True(t, write)
-		require.Equal(t, 1000-denialsTold, skipped)
+		require.Equal(t, 1000-denialsRecorded, skipped)
 		write, skipped = d.Take("key:a")
 		require.True(t, write)
 		require.Zero(t, skipped)

@@ -86,27 +86,27 @@ type Rule struct {
 	Roles []Role
 	// Whole says that the action always concerns the whole deployment. A key with a campaign scope may not take it.
 	Whole bool
-	// Away says that the action must work while the ledger is unreachable. The Authority then accepts an older list.
-	Away bool
+	// WithoutLedger says that the action must work while the ledger is unreachable. The Authority then accepts an older list.
+	WithoutLedger bool
 }
 
 // rules is the one definition of which roles may take which actions.
 var rules = []Rule{
 	{Action: ReadCampaigns, What: "list campaigns, look at one: counts, window, plan hash; never its seed", Roles: readers,
-		Away: true},
+		WithoutLedger: true},
 	{Action: ReadGrants, What: "read a user's receipts; never a coupon's code", Roles: gateways},
 	{Action: ReadTrails, What: "follow a grant through all stores; never a coupon's code", Roles: readers},
-	{Action: ReadSinks, What: "see sinks, workers, lag and audits", Roles: readers, Whole: true, Away: true},
+	{Action: ReadSinks, What: "see sinks, workers, lag and audits", Roles: readers, Whole: true, WithoutLedger: true},
 	{Action: ReadLetters, What: "read dead letters", Roles: readers},
 	{Action: ReadQuarantine, What: "read the quarantine", Roles: readers},
 	{Action: ReadJournal, What: "read the journal", Roles: readers, Whole: true},
 	{Action: LoadCampaign, What: "load a campaign into Redis", Roles: operators},
-	{Action: PauseCampaign, What: "pause a campaign", Roles: operators, Away: true},
-	{Action: ResumeCampaign, What: "resume a campaign", Roles: operators, Away: true},
+	{Action: PauseCampaign, What: "pause a campaign", Roles: operators, WithoutLedger: true},
+	{Action: ResumeCampaign, What: "resume a campaign", Roles: operators, WithoutLedger: true},
 	{Action: RequeueLetters, What: "deliver dead letters after all", Roles: operators},
 	{Action: Replay, What: "replay grants", Roles: operators},
-	{Action: PauseSink, What: "pause a sink", Roles: operators, Whole: true, Away: true},
-	{Action: ResumeSink, What: "resume a sink", Roles: operators, Whole: true, Away: true},
+	{Action: PauseSink, What: "pause a sink", Roles: operators, Whole: true, WithoutLedger: true},
+	{Action: ResumeSink, What: "resume a sink", Roles: operators, Whole: true, WithoutLedger: true},
 	{Action: LimitSink, What: "set a sink's rate limit", Roles: operators, Whole: true},
 	{Action: RunAudit, What: "audit everything from the console", Roles: operators, Whole: true},
 	{Action: CreateCampaign, What: "create and fund a campaign", Roles: treasurers},
@@ -118,11 +118,11 @@ var rules = []Rule{
 	{Action: DropLetters, What: "drop dead letters", Roles: treasurers},
 	{Action: DecideQuarantine, What: "pay or void a grant in quarantine", Roles: treasurers},
 	{Action: AcknowledgeDifference, What: "acknowledge a known difference of the audit", Roles: treasurers, Whole: true},
-	{Action: Grab, What: "grab for the users that it names", Roles: gateways, Away: true},
-	{Action: BookCredits, What: "book credits from its client's fund", Roles: clients, Whole: true, Away: true},
-	{Action: ReadCredits, What: "read its client's credits", Roles: bankers, Whole: true, Away: true},
+	{Action: Grab, What: "grab for the users that it names", Roles: gateways, WithoutLedger: true},
+	{Action: BookCredits, What: "book credits from its client's fund", Roles: clients, Whole: true, WithoutLedger: true},
+	{Action: ReadCredits, What: "read its client's credits", Roles: bankers, Whole: true, WithoutLedger: true},
 	{Action: ReadAccounts, What: "read balances and statements of all accounts of the balance API", Roles: accountants,
-		Whole: true, Away: true},
+		Whole: true, WithoutLedger: true},
 	{Action: ManageKeys, What: "make, rotate, revoke and list API keys", Whole: true},
 	{Action: AcceptLoss, What: "accept that Redis has lost something", Whole: true},
 	{Action: RefundLost, What: "end a campaign that Redis has lost"},

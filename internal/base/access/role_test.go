@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/security.md again")
 
-// may repeats the table by hand: the actions that each role may take. TestEveryCell compares it with Rules.
-var may = map[Role]string{
+// allowed repeats the table by hand: the actions that each role may take. TestEveryCell compares it with Rules.
+var allowed = map[Role]string{
 	RoleViewer: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal",
 	RoleOperator: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal load_campaign " +
 		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink run_audit",
@@ -49,7 +49,7 @@ func TestEveryCell(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %s", role, rule.Action), func(t *testing.T) {
 				t.Parallel()
 				all, scoped := Caller{Role: role}, Caller{Role: role, Campaigns: []string{"rain", "spring-*"}}
-				if !has(may[role], rule.Action) {
+				if !has(allowed[role], rule.Action) {
 					for _, c := range []Caller{all, scoped} {
 						require.ErrorIs(t, c.May(rule.Action), ErrForbidden)
 						require.ErrorIs(t, c.Check(rule.Action, "rain"), ErrForbidden)

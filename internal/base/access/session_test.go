@@ -16,7 +16,7 @@ func TestSessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k, text := NewKey(RoleOperator, []string{"rain"})
-		b := &book{keys: []Key{k}}
+		b := &fakeLedger{keys: []Key{k}}
 		here, there := NewAuthority(b), NewAuthority(b)
 		begin := func() string {
 			id, err := here.StartSession(t.Context(), text, time.Hour)
@@ -75,11 +75,11 @@ func TestNoSessionWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k, text := NewKey(RoleViewer, nil)
-		b := &book{keys: []Key{k}}
+		b := &fakeLedger{keys: []Key{k}}
 		a := NewAuthority(b)
 		id, err := a.StartSession(t.Context(), text, time.Hour)
 		require.NoError(t, err)
-		b.set(func() { b.away = hongbao.Outagef(hongbao.ClassTransient, "gone") })
+		b.set(func() { b.err = hongbao.Outagef(hongbao.ClassTransient, "gone") })
 		_, err = a.StartSession(t.Context(), text, time.Hour)
 		require.True(t, hongbao.IsOutage(err))
 		_, err = a.Session(t.Context(), id)

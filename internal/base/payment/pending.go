@@ -22,8 +22,8 @@ type Pending struct {
 	Taken bool
 }
 
-// Asking identifies a call in which a worker is about to request credits from the remote balance system.
-type Asking struct {
+// CreditCall identifies a call in which a worker is about to request credits from the remote balance system.
+type CreditCall struct {
 	// Owner identifies the worker's process, and Batch, above 0, identifies this call. Both are random, so neither is
 	// used twice.
 	Owner string
@@ -37,7 +37,7 @@ type Asking struct {
 // BatchOf returns the batch to store for a pending credit that the call has just taken. A worker that takes its own
 // credit again keeps the old batch. A credit from another owner gets the negative number of this call. So only a row
 // that this call created has exactly a.Batch: nothing was requested for such a row before.
-func (a *Asking) BatchOf(p *Pending) int64 {
+func (a *CreditCall) BatchOf(p *Pending) int64 {
 	if p.Owner == a.Owner {
 		return p.Batch
 	}

@@ -28,16 +28,16 @@ func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome h
 	revision := said.Revision
 	if verdict == walk.Onward && a.known.CertainlySoldOut(g.User, w.now) {
 		w.known++
-		return walk.Told
+		return walk.Answered
 	}
 	early := w.bug == "a filter before all is empty"
 	if !a.looks && said.Generation >= a.memory.Newest() && a.known.Wants(revision) &&
 		(early || a.memory.Final(w.now, time.Time{})) {
 		a.looks = true
 		w.start(a, func(ctx context.Context, _ func() bool) func() error {
-			err := w.look(ctx, a, revision)
+			err := w.fetchFilter(ctx, a, revision)
 			for n := 0; n < 5 && hongbao.IsOutage(err) && !errors.Is(err, errStopped); n++ {
-				err = w.look(ctx, a, revision)
+				err = w.fetchFilter(ctx, a, revision)
 			}
 			a.looks = false
 			if hongbao.IsOutage(err) || errors.Is(err, store.ErrNotFinal) || errors.Is(err, store.ErrOvertaken) {
@@ -49,8 +49,8 @@ func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome h
 	return verdict
 }
 
-// look fetches the filter of the winners for a producer. If there is no filter yet, look builds one, as a worker would.
-func (w *world) look(ctx context.Context, a *agent, revision string) error {
+// fetchFilter fetches the filter of the winners for a producer. If there is no filter yet, look builds one, as a worker would.
+func (w *world) fetchFilter(ctx context.Context, a *agent, revision string) error {
 	build := func() error {
 		b, err := winners.NewBuilder(winners.BuilderConfig{Store: w.store, Locks: noLocks{}, Log: zap.NewNop(),
 			Every: time.Second})

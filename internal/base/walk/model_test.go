@@ -207,7 +207,7 @@ func (w *world) grab(a *agent, g *hongbao.Grab) {
 			switch {
 			case errors.Is(err, errStopped):
 				return nil
-			case err == nil && verdict == walk.Told:
+			case err == nil && verdict == walk.Answered:
 				return func() error { return w.judge(g, &answer, began, before) }
 			case err == nil && verdict == walk.Undecided && w.rng.IntN(20) == 0, err != nil && w.rng.IntN(20) == 0:
 				return nil // the user gives up without a result
@@ -262,7 +262,7 @@ func (w *world) step(ctx context.Context, a *agent, k *walk.Walk, g *hongbao.Gra
 		verdict = w.learn(a, g, verdict, outcome, call.Terms, asked)
 	}
 	if w.bug == "receipts before a refusal" && answers[0].Outcome != hongbao.OutcomeSoldOut && verdict == walk.Onward {
-		verdict = walk.Told
+		verdict = walk.Answered
 	}
 	return answers[0], verdict, err
 }

@@ -45,9 +45,9 @@ func (w *world) run() error {
 			topUps--
 			w.topUp()
 		}
-		w.misfortune()
+		w.injectFault()
 		w.now = w.now.Add(tick)
-		ends := w.goOn()
+		ends := w.resumeOne()
 		if err := w.check(); err != nil {
 			return err
 		}
@@ -77,8 +77,8 @@ func (w *world) someGrab() *hongbao.Grab {
 	return g
 }
 
-// goOn resumes one random task. If the task ends, goOn returns the function that checks its result.
-func (w *world) goOn() (ends func() error) {
+// resumeOne resumes one random task. If the task ends, goOn returns the function that checks its result.
+func (w *world) resumeOne() (ends func() error) {
 	ready := slices.DeleteFunc(slices.Clone(w.tasks), func(t *task) bool { return t.stalls.After(w.now) })
 	if len(ready) == 0 {
 		return nil
@@ -91,8 +91,8 @@ func (w *world) goOn() (ends func() error) {
 	return t.ends
 }
 
-// misfortune sometimes injects a fault into a place, a task or a producer, or starts the next day.
-func (w *world) misfortune() {
+// injectFault sometimes injects a fault into a place, a task or a producer, or starts the next day.
+func (w *world) injectFault() {
 	ctx, r := context.Background(), w.rng
 	place := w.places[r.IntN(len(w.places))]
 	key := place.Keys.Campaign(w.c.ID)

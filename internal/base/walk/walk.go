@@ -13,7 +13,7 @@ type Verdict int
 // The verdicts. Told: the answer is final for the grab. Undecided: ask the same place again. Onward: ask the place that
 // Ask returns next.
 const (
-	Told Verdict = iota
+	Answered Verdict = iota
 	Undecided
 	Onward
 )
@@ -99,7 +99,7 @@ func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	w.script = false
 	switch a.Outcome {
 	case hongbao.OutcomeGranted:
-		return Told
+		return Answered
 	case hongbao.OutcomeSoldOut:
 		w.asked = true
 		w.hold(a.Receipts)
@@ -107,7 +107,7 @@ func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 		return w.pass(m, now, a)
 	case hongbao.OutcomeAlreadyGranted:
 		if w.course.hold == 1 && len(a.Receipts) > 0 {
-			return Told
+			return Answered
 		}
 		return w.refuse(a)
 	case hongbao.OutcomeLimitReached, hongbao.OutcomePaused, hongbao.OutcomeEnded:
@@ -117,17 +117,17 @@ func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 			a.Outcome, a.Starts = hongbao.OutcomeRefilling, time.Time{}
 			return Undecided
 		}
-		return Told
+		return Answered
 	case hongbao.OutcomeUnknownCampaign:
 		if w.begun() || w.place(w.at) > 0 { // only place 0 can know that a campaign does not exist
 			a.Outcome = hongbao.OutcomeFrozen
 			return Undecided
 		}
-		return Told
+		return Answered
 	case hongbao.OutcomeBusy, hongbao.OutcomeFrozen, hongbao.OutcomeRefilling:
 		return Undecided
 	}
-	return Told
+	return Answered
 }
 
 // begun reports whether the walk has left the user's first place.
@@ -153,12 +153,12 @@ func (w *Walk) pass(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	if last && w.generation >= m.newest {
 		if w.asked || m.Current(now) {
 			*a = hongbao.Answer{Outcome: hongbao.OutcomeSoldOut, Time: a.Time}
-			return Told
+			return Answered
 		}
 		w.script = true // call this place's script: it reports whether there is a newer generation
 		return Onward
 	}
-	w.lay()
+	w.shuffle()
 	if w.at++; last {
 		w.at = 0
 		w.generation++
@@ -166,8 +166,8 @@ func (w *Walk) pass(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	return Onward
 }
 
-// lay computes the user's order.
-func (w *Walk) lay() {
+// shuffle computes the user's order.
+func (w *Walk) shuffle() {
 	if len(w.order) == 0 {
 		w.order = w.course.order(w.order, w.user)
 	}
@@ -177,9 +177,9 @@ func (w *Walk) lay() {
 // answer must contain it instead.
 func (w *Walk) refuse(a *hongbao.Answer) Verdict {
 	if w.course.places == 1 {
-		return Told
+		return Answered
 	}
-	w.lay()
+	w.shuffle()
 	refusal := *a
 	w.refusal, w.refused, w.looked = &refusal, w.at, -1
 	return w.next(a)
@@ -200,7 +200,7 @@ func (w *Walk) next(a *hongbao.Answer) Verdict {
 		a.Outcome = hongbao.OutcomeAlreadyGranted
 		slices.SortFunc(a.Receipts, func(x, y hongbao.Receipt) int { return x.Time.Compare(y.Time) })
 	}
-	return Told
+	return Answered
 }
 
 // Read processes the user's receipts on the place, after an Ask with Receipts. a has the receipts and no outcome. If
@@ -214,7 +214,7 @@ func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	for i := range receipts {
 		if receipts[i].RequestID == w.request && w.request != "" {
 			a.Outcome, a.Receipts = hongbao.OutcomeGranted, receipts[i:i+1:i+1]
-			return Told
+			return Answered
 		}
 	}
 	if w.refusal != nil {
@@ -226,7 +226,7 @@ func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	}
 	if w.course.hold == 1 {
 		a.Outcome, a.Receipts = hongbao.OutcomeAlreadyGranted, receipts
-		return Told
+		return Answered
 	}
 	w.script = true // only the script knows whether the user has reached a limit
 	return Onward

@@ -21,7 +21,7 @@ type path struct {
 	m      *walk.Memory
 	now    time.Time
 	places int
-	asks   []walk.Ask
+	calls  []walk.Ask
 }
 
 func begin(t *testing.T, places int, hold int64) *path {
@@ -32,7 +32,7 @@ func begin(t *testing.T, places int, hold int64) *path {
 
 func (p *path) ask() walk.Ask {
 	a := p.w.Ask(p.m, p.now)
-	p.asks = append(p.asks, a)
+	p.calls = append(p.calls, a)
 	return a
 }
 
@@ -121,12 +121,12 @@ func TestPastAllPlaces(t *testing.T) {
 		if i < 5 {
 			require.Equal(t, walk.Onward, v, i)
 		} else {
-			require.Equal(t, walk.Told, v)
+			require.Equal(t, walk.Answered, v)
 			require.Equal(t, hongbao.OutcomeSoldOut, a.Outcome)
 		}
 	}
-	require.Equal(t, p.asks[0].Place, p.asks[3].Place)
-	require.Equal(t, p.asks[2].Place, p.asks[5].Place)
+	require.Equal(t, p.calls[0].Place, p.calls[3].Place)
+	require.Equal(t, p.calls[2].Place, p.calls[5].Place)
 }
 
 // With one place, the first answer decides the grab, unless its outcome is not final.
@@ -136,9 +136,9 @@ func TestOnePlace(t *testing.T) {
 		p := begin(t, 1, 2)
 		a := outcome(o)
 		v := p.decided(1, a)
-		require.Equal(t, o.Final(), v == walk.Told, o)
+		require.Equal(t, o.Final(), v == walk.Answered, o)
 		require.Equal(t, o, a.Outcome)
-		require.Equal(t, walk.Ask{Generation: 1}, p.asks[0])
+		require.Equal(t, walk.Ask{Generation: 1}, p.calls[0])
 		require.NotEqual(t, walk.Onward, v)
 	}
 }
@@ -170,19 +170,19 @@ func TestRefusalHidesNoReceipt(t *testing.T) {
 			_, v := p.read()
 			require.Equal(t, walk.Onward, v)
 			a, v := p.read(receipt("r0", 0), receipt("r1", 1))
-			require.Equal(t, walk.Told, v)
+			require.Equal(t, walk.Answered, v)
 			require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 			require.Equal(t, []hongbao.Receipt{receipt("r1", 1)}, a.Receipts)
-			require.NotEqual(t, p.asks[0].Place, p.asks[1].Place)
-			require.NotEqual(t, p.asks[0].Place, p.asks[2].Place)
-			require.NotEqual(t, p.asks[1].Place, p.asks[2].Place)
+			require.NotEqual(t, p.calls[0].Place, p.calls[1].Place)
+			require.NotEqual(t, p.calls[0].Place, p.calls[2].Place)
+			require.NotEqual(t, p.calls[1].Place, p.calls[2].Place)
 
 			p = begin(t, 3, hold)
 			require.Equal(t, walk.Onward, p.decided(1, outcome(o)))
 			a, v = p.read(receipt("r3", 3))
 			require.Equal(t, walk.Onward, v, a)
 			a, v = p.read(receipt("r2", 2))
-			require.Equal(t, walk.Told, v)
+			require.Equal(t, walk.Answered, v)
 			if o == hongbao.OutcomeLimitReached {
 				require.Equal(t, o, a.Outcome)
 				require.Empty(t, a.Receipts)
@@ -198,7 +198,7 @@ func TestRefusalHidesNoReceipt(t *testing.T) {
 	frozen := outcome(hongbao.OutcomeFrozen)
 	require.Equal(t, walk.Undecided, p.w.Read(p.m, p.now, frozen), "a place that may have lost receipts proves nothing")
 	a, v := p.read()
-	require.Equal(t, walk.Told, v)
+	require.Equal(t, walk.Answered, v)
 	require.Equal(t, hongbao.OutcomeEnded, a.Outcome)
 }
 
@@ -214,7 +214,7 @@ func TestBehindTheFirstPlace(t *testing.T) {
 		a := outcome(from)
 		require.Equal(t, walk.Undecided, p.decided(1, a))
 		require.Equal(t, to, a.Outcome)
-		require.Equal(t, p.asks[1], p.ask(), "the same place again")
+		require.Equal(t, p.calls[1], p.ask(), "the same place again")
 	}
 }
 
@@ -228,7 +228,7 @@ func TestUnknownAtTheHomeOnly(t *testing.T) {
 		w.Begin(walk.NewCourse("rain", 3, 1), fmt.Sprint("u", i), "r1")
 		a, home := outcome(hongbao.OutcomeUnknownCampaign), w.Place() == 0
 		seen[w.Place()] = true
-		require.Equal(t, home, w.Decided(m, t0, a) == walk.Told)
+		require.Equal(t, home, w.Decided(m, t0, a) == walk.Answered)
 		require.Equal(t, home, a.Outcome == hongbao.OutcomeUnknownCampaign)
 	}
 	require.Len(t, seen, 3)
@@ -240,10 +240,10 @@ func TestMemory(t *testing.T) {
 	t.Parallel()
 	p := begin(t, 2, 2)
 	require.Equal(t, walk.Onward, p.decided(1, outcome(hongbao.OutcomeSoldOut)))
-	require.Equal(t, walk.Told, p.decided(1, outcome(hongbao.OutcomeSoldOut)))
+	require.Equal(t, walk.Answered, p.decided(1, outcome(hongbao.OutcomeSoldOut)))
 	next := func(user string) {
 		p.w.Begin(walk.NewCourse("rain", 2, 2), user, "r1")
-		p.asks = nil
+		p.calls = nil
 	}
 
 	next("u2")
@@ -251,12 +251,12 @@ func TestMemory(t *testing.T) {
 	_, v := p.read()
 	require.Equal(t, walk.Onward, v)
 	a, v := p.read()
-	require.Equal(t, walk.Told, v)
+	require.Equal(t, walk.Answered, v)
 	require.Equal(t, hongbao.OutcomeSoldOut, a.Outcome)
 
 	next("u3")
 	a, v = p.read(receipt("r1", 0))
-	require.Equal(t, walk.Told, v)
+	require.Equal(t, walk.Answered, v)
 	require.Equal(t, hongbao.OutcomeGranted, a.Outcome)
 
 	next("u4")
@@ -282,7 +282,7 @@ func TestMemoryOfOnePacketEach(t *testing.T) {
 	p := begin(t, 1, 1)
 	p.m.Emptied(0, 1, t0, 1)
 	a, v := p.read(receipt("other", 0))
-	require.Equal(t, walk.Told, v)
+	require.Equal(t, walk.Answered, v)
 	require.Equal(t, hongbao.OutcomeAlreadyGranted, a.Outcome)
 	require.Equal(t, []hongbao.Receipt{receipt("other", 0)}, a.Receipts)
 }

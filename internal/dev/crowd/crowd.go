@@ -73,7 +73,7 @@ func New(grab func(context.Context, *hongbao.Grab) (hongbao.Answer, error), say 
 // Grab repeats a grab with the same request id until it is decided, and counts the outcome.
 func (c *Crowd) Grab(ctx context.Context, g hongbao.Grab) (a hongbao.Answer, err error) {
 	start := time.Now()
-	err = c.Lasting(ctx, func() (err error) {
+	err = c.RetryUntilDecided(ctx, func() (err error) {
 		if a, err = c.grab(ctx, &g); err == nil && !a.Outcome.Final() {
 			err = hongbao.Errorf(hongbao.ClassTransient, "campaign %s: %s", g.Campaign, a.Outcome)
 		}
@@ -88,9 +88,9 @@ func (c *Crowd) Grab(ctx context.Context, g hongbao.Grab) (a hongbao.Answer, err
 	return a, c.Latency.RecordValue(time.Since(start).Microseconds())
 }
 
-// Lasting calls try until it succeeds, ctx ends, or its error is permanent. It reports the first failure, and the
+// RetryUntilDecided calls try until it succeeds, ctx ends, or its error is permanent. It reports the first failure, and the
 // first success after that.
-func (c *Crowd) Lasting(ctx context.Context, try func() error) error {
+func (c *Crowd) RetryUntilDecided(ctx context.Context, try func() error) error {
 	return retry.Poll(ctx, pause, func() (done bool, err error) {
 		start := time.Now()
 		if err = try(); err != nil && (ctx.Err() != nil || !retry.MayHelp(err)) {

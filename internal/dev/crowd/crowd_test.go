@@ -149,7 +149,7 @@ func TestOldAttemptShowsNothing(t *testing.T) {
 		c := New(nil, func(format string, args ...any) { said <- fmt.Sprintf(format, args...) })
 		answered, old := make(chan struct{}), make(chan error, 1)
 		go func() {
-			old <- c.Lasting(t.Context(), func() error {
+			old <- c.RetryUntilDecided(t.Context(), func() error {
 				<-answered
 				return nil
 			})
@@ -157,7 +157,7 @@ func TestOldAttemptShowsNothing(t *testing.T) {
 		synctest.Wait()
 		tries := 0
 		go func() {
-			old <- c.Lasting(t.Context(), func() error {
+			old <- c.RetryUntilDecided(t.Context(), func() error {
 				if tries++; tries > 50 {
 					return nil
 				}

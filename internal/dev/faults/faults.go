@@ -57,8 +57,8 @@ type Faults struct {
 	redis, kafka *server
 	say          local.Say // must not block
 
-	mu   sync.Mutex
-	told []model.Told
+	mu  sync.Mutex
+	log []model.FaultNote
 }
 
 // Of returns the Faults of a local deployment. direct is the result of d.DirectRedis.
@@ -132,13 +132,13 @@ func (f *Faults) Buttons() []model.Fault {
 // Lost returns how many answers of Redis and Kafka have been dropped so far.
 func (f *Faults) Lost() int { return f.redis.proxy.Fired().Swallowed + f.kafka.proxy.Fired().Swallowed }
 
-const keptTold = 200
+const maxLogged = 200
 
-// Story returns the newest faults, newest first.
-func (f *Faults) Story() []model.Told {
+// Log returns the newest faults, newest first.
+func (f *Faults) Log() []model.FaultNote {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	story := slices.Clone(f.told)
+	story := slices.Clone(f.log)
 	slices.Reverse(story)
 	return story
 }
@@ -146,7 +146,7 @@ func (f *Faults) Story() []model.Told {
 func (f *Faults) tell(format string, args ...any) {
 	sentence := fmt.Sprintf(format, args...)
 	f.mu.Lock()
-	f.told = append(f.told[max(0, len(f.told)-keptTold+1):], model.Told{At: time.Now(), Sentence: sentence})
+	f.log = append(f.log[max(0, len(f.log)-maxLogged+1):], model.FaultNote{At: time.Now(), Sentence: sentence})
 	f.mu.Unlock()
 	f.say("%s", sentence)
 }

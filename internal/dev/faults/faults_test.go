@@ -30,7 +30,7 @@ func TestWorkerThatHoldsMostIsKilled(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Cause(t.Context(), KillWorker))
 	require.Equal(t, []int{101, 0}, f.crew.pids())
-	require.Contains(t, f.Story()[0].Sentence, "Worker 2 (process 102) is killed with SIGKILL. It held 3 entries")
+	require.Contains(t, f.Log()[0].Sentence, "Worker 2 (process 102) is killed with SIGKILL. It held 3 entries")
 	f.crew.set(1, 0)
 	err = f.Cause(t.Context(), KillWorker)
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), "there is no other worker to kill: %v", err)
@@ -41,7 +41,7 @@ func TestIdleWorkerIsKilled(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	require.NoError(t, f.Cause(t.Context(), KillWorker))
-	require.Contains(t, f.Story()[0].Sentence, "It held 0 entries")
+	require.Contains(t, f.Log()[0].Sentence, "It held 0 entries")
 	require.ErrorIs(t, f.Cause(t.Context(), "nothing"), model.ErrNotFound)
 }
 
@@ -73,11 +73,11 @@ func TestServersAreCutOff(t *testing.T) {
 			_ = again.Close()
 		}
 		require.Error(t, err)
-		require.Equal(t, c.name+" is cut off: 1 connections closed, new ones are refused.", f.Story()[0].Sentence)
+		require.Equal(t, c.name+" is cut off: 1 connections closed, new ones are refused.", f.Log()[0].Sentence)
 		require.NoError(t, f.Cause(t.Context(), c.restore))
 		require.Equal(t, c.cut, f.Buttons()[c.at].Name)
-		require.Regexp(t, c.name+` is back after \d+\.\d s\.`, f.Story()[0].Sentence)
-		require.Len(t, f.Story(), 2*(i+1))
+		require.Regexp(t, c.name+` is back after \d+\.\d s\.`, f.Log()[0].Sentence)
+		require.Len(t, f.Log(), 2*(i+1))
 	}
 	require.NoError(t, f.Cause(t.Context(), CutKafka))
 	f.Close()
@@ -140,11 +140,11 @@ func TestAnswersAreLost(t *testing.T) {
 func TestStoryIsBounded(t *testing.T) {
 	t.Parallel()
 	f := &Faults{say: func(string, ...any) {}}
-	for i := range 3 * keptTold {
+	for i := range 3 * maxLogged {
 		f.tell("sentence %d", i)
 	}
-	story := f.Story()
-	require.Len(t, story, keptTold)
+	story := f.Log()
+	require.Len(t, story, maxLogged)
 	require.Equal(t, "sentence 599", story[0].Sentence)
 }
 

@@ -41,8 +41,8 @@ type Options struct {
 // workers is the number of workers. rest is how long a worker stays down after its end. It is longer than a lease,
 // so that other workers take over its entries.
 const (
-	workers = 3
-	rest    = 8 * time.Second
+	workers      = 3
+	restartDelay = 8 * time.Second
 )
 
 // Deployment is an initialized deployment whose servers run. The caller starts the workers with Workers.While.
@@ -90,12 +90,12 @@ func (d *Deployment) open(ctx context.Context, redisPath string, o *Options) (er
 		return fmt.Errorf("find this program: %w", err)
 	}
 	args := slices.Repeat([][]string{{"work", "--config", d.ConfigFile}}, workers)
-	d.Workers = NewWorkers(WorkersConfig{Program: self, Args: args, Env: o.Env, Folder: d.Dir, Rest: rest, Say: o.Say})
-	return d.found(ctx)
+	d.Workers = NewWorkers(WorkersConfig{Program: self, Args: args, Env: o.Env, Folder: d.Dir, Rest: restartDelay, Say: o.Say})
+	return d.initialize(ctx)
 }
 
-// found initializes the deployment, unless an earlier run has done so.
-func (d *Deployment) found(ctx context.Context) error {
+// initialize initializes the deployment, unless an earlier run has done so.
+func (d *Deployment) initialize(ctx context.Context) error {
 	return app.With(ctx, d.Config, app.Needs{}, func(a *app.App) error {
 		did, err := a.Init(ctx)
 		if err != nil || did.Redis.Before == 0 {

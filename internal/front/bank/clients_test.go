@@ -149,7 +149,7 @@ func TestRevokedKey(t *testing.T) {
 		time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock
 		require.Equal(t, 401, credit(clientText))
 		require.Equal(t, 201, credit(theirText), "another client's key works on")
-		m.away = hongbao.Outagef(hongbao.ClassTransient, "the database is down")
+		m.keysErr = hongbao.Outagef(hongbao.ClassTransient, "the database is down")
 		for range 14 {
 			time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
 			require.Equal(t, 200, credit(theirText), "a repeat")
@@ -159,7 +159,7 @@ func TestRevokedKey(t *testing.T) {
 		}
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
 		require.Equal(t, 503, credit(theirText))
-		m.away = nil
+		m.keysErr = nil
 		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock
 		require.Equal(t, 200, credit(theirText))
 	})

@@ -51,7 +51,7 @@ func creditOf(c *payment.Credit) Credit {
 func (b *Balance) credit(w http.ResponseWriter, r *http.Request, client string) error {
 	o, err := read(w, r, web.SingleBody, "", 0)
 	if err == nil {
-		err = only(o, "reference", "account", "currency", "amount")
+		err = checkNames(o, "reference", "account", "currency", "amount")
 	}
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func booked(a *payment.Credited) result {
 func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) error {
 	o, err := read(w, r, b.cfg.BatchBytes, "credits", b.cfg.BatchCredits)
 	if err == nil {
-		err = only(o, "credits")
+		err = checkNames(o, "credits")
 	}
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (b *Balance) batch(w http.ResponseWriter, r *http.Request, client string) e
 
 // part parses one credit of a batch and marks its key as running.
 func (b *Balance) part(o flatjson.Object, client string) (payment.Credit, error) {
-	if err := only(o, "key", "reference", "account", "currency", "amount"); err != nil {
+	if err := checkNames(o, "key", "reference", "account", "currency", "amount"); err != nil {
 		return payment.Credit{}, err
 	}
 	c, err := readCredit(o)

@@ -19,8 +19,8 @@ func read(w http.ResponseWriter, r *http.Request, most int64, list string, items
 		Incomplete: "nothing was booked; send it again"})
 }
 
-// only returns an error if the object has other fields than names. The comparison is case-sensitive.
-func only(o flatjson.Object, names ...string) error {
+// checkNames returns an error if the object has other fields than names. The comparison is case-sensitive.
+func checkNames(o flatjson.Object, names ...string) error {
 	for name := range o {
 		if !slices.Contains(names, name) {
 			return web.Refuse("unknown_field",

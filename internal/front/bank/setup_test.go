@@ -37,7 +37,7 @@ type memBook struct {
 	asked   int // for the keys
 	denied  atomic.Int64
 	err     error
-	away    error // returned by reads of API keys only
+	keysErr error // returned by reads of API keys only
 	hold    chan struct{}
 	began   chan struct{}
 }
@@ -140,7 +140,7 @@ func (m *memBook) Live(context.Context) (access.Live, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked++
-	return access.Live{Keys: slices.Clone(m.keys)}, errors.Join(m.err, m.away)
+	return access.Live{Keys: slices.Clone(m.keys)}, errors.Join(m.err, m.keysErr)
 }
 
 // deny records the refusals that would go into the journal.

@@ -45,8 +45,8 @@ func (c *Console) changeRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /audits", c.allow(access.RunAudit, c.audit))
 }
 
-// turned returns the page to show after a campaign or a sink was paused or resumed. The page says which.
-func turned(to string, pause bool) string {
+// stateURL returns the page to show after a campaign or a sink was paused or resumed. The page says which.
+func stateURL(to string, pause bool) string {
 	if pause {
 		return to + "?done=paused"
 	}
@@ -96,7 +96,7 @@ func (c *Console) turnCampaign(pause bool) handler {
 			c.failed(w, r, err)
 			return
 		}
-		http.Redirect(w, r, turned("/campaigns/"+id, pause), http.StatusSeeOther) //nolint:gosec // id was checked
+		http.Redirect(w, r, stateURL("/campaigns/"+id, pause), http.StatusSeeOther) //nolint:gosec // id was checked
 	}
 }
 
@@ -142,7 +142,7 @@ func (c *Console) turnSink(pause bool) handler {
 			c.failed(w, r, err)
 			return
 		}
-		http.Redirect(w, r, turned("/sinks", pause), http.StatusSeeOther)
+		http.Redirect(w, r, stateURL("/sinks", pause), http.StatusSeeOther)
 	}
 }
 

@@ -20,7 +20,7 @@ type newCampaign struct {
 	// Checked is the campaign after a check without problems; else nil. There reports whether the ledger already has
 	// the campaign.
 	Checked *hongbao.Campaign
-	There   bool
+	Exists  bool
 }
 
 // create shows the form, checks the specification, or creates the campaign and redirects to its page.
@@ -43,7 +43,7 @@ func (c *Console) create(w http.ResponseWriter, r *http.Request, who *access.Cal
 	switch {
 	case err != nil:
 	case check:
-		v.There, err = c.actions.CheckCampaign(r.Context(), spec)
+		v.Exists, err = c.actions.CheckCampaign(r.Context(), spec)
 	default:
 		var created *app.Created
 		if created, err = c.operations(who).FundCampaign(r.Context(), in); err == nil {

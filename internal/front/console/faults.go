@@ -21,13 +21,13 @@ func (c *Console) faultRoutes(mux *http.ServeMux) {
 // Broken is the data of the page of faults.
 type Broken struct {
 	Buttons []model.Fault
-	Story   []model.Told
+	Log     []model.FaultNote
 	Sinks   []app.SinkStatus
 }
 
 func (c *Console) broken(ctx context.Context) (any, error) {
 	sinks, _ := c.source.Sinks(ctx) // empty while Redis is cut off; the page still shows its buttons
-	return Broken{c.faults.Buttons(), c.faults.Story(), sinks}, nil
+	return Broken{c.faults.Buttons(), c.faults.Log(), sinks}, nil
 }
 
 func (c *Console) cause(w http.ResponseWriter, r *http.Request, _ *access.Caller) {

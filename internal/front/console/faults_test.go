@@ -33,8 +33,8 @@ func (b *breaker) Cause(_ context.Context, fault string) error {
 	return nil
 }
 
-func (b *breaker) Story() []model.Told {
-	return []model.Told{{At: time.Unix(1_800_000_000, 0), Sentence: "Worker 3 takes 942 grants."}}
+func (b *breaker) Log() []model.FaultNote {
+	return []model.FaultNote{{At: time.Unix(1_800_000_000, 0), Sentence: "Worker 3 takes 942 grants."}}
 }
 
 func TestFaultsAreForADevelopmentServerOnly(t *testing.T) {

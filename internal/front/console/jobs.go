@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// patience is how long a request waits for the end of a job. After that the page shows the progress.
-	patience = 3 * time.Second
+	// jobWait is how long a request waits for the end of a job. After that the page shows the progress.
+	jobWait = 3 * time.Second
 	// maxJobs is the maximum number of running jobs, keptJobs the maximum number of jobs that pages show.
 	maxJobs, keptJobs = 4, 50
 )
@@ -119,7 +119,7 @@ func (s *jobs) run(j *Job, do func(context.Context, *Job) error) {
 
 // wait waits up to patience for the end of a job, and returns the job's state.
 func (s *jobs) wait(ctx context.Context, j *Job) Job {
-	wait := time.NewTimer(patience)
+	wait := time.NewTimer(jobWait)
 	defer wait.Stop()
 	select {
 	case <-j.ended:

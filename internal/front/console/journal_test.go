@@ -17,11 +17,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 )
 
-func (b *books) Restored(context.Context) ([]recovery.Restored, error) { return b.restored, b.err }
+func (b *fakeSource) Restored(context.Context) ([]recovery.Restored, error) { return b.restored, b.err }
 
 // Journal returns entries 99 to 0 in pages. The details of each entry contain the query, and its position is its
 // number.
-func (b *books) Journal(_ context.Context, q access.JournalQuery) (access.JournalPage, error) {
+func (b *fakeSource) Journal(_ context.Context, q access.JournalQuery) (access.JournalPage, error) {
 	first := 99
 	if q.After != "" {
 		if _, err := fmt.Sscanf(q.After, "1-%d", &first); err != nil {

@@ -90,6 +90,6 @@ type Faults interface {
 	Buttons() []model.Fault
 	// Cause causes a fault. It returns ErrNotFound for an unknown name.
 	Cause(ctx context.Context, fault string) error
-	// Story returns the faults that were caused, newest first.
-	Story() []model.Told
+	// Log returns the faults that were caused, newest first.
+	Log() []model.FaultNote
 }

@@ -134,7 +134,7 @@ func (p *poller) leave(w *watcher) {
 func (p *poller) run(ctx context.Context) {
 	defer p.end()
 	for {
-		for p.look(ctx) {
+		for p.readDue(ctx) {
 			wait := time.NewTimer(p.every)
 			select {
 			case <-wait.C:
@@ -153,8 +153,8 @@ func (p *poller) run(ctx context.Context) {
 	}
 }
 
-// look reads each page that is due, and reports whether any pages are watched.
-func (p *poller) look(ctx context.Context) bool {
+// readDue reads each page that is due, and reports whether any pages are watched.
+func (p *poller) readDue(ctx context.Context) bool {
 	p.mu.Lock()
 	rooms := make([]*room, 0, len(p.rooms))
 	for _, r := range p.rooms {

@@ -75,7 +75,7 @@ func TestOnePollerHoweverManyWatch(t *testing.T) {
 		stop := inBackground(t, func(ctx context.Context) { _ = f.Run(ctx) })
 		visiting, leave := context.WithCancel(t.Context())
 		time.Sleep(time.Hour) //nolint:forbidigo // the bubble's clock
-		require.Zero(t, f.looks.Load(), "without watchers nothing is read")
+		require.Zero(t, f.reads.Load(), "without watchers nothing is read")
 		var all []*tape
 		var ends []chan struct{}
 		for range 3 {
@@ -84,7 +84,7 @@ func TestOnePollerHoweverManyWatch(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(5500 * time.Millisecond) //nolint:forbidigo // the bubble's clock
-		looks := f.looks.Load()
+		looks := f.reads.Load()
 		require.InDelta(t, 6, looks, 1)
 		for _, r := range all {
 			require.InDelta(t, looks, r.count("live"), 1)
@@ -98,9 +98,9 @@ func TestOnePollerHoweverManyWatch(t *testing.T) {
 			<-ended
 		}
 		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's clock
-		looks = f.looks.Load()
+		looks = f.reads.Load()
 		time.Sleep(time.Hour) //nolint:forbidigo // the bubble's clock
-		require.Equal(t, looks, f.looks.Load(), "nobody watches any more")
+		require.Equal(t, looks, f.reads.Load(), "nobody watches any more")
 		r, ended = f.watch(t.Context(), "/")
 		synctest.Wait()
 		require.Equal(t, 1, r.count("live"))

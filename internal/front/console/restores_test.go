@@ -16,8 +16,8 @@ func TestRestores(t *testing.T) {
 	f := setup(t, nil)
 	require.Contains(t, f.ask(t, "viewer", "/restores", nil).Body.String(), "no lost writes")
 
-	f.books.restored = []recovery.Restored{{Shard: 3, Epoch: 5, At: time.Unix(1_800_000_000, 0), Counts: recovery.Counts{
-		Ledger: 12, Topic: 34, Witnesses: 56, Nobody: 1_200, Silent: true, Withheld: 7_654, First: 1_001, Last: 2_302}}}
+	f.fakeSource.restored = []recovery.Restored{{Shard: 3, Epoch: 5, At: time.Unix(1_800_000_000, 0), Counts: recovery.Counts{
+		Ledger: 12, Topic: 34, Witnesses: 56, Unknown: 1_200, Silent: true, Withheld: 7_654, First: 1_001, Last: 2_302}}}
 	w := f.ask(t, "viewer", "/restores", nil)
 	require.Equal(t, http.StatusOK, w.Code)
 	for _, text := range []string{"2027-01-15 08:00:00 UTC", "1001 to 2302", ">12<", ">34<", ">56<", ">1,200<", ">7,654<",
@@ -26,11 +26,11 @@ func TestRestores(t *testing.T) {
 	}
 	require.NotContains(t, w.Body.String(), "not finished")
 
-	f.books.restored[0].Silent, f.books.restored[0].Planned = false, true
+	f.fakeSource.restored[0].Silent, f.fakeSource.restored[0].Planned = false, true
 	page := f.ask(t, "viewer", "/restores", nil).Body.String()
 	require.NotContains(t, page, "did not answer")
 	require.Contains(t, page, "not finished")
 
-	f.books.err = errors.New("the ledger is down")
+	f.fakeSource.err = errors.New("the ledger is down")
 	require.Equal(t, http.StatusServiceUnavailable, f.ask(t, "viewer", "/restores", nil).Code)
 }

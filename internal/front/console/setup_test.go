@@ -31,9 +31,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// books implements Source with two campaigns, and Actions that record their calls.
-type books struct {
-	looks atomic.Int64
+// fakeSource implements Source with two campaigns, and Actions that record their calls.
+type fakeSource struct {
+	reads atomic.Int64
 	did   []string
 
 	denied  int
@@ -47,15 +47,15 @@ type books struct {
 	after    string // After of the last requeue
 }
 
-func (b *books) Campaigns(_ context.Context, s model.Search) (model.Campaigns, error) {
-	b.looks.Add(1)
+func (b *fakeSource) Campaigns(_ context.Context, s model.Search) (model.Campaigns, error) {
+	b.reads.Add(1)
 	other := b.live.Campaign
 	other.ID, other.Name = "other", "<b>Other</b>"
 	return model.Campaigns{Search: s, More: s.Page == 0, List: []model.Campaign{b.live.Campaign, other}}, b.err
 }
 
-func (b *books) Campaign(_ context.Context, id string) (*model.Live, error) {
-	b.looks.Add(1)
+func (b *fakeSource) Campaign(_ context.Context, id string) (*model.Live, error) {
+	b.reads.Add(1)
 	live := b.live
 	switch id {
 	case "rain":
@@ -67,77 +67,77 @@ func (b *books) Campaign(_ context.Context, id string) (*model.Live, error) {
 		return nil, fmt.Errorf("campaign %s: %w", id, model.ErrNotFound)
 	}
 	live.ID = id
-	live.Granted += b.looks.Load()
+	live.Granted += b.reads.Load()
 	return &live, b.err
 }
 
-func (b *books) Sinks(context.Context) ([]app.SinkStatus, error) {
+func (b *fakeSource) Sinks(context.Context) ([]app.SinkStatus, error) {
 	oldest := 2.5
 	return []app.SinkStatus{{Sink: "kafka", State: "working", Waiting: 12, Dead: 1, Oldest: &oldest,
 		Workers: []app.SinkWorker{{Worker: "w1", Alive: true}}}, {Sink: "balance", State: "no_worker"}}, nil
 }
 
-func (b *books) letter() deadletter.Letter {
+func (b *fakeSource) letter() deadletter.Letter {
 	return deadletter.Letter{ID: "kafka/0/1-1", Sink: "kafka", Class: "permanent", Reason: "too <large>",
 		Fields: []string{"c", "rain"}, Grant: &hongbao.Grant{Campaign: "rain", Packet: 3, User: "u1", Amount: 185,
 			Currency: "CNY"}}
 }
 
-func (b *books) Letters(context.Context, deadletter.Filter, string) ([]deadletter.Letter, string, error) {
+func (b *fakeSource) Letters(context.Context, deadletter.Filter, string) ([]deadletter.Letter, string, error) {
 	return []deadletter.Letter{b.letter()}, "kafka/0/1-1", nil
 }
 
-func (b *books) Letter(_ context.Context, id string) (deadletter.Letter, error) {
+func (b *fakeSource) Letter(_ context.Context, id string) (deadletter.Letter, error) {
 	if id != b.letter().ID {
 		return deadletter.Letter{}, model.ErrNotFound
 	}
 	return b.letter(), nil
 }
 
-func (b *books) quarantined() ledger.Quarantined {
+func (b *fakeSource) quarantined() ledger.Quarantined {
 	return ledger.Quarantined{ID: 7, Reason: "other_user", Grant: hongbao.Grant{Campaign: "rain", Packet: 3, User: "u1",
 		Amount: 185, Currency: "CNY"}, Has: &hongbao.Grant{User: "u2", Amount: 185}}
 }
 
-func (b *books) Quarantine(context.Context, int64, bool) ([]ledger.Quarantined, error) {
+func (b *fakeSource) Quarantine(context.Context, int64, bool) ([]ledger.Quarantined, error) {
 	return []ledger.Quarantined{b.quarantined()}, nil
 }
 
-func (b *books) Quarantined(_ context.Context, id int64) (ledger.Quarantined, error) {
+func (b *fakeSource) Quarantined(_ context.Context, id int64) (ledger.Quarantined, error) {
 	if id != 7 {
 		return ledger.Quarantined{}, model.ErrNotFound
 	}
 	return b.quarantined(), nil
 }
 
-func (b *books) Trail(context.Context, model.Question) (model.Trails, error) {
+func (b *fakeSource) Trail(context.Context, model.Question) (model.Trails, error) {
 	return b.trails, nil
 }
 
-func (b *books) Replays(context.Context) ([]app.ReplayState, error) {
+func (b *fakeSource) Replays(context.Context) ([]app.ReplayState, error) {
 	events := int64(10)
 	return []app.ReplayState{{Name: "again", Target: "kafka", Looked: 5, Events: &events}, {Name: "new", Target: "kafka"}}, nil
 }
 
-func (b *books) Denied(context.Context, access.Action, string, error) { b.denied++ }
+func (b *fakeSource) Denied(context.Context, access.Action, string, error) { b.denied++ }
 
-func (b *books) do(who *access.Caller, format string, args ...any) error {
+func (b *fakeSource) do(who *access.Caller, format string, args ...any) error {
 	b.did = append(b.did, who.Key+" "+fmt.Sprintf(format, args...))
 	return nil
 }
 
-func (b *books) CheckCampaign(_ context.Context, spec hongbao.Campaign) (bool, error) {
+func (b *fakeSource) CheckCampaign(_ context.Context, spec hongbao.Campaign) (bool, error) {
 	return spec.ID == "other", b.refuses
 }
 
 // doer implements the Operations of a caller and records the calls.
 type doer struct {
 	ops.Operations
-	*books
+	*fakeSource
 	who *access.Caller
 }
 
-func (b *books) operations(who *access.Caller) Operations { return doer{books: b, who: who} }
+func (b *fakeSource) operations(who *access.Caller) Operations { return doer{fakeSource: b, who: who} }
 
 func (d doer) FundCampaign(_ context.Context, in ops.CampaignCreate) (*app.Created, error) {
 	if d.refuses != nil {
@@ -193,7 +193,7 @@ func (d doer) DecideQuarantined(_ context.Context, in ops.Decide) (app.Quarantin
 
 var audited = time.Unix(1_800_000_000, 0)
 
-func (b *books) Audit(_ context.Context, who *access.Caller) (*audit.Report, error) {
+func (b *fakeSource) Audit(_ context.Context, who *access.Caller) (*audit.Report, error) {
 	return &audit.Report{Verdict: audit.Differs, Started: audited, Differences: []audit.Difference{{Kind: audit.Lost, Campaign: "rain",
 		Where: "ledger", Detail: "a <lost> grant"}}}, b.do(who, "audit")
 }
@@ -242,20 +242,20 @@ func (k *keys) EndSession(_ context.Context, session string) error {
 // fixture is a Console over a fake Source and a fake Authority.
 type fixture struct {
 	*Console
-	*books
+	*fakeSource
 	keys *keys
 }
 
 func setup(t *testing.T, change func(*configs.Console, *Deps)) *fixture {
 	t.Helper()
-	f := &fixture{books: &books{live: model.Live{Campaign: model.Campaign{ID: "rain", Name: "Spring rain", Currency: "CNY",
+	f := &fixture{fakeSource: &fakeSource{live: model.Live{Campaign: model.Campaign{ID: "rain", Name: "Spring rain", Currency: "CNY",
 		State: "open", CanPause: true, Packets: 1000, Granted: 10, Left: 990, InRedis: true}}}, keys: &keys{}}
 	f.trails.List = []model.Trail{{Packet: 3, User: "u1", Amount: "1.85 CNY",
-		Stations: []model.Station{{Name: "Receipt in Redis", There: true, Text: "yes"},
+		Stations: []model.Station{{Name: "Receipt in Redis", Present: true, Text: "yes"},
 			{Name: "Row of the ledger", Text: "no"}}}}
 	f.live.Spread = []model.Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
 	cfg := configs.Console{Every: time.Second, Watchers: 3, SessionTime: time.Hour}
-	deps := Deps{Source: f.books, Actions: f.books, Operations: f.books.operations, Authority: f.keys, Log: zap.NewNop(), Deployment: "test"}
+	deps := Deps{Source: f.fakeSource, Actions: f.fakeSource, Operations: f.fakeSource.operations, Authority: f.keys, Log: zap.NewNop(), Deployment: "test"}
 	if change != nil {
 		change(&cfg, &deps)
 	}

@@ -139,15 +139,15 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 		Done: done(r.URL)})
 }
 
-// said has the texts that a page may show after an action. The URL contains only the key of a text, so that nobody can
+// messages has the texts that a page may show after an action. The URL contains only the key of a text, so that nobody can
 // forge a link that shows another text.
-var said = map[string]string{
+var messages = map[string]string{
 	"paused": "Paused.", "resumed": "Resumed.", "decided": "Decided.",
 	"created": "The ledger has the campaign and its money. Load the campaign to open it.",
 	"there":   "The ledger already had this campaign. Nothing was changed.",
 }
 
-func done(u *url.URL) string { return said[u.Query().Get("done")] }
+func done(u *url.URL) string { return messages[u.Query().Get("done")] }
 
 // pageRoutes adds the routes of the pages that change nothing.
 func (c *Console) pageRoutes(mux *http.ServeMux) {

@@ -102,7 +102,7 @@ func campaignChanges() []operation {
 			action: access.CreateCampaign, body: hongbao.Campaign{}, answer: app.Created{},
 			accepted: app.Created{},
 			codes:    []string{"specification_invalid", "specification_impossible", "campaign_exists", "unknown_campaign"},
-			do:       create, raw: true, together: true, after: storeCodes,
+			do:       create, raw: true, inTransaction: true, after: storeCodes,
 		},
 		{
 			method: http.MethodPost, path: "/v1/campaigns/{id}/load", id: "load-campaign", summary: "Load a campaign into Redis",
@@ -123,7 +123,7 @@ func campaignChanges() []operation {
 				"can't be loaded afterwards. The request is refused once the load has begun. A second cancel returns the same " +
 				"answer.",
 			action: access.CancelCampaign, body: empty{}, answer: app.Ending{},
-			codes: []string{"loading_begun"}, together: true,
+			codes: []string{"loading_begun"}, inTransaction: true,
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().CancelCampaign(ctx, c.campaign) }),
 		},
 		{
@@ -156,7 +156,7 @@ func campaignChanges() []operation {
 			summary:     "Make the seed of a refunded campaign public",
 			description: "Returns the disclosure with which everyone can check the draw (`hongbao campaign verify`).",
 			action:      access.RevealCampaign, body: empty{}, answer: campaign.Disclosure{},
-			codes: []string{"not_refunded"}, together: true,
+			codes: []string{"not_refunded"}, inTransaction: true,
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().RevealCampaign(ctx, c.campaign) }),
 		},
 	}
@@ -171,7 +171,7 @@ func stateChange(name, summary string, action access.Action,
 		description: "The change works while the ledger is down. Once the ledger answers again, it records the change, " +
 			"also in its journal.",
 		action: action, body: stateBody{}, answer: stateAnswer{}, codes: []string{"not_loaded", "campaign_lost"},
-		alone: true,
+		withoutLedger: true,
 		do: func(ctx context.Context, c *call) (any, error) {
 			in := ops.CampaignPause{Campaign: c.campaign, Why: c.fields.text("why")}
 			if err := c.fields.done(); err != nil {

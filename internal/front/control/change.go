@@ -93,11 +93,11 @@ const ledgerWait = 2 * time.Second
 
 // once does the operation, or returns the stored answer of an earlier request with the same Idempotency-Key.
 func (c *call) once(ctx context.Context, o *operation, req access.Request) (answer kept, err error) {
-	if o.alone {
-		return c.onceAlone(ctx, o, req)
+	if o.withoutLedger {
+		return c.onceWithoutLedger(ctx, o, req)
 	}
 	text, _, err := c.app.Once(ctx, req, func(within context.Context) ([]byte, error) {
-		if o.together {
+		if o.inTransaction {
 			return c.effect(within, o)
 		}
 		return c.effect(ctx, o)
@@ -105,9 +105,9 @@ func (c *call) once(ctx context.Context, o *operation, req access.Request) (answ
 	return answerOf(text, err)
 }
 
-// onceAlone is once for changes that work without the ledger: if the ledger is down or slow, it does the
+// onceWithoutLedger is once for changes that work without the ledger: if the ledger is down or slow, it does the
 // operation anyway.
-func (c *call) onceAlone(ctx context.Context, o *operation, req access.Request) (kept, error) {
+func (c *call) onceWithoutLedger(ctx context.Context, o *operation, req access.Request) (kept, error) {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late := time.AfterFunc(ledgerWait, cancel)
@@ -122,10 +122,10 @@ func (c *call) onceAlone(ctx context.Context, o *operation, req access.Request) 
 		text, failed = c.effect(ctx, o)
 		return text, failed
 	})
-	switch away := hongbao.IsOutage(err) || err != nil && asking.Err() != nil && ctx.Err() == nil; {
+	switch ledgerDown := hongbao.IsOutage(err) || err != nil && asking.Err() != nil && ctx.Err() == nil; {
 	case did: // even if the ledger did not store the answer
 		return answerOf(text, failed)
-	case away && !errors.Is(err, access.ErrUnderWay):
+	case ledgerDown && !errors.Is(err, access.ErrUnderWay):
 		return answerOf(c.effect(ctx, o))
 	}
 	return answerOf(kept, err)

@@ -32,11 +32,11 @@ type operation struct {
 
 	// raw is set if do parses the body itself.
 	raw bool
-	// together is set if do changes only the ledger. Then its changes, the answer and the journal entry are one
+	// inTransaction is set if do changes only the ledger. Then its changes, the answer and the journal entry are one
 	// transaction. Otherwise do makes its changes before the answer is stored, and may run twice.
-	together bool
-	// alone is set if do needs only Redis. Then it also runs while the ledger is down, and is recorded later.
-	alone bool
+	inTransaction bool
+	// withoutLedger is set if do needs only Redis. Then it also runs while the ledger is down, and is recorded later.
+	withoutLedger bool
 	// after runs after the transaction, and also for a retry. It may replace the answer by one with status 202.
 	after func(ctx context.Context, c *call, answer any) (any, error)
 }

@@ -55,7 +55,7 @@ func quarantineOperations() []operation {
 			description: "Sending the same decision again moves no money and returns the same answer.",
 			action:      access.DecideQuarantine, body: decideBody{}, answer: app.Quarantined{},
 			params: []*huma.Param{number}, codes: []string{"unknown_quarantine", "decided_otherwise", "not_payable"},
-			do: decide, together: true,
+			do: decide, inTransaction: true,
 		},
 	}
 }

@@ -99,7 +99,7 @@ func (c *call) replayState(ctx context.Context, name string) (replayState, error
 	}
 	s, found, err := c.app.ReplayState(ctx, name)
 	if x := c.tasks.running(taskOf(name)); err == nil && !found && x != nil {
-		return x.unnoted(), nil
+		return x.unrecorded(), nil
 	}
 	if err == nil && !found {
 		err = errUnknownReplay()
@@ -107,9 +107,9 @@ func (c *call) replayState(ctx context.Context, name string) (replayState, error
 	return c.stateOf(&s), err
 }
 
-// unnoted returns the state of a replay that Redis has not recorded yet, because the replay first reads the
+// unrecorded returns the state of a replay that Redis has not recorded yet, because the replay first reads the
 // topic to find missing grants.
-func (x *task) unnoted() replayState {
+func (x *task) unrecorded() replayState {
 	o := x.replay
 	return replayState{app.ReplayState{Name: o.Name, Target: o.To, Dead: o.Dead, Filter: o.Filter, Begun: x.begun.UTC()},
 		!o.DryRun}
@@ -120,7 +120,7 @@ func (c *call) withUnnoted(list replaysAnswer) replaysAnswer {
 	for _, x := range c.tasks.replays("") {
 		noted := slices.ContainsFunc(list.Replays, func(s replayState) bool { return s.Name == x.replay.Name })
 		if !noted && !x.replay.DryRun {
-			list.Replays = append(list.Replays, x.unnoted())
+			list.Replays = append(list.Replays, x.unrecorded())
 		}
 	}
 	slices.SortFunc(list.Replays, func(a, b replayState) int { return strings.Compare(a.Name, b.Name) })
@@ -226,7 +226,7 @@ func stopReplay(ctx context.Context, c *call) (any, error) {
 	if err != nil || found {
 		return c.stateOf(&s), err
 	}
-	last := stopped[0].unnoted()
+	last := stopped[0].unrecorded()
 	last.RunsHere = false
 	return last, nil
 }

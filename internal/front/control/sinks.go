@@ -48,7 +48,7 @@ func sinkOperations() []operation {
 				"Verdict, alarms and sealing ignore an acknowledged difference. A second acknowledgement of the same difference " +
 				"replaces the first. A difference of the kind `double_credit` can't be acknowledged.",
 			action: access.AcknowledgeDifference, body: acknowledgeBody{},
-			answer: ledger.Acknowledgement{}, together: true, do: acknowledge,
+			answer: ledger.Acknowledgement{}, inTransaction: true, do: acknowledge,
 		},
 		sinkChange("pause", "Stop the deliveries to a sink until it is resumed",
 			"All workers stop their deliveries within a second. The grants wait without using up an attempt.", access.PauseSink,
@@ -61,7 +61,7 @@ func sinkOperations() []operation {
 			description: "The limit overrides the workers' configuration until a request with `by_knob` as true removes it. " +
 				"Workers apply a change within about two seconds.",
 			action: access.LimitSink, body: limitBody{}, answer: app.SinkChange{}, params: []*huma.Param{sinkParam()},
-			codes: []string{"unknown_sink"}, alone: true, do: limitSink,
+			codes: []string{"unknown_sink"}, withoutLedger: true, do: limitSink,
 		},
 	}
 }
@@ -85,7 +85,7 @@ func sinkChange(name, summary, description string, action access.Action,
 	return operation{
 		method: http.MethodPost, path: "/v1/sinks/{sink}/" + name, id: name + "-sink", summary: summary,
 		description: description + " The change works while the ledger is down.", action: action, body: sinkBody{},
-		answer: app.SinkChange{}, params: []*huma.Param{sinkParam()}, codes: []string{"unknown_sink"}, alone: true,
+		answer: app.SinkChange{}, params: []*huma.Param{sinkParam()}, codes: []string{"unknown_sink"}, withoutLedger: true,
 		do: func(ctx context.Context, c *call) (any, error) {
 			in := ops.SinkPause{Sink: c.r.PathValue("sink"), Why: c.fields.text("why"), Campaign: c.fields.text("campaign")}
 			if err := c.fields.done(); err != nil {

@@ -24,7 +24,7 @@ func topUpOperation() operation {
 		accepted: app.TopUp{},
 		codes: []string{"amount_not_integer_minor_units", "amount_out_of_range", "specification_invalid",
 			"specification_impossible", "funded_otherwise", "order_reused", "top_up_open", "campaign_lost", "conflict"},
-		do: topUp, together: true, after: dealTopUp,
+		do: topUp, inTransaction: true, after: dealTopUp,
 	}
 }
 

@@ -167,8 +167,8 @@ func TestAPIKeys(t *testing.T) {
 	s.call(t, "POST", "/v1/campaigns/Other/grabs:batch", batch, as(gatewayText)).Refused(t, "campaign_invalid")
 	require.Empty(t, s.grabbed())
 
-	away := setup(t, options{apiKeys: access.NewAuthority(keyList{away: io.ErrUnexpectedEOF})})
-	away.call(t, "POST", batchPath, batch, as(gatewayText)).Refused(t, "unavailable")
+	unreachable := setup(t, options{apiKeys: access.NewAuthority(keyList{err: io.ErrUnexpectedEOF})})
+	unreachable.call(t, "POST", batchPath, batch, as(gatewayText)).Refused(t, "unavailable")
 }
 
 // An API key that exceeds its rate must wait. Denied requests count for the rate, and other keys are not

@@ -70,7 +70,7 @@ func (s *Server) campaign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	window, err := s.windows.get(r.Context(), id)
+	window, err := s.campaignCache.get(r.Context(), id)
 	if err != nil {
 		return unread(err)
 	}
@@ -114,9 +114,9 @@ const (
 
 var errAsking = errors.New("too many campaigns are being read")
 
-// windows caches the public state of campaigns for windowAge. So reads of one campaign by many users cost Redis
+// campaignCache caches the public state of campaigns for windowAge. So reads of one campaign by many users cost Redis
 // almost nothing.
-type windows struct {
+type campaignCache struct {
 	reader Reader
 	asking singleflight.Group
 	room   chan struct{} // limits concurrent reads of known campaigns
@@ -145,13 +145,13 @@ func (s *seen) lasts() time.Duration {
 	return windowAge
 }
 
-func newWindows(reader Reader) *windows {
-	return &windows{reader: reader, known: map[string]seen{}, room: make(chan struct{}, maxAsking),
+func newWindows(reader Reader) *campaignCache {
+	return &campaignCache{reader: reader, known: map[string]seen{}, room: make(chan struct{}, maxAsking),
 		new: make(chan struct{}, maxAsking)}
 }
 
 // get returns the public state of a campaign, with the clock moved to the present.
-func (v *windows) get(ctx context.Context, campaign string) (store.Window, error) {
+func (v *campaignCache) get(ctx context.Context, campaign string) (store.Window, error) {
 	has, fresh := v.remembered(campaign)
 	if !fresh {
 		var err error
@@ -164,7 +164,7 @@ func (v *windows) get(ctx context.Context, campaign string) (store.Window, error
 }
 
 // read reads a campaign. Concurrent callers share one read. It returns an error only if ctx has ended.
-func (v *windows) read(ctx context.Context, campaign string) (has seen, err error) {
+func (v *campaignCache) read(ctx context.Context, campaign string) (has seen, err error) {
 	select {
 	case r := <-v.asking.DoChan(campaign, func() (any, error) {
 		return v.ask(context.WithoutCancel(ctx), campaign), nil
@@ -177,14 +177,14 @@ func (v *windows) read(ctx context.Context, campaign string) (has seen, err erro
 }
 
 // remembered returns the cached read of a campaign, and reports whether it is fresh.
-func (v *windows) remembered(campaign string) (has seen, fresh bool) {
+func (v *campaignCache) remembered(campaign string) (has seen, fresh bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	has, ok := v.known[campaign]
 	return has, ok && time.Since(has.at) <= windowAge
 }
 
-func (v *windows) ask(ctx context.Context, campaign string) seen {
+func (v *campaignCache) ask(ctx context.Context, campaign string) seen {
 	has, _ := v.remembered(campaign)
 	room := v.new
 	if has.found() {
@@ -211,7 +211,7 @@ func (v *windows) ask(ctx context.Context, campaign string) seen {
 
 // remember adds a read to the cache, and removes old entries if the cache is full. An unknown id never
 // displaces a valid entry.
-func (v *windows) remember(campaign string, has seen) {
+func (v *campaignCache) remember(campaign string, has seen) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if now := time.Now(); len(v.known) >= maxWindows && (has.found() || now.Sub(v.cleaned) > windowAge) {

@@ -24,7 +24,7 @@ var errPaid = errors.New("too many users of lost campaigns are being looked up")
 // For other campaigns it returns no receipts. The answer "ended" is final, so a user whom the ledger has paid must not
 // get it. If the ledger does not answer, the grab stays undecided.
 func (s *Server) paid(ctx context.Context, g *hongbao.Grab) (model.Receipts, error) {
-	window, err := s.windows.get(ctx, g.Campaign)
+	window, err := s.campaignCache.get(ctx, g.Campaign)
 	if err != nil {
 		return model.Receipts{}, unread(err)
 	}

@@ -20,10 +20,10 @@ import (
 // get ended. While the ledger is down, a grab is undecided.
 func TestEndedCampaignsThatRedisLost(t *testing.T) {
 	t.Parallel()
-	var away atomic.Bool
+	var ledgerDown atomic.Bool
 	f := &fake{window: store.Window{State: "refunded", Lost: true}, held: func(user string) ([]hongbao.Receipt, error) {
 		switch {
-		case away.Load():
+		case ledgerDown.Load():
 			return nil, hongbao.Outagef(hongbao.ClassTransient, "the ledger is down")
 		case user == "u1":
 			return []hongbao.Receipt{{Packet: 7, Amount: 185, Shard: 1, Seq: 9, Time: decided, RequestID: "first"}}, nil
@@ -46,7 +46,7 @@ func TestEndedCampaignsThatRedisLost(t *testing.T) {
 		require.Equal(t, "ended", r.Body["outcome"])
 		require.NotContains(t, r.Body, "receipts")
 	}
-	away.Store(true)
+	ledgerDown.Store(true)
 	for _, user := range []string{"u1", "u2"} {
 		grab(user).Refused(t, "unavailable", user)
 	}
@@ -63,7 +63,7 @@ func TestLostCampaignsAskForFewUsersAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan struct{})
 		f := &fake{window: store.Window{Lost: true}, held: func(string) ([]hongbao.Receipt, error) { return nil, nil }}
-		s := &Server{windows: newWindows(f), paying: make(chan struct{}, maxPaid), deps: Deps{Reader: &holding{f, let}}}
+		s := &Server{campaignCache: newWindows(f), paying: make(chan struct{}, maxPaid), deps: Deps{Reader: &holding{f, let}}}
 		results := make(chan error, maxPaid+10)
 		for range maxPaid + 10 {
 			go func() {

@@ -22,7 +22,7 @@ type limits struct {
 	// began.
 	now, before map[string]time.Duration
 	began       time.Time
-	turned      time.Time
+	rotated     time.Time
 }
 
 func newLimits(perSecond, burst int) *limits {
@@ -39,8 +39,8 @@ func (l *limits) take(user string, n int, at time.Time) (wait time.Duration) {
 	now := at.Sub(l.began)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at.Sub(l.turned) > l.period || len(l.now) >= maxUsers {
-		l.before, l.now, l.turned = l.now, make(map[string]time.Duration, len(l.now)), at
+	if at.Sub(l.rotated) > l.period || len(l.now) >= maxUsers {
+		l.before, l.now, l.rotated = l.now, make(map[string]time.Duration, len(l.now)), at
 	}
 	whole, known := l.now[user]
 	if !known {

@@ -71,16 +71,16 @@ type Addresses struct{ Public, Control, Ops net.Addr }
 
 // Server answers grabs over HTTP. Its methods are safe for concurrent use, but call Run only once.
 type Server struct {
-	cfg       Config
-	deps      Deps
-	windows   *windows
-	verifier  *verifier     // nil: the server accepts no tokens
-	keyURL    *urlSet       // nil: serve.keys is no URL
-	paying    chan struct{} // limits the concurrent lookups of users of lost campaigns
-	limits    *limits       // of users
-	keys      *limits       // of API keys
-	addresses *addresses    // nil: the rate of an address is not limited
-	log       *zap.Logger   // bounded
+	cfg           Config
+	deps          Deps
+	campaignCache *campaignCache
+	verifier      *verifier     // nil: the server accepts no tokens
+	keyURL        *urlSet       // nil: serve.keys is no URL
+	paying        chan struct{} // limits the concurrent lookups of users of lost campaigns
+	limits        *limits       // of users
+	keys          *limits       // of API keys
+	addresses     *addresses    // nil: the rate of an address is not limited
+	log           *zap.Logger   // bounded
 	// gatewayFacts maps the names that gateways use for facts to the facts.
 	gatewayFacts map[string]string
 
@@ -113,7 +113,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		deps.Connections = func(string, int) {}
 	}
 	s := &Server{
-		cfg: cfg, deps: deps, windows: newWindows(deps.Reader), limits: newLimits(cfg.Rate, cfg.Burst),
+		cfg: cfg, deps: deps, campaignCache: newWindows(deps.Reader), limits: newLimits(cfg.Rate, cfg.Burst),
 		keys: newLimits(cfg.KeyRate, cfg.KeyBurst), paying: make(chan struct{}, maxPaid),
 		log: web.Sampled(deps.Log),
 	}

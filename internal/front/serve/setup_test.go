@@ -60,10 +60,10 @@ func bankKey(role access.Role) (access.Key, string) {
 type keyList struct {
 	access.Source // nil: these tests use no sessions
 	keys          []access.Key
-	away          error
+	err           error
 }
 
-func (l keyList) Live(context.Context) (access.Live, error) { return access.Live{Keys: l.keys}, l.away }
+func (l keyList) Live(context.Context) (access.Live, error) { return access.Live{Keys: l.keys}, l.err }
 
 // jwk returns a key in JSON Web Key form.
 func jwk(t *testing.T, key any, kid, alg string) json.RawMessage {

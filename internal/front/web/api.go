@@ -188,8 +188,8 @@ func (a *API) path(list []Endpoint) http.Handler {
 // without a lifetime (RFC 9110, 9.3.3), and browsers never load it as a script or a style.
 func (a *API) checked(w http.ResponseWriter, r *http.Request, crowd bool, do func(http.ResponseWriter, *http.Request) error) {
 	h := w.Header()
-	patience := patienceOf(r)
-	if patience != nil && patience.over() { // the previous request was overdue, but was still answered
+	timer := requestTimerOf(r)
+	if timer != nil && timer.over() { // the previous request was overdue, but was still answered
 		h["Connection"] = closeIt
 		r, crowd = r.WithContext(context.WithoutCancel(r.Context())), false
 	}
@@ -197,9 +197,9 @@ func (a *API) checked(w http.ResponseWriter, r *http.Request, crowd bool, do fun
 		h[RequestID] = []string{newRequestID()}
 		h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
 	}
-	if crowd && patience != nil {
-		patience.begin(a.AnswerTime)
-		defer patience.end()
+	if crowd && timer != nil {
+		timer.begin(a.AnswerTime)
+		defer timer.end()
 	} else {
 		ctx, cancel := context.WithTimeout(r.Context(), a.AnswerTime)
 		defer cancel()

@@ -97,11 +97,11 @@ func (s *Server) Stop(most time.Duration, remedy string) error {
 	return err
 }
 
-// patience cancels the context of a connection when the connection's request takes too long. A connection has one
+// requestTimer cancels the context of a connection when the connection's request takes too long. A connection has one
 // request at a time, so one timer per connection is enough. The timer is not reset for each request. When it fires,
 // it checks when the running request is due. A context with its own deadline would cost each grab two more
 // microseconds.
-type patience struct {
+type requestTimer struct {
 	ctx    context.Context // the connection's
 	cancel context.CancelCauseFunc
 	opened time.Time
@@ -114,18 +114,18 @@ type patience struct {
 
 const none, missed = 0, -1
 
-type patienceKey struct{}
+type requestTimerKey struct{}
 
 // errOverdue is the cause of a context that was canceled by a patience.
 var errOverdue = errors.New("the request takes too long")
 
-func patienceOf(r *http.Request) *patience {
-	p, _ := r.Context().Value(patienceKey{}).(*patience)
+func requestTimerOf(r *http.Request) *requestTimer {
+	p, _ := r.Context().Value(requestTimerKey{}).(*requestTimer)
 	return p
 }
 
 // begin sets when a request is due. most must be the same for all requests.
-func (p *patience) begin(most time.Duration) {
+func (p *requestTimer) begin(most time.Duration) {
 	p.due.Store(int64(time.Since(p.opened) + most))
 	if p.most == 0 {
 		p.most = most
@@ -133,16 +133,16 @@ func (p *patience) begin(most time.Duration) {
 	}
 }
 
-func (p *patience) end() {
+func (p *requestTimer) end() {
 	if due := p.due.Load(); due != missed {
 		p.due.CompareAndSwap(due, none)
 	}
 }
 
-// look runs when the timer fires. It cancels the context if the running request is overdue. Otherwise it resets
+// checkDue runs when the timer fires. It cancels the context if the running request is overdue. Otherwise it resets
 // the timer to the time when that request is due. Without a running request it uses the time when a request that
 // begins now would be due.
-func (p *patience) look() {
+func (p *requestTimer) checkDue() {
 	if p.ctx.Err() != nil {
 		return
 	}
@@ -159,19 +159,19 @@ func (p *patience) look() {
 
 // over reports whether an earlier request of the connection was overdue. If so, the connection's context is
 // canceled, and the connection serves at most one more request.
-func (p *patience) over() bool { return p.due.Load() == missed }
+func (p *requestTimer) over() bool { return p.due.Load() == missed }
 
 // overdue reports whether a patience has canceled the request's context.
 func overdue(r *http.Request) bool { return errors.Is(context.Cause(r.Context()), errOverdue) }
 
 // opened adds a patience to the context of a new connection.
 func (s *Server) opened(ctx context.Context, c net.Conn) context.Context {
-	p := &patience{opened: time.Now()}
+	p := &requestTimer{opened: time.Now()}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
-	p.timer = time.AfterFunc(time.Hour, p.look)
+	p.timer = time.AfterFunc(time.Hour, p.checkDue)
 	p.timer.Stop()
 	s.open.Store(c, p)
-	return context.WithValue(p.ctx, patienceKey{}, p)
+	return context.WithValue(p.ctx, requestTimerKey{}, p)
 }
 
 // changed releases the patience of a connection that was closed or hijacked.
@@ -180,7 +180,7 @@ func (s *Server) changed(c net.Conn, now http.ConnState) {
 		return
 	}
 	if open, ok := s.open.LoadAndDelete(c); ok {
-		p := open.(*patience) //nolint:forcetypeassert // the map has only values of this type
+		p := open.(*requestTimer) //nolint:forcetypeassert // the map has only values of this type
 		p.cancel(nil)
 		p.timer.Stop()
 	}

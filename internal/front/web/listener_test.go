@@ -38,7 +38,7 @@ func TestCrowdIsOverdue(t *testing.T) {
 	a.AnswerTime = time.Second
 	s := serveCrowd(t, a)
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
-	post := func() told { return post(t, client, s) }
+	post := func() reply { return post(t, client, s) }
 	wait.Store(int64(300 * time.Millisecond))
 	for range 5 { // together longer than the deadline
 		res := post()
@@ -148,21 +148,21 @@ func request(ctx context.Context, t *testing.T, s *Server) *http.Request {
 	return r
 }
 
-// told is an answer. last reports whether the server closes the connection after it.
-type told struct {
+// reply is an answer. last reports whether the server closes the connection after it.
+type reply struct {
 	status int
 	last   bool
 	head   http.Header
 	text   string
 }
 
-func post(t *testing.T, client *http.Client, s *Server) told {
+func post(t *testing.T, client *http.Client, s *Server) reply {
 	t.Helper()
 	res, err := client.Do(request(t.Context(), t, s))
 	require.NoError(t, err)
 	text, err := io.ReadAll(res.Body)
 	require.NoError(t, errors.Join(err, res.Body.Close()))
-	return told{res.StatusCode, res.Close, res.Header, string(text)}
+	return reply{res.StatusCode, res.Close, res.Header, string(text)}
 }
 
 // connections returns the number of connections with state.
@@ -199,7 +199,7 @@ func TestPatience(t *testing.T) {
 		var s Server
 		c, _ := net.Pipe()
 		ctx := s.opened(t.Context(), c)
-		p, ok := ctx.Value(patienceKey{}).(*patience)
+		p, ok := ctx.Value(requestTimerKey{}).(*requestTimer)
 		require.True(t, ok)
 		for i := range 20 {
 			p.begin(most)
@@ -218,7 +218,7 @@ func TestPatience(t *testing.T) {
 		require.True(t, p.over())
 
 		ctx = s.opened(t.Context(), c)
-		p, ok = ctx.Value(patienceKey{}).(*patience)
+		p, ok = ctx.Value(requestTimerKey{}).(*requestTimer)
 		require.True(t, ok)
 		for range 20 {
 			p.begin(most)

@@ -207,8 +207,8 @@ func (r *run) differs(c *campaign, kind Kind, where, format string, args ...any)
 	r.found(Difference{Kind: kind, Where: where, Campaign: c.id, Detail: fmt.Sprintf(format, args...)})
 }
 
-// foundOf notes a difference of one packet. If a receipt has the packet, describe adds what the receipt says.
-func (r *run) foundOf(c *campaign, packet int64, f *fact, d Difference) {
+// foundPacket notes a difference of one packet. If a receipt has the packet, describe adds what the receipt says.
+func (r *run) foundPacket(c *campaign, packet int64, f *fact, d Difference) {
 	d.Campaign, d.Packet = c.id, packet
 	if d.Event == "" {
 		d.Event = event(int(f.shard), f.seq)
@@ -278,8 +278,8 @@ func (r *run) observeAt(from source, g *hongbao.Grant, at *record) {
 		f.digest, f.shard, f.seq, f.time = digest, int16(g.Shard), g.Seq, uint32(g.Time.Unix())
 		r.noteSeq(c, from, g)
 	case f.digest != digest && (f.has(inReceipts) || !c.inRedisOn(g.Shard)):
-		c.altered++
-		r.foundOf(c, g.Packet, f, Difference{Kind: Different, Where: sourceNames[from], Event: g.EventID(),
+		c.reportedAmounts++
+		r.foundPacket(c, g.Packet, f, Difference{Kind: Different, Where: sourceNames[from], Event: g.EventID(),
 			Detail: "the " + sourceNames[from] + " has " + describeGrant(g)})
 	}
 	if f.has(from) {
@@ -314,14 +314,14 @@ func (r *run) noteSeq(c *campaign, from source, g *hongbao.Grant) {
 	}
 }
 
-var twice = map[source]Kind{inStream: StreamGap, inLedger: DoubleCredit, inTopic: DuplicateInTopic}
+var duplicateKind = map[source]Kind{inStream: StreamGap, inLedger: DoubleCredit, inTopic: DuplicateInTopic}
 
 func (r *run) again(c *campaign, f *fact, from source, g *hongbao.Grant, at *record) {
 	place := "" // distinguishes several copies
 	if at != nil {
 		place = fmt.Sprintf(" at partition %d, offset %d", at.partition, at.offset)
 	}
-	r.foundOf(c, g.Packet, f, Difference{Kind: twice[from], Where: sourceNames[from], Event: g.EventID(),
+	r.foundPacket(c, g.Packet, f, Difference{Kind: duplicateKind[from], Where: sourceNames[from], Event: g.EventID(),
 		Detail: "the " + sourceNames[from] + " has the packet once more" + place + ": " + describeGrant(g)})
 }
 

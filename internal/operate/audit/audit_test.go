@@ -205,7 +205,7 @@ func TestSomeCampaigns(t *testing.T) {
 func TestMended(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
-	w.bury(t, "the account is closed")
+	w.deadLetter(t, "the account is closed")
 	w.ledger.grants["a"] = append(w.ledger.grants["a"], *w.published("a", "u0500"))
 	w.ledger.quarantined = []ledger.Quarantined{{ID: 1, Reason: "over_funded", Grant: *w.settled("a", "u0003"),
 		Resolution: "not paid"}}

@@ -20,7 +20,7 @@ func TestResolvedLetters(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			w := busy(t)
-			w.bury(t, "the account is closed")
+			w.deadLetter(t, "the account is closed")
 			k := w.keys("a")
 			letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
 			require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 			drop(w.ledger.grants, "a", "u0003")
 		},
 		"a dropped letter": func(t *testing.T, w *world) {
-			w.bury(t, "the account is closed")
+			w.deadLetter(t, "the account is closed")
 			k := w.keys("a")
 			letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
 			require.NoError(t, err)

@@ -55,7 +55,7 @@ const (
 	inTopic
 	inQuarantine
 	inRemote
-	isWorthless // the packet has no value, so the remote need not have it
+	hasNoValue // the packet has no value, so the remote need not have it
 )
 
 // whoGotIt has the sources that name the packet's user. The stock does not name one.

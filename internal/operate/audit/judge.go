@@ -62,9 +62,9 @@ func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 		r.judgeSinks(c, packet, f)
 	case c.inRedisOn(int(f.shard)) || !f.has(inLedger) && r.Ledger != nil:
 		if c.inRedis() && !f.has(inStock) {
-			c.strays++
+			c.reportedPackets++
 		}
-		r.foundOf(c, packet, f, Difference{Kind: Unfounded, Where: f.where(), Detail: "no receipt has it"})
+		r.foundPacket(c, packet, f, Difference{Kind: Unfounded, Where: f.where(), Detail: "no receipt has it"})
 	case f.has(inLedger):
 		r.judgeSinks(c, packet, f)
 	}
@@ -82,17 +82,17 @@ func (f *fact) where() string {
 
 func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
 	if f.has(inStock) {
-		c.strays++
-		r.foundOf(c, packet, f, Difference{Kind: PacketTwice, Where: "stock", Detail: "it is in the stock and was granted"})
+		c.reportedPackets++
+		r.foundPacket(c, packet, f, Difference{Kind: PacketTwice, Where: "stock", Detail: "it is in the stock and was granted"})
 	}
 	s := r.shards[f.shard]
 	if beyond {
-		c.strays++
-		r.foundOf(c, packet, f, Difference{Kind: SeqBeyond, Where: s.Keys.Meta(),
+		c.reportedPackets++
+		r.foundPacket(c, packet, f, Difference{Kind: SeqBeyond, Where: s.Keys.Meta(),
 			Detail: fmt.Sprintf("the shard's last seq is %d", s.end)})
 	}
 	if closed := r.closedBy(c, s.Index()); closed > 0 && f.seq > closed {
-		r.foundOf(c, packet, f, Difference{Kind: AfterClose, Where: "receipts",
+		r.foundPacket(c, packet, f, Difference{Kind: AfterClose, Where: "receipts",
 			Detail: fmt.Sprintf("the campaign was closed on the shard by event %s", event(s.Index(), closed))})
 	}
 	r.judgeSinks(c, packet, f)
@@ -106,7 +106,7 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 			continue
 		}
 		if detail, ok := k.dead[f.shard][f.seq]; ok {
-			r.foundOf(c, packet, f, Difference{Kind: DeadLetter, Where: k.group, Detail: detail})
+			r.foundPacket(c, packet, f, Difference{Kind: DeadLetter, Where: k.group, Detail: detail})
 			continue
 		}
 		if why, ok := k.dropped[f.shard][f.seq]; ok {
@@ -118,7 +118,7 @@ func (r *run) judgeSinks(c *campaign, packet int64, f *fact) {
 			continue
 		}
 		if k.at[f.shard].done(f.seq) {
-			r.foundOf(c, packet, f, Difference{Kind: k.gone, Where: sourceNames[k.from],
+			r.foundPacket(c, packet, f, Difference{Kind: k.gone, Where: sourceNames[k.from],
 				Detail: fmt.Sprintf("group %s has finished it, but it is not there", k.group)})
 			continue
 		}
@@ -157,7 +157,7 @@ func (r *run) judgeMissing(c *campaign) {
 		if f := c.facts.find(p); f != nil && f.from != 0 || c.gone[places[(p-1)%int64(len(places))].Index()] {
 			continue
 		}
-		c.strays++
+		c.reportedPackets++
 		r.found(Difference{Kind: PacketMissing, Where: "stock", Campaign: c.id, Packet: p,
 			Detail: "neither the stock nor any receipt, stream, ledger or topic has it"})
 	}
@@ -205,7 +205,7 @@ func (r *run) judgePlace(c *campaign, shard int, s *snapshot) {
 	if s.refilling() {
 		if s.loaded < s.base || s.loaded > s.share {
 			drift("%d packets before generation %d and %d with it, but %d are loaded", s.base, s.generation, s.share, s.loaded)
-		} else if abs(s.base-s.receipts-s.stocked) > c.strays {
+		} else if abs(s.base-s.receipts-s.stocked) > c.reportedPackets {
 			drift("%d packets before generation %d, but %d receipts and %d in the stock", s.base, s.generation, s.receipts,
 				s.stocked)
 		}
@@ -217,10 +217,10 @@ func (r *run) judgePlace(c *campaign, shard int, s *snapshot) {
 			s.loaded, s.shareAmount, s.grantedAmount, leftAmount, s.loadedAmount)
 		return
 	}
-	if abs(s.granted-s.receipts)+abs(left-s.stocked) > c.strays {
+	if abs(s.granted-s.receipts)+abs(left-s.stocked) > c.reportedPackets {
 		drift("granted %d, but %d receipts; left %d, but %d in the stock", s.granted, s.receipts, left, s.stocked)
 	}
-	if c.strays == 0 && c.altered == 0 && (s.grantedAmount != s.receiptSum || leftAmount != s.stockSum) {
+	if c.reportedPackets == 0 && c.reportedAmounts == 0 && (s.grantedAmount != s.receiptSum || leftAmount != s.stockSum) {
 		drift("granted amount %d, but the receipts come to %d; left amount %d, but the stock comes to %d",
 			s.grantedAmount, s.receiptSum, leftAmount, s.stockSum)
 	}

@@ -44,8 +44,8 @@ func (w *world) forge(t *testing.T, seq int64) {
 	do(t, w.rdb.HSet(t.Context(), k.Keys.Receipts("a"), "mallory", fmt.Sprintf("%s %d 0 ", packet, seq)))
 }
 
-// bury grants one packet, publishes it, and makes it a dead letter of the ledger's group.
-func (w *world) bury(t *testing.T, reason string) {
+// deadLetter grants one packet, publishes it, and makes it a dead letter of the ledger's group.
+func (w *world) deadLetter(t *testing.T, reason string) {
 	t.Helper()
 	w.grab(t, "a", 500, 1)
 	w.publish(t)

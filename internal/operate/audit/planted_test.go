@@ -233,7 +233,7 @@ var planted = map[string]struct {
 		kinds(audit.NotPlanned), "amount 4999, planned is",
 	},
 	"a dead letter": {
-		func(t *testing.T, w *world) { w.bury(t, "the account is closed\nforged") },
+		func(t *testing.T, w *world) { w.deadLetter(t, "the account is closed\nforged") },
 		kinds(audit.DeadLetter), `permanent after 1 attempts: "the account is closed\nforged"`,
 	},
 	"a grant in quarantine": {

@@ -15,7 +15,7 @@ func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *sna
 		if err != nil {
 			if !broken[user] {
 				broken[user] = true
-				c.strays++
+				c.reportedPackets++
 				r.differs(c, CampaignBroken, "receipts", "the receipts of user %.80q can't be read: %v", user, err)
 			}
 			return nil
@@ -39,7 +39,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 		return nil // belongs to a generation that was announced after the snapshot
 	}
 	if rc.Packet < 1 || rc.Packet > snap.packets || rc.Seq < 1 || snap.dealtTo(rc.Packet) != snap.place {
-		c.strays++
+		c.reportedPackets++
 		r.found(Difference{Kind: PacketUnknown, Where: "receipts", Campaign: c.id, Packet: rc.Packet,
 			Event: event(s.Index(), max(rc.Seq, 0)),
 			Detail: fmt.Sprintf("user %.80q has packet %d with seq %d; want packets 1 to %d of place %d of %d, seqs from 1",
@@ -49,8 +49,8 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	f, digest := c.facts.at(rc.Packet), r.digest(user, rc.Amount, s.Index(), rc.Seq)
 	if f.has(inReceipts) {
 		if f.digest != digest { // an equal digest means that HSCAN returned the user twice
-			c.strays++
-			r.foundOf(c, rc.Packet, f, Difference{Kind: PacketTwice, Where: "receipts",
+			c.reportedPackets++
+			r.foundPacket(c, rc.Packet, f, Difference{Kind: PacketTwice, Where: "receipts",
 				Detail: fmt.Sprintf("granted twice; user %q has it with amount %d, seq %d", user, rc.Amount, rc.Seq)})
 		}
 		return nil

@@ -36,9 +36,9 @@ type campaign struct {
 	gone          map[int]bool
 	lostOn, stubs int
 	perUser       map[uint64]int32 // packets by hash of the user, if on several shards
-	// strays and altered count packets whose difference was already reported, so that the same cause is not reported as
+	// reportedPackets and altered count packets whose difference was already reported, so that the same cause is not reported as
 	// drift of the counts. strays change the number of packets, altered only the amounts.
-	strays, altered int64
+	reportedPackets, reportedAmounts int64
 }
 
 func (c *campaign) inRedis() bool { return len(c.on) > 0 }
@@ -315,13 +315,13 @@ func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text str
 	packet, err1 := strconv.ParseInt(number, 10, 64)
 	amount, err2 := strconv.ParseInt(value, 10, 64)
 	if err1 != nil || err2 != nil || packet < 1 || packet > snap.packets {
-		c.strays++
+		c.reportedPackets++
 		r.differs(c, PacketUnknown, "stock", "the stock has %.60q; want \"number amount\" with numbers 1 to %d", text,
 			snap.packets)
 		return nil //nolint:nilerr // it is a difference
 	}
 	if snap.dealtTo(packet) != snap.place {
-		c.strays++
+		c.reportedPackets++
 		r.found(Difference{Kind: PacketUnknown, Where: "stock", Campaign: c.id, Packet: packet,
 			Detail: fmt.Sprintf("it is on place %d of %d, but was dealt to place %d", snap.place, snap.places,
 				snap.dealtTo(packet))})
@@ -329,7 +329,7 @@ func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text str
 	snap.stockSum += hongbao.Amount(amount)
 	f := c.facts.at(packet)
 	if f.has(inStock) {
-		c.strays++
+		c.reportedPackets++
 		r.found(Difference{Kind: PacketTwice, Where: "stock", Campaign: c.id, Packet: packet,
 			Detail: "the stock has it twice"})
 	}
@@ -347,7 +347,7 @@ func (r *run) planned(ctx context.Context, c *campaign, packet int64, amount hon
 		return fmt.Errorf("plan: %w", err)
 	}
 	if !ok || want != amount {
-		c.altered++
+		c.reportedAmounts++
 		r.found(Difference{Kind: NotPlanned, Where: where, Campaign: c.id, Packet: packet,
 			Detail: fmt.Sprintf("the %s has amount %d, planned is %d", where, amount, want)})
 	}

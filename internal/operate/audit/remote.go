@@ -127,8 +127,8 @@ func (r *run) judgeRemote(c *campaign, packet int64, f *fact) {
 	}
 	why, resolved := r.decisions[f.digest]
 	switch {
-	case f.has(inLedger) && !f.has(inRemote|isWorthless):
-		r.foundOf(c, packet, f, Difference{Kind: Lost, Where: sourceNames[inRemote],
+	case f.has(inLedger) && !f.has(inRemote|hasNoValue):
+		r.foundPacket(c, packet, f, Difference{Kind: Lost, Where: sourceNames[inRemote],
 			Detail: "the ledger has recorded it as credited by the remote, but the remote does not have it"})
 	case resolved && f.has(inQuarantine) && f.has(inRemote) && !f.has(inLedger):
 		r.paidRemotely(c, packet, f, why)
@@ -136,7 +136,7 @@ func (r *run) judgeRemote(c *campaign, packet int64, f *fact) {
 }
 
 func (r *run) paidRemotely(c *campaign, packet int64, f *fact, why string) {
-	r.foundOf(c, packet, f, Difference{Kind: RemotePaid, Where: sourceNames[inRemote], Detail: why})
+	r.foundPacket(c, packet, f, Difference{Kind: RemotePaid, Where: sourceNames[inRemote], Detail: why})
 }
 
 // worthless marks a packet without a value. The remote need not have it: no worker requests a credit of zero.
@@ -148,7 +148,7 @@ func (r *run) worthless(ctx context.Context, c *campaign, packet int64) error {
 	if err == nil && ok && amount == 0 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		c.facts.at(packet).from |= isWorthless
+		c.facts.at(packet).from |= hasNoValue
 	}
 	return err
 }

@@ -143,7 +143,7 @@ func TestRemotePaidWhatWasDecidedOtherwise(t *testing.T) {
 
 // dropLetter makes a dead letter of a grant of campaign a, drops the letter as ann, and returns the grant.
 func dropLetter(t *testing.T, w *world) hongbao.Grant {
-	w.bury(t, "it is not booked")
+	w.deadLetter(t, "it is not booked")
 	k := w.keys("a")
 	letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
 	require.NoError(t, err)

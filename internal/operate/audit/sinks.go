@@ -35,7 +35,7 @@ func (r *run) readLedger(ctx context.Context) error {
 	}
 	for _, c := range r.sorted() {
 		if c.ledger != nil && c.ledger.Sealed && !c.inRedis() && (c.ledger.Archived || !r.partial()) {
-			err = r.passOver(ctx, c)
+			err = r.skipSealed(ctx, c)
 		} else {
 			err = r.Ledger.EachGrant(ctx, c.id, func(g hongbao.Grant) error {
 				r.observe(inLedger, &g)
@@ -62,9 +62,9 @@ func (r *run) balance(c *campaign) {
 	}
 }
 
-// passOver skips the grants of a sealed campaign, which an earlier audit has judged. It adds only their seqs, so that
+// skipSealed skips the grants of a sealed campaign, which an earlier audit has judged. It adds only their seqs, so that
 // they are not reported as a gap.
-func (r *run) passOver(ctx context.Context, c *campaign) error {
+func (r *run) skipSealed(ctx context.Context, c *campaign) error {
 	seqs, err := r.Ledger.SealedSeqs(ctx, c.id)
 	if err != nil {
 		return err

@@ -70,13 +70,13 @@ func New(cfg Config) (*Closer, error) {
 	return &Closer{cfg: cfg}, nil
 }
 
-// Standing is the progress of ending a campaign.
-type Standing struct {
+// Progress is the progress of ending a campaign.
+type Progress struct {
 	// Places are the campaign's places, in their order; none once the campaign has left Redis.
 	Places []Place
-	// Held has the ledger's counts of the campaign. It is set only once the ledger's group has reached the close of
+	// LedgerCounts has the ledger's counts of the campaign. It is set only once the ledger's group has reached the close of
 	// each place.
-	Held stream.Closing
+	LedgerCounts stream.Closing
 	// Refund is nil if the campaign is not refunded.
 	Refund *payment.Refund
 }
@@ -92,7 +92,7 @@ type Place struct {
 func (p *Place) Settled() bool { return p.Finished >= p.Close.Seq }
 
 // Closed returns the sum of the counts in the close entries of all places.
-func (s *Standing) Closed() (all stream.Closing) {
+func (s *Progress) Closed() (all stream.Closing) {
 	for i := range s.Places {
 		all = all.Plus(s.Places[i].Close.Close)
 	}
@@ -100,33 +100,33 @@ func (s *Standing) Closed() (all stream.Closing) {
 }
 
 // Settled reports whether the ledger's group has finished every grant up to the close of each place.
-func (s *Standing) Settled() bool {
+func (s *Progress) Settled() bool {
 	return s.Refund != nil || !slices.ContainsFunc(s.Places, func(p Place) bool { return !p.Settled() })
 }
 
 // Missing returns how many grants the closes count and the ledger does not have, although its group has finished them
 // all. These grants are dead letters, or in quarantine. The number is negative if the ledger has more grants than the
 // closes count.
-func (s *Standing) Missing() int64 {
+func (s *Progress) Missing() int64 {
 	if s.Refund != nil || !s.Settled() {
 		return 0
 	}
-	return s.Closed().Granted - s.Held.Granted
+	return s.Closed().Granted - s.LedgerCounts.Granted
 }
 
 // Amount returns the amount of the refund. Before the refund it is what the ledger has left, or what the closes have
 // left while the campaign settles.
-func (s *Standing) Amount() hongbao.Amount {
+func (s *Progress) Amount() hongbao.Amount {
 	switch {
 	case s.Refund != nil:
 		return s.Refund.Amount
 	case s.Settled():
-		return s.Held.LeftAmount
+		return s.LedgerCounts.LeftAmount
 	}
 	return s.Closed().LeftAmount
 }
 
-func (s *Standing) closes() []stream.Entry {
+func (s *Progress) closes() []stream.Entry {
 	list := make([]stream.Entry, len(s.Places))
 	for i := range s.Places {
 		list[i] = s.Places[i].Close
@@ -170,7 +170,7 @@ func (c *Closer) Refund(ctx context.Context, row *ledger.StoredCampaign, o Order
 // tryRefund makes one attempt. It holds the lock only while the ledger posts the refund, not while the campaign waits
 // for its settlers.
 func (c *Closer) tryRefund(ctx context.Context, row *ledger.StoredCampaign, o *Order) (r payment.Refund, err error) {
-	s, err := c.Standing(ctx, row)
+	s, err := c.Progress(ctx, row)
 	if err == nil {
 		err = c.agree(o, &s)
 	}
@@ -201,7 +201,7 @@ var (
 )
 
 // agree returns an error if the order does not match the campaign's progress.
-func (c *Closer) agree(o *Order, s *Standing) error {
+func (c *Closer) agree(o *Order, s *Progress) error {
 	if n := -s.Missing(); n > 0 {
 		return hongbao.Errorf(hongbao.ClassConflict, "%w: the ledger has paid %d grants more than the close counts; "+
 			"nothing was moved. Someone wrote to Redis or to the ledger: `hongbao audit --campaign %s` names the grants that were "+
@@ -225,7 +225,7 @@ func (c *Closer) agree(o *Order, s *Standing) error {
 }
 
 // decided returns an error if a person has not yet decided about a missing grant, so that it may still be paid.
-func (c *Closer) decided(ctx context.Context, o *Order, s *Standing) error {
+func (c *Closer) decided(ctx context.Context, o *Order, s *Progress) error {
 	places := make([]*store.Shard, len(s.Places))
 	for i := range s.Places {
 		places[i] = c.cfg.Store.Shard(s.Places[i].Close.Shard)
@@ -239,7 +239,7 @@ func (c *Closer) decided(ctx context.Context, o *Order, s *Standing) error {
 	return err
 }
 
-func (s *Standing) unsettled() string {
+func (s *Progress) unsettled() string {
 	var list []string
 	for i := range s.Places {
 		if p := &s.Places[i]; !p.Settled() {
@@ -252,7 +252,7 @@ func (s *Standing) unsettled() string {
 
 // post lets the ledger post the refund. It holds the lock with the campaign's name, which is stored on the campaign's
 // home shard.
-func (c *Closer) post(ctx context.Context, o *Order, s *Standing) (r payment.Refund, err error) {
+func (c *Closer) post(ctx context.Context, o *Order, s *Progress) (r payment.Refund, err error) {
 	err = c.cfg.Locks.Do(ctx, o.Campaign, func(ctx context.Context) error {
 		r, err = c.cfg.Ledger.Refund(ctx, s.closes(), o.Missing)
 		return err

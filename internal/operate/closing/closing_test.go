@@ -24,7 +24,7 @@ func TestRefundInOrder(t *testing.T) {
 	b := setup(t)
 	_, err := b.Refund(t.Context(), order(70, 0))
 	require.ErrorIs(t, err, store.ErrNotClosed)
-	_, err = b.Standing(t.Context(), "rain")
+	_, err = b.Progress(t.Context(), "rain")
 	require.ErrorIs(t, err, store.ErrNotClosed)
 	_, err = b.Close(t.Context(), "snow", true)
 	require.ErrorIs(t, err, store.ErrNotInRedis)
@@ -125,7 +125,7 @@ func TestRefundWithDeadLetters(t *testing.T) {
 func TestRefundWaitsForDecisions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.bury(b.k, "rain")
+	b.addDeadLetter(b.k, "rain")
 	b.close()
 	b.settle(2)
 	o := closing.Order{Campaign: "rain", Amount: 80, Missing: 1}
@@ -148,11 +148,11 @@ func TestRefundWaitsForDecisions(t *testing.T) {
 	b.ledger.aside = []ledger.Quarantined{{ID: 1, Grant: hongbao.Grant{Campaign: "rain"}}}
 	refused("1 wait in quarantine")
 	b.ledger.aside[0].Grant.Campaign = "snow" // another campaign
-	b.bury(b.k, "snow")
+	b.addDeadLetter(b.k, "snow")
 	r, err := b.Refund(t.Context(), o)
 	require.NoError(t, err)
 	require.EqualValues(t, 80, r.Amount)
-	b.bury(b.k, "rain")
+	b.addDeadLetter(b.k, "rain")
 	again, err := b.Refund(t.Context(), o)
 	require.NoError(t, err, "a repeat returns the existing refund")
 	require.Equal(t, r, again)

@@ -17,7 +17,7 @@ import (
 // A place may not answer, or its clock may be slow, so that its window is still open. Close closes the other places all
 // the same. The error names that place, and the next call closes it. A place that still waits for packets of a top-up
 // is not closed. But if another place is lost, these packets can never be dealt, and the place is closed without them.
-func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bool) (Standing, error) {
+func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bool) (Progress, error) {
 	id, places := row.Spec.ID, c.places(row)
 	closes, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (stream.Entry, error) {
 		return places[j].Close(ctx, id, early, row.Packets)
@@ -33,9 +33,9 @@ func (c *Closer) Close(ctx context.Context, row *ledger.StoredCampaign, early bo
 	return c.standing(ctx, id, places, closes, errs)
 }
 
-// Standing returns the progress of a campaign's end, without changing anything. The error is store.ErrNotClosed if the
+// Progress returns the progress of a campaign's end, without changing anything. The error is store.ErrNotClosed if the
 // campaign was not closed on each of its places.
-func (c *Closer) Standing(ctx context.Context, row *ledger.StoredCampaign) (Standing, error) {
+func (c *Closer) Progress(ctx context.Context, row *ledger.StoredCampaign) (Progress, error) {
 	id, places := row.Spec.ID, c.places(row)
 	closes, errs := store.Ask(len(places), store.AllAtOnce, func(j int) (stream.Entry, error) { return places[j].CloseOf(ctx, id) })
 	return c.standing(ctx, id, places, closes, errs)
@@ -49,7 +49,7 @@ func (c *Closer) places(row *ledger.StoredCampaign) []*store.Shard {
 // standing adds the refund, the group's progress and the ledger's counts to the close entries. It fails if a place has
 // no close, unless a refunded campaign has left Redis.
 func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard, closes []stream.Entry,
-	errs []error) (out Standing, err error) {
+	errs []error) (out Progress, err error) {
 	notThere := c.cfg.Store.Campaign(id).Joined(places, errs)
 	if notThere != nil && !allGone(errs) {
 		return out, notThere
@@ -82,7 +82,7 @@ func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard,
 		if err != nil {
 			return out, err
 		}
-		out.Held = row.Held()
+		out.LedgerCounts = row.Held()
 	}
 	return out, nil
 }

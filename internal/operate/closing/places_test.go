@@ -123,7 +123,7 @@ func tagOf(k *store.Shard) string { return strings.TrimSuffix(k.Keys.Meta(), "me
 func TestRefundWaitsForDecisionsOnEachShard(t *testing.T) {
 	t.Parallel()
 	s := setupSpread(t)
-	s.bury(s.places[2], "rain")
+	s.addDeadLetter(s.places[2], "rain")
 	_, err := s.Close(t.Context(), "rain", true)
 	require.NoError(t, err)
 	for _, k := range s.places {
@@ -147,13 +147,13 @@ func TestCloseWithASilentShard(t *testing.T) {
 		require.Zero(t, standing)
 		require.ErrorContains(t, err, fmt.Sprintf("1 of its 3 shards: shard %d", k.Index()))
 		require.True(t, hongbao.IsOutage(err), "%v", err)
-		standing, err = s.Standing(t.Context(), "rain")
+		standing, err = s.Progress(t.Context(), "rain")
 		require.Zero(t, standing)
 		require.True(t, hongbao.IsOutage(err), "%v", err)
 		s.faults.set("", -1)
 		if j == 0 {
 			require.Equal(t, []string{"open", "closed", "closed"}, s.states())
-			_, err = s.Standing(t.Context(), "rain")
+			_, err = s.Progress(t.Context(), "rain")
 			require.ErrorIs(t, err, store.ErrNotClosed)
 			_, err = s.Refund(t.Context(), order(70, time.Minute))
 			require.ErrorIs(t, err, store.ErrNotClosed)
@@ -315,7 +315,7 @@ func TestRetirePlaces(t *testing.T) {
 	require.Equal(t, []string{"", "refunded", ""}, s.states())
 	standing, err := s.Close(t.Context(), "rain", false)
 	require.NoError(t, err)
-	require.Equal(t, closing.Standing{Refund: &r}, standing)
+	require.Equal(t, closing.Progress{Refund: &r}, standing)
 	again, err := s.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)
 	require.Equal(t, r, again)

@@ -63,7 +63,7 @@ func TestRetire(t *testing.T) {
 	stop()
 	s, err := b.Close(t.Context(), "rain", false)
 	require.NoError(t, err)
-	require.Equal(t, closing.Standing{Refund: &r}, s, "the ledger has the refund")
+	require.Equal(t, closing.Progress{Refund: &r}, s, "the ledger has the refund")
 	again, err := b.Refund(t.Context(), order(70, 0))
 	require.NoError(t, err)
 	require.Equal(t, r, again)

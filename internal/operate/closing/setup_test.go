@@ -158,12 +158,12 @@ func (b *bundle) row(id string) *ledger.StoredCampaign {
 	return &c
 }
 
-func (b *bundle) Close(ctx context.Context, id string, early bool) (closing.Standing, error) {
+func (b *bundle) Close(ctx context.Context, id string, early bool) (closing.Progress, error) {
 	return b.Closer.Close(ctx, b.row(id), early)
 }
 
-func (b *bundle) Standing(ctx context.Context, id string) (closing.Standing, error) {
-	return b.Closer.Standing(ctx, b.row(id))
+func (b *bundle) Progress(ctx context.Context, id string) (closing.Progress, error) {
+	return b.Closer.Progress(ctx, b.row(id))
 }
 
 func (b *bundle) Refund(ctx context.Context, o closing.Order) (payment.Refund, error) {
@@ -180,7 +180,7 @@ func (b *bundle) closer() *closing.Closer {
 	return c
 }
 
-func (b *bundle) close() closing.Standing {
+func (b *bundle) close() closing.Progress {
 	b.t.Helper()
 	s, err := b.Close(b.t.Context(), "rain", true)
 	require.NoError(b.t, err)
@@ -188,8 +188,8 @@ func (b *bundle) close() closing.Standing {
 	return s
 }
 
-// bury writes a dead letter for a grant of the campaign on this shard.
-func (b *bundle) bury(k *store.Shard, campaign string) {
+// addDeadLetter writes a dead letter for a grant of the campaign on this shard.
+func (b *bundle) addDeadLetter(k *store.Shard, campaign string) {
 	b.t.Helper()
 	require.NoError(b.t, b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: k.Keys.Dead("balance"), Values: []string{
 		"group", "balance", "entry", "1-1", "seq", "1", "grant", "1 10 u1 - -", "class", "permanent",

@@ -88,7 +88,7 @@ func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
 	if list, _, err := k.Unrecorded(ctx); err != nil || len(list) == 0 {
 		return err
 	}
-	_, err := r.alone(ctx, shard, func(ctx context.Context) error {
+	_, err := r.withRecoveryLock(ctx, shard, func(ctx context.Context) error {
 		list, text, err := k.Unrecorded(ctx)
 		if err != nil || len(list) == 0 {
 			return err
@@ -159,8 +159,8 @@ func (r *Recoverer) record(ctx context.Context, v *Verdict, from int64) (int64, 
 			continue
 		}
 		epoch := max(u.Epoch, from+1)
-		word := ledger.AcceptedLoss{Shard: v.Shard, Epoch: epoch, Decision: u.Decision, Lost: u.Lost}
-		if err := r.cfg.Ledger.AcceptLoss(ctx, from, v.state.Token, word); err != nil {
+		decision := ledger.AcceptedLoss{Shard: v.Shard, Epoch: epoch, Decision: u.Decision, Lost: u.Lost}
+		if err := r.cfg.Ledger.AcceptLoss(ctx, from, v.state.Token, decision); err != nil {
 			return from, err
 		}
 		from = epoch

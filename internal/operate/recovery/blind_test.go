@@ -91,7 +91,7 @@ func TestOpeningTwiceWithoutTheLedger(t *testing.T) {
 			require.ErrorIs(t, w.shard().CheckRecorded(t.Context()), store.ErrUnrecorded, "it is frozen")
 			w.opens(t)
 			testkit.Eventually(t, 20*time.Second, func() bool {
-				return w.rec.Tend(t.Context(), 1) == nil && w.store.Shard(1).CheckRecorded(t.Context()) == nil
+				return w.rec.OpenFrozen(t.Context(), 1) == nil && w.store.Shard(1).CheckRecorded(t.Context()) == nil
 			}, "shard 1 is open")
 		},
 	} {
@@ -306,7 +306,7 @@ func TestWorkersLetAPersonGoFirst(t *testing.T) {
 		rec := w.recoverer(func(c *recovery.Config) { c.Ledger, c.Gather = hung, time.Millisecond })
 		workers.Go(func() {
 			for ctx.Err() == nil {
-				_ = rec.Tend(ctx, 0) // fails when the test ends
+				_ = rec.OpenFrozen(ctx, 0) // fails when the test ends
 				looks.Add(1)
 			}
 		})

@@ -107,7 +107,7 @@ func (w *world) refund(t *testing.T, closed stream.Entry) {
 // pends notes in the ledger that a worker is asking the remote to credit these grants.
 func (w *world) pends(t *testing.T, list []hongbao.Grant) {
 	t.Helper()
-	_, _, err := w.settler(t).Begin(t.Context(), payment.Asking{Owner: "w", Batch: 1, OwnedFor: time.Hour}, list)
+	_, _, err := w.settler(t).Begin(t.Context(), payment.CreditCall{Owner: "w", Batch: 1, OwnedFor: time.Hour}, list)
 	require.NoError(t, err)
 }
 

@@ -50,7 +50,7 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 	kept, lost := restore.Merge(missing, restore.Claims{
 		Intact: v.Redis, Held: held,
 		Withheld: func(campaign string, number int64) bool { return v.withheld[campaign][number] },
-		Missed:   func(*hongbao.Grant) bool { return false },
+		LeftOut:  func(*hongbao.Grant) bool { return false },
 		Limit:    func(id string) int64 { return v.here[id].limit },
 	})
 	if len(lost) > 0 {

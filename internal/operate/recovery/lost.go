@@ -105,23 +105,23 @@ func (e *Ending) Settled() error {
 		payment.ErrSettling, strings.Join(steps, "; "))
 }
 
-// Standing returns how far the end of a campaign has got, without changing anything. It fails if Redis has lost nothing
+// Progress returns how far the end of a campaign has got, without changing anything. It fails if Redis has lost nothing
 // of the campaign: such a campaign ends by close and refund.
-func (e *Ender) Standing(ctx context.Context, id string) (*Ending, error) {
-	s, err := e.standing(ctx, id)
+func (e *Ender) Progress(ctx context.Context, id string) (*Ending, error) {
+	s, err := e.progress(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	return &s.Ending, nil
 }
 
-// standing is an Ending with the campaign's places.
-type standing struct {
+// placesEnding is an Ending with the campaign's places.
+type placesEnding struct {
 	Ending
 	places []place
 }
 
-func (e *Ender) standing(ctx context.Context, id string) (*standing, error) {
+func (e *Ender) progress(ctx context.Context, id string) (*placesEnding, error) {
 	c, found, err := e.Books.Campaign(ctx, id)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w; check the id", id, ledger.ErrNoCampaign)
@@ -130,7 +130,7 @@ func (e *Ender) standing(ctx context.Context, id string) (*standing, error) {
 		return nil, err
 	}
 	places := e.Store.Places(id, c.Spec.Places())
-	out := &standing{Ending: Ending{
+	out := &placesEnding{Ending: Ending{
 		Campaign: id, Currency: c.Spec.Currency, Sponsor: c.Spec.Sponsor, Shard: places[0].Index(), Packets: c.Packets,
 		Funded: c.Funded,
 		Paid:   c.Grants, PaidAmount: c.Granted, Left: c.Packets - c.Grants, LeftAmount: c.Funded - c.Granted,
@@ -180,7 +180,7 @@ func (e *Ender) placeOf(ctx context.Context, k *store.Shard, id string) (p place
 func (p *place) gone() bool { return p.State == store.StateFrozen || p.State == "" }
 
 // sum sets e.Redis to the sum of all places. Its state is that of the first place that has lost data.
-func (e *standing) sum() {
+func (e *placesEnding) sum() {
 	e.Redis = e.places[0].Remains
 	for _, p := range e.places[1:] {
 		e.Redis.Packets = max(e.Redis.Packets, p.Packets)
@@ -225,12 +225,12 @@ func (p *place) read(ctx context.Context, id string) error {
 	return nil
 }
 
-func (e *standing) nowhere() bool {
+func (e *placesEnding) nowhere() bool {
 	return !slices.ContainsFunc(e.places, func(p place) bool { return p.State != "" })
 }
 
 // lost returns an error if Redis has lost nothing of the campaign.
-func (e *standing) lost() error {
+func (e *placesEnding) lost() error {
 	switch {
 	case e.Refund != nil && e.Refund.By != "": // ended from the ledger before; a shard may have missed the mark
 		return nil
@@ -247,7 +247,7 @@ func (e *standing) lost() error {
 			"`hongbao campaign refund %s` end it", e.Campaign, e.Redis.State, e.Campaign, e.Campaign)
 }
 
-func (e *Ender) waiting(ctx context.Context, out *standing) error {
+func (e *Ender) waiting(ctx context.Context, out *placesEnding) error {
 	places := make([]*store.Shard, len(out.places))
 	for i, p := range out.places {
 		if err := e.waitingOn(ctx, &p, out); err != nil {
@@ -260,7 +260,7 @@ func (e *Ender) waiting(ctx context.Context, out *standing) error {
 	return err
 }
 
-func (e *Ender) waitingOn(ctx context.Context, p *place, out *standing) error {
+func (e *Ender) waitingOn(ctx context.Context, p *place, out *placesEnding) error {
 	w, err := p.Waiting(ctx, e.Group, out.Campaign)
 	if err != nil {
 		return err
@@ -274,7 +274,7 @@ func (e *Ender) waitingOn(ctx context.Context, p *place, out *standing) error {
 }
 
 // closes returns the shard and the seq of each place's close. The seq is 0 for a place that has lost data.
-func (e *standing) closes(ctx context.Context) ([]payment.Close, error) {
+func (e *placesEnding) closes(ctx context.Context) ([]payment.Close, error) {
 	list := make([]payment.Close, len(e.places))
 	for j, p := range e.places {
 		list[j].Shard = p.Keys.Index()
@@ -292,8 +292,8 @@ func (e *standing) closes(ctx context.Context) ([]payment.Close, error) {
 
 // note marks the refund on each shard. A shard that has lost data ends with the ledger's counts, the others with the
 // counts of their closes.
-func (e *standing) note(ctx context.Context, r *payment.Refund) error {
-	lost := e.rest(r)
+func (e *placesEnding) note(ctx context.Context, r *payment.Refund) error {
+	lost := e.unaccounted(r)
 	var errs []error
 	for _, p := range e.places {
 		if !p.gone() {
@@ -309,8 +309,8 @@ func (e *standing) note(ctx context.Context, r *payment.Refund) error {
 	return errors.Join(errs...)
 }
 
-// rest returns the ledger's counts of the campaign, minus the counts of the places that have lost nothing.
-func (e *standing) rest(r *payment.Refund) store.LostCampaign {
+// unaccounted returns the ledger's counts of the campaign, minus the counts of the places that have lost nothing.
+func (e *placesEnding) unaccounted(r *payment.Refund) store.LostCampaign {
 	out := store.LostCampaign{
 		ID: e.Campaign, Packets: e.Packets, Total: e.Funded, Loaded: e.Packets, LoadedAmount: e.Funded,
 		Granted: e.Packets - r.Packets, GrantedAmount: e.Funded - r.Amount,
@@ -330,7 +330,7 @@ func (e *standing) rest(r *payment.Refund) store.LostCampaign {
 // Refund ends a campaign. The ledger refunds what it has not paid, and Redis marks the campaign as ended. o.Amount must
 // equal the amount of the refund. After a crash a repeated Refund continues, and there is only one refund.
 func (e *Ender) Refund(ctx context.Context, o ledger.LostRefund) (payment.Refund, error) {
-	at, err := e.standing(ctx, o.Campaign)
+	at, err := e.progress(ctx, o.Campaign)
 	if err != nil {
 		return payment.Refund{}, err
 	}

@@ -74,7 +74,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	w.grab(t, w.rdb, 100)
 	w.settle(t)
 	for _, act := range []func() error{
-		func() error { _, err := w.ender().Standing(t.Context(), id); return err },
+		func() error { _, err := w.ender().Progress(t.Context(), id); return err },
 		func() error { _, err := w.ender().Refund(t.Context(), lost(9_000)); return err },
 	} {
 		require.ErrorContains(t, act(), "nothing says that Redis has lost any of it", "Redis has lost nothing yet")
@@ -85,7 +85,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	require.ErrorContains(t, err, "`hongbao recover`")
 	w.accepts(t)
 
-	at, err := w.ender().Standing(t.Context(), id)
+	at, err := w.ender().Progress(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, &recovery.Ending{
 		Campaign: id, Currency: "CNY", Sponsor: "acme", Redis: recovery.Remains{State: "frozen"}, Packets: 1000,
@@ -116,7 +116,7 @@ func TestLostCampaignEnds(t *testing.T) {
 	left, err := w.shard().PurgeCampaign(t.Context(), id, 0)
 	require.NoError(t, err)
 	require.Zero(t, left)
-	at, err = w.ender().Standing(t.Context(), id)
+	at, err = w.ender().Progress(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, []any{"", ""}, []any{at.Redis.State, at.Next("")})
 }
@@ -131,7 +131,7 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 	w.grab(t, w.rdb, 50)
 	w.restart(t, old)
 	w.accepts(t)
-	at, err := w.ender().Standing(t.Context(), id)
+	at, err := w.ender().Progress(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, recovery.Remains{State: "frozen", Packets: 1000, Granted: 100, GrantedAmount: 1_000}, at.Redis)
 	require.Equal(t, recovery.Waiting{Stream: 100}, at.Waiting)
@@ -140,7 +140,7 @@ func TestRolledBackCampaignEnds(t *testing.T) {
 	require.ErrorContains(t, err, "100 grants are in the stream")
 
 	require.NoError(t, w.rdb.XDel(t.Context(), w.store.Shard(0).Keys.Events(), firstEntry(t, w)).Err())
-	at, err = w.ender().Standing(t.Context(), id)
+	at, err = w.ender().Progress(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, recovery.Waiting{Receipts: 100}, at.Waiting, "receipts without an entry still wait")
 	require.Contains(t, at.Waiting.Steps(id)[0], "`hongbao replay NAME --to balance --campaign rain`")
@@ -204,7 +204,7 @@ func TestLostCampaignWaitsForDecisions(t *testing.T) {
 		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 2, "entry.1", "grant " + id + " 2"}}).Err())
 	require.NoError(t, w.rdb.XAdd(t.Context(),
 		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 3, "entry.1", "grant snow 3"}}).Err())
-	at, err := w.ender().Standing(t.Context(), id)
+	at, err := w.ender().Progress(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, recovery.Waiting{Letters: 1, Quarantine: 1}, at.Waiting)
 	_, err = w.ender().Refund(t.Context(), lost(9_970))
@@ -261,7 +261,7 @@ func TestLostCampaignKilledAndTogether(t *testing.T) {
 			_, err := killed.Refund(t.Context(), lost(9_000))
 			require.ErrorIs(t, err, errKilled)
 			require.Equal(t, 1, books.refunds, "the fault fired")
-			at, err := w.ender().Standing(t.Context(), id)
+			at, err := w.ender().Progress(t.Context(), id)
 			require.NoError(t, err)
 			require.NotNil(t, at.Refund)
 

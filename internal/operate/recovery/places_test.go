@@ -27,7 +27,7 @@ func TestLostPlace(t *testing.T) {
 	states := func() []string { return w.states(t, wide, places) }
 	require.Equal(t, []string{"open", "frozen"}, states())
 
-	at, err := w.ender().Standing(t.Context(), wide)
+	at, err := w.ender().Progress(t.Context(), wide)
 	require.NoError(t, err)
 	require.Equal(t, "frozen", at.Redis.State)
 	require.EqualValues(t, 1, at.Waiting.Open)
@@ -46,7 +46,7 @@ func TestLostPlace(t *testing.T) {
 	_, err = half.Refund(t.Context(), word)
 	require.ErrorContains(t, err, "run it again")
 	require.Equal(t, []string{"closed", "refunded"}, states(), "the fault fired")
-	at, err = w.ender().Standing(t.Context(), wide)
+	at, err = w.ender().Progress(t.Context(), wide)
 	require.NoError(t, err)
 	require.Contains(t, at.Next(""), "hongbao campaign refund-lost "+wide+" --amount 9800")
 	for range 2 {
@@ -55,7 +55,7 @@ func TestLostPlace(t *testing.T) {
 		require.Equal(t, []payment.Close{{Shard: 2, Seq: closed.Seq}, {Shard: 0}}, r.Closes)
 		require.Equal(t, []string{"refunded", "refunded"}, states())
 	}
-	at, err = w.ender().Standing(t.Context(), wide)
+	at, err = w.ender().Progress(t.Context(), wide)
 	require.NoError(t, err)
 	require.Empty(t, at.Next(""))
 	st, _, err := w.store.Campaign(wide).Status(t.Context())

@@ -22,7 +22,7 @@ type Ledger interface {
 	Deployment(ctx context.Context) (ledger.Deployment, error)
 	Shard(ctx context.Context, shard int) (ledger.ShardState, error)
 	SetShard(ctx context.Context, shard int, from int64, to ledger.ShardState) error
-	AcceptLoss(ctx context.Context, from int64, token string, word ledger.AcceptedLoss) error
+	AcceptLoss(ctx context.Context, from int64, token string, decision ledger.AcceptedLoss) error
 	AcceptedLosses(ctx context.Context, limit int) ([]ledger.AcceptedLoss, error)
 	HighestSeq(ctx context.Context, shard int) (int64, error)
 	HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange) (int64, error)
@@ -132,9 +132,9 @@ func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 // lostPause is the pause between two checks of a shard that waits for a person's decision.
 const lostPause = 10 * time.Second
 
-// Tend opens a frozen shard, after it has restored what Redis lost. If only a person can decide about the loss, it
+// OpenFrozen opens a frozen shard, after it has restored what Redis lost. If only a person can decide about the loss, it
 // raises an alarm and leaves the shard frozen.
-func (r *Recoverer) Tend(ctx context.Context, shard int) error {
+func (r *Recoverer) OpenFrozen(ctx context.Context, shard int) error {
 	t := &r.shards[shard]
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +155,7 @@ func (r *Recoverer) tend(ctx context.Context, shard int) error {
 		return err
 	}
 	began := time.Now()
-	_, err = r.alone(ctx, shard, func(ctx context.Context) error {
+	_, err = r.withRecoveryLock(ctx, shard, func(ctx context.Context) error {
 		v := &Verdict{Shard: shard}
 		if err := r.checkServer(ctx, v); err != nil {
 			return err
@@ -211,15 +211,15 @@ func (r *Recoverer) alarm(v *Verdict, why string) {
 		zap.String("code", "redis_went_back"), zap.Int("shard", v.Shard), zap.String("lost", what))
 }
 
-// alone runs fn under the shard's recovery lock. It returns false if another process holds the lock. It cancels fn's
+// withRecoveryLock runs fn under the shard's recovery lock. It returns false if another process holds the lock. It cancels fn's
 // context if the lease is lost.
-func (r *Recoverer) alone(ctx context.Context, shard int, fn func(context.Context) error) (bool, error) {
-	return r.under(ctx, "recover", shard, fn)
+func (r *Recoverer) withRecoveryLock(ctx context.Context, shard int, fn func(context.Context) error) (bool, error) {
+	return r.withLock(ctx, "recover", shard, fn)
 }
 
-// under runs fn under a named lock of the shard. It returns false if another process holds the lock. It cancels fn's
+// withLock runs fn under a named lock of the shard. It returns false if another process holds the lock. It cancels fn's
 // context if the lease is lost.
-func (r *Recoverer) under(ctx context.Context, name string, shard int, fn func(context.Context) error) (bool, error) {
+func (r *Recoverer) withLock(ctx context.Context, name string, shard int, fn func(context.Context) error) (bool, error) {
 	locks, err := r.cfg.Store.Locks(store.LockConfig{Lease: r.cfg.Lease, Poll: 100 * time.Millisecond})
 	if err != nil {
 		return false, err
@@ -264,9 +264,9 @@ func (r *Recoverer) Accept(ctx context.Context, v *Verdict, by stream.Decision) 
 	defer cancel()
 	poll := func(fn func() (bool, error)) error { return retry.Poll(waiting, 100*time.Millisecond, fn) }
 	return poll(func() (bool, error) {
-		return r.under(ctx, acceptLock, v.Shard, func(ctx context.Context) error {
+		return r.withLock(ctx, acceptLock, v.Shard, func(ctx context.Context) error {
 			return poll(func() (bool, error) {
-				return r.alone(ctx, v.Shard, func(ctx context.Context) error { return r.accept(ctx, v, by) })
+				return r.withRecoveryLock(ctx, v.Shard, func(ctx context.Context) error { return r.accept(ctx, v, by) })
 			})
 		})
 	})
@@ -336,7 +336,7 @@ func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error)
 
 // open opens the shard. It raises the epoch in the ledger first, so that no two openings get the same epoch even if
 // Redis loses one. word is nil if no person has accepted a loss.
-func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedLoss) error {
+func (r *Recoverer) open(ctx context.Context, v *Verdict, decision *ledger.AcceptedLoss) error {
 	has, err := r.cfg.Ledger.Deployment(ctx)
 	if err != nil {
 		return err
@@ -354,11 +354,11 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 		return store.ErrAttemptOver
 	case v.attempt.Epoch > 0:
 		epoch = v.attempt.Epoch
-	case word == nil:
+	case decision == nil:
 		err = r.cfg.Ledger.SetShard(ctx, v.Shard, state.Epoch, ledger.ShardState{Epoch: epoch, Token: v.state.Token})
 	default:
-		word.Epoch = epoch
-		err = r.cfg.Ledger.AcceptLoss(ctx, state.Epoch, v.state.Token, *word)
+		decision.Epoch = epoch
+		err = r.cfg.Ledger.AcceptLoss(ctx, state.Epoch, v.state.Token, *decision)
 	}
 	if err != nil {
 		return err
@@ -383,7 +383,7 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, word *ledger.AcceptedL
 		}
 	}
 	again := &store.Reopening{Was: v.state, Mark: mark, Epoch: epoch, Last: v.skipTo(), Known: v.Known(),
-		Accepted: word != nil || v.guarded, Evidence: v.evidence,
+		Accepted: decision != nil || v.guarded, Evidence: v.evidence,
 		Sinks: r.cfg.Sinks, Places: map[string]int{}}
 	for _, c := range v.Campaigns {
 		again.Campaigns = append(again.Campaigns, c.Campaign)

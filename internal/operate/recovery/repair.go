@@ -54,7 +54,7 @@ func (r *Recoverer) repair(ctx context.Context, shard int) (bool, error) {
 	if needed, err := k.SkipsNothing(ctx); err != nil || !needed {
 		return err == nil, err
 	}
-	return r.alone(store.WithEpoch(ctx, head.Epoch), shard, func(ctx context.Context) error {
+	return r.withRecoveryLock(store.WithEpoch(ctx, head.Epoch), shard, func(ctx context.Context) error {
 		letters := 0
 		for _, sink := range r.cfg.Sinks {
 			n, err := r.resolveEmpty(ctx, k, sink)

@@ -23,7 +23,7 @@ type Counts struct {
 	Ledger    int   `json:"ledger"`
 	Topic     int   `json:"topic"`
 	Witnesses int   `json:"witnesses"`
-	Nobody    int64 `json:"nobody"`
+	Unknown   int64 `json:"nobody"`
 	// Silent reports whether a silent process may have reported grants that no source knows. Withheld counts the
 	// packets that are withheld for these grants.
 	Silent   bool  `json:"silent,omitempty"`
@@ -120,7 +120,7 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 		return nil, "", err
 	}
 	for id := range v.here {
-		if done.Nobody == 0 {
+		if done.Unknown == 0 {
 			break
 		}
 		if err := k.Revise(ctx, f.attempt, id); err != nil {
@@ -159,9 +159,9 @@ func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 		}
 	}
 	for _, s := range lostSpans(v, done.First, known) {
-		done.Nobody += s.Seqs.Last - s.Seqs.First + 1
+		done.Unknown += s.Seqs.Last - s.Seqs.First + 1
 	}
-	done.Nobody -= int64(len(sources))
+	done.Unknown -= int64(len(sources))
 	return done
 }
 

@@ -72,7 +72,7 @@ func (w *world) patient(change ...func(*recovery.Config)) *recovery.Recoverer {
 func (w *world) restores(t *testing.T, r *recovery.Recoverer, won ...map[string]hongbao.Receipt) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		err := r.Tend(t.Context(), 0)
+		err := r.OpenFrozen(t.Context(), 0)
 		if hongbao.ClassOf(err) == hongbao.ClassTransient { // a process has reported while the recoverer judged
 			return false
 		}
@@ -157,7 +157,7 @@ func TestRecovererGoesOnWithTheWait(t *testing.T) {
 	waits := func(c *recovery.Config) { c.Settle = 2 * time.Second }
 	killed, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
-	require.Error(t, w.patient(waits).Tend(killed, 0))
+	require.Error(t, w.patient(waits).OpenFrozen(killed, 0))
 	require.ErrorIs(t, killed.Err(), context.DeadlineExceeded) // Tend may have returned another error
 	w.restores(t, w.patient(waits), early, late)
 	list, err := w.rec.Restored(t.Context())
@@ -183,7 +183,7 @@ func TestSkippedSeqsAreNoLoss(t *testing.T) {
 	fences, err := w.ledger.Fences(t.Context(), 0)
 	require.NoError(t, err)
 	did := counts(t, fences[0].Note)
-	require.Equal(t, []int64{10, 0}, []int64{int64(did.Ledger + did.Topic + did.Witnesses), did.Nobody})
+	require.Equal(t, []int64{10, 0}, []int64{int64(did.Ledger + did.Topic + did.Witnesses), did.Unknown})
 	require.Greater(t, did.Last, int64(store.ChunkEvents), "the second restore has grants of both epochs")
 }
 
@@ -269,7 +269,7 @@ func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
 	w.restores(t, w.patient(), first, second)
 	fences, err := w.ledger.Fences(t.Context(), 0)
 	require.NoError(t, err)
-	require.Equal(t, recovery.Counts{Witnesses: 10, Nobody: 7, First: 11, Last: 27}, counts(t, fences[0].Note))
+	require.Equal(t, recovery.Counts{Witnesses: 10, Unknown: 7, First: 11, Last: 27}, counts(t, fences[0].Note))
 	var again []int64
 	for _, r := range p.wins(t, 7) {
 		again = append(again, r.Packet)
@@ -436,7 +436,7 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 		hook := &breaks{at: at}
 		client.AddHook(hook)
 		dying := w.patient(func(c *recovery.Config) { c.Store = w.store.Over(client); c.Settle = 30 * time.Millisecond })
-		err := dying.Tend(t.Context(), 0)
+		err := dying.OpenFrozen(t.Context(), 0)
 		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 		w.restores(t, w.patient(func(c *recovery.Config) { c.Settle = 30 * time.Millisecond }), won...)
 		if err == nil && hook.n.Load() < at {
@@ -456,7 +456,7 @@ func (w *world) diesAfter(t *testing.T, wanted func() bool) {
 		client := w.server.Client(t)
 		client.AddHook(&breaks{at: at})
 		r := w.patient(func(c *recovery.Config) { c.Store, c.Settle = w.store.Over(client), 30*time.Millisecond })
-		_ = r.Tend(t.Context(), 0)
+		_ = r.OpenFrozen(t.Context(), 0)
 		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 	}
 }

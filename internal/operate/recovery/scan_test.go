@@ -115,7 +115,7 @@ func TestLostLeaseEndsTheLook(t *testing.T) {
 		z, err := w.shard().Freeze(t.Context())
 		return err == nil && z.Since > 300*time.Millisecond
 	}, "the shard is frozen for long enough")
-	go func() { ended <- w.rec.Tend(t.Context(), 0) }()
+	go func() { ended <- w.rec.OpenFrozen(t.Context(), 0) }()
 	<-looking
 	require.NoError(t, w.rdb.Set(t.Context(), w.store.Shard(0).Keys.Lock("recover"), "another", time.Minute).Err())
 	require.ErrorIs(t, <-ended, store.ErrLockLost)

@@ -26,7 +26,7 @@ func TestServerThatIsRefusedOpensNoShard(t *testing.T) {
 	w.restart(t, "")
 	require.NoError(t, w.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		require.NoError(t, w.rec.Tend(t.Context(), 0))
+		require.NoError(t, w.rec.OpenFrozen(t.Context(), 0))
 		return w.logs.FilterMessageSnippet("ALARM").Len() > 0
 	}, "the alarm comes")
 	alarm := w.logs.FilterMessageSnippet("ALARM").All()[0].ContextMap()

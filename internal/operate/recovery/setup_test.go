@@ -89,7 +89,7 @@ func setupOf(t *testing.T, n int) *world {
 	w.ledger, err = ledger.Open(ctx, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.ledger.Close()) })
-	has, err := w.ledger.Found(ctx, ledger.Deployment{ID: "test", KeyPrefix: "hb", Shards: n})
+	has, err := w.ledger.Initialize(ctx, ledger.Deployment{ID: "test", KeyPrefix: "hb", Shards: n})
 	require.NoError(t, err)
 	require.NoError(t, w.store.Initialize(ctx, store.InitializeCall{Deployment: "test", Founding: has.Founding}))
 	token, err := storetest.Token(ctx, w.store.Shard(0))
@@ -239,7 +239,7 @@ func (w *world) older(t *testing.T) string {
 func (w *world) opens(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		require.NoError(t, w.rec.Tend(t.Context(), 0))
+		require.NoError(t, w.rec.OpenFrozen(t.Context(), 0))
 		_, err := w.shard().OpenHead(t.Context())
 		return err == nil
 	}, "the shard is open")
@@ -249,7 +249,7 @@ func (w *world) opens(t *testing.T) {
 func (w *world) staysFrozen(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		require.NoError(t, w.rec.Tend(t.Context(), 0))
+		require.NoError(t, w.rec.OpenFrozen(t.Context(), 0))
 		return w.logs.FilterMessageSnippet("run `hongbao recover`").Len() > 0
 	}, "the recoverer raises an alarm")
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeFrozen: 2}, outcomes(w.grab(t, w.rdb, 2)))

@@ -156,7 +156,7 @@ func TestSilentProcessSpeaksDuringTheRestore(t *testing.T) {
 		require.Less(t, at, int64(100))
 		client := w.server.Client(t)
 		client.AddHook(&breaks{at: at})
-		_ = w.guarded(func(c *recovery.Config) { c.Store = w.store.Over(client) }).Tend(t.Context(), 0)
+		_ = w.guarded(func(c *recovery.Config) { c.Store = w.store.Over(client) }).OpenFrozen(t.Context(), 0)
 		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 	}
 	z, err := w.shard().Freeze(t.Context())
@@ -206,7 +206,7 @@ func TestGuardedRecovererDiesAtEachStep(t *testing.T) {
 		client.AddHook(hook)
 		// For up to a second a client may still see the server as down, so Gather is longer than that.
 		few := func(c *recovery.Config) { c.Margin, c.Gather = time.Millisecond, 1200*time.Millisecond }
-		err := w.guarded(few, func(c *recovery.Config) { c.Store = w.store.Over(client) }).Tend(t.Context(), 0)
+		err := w.guarded(few, func(c *recovery.Config) { c.Store = w.store.Over(client) }).OpenFrozen(t.Context(), 0)
 		require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 		w.restores(t, w.guarded(few), won, more)
 		require.Subset(t, w.withheld(t), packetsOf(unreported))
@@ -248,7 +248,7 @@ func TestRestOfAPlaceIsWithheld(t *testing.T) {
 	r := w.guarded()
 	for shard := range 4 {
 		testkit.Eventually(t, 20*time.Second, func() bool {
-			require.NoError(t, r.Tend(t.Context(), shard))
+			require.NoError(t, r.OpenFrozen(t.Context(), shard))
 			_, err := w.store.Shard(shard).OpenHead(t.Context())
 			return err == nil
 		}, "shard %d is open", shard)

@@ -48,7 +48,7 @@ func (w *world) checkNode(node *node) {
 			w.fail("%d packets of %s are on shard %d, want %d", n, s.id, node.shard, c.loaded)
 		}
 	}
-	if d.frozen || !d.founded {
+	if d.frozen || !d.initialized {
 		return
 	}
 	w.checkSeqs(node, d)

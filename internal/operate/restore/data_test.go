@@ -18,7 +18,7 @@ func since(t time.Time) int64 { return t.Sub(t0).Milliseconds() }
 // data is the data of one shard on one Redis server. Its methods are the scripts. Each script is atomic and depends
 // only on the data and its arguments, so that a replica can run it again.
 type data struct {
-	founded                   bool
+	initialized               bool
 	seq, epoch, seen, settled int64
 	frozen                    bool
 	opened, history           string
@@ -141,7 +141,7 @@ func (d *data) noticed(ms int64) {
 // guard runs before each script. It returns why the script must not run; empty if it may. epoch is the epoch of the
 // caller's batch, 0 if it has none.
 func (d *data) guard(token string, epoch, seen int64) string {
-	if !d.founded {
+	if !d.initialized {
 		return "frozen"
 	}
 	if seen > d.seq || d.opened != token {
@@ -351,17 +351,17 @@ type view struct {
 // line writes the witness line of a process. It freezes the shard if the server or its history has changed since the
 // opening, or if the process has seen a higher seq.
 func (d *data) line(id int, now int64, token, history string, seen int64) view {
-	if d.founded && (d.opened != token || d.history != history || seen > d.seq) {
+	if d.initialized && (d.opened != token || d.history != history || seen > d.seq) {
 		d.freeze()
 	}
-	if d.frozen || !d.founded {
+	if d.frozen || !d.initialized {
 		d.seen = max(d.seen, seen)
 	} else {
 		d.last = max(d.last, now)
 	}
 	d.lines[id] = now
 	d.noticed(now)
-	return view{d.frozen || !d.founded, d.seq, d.epoch, d.settled, d.seen, d.mend}
+	return view{d.frozen || !d.initialized, d.seq, d.epoch, d.settled, d.seen, d.mend}
 }
 
 // evidence appends evidence from a witness. sent reports whether the witness has sent everything with it.

@@ -17,7 +17,7 @@ const lease = 3_000 // in ms: for how long no other recoverer may take an attemp
 // has read.
 func (d *data) take(was, now mend, seq, epoch, ms int64) bool {
 	kept := d.mend.attempt != "" && d.mend.lease > ms && d.mend.token == now.token && d.mend.history == now.history
-	if !d.frozen && d.founded || d.mend != was || d.seq != seq || d.epoch != epoch || kept {
+	if !d.frozen && d.initialized || d.mend != was || d.seq != seq || d.epoch != epoch || kept {
 		return false
 	}
 	if d.mend.attempt != now.attempt {
@@ -25,7 +25,7 @@ func (d *data) take(was, now mend, seq, epoch, ms int64) bool {
 	}
 	now.lease = ms + lease
 	d.freeze()
-	d.founded, d.mend = true, now
+	d.initialized, d.mend = true, now
 	d.noticed(ms)
 	return true
 }

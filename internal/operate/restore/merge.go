@@ -33,9 +33,9 @@ type Claims struct {
 	Held []hongbao.Grant
 	// Withheld reports whether an earlier restore has withheld this packet.
 	Withheld func(campaign string, packet int64) bool
-	// Missed reports whether an earlier opening left out this grant, which belongs to a campaign with several places.
+	// LeftOut reports whether an earlier opening left out this grant, which belongs to a campaign with several places.
 	// The user may have got a packet on another place since, so a person decides.
-	Missed func(g *hongbao.Grant) bool
+	LeftOut func(g *hongbao.Grant) bool
 	// Limit returns the maximum number of packets of a user in the campaign.
 	Limit func(campaign string) int64
 }
@@ -78,7 +78,7 @@ func Merge(known []Known, c Claims) (kept, lost []Known) {
 		case dealt, k.From != Ledger && (requests[holder{k.Campaign, k.User, k.RequestID}] ||
 			users[holder{k.Campaign, k.User, ""}] >= c.Limit(k.Campaign)):
 			lost = append(lost, k)
-		case k.Seq <= c.Intact && !c.Withheld(k.Campaign, k.Packet), k.From != Ledger && c.Missed(&k.Grant):
+		case k.Seq <= c.Intact && !c.Withheld(k.Campaign, k.Packet), k.From != Ledger && c.LeftOut(&k.Grant):
 			lost = append(lost, k)
 		default:
 			take(&k.Grant)

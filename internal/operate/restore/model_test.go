@@ -23,7 +23,7 @@ func (w *world) run() error {
 	}()
 	active := 20_000 + w.rng.Int64N(40_000)
 	for w.err == nil && w.now < active {
-		w.misfortune()
+		w.injectFault()
 		w.turn()
 	}
 	w.settleDown()
@@ -109,7 +109,7 @@ func (w *world) unfinished() string {
 	return ""
 }
 
-func (w *world) misfortune() {
+func (w *world) injectFault() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	if n.old == nil && w.rng.IntN(1000) == 0 {
 		n.old, n.oldAt = n.up.data.clone(), w.now

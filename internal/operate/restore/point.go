@@ -39,9 +39,9 @@ type Found struct {
 	Trimmed int64   // last seq that was trimmed from the stream
 	// Wrote is the time of the last entry or witness line before the shard froze.
 	Wrote time.Time
-	// Direct reports whether exactly one promotion lies between the shard's opening and this server. Then the shard was
+	// OnePromotion reports whether exactly one promotion lies between the shard's opening and this server. Then the shard was
 	// opened in the history that this server followed before.
-	Direct bool
+	OnePromotion bool
 	// Floors has the floors in the ledger of later epochs than that of Redis. Above a floor, an opening has replaced
 	// the history that Redis has, or an attempt has begun to replace it.
 	Floors []int64
@@ -51,7 +51,7 @@ type Found struct {
 // evidence like that of other sources. A server that was promoted twice may have granted them in place of lost events.
 func Intact(f Found) int64 {
 	intact := f.Seq
-	if !f.Direct {
+	if !f.OnePromotion {
 		intact = f.Trimmed
 		for _, e := range f.Entries {
 			if !e.Time.After(f.Wrote.Add(-Overlap)) {

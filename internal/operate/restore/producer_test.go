@@ -154,19 +154,19 @@ func (p *producer) speaks(n *node, s *server) bool {
 func (p *producer) watch(a *agent) {
 	for {
 		for i, n := range p.w.nodes {
-			p.look(a, i, n)
+			p.check(a, i, n)
 			a.step("watch")
 		}
 		a.wait(800)
 	}
 }
 
-func (p *producer) look(a *agent, i int, n *node) {
+func (p *producer) check(a *agent, i int, n *node) {
 	w, k := p.w, &p.shards[i]
 	s := n.of(a)
 	id, now, seen, token, history := p.id, w.now, k.seen, s.token, s.history
-	if w.bug == "founding after FLUSHALL" && !s.data.founded && s.data.mend.attempt == "" {
-		do(n, s, func(d *data) { w.found(d, i, token, history) })
+	if w.bug == "founding after FLUSHALL" && !s.data.initialized && s.data.mend.attempt == "" {
+		do(n, s, func(d *data) { w.initialize(d, i, token, history) })
 	}
 	v := call(n, s, func(d *data) view { return d.line(id, now, token, history, seen) })
 	if k.on != s {
@@ -175,7 +175,7 @@ func (p *producer) look(a *agent, i int, n *node) {
 	k.line = now
 	switch {
 	case v.frozen && v.mend.attempt != "" && v.mend.epoch > 0 && k.answered != v.mend.attempt:
-		p.testify(a, n, k, v.mend)
+		p.sendEvidence(a, n, k, v.mend)
 		return
 	case !v.frozen:
 		k.saw(v.epoch, v.seq)
@@ -201,8 +201,8 @@ func (p *producer) proofs(shard int) (proofs []proof) {
 	return proofs
 }
 
-// testify sends all evidence to the attempt, in two parts.
-func (p *producer) testify(a *agent, n *node, k *known, m mend) {
+// sendEvidence sends all evidence to the attempt, in two parts.
+func (p *producer) sendEvidence(a *agent, n *node, k *known, m mend) {
 	w := p.w
 	k.epoch = m.epoch
 	proofs, s, id := p.proofs(n.shard), n.of(a), p.id

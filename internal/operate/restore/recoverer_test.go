@@ -50,7 +50,7 @@ func (w *world) recoverer(a *agent, shard int) {
 		a.wait(300)
 		n := w.nodes[shard]
 		s := n.of(a)
-		if s.data.frozen || !s.data.founded {
+		if s.data.frozen || !s.data.initialized {
 			(&recovery{world: w, a: a, n: n, s: s}).run()
 		}
 	}
@@ -105,7 +105,7 @@ func (r *recovery) take() bool {
 			direct: s.promoted && s.token != d.opened && d.history != "" && s.before == d.history ||
 				was.direct && s.promoted && s.token != was.token && s.before == was.history,
 		}
-		found := restore.Found{Seq: d.seq, Trimmed: d.trimmed, Wrote: at(d.wrote), Direct: now.direct}
+		found := restore.Found{Seq: d.seq, Trimmed: d.trimmed, Wrote: at(d.wrote), OnePromotion: now.direct}
 		if !d.frozen {
 			found.Wrote = at(d.last)
 		}
@@ -117,7 +117,7 @@ func (r *recovery) take() bool {
 		for _, seq := range sorted(d.log, cmp.Compare[int64]) {
 			found.Entries = append(found.Entries, restore.Entry{Seq: seq, Time: d.log[seq].Time})
 		}
-		found.Direct = found.Direct || r.bug == "two promotions"
+		found.OnePromotion = found.OnePromotion || r.bug == "two promotions"
 		now.intact = restore.Intact(found)
 	}
 	seq, epoch := d.seq, d.epoch

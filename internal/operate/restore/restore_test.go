@@ -20,7 +20,7 @@ func TestIntact(t *testing.T) {
 	require.Equal(t, int64(20), restore.Intact(f))
 	f.Floors = []int64{25, 15}
 	require.Equal(t, int64(15), restore.Intact(f), "a later opening has replaced the rest")
-	f.Direct, f.Floors = true, nil
+	f.OnePromotion, f.Floors = true, nil
 	require.Equal(t, int64(30), restore.Intact(f))
 	require.Equal(t, int64(10), restore.Intact(restore.Found{Seq: 30, Trimmed: 10, Wrote: at(0)}))
 }
@@ -69,7 +69,7 @@ func TestMerge(t *testing.T) {
 	claims := restore.Claims{
 		Intact: 10, Held: []hongbao.Grant{grantOf(9, 1, 1, "u1", "r1")},
 		Withheld: func(_ string, packet int64) bool { return packet == 3 },
-		Missed:   func(g *hongbao.Grant) bool { return g.User == "gone" },
+		LeftOut:  func(g *hongbao.Grant) bool { return g.User == "gone" },
 		Limit:    func(string) int64 { return 1 },
 	}
 	kept, lost := restore.Merge([]restore.Known{

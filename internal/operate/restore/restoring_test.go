@@ -37,9 +37,9 @@ func (r *recovery) here() (specs []*spec) {
 func (r *recovery) merge() bool {
 	d := r.s.data
 	claims := restore.Claims{
-		Intact: r.m.intact,
-		Missed: r.missed,
-		Limit:  func(id string) int64 { return int64(r.spec(id).limit) },
+		Intact:  r.m.intact,
+		LeftOut: r.missed,
+		Limit:   func(id string) int64 { return int64(r.spec(id).limit) },
 		Withheld: func(id string, packet int64) bool {
 			c := d.camps[id]
 			return c != nil && c.state == "open" && c.has(packet)

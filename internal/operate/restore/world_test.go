@@ -164,7 +164,7 @@ func newWorld(seed uint64, bug string, gentle bool, stats map[string]int) *world
 		w.addSpec(i)
 	}
 	for i, n := range w.nodes {
-		w.found(n.up.data, i, n.up.token, n.up.history)
+		w.initialize(n.up.data, i, n.up.token, n.up.history)
 		n.resync()
 	}
 	for range 3 {
@@ -205,8 +205,8 @@ func (w *world) addSpec(i int) {
 	w.specs = append(w.specs, s)
 }
 
-func (w *world) found(d *data, shard int, token, history string) {
-	d.founded, d.epoch, d.opened, d.history = true, 1, token, history
+func (w *world) initialize(d *data, shard int, token, history string) {
+	d.initialized, d.epoch, d.opened, d.history = true, 1, token, history
 	for _, s := range w.specs {
 		if j := s.place(shard); j >= 0 {
 			c := newCamp()

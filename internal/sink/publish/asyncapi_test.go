@@ -143,7 +143,7 @@ func TestMessagesFollowAsyncAPI(t *testing.T) {
 	g := hongbao.Grant{Shard: 1, Seq: 5, Epoch: 2, Campaign: "c", Packet: 1, Amount: 3, User: "u",
 		Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Time: decided}
 	b := newBatch("/hongbao/d1")
-	b.found("aaaa")
+	b.addFounding("aaaa")
 	b.start(numbers{}, 1)
 	require.True(t, b.add(&g, 1<<20))
 	list := firstRecord(t, b.finish()).headers
@@ -165,7 +165,7 @@ func TestMessagesFollowAsyncAPI(t *testing.T) {
 func TestFencesFollowAsyncAPI(t *testing.T) {
 	t.Parallel()
 	b := newBatch("/hongbao/d1")
-	b.found("aaaa")
+	b.addFounding("aaaa")
 	n := numbers{producer: 7, epoch: 3}
 	b.start(n, 1)
 	b.addFence(n, decided.UnixMilli())

@@ -20,7 +20,7 @@ import (
 // last write that Redis still has. Each session that may have made a claim after last has a record in the partition
 // from the returned time on.
 func (l *Log) FenceSince(last time.Time) time.Time {
-	return last.Add(-ShownFor - l.cfg.MaxClaimAge - stream.ClockSkew)
+	return last.Add(-AnnouncedFor - l.cfg.MaxClaimAge - stream.ClockSkew)
 }
 
 // Fence makes the broker refuse every batch that an older session may still send to the partition of a shard. It
@@ -153,7 +153,7 @@ func (l *Log) fence(ctx context.Context, partition int, n numbers) (int64, error
 	for {
 		ms := time.Now().UnixMilli()
 		b := newBatch(l.source)
-		b.found(l.cfg.Founding)
+		b.addFounding(l.cfg.Founding)
 		b.start(n, ms)
 		b.addFence(n, ms)
 		sent := l.send(ctx, partition, b.finish(), func(bool) error { return nil })

@@ -109,7 +109,7 @@ func TestAnotherFoundingIsRefusedLater(t *testing.T) {
 func (b *bench) rogue(t *testing.T) (*Publisher, *store) {
 	t.Helper()
 	p, s := b.founded(t, "")
-	p.slots[0].batch.found("bbbb")
+	p.slots[0].batch.addFounding("bbbb")
 	return p, s
 }
 
@@ -122,7 +122,7 @@ func TestLookingBackPassesOverAnotherFounding(t *testing.T) {
 	theirs, theirStore := b.rogue(t)
 	require.Nil(t, theirs.Handle(t.Context(), theirStore.grants(0, 20, decided)))
 	last, lastStore := b.founded(t, "")
-	last.slots[0].batch.found("aaaa")
+	last.slots[0].batch.addFounding("aaaa")
 	require.Nil(t, last.Handle(t.Context(), lastStore.grants(2, 1, decided)), "the last record is ours")
 	p, _ := forgetful(t, b)
 	require.Nil(t, p.Handle(t.Context(), g))
@@ -172,7 +172,7 @@ func shifted(grants []hongbao.Grant, by int64) []hongbao.Grant {
 func TestRecordsCarryTheFounding(t *testing.T) {
 	t.Parallel()
 	b := newBatch("/hongbao/d1")
-	b.found("aaaa")
+	b.addFounding("aaaa")
 	g := hongbao.Grant{Shard: 1, Seq: 5, Epoch: 2, Campaign: "c", Packet: 1, Amount: 3, User: "u", Time: decided}
 	b.start(numbers{}, 1)
 	require.True(t, b.add(&g, 1<<20))

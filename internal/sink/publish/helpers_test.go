@@ -51,8 +51,8 @@ func holdsKey(r *rawproduce.Request, key string) bool {
 
 func contains(r *rawproduce.Request, needle []byte) bool { return bytes.Contains(rawOf(r), needle) }
 
-// isShow reports whether the request is a session's first record, which makes the session visible.
-func isShow(r *rawproduce.Request) bool {
+// isAnnouncement reports whether the request is a session's first record, which makes the session visible.
+func isAnnouncement(r *rawproduce.Request) bool {
 	return contains(r, []byte(cloudevent.TypeFence)) && bytes.Equal(rawOf(r)[atEpoch:atCount], make([]byte, atCount-atEpoch))
 }
 

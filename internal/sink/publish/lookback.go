@@ -34,7 +34,7 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) 
 		if p.tooOld(born) { // the claim may have a new owner by now: claim again, then read on
 			return nil
 		}
-		err = p.letGo(ctx, s, c, o, progress, born)
+		err = p.releaseMissing(ctx, s, c, o, progress, born)
 	}
 	if err == nil {
 		delete(s.searches, o.claim.ID)
@@ -42,9 +42,9 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) 
 	return err
 }
 
-// letGo releases the claim of a batch that was not found. First it makes sure that no copy of the batch is in the log
+// releaseMissing releases the claim of a batch that was not found. First it makes sure that no copy of the batch is in the log
 // or can still arrive.
-func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, progress *search, born time.Time) error {
+func (p *Publisher) releaseMissing(ctx context.Context, s *slot, c *call, o *claimed, progress *search, born time.Time) error {
 	st := &o.st
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()
@@ -75,7 +75,7 @@ func (p *Publisher) letGo(ctx context.Context, s *slot, c *call, o *claimed, pro
 	}
 	released, err := p.releaseClaim(ctx, c, &o.claim)
 	if released {
-		p.count.letGo.Add(1)
+		p.count.releasedMissing.Add(1)
 	}
 	return err
 }
@@ -112,7 +112,7 @@ func (p *Publisher) reach(ctx context.Context, s *slot, o *claimed, progress *se
 	}
 	if b.end < progress.next {
 		if !s.knewBack(st) {
-			return b, p.wentBack(s, progress.next, "its end is at offset "+decimal(b.end))
+			return b, p.logWentBackError(s, progress.next, "its end is at offset "+decimal(b.end))
 		}
 		*progress = search{next: b.start, seen: make(map[int64]struct{})} // the batch may be anywhere in the new log
 	}

@@ -33,8 +33,8 @@ func newMessage(source string) message {
 	return m
 }
 
-// found adds the header with the deployment's founding to all messages.
-func (m *message) found(founding string) {
+// addFounding adds the header with the deployment's founding to all messages.
+func (m *message) addFounding(founding string) {
 	if founding != "" {
 		m.fixedGrant = appendHeader(m.fixedGrant, cloudevent.HeaderFounding, founding)
 		m.fixedFence = appendHeader(m.fixedFence, cloudevent.HeaderFounding, founding)

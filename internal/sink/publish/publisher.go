@@ -65,7 +65,7 @@ func New(cfg Config, claims Claims, entries Entries) (*Publisher, error) {
 	}
 	for i := range p.slots {
 		p.slots[i] = slot{partition: i, turn: make(chan struct{}, 1), batch: newBatch(p.source)}
-		p.slots[i].batch.found(cfg.Founding)
+		p.slots[i].batch.addFounding(cfg.Founding)
 	}
 	return p, nil
 }

@@ -97,7 +97,7 @@ func (p *Publisher) complete(ctx context.Context, s *slot, c *call, b *push, bas
 	p.count.batches.Add(1)
 	c.widen()
 	b.open.sequence += int32(n)
-	b.open.end, b.open.known, b.open.shown = max(b.open.end, base+n), p.now(), b.born
+	b.open.end, b.open.known, b.open.announced = max(b.open.end, base+n), p.now(), b.born
 	s.keep(b.open)
 	return nil
 }
@@ -126,7 +126,7 @@ func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause 
 		c.most = max(1, n/2)
 		return nil
 	}
-	if err := p.show(ctx, s, b.open); err != nil {
+	if err := p.announce(ctx, s, b.open); err != nil {
 		return fmt.Errorf("the broker refuses a single grant (%w), so a minimal record was sent: %w", cause, err)
 	}
 	s.keep(b.open)

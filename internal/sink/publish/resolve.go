@@ -137,12 +137,12 @@ func (p *Publisher) checkOffset(s *slot, st *stored, base int64) error {
 	if base >= st.noted || s.knewBack(st) {
 		return nil
 	}
-	return p.wentBack(s, st.noted, fmt.Sprintf("a batch was appended at offset %d", base))
+	return p.logWentBackError(s, st.noted, fmt.Sprintf("a batch was appended at offset %d", base))
 }
 
-// wentBack returns the error that the log went back. Its time is kept, so that the slot reports this once and then
+// logWentBackError returns the error that the log went back. Its time is kept, so that the slot reports this once and then
 // continues with the current log.
-func (p *Publisher) wentBack(s *slot, was int64, seen string) error {
+func (p *Publisher) logWentBackError(s *slot, was int64, seen string) error {
 	s.back = p.now()
 	return hongbao.Errorf(hongbao.ClassBroken,
 		"%s went back: %s, but the log was %d long before: the topic was deleted and created again, or the broker lost its "+

@@ -28,15 +28,15 @@ type slot struct {
 // broker would then drop another batch with that sequence and size as a copy.
 type session struct {
 	numbers
-	end   int64 // known minimum of the log's end
-	known time.Time
-	shown time.Time    // time of its last record, as stored in the record; zero before the first one
-	asked map[int]bool // shards whose epoch was checked since the last call of show
+	end       int64 // known minimum of the log's end
+	known     time.Time
+	announced time.Time    // time of its last record, as stored in the record; zero before the first one
+	asked     map[int]bool // shards whose epoch was checked since the last call of show
 }
 
-// ShownFor is the maximum age of a session's last record when the session makes a claim. Fence relies on it to find
+// AnnouncedFor is the maximum age of a session's last record when the session makes a claim. Fence relies on it to find
 // every session by its records.
-const ShownFor = 30 * time.Second
+const AnnouncedFor = 30 * time.Second
 
 // lock waits for the slot. It returns false if ctx ends first.
 func (s *slot) lock(ctx context.Context) bool {
@@ -64,10 +64,10 @@ func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*
 				return nil, err
 			}
 		}
-		if !older(born, open.shown, ShownFor) {
+		if !older(born, open.announced, AnnouncedFor) {
 			return open, nil
 		}
-		if err := p.show(ctx, s, open); !errors.Is(err, errProducer) { // Fence may have fenced it while it was idle
+		if err := p.announce(ctx, s, open); !errors.Is(err, errProducer) { // Fence may have fenced it while it was idle
 			return open, err
 		}
 	}
@@ -80,14 +80,14 @@ func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*
 		return nil, err
 	}
 	p.count.sessions.Add(1)
-	return open, p.show(ctx, s, open)
+	return open, p.announce(ctx, s, open)
 }
 
 var errProducer = errors.New("the broker refuses the producer id")
 
-// show sends the smallest possible record: a fence record with the session's own numbers. It makes the session visible
+// announce sends the smallest possible record: a fence record with the session's own numbers. It makes the session visible
 // to Fence. It also tells a grant that the broker rejects from a broker that rejects everything.
-func (p *Publisher) show(ctx context.Context, s *slot, open *session) error {
+func (p *Publisher) announce(ctx context.Context, s *slot, open *session) error {
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()
 	born := p.now()
@@ -98,7 +98,7 @@ func (p *Publisher) show(ctx context.Context, s *slot, open *session) error {
 	case sent.verdict == appended:
 		open.sequence++
 		open.end, open.known = max(open.end, sent.base+1), p.now()
-		open.shown, open.asked = born, map[int]bool{}
+		open.announced, open.asked = born, map[int]bool{}
 		return nil
 	case sent.verdict == lookBack || sent.verdict == fenced:
 		return hongbao.Outagef(hongbao.ClassTransient, "%w; the next attempt uses a new one: %w", errProducer, sent.err)
@@ -140,7 +140,7 @@ func (p *Publisher) refresh(ctx context.Context, s *slot, open *session) error {
 			return err
 		}
 		if b.end < open.end {
-			return p.wentBack(s, open.end, "its end is at offset "+decimal(b.end))
+			return p.logWentBackError(s, open.end, "its end is at offset "+decimal(b.end))
 		}
 		open.end, open.known = b.end, known
 		return nil

@@ -112,14 +112,14 @@ func TestTakeoverWhileTheOwnerIsPausedBetweenClaimAndSend(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g, next)
 }
 
-// twice runs the claim script a second time and returns the second answer. go-redis does so when the first answer is
+// claimTwice runs the claim script a second time and returns the second answer. go-redis does so when the first answer is
 // lost.
-type twice struct {
+type claimTwice struct {
 	*store
 	n int
 }
 
-func (s *twice) Claim(ctx context.Context, shard int, id string, events []stream.SeqRange,
+func (s *claimTwice) Claim(ctx context.Context, shard int, id string, events []stream.SeqRange,
 	payload string) (stream.ClaimAnswer, error) {
 	a, err := s.store.Claim(ctx, shard, id, events, payload)
 	if s.n--; s.n < 0 {
@@ -133,7 +133,7 @@ func (s *twice) Claim(ctx context.Context, shard int, id string, events []stream
 func TestClaimRunTwiceUsesUpTheSequence(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	c := &twice{store: b.store}
+	c := &claimTwice{store: b.store}
 	p, err := New(b.cfg, c, b.store)
 	require.NoError(t, err)
 	t.Cleanup(p.Close)

@@ -334,7 +334,7 @@ type wire struct {
 
 func (w *wire) RoundTrip(ctx context.Context, addr net.Addr, req kafka.Request) (kafka.Response, error) {
 	produce, ok := req.(*rawproduce.Request)
-	if ok && isShow(produce) {
+	if ok && isAnnouncement(produce) {
 		return w.inner.RoundTrip(ctx, addr, req)
 	}
 	if w.answer != nil {

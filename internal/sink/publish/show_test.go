@@ -41,19 +41,19 @@ func requireShown(t *testing.T, p *Publisher, want int64) {
 
 // A session sends a fence record with its own numbers before its first claim, and again when its last record is old. A
 // busy session needs no further fence record.
-func TestSessionsShowThemselves(t *testing.T) {
+func TestSessionsAnnounceThemselves(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, _ := b.worker(t)
 	pass := later(p)
-	shown := int64(1)
-	b.store.granted = func(stream.Claim) { requireShown(t, p, shown) }
+	announced := int64(1)
+	b.store.granted = func(stream.Claim) { requireShown(t, p, announced) }
 	for range 10 {
 		require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
-		pass(ShownFor)
+		pass(AnnouncedFor)
 	}
 	pass(time.Second)
-	shown++
+	announced++
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(2, 5, decided)))
 	require.Nil(t, p.Handle(t.Context(), b.store.grants(0, 5, decided)))
 	requireShown(t, p, 2)
@@ -97,7 +97,7 @@ func TestNoClaimInAShardThatGoesOnElsewhere(t *testing.T) {
 
 	ledger[0] = 4
 	require.Nil(t, p.Handle(ctx, b.store.grants(0, 5, decided)), "Fence would stop this older session")
-	pass(2 * ShownFor)
+	pass(2 * AnnouncedFor)
 	refused := b.store.grants(0, 5, decided)
 	for range 2 {
 		errs := p.Handle(ctx, refused)

@@ -18,7 +18,7 @@ type Stats struct {
 }
 
 type counters struct {
-	batches, resends, sessions, takenOver, sentAgain, foundInLog, letGo, fences, lost, refused, stale atomic.Int64
+	batches, resends, sessions, takenOver, sentAgain, foundInLog, releasedMissing, fences, lost, refused, stale atomic.Int64
 }
 
 // Stats returns the counts. It may be called at any time.
@@ -27,6 +27,6 @@ func (p *Publisher) Stats() Stats {
 	return Stats{
 		Batches: c.batches.Load(), Resends: c.resends.Load(), Sessions: c.sessions.Load(),
 		TakenOver: c.takenOver.Load(), SentAgain: c.sentAgain.Load(), FoundInLog: c.foundInLog.Load(),
-		LetGo: c.letGo.Load(), Fences: c.fences.Load(), Lost: c.lost.Load(), Refused: c.refused.Load(), Stale: c.stale.Load(),
+		LetGo: c.releasedMissing.Load(), Fences: c.fences.Load(), Lost: c.lost.Load(), Refused: c.refused.Load(), Stale: c.stale.Load(),
 	}
 }

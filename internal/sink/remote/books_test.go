@@ -14,13 +14,13 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// books is a ledger in memory that behaves like package ledger's Settler.
-type books struct {
-	mu    sync.Mutex
-	held  map[string]hongbao.Grant // by event
-	rows  map[string]*row          // pending, by reference
-	calls int
-	fail  func(g *hongbao.Grant) error // if not nil, returns the error of recording a grant
+// fakeLedger is a ledger in memory that behaves like package ledger's Settler.
+type fakeLedger struct {
+	mu     sync.Mutex
+	grants map[string]hongbao.Grant // by event
+	rows   map[string]*row          // pending, by reference
+	calls  int
+	fail   func(g *hongbao.Grant) error // if not nil, returns the error of recording a grant
 	// unread is the error that Begin returns. If noted is set, Begin stores the grants although it returns unread.
 	// unforgotten is the error that Forget returns without deleting anything.
 	unread, unforgotten error
@@ -36,14 +36,14 @@ type row struct {
 	asked time.Time
 }
 
-func newBooks() *books {
-	return &books{held: map[string]hongbao.Grant{}, rows: map[string]*row{}}
+func newBooks() *fakeLedger {
+	return &fakeLedger{grants: map[string]hongbao.Grant{}, rows: map[string]*row{}}
 }
 
 func testKey(g *hongbao.Grant) string { return Key("prod", g.Campaign, g.Packet) }
 
-func (b *books) Begin(
-	_ context.Context, call payment.Asking, grants []hongbao.Grant,
+func (b *fakeLedger) Begin(
+	_ context.Context, call payment.CreditCall, grants []hongbao.Grant,
 ) (held []hongbao.Grant, before []payment.Pending, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,8 +80,8 @@ func (b *books) Begin(
 	return held, before, nil
 }
 
-func (b *books) recorded(g *hongbao.Grant) *hongbao.Grant {
-	for _, has := range b.held {
+func (b *fakeLedger) recorded(g *hongbao.Grant) *hongbao.Grant {
+	for _, has := range b.grants {
 		if has.Campaign == g.Campaign && has.Packet == g.Packet {
 			return &has
 		}
@@ -89,7 +89,7 @@ func (b *books) recorded(g *hongbao.Grant) *hongbao.Grant {
 	return nil
 }
 
-func (b *books) Forget(_ context.Context, batch int64, grants []hongbao.Grant) error {
+func (b *fakeLedger) Forget(_ context.Context, batch int64, grants []hongbao.Grant) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.unforgotten != nil {
@@ -103,7 +103,7 @@ func (b *books) Forget(_ context.Context, batch int64, grants []hongbao.Grant) e
 	return nil
 }
 
-func (b *books) Record(_ context.Context, grants []hongbao.Grant) []error {
+func (b *fakeLedger) Record(_ context.Context, grants []hongbao.Grant) []error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.calls++
@@ -113,14 +113,14 @@ func (b *books) Record(_ context.Context, grants []hongbao.Grant) []error {
 			errs[i] = b.fail(&g)
 		}
 		if errs[i] == nil {
-			b.held[g.EventID()] = g
+			b.grants[g.EventID()] = g
 			delete(b.rows, testKey(&g))
 		}
 	}
 	return errs
 }
 
-func (b *books) Pending(_ context.Context, idle time.Duration, after hongbao.Grant,
+func (b *fakeLedger) Pending(_ context.Context, idle time.Duration, after hongbao.Grant,
 	limit int) (list []payment.Pending, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,14 +136,14 @@ func (b *books) Pending(_ context.Context, idle time.Duration, after hongbao.Gra
 }
 
 // left returns the number of pending credits.
-func (b *books) left() int {
+func (b *fakeLedger) left() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.rows)
 }
 
 // ages makes all rows older and returns their number.
-func (b *books) ages(by time.Duration) int {
+func (b *fakeLedger) ages(by time.Duration) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.rows {
@@ -153,22 +153,22 @@ func (b *books) ages(by time.Duration) int {
 }
 
 // died makes all rows older than ClaimTime, as if their owners had died, so that other workers may take them over.
-func (b *books) died() { b.ages(testClaimTime) }
+func (b *fakeLedger) died() { b.ages(testClaimTime) }
 
-func (b *books) fails(fail func(*hongbao.Grant) error) {
+func (b *fakeLedger) fails(fail func(*hongbao.Grant) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fail = fail
 }
 
 // has checks that exactly these grants are recorded in the ledger.
-func (b *books) has(t *testing.T, grants []hongbao.Grant) {
+func (b *fakeLedger) has(t *testing.T, grants []hongbao.Grant) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	require.Len(t, b.held, len(grants))
+	require.Len(t, b.grants, len(grants))
 	for _, g := range grants {
-		require.Equal(t, g, b.held[g.EventID()])
+		require.Equal(t, g, b.grants[g.EventID()])
 	}
 }
 

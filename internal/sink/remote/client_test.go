@@ -276,7 +276,7 @@ func TestBatchAnswers(t *testing.T) {
 		})
 		require.Nil(t, h.Handle(t.Context(), grants(1, 2)), name)
 		b.holds(t, grants(1, 2))
-		require.Greater(t, b.all()+int(b.asks.Load()), 1, "%s: the answer was not trusted", name)
+		require.Greater(t, b.all()+int(b.queries.Load()), 1, "%s: the answer was not trusted", name)
 	}
 }
 
@@ -291,7 +291,7 @@ func TestTLS(t *testing.T) {
 	t.Cleanup(server.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	h := func(l *books, config *tls.Config) *Handler {
+	h := func(l *fakeLedger, config *tls.Config) *Handler {
 		cfg := testConfig(server.URL)
 		cfg.TLS, cfg.Repeats = config, 0
 		h, err := New(cfg, campaigns{}, l)

@@ -23,7 +23,7 @@ func TestEveryGrantOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, l := newBank(t), newBooks()
-			b.forgets = true // it has no idempotency: it would book every request
+			b.notIdempotent = true // it has no idempotency: it would book every request
 			h := newHandler(t, b, l, change)
 			all := grants(1, 100)
 			require.Nil(t, h.Handle(t.Context(), append(slices.Clone(all), all[3])))
@@ -91,7 +91,7 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 			t.Run(name+", "+able, func(t *testing.T) {
 				t.Parallel()
 				b, l := newBank(t), newBooks()
-				b.forgets = able == "queryable"
+				b.notIdempotent = able == "queryable"
 				b.set(func(w http.ResponseWriter, r *http.Request, c credit) {
 					c = b.book(c)
 					if b.asked(c.Reference) == 1 {
@@ -104,13 +104,13 @@ func TestAppliedAndAnsweredWrong(t *testing.T) {
 				require.Nil(t, h.Handle(t.Context(), grants(1, 3)))
 				b.holds(t, grants(1, 3))
 				require.Zero(t, l.left())
-				require.GreaterOrEqual(t, b.all()+int(b.asks.Load()), 6, "no wrong answer was trusted")
+				require.GreaterOrEqual(t, b.all()+int(b.queries.Load()), 6, "no wrong answer was trusted")
 			})
 		}
 		t.Run(name+", neither", func(t *testing.T) {
 			t.Parallel()
 			b, l := newBank(t), newBooks()
-			b.forgets = true
+			b.notIdempotent = true
 			b.set(func(w http.ResponseWriter, r *http.Request, c credit) { answer(b, w, r, b.book(c)) })
 			h := newHandler(t, b, l, neither, patience(name))
 			for range 3 { // requeuing does not help
@@ -140,7 +140,7 @@ func patience(name string) func(*Config) {
 func TestAppliedLongAfter(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
-	b.forgets = true
+	b.notIdempotent = true
 	held := make(chan credit, 1)
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { held <- c; drop(w) })
 	h := newHandler(t, b, l, queryable, func(c *Config) { c.QueryFinal = time.Minute })
@@ -180,7 +180,7 @@ func TestPastTheRetention(t *testing.T) {
 			errs := h.Handle(t.Context(), grants(1, 2))
 			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
 			b.mu.Lock()
-			b.forgets, b.answer = true, nil
+			b.notIdempotent, b.answer = true, nil
 			sent := b.posts["prod:rain:1"]
 			b.mu.Unlock()
 			require.Equal(t, 2, l.ages(24*time.Hour-time.Minute))
@@ -206,7 +206,7 @@ func TestTakenOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, l := newBank(t), newBooks()
-			b.forgets = name != "idempotent"
+			b.notIdempotent = name != "idempotent"
 			ctx, kill := context.WithCancel(t.Context())
 			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
 				b.book(c)
@@ -322,21 +322,21 @@ func TestNobodyThere(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	books := newBooks()
+	fake := newBooks()
 	tlsBank := newBank(t)
 	for name, url := range map[string]string{
 		"refused": "http://" + l.Addr().String(), "no such name": "http://nobody.invalid",
 		"not TLS": strings.Replace(tlsBank.URL, "http:", "https:", 1),
 	} {
 		cfg := testConfig(url)
-		h, err := New(cfg, campaigns{}, books)
+		h, err := New(cfg, campaigns{}, fake)
 		require.NoError(t, err)
 		errs := h.Handle(t.Context(), grants(1, 3))
 		for _, err := range errs {
 			require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%s: %v", name, err)
 			require.True(t, hongbao.IsOutage(err))
 		}
-		require.Zero(t, books.left(), name)
+		require.Zero(t, fake.left(), name)
 		h.Close()
 	}
 }

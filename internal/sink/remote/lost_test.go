@@ -24,7 +24,7 @@ func TestRedisLosesWhatWasSettled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, l := newBank(t), newBooks()
-			b.forgets = true // it has no idempotency: it would book every request
+			b.notIdempotent = true // it has no idempotency: it would book every request
 			h := newHandler(t, b, l, change)
 			all := grants(1, 20)
 			require.Nil(t, h.Handle(t.Context(), all[:10]))
@@ -85,14 +85,14 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 
 // hung is a ledger whose Record does not return in time until well is set.
 type hung struct {
-	*books
+	*fakeLedger
 	met  atomic.Int64
 	well atomic.Bool
 }
 
 func (l *hung) Record(ctx context.Context, grants []hongbao.Grant) []error {
 	if l.well.Load() {
-		return l.books.Record(ctx, grants)
+		return l.fakeLedger.Record(ctx, grants)
 	}
 	l.met.Add(1)
 	<-ctx.Done()
@@ -107,8 +107,8 @@ func (l *hung) Record(ctx context.Context, grants []hongbao.Grant) []error {
 // records them when the ledger recovers.
 func TestLedgerThatHangs(t *testing.T) {
 	t.Parallel()
-	b, slow := newBank(t), &hung{books: newBooks()}
-	b.forgets = true
+	b, slow := newBank(t), &hung{fakeLedger: newBooks()}
+	b.notIdempotent = true
 	h := newHandler(t, b, slow, neither, func(c *Config) {
 		c.ConnectTimeout, c.HeaderTimeout, c.Timeout, c.ClaimTime = time.Second, 2*time.Second, 3*time.Second, 4*time.Second
 	})
@@ -137,7 +137,7 @@ func TestFirstRequestIsNotForgotten(t *testing.T) {
 	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "%v", errs[0])
 	require.Equal(t, 1, l.ages(25*time.Hour))
 	b.mu.Lock()
-	b.forgets, b.answer = true, nil // the remote has forgotten the key
+	b.notIdempotent, b.answer = true, nil // the remote has forgotten the key
 	b.mu.Unlock()
 	for range 2 {
 		errs = newHandler(t, b, l, repeats).Handle(t.Context(), grants(1, 1))

@@ -77,7 +77,7 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 	if len(grants) == 0 {
 		return nil, nil
 	}
-	call := payment.Asking{Owner: h.owner, Batch: rand.Int64() | 1, OwnedFor: h.cfg.ClaimTime, SinceGrant: h.cfg.Replay}
+	call := payment.CreditCall{Owner: h.owner, Batch: rand.Int64() | 1, OwnedFor: h.cfg.ClaimTime, SinceGrant: h.cfg.Replay}
 	held, before, err := h.ledger.Begin(ctx, call, grants)
 	if err != nil {
 		for reference, it := range at {

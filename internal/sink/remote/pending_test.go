@@ -28,7 +28,7 @@ func TestAnotherWorkerWhileSending(t *testing.T) {
 			t.Run(name+", "+end, func(t *testing.T) {
 				t.Parallel()
 				b, l, first := newBank(t), newBooks(), make(chan []error, 1)
-				b.forgets = true
+				b.notIdempotent = true
 				arrived, answered := make(chan struct{}, 1), make(chan struct{})
 				answer := sync.OnceFunc(func() { close(answered) })
 				t.Cleanup(answer)
@@ -79,8 +79,8 @@ func TestKilledBeforeSending(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {
 		b, l := newBank(t), newBooks()
-		b.forgets = true
-		_, _, err := l.Begin(t.Context(), payment.Asking{Owner: "w0", Batch: 1}, grants(1, 1))
+		b.notIdempotent = true
+		_, _, err := l.Begin(t.Context(), payment.CreditCall{Owner: "w0", Batch: 1}, grants(1, 1))
 		require.NoError(t, err)
 		l.ages(time.Hour)
 		errs := newHandler(t, b, l, change).Handle(t.Context(), grants(1, 2))
@@ -168,7 +168,7 @@ func TestRowThatStays(t *testing.T) {
 func TestTwoEventsOfOnePacket(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
-	b.forgets = true
+	b.notIdempotent = true
 	list := append(grants(1, 2), grants(1, 1)...)
 	list[2].Seq, list[2].User = 77, "thief"
 	h := newHandler(t, b, l, neither)
@@ -187,7 +187,7 @@ func TestTwoEventsOfOnePacket(t *testing.T) {
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
-	b.forgets = true
+	b.notIdempotent = true
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
 		if c.Amount != 102 {
 			b.book(c)
@@ -195,7 +195,7 @@ func TestSweep(t *testing.T) {
 		drop(w)
 	})
 	h := newHandler(t, b, l, final, func(c *Config) { c.Repeats = 0 })
-	b.deaf.Store(true)
+	b.failsQueries.Store(true)
 	require.Len(t, h.Handle(t.Context(), grants(1, 3)), 3)
 	left, err := h.Sweep(t.Context())
 	require.NoError(t, err)
@@ -205,7 +205,7 @@ func TestSweep(t *testing.T) {
 	left, err = h.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 3, left, "the answers are inconclusive")
-	b.deaf.Store(false)
+	b.failsQueries.Store(false)
 	left, err = h.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, left, "QueryFinal is not over for the credit that was not found")

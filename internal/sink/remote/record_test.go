@@ -52,7 +52,7 @@ func TestKilledBeforeTheLedger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, l := newBank(t), newBooks()
-			b.forgets = name == "queryable" || name == "neither"
+			b.notIdempotent = name == "queryable" || name == "neither"
 			l.fails(ledgerDown)
 			errs := newHandler(t, b, l, change).Handle(t.Context(), grants(1, 6))
 			require.Len(t, errs, 6)
@@ -113,7 +113,7 @@ func TestFreeIsRecorded(t *testing.T) {
 }
 
 // mute is a ledger whose Record returns the wrong number of errors.
-type mute struct{ *books }
+type mute struct{ *fakeLedger }
 
 func (mute) Record(context.Context, []hongbao.Grant) []error { return make([]error, 1) }
 

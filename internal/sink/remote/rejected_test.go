@@ -73,10 +73,10 @@ func TestRejectedAfterTakingOver(t *testing.T) {
 			t.Parallel()
 			b, l := newBank(t), newBooks()
 			b.answersThen(drop)
-			b.deaf.Store(true)
+			b.failsQueries.Store(true)
 			errs := newHandler(t, b, l, queryable, func(c *Config) { c.Repeats = 0 }).Handle(t.Context(), grants(1, 1))
 			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]))
-			b.deaf.Store(false)
+			b.failsQueries.Store(false)
 			l.died()
 			errs = newHandler(t, b, l, change).Handle(t.Context(), grants(1, 1))
 			if name == "both" {

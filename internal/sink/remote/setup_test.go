@@ -39,16 +39,16 @@ func (campaigns) Currency(context.Context, string) (string, error) { return "CNY
 // books the credit and confirms it.
 type bank struct {
 	*httptest.Server
-	mu       sync.Mutex
-	booked   map[string][]credit // by reference; more than one is a double credit
-	posts    map[string]int
-	requests int
-	asks     atomic.Int64 // number of answered queries
-	inside   atomic.Int64 // number of requests to the target of a redirect
-	answer   func(w http.ResponseWriter, r *http.Request, c credit)
-	forgets  bool        // has no idempotency: books every request
-	deaf     atomic.Bool // answers queries with 500
-	refused  map[string]int
+	mu            sync.Mutex
+	booked        map[string][]credit // by reference; more than one is a double credit
+	posts         map[string]int
+	requests      int
+	queries       atomic.Int64 // number of answered queries
+	inside        atomic.Int64 // number of requests to the target of a redirect
+	answer        func(w http.ResponseWriter, r *http.Request, c credit)
+	notIdempotent bool        // has no idempotency: books every request
+	failsQueries  atomic.Bool // answers queries with 500
+	refused       map[string]int
 }
 
 // patient limits how long a test waits for an expected state. tick is the interval between checks.
@@ -81,7 +81,7 @@ func (b *bank) set(answer func(w http.ResponseWriter, r *http.Request, c credit)
 func (b *bank) book(c credit) credit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if has := b.booked[c.Reference]; len(has) > 0 && !b.forgets {
+	if has := b.booked[c.Reference]; len(has) > 0 && !b.notIdempotent {
 		return has[0]
 	}
 	b.booked[c.Reference] = append(b.booked[c.Reference], c)
@@ -148,11 +148,11 @@ func (b *bank) batch(w http.ResponseWriter, r *http.Request) {
 }
 
 func (b *bank) get(w http.ResponseWriter, r *http.Request) {
-	if b.deaf.Load() {
+	if b.failsQueries.Load() {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	b.asks.Add(1)
+	b.queries.Add(1)
 	b.mu.Lock()
 	has := b.booked[r.PathValue("reference")]
 	b.mu.Unlock()

@@ -24,7 +24,7 @@ func verified(v Verdict) func(*Config) {
 func TestToldByAPerson(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
-	b.forgets = true
+	b.notIdempotent = true
 	b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
 		if c.Amount <= 102 {
 			b.book(c)
@@ -61,14 +61,14 @@ func TestToldByAPerson(t *testing.T) {
 // A person's wrong verdict does no harm where the remote or the ledger can show the truth.
 func TestToldWhatIsNotSo(t *testing.T) {
 	t.Parallel()
-	dark := func(t *testing.T, change func(*Config)) (*bank, *books) {
+	dark := func(t *testing.T, change func(*Config)) (*bank, *fakeLedger) {
 		t.Helper()
 		b, l := newBank(t), newBooks()
 		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
 		h := newHandler(t, b, l, change, func(c *Config) { c.Repeats = 0 })
-		b.deaf.Store(true)
+		b.failsQueries.Store(true)
 		require.NotNil(t, h.Handle(t.Context(), grants(1, 1)))
-		b.deaf.Store(false)
+		b.failsQueries.Store(false)
 		l.died()
 		b.set(nil)
 		l.ages(time.Hour)
@@ -87,7 +87,7 @@ func TestToldWhatIsNotSo(t *testing.T) {
 	t.Run("the remote can be asked", func(t *testing.T) {
 		t.Parallel()
 		b, l := dark(t, queryable)
-		b.forgets = true
+		b.notIdempotent = true
 		require.Nil(t, newHandler(t, b, l, queryable, verified(NotSent)).Handle(t.Context(), grants(1, 1)))
 		b.holds(t, grants(1, 1))
 		l.has(t, grants(1, 1))
@@ -114,7 +114,7 @@ func TestToldBeforeItWasSent(t *testing.T) {
 	t.Parallel()
 	for name, change := range blind {
 		b, l := newBank(t), newBooks()
-		b.forgets = true
+		b.notIdempotent = true
 		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) })
 		require.NotNil(t, newHandler(t, b, l, change).Handle(t.Context(), grants(1, 1)))
 		l.died()
@@ -152,7 +152,7 @@ func TestToldBeforeItWasTakenOver(t *testing.T) {
 		require.NotNil(t, newHandler(t, b, l, once).Handle(t.Context(), grants(1, 1)))
 		l.ages(5 * time.Hour) // the remote may have forgotten the first key by now
 		b.set(nil)
-		b.forgets = true
+		b.notIdempotent = true
 		word := func(c *Config) { c.Verified, c.VerifiedAt = NotSent, time.Now().Add(-ago) }
 		errs := newHandler(t, b, l, once, word).Handle(t.Context(), grants(1, 1))
 		require.Len(t, errs, 1, "%s ago", ago)
@@ -166,7 +166,7 @@ func TestToldBeforeItWasTakenOver(t *testing.T) {
 func TestToldThatNothingIsUnderWay(t *testing.T) {
 	t.Parallel()
 	b, l := newBank(t), newBooks()
-	b.forgets = true
+	b.notIdempotent = true
 	b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) })
 	require.NotNil(t, newHandler(t, b, l, queryable).Handle(t.Context(), grants(1, 1)))
 	l.died()
