@@ -138,12 +138,12 @@ func loadCmd() *cobra.Command {
 }
 
 func pauseCmd() *cobra.Command {
-	return stateCmd("pause", "Make a campaign answer paused until it is resumed",
+	return stateCmd("pause", "Pause a campaign: grabs get the answer paused until it is resumed",
 		ops.Operations.PauseCampaign)
 }
 
 func resumeCmd() *cobra.Command {
-	return stateCmd("resume", "Open a paused campaign again",
+	return stateCmd("resume", "Resume a paused campaign",
 		ops.Operations.ResumeCampaign)
 }
 

@@ -47,8 +47,8 @@ var (
 	CallGrabs = ofServe.add(Metric{Name: "hongbao_grab_call_grabs", Kind: Histogram, Buckets: calls,
 		Help: "Number of grabs in one call of the grab script.", Normal: "1 when few users grab, up to 128 in a rush"})
 	CampaignLeft = ofServe.add(Metric{Name: "hongbao_campaign_left_packets", Kind: Gauge, Labels: []string{"campaign"},
-		Help: "Packets that no user has got yet. Only for the ops.campaigns campaigns that this server decided grabs of " +
-			"last.",
+		Help: "Number of packets that no user has got yet, for the campaigns with the latest grabs on this server, at " +
+			"most ops.campaigns campaigns.",
 		Normal: "falls to 0 in a rush"})
 	Unfinished = ofServe.add(Metric{Name: "hongbao_ledger_unfinished", Kind: Gauge, Labels: []string{"kind"},
 		Help: "Work in the ledger that waits for a worker. Kind top_ups counts top-ups that are not in Redis yet. Kind " +

@@ -112,7 +112,7 @@ func campaignChanges() []operation {
 			codes: []string{"campaign_lost", "conflict"}, do: plain(load),
 		},
 		topUpOperation(),
-		stateChange("pause", "Pause a campaign: grabs get the answer paused", access.PauseCampaign,
+		stateChange("pause", "Pause a campaign: grabs get the answer paused until it is resumed", access.PauseCampaign,
 			ops.Operations.PauseCampaign),
 		stateChange("resume", "Resume a paused campaign", access.ResumeCampaign,
 			ops.Operations.ResumeCampaign),

@@ -263,7 +263,7 @@ func TestListIsBounded(t *testing.T) {
 
 	var text bytes.Buffer
 	require.NoError(t, r.Write(&text))
-	require.Contains(t, text.String(), "What to do: replay these grants")
+	require.Contains(t, text.String(), "What to do: deliver these grants again")
 	require.Contains(t, text.String(), "  and 37 more\n")
 
 	var back audit.Report
