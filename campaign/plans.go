@@ -20,7 +20,7 @@ type PlansConfig struct {
 	TopUps func(ctx context.Context, campaign string) ([]TopUp, error)
 	// The most packets in the plans that a settler keeps in memory. Each packet takes 8 bytes.
 	//
-	// Any plan fits. One more plan may be in memory while it is made.
+	// Any plan fits. A plan that is being made is not counted; only one is made at a time.
 	MaxPackets int64 `knob:"campaign.cached_packets" default:"20000000" want:"10_000_000 to 10_000_000_000 packets"`
 }
 

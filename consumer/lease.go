@@ -74,7 +74,8 @@ func (l *lease) held() []item {
 	return l.items
 }
 
-// drop stops renewing the items of the first batch.
+// drop removes the items of batch from the lease, so they are no longer renewed. batch must be the first of the
+// remaining items.
 func (l *lease) drop(batch []item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -158,8 +158,8 @@ func (b *bundle) topUp(t *testing.T, n int, before, last int64) {
 	}
 }
 
-// endIsNoticed pauses, resumes and closes the campaign. The producer must notice each change within a lease. After it
-// has noticed a pause or a close, it asks Redis for each grab.
+// endIsNoticed pauses, resumes and closes the campaign. The producer must notice each change within a lease. Once it
+// has noticed a pause or a close, it calls Redis again for every grab.
 func (b *bundle) endIsNoticed(t *testing.T, p *producer.Producer, n int) {
 	t.Helper()
 	for _, step := range []struct {

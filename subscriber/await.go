@@ -31,7 +31,7 @@ func (s *session) awaitTopic(ctx context.Context) {
 			said = time.Now()
 			message := "the broker did not say whether the topic exists; asking again"
 			if errors.Is(err, kafka.UnknownTopicOrPartition) {
-				message = "the topic does not exist: waiting for it; `hongbao work` creates it if kafka.create_topic is true"
+				message = "the topic does not exist: waiting for it; `hongbao init` creates it if kafka.create_topic is true"
 			}
 			s.cfg.Log.Warn(message, zap.String("topic", s.cfg.Topic), zap.String("group", s.cfg.Group), zap.Error(err))
 		}

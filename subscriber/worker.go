@@ -83,7 +83,7 @@ func (w *worker) collect(ctx context.Context) ([]kafka.Message, error) {
 func (s *session) wentBack(err error) error {
 	return hongbao.Errorf(hongbao.ClassBroken,
 		"topic %s does not have the offset where group %s stopped: %w. Either events expired before they were read (replay "+
-			"them from the ledger), or the topic was created again (see docs/topic.md, \"When the topic went back\"). Stop "+
+			"them from the ledger), or the topic was created again (see docs/kafka.md, \"When the topic went back\"). Stop "+
 			"every member and set the offsets: kafka-consumer-groups.sh --reset-offsets --to-earliest --group %s --topic %s "+
 			"--execute; events that were already handled are dropped by (shard, seq)",
 		s.cfg.Topic, s.cfg.Group, err, s.cfg.Group, s.cfg.Topic)

@@ -63,7 +63,7 @@ func nothingLeft(t *testing.T, tmp string, group int) {
 	}, "nothing is left of the demo")
 }
 
-// number returns number n of the last line that begins with the word line; n counts from 0.
+// number finds the last line of out that begins with the text in line, and returns its n-th number, counted from 0.
 func number(t *testing.T, out, line string, n int) int64 {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^ *`+line+` .*$`).FindAllString(out, -1)

@@ -22,7 +22,7 @@ func LoadingBegun(campaign string) error {
 }
 
 // BeginLoad records that a campaign's packets may be in Redis from now on, so the campaign can't be cancelled any more.
-// It refuses (Permanent) a campaign that is refunded or cancelled. A repeated call changes nothing.
+// For a campaign that is refunded or cancelled it returns an error of ClassPermanent. A repeated call changes nothing.
 func (l *Ledger) BeginLoad(ctx context.Context, campaign string) error {
 	return l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 		c, err := lockCampaign(ctx, t, campaign)

@@ -109,7 +109,8 @@ func testDayPages(t *testing.T, f *fixture) {
 	}
 }
 
-// Day returns an error if the lines contradict the ledger. If fn fails, Day returns its error.
+// Day returns a Broken error if the lines contradict the transfers or the pool's balance. If fn fails, Day returns the
+// error of fn.
 func testDayBroken(t *testing.T, f *fixture) {
 	read := func(fn func(*Line) error) error {
 		_, err := f.ledger.Day(t.Context(), Day{"rain", noon.Add(-time.Hour), noon.Add(time.Hour)}, fn)

@@ -31,8 +31,8 @@ type ShardState struct {
 }
 
 // Found initializes the ledger for a deployment; it ignores want.Founding. A repeated call returns the existing
-// deployment. Found refuses (Broken) a ledger with another deployment id, key prefix or number of shards. It also
-// refuses a ledger that has campaigns but no deployment.
+// deployment. Found returns an error of ClassBroken if the ledger has another deployment id, key prefix or number of
+// shards, or if it has campaigns but no deployment.
 func (l *Ledger) Found(ctx context.Context, want Deployment) (has Deployment, err error) {
 	want.Founding = rand.Text()
 	err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {

@@ -11,8 +11,8 @@ import (
 )
 
 // Disown records an operator's decision that the ledger will never have a campaign. From then on the settler sends the
-// campaign's grants to quarantine; without the decision they wait. Disown refuses (Permanent) a campaign that the
-// ledger has. A repeated call changes nothing.
+// campaign's grants to quarantine; without the decision they wait. If the ledger has the
+// campaign, Disown returns an error of ClassPermanent. A repeated call changes nothing.
 func (l *Ledger) Disown(ctx context.Context, campaign string, d stream.Decision) error {
 	if err := errors.Join(hongbao.CheckCampaignID(campaign), d.Check()); err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "disown campaign %.80q: %w", campaign, err)

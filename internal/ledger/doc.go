@@ -18,7 +18,8 @@
 //   - Once Fence has returned, table grants or pending has every grant above the floor that the ledger will ever pay
 //     for an older epoch.
 //
-// A settler processes a batch in this order. It refuses malformed grants (Permanent). It sets aside grants that the
+// A settler processes a batch in this order. It returns an error of ClassPermanent for each malformed
+// grant. It sets aside grants that the
 // ledger's campaigns or the plan do not have. It inserts the other grants, reads the existing rows of those that were
 // not inserted, and compares. It updates the balances right before COMMIT: first the users, then the pools and the
 // campaigns. Finally it writes the contradicting grants to quarantine.

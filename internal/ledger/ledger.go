@@ -29,8 +29,8 @@ type Ledger struct {
 }
 
 // Open connects to an existing ledger, and checks the server's settings and the schema. It creates and changes nothing.
-// Its error wraps a *SettingError for every setting that could lose money. Open refuses (Broken) a database without the
-// tables of this build. Migrate, which `hongbao init` calls, creates them.
+// Its error wraps a *SettingError for every setting that could lose money. If the database lacks the tables of this
+// build, Open returns an error of ClassBroken. Migrate, which `hongbao init` calls, creates the tables.
 func Open(ctx context.Context, config Config) (*Ledger, error) {
 	l, err := reach(ctx, config, false)
 	if err != nil {

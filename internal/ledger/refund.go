@@ -338,8 +338,8 @@ func (l *Ledger) RefundOf(ctx context.Context, campaign string) (r payment.Refun
 }
 
 // Reveal records that the campaign's seed is public, and returns the campaign with its seed. Before the refund the
-// error is ErrNotRefunded (Permanent), because the seed shows every packet's amount. A repeated call keeps the first
-// time.
+// error is ErrNotRefunded, of ClassPermanent, because the seed shows every packet's amount. A repeated call keeps the
+// first time.
 func (l *Ledger) Reveal(ctx context.Context, campaign string) (StoredCampaign, error) {
 	var c StoredCampaign
 	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {

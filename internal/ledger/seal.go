@@ -27,7 +27,7 @@ type seal struct {
 
 // Seal stores the sums over the grants of a refunded campaign, so that CheckConservation and the audit need not read
 // the grants again. The caller must have audited the campaign. A repeated call changes nothing. Before the refund the
-// error is ErrNotSealable (Permanent). If the campaign's counters differ from its grants, the error is Broken.
+// error is ErrNotSealable, of ClassPermanent. If the campaign's counters differ from its grants, it is of ClassBroken.
 func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 	c, found, err := l.Totals(ctx, campaign)
 	switch {

@@ -41,7 +41,7 @@ func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) 
 }
 
 // Terms returns a campaign's currency and whether its packets have codes. Neither ever changes. The error is
-// ErrNotInRedis (Permanent) if the campaign is not there.
+// ErrNotInRedis, of ClassPermanent, if the campaign is not there.
 func (k *Shard) Terms(ctx context.Context, campaign string) (currency string, codes bool, err error) {
 	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", CodesField, "currency").Result()
 	if err != nil {

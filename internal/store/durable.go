@@ -35,8 +35,8 @@ type DurableCall struct {
 // Durable waits until enough replicas, or the disk, have the users' receipts. WAIT and WAITAOF use the primary's
 // offset after the connection's last command. So Durable reads the receipts before it waits, on the same connection.
 // The result then does not depend on the connection that made the grab. A repeated grab also waits until the first
-// grab's write is safe. If the primary lacks the receipts, a replica without them was promoted. Then, and if the wait
-// times out, the error is ErrNotDurable.
+// grab's write is safe. If the primary lacks the receipts, a replica without them was promoted. In
+// that case, or if the wait times out, Durable returns ErrNotDurable.
 func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 	if c.Class == hongbao.DurabilityFast || c.Class == hongbao.DurabilityFsync && c.NoWaitAOF {
 		return nil

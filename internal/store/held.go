@@ -27,8 +27,8 @@ type Held struct {
 	places string // field of the campaign's hash: number of its shards
 }
 
-// UserHeld returns a user's receipts on one place. The error is ErrNotInRedis (Permanent) if the place does not have
-// the campaign. The error also wraps ErrLost if the user has no receipt, but Redis has lost some of the campaign's
+// UserHeld returns a user's receipts on one place. The error is ErrNotInRedis, of ClassPermanent, if the place does not
+// have the campaign. The error also wraps ErrLost if the user has no receipt, but Redis has lost some of the campaign's
 // data. The caller then finds the receipts in the ledger.
 func (k *Shard) UserHeld(ctx context.Context, campaign, user string) (Held, error) {
 	node, err := k.Node(ctx)

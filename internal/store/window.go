@@ -47,7 +47,7 @@ func (w *Window) Status() string {
 }
 
 // Window returns the public part of a campaign. On a frozen shard, State is always frozen. If the shard does not have
-// the campaign, the error is ErrNotInRedis (Permanent). If that shard is frozen, the error is ErrFrozen instead,
+// the campaign, the error is ErrNotInRedis, of ClassPermanent. If that shard is frozen, the error is ErrFrozen instead,
 // because the campaign may be lost.
 func (k *Shard) Window(ctx context.Context, campaign string) (Window, error) {
 	node, err := k.Node(ctx)

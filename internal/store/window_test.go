@@ -8,8 +8,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// One of three places loses the campaign and is ended from the ledger. Then the home is also lost, and only a stub is
-// left. The window says each time that data is lost.
+// One of three places loses the campaign and is ended from the ledger. Then the campaign's home (place 0)
+// also loses it, and has only a stub left. Each time, the window says that data is lost.
 func TestWindowOfALostCampaign(t *testing.T) {
 	t.Parallel()
 	rdb, st, places := over(t)

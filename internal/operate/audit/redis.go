@@ -72,9 +72,8 @@ type snapshot struct {
 	granted                     int64
 	grantedAmount, loadedAmount hongbao.Amount
 	limit, from                 int64
-	// places is the number of shards over which the campaign is dealt, and place is the number of this one. share is
-	// how many packets this place gets of all generations announced here. base is how many it has got of all but the
-	// newest generation.
+	// The campaign is dealt over places shards, and this one has the number place. share is the number of this place's
+	// packets from all generations announced on it; base is the same without the newest generation.
 	places, place     int
 	share, base       int64
 	shareAmount       hongbao.Amount

@@ -147,8 +147,9 @@ const MaxListed = 10_000
 
 var errEnough = errors.New("enough")
 
-// List returns up to limit letters that the filter selects, ordered by sink, shard and time. after is the next of the
-// previous page, empty for the first page. next is empty on the last page.
+// List returns up to limit letters that the filter selects, ordered by sink, shard and time. For the first page
+// pass an empty after; for each further page pass the value next that the previous call returned. next is empty on the
+// last page.
 func (l *Letters) List(ctx context.Context, f Filter, after string, limit int) (page []Letter, next string,
 	err error) {
 	if limit < 1 || limit > MaxListed {

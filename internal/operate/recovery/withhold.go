@@ -94,8 +94,9 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, a store.Attempt,
 	return k.Withhold(ctx, a, id, front, stay)
 }
 
-// lostSpans returns the ranges of seqs, beginning with from, that lost events may have had. known is ordered by seq. A
-// gap of more than half a chunk means that a lost opening skipped the seqs up to a boundary.
+// lostSpans returns the ranges of seqs, beginning with from, that lost events may have had. known is ordered by seq.
+// An opening skips at least half a chunk, up to a multiple of chunk. So a longer gap comes from an opening that Redis
+// has lost, and its seqs belong to no events.
 func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.Span) {
 	s := stream.SeqRange{First: from, Last: from - 1}
 	add := func(seq int64) {

@@ -256,7 +256,7 @@ func TestKafkaFencesAtOnce(t *testing.T) {
 func TestKafkaFencedSessionGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, idle := range map[string]time.Duration{
-		"at work": 0, "so idle that it asks for the end of the log": 20 * time.Second, "so idle that it shows itself": time.Minute,
+		"at work": 0, "so idle that it asks for the end of the log": 20 * time.Second, "so idle that it first sends a fence record": time.Minute,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

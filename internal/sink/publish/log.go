@@ -168,7 +168,7 @@ func (l *Log) sinkError(what string, v verdict, err error) error {
 	hint := "look at the topic's and the broker's configuration and log"
 	switch {
 	case v == absent:
-		hint = "the topic or its partition is not there; was it deleted? See docs/topic.md, \"When the topic went back\""
+		hint = "the topic or its partition is not there; was it deleted? See docs/kafka.md, \"When the topic went back\""
 	case errors.Is(err, kafka.TopicAuthorizationFailed), errors.Is(err, kafka.ClusterAuthorizationFailed):
 		hint = "allow this user WRITE, READ and DESCRIBE on the topic; the shard tries again by itself"
 	case errors.Is(err, kafka.InvalidTimestamp):

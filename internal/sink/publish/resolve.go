@@ -147,7 +147,7 @@ func (p *Publisher) wentBack(s *slot, was int64, seen string) error {
 	return hongbao.Errorf(hongbao.ClassBroken,
 		"%s went back: %s, but the log was %d long before: the topic was deleted and created again, or the broker lost its "+
 			"tail. Grants of the lost part are missing: `hongbao audit` names them, `hongbao replay --to kafka --missing` "+
-			"pushes them again; see docs/topic.md, \"When the topic went back\"", p.where(s.partition), seen, was)
+			"pushes them again; see docs/kafka.md, \"When the topic went back\"", p.where(s.partition), seen, was)
 }
 
 // knewBack reports whether the batch was stored before the slot reported that the log went back. The batch's noted

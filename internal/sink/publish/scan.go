@@ -132,7 +132,7 @@ func (s *partitionScan) run(ctx context.Context) error {
 	if s.from >= 0 {
 		if s.from < b.start || s.from > b.end {
 			return hongbao.Errorf(hongbao.ClassBroken, "%s has offsets %d to %d, but the scan should start at %d: stopped; "+
-				"see docs/topic.md, \"When the topic went back\"", s.l.where(s.partition), b.start, b.end, s.from)
+				"see docs/kafka.md, \"When the topic went back\"", s.l.where(s.partition), b.start, b.end, s.from)
 		}
 		b.start = s.from
 	}

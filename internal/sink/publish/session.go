@@ -50,8 +50,8 @@ func (s *slot) lock(ctx context.Context) bool {
 
 func (s *slot) unlock() { <-s.turn }
 
-// takeSession takes the session out of the slot, or opens a new session. keep puts it back. If the session's last
-// record is older than ShownFor at born, takeSession first sends a new one.
+// takeSession takes the session out of the slot, or opens a new session. keep puts it back. born is the time of the
+// next batch. If the session's last record is then older than ShownFor, takeSession first sends a fence record.
 func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*session, error) {
 	if err := p.checkFounding(ctx, s); err != nil {
 		return nil, err

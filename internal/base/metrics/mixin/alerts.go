@@ -194,7 +194,7 @@ func service(t Times) []Alert {
 			Expr:  "min(" + metrics.AuditAgrees.Name + ") == 0",
 			Fires: [][2]string{steady(metrics.AuditAgrees, "", "0")},
 			Quiet: [][2]string{steady(metrics.AuditAgrees, "", "1")}, Labels: map[string]string{}},
-		{Code: "audit_old", Severity: today, Summary: "No audit of all campaigns has begun for more than a day", For: t.Old,
+		{Code: "audit_old", Severity: today, Summary: "No audit of all campaigns has finished for more than a day", For: t.Old,
 			Expr: fmt.Sprintf("time() - max(%[1]s) > %[2]g or max(%[3]s) == 1 unless on () max(%[1]s)", audited,
 				t.AuditOld.Seconds(), metrics.StateUp.Name),
 			Fires: [][2]string{steady(metrics.StateUp, `{instance="a"}`, "1")},
