@@ -28,8 +28,9 @@ type database struct {
 	about string
 	// fresh creates an empty database, and drop drops it.
 	fresh func(ctx context.Context) (config ledger.Config, drop func(context.Context) error, err error)
-	// batchWriter returns a poster that writes to the ledger's tables, as a bare loop would. The function plain returns a
-	// poster that writes to its own two tables; plain may be nil. The function end closes the poster's connections.
+	// batchWriter returns a batch writer that writes to the ledger's tables, as a bare loop would. The function plain
+	// returns a batch writer that writes to its own two tables; plain may be nil. The function end closes the writer's
+	// connections.
 	batchWriter, plain func(ctx context.Context, dsn string) (post batchWriter, end func() error, err error)
 	close              func() error
 }

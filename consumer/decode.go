@@ -136,8 +136,8 @@ func (s *shard) refuse(ctx context.Context, refused []refusal) error {
 var errNoAnswer = errors.New("no delivery of the grant was answered: its workers died or were stopped during " +
 	"the delivery")
 
-// splitExhausted separates the items that were delivered too often. The workers of such an item died during each delivery: a
-// grant that the handler rejected that often would already be a dead letter.
+// splitExhausted separates the items that were delivered too often. The workers of such an item died during each
+// delivery: a grant that the handler rejected that often would already be a dead letter.
 func (s *shard) splitExhausted(items []item) (live, hopeless []item) {
 	for _, it := range items {
 		if it.Attempt > s.cfg.MaxAttempts && len(it.open) > 0 {
@@ -160,10 +160,10 @@ func (s *shard) deadLetterAll(ctx context.Context, items []item) error {
 	return nil
 }
 
-// isolateSuspect makes sure that an item with many attempts is handled alone. Such an item may crash its workers, and a crash
-// costs every entry of the worker an attempt. live ends before the first such item, or has only this item if it comes
-// first. The other items are handed back. The next reclaim takes one entry only, and the limit doubles with each batch
-// without such an item.
+// isolateSuspect makes sure that an item with many attempts is handled alone. Such an item may crash its workers, and a
+// crash costs every entry of the worker an attempt. live ends before the first such item, or has only this item if it
+// comes first. The other items are handed back. The next reclaim takes one entry only, and the limit doubles with each
+// batch without such an item.
 func (s *shard) isolateSuspect(items []item) (live, others []item) {
 	n := slices.IndexFunc(items, func(it item) bool { return it.Attempt > (s.cfg.MaxAttempts+1)/2 })
 	if n < 0 {

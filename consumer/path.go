@@ -11,7 +11,7 @@ import (
 
 // An entry passes through these steps:
 //
-//	take (read or reclaim) -> decode -> skipDone -> refuse, bury, isolate -> deliver -> finish (ack, park, dead letter)
+//	take (read or reclaim) -> decode -> skipDone -> refuse, deadLetterAll, isolateSuspect -> deliver -> finish (ack, park, dead letter)
 //
 // Each step gets items and returns the items that go on. step hands back the items that no step has finished.
 

@@ -81,8 +81,8 @@ func (s *shard) run(ctx context.Context) (left int) {
 // maxBrokenPause.
 const brokenPause, maxBrokenPause = time.Second, 30 * time.Second
 
-// backOff pauses a broken shard. Afterwards the shard first reclaims the entries that it has handed back, and then reads
-// new ones.
+// backOff pauses a broken shard. Afterwards the shard first reclaims the entries that it has handed back, and then
+// reads new ones.
 func (s *shard) backOff(ctx context.Context, err error) {
 	s.setHealth(ShardBroken, err)
 	if time.Since(s.brokenAt) > 2*maxBrokenPause {
@@ -96,8 +96,8 @@ func (s *shard) backOff(ctx context.Context, err error) {
 	retry.Pause(ctx, pause)
 }
 
-// handleError handles an error of a step, and waits before the next step if Redis failed. It returns false if the shard is
-// broken.
+// handleError handles an error of a step, and waits before the next step if Redis failed. It returns false if the shard
+// is broken.
 func (s *shard) handleError(ctx context.Context, err error) bool {
 	if hongbao.ClassOf(err) != hongbao.ClassBroken && errors.Is(err, store.ErrNoGroup) {
 		if err = s.recreateGroup(ctx); err == nil {

@@ -32,7 +32,7 @@ type campaign struct {
 	course *walk.Course
 	lanes  []*lane
 
-	known winners.SoldOutCache // which users certainly lost, once all places are empty; guarded by mu, except Late and Renew
+	known winners.SoldOutCache // which users certainly lost, once all places are empty; guarded by mu, except CertainlySoldOut and Renew
 
 	mu     sync.Mutex // guards the lanes too
 	memory *walk.Memory
@@ -228,8 +228,8 @@ func (p *Producer) drop(c *campaign) {
 	}
 }
 
-// dropMissing removes a campaign that the lane's place does not have. Only the campaign's home proves that the campaign does
-// not exist: another place may have lost it, or may not have it yet.
+// dropMissing removes a campaign that the lane's place does not have. Only the campaign's home proves that the campaign
+// does not exist: another place may have lost it, or may not have it yet.
 func (l *lane) dropMissing() {
 	l.mu.Lock()
 	l.known.End(time.Now())

@@ -26,8 +26,8 @@ func (b *bundle) lose(t *testing.T, k *store.Shard) {
 // impatient makes the producer return undecided outcomes at once.
 func impatient(c *producer.Config) { c.UndecidedTimeout = 0 }
 
-// grabAsNewUser returns a function that grabs as a new user and returns the outcome. The user's first place, of two, is the
-// given place.
+// grabAsNewUser returns a function that grabs as a new user and returns the outcome. The user's first place, of two, is
+// the given place.
 func grabAsNewUser(t *testing.T, p *producer.Producer, request string) func(place int) hongbao.Outcome {
 	t.Helper()
 	number := 0

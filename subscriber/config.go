@@ -155,7 +155,7 @@ func newWriter(c *Config) *kafka.Writer {
 		Addr:            kafka.TCP(c.Brokers...),
 		Topic:           c.DeadLetters,
 		Balancer:        &kafka.Hash{},
-		MaxAttempts:     1, // bury repeats
+		MaxAttempts:     1, // writeDeadLetter repeats
 		BatchSize:       1,
 		BatchBytes:      maxDeadLetter,
 		BatchTimeout:    time.Millisecond,

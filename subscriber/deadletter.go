@@ -71,7 +71,8 @@ func (l *letter) message(group string) kafka.Message {
 	return kafka.Message{Key: l.record.Key, Value: l.record.Value, Headers: headers}
 }
 
-// writeDeadLetter writes the dead letter, and retries until the write succeeds or ctx ends. The partition waits meanwhile.
+// writeDeadLetter writes the dead letter, and retries until the write succeeds or ctx ends. The partition waits
+// meanwhile.
 func (s *session) writeDeadLetter(ctx context.Context, l *letter) error {
 	s.cfg.Log.Error("dead letter", zap.String("reason", l.reason), zap.Error(l.err), zap.String("topic", l.record.Topic),
 		zap.Int("partition", l.record.Partition), zap.Int64("offset", l.record.Offset),

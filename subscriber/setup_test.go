@@ -128,7 +128,7 @@ type kafkaFixture struct {
 	broker        *kfake.Cluster // nil on a real Kafka
 }
 
-// inProcess returns a deck on franz-go's in-process broker.
+// inProcess returns a fixture on franz-go's in-process broker.
 func inProcess(t testing.TB, partitions int32) *kafkaFixture {
 	t.Helper()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "grants"), kfake.SeedTopics(1, "graves"))
@@ -137,7 +137,7 @@ func inProcess(t testing.TB, partitions int32) *kafkaFixture {
 	return &kafkaFixture{addr: c.ListenAddrs()[0], topic: "grants", burial: "graves", broker: c}
 }
 
-// real returns a deck on Apache Kafka.
+// real returns a fixture on Apache Kafka.
 func real(t testing.TB, b *testkit.KafkaBroker, partitions int) *kafkaFixture {
 	t.Helper()
 	return &kafkaFixture{addr: b.Addr, topic: b.Topic(t, partitions, nil), burial: b.Topic(t, 1, nil)}

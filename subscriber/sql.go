@@ -197,8 +197,8 @@ func sift(held map[shardOf]*position, events []topic.Event) (r Report, fresh []t
 	return r, fresh
 }
 
-// lockPositions locks and reads the positions of the events' shards. It always locks in the same order, to avoid deadlocks. Its
-// first statement is a write, because in SQLite a transaction that reads first may fail when it writes.
+// lockPositions locks and reads the positions of the events' shards. It always locks in the same order, to avoid
+// deadlocks. Its first statement is a write, because in SQLite a transaction that reads first may fail when it writes.
 func (s *sqlSink) lockPositions(ctx context.Context, tx *sql.Tx, events []topic.Event) (map[shardOf]*position, error) {
 	held := map[shardOf]*position{}
 	var order []shardOf

@@ -21,7 +21,7 @@ var ahead = redis.NewScript(`for _, row in ipairs(redis.call('XPENDING', KEYS[1]
 end
 return 0`)
 
-// heedless is a handler that settles even after its lease has expired. Its first call waits until goOn is closed.
+// heedless is a handler that settles even after its lease has expired. Its first call waits until resume is closed.
 type heedless struct {
 	hongbao.Handler
 	began, resume chan struct{}

@@ -231,8 +231,8 @@ func resumeWorker(l *losing) {
 	}
 }
 
-// twoLosses returns a fault with two losses. The first promoted replica dies after while has returned. The second one lags
-// more.
+// twoLosses returns a fault with two losses. The first promoted replica dies after while has returned. The second one
+// lags more.
 func twoLosses(while func(l *losing, first *testkit.RedisServer)) func(l *losing) {
 	return func(l *losing) {
 		h := l.at.hand

@@ -32,7 +32,7 @@ var settlingCases = map[string]func(*testing.T, *settlementUnderTest){
 	"random histories against a model": settleModel,
 }
 
-// settlementUnderTest is an implementation of settling, with one worker and the plan of the test.
+// settlementUnderTest is an implementation of settlementImpl, with one worker and the plan of the test.
 type settlementUnderTest struct {
 	settlementImpl
 	plan  *planned

@@ -22,8 +22,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// settlementImpl is an implementation of settlement: the ledger on one of its databases, or a remote balance system. The
-// suite in settling_cases_test.go runs on each. Package ledger tests what only the ledger has.
+// settlementImpl is an implementation of settlement: the ledger on one of its databases, or a remote balance system.
+// The suite in settling_cases_test.go runs on each. Package ledger tests what only the ledger has.
 type settlementImpl interface {
 	// create creates a campaign with enough money for all of its packets.
 	create(t *testing.T, id, currency string, packets int64)
@@ -256,7 +256,7 @@ func (r *atRemote) agrees(t *testing.T) {
 	require.Empty(t, differences)
 }
 
-// TestSettling runs the suite on each implementation of settling.
+// TestSettling runs the suite on each implementation of settlementImpl.
 func TestSettling(t *testing.T) {
 	t.Parallel()
 	atBank := func(batch int) func(*testing.T, *planned) settlementImpl {

@@ -28,7 +28,7 @@ import (
 type devServer struct {
 	*program
 	dev.Site
-	mark int // told returns the output from this byte on
+	mark int // output returns the output from this byte on
 }
 
 // startDev starts `hongbao dev` and waits until it is ready.

@@ -348,7 +348,7 @@ func newExampleEnv(t *testing.T) *exampleEnv {
 	return s
 }
 
-// runExamples runs all examples. It calls look with the result of each, and with whether it is the last example of its
+// runExamples runs all examples. It calls check with the result of each, and with whether it is the last example of its
 // command.
 func (s *exampleEnv) runExamples(check func(a *exampleSpec, line string, last bool, r result)) {
 	t := s.t

@@ -26,13 +26,13 @@ func initCmd() *cobra.Command {
 				if did.Ledger == nil {
 					return err
 				}
-				return errors.Join(printAnswer(cmd, did, func(w io.Writer) error { return writeFoundation(w, did) }), err)
+				return errors.Join(printAnswer(cmd, did, func(w io.Writer) error { return writeInitialized(w, did) }), err)
 			})
 		},
 	}
 }
 
-func writeFoundation(w io.Writer, f *app.Initialized) error {
+func writeInitialized(w io.Writer, f *app.Initialized) error {
 	var b strings.Builder
 	if l := f.Ledger; l != nil {
 		tables, how := "tables as they were", "was founded before"

@@ -249,8 +249,8 @@ func (p *past) accepted(verdicts []recovery.Verdict) {
 	require.Contains(p.t, after, "ann accepted that shard 1 continues in epoch 2: the disk is gone (")
 }
 
-// grantsAfterLoss creates a new campaign on each shard. When its packets are granted, goesOn checks the ledger, the topic and
-// all answers to users.
+// grantsAfterLoss creates a new campaign on each shard. When its packets are granted, it checks the ledger, the topic
+// and all answers to users.
 func (p *past) grantsAfterLoss(verdicts []recovery.Verdict) {
 	p.t.Helper()
 	before := p.users.granted()

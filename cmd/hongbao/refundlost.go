@@ -43,7 +43,7 @@ func refundLostCmd() *cobra.Command {
 				if acts {
 					out, err = a.RefundLost(cmd.Context(), o, expect)
 				} else {
-					out, err = a.LostStanding(cmd.Context(), o.Campaign)
+					out, err = a.LostProgress(cmd.Context(), o.Campaign)
 				}
 				if err != nil {
 					return err

@@ -70,8 +70,8 @@ func (r *rendered) checkQueries(o *scaledObject) {
 	require.Equal(r.t, want, names)
 }
 
-// reported contains the metrics that Hongbao's processes report to Prometheus: the value of each series. A series has no
-// labels of the reporting process.
+// reported contains the metrics that Hongbao's processes report to Prometheus: the value of each series. A series has
+// no labels of the reporting process.
 type reported map[string]float64
 
 // The series of sink balance's lag on shards 0 and 1.

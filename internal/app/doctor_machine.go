@@ -42,8 +42,8 @@ func (p *part) clock(what string, said, begin, end time.Time) {
 	}
 }
 
-// compareClocks compares the clocks of Redis and of the database with each other. Two clocks can differ too much although each
-// is near this machine's clock.
+// compareClocks compares the clocks of Redis and of the database with each other. Two clocks can differ too much
+// although each is near this machine's clock.
 func (p *part) compareClocks(database *part) {
 	all := append(p.clocks[:len(p.clocks):len(p.clocks)], database.clocks...)
 	if len(all) == 0 {

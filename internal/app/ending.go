@@ -260,10 +260,10 @@ func (a *App) Cancel(ctx context.Context, id string) (out *Ending, err error) {
 }
 
 // RefundLost refunds a campaign of which Redis has lost a part. It decides by the ledger alone, and returns the state
-// after the refund. The parameter expect is the digest that LostStanding returned. If the campaign is already refunded,
+// after the refund. The parameter expect is the digest that LostProgress returned. If the campaign is already refunded,
 // expect is ignored.
 func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund, expect string) (*LostEnding, error) {
-	shown, err := a.LostStanding(ctx, o.Campaign)
+	shown, err := a.LostProgress(ctx, o.Campaign)
 	if err == nil && shown.Refunded == nil {
 		if err = shown.Settled(); err == nil {
 			err = expected(shown.Digest, expect)
@@ -280,11 +280,11 @@ func (a *App) RefundLost(ctx context.Context, o ledger.LostRefund, expect string
 	if err != nil {
 		return nil, err
 	}
-	return a.LostStanding(ctx, o.Campaign)
+	return a.LostProgress(ctx, o.Campaign)
 }
 
-// LostStanding returns the state of a campaign of which Redis has lost a part.
-func (a *App) LostStanding(ctx context.Context, id string) (*LostEnding, error) {
+// LostProgress returns the state of a campaign of which Redis has lost a part.
+func (a *App) LostProgress(ctx context.Context, id string) (*LostEnding, error) {
 	at, err := a.ender().Progress(ctx, id)
 	if err != nil {
 		return nil, err

@@ -48,8 +48,8 @@ func (a *App) Init(ctx context.Context) (*Initialized, error) {
 	return did, err
 }
 
-// initialize initializes the ledger, then the shards in Redis, and stores the result in did. The ledger comes first, because
-// it records each shard. So if Redis loses a shard later, a repeat does not create the shard again.
+// initialize initializes the ledger, then the shards in Redis, and stores the result in did. The ledger comes first,
+// because it records each shard. So if Redis loses a shard later, a repeat does not create the shard again.
 func (a *App) initialize(ctx context.Context, did *Initialized) error {
 	if err := a.reachRedis(ctx); err != nil {
 		return err
@@ -75,8 +75,8 @@ func (a *App) initialize(ctx context.Context, did *Initialized) error {
 	return a.initializeShards(ctx, has, did)
 }
 
-// initializeLedger creates the tables, and records that the ledger belongs to this deployment. The flag marked means that
-// Redis already belongs to a deployment.
+// initializeLedger creates the tables, and records that the ledger belongs to this deployment. The flag marked means
+// that Redis already belongs to a deployment.
 func (a *App) initializeLedger(ctx context.Context, marked bool, did *Initialized) (has ledger.Deployment, err error) {
 	if marked { // do not create tables in a wrong database
 		l, err := a.reachLedger(ctx)
@@ -187,7 +187,7 @@ func (a *App) lost(ctx context.Context, shard int) error {
 	return nil
 }
 
-// createTopic checks the topic. If the topic is missing and the configuration allows it, foundTopic creates it.
+// createTopic checks the topic. If the topic is missing and the configuration allows it, it creates it.
 func (a *App) createTopic(ctx context.Context, did *Initialized) error {
 	topic, err := a.topic(ctx, a.publisherConfig())
 	if err != nil {

@@ -40,8 +40,8 @@ func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (
 	return recovery.New(cfg), stop, nil
 }
 
-// OpenFrozenShards restores what frozen shards have lost, and opens them, until ctx ends. If it can't restore everything, the
-// shard stays frozen until a person decides.
+// OpenFrozenShards restores what frozen shards have lost, and opens them, until ctx ends. If it can't restore
+// everything, the shard stays frozen until a person decides.
 func (a *App) OpenFrozenShards(ctx context.Context, frozen <-chan int) error {
 	policy := retry.Backoff(time.Second, 30*time.Second, 0)
 	for {

@@ -13,12 +13,12 @@ import (
 // ErrNotInitialized says that a ledger belongs to no deployment yet. Errors that wrap it are Broken.
 var ErrNotInitialized = errors.New("the ledger was never initialized")
 
-// Deployment identifies the deployment that the ledger belongs to. Found writes it once, and it never changes.
+// Deployment identifies the deployment that the ledger belongs to. Initialize writes it once, and it never changes.
 type Deployment struct {
 	ID, KeyPrefix string
 	Shards        int
-	// Founding is a random value that Found draws and that Redis stores, too. It tells apart deployments with the same
-	// id, such as staging and production.
+	// Founding is a random value that Initialize draws and that Redis stores, too. It tells apart deployments with the
+	// same id, such as staging and production.
 	Founding string
 }
 
@@ -84,7 +84,7 @@ func (d Deployment) Is(want Deployment) error {
 		d.ID, d.KeyPrefix, d.Shards, want.ID, want.KeyPrefix, want.Shards)
 }
 
-// Deployment returns the deployment of this ledger; ErrNotFounded if it has none.
+// Deployment returns the deployment of this ledger; ErrNotInitialized if it has none.
 func (l *Ledger) Deployment(ctx context.Context) (Deployment, error) {
 	return snapshot(ctx, l, "read the deployment of the ledger", readDeployment)
 }

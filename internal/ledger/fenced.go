@@ -42,7 +42,7 @@ type viewedShard struct {
 	fences          []FenceRow
 }
 
-// with returns the outlook extended by an event.
+// with returns the view extended by an event.
 func (o shardView) with(e event) shardView {
 	for i := range o {
 		if s := &o[i]; s.shard == e.shard {
@@ -89,7 +89,7 @@ func (o shardView) fence(e event) int64 {
 	return 0
 }
 
-// unchanged returns the last statements of a transaction that relies on the outlook, one for each shard. Each locks the
+// unchanged returns the last statements of a transaction that relies on the view, one for each shard. Each locks the
 // shard's row in share mode, so a later Fence waits for this transaction. If a Fence has already changed the epoch, the
 // statement inserts a second row for the shard, and the primary key makes it fail with errAgain. The lock comes last,
 // so a stalled worker does not block a Fence. LIMIT keeps the database from moving the comparison of epochs into the

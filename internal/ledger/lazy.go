@@ -49,7 +49,7 @@ func (s *lazyStore) ready(ctx context.Context) (*Ledger, error) {
 	if l := s.opened.Load(); l != nil {
 		return l, nil
 	}
-	// Apart keeps the attempt out of the caller's Together, which is locked while it waits for the attempt.
+	// WithoutTogether keeps the attempt out of the caller's Together, which is locked while it waits for the attempt.
 	attempt := s.opening.DoChan("", func() (any, error) { return s.attempt(WithoutTogether(context.WithoutCancel(ctx))) })
 	select {
 	case r := <-attempt:

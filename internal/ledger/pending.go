@@ -146,7 +146,7 @@ func (l *Ledger) readPending(ctx context.Context, t txn, items []item) ([]paymen
 	return rowQuery[payment.Pending]{sql: l.dialect.readPending, args: packed, row: scanPending}.in(ctx, t)
 }
 
-// readHeld sets held to the grants that the ledger has of the items' packets, and returns their packets.
+// readHeld sets found to the grants that the ledger has of the items' packets, and returns their packets.
 func (b *beginCall) readHeld(ctx context.Context, t txn) (map[packetKey]bool, error) {
 	has, err := b.readGrants(ctx, t, b.items)
 	if err != nil {

@@ -131,8 +131,8 @@ func TestParseGrabReply(t *testing.T) {
 	}
 }
 
-// A shard has lost its meta key but not its stream. Found refuses to create it again. Otherwise seqs would restart at
-// 1, and the old done bits would make every sink skip the new events.
+// A shard has lost its meta key but not its stream. Initialize refuses to create it again. Otherwise seqs would restart
+// at 1, and the old done bits would make every sink skip the new events.
 func TestFoundRefusesAShardThatLostItsMeta(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

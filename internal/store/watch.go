@@ -31,7 +31,7 @@ type finding struct {
 	// known is the latest seq and epoch of each shard that this process had seen before the check. heads are the
 	// heads of the server's shards. Shards without meta have none.
 	known, heads map[int]Head
-	// missing are the server's shards without meta. strange are the shards that are not open for the server's present
+	// missing are the server's shards without meta. notOpen are the shards that are not open for the server's present
 	// run.
 	missing, notOpen []int
 	// late are events that this process saw before an opening skipped them, by shard.
@@ -92,7 +92,8 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// checkOftenAfterFreeze makes the checks more frequent for a while, if a shard of the server has frozen since the last check.
+// checkOftenAfterFreeze makes the checks more frequent for a while, if a shard of the server has frozen since the last
+// check.
 func (w *Watch) checkOftenAfterFreeze(now *finding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,8 +108,8 @@ func (w *Watch) checkOftenAfterFreeze(now *finding) {
 // checkOftenFor is how long checks are more frequent after a freeze.
 const checkOftenFor = 15 * time.Second
 
-// checkOftenFactor is the factor by which checks are more frequent after a freeze. A recoverer waits for what the checks
-// report.
+// checkOftenFactor is the factor by which checks are more frequent after a freeze. A recoverer waits for what the
+// checks report.
 const checkOftenFactor = 4
 
 // idleNodes returns the servers without a check in progress, each with its shards, and marks them busy.
@@ -245,8 +246,8 @@ func (w *Watch) judgeLate(lost []LateGrant) {
 		"docs/alarms.md says what to do for these users", l.Shard, len(lost), l.Packet, l.Campaign, l.Seq, l.User, l.Why))
 }
 
-// previousHead returns the head of a shard at the previous check. At the first check it returns what the process had seen,
-// because its grabs may have been answered before the watch began.
+// previousHead returns the head of a shard at the previous check. At the first check it returns what the process had
+// seen, because its grabs may have been answered before the watch began.
 func (w *Watch) previousHead(now *finding, shard int) Head {
 	if before := w.before[shard]; before != nil {
 		return before.heads[shard]

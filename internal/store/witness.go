@@ -26,24 +26,24 @@ const (
 	rememberFor, rememberMost = 10 * time.Second, time.Minute
 	// maxRemembered limits the size in bytes of the grants that a process remembers for a deployment.
 	maxRemembered = 64 << 20
-	// maxEvidenceTexts and testifyBytes limit what one call of testify.lua sends.
+	// maxEvidenceTexts and maxEvidenceBytes limit what one call of testify.lua sends.
 	maxEvidenceTexts, maxEvidenceBytes = 1000, 1 << 20
 )
 
-// witness has the grants of a shard that this process has reported to users, and its line in the hash witnesses. Only
-// a process with a line may report grants, so that a recoverer knows whom to ask.
+// witness has the grants of a shard that this process has reported to users, and its registration in the hash
+// witnesses. Only a process with a registration may report grants, so that a recoverer knows whom to ask.
 type witness struct {
-	renewal sync.Mutex // serializes the callers that renew the line
+	renewal sync.Mutex // serializes the callers that renew the registration
 
 	mu sync.Mutex
-	// answers means that this process has reported to a user, so it needs a line.
+	// answers means that this process has reported to a user, so it needs a registration.
 	answers  bool
 	reported []reported // oldest first
 	// dropped is the highest seq of a grant that was forgotten before it was settled.
 	dropped      int64
 	registration ownRegistration
-	copied       bool // the replicas have this process's first line
-	// sent is the epoch of the last restore attempt to which this process sent all its grants. looked is the last
+	copied       bool // the replicas have this process's first registration
+	// sent is the epoch of the last restore attempt to which this process sent all its grants. checkedLate is the last
 	// epoch in which checkLate ran.
 	sent, checkedLate int64
 	replicas          int64  // the highest number of replicas that the primary has had
@@ -58,7 +58,7 @@ type reported struct {
 	at          time.Time
 }
 
-// ownRegistration is when this process last wrote its line (or just before), and the shard's epoch then.
+// ownRegistration is when this process last wrote its registration (or just before), and the shard's epoch then.
 type ownRegistration struct {
 	at    time.Time
 	epoch int64
@@ -83,7 +83,7 @@ func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.An
 	w := &k.state.witness
 	w.renewal.Lock()
 	defer w.renewal.Unlock()
-	if may, _ := k.remember(call, answers, epoch); may { // true if another caller has renewed the line
+	if may, _ := k.remember(call, answers, epoch); may { // true if another caller has renewed the registration
 		return nil
 	}
 	err := k.witness(ctx, true)
@@ -100,7 +100,7 @@ func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.An
 }
 
 // remember stores answers and reports whether they may be returned to users. For that, this process needs a young
-// line in their epoch. late reports that a restore attempt already has this process's evidence of that epoch.
+// registration in their epoch. late reports that a restore attempt already has this process's evidence of that epoch.
 func (k *Shard) remember(call *GrabCall, answers []hongbao.Answer, epoch int64) (may, late bool) {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -112,7 +112,7 @@ func (k *Shard) remember(call *GrabCall, answers []hongbao.Answer, epoch int64) 
 	return may, late
 }
 
-// registrationEpoch returns the epoch of this process's line. If there is no line, it writes one.
+// registrationEpoch returns the epoch of this process's registration. If there is no registration, it writes one.
 func (k *Shard) registrationEpoch(ctx context.Context) (int64, error) {
 	w := &k.state.witness
 	epoch := func() int64 {
@@ -132,12 +132,13 @@ func (k *Shard) refuseAnswer(epoch int64) error {
 		"returned: %w", epoch, ErrStale)
 }
 
-// copyTime limits how long the first answer of a process waits for the replicas to have its line. After that the
-// answer is returned, so that a slow replica does not block users. The primary and the faster replicas have the line.
+// copyTime limits how long the first answer of a process waits for the replicas to have its registration. After that
+// the answer is returned, so that a slow replica does not block users. The primary and the faster replicas have the
+// registration.
 const copyTime = 500 * time.Millisecond
 
-// copyRegistration waits until the replicas have the first line of this process. If any of them is promoted, a recoverer then
-// waits for this process.
+// copyRegistration waits until the replicas have the first registration of this process. If any of them is promoted, a
+// recoverer then waits for this process.
 func (k *Shard) copyRegistration(ctx context.Context) error {
 	w := &k.state.witness
 	w.mu.Lock()
@@ -251,15 +252,15 @@ func (w *witness) forget(s *Store, epoch, settled int64, now time.Time) {
 	}
 }
 
-// witness writes the line of this process if the process reports to users. If the shard is being restored, witness
-// sends the reported grants to the restore attempt.
+// witness writes the registration of this process if the process reports to users. If the shard is being restored,
+// witness sends the reported grants to the restore attempt.
 func (k *Shard) witness(ctx context.Context, answers bool) error {
 	w := &k.state.witness
 	w.mu.Lock()
 	w.answers = w.answers || answers
 	answers = w.answers
 	w.mu.Unlock()
-	now := time.Now() // before the write, so that the line does not seem too young
+	now := time.Now() // before the write, so that the registration does not seem too young
 	reply, err := witnessScript.runPlain(ctx, k.rdb, []string{k.Keys.Meta(), k.Keys.Witnesses()},
 		[]any{k.store.process, bit(answers)})
 	if err != nil {
@@ -280,7 +281,7 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 	w.mu.Lock()
 	w.replicas, w.sent = replicas, sent
 	if open {
-		if answers { // otherwise no line was written
+		if answers { // otherwise no registration was written
 			w.registration = ownRegistration{at: now, epoch: epoch}
 		}
 		w.forget(k.store, epoch, settled, now)
@@ -339,10 +340,11 @@ func (k *Shard) sendEvidence(ctx context.Context, epoch int64, texts []any, all 
 func (s *Store) Remembered() (bytes, forgotten int64) { return s.remembered.Load(), s.forgotten.Load() }
 
 // Enter registers a producer that uses this Store. Each Enter needs a Leave. The last Leave deletes this process's
-// line from each shard, so that no recoverer waits for the process. A later answer writes the line again.
+// registration from each shard, so that no recoverer waits for the process. A later answer writes the registration
+// again.
 func (s *Store) Enter() { s.answering.Add(1) }
 
-// Leave undoes one Enter. It returns an error for a frozen or missing shard, where the line stays.
+// Leave undoes one Enter. It returns an error for a frozen or missing shard, where the registration stays.
 func (s *Store) Leave(ctx context.Context) error {
 	if s.answering.Add(-1) > 0 {
 		return nil
@@ -368,14 +370,14 @@ func (s *Store) Leave(ctx context.Context) error {
 	})...)
 }
 
-// Registration is the line of a process: when it was last written, and the epoch of the last restore attempt to which
-// the process has sent all its evidence.
+// Registration is the registration of a process: when it was last written, and the epoch of the last restore attempt to
+// which the process has sent all its evidence.
 type Registration struct {
 	At   time.Time
 	Sent int64
 }
 
-// Witnesses returns the lines of all processes in the shard's hash witnesses.
+// Witnesses returns the registrations of all processes in the shard's hash witnesses.
 func (k *Shard) Witnesses(ctx context.Context) ([]Registration, error) {
 	texts, err := k.rdb.HVals(ctx, k.Keys.Witnesses()).Result()
 	if err != nil {

@@ -74,7 +74,8 @@ func (s *soak) harass(ctx context.Context, over <-chan struct{}) (err error) {
 	}
 }
 
-// countIfBusy increments busy if the group has pending or undelivered entries on any shard. It is called just before a fault.
+// countIfBusy increments busy if the group has pending or undelivered entries on any shard. It is called just before a
+// fault.
 func (s *soak) countIfBusy(ctx context.Context, group string, busy *int64) error {
 	v, ctx := &s.servers, context.WithoutCancel(ctx)
 	for i := range shardCount {

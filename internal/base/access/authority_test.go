@@ -338,7 +338,7 @@ func TestLedgerAwayForLong(t *testing.T) {
 			return err
 		}
 		require.NoError(t, ask(text, PauseCampaign))
-		wait(t, time.Hour) // awayAge does not apply: the list is old, but the ledger is reachable
+		wait(t, time.Hour) // outageAge does not apply: the list is old, but the ledger is reachable
 		b.set(func() { b.keys = nil })
 		require.ErrorIs(t, ask(text, PauseCampaign), ErrUnauthorized)
 		b.set(func() { b.keys = []Key{k} })

@@ -86,7 +86,8 @@ type Rule struct {
 	Roles []Role
 	// Whole says that the action always concerns the whole deployment. A key with a campaign scope may not take it.
 	Whole bool
-	// WithoutLedger says that the action must work while the ledger is unreachable. The Authority then accepts an older list.
+	// WithoutLedger says that the action must work while the ledger is unreachable. The Authority then accepts an older
+	// list.
 	WithoutLedger bool
 }
 

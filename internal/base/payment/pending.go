@@ -17,8 +17,8 @@ type Pending struct {
 	// Both use the ledger's clock.
 	Age, Idle time.Duration
 	// Taken says that the calling worker now owns the credit: it was the owner before, or the previous owner's time
-	// (Asking.OwnedFor) was over. If Taken is false, the owner may still be requesting the credit, or the row has other
-	// facts than the grant.
+	// (CreditCall.OwnedFor) was over. If Taken is false, the owner may still be requesting the credit, or the row has
+	// other facts than the grant.
 	Taken bool
 }
 

@@ -49,7 +49,8 @@ func (w *world) learn(a *agent, g *hongbao.Grab, verdict walk.Verdict, outcome h
 	return verdict
 }
 
-// fetchFilter fetches the filter of the winners for a producer. If there is no filter yet, look builds one, as a worker would.
+// fetchFilter fetches the filter of the winners for a producer. If there is no filter yet, fetchFilter builds one, as a
+// worker would.
 func (w *world) fetchFilter(ctx context.Context, a *agent, revision string) error {
 	build := func() error {
 		b, err := winners.NewBuilder(winners.BuilderConfig{Store: w.store, Locks: noLocks{}, Log: zap.NewNop(),

@@ -77,7 +77,7 @@ func (w *world) someGrab() *hongbao.Grab {
 	return g
 }
 
-// resumeOne resumes one random task. If the task ends, goOn returns the function that checks its result.
+// resumeOne resumes one random task. If the task ends, resumeOne returns the function that checks its result.
 func (w *world) resumeOne() (ends func() error) {
 	ready := slices.DeleteFunc(slices.Clone(w.tasks), func(t *task) bool { return t.stalls.After(w.now) })
 	if len(ready) == 0 {

@@ -10,8 +10,8 @@ import (
 // Verdict says how the runner continues after an answer.
 type Verdict int
 
-// The verdicts. Told: the answer is final for the grab. Undecided: ask the same place again. Onward: ask the place that
-// Ask returns next.
+// The verdicts. Answered: the answer is final for the grab. Undecided: ask the same place again. Onward: ask the place
+// that Ask returns next.
 const (
 	Answered Verdict = iota
 	Undecided
@@ -94,7 +94,7 @@ func (w *Walk) place(at int) int {
 }
 
 // Decided processes the answer of the place's script. If the place was empty, the caller must have called Emptied
-// before. Decided may change the answer. If the verdict is Told, the changed answer is final.
+// before. Decided may change the answer. If the verdict is Answered, the changed answer is final.
 func (w *Walk) Decided(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	w.script = false
 	switch a.Outcome {
@@ -204,7 +204,7 @@ func (w *Walk) next(a *hongbao.Answer) Verdict {
 }
 
 // Read processes the user's receipts on the place, after an Ask with Receipts. a has the receipts and no outcome. If
-// the verdict is Told, a has become the final answer.
+// the verdict is Answered, a has become the final answer.
 func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	if a.Outcome == hongbao.OutcomeFrozen {
 		return Undecided

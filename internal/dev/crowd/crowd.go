@@ -88,8 +88,8 @@ func (c *Crowd) Grab(ctx context.Context, g hongbao.Grab) (a hongbao.Answer, err
 	return a, c.Latency.RecordValue(time.Since(start).Microseconds())
 }
 
-// RetryUntilDecided calls try until it succeeds, ctx ends, or its error is permanent. It reports the first failure, and the
-// first success after that.
+// RetryUntilDecided calls try until it succeeds, ctx ends, or its error is permanent. It reports the first failure, and
+// the first success after that.
 func (c *Crowd) RetryUntilDecided(ctx context.Context, try func() error) error {
 	return retry.Poll(ctx, pause, func() (done bool, err error) {
 		start := time.Now()

@@ -38,8 +38,8 @@ type Options struct {
 	Say Say
 }
 
-// workers is the number of workers. rest is how long a worker stays down after its end. It is longer than a lease,
-// so that other workers take over its entries.
+// workers is the number of workers. restartDelay is how long a worker stays down after its end. It is longer than a
+// lease, so that other workers take over its entries.
 const (
 	workers      = 3
 	restartDelay = 8 * time.Second

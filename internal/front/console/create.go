@@ -17,7 +17,7 @@ import (
 // newCampaign is the data of the form for a new campaign.
 type newCampaign struct {
 	Text, Wrong string
-	// Checked is the campaign after a check without problems; else nil. There reports whether the ledger already has
+	// Checked is the campaign after a check without problems; else nil. Exists reports whether the ledger already has
 	// the campaign.
 	Checked *hongbao.Campaign
 	Exists  bool

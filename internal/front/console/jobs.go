@@ -117,7 +117,7 @@ func (s *jobs) run(j *Job, do func(context.Context, *Job) error) {
 	close(j.ended)
 }
 
-// wait waits up to patience for the end of a job, and returns the job's state.
+// wait waits up to jobWait for the end of a job, and returns the job's state.
 func (s *jobs) wait(ctx context.Context, j *Job) Job {
 	wait := time.NewTimer(jobWait)
 	defer wait.Stop()

@@ -139,8 +139,8 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 		Done: done(r.URL)})
 }
 
-// messages has the texts that a page may show after an action. The URL contains only the key of a text, so that nobody can
-// forge a link that shows another text.
+// messages has the texts that a page may show after an action. The URL contains only the key of a text, so that nobody
+// can forge a link that shows another text.
 var messages = map[string]string{
 	"paused": "Paused.", "resumed": "Resumed.", "decided": "Decided.",
 	"created": "The ledger has the campaign and its money. Load the campaign to open it.",

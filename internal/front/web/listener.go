@@ -43,7 +43,7 @@ type Server struct {
 	Ended  chan error
 	server *http.Server
 	at     net.Addr
-	open   sync.Map // net.Conn to *patience
+	open   sync.Map // net.Conn to *requestTimer
 }
 
 // Start starts a server on l that runs until Stop. The contexts of requests derive from ctx. The messages of
@@ -116,7 +116,7 @@ const none, missed = 0, -1
 
 type requestTimerKey struct{}
 
-// errOverdue is the cause of a context that was canceled by a patience.
+// errOverdue is the cause of a context that was canceled by a requestTimer.
 var errOverdue = errors.New("the request takes too long")
 
 func requestTimerOf(r *http.Request) *requestTimer {
@@ -161,10 +161,10 @@ func (p *requestTimer) checkDue() {
 // canceled, and the connection serves at most one more request.
 func (p *requestTimer) over() bool { return p.due.Load() == missed }
 
-// overdue reports whether a patience has canceled the request's context.
+// overdue reports whether a requestTimer has canceled the request's context.
 func overdue(r *http.Request) bool { return errors.Is(context.Cause(r.Context()), errOverdue) }
 
-// opened adds a patience to the context of a new connection.
+// opened adds a requestTimer to the context of a new connection.
 func (s *Server) opened(ctx context.Context, c net.Conn) context.Context {
 	p := &requestTimer{opened: time.Now()}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
@@ -174,7 +174,7 @@ func (s *Server) opened(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(p.ctx, requestTimerKey{}, p)
 }
 
-// changed releases the patience of a connection that was closed or hijacked.
+// changed releases the requestTimer of a connection that was closed or hijacked.
 func (s *Server) changed(c net.Conn, now http.ConnState) {
 	if now != http.StateClosed && now != http.StateHijacked {
 		return

@@ -223,7 +223,7 @@ func TestPatience(t *testing.T) {
 		for range 20 {
 			p.begin(most)
 			retry.Pause(t.Context(), most)
-			p.end() // concurrently with look
+			p.end() // concurrently with checkDue
 			synctest.Wait()
 			require.Equal(t, p.over(), ctx.Err() != nil)
 			if p.over() {

@@ -36,8 +36,8 @@ type campaign struct {
 	gone          map[int]bool
 	lostOn, stubs int
 	perUser       map[uint64]int32 // packets by hash of the user, if on several shards
-	// reportedPackets and altered count packets whose difference was already reported, so that the same cause is not reported as
-	// drift of the counts. strays change the number of packets, altered only the amounts.
+	// reportedPackets and reportedAmounts count packets whose difference was already reported, so that the same cause is
+	// not reported as drift of the counts. reportedPackets change the number of packets, reportedAmounts only the amounts.
 	reportedPackets, reportedAmounts int64
 }
 

@@ -74,8 +74,8 @@ func New(cfg Config) (*Closer, error) {
 type Progress struct {
 	// Places are the campaign's places, in their order; none once the campaign has left Redis.
 	Places []Place
-	// LedgerCounts has the ledger's counts of the campaign. It is set only once the ledger's group has reached the close of
-	// each place.
+	// LedgerCounts has the ledger's counts of the campaign. It is set only once the ledger's group has reached the close
+	// of each place.
 	LedgerCounts stream.Closing
 	// Refund is nil if the campaign is not refunded.
 	Refund *payment.Refund
@@ -139,7 +139,7 @@ type Order struct {
 	Campaign string
 	// Amount must equal the amount of the refund. This shows that the caller means this campaign.
 	Amount hongbao.Amount
-	// Missing must equal Standing.Missing. With it a person confirms that these grants are decided and will not be paid
+	// Missing must equal Progress.Missing. With it a person confirms that these grants are decided and will not be paid
 	// from the pool.
 	Missing int64
 	// Wait is how long Refund retries while the campaign settles; 0 means one attempt.

@@ -77,7 +77,7 @@ func (c *Closer) standing(ctx context.Context, id string, places []*store.Shard,
 	for j := range closes {
 		out.Places = append(out.Places, Place{closes[j], finished[j]})
 	}
-	if out.Settled() { // Held is not used before
+	if out.Settled() { // LedgerCounts is not used before
 		row, _, err := c.cfg.Ledger.Campaign(ctx, id) // read after the group's progress: it has all these grants
 		if err != nil {
 			return out, err

@@ -245,8 +245,9 @@ const (
 	hearEvery = 50 * time.Millisecond
 	// freshWrite is a short time from the last write to the freeze. Within it hardly any process can have begun to
 	// answer users after the writes that Redis still has. After a longer time the recoverer waits for Gather: a live
-	// process whose witness line Redis has lost can report meanwhile.
+	// process whose registration as a witness Redis has lost can report meanwhile.
 	freshWrite = 2 * time.Second
-	// maxUnseen is the time from the last write in a file to the freeze up to which no witness line can be missing.
+	// maxUnseen is the time from the last write in a file to the freeze up to which no registration as a witness can be
+	// missing.
 	maxUnseen = 10 * time.Second
 )

@@ -64,8 +64,8 @@ type Config struct {
 	Check func(*store.Server) error
 	// Gather is how long the recoverer waits for a process that has not sent its evidence. 0 means 5 seconds.
 	Gather time.Duration
-	// Settle is the shortest wait if Redis was written just before the freeze. A process whose witness line was lost
-	// reports within that time, since its watch checks the shard more often. 0 means 1.25 seconds.
+	// Settle is the shortest wait if Redis was written just before the freeze. A process whose registration as a witness
+	// was lost reports within that time, since its watch checks the shard more often. 0 means 1.25 seconds.
 	Settle time.Duration
 	// Margin covers grants that a silent process may have reported to users and that no other source knows. For each
 	// campaign the recoverer withholds as many extra packets as the shard granted in the last Margin. If it is 0, a
@@ -118,7 +118,7 @@ func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 			if t := &r.shards[shard]; t.mu.TryLock() {
 				others.Go(func() {
 					defer t.mu.Unlock()
-					if err := r.tend(ctx, shard); err != nil && ctx.Err() == nil {
+					if err := r.openFrozen(ctx, shard); err != nil && ctx.Err() == nil {
 						r.cfg.Log.Warn("checking a frozen shard failed; the worker tries again", zap.Int("shard", shard), zap.Error(err))
 					}
 				})
@@ -132,17 +132,17 @@ func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 // lostPause is the pause between two checks of a shard that waits for a person's decision.
 const lostPause = 10 * time.Second
 
-// OpenFrozen opens a frozen shard, after it has restored what Redis lost. If only a person can decide about the loss, it
-// raises an alarm and leaves the shard frozen.
+// OpenFrozen opens a frozen shard, after it has restored what Redis lost. If only a person can decide about the loss,
+// it raises an alarm and leaves the shard frozen.
 func (r *Recoverer) OpenFrozen(ctx context.Context, shard int) error {
 	t := &r.shards[shard]
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return r.tend(ctx, shard)
+	return r.openFrozen(ctx, shard)
 }
 
-// tend does the work of Tend. The caller holds the shard's mutex.
-func (r *Recoverer) tend(ctx context.Context, shard int) error {
+// openFrozen does the work of OpenFrozen. The caller holds the shard's mutex.
+func (r *Recoverer) openFrozen(ctx context.Context, shard int) error {
 	t := &r.shards[shard]
 	z, err := r.cfg.Store.Shard(shard).Freeze(ctx)
 	if err != nil || !z.Frozen {
@@ -211,8 +211,8 @@ func (r *Recoverer) alarm(v *Verdict, why string) {
 		zap.String("code", "redis_went_back"), zap.Int("shard", v.Shard), zap.String("lost", what))
 }
 
-// withRecoveryLock runs fn under the shard's recovery lock. It returns false if another process holds the lock. It cancels fn's
-// context if the lease is lost.
+// withRecoveryLock runs fn under the shard's recovery lock. It returns false if another process holds the lock. It
+// cancels fn's context if the lease is lost.
 func (r *Recoverer) withRecoveryLock(ctx context.Context, shard int, fn func(context.Context) error) (bool, error) {
 	return r.withLock(ctx, "recover", shard, fn)
 }

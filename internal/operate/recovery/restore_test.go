@@ -68,7 +68,7 @@ func (w *world) patient(change ...func(*recovery.Config)) *recovery.Recoverer {
 	})
 }
 
-// restores calls Tend until the shard is open, and requires that the users still have their receipts.
+// restores calls OpenFrozen until the shard is open, and requires that the users still have their receipts.
 func (w *world) restores(t *testing.T, r *recovery.Recoverer, won ...map[string]hongbao.Receipt) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -158,7 +158,7 @@ func TestRecovererGoesOnWithTheWait(t *testing.T) {
 	killed, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
 	require.Error(t, w.patient(waits).OpenFrozen(killed, 0))
-	require.ErrorIs(t, killed.Err(), context.DeadlineExceeded) // Tend may have returned another error
+	require.ErrorIs(t, killed.Err(), context.DeadlineExceeded) // OpenFrozen may have returned another error
 	w.restores(t, w.patient(waits), early, late)
 	list, err := w.rec.Restored(t.Context())
 	require.NoError(t, err)
@@ -212,7 +212,7 @@ func TestGrantsOfTheLedgerAndTheTopicAreRestored(t *testing.T) {
 	require.NoError(t, errors.Join(w.settler(t).Handle(t.Context(), lost[:20])...))
 	w.topic.grants = lost[15:]
 	w.restart(t, old)
-	idle := w.process(t) // no recoverer waits for p, which has no witness line
+	idle := w.process(t) // no recoverer waits for p, which has no registration as a witness
 	idle.watch(t)
 	require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Witnesses()).Err())
 	w.restores(t, w.patient(), won)
@@ -258,7 +258,7 @@ func TestPacketsThatNobodyWasToldOfAreDealtAgain(t *testing.T) {
 	p.wins(t, 10)
 	old := w.older(t)
 	first := p.wins(t, 5)
-	unreported := w.process(t) // its answers were lost, and it has no witness line
+	unreported := w.process(t) // its answers were lost, and it has no registration as a witness
 	var dealt []int64
 	for _, r := range unreported.wins(t, 7) {
 		dealt = append(dealt, r.Packet)
@@ -429,7 +429,7 @@ func TestRecovererDiesAtEachStep(t *testing.T) {
 		p.wins(t, 2)
 		old := w.older(t)
 		won := []map[string]hongbao.Receipt{p.wins(t, 2)}
-		w.process(t).wins(t, 1) // Redis loses this process's witness line, too
+		w.process(t).wins(t, 1) // Redis loses this process's registration as a witness, too
 		won = append(won, p.wins(t, 2))
 		w.restart(t, old)
 		client := w.server.Client(t)

@@ -245,7 +245,7 @@ func (w *world) opens(t *testing.T) {
 	}, "the shard is open")
 }
 
-// staysFrozen calls Tend until the recoverer raises an alarm, and requires that the shard is still frozen.
+// staysFrozen calls OpenFrozen until the recoverer raises an alarm, and requires that the shard is still frozen.
 func (w *world) staysFrozen(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, 20*time.Second, func() bool {

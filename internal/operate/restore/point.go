@@ -39,8 +39,8 @@ type Found struct {
 	Trimmed int64   // last seq that was trimmed from the stream
 	// Wrote is the time of the last entry or witness line before the shard froze.
 	Wrote time.Time
-	// OnePromotion reports whether exactly one promotion lies between the shard's opening and this server. Then the shard was
-	// opened in the history that this server followed before.
+	// OnePromotion reports whether exactly one promotion lies between the shard's opening and this server. Then the shard
+	// was opened in the history that this server followed before.
 	OnePromotion bool
 	// Floors has the floors in the ledger of later epochs than that of Redis. Above a floor, an opening has replaced
 	// the history that Redis has, or an attempt has begun to replace it.

@@ -5,7 +5,7 @@
 // again is stored once. Handle takes these steps:
 //
 //  1. It takes the partition's session, or opens one. A session is a producer id with its epoch, its next sequence and
-//     the last known end of the log. If the session has sent nothing for ShownFor, it first sends a fence record with
+//     the last known end of the log. If the session has sent nothing for AnnouncedFor, it first sends a fence record with
 //     its own numbers.
 //  2. It claims the events. The claim contains everything that is needed to send the same batch again.
 //  3. It sends the batch. After an inconclusive response, it sends exactly the same bytes again.
@@ -25,7 +25,7 @@
 // older claims.
 //
 // Log.Fence is used when a shard is restored. After it, older sessions can no longer append to the shard's partition.
-// Fence finds these sessions by the records that they have appended; see ShownFor and Config.Epoch.
+// Fence finds these sessions by the records that they have appended; see AnnouncedFor and Config.Epoch.
 //
 // Log.Scan reads the topic, and package topic decodes its records. Subscribers, `hongbao tail` and the audit use both.
 package publish

@@ -42,8 +42,8 @@ func (p *Publisher) lookBack(ctx context.Context, s *slot, c *call, o *claimed) 
 	return err
 }
 
-// releaseMissing releases the claim of a batch that was not found. First it makes sure that no copy of the batch is in the log
-// or can still arrive.
+// releaseMissing releases the claim of a batch that was not found. First it makes sure that no copy of the batch is in
+// the log or can still arrive.
 func (p *Publisher) releaseMissing(ctx context.Context, s *slot, c *call, o *claimed, progress *search, born time.Time) error {
 	st := &o.st
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)

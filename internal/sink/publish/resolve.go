@@ -140,8 +140,8 @@ func (p *Publisher) checkOffset(s *slot, st *stored, base int64) error {
 	return p.logWentBackError(s, st.noted, fmt.Sprintf("a batch was appended at offset %d", base))
 }
 
-// logWentBackError returns the error that the log went back. Its time is kept, so that the slot reports this once and then
-// continues with the current log.
+// logWentBackError returns the error that the log went back. Its time is kept, so that the slot reports this once and
+// then continues with the current log.
 func (p *Publisher) logWentBackError(s *slot, was int64, seen string) error {
 	s.back = p.now()
 	return hongbao.Errorf(hongbao.ClassBroken,

@@ -31,7 +31,7 @@ type session struct {
 	end       int64 // known minimum of the log's end
 	known     time.Time
 	announced time.Time    // time of its last record, as stored in the record; zero before the first one
-	asked     map[int]bool // shards whose epoch was checked since the last call of show
+	asked     map[int]bool // shards whose epoch was checked since the last call of announce
 }
 
 // AnnouncedFor is the maximum age of a session's last record when the session makes a claim. Fence relies on it to find
@@ -51,7 +51,7 @@ func (s *slot) lock(ctx context.Context) bool {
 func (s *slot) unlock() { <-s.turn }
 
 // takeSession takes the session out of the slot, or opens a new session. keep puts it back. born is the time of the
-// next batch. If the session's last record is then older than ShownFor, takeSession first sends a fence record.
+// next batch. If the session's last record is then older than AnnouncedFor, takeSession first sends a fence record.
 func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*session, error) {
 	if err := p.checkFounding(ctx, s); err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*
 
 var errProducer = errors.New("the broker refuses the producer id")
 
-// announce sends the smallest possible record: a fence record with the session's own numbers. It makes the session visible
-// to Fence. It also tells a grant that the broker rejects from a broker that rejects everything.
+// announce sends the smallest possible record: a fence record with the session's own numbers. It makes the session
+// visible to Fence. It also tells a grant that the broker rejects from a broker that rejects everything.
 func (p *Publisher) announce(ctx context.Context, s *slot, open *session) error {
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()

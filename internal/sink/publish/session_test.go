@@ -112,8 +112,8 @@ func TestTakeoverWhileTheOwnerIsPausedBetweenClaimAndSend(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g, next)
 }
 
-// claimTwice runs the claim script a second time and returns the second answer. go-redis does so when the first answer is
-// lost.
+// claimTwice runs the claim script a second time and returns the second answer. go-redis does so when the first answer
+// is lost.
 type claimTwice struct {
 	*store
 	n int

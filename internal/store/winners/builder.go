@@ -48,7 +48,7 @@ func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 // warnEvery is how often the log reports that filters can't be built.
 const warnEvery = time.Minute
 
-// Run calls Tend at a regular interval until ctx ends.
+// Run calls BuildRequested at a regular interval until ctx ends.
 func (b *Builder) Run(ctx context.Context) error {
 	warned := time.Time{}
 	_ = retry.Poll(ctx, b.cfg.Every, func() (bool, error) {
@@ -62,8 +62,8 @@ func (b *Builder) Run(ctx context.Context) error {
 	return nil
 }
 
-// BuildRequested tries to build all requested filters, and removes the requests. A producer that still needs a filter requests
-// it again.
+// BuildRequested tries to build all requested filters, and removes the requests. A producer that still needs a filter
+// requests it again.
 func (b *Builder) BuildRequested(ctx context.Context) error {
 	wanted, err := b.cfg.Store.WantedFilters(ctx)
 	if err != nil || len(wanted) == 0 {

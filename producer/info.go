@@ -72,9 +72,9 @@ func (l *lane) first(ctx context.Context) (found bool, err error) {
 	return found, err
 }
 
-// readCampaign reads the campaign's settings, the deployment of this Redis, and whether the shard is open. It returns an error
-// if the deployment is wrong, if the shard is not open on this server, or if the server can't provide the durability
-// class. Otherwise found says whether the campaign exists.
+// readCampaign reads the campaign's settings, the deployment of this Redis, and whether the shard is open. It returns
+// an error if the deployment is wrong, if the shard is not open on this server, or if the server can't provide the
+// durability class. Otherwise found says whether the campaign exists.
 func (l *lane) readCampaign(ctx context.Context) (found bool, err error) {
 	node, err := l.shard.Node(ctx)
 	if err != nil {
@@ -119,8 +119,8 @@ func (l *lane) readCampaign(ctx context.Context) (found bool, err error) {
 	return true, nil
 }
 
-// parseInfo parses the fields that look reads. It returns nil if the campaign does not exist, and ErrFrozen if it was
-// lost.
+// parseInfo parses the fields that readCampaign reads. It returns nil if the campaign does not exist, and ErrFrozen if
+// it was lost.
 func (l *lane) parseInfo(v []any) (*info, error) {
 	hold, ok := v[0].(string)
 	if !ok {

@@ -56,19 +56,19 @@ type ShardOwner struct {
 	shards string // number of shards of the deployment
 }
 
-// InitializeCall has the arguments of Found.
+// InitializeCall has the arguments of Initialize.
 type InitializeCall struct {
 	Deployment, Founding string // see Mark
 	// Epochs has the first epoch of each shard; nil means 1 for all.
 	Epochs []int64
 }
 
-// Initialize records the owner of the prefix, and of each shard that has no owner yet. It fails as Broken if existing keys
-// have a different deployment, founding or number of shards. It also fails if a shard has lost its meta but not its
-// stream.
+// Initialize records the owner of the prefix, and of each shard that has no owner yet. It fails as Broken if existing
+// keys have a different deployment, founding or number of shards. It also fails if a shard has lost its meta but not
+// its stream.
 //
-// Found does not notice if Redis has lost everything. Only the ledger shows that, so the caller must check the ledger
-// first.
+// Initialize does not notice if Redis has lost everything. Only the ledger shows that, so the caller must check the
+// ledger first.
 func (s *Store) Initialize(ctx context.Context, c InitializeCall) error {
 	m := Mark{Deployment: c.Deployment, Founding: c.Founding}
 	// The prefix comes first, because its record has the number of shards. The names of the shards' keys depend on
@@ -231,7 +231,7 @@ func (s *Store) readShards(ctx context.Context) (out []*ShardOwner, down []int, 
 
 // Open checks that the Redis belongs to the deployment, that this build can use its key layout, and that no shard is
 // missing. It writes nothing. The caller must compare the returned Founding with that of the ledger. If the
-// deployment is missing or incomplete, err is Broken and wraps ErrNotFounded. If some nodes of a cluster do not
+// deployment is missing or incomplete, err is Broken and wraps ErrNotInitialized. If some nodes of a cluster do not
 // answer, down names their shards. The caller may continue then: only calls that need these shards fail.
 func (s *Store) Open(ctx context.Context, deployment string) (m Mark, down error, err error) { // two errors: down does not stop the caller
 	m, n, found, err := s.ReadMark(ctx)

@@ -8,8 +8,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/walk"
 )
 
-// SoldOutCache is what a producer knows about a campaign without packets left. Late and Renew are safe for concurrent use
-// with all methods. Callers of the other methods must hold the lock of the campaign's walk.Memory.
+// SoldOutCache is what a producer knows about a campaign without packets left. CertainlySoldOut and Renew are safe for
+// concurrent use with all methods. Callers of the other methods must hold the lock of the campaign's walk.Memory.
 type SoldOutCache struct {
 	filter  *Filter
 	ended   time.Time // time of the last End; answers to earlier calls do not count
@@ -33,14 +33,15 @@ type PlaceAnswer struct {
 	Asked      time.Time // time before the call
 }
 
-// start is the origin of Known.renewed. Differences to it use the monotonic clock, so the wall clock may be set back.
+// start is the origin of SoldOutCache.renewed. Differences to it use the monotonic clock, so the wall clock may be set
+// back.
 var start = time.Now()
 
 // renewAfter is the minimum time between two grabs that are sent to renew the proof.
 const renewAfter = 25 * time.Millisecond
 
-// CertainlySoldOut reports whether it is certain that no packets are left and that the user has none. The answer to the user's
-// grab is then sold_out.
+// CertainlySoldOut reports whether it is certain that no packets are left and that the user has none. The answer to the
+// user's grab is then sold_out.
 func (k *SoldOutCache) CertainlySoldOut(user string, now time.Time) bool {
 	p := k.proof.Load()
 	return p.valid(now) && !p.filter.Has(user)

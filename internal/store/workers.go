@@ -8,7 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// WorkerEntries has the pending entries of one worker of a group on a shard. It was read in the same transaction as Leader.
+// WorkerEntries has the pending entries of one worker of a group on a shard. It was read in the same transaction as
+// Leader.
 type WorkerEntries struct {
 	Entries []WorkerEntry
 	// Leader is the consumer that has the lead and reclaims the entries of dead workers; empty if no consumer has it.
@@ -21,7 +22,7 @@ type WorkerEntry struct {
 	Idle time.Duration
 }
 
-// maxWorkerEntries is the most entries that Hand returns. A worker has far fewer: the consumer limits its entries.
+// maxWorkerEntries is the most entries that PendingOf returns. A worker has far fewer: the consumer limits its entries.
 const maxWorkerEntries = 100_000
 
 // PendingOf returns the pending entries of one worker, and the worker with the lead to reclaim.

@@ -24,8 +24,8 @@ func TestFoundRefusesAnotherDeployment(t *testing.T) {
 	require.Equal(t, before, b.dump(t))
 }
 
-// A deployment is initialized, then again with a different number of shards. Found returns an error. The names of the
-// shards' keys depend on the number of shards, so all campaigns would seem to be missing and would be loaded again.
+// A deployment is initialized, then again with a different number of shards. Initialize returns an error. The names of
+// the shards' keys depend on the number of shards, so all campaigns would seem to be missing and would be loaded again.
 func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	t.Parallel()
 	rdb := testkit.Redis(t).Client(t)

@@ -20,7 +20,7 @@ type producer struct {
 
 func (p *producer) at(ms int) time.Time { return p.start.Add(time.Duration(ms) * time.Millisecond) }
 
-// late returns Late for user l, who has no packet. It checks that Late is false for winner w.
+// late returns CertainlySoldOut for user l, who has no packet. It checks that it is false for winner w.
 func (p *producer) late(t *testing.T, ms int) bool {
 	t.Helper()
 	require.False(t, p.CertainlySoldOut("w", p.at(ms)))

@@ -42,8 +42,8 @@ func Post(ctx context.Context, client *http.Client, url, id string, message []by
 	return fmt.Errorf("the front end at %s answers %s to message %s", url, res.Status, id)
 }
 
-// NotifyOnce returns the effect of a subscriber. The effect sends a grant to the front end, unless another subscriber has
-// sent it. The result depends on what push-once knows about the message:
+// NotifyOnce returns the effect of a subscriber. The effect sends a grant to the front end, unless another subscriber
+// has sent it. The result depends on what push-once knows about the message:
 //
 //   - Done: this or another subscriber has sent the message.
 //   - Held: another subscriber is sending the message. Try again later; if that subscriber dies, the message is then in

@@ -21,7 +21,7 @@ type ledgerFixture struct {
 	drop      func(context.Context) error
 }
 
-// open creates books whose ledger contains the campaigns.
+// open creates a fixture whose ledger contains the campaigns.
 func (db *database) open(ctx context.Context, campaigns []ledger.Campaign) (*ledgerFixture, error) {
 	config, drop, err := db.fresh(ctx)
 	if err != nil {

@@ -150,7 +150,7 @@ type Run struct {
 	Grants      []hongbao.Grant
 	Generations int64
 	Unknown     stream.SeqRange // the unknown seqs, if Grants is empty
-	// Reported means that a process which sent no evidence may have reported grants in Nobody to users. The range is then
+	// Reported means that a process which sent no evidence may have reported grants in Unknown to users. The range is then
 	// recorded as accepted, so a late report of such a grant does not freeze the shard again.
 	Reported bool
 }
@@ -255,7 +255,7 @@ type Before struct {
 	CertainSeq int64
 }
 
-// Before describes the data of a frozen shard. Unless the result is Direct, writes within overlap before the last
+// Before describes the data of a frozen shard. Unless there was OnePromotion, writes within overlap before the last
 // write may be missing.
 func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, err error) {
 	conn, err := k.pin(ctx)
@@ -285,7 +285,7 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	case last.After(b.Wrote):
 		b.Wrote = last
 	}
-	// A restarted server can report the history of the file that it loaded. So Direct also requires that the server
+	// A restarted server can report the history of the file that it loaded. So OnePromotion also requires that the server
 	// was up before the last write.
 	now, err := conn.Time(ctx).Result()
 	if err != nil {
