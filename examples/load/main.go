@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/signal"
 	"slices"
 	"sync"
 	"time"
@@ -49,6 +51,8 @@ type crowd struct {
 
 func main() {
 	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
 	c := &crowd{client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: *callers}},
 		counts: map[string]int{}}
 	batches := make(chan []grab)
@@ -57,7 +61,7 @@ func main() {
 	for range *callers {
 		running.Go(func() {
 			for grabs := range batches {
-				c.send(grabs)
+				c.send(ctx, grabs)
 			}
 		})
 	}
@@ -82,12 +86,12 @@ func crowdOf(from, to int) (grabs []grab) {
 }
 
 // send sends a batch until each grab has a final answer, and notes the latency of each request.
-func (c *crowd) send(grabs []grab) {
+func (c *crowd) send(ctx context.Context, grabs []grab) {
 	for end := time.Now().Add(*timeout); len(grabs) > 0; {
 		began := time.Now()
-		results, err := c.request(grabs)
+		results, err := c.request(ctx, grabs)
 		took := time.Since(began)
-		late := time.Now().After(end)
+		late := time.Now().After(end) || ctx.Err() != nil
 		var again []grab
 		c.mu.Lock()
 		c.times = append(c.times, took)
@@ -107,7 +111,10 @@ func (c *crowd) send(grabs []grab) {
 		}
 		c.mu.Unlock()
 		if grabs = again; len(grabs) > 0 {
-			time.Sleep(time.Second) // as Retry-After asks
+			select {
+			case <-time.After(time.Second): // as Retry-After asks
+			case <-ctx.Done():
+			}
 		}
 	}
 }
@@ -116,12 +123,13 @@ func (c *crowd) send(grabs []grab) {
 var undecided = map[string]bool{"busy": true, "frozen": true, "refilling": true, "unavailable": true,
 	"outcome_unknown": true, "rate_limited": true}
 
-func (c *crowd) request(grabs []grab) ([]result, error) {
+func (c *crowd) request(ctx context.Context, grabs []grab) ([]result, error) {
 	body, err := json.Marshal(map[string][]grab{"grabs": grabs})
 	if err != nil {
 		return nil, err
 	}
-	r, err := http.NewRequest(http.MethodPost, *url+"/v1/campaigns/"+*campaign+"/grabs:batch", bytes.NewReader(body))
+	path := *url + "/v1/campaigns/" + *campaign + "/grabs:batch"
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
