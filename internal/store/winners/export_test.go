@@ -11,9 +11,6 @@ func Decode(text string, body []byte) (*Filter, error) {
 	return h.decode(body)
 }
 
-// Encode returns the stored form of a filter.
-func Encode(f *Filter) (head string, body []byte) { return f.encode() }
-
 // Prove runs the check with which Build verifies a filter before it stores it.
 func Prove(f *Filter, users []string) error {
 	hashes := make([]uint64, len(users))
