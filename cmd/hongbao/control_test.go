@@ -94,6 +94,7 @@ func TestAdministrationByHTTP(t *testing.T) {
 		go func() { done <- a.post(path, body, key, to) }()
 		testkit.Eventually(t, 30*time.Second, when, "the moment to kill it")
 		g.Kill()
+		ledger.Delay(0)
 		answered = len(done) > 0
 		d.ageClaims()
 		g = d.serve("--serve.control_listen=" + at)
@@ -124,7 +125,6 @@ func TestAdministrationByHTTP(t *testing.T) {
 		state, err := d.rdb.HGet(t.Context(), d.store.Home("rain").Keys.Campaign("rain"), "state").Result()
 		return err == nil && state == "closed"
 	}))
-	ledger.Delay(0)
 	require.False(t, answered, "it died before it answered")
 	require.EqualValues(t, 800, ending.Amount)
 	require.Equal(t, 202, a.post("/v1/campaigns/rain/refund", `{"amount":800}`, "refund-1", nil), "it settles")
