@@ -34,8 +34,9 @@ const (
 // SplitMode is the way in which the total is split into packets.
 type SplitMode string
 
-// The split modes. SplitEven makes equal packets; the first total%packets packets get one unit more. SplitRandom draws
-// random amounts between Min and Max by the doubled-mean rule. SplitTiers lists how many packets have which amount.
+// The split modes. SplitEven makes equal packets; the first total%packets packets get one unit more. SplitRandom gives
+// each packet Min plus a random extra of up to twice the mean of what is left, but never more than Max
+// (docs/campaigns.md has the exact rule). SplitTiers lists how many packets have which amount.
 const (
 	SplitEven   SplitMode = "even"
 	SplitRandom SplitMode = "random"

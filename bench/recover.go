@@ -56,8 +56,8 @@ func (b *lossBench) rows(ctx context.Context, rounds int) (results []Result, err
 		name, calls string
 		size        int
 	}{
-		{"recover_1e5", fmt.Sprintf("calls of %d grabs, the maximum", store.MaxGrabs), store.MaxGrabs},
-		{"recover_1e5_singles", "calls of one grab, so that each has an entry of its own", 1},
+		{"recover_1e5", fmt.Sprintf("calls with %d grabs each, the maximum", store.MaxGrabs), store.MaxGrabs},
+		{"recover_1e5_singles", "calls with one grab each, so that each grant has its own entry", 1},
 	} {
 		res := Result{Name: kind.name, Unit: "s", Most: lossLimit,
 			HowOurs: fmt.Sprintf("from the promotion of a replica that lacks %d grants until its shard is open with all of them. "+

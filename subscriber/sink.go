@@ -56,9 +56,10 @@ type funcSink struct {
 
 // FuncSinkConfig configures NewFuncSink. All fields are required.
 type FuncSinkConfig struct {
-	// Effect runs the effect of one event. It is called concurrently for events of different shards, but not for
-	// events of the same shard. Its context ends after Timeout; Effect must return then, because its partition waits.
-	// The class of its error says what happens next, see Sink.
+	// Effect does your program's work for one event, for example adds points to the user's account. It is called
+	// concurrently for events of different shards, but not for events of the same shard. Its context ends after
+	// Timeout; Effect must return then, because its partition waits. The class of its error says what happens next, see
+	// Sink.
 	Effect func(ctx context.Context, event topic.Event) error
 	// Timeout limits one call of Effect, from 1 ms to 1 h. After the timeout the event has failed, and is retried like
 	// any other failed event.

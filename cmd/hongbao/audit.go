@@ -87,7 +87,7 @@ func lastAuditCmd() *cobra.Command {
 					return err
 				}
 				if last.Differences == nil {
-					return hongbao.Errorf(hongbao.ClassPermanent, "there was no audit of all campaigns yet: run `hongbao audit`")
+					return hongbao.Errorf(hongbao.ClassPermanent, "there has been no audit of all campaigns yet: run `hongbao audit`")
 				}
 				if err := printAnswer(cmd, last, func(w io.Writer) error { return writeLastAudit(w, &last) }); err != nil {
 					return err

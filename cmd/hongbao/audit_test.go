@@ -115,8 +115,8 @@ func TestLastAudit(t *testing.T) {
 		r := at.requireSame(d, args...)
 		require.Equal(t, exitFailed, r.code, r.err)
 		require.Empty(t, r.out)
-		require.Contains(t, r.err, "there was no audit of all campaigns yet: run `hongbao audit`")
-		require.Contains(t, d.run(args...).err, "there was no audit of all campaigns yet: run `hongbao audit`")
+		require.Contains(t, r.err, "there has been no audit of all campaigns yet: run `hongbao audit`")
+		require.Contains(t, d.run(args...).err, "there has been no audit of all campaigns yet: run `hongbao audit`")
 	}
 	d.campaign("rain", 10, 1000)
 	same := func(code int, report *audit.Report, differences int64) {

@@ -63,11 +63,11 @@ func nothingLeft(t *testing.T, tmp string, group int) {
 	}, "nothing is left of the demo")
 }
 
-// number finds the last line of out that begins with the text in line, and returns its n-th number, counted from 0.
-func number(t *testing.T, out, line string, n int) int64 {
+// number returns the n-th number, counted from 0, in the last line of out that begins with prefix.
+func number(t *testing.T, out, prefix string, n int) int64 {
 	t.Helper()
-	found := regexp.MustCompile(`(?m)^ *`+line+` .*$`).FindAllString(out, -1)
-	require.NotEmpty(t, found, "no line %q in\n%s", line, out)
+	found := regexp.MustCompile(`(?m)^ *`+prefix+` .*$`).FindAllString(out, -1)
+	require.NotEmpty(t, found, "no line %q in\n%s", prefix, out)
 	numbers := regexp.MustCompile(`[0-9]+`).FindAllString(found[len(found)-1], -1)
 	require.Greater(t, len(numbers), n, found)
 	v, err := strconv.ParseInt(numbers[n], 10, 64)

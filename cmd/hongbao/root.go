@@ -119,7 +119,7 @@ func subcommand(cmd *cobra.Command, args []string) error {
 	hint := ""
 	cmd.SuggestionsMinimumDistance = 2 // cobra sets it only if Args is nil
 	for _, s := range cmd.SuggestionsFor(args[0]) {
-		hint += ", did you mean " + s + "?"
+		hint += "; did you mean " + s + "?"
 	}
 	return app.Usage("%s has no command %.80q%s (see `%s --help`)", cmd.CommandPath(), args[0], hint, cmd.CommandPath())
 }

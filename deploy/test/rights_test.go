@@ -146,7 +146,8 @@ func (g *guarded) dsn(role string) string {
 	return strings.Replace(g.pg.DSN(g.db), "//postgres@", "//"+role+"@", 1)
 }
 
-// env returns the environment of a process with a role, and with a role in the database.
+// env returns the environment of a process that is user hongbao-<role> in Redis and Kafka, and user <database> in the
+// database.
 func (g *guarded) env(role, database string) []string {
 	return []string{
 		"HONGBAO_REDIS_ADDRS=" + g.redis.Addr, "HONGBAO_REDIS_USERNAME=hongbao-" + role, "HONGBAO_REDIS_PASSWORD=hongbao-" + role,

@@ -101,7 +101,7 @@ var contradictions = map[string]struct {
 		[]string{"--kafka.tls"}},
 	"SASL off": {[]string{"--kafka.sasl_username=x"},
 		"kafka.sasl_mechanism: it is none, but user or password are set", []string{"--kafka.sasl_username="}},
-	"unsafe": {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, innodb_flush_log_at_trx_commit, innodb_doublewrite, sync_binlog, redis_appendonly, redis_settings, redis_run_id, redis_full_coverage, kafka_founding, sasl_plain_without_tls, remote_token_without_tls, balance_listen_without_tls, serve_listen_without_tls, serve_control_listen_without_tls, did you mean fsync?`, nil},
+	"unsafe": {[]string{"--unsafe.allow=fsink"}, `unsafe.allow: "fsink" does not exist: want fsync, full_page_writes, synchronous_commit, innodb_flush_log_at_trx_commit, innodb_doublewrite, sync_binlog, redis_appendonly, redis_settings, redis_run_id, redis_full_coverage, kafka_founding, sasl_plain_without_tls, remote_token_without_tls, balance_listen_without_tls, serve_listen_without_tls, serve_control_listen_without_tls; did you mean fsync?`, nil},
 	"remote, no URL": {[]string{"--settlement.kind=remote", "--remote.retention=24h", "--remote.queryable=true"},
 		"remote.url: it is empty, but settlement.kind is remote", []string{"--remote.url=https://bank.internal"}},
 	"remote, not declared": {[]string{"--settlement.kind=remote", "--remote.url=https://b"},

@@ -191,8 +191,9 @@ type Work struct {
 	//
 	// It is empty by default since several workers may run on one machine.
 	OpsListen string `knob:"work.ops_listen,common" form:"ops"`
-	// Redis may lose grants that only a silent process reported to users. The restore then withholds extra packets of each
-	// campaign on the shard: as many as the shard granted in this time. With 0s a person must decide about such a loss.
+	// How many extra packets a restore withholds for grants that Redis lost and that a process without an answer may have
+	// reported to users: as many of each campaign as the shard granted in this time. With 0s a person must decide about
+	// such a loss.
 	//
 	// The shard then opens automatically; `hongbao hole` shows and grants the withheld packets.
 	RestoreMargin time.Duration `knob:"work.restore_margin" default:"2s" want:"0s to 5m"`

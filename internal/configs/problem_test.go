@@ -21,7 +21,7 @@ var mistakes = map[string]struct {
 	want []string
 }{
 	"unknown key": {input{yaml: "redis:\n  adrs: [a:1]\n"},
-		[]string{"hongbao.yaml:2: redis.adrs: there is no such key, did you mean redis.addrs?"}},
+		[]string{"hongbao.yaml:2: redis.adrs: there is no such key; did you mean redis.addrs?"}},
 	"unknown key far from all": {input{yaml: "redis:\n  xxxxxxxxxxxxxxxxxxxx: 1\n"},
 		[]string{"hongbao.yaml:2: redis.xxxxxxxxxxxxxxxxxxxx: there is no such key"}},
 	"unknown section": {input{yaml: "reddis:\n  db: 1\n"}, []string{"hongbao.yaml:1: reddis: there is no such key, did " +
@@ -29,9 +29,9 @@ var mistakes = map[string]struct {
 	"upper case": {input{yaml: "Redis: {db: 1}\n"}, []string{"hongbao.yaml:1: Redis: there is no such key, did you " +
 		"mean redis?"}},
 	"unknown variable": {input{env: []string{"HONGBAO_REDIS_POOLSIZE=5"}},
-		[]string{"environment HONGBAO_REDIS_POOLSIZE: there is no such setting, did you mean HONGBAO_REDIS_POOL_SIZE?"}},
+		[]string{"environment HONGBAO_REDIS_POOLSIZE: there is no such setting; did you mean HONGBAO_REDIS_POOL_SIZE?"}},
 	"file form of a knob that is no secret": {input{env: []string{"HONGBAO_REDIS_DB_FILE=/x"}},
-		[]string{"environment HONGBAO_REDIS_DB_FILE: there is no such setting, did you mean HONGBAO_REDIS_DB?"}},
+		[]string{"environment HONGBAO_REDIS_DB_FILE: there is no such setting; did you mean HONGBAO_REDIS_DB?"}},
 	"duration without a unit": {input{yaml: "consumer: {lease: 5}\n"},
 		[]string{`hongbao.yaml:1: consumer.lease: "5" has no unit: write 5s, 5ms, ...`}},
 	"zero without a unit": {input{args: []string{"--consumer.drain_timeout=0"}},
@@ -48,10 +48,10 @@ var mistakes = map[string]struct {
 		[]string{"hongbao.yaml:1: redis.pool_size: 99999999999999999999: want 1 to 10000"}},
 	"no number": {input{yaml: "redis: {pool_size: 1_000}\n"}, []string{`hongbao.yaml:1: redis.pool_size: "1_000" is not an integer: write plain digits`}},
 	"choice": {input{yaml: "log: {level: wran}\n"},
-		[]string{`hongbao.yaml:1: log.level: "wran" does not exist: want debug, info, warn, error, did you mean warn?`}},
+		[]string{`hongbao.yaml:1: log.level: "wran" does not exist: want debug, info, warn, error; did you mean warn?`}},
 	"bool": {input{yaml: "redis: {tls: yes}\n"}, []string{`hongbao.yaml:1: redis.tls: "yes": write true or false`}},
 	"item of a list": {input{yaml: "deployment:\n  sinks: [balance, kafak]\n"},
-		[]string{`hongbao.yaml:2: deployment.sinks: "kafak" does not exist: want balance, kafka, did you mean kafka?`}},
+		[]string{`hongbao.yaml:2: deployment.sinks: "kafak" does not exist: want balance, kafka; did you mean kafka?`}},
 	"item twice": {input{args: []string{"--deployment.sinks=kafka,kafka"}},
 		[]string{`flag --deployment.sinks: deployment.sinks: "kafka" appears twice`}},
 	"empty item": {input{env: []string{"HONGBAO_KAFKA_BROKERS=a:1,,b:1"}},

@@ -133,7 +133,7 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 	}
 	if !found {
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
-			"%w: the ledger does not have campaign %s, so it may still be settled: create the campaign "+
+			"%w: the ledger does not have campaign %s, so the grant may still be settled: create the campaign "+
 				"and replay the grant to the ledger, or decide that it is void", ErrNotPayable, g.Campaign)
 	}
 	has, err := l.readGrants(ctx, t, []item{{grant: g}})
@@ -160,7 +160,7 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 				"decide that it is void", ErrNotPayable, g.Packet, archive.File, archive.SHA256)
 	case !paid && q.Reason == NoCampaign && c.State != StateRefunded:
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
-			"%w: campaign %s is in the ledger now, so it may still be settled: replay the grant to the "+
+			"%w: campaign %s is in the ledger now, so the grant may still be settled: replay the grant to the "+
 				"ledger first", ErrNotPayable, g.Campaign)
 	}
 	if g.Amount < 0 || g.Amount > most {

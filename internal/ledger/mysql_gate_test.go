@@ -343,11 +343,12 @@ func TestMigrationKilledAnywhere(t *testing.T) {
 	}
 }
 
-// countMessages counts the messages that clients send, and drops the response to message number at.
-func countMessages(proxy *proxy.Proxy, at int64) *atomic.Int64 {
+// countMessages counts the messages that clients send, and drops the response to the n-th message, counted from 1; with
+// n = 0 it drops none.
+func countMessages(proxy *proxy.Proxy, n int64) *atomic.Int64 {
 	var seen atomic.Int64
 	goodbye := []byte{1, 0, 0, 0, 1} // COM_QUIT, which has no response
-	proxy.SwallowAnswers(1, func(request []byte) bool { return !bytes.Equal(request, goodbye) && seen.Add(1) == at })
+	proxy.SwallowAnswers(1, func(request []byte) bool { return !bytes.Equal(request, goodbye) && seen.Add(1) == n })
 	return &seen
 }
 

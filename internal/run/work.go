@@ -52,7 +52,10 @@ func Work(ctx context.Context, cfg *configs.Config, sinks []string) (err error) 
 	return group.Run(ctx, parts...)
 }
 
-// workParts builds the parts of a worker. Redis must be open.
+// workParts returns what a worker runs concurrently: the ops listener, the watch of Redis, the trimmer, the retirer,
+// the builder of filters, the recoverer, the top-ups, the warnings about unsafe.allow, the log of the sinks' health,
+// and the sinks. The configuration decides whether the ops listener, the top-ups and the warnings are among them. Redis
+// must be open.
 func (p *process) workParts(reads redis.UniversalClient, sinks []string) ([]group.Part, error) {
 	tc := p.Config.TrimmerConfig()
 	tc.Redis, tc.Space, tc.Log = p.Store().Redis(), p.Store().Space(), p.Log()

@@ -41,7 +41,7 @@ func (h Head) Refute(e *stream.Entry) error {
 	switch {
 	case e.Last() > h.Seq || e.Epoch > h.Epoch:
 		return hongbao.Errorf(hongbao.ClassConflict,
-			"entry %s has events %d to %d of epoch %d, but shard %d has come to event %d of epoch %d only: "+advice,
+			"entry %s has events %d to %d of epoch %d, but shard %d has only reached event %d of epoch %d: "+advice,
 			e.ID, e.Seq, e.Last(), e.Epoch, e.Shard, h.Seq, h.Epoch)
 	case e.Seq < h.DoneFloor:
 		return hongbao.Errorf(hongbao.ClassConflict,

@@ -310,7 +310,8 @@ func TestTrimBehindAPendingEntry(t *testing.T) {
 
 	b.done(t, "balance", 50)
 	out = b.trim(t, store.Trim{Groups: groups})
-	require.EqualValues(t, 3*460-1-3, out.Finished, "two of the first pending entry's three events are done, the rest is not")
+	require.EqualValues(t, 3*460-1-3, out.Finished,
+		"two of the three events of the first pending entry are done; its third event and the second pending entry are not")
 	kept = b.ids(t)
 	require.Subset(t, kept, append([]string{ids[7], ids[200]}, ids[460:]...))
 	require.LessOrEqual(t, len(kept), 8+1+40)

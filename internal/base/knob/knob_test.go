@@ -48,6 +48,6 @@ func TestCheckNamesEveryProblem(t *testing.T) {
 		texts = append(texts, err.Error())
 	}
 	require.Equal(t, []string{"Wait is 1µs: want 1ms to 1h", "Number is 1001: want 2 to 1000",
-		`Kind "z" does not exist: want x, y, did you mean x?`,
+		`Kind "z" does not exist: want x, y; did you mean x?`,
 		`Hosts[1] "h": want host:port, as 10.0.0.7:6379 or [::1]:6379`}, texts)
 }

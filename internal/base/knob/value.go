@@ -205,7 +205,7 @@ func isURL(s string) bool {
 		u.RawQuery == "" && u.Fragment == ""
 }
 
-// Hint returns ", did you mean X?" with the candidate that is most similar to word, or "" if none is similar.
+// Hint returns "; did you mean X?" with the candidate that is most similar to word, or "" if none is similar.
 func Hint(word string, candidates []string) string {
 	best, at := "", max(2, len(word)/4)+1
 	for _, c := range candidates {
@@ -216,7 +216,7 @@ func Hint(word string, candidates []string) string {
 	if best == "" {
 		return ""
 	}
-	return ", did you mean " + best + "?"
+	return "; did you mean " + best + "?"
 }
 
 // distance returns the Levenshtein distance, but at most most.

@@ -53,7 +53,7 @@ func readKey(r *http.Request) (string, error) {
 // proxies resolve them in a path.
 func checkReference(text string) error {
 	if text == "." || text == ".." {
-		return errors.New("it is no name in a path")
+		return errors.New(`"." and ".." are not allowed, because clients and proxies resolve them in a path`)
 	}
 	return hongbao.CheckID(text)
 }

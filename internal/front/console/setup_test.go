@@ -31,7 +31,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
-// fakeSource implements Source with two campaigns, and Actions that record their calls.
+// fakeSource implements Source, whose list has two campaigns, and Actions. did records what callers did.
 type fakeSource struct {
 	reads atomic.Int64
 	did   []string

@@ -171,8 +171,8 @@ func TestAPIKeys(t *testing.T) {
 	unreachable.call(t, "POST", batchPath, batch, as(gatewayText)).Refused(t, "unavailable")
 }
 
-// An API key that exceeds its rate must wait. Denied requests count for the rate, and other keys are not
-// affected.
+// An API key that exceeds its rate must wait. A request that the key has no right to make counts towards the rate, too.
+// Other keys are not affected.
 func TestKeyRate(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.KeyRate, c.KeyBurst = 1, 128 }})

@@ -358,8 +358,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// A campaign that Redis may have lost, or whose receipts are not durable yet, has its own error code. It must not look
-// like a campaign that does not exist.
+// A read is refused with `frozen` if Redis may have lost the campaign, and with `not_durable` if its receipts are not
+// durable yet. The campaign must not look like one that does not exist.
 func TestReadsThatSayNothing(t *testing.T) {
 	t.Parallel()
 	frozen := fmt.Errorf("%w: it is so", store.ErrFrozen)

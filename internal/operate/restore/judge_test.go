@@ -185,7 +185,7 @@ func (w *world) opened(r *recovery) {
 	}
 	if unnamed := restore.Holes([]stream.SeqRange{{First: d.trimmed + 1, Last: d.seq}},
 		sorted(d.log, cmp.Compare[int64])); !d.named(unnamed) {
-		w.fail("shard %d opens, and %v are neither events nor skipped", n.shard, unnamed)
+		w.fail("shard %d opens, but the seqs %v have no event and were not all skipped", n.shard, unnamed)
 	}
 	for _, k := range sorted(w.ledger.grants, compareKeys) {
 		if g := w.ledger.grants[k]; g.Shard == n.shard && !w.ledger.refunded[g.Campaign] && !d.receipt(&g) {

@@ -80,7 +80,7 @@ func (w *world) full(a *agent, s *spec, shard int) (c *camp, revision, epoch int
 	return c, c.revision, to.data.epoch
 }
 
-// filterBuilder builds a filter for each campaign without packets on any of its places.
+// filterBuilder builds, again and again, a filter for each campaign that has no packets left on any place.
 func (w *world) filterBuilder(a *agent) {
 	for {
 		a.wait(300)

@@ -285,7 +285,7 @@ var bugs = map[bool][]string{
 	false: {
 		"opening before restoring", "no jump of seq", "done bits for the suffix only", "late evidence ignored",
 		"late evidence under its old seq", "an old claim sent again", "founding after FLUSHALL", "a sleeping commit",
-		"a second recoverer with an older view", "meta.seq taken as R after a half restore",
+		"a second recoverer with an older view", "after an unfinished restore, meta.seq is taken as the intact seq",
 		"two campaigns sharing a hole", "a session from after the fence", "lines that get old", "an old filter",
 	},
 	true: {

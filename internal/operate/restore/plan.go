@@ -39,8 +39,9 @@ type Step struct {
 }
 
 // Plan returns the steps for the place's packets, in the order of its lists. Packets without a step stay in the lists.
-// Up to the last known packet of an epoch, each packet has a known grant or belongs to a hole. Every later hole may
-// also belong to this campaign, because all campaigns of the shard share its seqs.
+// Up to the packet of an epoch's last known grant, each packet was granted by a known grant or by a lost event (a
+// hole), or withheld by an opening. Every later hole may also belong to this campaign, because all campaigns of the
+// shard share its seqs.
 func Plan(p Place) []Step {
 	in := func(s Span, packet int64) (k Known, in bool) {
 		k, ok := p.Known[packet]

@@ -110,7 +110,7 @@ func (r *recovery) take() bool {
 			found.Wrote = at(d.last)
 		}
 		for _, o := range rows {
-			if o.epoch > d.epoch && r.bug != "meta.seq taken as R after a half restore" {
+			if o.epoch > d.epoch && r.bug != "after an unfinished restore, meta.seq is taken as the intact seq" {
 				found.Floors = append(found.Floors, o.floor)
 			}
 		}

@@ -77,7 +77,7 @@ type Config struct {
 	ClaimTime time.Duration `knob:"remote.claim_time" default:"20s" want:"1ms to 30m"`
 	// How many more times one attempt tries to find out an unknown result. Then the consumer tries the grant again later.
 	Repeats int `knob:"remote.repeats" default:"3" want:"0 to 20"`
-	// Wait before the first of remote.repeats. The wait doubles each time.
+	// How long to wait before the first repeat (remote.repeats). The wait doubles each time.
 	Pause time.Duration `knob:"remote.pause" default:"100ms" want:"1ms to 1m"`
 	// After this many failures in a row, the circuit breaker opens. Then the worker sends no requests to the remote.
 	BreakerFailures int `knob:"remote.breaker_failures" default:"50" want:"1 to 1_000_000"`
