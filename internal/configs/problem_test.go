@@ -24,9 +24,9 @@ var mistakes = map[string]struct {
 		[]string{"hongbao.yaml:2: redis.adrs: there is no such key; did you mean redis.addrs?"}},
 	"unknown key far from all": {input{yaml: "redis:\n  xxxxxxxxxxxxxxxxxxxx: 1\n"},
 		[]string{"hongbao.yaml:2: redis.xxxxxxxxxxxxxxxxxxxx: there is no such key"}},
-	"unknown section": {input{yaml: "reddis:\n  db: 1\n"}, []string{"hongbao.yaml:1: reddis: there is no such key, did " +
+	"unknown section": {input{yaml: "reddis:\n  db: 1\n"}, []string{"hongbao.yaml:1: reddis: there is no such key; did " +
 		"you mean redis?"}},
-	"upper case": {input{yaml: "Redis: {db: 1}\n"}, []string{"hongbao.yaml:1: Redis: there is no such key, did you " +
+	"upper case": {input{yaml: "Redis: {db: 1}\n"}, []string{"hongbao.yaml:1: Redis: there is no such key; did you " +
 		"mean redis?"}},
 	"unknown variable": {input{env: []string{"HONGBAO_REDIS_POOLSIZE=5"}},
 		[]string{"environment HONGBAO_REDIS_POOLSIZE: there is no such setting; did you mean HONGBAO_REDIS_POOL_SIZE?"}},
