@@ -1,4 +1,4 @@
-# `make` lists the targets. They work on Debian 12, as root or with sudo, and two cores are enough. They need only Go 1.26;
+# `make` lists the targets. They work on Debian 12, as root or with sudo, and two cores are enough. They need only Go 1.26.8;
 # scripts/setup.sh installs everything else.
 
 SECONDS ?= 300
@@ -33,7 +33,7 @@ setup: ## install what the tests need: Redis, PostgreSQL, MariaDB, a JDK, Maven,
 build: ## build bin/hongbao
 	go build -o bin/hongbao ./cmd/hongbao
 
-demo: build ## see all of it in half a minute, with no server at all
+demo: build ## see all of it in 5 seconds after the build, with no server at all
 	bin/hongbao demo
 
 # The soak runs first, so that the output ends with the results of go test. It mostly waits, so go vet runs at the same

@@ -10,7 +10,7 @@ import (
 // forever; so do Campaign and Packet.
 type Grant struct {
 	Shard int   `json:"shard" doc:"The shard's number."`
-	Seq   int64 `json:"seq" doc:"Number of the grant's event on the shard. Shard and seq together identify the grant permanently."`
+	Seq   int64 `json:"seq" doc:"Number of the grant's event on the shard. Shard and seq together name the event; after an accepted loss two grants can have the same. The key of a win is campaign and packet."`
 	Epoch int64 `json:"epoch" doc:"The shard's epoch when the grant was decided. The epoch rises each time the shard is opened."`
 	// EntryID is the id of the grant's stream entry; empty if the grant does not come from the stream.
 	EntryID  string `json:"entry_id,omitempty" doc:"Id of the grant's entry in the shard's stream. Absent if the grant does not come from the stream."`

@@ -175,7 +175,6 @@ that measures collects garbage at 400 %%, for both sides.
   marked as noisy: measure it again on a quiet machine before you believe it.
 - *Others* is the share of the processors that other programs used in the second before the row began.
 - *Stolen* is the share of its processors that the machine's host has taken away since it started.
-- A row of before ` + "`bench/results.json`" + ` was kept has "-" there: nobody knows. Its promise is not judged.
 - Processor time for each grab (INFO cpu, getrusage) moves less than a rate when others load the machine; so rows have
   it beside their rates.
 

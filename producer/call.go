@@ -105,7 +105,7 @@ func (c *call) traceparents() []string {
 }
 
 // repeat tries until the answers are known or ctx ends. Every grab has a request id, so retrying a call that Redis has
-// carried out returns the same answers.
+// carried out returns the same receipts. It decides refusals again.
 func (c *call) repeat(ctx context.Context) error {
 	var doubt error // the first error after which the call may have been carried out
 	last := whileDown(ctx, func() error {

@@ -26,8 +26,8 @@ func auditCmd() *cobra.Command {
 			"be true in Redis and in the ledger. Redis, the ledger and the topic must have the same set of\n" +
 			"grants, each once. The seqs must have no gap. With settlement.kind=remote the command also asks the\n" +
 			"remote about every grant, if remote.queryable is set, with at most audit.rate queries a second.\n" +
-			"The command only reads, unless --seal is given. An audit of all campaigns stores its verdict in Redis\n" +
-			"for the metrics and for `hongbao audit last`.\n" +
+			"The command writes only seals, with --seal, and the verdict of an audit of all campaigns: Redis keeps\n" +
+			"it for the metrics and for `hongbao audit last`.\n" +
 			"The exit code is 0 if there is no difference. It is 3 if there is a difference, or if grants wait for\n" +
 			"a sink without a live worker.",
 		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain",

@@ -15,7 +15,7 @@ import (
 )
 
 // localHint is the sentence about local commands in the help of the program.
-const localHint = " `hongbao demo` shows this in half a minute, without any server."
+const localHint = " `hongbao demo` shows this in 5 seconds, without any server."
 
 // localCmds returns the commands that start servers on this machine. A build with the tag production, such as the one
 // in the image, has none of them.
@@ -25,7 +25,7 @@ func demoCmd() *cobra.Command {
 	d := &dev.Demo{}
 	server := &dev.Dev{Demo: d, Program: os.Args[0]}
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Show a campaign from plan to audit in half a minute, without any server",
+		Use: "demo", Short: "Show a campaign from plan to audit in 5 seconds, without any server",
 		Long: "Starts the same servers as `hongbao dev`. Then it plans, funds and loads a campaign, and simulated\n" +
 			"users grab, some of them twice. Some replies of Redis and Kafka are lost on purpose. Workers deliver\n" +
 			"the grants to an SQLite ledger and to a Kafka broker in this process, and one worker is killed with\n" +

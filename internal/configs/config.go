@@ -135,8 +135,8 @@ type Redis struct {
 	ReadTimeout time.Duration `knob:"redis.read_timeout" default:"3s" want:"10ms to 1m"`
 	// Time limit for sending a command.
 	WriteTimeout time.Duration `knob:"redis.write_timeout" default:"3s" want:"10ms to 1m"`
-	// How often a command is sent again if its reply was lost. Every script is idempotent, so a repeat returns the same
-	// reply.
+	// How often a command is sent again if its reply was lost. A repeated grab that was granted gets the same receipt; a
+	// refusal is decided again.
 	Retries int `knob:"redis.retries" default:"2" want:"0 to 10"`
 }
 

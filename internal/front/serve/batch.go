@@ -105,7 +105,7 @@ func (s *Server) grabItem(ctx context.Context, campaign string, o flatjson.Objec
 		return nil, err
 	}
 	if o["request_id"] == nil {
-		return nil, web.Refuse("request_id_required", "send a request_id: a repeat with it gets the same answer")
+		return nil, web.Refuse("request_id_required", "send a request_id: if the grab was granted, a repeat with it gets the same receipt")
 	}
 	if g.RequestID, err = requestID(o); err != nil {
 		return nil, err

@@ -82,7 +82,7 @@ func (s *Server) grab(w http.ResponseWriter, r *http.Request, who *caller) error
 		return err
 	}
 	if who.byKey && g.RequestID == "" {
-		return web.Refuse("request_id_required", "send a request_id: a gateway's repeat with it gets the same answer")
+		return web.Refuse("request_id_required", "send a request_id: if the grab was granted, a gateway's repeat with it gets the same receipt")
 	}
 	out, err := s.decide(r.Context(), &g)
 	if err != nil {
