@@ -46,8 +46,8 @@ func (s atServer) run(args ...string) result {
 	return runProgram(s.t, s.env, args...)
 }
 
-// passing matches durations that differ between two runs of a command.
-var passing = regexp.MustCompile(`[0-9.]+(m?s\b)|("(?:oldest_seconds|seen_seconds_ago)":)[0-9.]+`)
+// passing matches what differs between two runs of a command: durations, and the width of the columns that have them.
+var passing = regexp.MustCompile(`[0-9.]+m?(s\b)|("(?:oldest_seconds|seen_seconds_ago)":)[0-9.]+| {2,}`)
 
 // requireSame runs a command on the stores and with --server, and requires the same output and exit code.
 func (s atServer) requireSame(d *deployment, args ...string) result {
