@@ -3,7 +3,6 @@ package subscriber
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -58,24 +57,11 @@ func events(shard int, seqs ...int64) (out []topic.Event) {
 	return out
 }
 
-// record returns a record like those of the publisher. The tests in folder test read real records.
+// record returns a record of deployment d1 like those of the publisher.
 func record(g hongbao.Grant) kafka.Message {
-	value, err := json.Marshal(map[string]any{
-		"campaign": g.Campaign, "packet": g.Packet, "user": g.User, "amount": g.Amount, "shard": g.Shard, "seq": g.Seq,
-		"epoch": g.Epoch, "time": g.Time.Format(cloudevent.TimeLayout),
-	})
-	if err != nil {
-		panic(err)
-	}
+	value, headers := testkit.Record("d1", &g)
 	m := kafka.Message{Key: []byte(g.User), Value: value}
-	for _, h := range [][2]string{
-		{cloudevent.HeaderSpecVersion, cloudevent.SpecVersion}, {cloudevent.HeaderSource, "/hongbao/d1"},
-		{cloudevent.HeaderType, cloudevent.TypeGrant},
-		{cloudevent.HeaderContentType, cloudevent.ContentType}, {cloudevent.HeaderID, g.EventID()},
-		{cloudevent.HeaderTime, g.Time.Format(cloudevent.TimeLayout)},
-		{cloudevent.HeaderShard, strconv.Itoa(g.Shard)}, {cloudevent.HeaderSeq, strconv.FormatInt(g.Seq, 10)},
-		{cloudevent.HeaderEpoch, "1"},
-	} {
+	for _, h := range headers {
 		m.Headers = append(m.Headers, kafka.Header{Key: h[0], Value: []byte(h[1])})
 	}
 	return m

@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5"
 	"github.com/segmentio/kafka-go"
 )
 
@@ -73,11 +72,7 @@ func connectPostgres(ctx context.Context, address string) (*PostgresServer, erro
 	if err != nil || admin.Scheme != "postgres" && admin.Scheme != "postgresql" {
 		return nil, errors.New("want a URL such as postgres://postgres:PASSWORD@127.0.0.1:5432/postgres")
 	}
-	config, err := pgx.ParseConfig(address)
-	if err != nil {
-		return nil, err
-	}
-	p := &PostgresServer{Addr: admin.Host, admin: admin, database: config.Database}
+	p := &PostgresServer{Addr: admin.Host, admin: admin}
 	return p, p.exec(ctx, "SELECT 1")
 }
 

@@ -39,8 +39,7 @@ type PostgresServer struct {
 	// Addr is host:port. A restart keeps it.
 	Addr string
 	server
-	admin    *url.URL // the address of a server that the user runs; nil for one that testkit started
-	database string   // the database to connect to when creating others
+	admin *url.URL // the address of a server that the user runs; nil for one that testkit started
 }
 
 // StartPostgres starts a PostgreSQL without databases. It returns when the server answers. The caller closes
@@ -61,7 +60,7 @@ func StartPostgres(ctx context.Context, opts PostgresOptions) (*PostgresServer, 
 	if err != nil {
 		return nil, err
 	}
-	p := &PostgresServer{database: "postgres"}
+	p := &PostgresServer{}
 	p.server = server{name: "postgres", cred: cred, ready: p.answers, ports: 1}
 	if p.dir, err = k.folder("postgres", cred); err != nil {
 		return nil, err
@@ -105,6 +104,14 @@ func (p *PostgresServer) DSN(database string) string {
 	return "postgres://postgres@" + p.Addr + "/" + database + "?sslmode=disable"
 }
 
+// adminDSN returns the address of an existing database, for a user who may create others.
+func (p *PostgresServer) adminDSN() string {
+	if p.admin != nil {
+		return p.admin.String()
+	}
+	return p.DSN("postgres")
+}
+
 // CreateDatabase creates an empty database and returns its name.
 func (p *PostgresServer) CreateDatabase(ctx context.Context) (string, error) {
 	name := fmt.Sprintf("t%s%d", processName, names.Add(1))
@@ -117,7 +124,7 @@ func (p *PostgresServer) DropDatabase(ctx context.Context, name string) error {
 }
 
 func (p *PostgresServer) exec(ctx context.Context, sql string) error {
-	c, err := pgx.Connect(ctx, p.DSN(p.database))
+	c, err := pgx.Connect(ctx, p.adminDSN())
 	if err != nil {
 		return fmt.Errorf("connect to postgres at %s: %w", p.Addr, err)
 	}

@@ -147,12 +147,12 @@ func NewMariaDB(t testing.TB, opts MariaDBOptions) *MariaDBServer {
 	return closing(t, running(t, func() (*MariaDBServer, error) { return StartMariaDB(t.Context(), opts) }))
 }
 
-// SharedRedis returns the Redis of function Redis, for examples, which have no testing.TB. It returns nil where Redis
-// would skip the test.
-func SharedRedis() (*RedisServer, error) { return unlessSkipped(sharedRedis.get) }
+// SharedRedis returns the Redis of function Redis, for examples, which have no testing.TB. skip reports that Redis would
+// skip the test.
+func SharedRedis() (r *RedisServer, skip bool, err error) { return unlessSkipped(sharedRedis.get) }
 
-// SharedKafka returns the broker of function Kafka, for examples. It returns nil where Kafka would skip the test.
-func SharedKafka() (*KafkaBroker, error) { return unlessSkipped(sharedKafka.get) }
+// SharedKafka returns the broker of function Kafka, for examples. skip reports that Kafka would skip the test.
+func SharedKafka() (b *KafkaBroker, skip bool, err error) { return unlessSkipped(sharedKafka.get) }
 
 // Kafka returns a broker that the tests of this process share. Use only topics from Topic, and do not stop or
 // reconfigure the broker.
@@ -231,33 +231,27 @@ func unique(t testing.TB) string {
 // running starts a server for a test. It skips the test under -short, and if only the own servers of the user exist.
 func running[S any](t testing.TB, start func() (S, error)) S {
 	t.Helper()
-	if testing.Short() {
+	s, skip, err := unlessSkipped(start)
+	switch {
+	case skip:
+		t.Log("why the test is skipped:", err)
 		t.Skip("needs a server")
-	}
-	s, err := start()
-	if missing(err) {
-		t.Logf("the test kills or configures a server, so it starts one: %v", err)
-		t.Skip("needs a server")
-	}
-	if err != nil {
+	case err != nil:
 		t.Fatalf("testkit: %v", err)
 	}
 	return s
 }
 
-// missing reports whether err only says that a server's program is not installed, and own servers of the user exist.
-func missing(err error) bool { return errors.Is(err, errNoProgram) && ownServers() }
+// errShort is why unlessSkipped starts nothing under -short.
+var errShort = errors.New("go test -short starts no server")
 
-// unlessSkipped starts a server, or returns the zero value where running skips the test.
-func unlessSkipped[S any](start func() (S, error)) (s S, err error) {
+// unlessSkipped starts a server. skip reports that a test without the server is skipped; err then says why.
+func unlessSkipped[S any](start func() (S, error)) (s S, skip bool, err error) {
 	if testing.Short() {
-		return s, nil
+		return s, true, errShort
 	}
-	got, err := start()
-	if missing(err) {
-		return s, nil
-	}
-	return got, err
+	s, err = start()
+	return s, errors.Is(err, errNoProgram) && ownServers(), err
 }
 
 // must returns the result of start, and fails the test on an error.

@@ -7,10 +7,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -21,7 +19,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 	"github.com/hongbao-project/hongbao/internal/dev/proxy"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -47,13 +44,13 @@ type Deployment struct {
 func New() *Deployment {
 	d := &Deployment{ID: deployment, Space: hongbao.Space{Prefix: name(), Shards: 1}, stop: func() {}}
 	var addr string
-	if shared, err := testkit.SharedRedis(); shared != nil {
-		addr = shared.Addr
-	} else {
-		check(err)
+	if shared, skip, err := testkit.SharedRedis(); skip {
 		mini, err := miniredis.Run()
 		check(err)
 		addr, d.stop = mini.Addr(), mini.Close
+	} else {
+		check(err)
+		addr = shared.Addr
 	}
 	var err error
 	d.proxy, err = proxy.Start(addr)
@@ -124,16 +121,17 @@ type Topic struct {
 // NewTopic creates the topics, with one partition each. The caller closes them.
 func NewTopic() *Topic {
 	t := &Topic{Name: name(), DeadLetters: name(), Deployment: deployment, stop: func() {}}
-	if shared, err := testkit.SharedKafka(); shared != nil {
-		t.Brokers = []string{shared.Addr}
-		for _, topic := range []string{t.Name, t.DeadLetters} {
-			check(shared.CreateTopic(context.Background(), topic, 1, nil))
-		}
-	} else {
-		check(err)
+	shared, skip, err := testkit.SharedKafka()
+	if skip {
 		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, t.Name, t.DeadLetters))
 		check(err)
 		t.Brokers, t.stop = cluster.ListenAddrs(), cluster.Close
+		return t
+	}
+	check(err)
+	t.Brokers = []string{shared.Addr}
+	for _, topic := range []string{t.Name, t.DeadLetters} {
+		check(shared.CreateTopic(context.Background(), topic, 1, nil))
 	}
 	return t
 }
@@ -147,29 +145,15 @@ func (t *Topic) Publish(grants ...hongbao.Grant) {
 	check(err)
 	defer client.Close()
 	for i := range grants {
-		check(client.ProduceSync(context.Background(), record(grants[i])).FirstErr())
+		g := &grants[i]
+		g.Epoch, g.Time = 1, time.Now()
+		value, headers := testkit.Record(deployment, g)
+		r := &kgo.Record{Key: []byte(g.User), Value: value}
+		for _, h := range headers {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h[0], Value: []byte(h[1])})
+		}
+		check(client.ProduceSync(context.Background(), r).FirstErr())
 	}
-}
-
-func record(g hongbao.Grant) *kgo.Record {
-	const epoch = 1
-	at := time.Now().UTC().Format(cloudevent.TimeLayout)
-	value, err := json.Marshal(map[string]any{
-		"campaign": g.Campaign, "packet": g.Packet, "user": g.User, "amount": g.Amount, "shard": g.Shard, "seq": g.Seq,
-		"epoch": epoch, "time": at,
-	})
-	check(err)
-	r := &kgo.Record{Key: []byte(g.User), Value: value}
-	for _, h := range [][2]string{
-		{cloudevent.HeaderSpecVersion, cloudevent.SpecVersion},
-		{cloudevent.HeaderSource, cloudevent.SourcePrefix + deployment},
-		{cloudevent.HeaderType, cloudevent.TypeGrant}, {cloudevent.HeaderContentType, cloudevent.ContentType},
-		{cloudevent.HeaderID, g.EventID()}, {cloudevent.HeaderTime, at}, {cloudevent.HeaderShard, strconv.Itoa(g.Shard)},
-		{cloudevent.HeaderSeq, strconv.FormatInt(g.Seq, 10)}, {cloudevent.HeaderEpoch, strconv.Itoa(epoch)},
-	} {
-		r.Headers = append(r.Headers, kgo.RecordHeader{Key: h[0], Value: []byte(h[1])})
-	}
-	return r
 }
 
 // name returns a new name for a key prefix or a topic.
