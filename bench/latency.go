@@ -30,7 +30,7 @@ var percentiles = []float64{50, 75, 90, 95, 99, 99.5, 99.9}
 type openLoop struct {
 	rate float64
 	// closed, if not 0, is the number of grabs of a closed loop instead. Then 256 callers make these grabs as fast as
-	// possible, each waiting for its answer before the next grab. The loop sets rate to what it reached.
+	// possible, each waiting for its answer before the next grab. rate is then the measured rate.
 	closed int
 
 	start time.Time

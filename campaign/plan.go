@@ -97,10 +97,10 @@ func cut(c *hongbao.Campaign, s *stream) []hongbao.Amount {
 	return amounts
 }
 
-// cutRandom first gives every packet the minimum, and deals out the rest by the doubled-mean rule: each packet gets a
-// random extra between 0 and twice the mean of what is left. If twice the mean is above the maximum, the rule is
-// applied from above: a random amount between 0 and twice the mean of the free room is subtracted from the maximum. So
-// the mean stays the same, and what is left always fits between the bounds.
+// cutRandom gives every packet the minimum, and distributes the rest of the money by the doubled-mean rule. A packet
+// gets a random extra between 0 and twice the mean of the remaining extra money. If that could exceed the maximum, the
+// packet gets the maximum less a random amount between 0 and twice the mean of the remaining room below the maximum. So
+// the mean stays the same, and the remaining packets can always stay within the bounds.
 func cutRandom(amounts []hongbao.Amount, c *hongbao.Campaign, s *stream) {
 	low, width := c.Split.Min, c.Split.Max-c.Split.Min
 	rest := c.Total - hongbao.Amount(c.Packets)*low

@@ -46,8 +46,8 @@ func (s Seed) GoString() string { return s.String() }
 const commitTag = "hongbao.commit.v1\n"
 
 // Commit returns the commitment that is published before the start: the hash of the specification and the seed, in
-// hexadecimal. It reveals nothing about the seed, and nobody can find another seed or specification with the same
-// hash.
+// hexadecimal. The hash reveals nothing about the seed. No other seed or specification with the same hash can be
+// found.
 func Commit(c hongbao.Campaign, seed Seed) string {
 	h := sha256.New()
 	h.Write([]byte(commitTag))
