@@ -17,11 +17,15 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Seal seals the campaigns that the report marks as sealable.
+// Seal seals the campaigns that the report marks as sealable, and finishes unfinished seals. It does nothing if the
+// audit found a difference. Then it stores where the next audit begins to read the topic.
 func (a *App) Seal(ctx context.Context, r *audit.Report) error {
+	if r.Verdict != audit.Agrees {
+		return nil
+	}
 	for i := range r.Campaigns {
 		c := &r.Campaigns[i]
-		if !c.Sealable {
+		if !c.Sealable && !c.Unbased {
 			continue
 		}
 		if err := a.ledger.Seal(ctx, c.Campaign); err != nil {
@@ -29,7 +33,10 @@ func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 		}
 		c.Sealed, c.Sealable = true, false
 	}
-	return nil
+	if len(r.Bases) == 0 {
+		return nil
+	}
+	return a.ledger.SetTopicBases(ctx, a.publisherConfig().Topic, r.Bases)
 }
 
 // LastAudit is the result of the last audit of all campaigns.
@@ -80,6 +87,9 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 		}
 		defer topic.Close()
 		cfg.Topic, cfg.TopicGroup = auditedTopic{topic}, configs.SinkKafka
+		if cfg.Bases, err = a.topicBases(ctx, topic); err != nil {
+			return nil, err
+		}
 	}
 	report, err := audit.Run(ctx, cfg, opts)
 	if err == nil && len(opts.Campaigns) == 0 {
@@ -121,16 +131,51 @@ func (a *App) keepVerdict(ctx context.Context, r *audit.Report) {
 	}
 }
 
+// topicBases returns where the audit begins to read the topic; none if it must read the whole topic. If the log ends
+// earlier than when the bases were stored, or has another event at their last offset, the topic was created again.
+func (a *App) topicBases(ctx context.Context, log *publish.Log) ([]ledger.TopicBase, error) {
+	if !a.has(configs.SinkBalance) {
+		return nil, nil
+	}
+	bases, err := a.ledger.TopicBases(ctx, a.publisherConfig().Topic)
+	if err != nil || len(bases) != a.publisherConfig().Partitions {
+		return nil, err
+	}
+	start, end, err := log.Offsets(ctx, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	for p := range bases {
+		b := &bases[p]
+		if b.Next > end[p] {
+			return nil, nil
+		}
+		b.First = max(b.First, start[p])
+		if b.Last < start[p] {
+			continue
+		}
+		e, found, err := log.At(ctx, p, b.Last)
+		if err != nil || !found || audit.RecordName(&e.Grant) != b.Event {
+			return nil, err
+		}
+	}
+	return bases, nil
+}
+
 // auditedTopic lets the audit read the topic.
 type auditedTopic struct{ *publish.Log }
 
-// Each calls fn for each record of the topic.
-func (t auditedTopic) Each(ctx context.Context,
+// Each calls fn for each record of the topic, from the bases on.
+func (t auditedTopic) Each(ctx context.Context, bases []ledger.TopicBase,
 	fn func(partition int, offset int64, g hongbao.Grant) error) (audit.TopicScan, error) {
-	r, err := t.Scan(ctx, nil, func(partition int, offset int64,
+	var from []int64
+	for _, b := range bases {
+		from = append(from, b.First)
+	}
+	r, err := t.Scan(ctx, from, func(partition int, offset int64,
 		e topic.Event) error {
 		return fn(partition, offset, e.Grant)
 	})
-	return audit.TopicScan{Since: r.Since, Foreign: r.Foreign, Malformed: r.Malformed, FirstMalformed: r.FirstMalformed},
+	return audit.TopicScan{Since: r.Since, Next: r.Next, Foreign: r.Foreign, Malformed: r.Malformed, FirstMalformed: r.FirstMalformed},
 		err
 }

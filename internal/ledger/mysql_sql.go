@@ -11,6 +11,7 @@ var mysqlDialect = dialect{
 	migrations: "migrations/mysql",
 	pack:       packJSON,
 	orNothing:  ` ON DUPLICATE KEY UPDATE campaign = VALUES(campaign)`,
+	moved:      `moved = 1`,
 	share:      ` LOCK IN SHARE MODE`,
 	version:    `VERSION()`,
 	now:        `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`,
