@@ -31,6 +31,15 @@ func (l *Ledger) addBases(ctx context.Context, c *Totals, rows int) error {
 	return nil
 }
 
+// finishSeal adds what the bases lack of a sealed campaign, because the grants will be deleted.
+func (l *Ledger) finishSeal(ctx context.Context, campaign string) error {
+	c, found, err := l.Totals(ctx, campaign)
+	if err != nil || !found || !c.Sealed || c.Based {
+		return err
+	}
+	return l.addBases(ctx, &c, baseRows)
+}
+
 func (l *Ledger) addBaseChunk(ctx context.Context, t txn, c *Totals, rows int) (done bool, err error) {
 	based, found, err := rowQuery[int64]{sql: `SELECT based FROM seal WHERE campaign = $1
 		AND NOT EXISTS (SELECT 1 FROM archive WHERE archive.campaign = $1)`, args: []any{c.Campaign}, row: number}.first(ctx, t)
