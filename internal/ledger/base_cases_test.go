@@ -119,6 +119,8 @@ func testFoundAfterSeal(t *testing.T, f *fixture) {
 			stmt{sql: `UPDATE account SET balance = balance + 1 WHERE id LIKE 'sponsor:%'`}, "currency", false},
 		"a campaign": {stmt{sql: `UPDATE campaign SET grants = grants + 1`},
 			stmt{sql: `UPDATE campaign SET grants = grants - 1`}, "campaign rain", false},
+		"a grant": {stmt{sql: `UPDATE grants SET amount = amount + 1 WHERE packet = 2`},
+			stmt{sql: `UPDATE grants SET amount = amount - 1 WHERE packet = 2`}, "campaign rain", true},
 		"a transfer": {stmt{sql: `UPDATE transfer SET amount = amount + 1 WHERE kind = 'grants'`},
 			stmt{sql: `UPDATE transfer SET amount = amount - 1 WHERE kind = 'grants'`}, "campaign rain", true},
 	} {

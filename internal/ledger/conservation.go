@@ -38,8 +38,9 @@ func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
 	return l.check(ctx, l.dialect.moved)
 }
 
-// CheckEveryAccount is CheckConservation without bases: it reads every account, and also the debits of sealed
-// campaigns. So it finds an account that was deleted, or whose base was changed together with its balance.
+// CheckEveryAccount is CheckConservation without bases and seals: it reads every account, every debit and every grant
+// that is not archived. So it also finds an account that was deleted, or whose base was changed together with its
+// balance.
 func (l *Ledger) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
 	return l.check(ctx, "")
 }
@@ -68,8 +69,8 @@ const (
 // book contains the sums over the rows of a ledger.
 type book struct {
 	list []Difference
-	// moved is the condition that an account's balance differs from its base. If it is empty, every account is read, and
-	// bases are ignored.
+	// moved is the condition that an account's balance differs from its base. If it is empty, bases and seals are
+	// ignored.
 	moved      string
 	currencies map[string]*currencyBook
 	// groups has a number for each group of accounts: the sum of the balances minus what the accounts' users were paid.
@@ -148,7 +149,7 @@ func (b *book) read(ctx context.Context, t txn) error {
 // campaign compares the counters of one campaign with its grants and with the debits of its pool.
 func (b *book) campaign(ctx context.Context, t txn, c *Totals) error {
 	switch {
-	case c.Sealed && b.suspects == nil:
+	case c.Sealed && b.suspects == nil && (b.moved != "" || c.Archived):
 		return b.sealed(ctx, t, c)
 	case c.Archived && b.suspects != nil:
 		return b.archivedGroups(ctx, t, c.Campaign)
@@ -177,8 +178,8 @@ func (b *book) grants(ctx context.Context, t txn, c *Totals, after int64) (grant
 	return grants, amount, err
 }
 
-// sealed compares the counters of a sealed campaign with its seal. Unless every account is read, it does not read the
-// debits, since Seal has compared them with the grants.
+// sealed compares the counters of a sealed campaign with its seal. Unless seals are ignored, it does not read the debits,
+// since Seal has compared them with the grants.
 func (b *book) sealed(ctx context.Context, t txn, c *Totals) error {
 	var grants, amount, based int64
 	err := t.query(ctx, `SELECT grants, amount, based FROM seal WHERE campaign = $1 LIMIT 1`, []any{c.Campaign},

@@ -151,7 +151,7 @@ func (n *numbers) err(campaign string) error {
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "the seal of campaign %s can't be read: the database was changed by "+
-		"hand; delete its row in table seal, so that the grants are read again", campaign)
+		"hand; remove all seals, so that the grants are read again: see docs/audit.md, \"To remove the seals\"", campaign)
 }
 
 // eachGroup calls fn for each group of users, with the amount that a sealed campaign paid to it.
