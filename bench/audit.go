@@ -97,7 +97,7 @@ func (b *auditBench) sealedRow(ctx context.Context) (Result, error) {
 	return res, err
 }
 
-// end closes and refunds the campaign, and waits until a worker has removed it from Redis.
+// end closes and refunds the campaign, waits until a worker has removed it from Redis, and trims the stream.
 func (b *auditBench) end(ctx context.Context) error {
 	b.env = append(b.env, "HONGBAO_CAMPAIGN_GRACE=0s")
 	if _, _, err := b.command(ctx, "campaign", "close", "bench", "--early"); err != nil {
@@ -118,10 +118,15 @@ func (b *auditBench) end(ctx context.Context) error {
 	}
 	limit, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	return retry.Poll(limit, 100*time.Millisecond, func() (bool, error) {
+	err := retry.Poll(limit, 100*time.Millisecond, func() (bool, error) {
 		n, err := b.fixture.rdb.Exists(limit, b.store.Home("bench").Keys.Campaign("bench")).Result()
 		return n == 0, err
 	})
+	if err != nil {
+		return err
+	}
+	// Workers trim the stream only after trimmer.retention.
+	return b.fixture.rdb.XTrimMaxLen(ctx, b.store.Home("bench").Keys.Events(), 0).Err()
 }
 
 // fill initializes a deployment, and creates grants that Redis, the ledger and the topic all have.
