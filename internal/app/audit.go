@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -36,7 +37,7 @@ func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 	if len(r.Bases) == 0 {
 		return nil
 	}
-	return a.ledger.SetTopicBases(ctx, a.publisherConfig().Topic, r.Bases)
+	return a.ledger.SetTopicBases(ctx, a.publisherConfig().Topic, r.Stored, r.Bases)
 }
 
 // LastAudit is the result of the last audit of all campaigns.
@@ -62,6 +63,7 @@ func (a *App) LastAudit(ctx context.Context) (LastAudit, error) {
 // Audit audits Redis, which must be open, and the sinks of the deployment.
 func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, error) {
 	cfg := audit.Config{Store: a.store, MaxListed: 100}
+	var stored []ledger.TopicBase
 	if a.has(configs.SinkBalance) {
 		plans, err := a.plans()
 		if err != nil {
@@ -87,15 +89,24 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 		}
 		defer topic.Close()
 		cfg.Topic, cfg.TopicGroup = auditedTopic{topic}, configs.SinkKafka
-		if cfg.Bases, err = a.topicBases(ctx, topic); err != nil {
+		if cfg.Ledger != nil {
+			if stored, err = a.ledger.TopicBases(ctx, a.publisherConfig().Topic); err != nil {
+				return nil, err
+			}
+		}
+		if cfg.Bases, err = a.validBases(ctx, topic, stored); err != nil {
 			return nil, err
 		}
 	}
 	report, err := audit.Run(ctx, cfg, opts)
-	if err == nil && len(opts.Campaigns) == 0 {
+	if err != nil {
+		return nil, err
+	}
+	report.Stored = stored
+	if len(opts.Campaigns) == 0 {
 		a.keepVerdict(ctx, report)
 	}
-	return report, err
+	return report, nil
 }
 
 // Difference is a difference in the report of an audit.
@@ -131,16 +142,13 @@ func (a *App) keepVerdict(ctx context.Context, r *audit.Report) {
 	}
 }
 
-// topicBases returns where the audit begins to read the topic; none if it must read the whole topic. If the log ends
+// validBases returns where the audit begins to read the topic; none if it must read the whole topic. If the log ends
 // earlier than when the bases were stored, or has another event at their last offset, the topic was created again.
-func (a *App) topicBases(ctx context.Context, log *publish.Log) ([]ledger.TopicBase, error) {
-	if !a.has(configs.SinkBalance) {
+func (a *App) validBases(ctx context.Context, log *publish.Log, stored []ledger.TopicBase) ([]ledger.TopicBase, error) {
+	if len(stored) != a.publisherConfig().Partitions {
 		return nil, nil
 	}
-	bases, err := a.ledger.TopicBases(ctx, a.publisherConfig().Topic)
-	if err != nil || len(bases) != a.publisherConfig().Partitions {
-		return nil, err
-	}
+	bases := slices.Clone(stored)
 	start, end, err := log.Offsets(ctx, time.Time{})
 	if err != nil {
 		return nil, err

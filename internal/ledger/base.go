@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -85,16 +86,40 @@ func (l *Ledger) TopicBases(ctx context.Context, topic string) ([]TopicBase, err
 		}}.all(ctx, l)
 }
 
-// SetTopicBases replaces the bases of a topic. Call it only after the campaigns that they count as sealed are sealed.
-func (l *Ledger) SetTopicBases(ctx context.Context, topic string, bases []TopicBase) error {
-	err := l.write(ctx, func(context.Context, txn) (stmts []stmt, err error) {
+var errNewerBases = errors.New("another audit has stored bases")
+
+// SetTopicBases replaces the bases of a topic, unless they are not those in was any more: then another audit has stored
+// newer ones, and SetTopicBases changes nothing. Call it only after the campaigns that the bases count as sealed are
+// sealed.
+func (l *Ledger) SetTopicBases(ctx context.Context, topic string, was, bases []TopicBase) error {
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		var others int64
+		if err := t.query(ctx, `SELECT COUNT(*) FROM topic_base WHERE topic = $1`, []any{topic},
+			func(s scan) error { return s(&others) }); err != nil {
+			return nil, err
+		}
+		if others != int64(len(was)) {
+			return nil, errNewerBases
+		}
+		for _, b := range was {
+			var deleted int64
+			err := t.run(ctx, stmt{sql: `DELETE FROM topic_base WHERE topic = $1 AND part = $2 AND next_offset = $3
+				AND last_event = $4`, args: []any{topic, int64(b.Part), b.Next, b.Event}, changed: &deleted})
+			if err == nil && deleted == 0 {
+				err = errNewerBases
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		var stmts []stmt
 		for _, b := range bases {
-			stmts = append(stmts, stmt{sql: l.dialect.setTopicBase, args: []any{topic, int64(b.Part), b.First, b.Next, b.Last,
-				b.Event}})
+			stmts = append(stmts, stmt{sql: `INSERT INTO topic_base (topic, part, first_offset, next_offset, last_offset,
+				last_event) VALUES ($1, $2, $3, $4, $5, $6)`, args: []any{topic, int64(b.Part), b.First, b.Next, b.Last, b.Event}})
 		}
 		return stmts, nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errNewerBases) {
 		return fmt.Errorf("store where audits begin in topic %s: %w", topic, err)
 	}
 	return nil

@@ -84,6 +84,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"a sealed campaign is in the bases":           testBases,
 	"bases are added in steps":                    testBaseSteps,
 	"what is found after a seal":                  testFoundAfterSeal,
+	"topic bases":                                 testTopicBases,
 	"a campaign is archived":                      testArchive,
 	"an archive that is refused":                  testArchiveRefused,
 	"an archive stays audited":                    testArchiveStays,

@@ -40,9 +40,13 @@ func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
 
 // CheckEveryAccount is CheckConservation without bases and seals: it reads every account, every debit and every grant
 // that is not archived. So it also finds an account that was deleted, or whose base was changed together with its
-// balance.
+// balance. If it finds nothing, it checks the bases, too.
 func (l *Ledger) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
-	return l.check(ctx, "")
+	list, err := l.check(ctx, "")
+	if err != nil || len(list) > 0 {
+		return list, err
+	}
+	return l.CheckConservation(ctx)
 }
 
 func (l *Ledger) check(ctx context.Context, moved string) ([]Difference, error) {

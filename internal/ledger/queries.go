@@ -85,9 +85,8 @@ type queries struct {
 	insertOnceClaim, insertJournal string
 	// These statements add to a row, or insert it if it does not exist.
 	addToAccount, addToCreditAccount, addToFund string
-	// setTopicBase takes the columns of topic_base; it inserts or replaces the row. setArchiveCopy takes the columns of
-	// archive_copy; it does the same.
-	setTopicBase, setArchiveCopy string
+	// setArchiveCopy takes the columns of archive_copy; it inserts or replaces the row.
+	setArchiveCopy string
 }
 
 func (q *queries) byName() map[string]*string {
@@ -95,8 +94,7 @@ func (q *queries) byName() map[string]*string {
 		"has_schema": &q.hasSchema, "refuse_newer": &q.refuseNewer, "insert_grants": &q.insertGrants, "read_grants": &q.readGrants,
 		"read_quarantine": &q.readQuarantine, "insert_quarantine": &q.insertQuarantine,
 		"find_quarantined": &q.findQuarantined,
-		"credit_users":     &q.creditUsers, "add_to_bases": &q.addToBases, "set_topic_base": &q.setTopicBase,
-		"set_archive_copy": &q.setArchiveCopy, "insert_codes": &q.insertCodes, "read_codes": &q.readCodes,
+		"credit_users":     &q.creditUsers, "add_to_bases": &q.addToBases, "set_archive_copy": &q.setArchiveCopy, "insert_codes": &q.insertCodes, "read_codes": &q.readCodes,
 		"insert_pending": &q.insertPending, "read_pending": &q.readPending, "take_pending": &q.takePending,
 		"delete_pending": &q.deletePending, "insert_reserve": &q.insertReserve,
 		"insert_deployment": &q.insertDeployment, "insert_disowned": &q.insertDisowned,

@@ -193,11 +193,6 @@ ON DUPLICATE KEY UPDATE kind = control.kind;
 INSERT INTO seal (campaign, grants, amount, users, seqs, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON DUPLICATE KEY UPDATE campaign = seal.campaign;
 
--- name: set_topic_base
-INSERT INTO topic_base (topic, part, first_offset, next_offset, last_offset, last_event) VALUES ($1, $2, $3, $4, $5, $6)
-ON DUPLICATE KEY UPDATE first_offset = VALUES(first_offset), next_offset = VALUES(next_offset),
-  last_offset = VALUES(last_offset), last_event = VALUES(last_event);
-
 -- name: set_archive_copy
 INSERT INTO archive_copy (campaign, file, sha256, grants, amount, written_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON DUPLICATE KEY UPDATE file = VALUES(file), sha256 = VALUES(sha256), grants = VALUES(grants), amount = VALUES(amount),

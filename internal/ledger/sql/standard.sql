@@ -37,11 +37,6 @@ ON CONFLICT (kind, sink, campaign) DO NOTHING;
 INSERT INTO seal (campaign, grants, amount, users, seqs, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (campaign) DO NOTHING;
 
--- name: set_topic_base
-INSERT INTO topic_base (topic, part, first_offset, next_offset, last_offset, last_event) VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (topic, part) DO UPDATE SET first_offset = excluded.first_offset, next_offset = excluded.next_offset,
-  last_offset = excluded.last_offset, last_event = excluded.last_event;
-
 -- name: set_archive_copy
 INSERT INTO archive_copy (campaign, file, sha256, grants, amount, written_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (campaign) DO UPDATE SET file = excluded.file, sha256 = excluded.sha256, grants = excluded.grants,

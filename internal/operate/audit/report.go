@@ -46,6 +46,8 @@ type Report struct {
 	// Bases say where the next audit can begin to read the topic, once the sealable campaigns are sealed. There are none
 	// if this audit found a difference or read only some campaigns.
 	Bases []ledger.TopicBase `json:"-"`
+	// Stored are the bases that the ledger had when the audit began. The caller of Run sets them.
+	Stored []ledger.TopicBase `json:"-"`
 }
 
 // notDelivered is the kind of each element of Report.Dropped.
