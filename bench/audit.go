@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,16 +86,23 @@ func (b *auditBench) sealedRow(ctx context.Context) (Result, error) {
 		return res, err
 	}
 	sealed := time.Since(start)
-	start = time.Now()
-	peak, report, err := b.audit(ctx)
-	took := time.Since(start).Seconds()
-	if err == nil && !report.Campaigns[0].Sealed {
-		err = errors.New("the campaign is not sealed")
+	var peaks []float64
+	took := math.Inf(1)
+	for range 3 {
+		start = time.Now()
+		peak, report, err := b.audit(ctx)
+		if err == nil && !report.Campaigns[0].Sealed {
+			err = errors.New("the campaign is not sealed")
+		}
+		if err != nil {
+			return res, err
+		}
+		peaks, took = append(peaks, peak), min(took, time.Since(start).Seconds())
 	}
-	res.compare([]float64{peak}, nil)
-	res.Beside = map[string]float64{"the audit takes, s": took, "the audit that seals takes, s": sealed.Seconds(),
+	res.compare(peaks, nil)
+	res.Beside = map[string]float64{"the fastest of 3 audits takes, s": took, "the audit that seals takes, s": sealed.Seconds(),
 		"the audit that seals needs, MB": sealing}
-	return res, err
+	return res, nil
 }
 
 // end closes and refunds the campaign, waits until a worker has removed it from Redis, and trims the stream.
