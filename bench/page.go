@@ -165,6 +165,9 @@ const pageHead = `# The rows of make bench
 one row again and leaves the others, each with the date of its own. Nobody edits it by hand: what a person adds to a row,
 above all why it was missed, stands in ` + "`bench/notes.md`" + ` and comes from there.%s
 
+The command needs what ` + "`make test`" + ` needs ([set-up](../CONTRIBUTING.md#set-up)), and fetches the Go modules of the systems
+that it compares with.
+
 Every row runs ours and its baseline in turn, in one run on one machine, and compares the medians. The ratios are what
 the project promises; absolute numbers depend on the machine. [Sizing](sizing.md) tells what to make of them. The process
 that measures collects garbage at 400 %%, for both sides.
@@ -233,7 +236,7 @@ func minutes(results []Result) string {
 	if all == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" The rows took\n%.0f minutes together, without %s: they run only when they are named.", all/60,
+	return fmt.Sprintf(" The rows took\n%.0f minutes together. %s takes longer, and runs only if ROW names it.", all/60,
 		strings.Join(slow, ", "))
 }
 
