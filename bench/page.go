@@ -165,8 +165,8 @@ const pageHead = `# The rows of make bench
 one row again and leaves the others, each with the date of its own. Nobody edits it by hand: what a person adds to a row,
 above all why it was missed, stands in ` + "`bench/notes.md`" + ` and comes from there.%s
 
-The command needs what ` + "`make test`" + ` needs ([set-up](../CONTRIBUTING.md#set-up)), and fetches the Go modules of the systems
-that it compares with.
+The command needs what ` + "`make test`" + ` needs ([set-up](../CONTRIBUTING.md#set-up)), and fetches the
+Go modules of the systems that it compares with.
 
 Every row runs ours and its baseline in turn, in one run on one machine, and compares the medians. The ratios are what
 the project promises; absolute numbers depend on the machine. [Sizing](sizing.md) tells what to make of them. The process
