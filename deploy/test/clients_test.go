@@ -50,7 +50,7 @@ func TestClients(t *testing.T) {
 	for _, reader := range readers(t, broker.Version) {
 		read := map[string]bool{}
 		group := "readers-in-" + filepath.Base(reader[0])
-		args := append(reader, broker.Addr, topic, group, "hongbao", "4")
+		args := slices.Concat(reader, []string{broker.Addr, topic, group, "hongbao", "4"})
 		text := ""
 		if reader[1] == "topic.py" {
 			args = append(args, filepath.Join(t.TempDir(), "points.db"))
