@@ -234,7 +234,7 @@ func wrongHands(t *testing.T) {
 	p.fires("audit_differs")
 	counted := func(code string) {
 		testkit.Eventually(t, 30*time.Second, func() bool {
-			_, text := ask(t, worker+"/metrics")
+			text := scrape(t, worker, d.id())
 			_, n, _ := strings.Cut(text, `hongbao_worker_incidents_total{code="`+code+`",sink="balance"} `)
 			return n != "" && n[0] != '0'
 		}, "the worker counts %s", code)
@@ -270,7 +270,7 @@ func wrongHands(t *testing.T) {
 func ownWorker(t *testing.T, d *deployment, group string, h hongbao.Handler) string {
 	t.Helper()
 	core, _ := observer.New(zap.WarnLevel)
-	s := metrics.New("work", "test")
+	s := metrics.New("work", "test", d.id())
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
 	cfg := consumer.DefaultConfig()

@@ -33,7 +33,7 @@ func newProcess(cfg *configs.Config, command string, scraped bool) (*process, er
 	p := &process{command: command}
 	hooks := app.Hooks{Sink: p.traceSink}
 	if scraped {
-		p.set = metrics.New(command, version())
+		p.set = metrics.New(command, version(), cfg.Deployment.ID)
 		log = p.set.CountAlarms(log)
 		hooks.Ledger, hooks.Kafka = p.set.Ledger(), p.set.Kafka()
 	}

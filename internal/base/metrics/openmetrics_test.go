@@ -21,7 +21,7 @@ import (
 // everything returns the scrape of a process in which every kind of metric has a value.
 func everything(t *testing.T) string {
 	t.Helper()
-	s := New("serve", "v1")
+	s := New("serve", "v1", "rain")
 	c := s.Grabs()
 	c.Grabbed(&hongbao.Grab{Trace: sampled}, hongbao.OutcomeGranted, nil, 3*time.Millisecond)
 	c.Called("rain", 2, time.Millisecond, errors.New("no answer"))

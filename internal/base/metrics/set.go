@@ -10,11 +10,16 @@ import (
 )
 
 // Set contains the metrics of one process.
-type Set struct{ registry *prometheus.Registry }
+type Set struct {
+	registry prometheus.Registerer // adds the label deployment to each metric
+	gatherer prometheus.Gatherer
+}
 
-// New returns the Set of a process, with the metrics of the Go runtime, the process and the build.
-func New(command, version string) *Set {
-	s := &Set{registry: prometheus.NewRegistry()}
+// New returns the Set of a process, with the metrics of the Go runtime, the process and the build. Each metric has the
+// constant label deployment, so that deployments which share a Prometheus stay apart.
+func New(command, version, deployment string) *Set {
+	r := prometheus.NewRegistry()
+	s := &Set{prometheus.WrapRegistererWith(prometheus.Labels{"deployment": deployment}, r), r}
 	// The Go collector exports go_memstats_alloc_bytes as a gauge, and as a counter with the suffix _total. OpenMetrics
 	// does not allow two families of one name, so these metrics are off.
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(),
@@ -26,7 +31,7 @@ func New(command, version string) *Set {
 
 // Handler serves scrapes. It uses the OpenMetrics format on request, because only this format has exemplars.
 func (s *Set) Handler() http.Handler {
-	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	return promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
 func (s *Set) counter(m *Metric) *prometheus.CounterVec {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +19,13 @@ import (
 
 const sampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// scrape returns the metrics in the OpenMetrics format.
+var (
+	sample     = regexp.MustCompile(`(?m)^[^#].*`)
+	deployment = regexp.MustCompile(`\{deployment="rain"\}|,deployment="rain"|deployment="rain",`)
+)
+
+// scrape returns the metrics in the OpenMetrics format. It requires that each sample has the label of the deployment,
+// and removes this label.
 func scrape(t *testing.T, s *Set) string {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
@@ -27,7 +34,11 @@ func scrape(t *testing.T, s *Set) string {
 	s.Handler().ServeHTTP(w, r)
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	require.Contains(t, w.Header().Get("Content-Type"), "openmetrics")
-	return w.Body.String()
+	text := w.Body.String()
+	for _, line := range sample.FindAllString(text, -1) {
+		require.Regexp(t, deployment, line)
+	}
+	return deployment.ReplaceAllString(text, "")
 }
 
 func has(t *testing.T, text string, lines ...string) {
@@ -39,7 +50,7 @@ func has(t *testing.T, text string, lines ...string) {
 
 func TestGrabsAreCounted(t *testing.T) {
 	t.Parallel()
-	s := New("serve", "v1")
+	s := New("serve", "v1", "rain")
 	c := s.Grabs()
 	c.Grabbed(&hongbao.Grab{Trace: sampled}, hongbao.OutcomeGranted, nil, 3*time.Millisecond)
 	c.Grabbed(&hongbao.Grab{}, hongbao.OutcomeSoldOut, nil, time.Millisecond)
@@ -60,7 +71,7 @@ func TestGrabsAreCounted(t *testing.T) {
 
 func TestRequestsAreCounted(t *testing.T) {
 	t.Parallel()
-	s := New("balance", "v1")
+	s := New("balance", "v1", "rain")
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/campaigns/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	h := s.Requests(mux)
@@ -78,7 +89,7 @@ func (s stub) Handle(context.Context, []hongbao.Grant) []error { return s }
 
 func TestSinksAreMeasured(t *testing.T) {
 	t.Parallel()
-	s := New("work", "v1")
+	s := New("work", "v1", "rain")
 	w := s.Sinks()
 	errs := stub{nil, hongbao.Heldf("later"), hongbao.Outagef(hongbao.ClassTransient, "down"),
 		hongbao.Errorf(hongbao.ClassPermanent, "never"), errors.New("who knows")}
@@ -104,7 +115,7 @@ func TestSinksAreMeasured(t *testing.T) {
 func TestAlarmsAreCounted(t *testing.T) {
 	t.Parallel()
 	core, lines := observer.New(zap.InfoLevel)
-	s := New("work", "v1")
+	s := New("work", "v1", "rain")
 	log := s.CountAlarms(zap.New(core)).With(zap.Int("shard", 1))
 	log.Error("ALARM", zap.String("code", "sink_down"))
 	log.Warn("alarm", zap.String("code", "fsync_slow"))
@@ -121,7 +132,7 @@ func TestAlarmsAreCounted(t *testing.T) {
 // series remain.
 func TestStateIsAskedForOnce(t *testing.T) {
 	t.Parallel()
-	s, asked := New("serve", "v1"), 0
+	s, asked := New("serve", "v1", "rain"), 0
 	var fail error
 	var part *State
 	at := time.Unix(1_700_000_000, 0)
@@ -166,7 +177,7 @@ func TestStateIsAskedForOnce(t *testing.T) {
 
 func TestStoresAreMeasured(t *testing.T) {
 	t.Parallel()
-	s := New("work", "v1")
+	s := New("work", "v1", "rain")
 	ledger, kafka := s.Ledger(), s.Kafka()
 	ledger("write", time.Second, false, nil)
 	ledger("write", time.Second, true, errors.New("lost"))
