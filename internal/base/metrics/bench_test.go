@@ -13,7 +13,7 @@ func BenchmarkGrabbed(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			start := time.Now()
-			c.Grabbed(g, hongbao.OutcomeSoldOut, nil, time.Since(start))
+			c.Grabbed(b.Context(), g, hongbao.OutcomeSoldOut, nil, time.Since(start))
 		}
 	})
 }

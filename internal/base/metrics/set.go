@@ -3,6 +3,7 @@ package metrics
 import (
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -27,6 +28,22 @@ func New(command, version, deployment string) *Set {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.gauge(BuildInfo).WithLabelValues(command, version).Set(1)
 	return s
+}
+
+// Settings are the knobs that alert rules depend on.
+type Settings struct {
+	// UnsafeAllow lists the checks that are off. AuditMaxAge is the highest normal age of the last audit.
+	UnsafeAllow []string
+	AuditMaxAge time.Duration
+}
+
+// Settings exports knobs.
+func (s *Set) Settings(of Settings) {
+	unsafe := s.gauge(UnsafeAllow)
+	for _, check := range of.UnsafeAllow {
+		unsafe.WithLabelValues(check).Set(1)
+	}
+	s.gauge(AuditMaxAge).WithLabelValues().Set(of.AuditMaxAge.Seconds())
 }
 
 // Handler serves scrapes. It uses the OpenMetrics format on request, because only this format has exemplars.

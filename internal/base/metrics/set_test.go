@@ -52,16 +52,24 @@ func TestGrabsAreCounted(t *testing.T) {
 	t.Parallel()
 	s := New("serve", "v1", "rain")
 	c := s.Grabs()
-	c.Grabbed(&hongbao.Grab{Trace: sampled}, hongbao.OutcomeGranted, nil, 3*time.Millisecond)
-	c.Grabbed(&hongbao.Grab{}, hongbao.OutcomeSoldOut, nil, time.Millisecond)
-	c.Grabbed(&hongbao.Grab{}, "", hongbao.Errorf(hongbao.ClassTransient, "down"), time.Second)
+	c.Grabbed(t.Context(), &hongbao.Grab{Trace: sampled}, hongbao.OutcomeGranted, nil, 3*time.Millisecond)
+	c.Grabbed(t.Context(), &hongbao.Grab{}, hongbao.OutcomeSoldOut, nil, time.Millisecond)
+	c.Grabbed(t.Context(), &hongbao.Grab{}, "", hongbao.Errorf(hongbao.ClassTransient, "down"), time.Second)
+	gone, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	c.Grabbed(gone, &hongbao.Grab{}, "", hongbao.Errorf(hongbao.ClassUnknown, "no answer: %w", gone.Err()), time.Second)
+	c.Grabbed(gone, &hongbao.Grab{}, hongbao.OutcomeSoldOut, nil, time.Second)
+	late, end := context.WithDeadline(t.Context(), time.Now())
+	defer end()
+	c.Grabbed(late, &hongbao.Grab{}, "", hongbao.Errorf(hongbao.ClassUnknown, "no answer: %w", late.Err()), time.Second)
 	c.Called("rain", 2, time.Millisecond, nil)
 	c.Called("snow", 1, time.Millisecond, errors.New("no answer"))
 	text := scrape(t, s)
 	has(t, text, `hongbao_build_info{command="serve",version="v1"} 1.0`,
-		`hongbao_grabs_total{outcome="granted"} 1.0`, `hongbao_grabs_total{outcome="sold_out"} 1.0`,
+		`hongbao_grabs_total{outcome="granted"} 1.0`, `hongbao_grabs_total{outcome="sold_out"} 2.0`,
+		`hongbao_grabs_total{outcome="error_canceled"} 1.0`, `hongbao_grabs_total{outcome="error_unknown"} 1.0`,
 		`hongbao_grabs_total{outcome="busy"} 0.0`, `hongbao_grabs_total{outcome="error_transient"} 1.0`,
-		`hongbao_grab_seconds_count 3`, `hongbao_grab_calls_total{result="ok"} 1.0`,
+		`hongbao_grab_seconds_count 6`, `hongbao_grab_calls_total{result="ok"} 1.0`,
 		`hongbao_grab_calls_total{result="unknown"} 1.0`, `hongbao_grab_call_grabs_sum 3.0`)
 	require.Contains(t, text, `hongbao_grab_seconds_bucket{le="0.005"} 2 # {trace_id="0af7651916cd43dd8448eb211c80319c"} 0.003`)
 	require.ElementsMatch(t, []string{"rain", "snow"}, c.Seen(5))
@@ -143,12 +151,12 @@ func TestStateIsAskedForOnce(t *testing.T) {
 		if fail != nil {
 			return part, fail
 		}
-		return &State{Sinks: []SinkState{{Sink: "kafka", Workers: 2,
+		return &State{Sinks: []SinkState{{Sink: "kafka", Workers: 2, Rate: 50, PausedByWorker: 4, PausedByPerson: 1,
 			Shards: []SinkShard{{Shard: 4, Lag: 5, Parked: []int64{0, 3}, Oldest: time.Minute}}}}, Shards: []ShardState{{Shard: 4, Open: true, Events: 9}},
-			Servers: []ServerState{{Server: "r:1", Memory: 10, AppendOnly: true}}, Campaigns: []CampaignState{{"rain", 3}},
-			Audit: &AuditState{at, 2}, Unfinished: map[string]int64{"top_ups": 3}}, nil
+			Servers: []ServerState{{Server: "r:1", Memory: 10, MachineMemory: 30, AppendOnly: true, RequiredReplicas: 2}}, Campaigns: []CampaignState{{"rain", 3}},
+			Audit: &AuditState{at, 2, 1}, Ledger: &LedgerState{map[string]Backlog{"top_ups": {3, time.Minute}}, 2}}, nil
 	}}}
-	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft, Unfinished)...))
+	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft)...))
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() { scrape(t, s) })
@@ -159,8 +167,12 @@ func TestStateIsAskedForOnce(t *testing.T) {
 		`hongbao_sink_oldest_seconds{shard="4",sink="kafka"} 60.0`, `hongbao_sink_parked_entries{level="1",shard="4",sink="kafka"} 3.0`,
 		`hongbao_sink_workers{sink="kafka"} 2.0`, `hongbao_shard_open{shard="4"} 1.0`, `hongbao_shard_events{shard="4"} 9.0`,
 		`hongbao_redis_append_only{server="r:1"} 1.0`, `hongbao_redis_noeviction{server="r:1"} 0.0`,
-		`hongbao_campaign_left_packets{campaign="rain"} 3.0`, `hongbao_audit_agrees 0.0`, `hongbao_audit_differences 2.0`,
-		`hongbao_audit_timestamp_seconds 1.7e+09`, `hongbao_ledger_unfinished{kind="top_ups"} 3.0`)
+		`hongbao_campaign_left_packets{campaign="rain"} 3.0`, `hongbao_audit_agrees 0.0`, `hongbao_audit_differences 2.0`, `hongbao_audit_dead_letters 1.0`,
+		`hongbao_audit_timestamp_seconds 1.7e+09`, `hongbao_ledger_unfinished{kind="top_ups"} 3.0`,
+		`hongbao_ledger_unfinished_oldest_seconds{kind="top_ups"} 60.0`, `hongbao_ledger_paused_campaigns 2.0`,
+		`hongbao_redis_machine_memory_bytes{server="r:1"} 30.0`, `hongbao_redis_required_replicas{server="r:1"} 2.0`,
+		`hongbao_sink_rate_limit{sink="kafka"} 50.0`, `hongbao_sink_paused_campaigns{by="worker",sink="kafka"} 4.0`,
+		`hongbao_sink_paused_campaigns{by="person",sink="kafka"} 1.0`)
 	fail, c.at = errors.New("Redis is down"), time.Now().Add(-2*time.Hour)
 	text := scrape(t, s)
 	scrape(t, s)
