@@ -53,16 +53,17 @@ func ledger(l Limits) []Alert {
 
 // audits returns the rules for the audit.
 func audits(l Limits) []Alert {
-	found := func(all, letters string) [][2]string {
-		return [][2]string{steady(metrics.AuditDifferences, "", all), steady(metrics.AuditDeadLetters, "", letters)}
+	found := func(all, letters, agrees string) [][2]string {
+		return [][2]string{steady(metrics.AuditDifferences, "", all), steady(metrics.AuditDeadLetters, "", letters),
+			steady(metrics.AuditAgrees, "", agrees)}
 	}
 	last := per("max", "", metrics.AuditTime.Name)
 	up, audited := steady(metrics.StateUp, `instance="a"`, "1"), steady(metrics.AuditTime, "", "0")
 	return []Alert{
 		{Code: "audit_differs", Severity: critical, Summary: "The last audit of all campaigns found differences",
 			Expr: per("max", "", metrics.AuditDifferences.Name+" - "+metrics.AuditDeadLetters.Name) + " > 0",
-			Cases: []Case{fires("for a difference", found("4", "3")...), silent("for dead letters", found("3", "3")...),
-				silent("without a difference", found("0", "0")...)}},
+			Cases: []Case{fires("for a difference", found("4", "3", "0")...), silent("for dead letters", found("3", "3", "0")...),
+				silent("without a difference", found("0", "0", "1")...)}},
 		{Code: "audit_old", Severity: warning, Summary: "No audit of all campaigns has finished within ops.audit_max_age", For: l.Old,
 			Expr: fmt.Sprintf("time() - %s > on (%s) %s or %s == 1 unless on (%[2]s) %[1]s", last, whole,
 				per("max", "", metrics.AuditMaxAge.Name), per("max", "", metrics.StateUp.Name)),
