@@ -139,8 +139,8 @@ func (a *App) servers(ctx context.Context, out *metrics.State) error {
 	for i := range looks {
 		l := &looks[i]
 		out.Servers = append(out.Servers, metrics.ServerState{Server: l.Address, Memory: l.Server.Memory,
-			MaxMemory: l.Server.MaxMemory, MachineMemory: l.Server.MachineMemory, AppendOnly: l.Server.AppendOnly, WritesOK: !l.Server.WritesFail,
-			Noevicts: l.Server.MaxMemoryPolicy == store.NoEviction, Replicas: l.Server.Replicas,
+			MaxMemory: l.Server.MaxMemory, MachineMemory: l.Server.MachineMemory, AppendOnly: l.Server.AppendOnly,
+			WritesOK: !l.Server.WritesFail, Noevicts: l.Server.MaxMemoryPolicy == store.NoEviction, Replicas: l.Server.Replicas,
 			RequiredReplicas: cmp.Or(a.Config.Producer.Replicas, l.RequiredReplicas)})
 		for _, s := range l.Shards {
 			out.Shards = append(out.Shards, metrics.ShardState{Shard: s.Shard, Open: s.Open, Events: s.Seq})

@@ -90,7 +90,7 @@ func waits(l Limits) []Alert {
 func letters(l Limits) []Alert {
 	sink := map[string]string{"sink": "kafka"}
 	dead, done := rises("sink", metrics.WorkerDead.Name, l), rises("sink", metrics.WorkerDone.Name, l)
-	rate := func(dead, done string) []([2]string) {
+	rate := func(dead, done string) [][2]string {
 		return [][2]string{at(metrics.WorkerDead, kafka, dead), at(metrics.WorkerDone, kafka, done)}
 	}
 	return []Alert{
