@@ -167,6 +167,9 @@ const pageHead = `# The rows of make bench
 one row again and leaves the others, each with its own date. Do not edit this page. The explanations of rows, above all
 why they missed their goals, come from ` + "`bench/notes.md`" + `.%s
 
+The command needs what ` + "`make test`" + ` needs ([set-up](../CONTRIBUTING.md#set-up)), and fetches the
+Go modules of the systems that it compares with.
+
 Every row runs ours and its baseline in turn, in one run on one machine, and compares the medians. Most goals are ratios,
 because absolute numbers depend on the machine. [Sizing](sizing.md) explains how to use them. The process that measures
 collects garbage at 400 %%, for both sides.
@@ -235,7 +238,7 @@ func minutes(results []Result) string {
 	if all == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" The rows took\n%.0f minutes together, without %s: they run only when they are named.", all/60,
+	return fmt.Sprintf(" The rows took\n%.0f minutes together. %s takes longer, and runs only if ROW names it.", all/60,
 		strings.Join(slow, ", "))
 }
 
