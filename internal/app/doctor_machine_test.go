@@ -195,7 +195,7 @@ func TestDoctorLooksAtTheRightsInTheDatabase(t *testing.T) {
 	role := conn.Config().Database + "_few"
 	_, err = conn.Exec(t.Context(), fmt.Sprintf(`CREATE ROLE %[1]s LOGIN;
 		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %[1]s; CREATE TABLE other (id bigint);
-		REVOKE DELETE ON archive, grants FROM %[1]s; REVOKE INSERT ON grants FROM %[1]s`, role))
+		REVOKE INSERT ON archive, grants FROM %[1]s; REVOKE SELECT ON grants FROM %[1]s`, role))
 	require.NoError(t, err)
 	defer func() {
 		_, err := conn.Exec(context.Background(), fmt.Sprintf("DROP OWNED BY %[1]s; DROP ROLE %[1]s", role))
@@ -206,6 +206,6 @@ func TestDoctorLooksAtTheRightsInTheDatabase(t *testing.T) {
 	at.User = url.User(role)
 	a.Config.Ledger.DSN = configs.Secret(at.String())
 	p := look()
-	require.True(t, p.finds(LevelWarning, "may not DELETE on archive, grants; INSERT on grants. ",
-		"deploy/rights/postgres.sql"), "%v", p.list)
+	require.True(t, p.finds(LevelWarning, "may not INSERT on archive, grants; SELECT on grants. ",
+		"deploy/rights/postgres-grants.sql"), "%v", p.list)
 }

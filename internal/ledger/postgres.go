@@ -33,8 +33,9 @@ var postgresDialect = dialect{
 	// statement.
 	now: `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`,
 	denied: `SELECT r.name || ' on ' || string_agg(t.name, ', ' ORDER BY t.name)
-		FROM unnest($1::text[]) AS t (name), unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS r (name)
-		WHERE NOT has_table_privilege(to_regclass(t.name), r.name) GROUP BY r.name ORDER BY r.name`,
+		FROM unnest($1::text[]) AS t (name), unnest(ARRAY['SELECT', 'INSERT']) AS r (name)
+		WHERE NOT has_table_privilege(to_regclass(t.name), r.name)
+			AND (r.name = 'SELECT' OR t.name NOT IN ('deployment', 'credit_token')) GROUP BY r.name ORDER BY r.name`,
 }
 
 type postgres struct {
