@@ -162,7 +162,20 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 	}
 	p.clock("the database", s.Clock, begin, time.Now())
 	a.ledgerDisk(p)
+	keys, err := l.LiveKeys(ctx)
+	if err != nil {
+		p.add(LevelWarning, "the ends of the API keys were not checked: %v", err)
+	}
+	for i := range keys {
+		if k := &keys[i]; !k.Expires.IsZero() && time.Until(k.Expires) < keySoon {
+			p.add(LevelWarning, "API key %s (role %s, note %q) ends at %s: run `hongbao key rotate %s --expires 2160h`, and give "+
+				"its owner the new secret", k.ID, k.Role, k.Note, k.End(), k.ID)
+		}
+	}
 }
+
+// keySoon is the time before the end of an API key from which doctor warns.
+const keySoon = 7 * 24 * time.Hour
 
 // examineTopic runs the checks of a worker's start: partitions, retention, replicas.
 func (a *App) examineTopic(ctx context.Context, p *part) {

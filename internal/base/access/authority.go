@@ -121,7 +121,8 @@ func (a *Authority) caller(ctx context.Context, find func(*list) *Key) (Caller, 
 		return Caller{}, err
 	}
 	if k := find(l); k != nil {
-		return Caller{Key: k.ID, Role: k.Role, Campaigns: k.Campaigns, Client: k.Client, Spending: k.Spending}, nil
+		return Caller{Key: k.ID, Role: k.Role, Campaigns: k.Campaigns, Expires: k.Expires, Client: k.Client,
+			Spending: k.Spending}, nil
 	}
 	return Caller{}, refused(ErrUnauthorized)
 }

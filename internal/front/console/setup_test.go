@@ -224,7 +224,7 @@ func (k *keys) Identify(_ context.Context, text string) (access.Caller, error) {
 	role, scope, scoped := strings.Cut(text, ":")
 	for _, r := range access.Roles() {
 		if string(r) == role && !k.revoked.Load() {
-			who := access.Caller{Key: "key-" + role, Role: r}
+			who := access.Caller{Key: "key-" + role, Role: r, Expires: time.Date(2027, 2, 25, 9, 30, 0, 0, time.UTC)}
 			if scoped {
 				who.Campaigns = []string{scope}
 			}
