@@ -37,6 +37,7 @@ type Live struct {
 type Source interface {
 	Live(ctx context.Context) (Live, error)
 	AddSession(ctx context.Context, s Session) error
+	KeepSession(ctx context.Context, hash string, expires time.Time) error
 	EndSession(ctx context.Context, hash string) error
 }
 

@@ -48,7 +48,22 @@ func TestPagesAreForThoseWhoLoggedIn(t *testing.T) {
 	for _, path := range []string{"/nothing", "/campaigns/none", "/letters/kafka/0/9-9", "/quarantine/8", "/jobs/1"} {
 		require.Equal(t, http.StatusNotFound, f.ask(t, "viewer", path, nil).Code, path)
 	}
-	require.Contains(t, f.ask(t, "viewer", "/", nil).Body.String(), "&lt;b&gt;Other")
+	body := f.ask(t, "viewer", "/", nil).Body.String()
+	require.Contains(t, body, "&lt;b&gt;Other")
+	require.Contains(t, body, "key key-viewer, viewer, until 2027-02-25 09:30 UTC")
+}
+
+// Each request of a session keeps it, except the stream of events, which an open page requests without its user.
+func TestRequestsKeepTheSession(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	kept := func(session string) bool { _, ok := f.keys.kept.Load(session); return ok }
+	require.Equal(t, http.StatusNotFound, f.ask(t, "viewer", "/events", nil).Code)
+	require.False(t, kept(sessionOf+"viewer"))
+	f.ask(t, "viewer", "/", nil)
+	require.True(t, kept(sessionOf+"viewer"))
+	f.ask(t, "gateway", "/", nil)
+	require.False(t, kept(sessionOf+"gateway"), "a refused request keeps nothing")
 }
 
 func TestLogin(t *testing.T) {

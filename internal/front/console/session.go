@@ -59,9 +59,26 @@ func (c *Console) allow(a access.Action, h handler) http.Handler {
 			c.actions.Denied(access.As(r.Context(), who.Actor("")), a, "", who.May(a))
 			c.fail(w, r, http.StatusForbidden, c.explain(who.May(a)))
 		default:
+			c.keepSession(r)
 			h(w, r.WithContext(access.As(r.Context(), who.Actor(""))), &who)
 		}
 	})
+}
+
+// keepSession moves the end of the session of the request's cookie. An open live page renews its stream of events by
+// itself, so that is no sign of its user.
+func (c *Console) keepSession(r *http.Request) {
+	cookie, err := r.Cookie(c.cookieName())
+	if err != nil || r.URL.Path == "/events" {
+		return
+	}
+	if err := c.authority.KeepSession(r.Context(), cookie.Value, c.sessionTimes()); err != nil {
+		c.log.Warn("a session was not extended; the next request tries it again", zap.Error(err))
+	}
+}
+
+func (c *Console) sessionTimes() access.SessionTimes {
+	return access.SessionTimes{Lasts: c.cfg.SessionTime, Idle: c.cfg.IdleTime}
 }
 
 func (c *Console) loginPage(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +102,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, http.StatusForbidden, "A key of the role "+string(who.Role)+" does not open the console.")
 		return
 	}
-	session, err := c.authority.StartSession(r.Context(), key, c.cfg.SessionTime)
+	session, err := c.authority.StartSession(r.Context(), key, c.sessionTimes())
 	if err != nil {
 		c.failed(w, r, err)
 		return

@@ -201,13 +201,13 @@ func (b *fakeSource) Audit(_ context.Context, who *access.Caller) (*audit.Report
 // keys implements Authority. The text of a key is its role, or the role, a colon and the scope.
 type keys struct {
 	revoked, down atomic.Bool
-	ended         sync.Map // sessions
+	ended, kept   sync.Map // sessions
 }
 
 const sessionOf = "session-of-"
 
-func (k *keys) StartSession(_ context.Context, key string, lasts time.Duration) (string, error) {
-	if lasts != time.Hour {
+func (k *keys) StartSession(_ context.Context, key string, times access.SessionTimes) (string, error) {
+	if times != (access.SessionTimes{Lasts: time.Hour, Idle: time.Minute}) {
 		return "", errors.New("a session has the configured duration")
 	}
 	return sessionOf + key, nil
@@ -234,6 +234,14 @@ func (k *keys) Identify(_ context.Context, text string) (access.Caller, error) {
 	return access.Caller{}, access.ErrUnauthorized
 }
 
+func (k *keys) KeepSession(_ context.Context, session string, times access.SessionTimes) error {
+	if times != (access.SessionTimes{Lasts: time.Hour, Idle: time.Minute}) {
+		return errors.New("a session has the configured duration")
+	}
+	k.kept.Store(session, true)
+	return nil
+}
+
 func (k *keys) EndSession(_ context.Context, session string) error {
 	k.ended.Store(session, true)
 	return nil
@@ -254,7 +262,7 @@ func setup(t *testing.T, change func(*configs.Console, *Deps)) *fixture {
 		Stations: []model.Station{{Name: "Receipt in Redis", Present: true, Text: "yes"},
 			{Name: "Row of the ledger", Text: "no"}}}}
 	f.live.Spread = []model.Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
-	cfg := configs.Console{Every: time.Second, Watchers: 3, SessionTime: time.Hour}
+	cfg := configs.Console{Every: time.Second, Watchers: 3, SessionTime: time.Hour, IdleTime: time.Minute}
 	deps := Deps{Source: f.fakeSource, Actions: f.fakeSource, Operations: f.fakeSource.operations, Authority: f.keys, Log: zap.NewNop(), Deployment: "test"}
 	if change != nil {
 		change(&cfg, &deps)
