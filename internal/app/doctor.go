@@ -162,6 +162,7 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 	}
 	p.clock("the database", s.Clock, begin, time.Now())
 	a.ledgerDisk(p)
+	p.connections(s.Connections, int64(a.Config.Ledger.Conns))
 	keys, err := l.LiveKeys(ctx)
 	if err != nil {
 		p.add(LevelWarning, "the ends of the API keys were not checked: %v", err)
@@ -172,6 +173,24 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 				"its owner the new secret", k.ID, k.Role, k.Note, k.End(), k.ID)
 		}
 	}
+}
+
+// fewProcesses is the number of processes from which doctor does not warn of the database's connections: two workers,
+// and two servers.
+const fewProcesses = 4
+
+// connections compares the number of connections that the database accepts with those of one process. Each process has
+// one pool. SQLite has no limit.
+func (p *part) connections(accepted, each int64) {
+	if accepted == 0 {
+		return
+	}
+	level, fix := LevelOK, "count your workers and servers"
+	if accepted/each < fewProcesses {
+		level, fix = LevelWarning, "raise max_connections, or lower ledger.conns"
+	}
+	p.add(level, "the database accepts %d connections, enough for %d processes with ledger.conns %d: %s", accepted,
+		accepted/each, each, fix)
 }
 
 // keySoon is the time before the end of an API key from which doctor warns.
