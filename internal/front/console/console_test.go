@@ -87,6 +87,13 @@ func TestLogin(t *testing.T) {
 	}
 	w = f.ask(t, "viewer", "/logout", url.Values{})
 	require.Negative(t, w.Result().Cookies()[0].MaxAge)
+	require.Len(t, f.logins, 1+3+6+1)
+	require.Equal(t, "log_in 192.0.2.1 "+access.ErrUnauthorized.Error(), f.logins[0])
+	require.Equal(t, "log_in 192.0.2.1 "+access.ErrForbidden.Error(), f.logins[1])
+	require.Equal(t, "log_in 192.0.2.1 <nil>", f.logins[4])
+	require.Equal(t, "log_out 192.0.2.1 <nil>", f.logins[10])
+	f.ask(t, "", "/logout", url.Values{})
+	require.Len(t, f.logins, 11, "no one was logged in")
 }
 
 func TestAnotherSiteChangesNothing(t *testing.T) {

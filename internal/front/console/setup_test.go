@@ -37,6 +37,7 @@ type fakeSource struct {
 	did   []string
 
 	denied  int
+	logins  []string
 	live    model.Live
 	err     error
 	refuses error // returned by the calls that create a campaign
@@ -117,6 +118,10 @@ func (b *fakeSource) Trail(context.Context, model.Question) (model.Trails, error
 func (b *fakeSource) Replays(context.Context) ([]app.ReplayState, error) {
 	events := int64(10)
 	return []app.ReplayState{{Name: "again", Target: "kafka", Looked: 5, Events: &events}, {Name: "new", Target: "kafka"}}, nil
+}
+
+func (b *fakeSource) LoggedIn(_ context.Context, a access.Action, address string, why error) {
+	b.logins = append(b.logins, fmt.Sprint(a, " ", address, " ", why))
 }
 
 func (b *fakeSource) Denied(context.Context, access.Action, string, error) { b.denied++ }
