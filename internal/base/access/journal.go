@@ -169,7 +169,7 @@ type JournalPage struct {
 	Next answers.Text `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
 }
 
-// Most refusals of one caller that the journal records each minute. All callers whose key is not valid count as one.
+// The most refusals of one caller that the journal records each minute. All callers without a valid key count as one.
 const (
 	MostDenials = 20
 	MostLogIns  = 1
@@ -195,8 +195,8 @@ const (
 	denialsKnown = 10_000
 )
 
-// Take reports whether the journal should record this refusal of a caller, if it records at most most each minute. If so, skipped is the number of the caller's
-// refusals that were not recorded since the last recorded one.
+// Take reports whether the journal should record this refusal of a caller; most is the number that it records each
+// minute. If so, skipped is the number of the caller's refusals that were not recorded since the last recorded one.
 func (d *Denials) Take(who string, most int) (write bool, skipped int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -63,8 +63,8 @@ const (
 	AcknowledgeDifference Action = "acknowledge_difference"
 )
 
-// The actions that begin and end a session of the console. The journal records them; every role that may open the console
-// may take them.
+// The actions that begin and end a session of the console. The journal records them. Every role that may open the
+// console may take them.
 const (
 	LogIn  Action = "log_in"
 	LogOut Action = "log_out"
