@@ -60,12 +60,14 @@ func Errorf(c Class, format string, args ...any) error {
 	return &Error{Class: c, err: fmt.Errorf(format, args...)}
 }
 
-// Outagef returns an error of the class with Outage set. The other arguments are those of fmt.Errorf.
+// Outagef returns an error of the class with Outage set. The class says whether the call may have happened.
+// ClassBroken takes precedence over Outage. The other arguments are those of fmt.Errorf.
 func Outagef(c Class, format string, args ...any) error {
 	return &Error{Class: c, Outage: true, err: fmt.Errorf(format, args...)}
 }
 
-// Heldf returns a ClassTransient error with Held set. Its arguments are those of fmt.Errorf.
+// Heldf returns a ClassTransient error with Held set. It is for Handlers: a subscriber counts an attempt for it. Its
+// arguments are those of fmt.Errorf.
 func Heldf(format string, args ...any) error {
 	return &Error{Class: ClassTransient, Held: true, err: fmt.Errorf(format, args...)}
 }

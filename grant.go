@@ -42,9 +42,10 @@ func (g *Grant) EventID() string {
 // Handler handles the grants of a consumer group. The settlement and the publisher are Handlers, and middleware wraps
 // one.
 //
-// Handle returns nil if all grants are done. Otherwise errs[i] is the result of grants[i], and nil means done. All
-// grants of a call are from one shard. A grant may be delivered more than once, so handlers must be idempotent. When
-// ctx ends, the lease on the grants is lost: Handle must write nothing more and return soon.
+// Handle returns nil if all grants are done. Otherwise errs[i] is the result of grants[i], and nil means done. A slice
+// of another length counts as ClassBroken for all grants. All grants of a call are from one shard. A grant may be
+// delivered more than once, so handlers must be idempotent. When ctx ends, the lease on the grants is lost: Handle must
+// write nothing more and return soon.
 type Handler interface {
 	Handle(ctx context.Context, grants []Grant) []error
 }

@@ -2,7 +2,7 @@
 // measures all rows, and `make bench ROW=name` measures one. The command starts and stops the servers that it needs.
 //
 // Each row runs both sides alternately on one machine, five times by default, and compares the medians. Absolute
-// numbers depend on the machine, so Hongbao promises only ratios.
+// numbers depend on the machine, so most goals are ratios.
 //
 // These are the rows, in the order of the table:
 //
@@ -35,9 +35,9 @@
 //   - Row audit_1e7 measures the memory of `hongbao audit` with ten million grants. It takes long and runs only if it
 //     is named.
 //
-// The command prints a table with kept or MISSED for each promise. It stores the results in bench/results.json, with
+// The command prints a table with kept or MISSED for each goal. It stores the results in bench/results.json, with
 // the figures of every round and a description of how both sides were measured. New results of a row replace its old
 // ones. From that file it generates the tables of the READMEs and docs/bench.md; command bench/plots draws the figures.
-// A missed promise is not an error: other machines have other ratios, and a person decides. The flag -profiles DIR
+// A missed goal is not an error: other machines have other ratios, and a person decides. The flag -profiles DIR
 // writes a CPU profile of each row.
 package main

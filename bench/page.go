@@ -36,7 +36,7 @@ var sizingRows = []struct{ row, what string }{
 	{"replay", "a replay into a topic"},
 }
 
-// notesFile has notes that people wrote about rows: why a promise was missed, which settings were best.
+// notesFile has notes that people wrote about rows: why a row missed its goal, which settings were best.
 const notesFile = "bench/notes.md"
 
 // writePages writes the tables and docs/bench.md from the results and the notes.
@@ -104,16 +104,18 @@ func withTable(text, table string) (string, error) {
 var readmeRows = []struct{ row, what string }{
 	{"grab_1x512", "grabs a second of one program with 512 callers; baseline: the classic script"},
 	{"grab_1x512_cpu", "Redis' processor time for such a grab"},
+	{"grab_256x2", "grabs a second of 256 programs with 2 callers each; baseline: the classic script"},
 	{"http_grab", "grabs a second over HTTP; baseline: a bare net/http handler that decides nothing"},
 	{"settle_postgres", "wins a second into PostgreSQL; baseline: a loop over the same tables without the guarantees"},
 	{"publish_kafka_writer", "wins a second into Kafka, one copy each; baseline: kafka-go's Writer"},
+	{"publish_kafka_franz_none", "the same; baseline: franz-go's idempotent producer, which sends from memory"},
 	{"memory_per_grant", "Redis' memory for a win that is settled; baseline: the classic script"},
 }
 
 // readmeTable returns the figures that the READMEs show.
 func readmeTable(results []Result) string {
 	var b strings.Builder
-	b.WriteString("| what | here | baseline | unit | ratio | goal | measured |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| what | ours | baseline | unit | ratio | goal | measured |\n|---|---|---|---|---|---|---|\n")
 	for _, row := range readmeRows {
 		if r := find(results, row.row); r != nil {
 			fmt.Fprintf(&b, "| [%s](docs/bench.md#%s) | %s | %s | %s | %s | %s | %s |\n", row.what, r.Name, number(r.Ours),
@@ -162,12 +164,15 @@ const pageHead = `# The rows of make bench
 
 ` + "`make bench`" + ` writes this page, the tables of the READMEs and ` + "`bench/results.json`" + `; ` +
 	"`make bench ROW=grab_1x512`" + ` measures
-one row again and leaves the others, each with the date of its own. Nobody edits it by hand: what a person adds to a row,
-above all why it was missed, stands in ` + "`bench/notes.md`" + ` and comes from there.%s
+one row again and leaves the others, each with its own date. Do not edit this page. The explanations of rows, above all
+why they missed their goals, come from ` + "`bench/notes.md`" + `.%s
 
-Every row runs ours and its baseline in turn, in one run on one machine, and compares the medians. The ratios are what
-the project promises; absolute numbers depend on the machine. [Sizing](sizing.md) tells what to make of them. The process
-that measures collects garbage at 400 %%, for both sides.
+The command needs what ` + "`make test`" + ` needs ([set-up](../CONTRIBUTING.md#set-up)), and fetches the
+Go modules of the systems that it compares with.
+
+Every row runs ours and its baseline in turn, in one run on one machine, and compares the medians. Most goals are ratios,
+because absolute numbers depend on the machine. [Sizing](sizing.md) explains how to use them. The process that measures
+collects garbage at 400 %%, for both sides.
 
 ## How noise is seen
 
@@ -180,7 +185,7 @@ that measures collects garbage at 400 %%, for both sides.
 
 ## The table
 
-| row | ours | baseline | unit | ratio | spread | rounds | promised | measured | others | stolen |
+| row | ours | baseline | unit | ratio | spread | rounds | goal | measured | others | stolen |
 |---|---|---|---|---|---|---|---|---|---|---|
 `
 
@@ -233,7 +238,7 @@ func minutes(results []Result) string {
 	if all == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" The rows took\n%.0f minutes together, without %s: they run only when they are named.", all/60,
+	return fmt.Sprintf(" The rows took\n%.0f minutes together. %s takes longer, and runs only if ROW names it.", all/60,
 		strings.Join(slow, ", "))
 }
 

@@ -224,7 +224,7 @@ func writeResults(path string, results []Result) error {
 // table prints results for a person at a terminal.
 func table(w io.Writer, results []Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "row\tours\tbaseline\tunit\tratio\tspread\tpromised\t\t")
+	fmt.Fprintln(t, "row\tours\tbaseline\tunit\tratio\tspread\tgoal\t\t")
 	for i := range results {
 		r := &results[i]
 		said := ""

@@ -21,7 +21,7 @@ func TestUsersOfTheRights(t *testing.T) {
 	text, err := os.ReadFile("../deploy/rights/redis.acl")
 	require.NoError(t, err)
 	users := regexp.MustCompile(`(?m)^user .*$`).FindAllString(strings.ReplaceAll(string(text), "hb:*", b.name+":*"), -1)
-	require.Len(t, users, 4)
+	require.Len(t, users, 5)
 	for _, line := range users {
 		args := []any{"ACL", "SETUSER"}
 		for _, word := range strings.Fields(line)[1:] {

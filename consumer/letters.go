@@ -173,7 +173,7 @@ func (c *Consumer) pauseCampaign(ctx context.Context, campaign, why string) (fir
 	home := c.store.Home(campaign).Index()
 	err = errors.Join(store.Each(c.store.Len(), store.AllAtOnce, func(i int) error {
 		k := c.store.Shard(i)
-		changed, _, err := k.PauseSinkCampaign(ctx, c.cfg.Group, campaign, stream.Decision{By: "hongbao", Why: why})
+		changed, _, err := k.PauseSinkCampaign(ctx, c.cfg.Group, campaign, stream.Decision{By: stream.ByWorker, Why: why})
 		if i == home {
 			first = changed
 		}

@@ -26,7 +26,8 @@ type OnceConfig struct {
 }
 
 // Once pushes each message once, by its id. For example, several subscribers can push the same messages to one front
-// end. It is safe for concurrent use, by any number of processes.
+// end. It is safe for concurrent use, by any number of processes. No method waits for replicas or the disk: if Redis
+// loses an id, for example by a failover to a lagging replica, the message is Free again.
 type Once struct {
 	cfg   OnceConfig
 	store *store.Store
@@ -70,7 +71,8 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 	return &Once{cfg: cfg, store: st}, nil
 }
 
-// Claim asks for the right to push message id. token identifies this attempt and must be unique.
+// Claim asks for the right to push message id. token identifies this attempt and must be unique: within the lease, a
+// second Claim with the same token also returns Mine.
 func (o *Once) Claim(ctx context.Context, id, token string) (State, error) {
 	return o.state(o.do(ctx, "claim", id, token))
 }
@@ -95,8 +97,9 @@ func (o *Once) Release(ctx context.Context, id, token string) error {
 
 // Push calls push if the message was not pushed before and no other caller is pushing it. It returns the state
 // afterwards: Done, Held, InDoubt or Free. A Transient error of push means that nothing was sent, so the message is
-// Free again. After any other error, or if the process dies in push, the message is in doubt, and Once does not push
-// it again.
+// Free again. After any other error, or if the process dies in push, the message is Held until the lease is over and
+// then in doubt, and Once does not push it again. If push succeeds and Redis does not record that, Push returns Done
+// and an error.
 func (o *Once) Push(ctx context.Context, id, token string, push func(context.Context) error) (State, error) {
 	state, err := o.Claim(ctx, id, token)
 	if err != nil || state != Mine {

@@ -21,7 +21,7 @@ type Sink interface {
 	//
 	// The class of an error says what happens next. An outage (hongbao.Outagef) means that the sink is down: Push is
 	// retried without limit, and no event loses an attempt. Permanent and Conflict mean that the event can never
-	// succeed. Broken ends Run. After any other error, the event is tried MaxAttempts times.
+	// succeed. Broken ends Run. After any other error, also of hongbao.Heldf, the event is tried MaxAttempts times.
 	Push(ctx context.Context, events []topic.Event) (Report, error)
 	// Skip remembers an event that became a dead letter, so that Push does not run its effect later.
 	Skip(ctx context.Context, event topic.Event) error

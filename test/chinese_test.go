@@ -1,6 +1,7 @@
 package test
 
 import (
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,7 +15,6 @@ var (
 	codeBlock = regexp.MustCompile("(?ms)^```.*?^```$|\n\n(?:    [^\n]*\n)+")
 	structure = regexp.MustCompile(`(?m)^(#+ |\|| *(?:[-*]|\d+\.) )`)
 	comment   = regexp.MustCompile(`(?m) +# .*$`)
-	heading2  = regexp.MustCompile(`(?m)^## .+$`)
 	testName  = regexp.MustCompile(`\bTest[A-Z]\w+`)
 )
 
@@ -40,22 +40,9 @@ func shapeOf(text string) (counts map[string]int, code, tests []string) {
 	return counts, code, tests
 }
 
-// partial has the Chinese pages that end before a section of their English page, with the heading of this section.
-var partial = map[string]string{"docs/zh/operations.md": "What to alert on"}
-
-// splitAt returns the text before the section with this heading, and the anchors of this section and of all sections
-// after it.
-func splitAt(t *testing.T, text, heading string) (before string, after map[string]bool) {
+// chinesePages maps each Chinese page to its English page.
+func chinesePages(t *testing.T) map[string]string {
 	t.Helper()
-	before, rest, found := strings.Cut(text, "\n## "+heading+"\n")
-	require.True(t, found, "no section %q", heading)
-	return before + "\n", anchors("## " + heading + "\n" + strings.Join(heading2.FindAllString(rest, -1), "\n"))
-}
-
-// Each Chinese page has the structure, the code and the tests of its English page. The pages link to each other. A
-// partial page has those of the sections that it covers, and links to each of the others.
-func TestChinesePages(t *testing.T) {
-	t.Parallel()
 	pages := map[string]string{"README.zh-CN.md": "README.md"}
 	found, err := filepath.Glob("../docs/zh/*.md")
 	require.NoError(t, err)
@@ -63,20 +50,15 @@ func TestChinesePages(t *testing.T) {
 		pages["docs/zh/"+filepath.Base(file)] = "docs/" + filepath.Base(file)
 	}
 	require.Greater(t, len(pages), 1)
-	for chinese := range partial {
-		require.Contains(t, pages, chinese)
-	}
-	for chinese, english := range pages {
-		text := page(t, english)
-		if heading, ok := partial[chinese]; ok {
-			before, after := splitAt(t, text, heading)
-			text = before
-			for anchor := range after {
-				require.Contains(t, page(t, chinese), "](../"+filepath.Base(english)+"#"+anchor+")", chinese)
-			}
-		}
-		counts, code, tests := shapeOf(text)
-		require.Greater(t, counts["heading ## "], 2, english)
+	return pages
+}
+
+// Each Chinese page has the structure, the code and the tests of its English page. The pages link to each other.
+func TestChinesePages(t *testing.T) {
+	t.Parallel()
+	for chinese, english := range chinesePages(t) {
+		counts, code, tests := shapeOf(page(t, english))
+		require.Positive(t, counts["heading ## "], english)
 		gotCounts, gotCode, gotTests := shapeOf(page(t, chinese))
 		require.Equal(t, counts, gotCounts, chinese)
 		require.Equal(t, code, gotCode, chinese)
@@ -84,4 +66,36 @@ func TestChinesePages(t *testing.T) {
 		require.Contains(t, page(t, english), "English | [简体中文]("+strings.TrimPrefix(chinese, "docs/")+")")
 		require.Contains(t, page(t, chinese), english[strings.LastIndex(english, "/")+1:]+") | 简体中文")
 	}
+}
+
+// A link from a Chinese page leads to the Chinese version of the page. If there is none, the mark （英文） follows the
+// link. The first lines, which switch the language, and the generated table of the README are exceptions.
+func TestLinksOfChinesePages(t *testing.T) {
+	t.Parallel()
+	pages := chinesePages(t)
+	versions := map[string]string{}
+	for chinese, english := range pages {
+		versions[english] = chinese
+	}
+	link := regexp.MustCompile(`\]\(([^)#:]+\.md)(?:#[^)]*)?\)(（英文）)?`)
+	table := regexp.MustCompile(`(?s)<!-- bench -->.*<!-- /bench -->`)
+	marked := 0
+	for chinese := range pages {
+		_, text, found := strings.Cut(page(t, chinese), ") | 简体中文")
+		require.True(t, found, chinese)
+		for _, m := range link.FindAllStringSubmatch(table.ReplaceAllString(text, ""), -1) {
+			linked := path.Join(path.Dir(chinese), m[1])
+			switch {
+			case versions[linked] != "":
+				t.Errorf("%s links to %s: link to %s", chinese, linked, versions[linked])
+			case pages[linked] == "" && m[2] == "":
+				t.Errorf("%s links to %s, which is English: write （英文） after the link", chinese, linked)
+			case pages[linked] != "" && m[2] != "":
+				t.Errorf("%s links to %s, which is Chinese: remove （英文） after the link", chinese, linked)
+			case m[2] != "":
+				marked++
+			}
+		}
+	}
+	require.Positive(t, marked)
 }

@@ -32,6 +32,9 @@ func TestAcknowledgeDifferences(t *testing.T) {
 	}
 	require.Len(t, d.audit(0).Acknowledged, len(report.Differences))
 	require.Contains(t, d.ok("audit"), "TICKET-7")
+	kept, _, err := d.store.LastAudit(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, kept.Differences, "audit_differs does not fire")
 	require.Contains(t, d.ok("journal"), "acknowledge_difference")
 
 	require.NoError(t, os.WriteFile(file, []byte(`{"kind":"double_credit","where":"ledger","detail":"x"}`), 0o600))

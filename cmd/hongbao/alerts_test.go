@@ -32,8 +32,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// impatient has short times for the alert rules, so that a test does not wait for minutes.
-var impatient = mixin.Times{Soon: time.Second, Window: time.Minute, Old: 3 * time.Second, Hang: 4 * time.Second, AuditOld: time.Hour}
+// impatient has short times and small numbers for the alert rules, so that a test does not wait for minutes.
+var impatient = mixin.Limits{Soon: time.Second, Window: time.Minute, Old: 3 * time.Second,
+	Hang: 4 * time.Second, Start: 2 * time.Second, Gone: time.Hour, Errors: 1, Letters: 1, Grabs: 1}
 
 // prometheus is a running Prometheus server with the project's alert rules.
 type prometheus struct {
@@ -229,12 +230,12 @@ func wrongHands(t *testing.T) {
 	forged[1] = strings.Replace(forged[1], "SEQ", "123456", 1)
 	require.NoError(t, d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: events, Values: forged}).Err())
 	p.fires("keys_unread", "campaign_paused", "unknown_campaign", "unreadable_entry", "forged_entry",
-		"dead_letter")
+		"dead_letter", "dead_letter_rate")
 	d.audit(3)
 	p.fires("audit_differs")
 	counted := func(code string) {
 		testkit.Eventually(t, 30*time.Second, func() bool {
-			_, text := ask(t, worker+"/metrics")
+			text := scrape(t, worker, d.id())
 			_, n, _ := strings.Cut(text, `hongbao_worker_incidents_total{code="`+code+`",sink="balance"} `)
 			return n != "" && n[0] != '0'
 		}, "the worker counts %s", code)
@@ -270,7 +271,7 @@ func wrongHands(t *testing.T) {
 func ownWorker(t *testing.T, d *deployment, group string, h hongbao.Handler) string {
 	t.Helper()
 	core, _ := observer.New(zap.WarnLevel)
-	s := metrics.New("work", "test")
+	s := metrics.New("work", "test", d.id())
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
 	cfg := consumer.DefaultConfig()
@@ -322,25 +323,32 @@ func sinksAway(t *testing.T) {
 	mute, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts, but never answers
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = mute.Close() })
-	g := d.serve()
+	g := d.serve("--producer.replicas=1") // Redis has none
 	w, worker := d.watchedWorker()
 	w.says(`"working"`)
 	p := watch(t, g.ops("serving grabs", "ops"), worker, d.badWorker("KAFKA_PARTITIONS", "3"),
 		d.badWorker("KAFKA_BROKERS", mute.Addr().String(), "PUBLISHER_ATTEMPT_TIME", "1m",
 			"PUBLISHER_MAX_CLAIM_AGE", "1m", "CONSUMER_LEASE", "1h"), hanging(t, d))
-	p.fires("sink_broken", "sink_opening")
+	p.fires("sink_broken", "sink_opening", "redis_replica_lost")
 	require.NoError(t, broker.Kill())
 	require.Equal(t, 5, d.crowdOf("rain", 0, 5))
 	p.fires("sink_down", "grants_wait", "handler_hangs")
 	d.ok("sink", "pause", "kafka", "--by", "ann", "--why", "the broker is gone")
 	p.fires("sink_paused")
+	d.ok("campaign", "top-up", "rain", "--packets", "5", "--total", "500", "--expect", "1000", "--id", "more", "--by", "ann",
+		"--why", "it rains")
 	db, err := sql.Open("sqlite", d.dsn)
 	require.NoError(t, err)
-	_, err = db.ExecContext(t.Context(), `INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at)
-		VALUES (999, '0999_future.sql', 'x', 999, 1)`)
+	// No process may record that the packets of the top-up are in Redis, or the result of the credit of a dead worker.
+	_, err = db.ExecContext(t.Context(), `BEGIN;
+		INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES (999, '0999_future.sql', 'x', 999, 1);
+		UPDATE generation SET state = 'announced', dealt_at = 0;
+		INSERT INTO pending (campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, owner, batch,
+			since, asked_at) VALUES ('rain', 99, 'u', 1, 0, 99, 1, 'r', 1, 'a dead worker', 1, 1, 1);
+		COMMIT`)
 	require.NoError(t, errors.Join(err, db.Close()))
 	require.Equal(t, 1, d.crowdOf("rain", 5, 1))
-	p.fires("newer_schema")
+	p.fires("newer_schema", "credit_in_doubt", "top_up_waits")
 	w.Kill()
 	p.fires("process_down")
 }
@@ -380,6 +388,10 @@ func redisAway(t *testing.T) {
 	w.Kill()
 	require.Equal(t, http.StatusOK, grab("u3"))
 	p.fires("no_worker")
+	unscraped := d.start("work")
+	unscraped.says(`"working"`)
+	p.fires("worker_unscraped")
+	unscraped.stop(syscall.SIGTERM)
 	w = d.start("work", "--work.ops_listen="+strings.TrimPrefix(worker, "http://"))
 	w.says(`"working"`)
 	d.quiet()
@@ -401,4 +413,8 @@ func redisAway(t *testing.T) {
 	d.quiet()
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
 	p.fires("redis_lost_data", "redis_went_back")
+	g.Kill()
+	p.fires("server_gone")
+	w.Kill()
+	p.fires("deployment_gone")
 }

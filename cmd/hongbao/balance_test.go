@@ -223,7 +223,7 @@ func TestWorkSettlesAtTheBalanceServer(t *testing.T) {
 	want := d.winners(t, "rain", packets)
 	breaker := func(ops, open string) {
 		testkit.Eventually(t, 30*time.Second, func() bool {
-			_, text := ask(t, ops+"/metrics")
+			text := scrape(t, ops, d.id())
 			return strings.Contains(text, `hongbao_remote_breaker_open{sink="balance"} `+open+"\n")
 		}, "the worker shows its breaker: %s", open)
 	}

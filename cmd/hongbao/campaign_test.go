@@ -258,6 +258,10 @@ func TestPauseResumeShowList(t *testing.T) {
 		require.Equal(t, "campaign rain is paused\n", d.ok("campaign", "pause", "rain", "--why", "test"))
 		require.Equal(t, "paused\n", d.ok("grab", "rain", "u"))
 	}
+	pause := d.show("rain").Redis.Pause
+	require.Contains(t, pause.By, "cli:")
+	require.Equal(t, "test", pause.Why)
+	require.WithinDuration(t, time.Now(), pause.At, time.Minute)
 	for range 2 {
 		require.Equal(t, "campaign rain is open\n", d.ok("campaign", "resume", "rain", "--why", "test"))
 	}
@@ -265,6 +269,7 @@ func TestPauseResumeShowList(t *testing.T) {
 	s := d.show("rain")
 	require.Equal(t, hongbao.Amount(1000), s.Ledger.Funded)
 	require.EqualValues(t, 9, s.Redis.Left)
+	require.Nil(t, s.Redis.Pause)
 	require.NotContains(t, d.ok("campaign", "show", "rain"), `"seed"`)
 	for _, command := range []string{"show", "load"} {
 		d.refused(1, []string{"campaign", command, "drizzle"}, "drizzle")

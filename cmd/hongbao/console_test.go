@@ -159,7 +159,8 @@ func TestConsolePages(t *testing.T) {
 
 	require.Equal(t, http.StatusSeeOther, v.statusOf(http.MethodPost, "/campaigns/rain/pause"))
 	require.Equal(t, store.StatePaused, d.show("rain").Redis.State)
-	require.NotContains(t, v.sees("/campaigns/rain", "Paused", "Resume the campaign"), "Pause the campaign")
+	require.NotContains(t, v.sees("/campaigns/rain", "Resume the campaign",
+		"Paused by key:"+strings.Split(v.key, "_")[1], "UTC: by a button of the console"), "Pause the campaign")
 	require.Contains(t, d.ok("journal", "--json"), "pause_campaign")
 	v.sees("/journal?campaign=rain", "pause_campaign", "key:"+strings.Split(v.key, "_")[1], "create_campaign", "cli:")
 	require.NotContains(t, v.sees("/journal?who=key:"+strings.Split(v.key, "_")[1], "pause_campaign"), "create_campaign")

@@ -92,6 +92,9 @@ func TestDeadLetters(t *testing.T) {
 	require.Equal(t, first, shown)
 	require.Equal(t, "u0", shown.Grant.User)
 	require.Equal(t, int64(4), d.auditNow().Found[audit.DeadLetter])
+	kept, _, err := d.store.LastAudit(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []int64{4, 4}, []int64{kept.Differences, kept.DeadLetters}, "audit_differs does not fire")
 
 	who := []string{"--by", "ann", "--why", "the account is open again"}
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--dry-run"}, who...)...),

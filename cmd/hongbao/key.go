@@ -43,18 +43,19 @@ func keyCreateCmd() *cobra.Command {
 			"accountant reads the credits of its --client, and balances and statements of all accounts\n\n" +
 			"A treasurer may do what an operator may, and an operator what a viewer may. With --campaign the key is valid for " +
 			"these campaigns only,\nand for nothing that concerns the whole deployment. With --sponsor a treasurer's key funds campaigns of\n" +
-			"these sponsors only, and with --largest-total each campaign with at most this amount.",
+			"these sponsors only, and with --largest-total each campaign with at most this amount.\n\n" +
+			"The key ends after 90 days. --expires sets another end; `hongbao key rotate KEY --expires 2160h` moves it.",
 		Example: "  hongbao key create --role treasurer --sponsor acme --largest-total 1000000\n" +
 			"  hongbao key create --role operator --note \"ann\"\n" +
 			"  hongbao key create --role client --client worker --ledger.dsn=balance.db\n" +
-			"  hongbao key create --role gateway --campaign 'spring-*' --expires 2160h",
+			"  hongbao key create --role gateway --campaign 'spring-*' --expires never",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cmd.Flags().Changed("largest-total") && want.LargestTotal == 0 {
 				return app.Usage("--largest-total is 0, so the key could fund no campaign: give 1 or more, or leave it out for no bound")
 			}
 			want.Role = access.Role(role)
-			if want.Expires, err = parseEnd("--expires", expires); err == nil {
+			if want.Expires, err = parseKeyEnd(expires); err == nil {
 				err = want.Check(time.Now())
 			}
 			if err != nil {
@@ -79,7 +80,7 @@ func keyCreateCmd() *cobra.Command {
 		"a sponsor whose money a treasurer's key may spend; may be repeated (default every sponsor)")
 	flags.Var(total, "largest-total", "the most that a treasurer's key may fund one campaign with, top-ups included, in minor "+
 		"units (default any)")
-	flags.StringVar(&expires, "expires", "", "expiry of the key: a time, or a duration from now such as 2160h (default never)")
+	flags.StringVar(&expires, "expires", "", keyEndHelp+" (default 2160h: 90 days)")
 	flags.StringVar(&want.Note, "note", "", "note about the key, such as its owner; the list shows it")
 	return cmd
 }
@@ -90,6 +91,19 @@ func parseEnd(flag, text string) (time.Time, error) {
 		return time.Now().Add(d).UTC().Truncate(time.Second), nil
 	}
 	return parseTime(flag, text)
+}
+
+const keyEndHelp = "expiry of the key: a time, a duration from now such as 720h, or never"
+
+// parseKeyEnd returns the end of a key: the zero time for never, and 90 days from now for an empty text.
+func parseKeyEnd(text string) (time.Time, error) {
+	switch text {
+	case "never":
+		return time.Time{}, nil
+	case "":
+		text = access.KeyTime.String()
+	}
+	return parseEnd("--expires", text)
 }
 
 // printKey prints nothing but the new key, so that a script can read it.
@@ -144,26 +158,34 @@ func writeKeys(w io.Writer, keys []access.Key) error {
 			total = strconv.FormatInt(int64(k.LargestTotal), 10)
 		}
 		fmt.Fprintln(t, strings.Join([]string{k.ID, string(k.Role), client, campaigns, sponsors, total, at(k.Created),
-			at(k.Expires), at(k.Revoked), k.Note}, "\t"))
+			k.End(), at(k.Revoked), k.Note}, "\t"))
 	}
 	return t.Flush()
 }
 
 func keyRotateCmd() *cobra.Command {
-	overlap := 24 * time.Hour
+	overlap, expires := 24*time.Hour, ""
 	cmd := &cobra.Command{
 		Use: "rotate KEY", Short: "Give an API key a new secret and print the key, only this once",
-		Long: "Gives an API key a new secret. The key's role, campaigns and expiry do not change. The old secret\n" +
-			"remains valid for --overlap, so that the key's owner can switch without an interruption. An even\n" +
-			"older secret becomes invalid at once.",
-		Example: "  hongbao key rotate 5xk2q7vmaz3t\n  hongbao key rotate 5xk2q7vmaz3t --overlap 0s",
+		Long: "Gives an API key a new secret. The key's role and campaigns do not change, and its end changes only with\n" +
+			"--expires. An expired key can't be rotated. The old secret remains valid for --overlap, so that the\n" +
+			"key's owner can switch without an interruption. An even older secret becomes invalid at once.",
+		Example: "  hongbao key rotate 5xk2q7vmaz3t\n  hongbao key rotate 5xk2q7vmaz3t --overlap 0s --expires 2160h",
 		Args:    exactly(1, "one key, by its id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if overlap < 0 {
 				return app.Usage("--overlap: give 0s or more (see `%s --help`)", cmd.CommandPath())
 			}
+			var end *time.Time
+			if cmd.Flags().Changed("expires") {
+				t, err := parseKeyEnd(expires)
+				if err != nil {
+					return err
+				}
+				end = &t
+			}
 			return with(cmd, app.Needs{Keys: true}, func(a *app.App) error {
-				k, err := a.RotateKey(cmd.Context(), args[0], overlap)
+				k, err := a.RotateKey(cmd.Context(), args[0], overlap, end)
 				if err != nil {
 					return err
 				}
@@ -172,6 +194,7 @@ func keyRotateCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&overlap, "overlap", overlap, "how long the old secret remains valid")
+	cmd.Flags().StringVar(&expires, "expires", "", keyEndHelp+" (default unchanged)")
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,6 +45,16 @@ func ask(t *testing.T, url string) (status int, text string) {
 	return res.StatusCode, string(body)
 }
 
+var ownDeployment = regexp.MustCompile(`\{deployment="[^"]*"\}|,deployment="[^"]*"|deployment="[^"]*",`)
+
+// scrape returns the metrics of an ops listener, without the label that names the deployment. It requires this label.
+func scrape(t *testing.T, address, deployment string) string {
+	t.Helper()
+	_, text := ask(t, address+"/metrics")
+	require.Contains(t, text, `deployment="`+deployment+`"`)
+	return ownDeployment.ReplaceAllString(text, "")
+}
+
 const opsLine = "serving metrics and health"
 
 // `hongbao serve` and `hongbao work` export the same metrics about the deployment. Each also exports metrics of its own
@@ -59,7 +70,7 @@ func TestMetricsOfServeAndWork(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, "%s", text)
 	}
 	server := g.ops("serving grabs", "ops")
-	_, text := ask(t, server+"/metrics")
+	text := scrape(t, server, d.id())
 	for _, line := range []string{
 		`hongbao_grabs_total{outcome="granted"} 3`, `hongbao_grabs_total{outcome="already_granted"} 1`,
 		`hongbao_grab_seconds_count 4`, `hongbao_grab_calls_total{result="ok"} 4`,
@@ -88,7 +99,7 @@ func TestMetricsOfServeAndWork(t *testing.T) {
 	d.quiet()
 	d.ok("audit", "--wait", "10s")
 	testkit.EventuallyOK(t, 30*time.Second, func() error {
-		_, text = ask(t, worker+"/metrics")
+		text = scrape(t, worker, d.id())
 		for _, line := range []string{
 			`hongbao_worker_done_grants_total{sink="kafka"} 3`, fmt.Sprintf(
 				`hongbao_worker_attempts_total{result="done",shard="%d",sink="balance"} 3`, d.store.Home("rain").Index()),
@@ -151,7 +162,7 @@ func TestMetricsOfBalance(t *testing.T) {
 	ops, api := b.ops(opsLine, "address"), b.ops("serving balances", "address")
 	status, _ := ask(t, api+"/v1/credits")
 	require.Equal(t, http.StatusUnauthorized, status)
-	_, text := ask(t, ops+"/metrics")
+	text := scrape(t, ops, "hongbao")
 	require.Contains(t, text, `hongbao_http_requests_total{route="/v1/credits",status="401"} 1`)
 	require.Regexp(t, `hongbao_build_info\{command="balance",version="[^"]+"\} 1`, text)
 	status, _ = ask(t, ops+"/readyz")

@@ -1,12 +1,15 @@
 -- The ledger's roles in PostgreSQL. Run this file once as a superuser, in the ledger's own, empty database. Then give
--- the roles passwords (ALTER ROLE ... PASSWORD), or let them log in with certificates in pg_hba.conf.
+-- the roles passwords (ALTER ROLE ... PASSWORD), or let them log in with certificates in pg_hba.conf. After each
+-- `hongbao init`, run postgres-grants.sql as hongbao_owner.
 --
--- hongbao_owner owns the tables, and only `hongbao init` uses it. hongbao_app reads and writes rows, for everything
--- else.
+-- hongbao_owner owns the tables: `hongbao init`.
+-- hongbao_control: `hongbao serve` with the control listener, the other commands, `hongbao balance`.
+-- hongbao_work: `hongbao work`.
+-- hongbao_serve: `hongbao serve` without the control listener (serve.control_listen is empty).
 CREATE ROLE hongbao_owner LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;
-CREATE ROLE hongbao_app LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;
+CREATE ROLE hongbao_control LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;
+CREATE ROLE hongbao_work LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;
+CREATE ROLE hongbao_serve LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
 GRANT USAGE, CREATE ON SCHEMA public TO hongbao_owner;
-GRANT USAGE ON SCHEMA public TO hongbao_app;
-ALTER DEFAULT PRIVILEGES FOR ROLE hongbao_owner IN SCHEMA public
-    GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO hongbao_app;
+GRANT USAGE ON SCHEMA public TO hongbao_control, hongbao_work, hongbao_serve;

@@ -116,7 +116,7 @@ func TestComposedRuns(t *testing.T) {
 
 	for url, has := range map[string]string{
 		"http://" + control + "/login":                            "<title>",
-		"http://" + s.places.Replace("0.0.0.0:8082") + "/metrics": `hongbao_grabs_total{outcome="granted"} 1`,
+		"http://" + s.places.Replace("0.0.0.0:8082") + "/metrics": `hongbao_grabs_total{deployment="hongbao",outcome="granted"} 1`,
 		"http://" + s.places.Replace("0.0.0.0:8083") + "/metrics": "hongbao_worker_done_grants_total",
 		"http://" + public + "/v1/campaigns/spring-rain":          `"status":"open"`,
 	} {

@@ -2,6 +2,9 @@ package test
 
 import (
 	"bufio"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,7 +35,7 @@ func users(t *testing.T) map[string][]string {
 		require.Equal(t, "user", words[0], "Redis allows no comments in an ACL file")
 		out[words[1]] = words[2:]
 	}
-	require.Len(t, out, 4)
+	require.Len(t, out, 5)
 	return out
 }
 
@@ -61,11 +64,7 @@ func newGuarded(t *testing.T) *guarded {
 	}
 	g.db, err = g.pg.CreateDatabase(t.Context())
 	require.NoError(t, err)
-	roles, err := os.ReadFile("../rights/postgres.sql")
-	require.NoError(t, err)
-	conn := g.connect("postgres")
-	_, err = conn.Exec(t.Context(), string(roles))
-	require.NoError(t, err)
+	g.sql("postgres", "postgres.sql")
 	g.startKafka()
 	return g
 }
@@ -134,6 +133,15 @@ func (g *guarded) allow(lines []string) {
 	}
 }
 
+// sql runs a file of deploy/rights in the ledger's database.
+func (g *guarded) sql(role, file string) {
+	g.t.Helper()
+	text, err := os.ReadFile("../rights/" + file)
+	require.NoError(g.t, err)
+	_, err = g.connect(role).Exec(g.t.Context(), string(text))
+	require.NoError(g.t, err, file)
+}
+
 func (g *guarded) connect(role string) *pgx.Conn {
 	g.t.Helper()
 	conn, err := pgx.Connect(g.t.Context(), g.dsn(role))
@@ -147,13 +155,17 @@ func (g *guarded) dsn(role string) string {
 }
 
 // env returns the environment of a process that is user hongbao-<role> in Redis and Kafka, and user <database> in the
-// database.
+// database. Kafka has no user hongbao-init.
 func (g *guarded) env(role, database string) []string {
+	inKafka := role
+	if role == "init" {
+		inKafka = "operator"
+	}
 	return []string{
 		"HONGBAO_REDIS_ADDRS=" + g.redis.Addr, "HONGBAO_REDIS_USERNAME=hongbao-" + role, "HONGBAO_REDIS_PASSWORD=hongbao-" + role,
 		"HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=" + g.dsn(database),
 		"HONGBAO_KAFKA_BROKERS=" + g.kafka.Proxy.Addr, "HONGBAO_KAFKA_TOPIC=" + topicName,
-		"HONGBAO_KAFKA_SASL_MECHANISM=plain", "HONGBAO_KAFKA_SASL_USERNAME=hongbao-" + role, "HONGBAO_KAFKA_SASL_PASSWORD=x",
+		"HONGBAO_KAFKA_SASL_MECHANISM=plain", "HONGBAO_KAFKA_SASL_USERNAME=hongbao-" + inKafka, "HONGBAO_KAFKA_SASL_PASSWORD=x",
 		"HONGBAO_UNSAFE_ALLOW=sasl_plain_without_tls", "HONGBAO_TRIMMER_RETENTION=0s", "HONGBAO_CAMPAIGN_GRACE=0s",
 	}
 }
@@ -163,9 +175,11 @@ func (g *guarded) env(role, database string) []string {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
-	owner, operator := g.env("operator", "hongbao_owner"), g.env("operator", "hongbao_app")
-	worker, web := g.env("worker", "hongbao_app"), g.env("serve", "hongbao_app")
+	owner, operator := g.env("init", "hongbao_owner"), g.env("operator", "hongbao_control")
+	worker, web := g.env("worker", "hongbao_work"), g.env("serve", "hongbao_serve")
 	run(t, owner, "init")
+	g.sql("hongbao_owner", "postgres-grants.sql")
+	g.sql("hongbao_owner", "postgres-grants.sql") // as after an upgrade
 	run(t, operator, "config", "check", "--connect")
 	spec := campaignFile(t, 100)
 	run(t, operator, "campaign", "create", spec)
@@ -178,11 +192,12 @@ func TestRights(t *testing.T) {
 		require.Contains(t, run(t, web, "grab", "rain", user), "granted")
 	}
 	require.Contains(t, run(t, web, "grab", "rain", "u1"), "already_granted")
-	front := serve(t, program(t), web, "--serve.drain_delay=0s")
+	g.administer(operator)
+	front := serve(t, program(t), web, "--serve.control_listen=", "--serve.drain_delay=0s")
 	require.EqualValues(t, 100, front.mine("u1").Receipts[0].Amount)
 	require.Contains(t, run(t, operator, "audit", "--wait", "30s"), "agrees")
 	run(t, operator, "campaign", "close", "rain", "--early")
-	run(t, operator, "campaign", "refund", "rain", "--amount", "9700", "--wait", "30s")
+	run(t, operator, "campaign", "refund", "rain", "--amount", "10200", "--wait", "30s")
 	run(t, operator, "campaign", "reveal", "rain")
 	require.EqualValues(t, 1, g.admin.Exists(t.Context(), firstShard(t, g.admin).Campaign("rain")).Val())
 	balance.stop(40 * time.Second)
@@ -196,7 +211,43 @@ func TestRights(t *testing.T) {
 	log, err := g.admin.Do(t.Context(), "ACL", "LOG").Slice()
 	require.NoError(t, err)
 	require.Empty(t, log, "a role used a command that it has no right to")
+	text, err := os.ReadFile(filepath.Join(g.pg.Dir(), "server.log"))
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "permission denied", "a role used a table that it has no right to")
 	g.refused()
+	g.denied()
+	text, err = os.ReadFile(filepath.Join(g.pg.Dir(), "server.log"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "permission denied", "the log has refusals")
+}
+
+// administer manages keys, tops up the campaign, and reads and changes over the administration API.
+func (g *guarded) administer(operator []string) {
+	t := g.t
+	key := strings.TrimSpace(run(t, operator, "key", "create", "--role", "treasurer"))
+	gone := strings.Split(run(t, operator, "key", "create", "--role", "viewer"), "_")[1]
+	run(t, operator, "key", "rotate", gone)
+	run(t, operator, "key", "revoke", gone)
+	run(t, operator, "campaign", "top-up", "rain", "--id", "more", "--packets", "5", "--total", "500", "--expect", "10000",
+		"--by", "ann", "--why", "test")
+	at := testkit.FreeAddr(t)
+	control := serve(t, program(t), operator, "--serve.control_listen="+at, "--serve.drain_delay=0s")
+	file := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(file, []byte(key), 0o600))
+	over := []string{"--server", "http://" + at, "--key-file", file}
+	for _, command := range []string{"campaign list", "campaign show rain", "campaign pause rain --why test",
+		"campaign resume rain --why test", "sink list", "journal"} {
+		run(t, operator, append(strings.Fields(command), over...)...)
+	}
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	browser := &http.Client{Jar: jar}
+	res, err := browser.PostForm("http://"+at+"/login", url.Values{"key": {key}})
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	require.Equal(t, "/", res.Request.URL.Path, "the console is open")
+	control.stop(40 * time.Second)
 }
 
 // refused requires that each role is denied some commands that it does not need.
@@ -204,10 +255,14 @@ func (g *guarded) refused() {
 	t := g.t
 	for role, commands := range map[string][]string{
 		"hongbao-serve": {"XACK hb:{0}:events balance 1-1", "XDEL hb:{0}:events 1-1", "DEL hb:{0}:meta", "SCAN 0",
-			"XGROUP DESTROY hb:{0}:events balance", "FLUSHALL", "CONFIG SET appendonly no", "SCRIPT FLUSH", "KEYS *", "GET other"},
-		"hongbao-worker":   {"FLUSHALL", "CONFIG SET appendonly no", "SADD hb:x 1", "RENAME hb:x hb:y", "ACL LIST", "SET other 1"},
-		"hongbao-operator": {"FLUSHALL", "CONFIG SET appendonly no", "ACL LIST", "CLIENT KILL TYPE normal", "GET other"},
-		"hongbao-reader":   {"HSET hb:x a 1", "EVAL return 0", "GET other"},
+			"XGROUP DESTROY hb:{0}:events balance", "FLUSHALL", "CONFIG SET appendonly no", "SCRIPT FLUSH", "KEYS *", "GET other",
+			"CONFIG GET masterauth"},
+		"hongbao-worker": {"FLUSHALL", "CONFIG SET appendonly no", "SADD hb:x 1", "RENAME hb:x hb:y", "ACL LIST", "SET other 1",
+			"CONFIG GET masterauth"},
+		"hongbao-operator": {"FLUSHALL", "CONFIG SET appendonly no", "ACL LIST", "CLIENT KILL TYPE normal", "GET other",
+			"CONFIG GET masterauth"},
+		"hongbao-init":   {"FLUSHALL", "CONFIG SET appendonly no", "ACL LIST", "GET other"},
+		"hongbao-reader": {"HSET hb:x a 1", "EVAL return 0", "GET other"},
 	} {
 		options := g.redis.Options()
 		options.Username, options.Password = role, role
@@ -221,14 +276,86 @@ func (g *guarded) refused() {
 		}
 		require.NoError(t, client.Close())
 	}
-	app := g.connect("hongbao_app")
-	for _, statement := range []string{"CREATE TABLE x (n integer)", "DROP TABLE grants", "ALTER TABLE grants ADD x integer",
-		"TRUNCATE grants", "CREATE ROLE x"} {
-		_, err := app.Exec(t.Context(), statement)
-		require.ErrorContains(t, err, "42501", statement)
-	}
-	_, err := try(t, g.env("serve", "hongbao_app"), "tail")
+	_, err := try(t, g.env("serve", "hongbao_serve"), "tail")
 	require.ErrorContains(t, err, "Topic Authorization Failed", "serve may not read the topic")
+}
+
+// roles are the users of the ledger's database that run a process, in the order of the columns of the table.
+var roles = []string{"hongbao_serve", "hongbao_work", "hongbao_control"}
+
+// rightsOf are statements, and for each of roles whether it may run the statement. docs/operations.md has this table.
+var rightsOf = []struct {
+	what, statement string
+	may             [3]bool
+}{
+	{"read seeds", "SELECT seed FROM campaign", [3]bool{false, true, true}},
+	{"read seeds of top-ups", "SELECT seed FROM generation", [3]bool{false, true, true}},
+	{"read receipts and codes", "SELECT user_id, (SELECT code FROM code LIMIT 1) FROM grants", [3]bool{true, true, true}},
+	{"read accounts", "SELECT balance FROM account", [3]bool{false, true, true}},
+	{"read the journal", "SELECT who FROM journal", [3]bool{false, true, true}},
+	{"read the hashes of keys", "SELECT hash FROM api_key", [3]bool{true, false, true}},
+	{"create keys", "INSERT INTO api_key SELECT * FROM api_key WHERE false", [3]bool{false, false, true}},
+	{"end sessions", "DELETE FROM console_session WHERE false", [3]bool{false, false, true}},
+	{"create campaigns", "INSERT INTO campaign SELECT * FROM campaign WHERE false", [3]bool{false, false, true}},
+	{"pay a grant", "INSERT INTO grants SELECT * FROM grants WHERE false", [3]bool{false, true, true}},
+	{"open a frozen shard", `UPDATE shard SET epoch = epoch, token = token WHERE false;
+		INSERT INTO fence SELECT * FROM fence WHERE false; UPDATE fence SET opened_at = opened_at, note = note WHERE false;
+		INSERT INTO control SELECT * FROM control WHERE false; UPDATE control SET setting = setting, rev = rev WHERE false`,
+		[3]bool{false, true, true}},
+	{"ask a remote for a credit", `INSERT INTO pending SELECT * FROM pending WHERE false;
+		UPDATE pending SET owner = owner, batch = batch, asked_at = asked_at WHERE false; DELETE FROM pending WHERE false`,
+		[3]bool{false, true, true}},
+	{"refund", "INSERT INTO refund SELECT * FROM refund WHERE false", [3]bool{false, false, true}},
+	{"count a refund", "UPDATE campaign SET refunded = refunded WHERE false", [3]bool{false, false, true}},
+	{"change a grant", "UPDATE grants SET amount = amount WHERE false", [3]bool{false, false, false}},
+	{"seal campaigns", `UPDATE seal SET based = based WHERE false; UPDATE account SET base = base WHERE false;
+		INSERT INTO topic_base SELECT * FROM topic_base WHERE false; DELETE FROM topic_base WHERE false`,
+		[3]bool{false, false, true}},
+	{"delete archived grants", "DELETE FROM grants WHERE false", [3]bool{false, false, true}},
+	{"write into the journal", "INSERT INTO journal VALUES ('x', 1, '', '', '', '', '', '', '{}') ON CONFLICT (id) DO NOTHING",
+		[3]bool{true, true, true}},
+	{"change the journal", "UPDATE journal SET who = who WHERE false", [3]bool{false, false, false}},
+	{"delete from the journal", "DELETE FROM journal WHERE false", [3]bool{false, false, false}},
+	{"change a transfer", "UPDATE transfer SET amount = amount WHERE false", [3]bool{false, false, false}},
+	{"delete a transfer", "DELETE FROM transfer WHERE false", [3]bool{false, false, false}},
+	{"change a refund", "UPDATE refund SET amount = amount WHERE false", [3]bool{false, false, false}},
+	{"delete a refund", "DELETE FROM refund WHERE false", [3]bool{false, false, false}},
+	{"change the tables", "ALTER TABLE grants ADD x integer", [3]bool{false, false, false}},
+	{"empty a table", "TRUNCATE grants", [3]bool{false, false, false}},
+	{"create a table", "CREATE TABLE x (n integer)", [3]bool{false, false, false}},
+	{"create a role", "CREATE ROLE x", [3]bool{false, false, false}},
+}
+
+// denied requires that each role may run exactly the statements that rightsOf allows it.
+func (g *guarded) denied() {
+	for i, role := range roles {
+		conn := g.connect(role)
+		for _, r := range rightsOf {
+			_, err := conn.Exec(g.t.Context(), r.statement)
+			if r.may[i] {
+				require.NoError(g.t, err, "%s: %s", role, r.what)
+			} else {
+				require.ErrorContains(g.t, err, "42501", "%s: %s", role, r.what)
+			}
+		}
+	}
+}
+
+// docs/operations.md has the table of rightsOf.
+func TestRightsInTheDocs(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	yes := map[bool]string{true: "yes", false: ""}
+	table := "| may it | " + strings.Join(roles, " | ") + " |\n|---|---|---|---|\n"
+	for _, r := range rightsOf {
+		table += "| " + r.what + " |"
+		for _, may := range r.may {
+			table += strings.TrimRight(" "+yes[may], " ") + " |"
+		}
+		table += "\n"
+	}
+	require.Contains(t, string(text), table)
 }
 
 // A role may run each Redis command of the Lua scripts that it uses. Workers use all scripts; servers use those that

@@ -14,7 +14,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 /**
  * Prints each grant of the topic once: java -cp kafka-clients.jar:slf4j-api.jar Topic.java BROKERS TOPIC GROUP DEPLOYMENT N.
  * It ends after N grants. This example keeps seen events in memory, so it is for display only. If money or points
- * depend on an event, store (shard, seq) and the effect in one transaction of your database, as docs/subscribers.md says.
+ * depend on a grant, store (campaign, packet) and the effect in one transaction, as docs/subscribers.md says.
  */
 public class Topic {
     private static String header(ConsumerRecord<String, String> record, String name) {

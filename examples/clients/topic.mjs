@@ -1,6 +1,6 @@
 // Prints each grant of the topic once: node topic.mjs BROKERS TOPIC GROUP DEPLOYMENT N. It needs kafkajs (npm install), and
 // ends after N grants. This example keeps seen events in memory, so it is for display only. If money or points
-// depend on an event, store (shard, seq) and the effect in one transaction of your database, as docs/subscribers.md says.
+// depend on a grant, store (campaign, packet) and the effect in one transaction, as docs/subscribers.md says.
 import { Kafka, logLevel } from 'kafkajs';
 
 const [brokers, topic, groupId, deployment, count] = process.argv.slice(2);

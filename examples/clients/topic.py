@@ -1,14 +1,49 @@
-"""Prints each grant of the topic once: python3 topic.py BROKERS TOPIC GROUP DEPLOYMENT N.
+"""Gives each grant of the topic its effect once: python3 topic.py BROKERS TOPIC GROUP DEPLOYMENT N FILE.
 
-It needs confluent-kafka (pip install -r requirements.txt), and ends after N grants. This example keeps seen events
-in memory, so it is for display only. If money or points depend on an event, store (shard, seq) and the effect in one
-transaction of your database, as docs/subscribers.md says.
+It needs confluent-kafka (pip install -r requirements.txt). The effect is points in FILE, a SQLite database. One
+transaction stores the grant and its points, so a copy has no effect, also after a restart. The program prints each new
+grant, and ends after N of them.
 """
+import json
+import sqlite3
 import sys
 
 from confluent_kafka import Consumer, KafkaException
 
-brokers, topic, group, deployment, left = *sys.argv[1:5], int(sys.argv[5])
+brokers, topic, group, deployment, left, file = *sys.argv[1:5], int(sys.argv[5]), sys.argv[6]
+db = sqlite3.connect(file)
+db.executescript("""
+    CREATE TABLE IF NOT EXISTS seen (source, campaign, packet, user_id, PRIMARY KEY (source, campaign, packet));
+    CREATE TABLE IF NOT EXISTS points (user_id PRIMARY KEY, n);
+    CREATE TABLE IF NOT EXISTS letters (value, why);
+""")
+
+
+def effect(source, grant):
+    """Stores a grant and its effect. It returns False for a copy."""
+    row = source, grant["campaign"], grant["packet"]
+    if db.execute("INSERT INTO seen VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", (*row, grant["user"])).rowcount:
+        db.execute("INSERT INTO points VALUES (?, ?) ON CONFLICT (user_id) DO UPDATE SET n = n + excluded.n",
+                   (grant["user"], grant["amount"]))
+        return True
+    (user,) = db.execute("SELECT user_id FROM seen WHERE source = ? AND campaign = ? AND packet = ?", row).fetchone()
+    if user != grant["user"]:
+        raise ValueError(f"another user has this packet: ask the operator whether the ledger has paid {user}")
+    return False
+
+
+def handle(source, value):
+    """Handles a record in one transaction, as a dead letter if it must. It returns True for a new grant."""
+    try:
+        with db:
+            return effect(source, json.loads(value))
+    except (ValueError, KeyError, TypeError) as why:  # if the database is down, the program ends
+        print(f"dead letter: {why!r}", file=sys.stderr)  # raise an alarm
+        with db:
+            db.execute("INSERT INTO letters VALUES (?, ?)", (value, repr(why)))
+        return False
+
+
 consumer = Consumer({
     "bootstrap.servers": brokers,
     "group.id": group,
@@ -16,22 +51,19 @@ consumer = Consumer({
     "auto.offset.reset": "earliest",
 })
 consumer.subscribe([topic])
-seen = set()  # a high-water mark would drop grants that come late
 try:
     while left > 0:
-        records = consumer.consume(500, timeout=1)
-        for record in records:
-            if record.error():
-                raise KafkaException(record.error())
-            headers = {name: (value or b"").decode() for name, value in record.headers() or []}
-            event = (headers.get("shard"), headers.get("seq"))
-            ours = (headers.get("ce_type") == "hongbao.grant.v1"
-                    and headers.get("ce_source") == f"/hongbao/{deployment}")
-            if ours and event not in seen:
-                seen.add(event)
+        record = consumer.poll(1)
+        if record is None:
+            continue
+        if record.error():
+            raise KafkaException(record.error())
+        headers = {name: (value or b"").decode() for name, value in record.headers() or []}
+        source = headers.get("ce_source")
+        if headers.get("ce_type") == "hongbao.grant.v1" and source == f"/hongbao/{deployment}":
+            if handle(source, record.value()):
                 print(record.value().decode(), flush=True)
                 left -= 1
-        if records:
-            consumer.commit(asynchronous=False)  # after the effect, never before
+        consumer.commit(record)  # after the effect, never before
 finally:
     consumer.close()

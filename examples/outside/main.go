@@ -78,9 +78,9 @@ func web(ctx context.Context, rdb *redis.Client) error {
 		g := hongbao.Grab{Campaign: r.FormValue("campaign"), User: r.FormValue("user"), RequestID: r.FormValue("request"),
 			Facts: map[string]string{"device": r.FormValue("device")}}
 		answer, err := p.Grab(r.Context(), &g)
-		if err != nil { // the grab may have succeeded: the client repeats it with the same request id
+		if err != nil { // class Unknown: the user may have won. The client repeats it with the same request id
 			status := http.StatusServiceUnavailable
-			if hongbao.ClassOf(err) == hongbao.ClassPermanent { // malformed: certainly not granted
+			if hongbao.ClassOf(err) == hongbao.ClassPermanent { // malformed, or a fact is missing: certainly not granted
 				status = http.StatusBadRequest
 			}
 			http.Error(w, err.Error(), status)
@@ -129,6 +129,7 @@ func mail(ctx context.Context, rdb *redis.Client) error {
 	cfg.Redis, cfg.Reads = rdb, redis.NewClient(rdb.Options()) // blocking reads have their own connections
 	cfg.Space, cfg.Group, cfg.Log = space, "mail", logger
 	cfg.Consumer, cfg.Handler = fmt.Sprint("mail-", time.Now().UnixNano()), mailer{once}
+	cfg.PauseLetters = 0 // `hongbao sink resume` could not end a pause of this group
 	return must(consumer.New(cfg)).Run(ctx)
 }
 

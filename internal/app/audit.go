@@ -133,7 +133,7 @@ func (a *App) Acknowledge(ctx context.Context, d *Difference, until time.Time, b
 
 // keepVerdict stores the result of an audit of all campaigns, for the metrics and LastAudit. A failure to store it is only logged.
 func (a *App) keepVerdict(ctx context.Context, r *audit.Report) {
-	found := store.Audited{Started: r.Started}
+	found := store.Audited{Started: r.Started, DeadLetters: r.Found[audit.DeadLetter]}
 	for _, n := range r.Found {
 		found.Differences += n
 	}

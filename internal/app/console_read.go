@@ -209,6 +209,10 @@ func (a *App) readRedis(ctx context.Context, c *model.Campaign) error {
 	}
 	c.InRedis, c.Packets, c.Granted, c.Left = true, st.Packets, st.Granted, st.Left
 	c.GrantedSum, c.LeftSum = st.GrantedAmount, st.LeftAmount
+	if p := st.Pause; p != nil {
+		c.Paused = fmt.Sprintf("Paused by %s at %s: %s", p.By, p.At.Format(time.DateTime+" UTC"),
+			cmp.Or(p.Why, "no reason was given"))
+	}
 	for _, p := range st.Places {
 		c.Places = append(c.Places, model.Place{Shard: p.Shard, State: p.State, Packets: p.Loaded, Granted: p.Granted,
 			Left: p.Left})
@@ -244,6 +248,9 @@ func (s *PageSource) Campaign(ctx context.Context, id string) (*model.Live, erro
 	}
 	if s.addRedis(ctx, &out.Campaign); out.Note != "" {
 		out.Notes = append(out.Notes, out.Note)
+	}
+	if out.Paused != "" {
+		out.Notes = append(out.Notes, out.Paused)
 	}
 	out.Outcomes = s.outcomes.Of(id)
 	if last, err := s.LastAudit(ctx); err != nil {

@@ -157,13 +157,45 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 	p.add(LevelOK, "%s %s: tables and settings are correct, and the ledger belongs to this deployment. Each transaction "+
 		"sets its own isolation level", a.Config.LedgerConfig().Driver, s.Version)
 	if len(s.Denied) > 0 {
-		p.add(LevelWarning, "the user of ledger.dsn may not %s. Ignore this if the user's role does not need it: "+
-			"deploy/rights/postgres.sql has the roles. Otherwise run GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN "+
-			"SCHEMA public TO that user", strings.Join(s.Denied, "; "))
+		p.add(LevelWarning, "the user of ledger.dsn may not %s. Ignore this if the user's role does not need it. "+
+			"Otherwise run deploy/rights/postgres-grants.sql as the owner of the tables; each upgrade of the ledger needs it",
+			strings.Join(s.Denied, "; "))
 	}
 	p.clock("the database", s.Clock, begin, time.Now())
 	a.ledgerDisk(p)
+	p.connections(s.Connections, int64(a.Config.Ledger.Conns))
+	keys, err := l.LiveKeys(ctx)
+	if err != nil {
+		p.add(LevelWarning, "the ends of the API keys were not checked: %v", err)
+	}
+	for i := range keys {
+		if k := &keys[i]; !k.Expires.IsZero() && time.Until(k.Expires) < keySoon {
+			p.add(LevelWarning, "API key %s (role %s, note %q) ends at %s: run `hongbao key rotate %s --expires 2160h`, and give "+
+				"its owner the new secret", k.ID, k.Role, k.Note, k.End(), k.ID)
+		}
+	}
 }
+
+// fewProcesses is the number of processes from which doctor does not warn of the database's connections: two workers,
+// and two servers.
+const fewProcesses = 4
+
+// connections compares the number of connections that the database accepts with those of one process. Each process has
+// one pool. SQLite has no limit.
+func (p *part) connections(accepted, each int64) {
+	if accepted == 0 {
+		return
+	}
+	level, fix := LevelOK, "count your workers and servers"
+	if accepted/each < fewProcesses {
+		level, fix = LevelWarning, "raise max_connections, or lower ledger.conns"
+	}
+	p.add(level, "the database accepts %d connections, enough for %d processes with ledger.conns %d: %s", accepted,
+		accepted/each, each, fix)
+}
+
+// keySoon is the time before the end of an API key from which doctor warns.
+const keySoon = 7 * 24 * time.Hour
 
 // examineTopic runs the checks of a worker's start: partitions, retention, replicas.
 func (a *App) examineTopic(ctx context.Context, p *part) {

@@ -195,7 +195,7 @@ func TestDoctorLooksAtTheRightsInTheDatabase(t *testing.T) {
 	role := conn.Config().Database + "_few"
 	_, err = conn.Exec(t.Context(), fmt.Sprintf(`CREATE ROLE %[1]s LOGIN;
 		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %[1]s; CREATE TABLE other (id bigint);
-		REVOKE DELETE ON archive, grants FROM %[1]s; REVOKE INSERT ON grants FROM %[1]s`, role))
+		REVOKE INSERT ON archive, grants FROM %[1]s; REVOKE SELECT ON grants FROM %[1]s`, role))
 	require.NoError(t, err)
 	defer func() {
 		_, err := conn.Exec(context.Background(), fmt.Sprintf("DROP OWNED BY %[1]s; DROP ROLE %[1]s", role))
@@ -206,6 +206,35 @@ func TestDoctorLooksAtTheRightsInTheDatabase(t *testing.T) {
 	at.User = url.User(role)
 	a.Config.Ledger.DSN = configs.Secret(at.String())
 	p := look()
-	require.True(t, p.finds(LevelWarning, "may not DELETE on archive, grants; INSERT on grants. ",
-		"deploy/rights/postgres.sql"), "%v", p.list)
+	require.True(t, p.finds(LevelWarning, "may not INSERT on archive, grants; SELECT on grants. ",
+		"deploy/rights/postgres-grants.sql"), "%v", p.list)
+}
+
+// Doctor says how many processes the database's connections are enough for.
+func TestDoctorCountsTheConnectionsOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		accepted, each int64
+		level, says    string
+	}{
+		{97, 10, LevelOK, "97 connections, enough for 9 processes with ledger.conns 10"},
+		{40, 10, LevelOK, "enough for 4 processes"},
+		{39, 10, LevelWarning, "enough for 3 processes with ledger.conns 10: raise max_connections"},
+		{97, 200, LevelWarning, "enough for 0 processes"},
+	} {
+		p := &part{}
+		p.connections(c.accepted, c.each)
+		require.True(t, p.finds(c.level, c.says), "%v", p.list)
+	}
+	sqlite := &part{}
+	sqlite.connections(0, 10)
+	require.Empty(t, sqlite.list)
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	for driver, dsn := range map[string]string{"postgres": testkit.Postgres(t), "mysql": testkit.MariaDB(t)} {
+		a, p := onServers(t, driver, dsn, "fsync,full_page_writes,innodb_flush_log_at_trx_commit,innodb_doublewrite,sync_binlog"), &part{}
+		a.examineLedger(t.Context(), p)
+		require.True(t, p.finds(LevelOK, "the database accepts ", " connections, enough for "), "%s: %v", driver, p.list)
+	}
 }

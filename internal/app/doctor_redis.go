@@ -91,6 +91,11 @@ func (a *App) examineServer(p *part, s *store.Server, refused bool) {
 	if len(p.list) == found {
 		p.add(LevelOK, "version %s, a primary, with an append-only file and without eviction", s.Version)
 	}
+	if s.AppendFsync == "" {
+		p.add(LevelWarning, "appendfsync, min-replicas-to-write and cluster-require-full-coverage were not checked, because "+
+			"redis.username may not run CONFIG GET: run `hongbao doctor` as user hongbao-init of deploy/rights/redis.acl, or "+
+			"check the three yourself")
+	}
 	if s.WritesFail {
 		p.add(LevelProblem, "the last write of the append-only file or of the snapshot failed: see the server's log, "+
 			"and check the free space of its disk")

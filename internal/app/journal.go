@@ -176,7 +176,7 @@ func (a *App) noteFor(text string, why error) access.Entry {
 	a.log.Warn("an entry that waited for the journal can't be written; a note replaces it", zap.String("text", text),
 		zap.Error(why))
 	return access.Entry{
-		ID: "unreadable-" + access.Hash(text), Time: time.Now(), Who: "unknown", Action: "unreadable",
+		ID: "unreadable-" + access.Hash(text), Time: time.Now(), Who: access.UnknownCaller, Action: "unreadable",
 		Outcome: access.OutcomeUnknown,
 		Details: map[string]any{"error": why.Error(), "entry": text[:min(len(text), maxUnreadable)]},
 	}
@@ -244,13 +244,33 @@ func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.Journa
 // number of denials before it that were not recorded.
 func (a *App) Denied(ctx context.Context, action access.Action, campaign string, why error) {
 	e := about(ctx, action, campaign)
-	write, skipped := a.denials.Take(e.Who)
-	if !write {
-		return
+	write, skipped := a.denials.Take(e.Who, access.MostDenials)
+	if write {
+		e.Details = map[string]any{}
+		a.recordDenial(ctx, &e, skipped, why)
 	}
-	e.Outcome, e.Details = access.OutcomeDenied, map[string]any{"error": why.Error()}
+}
+
+func (a *App) recordDenial(ctx context.Context, e *access.Entry, skipped int, why error) {
+	e.Outcome, e.Details["error"] = access.OutcomeDenied, why.Error()
 	if skipped > 0 {
 		e.Details["denied_before"] = skipped
 	}
-	a.record(ctx, &e)
+	a.record(ctx, e)
+}
+
+// LoggedIn records in the journal that a caller of the console logged in or out, and from which address. If why is not
+// nil, the log-in was refused. Refusals are rate-limited as those of Denied, but all callers without a valid key share one
+// limit, so that wrong keys can't fill the journal.
+func (a *App) LoggedIn(ctx context.Context, action access.Action, address string, why error) {
+	e := about(ctx, action, "")
+	e.Details = map[string]any{"address": address}
+	if why == nil {
+		e.End(nil)
+		a.record(ctx, &e)
+		return
+	}
+	if write, skipped := a.denials.Take(string(action)+" "+e.Who, access.MostLogIns); write {
+		a.recordDenial(ctx, &e, skipped, why)
+	}
 }

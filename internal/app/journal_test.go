@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -133,4 +134,30 @@ func TestJournalHasABound(t *testing.T) {
 	page, err := a.Journal(ctx, access.JournalQuery{Limit: 10})
 	require.NoError(t, err)
 	require.Len(t, page.Entries, 2)
+}
+
+// The journal has log-ins and log-outs with the caller's address. Wrong keys get one entry a minute, whatever the number
+// of requests and of addresses; the next entry counts the others.
+func TestJournalHasLogIns(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "ledger.db"), "")
+	ann := access.As(t.Context(), access.Actor{Who: "key:ann"})
+	stranger := access.As(t.Context(), access.Actor{Who: access.UnknownCaller})
+	a.LoggedIn(ann, access.LogIn, "192.0.2.7", nil)
+	for i := range 100 {
+		a.LoggedIn(stranger, access.LogIn, fmt.Sprintf("198.51.100.%d", i), access.ErrUnauthorized)
+	}
+	a.LoggedIn(access.As(t.Context(), access.Actor{Who: "key:gate"}), access.LogIn, "192.0.2.8", access.ErrForbidden)
+	a.LoggedIn(ann, access.LogOut, "192.0.2.7", nil)
+	page, err := a.Journal(t.Context(), access.JournalQuery{Limit: 100})
+	require.NoError(t, err)
+	var got []string
+	for _, e := range page.Entries {
+		got = append(got, fmt.Sprint(e.Who, " ", e.Action, " ", e.Outcome, " ", e.Details["address"]))
+	}
+	require.ElementsMatch(t, []string{"key:ann log_in done 192.0.2.7", "unknown log_in denied 198.51.100.0",
+		"key:gate log_in denied 192.0.2.8", "key:ann log_out done 192.0.2.7"}, got)
 }

@@ -39,8 +39,7 @@ func (a *App) CreateKey(ctx context.Context, want access.Key) (*NewKey, error) {
 	k, text := access.NewKey(want.Role, want.Campaigns)
 	k.Client, k.Expires, k.Note, k.Spending = want.Client, want.Expires, want.Note, want.Spending
 	err := a.inLedger(ctx, about(ctx, access.ManageKeys, ""), func(ctx context.Context, e *access.Entry) (err error) {
-		k, err = a.ledger.AddKey(ctx, k)
-		e.Details = map[string]any{"create": k.ID, "role": k.Role, "campaigns": k.Campaigns}
+		e.Details = map[string]any{"create": k.ID, "role": k.Role, "campaigns": k.Campaigns, "expires": k.End()}
 		if k.Client != "" {
 			e.Details["client"] = k.Client
 		}
@@ -50,6 +49,7 @@ func (a *App) CreateKey(ctx context.Context, want access.Key) (*NewKey, error) {
 		if k.LargestTotal > 0 {
 			e.Details["largest_total"] = k.LargestTotal
 		}
+		k, err = a.ledger.AddKey(ctx, k)
 		return err
 	})
 	if err != nil {
@@ -77,13 +77,17 @@ func (a *App) RevokeKey(ctx context.Context, id string) (access.Key, error) {
 	return k, err
 }
 
-// RotateKey gives an API key a new secret. The previous secret stays valid for the overlap.
-func (a *App) RotateKey(ctx context.Context, id string, overlap time.Duration) (*NewKey, error) {
+// RotateKey gives an API key a new secret. The previous secret stays valid for the overlap. If expires is not nil, it
+// becomes the key's end; the zero time means no end.
+func (a *App) RotateKey(ctx context.Context, id string, overlap time.Duration, expires *time.Time) (*NewKey, error) {
 	text, hash := access.NewSecret(id)
 	var k access.Key
 	err := a.inLedger(ctx, about(ctx, access.ManageKeys, ""), func(ctx context.Context, e *access.Entry) (err error) {
 		e.Details = map[string]any{"rotate": id, "overlap": overlap.String()}
-		k, err = a.ledger.RotateKey(ctx, id, hash, overlap)
+		k, err = a.ledger.RotateKey(ctx, id, ledger.Rotation{Hash: hash, Overlap: overlap, Expires: expires})
+		if err == nil {
+			e.Details["expires"] = k.End()
+		}
 		return err
 	})
 	if err != nil {

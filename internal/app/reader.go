@@ -96,13 +96,9 @@ func (c CampaignReader) Receipts(ctx context.Context, id, user string) (model.Re
 	if !errors.Is(err, store.ErrNotInRedis) || errors.Is(err, store.ErrFrozen) || c.Config.Ledger.DSN == "" {
 		return out, err
 	}
-	stored, found, err := c.ledger.Campaign(ctx, id)
+	found, err := c.receiptsFromLedger(ctx, &out)
 	if err == nil && !found {
 		err = hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", id, store.ErrNotInRedis)
 	}
-	if err != nil {
-		return out, err
-	}
-	err = c.receiptsFromLedger(ctx, &stored, &out)
 	return out, err
 }

@@ -20,17 +20,21 @@ func (a *App) Receipts(ctx context.Context, id, user string) (model.Receipts, er
 	if !errors.Is(err, store.ErrNotInRedis) {
 		return out, err
 	}
-	c, err := a.campaign(ctx, id)
-	if err != nil {
-		return out, err
+	found, err := a.receiptsFromLedger(ctx, &out)
+	if err == nil && !found {
+		err = errNoCampaign(id)
 	}
-	err = a.receiptsFromLedger(ctx, &c, &out)
 	return out, err
 }
 
-// receiptsFromLedger adds the receipts of a campaign that is no longer in Redis to out.
-func (a *App) receiptsFromLedger(ctx context.Context, c *ledger.StoredCampaign, out *model.Receipts) error {
-	out.Source, out.Currency, out.Incomplete = "ledger", c.Spec.Currency, c.State != ledger.StateRefunded
+// receiptsFromLedger adds the receipts of a campaign that is no longer in Redis to out; false if the ledger does not
+// have the campaign.
+func (a *App) receiptsFromLedger(ctx context.Context, out *model.Receipts) (found bool, err error) {
+	currency, state, found, err := a.ledger.CampaignState(ctx, out.Campaign)
+	if err != nil || !found {
+		return false, err
+	}
+	out.Source, out.Currency, out.Incomplete = "ledger", currency, state != ledger.StateRefunded
 	grants, err := a.ledger.UserGrants(ctx, out.Campaign, out.User)
 	for i := range grants {
 		g := &grants[i]
@@ -38,7 +42,7 @@ func (a *App) receiptsFromLedger(ctx context.Context, c *ledger.StoredCampaign, 
 			Packet: g.Packet, Amount: g.Amount, Shard: g.Shard, Seq: g.Seq, Time: g.Time, RequestID: g.RequestID, Code: g.Code,
 		})
 	}
-	return err
+	return true, err
 }
 
 // redisReceipts reads a user's receipts from Redis, with their codes and the campaign's currency. It also reads a

@@ -12,12 +12,13 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// State reads the state of the deployment from Redis. If asksLedger, it also reads the unfinished work from the ledger.
+// State reads the state of the deployment from Redis, and the unfinished work from the ledger, if there is one.
 // The error reports servers that do not answer. Parts that can't be read in time, or not by this build, are missing.
-func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*metrics.State, error) {
+func (a *App) State(ctx context.Context, campaigns []string) (*metrics.State, error) {
 	out := &metrics.State{}
 	var g errgroup.Group // a failure does not cancel the other reads
 	var mu sync.Mutex
@@ -48,7 +49,8 @@ func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*
 	ask(func() error {
 		last, found, err := a.store.LastAudit(ctx)
 		if found {
-			out.Audit = &metrics.AuditState{Started: last.Started, Differences: last.Differences}
+			out.Audit = &metrics.AuditState{Started: last.Started, Differences: last.Differences,
+				DeadLetters: last.DeadLetters}
 		}
 		return err
 	})
@@ -62,9 +64,9 @@ func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*
 		}
 		return nil
 	})
-	if asksLedger {
+	if a.Config.Ledger.DSN != "" {
 		g.Go(func() error {
-			out.Unfinished = a.unfinished(ctx)
+			out.Ledger = a.unfinished(ctx)
 			return nil
 		})
 	}
@@ -72,20 +74,20 @@ func (a *App) State(ctx context.Context, campaigns []string, asksLedger bool) (*
 	return out, errors.Join(append(outages, err)...)
 }
 
-// unfinished reads from the ledger the number of tasks that only a worker can finish. It returns nil if the ledger does
-// not answer.
-func (a *App) unfinished(ctx context.Context) map[string]int64 {
-	topUps, credits, err := a.ledger.Unfinished(ctx)
+// unfinished reads from the ledger what waits for a worker or a person. It returns nil if the ledger does not answer.
+func (a *App) unfinished(ctx context.Context) *metrics.LedgerState {
+	u, err := a.ledger.Unfinished(ctx)
 	if err != nil {
 		return nil
 	}
-	return map[string]int64{"top_ups": topUps, "credits": credits}
+	return &metrics.LedgerState{Paused: u.Paused, Unfinished: map[string]metrics.Backlog{
+		"top_ups": metrics.Backlog(u.TopUps), "credits": metrics.Backlog(u.Credits)}}
 }
 
 // sinkState sums up the state of a sink on the shards that answered. The error has the outages of the other shards.
 func (a *App) sinkState(sink string, on []standing) (metrics.SinkState, error) {
-	s := metrics.SinkState{Sink: sink}
-	workers := map[string]bool{}
+	s := metrics.SinkState{Sink: sink, Rate: a.Config.ConsumerConfig(sink).GrantsPerSecond}
+	workers, paused := map[string]bool{}, map[string]string{}
 	var outages []error
 	for shard := range on {
 		g := &on[shard]
@@ -94,9 +96,21 @@ func (a *App) sinkState(sink string, on []standing) (metrics.SinkState, error) {
 		}
 		if g.err == nil {
 			a.add(&s, shard, &g.GroupStatus, workers)
+			for _, c := range g.Campaigns {
+				if c.Paused {
+					paused[c.Campaign] = c.By
+				}
+			}
 		}
 	}
 	s.Workers = len(workers)
+	for _, by := range paused {
+		if by == stream.ByWorker {
+			s.PausedByWorker++
+		} else {
+			s.PausedByPerson++
+		}
+	}
 	return s, errors.Join(outages...)
 }
 
@@ -104,6 +118,9 @@ func (a *App) sinkState(sink string, on []standing) (metrics.SinkState, error) {
 func (a *App) add(s *metrics.SinkState, shard int, g *store.GroupStatus, workers map[string]bool) {
 	one := metrics.SinkShard{Shard: shard, Lag: g.Waiting, Dead: g.Dead, Claims: g.Claims, Unread: g.Unread, Oldest: g.Oldest}
 	s.Paused = s.Paused || g.Control.Paused
+	if g.Control.Rate != nil {
+		s.Rate = *g.Control.Rate
+	}
 	for _, w := range g.Workers {
 		one.Pending += w.Holds
 		if w.Seen < a.Config.Consumer.Lease {
@@ -122,8 +139,9 @@ func (a *App) servers(ctx context.Context, out *metrics.State) error {
 	for i := range looks {
 		l := &looks[i]
 		out.Servers = append(out.Servers, metrics.ServerState{Server: l.Address, Memory: l.Server.Memory,
-			MaxMemory: l.Server.MaxMemory, AppendOnly: l.Server.AppendOnly, WritesOK: !l.Server.WritesFail,
-			Noevicts: l.Server.MaxMemoryPolicy == store.NoEviction, Replicas: l.Server.Replicas})
+			MaxMemory: l.Server.MaxMemory, MachineMemory: l.Server.MachineMemory, AppendOnly: l.Server.AppendOnly,
+			WritesOK: !l.Server.WritesFail, Noevicts: l.Server.MaxMemoryPolicy == store.NoEviction, Replicas: l.Server.Replicas,
+			RequiredReplicas: cmp.Or(a.Config.Producer.Replicas, l.RequiredReplicas)})
 		for _, s := range l.Shards {
 			out.Shards = append(out.Shards, metrics.ShardState{Shard: s.Shard, Open: s.Open, Events: s.Seq})
 		}

@@ -11,7 +11,9 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/metrics"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -27,7 +29,7 @@ func TestStateKeepsWhatCame(t *testing.T) {
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	a := onRedis(t, server, hongbao.DurabilityFast, 1)
 	require.NoError(t, a.redis.HSet(t.Context(), a.store.Shard(0).Keys.Audit(), "started", "yesterday").Err())
-	s, err := a.State(t.Context(), []string{"rain"}, false)
+	s, err := a.State(t.Context(), []string{"rain"})
 	require.NoError(t, err)
 	require.Nil(t, s.Audit)
 	require.Len(t, s.Servers, 1)
@@ -38,7 +40,7 @@ func TestStateKeepsWhatCame(t *testing.T) {
 	}
 	late, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
-	s, err = a.State(late, []string{"rain"}, false)
+	s, err = a.State(late, []string{"rain"})
 	require.Error(t, err)
 	require.Empty(t, s.Servers)
 }
@@ -47,13 +49,34 @@ func TestStateKeepsWhatCame(t *testing.T) {
 // nothing.
 func TestStateTellsWhatEachShardHasParked(t *testing.T) {
 	t.Parallel()
-	s, err := (&App{}).sinkState("kafka", []standing{
+	s, err := (&App{Config: &configs.Config{}}).sinkState("kafka", []standing{
 		{GroupStatus: store.GroupStatus{ParkedAt: []int64{0, 3}}}, {}, {err: errors.New("an odd entry")},
 	})
 	require.NoError(t, err)
 	require.Len(t, s.Shards, 2)
 	require.Equal(t, []int64{0, 3}, s.Shards[0].Parked)
 	require.Equal(t, []int64{0}, s.Shards[1].Parked)
+}
+
+// A sink's limit is the one that a person has set, or else that of the knob. A campaign that is paused on several shards
+// counts once.
+func TestStateReportsLimitsAndPausedCampaigns(t *testing.T) {
+	t.Parallel()
+	a := &App{Config: config(t, "HONGBAO_SINKS_KAFKA_GRANTS_PER_SECOND=50")}
+	pause := func(campaign, by string, paused bool) store.CampaignPause {
+		return store.CampaignPause{Campaign: campaign, By: by, Paused: paused}
+	}
+	on := []standing{{GroupStatus: store.GroupStatus{Campaigns: []store.CampaignPause{pause("a", stream.ByWorker, true),
+		pause("b", "ann", true), pause("c", stream.ByWorker, false)}}},
+		{GroupStatus: store.GroupStatus{Campaigns: []store.CampaignPause{pause("a", stream.ByWorker, true)}}}}
+	s, err := a.sinkState("kafka", on)
+	require.NoError(t, err)
+	require.Equal(t, []int{50, 1, 1}, []int{s.Rate, s.PausedByWorker, s.PausedByPerson})
+	none := 0
+	on[1].Control.Rate = &none
+	s, err = a.sinkState("kafka", on)
+	require.NoError(t, err)
+	require.Zero(t, s.Rate)
 }
 
 // A top-up was ordered, but no worker has dealt it. The state counts it, so that a worker can be started for it. If the
@@ -71,18 +94,24 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 	_, err := a.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
 		Canonical: campaign.Canonical(spec)})
 	require.NoError(t, err)
-	unfinished := func() map[string]int64 {
-		s, err := a.State(t.Context(), nil, true)
+	unfinished := func() *metrics.LedgerState {
+		s, err := a.State(t.Context(), nil)
 		require.NoError(t, err)
-		return s.Unfinished
+		return s.Ledger
 	}
-	require.Equal(t, map[string]int64{"top_ups": 0, "credits": 0}, unfinished())
+	require.Equal(t, &metrics.LedgerState{Unfinished: map[string]metrics.Backlog{"top_ups": {}, "credits": {}}}, unfinished())
 	_, err = a.ledger.TopUp(t.Context(), ledger.TopUp{Campaign: "rain", ID: "more", Generation: 2, Packets: 1,
 
 		Total: 1, Expect: 1, Split: spec.Split, Hash: "other", Seed: campaign.NewSeed(),
 		Decision: stream.Decision{By: "ann", Why: "it rains"}})
 	require.NoError(t, err)
-	require.Equal(t, map[string]int64{"top_ups": 1, "credits": 0}, unfinished())
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		has := unfinished().Unfinished
+		return has["top_ups"].Count == 1 && has["top_ups"].Oldest > 0 && has["credits"] == metrics.Backlog{}
+	}, "the state has the top-up and its age")
+	require.NoError(t, a.ledger.KeepControls(t.Context(), stream.Control{Kind: stream.ControlCampaign, Campaign: "rain",
+		Value: store.StatePaused, Decision: stream.Decision{By: stream.ByWorker, Why: "a wrong grant"}, Rev: 1}))
+	require.EqualValues(t, 1, unfinished().Paused)
 	a.ledger = ledger.Lazy(a.ledgerConfig(), func(context.Context) (*ledger.Ledger, error) { return nil, errors.New("down") })
 	require.Nil(t, unfinished())
 }

@@ -209,6 +209,9 @@ type Ops struct {
 	PollTimeout time.Duration `knob:"ops.poll_timeout" default:"5s" want:"100ms to 1m"`
 	// The most campaigns that one metric names.
 	Campaigns int `knob:"ops.campaigns" default:"20" want:"0 to 1000 campaigns"`
+	// The highest normal age of the last audit of all campaigns: above it, the alert audit_old fires. Set it to the
+	// interval of your audits, plus the time that one takes and a margin.
+	AuditMaxAge time.Duration `knob:"ops.audit_max_age" default:"26h" want:"1m to 720h"`
 }
 
 // Kafka has the settings for logging in to Kafka; the other settings are in publish.Config.

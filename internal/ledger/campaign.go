@@ -231,6 +231,16 @@ func (l *Ledger) Campaign(ctx context.Context, id string) (StoredCampaign, bool,
 	return campaignByID(id).one(ctx, l)
 }
 
+// CampaignState returns the currency and the state of a campaign; false if the ledger does not have it. It reads no
+// seed, so a server that only answers users needs no right to the seeds.
+func (l *Ledger) CampaignState(ctx context.Context, id string) (currency string, state CampaignState, found bool, err error) {
+	_, found, err = rowQuery[struct{}]{"read the state of campaign " + id + " from the ledger",
+		`SELECT currency, state FROM campaign WHERE id = $1`, []any{id}, func(s scan) (none struct{}, err error) {
+			return none, s(&currency, &state)
+		}}.one(ctx, l)
+	return currency, state, found, err
+}
+
 // EachCampaign iterates over the ledger's campaigns after an id, in the order of their ids. It stops at the first
 // error.
 func (l *Ledger) EachCampaign(ctx context.Context, after string) iter.Seq2[*StoredCampaign, error] {

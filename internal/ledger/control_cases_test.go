@@ -35,6 +35,15 @@ func testControls(t *testing.T, f *fixture) {
 		require.NoError(t, err)
 		require.Equal(t, step.want, *has)
 	}
+	for _, c := range []struct {
+		by, value string
+		want      int64
+	}{{stream.ByWorker, "paused", 1}, {"ann", "paused", 0}, {stream.ByWorker, "paused", 1}, {"ann", "open", 0}} {
+		resume.Rev++
+		resume.By, resume.Value = c.by, c.value
+		require.NoError(t, l.KeepControls(ctx, resume))
+		require.Equal(t, c.want, f.unfinished(t, 0, 0).Paused, "%+v", c)
+	}
 	sink := stream.Control{Kind: stream.ControlSink, Sink: "kafka", Value: "1", Decision: by("ann", "w"), At: at, Rev: 1}
 	one := stream.Control{Kind: stream.ControlSinkCampaign, Sink: "kafka", Campaign: "rain", Value: "0", At: at, Rev: 2}
 	rate := stream.Control{Kind: stream.ControlRate, Sink: "kafka", At: at, Rev: 3}

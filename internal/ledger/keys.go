@@ -95,17 +95,29 @@ func (l *Ledger) RevokeKey(ctx context.Context, id string) (access.Key, error) {
 	})
 }
 
-// RotateKey sets a new secret for an API key. The old secret stays valid during the overlap. A secret that was replaced
-// earlier becomes invalid at once.
-func (l *Ledger) RotateKey(ctx context.Context, id, hash string, overlap time.Duration) (access.Key, error) {
+// Rotation is a new secret for an API key.
+type Rotation struct {
+	// Hash is the SHA-256 of the new secret. The old secret stays valid during Overlap.
+	Hash    string
+	Overlap time.Duration
+	// Expires is the key's new end, or the zero time for no end. Nil keeps the end.
+	Expires *time.Time
+}
+
+// RotateKey sets a new secret for an API key. A secret that was replaced earlier becomes invalid at once.
+func (l *Ledger) RotateKey(ctx context.Context, id string, to Rotation) (access.Key, error) {
 	return l.changeKey(ctx, "rotate", id, func(k *access.Key, now time.Time) error {
 		if !k.Revoked.IsZero() || !k.Expires.IsZero() && !k.Expires.After(now) {
 			return hongbao.Errorf(hongbao.ClassPermanent, "it is revoked or expired: make a new one with `hongbao key create`")
 		}
-		if k.Hash != hash { // equal in a retry after the response to COMMIT was lost
-			k.OldHash, k.OldUntil, k.Hash = k.Hash, now.Add(overlap), hash
+		if k.Hash != to.Hash { // equal in a retry after the response to COMMIT was lost
+			k.OldHash, k.OldUntil, k.Hash = k.Hash, now.Add(to.Overlap), to.Hash
 		}
-		return nil
+		if to.Expires == nil {
+			return nil
+		}
+		k.Expires = *to.Expires
+		return k.Check(now)
 	})
 }
 
@@ -126,8 +138,8 @@ func (l *Ledger) changeKey(ctx context.Context, what, id string, change func(*ac
 		if err == nil {
 			err = change(&k, atMilli(time.Now().UnixMilli()))
 		}
-		return []stmt{{sql: `UPDATE api_key SET hash = $2, old_hash = $3, old_until = $4, revoked_at = $5 WHERE id = $1`,
-			args: []any{id, k.Hash, k.OldHash, milli(k.OldUntil), milli(k.Revoked)}}}, err
+		return []stmt{{sql: `UPDATE api_key SET hash = $2, old_hash = $3, old_until = $4, revoked_at = $5, expires_at = $6
+			WHERE id = $1`, args: []any{id, k.Hash, k.OldHash, milli(k.OldUntil), milli(k.Revoked), milli(k.Expires)}}}, err
 	})
 	if err != nil {
 		return access.Key{}, fmt.Errorf("%s API key %.40s: %w", what, id, err)

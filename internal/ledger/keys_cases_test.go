@@ -48,11 +48,20 @@ func testKeys(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 
 	_, hash := access.NewSecret(first.ID)
-	turned, err := l.RotateKey(ctx, first.ID, hash, time.Hour)
+	turned, err := l.RotateKey(ctx, first.ID, Rotation{Hash: hash, Overlap: time.Hour})
 	require.NoError(t, err)
 	require.Equal(t, first.Hash, turned.OldHash)
 	require.Equal(t, hash, turned.Hash)
 	require.WithinDuration(t, time.Now().Add(time.Hour), turned.OldUntil, time.Minute)
+	require.Equal(t, turned, live()[0])
+	require.Equal(t, first.Expires, turned.Expires, "a rotation keeps the end")
+	later := first.Expires.Add(time.Hour)
+	turned, err = l.RotateKey(ctx, first.ID, Rotation{Hash: hash, Expires: &later})
+	require.NoError(t, err)
+	require.Equal(t, later, live()[0].Expires)
+	past := time.Now().Add(-time.Hour)
+	_, err = l.RotateKey(ctx, first.ID, Rotation{Hash: hash, Expires: &past})
+	require.ErrorContains(t, err, "it would have expired")
 	require.Equal(t, turned, live()[0])
 
 	gone, err := l.RevokeKey(ctx, first.ID)
@@ -63,7 +72,7 @@ func testKeys(t *testing.T, f *fixture) {
 	require.Equal(t, gone, again, "a repeat changes nothing")
 	require.Empty(t, live())
 	for _, id := range []string{first.ID, short.ID, "nobody"} {
-		_, err = l.RotateKey(ctx, id, hash, 0)
+		_, err = l.RotateKey(ctx, id, Rotation{Hash: hash})
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), id)
 	}
 	_, err = l.RevokeKey(ctx, "nobody")
@@ -86,7 +95,7 @@ func testKeysTogether(t *testing.T, f *fixture) {
 		wg.Go(func() {
 			_, hash := access.NewSecret(k.ID)
 			var has access.Key
-			has, errs[i] = f.ledger.RotateKey(t.Context(), k.ID, hash, time.Hour)
+			has, errs[i] = f.ledger.RotateKey(t.Context(), k.ID, Rotation{Hash: hash, Overlap: time.Hour})
 			olds[i] = has.OldHash
 		})
 	}

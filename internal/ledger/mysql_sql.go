@@ -14,7 +14,9 @@ var mysqlDialect = dialect{
 	moved:      `moved = 1`,
 	share:      ` LOCK IN SHARE MODE`,
 	version:    `VERSION()`,
-	now:        `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`,
+	// One more connection is for an administrator.
+	connections: `@@max_connections`,
+	now:         `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`,
 }
 
 // mysqlStatement is a statement with ? instead of $1, $2, ..., because the driver has no numbered parameters. Its n-th

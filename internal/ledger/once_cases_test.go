@@ -220,7 +220,7 @@ func testSessions(t *testing.T, f *fixture) {
 	_, err := l.AddKey(ctx, k)
 	require.NoError(t, err)
 	session := func(name string, lasts time.Duration) access.Session {
-		return access.Session{Hash: name, Key: k.ID, SecretHash: k.Hash,
+		return access.Session{Hash: name, Key: k.ID, SecretHash: k.Hash, Begun: time.Now().UTC().Truncate(time.Millisecond),
 			Expires: time.Now().Add(lasts).UTC().Truncate(time.Millisecond)}
 	}
 	first := session("first", time.Hour)
@@ -230,6 +230,20 @@ func testSessions(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Equal(t, []access.Session{first}, live.Sessions)
 	require.Len(t, live.Keys, 1)
+	ends := func() time.Time {
+		live, err := l.Live(ctx)
+		require.NoError(t, err)
+		require.Len(t, live.Sessions, 1)
+		return live.Sessions[0].Expires
+	}
+	later := first.Expires.Add(time.Minute)
+	require.NoError(t, l.KeepSession(ctx, "first", later))
+	require.Equal(t, later, ends())
+	require.NoError(t, l.KeepSession(ctx, "first", first.Expires))
+	require.Equal(t, later, ends(), "it moves no end back")
+	require.NoError(t, l.AddSession(ctx, session("gone", -time.Second)))
+	require.NoError(t, l.KeepSession(ctx, "gone", later))
+	require.Equal(t, later, ends(), "a session that has ended stays so")
 	for i := range maxSessions {
 		require.NoError(t, l.AddSession(ctx, session(fmt.Sprintf("%03d", i), time.Hour)))
 	}

@@ -96,7 +96,7 @@ func testPendingSinceGrant(t *testing.T, f *fixture) {
 		time.Now().Add(3*time.Hour).UTC().Truncate(time.Millisecond)
 	_, _, err := f.Settler.Begin(t.Context(), call, []hongbao.Grant{old, young})
 	require.NoError(t, err)
-	f.unfinished(t, 0, 2)
+	require.GreaterOrEqual(t, f.unfinished(t, 0, 2).Credits.Oldest, 2*time.Hour)
 	list, err := f.Settler.Pending(t.Context(), 0, hongbao.Grant{}, 10)
 	require.NoError(t, err)
 	require.Len(t, list, 2)

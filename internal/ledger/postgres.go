@@ -33,9 +33,13 @@ var postgresDialect = dialect{
 	// The time when the server received the statement. A worker's own clock starts earlier, before it sends the
 	// statement.
 	now: `CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)`,
+	connections: `CAST(current_setting('max_connections') AS bigint)
+		- CAST(current_setting('superuser_reserved_connections') AS bigint)
+		- COALESCE(CAST(current_setting('reserved_connections', true) AS bigint), 0)`,
 	denied: `SELECT r.name || ' on ' || string_agg(t.name, ', ' ORDER BY t.name)
-		FROM unnest($1::text[]) AS t (name), unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS r (name)
-		WHERE NOT has_table_privilege(to_regclass(t.name), r.name) GROUP BY r.name ORDER BY r.name`,
+		FROM unnest($1::text[]) AS t (name), unnest(ARRAY['SELECT', 'INSERT']) AS r (name)
+		WHERE NOT has_table_privilege(to_regclass(t.name), r.name)
+			AND (r.name = 'SELECT' OR t.name NOT IN ('deployment', 'credit_token')) GROUP BY r.name ORDER BY r.name`,
 }
 
 type postgres struct {

@@ -35,6 +35,9 @@ type dialect struct {
 	moved string
 	// version is an expression for the version of the server or of the SQLite library.
 	version string
+	// connections is an expression for the number of connections that the server accepts from ordinary users; 0 if it
+	// has no limit.
+	connections string
 	// denied is a query for the rights that the user lacks on the named tables. It is empty if the database has no such
 	// check.
 	denied string

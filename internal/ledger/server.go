@@ -11,6 +11,8 @@ type Server struct {
 	Version string
 	// Clock is the database's time. SQLite uses the clock of this machine.
 	Clock time.Time
+	// Connections is how many connections the server accepts from ordinary users; 0 on SQLite.
+	Connections int64
 	// Denied lists the rights that the user lacks, as in "DELETE on archive, grants". It is empty on databases other than
 	// PostgreSQL.
 	Denied []string
@@ -20,8 +22,8 @@ type Server struct {
 func (l *Ledger) Server(ctx context.Context) (s Server, err error) {
 	var now int64
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		return t.query(ctx, `SELECT `+l.dialect.version+`, `+l.dialect.now, nil,
-			func(row scan) error { return row(&s.Version, &now) })
+		return t.query(ctx, `SELECT `+l.dialect.version+`, `+l.dialect.now+`, `+l.dialect.connections, nil,
+			func(row scan) error { return row(&s.Version, &now, &s.Connections) })
 	})
 	s.Clock = time.UnixMilli(now)
 	if err != nil || l.dialect.denied == "" {

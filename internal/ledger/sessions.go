@@ -20,16 +20,16 @@ func (l *Ledger) Live(ctx context.Context) (access.Live, error) {
 			return live, err
 		}
 		live.Sessions, err = rowQuery[access.Session]{
-			sql:  `SELECT hash, key_id, secret_hash, expires_at FROM console_session WHERE expires_at > $1`,
+			sql:  `SELECT hash, key_id, secret_hash, created_at, expires_at FROM console_session WHERE expires_at > $1`,
 			args: []any{now}, row: scanSession}.in(ctx, t)
 		return live, err
 	})
 }
 
 func scanSession(s scan) (v access.Session, err error) {
-	var expires int64
-	err = s(&v.Hash, &v.Key, &v.SecretHash, &expires)
-	v.Expires = atMilli(expires)
+	var begun, expires int64
+	err = s(&v.Hash, &v.Key, &v.SecretHash, &begun, &expires)
+	v.Begun, v.Expires = atMilli(begun), atMilli(expires)
 	return v, err
 }
 
@@ -49,10 +49,23 @@ func (l *Ledger) AddSession(ctx context.Context, s access.Session) error {
 			stmts = append(stmts, stmt{sql: `DELETE FROM console_session WHERE hash = $1`, args: []any{hash}})
 		}
 		return append(stmts, stmt{sql: `INSERT INTO console_session (hash, key_id, secret_hash, created_at, expires_at)
-			VALUES ($1, $2, $3, $4, $5)`, args: []any{s.Hash, s.Key, s.SecretHash, now, milli(s.Expires)}}), err
+			VALUES ($1, $2, $3, $4, $5)`, args: []any{s.Hash, s.Key, s.SecretHash, milli(s.Begun), milli(s.Expires)}}), err
 	})
 	if err != nil {
 		return fmt.Errorf("store a session of API key %s: %w", s.Key, err)
+	}
+	return nil
+}
+
+// KeepSession moves the end of a session of the console. It changes no session that has ended, and never moves an end
+// back.
+func (l *Ledger) KeepSession(ctx context.Context, hash string, expires time.Time) error {
+	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
+		return []stmt{{sql: `UPDATE console_session SET expires_at = $2 WHERE hash = $1 AND expires_at < $2 AND expires_at > $3`,
+			args: []any{hash, milli(expires), time.Now().UnixMilli()}}}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("store the end of a session: %w", err)
 	}
 	return nil
 }

@@ -22,13 +22,14 @@ import (
 )
 
 var sqliteDialect = dialect{
-	queries:    loadQueries("standard", "sqlite"),
-	migrations: "migrations/sqlite",
-	pack:       packJSON,
-	byRow:      true,
-	moved:      `balance <> base`,
-	version:    `sqlite_version()`,
-	now:        `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`,
+	queries:     loadQueries("standard", "sqlite"),
+	migrations:  "migrations/sqlite",
+	pack:        packJSON,
+	byRow:       true,
+	moved:       `balance <> base`,
+	version:     `sqlite_version()`,
+	connections: `0`,
+	now:         `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`,
 }
 
 // packJSON encodes columns as a JSON array of rows: [["c",1,...],...].

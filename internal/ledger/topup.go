@@ -227,12 +227,36 @@ func (l *Ledger) OpenTopUps(ctx context.Context) ([]StoredTopUp, error) {
 		ORDER BY created_at, campaign`, nil, scanTopUp}.all(ctx, l)
 }
 
-// Unfinished returns the numbers of open top-ups and of pending credits. Only workers can finish them.
-func (l *Ledger) Unfinished(ctx context.Context) (topUps, credits int64, err error) {
-	one, _, err := rowQuery[[2]int64]{"count what waits for a worker", `SELECT
-		(SELECT COUNT(*) FROM generation WHERE ` + openTopUps + `), (SELECT COUNT(*) FROM pending)`, nil,
-		func(s scan) (n [2]int64, err error) { return n, s(&n[0], &n[1]) }}.one(ctx, l)
-	return one[0], one[1], err
+// Backlog counts tasks, and has the age of the oldest one; 0 if there is none.
+type Backlog struct {
+	Count  int64
+	Oldest time.Duration
+}
+
+// Unfinished counts what waits for a worker or a person.
+type Unfinished struct {
+	// TopUps are top-ups that are not in Redis yet. Credits are pending credits. Only workers can finish both.
+	TopUps, Credits Backlog
+	// Paused is the number of campaigns that workers have paused, and that no person has resumed.
+	Paused int64
+}
+
+// Unfinished counts the unfinished work.
+func (l *Ledger) Unfinished(ctx context.Context) (Unfinished, error) {
+	age := func(column string) string { return `COALESCE(MAX(` + l.dialect.now + ` - ` + column + `), 0)` }
+	one, _, err := rowQuery[Unfinished]{"count what waits for a worker or a person", `SELECT t.n, t.age, p.n, p.age,
+		(SELECT COUNT(*) FROM control WHERE kind = $1 AND setting = 'paused' AND decided_by = $2
+			AND campaign IN (SELECT id FROM campaign WHERE state = 'funded'))
+		FROM (SELECT COUNT(*) AS n, ` + age("created_at") + ` AS age FROM generation WHERE ` + openTopUps + `) AS t,
+			(SELECT COUNT(*) AS n, ` + age("since") + ` AS age FROM pending) AS p`,
+		[]any{string(stream.ControlCampaign), stream.ByWorker}, func(s scan) (u Unfinished, err error) {
+			var topUp, credit int64
+			err = s(&u.TopUps.Count, &topUp, &u.Credits.Count, &credit, &u.Paused)
+			u.TopUps.Oldest = max(time.Duration(topUp)*time.Millisecond, 0)
+			u.Credits.Oldest = max(time.Duration(credit)*time.Millisecond, 0)
+			return u, err
+		}}.one(ctx, l)
+	return one, err
 }
 
 // TopUpDealt records that all packets of a top-up are in Redis. A repeated call changes nothing.

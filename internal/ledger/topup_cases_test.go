@@ -67,7 +67,12 @@ func testTopUp(t *testing.T, f *fixture) {
 	open, err := f.ledger.OpenTopUps(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []StoredTopUp{first}, open)
-	f.unfinished(t, 1, 0)
+	young := f.unfinished(t, 1, 0)
+	require.Less(t, young.TopUps.Oldest, time.Hour)
+	require.Zero(t, young.Credits.Oldest)
+	f.tamper(t, stmt{sql: `UPDATE generation SET created_at = created_at - 7200000`})
+	require.InDelta(t, 2*time.Hour, f.unfinished(t, 1, 0).TopUps.Oldest, float64(time.Hour))
+	f.tamper(t, stmt{sql: `UPDATE generation SET created_at = created_at + 7200000`})
 	adding := func() hongbao.Amount {
 		totals, _, err := f.ledger.Totals(t.Context(), "rain")
 		require.NoError(t, err)
@@ -93,11 +98,12 @@ func testTopUp(t *testing.T, f *fixture) {
 	require.Zero(t, f.balance(t, PoolAccount("rain")))
 }
 
-func (f *fixture) unfinished(t *testing.T, topUps, credits int64) {
+func (f *fixture) unfinished(t *testing.T, topUps, credits int64) Unfinished {
 	t.Helper()
-	n, c, err := f.ledger.Unfinished(t.Context())
+	u, err := f.ledger.Unfinished(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, [2]int64{topUps, credits}, [2]int64{n, c})
+	require.Equal(t, [2]int64{topUps, credits}, [2]int64{u.TopUps.Count, u.Credits.Count})
+	return u
 }
 
 // A refused order changes nothing.

@@ -20,6 +20,8 @@ type Campaign struct {
 	Funded, Paid, Refunded hongbao.Amount // by the ledger
 	GrantedSum, LeftSum    hongbao.Amount // by Redis
 	InRedis                bool
+	// Paused says who paused the campaign, why and when. It is empty unless the campaign is paused.
+	Paused string
 	// CanPause and CanResume report whether pausing and resuming would have an effect.
 	CanPause, CanResume bool
 	// Places has the campaign's share on each shard. It is nil for a campaign on one shard.

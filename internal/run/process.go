@@ -33,8 +33,9 @@ func newProcess(cfg *configs.Config, command string, scraped bool) (*process, er
 	p := &process{command: command}
 	hooks := app.Hooks{Sink: p.traceSink}
 	if scraped {
-		p.set = metrics.New(command, version())
+		p.set = metrics.New(command, version(), cfg.Deployment.ID)
 		log = p.set.CountAlarms(log)
+		p.set.Settings(metrics.Settings{UnsafeAllow: cfg.Unsafe.Allow, AuditMaxAge: cfg.Ops.AuditMaxAge})
 		hooks.Ledger, hooks.Kafka = p.set.Ledger(), p.set.Kafka()
 	}
 	p.App, err = app.New(cfg, log, hooks)
@@ -89,6 +90,6 @@ func (p *process) exportState(counts *metrics.GrabCounts) {
 			if counts != nil {
 				campaigns = counts.Seen(cfg.Campaigns)
 			}
-			return p.State(ctx, campaigns, counts != nil && p.Config.Ledger.DSN != "")
+			return p.State(ctx, campaigns)
 		}})
 }

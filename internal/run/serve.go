@@ -147,7 +147,7 @@ type measuredGrabber struct {
 func (m *measuredGrabber) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error) {
 	start := time.Now()
 	answer, err := m.Producer.Grab(ctx, g)
-	m.counts.Grabbed(g, answer.Outcome, err, time.Since(start))
+	m.counts.Grabbed(ctx, g, answer.Outcome, err, time.Since(start))
 	if err == nil {
 		m.outcomes.Add(g.Campaign, answer.Outcome)
 	}

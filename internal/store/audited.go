@@ -10,11 +10,14 @@ import (
 type Audited struct {
 	Started     time.Time
 	Differences int64
+	// DeadLetters is how many of the differences are dead letters.
+	DeadLetters int64
 }
 
 // SetAudited stores the result of a whole audit on the first shard.
 func (s *Store) SetAudited(ctx context.Context, a Audited) error {
-	err := s.rdb.HSet(ctx, s.shards[0].Keys.Audit(), "started", a.Started.UnixMilli(), "differences", a.Differences).Err()
+	err := s.rdb.HSet(ctx, s.shards[0].Keys.Audit(), "started", a.Started.UnixMilli(), "differences", a.Differences,
+		"dead_letters", a.DeadLetters).Err()
 	if err != nil {
 		return fmt.Errorf("store the result of the audit: %w", Classify(err))
 	}
@@ -26,6 +29,7 @@ func (s *Store) LastAudit(ctx context.Context) (Audited, bool, error) {
 	var has struct {
 		Started     int64 `redis:"started"`
 		Differences int64 `redis:"differences"`
+		DeadLetters int64 `redis:"dead_letters"` // absent in the record of an older build
 	}
 	cmd := s.rdb.HGetAll(ctx, s.shards[0].Keys.Audit())
 	if err := cmd.Err(); err != nil {
@@ -34,5 +38,5 @@ func (s *Store) LastAudit(ctx context.Context) (Audited, bool, error) {
 	if err := cmd.Scan(&has); err != nil {
 		return Audited{}, false, fmt.Errorf("%s: %w", s.shards[0].Keys.Audit(), err)
 	}
-	return Audited{time.UnixMilli(has.Started), has.Differences}, has.Started > 0, nil
+	return Audited{time.UnixMilli(has.Started), has.Differences, has.DeadLetters}, has.Started > 0, nil
 }

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 )
@@ -22,10 +24,24 @@ type Status struct {
 	// LeftAmount is the sum of all packets that no user has, including packets that are not loaded yet. Without
 	// those, the growth of LeftAmount during the load would reveal the amounts of single packets.
 	LeftAmount hongbao.Amount `json:"left_amount" doc:"Sum of all packets that no user has got, whether loaded yet or not, in minor units."`
+	Pause      *Pause         `json:"pause,omitempty" doc:"Who paused the campaign, why and when. Absent unless the state is 'paused'."`
 	// Places is empty if the campaign is on one shard only.
 	Places []PlaceStatus `json:"places,omitempty" doc:"State on each shard of the campaign. Absent if the campaign has one shard."`
 
 	dealt int64 // the newest generation that is complete on each place
+}
+
+// Pause is the decision by which a campaign is paused.
+type Pause struct {
+	By  string    `json:"by" doc:"API key, or user and host of the command, that paused the campaign. 'hongbao' if a worker did, because a grant contradicts the ledger, the plan or the remote balance system."`
+	Why string    `json:"why,omitempty" doc:"The reason for the pause. Absent if none was given."`
+	At  time.Time `json:"at" doc:"Time of the pause."`
+}
+
+// pauseOf returns the decision in the fields of a paused campaign's hash.
+func pauseOf(m map[string]string) *Pause {
+	at, _ := strconv.ParseInt(m["pause_at"], 10, 64) // 0 if it is unreadable: a wrong time hides neither who nor why
+	return &Pause{By: m["pause_by"], Why: m["pause_why"], At: time.UnixMilli(at).UTC()}
 }
 
 // PlaceStatus is the state of a campaign on one of several shards. It has no amounts, because a place may have only
@@ -93,6 +109,9 @@ func (s *Status) addPlace(id string, k *Shard, m map[string]string) (err error) 
 			return err
 		}
 		s.GrantedAmount, s.LeftAmount = s.GrantedAmount+granted, s.LeftAmount-granted
+		if p.State == StatePaused && m["pause_by"] != "" {
+			s.Pause = cmp.Or(s.Pause, pauseOf(m))
+		}
 		if m["dealt"] != "" {
 			if dealt, err = number(id, m, "dealt"); err != nil {
 				return err
@@ -135,6 +154,9 @@ func (s *Status) sum() {
 	}
 	if s.State = s.Places[0].State; first >= 0 {
 		s.State = order[first]
+	}
+	if s.State != StatePaused {
+		s.Pause = nil
 	}
 	if len(s.Places) == 1 {
 		s.Places = nil

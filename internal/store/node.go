@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"maps"
 	"path"
 	"slices"
 	"time"
@@ -41,14 +40,7 @@ func lookAtNode(ctx context.Context, rdb redis.Cmdable, addr string) (n Node, er
 }
 
 func folder(ctx context.Context, rdb redis.Cmdable) string {
-	c := map[string]string{}
-	for _, name := range []string{"dir", "appenddirname"} { // one by one: Redis before 7 accepts only one name
-		has, err := rdb.ConfigGet(ctx, name).Result()
-		if err != nil {
-			return "" // CONFIG GET is not allowed, or the server has no such setting
-		}
-		maps.Copy(c, has)
-	}
+	c := readConfig(ctx, rdb, "dir", "appenddirname")
 	if c["dir"] == "" || c["appenddirname"] == "" {
 		return ""
 	}

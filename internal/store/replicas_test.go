@@ -41,4 +41,8 @@ func TestWatchCountsReplicas(t *testing.T) {
 	w.sees(t)
 	w.sees(t)
 	require.True(t, counted())
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		states, err := b.store.ServerStates(t.Context())
+		return err == nil && states[0].Server.Replicas == 0 && states[0].RequiredReplicas == 1
+	}, "the replica is still required")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -110,21 +111,15 @@ func inspect(ctx context.Context, rdb redis.Cmdable, addr string) (Server, error
 	if err != nil {
 		return s, err
 	}
-	if c, err := rdb.ConfigGet(ctx, "appendfsync").Result(); err == nil {
-		s.AppendFsync = c["appendfsync"]
-	}
-	s.MinReplicas = -1
-	if c, err := rdb.ConfigGet(ctx, "min-replicas-to-write").Result(); err == nil {
-		if n, err := strconv.Atoi(c["min-replicas-to-write"]); err == nil {
-			s.MinReplicas = n
-		}
+	config := readConfig(ctx, rdb, "appendfsync", "min-replicas-to-write", "cluster-require-full-coverage")
+	s.AppendFsync, s.MinReplicas = config["appendfsync"], -1
+	if n, err := strconv.Atoi(config["min-replicas-to-write"]); err == nil {
+		s.MinReplicas = n
 	}
 	if s.Mode != "cluster" {
 		return s, nil
 	}
-	if c, err := rdb.ConfigGet(ctx, "cluster-require-full-coverage").Result(); err == nil {
-		s.FullCoverage = c["cluster-require-full-coverage"] == "yes"
-	}
+	s.FullCoverage = config["cluster-require-full-coverage"] == "yes"
 	if text, err := rdb.ClusterInfo(ctx).Result(); err == nil {
 		_, rest, _ := strings.Cut(text, "cluster_slots_assigned:")
 		if n, err := strconv.Atoi(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0])); err == nil {
@@ -132,6 +127,25 @@ func inspect(ctx context.Context, rdb redis.Cmdable, addr string) (Server, error
 		}
 	}
 	return s, nil
+}
+
+// askConfig returns 0 if the connection's user may not run CONFIG GET. CONFIG GET itself would leave an entry in ACL LOG
+// each time.
+const askConfig = `return redis.acl_check_cmd('CONFIG', 'GET', 'appendfsync') and 1 or 0`
+
+// readConfig returns the named settings. It leaves out the settings that the server lacks, and all of them if the user
+// may not run CONFIG GET. It asks for one setting at a time, because Redis before 7 accepts only one name.
+func readConfig(ctx context.Context, rdb redis.Cmdable, names ...string) map[string]string {
+	out := map[string]string{}
+	if may, err := rdb.Eval(ctx, askConfig, nil).Int(); err == nil && may == 0 {
+		return out
+	}
+	for _, name := range names {
+		if has, err := rdb.ConfigGet(ctx, name).Result(); err == nil {
+			maps.Copy(out, has)
+		}
+	}
+	return out
 }
 
 // parseInfo parses the answer to INFO.

@@ -16,7 +16,10 @@ type ServerState struct {
 	Server Server
 	// Address is the address at which the server was reached.
 	Address string
-	Shards  []ShardState
+	// RequiredReplicas is the number of replicas that durability class replica waits for: the most that the server has
+	// had since its shards were opened there.
+	RequiredReplicas int
+	Shards           []ShardState
 }
 
 // ShardState is the state of a shard. A shard that Redis has lost is not open, and its Seq is 0.
@@ -39,6 +42,7 @@ func (s *Store) ServerStates(ctx context.Context) ([]ServerState, error) {
 		}
 		one := ServerState{Server: now.server, Address: address(node)}
 		for _, i := range list {
+			one.RequiredReplicas = max(one.RequiredReplicas, now.replicas[i])
 			one.Shards = append(one.Shards, ShardState{Shard: i, Open: !slices.Contains(now.notOpen, i), Seq: now.heads[i].Seq})
 		}
 		all = append(all, one)

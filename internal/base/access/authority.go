@@ -37,6 +37,7 @@ type Live struct {
 type Source interface {
 	Live(ctx context.Context) (Live, error)
 	AddSession(ctx context.Context, s Session) error
+	KeepSession(ctx context.Context, hash string, expires time.Time) error
 	EndSession(ctx context.Context, hash string) error
 }
 
@@ -121,7 +122,8 @@ func (a *Authority) caller(ctx context.Context, find func(*list) *Key) (Caller, 
 		return Caller{}, err
 	}
 	if k := find(l); k != nil {
-		return Caller{Key: k.ID, Role: k.Role, Campaigns: k.Campaigns, Client: k.Client, Spending: k.Spending}, nil
+		return Caller{Key: k.ID, Role: k.Role, Campaigns: k.Campaigns, Expires: k.Expires, Client: k.Client,
+			Spending: k.Spending}, nil
 	}
 	return Caller{}, refused(ErrUnauthorized)
 }

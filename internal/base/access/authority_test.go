@@ -32,6 +32,7 @@ type fakeLedger struct {
 	reads atomic.Int64
 
 	sessions []Session
+	kept     atomic.Int64
 }
 
 func (b *fakeLedger) Live(ctx context.Context) (Live, error) {
@@ -53,6 +54,18 @@ func (b *fakeLedger) AddSession(_ context.Context, s Session) error {
 	defer b.mu.Unlock()
 	if b.err == nil {
 		b.sessions = append(b.sessions, s)
+	}
+	return b.err
+}
+
+func (b *fakeLedger) KeepSession(_ context.Context, hash string, expires time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kept.Add(1)
+	for i := range b.sessions {
+		if b.sessions[i].Hash == hash {
+			b.sessions[i].Expires = expires
+		}
 	}
 	return b.err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hongbao-project/hongbao"
 )
@@ -30,6 +31,8 @@ type Caller struct {
 	// Campaigns is the scope of the key: campaign ids, or prefixes that end with *. Empty means all campaigns and the
 	// whole deployment.
 	Campaigns []string
+	// Expires is the end of the key; zero: never.
+	Expires time.Time
 	// Client is the client of the balance API that the key belongs to. It is empty for other roles.
 	Client string
 	Spending

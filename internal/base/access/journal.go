@@ -169,7 +169,16 @@ type JournalPage struct {
 	Next answers.Text `json:"next" nullable:"true" doc:"To get the next page, send this value as the parameter 'after'. Null on the last page."`
 }
 
-// Denials limits how many refusals of one caller the journal records: 20 a minute. The zero value is ready to use.
+// The most refusals of one caller that the journal records each minute. All callers without a valid key count as one.
+const (
+	MostDenials = 20
+	MostLogIns  = 1
+)
+
+// UnknownCaller is Entry.Who if the key is not valid.
+const UnknownCaller = "unknown"
+
+// Denials limits how many refusals of one caller the journal records each minute. The zero value is ready to use.
 type Denials struct {
 	mu  sync.Mutex
 	who map[string]*denied
@@ -182,14 +191,13 @@ type denied struct {
 
 // Bounds of Denials.
 const (
-	denialsEach     = time.Minute
-	denialsRecorded = 20
-	denialsKnown    = 10_000
+	denialsEach  = time.Minute
+	denialsKnown = 10_000
 )
 
-// Take reports whether the journal should record this refusal of a caller. If so, skipped is the number of the caller's
-// refusals that were not recorded since the last recorded one.
-func (d *Denials) Take(who string) (write bool, skipped int) {
+// Take reports whether the journal should record this refusal of a caller; most is the number that it records each
+// minute. If so, skipped is the number of the caller's refusals that were not recorded since the last recorded one.
+func (d *Denials) Take(who string, most int) (write bool, skipped int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.who == nil || len(d.who) >= denialsKnown {
@@ -203,7 +211,7 @@ func (d *Denials) Take(who string) (write bool, skipped int) {
 	if now.Sub(at.since) >= denialsEach {
 		at.since, at.recorded = now, 0
 	}
-	if at.recorded >= denialsRecorded {
+	if at.recorded >= most {
 		at.skipped++
 		return false, 0
 	}

@@ -50,19 +50,19 @@ func TestDenialsAreBounded(t *testing.T) {
 		var d Denials
 		written := 0
 		for range 1000 {
-			if write, skipped := d.Take("key:a"); write {
+			if write, skipped := d.Take("key:a", MostDenials); write {
 				require.Zero(t, skipped)
 				written++
 			}
 		}
-		require.Equal(t, denialsRecorded, written)
-		write, _ := d.Take("key:b")
+		require.Equal(t, MostDenials, written)
+		write, _ := d.Take("key:b", MostDenials)
 		require.True(t, write, "each caller has a limit of its own")
 		wait(t, denialsEach)
-		write, skipped := d.Take("key:a")
+		write, skipped := d.Take("key:a", MostDenials)
 		require.True(t, write)
-		require.Equal(t, 1000-denialsRecorded, skipped)
-		write, skipped = d.Take("key:a")
+		require.Equal(t, 1000-MostDenials, skipped)
+		write, skipped = d.Take("key:a", MostDenials)
 		require.True(t, write)
 		require.Zero(t, skipped)
 	})

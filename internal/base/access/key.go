@@ -28,6 +28,9 @@ const (
 	maxSponsors  = 100
 )
 
+// KeyTime is how long a key is valid if its creator names no end.
+const KeyTime = 90 * 24 * time.Hour
+
 // Key is an API key as the ledger stores it, without the secret.
 type Key struct {
 	ID   string `json:"id"`
@@ -81,6 +84,14 @@ func split(text string) (id, secret string, ok bool) {
 // live reports whether the key is neither revoked nor expired.
 func (k *Key) live(now time.Time) bool {
 	return k.Revoked.IsZero() && (k.Expires.IsZero() || now.Before(k.Expires))
+}
+
+// End returns the time when the key expires, for a person.
+func (k *Key) End() string {
+	if k.Expires.IsZero() {
+		return "never"
+	}
+	return k.Expires.Format(time.RFC3339)
 }
 
 // hashed reports whether hash belongs to a valid secret of the key. It takes the same time for every hash.

@@ -63,6 +63,13 @@ const (
 	AcknowledgeDifference Action = "acknowledge_difference"
 )
 
+// The actions that begin and end a session of the console. The journal records them. Every role that may open the
+// console may take them.
+const (
+	LogIn  Action = "log_in"
+	LogOut Action = "log_out"
+)
+
 // The actions that only the command line takes, with the ledger's DSN. The journal records them, too.
 const (
 	ManageKeys     Action = "manage_keys"

@@ -18,13 +18,28 @@ type Session struct {
 	// Key is the id of the API key that started the session. SecretHash is the SHA-256 of the secret that was used.
 	// When that secret becomes invalid, the session ends.
 	Key, SecretHash string
-	Expires         time.Time
+	// Begun is the time of the login. KeepSession moves Expires.
+	Begun, Expires time.Time
+}
+
+// SessionTimes limit a session.
+type SessionTimes struct {
+	// Lasts is the longest time from the login to the end. Idle is the longest time without a request.
+	Lasts, Idle time.Duration
+}
+
+// end returns the end of a session that began at begun, if now is its last request.
+func (t SessionTimes) end(begun, now time.Time) time.Time {
+	if last := begun.Add(t.Lasts); now.Add(t.Idle).After(last) {
+		return last
+	}
+	return now.Add(t.Idle)
 }
 
 // StartSession starts a console session for the owner of an API key. The returned id goes into a cookie and is not
 // stored anywhere. Every replica accepts the session. The session ends with EndSession, when the secret becomes
-// invalid, or after lasts. If the key is not valid, StartSession returns the error of Identify.
-func (a *Authority) StartSession(ctx context.Context, keyText string, lasts time.Duration) (id string, err error) {
+// invalid, and at the limits of times. If the key is not valid, StartSession returns the error of Identify.
+func (a *Authority) StartSession(ctx context.Context, keyText string, times SessionTimes) (id string, err error) {
 	if _, err := a.Identify(ctx, keyText); err != nil {
 		return "", err
 	}
@@ -32,7 +47,8 @@ func (a *Authority) StartSession(ctx context.Context, keyText string, lasts time
 	_, _ = rand.Read(b[:]) // never fails
 	id = hex.EncodeToString(b[:])
 	key, secret, _ := split(keyText)
-	s := Session{Hash: Hash(id), Key: key, SecretHash: Hash(secret), Expires: time.Now().Add(lasts)}
+	now := time.Now()
+	s := Session{Hash: Hash(id), Key: key, SecretHash: Hash(secret), Begun: now, Expires: times.end(now, now)}
 	err = a.change(ctx, func(ctx context.Context) error { return a.source.AddSession(ctx, s) },
 		func(l *list) { l.sessions[s.Hash] = s })
 	if err != nil {
@@ -55,6 +71,34 @@ func (a *Authority) Session(ctx context.Context, id string) (Caller, error) {
 		}
 		return k
 	})
+}
+
+// keepEvery is the fraction of SessionTimes.Idle after which a request stores the new end of its session, so that not
+// each request writes into the ledger.
+const keepEvery = 30
+
+// KeepSession notes a request of a session, which moves its end for every replica. If the ledger is down, the end stays.
+func (a *Authority) KeepSession(ctx context.Context, id string, times SessionTimes) error {
+	l := a.list.Load()
+	if l == nil || a.unreachable.Load() {
+		return nil
+	}
+	s, ok := l.sessions[Hash(id)]
+	end := times.end(s.Begun, time.Now())
+	if !ok || end.Sub(s.Expires) < times.Idle/keepEvery {
+		return nil
+	}
+	s.Expires = end
+	err := a.change(ctx, func(ctx context.Context) error { return a.source.KeepSession(ctx, s.Hash, s.Expires) },
+		func(l *list) {
+			if _, ok := l.sessions[s.Hash]; ok { // a logout may have ended it meanwhile
+				l.sessions[s.Hash] = s
+			}
+		})
+	if err != nil {
+		return fmt.Errorf("keep a session: %w", err)
+	}
+	return nil
 }
 
 // EndSession ends a session. Other replicas accept it for up to 10 more seconds. Ending a missing session is not an

@@ -19,7 +19,7 @@ func TestSessions(t *testing.T) {
 		b := &fakeLedger{keys: []Key{k}}
 		here, there := NewAuthority(b), NewAuthority(b)
 		begin := func() string {
-			id, err := here.StartSession(t.Context(), text, time.Hour)
+			id, err := here.StartSession(t.Context(), text, SessionTimes{Lasts: time.Hour, Idle: time.Hour})
 			require.NoError(t, err)
 			for _, a := range []*Authority{here, there} {
 				who, err := a.Session(t.Context(), id)
@@ -66,7 +66,7 @@ func TestSessions(t *testing.T) {
 			_, err := here.Session(t.Context(), bad)
 			require.ErrorIs(t, err, ErrUnauthorized)
 		}
-		_, err = here.StartSession(t.Context(), text, time.Hour)
+		_, err = here.StartSession(t.Context(), text, SessionTimes{Lasts: time.Hour, Idle: time.Hour})
 		require.ErrorIs(t, err, ErrUnauthorized)
 	})
 }
@@ -77,15 +77,86 @@ func TestNoSessionWithoutTheLedger(t *testing.T) {
 		k, text := NewKey(RoleViewer, nil)
 		b := &fakeLedger{keys: []Key{k}}
 		a := NewAuthority(b)
-		id, err := a.StartSession(t.Context(), text, time.Hour)
+		id, err := a.StartSession(t.Context(), text, SessionTimes{Lasts: time.Hour, Idle: time.Hour})
 		require.NoError(t, err)
 		b.set(func() { b.err = hongbao.Outagef(hongbao.ClassTransient, "gone") })
-		_, err = a.StartSession(t.Context(), text, time.Hour)
+		_, err = a.StartSession(t.Context(), text, SessionTimes{Lasts: time.Hour, Idle: time.Hour})
 		require.True(t, hongbao.IsOutage(err))
 		_, err = a.Session(t.Context(), id)
 		require.NoError(t, err, "known sessions still work")
 		wait(t, maxAge)
 		_, err = a.Session(t.Context(), id)
 		require.True(t, hongbao.IsOutage(err))
+	})
+}
+
+// A session ends after its idle time without a request, on each replica. Requests on either replica move the end for
+// both, but not beyond the session's longest time.
+func TestIdleSessionsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k, text := NewKey(RoleOperator, nil)
+		b := &fakeLedger{keys: []Key{k}}
+		replicas := []*Authority{NewAuthority(b), NewAuthority(b)}
+		times := SessionTimes{Lasts: 2 * time.Hour, Idle: 30 * time.Minute}
+		begin := func() string {
+			id, err := replicas[0].StartSession(t.Context(), text, times)
+			require.NoError(t, err)
+			return id
+		}
+		use := func(a *Authority, id string) {
+			t.Helper()
+			_, err := a.Session(t.Context(), id)
+			require.NoError(t, err)
+			require.NoError(t, a.KeepSession(t.Context(), id, times))
+		}
+		over := func(id string) {
+			t.Helper()
+			for _, a := range replicas {
+				_, err := a.Session(t.Context(), id)
+				require.ErrorIs(t, err, ErrUnauthorized)
+			}
+		}
+		id := begin()
+		wait(t, 30*time.Minute)
+		over(id)
+
+		id = begin()
+		for i := range 4 { // 100 minutes on alternate replicas
+			wait(t, 25*time.Minute)
+			use(replicas[i%2], id)
+		}
+		wait(t, 19*time.Minute)
+		use(replicas[0], id)
+		wait(t, time.Minute)
+		over(id)
+
+		id = begin()
+		for range 29 * 6 { // the looks of an open page move nothing
+			wait(t, 10*time.Second)
+			for _, a := range replicas {
+				_, err := a.Session(t.Context(), id)
+				require.NoError(t, err)
+			}
+		}
+		wait(t, time.Minute)
+		over(id)
+
+		id = begin()
+		wait(t, 5*time.Second)
+		kept := b.kept.Load()
+		for range 100 {
+			use(replicas[0], id)
+		}
+		require.Equal(t, kept, b.kept.Load(), "not each request writes into the ledger")
+		wait(t, time.Minute)
+		for range 100 {
+			use(replicas[0], id)
+		}
+		require.Equal(t, kept+1, b.kept.Load())
+		require.NoError(t, replicas[1].EndSession(t.Context(), id))
+		wait(t, time.Minute)
+		require.NoError(t, replicas[0].KeepSession(t.Context(), id, times), "it has not noticed the logout")
+		over(id)
 	})
 }

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -17,6 +19,7 @@ import (
 type GrabCounts struct {
 	outcomes map[hongbao.Outcome]prometheus.Counter
 	errors   map[hongbao.Class]prometheus.Counter
+	canceled prometheus.Counter
 	took     prometheus.Observer
 
 	calls       *prometheus.CounterVec
@@ -45,13 +48,17 @@ func (s *Set) Grabs() *GrabCounts {
 	for _, class := range classes {
 		c.errors[class] = grabs.WithLabelValues("error_" + class.String())
 	}
+	c.canceled = grabs.WithLabelValues("error_canceled")
 	c.ok = c.calls.WithLabelValues("ok")
 	return c
 }
 
-// Grabbed records the outcome and the duration of a grab.
-func (c *GrabCounts) Grabbed(g *hongbao.Grab, outcome hongbao.Outcome, err error, took time.Duration) {
-	if err != nil {
+// Grabbed records the outcome and the duration of a grab. ctx is the context of the grab: if the caller has canceled
+// it, the error is not counted as one of Hongbao.
+func (c *GrabCounts) Grabbed(ctx context.Context, g *hongbao.Grab, outcome hongbao.Outcome, err error, took time.Duration) {
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		c.canceled.Inc()
+	} else if err != nil {
 		c.errors[hongbao.ClassOf(err)].Inc()
 	} else if n := c.outcomes[outcome]; n != nil {
 		n.Inc()

@@ -10,6 +10,11 @@ var (
 			"upgrade"})
 	Alarms = everyProcess.add(Metric{Name: "hongbao_alarms_total", Kind: Counter, Labels: []string{"code"},
 		Help: "Number of log lines with this code; docs/alarms.md explains each code.", Normal: "does not grow"})
+	UnsafeAllow = everyProcess.add(Metric{Name: "hongbao_unsafe_allow", Kind: Gauge, Labels: []string{"check"},
+		Help: "Always 1, for each check that unsafe.allow switches off.", Normal: "absent"})
+	AuditMaxAge = everyProcess.add(Metric{Name: "hongbao_audit_max_age_seconds", Kind: Gauge,
+		Help:   "The setting ops.audit_max_age. The alert audit_old compares it with the age of the last audit.",
+		Normal: "the interval of the audits, plus a margin"})
 	LedgerSeconds = everyProcess.add(Metric{Name: "hongbao_ledger_transaction_seconds", Kind: Histogram,
 		Labels: []string{"kind"}, Buckets: seconds,
 		Help:   "Seconds that a transaction of the ledger took, with all its waits. The label kind is read or write.",
@@ -33,8 +38,9 @@ var ofServe = group("hongbao serve", "Exported on `serve.ops_listen`. The balanc
 // Metrics that the servers export.
 var (
 	Grabs = ofServe.add(Metric{Name: "hongbao_grabs_total", Kind: Counter, Labels: []string{"outcome"},
-		Help:   "Number of grabs by result: an outcome of docs/http.md, or error_ with the class of the error.",
-		Normal: "mostly sold_out in a rush; few busy, frozen and refilling; no error_"})
+		Help: "Number of grabs by result: an outcome of docs/http.md, error_ with the class of the error, or " +
+			"error_canceled if the caller hung up before the answer. The class permanent is a mistake of the caller.",
+		Normal: "mostly sold_out in a rush; few busy, frozen and refilling; no error_ except canceled and permanent"})
 	GrabSeconds = ofServe.add(Metric{Name: "hongbao_grab_seconds", Kind: Histogram, Buckets: seconds,
 		Help:   "Seconds from a grab to its answer, without the time for HTTP. Exemplars have the trace id.",
 		Normal: "99 of 100 grabs take less than 0.1 s"})
@@ -50,11 +56,6 @@ var (
 		Help: "Number of packets that no user has got yet, for the campaigns with the latest grabs on this server, at " +
 			"most ops.campaigns campaigns.",
 		Normal: "falls to 0 in a rush"})
-	Unfinished = ofServe.add(Metric{Name: "hongbao_ledger_unfinished", Kind: Gauge, Labels: []string{"kind"},
-		Help: "Work in the ledger that waits for a worker. Kind top_ups counts top-ups that are not in Redis yet. Kind " +
-			"credits counts credits that were perhaps requested from the remote. Absent without ledger.dsn, and while the " +
-			"ledger does not answer.",
-		Normal: "0; credits rise in a rush"})
 	Remembered = ofServe.add(Metric{Name: "hongbao_grants_remembered_bytes", Kind: Gauge,
 		Help: "Bytes of memory for the grants that this process reported to users and that the ledger may lack. If Redis " +
 			"loses such a grant, the process sends it to Redis.",
@@ -141,7 +142,7 @@ var (
 		Help: "Number of open claims that this worker found and took over, including its own earlier claims.", Normal: "grows after a worker died"})
 )
 
-var ofState = group("The state of the deployment", "`hongbao serve` and `hongbao work` ask Redis when they are "+
+var ofState = group("The state of the deployment", "`hongbao serve` and `hongbao work` ask Redis and the ledger when they are "+
 	"scraped, at most once in `ops.poll`. All processes report the same values: take the maximum, never the sum. While "+
 	"a server of Redis does not answer, its values are absent.")
 
@@ -174,6 +175,13 @@ var (
 		Help: "Number of workers of the sink that have called Redis within consumer.lease.", Normal: "as many as you run"})
 	SinkPaused = ofState.add(Metric{Name: "hongbao_sink_paused", Kind: Gauge, Labels: []string{"sink"},
 		Help: "1 if a person has paused the sink on at least one shard, else 0.", Normal: "0"})
+	SinkRate = ofState.add(Metric{Name: "hongbao_sink_rate_limit", Kind: Gauge, Labels: []string{"sink"},
+		Help:   "The most grants that all workers of the sink together deliver in a second; 0 for no limit.",
+		Normal: "0, or what the sink can take"})
+	SinkPausedCampaigns = ofState.add(Metric{Name: "hongbao_sink_paused_campaigns", Kind: Gauge,
+		Labels: []string{"sink", "by"},
+		Help:   "Number of campaigns that are paused for the sink, by the one that paused them: worker or person.",
+		Normal: "0"})
 	ShardOpen = ofState.add(Metric{Name: "hongbao_shard_open", Kind: Gauge, Labels: []string{"shard"},
 		Help: "1 if the shard is open on its server of Redis, 0 if it is frozen or missing.", Normal: "1"})
 	ShardEvents = ofState.add(Metric{Name: "hongbao_shard_events", Kind: Gauge, Labels: []string{"shard"},
@@ -182,6 +190,11 @@ var (
 		Help: "Bytes of memory that the server of Redis uses.", Normal: "below 70 % of hongbao_redis_max_memory_bytes"})
 	RedisMaxMemory = ofState.add(Metric{Name: "hongbao_redis_max_memory_bytes", Kind: Gauge, Labels: []string{"server"},
 		Help: "The setting maxmemory of the server of Redis, in bytes; 0 for no limit.", Normal: "above 0"})
+	RedisMachineMemory = ofState.add(Metric{Name: "hongbao_redis_machine_memory_bytes", Kind: Gauge,
+		Labels: []string{"server"},
+		Help: "Bytes of memory of the machine of the server of Redis, as Redis reports it (total_system_memory). In a " +
+			"container it is the memory of the host, not the limit of the container. 0 if Redis does not report it.",
+		Normal: "above hongbao_redis_max_memory_bytes"})
 	RedisPersists = ofState.add(Metric{Name: "hongbao_redis_append_only", Kind: Gauge, Labels: []string{"server"},
 		Help: "1 if the server of Redis writes an append-only file, else 0.", Normal: "1"})
 	RedisWrites = ofState.add(Metric{Name: "hongbao_redis_writes_ok", Kind: Gauge, Labels: []string{"server"},
@@ -191,11 +204,30 @@ var (
 		Help: "1 if the setting maxmemory-policy of Redis is noeviction, else 0.", Normal: "1"})
 	RedisReplicas = ofState.add(Metric{Name: "hongbao_redis_replicas", Kind: Gauge, Labels: []string{"server"},
 		Help: "Number of replicas that are connected to the server of Redis.", Normal: "as many as you run"})
+	RequiredReplicas = ofState.add(Metric{Name: "hongbao_redis_required_replicas", Kind: Gauge, Labels: []string{"server"},
+		Help: "Number of replicas that durability class replica waits for: producer.replicas, or the most that the server " +
+			"has had since its shards were opened there.",
+		Normal: "at most hongbao_redis_replicas"})
 	AuditAgrees = ofState.add(Metric{Name: "hongbao_audit_agrees", Kind: Gauge,
 		Help:   "1 if the last `hongbao audit` of all campaigns found no difference, else 0. Absent before the first audit.",
 		Normal: "1"})
 	AuditDifferences = ofState.add(Metric{Name: "hongbao_audit_differences", Kind: Gauge,
 		Help: "Number of differences that the last audit of all campaigns found.", Normal: "0"})
+	AuditDeadLetters = ofState.add(Metric{Name: "hongbao_audit_dead_letters", Kind: Gauge,
+		Help:   "Number of these differences that are dead letters. Their alert is dead_letter, not audit_differs.",
+		Normal: "0"})
 	AuditTime = ofState.add(Metric{Name: "hongbao_audit_timestamp_seconds", Kind: Gauge,
 		Help: "Unix time at which the last audit of all campaigns began.", Normal: "less than a day ago"})
+	Unfinished = ofState.add(Metric{Name: "hongbao_ledger_unfinished", Kind: Gauge, Labels: []string{"kind"},
+		Help: "Work in the ledger that waits for a worker. Kind top_ups counts top-ups that are not in Redis yet. Kind " +
+			"credits counts credits that were perhaps requested from the remote. Absent without ledger.dsn, and while the " +
+			"ledger does not answer.",
+		Normal: "0; credits rise in a rush"})
+	UnfinishedSeconds = ofState.add(Metric{Name: "hongbao_ledger_unfinished_oldest_seconds", Kind: Gauge,
+		Labels: []string{"kind"},
+		Help:   "Age in seconds of the oldest unfinished work of the kind; 0 if there is none.", Normal: "below 60"})
+	PausedCampaigns = ofState.add(Metric{Name: "hongbao_ledger_paused_campaigns", Kind: Gauge,
+		Help: "Number of campaigns that workers have paused because of a wrong grant, and that no person has resumed. " +
+			"Absent without ledger.dsn, and while the ledger does not answer.",
+		Normal: "0"})
 )

@@ -21,9 +21,9 @@ import (
 // everything returns the scrape of a process in which every kind of metric has a value.
 func everything(t *testing.T) string {
 	t.Helper()
-	s := New("serve", "v1")
+	s := New("serve", "v1", "rain")
 	c := s.Grabs()
-	c.Grabbed(&hongbao.Grab{Trace: sampled}, hongbao.OutcomeGranted, nil, 3*time.Millisecond)
+	c.Grabbed(t.Context(), &hongbao.Grab{Trace: sampled}, hongbao.OutcomeGranted, nil, 3*time.Millisecond)
 	c.Called("rain", 2, time.Millisecond, errors.New("no answer"))
 	w := s.Sinks()
 	w.Handler("kafka", stub{nil, hongbao.Heldf("later")}).Handle(t.Context(), []hongbao.Grant{{Trace: sampled}, {}})
@@ -43,13 +43,14 @@ func everything(t *testing.T) string {
 	s.Remembered(func() (bytes, forgotten int64) { return 1_000, 2 })
 	s.Kafka()("Produce", time.Second, errors.New("no answer"))
 	s.CountAlarms(zap.NewNop())
+	s.Settings(Settings{UnsafeAllow: []string{"redis_settings"}})
 	s.Publisher(func() Published { return Published{Batches: 4} })
 	s.State(Poll{Timeout: time.Second, Every: time.Hour, Ask: func(context.Context) (*State, error) {
 		return &State{
 			Sinks:  []SinkState{{Sink: "kafka", Workers: 2, Shards: []SinkShard{{Shard: 4, Lag: 5, Parked: []int64{0, 3}}}}},
 			Shards: []ShardState{{Shard: 4, Open: true, Events: 9}}, Servers: []ServerState{{Server: "r:1"}},
 			Campaigns: []CampaignState{{ID: "rain", Left: 3}}, Audit: &AuditState{Started: time.Now()},
-			Unfinished: map[string]int64{"top_ups": 3},
+			Ledger: &LedgerState{Unfinished: map[string]Backlog{"top_ups": {Count: 3}}},
 		}, nil
 	}})
 	text := scrape(t, s)

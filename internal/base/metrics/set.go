@@ -3,6 +3,7 @@ package metrics
 import (
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -10,11 +11,16 @@ import (
 )
 
 // Set contains the metrics of one process.
-type Set struct{ registry *prometheus.Registry }
+type Set struct {
+	registry prometheus.Registerer // adds the label deployment to each metric
+	gatherer prometheus.Gatherer
+}
 
-// New returns the Set of a process, with the metrics of the Go runtime, the process and the build.
-func New(command, version string) *Set {
-	s := &Set{registry: prometheus.NewRegistry()}
+// New returns the Set of a process, with the metrics of the Go runtime, the process and the build. Each metric has the
+// constant label deployment, so that deployments which share a Prometheus stay apart.
+func New(command, version, deployment string) *Set {
+	r := prometheus.NewRegistry()
+	s := &Set{prometheus.WrapRegistererWith(prometheus.Labels{"deployment": deployment}, r), r}
 	// The Go collector exports go_memstats_alloc_bytes as a gauge, and as a counter with the suffix _total. OpenMetrics
 	// does not allow two families of one name, so these metrics are off.
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(),
@@ -24,9 +30,25 @@ func New(command, version string) *Set {
 	return s
 }
 
+// Settings are the knobs that alert rules depend on.
+type Settings struct {
+	// UnsafeAllow lists the checks that are off. AuditMaxAge is the highest normal age of the last audit.
+	UnsafeAllow []string
+	AuditMaxAge time.Duration
+}
+
+// Settings exports knobs.
+func (s *Set) Settings(of Settings) {
+	unsafe := s.gauge(UnsafeAllow)
+	for _, check := range of.UnsafeAllow {
+		unsafe.WithLabelValues(check).Set(1)
+	}
+	s.gauge(AuditMaxAge).WithLabelValues().Set(of.AuditMaxAge.Seconds())
+}
+
 // Handler serves scrapes. It uses the OpenMetrics format on request, because only this format has exemplars.
 func (s *Set) Handler() http.Handler {
-	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	return promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
 func (s *Set) counter(m *Metric) *prometheus.CounterVec {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +19,13 @@ import (
 
 const sampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// scrape returns the metrics in the OpenMetrics format.
+var (
+	sample     = regexp.MustCompile(`(?m)^[^#].*`)
+	deployment = regexp.MustCompile(`\{deployment="rain"\}|,deployment="rain"|deployment="rain",`)
+)
+
+// scrape returns the metrics in the OpenMetrics format. It requires that each sample has the label of the deployment,
+// and removes this label.
 func scrape(t *testing.T, s *Set) string {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
@@ -27,7 +34,11 @@ func scrape(t *testing.T, s *Set) string {
 	s.Handler().ServeHTTP(w, r)
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	require.Contains(t, w.Header().Get("Content-Type"), "openmetrics")
-	return w.Body.String()
+	text := w.Body.String()
+	for _, line := range sample.FindAllString(text, -1) {
+		require.Regexp(t, deployment, line)
+	}
+	return deployment.ReplaceAllString(text, "")
 }
 
 func has(t *testing.T, text string, lines ...string) {
@@ -39,18 +50,26 @@ func has(t *testing.T, text string, lines ...string) {
 
 func TestGrabsAreCounted(t *testing.T) {
 	t.Parallel()
-	s := New("serve", "v1")
+	s := New("serve", "v1", "rain")
 	c := s.Grabs()
-	c.Grabbed(&hongbao.Grab{Trace: sampled}, hongbao.OutcomeGranted, nil, 3*time.Millisecond)
-	c.Grabbed(&hongbao.Grab{}, hongbao.OutcomeSoldOut, nil, time.Millisecond)
-	c.Grabbed(&hongbao.Grab{}, "", hongbao.Errorf(hongbao.ClassTransient, "down"), time.Second)
+	c.Grabbed(t.Context(), &hongbao.Grab{Trace: sampled}, hongbao.OutcomeGranted, nil, 3*time.Millisecond)
+	c.Grabbed(t.Context(), &hongbao.Grab{}, hongbao.OutcomeSoldOut, nil, time.Millisecond)
+	c.Grabbed(t.Context(), &hongbao.Grab{}, "", hongbao.Errorf(hongbao.ClassTransient, "down"), time.Second)
+	gone, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	c.Grabbed(gone, &hongbao.Grab{}, "", hongbao.Errorf(hongbao.ClassUnknown, "no answer: %w", gone.Err()), time.Second)
+	c.Grabbed(gone, &hongbao.Grab{}, hongbao.OutcomeSoldOut, nil, time.Second)
+	late, end := context.WithDeadline(t.Context(), time.Now())
+	defer end()
+	c.Grabbed(late, &hongbao.Grab{}, "", hongbao.Errorf(hongbao.ClassUnknown, "no answer: %w", late.Err()), time.Second)
 	c.Called("rain", 2, time.Millisecond, nil)
 	c.Called("snow", 1, time.Millisecond, errors.New("no answer"))
 	text := scrape(t, s)
 	has(t, text, `hongbao_build_info{command="serve",version="v1"} 1.0`,
-		`hongbao_grabs_total{outcome="granted"} 1.0`, `hongbao_grabs_total{outcome="sold_out"} 1.0`,
+		`hongbao_grabs_total{outcome="granted"} 1.0`, `hongbao_grabs_total{outcome="sold_out"} 2.0`,
+		`hongbao_grabs_total{outcome="error_canceled"} 1.0`, `hongbao_grabs_total{outcome="error_unknown"} 1.0`,
 		`hongbao_grabs_total{outcome="busy"} 0.0`, `hongbao_grabs_total{outcome="error_transient"} 1.0`,
-		`hongbao_grab_seconds_count 3`, `hongbao_grab_calls_total{result="ok"} 1.0`,
+		`hongbao_grab_seconds_count 6`, `hongbao_grab_calls_total{result="ok"} 1.0`,
 		`hongbao_grab_calls_total{result="unknown"} 1.0`, `hongbao_grab_call_grabs_sum 3.0`)
 	require.Contains(t, text, `hongbao_grab_seconds_bucket{le="0.005"} 2 # {trace_id="0af7651916cd43dd8448eb211c80319c"} 0.003`)
 	require.ElementsMatch(t, []string{"rain", "snow"}, c.Seen(5))
@@ -60,7 +79,7 @@ func TestGrabsAreCounted(t *testing.T) {
 
 func TestRequestsAreCounted(t *testing.T) {
 	t.Parallel()
-	s := New("balance", "v1")
+	s := New("balance", "v1", "rain")
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/campaigns/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	h := s.Requests(mux)
@@ -78,7 +97,7 @@ func (s stub) Handle(context.Context, []hongbao.Grant) []error { return s }
 
 func TestSinksAreMeasured(t *testing.T) {
 	t.Parallel()
-	s := New("work", "v1")
+	s := New("work", "v1", "rain")
 	w := s.Sinks()
 	errs := stub{nil, hongbao.Heldf("later"), hongbao.Outagef(hongbao.ClassTransient, "down"),
 		hongbao.Errorf(hongbao.ClassPermanent, "never"), errors.New("who knows")}
@@ -104,7 +123,7 @@ func TestSinksAreMeasured(t *testing.T) {
 func TestAlarmsAreCounted(t *testing.T) {
 	t.Parallel()
 	core, lines := observer.New(zap.InfoLevel)
-	s := New("work", "v1")
+	s := New("work", "v1", "rain")
 	log := s.CountAlarms(zap.New(core)).With(zap.Int("shard", 1))
 	log.Error("ALARM", zap.String("code", "sink_down"))
 	log.Warn("alarm", zap.String("code", "fsync_slow"))
@@ -121,7 +140,7 @@ func TestAlarmsAreCounted(t *testing.T) {
 // series remain.
 func TestStateIsAskedForOnce(t *testing.T) {
 	t.Parallel()
-	s, asked := New("serve", "v1"), 0
+	s, asked := New("serve", "v1", "rain"), 0
 	var fail error
 	var part *State
 	at := time.Unix(1_700_000_000, 0)
@@ -132,12 +151,13 @@ func TestStateIsAskedForOnce(t *testing.T) {
 		if fail != nil {
 			return part, fail
 		}
-		return &State{Sinks: []SinkState{{Sink: "kafka", Workers: 2,
+		return &State{Sinks: []SinkState{{Sink: "kafka", Workers: 2, Rate: 50, PausedByWorker: 4, PausedByPerson: 1,
 			Shards: []SinkShard{{Shard: 4, Lag: 5, Parked: []int64{0, 3}, Oldest: time.Minute}}}}, Shards: []ShardState{{Shard: 4, Open: true, Events: 9}},
-			Servers: []ServerState{{Server: "r:1", Memory: 10, AppendOnly: true}}, Campaigns: []CampaignState{{"rain", 3}},
-			Audit: &AuditState{at, 2}, Unfinished: map[string]int64{"top_ups": 3}}, nil
+			Servers:   []ServerState{{Server: "r:1", Memory: 10, MachineMemory: 30, AppendOnly: true, RequiredReplicas: 2}},
+			Campaigns: []CampaignState{{"rain", 3}},
+			Audit:     &AuditState{at, 2, 1}, Ledger: &LedgerState{map[string]Backlog{"top_ups": {3, time.Minute}}, 2}}, nil
 	}}}
-	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft, Unfinished)...))
+	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft)...))
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() { scrape(t, s) })
@@ -149,7 +169,12 @@ func TestStateIsAskedForOnce(t *testing.T) {
 		`hongbao_sink_workers{sink="kafka"} 2.0`, `hongbao_shard_open{shard="4"} 1.0`, `hongbao_shard_events{shard="4"} 9.0`,
 		`hongbao_redis_append_only{server="r:1"} 1.0`, `hongbao_redis_noeviction{server="r:1"} 0.0`,
 		`hongbao_campaign_left_packets{campaign="rain"} 3.0`, `hongbao_audit_agrees 0.0`, `hongbao_audit_differences 2.0`,
-		`hongbao_audit_timestamp_seconds 1.7e+09`, `hongbao_ledger_unfinished{kind="top_ups"} 3.0`)
+		`hongbao_audit_dead_letters 1.0`,
+		`hongbao_audit_timestamp_seconds 1.7e+09`, `hongbao_ledger_unfinished{kind="top_ups"} 3.0`,
+		`hongbao_ledger_unfinished_oldest_seconds{kind="top_ups"} 60.0`, `hongbao_ledger_paused_campaigns 2.0`,
+		`hongbao_redis_machine_memory_bytes{server="r:1"} 30.0`, `hongbao_redis_required_replicas{server="r:1"} 2.0`,
+		`hongbao_sink_rate_limit{sink="kafka"} 50.0`, `hongbao_sink_paused_campaigns{by="worker",sink="kafka"} 4.0`,
+		`hongbao_sink_paused_campaigns{by="person",sink="kafka"} 1.0`)
 	fail, c.at = errors.New("Redis is down"), time.Now().Add(-2*time.Hour)
 	text := scrape(t, s)
 	scrape(t, s)
@@ -166,7 +191,7 @@ func TestStateIsAskedForOnce(t *testing.T) {
 
 func TestStoresAreMeasured(t *testing.T) {
 	t.Parallel()
-	s := New("work", "v1")
+	s := New("work", "v1", "rain")
 	ledger, kafka := s.Ledger(), s.Kafka()
 	ledger("write", time.Second, false, nil)
 	ledger("write", time.Second, true, errors.New("lost"))

@@ -15,8 +15,22 @@ type State struct {
 	Campaigns []CampaignState
 	// Audit is the result of the last complete audit; nil if there was none.
 	Audit *AuditState
-	// Unfinished counts, by kind, the work in the ledger that waits for a worker; nil if the ledger did not answer.
-	Unfinished map[string]int64
+	// Ledger is nil if the ledger did not answer.
+	Ledger *LedgerState
+}
+
+// LedgerState is the work in the ledger that waits for a worker or a person.
+type LedgerState struct {
+	// Unfinished has, by kind, the work that waits for a worker.
+	Unfinished map[string]Backlog
+	// Paused is the number of campaigns that workers have paused, and that no person has resumed.
+	Paused int64
+}
+
+// Backlog counts tasks, and has the age of the oldest one.
+type Backlog struct {
+	Count  int64
+	Oldest time.Duration
 }
 
 // SinkState is the state of a sink.
@@ -24,7 +38,11 @@ type SinkState struct {
 	Sink    string
 	Workers int
 	Paused  bool
-	Shards  []SinkShard
+	// Rate is the most grants that all workers together deliver in a second; 0 means no limit.
+	Rate int
+	// PausedByWorker and PausedByPerson count the campaigns that are paused for the sink.
+	PausedByWorker, PausedByPerson int
+	Shards                         []SinkShard
 }
 
 // SinkShard is the state of a sink on a shard. Parked counts the parked entries by level.
@@ -44,10 +62,10 @@ type ShardState struct {
 
 // ServerState is the state of a Redis server.
 type ServerState struct {
-	Server                         string
-	Memory, MaxMemory              int64
-	AppendOnly, WritesOK, Noevicts bool
-	Replicas                       int
+	Server                           string
+	Memory, MaxMemory, MachineMemory int64
+	AppendOnly, WritesOK, Noevicts   bool
+	Replicas, RequiredReplicas       int
 }
 
 // CampaignState is the number of packets that a campaign has left.
@@ -58,8 +76,8 @@ type CampaignState struct {
 
 // AuditState is the result of the last complete audit.
 type AuditState struct {
-	Started     time.Time
-	Differences int64
+	Started                  time.Time
+	Differences, DeadLetters int64
 }
 
 // Poll configures how State reads the deployment's state.
@@ -75,7 +93,7 @@ type Poll struct {
 // State exports the deployment's state. A scrape reads the state at most once in Poll.Every.
 func (s *Set) State(p Poll) {
 	c := &stateCache{poll: p}
-	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft, Unfinished)...))
+	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft)...))
 }
 
 type stateCache struct {
@@ -119,20 +137,27 @@ func (c *stateCache) read(add func(m *Metric, value float64, labels ...string)) 
 	for _, s := range state.Servers {
 		add(RedisMemory, float64(s.Memory), s.Server)
 		add(RedisMaxMemory, float64(s.MaxMemory), s.Server)
+		add(RedisMachineMemory, float64(s.MachineMemory), s.Server)
 		add(RedisPersists, truth(s.AppendOnly), s.Server)
 		add(RedisWrites, truth(s.WritesOK), s.Server)
 		add(RedisKeeps, truth(s.Noevicts), s.Server)
 		add(RedisReplicas, float64(s.Replicas), s.Server)
+		add(RequiredReplicas, float64(s.RequiredReplicas), s.Server)
 	}
 	for _, one := range state.Campaigns {
 		add(CampaignLeft, float64(one.Left), one.ID)
 	}
-	for kind, n := range state.Unfinished {
-		add(Unfinished, float64(n), kind)
+	if l := state.Ledger; l != nil {
+		add(PausedCampaigns, float64(l.Paused))
+		for kind, b := range l.Unfinished {
+			add(Unfinished, float64(b.Count), kind)
+			add(UnfinishedSeconds, b.Oldest.Seconds(), kind)
+		}
 	}
 	if a := state.Audit; a != nil {
 		add(AuditAgrees, truth(a.Differences == 0))
 		add(AuditDifferences, float64(a.Differences))
+		add(AuditDeadLetters, float64(a.DeadLetters))
 		add(AuditTime, float64(a.Started.UnixMilli())/1000)
 	}
 }
@@ -143,6 +168,9 @@ func (s *SinkState) read(add func(m *Metric, value float64, labels ...string)) {
 	}
 	add(Workers, float64(s.Workers), s.Sink)
 	add(SinkPaused, truth(s.Paused), s.Sink)
+	add(SinkRate, float64(s.Rate), s.Sink)
+	add(SinkPausedCampaigns, float64(s.PausedByWorker), s.Sink, "worker")
+	add(SinkPausedCampaigns, float64(s.PausedByPerson), s.Sink, "person")
 	for _, x := range s.Shards {
 		shard := strconv.Itoa(x.Shard)
 		add(LagGrants, float64(x.Lag), s.Sink, shard)

@@ -60,7 +60,8 @@ func TestNamesAreInOrder(t *testing.T) {
 		require.NotEmpty(t, m.Normal, m.Name)
 		require.Equal(t, m.Kind == Histogram, m.Buckets != nil, m.Name)
 		for _, label := range m.Labels {
-			require.Contains(t, []string{"campaign", "class", "code", "command", "kind", "level", "listener", "outcome", "request", "result",
+			require.Contains(t, []string{"by", "campaign", "check", "class", "code", "command",
+				"kind", "level", "listener", "outcome", "request", "result",
 				"route", "server", "shard", "sink", "status", "version"}, label, "is this label bounded? docs/metrics.md says by what")
 		}
 		if m.Kind != Histogram {

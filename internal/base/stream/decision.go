@@ -14,6 +14,9 @@ type Decision struct {
 	Why string `json:"why"`
 }
 
+// ByWorker is Decision.By of the decisions that workers make themselves.
+const ByWorker = "hongbao"
+
 // maxWhy limits the length of Decision.Why, in bytes.
 const maxWhy = 1_000
 

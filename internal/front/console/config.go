@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -15,8 +14,9 @@ import (
 // of the ledger.
 type Authority interface {
 	Identify(ctx context.Context, key string) (access.Caller, error)
-	StartSession(ctx context.Context, key string, lasts time.Duration) (session string, err error)
+	StartSession(ctx context.Context, key string, times access.SessionTimes) (session string, err error)
 	Session(ctx context.Context, session string) (access.Caller, error)
+	KeepSession(ctx context.Context, session string, times access.SessionTimes) error
 	EndSession(ctx context.Context, session string) error
 }
 

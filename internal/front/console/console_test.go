@@ -48,7 +48,22 @@ func TestPagesAreForThoseWhoLoggedIn(t *testing.T) {
 	for _, path := range []string{"/nothing", "/campaigns/none", "/letters/kafka/0/9-9", "/quarantine/8", "/jobs/1"} {
 		require.Equal(t, http.StatusNotFound, f.ask(t, "viewer", path, nil).Code, path)
 	}
-	require.Contains(t, f.ask(t, "viewer", "/", nil).Body.String(), "&lt;b&gt;Other")
+	body := f.ask(t, "viewer", "/", nil).Body.String()
+	require.Contains(t, body, "&lt;b&gt;Other")
+	require.Contains(t, body, "key key-viewer, viewer, until 2027-02-25 09:30 UTC")
+}
+
+// Each request of a session keeps it, except the stream of events, which an open page requests without its user.
+func TestRequestsKeepTheSession(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	kept := func(session string) bool { _, ok := f.keys.kept.Load(session); return ok }
+	require.Equal(t, http.StatusNotFound, f.ask(t, "viewer", "/events", nil).Code)
+	require.False(t, kept(sessionOf+"viewer"))
+	f.ask(t, "viewer", "/", nil)
+	require.True(t, kept(sessionOf+"viewer"))
+	f.ask(t, "gateway", "/", nil)
+	require.False(t, kept(sessionOf+"gateway"), "a refused request keeps nothing")
 }
 
 func TestLogin(t *testing.T) {
@@ -72,6 +87,13 @@ func TestLogin(t *testing.T) {
 	}
 	w = f.ask(t, "viewer", "/logout", url.Values{})
 	require.Negative(t, w.Result().Cookies()[0].MaxAge)
+	require.Len(t, f.logins, 1+3+6+1)
+	require.Equal(t, "log_in 192.0.2.1 "+access.ErrUnauthorized.Error(), f.logins[0])
+	require.Equal(t, "log_in 192.0.2.1 "+access.ErrForbidden.Error(), f.logins[1])
+	require.Equal(t, "log_in 192.0.2.1 <nil>", f.logins[4])
+	require.Equal(t, "log_out 192.0.2.1 <nil>", f.logins[10])
+	f.ask(t, "", "/logout", url.Values{})
+	require.Len(t, f.logins, 11, "no one was logged in")
 }
 
 func TestAnotherSiteChangesNothing(t *testing.T) {

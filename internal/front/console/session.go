@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -59,9 +60,26 @@ func (c *Console) allow(a access.Action, h handler) http.Handler {
 			c.actions.Denied(access.As(r.Context(), who.Actor("")), a, "", who.May(a))
 			c.fail(w, r, http.StatusForbidden, c.explain(who.May(a)))
 		default:
+			c.keepSession(r)
 			h(w, r.WithContext(access.As(r.Context(), who.Actor(""))), &who)
 		}
 	})
+}
+
+// keepSession moves the end of the session of the request's cookie. An open live page renews its stream of events by
+// itself, so that is no sign of its user.
+func (c *Console) keepSession(r *http.Request) {
+	cookie, err := r.Cookie(c.cookieName())
+	if err != nil || r.URL.Path == "/events" {
+		return
+	}
+	if err := c.authority.KeepSession(r.Context(), cookie.Value, c.sessionTimes()); err != nil {
+		c.log.Warn("a session was not extended; the next request tries it again", zap.Error(err))
+	}
+}
+
+func (c *Console) sessionTimes() access.SessionTimes {
+	return access.SessionTimes{Lasts: c.cfg.SessionTime, Idle: c.cfg.IdleTime}
 }
 
 func (c *Console) loginPage(w http.ResponseWriter, r *http.Request) {
@@ -75,6 +93,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	who, err := c.authority.Identify(r.Context(), key)
 	switch {
 	case errors.Is(err, access.ErrUnauthorized):
+		c.loggedIn(r, access.LogIn, nil, err)
 		c.show(w, r, http.StatusUnauthorized, "login", page{Title: "Log in", View: to,
 			Error: "This key is not valid here: it is mistyped, expired or revoked."})
 		return
@@ -82,21 +101,39 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		c.failed(w, r, err)
 		return
 	case who.May(access.ReadCampaigns) != nil:
+		c.loggedIn(r, access.LogIn, &who, who.May(access.ReadCampaigns))
 		c.fail(w, r, http.StatusForbidden, "A key of the role "+string(who.Role)+" does not open the console.")
 		return
 	}
-	session, err := c.authority.StartSession(r.Context(), key, c.cfg.SessionTime)
+	session, err := c.authority.StartSession(r.Context(), key, c.sessionTimes())
 	if err != nil {
 		c.failed(w, r, err)
 		return
 	}
+	c.loggedIn(r, access.LogIn, &who, nil)
 	c.endSession(r) // the browser is about to lose the old cookie, so nobody could log out the old session
 	http.SetCookie(w, c.cookie(session))
 	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // local returns only paths of this site
 }
 
+// loggedIn records a log-in or a log-out. The parameter who is nil if the key is not valid.
+func (c *Console) loggedIn(r *http.Request, a access.Action, who *access.Caller, why error) {
+	actor := access.Actor{Who: access.UnknownCaller}
+	if who != nil {
+		actor = who.Actor("")
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	c.actions.LoggedIn(access.As(r.Context(), actor), a, host, why)
+}
+
 // logout ends the session in all replicas.
 func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
+	if who, err := c.callerOf(r); err == nil {
+		c.loggedIn(r, access.LogOut, &who, nil)
+	}
 	c.endSession(r)
 	http.SetCookie(w, c.cookie(""))
 	http.Redirect(w, r, "/login", http.StatusSeeOther)

@@ -37,6 +37,7 @@ type fakeSource struct {
 	did   []string
 
 	denied  int
+	logins  []string
 	live    model.Live
 	err     error
 	refuses error // returned by the calls that create a campaign
@@ -117,6 +118,10 @@ func (b *fakeSource) Trail(context.Context, model.Question) (model.Trails, error
 func (b *fakeSource) Replays(context.Context) ([]app.ReplayState, error) {
 	events := int64(10)
 	return []app.ReplayState{{Name: "again", Target: "kafka", Looked: 5, Events: &events}, {Name: "new", Target: "kafka"}}, nil
+}
+
+func (b *fakeSource) LoggedIn(_ context.Context, a access.Action, address string, why error) {
+	b.logins = append(b.logins, fmt.Sprint(a, " ", address, " ", why))
 }
 
 func (b *fakeSource) Denied(context.Context, access.Action, string, error) { b.denied++ }
@@ -201,13 +206,13 @@ func (b *fakeSource) Audit(_ context.Context, who *access.Caller) (*audit.Report
 // keys implements Authority. The text of a key is its role, or the role, a colon and the scope.
 type keys struct {
 	revoked, down atomic.Bool
-	ended         sync.Map // sessions
+	ended, kept   sync.Map // sessions
 }
 
 const sessionOf = "session-of-"
 
-func (k *keys) StartSession(_ context.Context, key string, lasts time.Duration) (string, error) {
-	if lasts != time.Hour {
+func (k *keys) StartSession(_ context.Context, key string, times access.SessionTimes) (string, error) {
+	if times != (access.SessionTimes{Lasts: time.Hour, Idle: time.Minute}) {
 		return "", errors.New("a session has the configured duration")
 	}
 	return sessionOf + key, nil
@@ -224,7 +229,7 @@ func (k *keys) Identify(_ context.Context, text string) (access.Caller, error) {
 	role, scope, scoped := strings.Cut(text, ":")
 	for _, r := range access.Roles() {
 		if string(r) == role && !k.revoked.Load() {
-			who := access.Caller{Key: "key-" + role, Role: r}
+			who := access.Caller{Key: "key-" + role, Role: r, Expires: time.Date(2027, 2, 25, 9, 30, 0, 0, time.UTC)}
 			if scoped {
 				who.Campaigns = []string{scope}
 			}
@@ -232,6 +237,14 @@ func (k *keys) Identify(_ context.Context, text string) (access.Caller, error) {
 		}
 	}
 	return access.Caller{}, access.ErrUnauthorized
+}
+
+func (k *keys) KeepSession(_ context.Context, session string, times access.SessionTimes) error {
+	if times != (access.SessionTimes{Lasts: time.Hour, Idle: time.Minute}) {
+		return errors.New("a session has the configured duration")
+	}
+	k.kept.Store(session, true)
+	return nil
 }
 
 func (k *keys) EndSession(_ context.Context, session string) error {
@@ -254,7 +267,7 @@ func setup(t *testing.T, change func(*configs.Console, *Deps)) *fixture {
 		Stations: []model.Station{{Name: "Receipt in Redis", Present: true, Text: "yes"},
 			{Name: "Row of the ledger", Text: "no"}}}}
 	f.live.Spread = []model.Bin{{Low: 1, High: 5, Granted: 10, Plan: 4711}}
-	cfg := configs.Console{Every: time.Second, Watchers: 3, SessionTime: time.Hour}
+	cfg := configs.Console{Every: time.Second, Watchers: 3, SessionTime: time.Hour, IdleTime: time.Minute}
 	deps := Deps{Source: f.fakeSource, Actions: f.fakeSource, Operations: f.fakeSource.operations, Authority: f.keys, Log: zap.NewNop(), Deployment: "test"}
 	if change != nil {
 		change(&cfg, &deps)

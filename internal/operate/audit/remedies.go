@@ -111,7 +111,7 @@ var remedies = []remedy{
 			"another code from the topic", false},
 	{DuplicateInTopic, "the topic has one grant more than once. The likely cause is an accepted loss (`recover " +
 		"--accept-loss`): Redis no longer knew that the grant was published, and a worker published it again",
-		"change nothing in the topic: subscribers drop the copy by (shard, seq). `hongbao journal` shows whether a person " +
+		"change nothing in the topic: subscribers drop the copy. `hongbao journal` shows whether a person " +
 			"accepted a loss (`accept_loss`). If no one did, find the program that writes to the topic besides the workers",
 		false},
 	{MalformedRecord, "the topic has records that claim to be grants of this deployment and can't be read",

@@ -86,7 +86,7 @@ func (r *Recoverer) resolveEmpty(ctx context.Context, k *store.Shard, sink strin
 				return err
 			}
 			_, err = k.ResolveLetter(ctx, &store.Resolution{
-				Sink: sink, Letter: id, What: store.Dropped, Decision: stream.Decision{By: "hongbao",
+				Sink: sink, Letter: id, What: store.Dropped, Decision: stream.Decision{By: stream.ByWorker,
 					Why: "the entry opened an epoch and skipped nothing: it has no event"}})
 			if err != nil {
 				return err

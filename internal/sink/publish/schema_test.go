@@ -2,6 +2,12 @@ package publish
 
 import (
 	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -33,4 +39,30 @@ func TestMessagesFollowTheSchema(t *testing.T) {
 	} {
 		require.Error(t, check(t, bytes.Replace(value, []byte(from), []byte(to), 1)), from)
 	}
+}
+
+// The table of docs/topic.md has each field of the schema, and says which ones are optional.
+func TestTopicPageHasEachField(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../../../docs/schema/hongbao.grant.v1.json")
+	require.NoError(t, err)
+	var schema struct {
+		Properties map[string]json.RawMessage
+		Required   []string
+	}
+	require.NoError(t, json.Unmarshal(raw, &schema))
+	text, err := os.ReadFile("../../../docs/topic.md")
+	require.NoError(t, err)
+	_, table, ok := strings.Cut(string(text), "\n| field | type |")
+	require.True(t, ok)
+	table, _, _ = strings.Cut(table, "\n\n")
+	var fields, required []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]+) \\|").FindAllStringSubmatch(table, -1) {
+		fields = append(fields, row[1])
+		if !strings.Contains(row[2], "optional") {
+			required = append(required, row[1])
+		}
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(schema.Properties)), fields)
+	require.ElementsMatch(t, schema.Required, required)
 }

@@ -45,7 +45,7 @@ func promtool(t *testing.T, args ...string) string {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	generated(t, "alerts/hongbao.rules.yaml", Rules(Production()))
-	generated(t, "alerts/hongbao.test.yaml", Tests("hongbao.rules.yaml"))
+	generated(t, "alerts/hongbao.test.yaml", Tests("hongbao.rules.yaml", Alerts(Production())...))
 	require.Contains(t, promtool(t, "check", "rules", "hongbao.rules.yaml"), "SUCCESS")
 	require.Contains(t, promtool(t, "test", "rules", "hongbao.test.yaml"), "SUCCESS")
 }
@@ -57,10 +57,11 @@ func TestRulesCanFail(t *testing.T) {
 		t.Skip("needs a server")
 	}
 	dir := t.TempDir()
-	rules := strings.Replace(Rules(Production()), "> 300", "> 302", 1)
+	rules := strings.Replace(Rules(Production()), "hongbao_sink_oldest_seconds) > 300", "hongbao_sink_oldest_seconds) > 302", 1)
 	require.NotEqual(t, Rules(Production()), rules)
 	require.NoError(t, os.WriteFile(dir+"/rules.yaml", []byte(rules), 0o600))
-	require.NoError(t, os.WriteFile(dir+"/test.yaml", []byte(Tests("rules.yaml")), 0o600))
+	tests := Tests("rules.yaml", waits(Production())...)
+	require.NoError(t, os.WriteFile(dir+"/test.yaml", []byte(tests), 0o600))
 	out, err := exec.CommandContext(context.Background(), "promtool", "test", "rules", dir+"/test.yaml").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "HongbaoGrantsWait")
@@ -85,6 +86,19 @@ func known(t *testing.T, expr string) {
 	}
 }
 
+// apart requires that a query keeps deployments apart: it aggregates and matches by their labels.
+func apart(t *testing.T, expr string) {
+	t.Helper()
+	require.NotRegexp(t, `\b(sum|min|max|count|avg)\s*\(`, expr, "an aggregation without by")
+	found := grouped.FindAllStringSubmatch(expr, -1)
+	require.NotEmpty(t, found, expr)
+	for _, m := range found {
+		require.Regexp(t, `^namespace, deployment(,|$)`, m[2], expr)
+	}
+}
+
+var grouped = regexp.MustCompile(`\b(by|on|ignoring|without) \(([^)]*)\)`)
+
 // Every query of the dashboard uses existing metrics, and promtool can parse it.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
@@ -96,6 +110,8 @@ func TestDashboard(t *testing.T) {
 	for _, p := range panels() {
 		for _, q := range p.queries {
 			known(t, q[0])
+			apart(t, q[0])
+			require.Equal(t, strings.Count(q[0], "hongbao_"), strings.Count(q[0], `deployment=~"$deployment"`), q[0])
 			rules.WriteString("      - record: r\n        labels: {panel: " + quote(p.title+" "+q[1]) + "}\n        expr: " +
 				quote(strings.ReplaceAll(q[0], "$__rate_interval", "1m")) + "\n")
 		}
@@ -105,7 +121,8 @@ func TestDashboard(t *testing.T) {
 	promtool(t, "check", "rules", "--lint=none", path)
 }
 
-// Every alert uses existing metrics, and every code that a process logs has an alert.
+// Every alert uses existing metrics, keeps deployments apart, and has a test in which it fires and one in which it is
+// silent. Every code that a process logs has an alert.
 func TestEveryCodeHasAnAlert(t *testing.T) {
 	t.Parallel()
 	codes := map[string]bool{}
@@ -113,6 +130,15 @@ func TestEveryCodeHasAnAlert(t *testing.T) {
 		known(t, a.Expr)
 		require.False(t, codes[a.Code], a.Code)
 		codes[a.Code] = true
+		if a.Code != "process_down" { // Prometheus itself writes the metric up, without the label deployment
+			apart(t, a.Expr)
+		}
+		require.Contains(t, []string{critical, warning}, a.Severity)
+		has := map[bool]bool{}
+		for _, c := range a.Cases {
+			has[c.Fires] = true
+		}
+		require.Equal(t, map[bool]bool{true: true, false: true}, has, a.Code)
 	}
 	for _, code := range metrics.Codes() {
 		require.True(t, codes[code], code)
