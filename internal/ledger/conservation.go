@@ -28,29 +28,29 @@ func (d Difference) String() string {
 // reads one snapshot. It returns every difference, but names at most 1,000 users. No difference means that no money was
 // created, lost or paid to a wrong user. It reads grants, transfers and accounts once, in pages: its memory does not
 // grow with their number, and Config.Timeout bounds each page. For a sealed campaign it reads the seal instead of the
-// grants and debits, and of the accounts it reads only those whose balance differs from their base.
+// grants and debits, and of the accounts the database returns only those whose balance differs from their base.
 //
 // Users are compared by sums over 2^18 groups of accounts. If a group differs, everything is read once more, including
 // the grants of sealed campaigns, and the group's accounts are checked one by one. Grants of archived campaigns can't
 // be read: a group with such grants is named as a whole. Two errors that cancel each other out are missed if they fall
 // into the same group; the probability is 1 in 262,144.
 func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
-	return l.check(ctx, l.dialect.moved)
+	return l.check(ctx, true)
 }
 
 // CheckEveryAccount is CheckConservation without bases and seals: it reads every account, every debit and every grant
 // that is not archived. So it also finds an account that was deleted, or whose base was changed together with its
 // balance. If it finds nothing, it checks the bases, too.
 func (l *Ledger) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
-	list, err := l.check(ctx, "")
+	list, err := l.check(ctx, false)
 	if err != nil || len(list) > 0 {
 		return list, err
 	}
 	return l.CheckConservation(ctx)
 }
 
-func (l *Ledger) check(ctx context.Context, moved string) ([]Difference, error) {
-	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), moved: moved}
+func (l *Ledger) check(ctx context.Context, seals bool) ([]Difference, error) {
+	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), seals: seals, blocks: l.dialect.blocks}
 	err := l.readPages(ctx, func(ctx context.Context, t txn) error {
 		if err := b.read(ctx, t); err != nil {
 			return err
@@ -73,9 +73,10 @@ const (
 // book contains the sums over the rows of a ledger.
 type book struct {
 	list []Difference
-	// moved is the condition that an account's balance differs from its base. If it is empty, bases and seals are
-	// ignored.
-	moved      string
+	// seals is false if bases and seals are ignored.
+	seals bool
+	// blocks is the dialect's query for the number of blocks of table account.
+	blocks     string
 	currencies map[string]*currencyBook
 	// groups has a number for each group of accounts: the sum of the balances minus what the accounts' users were paid.
 	// It is 0 in a correct ledger.
@@ -153,7 +154,7 @@ func (b *book) read(ctx context.Context, t txn) error {
 // campaign compares the counters of one campaign with its grants and with the debits of its pool.
 func (b *book) campaign(ctx context.Context, t txn, c *Totals) error {
 	switch {
-	case c.Sealed && b.suspects == nil && (b.moved != "" || c.Archived):
+	case c.Sealed && b.suspects == nil && (b.seals || c.Archived):
 		return b.sealed(ctx, t, c)
 	case c.Archived && b.suspects != nil:
 		return b.archivedGroups(ctx, t, c.Campaign)
@@ -192,14 +193,14 @@ func (b *book) sealed(ctx context.Context, t txn, c *Totals) error {
 		return err
 	}
 	debits, debited := amount, grants
-	if b.moved == "" {
+	if !b.seals {
 		debits, debited, err = sumDebits(ctx, t, c.Campaign)
 	}
 	b.counts(c, grants, amount, debits, debited)
 	if err != nil {
 		return err
 	}
-	if b.moved == "" || based == 0 { // the accounts' bases have none of the grants
+	if !b.seals || based == 0 { // the accounts' bases have none of the grants
 		return sealGroups(ctx, t, c.Campaign, func(group, amount int64) { b.groups[group] -= amount })
 	}
 	var rest int64
@@ -262,28 +263,77 @@ func sumDebits(ctx context.Context, t txn, campaign string) (amount, grants int6
 	return amount, grants, err
 }
 
-// accounts adds up the balances. Unless every account is read, it adds up only the parts of the balances above the
-// bases; only an account with money or a base has such a part.
+// accounts adds up the balances. Unless seals are ignored, it adds up only the parts of the balances above the bases;
+// only an account with money or a base has such a part.
 func (b *book) accounts(ctx context.Context, t txn) error {
-	after, columns, where := "", `id, kind, currency, balance`, ``
-	if b.moved != "" && b.suspects == nil {
-		columns, where = `id, kind, currency, balance - base`, b.moved+` AND `
+	if b.seals && b.suspects == nil {
+		return b.moved(ctx, t)
 	}
-	return eachPage(ctx, t, `SELECT `+columns+` FROM account WHERE `+where+`id > $1 ORDER BY id LIMIT $2`,
-		func() []any { return []any{after} }, func(s scan) error {
-			var kind, currency string
-			var balance int64
-			if err := s(&after, &kind, &currency, &balance); err != nil {
-				return err
-			}
-			if kind == "user" {
-				b.balance(after, balance)
-			}
-			if b.suspects == nil {
-				b.currency(currency).add(after, kind, balance)
-			}
-			return nil
+	after := ""
+	return eachPage(ctx, t, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,
+		func() []any { return []any{after} }, func(s scan) (err error) {
+			after, err = b.account(s)
+			return err
 		})
+}
+
+const (
+	// rangeRows is the number of accounts, and rangeBlocks the number of blocks, of which one query returns those whose
+	// balance differs from their base.
+	rangeRows, rangeBlocks = 200_000, 32_768
+	selectMoved            = `SELECT id, kind, currency, balance - base FROM account WHERE balance <> base AND `
+)
+
+// moved adds up the accounts whose balance differs from their base. An index on them would make it independent of the
+// number of accounts, but each credit would write to the index. PostgreSQL reads its blocks in their order, because an
+// order by key jumps between the blocks.
+func (b *book) moved(ctx context.Context, t txn) error {
+	row := func(s scan) error { _, err := b.account(s); return err }
+	if b.blocks == "" {
+		return eachRange(ctx, t, func(after, last string) error {
+			return t.query(ctx, selectMoved+`id > $1 AND id <= $2`, []any{after, last}, row)
+		})
+	}
+	var blocks int64
+	err := t.query(ctx, b.blocks, nil, func(s scan) error { return s(&blocks) })
+	for from := int64(0); err == nil && from < blocks; from += rangeBlocks {
+		err = t.query(ctx, selectMoved+`ctid >= CAST(CAST($1 AS text) AS tid) AND ctid < CAST(CAST($2 AS text) AS tid)`,
+			[]any{fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+rangeBlocks)}, row)
+	}
+	return err
+}
+
+// eachRange calls fn for each range of rangeRows accounts: those after an id, up to a last one.
+func eachRange(ctx context.Context, t txn, fn func(after, last string) error) error {
+	for after := ""; ; {
+		var last string
+		err := t.query(ctx, `SELECT COALESCE(MAX(id), '') FROM
+			(SELECT id FROM account WHERE id > $1 ORDER BY id LIMIT $2) AS page`, []any{after, int64(rangeRows)},
+			func(s scan) error { return s(&last) })
+		if err != nil || last == "" {
+			return err
+		}
+		if err := fn(after, last); err != nil {
+			return err
+		}
+		after = last
+	}
+}
+
+// account adds a row of table account, and returns its id.
+func (b *book) account(s scan) (id string, err error) {
+	var kind, currency string
+	var balance int64
+	if err := s(&id, &kind, &currency, &balance); err != nil {
+		return id, err
+	}
+	if kind == "user" {
+		b.balance(id, balance)
+	}
+	if b.suspects == nil {
+		b.currency(currency).add(id, kind, balance)
+	}
+	return id, nil
 }
 
 func (c *currencyBook) add(account, kind string, balance int64) {

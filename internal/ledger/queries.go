@@ -31,8 +31,9 @@ type dialect struct {
 	share string
 	// now is an expression for the database's clock, in milliseconds.
 	now string
-	// moved is the condition that an account's balance differs from its base; an index serves it.
-	moved string
+	// blocks is a query for the number of blocks of table account, if a query can select rows by the number of their
+	// block.
+	blocks string
 	// version is an expression for the version of the server or of the SQLite library.
 	version string
 	// connections is an expression for the number of connections that the server accepts from ordinary users; 0 if it

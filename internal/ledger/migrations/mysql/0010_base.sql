@@ -1,11 +1,7 @@
 -- lowest: 5
--- The part of a user's balance that grants of sealed campaigns have paid. Audits read only the accounts whose balance
+-- The part of a user's balance that grants of sealed campaigns have paid. Audits get only the accounts whose balance
 -- differs from it.
 ALTER TABLE account ADD COLUMN base bigint NOT NULL DEFAULT 0;
-
--- 1 if the balance differs from the base. InnoDB has no index on a part of a table.
-ALTER TABLE account ADD COLUMN moved tinyint GENERATED ALWAYS AS (CASE WHEN balance <> base THEN 1 END) VIRTUAL;
-ALTER TABLE account ADD KEY account_moved (moved, id);
 
 -- The bases of accounts include the campaign's grants up to this packet; the highest bigint: all grants.
 ALTER TABLE seal ADD COLUMN based bigint NOT NULL DEFAULT 0;

@@ -1,10 +1,7 @@
 -- lowest: 5
--- column: account ADD COLUMN IF NOT EXISTS base bigint NOT NULL DEFAULT 0
--- index: account_moved ON account (id) WHERE balance <> base
--- The part of a user's balance that grants of sealed campaigns have paid. Audits read only the accounts whose balance
--- differs from it. A database with accounts has got column and index before this transaction: see postgres_index.go.
-ALTER TABLE account ADD COLUMN IF NOT EXISTS base bigint NOT NULL DEFAULT 0;
-CREATE INDEX IF NOT EXISTS account_moved ON account (id) WHERE balance <> base;
+-- The part of a user's balance that grants of sealed campaigns have paid. Audits get only the accounts whose balance
+-- differs from it.
+ALTER TABLE account ADD COLUMN base bigint NOT NULL DEFAULT 0;
 
 -- The bases of accounts include the campaign's grants up to this packet; the highest bigint: all grants.
 ALTER TABLE seal ADD COLUMN based bigint NOT NULL DEFAULT 0;

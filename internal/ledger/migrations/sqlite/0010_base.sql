@@ -1,8 +1,7 @@
 -- lowest: 5
--- The part of a user's balance that grants of sealed campaigns have paid. Audits read only the accounts whose balance
+-- The part of a user's balance that grants of sealed campaigns have paid. Audits get only the accounts whose balance
 -- differs from it.
 ALTER TABLE account ADD COLUMN base INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX account_moved ON account (id) WHERE balance <> base;
 
 -- The bases of accounts include the campaign's grants up to this packet; the highest bigint: all grants.
 ALTER TABLE seal ADD COLUMN based INTEGER NOT NULL DEFAULT 0;
