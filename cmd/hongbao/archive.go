@@ -13,15 +13,17 @@ import (
 
 func archiveCmd() *cobra.Command {
 	var dir string
+	remove := false
 	cmd := &cobra.Command{
-		Use: "archive CAMPAIGN...", Short: "Move the grants of sealed campaigns from the ledger to CSV files",
-		Long: "Writes each campaign's grants to CAMPAIGN.csv with a manifest beside it. It reads the file back, and\n" +
-			"compares number, sum and SHA-256. Then it deletes the grants from the ledger, chunk by chunk.\n" +
-			"Balances, transfers and the seal remain, so audits work as before. `hongbao receipts` then names the\n" +
-			"file. It archives only campaigns that `hongbao audit --seal` has sealed. If the command was killed,\n" +
-			"run it again with the same folder: it continues.",
-		Example: "  hongbao archive spring-rain --dir /srv/archive\n" +
-			"  hongbao archive spring-rain autumn-rain --dir /srv/archive",
+		Use: "archive CAMPAIGN...", Short: "Write the grants of sealed campaigns to CSV files, and delete them from the ledger",
+		Long: "Writes each campaign's grants to CAMPAIGN.csv with a manifest beside it. It reads the file back, compares\n" +
+			"number, sum and SHA-256 with the seal, and records the file in the ledger. It deletes nothing.\n" +
+			"It archives only campaigns that `hongbao audit --seal` has sealed.\n\n" +
+			"With --delete it reads the recorded file back from the folder, and deletes the grants from the ledger,\n" +
+			"chunk by chunk. Balances, transfers and the seal remain, so audits work as before. `hongbao receipts`\n" +
+			"then names the file. If the command was killed, run it again with the same folder: it continues.",
+		Example: "  hongbao archive spring-rain autumn-rain --dir /srv/archive\n" +
+			"  hongbao archive spring-rain autumn-rain --dir /srv/archive --delete",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return app.Usage("give at least one CAMPAIGN (see `%s --help`)", cmd.CommandPath())
@@ -31,10 +33,14 @@ func archiveCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd, app.Needs{Ledger: true}, func(a *app.App) error {
 				done := []app.Removed{}
+				step := a.Archive
+				if remove {
+					step = a.DeleteArchived
+				}
 				var err error
 				for _, id := range args {
 					var one app.Removed
-					if one, err = a.Archive(cmd.Context(), id, dir); err != nil {
+					if one, err = step(cmd.Context(), id, dir); err != nil {
 						break
 					}
 					done = append(done, one)
@@ -45,19 +51,25 @@ func archiveCmd() *cobra.Command {
 				out := struct {
 					Archived []app.Removed `json:"archived"`
 				}{done}
-				return errors.Join(printAnswer(cmd, out, func(w io.Writer) error { return writeRemoved(w, done) }), err)
+				return errors.Join(printAnswer(cmd, out, func(w io.Writer) error { return writeRemoved(w, done, remove) }), err)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", ".", "the folder for the files; to continue after a kill, the same folder again")
+	cmd.Flags().StringVar(&dir, "dir", ".", "the folder for the files; with --delete the folder that has them")
+	cmd.Flags().BoolVar(&remove, "delete", false,
+		"delete the grants of campaigns whose files are recorded, after reading the files back; this can't be undone")
 	return cmd
 }
 
-func writeRemoved(w io.Writer, done []app.Removed) error {
+func writeRemoved(w io.Writer, done []app.Removed, deleted bool) error {
 	for i := range done {
 		r := &done[i]
-		if _, err := fmt.Fprintf(w, "%s: %d grants with %s in %s (SHA-256 %s), %d deleted from the ledger\n", r.Campaign,
-			r.Grants, money.Text(r.Amount, r.Currency), r.File, r.SHA256, r.Deleted); err != nil {
+		what := "verified and recorded; --delete deletes them from the ledger"
+		if deleted {
+			what = fmt.Sprintf("%d deleted from the ledger", r.Deleted)
+		}
+		if _, err := fmt.Fprintf(w, "%s: %d grants with %s in %s (SHA-256 %s), %s\n", r.Campaign, r.Grants,
+			money.Text(r.Amount, r.Currency), r.File, r.SHA256, what); err != nil {
 			return err
 		}
 	}

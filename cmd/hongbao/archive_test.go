@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
@@ -54,8 +55,8 @@ func (d *deployment) archived(args ...string) app.Removed {
 	return out.Archived[0]
 }
 
-// The grants of a sealed campaign move from the ledger to a file. Audits agree as before, and `hongbao receipts` says
-// where the grants are.
+// The grants of a sealed campaign are written to a file, and a later step deletes them from the ledger. Audits agree as
+// before, and `hongbao receipts` says where the grants are.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{postgres: true})
@@ -67,7 +68,14 @@ func TestArchive(t *testing.T) {
 	require.Contains(t, before, "from ledger")
 	d.refused(2, []string{"archive", "rain", "--dir", filepath.Join(dir, "none")}, "folder")
 
-	r := d.archived("rain", "--dir", dir)
+	d.refused(2, []string{"archive", "rain", "--dir", dir, "--delete"}, "no file has its grants yet", "nothing is deleted")
+	require.Zero(t, d.archived("rain", "--dir", dir).Deleted)
+	require.EqualValues(t, 6, d.count("SELECT COUNT(*) FROM grants WHERE campaign = 'rain'"))
+	require.Contains(t, d.ok("receipts", "rain", "u000000"), "from ledger", "the ledger still has the grants")
+	d.refused(2, []string{"archive", "rain", "--dir", t.TempDir(), "--delete"}, "can't be read", "nothing is deleted")
+	d.exec("CREATE TABLE held AS SELECT * FROM grants WHERE campaign = 'rain'")
+	r := d.archived("rain", "--dir", dir, "--delete")
+	d.loads(filepath.Join(dir, "rain.csv"))
 	require.EqualValues(t, 6, r.Grants)
 	require.EqualValues(t, 6, r.Deleted)
 	text, err := os.ReadFile(filepath.Join(dir, "rain.csv"))
@@ -89,6 +97,7 @@ func TestArchive(t *testing.T) {
 	require.Len(t, left, 2)
 
 	require.Zero(t, d.archived("rain", "--dir", dir).Deleted, "again")
+	require.Zero(t, d.archived("rain", "--dir", dir, "--delete").Deleted, "again")
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
 	require.Contains(t, d.ok("audit", "--wait", "30s", "--campaign", "rain"), "agrees")
 	d.refused(1, []string{"receipts", "rain", "u000000"}, "archived", "rain.csv", r.SHA256)
@@ -105,6 +114,28 @@ func TestArchive(t *testing.T) {
 	require.Zero(t, d.count("SELECT COUNT(*) FROM grants WHERE campaign = 'rain'"))
 }
 
+// loads loads a file as docs/archive.md describes, and compares it with the grants in table held.
+func (d *deployment) loads(path string) {
+	d.t.Helper()
+	page, err := os.ReadFile("../../docs/archive.md")
+	require.NoError(d.t, err)
+	_, sql, _ := strings.Cut(string(page), "```sql\n")
+	sql, _, _ = strings.Cut(sql, "```")
+	d.exec(sql)
+	c, err := pgx.Connect(d.t.Context(), d.dsn)
+	require.NoError(d.t, err)
+	defer c.Close(d.t.Context())
+	file, err := os.Open(path)
+	require.NoError(d.t, err)
+	defer file.Close()
+	_, err = c.PgConn().CopyFrom(d.t.Context(), file, "COPY archived FROM STDIN WITH (FORMAT csv, HEADER true)")
+	require.NoError(d.t, err)
+	require.Zero(d.t, d.count(`SELECT COUNT(*) FROM (SELECT packet, user_id, amount, shard, seq, epoch, request_id,
+		granted_at FROM held EXCEPT ALL SELECT packet, "user", amount, shard, seq, epoch, COALESCE(request_id, ''),
+		CAST(extract(epoch FROM granted_at) * 1000 AS bigint) FROM archived) AS missing`))
+	require.Equal(d.t, d.count("SELECT COUNT(*) FROM held"), d.count("SELECT COUNT(*) FROM archived WHERE currency = 'CNY'"))
+}
+
 // A campaign that was closed with withheld packets is refunded, removed from Redis, sealed and archived like any other
 // campaign.
 func TestArchiveAfterWithheldPackets(t *testing.T) {
@@ -117,7 +148,9 @@ func TestArchiveAfterWithheldPackets(t *testing.T) {
 	require.EqualValues(t, 3, d.rdb.LLen(t.Context(), key).Val())
 	d.ended("rain")
 	require.Zero(t, d.rdb.Exists(t.Context(), key).Val(), "the withheld packets left Redis, too")
-	r := d.archived("rain", "--dir", t.TempDir())
+	dir := t.TempDir()
+	d.archived("rain", "--dir", dir)
+	r := d.archived("rain", "--dir", dir, "--delete")
 	require.Equal(t, []int64{6, 6}, []int64{r.Grants, r.Deleted})
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
 	require.Equal(t, "CAMPAIGN  SHARD  PACKET  AMOUNT\n", d.ok("hole", "list"))
@@ -140,7 +173,8 @@ func TestArchiveKilled(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "half of it", string(kept))
 	d.exec("INSERT INTO grants SELECT * FROM held")
-	r := d.archived("rain", "--dir", dir)
+	d.archived("rain", "--dir", dir)
+	r := d.archived("rain", "--dir", dir, "--delete")
 	require.EqualValues(t, 6, r.Deleted)
 
 	// The command was killed after it had recorded the file, and before it deleted anything.
@@ -149,10 +183,11 @@ func TestArchiveKilled(t *testing.T) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, append(text, "7,u9,1,CNY,0,9,1,,2026-01-01T00:00:00.000Z,\n"...), 0o600))
+	d.refused(1, []string{"archive", "rain", "--dir", dir, "--delete"}, "7 grants", "nothing is deleted")
 	d.refused(1, []string{"archive", "rain", "--dir", dir}, "7 grants", "nothing is deleted")
-	d.refused(2, []string{"archive", "rain", "--dir", t.TempDir()}, "can't be read", "nothing is deleted")
+	d.refused(2, []string{"archive", "rain", "--dir", t.TempDir(), "--delete"}, "can't be read", "nothing is deleted")
 	require.EqualValues(t, 1, d.count("SELECT COUNT(*) FROM grants WHERE campaign = 'rain'"))
 	require.NoError(t, os.WriteFile(path, text, 0o600))
-	require.EqualValues(t, 1, d.archived("rain", "--dir", dir).Deleted)
+	require.EqualValues(t, 1, d.archived("rain", "--dir", dir, "--delete").Deleted)
 	require.Zero(t, d.count("SELECT COUNT(*) FROM archive WHERE deleted_at = 0"))
 }

@@ -68,8 +68,10 @@ func auditCmd() *cobra.Command {
 	cmd.AddCommand(lastAuditCmd(), acknowledgeCmd())
 	cmd.Flags().DurationVar(&opts.Wait, "wait", 0, "the longest wait until workers have finished all grants")
 	cmd.Flags().StringSliceVar(&opts.Campaigns, "campaign", nil, "audit only these campaigns, by their ids")
+	cmd.Flags().BoolVar(&opts.Full, "full", false,
+		"ignore seals: read all grants that are not archived, every account and the whole topic")
 	cmd.Flags().BoolVar(&seal, "seal", false,
-		"if there is no difference, seal the refunded campaigns that have left Redis: later audits do not read their grants")
+		"if there is no difference, seal the refunded campaigns that have left Redis: later audits do not read their grants again")
 	return cmd
 }
 

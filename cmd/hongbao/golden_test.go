@@ -297,6 +297,7 @@ func (a *goldenAnswers) end(dir string) {
 	w.Kill()
 	a.add(0, "-with-a-seal", "audit", "--seal", "--wait", "30s")
 	a.add(0, "", "archive", "rain", "--dir", dir)
+	a.add(0, "-delete", "archive", "rain", "--dir", dir, "--delete")
 	key := decided[app.NewKey](a.t, a.add(0, "", "key", "create", "--role", "viewer"))
 	a.add(0, "", "key", "list")
 	a.add(0, "", "key", "rotate", key.ID)

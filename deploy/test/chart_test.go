@@ -343,3 +343,21 @@ audit: {resources: {limits: {memory: 1.5Gi}}}
 		"HONGBAO_REDIS_DB": "0", "HONGBAO_REDIS_USERNAME": "", "GOMEMLIMIT": "100MiB"}, env("hongbao-work-kafka"))
 	require.NotContains(t, env("hongbao-audit"), "GOMEMLIMIT", "the chart understands only whole Mi and Gi")
 }
+
+// The CronJob seals by default. audit.args replaces the flags.
+func TestFlagsOfTheAudit(t *testing.T) {
+	t.Parallel()
+	flags := func(own string) []string {
+		values := map[string]any{}
+		require.NoError(t, yaml.Unmarshal([]byte(own), &values))
+		r := newRendered(t, chartutil.CoalesceTables(values, readValues(t, "../chart/ci/small-values.yaml")))
+		args := r.pods["hongbao-audit"].Spec.Containers[0].Args
+		return args[:len(args)-2] // without --config and --log.format
+	}
+	require.Equal(t, []string{"audit", "--wait=1m", "--json", "--seal"}, flags(`{}`))
+	require.Equal(t, []string{"audit", "--wait=1m", "--json"}, flags(`audit: {args: []}`))
+	require.Equal(t, []string{"audit", "--wait=1m", "--json", "--full"}, flags(`audit: {args: [--full]}`))
+	_, err := render(chartutil.CoalesceTables(map[string]any{"audit": map[string]any{"args": []any{"last"}}},
+		readValues(t, "../chart/ci/small-values.yaml")))
+	require.ErrorContains(t, err, "/audit/args")
+}

@@ -308,6 +308,9 @@ var rightsOf = []struct {
 	{"refund", "INSERT INTO refund SELECT * FROM refund WHERE false", [3]bool{false, false, true}},
 	{"count a refund", "UPDATE campaign SET refunded = refunded WHERE false", [3]bool{false, false, true}},
 	{"change a grant", "UPDATE grants SET amount = amount WHERE false", [3]bool{false, false, false}},
+	{"seal campaigns", `UPDATE seal SET based = based WHERE false; UPDATE account SET base = base WHERE false;
+		INSERT INTO topic_base SELECT * FROM topic_base WHERE false; DELETE FROM topic_base WHERE false`,
+		[3]bool{false, false, true}},
 	{"delete archived grants", "DELETE FROM grants WHERE false", [3]bool{false, false, true}},
 	{"write into the journal", "INSERT INTO journal VALUES ('x', 1, '', '', '', '', '', '', '{}') ON CONFLICT (id) DO NOTHING",
 		[3]bool{true, true, true}},

@@ -32,7 +32,7 @@ type Archived struct {
 // Removed is the result of `hongbao archive` for a campaign.
 type Removed struct {
 	Archived
-	// Deleted is how many grants this call deleted from the ledger.
+	// Deleted is how many grants this call deleted from the ledger; 0 if it only wrote the file.
 	Deleted int64 `json:"deleted"`
 }
 
@@ -43,12 +43,73 @@ var archiveColumns = []string{"packet", "user", "amount", "currency", "shard", "
 // archiveChunk is how many packets one transaction deletes.
 const archiveChunk = 10_000
 
-// Archive writes the grants of a sealed campaign to a file in the folder, reads the file back, and then deletes the
-// grants from the ledger. If an earlier call was killed, Archive continues its work.
-func (a *App) Archive(ctx context.Context, id, dir string) (out Removed, err error) {
-	entry := about(ctx, access.ArchiveCampaign, id)
-	err = a.recorded(ctx, entry, func(ctx context.Context, e *access.Entry) error {
-		out, err = a.archive(ctx, id, dir)
+// Archive writes the grants of a sealed campaign to a file in the folder, reads the file back, and records it in the
+// ledger, which keeps the grants. A repeated call writes the file again. If the ledger may have deleted grants already,
+// the call only reads the recorded file back.
+func (a *App) Archive(ctx context.Context, id, dir string) (Removed, error) {
+	return a.recordArchive(ctx, id, func(ctx context.Context) (out Removed, err error) {
+		c, err := a.campaign(ctx, id)
+		if err != nil {
+			return out, err
+		}
+		out.Archived = Archived{Campaign: id, File: id + ".csv", Grants: c.Grants, Amount: c.Granted, Currency: c.Spec.Currency}
+		noted, found, err := a.ledger.Archived(ctx, id)
+		if err != nil {
+			return out, err
+		}
+		if found {
+			out.File, out.SHA256 = noted.File, noted.SHA256
+			return out, out.readBack(dir)
+		}
+		if out.SHA256, err = a.writeArchive(ctx, &out.Archived, dir); err != nil {
+			return out, err
+		}
+		if err := out.readBack(dir); err != nil {
+			return out, err
+		}
+		return out, a.ledger.NoteArchiveCopy(ctx, out.noted())
+	})
+}
+
+// DeleteArchived reads the recorded file of a campaign back, and then deletes the campaign's grants from the ledger. If
+// an earlier call was killed, it continues its work.
+func (a *App) DeleteArchived(ctx context.Context, id, dir string) (Removed, error) {
+	return a.recordArchive(ctx, id, func(ctx context.Context) (out Removed, err error) {
+		c, err := a.campaign(ctx, id)
+		if err != nil {
+			return out, err
+		}
+		noted, found, err := a.ledger.Archived(ctx, id)
+		if err == nil && !found {
+			noted, found, err = a.ledger.ArchiveCopy(ctx, id)
+		}
+		if err == nil && !found {
+			err = Usage("no file has its grants yet, so nothing is deleted: write one with `hongbao archive %s --dir DIR`", id)
+		}
+		if err != nil {
+			return out, err
+		}
+		out.Archived = Archived{Campaign: id, File: noted.File, SHA256: noted.SHA256, Grants: noted.Grants,
+			Amount: noted.Amount, Currency: c.Spec.Currency}
+		if err := out.readBack(dir); err != nil {
+			return out, err
+		}
+		if err := a.ledger.NoteArchive(ctx, out.noted()); err != nil {
+			return out, err
+		}
+		out.Deleted, err = a.ledger.DeleteArchived(ctx, id, archiveChunk)
+		return out, err
+	})
+}
+
+func (m *Archived) noted() ledger.Archive {
+	return ledger.Archive{Campaign: m.Campaign, File: m.File, SHA256: m.SHA256, Grants: m.Grants, Amount: m.Amount}
+}
+
+// recordArchive runs a step of an archive and records it in the journal.
+func (a *App) recordArchive(ctx context.Context, id string, step func(context.Context) (Removed, error)) (out Removed, err error) {
+	err = a.recorded(ctx, about(ctx, access.ArchiveCampaign, id), func(ctx context.Context, e *access.Entry) error {
+		out, err = step(ctx)
 		e.Details = map[string]any{"file": out.File, "sha256": out.SHA256, "deleted": out.Deleted}
 		return err
 	})
@@ -56,35 +117,6 @@ func (a *App) Archive(ctx context.Context, id, dir string) (out Removed, err err
 		return out, fmt.Errorf("archive campaign %s: %w", id, err)
 	}
 	return out, nil
-}
-
-func (a *App) archive(ctx context.Context, id, dir string) (out Removed, err error) {
-	c, err := a.campaign(ctx, id)
-	if err != nil {
-		return out, err
-	}
-	noted, found, err := a.ledger.Archived(ctx, id)
-	if err != nil {
-		return out, err
-	}
-	want := Archived{Campaign: id, File: id + ".csv", Grants: c.Grants, Amount: c.Granted, Currency: c.Spec.Currency}
-	if found {
-		want.File, want.SHA256 = noted.File, noted.SHA256
-	} else if want.SHA256, err = a.writeArchive(ctx, &want, dir); err != nil {
-		return out, err
-	}
-	if err := want.readBack(dir); err != nil {
-		return out, err
-	}
-	out.Archived = want
-	if !found {
-		if err := a.ledger.NoteArchive(ctx, ledger.Archive{Campaign: id, File: want.File, SHA256: want.SHA256,
-			Grants: want.Grants, Amount: want.Amount}); err != nil {
-			return out, err
-		}
-	}
-	out.Deleted, err = a.ledger.DeleteArchived(ctx, id, archiveChunk)
-	return out, err
 }
 
 // writeArchive writes the file and its manifest, and returns the file's SHA-256.

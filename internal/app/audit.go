@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,11 +18,15 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Seal seals the campaigns that the report marks as sealable.
+// Seal seals the campaigns that the report marks as sealable, and finishes unfinished seals. It does nothing if the
+// audit found a difference. Then it stores where the next audit begins to read the topic.
 func (a *App) Seal(ctx context.Context, r *audit.Report) error {
+	if r.Verdict != audit.Agrees {
+		return nil
+	}
 	for i := range r.Campaigns {
 		c := &r.Campaigns[i]
-		if !c.Sealable {
+		if !c.Sealable && !c.Unbased {
 			continue
 		}
 		if err := a.ledger.Seal(ctx, c.Campaign); err != nil {
@@ -29,7 +34,10 @@ func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 		}
 		c.Sealed, c.Sealable = true, false
 	}
-	return nil
+	if len(r.Bases) == 0 {
+		return nil
+	}
+	return a.ledger.SetTopicBases(ctx, a.publisherConfig().Topic, r.Stored, r.Bases)
 }
 
 // LastAudit is the result of the last audit of all campaigns.
@@ -55,6 +63,7 @@ func (a *App) LastAudit(ctx context.Context) (LastAudit, error) {
 // Audit audits Redis, which must be open, and the sinks of the deployment.
 func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, error) {
 	cfg := audit.Config{Store: a.store, MaxListed: 100}
+	var stored []ledger.TopicBase
 	if a.has(configs.SinkBalance) {
 		plans, err := a.plans()
 		if err != nil {
@@ -80,12 +89,24 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 		}
 		defer topic.Close()
 		cfg.Topic, cfg.TopicGroup = auditedTopic{topic}, configs.SinkKafka
+		if cfg.Ledger != nil {
+			if stored, err = a.ledger.TopicBases(ctx, a.publisherConfig().Topic); err != nil {
+				return nil, err
+			}
+		}
+		if cfg.Bases, err = a.validBases(ctx, topic, stored); err != nil {
+			return nil, err
+		}
 	}
 	report, err := audit.Run(ctx, cfg, opts)
-	if err == nil && len(opts.Campaigns) == 0 {
+	if err != nil {
+		return nil, err
+	}
+	report.Stored = stored
+	if len(opts.Campaigns) == 0 {
 		a.keepVerdict(ctx, report)
 	}
-	return report, err
+	return report, nil
 }
 
 // Difference is a difference in the report of an audit.
@@ -121,16 +142,48 @@ func (a *App) keepVerdict(ctx context.Context, r *audit.Report) {
 	}
 }
 
+// validBases returns where the audit begins to read the topic; none if it must read the whole topic. If the log ends
+// earlier than when the bases were stored, or has another event at their last offset, the topic was created again.
+func (a *App) validBases(ctx context.Context, log *publish.Log, stored []ledger.TopicBase) ([]ledger.TopicBase, error) {
+	if len(stored) != a.publisherConfig().Partitions {
+		return nil, nil
+	}
+	bases := slices.Clone(stored)
+	start, end, err := log.Offsets(ctx, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	for p := range bases {
+		b := &bases[p]
+		if b.Next > end[p] {
+			return nil, nil
+		}
+		b.First = max(b.First, start[p])
+		if b.Last < start[p] {
+			continue
+		}
+		e, found, err := log.At(ctx, p, b.Last)
+		if err != nil || !found || audit.RecordName(&e.Grant) != b.Event {
+			return nil, err
+		}
+	}
+	return bases, nil
+}
+
 // auditedTopic lets the audit read the topic.
 type auditedTopic struct{ *publish.Log }
 
-// Each calls fn for each record of the topic.
-func (t auditedTopic) Each(ctx context.Context,
+// Each calls fn for each record of the topic, from the bases on.
+func (t auditedTopic) Each(ctx context.Context, bases []ledger.TopicBase,
 	fn func(partition int, offset int64, g hongbao.Grant) error) (audit.TopicScan, error) {
-	r, err := t.Scan(ctx, nil, func(partition int, offset int64,
+	var from []int64
+	for _, b := range bases {
+		from = append(from, b.First)
+	}
+	r, err := t.Scan(ctx, from, func(partition int, offset int64,
 		e topic.Event) error {
 		return fn(partition, offset, e.Grant)
 	})
-	return audit.TopicScan{Since: r.Since, Foreign: r.Foreign, Malformed: r.Malformed, FirstMalformed: r.FirstMalformed},
+	return audit.TopicScan{Since: r.Since, Next: r.Next, Foreign: r.Foreign, Malformed: r.Malformed, FirstMalformed: r.FirstMalformed},
 		err
 }

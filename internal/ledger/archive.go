@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
 // ErrArchived says that a campaign's grants are in a file, and no longer in the ledger. Errors that wrap it are
@@ -62,20 +63,50 @@ func (a *Archive) refusal() error {
 		a.SHA256)
 }
 
+// ArchiveCopy returns the file that has the grants of a sealed campaign while the ledger has them, too; false if none
+// is recorded.
+func (l *Ledger) ArchiveCopy(ctx context.Context, campaign string) (Archive, bool, error) {
+	return rowQuery[Archive]{"ask whether a file has the grants of campaign " + campaign,
+		`SELECT campaign, file, sha256, grants, amount, written_at, 0 FROM archive_copy WHERE campaign = $1`, []any{campaign},
+		scanArchive}.one(ctx, l)
+}
+
+// NoteArchiveCopy records a verified file with the grants of a sealed campaign. It replaces an earlier file. It refuses
+// what NoteArchive refuses. Once NoteArchive has recorded an archive, it changes nothing.
+func (l *Ledger) NoteArchiveCopy(ctx context.Context, a Archive) error {
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		noted, err := a.check(ctx, t)
+		if err != nil || noted {
+			return nil, err
+		}
+		return []stmt{{sql: l.dialect.setArchiveCopy, args: []any{a.Campaign, a.File, a.SHA256, a.Grants, int64(a.Amount),
+			time.Now().UnixMilli()}}}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("note the file with the grants of campaign %s: %w", a.Campaign, err)
+	}
+	return nil
+}
+
 // NoteArchive records the file that contains the grants of a sealed campaign. From then on DeleteArchived may delete
 // the grants, so the caller must have verified the file before. A repeated call with the same file changes nothing.
 // NoteArchive refuses a campaign that is not sealed (ErrNotSealable) and a file whose grants differ from the seal. If a
 // different file is already recorded, it returns a Conflict.
 func (l *Ledger) NoteArchive(ctx context.Context, a Archive) error {
-	seqs, err := l.SealedSeqs(ctx, a.Campaign)
+	err := l.finishSeal(ctx, a.Campaign)
+	var seqs map[int][]stream.SeqRange
+	if err == nil {
+		seqs, err = l.SealedSeqs(ctx, a.Campaign)
+	}
 	if err == nil {
 		err = l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
 			noted, err := a.check(ctx, t)
 			if err != nil || noted {
 				return nil, err
 			}
-			stmts := []stmt{{sql: `INSERT INTO archive (` + archiveColumns + `) VALUES ($1, $2, $3, $4, $5, $6, 0)`,
-				args: []any{a.Campaign, a.File, a.SHA256, a.Grants, int64(a.Amount), time.Now().UnixMilli()}}}
+			stmts := []stmt{{sql: `DELETE FROM archive_copy WHERE campaign = $1`, args: []any{a.Campaign}},
+				{sql: `INSERT INTO archive (` + archiveColumns + `) VALUES ($1, $2, $3, $4, $5, $6, 0)`,
+					args: []any{a.Campaign, a.File, a.SHA256, a.Grants, int64(a.Amount), time.Now().UnixMilli()}}}
 			for shard, runs := range seqs {
 				stmts = append(stmts, stmt{sql: `INSERT INTO archive_shard (campaign, shard, last_seq) VALUES ($1, $2, $3)`,
 					args: []any{a.Campaign, int64(shard), runs[len(runs)-1].Last}})
@@ -116,7 +147,7 @@ func (a *Archive) check(ctx context.Context, t txn) (noted bool, err error) {
 			"it is refunded and has left Redis", ErrNotSealable)
 	case a.Grants != grants || int64(a.Amount) != amount:
 		return false, hongbao.Errorf(hongbao.ClassBroken, "the file has %d grants that sum to %d, the seal has %d that "+
-			"sum to %d: nothing is deleted; run `hongbao audit`", a.Grants, a.Amount, grants, amount)
+			"sum to %d: nothing is recorded or deleted; run `hongbao audit`", a.Grants, a.Amount, grants, amount)
 	}
 	return false, nil
 }

@@ -40,6 +40,23 @@ func testArchive(t *testing.T, f *fixture) {
 	f.settles(t, grantsOf("snow", 5, 6)...)
 	_, err := f.ledger.DeleteArchived(t.Context(), "rain", 2)
 	require.ErrorContains(t, err, "not archived")
+	first := a
+	first.SHA256 = "5d"
+	for _, one := range []Archive{first, a, a} {
+		require.NoError(t, f.ledger.NoteArchiveCopy(t.Context(), one))
+	}
+	written, found, err := f.ledger.ArchiveCopy(t.Context(), "rain")
+	require.NoError(t, err)
+	require.True(t, found && written.Deleted.IsZero())
+	require.Equal(t, []any{a.File, a.SHA256, a.Grants, a.Amount}, []any{written.File, written.SHA256, written.Grants, written.Amount})
+	_, found, err = f.ledger.Archived(t.Context(), "rain")
+	require.NoError(t, err)
+	require.False(t, found, "the ledger still has the grants")
+	list, err := f.ledger.UserGrants(t.Context(), "rain", grant("rain", 4).User)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	_, err = f.ledger.DeleteArchived(t.Context(), "rain", 2)
+	require.ErrorContains(t, err, "not archived")
 	require.EqualValues(t, 4, f.rows(t, "rain"))
 	for range 2 {
 		require.NoError(t, f.ledger.NoteArchive(t.Context(), a))
@@ -47,6 +64,9 @@ func testArchive(t *testing.T, f *fixture) {
 	other := a
 	other.SHA256 = "5f"
 	require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(f.ledger.NoteArchive(t.Context(), other)))
+	_, found, err = f.ledger.ArchiveCopy(t.Context(), "rain")
+	require.NoError(t, err)
+	require.False(t, found)
 
 	// The first call is cancelled in its second chunk; the next call continues there.
 	dies, cancel := context.WithCancel(t.Context())
@@ -97,6 +117,7 @@ func testArchiveRefused(t *testing.T, f *fixture) {
 		{Campaign: "rain", File: "f", SHA256: "5e", Grants: 4, Amount: a.Amount - 1},
 	} {
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(f.ledger.NoteArchive(t.Context(), wrong)))
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(f.ledger.NoteArchiveCopy(t.Context(), wrong)))
 	}
 	_, found, err := f.ledger.Archived(t.Context(), "rain")
 	require.NoError(t, err)

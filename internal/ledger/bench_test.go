@@ -105,3 +105,30 @@ func BenchmarkBarePostgres(b *testing.B) {
 	}
 	reportGrants(b)
 }
+
+// benchmarkSealed checks a ledger whose accounts were paid by sealed campaigns only. The time must not grow with their
+// number.
+func benchmarkSealed(b *testing.B, newConfig backend) {
+	l := open(b, newConfig(b))
+	run := func(sql string) {
+		require.NoError(b, l.write(b.Context(), func(context.Context, txn) ([]stmt, error) { return []stmt{{sql: sql}}, nil }))
+	}
+	run(`INSERT INTO account (id, kind, currency, balance, base) VALUES ('user:CNY:', 'user', 'CNY', 7, 7)`)
+	for accounts, letter := 1, 'a'; accounts < 1<<20; letter++ {
+		run(`INSERT INTO account (id, kind, currency, balance, base)
+			SELECT id || '` + string(letter) + `', kind, currency, balance, base FROM account`)
+		if accounts *= 2; accounts == 1<<17 || accounts == 1<<20 {
+			b.Run(fmt.Sprint(accounts), func(b *testing.B) {
+				for b.Loop() {
+					list, err := l.CheckConservation(b.Context())
+					require.NoError(b, err)
+					require.Empty(b, list)
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkSealedPostgres(b *testing.B) { benchmarkSealed(b, postgresConfig) }
+func BenchmarkSealedMariaDB(b *testing.B)  { benchmarkSealed(b, mariadbConfig) }
+func BenchmarkSealedSQLite(b *testing.B)   { benchmarkSealed(b, sqliteConfig) }

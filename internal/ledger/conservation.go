@@ -26,16 +26,31 @@ func (d Difference) String() string {
 
 // CheckConservation compares all values in the ledger that must be equal: first the sums, then each user's balance. It
 // reads one snapshot. It returns every difference, but names at most 1,000 users. No difference means that no money was
-// created, lost or paid to a wrong user. It reads every grant, transfer and account once, in pages: its memory does not
+// created, lost or paid to a wrong user. It reads grants, transfers and accounts once, in pages: its memory does not
 // grow with their number, and Config.Timeout bounds each page. For a sealed campaign it reads the seal instead of the
-// grants.
+// grants and debits, and of the accounts it reads only those whose balance differs from their base.
 //
 // Users are compared by sums over 2^18 groups of accounts. If a group differs, everything is read once more, including
 // the grants of sealed campaigns, and the group's accounts are checked one by one. Grants of archived campaigns can't
 // be read: a group with such grants is named as a whole. Two errors that cancel each other out are missed if they fall
 // into the same group; the probability is 1 in 262,144.
 func (l *Ledger) CheckConservation(ctx context.Context) ([]Difference, error) {
-	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook)}
+	return l.check(ctx, l.dialect.moved)
+}
+
+// CheckEveryAccount is CheckConservation without bases and seals: it reads every account, every debit and every grant
+// that is not archived. So it also finds an account that was deleted, or whose base was changed together with its
+// balance. If it finds nothing, it checks the bases, too.
+func (l *Ledger) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
+	list, err := l.check(ctx, "")
+	if err != nil || len(list) > 0 {
+		return list, err
+	}
+	return l.CheckConservation(ctx)
+}
+
+func (l *Ledger) check(ctx context.Context, moved string) ([]Difference, error) {
+	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), moved: moved}
 	err := l.readPages(ctx, func(ctx context.Context, t txn) error {
 		if err := b.read(ctx, t); err != nil {
 			return err
@@ -57,7 +72,10 @@ const (
 
 // book contains the sums over the rows of a ledger.
 type book struct {
-	list       []Difference
+	list []Difference
+	// moved is the condition that an account's balance differs from its base. If it is empty, bases and seals are
+	// ignored.
+	moved      string
 	currencies map[string]*currencyBook
 	// groups has a number for each group of accounts: the sum of the balances minus what the accounts' users were paid.
 	// It is 0 in a correct ledger.
@@ -135,19 +153,12 @@ func (b *book) read(ctx context.Context, t txn) error {
 // campaign compares the counters of one campaign with its grants and with the debits of its pool.
 func (b *book) campaign(ctx context.Context, t txn, c *Totals) error {
 	switch {
-	case c.Sealed && b.suspects == nil:
+	case c.Sealed && b.suspects == nil && (b.moved != "" || c.Archived):
 		return b.sealed(ctx, t, c)
 	case c.Archived && b.suspects != nil:
 		return b.archivedGroups(ctx, t, c.Campaign)
 	}
-	var grants, amount int64
-	err := eachPaid(ctx, t, c.Campaign, func(g *paidGrant) error {
-		grants, amount = grants+1, amount+int64(g.amount)
-		if g.amount > 0 {
-			b.paid(UserAccount(g.user, c.Currency), int64(g.amount))
-		}
-		return nil
-	})
+	grants, amount, err := b.grants(ctx, t, c, 0)
 	if err != nil || b.suspects != nil {
 		return err
 	}
@@ -159,29 +170,61 @@ func (b *book) campaign(ctx context.Context, t txn, c *Totals) error {
 	return nil
 }
 
-// sealed compares the counters of a sealed campaign with its seal. It does not read the debits, since Seal has compared
-// them with the grants.
+// grants adds up the campaign's grants after a packet.
+func (b *book) grants(ctx context.Context, t txn, c *Totals, after int64) (grants, amount int64, err error) {
+	err = eachPaid(ctx, t, c.Campaign, after, func(g *paidGrant) error {
+		grants, amount = grants+1, amount+int64(g.amount)
+		if g.amount > 0 {
+			b.paid(UserAccount(g.user, c.Currency), int64(g.amount))
+		}
+		return nil
+	})
+	return grants, amount, err
+}
+
+// sealed compares the counters of a sealed campaign with its seal. Unless seals are ignored, it does not read the debits,
+// since Seal has compared them with the grants.
 func (b *book) sealed(ctx context.Context, t txn, c *Totals) error {
-	var grants, amount int64
-	var users []byte
-	err := t.query(ctx, `SELECT grants, amount, users FROM seal WHERE campaign = $1 LIMIT 1`, []any{c.Campaign},
-		func(s scan) error { return s(&grants, &amount, &users) })
-	if err == nil {
-		err = eachGroup(c.Campaign, users, func(group, amount int64) { b.groups[group] -= amount })
+	var grants, amount, based int64
+	err := t.query(ctx, `SELECT grants, amount, based FROM seal WHERE campaign = $1 LIMIT 1`, []any{c.Campaign},
+		func(s scan) error { return s(&grants, &amount, &based) })
+	if err != nil {
+		return err
 	}
-	b.counts(c, grants, amount, amount, grants)
+	debits, debited := amount, grants
+	if b.moved == "" {
+		debits, debited, err = sumDebits(ctx, t, c.Campaign)
+	}
+	b.counts(c, grants, amount, debits, debited)
+	if err != nil {
+		return err
+	}
+	if b.moved == "" || based == 0 { // the accounts' bases have none of the grants
+		return sealGroups(ctx, t, c.Campaign, func(group, amount int64) { b.groups[group] -= amount })
+	}
+	var rest int64
+	if based != basedAll {
+		_, rest, err = b.grants(ctx, t, c, based)
+	}
+	book := b.currency(c.Currency)
+	book.all, book.users = book.all+amount-rest, book.users+amount-rest
 	return err
 }
 
-// archivedGroups adds what an archived campaign paid to the groups that differ.
-func (b *book) archivedGroups(ctx context.Context, t txn, campaign string) error {
+// sealGroups calls fn for each group of users, with the amount that a sealed campaign paid to it.
+func sealGroups(ctx context.Context, t txn, campaign string, fn func(group, amount int64)) error {
 	var users []byte
 	err := t.query(ctx, `SELECT users FROM seal WHERE campaign = $1 LIMIT 1`, []any{campaign},
 		func(s scan) error { return s(&users) })
 	if err != nil {
 		return err
 	}
-	return eachGroup(campaign, users, func(group, amount int64) {
+	return eachGroup(campaign, users, fn)
+}
+
+// archivedGroups adds what an archived campaign paid to the groups that differ.
+func (b *book) archivedGroups(ctx context.Context, t txn, campaign string) error {
+	return sealGroups(ctx, t, campaign, func(group, amount int64) {
 		if b.groups[group] != 0 {
 			b.archived[group] += amount
 		}
@@ -219,9 +262,14 @@ func sumDebits(ctx context.Context, t txn, campaign string) (amount, grants int6
 	return amount, grants, err
 }
 
+// accounts adds up the balances. Unless every account is read, it adds up only the parts of the balances above the
+// bases; only an account with money or a base has such a part.
 func (b *book) accounts(ctx context.Context, t txn) error {
-	after := ""
-	return eachPage(ctx, t, `SELECT id, kind, currency, balance FROM account WHERE id > $1 ORDER BY id LIMIT $2`,
+	after, columns, where := "", `id, kind, currency, balance`, ``
+	if b.moved != "" && b.suspects == nil {
+		columns, where = `id, kind, currency, balance - base`, b.moved+` AND `
+	}
+	return eachPage(ctx, t, `SELECT `+columns+` FROM account WHERE `+where+`id > $1 ORDER BY id LIMIT $2`,
 		func() []any { return []any{after} }, func(s scan) error {
 			var kind, currency string
 			var balance int64
@@ -297,8 +345,21 @@ func (b *book) compareUsers(ctx context.Context, t txn) error {
 	wrong = slices.DeleteFunc(wrong, func(id string) bool { return b.suspects[id].paid == b.suspects[id].balance })
 	for _, id := range wrong[:min(len(wrong), maxUsers)] {
 		b.equal("account "+id, "its grants + paid from the reserve = balance", b.suspects[id].paid, b.suspects[id].balance)
+		b.groups[userGroup(id)] = 0
 	}
+	b.compareRest()
 	return nil
+}
+
+// compareRest names the groups that differ and of which no account is named: then the bases are wrong, not the
+// balances.
+func (b *book) compareRest() {
+	for group, n := range b.groups {
+		if n != 0 && len(b.list) < maxUsers {
+			b.equal(fmt.Sprintf("group %d of accounts", group),
+				"balances above their bases = grants that no base includes + paid from the reserve", 0, n)
+		}
+	}
 }
 
 // compareGroup compares a group of accounts as a whole, because some of its users' grants are in archive files. It
@@ -310,6 +371,9 @@ func (b *book) compareGroup(group, paid int64) {
 			paid, balance, example = paid+s.paid, balance+s.balance, max(example, id)
 			delete(b.suspects, id)
 		}
+	}
+	if paid != balance {
+		b.groups[group] = 0
 	}
 	b.equal(fmt.Sprintf("group %d of accounts, with %s", group, example),
 		"their grants, also archived ones, + paid from the reserve = their balances", paid, balance)

@@ -28,6 +28,8 @@ type migration struct {
 	// index, if not empty, is the name and the columns of an index that the step adds. If the database already has
 	// tables, an indexer creates the index before the step, while others write.
 	index string
+	// column, if not empty, is a change of a table that the index needs; it runs before the index is created.
+	column string
 	// lowest is the lowest schema version whose builds can work with this step; once the step has run, older builds are
 	// refused. The script's first line sets it.
 	lowest int64
@@ -67,6 +69,8 @@ func (m *migration) readHead() {
 			m.sum = strings.TrimSpace(sum)
 		} else if index, ok := strings.CutPrefix(line, "-- index: "); ok {
 			m.index = strings.TrimSpace(index)
+		} else if column, ok := strings.CutPrefix(line, "-- column: "); ok {
+			m.column = strings.TrimSpace(column)
 		}
 	}
 }
@@ -74,7 +78,7 @@ func (m *migration) readHead() {
 // indexer is a store that can create an index while others write to the table. It can't do so in a transaction. A
 // repeated call changes nothing.
 type indexer interface {
-	index(ctx context.Context, index string) error
+	index(ctx context.Context, m *migration) error
 }
 
 // makeIndexes creates the indexes of the missing steps, on a database that already has tables.
@@ -85,12 +89,12 @@ func (l *Ledger) makeIndexes(ctx context.Context, missing []migration) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 	defer cancel()
-	for _, m := range missing {
-		if m.index == "" {
+	for i := range missing {
+		if missing[i].index == "" {
 			continue
 		}
-		if err := store.index(ctx, m.index); err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
+		if err := store.index(ctx, &missing[i]); err != nil {
+			return fmt.Errorf("%s: %w", missing[i].name, err)
 		}
 	}
 	return nil

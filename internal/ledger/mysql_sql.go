@@ -11,6 +11,7 @@ var mysqlDialect = dialect{
 	migrations: "migrations/mysql",
 	pack:       packJSON,
 	orNothing:  ` ON DUPLICATE KEY UPDATE campaign = VALUES(campaign)`,
+	moved:      `moved = 1`,
 	share:      ` LOCK IN SHARE MODE`,
 	version:    `VERSION()`,
 	// One more connection is for an administrator.

@@ -75,16 +75,25 @@ func (c *cursor[T]) next() (row T, ok bool, err error) {
 	return c.last, true, nil
 }
 
-// eachPaid calls fn for every grant of a campaign, in the order of the packets.
-func eachPaid(ctx context.Context, t txn, campaign string, fn func(*paidGrant) error) error {
-	var g paidGrant
-	return eachPage(ctx, t, `SELECT packet, user_id, amount, shard, seq FROM grants WHERE campaign = $1 AND packet > $2
-		ORDER BY packet LIMIT $3`, func() []any { return []any{campaign, g.packet} }, func(s scan) error {
-		var shard int64
-		if err := s(&g.packet, &g.user, &g.amount, &shard, &g.seq); err != nil {
+// selectPaid reads the columns that scanPaid scans, of up to $3 grants of a campaign after a packet.
+const selectPaid = `SELECT packet, user_id, amount, shard, seq FROM grants WHERE campaign = $1 AND packet > $2
+	ORDER BY packet LIMIT $3`
+
+func scanPaid(s scan) (g paidGrant, err error) {
+	var shard int64
+	err = s(&g.packet, &g.user, &g.amount, &shard, &g.seq)
+	g.shard = int(shard)
+	return g, err
+}
+
+// eachPaid calls fn for every grant of a campaign after a packet, in the order of the packets.
+func eachPaid(ctx context.Context, t txn, campaign string, after int64, fn func(*paidGrant) error) error {
+	return eachPage(ctx, t, selectPaid, func() []any { return []any{campaign, after} }, func(s scan) error {
+		g, err := scanPaid(s)
+		if err != nil {
 			return err
 		}
-		g.shard = int(shard)
+		after = g.packet
 		return fn(&g)
 	})
 }

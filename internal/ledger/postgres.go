@@ -28,6 +28,7 @@ var postgresDialect = dialect{
 	copies:    true,
 	orNothing: ` ON CONFLICT (campaign, packet) DO NOTHING`,
 	share:     ` FOR SHARE`,
+	moved:     `balance <> base`,
 	version:   `current_setting('server_version')`,
 	// The time when the server received the statement. A worker's own clock starts earlier, before it sends the
 	// statement.

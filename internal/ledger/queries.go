@@ -31,6 +31,8 @@ type dialect struct {
 	share string
 	// now is an expression for the database's clock, in milliseconds.
 	now string
+	// moved is the condition that an account's balance differs from its base; an index serves it.
+	moved string
 	// version is an expression for the version of the server or of the SQLite library.
 	version string
 	// connections is an expression for the number of connections that the server accepts from ordinary users; 0 if it
@@ -63,6 +65,8 @@ type queries struct {
 	findQuarantined string
 	// creditUsers takes the packed columns id, currency and amount of user accounts, sorted by id.
 	creditUsers string
+	// addToBases takes the packed columns id and amount of accounts. It adds to their bases.
+	addToBases string
 	// insertCodes takes the packed columns campaign, packet and code; a taken code or packet fails the whole statement.
 	insertCodes string
 	// readCodes takes the packed columns campaign and packet; it returns packet and code of the existing rows.
@@ -84,6 +88,8 @@ type queries struct {
 	insertOnceClaim, insertJournal string
 	// These statements add to a row, or insert it if it does not exist.
 	addToAccount, addToCreditAccount, addToFund string
+	// setArchiveCopy takes the columns of archive_copy; it inserts or replaces the row.
+	setArchiveCopy string
 }
 
 func (q *queries) byName() map[string]*string {
@@ -91,7 +97,7 @@ func (q *queries) byName() map[string]*string {
 		"has_schema": &q.hasSchema, "refuse_newer": &q.refuseNewer, "insert_grants": &q.insertGrants, "read_grants": &q.readGrants,
 		"read_quarantine": &q.readQuarantine, "insert_quarantine": &q.insertQuarantine,
 		"find_quarantined": &q.findQuarantined,
-		"credit_users":     &q.creditUsers, "insert_codes": &q.insertCodes, "read_codes": &q.readCodes,
+		"credit_users":     &q.creditUsers, "add_to_bases": &q.addToBases, "set_archive_copy": &q.setArchiveCopy, "insert_codes": &q.insertCodes, "read_codes": &q.readCodes,
 		"insert_pending": &q.insertPending, "read_pending": &q.readPending, "take_pending": &q.takePending,
 		"delete_pending": &q.deletePending, "insert_reserve": &q.insertReserve,
 		"insert_deployment": &q.insertDeployment, "insert_disowned": &q.insertDisowned,

@@ -125,6 +125,8 @@ type Totals struct {
 	// Sealed reports whether Seal has stored the sums of the grants. Archived reports whether the grants are in an
 	// archive file; then they are, or will be, deleted from the ledger.
 	Sealed, Archived bool
+	// Based reports whether the bases of accounts include all grants of the sealed campaign.
+	Based bool
 	// Places is the number of shards that have packets of the campaign.
 	Places int
 	// Adding is the amount of a top-up that Funded includes but Redis does not have yet.
@@ -139,15 +141,16 @@ const totalsQuery = `SELECT c.id, c.spec, c.currency, c.funded, c.granted, c.ref
 	CASE WHEN r.campaign IS NULL THEN 0 ELSE 1 END, COALESCE(r.shard, 0), COALESCE(r.close_seq, 0),
 	COALESCE(r.decided_by, ''), COALESCE(r.why, ''),
 	CASE WHEN s.campaign IS NULL THEN 0 ELSE 1 END, CASE WHEN a.campaign IS NULL THEN 0 ELSE 1 END,
+	COALESCE(s.based, 0),
 	COALESCE((SELECT MAX(g.total) FROM generation AS g WHERE g.campaign = c.id AND g.state <> 'dealt'), 0)
 	FROM campaign AS c LEFT JOIN refund AS r ON r.campaign = c.id LEFT JOIN seal AS s ON s.campaign = c.id
 	LEFT JOIN archive AS a ON a.campaign = c.id`
 
 func scanTotals(s scan) (t Totals, err error) {
 	var spec string
-	var closed, shard, seq, sealed, archived int64
+	var closed, shard, seq, sealed, archived, based int64
 	err = s(&t.Campaign, &spec, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Grants, &t.Pool, &closed, &shard,
-		&seq, &t.By, &t.Why, &sealed, &archived, &t.Adding)
+		&seq, &t.By, &t.Why, &sealed, &archived, &based, &t.Adding)
 	if err != nil {
 		return t, err
 	}
@@ -157,7 +160,7 @@ func scanTotals(s scan) (t Totals, err error) {
 			t.Campaign, err)
 	}
 	t.Codes, t.Closed, t.Sealed, t.Places = c.Codes != nil, closed == 1, sealed == 1, c.Places()
-	t.Archived = archived == 1
+	t.Archived, t.Based = archived == 1, based == basedAll
 	if t.Closed {
 		t.Closes = []payment.Close{{Shard: int(shard), Seq: seq}}
 	}

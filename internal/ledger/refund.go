@@ -158,7 +158,7 @@ func (l *Ledger) count(ctx context.Context, e *end) (n counted, err error) {
 			n.has.Spec.Places() != len(e.closes) {
 			return err
 		}
-		return eachPaid(ctx, t, e.campaign, func(g *paidGrant) error {
+		return eachPaid(ctx, t, e.campaign, 0, func(g *paidGrant) error {
 			n.grants, n.amount = n.grants+1, n.amount+g.amount
 			if !e.allows(n.has.place(g.packet), g) {
 				n.late, n.onePack = n.late+1, g.packet

@@ -25,9 +25,10 @@ type seal struct {
 	seqs            map[int][]stream.SeqRange
 }
 
-// Seal stores the sums over the grants of a refunded campaign, so that CheckConservation and the audit need not read
-// the grants again. The caller must have audited the campaign. A repeated call changes nothing. Before the refund the
-// error is ErrNotSealable, of ClassPermanent. If the campaign's counters differ from its grants, it is of ClassBroken.
+// Seal stores the sums over the grants of a refunded campaign, and adds the grants to the bases of their accounts. So
+// CheckConservation and the audit need not read the grants and these accounts again. The caller must have audited the
+// campaign. A repeated call continues where a killed one ended. Before the refund the error is ErrNotSealable, of
+// ClassPermanent. If the campaign's counters differ from its grants, it is of ClassBroken.
 func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 	c, found, err := l.Totals(ctx, campaign)
 	switch {
@@ -36,7 +37,7 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 	case !found:
 		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %.80q: %w; check the id", campaign, ErrNoCampaign)
 	case c.Sealed:
-		return nil
+		return l.addBases(ctx, &c, baseRows)
 	case !c.Closed:
 		return hongbao.Errorf(hongbao.ClassPermanent, "seal campaign %s: %w: it is not refunded", campaign, ErrNotSealable)
 	}
@@ -57,14 +58,14 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 	if err != nil {
 		return fmt.Errorf("seal campaign %s: %w", campaign, err)
 	}
-	return nil
+	return l.addBases(ctx, &c, baseRows)
 }
 
 // read adds up the campaign's grants. It collects the seqs as bits, because grants are read in the order of their
 // packets, not of their seqs.
 func (s *seal) read(ctx context.Context, t txn, c *Totals) (err error) {
 	bits := make(map[int]map[int64]uint64)
-	err = eachPaid(ctx, t, c.Campaign, func(g *paidGrant) error {
+	err = eachPaid(ctx, t, c.Campaign, 0, func(g *paidGrant) error {
 		s.grants, s.amount = s.grants+1, s.amount+int64(g.amount)
 		if g.amount > 0 {
 			s.groups[userGroup(UserAccount(g.user, c.Currency))] += int64(g.amount)
@@ -150,7 +151,7 @@ func (n *numbers) err(campaign string) error {
 		return nil
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "the seal of campaign %s can't be read: the database was changed by "+
-		"hand; delete its row in table seal, so that the grants are read again", campaign)
+		"hand; remove all seals, so that the grants are read again: see docs/audit.md, \"To remove the seals\"", campaign)
 }
 
 // eachGroup calls fn for each group of users, with the amount that a sealed campaign paid to it.

@@ -26,6 +26,7 @@ var sqliteDialect = dialect{
 	migrations:  "migrations/sqlite",
 	pack:        packJSON,
 	byRow:       true,
+	moved:       `balance <> base`,
 	version:     `sqlite_version()`,
 	connections: `0`,
 	now:         `CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)`,

@@ -138,7 +138,7 @@ var rules = []Rule{
 	{Action: ConfirmCredits, What: "say what the remote has booked", Whole: true},
 	{Action: SettleClaim, What: "say whether a batch is in the topic", Whole: true},
 	{Action: FundClient, What: "fill a fund of the balance API", Whole: true},
-	{Action: ArchiveCampaign, What: "move a sealed campaign's grants to a file"},
+	{Action: ArchiveCampaign, What: "write a sealed campaign's grants to a file, and delete them from the ledger"},
 	{Action: GrantWithheld, What: "grant a packet that a restore has withheld"},
 	{Action: ReleaseWithheld, What: "give the packets that a restore has withheld back to the stock"},
 }

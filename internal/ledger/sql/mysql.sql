@@ -91,6 +91,13 @@ FROM JSON_TABLE($1, '$[*]' COLUMNS (
     amount bigint PATH '$[2]' ERROR ON EMPTY ERROR ON ERROR)) AS k
 ON DUPLICATE KEY UPDATE balance = account.balance + VALUES(balance);
 
+-- name: add_to_bases
+UPDATE JSON_TABLE($1, '$[*]' COLUMNS (
+    id varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
+    amount bigint PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR)) AS k
+STRAIGHT_JOIN account AS a ON a.id = k.id
+SET a.base = a.base + k.amount;
+
 -- name: insert_codes
 INSERT INTO code (campaign, packet, code)
 SELECT k.campaign, k.packet, k.code
@@ -185,6 +192,11 @@ ON DUPLICATE KEY UPDATE kind = control.kind;
 -- name: insert_seal
 INSERT INTO seal (campaign, grants, amount, users, seqs, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON DUPLICATE KEY UPDATE campaign = seal.campaign;
+
+-- name: set_archive_copy
+INSERT INTO archive_copy (campaign, file, sha256, grants, amount, written_at) VALUES ($1, $2, $3, $4, $5, $6)
+ON DUPLICATE KEY UPDATE file = VALUES(file), sha256 = VALUES(sha256), grants = VALUES(grants), amount = VALUES(amount),
+  written_at = VALUES(written_at);
 
 -- name: insert_once_claim
 INSERT INTO idempotency (caller, idempotency_key, body_hash, claim, claimed_at, answer)

@@ -52,6 +52,11 @@ SELECT c.id, 'user', c.currency, c.amount
 FROM unnest($1::text[], $2::text[], $3::bigint[]) AS c (id, currency, amount)
 ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance;
 
+-- name: add_to_bases
+UPDATE account SET base = base + k.amount
+FROM unnest($1::text[], $2::bigint[]) AS k (id, amount)
+WHERE account.id = k.id COLLATE "C";
+
 -- name: insert_codes
 INSERT INTO code (campaign, packet, code)
 SELECT *

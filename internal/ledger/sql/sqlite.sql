@@ -45,6 +45,11 @@ INSERT INTO account (id, kind, currency, balance)
 VALUES (?, 'user', ?, ?)
 ON CONFLICT (id) DO UPDATE SET balance = account.balance + excluded.balance;
 
+-- name: add_to_bases
+UPDATE account SET base = base + (k.value ->> 1)
+FROM json_each($1) AS k
+WHERE account.id = k.value ->> 0;
+
 -- name: insert_codes
 INSERT INTO code (campaign, packet, code)
 SELECT value ->> 0, value ->> 1, value ->> 2

@@ -37,6 +37,11 @@ ON CONFLICT (kind, sink, campaign) DO NOTHING;
 INSERT INTO seal (campaign, grants, amount, users, seqs, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (campaign) DO NOTHING;
 
+-- name: set_archive_copy
+INSERT INTO archive_copy (campaign, file, sha256, grants, amount, written_at) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (campaign) DO UPDATE SET file = excluded.file, sha256 = excluded.sha256, grants = excluded.grants,
+  amount = excluded.amount, written_at = excluded.written_at;
+
 -- name: insert_journal
 INSERT INTO journal (id, at, who, action, campaign, sink, outcome, request_id, details)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)

@@ -71,6 +71,7 @@ type run struct {
 	campaigns map[string]*campaign
 	listed    []*Difference
 	wanted    map[string]map[int64][]*Difference // by campaign and packet: differences whose receipt must be looked up
+	topic     topicFacts
 }
 
 // sink is a destination of grants, with the consumer group that delivers to it.
@@ -117,7 +118,7 @@ func newRun(cfg *Config, opts Options) *run {
 		campaigns: map[string]*campaign{}, decisions: map[uint64]string{}, wanted: map[string]map[int64][]*Difference{},
 		report: Report{Started: time.Now(), LeftOut: []string{}, Found: map[Kind]int64{}, Differences: []Difference{},
 			Dropped: []Difference{}, Campaigns: []CampaignReport{}, Acknowledged: []Acknowledged{}},
-		known: map[string]ledger.Acknowledgement{},
+		known: map[string]ledger.Acknowledgement{}, topic: topicFacts{last: map[int]*topicRecord{}},
 	}
 	for _, a := range cfg.Acknowledged {
 		r.known[a.ID()] = a
@@ -176,7 +177,7 @@ func (r *run) wants(campaign string) bool {
 func (r *run) campaign(id string) *campaign {
 	c := r.campaigns[id]
 	if c == nil && r.wants(id) {
-		c = &campaign{id: id, on: map[int]*snapshot{}, found: map[Kind]int64{}}
+		c = &campaign{id: id, on: map[int]*snapshot{}, found: map[Kind]int64{}, first: map[int]int64{}}
 		r.campaigns[id] = c
 	}
 	return c
@@ -261,6 +262,9 @@ func (r *run) observeAt(from source, g *hongbao.Grant, at *record) {
 	c := r.campaign(g.Campaign)
 	if c == nil {
 		return
+	}
+	if from == inTopic && at != nil {
+		r.noteRecord(c, g, at)
 	}
 	if c.sealed {
 		r.published(c, from, g)

@@ -169,10 +169,11 @@ func (l *lockedSinks) EachTotals(ctx context.Context, fn func(*ledger.Totals) er
 	return l.memLedger.EachTotals(ctx, fn)
 }
 
-func (l *lockedSinks) Each(ctx context.Context, fn func(int, int64, hongbao.Grant) error) (audit.TopicScan, error) {
+func (l *lockedSinks) Each(ctx context.Context, bases []ledger.TopicBase, fn func(int, int64, hongbao.Grant) error) (
+	audit.TopicScan, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.w.topic.Each(ctx, fn)
+	return l.w.topic.Each(ctx, bases, fn)
 }
 
 func TestWithoutSinks(t *testing.T) {

@@ -61,14 +61,9 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	require.Equal(t, 3, books.read)
 
 	w.ledger.spoil = func(c *ledger.Totals) { c.Sealed = c.Campaign == "b" }
-	shard := w.keys("b").Index()
 	r = w.audit(t, audit.Options{})
 	require.Contains(t, r.Found, audit.SeqGap, "the ledger has not stored the seqs of the seal")
-	var runs []stream.SeqRange
-	for _, g := range w.ledger.grants["b"] {
-		runs = append(runs, stream.SeqRange{First: g.Seq, Last: g.Seq})
-	}
-	w.ledger.sealed = map[string]map[int][]stream.SeqRange{"b": {shard: runs}}
+	w.seal("b")
 	r = w.audit(t, audit.Options{})
 	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
 	require.Equal(t, 3, books.read, "the grants of a sealed campaign are not read again")
@@ -81,6 +76,16 @@ func TestSealedCampaignIsNotReadAgain(t *testing.T) {
 	r = w.audit(t, audit.Options{Campaigns: []string{"b"}})
 	require.Equal(t, map[audit.Kind]int64{audit.Different: 1}, r.Found, "--campaign b reads its grants")
 	require.Equal(t, 4, books.read)
+}
+
+// seal seals a campaign in the ledger.
+func (w *world) seal(id string) {
+	w.ledger.spoil = func(c *ledger.Totals) { c.Sealed = c.Campaign == id }
+	var runs []stream.SeqRange
+	for _, g := range w.ledger.grants[id] {
+		runs = append(runs, stream.SeqRange{First: g.Seq, Last: g.Seq})
+	}
+	w.ledger.sealed = map[string]map[int][]stream.SeqRange{id: {w.keys(id).Index(): runs}}
 }
 
 // close closes a campaign, and makes the sinks finish the close.

@@ -23,17 +23,19 @@ type Ledger interface {
 	SealedSeqs(ctx context.Context, campaign string) (map[int][]stream.SeqRange, error)
 	// QuarantineAll returns up to limit grants in quarantine, resolved or not, whose ID is greater than after.
 	QuarantineAll(ctx context.Context, after int64, limit int) ([]ledger.Quarantined, error)
-	// CheckConservation checks that the ledger's grants, transfers and accounts agree. CheckCredits checks the credits
-	// of clients.
+	// CheckConservation checks that the ledger's grants, transfers and accounts agree. CheckEveryAccount does so without
+	// the bases of accounts. CheckCredits checks the credits of clients.
 	CheckConservation(ctx context.Context) ([]ledger.Difference, error)
+	CheckEveryAccount(ctx context.Context) ([]ledger.Difference, error)
 	CheckCredits(ctx context.Context) ([]ledger.Difference, error)
 }
 
 // Topic is the topic that the publisher writes to.
 type Topic interface {
-	// Each calls fn for every grant in the topic up to the end that the topic has at the call. It stops if fn fails. It
-	// may call fn concurrently.
-	Each(ctx context.Context, fn func(partition int, offset int64, g hongbao.Grant) error) (TopicScan, error)
+	// Each calls fn for every grant in the topic up to the end that the topic has at the call. It begins at the First
+	// offsets of the bases, one for each partition; without bases it begins at the start of the log. It stops if fn fails.
+	// It may call fn concurrently.
+	Each(ctx context.Context, bases []ledger.TopicBase, fn func(partition int, offset int64, g hongbao.Grant) error) (TopicScan, error)
 }
 
 // TopicScan says what Each skipped.
@@ -41,6 +43,8 @@ type TopicScan struct {
 	// Since has the time since which each partition has kept every record; nil if nothing has expired. Earlier grants
 	// may have expired, so the audit does not judge them in the topic.
 	Since []time.Time
+	// Next has the offset after the last record of each partition.
+	Next []int64
 	// Foreign counts records of other deployments.
 	Foreign int64
 	// Malformed counts records that claim to be this deployment's grants and can't be read. FirstMalformed is the error
@@ -68,7 +72,9 @@ type Config struct {
 	// Topic is the topic, and TopicGroup is its consumer group.
 	Topic      Topic
 	TopicGroup string
-	Plan       Plan
+	// Bases say where to begin in the topic. They are used in an audit of all campaigns that is not Full.
+	Bases []ledger.TopicBase
+	Plan  Plan
 	// Codes returns the ledger's codes of up to n packets after the given one, in the packets' order. If it is nil, the
 	// audit does not compare codes with the ledger.
 	Codes func(ctx context.Context, campaign string, after int64, n int) ([]string, error)
@@ -110,6 +116,9 @@ type Options struct {
 	// Campaigns are the campaigns to audit, sealed or not; none means all. If set, the audit leaves out the checks of
 	// whole shards: seqs without a gap, and the stream.
 	Campaigns []string
+	// Full makes the audit ignore seals and bases: it reads all grants that the ledger still has, every account, and the
+	// whole topic.
+	Full bool
 }
 
 func (o *Options) check() error {

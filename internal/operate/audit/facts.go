@@ -90,8 +90,10 @@ func (s *seqs) add(seq int64) bool {
 
 func (s *seqs) addAll(runs []stream.SeqRange) {
 	for _, r := range runs {
-		for seq := r.First; seq <= r.Last; seq++ {
-			s.add(seq)
+		for seq := r.First; seq <= r.Last; {
+			n := min(64-seq%64, r.Last-seq+1) // the seqs of the range in this word
+			*s.words.at(seq / 64) |= ^uint64(0) >> (64 - n) << (seq % 64)
+			seq += n
 		}
 	}
 }

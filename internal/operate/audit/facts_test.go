@@ -16,7 +16,7 @@ func TestHoles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		last := rapid.Int64Range(0, 3000).Draw(t, "last")
 		added := map[int64]bool{}
-		var s seqs
+		var s, ranges seqs
 		for _, r := range rapid.SliceOfN(rapid.Custom(func(t *rapid.T) stream.SeqRange {
 			first := rapid.Int64Range(1, 3200).Draw(t, "first")
 			return stream.SeqRange{First: first, Last: first + rapid.Int64Range(0, 300).Draw(t, "len")}
@@ -25,6 +25,7 @@ func TestHoles(t *testing.T) {
 				require.Equal(t, !added[seq], s.add(seq))
 				added[seq] = true
 			}
+			ranges.addAll([]stream.SeqRange{r})
 		}
 		var want []stream.SeqRange
 		for seq := int64(1); seq <= last; seq++ {
@@ -39,6 +40,7 @@ func TestHoles(t *testing.T) {
 			want = append(want, stream.SeqRange{First: seq, Last: seq})
 		}
 		require.Equal(t, want, s.holes(last))
+		require.Equal(t, want, ranges.holes(last))
 	})
 }
 

@@ -29,6 +29,7 @@ type campaign struct {
 	counts Counts
 	found  map[Kind]int64 // its differences
 	sealed bool           // its grants are not compared
+	first  map[int]int64  // offset of its first record in each partition of the topic, as far as the topic was read
 	// places is the number of shards over which the campaign is dealt. If there are several, gone are the shards that
 	// lack it. lostOn counts the shards on which a person ended the campaign from the ledger. stubs counts the shards
 	// that have lost it and have a stub.

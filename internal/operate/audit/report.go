@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -42,6 +43,11 @@ type Report struct {
 	// Dropped lists grants that a person decided not to deliver to a sink (Where), up to Config.MaxListed;
 	// Total.Dropped counts all. Such grants are not differences.
 	Dropped []Difference `json:"dropped"`
+	// Bases say where the next audit can begin to read the topic, once the sealable campaigns are sealed. There are none
+	// if this audit found a difference or read only some campaigns.
+	Bases []ledger.TopicBase `json:"-"`
+	// Stored are the bases that the ledger had when the audit began. The caller of Run sets them.
+	Stored []ledger.TopicBase `json:"-"`
 }
 
 // notDelivered is the kind of each element of Report.Dropped.
@@ -65,6 +71,8 @@ type CampaignReport struct {
 	// difference anywhere.
 	Sealed   bool `json:"sealed"`
 	Sealable bool `json:"sealable"`
+	// Unbased reports whether a seal is unfinished: the bases of accounts lack grants of the campaign.
+	Unbased bool `json:"-"`
 	// Ended is set if Redis had lost data of the campaign. It says who ended the campaign from the ledger, and why.
 	Ended string `json:"ended_from_ledger,omitempty"`
 	Counts
@@ -211,13 +219,14 @@ func (r *run) finish() *Report {
 	for _, c := range r.sorted() {
 		c.counts.setFound(c.found)
 		report := CampaignReport{Campaign: c.id, Currency: c.currency(), InRedis: c.inRedis(), Sealed: c.sealed,
-			Sealable: r.sealable(c), Counts: c.counts}
+			Sealable: r.sealable(c), Unbased: c.sealed && !c.ledger.Archived && !c.ledger.Based, Counts: c.counts}
 		if c.lost() {
 			report.Ended = c.ended()
 		}
 		rep.Campaigns = append(rep.Campaigns, report)
 		rep.Total.add(&c.counts)
 	}
+	rep.Bases = r.bases()
 	for _, s := range r.shards {
 		rep.Shards = append(rep.Shards, s.report)
 	}

@@ -23,8 +23,11 @@ func (r *run) readLedger(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, check := range []func(context.Context) ([]ledger.Difference, error){r.Ledger.CheckConservation,
-		r.Ledger.CheckCredits} {
+	conserves := r.Ledger.CheckConservation
+	if r.opts.Full {
+		conserves = r.Ledger.CheckEveryAccount
+	}
+	for _, check := range []func(context.Context) ([]ledger.Difference, error){conserves, r.Ledger.CheckCredits} {
 		problems, err := check(ctx)
 		if err != nil {
 			return err
@@ -34,7 +37,7 @@ func (r *run) readLedger(ctx context.Context) error {
 		}
 	}
 	for _, c := range r.sorted() {
-		if c.ledger != nil && c.ledger.Sealed && !c.inRedis() && (c.ledger.Archived || !r.partial()) {
+		if c.ledger != nil && c.ledger.Sealed && !c.inRedis() && (c.ledger.Archived || !r.partial() && !r.opts.Full) {
 			err = r.skipSealed(ctx, c)
 		} else {
 			err = r.Ledger.EachGrant(ctx, c.id, func(g hongbao.Grant) error {
@@ -114,28 +117,4 @@ func (r *run) quarantined(q *ledger.Quarantined) {
 	}
 	r.decisions[digest] = fmt.Sprintf("%.128s decided about quarantine %d: %.200q", q.ResolvedBy, q.ID, q.Resolution)
 	r.decided(g)
-}
-
-func (r *run) readTopic(ctx context.Context) error {
-	if r.Topic == nil {
-		return nil
-	}
-	scan, err := r.Topic.Each(ctx, func(partition int, offset int64, g hongbao.Grant) error {
-		r.observeAt(inTopic, &g, &record{partition, offset})
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	r.report.Total.Foreign = scan.Foreign
-	for i, s := range r.shards {
-		if n := len(scan.Since); n > 0 && !scan.Since[i%n].IsZero() { // shard i is in partition i mod n
-			s.whole = scan.Since[i%n].Unix()
-		}
-	}
-	if scan.Malformed > 0 {
-		r.found(Difference{Kind: MalformedRecord, Where: "topic",
-			Detail: fmt.Sprintf("%d records; the first one: %v", scan.Malformed, scan.FirstMalformed)})
-	}
-	return nil
 }

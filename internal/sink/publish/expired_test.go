@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -41,6 +42,13 @@ func TestScanTellsSinceWhenTheLogIsWhole(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, report.Since, b.cfg.Partitions)
 		require.Zero(t, report.Since[1], "no record of the other partition has expired")
+		later, err := p.Scan(t.Context(), report.Next, func(int, int64, topic.Event) error {
+			return errors.New("there is nothing to read")
+		})
+		require.NoError(t, err)
+		if report.Events > 0 {
+			require.Equal(t, report.Since, later.Since, "a scan that begins later finds the same times")
+		}
 		return report.Since
 	}
 	begin := time.Now().Add(-48 * time.Hour).Truncate(time.Millisecond)
@@ -61,6 +69,13 @@ func TestScanTellsSinceWhenTheLogIsWhole(t *testing.T) {
 
 	bounds, err := p.ends(t.Context(), 0)
 	require.NoError(t, err)
+	e, found, err := p.At(t.Context(), 0, bounds.end-1)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, g[1_099].Seq, e.Grant.Seq)
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, bounds.end))
+	_, found, err = p.At(t.Context(), 0, bounds.end-1)
+	require.NoError(t, err)
+	require.False(t, found, "it has expired")
 	require.WithinDuration(t, time.Now().Add(stream.ClockSkew), since()[0], 30*time.Second, "no record is left")
 }

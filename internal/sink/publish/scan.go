@@ -50,7 +50,7 @@ type ScanReport struct {
 	Malformed      int64
 	FirstMalformed error
 	// Since has a time for each partition: the partition has all records since then, but older ones may have expired.
-	// The zero time means that nothing has expired. Since is correct only for a scan from the start of the log.
+	// The zero time means that nothing has expired.
 	Since []time.Time
 	// Next has, for each partition, the offset after the last record that was read. The next scan can start there.
 	Next []int64
@@ -119,6 +119,7 @@ type partitionScan struct {
 	start     int64 // first offset of the log
 	next      int64
 	began     time.Time
+	heads     int       // number of events that were read
 	latest    time.Time // latest time among the first events of the log
 }
 
@@ -134,10 +135,62 @@ func (s *partitionScan) run(ctx context.Context) error {
 			return hongbao.Errorf(hongbao.ClassBroken, "%s has offsets %d to %d, but the scan should start at %d: stopped; "+
 				"see docs/kafka.md, \"When the topic went back\"", s.l.where(s.partition), b.start, b.end, s.from)
 		}
+		if err := s.readHead(ctx, bounds{b.start, s.from}); err != nil {
+			return err
+		}
 		b.start = s.from
 	}
 	s.next = b.start
 	return s.l.read(ctx, s.partition, b, s.one)
+}
+
+var errEnough = errors.New("enough was read")
+
+// readHead reads the first events of a log of which older ones may have expired, for since. The scan does not count
+// them.
+func (s *partitionScan) readHead(ctx context.Context, b bounds) error {
+	if b.start == 0 {
+		return nil
+	}
+	err := s.l.read(ctx, s.partition, b, func(r *record) error {
+		if _, err := topic.DecodeMessage(r.headers, r.key, r.value); err == nil && s.l.own(r) {
+			s.first(r)
+		}
+		if s.heads == firstEvents {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// first notes one of the first events of the log.
+func (s *partitionScan) first(r *record) {
+	if s.heads++; s.heads <= firstEvents && r.time.After(s.latest) {
+		s.latest = r.time
+	}
+}
+
+// At returns the event with the given offset; false if the log has no event of this deployment there.
+func (l *Log) At(ctx context.Context, partition int, offset int64) (e topic.Event, found bool, err error) {
+	b, err := l.ends(ctx, partition)
+	if err != nil || offset < b.start || offset >= b.end {
+		return e, false, err
+	}
+	err = l.read(ctx, partition, bounds{offset, b.end}, func(r *record) error {
+		if r.offset == offset && l.own(r) {
+			one, err := topic.DecodeMessage(r.headers, r.key, r.value)
+			e, found = one, err == nil
+		}
+		return errEnough
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return e, found, err
 }
 
 func (s *partitionScan) one(r *record) error {
@@ -156,9 +209,8 @@ func (s *partitionScan) one(r *record) error {
 		}
 		return nil
 	}
-	if s.report.Events++; s.report.Events <= firstEvents && r.time.After(s.latest) {
-		s.latest = r.time
-	}
+	s.report.Events++
+	s.first(r)
 	return s.fn(s.partition, r.offset, e)
 }
 
@@ -175,7 +227,7 @@ func (s *partitionScan) since() time.Time {
 	switch {
 	case s.start == 0:
 		return time.Time{}
-	case s.report.Events == 0: // everything that was sent before the scan may have expired
+	case s.heads == 0: // everything that was sent before the scan may have expired
 		return s.began.Add(stream.ClockSkew)
 	}
 	return s.latest.Add(stream.ClockSkew)
