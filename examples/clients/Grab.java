@@ -33,12 +33,15 @@ public class Grab {
         return text + "." + base64url(mac.doFinal(text.getBytes(StandardCharsets.UTF_8)));
     }
 
-    /** Sends one grab until it is decided: every repeat has the same request id, so it gets the same answer. */
+    /**
+     * Sends one grab until it is decided: every repeat has the same request id, so it gets the same answer. The
+     * timeout is longer than the server may wait: producer.undecided_timeout and producer.call_timeout.
+     */
     static String grab(String url, String campaign, String user, String requestId) throws Exception {
         for (int attempt = 0; attempt < 10; attempt++) {
             long pause = Math.min(100L << attempt, 2000);
             HttpRequest request = HttpRequest.newBuilder(URI.create(url + "/v1/campaigns/" + campaign + "/grabs"))
-                .timeout(Duration.ofSeconds(10)).header("Authorization", "Bearer " + token(user))
+                .timeout(Duration.ofSeconds(30)).header("Authorization", "Bearer " + token(user))
                 .header("Content-Type", "application/json")
                 .POST(HttpRequest.BodyPublishers.ofString("{\"request_id\":\"" + requestId + "\"}")).build();
             try {

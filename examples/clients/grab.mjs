@@ -21,7 +21,7 @@ async function grab(url, campaign, user, requestId) {
         method: 'POST',
         headers: { Authorization: `Bearer ${token(user)}`, 'Content-Type': 'application/json' },
         body: JSON.stringify({ request_id: requestId }),
-        signal: AbortSignal.timeout(10_000),
+        signal: AbortSignal.timeout(30_000),
       });
       const body = await answer.json();
       if (answer.ok) return body;

@@ -39,7 +39,7 @@ def grab(url: str, campaign: str, user: str, request_id: str) -> dict:
         )
         pause = min(0.1 * 2**attempt, 2)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=30) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as problem:
             if problem.code not in (408, 429, 503):
