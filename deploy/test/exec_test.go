@@ -1,0 +1,42 @@
+package test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The commands that docs/deploy.md runs in a worker's pod need no flags, and only a worker's variables and rights.
+func TestCommandsInPods(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/deploy.md")
+	require.NoError(t, err)
+	row := regexp.MustCompile(`(?m)^\| a worker's pod \|[^|]*\| (.*) \|$`).FindSubmatch(page)
+	require.NotNil(t, row)
+	g := newGuarded(t)
+	run(t, g.env("operator", "hongbao_owner"), "init")
+	operator, worker := g.env("operator", "hongbao_app"), g.env("worker", "hongbao_app")
+	run(t, operator, "campaign", "create", campaignFile(t, 10))
+	run(t, operator, "campaign", "load", "rain")
+	w := start(t, program(t), worker, "work")
+	w.says(`"working"`)
+	run(t, operator, "grab", "rain", "u1")
+	require.Contains(t, run(t, operator, "audit", "--wait", "30s"), "agrees")
+
+	config := filepath.Join(t.TempDir(), "hongbao.yaml")
+	require.NoError(t, os.WriteFile(config, []byte("ledger: {driver: postgres}\n"), 0o600))
+	commands := regexp.MustCompile("`([^`]+)`").FindAllSubmatch(row[1], -1)
+	require.Greater(t, len(commands), 8)
+	for _, m := range commands {
+		args := strings.Fields(strings.NewReplacer("CAMPAIGN", "rain", "USER", "u1").Replace(string(m[1])))
+		run(t, append(worker, "HONGBAO_CONFIG="+config), args...)
+	}
+	log, err := g.admin.Do(t.Context(), "ACL", "LOG").Slice()
+	require.NoError(t, err)
+	require.Empty(t, log, "a command needs more rights than a worker has")
+	w.stop(timeToStart)
+}
