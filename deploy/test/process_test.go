@@ -28,6 +28,7 @@ func (r *rendered) checkProcess(name string, pod *corev1.PodTemplateSpec) {
 	t, c := r.t, pod.Spec.Containers[0]
 	out, err := exec.Command(program(t), append(c.Args, "--help")...).CombinedOutput()
 	require.NoError(t, err, "%s: %s", name, out)
+	require.Contains(t, string(out), "\n  hongbao "+c.Args[0]+" [flags]\n", "the help of another command")
 
 	root := t.TempDir()
 	r.mount(root, pod)

@@ -166,6 +166,7 @@ func TestNotes(t *testing.T) {
 			named[*appsv1.Deployment](r, m[1])
 			out, err := exec.Command(program(t), append(strings.Fields(m[2]), "--help")...).CombinedOutput()
 			require.NoError(t, err, "%s", out)
+			require.Contains(t, string(out), "\n  hongbao "+m[2]+" [flags]\n")
 		}
 		for _, m := range regexp.MustCompile(`service/(\S+) 8080:(\d+)`).FindAllStringSubmatch(notes, -1) {
 			require.Equal(t, m[2], fmt.Sprint(named[*corev1.Service](r, m[1]).Spec.Ports[0].Port))
