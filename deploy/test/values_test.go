@@ -57,6 +57,7 @@ func TestChartRefuses(t *testing.T) {
 		"memory in another form":      {"serve: {resources: {limits: {memory: 1e9}}}", "memory"},
 		"ingress without a host":      {"serve: {ingress: {enabled: true}}", "name at least one host"},
 		"route without a gateway":     {"serve: {httpRoute: {enabled: true}}", "name the Gateway"},
+		"variable with a number":      {"work: {extraEnv: [{name: GOMAXPROCS, value: 2}]}", "value"},
 		"argument without dashes":     {"work: {extraArgs: [x]}", "extraArgs"},
 		"variable without a name":     {"work: {extraEnv: [{value: x}]}", "name"},
 		"open administration":         {"serve: {control: {enabled: true}}", "say who reaches administration"},
@@ -97,6 +98,20 @@ audit: {resources: {limits: {memory: 1.5Gi}}}
 		"HONGBAO_REDIS_DB": "0", "HONGBAO_REDIS_USERNAME": "", "GOMEMLIMIT": "100MiB", config: file}, env("hongbao-work-kafka"))
 	require.Equal(t, "381MiB", env("hongbao-init")["GOMEMLIMIT"])
 	require.Equal(t, "1228MiB", env("hongbao-audit")["GOMEMLIMIT"])
+}
+
+// The chart's checks and queries use the program's own defaults.
+func TestDefaultsOfTheProgram(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/configuration.md")
+	require.NoError(t, err)
+	require.Contains(t, string(page), "| `serve.connections` | integer | `20000` |")
+	_, err = render(withValues(t, "serve: {resources: {limits: {memory: 1Gi}}}"))
+	require.ErrorContains(t, err, "serve.connections 20000")
+	require.Contains(t, string(page), "| `deployment.id` | text | `hongbao` |")
+	r := newRendered(t, withValues(t, "work: {autoscaling: {kind: hpa}}"))
+	metric := named[*autoscalingv2.HorizontalPodAutoscaler](r, "hongbao-work-kafka").Spec.Metrics[0].External.Metric
+	require.Equal(t, "hongbao", metric.Selector.MatchLabels["deployment"])
 }
 
 // A component's own lists reach its pod. A variable of extraEnv replaces the one with the same name.
