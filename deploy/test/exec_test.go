@@ -1,7 +1,9 @@
 package test
 
 import (
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -39,4 +41,27 @@ func TestCommandsInPods(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, log, "a command needs more rights than a worker has")
 	w.stop(timeToStart)
+}
+
+// The patch of docs/deploy.md replaces the arguments of Hongbao's own container in a Job of the audit's CronJob, also
+// beside other containers.
+func TestJobOfTheAudit(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/deploy.md")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`(?s) -p '(\[.*?\])' \|`).FindSubmatch(page)
+	require.NotNil(t, found)
+	r := newRendered(t, withValues(t, "audit: {extraContainers: [{name: beside, image: beside:1}]}"))
+	c := r.pods["hongbao-audit"].Spec.Containers[0]
+	require.Equal(t, "audit", c.Name)
+	var patch []struct {
+		Op, Path string
+		Value    []string
+	}
+	require.NoError(t, json.Unmarshal(found[1], &patch))
+	require.Len(t, patch, 1)
+	require.Equal(t, []string{"replace", "/spec/template/spec/containers/0/args"}, []string{patch[0].Op, patch[0].Path})
+	out, err := exec.Command(program(t), append(patch[0].Value, "--help")...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "\n  hongbao recover [flags]\n")
 }
