@@ -35,7 +35,7 @@ func TestChartRefuses(t *testing.T) {
 		"password in the env":        {"env: {PASSWORD: x}", "PASSWORD"},
 		"secret as a text":           {"secrets: {HONGBAO_REDIS_PASSWORD: hunter2}", "HONGBAO_REDIS_PASSWORD"},
 		"issuer without keys":        {"serve: {keys: {url: ''}}", "or remove the two"},
-		"nobody can grab":            {"serve: {keys: {url: ''}}\nsecrets: null\nconfig: {serve: null}", "no one could grab"},
+		"no one can grab":            {"serve: {keys: {url: ''}}\nsecrets: null\nconfig: {serve: null}", "no one could grab"},
 		"two sources of keys":        {"serve: {keys: {secret: x}}", "not both"},
 		"keys in clear text":         {"serve: {keys: {url: 'http://id.example.com'}}", "serve"},
 		"what the chart sets":        {"config: {serve: {listen: '0.0.0.0:1'}}", "config.serve.listen: the chart sets it"},
