@@ -46,10 +46,11 @@ func TestChartRefuses(t *testing.T) {
 		"hpa at zero":                {"work: {autoscaling: {kind: hpa, minReplicas: 0}}", "at least one worker"},
 		"keda without serve":         {"serve: {enabled: false}\n" + zero, "no process reports that grants wait"},
 		"keda without pods of serve": {"serve: {replicas: 0}\n" + zero, "no process reports that grants wait"},
-		"keda without a ledger in serve": {"secrets: null\nwork: {secrets: {HONGBAO_LEDGER_DSN: {name: a, key: b}}, autoscaling: {kind: keda, " +
-			"minReplicas: 0, prometheus: 'http://p'}}", "must report the unfinished work of the ledger"},
-		"bounds of serve":  {"serve: {autoscaling: {enabled: true, minReplicas: 20}}", "minReplicas is above maxReplicas"},
-		"share of nothing": {"serve: {autoscaling: {enabled: true}, resources: {requests: {cpu: null}}}", "resources.requests.cpu"},
+		"keda without a ledger in serve": {"secrets: null\nwork: {secrets: {HONGBAO_LEDGER_DSN: {name: a, key: b}}, " +
+			"autoscaling: {kind: keda, minReplicas: 0, prometheus: 'http://p'}}", "must report the unfinished work of the ledger"},
+		"bounds of serve": {"serve: {autoscaling: {enabled: true, minReplicas: 20}}", "minReplicas is above maxReplicas"},
+		"share of nothing": {"serve: {autoscaling: {enabled: true}, resources: {requests: {cpu: null}}}",
+			"resources.requests.cpu"},
 		"too many connections": {"config: {serve: {connections: 60000}}",
 			"1536Mi is too little for serve.connections 60000: with TLS they need 2590 MB (38 KB each, and 310 MB), " +
 				"and Go may use four fifths of the limit, 1287 MB: raise the limit to 3088Mi"},
@@ -93,9 +94,11 @@ audit: {resources: {limits: {memory: 1.5Gi}}}
 	}
 	const config, file = "HONGBAO_CONFIG", "/etc/hongbao/config/hongbao.yaml"
 	require.Equal(t, map[string]string{"HONGBAO_REDIS_TLS": "true", "HONGBAO_PRODUCER_MAX_BACKLOG": "5000000",
-		"HONGBAO_REDIS_DB": "3", "HONGBAO_REDIS_USERNAME": "all", "GOMEMLIMIT": "1525MiB", config: file}, env("hongbao-serve"))
+		"HONGBAO_REDIS_DB": "3", "HONGBAO_REDIS_USERNAME": "all", "GOMEMLIMIT": "1525MiB", config: file},
+		env("hongbao-serve"))
 	require.Equal(t, map[string]string{"HONGBAO_REDIS_TLS": "false", "HONGBAO_PRODUCER_MAX_BACKLOG": "5000000",
-		"HONGBAO_REDIS_DB": "0", "HONGBAO_REDIS_USERNAME": "", "GOMEMLIMIT": "100MiB", config: file}, env("hongbao-work-kafka"))
+		"HONGBAO_REDIS_DB": "0", "HONGBAO_REDIS_USERNAME": "", "GOMEMLIMIT": "100MiB", config: file},
+		env("hongbao-work-kafka"))
 	require.Equal(t, "381MiB", env("hongbao-init")["GOMEMLIMIT"])
 	require.Equal(t, "1228MiB", env("hongbao-audit")["GOMEMLIMIT"])
 }
@@ -117,7 +120,8 @@ func TestDefaultsOfTheProgram(t *testing.T) {
 // A component's own lists reach its pod. A variable of extraEnv replaces the one with the same name.
 func TestExtraLists(t *testing.T) {
 	t.Parallel()
-	for part, name := range map[string]string{"init": "hongbao-init", "serve": "hongbao-serve", "work": "hongbao-work-kafka",
+	for part, name := range map[string]string{"init": "hongbao-init", "serve": "hongbao-serve",
+		"work":  "hongbao-work-kafka",
 		"audit": "hongbao-audit"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
@@ -157,12 +161,14 @@ func TestServeScales(t *testing.T) {
 	t.Parallel()
 	r := newRendered(t, readValues(t, "../chart/ci/ingress-values.yaml"))
 	h := named[*autoscalingv2.HorizontalPodAutoscaler](r, "hongbao-serve").Spec
-	require.Equal(t, []int32{4, 40, 70}, []int32{*h.MinReplicas, h.MaxReplicas, *h.Metrics[0].Resource.Target.AverageUtilization})
+	require.Equal(t, []int32{4, 40, 70}, []int32{*h.MinReplicas, h.MaxReplicas,
+		*h.Metrics[0].Resource.Target.AverageUtilization})
 	require.Equal(t, corev1.ResourceCPU, h.Metrics[0].Resource.Name)
 	require.EqualValues(t, 1800, *h.Behavior.ScaleDown.StabilizationWindowSeconds)
 	require.Len(t, h.Behavior.ScaleDown.Policies, 1)
 	require.EqualValues(t, 0, *h.Behavior.ScaleUp.StabilizationWindowSeconds)
-	small := named[*appsv1.Deployment](newRendered(t, readValues(t, "../chart/ci/small-values.yaml")), "hongbao-serve").Spec
+	r = newRendered(t, readValues(t, "../chart/ci/small-values.yaml"))
+	small := named[*appsv1.Deployment](r, "hongbao-serve").Spec
 	require.EqualValues(t, 2, *small.Replicas)
 	require.EqualValues(t, 5, small.MinReadySeconds)
 }
@@ -209,7 +215,8 @@ func TestMonitoring(t *testing.T) {
 	text, err = os.ReadFile("../grafana/hongbao.json")
 	require.NoError(t, err)
 	require.JSONEq(t, string(text), dashboard.Data["hongbao.json"])
-	require.Equal(t, []string{"1", "Money"}, []string{dashboard.Labels["grafana_dashboard"], dashboard.Annotations["grafana_folder"]})
+	require.Equal(t, []string{"1", "Money"}, []string{dashboard.Labels["grafana_dashboard"],
+		dashboard.Annotations["grafana_folder"]})
 	for _, o := range newRendered(t, readValues(t, "../chart/ci/small-values.yaml")).objects {
 		require.NotEqual(t, "hongbao-dashboard", o.GetName())
 		require.NotContains(t, []string{"*v1.PodMonitor", "*v1.PrometheusRule"}, fmt.Sprintf("%T", o))
