@@ -21,7 +21,6 @@ func TestCommandsInPods(t *testing.T) {
 	require.NotNil(t, row)
 	g := newGuarded(t)
 	run(t, g.env("init", "hongbao_owner"), "init")
-	g.sql("hongbao_owner", "postgres-grants.sql")
 	operator, worker := g.env("operator", "hongbao_control"), g.env("worker", "hongbao_work")
 	run(t, operator, "campaign", "create", campaignFile(t, 10))
 	run(t, operator, "campaign", "load", "rain")
