@@ -118,7 +118,7 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 	w := &run{
 		Config: &r.cfg, opts: opts, to: delivery.New(r.cfg.Options), letters: deadletter.New(r.cfg.Store),
 		source: source{store: r.cfg.Store, ledger: r.cfg.Ledger, page: max(r.cfg.BatchGrants, 1_000),
-			receipts: newReceipts(r.cfg.Sink, r.cfg.Store.Len()), lost: r.cfg.DoneSink == DoneSink(r.cfg.Name)},
+			receipts: newReceipts(&r.cfg), lost: r.cfg.DoneSink == DoneSink(r.cfg.Name)},
 		shard: make([]shardRun, r.cfg.Store.Len()),
 		report: Report{
 			Name: r.cfg.Name, Target: r.cfg.Target, DryRun: opts.DryRun, Started: time.Now(),
