@@ -34,7 +34,7 @@ func TestRedisMovesToAnotherServer(t *testing.T) {
 	d.rdb = to.Client(t)
 	testkit.Eventually(t, 10*time.Second, func() bool { return replicated(t, old) == replicated(t, d.rdb) }, "both are equal")
 	require.NoError(t, from.Close())
-	require.NoError(t, d.rdb.SlaveOf(t.Context(), "no", "one").Err())
+	require.NoError(t, d.rdb.ReplicaOf(t.Context(), "no", "one").Err())
 	d.set("REDIS_ADDRS", to.Addr)
 	var err error
 	d.store, err = store.Of(d.rdb, hongbao.Space{Prefix: d.prefix, Shards: 2})

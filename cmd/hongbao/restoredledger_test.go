@@ -67,9 +67,9 @@ func TestRestoredLedgerPaysWhatItLacks(t *testing.T) {
 	require.GreaterOrEqual(t, lost, int64(200), "the backup lacks payments")
 	args := []string{"replay", "after-restore", "--to", "balance", "--missing", "--json"}
 	dry := decided[replay.Report](t, d.ok(append(args, "--dry-run")...))
-	require.EqualValues(t, lost+50, dry.Matched)
+	require.Equal(t, lost+50, dry.Matched)
 	report := decided[replay.Report](t, d.ok(args...))
-	require.EqualValues(t, lost+50, report.Delivered)
+	require.Equal(t, lost+50, report.Delivered)
 	require.Greater(t, report.FromReceipts, lost/2, "the streams have only the last of them")
 	w = d.start("work")
 	d.quiet()
