@@ -32,7 +32,8 @@ func TestRedisMovesToAnotherServer(t *testing.T) {
 	to.Says(t, "INFO replication", "master_link_status:up")
 	old := d.rdb
 	d.rdb = to.Client(t)
-	testkit.Eventually(t, 10*time.Second, func() bool { return replicated(t, old) == replicated(t, d.rdb) }, "both are equal")
+	testkit.Eventually(t, 10*time.Second, func() bool { return replicated(t, old) == replicated(t, d.rdb) },
+		"both are equal")
 	require.NoError(t, from.Close())
 	require.NoError(t, d.rdb.ReplicaOf(t.Context(), "no", "one").Err())
 	d.set("REDIS_ADDRS", to.Addr)

@@ -117,8 +117,8 @@ func (a *App) userWins(ctx context.Context, out *UserData, c *hongbao.Campaign) 
 		return err
 	}
 	for _, r := range store.ReceiptsOf(held) {
-		wins[r.Packet] = &UserWin{Packet: r.Packet, Amount: r.Amount, Event: fmt.Sprintf("%d-%d", r.Shard, r.Seq), RequestID: r.RequestID,
-			Time: r.Time.UTC(), Redis: true}
+		wins[r.Packet] = &UserWin{Packet: r.Packet, Amount: r.Amount, Event: fmt.Sprintf("%d-%d", r.Shard, r.Seq),
+			RequestID: r.RequestID, Time: r.Time.UTC(), Redis: true}
 	}
 	grants, err := a.ledger.UserGrants(ctx, c.ID, out.User)
 	if errors.Is(err, ledger.ErrArchived) {
@@ -133,7 +133,8 @@ func (a *App) userWins(ctx context.Context, out *UserData, c *hongbao.Campaign) 
 	for i := range grants {
 		g := &grants[i]
 		if wins[g.Packet] == nil {
-			wins[g.Packet] = &UserWin{Packet: g.Packet, Amount: g.Amount, Event: g.EventID(), RequestID: g.RequestID, Time: g.Time}
+			wins[g.Packet] = &UserWin{Packet: g.Packet, Amount: g.Amount, Event: g.EventID(),
+				RequestID: g.RequestID, Time: g.Time}
 		}
 		wins[g.Packet].Ledger = true
 	}
