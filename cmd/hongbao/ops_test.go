@@ -70,7 +70,9 @@ func TestMetricsOfServeAndWork(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, "%s", text)
 	}
 	server := g.ops("serving grabs", "ops")
+	d.ok("key", "create", "--role", "gateway", "--expires", "720h")
 	text := scrape(t, server, d.id())
+	require.Regexp(t, `hongbao_key_expiry_timestamp_seconds\{role="gateway"\} 1\.[0-9]+e\+09`, text)
 	for _, line := range []string{
 		`hongbao_grabs_total{outcome="granted"} 3`, `hongbao_grabs_total{outcome="already_granted"} 1`,
 		`hongbao_grab_seconds_count 4`, `hongbao_grab_calls_total{result="ok"} 4`,
@@ -157,13 +159,16 @@ func TestMetricsOfBalance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	b := startBalance(t, "127.0.0.1:0", filepath.Join(t.TempDir(), "balance.db"),
-		"HONGBAO_BALANCE_OPS_LISTEN=127.0.0.1:0")
+	dsn := filepath.Join(t.TempDir(), "balance.db")
+	b := startBalance(t, "127.0.0.1:0", dsn, "HONGBAO_BALANCE_OPS_LISTEN=127.0.0.1:0")
+	key := runProgram(t, []string{"HONGBAO_LEDGER_DSN=" + dsn}, "key", "create", "--role=client", "--client=worker")
+	require.Zero(t, key.code, key.err)
 	ops, api := b.ops(opsLine, "address"), b.ops("serving balances", "address")
 	status, _ := ask(t, api+"/v1/credits")
 	require.Equal(t, http.StatusUnauthorized, status)
 	text := scrape(t, ops, "hongbao")
 	require.Contains(t, text, `hongbao_http_requests_total{route="/v1/credits",status="401"} 1`)
+	require.Regexp(t, `hongbao_key_expiry_timestamp_seconds\{role="client"\} 1\.[0-9]+e\+09`, text)
 	require.Regexp(t, `hongbao_build_info\{command="balance",version="[^"]+"\} 1`, text)
 	status, _ = ask(t, ops+"/readyz")
 	require.Equal(t, http.StatusOK, status)

@@ -47,6 +47,7 @@ func Balance(ctx context.Context, cfg *configs.Config) (err error) {
 		})
 	}}}
 	if p.set != nil {
+		p.set.Keys(p.Authority().Ends)
 		parts = append([]group.Part{p.opsPart(func() error {
 			if !serving.Load() {
 				return web.ErrOpening

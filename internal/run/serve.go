@@ -64,6 +64,7 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 		p.Log().Info("no control listener: ledger.dsn is empty, and the API keys are in the ledger")
 	} else {
 		deps.Keys, deps.Denied = p.Authority(), p.Denied
+		p.set.Keys(p.Authority().Ends)
 		api, err := p.control(&server)
 		if err != nil {
 			return err

@@ -33,7 +33,8 @@ var (
 )
 
 var ofServe = group("hongbao serve", "Exported on `serve.ops_listen`. The balance server also exports "+
-	"`hongbao_http_requests_total` and `hongbao_http_request_seconds`, on `balance.ops_listen`.")
+	"`hongbao_http_requests_total`, `hongbao_http_request_seconds` and `hongbao_key_expiry_timestamp_seconds`, on "+
+	"`balance.ops_listen`.")
 
 // Metrics that the servers export.
 var (
@@ -72,6 +73,10 @@ var (
 	HTTPSeconds = ofServe.add(Metric{Name: "hongbao_http_request_seconds", Kind: Histogram, Labels: []string{"route"},
 		Buckets: seconds, Help: "Seconds from the arrival of a request's head to the end of its handler.",
 		Normal: "99 of 100 grabs take less than 0.1 s"})
+	KeyEnds = ofServe.add(Metric{Name: "hongbao_key_expiry_timestamp_seconds", Kind: Gauge, Labels: []string{"role"},
+		Help: "Unix time at which the next API key of the role expires, also if no one uses that key. Keys without an end, " +
+			"and keys that were made for a week or less, do not count. Absent without ledger.dsn.",
+		Normal: "more than a week ahead"})
 	Connections = ofServe.add(Metric{Name: "hongbao_http_connections", Kind: Gauge, Labels: []string{"listener"},
 		Help:   "Number of open connections, by the knob of the listener: listen, control_listen or ops_listen.",
 		Normal: "well below serve.connections"})

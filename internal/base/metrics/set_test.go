@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
 const sampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -204,6 +205,16 @@ func TestStoresAreMeasured(t *testing.T) {
 		`hongbao_ledger_errors_total{class="transient",kind="read"} 1.0`,
 		`hongbao_kafka_request_seconds_count{request="Produce"} 2`, `hongbao_kafka_errors_total{request="Produce"} 1.0`,
 		`hongbao_publish_batches_total 4.0`)
+}
+
+// A scrape reports the ends of that moment: a role without a key that ends has no series.
+func TestKeyEnds(t *testing.T) {
+	t.Parallel()
+	s, ends := New("serve", "v1", "rain"), map[access.Role]time.Time{}
+	s.Keys(func(context.Context) map[access.Role]time.Time { return ends })
+	require.NotContains(t, scrape(t, s), "hongbao_key_expiry_timestamp_seconds{")
+	ends[access.RoleGateway] = time.Unix(1_700_000_000, 0)
+	has(t, scrape(t, s), `hongbao_key_expiry_timestamp_seconds{role="gateway"} 1.7e+09`)
 }
 
 func TestTraceID(t *testing.T) {
