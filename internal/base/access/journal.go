@@ -57,6 +57,8 @@ type Actor struct {
 	Who string
 	// RequestID is the X-Request-Id of the HTTP request.
 	RequestID string
+	// Address is the address of the HTTP request's connection, without the port; "" for a command.
+	Address string
 	// Spending limits what the actor may spend; see MaySpend.
 	Spending Spending
 }
@@ -74,6 +76,12 @@ func (c *Caller) Name() string { return "key:" + c.Key }
 // Actor returns the actor for the caller's actions.
 func (c *Caller) Actor(requestID string) Actor {
 	return Actor{Who: c.Name(), RequestID: requestID, Spending: c.Spending}
+}
+
+// AddressOf returns the address of the actor of ctx, or "".
+func AddressOf(ctx context.Context) string {
+	who, _ := ctx.Value(actorKey{}).(Actor)
+	return who.Address
 }
 
 // NewEntry returns an entry for an action of the actor of ctx, with a random id.
@@ -173,6 +181,7 @@ type JournalPage struct {
 const (
 	MostDenials = 20
 	MostLogIns  = 1
+	MostUnknown = 1
 )
 
 // UnknownCaller is Entry.Who if the key is not valid.
@@ -217,5 +226,38 @@ func (d *Denials) Take(who string, most int) (write bool, skipped int) {
 	}
 	at.recorded++
 	skipped, at.skipped = at.skipped, 0
+	return true, skipped
+}
+
+// MostReads is the most reads of users' data by one reader that the journal records each minute. ReadsEach is how long
+// it does not record that the same reader reads the same data again.
+const (
+	MostReads = 60
+	ReadsEach = 10 * time.Minute
+)
+
+// Reads limits which reads of users' data the journal records. The zero value is ready to use.
+type Reads struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+	rate Denials
+}
+
+// Take reports whether the journal should record that who reads this data. If so, skipped is the number of other data
+// that who has read since the last recorded read, above MostReads.
+func (r *Reads) Take(who, data string) (write bool, skipped int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, key := time.Now(), who+" "+data
+	if at, known := r.last[key]; known && now.Sub(at) < ReadsEach {
+		return false, 0
+	}
+	if write, skipped = r.rate.Take(who, MostReads); !write {
+		return false, 0
+	}
+	if r.last == nil || len(r.last) >= denialsKnown {
+		r.last = map[string]time.Time{}
+	}
+	r.last[key] = now
 	return true, skipped
 }
