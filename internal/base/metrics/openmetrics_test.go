@@ -38,7 +38,7 @@ func everything(t *testing.T) string {
 		return Tally{Counts: counts, Incidents: map[string]int64{"forged_entry": 1}, Shards: map[string]int{"working": 2},
 			LastSteps: []time.Time{time.Now()}}
 	})
-	s.Requests(http.NewServeMux()).ServeHTTP(httptest.NewRecorder(),
+	s.Requests()("listen", http.NewServeMux()).ServeHTTP(httptest.NewRecorder(),
 		httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil))
 	s.Ledger()("write", time.Second, false, nil)
 	s.Remembered(func() (bytes, forgotten int64) { return 1_000, 2 })
