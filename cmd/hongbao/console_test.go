@@ -146,8 +146,13 @@ func TestConsolePages(t *testing.T) {
 		"Pause the campaign")
 	require.NotContains(t, page, `class="plan"`)
 	v.sees("/sinks", "balance", "Alive")
-	v.sees("/trail?campaign=rain&user=u3", "for u3", "Row of the ledger")
+	for range 2 {
+		v.sees("/trail?campaign=rain&user=u3", "for u3", "Row of the ledger")
+	}
 	v.sees("/trail?campaign=rain&packet=4", "Packet 4")
+	d.ok("receipts", "rain", "u3")
+	require.Equal(t, map[string]int{"key:read_trails rain map[address:127.0.0.1 user:u3]": 1,
+		"key:read_trails rain map[address:127.0.0.1 packet:4]": 1, "cli:read_grants rain map[user:u3]": 1}, d.reads())
 	v.sees("/letters", "There is no dead letter here.")
 	v.sees("/quarantine?all=1", "No grant is in quarantine.")
 	v.sees("/jobs", "There is no replay.")

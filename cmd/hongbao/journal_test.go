@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -20,6 +21,18 @@ func (d *deployment) journal(args ...string) access.JournalPage {
 	var p access.JournalPage
 	require.NoError(d.t, json.Unmarshal([]byte(d.ok(append([]string{"journal", "--json"}, args...)...)), &p))
 	return p
+}
+
+// reads counts the journal's entries about reads of users' data, without the id of the reader.
+func (d *deployment) reads() map[string]int {
+	d.t.Helper()
+	all := map[string]int{}
+	for _, e := range d.journal().Entries {
+		if e.Action == access.ReadTrails || e.Action == access.ReadGrants {
+			all[fmt.Sprint(e.Who[:4], e.Action, " ", e.Campaign, " ", e.Details)]++
+		}
+	}
+	return all
 }
 
 // A process pauses a campaign while the ledger is down, and ends. The journal's entry waits in Redis. When the ledger

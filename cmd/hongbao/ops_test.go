@@ -70,12 +70,21 @@ func TestMetricsOfServeAndWork(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, "%s", text)
 	}
 	server := g.ops("serving grabs", "ops")
+	d.ok("key", "create", "--role", "gateway", "--expires", "720h")
+	for path, want := range map[string]int{"/v1/campaigns/rain": http.StatusUnauthorized, "/login": http.StatusOK} {
+		status, text := ask(t, g.ops("serving grabs", "control")+path)
+		require.Equal(t, want, status, text)
+	}
 	text := scrape(t, server, d.id())
+	require.Regexp(t, `hongbao_key_expiry_timestamp_seconds\{role="gateway"\} 1\.[0-9]+e\+09`, text)
 	for _, line := range []string{
 		`hongbao_grabs_total{outcome="granted"} 3`, `hongbao_grabs_total{outcome="already_granted"} 1`,
 		`hongbao_grab_seconds_count 4`, `hongbao_grab_calls_total{result="ok"} 4`,
 		`hongbao_campaign_left_packets{campaign="rain"} 17`,
-		`hongbao_http_requests_total{route="/v1/campaigns/{id}/grabs",status="200"} 4`,
+		`hongbao_http_requests_total{listener="listen",route="/v1/campaigns/{id}/grabs",status="200"} 4`,
+		`hongbao_http_requests_total{listener="control_listen",route="/v1/campaigns/{id}",status="401"} 1`,
+		`hongbao_http_requests_total{listener="control_listen",route="/login",status="200"} 1`,
+		`hongbao_http_request_seconds_count{listener="control_listen",route="/login"} 1`,
 		`hongbao_sink_workers{sink="kafka"} 0`, `hongbao_state_up 1`, `hongbao_redis_append_only{server="` +
 			d.rdb.Options().Addr + `"} 1`, `hongbao_shard_open{shard="1"} 1`,
 	} {
@@ -157,13 +166,16 @@ func TestMetricsOfBalance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	b := startBalance(t, "127.0.0.1:0", filepath.Join(t.TempDir(), "balance.db"),
-		"HONGBAO_BALANCE_OPS_LISTEN=127.0.0.1:0")
+	dsn := filepath.Join(t.TempDir(), "balance.db")
+	b := startBalance(t, "127.0.0.1:0", dsn, "HONGBAO_BALANCE_OPS_LISTEN=127.0.0.1:0")
+	key := runProgram(t, []string{"HONGBAO_LEDGER_DSN=" + dsn}, "key", "create", "--role=client", "--client=worker")
+	require.Zero(t, key.code, key.err)
 	ops, api := b.ops(opsLine, "address"), b.ops("serving balances", "address")
 	status, _ := ask(t, api+"/v1/credits")
 	require.Equal(t, http.StatusUnauthorized, status)
 	text := scrape(t, ops, "hongbao")
-	require.Contains(t, text, `hongbao_http_requests_total{route="/v1/credits",status="401"} 1`)
+	require.Contains(t, text, `hongbao_http_requests_total{listener="listen",route="/v1/credits",status="401"} 1`)
+	require.Regexp(t, `hongbao_key_expiry_timestamp_seconds\{role="client"\} 1\.[0-9]+e\+09`, text)
 	require.Regexp(t, `hongbao_build_info\{command="balance",version="[^"]+"\} 1`, text)
 	status, _ = ask(t, ops+"/readyz")
 	require.Equal(t, http.StatusOK, status)

@@ -45,6 +45,7 @@ type App struct {
 	scans     *semaphore.Weighted // bounds how many trails of this process search all receipts at once
 	authority *access.Authority   // set by the first call of Authority
 	denials   access.Denials
+	reads     access.Reads
 	tended    bool // TendJournal is running
 	closes    []func() error
 }

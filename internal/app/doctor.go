@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
@@ -169,7 +170,7 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 		p.add(LevelWarning, "the ends of the API keys were not checked: %v", err)
 	}
 	for i := range keys {
-		if k := &keys[i]; !k.Expires.IsZero() && time.Until(k.Expires) < keySoon {
+		if k := &keys[i]; !k.Expires.IsZero() && time.Until(k.Expires) < access.EndsSoon {
 			p.add(LevelWarning, "API key %s (role %s, note %q) ends at %s: run `hongbao key rotate %s --expires 2160h`, and give "+
 				"its owner the new secret", k.ID, k.Role, k.Note, k.End(), k.ID)
 		}
@@ -193,9 +194,6 @@ func (p *part) connections(accepted, each int64) {
 	p.add(level, "the database accepts %d connections, enough for %d processes with ledger.conns %d: %s", accepted,
 		accepted/each, each, fix)
 }
-
-// keySoon is the time before the end of an API key from which doctor warns.
-const keySoon = 7 * 24 * time.Hour
 
 // examineTopic runs the checks of a worker's start: partitions, retention, replicas.
 func (a *App) examineTopic(ctx context.Context, p *part) {

@@ -241,31 +241,41 @@ func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.Journa
 }
 
 // Denied records in the journal that a caller was denied an action. Denials are rate-limited: an entry contains the
-// number of denials before it that were not recorded.
+// number of denials before it that were not recorded. All callers without a valid key share one limit, so that wrong
+// keys can't fill the journal.
 func (a *App) Denied(ctx context.Context, action access.Action, campaign string, why error) {
 	e := about(ctx, action, campaign)
-	write, skipped := a.denials.Take(e.Who, access.MostDenials)
-	if write {
-		e.Details = map[string]any{}
+	most := access.MostDenials
+	if e.Who == access.UnknownCaller {
+		most = access.MostUnknown
+	}
+	if write, skipped := a.denials.Take(e.Who, most); write {
 		a.recordDenial(ctx, &e, skipped, why)
 	}
 }
 
 func (a *App) recordDenial(ctx context.Context, e *access.Entry, skipped int, why error) {
-	e.Outcome, e.Details["error"] = access.OutcomeDenied, why.Error()
+	e.Outcome, e.Details = access.OutcomeDenied, located(ctx, map[string]any{"error": why.Error()})
 	if skipped > 0 {
 		e.Details["denied_before"] = skipped
 	}
 	a.record(ctx, e)
 }
 
-// LoggedIn records in the journal that a caller of the console logged in or out, and from which address. If why is not
-// nil, the log-in was refused. Refusals are rate-limited as those of Denied, but all callers without a valid key share one
-// limit, so that wrong keys can't fill the journal.
-func (a *App) LoggedIn(ctx context.Context, action access.Action, address string, why error) {
+// located adds the address of the actor of ctx to the details of an entry, if there is one.
+func located(ctx context.Context, details map[string]any) map[string]any {
+	if at := access.AddressOf(ctx); at != "" {
+		details["address"] = at
+	}
+	return details
+}
+
+// LoggedIn records in the journal that a caller of the console logged in or out. If why is not nil, the log-in was
+// refused. Refusals are rate-limited as those of Denied, with a limit of their own.
+func (a *App) LoggedIn(ctx context.Context, action access.Action, why error) {
 	e := about(ctx, action, "")
-	e.Details = map[string]any{"address": address}
 	if why == nil {
+		e.Details = located(ctx, map[string]any{})
 		e.End(nil)
 		a.record(ctx, &e)
 		return
@@ -273,4 +283,30 @@ func (a *App) LoggedIn(ctx context.Context, action access.Action, address string
 	if write, skipped := a.denials.Take(string(action)+" "+e.Who, access.MostLogIns); write {
 		a.recordDenial(ctx, &e, skipped, why)
 	}
+}
+
+// HasRead records in the journal that the actor of ctx has read the data of a user. The parameter of names the user
+// or the account; the details of the entry have the SHA-256 instead. Repeats within 10 minutes are not recorded. Reads are rate-limited: an entry contains
+// the number of reads before it that were not recorded. Without a ledger there is no journal.
+func (a *App) HasRead(ctx context.Context, action access.Action, campaign string, of map[string]any) {
+	if a.Config.Ledger.DSN == "" {
+		return
+	}
+	e := about(ctx, action, campaign)
+	write, skipped := a.reads.Take(e.Who, fmt.Sprint(action, campaign, of))
+	if !write {
+		return
+	}
+	e.Details = located(ctx, map[string]any{})
+	for name, value := range of {
+		if name == "user" || name == "account" {
+			name, value = name+"_sha256", access.Hash(fmt.Sprint(value))
+		}
+		e.Details[name] = value
+	}
+	if skipped > 0 {
+		e.Details["read_before"] = skipped
+	}
+	e.End(nil)
+	a.record(ctx, &e)
 }

@@ -136,22 +136,26 @@ func TestJournalHasABound(t *testing.T) {
 	require.Len(t, page.Entries, 2)
 }
 
-// The journal has log-ins and log-outs with the caller's address. Wrong keys get one entry a minute, whatever the number
-// of requests and of addresses; the next entry counts the others.
+// The journal has log-ins and log-outs with the caller's address. Wrong keys get one entry a minute for log-ins and one
+// for other requests, whatever the number of requests and of addresses; the next entry counts the others.
 func TestJournalHasLogIns(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "ledger.db"), "")
-	ann := access.As(t.Context(), access.Actor{Who: "key:ann"})
-	stranger := access.As(t.Context(), access.Actor{Who: access.UnknownCaller})
-	a.LoggedIn(ann, access.LogIn, "192.0.2.7", nil)
-	for i := range 100 {
-		a.LoggedIn(stranger, access.LogIn, fmt.Sprintf("198.51.100.%d", i), access.ErrUnauthorized)
+	as := func(who, address string) context.Context {
+		return access.As(t.Context(), access.Actor{Who: who, Address: address})
 	}
-	a.LoggedIn(access.As(t.Context(), access.Actor{Who: "key:gate"}), access.LogIn, "192.0.2.8", access.ErrForbidden)
-	a.LoggedIn(ann, access.LogOut, "192.0.2.7", nil)
+	a.LoggedIn(as("key:ann", "192.0.2.7"), access.LogIn, nil)
+	for i := range 100 {
+		at := fmt.Sprintf("198.51.100.%d", i)
+		a.LoggedIn(as(access.UnknownCaller, at), access.LogIn, access.ErrUnauthorized)
+		a.Denied(as(access.UnknownCaller, at), access.ReadSinks, "", access.ErrUnauthorized)
+		a.Denied(as(access.UnknownCaller, at), access.ReadTrails, "", access.ErrUnauthorized)
+	}
+	a.LoggedIn(as("key:gate", "192.0.2.8"), access.LogIn, access.ErrForbidden)
+	a.LoggedIn(as("key:ann", "192.0.2.7"), access.LogOut, nil)
 	page, err := a.Journal(t.Context(), access.JournalQuery{Limit: 100})
 	require.NoError(t, err)
 	var got []string
@@ -159,5 +163,34 @@ func TestJournalHasLogIns(t *testing.T) {
 		got = append(got, fmt.Sprint(e.Who, " ", e.Action, " ", e.Outcome, " ", e.Details["address"]))
 	}
 	require.ElementsMatch(t, []string{"key:ann log_in done 192.0.2.7", "unknown log_in denied 198.51.100.0",
+		"unknown read_sinks denied 198.51.100.0",
 		"key:gate log_in denied 192.0.2.8", "key:ann log_out done 192.0.2.7"}, got)
+}
+
+// The journal has each read of a user's data once in ten minutes for each reader, with the reader's address.
+func TestJournalHasReads(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "ledger.db"), "")
+	ann := access.As(t.Context(), access.Actor{Who: "key:ann", Address: "192.0.2.7"})
+	bob := access.As(t.Context(), access.Actor{Who: "key:bob"})
+	for range 3 {
+		a.HasRead(ann, access.ReadTrails, "rain", map[string]any{"user": "u1"})
+		a.HasRead(ann, access.ReadTrails, "rain", map[string]any{"user": "u2"})
+		a.HasRead(bob, access.ReadGrants, "snow", map[string]any{"user": "u1"})
+	}
+	_, err := a.Trail(ann, TrailOf{Campaign: "none", User: "u3"})
+	require.Error(t, err, "a read that fails shows nothing, and leaves no entry")
+	page, err := a.Journal(t.Context(), access.JournalQuery{Limit: 100})
+	require.NoError(t, err)
+	var got []string
+	for _, e := range page.Entries {
+		got = append(got, fmt.Sprint(e.Who, " ", e.Action, " ", e.Campaign, " ", e.Outcome, " ", e.Details))
+	}
+	u1, u2 := access.Hash("u1"), access.Hash("u2")
+	require.ElementsMatch(t, []string{"key:ann read_trails rain done map[address:192.0.2.7 user_sha256:" + u1 + "]",
+		"key:ann read_trails rain done map[address:192.0.2.7 user_sha256:" + u2 + "]",
+		"key:bob read_grants snow done map[user_sha256:" + u1 + "]"}, got)
 }

@@ -5,13 +5,23 @@ import (
 	"errors"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Receipts returns a user's receipts from Redis. If the campaign is not in Redis, it reads them from the ledger.
+// Receipts returns a user's receipts from Redis. If the campaign is not in Redis, it reads them from the ledger. The
+// journal records the read.
 func (a *App) Receipts(ctx context.Context, id, user string) (model.Receipts, error) {
+	out, err := a.receipts(ctx, id, user)
+	if err == nil {
+		a.HasRead(ctx, access.ReadGrants, id, map[string]any{"user": user})
+	}
+	return out, err
+}
+
+func (a *App) receipts(ctx context.Context, id, user string) (model.Receipts, error) {
 	out := model.Receipts{Campaign: id, User: user, Source: "redis", Receipts: []hongbao.Receipt{}}
 	held, currency, err := a.redisReceipts(ctx, id, user)
 	if err == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
@@ -94,8 +95,21 @@ var ErrBusy = fmt.Errorf("%w: try again, or search by user", errManyScans)
 // topicTime bounds the search of the topic, and lettersTime the search of the dead letters.
 const topicTime, lettersTime = 5 * time.Second, 5 * time.Second
 
-// Trail searches the grants in all stores. It needs Redis; it uses the ledger if there is one.
+// Trail searches the grants in all stores. It needs Redis; it uses the ledger if there is one. The journal records the
+// read.
 func (a *App) Trail(ctx context.Context, q TrailOf) (*Trail, error) {
+	out, err := a.trail(ctx, q)
+	if err == nil {
+		of := map[string]any{"user": access.Storable(q.User, hongbao.MaxIDLength)}
+		if q.Packet != 0 {
+			of = map[string]any{"packet": q.Packet}
+		}
+		a.HasRead(ctx, access.ReadTrails, q.Campaign, of)
+	}
+	return out, err
+}
+
+func (a *App) trail(ctx context.Context, q TrailOf) (*Trail, error) {
 	t := &trailSearch{app: a, q: q, grants: map[int64]*trailed{}, silent: map[int]bool{}}
 	t.out = Trail{Campaign: q.Campaign, Steps: []TrailStep{}, Unread: []Unread{}}
 	inLedger := t.ledger(ctx)

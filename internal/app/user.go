@@ -71,16 +71,9 @@ type UserPending struct {
 // User returns a page of what Redis and the ledger have about a user. The page covers up to limit campaigns of the
 // ledger after the given id. The journal gets an entry with the hash of the user's id.
 func (a *App) User(ctx context.Context, user, after string, limit int) (out UserData, err error) {
-	e := about(ctx, access.ReadUser, "")
-	e.Details = map[string]any{"user_sha256": access.Hash(user)}
-	if address := access.AddressOf(ctx); address != "" {
-		e.Details["address"] = address
+	if out, err = a.user(ctx, user, after, limit); err == nil {
+		a.HasRead(ctx, access.ReadUser, "", map[string]any{"user": user})
 	}
-	err = a.recorded(ctx, e, func(ctx context.Context, e *access.Entry) error {
-		out, err = a.user(ctx, user, after, limit)
-		e.Details["wins"] = len(out.Wins)
-		return err
-	})
 	return out, err
 }
 

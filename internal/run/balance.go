@@ -35,7 +35,7 @@ func Balance(ctx context.Context, cfg *configs.Config) (err error) {
 		return err
 	}
 	b, err := bank.NewBalance(server, bank.Deps{Book: p.Ledger(), Reader: p.Ledger(), Keys: p.Authority(), Denied: p.Denied,
-		Log: p.Log(), Wrap: p.watchRequests})
+		HasRead: p.HasRead, Log: p.Log(), Wrap: p.watchRequests})
 	if err != nil {
 		return err
 	}
@@ -47,6 +47,7 @@ func Balance(ctx context.Context, cfg *configs.Config) (err error) {
 		})
 	}}}
 	if p.set != nil {
+		p.set.Keys(p.Authority().Ends)
 		parts = append([]group.Part{p.opsPart(func() error {
 			if !serving.Load() {
 				return web.ErrOpening

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"net"
+	"net/http"
 	"os"
 	"runtime/debug"
 
@@ -22,6 +23,8 @@ type process struct {
 	command string
 	set     *metrics.Set    // nil if this process exports no metrics
 	tracer  *tracing.Tracer // nil if tracing is off
+	// requests counts the requests of a listener; nil if this process exports no metrics.
+	requests func(listener string, h http.Handler) http.Handler
 }
 
 // newProcess does not connect to any server. The caller must call stop.
@@ -34,6 +37,7 @@ func newProcess(cfg *configs.Config, command string, scraped bool) (*process, er
 	hooks := app.Hooks{Sink: p.traceSink}
 	if scraped {
 		p.set = metrics.New(command, version(), cfg.Deployment.ID)
+		p.requests = p.set.Requests()
 		log = p.set.CountAlarms(log)
 		p.set.Settings(metrics.Settings{UnsafeAllow: cfg.Unsafe.Allow, AuditMaxAge: cfg.Ops.AuditMaxAge})
 		hooks.Ledger, hooks.Kafka = p.set.Ledger(), p.set.Kafka()

@@ -64,6 +64,7 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 		p.Log().Info("no control listener: ledger.dsn is empty, and the API keys are in the ledger")
 	} else {
 		deps.Keys, deps.Denied = p.Authority(), p.Denied
+		p.set.Keys(p.Authority().Ends)
 		api, err := p.control(&server)
 		if err != nil {
 			return err
@@ -73,7 +74,7 @@ func Serve(ctx context.Context, cfg *configs.Config, with Serving) (err error) {
 		if err != nil {
 			return err
 		}
-		if deps.Control, err = controlHandler(api, pages); err != nil {
+		if deps.Control, err = p.controlHandler(api, pages); err != nil {
 			return err
 		}
 		administer = pages.Run
@@ -170,8 +171,9 @@ func (p *process) console(server *serve.Config, faults console.Faults) (*console
 		TLS: server.ControlTLS != nil})
 }
 
-// controlHandler returns the handler of the control listener: the administration API and the console.
-func controlHandler(c *control.Control, pages http.Handler) (http.Handler, error) {
+// controlHandler returns the handler of the control listener: the administration API and the console, with metrics of
+// their requests.
+func (p *process) controlHandler(c *control.Control, pages http.Handler) (http.Handler, error) {
 	api, err := c.API().Handler()
 	if err != nil {
 		return nil, err
@@ -181,5 +183,5 @@ func controlHandler(c *control.Control, pages http.Handler) (http.Handler, error
 		mux.Handle(path, api)
 	}
 	mux.Handle("/", pages)
-	return web.CleanPaths(mux, api), nil
+	return p.requests("control_listen", web.CleanPaths(mux, api)), nil
 }

@@ -33,10 +33,11 @@ func (p *process) trace(ctx context.Context, oneIn int) error {
 	return nil
 }
 
-// watchRequests returns h with metrics and tracing of its requests, if they are configured.
+// watchRequests returns the handler h of the public listener with metrics and tracing of its requests, if they are
+// configured.
 func (p *process) watchRequests(h http.Handler) http.Handler {
-	if p.set != nil {
-		h = p.set.Requests(h)
+	if p.requests != nil {
+		h = p.requests("listen", h)
 	}
 	if p.tracer != nil {
 		h = p.tracer.Requests(h)

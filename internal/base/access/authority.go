@@ -115,6 +115,29 @@ func (a *Authority) Ready(ctx context.Context) error {
 	return err
 }
 
+// Ends returns the next end of a live key of each role. It reads the ledger like a request. While the ledger is
+// unreachable, it returns the ends from the last list. It leaves out keys without an end, and keys that were made for
+// at most EndsSoon: their end surprises no one.
+func (a *Authority) Ends(ctx context.Context) map[Role]time.Time {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	l, err := a.current(ctx, func(*list) bool { return true })
+	if err != nil {
+		l = a.list.Load()
+	}
+	ends := map[Role]time.Time{}
+	if l == nil {
+		return ends
+	}
+	for _, k := range l.keys {
+		next, has := ends[k.Role]
+		if k.live(time.Now()) && k.Expires.Sub(k.Created) > EndsSoon && (!has || k.Expires.Before(next)) {
+			ends[k.Role] = k.Expires
+		}
+	}
+	return ends
+}
+
 // caller returns the owner of the key that find selects from the list.
 func (a *Authority) caller(ctx context.Context, find func(*list) *Key) (Caller, error) {
 	l, err := a.current(ctx, func(l *list) bool { return find(l) != nil })

@@ -321,6 +321,37 @@ func TestReady(t *testing.T) {
 	})
 }
 
+// Ends has the next end of each role, also without a request and while the ledger is unreachable.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	outages(t, func(t *testing.T, disconnect func(*fakeLedger)) {
+		made := time.Now()
+		key := func(role Role, lasts time.Duration) Key {
+			k, _ := NewKey(role, nil)
+			if k.Created = made; lasts > 0 {
+				k.Expires = made.Add(lasts)
+			}
+			return k
+		}
+		b := &fakeLedger{}
+		a := NewAuthority(b)
+		b.set(func() { disconnect(b) })
+		require.Empty(t, a.Ends(t.Context()))
+		b.set(func() { b.err, b.hangs = nil, false })
+		wait(t, failedAge)
+		b.keys = []Key{key(RoleGateway, KeyTime+1), key(RoleGateway, KeyTime), key(RoleGateway, 0), key(RoleViewer, EndsSoon),
+			key(RoleOperator, 0), key(RoleClient, EndsSoon+time.Hour)}
+		want := map[Role]time.Time{RoleGateway: made.Add(KeyTime), RoleClient: made.Add(EndsSoon + time.Hour)}
+		require.Equal(t, want, a.Ends(t.Context()))
+		b.set(func() { disconnect(b) })
+		wait(t, maxAge)
+		require.Equal(t, want, a.Ends(t.Context()))
+		wait(t, EndsSoon+time.Hour)
+		delete(want, RoleClient)
+		require.Equal(t, want, a.Ends(t.Context()), "a key that has ended has no next end")
+	})
+}
+
 // Each key has a random secret of 256 bits.
 func TestSecrets(t *testing.T) {
 	t.Parallel()

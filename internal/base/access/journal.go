@@ -57,7 +57,7 @@ type Actor struct {
 	Who string
 	// RequestID is the X-Request-Id of the HTTP request.
 	RequestID string
-	// Address is the address of the HTTP request's connection, without the port.
+	// Address is the address of the HTTP request's connection, without the port; "" for a command.
 	Address string
 	// Spending limits what the actor may spend; see MaySpend.
 	Spending Spending
@@ -181,6 +181,7 @@ type JournalPage struct {
 const (
 	MostDenials = 20
 	MostLogIns  = 1
+	MostUnknown = 1
 )
 
 // UnknownCaller is Entry.Who if the key is not valid.
@@ -225,5 +226,38 @@ func (d *Denials) Take(who string, most int) (write bool, skipped int) {
 	}
 	at.recorded++
 	skipped, at.skipped = at.skipped, 0
+	return true, skipped
+}
+
+// MostReads is the most reads of users' data by one reader that the journal records each minute. ReadsEach is how long
+// it does not record that the same reader reads the same data again.
+const (
+	MostReads = 60
+	ReadsEach = 10 * time.Minute
+)
+
+// Reads limits which reads of users' data the journal records. The zero value is ready to use.
+type Reads struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+	rate Denials
+}
+
+// Take reports whether the journal should record that who reads this data. If so, skipped is the number of other data
+// that who has read since the last recorded read, above MostReads.
+func (r *Reads) Take(who, data string) (write bool, skipped int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, key := time.Now(), who+" "+data
+	if at, known := r.last[key]; known && now.Sub(at) < ReadsEach {
+		return false, 0
+	}
+	if write, skipped = r.rate.Take(who, MostReads); !write {
+		return false, 0
+	}
+	if r.last == nil || len(r.last) >= denialsKnown {
+		r.last = map[string]time.Time{}
+	}
+	r.last[key] = now
 	return true, skipped
 }

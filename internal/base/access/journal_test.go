@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -65,5 +66,37 @@ func TestDenialsAreBounded(t *testing.T) {
 		write, skipped = d.Take("key:a", MostDenials)
 		require.True(t, write)
 		require.Zero(t, skipped)
+	})
+}
+
+// A page that refreshes itself gets one entry in ten minutes. A program that reads the data of all users can't fill the
+// journal; the next entry says how many reads were skipped.
+func TestReadsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r Reads
+		take := func(who, data string, want bool, wantSkipped int) {
+			t.Helper()
+			write, skipped := r.Take(who, data)
+			require.Equal(t, want, write)
+			require.Equal(t, wantSkipped, skipped)
+		}
+		take("key:a", "u", true, 0)
+		for range 1000 {
+			take("key:a", "u", false, 0)
+		}
+		take("key:b", "u", true, 0)
+		for i := range 1000 {
+			take("key:a", fmt.Sprint(i), i < MostReads-1, 0)
+		}
+		wait(t, denialsEach)
+		take("key:a", "u", false, 0)
+		take("key:a", "999", true, 1000-MostReads+1)
+		wait(t, ReadsEach-denialsEach)
+		take("key:a", "u", true, 0)
+		for i := range 2 * denialsKnown {
+			take(fmt.Sprint("key:", i), "u", true, 0)
+		}
+		require.LessOrEqual(t, len(r.last), denialsKnown)
 	})
 }

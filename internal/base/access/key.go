@@ -31,6 +31,9 @@ const (
 // KeyTime is how long a key is valid if its creator names no end.
 const KeyTime = 90 * 24 * time.Hour
 
+// EndsSoon is the time before the end of a key from which people are warned.
+const EndsSoon = 7 * 24 * time.Hour
+
 // Key is an API key as the ledger stores it, without the secret.
 type Key struct {
 	ID   string `json:"id"`

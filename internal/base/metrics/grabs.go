@@ -106,23 +106,30 @@ func (c *GrabCounts) Seen(most int) []string {
 	return ids[:min(most, len(ids))]
 }
 
-// Requests counts and times the requests to an HTTP handler.
-func (s *Set) Requests(h http.Handler) http.Handler {
+// Requests returns a function that wraps the handler of a listener, to count and time its requests.
+func (s *Set) Requests() func(listener string, h http.Handler) http.Handler {
 	count, took := s.counter(HTTPRequests), s.histogram(HTTPSeconds)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		start, answer := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
-		h.ServeHTTP(answer, r)
-		_, route, _ := strings.Cut(r.Pattern, " ") // set by the mux; empty for an unknown path
-		if route == "" {
-			route = r.Pattern
-		}
-		if route == "" {
-			route = "none"
-		}
-		count.WithLabelValues(route, strconv.Itoa(answer.status)).Inc()
-		took.WithLabelValues(route).Observe(time.Since(start).Seconds())
-	})
+	return func(listener string, h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			start, answer := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
+			h.ServeHTTP(answer, r)
+			_, route, _ := strings.Cut(r.Pattern, " ") // set by the mux; empty for an unknown path
+			if route == "" {
+				route = r.Pattern
+			}
+			if route == "" {
+				route = "none"
+			}
+			count.WithLabelValues(listener, route, strconv.Itoa(answer.status)).Inc()
+			if w.Header().Get("Content-Type") != eventStream {
+				took.WithLabelValues(listener, route).Observe(time.Since(start).Seconds())
+			}
+		})
+	}
 }
+
+// eventStream is the type of an answer that lasts as long as its page is open, which says nothing about the server.
+const eventStream = "text/event-stream"
 
 type statusWriter struct {
 	http.ResponseWriter

@@ -33,7 +33,8 @@ var (
 )
 
 var ofServe = group("hongbao serve", "Exported on `serve.ops_listen`. The balance server also exports "+
-	"`hongbao_http_requests_total` and `hongbao_http_request_seconds`, on `balance.ops_listen`.")
+	"`hongbao_http_requests_total`, `hongbao_http_request_seconds` and `hongbao_key_expiry_timestamp_seconds`, on "+
+	"`balance.ops_listen`.")
 
 // Metrics that the servers export.
 var (
@@ -66,12 +67,19 @@ var (
 			"packets.",
 		Normal: "does not grow, except in the minute after a shard was opened again"})
 	HTTPRequests = ofServe.add(Metric{Name: "hongbao_http_requests_total", Kind: Counter,
-		Labels: []string{"route", "status"},
-		Help:   "Number of requests, by route (the pattern of the path) and status of the response.",
+		Labels: []string{"listener", "route", "status"},
+		Help: "Number of requests, by the knob of the listener (listen: users and gateways, or clients of the balance " +
+			"server; control_listen: administration and console), route (the pattern of the path) and status of the response.",
 		Normal: "mostly 200, some 429; 503 only for a short time"})
-	HTTPSeconds = ofServe.add(Metric{Name: "hongbao_http_request_seconds", Kind: Histogram, Labels: []string{"route"},
-		Buckets: seconds, Help: "Seconds from the arrival of a request's head to the end of its handler.",
+	HTTPSeconds = ofServe.add(Metric{Name: "hongbao_http_request_seconds", Kind: Histogram,
+		Labels: []string{"listener", "route"}, Buckets: seconds,
+		Help: "Seconds from the arrival of a request's head to the end of its handler, without the event streams of the " +
+			"console's live pages.",
 		Normal: "99 of 100 grabs take less than 0.1 s"})
+	KeyEnds = ofServe.add(Metric{Name: "hongbao_key_expiry_timestamp_seconds", Kind: Gauge, Labels: []string{"role"},
+		Help: "Unix time at which the next API key of the role expires, also if no one uses that key. Keys without an end, " +
+			"and keys that were made for a week or less, do not count. Absent without ledger.dsn.",
+		Normal: "more than a week ahead"})
 	Connections = ofServe.add(Metric{Name: "hongbao_http_connections", Kind: Gauge, Labels: []string{"listener"},
 		Help:   "Number of open connections, by the knob of the listener: listen, control_listen or ops_listen.",
 		Normal: "well below serve.connections"})

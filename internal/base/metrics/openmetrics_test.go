@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
 // everything returns the scrape of a process in which every kind of metric has a value.
@@ -37,10 +38,13 @@ func everything(t *testing.T) string {
 		return Tally{Counts: counts, Incidents: map[string]int64{"forged_entry": 1}, Shards: map[string]int{"working": 2},
 			LastSteps: []time.Time{time.Now()}}
 	})
-	s.Requests(http.NewServeMux()).ServeHTTP(httptest.NewRecorder(),
+	s.Requests()("listen", http.NewServeMux()).ServeHTTP(httptest.NewRecorder(),
 		httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil))
 	s.Ledger()("write", time.Second, false, nil)
 	s.Remembered(func() (bytes, forgotten int64) { return 1_000, 2 })
+	s.Keys(func(context.Context) map[access.Role]time.Time {
+		return map[access.Role]time.Time{access.RoleClient: time.Now()}
+	})
 	s.Kafka()("Produce", time.Second, errors.New("no answer"))
 	s.CountAlarms(zap.NewNop())
 	s.Settings(Settings{UnsafeAllow: []string{"redis_settings"}})

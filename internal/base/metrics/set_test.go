@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
 const sampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -82,12 +83,26 @@ func TestRequestsAreCounted(t *testing.T) {
 	s := New("balance", "v1", "rain")
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/campaigns/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	h := s.Requests(mux)
+	wrap := s.Requests()
+	h, admin := wrap("listen", mux), wrap("control_listen", mux)
+	mux.HandleFunc("GET /events", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+	})
+	for range 3 {
+		admin.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/campaigns/a", nil))
+	}
+	admin.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil))
 	for _, path := range []string{"/v1/campaigns/a", "/v1/campaigns/b", "/other/c", "/other/d"} {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 	}
-	has(t, scrape(t, s), `hongbao_http_requests_total{route="/v1/campaigns/{id}",status="418"} 2.0`,
-		`hongbao_http_requests_total{route="none",status="404"} 2.0`)
+	text := scrape(t, s)
+	has(t, text, `hongbao_http_requests_total{listener="listen",route="/v1/campaigns/{id}",status="418"} 2.0`,
+		`hongbao_http_requests_total{listener="listen",route="none",status="404"} 2.0`,
+		`hongbao_http_requests_total{listener="control_listen",route="/v1/campaigns/{id}",status="418"} 3.0`,
+		`hongbao_http_request_seconds_count{listener="listen",route="/v1/campaigns/{id}"} 2`,
+		`hongbao_http_request_seconds_count{listener="control_listen",route="/v1/campaigns/{id}"} 3`,
+		`hongbao_http_requests_total{listener="control_listen",route="/events",status="200"} 1.0`)
+	require.NotContains(t, text, `hongbao_http_request_seconds_count{listener="control_listen",route="/events"}`)
 }
 
 // stub is a handler that returns these errors.
@@ -204,6 +219,16 @@ func TestStoresAreMeasured(t *testing.T) {
 		`hongbao_ledger_errors_total{class="transient",kind="read"} 1.0`,
 		`hongbao_kafka_request_seconds_count{request="Produce"} 2`, `hongbao_kafka_errors_total{request="Produce"} 1.0`,
 		`hongbao_publish_batches_total 4.0`)
+}
+
+// A scrape reports the ends of that moment: a role without a key that ends has no series.
+func TestKeyEnds(t *testing.T) {
+	t.Parallel()
+	s, ends := New("serve", "v1", "rain"), map[access.Role]time.Time{}
+	s.Keys(func(context.Context) map[access.Role]time.Time { return ends })
+	require.NotContains(t, scrape(t, s), "hongbao_key_expiry_timestamp_seconds{")
+	ends[access.RoleGateway] = time.Unix(1_700_000_000, 0)
+	has(t, scrape(t, s), `hongbao_key_expiry_timestamp_seconds{role="gateway"} 1.7e+09`)
 }
 
 func TestTraceID(t *testing.T) {

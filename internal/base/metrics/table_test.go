@@ -62,7 +62,7 @@ func TestNamesAreInOrder(t *testing.T) {
 		for _, label := range m.Labels {
 			require.Contains(t, []string{"by", "campaign", "check", "class", "code", "command",
 				"kind", "level", "listener", "outcome", "request", "result",
-				"route", "server", "shard", "sink", "status", "version"}, label, "is this label bounded? docs/metrics.md says by what")
+				"role", "route", "server", "shard", "sink", "status", "version"}, label, "is this label bounded? docs/metrics.md says by what")
 		}
 		if m.Kind != Histogram {
 			fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %[1]s %[3]s\n%[1]s 1\n", m.Name, m.Help, m.Kind)

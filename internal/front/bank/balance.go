@@ -39,6 +39,8 @@ type Deps struct {
 	Keys *access.Authority
 	// Denied records in the journal that an action was denied to an API key.
 	Denied func(ctx context.Context, a access.Action, campaign string, why error)
+	// HasRead records in the journal that an accountant has read an account.
+	HasRead func(ctx context.Context, a access.Action, campaign string, of map[string]any)
 	// Wrap, if not nil, wraps the server's own handler.
 	Wrap func(http.Handler) http.Handler
 	Log  *zap.Logger
@@ -55,6 +57,7 @@ type Balance struct {
 	strangers *zap.Logger
 	keys      *access.Authority
 	denied    func(ctx context.Context, a access.Action, campaign string, why error)
+	hasRead   func(ctx context.Context, a access.Action, campaign string, of map[string]any)
 	slots     chan struct{}
 
 	handler http.Handler
@@ -66,15 +69,16 @@ type Balance struct {
 // NewBalance checks the configuration and returns a server. It opens nothing.
 func NewBalance(cfg Config, deps Deps) (*Balance, error) {
 	err := cfg.Check()
-	if deps.Book == nil || deps.Reader == nil || deps.Keys == nil || deps.Denied == nil || deps.Log == nil {
-		err = errors.Join(err, errors.New("Book, Reader, Keys, Denied and Log are required"))
+	if deps.Book == nil || deps.Reader == nil || deps.Keys == nil || deps.Denied == nil || deps.HasRead == nil ||
+		deps.Log == nil {
+		err = errors.Join(err, errors.New("Book, Reader, Keys, Denied, HasRead and Log are required"))
 	}
 	if err != nil {
 		return nil, err
 	}
 	b := &Balance{
 		cfg: cfg, book: deps.Book, reader: deps.Reader, log: deps.Log, strangers: web.Sampled(deps.Log), keys: deps.Keys,
-		denied: deps.Denied, slots: make(chan struct{}, cfg.InFlight), running: map[clientKey]bool{},
+		denied: deps.Denied, hasRead: deps.HasRead, slots: make(chan struct{}, cfg.InFlight), running: map[clientKey]bool{},
 	}
 	b.handler, err = b.API().Handler()
 	if err == nil && deps.Wrap != nil {

@@ -373,7 +373,7 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := NewBalance(Config{Listen: "x"}, Deps{})
 	for _, part := range []string{"Listen", "ReadHeaderTimeout", "DrainTimeout", "HandleTimeout", "BatchBytes",
-		"BatchCredits", "InFlight", "Book, Reader, Keys, Denied and Log"} {
+		"BatchCredits", "InFlight", "Book, Reader, Keys, Denied, HasRead and Log"} {
 		require.ErrorContains(t, err, part)
 	}
 }

@@ -122,6 +122,21 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// The journal gets an accountant's reads of an account, with the address of the caller. It gets no reads of a client, and
+// none that were refused.
+func TestReadsOfAccountsAreNoted(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	for _, path := range []string{"/v1/accounts/u1", "/v1/accounts/u2/statement?currency=CNY"} {
+		require.Equal(t, http.StatusOK, s.call(t, "GET", path, "", as(accountText)).Status)
+		s.call(t, "GET", path, "", as(clientText)).Refused(t, "forbidden")
+	}
+	s.call(t, "GET", "/v1/accounts/u3/statement", "", as(accountText)).Refused(t, "currency_invalid")
+	require.Equal(t, http.StatusOK, s.call(t, "GET", "/v1/credits", "", as(clientText)).Status)
+	who := "key:" + accountKey.ID + " read_accounts map[account:"
+	require.Equal(t, []string{who + "u1] 127.0.0.1 true", who + "u2] 127.0.0.1 true"}, s.hasRead)
+}
+
 // ask calls the handler directly, because a network does not work under synctest.
 func (m *memBook) ask(t *testing.T, h http.Handler, method, path, key string) int {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/front/web"
@@ -234,6 +235,7 @@ func (b *Balance) account(w http.ResponseWriter, r *http.Request, _ string) erro
 	if err != nil {
 		return unread(err)
 	}
+	b.hasRead(r.Context(), access.ReadAccounts, "", map[string]any{"account": id})
 	if list == nil {
 		list = []payment.AccountBalance{}
 	}

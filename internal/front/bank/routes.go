@@ -141,8 +141,9 @@ var errBusy = errors.New("balance.in_flight requests are running")
 func (b *Balance) admit(w http.ResponseWriter, r *http.Request, who *access.Caller, action access.Action,
 	do func(w http.ResponseWriter, r *http.Request, client string) error,
 ) error {
+	r = r.WithContext(access.As(r.Context(), web.ActorOf(who, r, w.Header().Get(web.RequestID))))
 	if err := who.May(action); err != nil {
-		b.denied(access.As(r.Context(), who.Actor(w.Header().Get(web.RequestID))), action, "", err)
+		b.denied(r.Context(), action, "", err)
 		return web.Refuse("forbidden", "use a key whose role may do this")
 	}
 	select {

@@ -3,6 +3,7 @@ package bank
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -36,6 +37,7 @@ type memBook struct {
 	keys    []access.Key
 	asked   int // for the keys
 	denied  atomic.Int64
+	hasRead []string // guarded by mu
 	err     error
 	keysErr error // returned by reads of API keys only
 	hold    chan struct{}
@@ -143,6 +145,14 @@ func (m *memBook) Live(context.Context) (access.Live, error) {
 	return access.Live{Keys: slices.Clone(m.keys)}, errors.Join(m.err, m.keysErr)
 }
 
+// noteRead records the reads that would go into the journal.
+func (m *memBook) noteRead(ctx context.Context, a access.Action, _ string, of map[string]any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := access.NewEntry(ctx, a)
+	m.hasRead = append(m.hasRead, fmt.Sprint(e.Who, " ", a, " ", of, " ", access.AddressOf(ctx), " ", e.RequestID != ""))
+}
+
 // deny records the refusals that would go into the journal.
 func (m *memBook) deny(context.Context, access.Action, string, error) { m.denied.Add(1) }
 
@@ -172,7 +182,7 @@ func testConfig() Config {
 func newBook() *memBook { return &memBook{keys: []access.Key{clientKey1, clientKey2, accountKey}} }
 
 func (m *memBook) deps(log *zap.Logger) Deps {
-	return Deps{Book: m, Reader: m, Keys: access.NewAuthority(m), Denied: m.deny, Log: log}
+	return Deps{Book: m, Reader: m, Keys: access.NewAuthority(m), Denied: m.deny, HasRead: m.noteRead, Log: log}
 }
 
 type server struct {

@@ -96,6 +96,22 @@ func TestLogin(t *testing.T) {
 	require.Len(t, f.logins, 11, "no one was logged in")
 }
 
+// A wrong key in the header is noted for the journal. A session that is over and a request without a key are not.
+func TestWrongKeysAreNoted(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	require.Equal(t, http.StatusSeeOther, f.ask(t, "", "/", nil).Code)
+	require.Equal(t, http.StatusSeeOther, f.ask(t, "over", "/", nil).Code)
+	require.Zero(t, f.denied)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	r.Host = "127.0.0.1"
+	r.Header.Set("Authorization", "Bearer wrong")
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, r)
+	require.Equal(t, http.StatusSeeOther, w.Code)
+	require.Equal(t, 1, f.denied)
+}
+
 func TestAnotherSiteChangesNothing(t *testing.T) {
 	t.Parallel()
 	f := setup(t, nil)

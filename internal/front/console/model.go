@@ -50,8 +50,8 @@ type Source interface {
 type Actions interface {
 	// Denied records in the journal that an action was denied to the actor.
 	Denied(ctx context.Context, a access.Action, campaign string, why error)
-	// LoggedIn records in the journal a log-in from an address, or a log-out; why is the reason of a refusal.
-	LoggedIn(ctx context.Context, a access.Action, address string, why error)
+	// LoggedIn records in the journal a log-in or a log-out of the actor; why is the reason of a refusal.
+	LoggedIn(ctx context.Context, a access.Action, why error)
 	// CheckCampaign reports whether the campaign already exists. It returns an error if the campaign can't be
 	// created.
 	CheckCampaign(ctx context.Context, spec hongbao.Campaign) (there bool, err error)

@@ -45,6 +45,10 @@ func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method
 func (c *Console) allow(a access.Action, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := c.callerOf(r.WithContext(access.For(r.Context(), a)))
+		if errors.Is(err, access.ErrUnauthorized) && web.Bearer(r) != "" {
+			c.actions.Denied(access.As(r.Context(), web.Stranger(r, "")), a, "", err)
+		}
+		ctx := access.As(r.Context(), web.ActorOf(&who, r, ""))
 		switch {
 		case errors.Is(err, access.ErrUnauthorized) && (!reads(r) || r.URL.Path == "/events"):
 			c.fail(w, r, http.StatusUnauthorized, "Your session is over. Log in again.")
@@ -57,11 +61,11 @@ func (c *Console) allow(a access.Action, h handler) http.Handler {
 		case who.May(access.ReadCampaigns) != nil: // a gateway reads receipts by the API, not here
 			c.fail(w, r, http.StatusForbidden, c.explain(who.May(access.ReadCampaigns)))
 		case who.May(a) != nil:
-			c.actions.Denied(access.As(r.Context(), who.Actor("")), a, "", who.May(a))
+			c.actions.Denied(ctx, a, "", who.May(a))
 			c.fail(w, r, http.StatusForbidden, c.explain(who.May(a)))
 		default:
 			c.keepSession(r)
-			h(w, r.WithContext(access.As(r.Context(), who.Actor(""))), &who)
+			h(w, r.WithContext(ctx), &who)
 		}
 	})
 }
@@ -118,11 +122,11 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 
 // loggedIn records a log-in or a log-out. The parameter who is nil if the key is not valid.
 func (c *Console) loggedIn(r *http.Request, a access.Action, who *access.Caller, why error) {
-	actor := access.Actor{Who: access.UnknownCaller}
+	actor := web.Stranger(r, "")
 	if who != nil {
-		actor = who.Actor("")
+		actor = web.ActorOf(who, r, "")
 	}
-	c.actions.LoggedIn(access.As(r.Context(), actor), a, web.Address(r), why)
+	c.actions.LoggedIn(access.As(r.Context(), actor), a, why)
 }
 
 // logout ends the session in all replicas.

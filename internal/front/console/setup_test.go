@@ -120,8 +120,8 @@ func (b *fakeSource) Replays(context.Context) ([]app.ReplayState, error) {
 	return []app.ReplayState{{Name: "again", Target: "kafka", Looked: 5, Events: &events}, {Name: "new", Target: "kafka"}}, nil
 }
 
-func (b *fakeSource) LoggedIn(_ context.Context, a access.Action, address string, why error) {
-	b.logins = append(b.logins, fmt.Sprint(a, " ", address, " ", why))
+func (b *fakeSource) LoggedIn(ctx context.Context, a access.Action, why error) {
+	b.logins = append(b.logins, fmt.Sprint(a, " ", access.AddressOf(ctx), " ", why))
 }
 
 func (b *fakeSource) Denied(context.Context, access.Action, string, error) { b.denied++ }

@@ -335,7 +335,8 @@ func (d *desk) plant(id, grant string) {
 		Values: testkit.Entry(1, "grant", id, seq, 1, time.Now().UnixMilli(), grant)}).Err())
 }
 
-// The journal has each change once, with its caller and request id. It also has the actions that were denied.
+// The journal has each change once, with its caller and request id. It also has the actions that were denied, the reads
+// of a user's data, and wrong keys, but no request without a key.
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -347,6 +348,13 @@ func TestJournal(t *testing.T) {
 	d.post("operator", "/v1/campaigns/rain/close", "{}").Refused(t, "forbidden")
 	d.post("operator/rain*", "/v1/campaigns/snow/pause", "{}").Refused(t, "unknown_campaign")
 	d.post("treasurer/rain*", "/v1/campaigns", specOf(t, campaignOf("snow", 10, 100))).Refused(t, "unknown_campaign")
+	d.keys["wrong"] = strings.Replace(d.keys["viewer"], "_", "_x", 1)
+	for range 3 {
+		d.get("viewer", "/v1/campaigns/rain/trail?user=u1").OK(t, http.StatusOK, nil)
+		d.get("", "/v1/campaigns/rain/trail?user=u1").Refused(t, "unauthorized")
+		d.get("wrong", "/v1/campaigns/rain/trail?user=u1").Refused(t, "unauthorized")
+		d.get("wrong", "/v1/sinks").Refused(t, "unauthorized")
+	}
 	var page access.JournalPage
 	d.get("viewer", "/v1/journal?since=2026-01-01T00:00:00Z").OK(t, http.StatusOK, &page)
 	seen := map[string]int{}
@@ -355,9 +363,14 @@ func TestJournal(t *testing.T) {
 			seen[fmt.Sprintf("%s %s %s", e.Action, e.Campaign, e.Outcome)]++
 			require.NotEmpty(t, e.RequestID)
 		}
+		if e.Who == access.UnknownCaller || e.Action == access.ReadTrails {
+			seen[fmt.Sprint(e.Who == access.UnknownCaller, " ", e.Details["address"], " ", e.Details["user_sha256"])]++
+			require.NotEmpty(t, e.RequestID)
+		}
 	}
 	require.Equal(t, map[string]int{"create_campaign rain done": 1, "load_campaign rain done": 1,
-		"close_campaign rain denied": 1, "pause_campaign snow denied": 1, "create_campaign  denied": 1}, seen)
+		"close_campaign rain denied": 1, "pause_campaign snow denied": 1, "create_campaign  denied": 1,
+		"read_trails rain done": 1, "false 192.0.2.1 " + access.Hash("u1"): 1, "true 192.0.2.1 <nil>": 1}, seen)
 	who := ""
 	for _, e := range page.Entries {
 		if e.RequestID == created.Head.Get(web.RequestID) {

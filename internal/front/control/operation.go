@@ -125,12 +125,14 @@ func (c *Control) endpoint(o *operation) web.Endpoint {
 // admit identifies the caller and checks the permission, before the query or the body is read.
 func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call, error) {
 	who, err := c.authority.Identify(access.For(r.Context(), o.action), web.Bearer(r))
+	if errors.Is(err, access.ErrUnauthorized) && web.Bearer(r) != "" {
+		c.app.Denied(access.As(r.Context(), web.Stranger(r, requestID)), o.action, "", err)
+	}
 	if err == nil {
 		err = who.May(o.action)
 	}
-	x := &call{Control: c, who: who, actor: who.Actor(requestID), action: o.action,
+	x := &call{Control: c, who: who, actor: web.ActorOf(&who, r, requestID), action: o.action,
 		campaign: r.PathValue("id")}
-	x.actor.Address = web.Address(r)
 	x.r = r.WithContext(access.As(r.Context(), x.actor))
 	if err == nil && x.campaign != "" {
 		if _, err := web.CampaignOf(r); err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 )
 
 // RequestID is the header that identifies an answer in the server's log. Answers of a Crowd endpoint have it only if
@@ -118,6 +120,27 @@ func Bearer(r *http.Request) string {
 		return ""
 	}
 	return text
+}
+
+// Address returns the address of the request's connection without the port: behind a proxy, the proxy's.
+func Address(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// ActorOf returns the actor for the request of a caller.
+func ActorOf(who *access.Caller, r *http.Request, requestID string) access.Actor {
+	actor := who.Actor(requestID)
+	actor.Address = Address(r)
+	return actor
+}
+
+// Stranger returns the actor for a request without a valid key.
+func Stranger(r *http.Request, requestID string) access.Actor {
+	return access.Actor{Who: access.UnknownCaller, RequestID: requestID, Address: Address(r)}
 }
 
 // Handler returns a handler for the endpoints and for /openapi.json. A path that is not clean counts as unknown,

@@ -77,7 +77,8 @@ func (a *Alert) Name() string {
 
 // Alerts lists every rule.
 func Alerts(l Limits) (all []Alert) {
-	for _, list := range [][]Alert{logged(l), paused(l), sinks(l), redis(l), grabs(l), ledger(l), audits(l), scrapes(l)} {
+	for _, list := range [][]Alert{logged(l), paused(l), sinks(l), redis(l), grabs(l), ledger(l), audits(l), keys(),
+		scrapes(l)} {
 		all = append(all, list...)
 	}
 	return all

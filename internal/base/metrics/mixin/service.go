@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
 )
 
@@ -73,6 +74,19 @@ func audits(l Limits) []Alert {
 				fires("after 29 minutes, if it runs every quarter", up, audited, steady(metrics.AuditMaxAge, "", "1200")),
 				silent("after 29 minutes, if it runs every night", up, audited, steady(metrics.AuditMaxAge, "", "93600"))}},
 	}
+}
+
+// keys returns the rule for API keys that end. The series of a key ends with it.
+func keys() []Alert {
+	end := func(values string) [2]string { return at(metrics.KeyEnds, `role="client"`, values) }
+	return []Alert{{Code: "key_ends", Severity: warning, Summary: "An API key expires within a week",
+		Expr: fmt.Sprintf("%s - time() < %.0f", per("min", "role", metrics.KeyEnds.Name), access.EndsSoon.Seconds()),
+		Cases: []Case{fires("six days before", end("520000x30")), silent("a month before", end("2600000x30")),
+			fires("if one of two servers reports it", at(metrics.KeyEnds, `role="client",instance="a"`, "520000x30"),
+				at(metrics.KeyEnds, `role="client",instance="b"`, "2600000x30")),
+			silent("after the rotation", end("520000x20 8000000x10")),
+			silent("if no key ends", steady(metrics.BuildInfo, `command="balance"`, "1"))},
+		Labels: map[string]string{"role": "client"}}}
 }
 
 // scrapes returns the rules for failures of the monitoring itself.
