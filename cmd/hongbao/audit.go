@@ -89,13 +89,15 @@ func lastAuditCmd() *cobra.Command {
 					return err
 				}
 				if last.Differences == nil {
-					return hongbao.Errorf(hongbao.ClassPermanent, "there has been no audit of all campaigns yet: run `hongbao audit`")
+					return hongbao.Errorf(hongbao.ClassPermanent, "there has been no audit of all campaigns yet: run "+
+						"`hongbao audit`, or press Audit now in the console")
 				}
 				if err := printAnswer(cmd, last, func(w io.Writer) error { return writeLastAudit(w, &last) }); err != nil {
 					return err
 				}
 				if *last.Differences > 0 {
-					return app.Found("the last audit found differences: run `hongbao audit` to see them")
+					return app.Found("the last audit found differences: run `hongbao audit`, or press Audit now in the " +
+						"console, to see them")
 				}
 				return nil
 			})

@@ -115,8 +115,8 @@ func TestLastAudit(t *testing.T) {
 		r := at.requireSame(d, args...)
 		require.Equal(t, exitFailed, r.code, r.err)
 		require.Empty(t, r.out)
-		require.Contains(t, r.err, "there has been no audit of all campaigns yet: run `hongbao audit`")
-		require.Contains(t, d.run(args...).err, "there has been no audit of all campaigns yet: run `hongbao audit`")
+		require.Contains(t, r.err, "there has been no audit of all campaigns yet: run `hongbao audit`, or press Audit now in the console")
+		require.Contains(t, d.run(args...).err, "there has been no audit of all campaigns yet: run `hongbao audit`, or press Audit now in the console")
 	}
 	d.campaign("rain", 10, 1000)
 	same := func(code int, report *audit.Report, differences int64) {
@@ -142,7 +142,7 @@ func TestLastAudit(t *testing.T) {
 		found += n
 	}
 	same(exitFound, &differed, found)
-	require.Contains(t, at.run("audit", "last").err, "the last audit found differences: run `hongbao audit` to see them")
+	require.Contains(t, at.run("audit", "last").err, "the last audit found differences: run `hongbao audit`, or press Audit now in the console, to see them")
 }
 
 // An administrator has deleted the row of a grant from the ledger. A replay to the ledger would credit the user again,
