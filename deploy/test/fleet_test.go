@@ -17,34 +17,53 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// previousBuild builds the release that previous.txt names, from its own source.
-var previousBuild = sync.OnceValues(func() (path string, err error) {
-	var commit string
-	var schema int
+// release is a build that was released.
+type release struct {
+	path   string // of the program
+	schema int    // the version of its ledger's schema
+}
+
+// previous builds the release that previous.txt names, from its own source.
+var previous = sync.OnceValues(func() (r release, err error) {
 	text, err := os.ReadFile("previous.txt")
 	if err != nil {
-		return "", err
+		return r, err
 	}
+	var commit string
 	_, list, _ := strings.Cut(string(text), "\ncommit ")
-	if _, err := fmt.Sscanf(list, "%s\nschema %d\n", &commit, &schema); err != nil {
-		return "", fmt.Errorf("previous.txt: want the lines \"commit HASH\" and \"schema VERSION\": %w", err)
+	if _, err := fmt.Sscanf(list, "%s\nschema %d\n", &commit, &r.schema); err != nil {
+		return r, fmt.Errorf("previous.txt: want the lines \"commit HASH\" and \"schema VERSION\": %w", err)
 	}
-	if out, err := exec.Command("git", "-C", "../..", "cat-file", "-e", commit+"^{commit}").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("the repository lacks the commit of deploy/test/previous.txt: run `git fetch --unshallow`: %w: %s",
-			err, out)
+	find := exec.Command("git", "-C", "../..", "cat-file", "-e", commit+"^{commit}")
+	if out, err := find.CombinedOutput(); err != nil {
+		return r, fmt.Errorf("the repository lacks commit %s of deploy/test/previous.txt: run `git fetch --unshallow`: %w: "+
+			"%s", commit, err, out)
 	}
 	dir, err := testkit.Folder("previous")
 	if err != nil {
-		return "", err
+		return r, err
 	}
-	script := `git -C ../.. archive "$0" | tar -x -C "$1" && cd "$1" && go build -trimpath -o hongbao-previous ./cmd/hongbao`
-	cmd := exec.Command("bash", "-o", "pipefail", "-c", script, commit, dir)
+	r.path = filepath.Join(dir, "hongbao-previous")
+	script := `git -C ../.. archive "$0" | tar -x -C "$1" && cd "$1" && go build -trimpath -o "$2" ./cmd/hongbao`
+	cmd := exec.Command("bash", "-o", "pipefail", "-c", script, commit, dir, r.path)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w: %s", commit, err, out)
+		return r, fmt.Errorf("build commit %s of deploy/test/previous.txt: %w: %s", commit, err, out)
 	}
-	return filepath.Join(dir, "hongbao-previous"), nil
+	if n := migrations(dir); n != r.schema {
+		return r, fmt.Errorf("previous.txt has schema %d, but its commit has %d migrations: correct the number", r.schema, n)
+	}
+	return r, nil
 })
+
+// migrations returns the version of the ledger's schema in a source tree.
+func migrations(tree string) int {
+	list, err := filepath.Glob(filepath.Join(tree, "internal/ledger/migrations/postgres/*.sql"))
+	if err != nil {
+		panic(err) // impossible: the pattern is correct
+	}
+	return len(list)
+}
 
 // fleet is a deployment's processes of one build: a server, and a worker for each sink.
 type fleet struct {
@@ -55,7 +74,6 @@ type fleet struct {
 	front   *server
 	control string
 	workers map[string]*worker // by sink
-	was     map[string]int64   // the counts when the phase began
 }
 
 type worker struct {
@@ -66,7 +84,7 @@ type worker struct {
 // start starts the workers and then the server, in the order of docs/operations.md.
 func (f *fleet) start(env []string, front *balancer) {
 	f.t.Helper()
-	f.workers, f.was = map[string]*worker{}, map[string]int64{}
+	f.workers = map[string]*worker{}
 	for _, sink := range []string{"balance", "kafka"} {
 		w := &worker{ops: testkit.FreeAddr(f.t)}
 		w.process = start(f.t, f.path, env, "work", "--sink="+sink, "--work.ops_listen="+w.ops, "--log.format=json")
@@ -93,18 +111,18 @@ func (f *fleet) counts() map[string]int64 {
 // works waits until each process of the fleet has done its part of some more grants.
 func (f *fleet) works(phase string) {
 	f.t.Helper()
+	before := f.counts()
 	var now map[string]int64
 	testkit.Eventually(f.t, timeToStart, func() bool {
 		now = f.counts()
 		for part, n := range now {
-			if n < f.was[part]+20 {
+			if n < before[part]+20 {
 				return false
 			}
 		}
 		return true
 	}, "%s: each process of %s works", phase, f.name)
-	fmt.Printf("%s: %s has done %v, before %v\n", phase, f.name, now, f.was)
-	f.was = now
+	fmt.Printf("%s: %s has done %v, before %v\n", phase, f.name, now, before)
 }
 
 // end stops the fleet, and kills the processes with these names.

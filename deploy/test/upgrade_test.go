@@ -28,6 +28,7 @@ type upgrade struct {
 	front    *balancer
 	users    *crowd
 	old, new *fleet
+	schema   int // the version of the previous release's schema
 	broker   string
 	topic    string
 }
@@ -45,6 +46,7 @@ func TestUpgrade(t *testing.T) {
 			u.old.start(u.env, u.front)
 			u.old.works("before the upgrade")
 
+			u.tooEarly()
 			u.init(u.new)
 			u.new.start(u.env, u.front)
 			u.both("upgrade")
@@ -72,15 +74,16 @@ func TestUpgrade(t *testing.T) {
 
 func newUpgrade(t *testing.T, driver string) *upgrade {
 	t.Helper()
-	previous, err := previousBuild()
+	before, err := previous()
 	require.NoError(t, err)
 	broker := testkit.Kafka(t)
-	u := &upgrade{t: t, broker: broker.Addr, topic: broker.Topic(t, 1, nil),
+	u := &upgrade{t: t, schema: before.schema, broker: broker.Addr, topic: broker.Topic(t, 1, nil),
 		front: newBalancer(t, &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1})}
 	u.env = []string{"HONGBAO_REDIS_ADDRS=" + testkit.NewRedis(t, testkit.RedisOptions{}).Addr,
 		"HONGBAO_LEDGER_DRIVER=" + driver, "HONGBAO_LEDGER_DSN=" + newDatabase(t, driver),
-		"HONGBAO_KAFKA_BROKERS=" + u.broker, "HONGBAO_KAFKA_TOPIC=" + u.topic, "HONGBAO_CONSUMER_LEASE=16s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=15s"}
-	u.old = &fleet{t: t, name: "the previous release", path: previous}
+		"HONGBAO_KAFKA_BROKERS=" + u.broker, "HONGBAO_KAFKA_TOPIC=" + u.topic,
+		"HONGBAO_CONSUMER_LEASE=16s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=15s"}
+	u.old = &fleet{t: t, name: "the previous release", path: before.path}
 	u.new = &fleet{t: t, name: "this build", path: program(t)}
 	u.init(u.old)
 	u.by(u.old, "campaign", "create", campaignFile(t, 200_000))
@@ -99,7 +102,8 @@ func newDatabase(t *testing.T, driver string) string {
 		require.NoError(t, err)
 		return db.DSN(name)
 	}
-	db := testkit.NewPostgres(t, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+	safe := map[string]string{"fsync": "on", "full_page_writes": "on"}
+	db := testkit.NewPostgres(t, testkit.PostgresOptions{Settings: safe})
 	name, err := db.CreateDatabase(t.Context())
 	require.NoError(t, err)
 	return db.DSN(name)
@@ -124,6 +128,17 @@ func (u *upgrade) init(f *fleet) {
 	require.NoError(u.t, json.Unmarshal([]byte(u.by(f, "key", "create", "--role=treasurer", "--json")), &made))
 	f.key = filepath.Join(u.t.TempDir(), "key")
 	require.NoError(u.t, os.WriteFile(f.key, []byte(made.Key), 0o600))
+}
+
+// tooEarly requires that a worker of this build ends with an error before `hongbao init`, the wrong order.
+func (u *upgrade) tooEarly() {
+	u.t.Helper()
+	if migrations("../..") == u.schema {
+		return // both releases have the same tables
+	}
+	_, err := tryBuild(u.t, u.new.path, u.env, "work", "--sink=balance")
+	require.ErrorContains(u.t, err, "exit status 1")
+	require.ErrorContains(u.t, err, "`hongbao init` brings it up to date")
 }
 
 // load starts users who grab, each on a new connection, so that all servers get grabs. The result stops them.
@@ -182,9 +197,11 @@ func (u *upgrade) administrate(id string, first, second *fleet) {
 	file := filepath.Join(u.t.TempDir(), id+".yaml")
 	require.NoError(u.t, os.WriteFile(file, []byte(strings.Replace(string(text), "id: rain", "id: "+id, 1)), 0o600))
 	f, other := first, second
-	for _, step := range [][]string{{"create", file}, {"load", id}, {"pause", id, "--why=test"}, {"resume", id, "--why=test"},
-		{"close", id, "--early"}, {"refund", id, "--amount=1000", "--wait=60s"}, {"reveal", id}} {
-		u.by(f, append([]string{"campaign", "--server=http://" + other.control, "--key-file=" + f.key}, step...)...)
+	steps := [][]string{{"create", file}, {"load", id}, {"pause", id, "--why=test"}, {"resume", id, "--why=test"},
+		{"close", id, "--early"}, {"refund", id, "--amount=1000", "--wait=60s"}, {"reveal", id}}
+	for _, step := range steps {
+		at := []string{"campaign", "--server=http://" + other.control, "--key-file=" + f.key}
+		u.by(f, append(at, step...)...)
 		f, other = other, f
 	}
 	for _, at := range []*fleet{first, second} {
@@ -195,19 +212,22 @@ func (u *upgrade) administrate(id string, first, second *fleet) {
 	}
 }
 
-// noRedirects returns redirects as they are.
-var noRedirects = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+// browser returns redirects as they are.
+var browser = &http.Client{
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
 
 // login returns the cookie of a new session of the server's console.
 func (u *upgrade) login(f *fleet) *http.Cookie {
 	u.t.Helper()
 	key, err := os.ReadFile(f.key)
 	require.NoError(u.t, err)
-	req, err := http.NewRequestWithContext(u.t.Context(), "POST", "http://"+f.control+"/login", strings.NewReader("key="+string(key)))
+	form := strings.NewReader("key=" + string(key))
+	req, err := http.NewRequestWithContext(u.t.Context(), "POST", "http://"+f.control+"/login", form)
 	require.NoError(u.t, err)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Origin", "http://"+f.control)
-	res, err := noRedirects.Do(req)
+	res, err := browser.Do(req)
 	require.NoError(u.t, err)
 	require.NoError(u.t, res.Body.Close())
 	require.Len(u.t, res.Cookies(), 1, res.Status)
@@ -220,7 +240,7 @@ func (u *upgrade) page(f *fleet, cookie *http.Cookie) int {
 	req, err := http.NewRequestWithContext(u.t.Context(), "GET", "http://"+f.control+"/campaigns/rain", nil)
 	require.NoError(u.t, err)
 	req.AddCookie(cookie)
-	res, err := noRedirects.Do(req)
+	res, err := browser.Do(req)
 	require.NoError(u.t, err)
 	require.NoError(u.t, res.Body.Close())
 	return res.StatusCode
@@ -232,7 +252,8 @@ func (u *upgrade) check() {
 	require.Empty(u.t, u.users.failed)
 	granted := int64(len(u.users.granted))
 	for _, f := range []*fleet{u.new, u.old} {
-		require.Equal(u.t, auditTotals{Granted: granted, Settled: granted, Published: granted}, u.audit(f, "--wait=60s"), f.name)
+		want := auditTotals{Granted: granted, Settled: granted, Published: granted}
+		require.Equal(u.t, want, u.audit(f, "--wait=60s"), f.name)
 	}
 	packets, events := map[int64]string{}, map[string]string{}
 	for user, r := range u.users.granted {
@@ -252,7 +273,7 @@ func (u *upgrade) published() map[int64]string {
 	defer conn.Close()
 	end, err := conn.ReadLastOffset()
 	require.NoError(u.t, err)
-	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{u.broker}, Topic: u.topic, MaxWait: 100 * time.Millisecond})
+	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{u.broker}, Topic: u.topic, MaxWait: time.Second})
 	defer reader.Close()
 	users := map[int64]string{}
 	for next := int64(0); next < end; {
