@@ -30,11 +30,12 @@ func (p *points) Handle(_ context.Context, grants []hongbao.Grant) []error {
 	errs := make([]error, len(grants))
 	for i, g := range grants {
 		p.came[g.User]++
+		id := fmt.Sprintf("%s/%d", g.Campaign, g.Packet)
 		switch {
 		case g.User == "bob" && p.came["bob"] == 1: // a fault, for this example: nothing is booked
-			errs[i] = hongbao.Errorf(hongbao.ClassTransient, "no connection for grant %s", g.EventID())
-		case !p.booked[g.EventID()]:
-			p.booked[g.EventID()] = true
+			errs[i] = hongbao.Errorf(hongbao.ClassTransient, "no connection for grant %s", id)
+		case !p.booked[id]:
+			p.booked[id] = true
 			p.of[g.User] += g.Amount
 		}
 	}

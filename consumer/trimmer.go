@@ -35,8 +35,8 @@ type TrimmerConfig struct {
 	MaxEvents int64 `knob:"trimmer.max_events" default:"5000000" want:"0 to 1_000_000_000 events"`
 	// How long a consumer without pending entries may do nothing before the trimmer removes it from its group.
 	ForgetAfter time.Duration `knob:"trimmer.forget_after" default:"10m" want:"1s to 720h"`
-	// How long Redis keeps the record of a requeued dead letter. It keeps the records of dropped dead letters
-	// permanently.
+	// How long Redis keeps the record of a requeued or dropped dead letter. Of a dropped one it then keeps, permanently,
+	// the decision and the packet, without the user.
 	Letters time.Duration `knob:"trimmer.letters" default:"720h" want:"1h to 87600h"`
 }
 
@@ -302,8 +302,8 @@ const (
 	lettersEvery = time.Minute
 )
 
-// expireLetters deletes the records of requeued letters that are older than Config.Letters. The records are ordered by
-// time, so each record is read only once.
+// expireLetters deletes the records of requeued letters that are older than Config.Letters, and the user in those of
+// dropped letters. The records are ordered by time, so each record is read only once.
 func (t *Trimmer) expireLetters(ctx context.Context, k *store.Shard, at *trimming) error {
 	if time.Now().Before(at.expire) {
 		return nil

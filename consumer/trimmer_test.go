@@ -356,20 +356,23 @@ func TestBusyBoundEndToEnd(t *testing.T) {
 	s.onceEach(t, packets)
 }
 
-// The records of requeued letters expire. The records of dropped letters stay, because audit and replay need them.
-func TestRequeuedLettersExpire(t *testing.T) {
+// The records of requeued letters expire, and those of dropped whole entries. The records of dropped grants lose the user,
+// and stay, because audit and replay need them.
+func TestResolvedLettersExpire(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.add(t, 0, 1)
 	b.finish(t, group, 1)
 	tr, _ := b.trimmer(t, group)
 	log := b.keys().Keys.Resolved(group)
-	record := func(age time.Duration, decision string, n int) {
+	record := func(age time.Duration, decision, seq string, n int) {
 		ms := time.Now().Add(-age).UnixMilli()
 		pipe := b.rdb.Pipeline()
 		for i := range n {
 			pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: log, ID: fmt.Sprintf("%d-%d", ms, i+1),
-				Values: []string{"letter", "4-1", "decision", decision, "by", "ann", "why", "x"}})
+				Values: []string{"letter", "4-1", "decision", decision, "by", "ann", "why", "x", "resolved", "7", "v", "2", "entry",
+					"6-0", "seq", seq, "grant", "3 100 u1 r1 -", "reason", "no account u1", "entry.2",
+					"grant rain 5 1 6 CNY\n3 100 u1 r1 -"}})
 		}
 		_, err := pipe.Exec(t.Context())
 		require.NoError(t, err)
@@ -382,15 +385,27 @@ func TestRequeuedLettersExpire(t *testing.T) {
 		}
 		return decisions
 	}
-	record(tr.cfg.Letters+time.Hour, store.Requeued, lettersLimit+1)
-	record(tr.cfg.Letters+time.Minute, store.Dropped, 2)
-	record(tr.cfg.Letters-time.Minute, store.Requeued, 1)
-	kept := []string{store.Dropped, store.Dropped, store.Requeued}
+	record(tr.cfg.Letters+time.Hour, store.Requeued, "5", lettersLimit+1)
+	record(tr.cfg.Letters+time.Minute, store.Dropped, "5", 2)
+	record(tr.cfg.Letters+time.Second, store.Dropped, "0", 1)
+	record(tr.cfg.Letters-time.Minute, store.Requeued, "5", 1)
 
 	require.NoError(t, tr.Trim(t.Context(), 0))
-	require.Equal(t, append([]string{store.Requeued}, kept...), left(), "one call reads %d", lettersLimit)
-	require.NoError(t, tr.Trim(t.Context(), 0))
-	require.Equal(t, kept, left())
-	require.NoError(t, tr.Trim(t.Context(), 0))
-	require.Equal(t, kept, left())
+	require.Equal(t, []string{store.Requeued, store.Dropped, store.Dropped, store.Dropped, store.Requeued}, left(),
+		"one call reads %d", lettersLimit)
+	for range 2 {
+		require.NoError(t, tr.Trim(t.Context(), 0))
+		require.Equal(t, []string{store.Requeued, store.Dropped, store.Dropped}, left())
+	}
+	x, err := b.keys().ExpireLetters(t.Context(), &store.OldLetters{Sink: group, Age: -time.Minute, Limit: 9})
+	require.NoError(t, err)
+	require.Equal(t, 1, x.Deleted, "a record without a user is not replaced again")
+	rows, err := b.rdb.XRange(t.Context(), log, "-", "+").Result()
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
+	for i := range rows {
+		delete(rows[i].Values, "erased")
+		require.Equal(t, map[string]any{"letter": "4-1", "decision": store.Dropped, "by": "ann", "why": "x", "resolved": "7",
+			"seq": "5", "grant": "3 100", "entry.2": "grant rain 5 1 6 CNY"}, rows[i].Values)
+	}
 }

@@ -1,4 +1,5 @@
-// Package subscriber is for teams that read the topic. It gives each grant its effect exactly once.
+// Package subscriber is for teams that read the topic. It gives each grant its effect exactly once, except
+// after an accepted loss (docs/subscribers.md#what-a-position-remembers).
 //
 // A Subscriber is a member of a consumer group, with one worker per partition. A failing event only delays its own
 // partition. A worker repeats these steps:

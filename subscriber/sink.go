@@ -74,8 +74,8 @@ type shardSeen struct {
 
 // NewFuncSink returns a Sink for effects that are not in a database, such as a push to a front end or a mail. It
 // remembers in memory which events this process has handled. After a restart or a rebalance, the events since the last
-// commit are delivered again. So the effect must detect repeated events, by dedup's push-once with the event's id, or
-// by its own unique key.
+// commit are delivered again. So the effect must detect repeated events, by dedup's push-once with campaign and
+// packet as the id, or by its own unique key.
 func NewFuncSink(cfg FuncSinkConfig) (Sink, error) {
 	if cfg.Effect == nil {
 		return nil, errors.New("subscriber: an Effect is required")

@@ -295,7 +295,7 @@ func TestDecisionsAreAskedFor(t *testing.T) {
 		{[]string{"replay", "a b", "--to", "kafka"}, "NAME has up to 57"},
 		{[]string{"replay", "x"}, "--to is balance, kafka or topic:OTHER"},
 		{[]string{"replay", "x", "--to", "topic:"}, "--to is balance, kafka or topic:OTHER"},
-		{[]string{"replay", "x", "--to", "balance", "--missing"}, "missing works with kafka only"},
+		{[]string{"replay", "x", "--to", "topic:copy", "--missing"}, "missing works with balance and kafka only"},
 		{[]string{"replay", "x", "--to", "kafka", "--missing", "--dead", "kafka"}, "give missing or dead, not both"},
 		{[]string{"replay", "x", "--to", "kafka", "--dead", "kafka"}, "hongbao dead requeue"},
 		{[]string{"replay", "x", "--to", "kafka", "--seq", "5-4"}, "--seq"},

@@ -159,6 +159,7 @@ var exampleSpecs = []exampleSpec{
 	{command: "key list", says: `"role":"gateway"`},
 	{command: "key rotate", says: "hb_"},
 	{command: "key revoke", says: "is revoked"},
+	{command: "user show", says: "u1"},
 	{command: "journal", after: func(s *exampleEnv, _ result) {
 		// The journal has the actions of the earlier examples.
 		text := s.ok("journal", "--limit", "1000", "--json")
@@ -166,7 +167,7 @@ var exampleSpecs = []exampleSpec{
 			access.ResumeCampaign, access.RequeueLetters, access.DropLetters, access.SettleClaim, access.ConfirmCredits, access.Replay,
 			access.DecideQuarantine, access.DisownCampaign, access.CloseCampaign, access.Refund, access.RefundLost,
 			access.RevealCampaign, access.CancelCampaign, access.AcknowledgeDifference, access.TopUpCampaign, access.ArchiveCampaign, access.PauseSink, access.ResumeSink, access.ManageKeys,
-			access.GrantWithheld, access.ReleaseWithheld} {
+			access.GrantWithheld, access.ReleaseWithheld, access.ReadUser} {
 			require.Contains(s.t, text, `"`+string(action)+`"`)
 		}
 		require.NotContains(s.t, text, "seed")

@@ -258,6 +258,7 @@ func (a *goldenAnswers) decisions(dir string) {
 	id := fmt.Sprint(waiting[0].ID)
 	at.add(0, "", "quarantine", "show", id)
 	at.add(0, "", "quarantine", "resolve", id, "--void", "--by", "ann", "--why", "forged")
+	at.add(0, "", "user", "show", "u1")
 	at.add(0, "", "quarantine", "campaign", "nowhere", "--by", "ann", "--why", "forged")
 	w.stop(syscall.SIGTERM)
 	report := decided[audit.Report](a.t, at.add(3, "-that-differs", "audit"))

@@ -18,7 +18,7 @@ func initCmd() *cobra.Command {
 			"ledger, the mark of each shard in Redis, and the topic if kafka.create_topic is set. If the command\n" +
 			"was killed, run it again: it continues. Every other command only opens what exists. `hongbao init`\n" +
 			"refuses a Redis that belongs to another ledger, and a Redis that has lost data that this ledger\n" +
-			"knows.",
+			"knows. Without kafka.create_topic it only warns if Kafka does not answer.",
 		Example: "  hongbao init --config configs/production.yaml", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error {

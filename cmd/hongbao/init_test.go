@@ -54,6 +54,24 @@ func TestInitFoundsOnce(t *testing.T) {
 	require.Contains(t, d.ok("grab", "rain", "u2"), "granted\n", "init changes nothing in an open campaign")
 }
 
+// While Kafka does not answer, `hongbao init` updates the ledger and Redis, so that an upgrade is possible. It fails only
+// if it may have to create the topic.
+func TestInitWithoutKafka(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true, uninitialized: true})
+	topic := d.topic + "-missing"
+	d.set("KAFKA_TOPIC", topic)
+	d.refused(1, []string{"init"}, "topic "+topic+" does not exist")
+	d.set("KAFKA_BROKERS", testkit.FreeAddr(t), "PUBLISHER_ATTEMPT_TIME", "1s", "PUBLISHER_REQUEST_TIMEOUT", "1s")
+	r := d.run("init")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, "0 founded, 1 founded before\n")
+	require.NotContains(t, r.out, "topic")
+	require.Contains(t, r.err, "the topic was not checked")
+	d.set("KAFKA_CREATE_TOPIC", "true")
+	d.refused(5, []string{"init"}, "kafka.brokers")
+}
+
 // Many `hongbao init` processes initialize a deployment at once and are killed. The next process completes it.
 func TestInitTogetherAndKilled(t *testing.T) {
 	t.Parallel()

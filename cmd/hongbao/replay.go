@@ -30,7 +30,8 @@ func replayCmd() *cobra.Command {
 			"and Redis records under this name what it has delivered. If the command was stopped or killed, run\n" +
 			"it again: it continues, and delivers nothing twice.\n\n" +
 			"  --to balance       the ledger settles the grants that it does not have, and ignores the others. A remote\n" +
-			"                     (settlement.kind) is asked again, with the same keys\n" +
+			"                     (settlement.kind) is asked again, with the same keys. With --missing only the grants that the\n" +
+			"                     ledger lacks, as after a backup was restored; it reads all receipts\n" +
 			"  --to kafka         the topic gets what its sink has not finished; with --missing it gets what its sink has\n" +
 			"                     finished and the topic does not have\n" +
 			"  --to topic:OTHER   another topic, with as many partitions, gets all of it\n\n" +
@@ -63,7 +64,8 @@ func replayCmd() *cobra.Command {
 	flags.StringVar(&f.seqs, "seq", "", "only this range of seqs of the shard, such as 1-100; needs --shard if there are several shards")
 	flags.StringVar(&f.Dead, "dead", "", "only the dead letters of this sink; they remain dead letters until a person decides about them")
 	flags.BoolVar(&f.Missing, "missing", false,
-		"with --to kafka: read the topic first, and publish the grants that the sink has finished and the topic lacks")
+		"with --to kafka: read the topic first, and publish the grants that the sink has finished and the topic lacks; "+
+			"with --to balance: read the ledger first, and settle the grants that it lacks")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "only count the grants; change nothing")
 	flags.Int64Var(&f.Rate, "rate", 0, "the most grants per second; 0 for the sink's own limit")
 	flags.DurationVar(&f.Patience, "patience", time.Minute, "how long to try again while the target does not answer")

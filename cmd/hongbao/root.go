@@ -55,7 +55,7 @@ func root() *cobra.Command {
 		versionCmd())
 	cmd.AddCommand(balanceCmd(), receiptsCmd())
 	cmd.AddCommand(localCmds()...)
-	cmd.AddCommand(replayCmd(), deadCmd(), claimCmd(), quarantineCmd(), holeCmd(), keyCmd(), journalCmd(), sinkCmd(), exportCmd(), archiveCmd(),
+	cmd.AddCommand(replayCmd(), deadCmd(), claimCmd(), quarantineCmd(), holeCmd(), keyCmd(), journalCmd(), userCmd(), sinkCmd(), exportCmd(), archiveCmd(),
 		doctorCmd(), healthCmd(), manCmd())
 	complete(cmd)
 	return cmd

@@ -27,8 +27,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// The paths of the image's two files, and the user that runs the program.
+// The paths of the image's two files, the variable by which `kubectl exec` finds the program, and the user that runs it.
 const (
+	searchPath   = "PATH=/usr/local/bin"
 	program      = "usr/local/bin/hongbao"
 	certificates = "etc/ssl/certs/ca-certificates.crt"
 	user         = "65532:65532"
@@ -120,6 +121,7 @@ func build(source, path, arch, roots string) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", arch
 	config.Config.User, config.Config.Entrypoint = user, []string{"/" + program}
+	config.Config.Env = []string{searchPath}
 	return mutate.ConfigFile(img, config)
 }
 

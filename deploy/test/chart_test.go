@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/stretchr/testify/require"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
@@ -22,6 +23,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -31,10 +33,14 @@ func kinds() map[string]metav1.Object {
 	return map[string]metav1.Object{
 		"v1/ConfigMap": &corev1.ConfigMap{}, "v1/Service": &corev1.Service{}, "v1/ServiceAccount": &corev1.ServiceAccount{},
 		"apps/v1/Deployment": &appsv1.Deployment{}, "batch/v1/Job": &batchv1.Job{}, "batch/v1/CronJob": &batchv1.CronJob{},
-		"autoscaling/v2/HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{},
-		"keda.sh/v1alpha1/ScaledObject":          &scaledObject{},
-		"policy/v1/PodDisruptionBudget":          &policyv1.PodDisruptionBudget{},
-		"networking.k8s.io/v1/NetworkPolicy":     &networkingv1.NetworkPolicy{},
+		"autoscaling/v2/HorizontalPodAutoscaler":  &autoscalingv2.HorizontalPodAutoscaler{},
+		"keda.sh/v1alpha1/ScaledObject":           &scaledObject{},
+		"policy/v1/PodDisruptionBudget":           &policyv1.PodDisruptionBudget{},
+		"networking.k8s.io/v1/NetworkPolicy":      &networkingv1.NetworkPolicy{},
+		"networking.k8s.io/v1/Ingress":            &networkingv1.Ingress{},
+		"gateway.networking.k8s.io/v1/HTTPRoute":  &gatewayv1.HTTPRoute{},
+		"monitoring.coreos.com/v1/PodMonitor":     &monitoringv1.PodMonitor{},
+		"monitoring.coreos.com/v1/PrometheusRule": &monitoringv1.PrometheusRule{},
 	}
 }
 
@@ -58,9 +64,8 @@ func TestHelmLint(t *testing.T) {
 	require.GreaterOrEqual(t, lint.All("../chart", wrong, "money", true).HighestSeverity, support.WarningSev)
 }
 
-// render returns the manifests that Helm would send to Kubernetes, each decoded into its Go type. An unknown field, a
-// duplicate field or a wrong case is an error.
-func render(values map[string]any) ([]metav1.Object, error) {
+// renderFiles returns the texts that Helm renders, by the names of the templates.
+func renderFiles(values map[string]any) (map[string]string, error) {
 	chart, err := loader.Load("../chart")
 	if err != nil {
 		return nil, err
@@ -71,7 +76,13 @@ func render(values map[string]any) ([]metav1.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := engine.Render(chart, all)
+	return engine.Render(chart, all)
+}
+
+// render returns the manifests that Helm would send to Kubernetes, each decoded into its Go type. An unknown field, a
+// duplicate field or a wrong case is an error.
+func render(values map[string]any) ([]metav1.Object, error) {
+	files, err := renderFiles(values)
 	if err != nil {
 		return nil, err
 	}
@@ -222,9 +233,32 @@ func (r *rendered) checkReferences(o metav1.Object) {
 		r.checkQueries(o)
 	case *policyv1.PodDisruptionBudget:
 		require.Len(r.t, r.selected(o.Spec.Selector.MatchLabels), 1, o.Name)
+	case *networkingv1.Ingress:
+		for _, rule := range o.Spec.Rules {
+			b := rule.HTTP.Paths[0].Backend.Service
+			require.Equal(r.t, b.Port.Number, named[*corev1.Service](r, b.Name).Spec.Ports[0].Port)
+		}
+	case *gatewayv1.HTTPRoute:
+		b := o.Spec.Rules[0].BackendRefs[0]
+		require.Equal(r.t, *b.Port, named[*corev1.Service](r, string(b.Name)).Spec.Ports[0].Port)
+	case *monitoringv1.PodMonitor:
+		r.checkMonitor(o)
 	case *networkingv1.NetworkPolicy:
 		require.NotEmpty(r.t, r.selected(o.Spec.PodSelector.MatchLabels), o.Name)
 	}
+}
+
+// checkMonitor requires that Prometheus scrapes every Deployment, with the job name that the alerts look for.
+func (r *rendered) checkMonitor(o *monitoringv1.PodMonitor) {
+	names, endpoint := r.selected(o.Spec.Selector.MatchLabels), o.Spec.PodMetricsEndpoints[0]
+	for name, pod := range r.pods {
+		require.Contains(r.t, names, name)
+		if containerPort(pod.Spec.Containers[0], "ops") > 0 {
+			require.NotZero(r.t, containerPort(pod.Spec.Containers[0], *endpoint.Port), name)
+		}
+	}
+	require.Equal(r.t, "job", endpoint.RelabelConfigs[0].TargetLabel)
+	require.Regexp(r.t, "^hongbao", *endpoint.RelabelConfigs[0].Replacement)
 }
 
 func containerPort(c corev1.Container, name string) int32 {
@@ -240,10 +274,9 @@ func containerPort(c corev1.Container, name string) int32 {
 func (r *rendered) checkPod(name string, pod *corev1.PodTemplateSpec) {
 	s := pod.Spec.SecurityContext
 	require.True(r.t, *s.RunAsNonRoot, name)
-	require.Equal(r.t, int64(65532), *s.RunAsUser)
+	require.True(r.t, s.RunAsUser == nil || *s.RunAsUser == 65532)
 	require.Equal(r.t, corev1.SeccompProfileTypeRuntimeDefault, s.SeccompProfile.Type)
 	require.False(r.t, *pod.Spec.AutomountServiceAccountToken)
-	require.Len(r.t, pod.Spec.Containers, 1)
 	c := pod.Spec.Containers[0]
 	require.True(r.t, *c.SecurityContext.ReadOnlyRootFilesystem)
 	require.False(r.t, *c.SecurityContext.AllowPrivilegeEscalation)
@@ -262,6 +295,12 @@ func (r *rendered) checkPod(name string, pod *corev1.PodTemplateSpec) {
 		}
 	}
 	require.Len(r.t, c.VolumeMounts, len(volumes))
+	variables := map[string]bool{}
+	for _, e := range c.Env {
+		require.False(r.t, variables[e.Name], "%s has %s twice", name, e.Name)
+		variables[e.Name] = true
+	}
+	require.True(r.t, variables["HONGBAO_CONFIG"], "%s: commands in the pod need the configuration", name)
 	for _, m := range c.VolumeMounts {
 		require.True(r.t, volumes[m.Name] && m.ReadOnly, "%s mounts %s", name, m.Name)
 	}
@@ -283,81 +322,4 @@ func (r *rendered) checkGoMemory(c *corev1.Container) {
 		}
 	}
 	require.Fail(r.t, "no GOMEMLIMIT", c.Name)
-}
-
-// Helm refuses values that contradict each other, before anything is sent to Kubernetes.
-func TestChartRefuses(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ values, says string }{
-		"unknown value":       {"serv: {}", "serv"},
-		"password in the env": {"env: {PASSWORD: x}", "PASSWORD"},
-		"secret as a text":    {"secrets: {HONGBAO_REDIS_PASSWORD: hunter2}", "HONGBAO_REDIS_PASSWORD"},
-		"no keys":             {"serve: {keys: {url: ''}}", "name a url or a secret"},
-		"two sources of keys": {"serve: {keys: {secret: x}}", "not both"},
-		"keys in clear text":  {"serve: {keys: {url: 'http://id.example.com'}}", "serve"},
-		"what the chart sets": {"config: {serve: {listen: '0.0.0.0:1'}}", "config.serve.listen: the chart sets it"},
-		"sink without worker": {"work: {sinks: {kafka: {enabled: false}}}", "no Deployment works for"},
-		"worker without sink": {"config: {deployment: {sinks: [kafka]}}", "has no such sink"},
-		"unknown sink":        {"work: {sinks: {mail: {}}}", "mail"},
-		"not a digest":        {"image: {digest: latest}", "digest"},
-		"hpa at zero":         {"work: {autoscaling: {kind: hpa, min: 0}}", "at least one worker"},
-		"keda and nobody tells": {"serve: {enabled: false}\nwork: {autoscaling: {kind: keda, min: 0, prometheus: 'http://p'}}",
-			"nobody tells that grants wait"},
-		"open administration": {"serve: {control: {enabled: true}}", "say who reaches administration"},
-		"half a replica":      {"serve: {replicas: 0.5}", "replicas"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			values := map[string]any{}
-			require.NoError(t, yaml.Unmarshal([]byte(c.values), &values))
-			_, err := render(chartutil.CoalesceTables(values, readValues(t, "../chart/ci/small-values.yaml")))
-			require.ErrorContains(t, err, c.says)
-		})
-	}
-}
-
-// A component's own variable overrides the common variable, even with an empty value. Large numbers are not rendered in
-// scientific notation.
-func TestVariablesOfAPart(t *testing.T) {
-	t.Parallel()
-	values := map[string]any{}
-	require.NoError(t, yaml.Unmarshal([]byte(`
-env: {HONGBAO_REDIS_TLS: true, HONGBAO_PRODUCER_MAX_BACKLOG: 5000000, HONGBAO_REDIS_DB: 3, HONGBAO_REDIS_USERNAME: all}
-work: {env: {HONGBAO_REDIS_TLS: false, HONGBAO_REDIS_DB: 0, HONGBAO_REDIS_USERNAME: "", GOMEMLIMIT: 100MiB}}
-serve: {resources: {limits: {memory: 500M}}}
-audit: {resources: {limits: {memory: 1.5Gi}}}
-`), &values))
-	r := newRendered(t, chartutil.CoalesceTables(values, readValues(t, "../chart/ci/small-values.yaml")))
-	env := func(name string) map[string]string {
-		all := map[string]string{}
-		for _, e := range r.pods[name].Spec.Containers[0].Env {
-			if e.ValueFrom == nil {
-				all[e.Name] = e.Value
-			}
-		}
-		return all
-	}
-	require.Equal(t, map[string]string{"HONGBAO_REDIS_TLS": "true", "HONGBAO_PRODUCER_MAX_BACKLOG": "5000000",
-		"HONGBAO_REDIS_DB": "3", "HONGBAO_REDIS_USERNAME": "all"}, env("hongbao-serve"))
-	require.Equal(t, map[string]string{"HONGBAO_REDIS_TLS": "false", "HONGBAO_PRODUCER_MAX_BACKLOG": "5000000",
-		"HONGBAO_REDIS_DB": "0", "HONGBAO_REDIS_USERNAME": "", "GOMEMLIMIT": "100MiB"}, env("hongbao-work-kafka"))
-	require.NotContains(t, env("hongbao-audit"), "GOMEMLIMIT", "the chart understands only whole Mi and Gi")
-}
-
-// The CronJob seals by default. audit.args replaces the flags.
-func TestFlagsOfTheAudit(t *testing.T) {
-	t.Parallel()
-	flags := func(own string) []string {
-		values := map[string]any{}
-		require.NoError(t, yaml.Unmarshal([]byte(own), &values))
-		r := newRendered(t, chartutil.CoalesceTables(values, readValues(t, "../chart/ci/small-values.yaml")))
-		args := r.pods["hongbao-audit"].Spec.Containers[0].Args
-		return args[:len(args)-2] // without --config and --log.format
-	}
-	require.Equal(t, []string{"audit", "--wait=1m", "--json", "--seal"}, flags(`{}`))
-	require.Equal(t, []string{"audit", "--wait=1m", "--json"}, flags(`audit: {args: []}`))
-	require.Equal(t, []string{"audit", "--wait=1m", "--json", "--full"}, flags(`audit: {args: [--full]}`))
-	_, err := render(chartutil.CoalesceTables(map[string]any{"audit": map[string]any{"args": []any{"last"}}},
-		readValues(t, "../chart/ci/small-values.yaml")))
-	require.ErrorContains(t, err, "/audit/args")
 }

@@ -21,9 +21,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// unpacked builds the image and extracts it. It returns the folder, and the user and entrypoint in the image's
-// configuration.
-func unpacked(t *testing.T) (root string, user string, entrypoint []string) {
+// unpacked builds the image and extracts it. It returns the folder and the configuration.
+func unpacked(t *testing.T) (root string, config v1.Config) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "image")
 	cmd := exec.CommandContext(t.Context(), "go", "run", "./image", "-out", out)
@@ -49,13 +48,13 @@ func unpacked(t *testing.T) (root string, user string, entrypoint []string) {
 	require.Equal(t, &v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, manifest.Manifests[0].Platform)
 	img, err := index.Image(manifest.Manifests[0].Digest)
 	require.NoError(t, err)
-	config, err := img.ConfigFile()
+	file, err := img.ConfigFile()
 	require.NoError(t, err)
 	root = t.TempDir()
 	files := mutate.Extract(img)
 	defer files.Close()
 	unpack(t, root, files)
-	return root, config.Config.User, config.Config.Entrypoint
+	return root, file.Config
 }
 
 func unpack(t *testing.T, root string, files io.Reader) {
@@ -91,7 +90,8 @@ func contained(root string, args ...string) []string {
 // system has only two files and is read-only.
 func TestImage(t *testing.T) {
 	t.Parallel()
-	root, user, entrypoint := unpacked(t)
+	root, config := unpacked(t)
+	entrypoint := config.Entrypoint
 	var files []string
 	require.NoError(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
@@ -100,8 +100,9 @@ func TestImage(t *testing.T) {
 		return err
 	}))
 	require.Equal(t, []string{"/etc/ssl/certs/ca-certificates.crt", "/usr/local/bin/hongbao"}, files)
-	require.Equal(t, "65532:65532", user)
+	require.Equal(t, "65532:65532", config.User)
 	require.Equal(t, []string{"/usr/local/bin/hongbao"}, entrypoint)
+	require.Equal(t, []string{"PATH=/usr/local/bin"}, config.Env, "`kubectl exec` finds the program")
 	roots, err := os.ReadFile(filepath.Join(root, "etc/ssl/certs/ca-certificates.crt"))
 	require.NoError(t, err)
 	require.Greater(t, bytes.Count(roots, []byte("BEGIN CERTIFICATE")), 50)
@@ -158,7 +159,7 @@ func TestDockerfile(t *testing.T) {
 	source, err := os.ReadFile("../image/main.go")
 	require.NoError(t, err)
 	for _, word := range []string{"-trimpath", "-tags=timetzdata,production", "-s -w", "./cmd/hongbao", "CGO_ENABLED=0", "65532:65532",
-		"usr/local/bin/hongbao", "etc/ssl/certs/ca-certificates.crt"} {
+		"PATH=/usr/local/bin", "usr/local/bin/hongbao", "etc/ssl/certs/ca-certificates.crt"} {
 		require.Contains(t, string(text), word)
 		require.Contains(t, string(source), word)
 	}

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"helm.sh/helm/v3/pkg/chartutil"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -98,17 +97,21 @@ func idle() reported {
 	}
 }
 
-// series returns the input for promtool: the same series from two processes, and a busy deployment in another
-// namespace.
+// series returns the input for promtool: the same series from two processes, and two other busy deployments, one in the
+// same namespace and one in another.
 func (t reported) series() (list []map[string]string) {
 	for name, value := range t {
-		for _, who := range []string{"a", "b"} {
-			list = append(list, map[string]string{"series": name + `,namespace="money",pod="` + who + `"}`,
-				"values": fmt.Sprintf("%gx10", value)})
+		busy := "5000000x10"
+		if strings.HasPrefix(name, metrics.ShardOpen.Name) {
+			busy = "0x10"
 		}
-		list = append(list, map[string]string{"series": name + `,namespace="other",pod="c"}`, "values": "0x10"})
-		if !strings.HasPrefix(name, metrics.ShardOpen.Name) {
-			list[len(list)-1]["values"] = "5000000x10"
+		for process, values := range map[string]string{
+			`deployment="prod",namespace="money",pod="a"`:  fmt.Sprintf("%gx10", value),
+			`deployment="prod",namespace="money",pod="b"`:  fmt.Sprintf("%gx10", value),
+			`deployment="prod",namespace="other",pod="c"`:  busy,
+			`deployment="other",namespace="money",pod="d"`: busy,
+		} {
+			list = append(list, map[string]string{"series": name + "," + process + "}", "values": values})
 		}
 	}
 	return list
@@ -167,7 +170,7 @@ func TestQueriesOfKEDA(t *testing.T) {
 			evaluates(t, all, want)
 		})
 	}
-	t.Run("nobody tells", func(t *testing.T) {
+	t.Run("no metrics", func(t *testing.T) {
 		t.Parallel()
 		evaluates(t, reported{}, map[string]float64{queries["lag"]: 50_000, queries["unfinished"]: 1, queries["frozen"]: 1,
 			queries["ledger"]: 0})
@@ -198,15 +201,13 @@ func TestRuleOfHPA(t *testing.T) {
 	require.Len(t, rules.ExternalRules, 1)
 	rule := rules.ExternalRules[0]
 	require.Equal(t, map[string]map[string]string{"namespace": {"resource": "namespace"}}, rule.Resources.Overrides)
-	values := map[string]any{}
-	require.NoError(t, yaml.Unmarshal([]byte("work: {autoscaling: {kind: hpa}}"), &values))
-	r := newRendered(t, chartutil.CoalesceTables(values, readValues(t, "../chart/ci/small-values.yaml")))
+	r := newRendered(t, withValues(t, "work: {autoscaling: {kind: hpa}}\nconfig: {deployment: {id: prod}}"))
 	metric := named[*autoscalingv2.HorizontalPodAutoscaler](r, "hongbao-work-balance").Spec.Metrics[0].External.Metric
 	require.Equal(t, rule.Name.As, metric.Name)
-	require.Equal(t, map[string]string{"sink": "balance"}, metric.Selector.MatchLabels)
+	require.Equal(t, map[string]string{"deployment": "prod", "sink": "balance"}, metric.Selector.MatchLabels)
 	all := idle()
 	all[lag0], all[lag1] = 60_000, 50_000
 	query := strings.NewReplacer("<<.Series>>", rule.SeriesQuery,
-		"<<.LabelMatchers>>", `namespace="money",sink="balance"`).Replace(rule.MetricsQuery) // the adapter substitutes these
+		"<<.LabelMatchers>>", `namespace="money",deployment="prod",sink="balance"`).Replace(rule.MetricsQuery) // the adapter substitutes these
 	evaluates(t, all, map[string]float64{"sum(" + query + ")": 110_000})
 }

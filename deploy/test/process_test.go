@@ -28,13 +28,14 @@ func (r *rendered) checkProcess(name string, pod *corev1.PodTemplateSpec) {
 	t, c := r.t, pod.Spec.Containers[0]
 	out, err := exec.Command(program(t), append(c.Args, "--help")...).CombinedOutput()
 	require.NoError(t, err, "%s: %s", name, out)
+	require.Contains(t, string(out), "\n  hongbao "+c.Args[0]+" [flags]\n", "the help of another command")
 
 	root := t.TempDir()
 	r.mount(root, pod)
 	args := []string{"config", "check", "--json"}
 	for _, arg := range c.Args {
 		flag, _, _ := strings.Cut(arg, "=")
-		if strings.Contains(flag, ".") || flag == "--config" {
+		if strings.Contains(flag, ".") {
 			args = append(args, strings.ReplaceAll(arg, "/etc/hongbao/", root+"/"))
 		}
 	}
@@ -66,7 +67,7 @@ func environment(env []corev1.EnvVar, root, dsn string) []string {
 	for _, e := range env {
 		value := strings.ReplaceAll(e.Value, "/etc/hongbao/", root+"/")
 		switch {
-		case e.ValueFrom == nil:
+		case e.ValueFrom == nil || e.ValueFrom.SecretKeyRef == nil:
 		case strings.HasSuffix(e.Name, "_DSN"):
 			value = dsn
 		default:
@@ -107,7 +108,8 @@ func (r *rendered) mount(root string, pod *corev1.PodTemplateSpec) {
 			continue
 		}
 		cert, key := keyPair(r.t)
-		for file, text := range map[string][]byte{"ca.crt": cert, "tls.crt": cert, "tls.key": key, "keys.json": []byte(`{"keys": []}`)} {
+		for file, text := range map[string][]byte{"ca.crt": cert, "tls.crt": cert, "tls.key": key, "keys.json": []byte(`{"keys": []}`),
+			"ledger-dsn": []byte(r.dsn(pod))} {
 			require.NoError(r.t, os.WriteFile(filepath.Join(dir, file), text, 0o600))
 		}
 	}

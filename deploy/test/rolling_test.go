@@ -62,7 +62,7 @@ func (c *cluster) deployment(name string) deployment {
 	out := deployment{Deployment: d, grace: time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second}
 	require.Nil(c.t, pod.Containers[0].Lifecycle)
 	for _, arg := range pod.Containers[0].Args {
-		if flag, _, _ := strings.Cut(arg, "="); flag != "--config" && !strings.HasSuffix(flag, "_listen") &&
+		if flag, _, _ := strings.Cut(arg, "="); !strings.HasSuffix(flag, "_listen") &&
 			!slices.Contains([]string{"--serve.listen", "--serve.keys", "--serve.tls_cert", "--serve.tls_key"}, flag) {
 			out.args = append(out.args, arg)
 		}

@@ -1,11 +1,11 @@
 // Prints each grant of the topic once: node topic.mjs BROKERS TOPIC GROUP DEPLOYMENT N. It needs kafkajs (npm install), and
-// ends after N grants. This example keeps seen events in memory, so it is for display only. If money or points
+// ends after N grants. This example keeps seen grants in memory, so it is for display only. If money or points
 // depend on a grant, store (campaign, packet) and the effect in one transaction, as docs/subscribers.md says.
 import { Kafka, logLevel } from 'kafkajs';
 
 const [brokers, topic, groupId, deployment, count] = process.argv.slice(2);
 const consumer = new Kafka({ brokers: brokers.split(','), logLevel: logLevel.ERROR }).consumer({ groupId });
-const seen = new Set(); // a high-water mark would drop grants that come late
+const seen = new Set();
 let left = Number(count);
 
 await consumer.connect();
@@ -17,10 +17,11 @@ await new Promise((done, failed) => {
     eachMessage: async ({ partition, message }) => {
       if (left === 0) return;
       const header = (name) => message.headers[name]?.toString();
-      const event = `${header('shard')}-${header('seq')}`;
       const ours = header('ce_type') === 'hongbao.grant.v1' && header('ce_source') === `/hongbao/${deployment}`;
-      if (ours && !seen.has(event)) {
-        seen.add(event);
+      const grant = ours ? JSON.parse(message.value.toString()) : null;
+      const packet = ours ? `${grant.campaign}/${grant.packet}` : ''; // the key of a win
+      if (ours && !seen.has(packet)) {
+        seen.add(packet);
         console.log(message.value.toString());
         left--;
       }

@@ -21,7 +21,8 @@ func Example() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	n := 0
-	err := franz.ReadGrants(ctx, grants.Brokers, grants.Name, func(e topic.Event) bool {
+	source := "/hongbao/" + grants.Deployment
+	err := franz.ReadGrants(ctx, grants.Brokers, grants.Name, source, func(e topic.Event) bool {
 		fmt.Printf("%s got %d in %s, packet %d\n", e.Grant.User, e.Grant.Amount, e.Grant.Campaign, e.Grant.Packet)
 		n++
 		return n < 2

@@ -12,9 +12,9 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// ReadGrants reads a topic from its beginning until fn returns false or ctx ends. It does not drop copies: put a unique
-// key on (campaign, packet) in the store of your effect.
-func ReadGrants(ctx context.Context, brokers []string, name string, fn func(topic.Event) bool) error {
+// ReadGrants reads the grants of source, /hongbao/<deployment>, from the beginning of a topic until fn returns false or
+// ctx ends. It does not drop copies: put a unique key on (campaign, packet) in the store of your effect.
+func ReadGrants(ctx context.Context, brokers []string, name, source string, fn func(topic.Event) bool) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(name),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
@@ -37,6 +37,9 @@ func ReadGrants(ctx context.Context, brokers []string, name string, fn func(topi
 			}
 			if err != nil {
 				return err
+			}
+			if e.Source != source {
+				continue // another deployment's grant
 			}
 			if !fn(e) {
 				return nil

@@ -59,7 +59,7 @@ func NotifyOnce(once *dedup.Once, post func(ctx context.Context, id string, mess
 		if err != nil {
 			return hongbao.Errorf(hongbao.ClassPermanent, "encode event %s: %w", g.EventID(), err)
 		}
-		id := e.Source + "/" + g.EventID()
+		id := fmt.Sprintf("%s/%s/%d", e.Source, g.Campaign, g.Packet)
 		state, err := once.Push(ctx, id, rand.Text(), func(ctx context.Context) error { return post(ctx, id, message) })
 		switch {
 		case err != nil:

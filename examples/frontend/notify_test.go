@@ -36,7 +36,7 @@ func newOnce(t *testing.T) (*dedup.Once, *miniredis.Miniredis) {
 
 func event(seq int64) topic.Event {
 	return topic.Event{Source: "/hongbao/shop",
-		Grant: hongbao.Grant{Shard: 0, Seq: seq, User: "ann", Amount: 888, Campaign: "spring"}}
+		Grant: hongbao.Grant{Shard: 0, Seq: seq, Packet: seq, User: "ann", Amount: 888, Campaign: "spring"}}
 }
 
 // Eight subscribers concurrently notify the front end of the same twenty grants. The front end gets each grant once.

@@ -25,7 +25,7 @@ func main() {
 	answer, err := p.Grab(context.Background(), &hongbao.Grab{Campaign: os.Args[1], User: os.Args[2],
 		RequestID: os.Args[3], Facts: map[string]string{"device": os.Args[2]}})
 	switch {
-	case err != nil: // the user may have won: repeat with the same request id to get the receipt
+	case err != nil: // class Unknown: the user may have won; repeat with the same request id to get the receipt
 		log.Fatal(err)
 	case answer.Outcome == hongbao.OutcomeGranted:
 		fmt.Println("packet", answer.Receipts[0].Packet, "with", answer.Receipts[0].Amount, "fen")

@@ -158,7 +158,7 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 		"sets its own isolation level", a.Config.LedgerConfig().Driver, s.Version)
 	if len(s.Denied) > 0 {
 		p.add(LevelWarning, "the user of ledger.dsn may not %s. Ignore this if the user's role does not need it. "+
-			"Otherwise run deploy/rights/postgres-grants.sql as the owner of the tables; each upgrade of the ledger needs it",
+			"Otherwise run deploy/rights/postgres.sql once, and `hongbao init` as the owner of the tables",
 			strings.Join(s.Denied, "; "))
 	}
 	p.clock("the database", s.Clock, begin, time.Now())

@@ -207,7 +207,7 @@ func TestDoctorLooksAtTheRightsInTheDatabase(t *testing.T) {
 	a.Config.Ledger.DSN = configs.Secret(at.String())
 	p := look()
 	require.True(t, p.finds(LevelWarning, "may not INSERT on archive, grants; SELECT on grants. ",
-		"deploy/rights/postgres-grants.sql"), "%v", p.list)
+		"deploy/rights/postgres.sql"), "%v", p.list)
 }
 
 // Doctor says how many processes the database's connections are enough for.

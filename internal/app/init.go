@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// Initialized is the result of Init. A field is nil if Init has not reached that part.
+// Initialized is the result of Init. A field is nil if Init has not reached that part, or has not reached Kafka.
 type Initialized struct {
 	Ledger *InitializedLedger `json:"ledger"`
 	Redis  *InitializedRedis  `json:"redis"`
@@ -187,13 +189,21 @@ func (a *App) lost(ctx context.Context, shard int) error {
 	return nil
 }
 
-// createTopic checks the topic. If the topic is missing and the configuration allows it, it creates it.
+// createTopic checks the topic. If the topic is missing and the configuration allows it, it creates it. If Kafka does not
+// answer and createTopic may not create the topic, it only warns: workers check the topic as well, and an outage of Kafka
+// must not prevent an upgrade.
 func (a *App) createTopic(ctx context.Context, did *Initialized) error {
-	topic, err := a.topic(ctx, a.publisherConfig())
+	pc := a.publisherConfig()
+	topic, err := a.topic(ctx, pc)
+	if hongbao.IsOutage(err) && !pc.Create && ctx.Err() == nil {
+		a.log.Warn("the topic was not checked, because Kafka does not answer: workers check it before they publish",
+			zap.String("topic", pc.Topic), zap.Error(err))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	topic.Close()
-	did.Topic = &InitializedTopic{a.Config.Publisher.Topic}
+	did.Topic = &InitializedTopic{pc.Topic}
 	return nil
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,23 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
-	"github.com/hongbao-project/hongbao/internal/sink/publish"
-	"github.com/hongbao-project/hongbao/topic"
 )
-
-// locked runs do. With Missing it takes a lock first: of two concurrent searches, both would publish the same missing
-// grants.
-func (a *App) locked(ctx context.Context, o *Replay, do func(context.Context) error) error {
-	if !o.Missing || o.DryRun {
-		return do(ctx)
-	}
-	locks, err := a.Locks()
-	if err != nil {
-		return err
-	}
-	a.log.Info("waiting for the lock of replays with --missing")
-	return locks.Do(ctx, "replay-missing", do)
-}
 
 // Replay is a request to deliver grants again.
 type Replay struct {
@@ -38,8 +21,9 @@ type Replay struct {
 	Filter replay.Filter
 	// Dead is a sink whose dead letters are delivered to the target. The letters are not resolved.
 	Dead string
-	// Missing requires sink kafka as the target. The replay first reads the topic. Then it publishes the grants that the
-	// sink has finished but the topic lacks.
+	// Missing requires a sink as the target. Of sink kafka, the replay first reads the topic. Then it publishes the grants
+	// that the sink has finished but the topic lacks. Of sink balance, it delivers all grants that the ledger lacks, also
+	// from receipts of grants that the sink has finished.
 	Missing, DryRun bool
 	// Rate is the limit of grants per second. 0 means the sink's own limit, or no limit for another topic. Patience is how
 	// long to retry while the target can't be reached.
@@ -143,7 +127,11 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 			return err
 		}
 		cfg.Handler, cfg.Ledger, cfg.Settles, cfg.Sink = h, a.ledger, true, configs.SinkBalance
-		return nil
+		if o.Missing {
+			cfg.Target += ", what is missing there"
+			cfg.Only, err = a.lacking(ctx)
+		}
+		return err
 	}
 	entries := &replay.Entries{Store: a.store}
 	if a.has(configs.SinkBalance) {
@@ -190,19 +178,4 @@ func (a *App) balanceAgain(ctx context.Context) (hongbao.Handler, error) {
 		return a.remote(ctx, true, Word{})
 	}
 	return a.Handler(ctx, configs.SinkBalance)
-}
-
-// compareTopic reads the topic, and records in lost which grants the topic has.
-func compareTopic(ctx context.Context, lost *replay.Lost, l *publish.Log, shards int) error {
-	scan, err := l.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
-		lost.Has(&e.Grant)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("find the grants that are missing in the topic: %w", err)
-	}
-	for shard := range shards {
-		lost.Since(shard, scan.Since[l.Partition(shard)])
-	}
-	return nil
 }

@@ -50,6 +50,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"random ends on many shards":                  testRefundModel,
 	"the seed is revealed after the refund":       testReveal,
 	"a user's grants":                             testUserGrants,
+	"what is stored about a user":                 testUserData,
 	"guards in the database":                      testGuards,
 	"overlapping settlers":                        testOverlapping,
 	"random histories":                            testModel,

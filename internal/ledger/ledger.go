@@ -52,6 +52,9 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 		return nil, err
 	}
 	steps, err = l.migrate(ctx)
+	if g, ok := l.store.(granter); ok && err == nil {
+		err = g.grant(ctx)
+	}
 	if err = errors.Join(err, l.store.close()); err != nil {
 		return nil, fmt.Errorf("migrate the %s ledger: %w", config.Driver, err)
 	}

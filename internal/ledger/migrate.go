@@ -77,6 +77,11 @@ type indexer interface {
 	index(ctx context.Context, index string) error
 }
 
+// granter is a store whose other users need rights on the tables.
+type granter interface {
+	grant(ctx context.Context) error
+}
+
 // makeIndexes creates the indexes of the missing steps, on a database that already has tables.
 func (l *Ledger) makeIndexes(ctx context.Context, missing []migration) error {
 	store, ok := l.store.(indexer)

@@ -60,6 +60,8 @@ type Operations interface {
 	LastAudit(ctx context.Context) (app.LastAudit, error)
 	AcknowledgeDifference(ctx context.Context, in Acknowledge) (ledger.Acknowledgement, error)
 	ListJournal(ctx context.Context, in access.JournalQuery) (access.JournalPage, error)
+	// ShowUser returns a page of what is stored about a user. The journal records the call.
+	ShowUser(ctx context.Context, in UserQuery) (app.UserData, error)
 }
 
 // InputError says that an operation rejected its input. Nothing was done.

@@ -29,7 +29,7 @@ type Replay struct {
 	FirstSeq int64     `json:"first_seq,omitempty" minimum:"1" doc:"Seq of the first event to deliver. Requires 'last_seq', and 'shard' if the deployment has several shards."`
 	LastSeq  int64     `json:"last_seq,omitempty" minimum:"1" doc:"Seq of the last event to deliver. Requires 'first_seq', and 'shard' if the deployment has several shards."`
 	Dead     string    `json:"dead,omitempty" doc:"Name of a sink: the replay delivers its dead letters. They remain dead letters."`
-	Missing  bool      `json:"missing,omitempty" doc:"True to deliver only the grants that the sink has finished and the topic lacks. Only for the target 'kafka'."`
+	Missing  bool      `json:"missing,omitempty" doc:"True to deliver only missing grants. For 'kafka': those that the sink has finished and the topic lacks. For 'balance': those that the ledger lacks, as after it was restored from a backup."`
 	Rate     int64     `json:"rate,omitempty" minimum:"1" doc:"The most grants that the replay delivers per second. Absent: the sink's own rate limit, or no limit for another topic."`
 	DryRun   bool      `json:"dry_run,omitempty" doc:"True to count the grants without delivering them."`
 	// Patience is how long deliveries to a target that is down are retried.
@@ -44,8 +44,8 @@ func (in *Replay) Check() error {
 		return &InputError{Field: "name", Code: "invalid_name", Text: "has up to 57 characters of a-z, 0-9, - and _"}
 	case in.To != configs.SinkBalance && in.To != configs.SinkKafka && (!other || topic == ""):
 		return &InputError{Field: "to", Text: "is balance, kafka or topic:OTHER"}
-	case in.Missing && in.To != configs.SinkKafka:
-		return &InputError{Field: "missing", Text: "works with kafka only: the ledger itself finds the grants that it does not have"}
+	case in.Missing && other:
+		return &InputError{Field: "missing", Text: "works with balance and kafka only"}
 	case in.Missing && in.Dead != "":
 		return &InputError{Text: "give missing or dead, not both"}
 	case in.Dead != "" && in.Dead == in.To:

@@ -61,9 +61,9 @@ func eachKey(ctx context.Context, rdb redis.UniversalClient, pattern string, fn 
 	return node(ctx, rdb)
 }
 
-// GrantsByReceipts builds grants, by seq, from all receipts on the shard whose seq wanted accepts. A receipt has no
+// GrantsByReceipts builds grants, by seq, from all receipts on the shard that wanted accepts. A receipt has no
 // epoch and no trace, so each grant gets the shard's current epoch and an empty trace.
-func (k *Shard) GrantsByReceipts(ctx context.Context, wanted func(seq int64) bool) (map[int64]hongbao.Grant, error) {
+func (k *Shard) GrantsByReceipts(ctx context.Context, wanted func(g *hongbao.Grant) bool) (map[int64]hongbao.Grant, error) {
 	head, err := k.OpenHead(ctx)
 	if err != nil {
 		return nil, err
@@ -77,12 +77,13 @@ func (k *Shard) GrantsByReceipts(ctx context.Context, wanted func(seq int64) boo
 		id := at.Campaign
 		err := k.EachReceipts(ctx, id, func(user string, receipts []hongbao.Receipt) error {
 			for i := range receipts {
-				if r := &receipts[i]; wanted(r.Seq) {
-					grants[r.Seq] = hongbao.Grant{
-						Campaign: id, User: user, Packet: r.Packet, Amount: r.Amount, Shard: k.Keys.Index(), Seq: r.Seq,
-						Epoch:     head.Epoch,
-						RequestID: r.RequestID, Time: r.Time.UTC(),
-					}
+				r := &receipts[i]
+				g := hongbao.Grant{
+					Campaign: id, User: user, Packet: r.Packet, Amount: r.Amount, Shard: k.Keys.Index(), Seq: r.Seq,
+					Epoch: head.Epoch, RequestID: r.RequestID, Time: r.Time.UTC(),
+				}
+				if wanted(&g) {
+					grants[r.Seq] = g
 				}
 			}
 			return nil

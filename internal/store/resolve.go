@@ -42,7 +42,7 @@ func (k *Shard) ResolveLetter(ctx context.Context, d *Resolution) (bool, error) 
 // OldLetters has the arguments of ExpireLetters.
 type OldLetters struct {
 	Sink string
-	// Age is the age from which a record is deleted.
+	// Age is the age from which a record is deleted or replaced.
 	Age time.Duration
 	// After is the id of the record after which the call starts; empty to start at the first record.
 	After string
@@ -53,11 +53,11 @@ type OldLetters struct {
 // ExpiredLetters is the result of ExpireLetters.
 type ExpiredLetters struct {
 	Last          string // id of the last record that the call read; empty if it read none
-	Read, Deleted int
+	Read, Deleted int    // Deleted counts the deleted and the replaced records
 }
 
-// ExpireLetters deletes old records of requeued letters. Records of dropped letters stay, because audits and replays
-// need them.
+// ExpireLetters deletes old records of requeued letters. It replaces old records of dropped grants by records without
+// the user, which audits and replays need.
 func (k *Shard) ExpireLetters(ctx context.Context, o *OldLetters) (ExpiredLetters, error) {
 	reply, err := k.run(ctx, expireLettersScript, []string{k.Keys.Resolved(o.Sink)},
 		[]any{o.Age.Milliseconds(), o.After, o.Limit})

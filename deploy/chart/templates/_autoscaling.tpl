@@ -1,12 +1,12 @@
-{{- /* What scales a sink's workers. Takes root, part, sink and auto. All processes tell the same of the deployment, hence the
-maximum of a shard and never the sum of the processes; where nobody tells anything, one worker is started. One works as
-long as a shard is frozen, too: only workers open shards. And one works as long as the ledger has something for workers:
-packets that were added and are not in Redis, credits in doubt. Only serve tells that, and only if it has the ledger. */ -}}
+{{- /* The autoscaler of a sink's workers. Takes root, part, sink and auto. All processes of a deployment export the same
+values, so the queries take the maximum for each shard, and never the sum of the processes. Without any value, one worker
+is started. One worker runs while a shard is frozen, too, because only workers open shards; and while the ledger has work
+for workers: added packets that are not in Redis, credits in doubt. With no worker, only serve exports these values. */ -}}
 {{- define "hongbao.autoscaling" -}}
 {{- $a := .auto -}}
-{{- if gt (int $a.min) (int $a.max) }}{{ fail (printf "work.autoscaling of %s: min is above max" .sink) }}{{ end }}
+{{- if gt (int $a.minReplicas) (int $a.maxReplicas) }}{{ fail (printf "work.autoscaling of %s: minReplicas is above maxReplicas" .sink) }}{{ end }}
 {{- if eq $a.kind "hpa" }}
-{{- if lt (int $a.min) 1 }}{{ fail "work.autoscaling: an HPA keeps at least one worker; set min to 1 or more" }}{{ end }}
+{{- if lt (int $a.minReplicas) 1 }}{{ fail "work.autoscaling: an HPA keeps at least one worker; set minReplicas to 1 or more" }}{{ end }}
 ---
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
@@ -15,20 +15,21 @@ metadata:
   labels: {{- include "hongbao.labels" . | nindent 4 }}
 spec:
   scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: {{ include "hongbao.fullname" .root }}-{{ .part }}}
-  minReplicas: {{ $a.min }}
-  maxReplicas: {{ $a.max }}
+  minReplicas: {{ $a.minReplicas }}
+  maxReplicas: {{ $a.maxReplicas }}
   metrics:
     - type: External
       external:
-        metric: {name: {{ $a.metric }}, selector: {matchLabels: {sink: {{ .sink }}}}}
+        metric: {name: {{ $a.metric }}, selector: {matchLabels: {deployment: {{ include "hongbao.deployment" .root | quote }}, sink: {{ .sink }}}}}
         target: {type: AverageValue, averageValue: {{ $a.grantsPerWorker | int | quote }}}
   behavior:
     scaleDown: {stabilizationWindowSeconds: 300}
 {{- end }}
 {{- if eq $a.kind "keda" }}
 {{- if not $a.prometheus }}{{ fail "work.autoscaling: keda wants the address of prometheus" }}{{ end }}
-{{- if and (eq (int $a.min) 0) (not .root.Values.serve.enabled) }}{{ fail "work.autoscaling: with min 0 and no serve nobody tells that grants wait; set min to 1" }}{{ end }}
-{{- $of := printf "{sink=%q%s}" .sink (ternary "" (printf ",%s" $a.matchers) (eq $a.matchers "")) }}
+{{- if eq (int $a.minReplicas) 0 }}{{ include "hongbao.checkZero" .root }}{{ end }}
+{{- $all := printf "deployment=%q%s" (include "hongbao.deployment" .root) (ternary "" (printf ",%s" $a.matchers) (eq $a.matchers "")) }}
+{{- $of := printf "{sink=%q,%s}" .sink $all }}
 ---
 apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
@@ -37,11 +38,11 @@ metadata:
   labels: {{- include "hongbao.labels" . | nindent 4 }}
 spec:
   scaleTargetRef: {name: {{ include "hongbao.fullname" .root }}-{{ .part }}}
-  minReplicaCount: {{ $a.min }}
-  maxReplicaCount: {{ $a.max }}
+  minReplicaCount: {{ $a.minReplicas }}
+  maxReplicaCount: {{ $a.maxReplicas }}
   pollingInterval: 15
   cooldownPeriod: 300
-  fallback: {failureThreshold: 3, replicas: {{ max 1 (int $a.min) }}}
+  fallback: {failureThreshold: 3, replicas: {{ max 1 (int $a.minReplicas) }}}
   triggers:
     - type: prometheus
       name: lag
@@ -61,7 +62,7 @@ spec:
       name: frozen
       metadata:
         serverAddress: {{ $a.prometheus | quote }}
-        query: {{ printf "max(hongbao_shard_open{%s} == bool 0) or vector(1)" $a.matchers | quote }}
+        query: {{ printf "max(hongbao_shard_open{%s} == bool 0) or vector(1)" $all | quote }}
         threshold: "1"
         ignoreNullValues: "false"
 {{- if or (eq .sink "balance") (not (has "balance" (include "hongbao.sinks" .root | fromJsonArray))) }}
@@ -69,7 +70,7 @@ spec:
       name: ledger
       metadata:
         serverAddress: {{ $a.prometheus | quote }}
-        query: {{ printf "clamp_max(sum(max by (kind) (hongbao_ledger_unfinished{%s})), 1) or vector(0)" $a.matchers | quote }}
+        query: {{ printf "clamp_max(sum(max by (kind) (hongbao_ledger_unfinished{%s})), 1) or vector(0)" $all | quote }}
         threshold: "1"
         ignoreNullValues: "false"
 {{- end }}

@@ -57,6 +57,8 @@ type Actor struct {
 	Who string
 	// RequestID is the X-Request-Id of the HTTP request.
 	RequestID string
+	// Address is the address of the HTTP request's connection, without the port.
+	Address string
 	// Spending limits what the actor may spend; see MaySpend.
 	Spending Spending
 }
@@ -66,6 +68,12 @@ type actorKey struct{}
 // As returns ctx with an actor. The journal records actions with this ctx under the actor's name.
 func As(ctx context.Context, who Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, who)
+}
+
+// AddressOf returns the address of the actor of ctx; "" for a command.
+func AddressOf(ctx context.Context) string {
+	who, _ := ctx.Value(actorKey{}).(Actor)
+	return who.Address
 }
 
 // Name returns the name under which the journal, dead letters and decisions record the caller.

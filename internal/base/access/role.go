@@ -38,6 +38,7 @@ const (
 	ReadLetters      Action = "read_letters"
 	ReadQuarantine   Action = "read_quarantine"
 	ReadJournal      Action = "read_journal"
+	ReadUser         Action = "read_user"
 	LoadCampaign     Action = "load_campaign"
 	PauseCampaign    Action = "pause_campaign"
 	ResumeCampaign   Action = "resume_campaign"
@@ -108,6 +109,7 @@ var rules = []Rule{
 	{Action: ReadLetters, What: "read dead letters", Roles: readers},
 	{Action: ReadQuarantine, What: "read the quarantine", Roles: readers},
 	{Action: ReadJournal, What: "read the journal", Roles: readers, Whole: true},
+	{Action: ReadUser, What: "read all that is stored about a user; never a coupon's code", Roles: operators, Whole: true},
 	{Action: LoadCampaign, What: "load a campaign into Redis", Roles: operators},
 	{Action: PauseCampaign, What: "pause a campaign", Roles: operators, WithoutLedger: true},
 	{Action: ResumeCampaign, What: "resume a campaign", Roles: operators, WithoutLedger: true},

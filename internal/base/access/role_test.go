@@ -17,9 +17,9 @@ var update = flag.Bool("update", false, "write the table of docs/security.md aga
 // allowed repeats the table by hand: the actions that each role may take. TestEveryCell compares it with Rules.
 var allowed = map[Role]string{
 	RoleViewer: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal",
-	RoleOperator: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal load_campaign " +
+	RoleOperator: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal read_user load_campaign " +
 		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink run_audit",
-	RoleTreasurer: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal load_campaign " +
+	RoleTreasurer: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal read_user load_campaign " +
 		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink run_audit " +
 		"create_campaign top_up_campaign cancel_campaign close_campaign refund reveal_campaign drop_letters decide_quarantine " +
 		"acknowledge_difference",
@@ -29,7 +29,7 @@ var allowed = map[Role]string{
 }
 
 // whole are the actions that no key with a campaign scope may take.
-const whole = "read_sinks read_journal pause_sink resume_sink limit_sink run_audit manage_keys accept_loss confirm_credits settle_claim " +
+const whole = "read_sinks read_journal read_user pause_sink resume_sink limit_sink run_audit manage_keys accept_loss confirm_credits settle_claim " +
 	"fund_client acknowledge_difference book_credits read_credits read_accounts"
 
 func has(list string, a Action) bool {

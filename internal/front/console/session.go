@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
 // cookieName returns the name of the session cookie. The name contains the deployment's id, because browsers send the
@@ -122,11 +122,7 @@ func (c *Console) loggedIn(r *http.Request, a access.Action, who *access.Caller,
 	if who != nil {
 		actor = who.Actor("")
 	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = r.RemoteAddr
-	}
-	c.actions.LoggedIn(access.As(r.Context(), actor), a, host, why)
+	c.actions.LoggedIn(access.As(r.Context(), actor), a, web.Address(r), why)
 }
 
 // logout ends the session in all replicas.

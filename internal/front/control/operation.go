@@ -44,7 +44,7 @@ type operation struct {
 func operations() []operation {
 	var all []operation
 	for _, list := range [][]operation{campaignReads(), campaignChanges(), letterOperations(), quarantineOperations(),
-		sinkOperations(), replayOperations(), journalOperations()} {
+		sinkOperations(), replayOperations(), journalOperations(), userOperations()} {
 		all = append(all, list...)
 	}
 	return all
@@ -130,6 +130,7 @@ func (c *Control) admit(o *operation, r *http.Request, requestID string) (*call,
 	}
 	x := &call{Control: c, who: who, actor: who.Actor(requestID), action: o.action,
 		campaign: r.PathValue("id")}
+	x.actor.Address = web.Address(r)
 	x.r = r.WithContext(access.As(r.Context(), x.actor))
 	if err == nil && x.campaign != "" {
 		if _, err := web.CampaignOf(r); err != nil {

@@ -111,7 +111,7 @@ func (c *call) replayState(ctx context.Context, name string) (replayState, error
 // topic to find missing grants.
 func (x *task) unrecorded() replayState {
 	o := x.replay
-	return replayState{app.ReplayState{Name: o.Name, Target: o.To, Dead: o.Dead, Filter: o.Filter, Begun: x.begun.UTC()},
+	return replayState{app.ReplayState{Name: o.Name, Target: o.To, Dead: o.Dead, Filter: o.Filter.Hashed(), Begun: x.begun.UTC()},
 		!o.DryRun}
 }
 

@@ -38,7 +38,7 @@ func TestReplays(t *testing.T) {
 	d.post("operator", "/v1/replays/repair/stop", "{}").Refused(t, "not_running_here")
 	for body, code := range map[string]string{
 		`{}`: "invalid_value", `{"to":"kafka"}`: "unknown_sink", `{"to":"topic:"}`: "invalid_value",
-		`{"to":"balance","missing":true}`: "invalid_value", `{"to":"balance","dead":"balance"}`: "invalid_value",
+		`{"to":"topic:grants-copy","missing":true}`: "invalid_value", `{"to":"balance","dead":"balance"}`: "invalid_value",
 		`{"to":"balance","shard":"1"}`: "invalid_value", `{"to":"balance","first_seq":2,"last_seq":1}`: "invalid_value",
 		`{"to":"balance","rate":0}`: "invalid_value", `{"to":"balance","odd":0}`: "unknown_field",
 		`{"to":"balance","campaign":"drizzle"}`: "unknown_campaign",

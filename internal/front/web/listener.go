@@ -27,6 +27,15 @@ const (
 	SingleBody  = 4 << 10
 )
 
+// Address returns the address of a request's connection, without the port.
+func Address(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
 // Listen opens an address. knob is the configuration key of the address.
 func Listen(ctx context.Context, address, knob string) (net.Listener, error) {
 	var lc net.ListenConfig

@@ -107,6 +107,7 @@ type shard struct {
 // decided is a grant about which a person has decided.
 type decided struct {
 	digest   uint64
+	anyone   bool // the record no longer has the user, so the digest means nothing
 	campaign string
 	packet   int64
 	time     time.Time
@@ -242,8 +243,14 @@ func (r *run) decided(g *hongbao.Grant) {
 		return
 	}
 	if c := r.campaigns[g.Campaign]; c == nil || !c.inRedisOn(g.Shard) {
-		r.shards[g.Shard].decided[g.Seq] = decided{r.digest(g.User, g.Amount, g.Shard, g.Seq), g.Campaign, g.Packet, g.Time}
+		r.shards[g.Shard].decided[g.Seq] = decided{r.digest(g.User, g.Amount, g.Shard, g.Seq), g.User == "",
+			g.Campaign, g.Packet, g.Time}
 	}
+}
+
+// about reports whether the decision is about a packet of a campaign with this digest.
+func (d *decided) about(campaign string, packet int64, digest uint64) bool {
+	return d.campaign == campaign && d.packet == packet && (d.anyone || d.digest == digest)
 }
 
 // observe adds a grant that a source has.

@@ -71,6 +71,19 @@ func TestDecidedAfterTheEnd(t *testing.T) {
 					Decision: stream.Decision{By: "ann", Why: "closed"}})
 			require.NoError(t, err)
 		},
+		"a letter that was dropped long ago": func(t *testing.T, w *world) {
+			w.deadLetter(t, "the account is closed")
+			k := w.keys("a")
+			letters, err := k.Letters(t.Context(), ledgerGroup, "-", "+", 10)
+			require.NoError(t, err)
+			_, err = k.ResolveLetter(t.Context(),
+				&store.Resolution{Sink: ledgerGroup, Letter: letters[0].ID, What: store.Dropped,
+					Decision: stream.Decision{By: "ann", Why: "closed"}})
+			require.NoError(t, err)
+			x, err := k.ExpireLetters(t.Context(), &store.OldLetters{Sink: ledgerGroup, Limit: 9})
+			require.NoError(t, err)
+			require.Equal(t, 1, x.Deleted, "the record lost its user")
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

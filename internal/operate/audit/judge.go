@@ -45,13 +45,14 @@ func (r *run) seqOn(c *campaign, shard int16) int64 {
 func (r *run) judgePacket(c *campaign, packet int64, f *fact) {
 	newer := f.from&whoGotIt != 0 && f.seq > r.seqOn(c, f.shard)
 	beyond := f.seq > r.shards[f.shard].end
+	decision := r.shards[f.shard].decided[f.seq]
 	switch {
 	case f.from&whoGotIt == 0: // the packet is in the stock only
 	case newer && !beyond:
 		c.counts.Newer++
 	case f.has(inReceipts):
 		r.judgeReceipt(c, packet, f, beyond)
-	case !c.inRedisOn(int(f.shard)) && !f.has(inLedger) && r.shards[f.shard].decided[f.seq].digest == f.digest:
+	case !c.inRedisOn(int(f.shard)) && !f.has(inLedger) && decision.about(c.id, packet, f.digest):
 		if _, dropped := r.sinks[0].dropped[f.shard][f.seq]; !dropped {
 			f.from |= inQuarantine
 		}

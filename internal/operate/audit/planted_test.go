@@ -282,6 +282,8 @@ var planted = map[string]struct {
 		func(t *testing.T, w *world) {
 			w.load(t, "c")
 			delete(w.ledger.grants, "c")
+			delete(w.plans, "c")
+			w.cfg.Plan = w.plans
 		},
 		kinds(audit.CampaignMissing), "campaign c (ledger)",
 	},

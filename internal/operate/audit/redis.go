@@ -37,6 +37,8 @@ type campaign struct {
 	gone          map[int]bool
 	lostOn, stubs int
 	perUser       map[uint64]int32 // packets by hash of the user, if on several shards
+	// unplanned means that the ledger does not have the campaign, so its amounts can't be checked.
+	unplanned bool
 	// reportedPackets and reportedAmounts count packets whose difference was already reported, so that the same cause is
 	// not reported as drift of the counts. reportedPackets change the number of packets, reportedAmounts only the amounts.
 	reportedPackets, reportedAmounts int64
@@ -340,10 +342,14 @@ func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text str
 
 // planned compares a packet's amount with the plan, if a plan is configured.
 func (r *run) planned(ctx context.Context, c *campaign, packet int64, amount hongbao.Amount, where string) error {
-	if r.Plan == nil {
+	if r.Plan == nil || c.unplanned {
 		return nil
 	}
 	want, ok, err := r.Plan.Amount(ctx, c.id, packet)
+	if errors.Is(err, ledger.ErrNoCampaign) { // judgePresence reports it
+		c.unplanned = true
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("plan: %w", err)
 	}

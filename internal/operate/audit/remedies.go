@@ -45,8 +45,9 @@ var remedies = []remedy{
 			"the database from a backup", false},
 	{Lost, "sink balance has finished a grant, and the ledger does not have it. Or the ledger has recorded a grant, and " +
 		"the remote does not have it",
-		"deliver these grants again, from the stream or the receipts: `hongbao replay NAME --to balance`. The ledger, or " +
-			"the remote, settles each grant once", true},
+		"deliver these grants again, from the stream or the receipts: `hongbao replay NAME --to balance --missing`. The " +
+			"ledger, or the remote, settles each grant once. If the ledger was restored from a backup, read " +
+			"docs/disaster.md first", true},
 	{RemotePaid, "the remote has paid a grant that the ledger lacks. A person had dropped the grant's dead letter, " +
 		"voided the grant, paid it from the reserve, or ended its campaign from the ledger",
 		"do not refund the campaign yet. `hongbao replay NAME --to balance` asks the remote again, and records a grant " +

@@ -141,7 +141,7 @@ func (r *run) paidRemotely(c *campaign, packet int64, f *fact, why string) {
 
 // worthless marks a packet without a value. The remote need not have it: no worker requests a credit of zero.
 func (r *run) worthless(ctx context.Context, c *campaign, packet int64) error {
-	if r.Plan == nil {
+	if r.Plan == nil || c.unplanned {
 		return nil
 	}
 	amount, ok, err := r.Plan.Amount(ctx, c.id, packet)

@@ -128,10 +128,14 @@ func (t *memTopic) Each(_ context.Context, bases []ledger.TopicBase, fn func(int
 type plans map[string]*campaign.Plan
 
 func (p plans) Amount(_ context.Context, id string, packet int64) (hongbao.Amount, bool, error) {
-	if p[id] == nil {
+	plan, ok := p[id]
+	switch {
+	case !ok:
+		return 0, false, fmt.Errorf("plan of %s: %w", id, ledger.ErrNoCampaign)
+	case plan == nil:
 		return 0, false, fmt.Errorf("no plan of %s", id)
 	}
-	a, ok := p[id].Amount(packet)
+	a, ok := plan.Amount(packet)
 	return a, ok, nil
 }
 

@@ -99,14 +99,19 @@ func (l *Letter) Campaign() string {
 }
 
 // Facts returns the fields of the letter's grant that an audit compares. If the entry had been deleted before the
-// letter was written, only the campaign is missing. Facts returns false if the letter is a whole entry.
+// letter was written, only the campaign is missing. An old record of a dropped letter has no user. Facts returns false
+// if the letter is a whole entry.
 func (l *Letter) Facts() (hongbao.Grant, bool) {
 	words := strings.Split(l.line, " ")
-	if l.Seq == 0 || len(words) < 3 {
+	if l.Seq == 0 || len(words) < 2 {
 		return hongbao.Grant{}, false
 	}
-	return hongbao.Grant{Campaign: l.Campaign(), Shard: l.Shard, Seq: l.Seq, Packet: number(words[0]),
-		Amount: hongbao.Amount(number(words[1])), User: words[2]}, true
+	g := hongbao.Grant{Campaign: l.Campaign(), Shard: l.Shard, Seq: l.Seq, Packet: number(words[0]),
+		Amount: hongbao.Amount(number(words[1]))}
+	if len(words) > 2 {
+		g.User = words[2]
+	}
+	return g, true
 }
 
 // Resolved is a letter about which a person has decided.

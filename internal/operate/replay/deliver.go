@@ -120,7 +120,13 @@ func (w *run) marked(ctx context.Context, k *store.Shard, grants []hongbao.Grant
 	if len(fromReceipts) == 0 {
 		return nil
 	}
-	return mark(ctx, k, w.Sink, fromReceipts) // their entries are gone, so no worker will mark them
+	seqs := stream.SeqRange{First: fromReceipts[0].Seq, Last: fromReceipts[len(fromReceipts)-1].Seq}
+	done, err := k.GroupDone(ctx, w.Sink, seqs)
+	if err != nil {
+		return err
+	}
+	unmarked := slices.DeleteFunc(fromReceipts, func(g hongbao.Grant) bool { return done.Has(g.Seq) })
+	return mark(ctx, k, w.Sink, unmarked) // their entries are gone, so no worker will mark them
 }
 
 // there returns, by seq, which of the grants the ledger already has before the delivery. It returns nil if the target
@@ -145,6 +151,9 @@ func (w *run) there(ctx context.Context, shard int, grants []hongbao.Grant) (map
 }
 
 func mark(ctx context.Context, k *store.Shard, sink string, grants []hongbao.Grant) error {
+	if len(grants) == 0 {
+		return nil
+	}
 	var events []stream.SeqRange
 	for i := range grants {
 		events = store.AppendSeq(events, grants[i].Seq)

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -17,7 +18,7 @@ type Filter struct {
 	// Seqs is a range of seqs of the shard, including both ends.
 	Seqs     stream.SeqRange `json:"seqs,omitzero" doc:"Only events of the shard in this range of seqs. Absent: all events."`
 	Campaign string          `json:"campaign,omitempty" doc:"Only grants of the campaign with this id. Absent: all campaigns."`
-	User     string          `json:"user,omitempty" doc:"Only grants to the user with this id. Absent: all users."`
+	User     string          `json:"user,omitempty" doc:"Only grants to one user: 'sha256:' and the SHA-256 of the user's id, in hex. Absent: all users."`
 	// From and To bound the time of the decision: From <= time < To.
 	From time.Time `json:"from,omitzero" doc:"Only grants decided at or after this time. Absent: no bound."`
 	To   time.Time `json:"to,omitzero" doc:"Only grants decided before this time. Absent: no bound."`
@@ -38,6 +39,15 @@ func (f *Filter) check(shards int) error {
 		}
 	}
 	return errors.Join(append(errs, delivery.CheckPick(f.Campaign, f.User, f.From, f.To))...)
+}
+
+// Hashed returns the filter with the SHA-256 of the user's id instead of the id.
+func (f *Filter) Hashed() Filter {
+	out := *f
+	if f.User != "" {
+		out.User = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(f.User)))
+	}
+	return out
 }
 
 func (f *Filter) onShard(shard int) bool { return f.Shard == nil || *f.Shard == shard }

@@ -17,6 +17,7 @@ import (
 // the sink has, and then use Picks as Config.Only.
 type Lost struct {
 	shards []lostShard
+	all    bool // picks also events that the sink has not finished
 }
 
 type lostShard struct {
@@ -59,6 +60,24 @@ func FindLost(ctx context.Context, st *store.Store, sink string) (*Lost, error) 
 	return l, nil
 }
 
+// FindLacking returns a Lost that has read the ledger. It also picks grants that the sink has not finished: a remote may
+// have credited them, and a restored ledger does not know these credits.
+func FindLacking(ctx context.Context, st *store.Store, sink string, l Ledger) (*Lost, error) {
+	lost, err := FindLost(ctx, st, sink)
+	if err != nil {
+		return nil, err
+	}
+	lost.all = true
+	for shard := range lost.shards {
+		seqs := stream.SeqRange{First: 1, Last: lost.shards[shard].last}
+		err := l.EachGrantBySeq(ctx, shard, seqs, func(g hongbao.Grant) error { lost.Has(&g); return nil })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return lost, nil
+}
+
 // Has notes that the sink has this grant. It is safe for concurrent use.
 func (l *Lost) Has(g *hongbao.Grant) {
 	if g.Shard < 0 || g.Shard >= len(l.shards) || g.Seq < 1 {
@@ -84,7 +103,7 @@ func (l *Lost) Picks(g *hongbao.Grant) bool {
 	if g.Time.Before(s.since) || g.Seq < 1 || g.Seq > s.last || s.aside[g.Seq] || s.seen[g.Seq/64]&(1<<(g.Seq%64)) != 0 {
 		return false
 	}
-	return s.done.Has(g.Seq) || slices.ContainsFunc(s.skipped, func(r stream.SeqRange) bool {
+	return l.all || s.done.Has(g.Seq) || slices.ContainsFunc(s.skipped, func(r stream.SeqRange) bool {
 		return r.First <= g.Seq && g.Seq <= r.Last
 	})
 }

@@ -8,18 +8,20 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 )
 
-// receipts finds grants whose entries were deleted before the sink had finished them, so that only the users' receipts
-// have them. It leaves out grants that the sink has finished, and dead letters, about which a person decides.
+// receipts finds grants that only the users' receipts have: their entries were deleted before the sink had finished
+// them, or the sink has lost them. It leaves out dead letters, about which a person decides.
 type receipts struct {
-	sink   string
+	sink string
+	// lost reports whether the sink has lost a grant. If it is nil, all grants that the sink has finished are left out.
+	lost   func(g *hongbao.Grant) bool
 	shards []map[int64]hongbao.Grant // by seq; nil until needed. Only one goroutine uses an element
 }
 
-func newReceipts(sink string, n int) *receipts {
-	if sink == "" {
+func newReceipts(c *Config) *receipts {
+	if c.Sink == "" {
 		return nil
 	}
-	return &receipts{sink: sink, shards: make([]map[int64]hongbao.Grant, n)}
+	return &receipts{sink: c.Sink, lost: c.Only, shards: make([]map[int64]hongbao.Grant, c.Store.Len())}
 }
 
 // of returns the grants with these seqs that only receipts have, ordered by seq. It reads the shard's receipts once,
@@ -32,7 +34,7 @@ func (c *receipts) of(ctx context.Context, s *source, shard int, seqs stream.Seq
 	}
 	var grants []hongbao.Grant
 	for seq := seqs.First; seq <= seqs.Last; seq++ {
-		if done.Has(seq) {
+		if c.lost == nil && done.Has(seq) {
 			continue
 		}
 		if c.shards[shard] == nil {
@@ -61,8 +63,11 @@ func (c *receipts) read(ctx context.Context, s *source, shard int) error {
 	if err != nil {
 		return err
 	}
-	c.shards[shard], err = k.GrantsByReceipts(ctx, func(seq int64) bool {
-		return seq >= head.DoneFloor && seq <= head.Seq && !done.Has(seq) && !aside[seq]
+	c.shards[shard], err = k.GrantsByReceipts(ctx, func(g *hongbao.Grant) bool {
+		if g.Seq > head.Seq || aside[g.Seq] {
+			return false
+		}
+		return g.Seq >= head.DoneFloor && !done.Has(g.Seq) || c.lost != nil && c.lost(g)
 	})
 	for seq, g := range c.shards[shard] {
 		g.EntryID = ledgerID(seq) // the grant has no entry, like a grant from the ledger

@@ -96,7 +96,8 @@ type Options struct {
 // ErrOtherReplay means that an earlier run under this name had another range or target. The error has ClassConflict.
 var ErrOtherReplay = errors.New("replay_exists_with_other_range")
 
-// Covers is the range and target of a replay's name. It is stored as JSON.
+// Covers is the range and target of a replay's name. It is stored as JSON. It has the SHA-256 of the filter's user,
+// because Redis keeps it after the end of the replay.
 type Covers struct {
 	Target string `json:"target"`
 	Done   string `json:"done"`
@@ -118,7 +119,7 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 	w := &run{
 		Config: &r.cfg, opts: opts, to: delivery.New(r.cfg.Options), letters: deadletter.New(r.cfg.Store),
 		source: source{store: r.cfg.Store, ledger: r.cfg.Ledger, page: max(r.cfg.BatchGrants, 1_000),
-			receipts: newReceipts(r.cfg.Sink, r.cfg.Store.Len()), lost: r.cfg.DoneSink == DoneSink(r.cfg.Name)},
+			receipts: newReceipts(&r.cfg), lost: r.cfg.DoneSink == DoneSink(r.cfg.Name)},
 		shard: make([]shardRun, r.cfg.Store.Len()),
 		report: Report{
 			Name: r.cfg.Name, Target: r.cfg.Target, DryRun: opts.DryRun, Started: time.Now(),
@@ -160,7 +161,11 @@ type shardRun struct {
 
 // begin stores what the replay covers, or compares it with what an earlier run has stored. A dry run stores nothing.
 func (w *run) begin(ctx context.Context) error {
-	text, err := json.Marshal(Covers{w.Target, w.DoneSink, w.opts.Dead, w.opts.Filter})
+	plain, err := json.Marshal(Covers{w.Target, w.DoneSink, w.opts.Dead, w.opts.Filter})
+	if err != nil {
+		return hongbao.Errorf(hongbao.ClassPermanent, "encode what the replay covers: %w", err)
+	}
+	text, err := json.Marshal(Covers{w.Target, w.DoneSink, w.opts.Dead, w.opts.Filter.Hashed()})
 	if err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "encode what the replay covers: %w", err)
 	}
@@ -177,7 +182,7 @@ func (w *run) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if has.Covers != string(text) {
+		if has.Covers != string(text) && has.Covers != string(plain) { // an older build has stored the plain id
 			return hongbao.Errorf(hongbao.ClassConflict,
 				"%w: its first run had %.1000s, and this run has %s; repeat the first options, or take another name",
 				ErrOtherReplay, has.Covers, text)

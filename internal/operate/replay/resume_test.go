@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -138,4 +139,24 @@ func TestTellsDeliveredFromWhatWasThere(t *testing.T) {
 	require.NoError(t, wet.Write(&text))
 	require.Contains(t, text.String(), "It would deliver 31 of 200 grants; 0 were delivered before, 169 are there.")
 	require.Contains(t, text.String(), "31 grants delivered now, 169 were there, 0 delivered before")
+}
+
+// Redis keeps the record of a replay, without the id of the user in the filter. A replay whose record an older build has
+// written, with the id, continues.
+func TestTheRecordHasNoUser(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.Add(t, 20)
+	opts := replay.Options{Filter: replay.Filter{User: "u3"}}
+	first := w.run(t, w.config("copy"), opts)
+	require.Positive(t, first.Delivered)
+	for shard := range deadlettertest.Shards {
+		key := w.Store.Shard(shard).Keys.Replay("copy")
+		text := w.Redis.HGet(t.Context(), key, "covers").Val()
+		require.Contains(t, text, `"user":"sha256:`)
+		require.NotContains(t, text, "u3")
+		plain := regexp.MustCompile(`sha256:[0-9a-f]{64}`).ReplaceAllString(text, "u3")
+		require.NoError(t, w.Redis.HSet(t.Context(), key, "covers", plain).Err())
+	}
+	require.Zero(t, w.run(t, w.config("copy"), opts).Delivered)
 }

@@ -314,7 +314,7 @@ func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string
 	}
 	if err == nil && len(missing) > 0 {
 		var granted map[int64]hongbao.Grant
-		granted, err = e.Store.Shard(shard).GrantsByReceipts(ctx, func(seq int64) bool { return missing[seq] })
+		granted, err = e.Store.Shard(shard).GrantsByReceipts(ctx, func(g *hongbao.Grant) bool { return missing[g.Seq] })
 		for _, g := range granted {
 			_ = add(g) // never fails
 		}

@@ -45,6 +45,7 @@ func promtool(t *testing.T, args ...string) string {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	generated(t, "alerts/hongbao.rules.yaml", Rules(Production()))
+	generated(t, "chart/files/hongbao.rules.yaml", Rules(Production())) // a chart can only read its own files
 	generated(t, "alerts/hongbao.test.yaml", Tests("hongbao.rules.yaml", Alerts(Production())...))
 	require.Contains(t, promtool(t, "check", "rules", "hongbao.rules.yaml"), "SUCCESS")
 	require.Contains(t, promtool(t, "test", "rules", "hongbao.test.yaml"), "SUCCESS")
@@ -105,6 +106,7 @@ func TestDashboard(t *testing.T) {
 	text, err := Dashboard()
 	require.NoError(t, err)
 	generated(t, "grafana/hongbao.json", text)
+	generated(t, "chart/files/hongbao.json", text)
 	var rules strings.Builder
 	rules.WriteString("groups:\n  - name: queries\n    rules:\n")
 	for _, p := range panels() {

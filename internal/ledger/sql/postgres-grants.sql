@@ -1,8 +1,7 @@
--- The rights of each role on the ledger's tables. Run this file as hongbao_owner after each `hongbao init`, before the
--- processes of the new version start: it also grants the rights on new tables. Repeated runs change nothing.
+-- The rights of each role of deploy/rights/postgres.sql on the ledger's tables. `hongbao init` runs this, because a new
+-- table needs rights, too. Repeated runs change nothing.
 --
 -- No role but the owner updates or deletes rows of journal, transfer and refund.
-BEGIN;
 REVOKE ALL ON ALL TABLES IN SCHEMA public FROM hongbao_control, hongbao_work, hongbao_serve;
 
 -- hongbao_control
@@ -33,4 +32,3 @@ GRANT SELECT ON hongbao_schema, deployment, grants, code, archive, api_key, cons
 GRANT SELECT (id, currency, state) ON campaign TO hongbao_serve;
 GRANT SELECT (campaign, generation, state) ON generation TO hongbao_serve;
 GRANT SELECT (id), INSERT ON journal TO hongbao_serve;
-COMMIT;

@@ -1,0 +1,94 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/sink/publish"
+	"github.com/hongbao-project/hongbao/topic"
+)
+
+// locked runs do. With Missing it takes a lock first: of two concurrent searches, both would deliver the same missing
+// grants.
+func (a *App) locked(ctx context.Context, o *Replay, do func(context.Context) error) error {
+	if !o.Missing || o.DryRun {
+		return do(ctx)
+	}
+	locks, err := a.Locks()
+	if err != nil {
+		return err
+	}
+	a.log.Info("waiting for the lock of replays with --missing")
+	return locks.Do(ctx, "replay-missing", do)
+}
+
+// lacking returns a filter for the grants that the ledger lacks, as after it was restored from a backup. It leaves out
+// grants in quarantine, about which a person decides, and grants of archived campaigns.
+func (a *App) lacking(ctx context.Context) (func(*hongbao.Grant) bool, error) {
+	lost, err := replay.FindLacking(ctx, a.store, configs.SinkBalance, a.ledger)
+	if err != nil {
+		return nil, fmt.Errorf("find the grants that the ledger lacks: %w", err)
+	}
+	archived := map[string]bool{}
+	err = a.ledger.EachTotals(ctx, func(t *ledger.Totals) error {
+		if t.Archived {
+			archived[t.Campaign] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	aside, err := a.quarantined(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(g *hongbao.Grant) bool {
+		return lost.Picks(g) && !archived[g.Campaign] && !aside[win{g.Campaign, g.Packet, g.User}]
+	}, nil
+}
+
+// win identifies a grant, even if Redis granted its packet twice.
+type win struct {
+	campaign string
+	packet   int64
+	user     string
+}
+
+// quarantined returns the grants in quarantine, resolved or not.
+func (a *App) quarantined(ctx context.Context) (map[win]bool, error) {
+	const limit = 500
+	out := map[win]bool{}
+	for after := int64(0); ; {
+		page, err := a.ledger.QuarantineAll(ctx, after, limit)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			g := &page[i].Grant
+			out[win{g.Campaign, g.Packet, g.User}], after = true, page[i].ID
+		}
+		if len(page) < limit {
+			return out, nil
+		}
+	}
+}
+
+// compareTopic reads the topic, and records in lost which grants the topic has.
+func compareTopic(ctx context.Context, lost *replay.Lost, l *publish.Log, shards int) error {
+	scan, err := l.Scan(ctx, nil, func(_ int, _ int64, e topic.Event) error {
+		lost.Has(&e.Grant)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("find the grants that are missing in the topic: %w", err)
+	}
+	for shard := range shards {
+		lost.Since(shard, scan.Since[l.Partition(shard)])
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package ledger
+
+import (
+	"context"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
+)
+
+// MaxUserRows bounds the rows of one user that UserQuarantine and UserPending return.
+const MaxUserRows = 1000
+
+// UserBalance is the balance of a user's account.
+type UserBalance struct {
+	Currency string         `json:"currency" doc:"Currency of the account, ISO 4217."`
+	Balance  hongbao.Amount `json:"balance" doc:"Balance of the account in the ledger, in minor units."`
+}
+
+// UserBalances returns the balances of a user's accounts, in the order of the currencies.
+func (l *Ledger) UserBalances(ctx context.Context, user string) ([]UserBalance, error) {
+	currencies, err := rowQuery[string]{"list the currencies", `SELECT DISTINCT currency FROM campaign ORDER BY currency`,
+		nil, func(s scan) (c string, err error) { return c, s(&c) }}.all(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	list := []UserBalance{}
+	for _, c := range currencies {
+		balance, found, err := l.Balance(ctx, UserAccount(user, c))
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			list = append(list, UserBalance{Currency: c, Balance: balance})
+		}
+	}
+	return list, nil
+}
+
+// UserQuarantine returns up to MaxUserRows grants in quarantine, resolved or not, in which either version is for the
+// user. It reads the whole quarantine.
+func (l *Ledger) UserQuarantine(ctx context.Context, user string) ([]Quarantined, error) {
+	return rowQuery[Quarantined]{"list a user's grants in quarantine",
+		`SELECT ` + quarantineColumns + ` FROM quarantine WHERE user_id = $1 OR has_user_id = $2 ORDER BY id LIMIT $3`,
+		[]any{user, user, int64(MaxUserRows)}, scanQuarantined}.all(ctx, l)
+}
+
+// UserPending returns up to MaxUserRows pending credits of a user at the remote. It reads all pending credits.
+func (l *Ledger) UserPending(ctx context.Context, user string) ([]payment.Pending, error) {
+	now := l.dialect.now
+	return rowQuery[payment.Pending]{"read a user's pending credits",
+		`SELECT ` + pendingColumns + now + ` - since, ` + now + ` - asked_at FROM pending
+			WHERE user_id = $1 ORDER BY campaign, packet LIMIT $2`,
+		[]any{user, int64(MaxUserRows)}, scanPending}.all(ctx, l)
+}
