@@ -77,7 +77,7 @@ $(GORELEASER):
 	mv bin/goreleaser $@
 
 # Without a list of packages, go test also prints the output of passing tests, here the latency during a rolling update.
-test-deploy: setup ## the chart, the rights, the image, a rolling update: deploy, a module of its own
+test-deploy: setup ## the chart, the rights, the image, a rolling update, an upgrade and its way back: deploy, a module of its own
 	scripts/setup.sh deploy
 	cd deploy && go vet ./... && cd test && go test -vet=off -count=1 -timeout $(TIMEOUT)
 

@@ -31,7 +31,12 @@ func run(t *testing.T, env []string, args ...string) string {
 
 func try(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
-	path := program(t) // may build the program, so it is outside of the timeout
+	return tryBuild(t, program(t), env, args...)
+}
+
+// tryBuild runs the program at the path.
+func tryBuild(t *testing.T, path string, env []string, args ...string) (string, error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)

@@ -84,6 +84,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"a sealed campaign is not read again":         testSeal,
 	"a sealed campaign is in the bases":           testBases,
 	"bases are added in steps":                    testBaseSteps,
+	"bases of a part that is archived":            testBasesOfArchivedPart,
 	"what is found after a seal":                  testFoundAfterSeal,
 	"topic bases":                                 testTopicBases,
 	"a campaign is archived":                      testArchive,

@@ -51,7 +51,10 @@ func (l *Ledger) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
 
 func (l *Ledger) check(ctx context.Context, seals bool) ([]Difference, error) {
 	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), seals: seals, blocks: l.dialect.blocks}
-	err := l.readPages(ctx, func(ctx context.Context, t txn) error {
+	err := l.readPages(ctx, func(ctx context.Context, t txn) (err error) {
+		if b.bases, err = hasBases(ctx, t, seals); err != nil {
+			return err
+		}
 		if err := b.read(ctx, t); err != nil {
 			return err
 		}
@@ -73,8 +76,8 @@ const (
 // book contains the sums over the rows of a ledger.
 type book struct {
 	list []Difference
-	// seals is false if bases and seals are ignored.
-	seals bool
+	// seals is false if bases and seals are ignored, bases if only bases are.
+	seals, bases bool
 	// blocks is the dialect's query for the number of blocks of table account.
 	blocks     string
 	currencies map[string]*currencyBook
@@ -200,7 +203,7 @@ func (b *book) sealed(ctx context.Context, t txn, c *Totals) error {
 	if err != nil {
 		return err
 	}
-	if !b.seals || based == 0 { // the accounts' bases have none of the grants
+	if !b.bases || based == 0 { // the accounts' bases have none of the grants
 		return sealGroups(ctx, t, c.Campaign, func(group, amount int64) { b.groups[group] -= amount })
 	}
 	var rest int64
@@ -263,10 +266,10 @@ func sumDebits(ctx context.Context, t txn, campaign string) (amount, grants int6
 	return amount, grants, err
 }
 
-// accounts adds up the balances. Unless seals are ignored, it adds up only the parts of the balances above the bases;
+// accounts adds up the balances. Unless bases are ignored, it adds up only the parts of the balances above the bases;
 // only an account with money or a base has such a part.
 func (b *book) accounts(ctx context.Context, t txn) error {
-	if b.seals && b.suspects == nil {
+	if b.bases && b.suspects == nil {
 		return b.moved(ctx, t)
 	}
 	after := ""
