@@ -82,6 +82,24 @@ type granter interface {
 	grant(ctx context.Context) error
 }
 
+// grant gives other users their rights, unless a newer build has changed the schema: that build's `hongbao init` has
+// given the rights that its tables need.
+func (l *Ledger) grant(ctx context.Context) error {
+	store, ok := l.store.(granter)
+	if !ok {
+		return nil
+	}
+	steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
+	if err != nil {
+		return err
+	}
+	has, err := l.readSchema(ctx)
+	if err != nil || len(has.steps) > len(steps) {
+		return err
+	}
+	return store.grant(ctx)
+}
+
 // makeIndexes creates the indexes of the missing steps, on a database that already has tables.
 func (l *Ledger) makeIndexes(ctx context.Context, missing []migration) error {
 	store, ok := l.store.(indexer)
