@@ -67,11 +67,11 @@ func (l *Ledger) addBaseChunk(ctx context.Context, t txn, c *Totals, rows int) (
 // hasBases reports whether the bases can be used. They can't if they have only a part of a campaign whose other grants are
 // deleted: a build that knows no bases archived it.
 func hasBases(ctx context.Context, t txn, seals bool) (bool, error) {
-	parts := 0
-	err := t.query(ctx, `SELECT COUNT(*) FROM seal WHERE based > 0 AND based < $1
-		AND EXISTS (SELECT 1 FROM archive WHERE archive.campaign = seal.campaign)`, []any{int64(basedAll)},
-		func(s scan) error { return s(&parts) })
-	return seals && parts == 0, err
+	part := ""
+	err := t.query(ctx, `SELECT campaign FROM seal WHERE based > 0 AND based < $1
+		AND EXISTS (SELECT 1 FROM archive WHERE archive.campaign = seal.campaign) LIMIT 1`, []any{int64(basedAll)},
+		func(s scan) error { return s(&part) })
+	return seals && part == "", err
 }
 
 // TopicBase says where the next audit begins to read a partition of the topic. Each record before Next was judged. Each

@@ -283,7 +283,7 @@ func (b *book) accounts(ctx context.Context, t txn) error {
 const (
 	// rangeRows is the number of accounts, and rangeBlocks the number of blocks, of which one query returns those whose
 	// balance differs from their base.
-	rangeRows, rangeBlocks = 200_000, 32_768
+	rangeRows, rangeBlocks = sumRows, 32_768
 	selectMoved            = `SELECT id, kind, currency, balance - base FROM account WHERE balance <> base AND `
 )
 
@@ -294,7 +294,7 @@ func (b *book) moved(ctx context.Context, t txn) error {
 	row := func(s scan) error { _, err := b.account(s); return err }
 	if b.blocks == "" {
 		return eachRange(ctx, t, func(after, last string) error {
-			return t.query(ctx, selectMoved+`id > $1 AND id <= $2`, []any{after, last}, row)
+			return t.query(ctx, selectMoved+`id > $1 AND id <= $2 LIMIT $3`, []any{after, last, int64(rangeRows)}, row)
 		})
 	}
 	var blocks int64

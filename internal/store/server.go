@@ -111,7 +111,11 @@ func inspect(ctx context.Context, rdb redis.Cmdable, addr string) (Server, error
 	if err != nil {
 		return s, err
 	}
-	config := readConfig(ctx, rdb, "appendfsync", "min-replicas-to-write", "cluster-require-full-coverage")
+	names := []string{"appendfsync", "min-replicas-to-write"}
+	if s.Mode == "cluster" {
+		names = append(names, "cluster-require-full-coverage")
+	}
+	config := readConfig(ctx, rdb, names...)
 	s.AppendFsync, s.MinReplicas = config["appendfsync"], -1
 	if n, err := strconv.Atoi(config["min-replicas-to-write"]); err == nil {
 		s.MinReplicas = n
