@@ -93,7 +93,7 @@ var exampleSpecs = []exampleSpec{
 	{command: "dead show"},
 	{command: "dead requeue", says: "1 of 1 letters were requeued"},
 	{command: "dead drop", says: "1 of 1 letters were dropped"},
-	{command: "dead confirm", before: (*exampleEnv).doubt, says: "1 of 1 letters were requeued",
+	{command: "dead confirm", before: (*exampleEnv).doubt, says: "Nothing was sent. Credits recorded as booked: 1 of 1.",
 		after: func(s *exampleEnv, _ result) {
 			s.env = s.trusted
 		}},

@@ -91,6 +91,8 @@ type Recovery struct {
 	Accepted []ledger.AcceptedLoss `json:"accepted"`
 	// Restored are the most recent openings that restored lost data.
 	Restored []recovery.Restored `json:"restored,omitempty"`
+	// Undecided counts the withheld packets that no person has decided. It is nil without the ledger.
+	Undecided *int64 `json:"undecided_packets,omitempty"`
 }
 
 // ShardLoss is the state of a shard. If the shard has lost data, it also says what opening it would cost.
@@ -171,6 +173,13 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 	}
 	if out.Restored, err = r.Restored(ctx); err != nil {
 		return nil, err
+	}
+	if !opts.WithoutLedger {
+		n, err := a.UndecidedHoles(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out.Undecided = &n
 	}
 	if lost > 0 && opts.Accept == nil && opts.WithoutLedger {
 		return out, Found("%d shards stay frozen while the ledger is down. To open a shard that has lost nothing, run "+
