@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -132,7 +133,11 @@ func (a *App) openRecoverer(ctx context.Context, opts *RecoverOptions) (r *recov
 	if err != nil {
 		return nil, nil, err
 	}
-	return a.recoverer(ctx, opts.WithoutTopic, opts.WithoutLedger)
+	r, stop, err = a.recoverer(ctx, opts.WithoutTopic, opts.WithoutLedger)
+	if hongbao.IsOutage(err) && !opts.WithoutTopic { // the ledger answered above, so this is Kafka
+		err = fmt.Errorf("%w; `hongbao recover --without kafka` shows the shards without the topic", err)
+	}
+	return r, stop, err
 }
 
 // Restored lists the most recent openings that restored lost data, by shard, the newest first.
