@@ -121,7 +121,8 @@ func writeRestored(w io.Writer, list []recovery.Restored, undecided *int64) erro
 		r := &list[i]
 		silent := ""
 		if r.Silent {
-			silent = fmt.Sprintf("; a process did not answer that may have announced more grants to users, and %d packets were withheld", r.Withheld)
+			silent = fmt.Sprintf("; a process did not answer that may have announced more grants to users, and %d "+
+				"packets were withheld", r.Withheld)
 		}
 		if _, err := fmt.Fprintf(w, "%s: shard %d continued in epoch %d with %d grants of events %d to %d that Redis had lost: %d "+
 			"known from the ledger, %d from the topic, %d from producers; %d events were unknown to all%s\n", r.At.Format(time.RFC3339),
