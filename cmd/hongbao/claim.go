@@ -55,6 +55,9 @@ func writeClaims(w io.Writer, list []app.OpenClaim) error {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.Grants, events, sent, topic, partition, offset,
 			c.Owner, c.Until.Format(time.RFC3339), from)
 	}
+	if len(list) > 0 {
+		fmt.Fprintln(t, "Workers settle claims when Kafka is back. Decide only a claim whose grants became dead letters.")
+	}
 	return t.Flush()
 }
 

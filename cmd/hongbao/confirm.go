@@ -63,7 +63,7 @@ func deadConfirmCmd() *cobra.Command {
 				if report == nil {
 					return err
 				}
-				return errors.Join(printAnswer(cmd, report, func(w io.Writer) error { return writeConfirmed(w, report) }), err)
+				return errors.Join(printAnswer(cmd, report, func(w io.Writer) error { return writeConfirmed(w, report, f.booked) }), err)
 			})
 		},
 	}
@@ -134,11 +134,17 @@ func (f *confirmFlags) confirmation(letters []string) (o app.Confirmation, err e
 	return o, err
 }
 
-func writeConfirmed(w io.Writer, c *app.Confirmed) error {
+// writeConfirmed prints the credits and what happened to them. In a dry run it prints from when an inquiry counts.
+func writeConfirmed(w io.Writer, c *app.Confirmed, booked bool) error {
 	for _, x := range c.Credits {
 		if _, err := fmt.Fprintf(w, "%s: credit %s, %s to account %s\n", x.Letter, x.Reference,
 			money.Text(x.Amount, x.Currency), x.Account); err != nil {
 			return err
+		}
+		if c.Report != nil && c.DryRun && !x.AskFrom.IsZero() {
+			if _, err := fmt.Fprintf(w, "  for --not-booked: ask after %s\n", x.AskFrom.Format(time.RFC3339Nano)); err != nil {
+				return err
+			}
 		}
 	}
 	for _, id := range c.Gone {
@@ -149,7 +155,17 @@ func writeConfirmed(w io.Writer, c *app.Confirmed) error {
 	if c.Report == nil {
 		return nil
 	}
-	return c.Write(w)
+	if c.DryRun {
+		return c.Write(w)
+	}
+	what := "Credits sent again once"
+	if booked {
+		what = "Nothing was sent. Credits recorded as booked"
+	}
+	if _, err := fmt.Fprintf(w, "%s: %d of %d.\n", what, c.Resolved, c.Matched); err != nil {
+		return err
+	}
+	return c.WriteRest(w)
 }
 
 // parsePacket reads CAMPAIGN/PACKET.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -85,6 +86,10 @@ func writeLetters(w io.Writer, p *app.LetterPage) error {
 	}
 	if p.Next != "" {
 		fmt.Fprintf(t, "next: --after %s\n", p.Next)
+	}
+	if slices.ContainsFunc(p.Letters, func(l deadletter.Letter) bool { return l.Class == "conflict" }) {
+		fmt.Fprintln(t, "Class conflict: do not drop a credit in doubt. `hongbao dead show LETTER` prints the whole reason; see "+
+			"docs/remote-balance.md#when-a-person-has-to-decide.")
 	}
 	return t.Flush()
 }

@@ -66,10 +66,10 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"HONGBAO_LEDGER_DSN=postgres://u@127.0.0.1:2/d",
 		"HONGBAO_KAFKA_BROKERS=127.0.0.1:3", "HONGBAO_PUBLISHER_ATTEMPT_TIME=1s", "HONGBAO_PUBLISHER_REQUEST_TIMEOUT=500ms"}
 	says := map[string][]string{
-		"redis": {"redis at 127.0.0.1:1", "connection refused", "redis.addrs", "`hongbao config check --connect`"},
-		"kafka": {"kafka at 127.0.0.1:3", "connection refused", "kafka.brokers", "`hongbao config check --connect`"},
+		"redis": {"redis at 127.0.0.1:1", "connection refused", "redis.addrs", "`hongbao doctor`"},
+		"kafka": {"kafka at 127.0.0.1:3", "connection refused", "kafka.brokers", "`hongbao doctor`"},
 		"ledger": {"open the postgres ledger", "127.0.0.1:2", "connection refused", "ledger.dsn",
-			"`hongbao config check --connect`"},
+			"`hongbao doctor`"},
 	}
 	files := lineFiles(t)
 	all := examples(t, root(), map[string][]string{})

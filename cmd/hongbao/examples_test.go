@@ -93,7 +93,7 @@ var exampleSpecs = []exampleSpec{
 	{command: "dead show"},
 	{command: "dead requeue", says: "1 of 1 letters were requeued"},
 	{command: "dead drop", says: "1 of 1 letters were dropped"},
-	{command: "dead confirm", before: (*exampleEnv).doubt, says: "1 of 1 letters were requeued",
+	{command: "dead confirm", before: (*exampleEnv).doubt, says: "Credits sent again once: 1 of 1.",
 		after: func(s *exampleEnv, _ result) {
 			s.env = s.trusted
 		}},
@@ -230,6 +230,9 @@ func (s *exampleEnv) doubt() {
 	s.set("SETTLEMENT_KIND", "remote", "REMOTE_URL", "http://"+addr, "REMOTE_TOKEN", balanceToken, "REMOTE_RETENTION",
 		"0s", "REMOTE_QUERYABLE", "false",
 		"REMOTE_CLAIM_TIME", "2s", "REMOTE_TIMEOUT", "1s")
+	asked := time.Now().Add(2 * time.Second) // an earlier inquiry does not count
+	testkit.Eventually(s.t, 10*time.Second, func() bool { return time.Now().After(asked) }, "an inquiry counts")
+	s.words["--asked 2026-02-17T21:30:00Z"] = "--asked " + asked.UTC().Format(time.RFC3339Nano)
 }
 
 // forge adds eight grants of a packet that belongs to another user. It voids six of them; the examples decide about the

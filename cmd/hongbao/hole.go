@@ -54,6 +54,10 @@ func holeListCmd() *cobra.Command {
 const shownPackets = 50
 
 func writeHoles(w io.Writer, list []app.Holes) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "No packet is withheld.")
+		return err
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "CAMPAIGN\tSHARD\tPACKET\tAMOUNT")
 	for i := range list {

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"database/sql"
 	"fmt"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -27,6 +27,12 @@ func (d *deployment) withholds(id string, n int64) (numbers []string) {
 	}
 	require.NoError(d.t, d.rdb.LTrim(ctx, k.Keys.Stock(id), n, -1).Err())
 	require.NoError(d.t, d.rdb.HSet(ctx, k.Keys.Campaign(id), "withheld", fmt.Sprintf("%d %d 2", n, sum)).Err())
+	db, err := sql.Open("sqlite", d.dsn)
+	require.NoError(d.t, err)
+	defer db.Close()
+	_, err = db.ExecContext(ctx, `INSERT INTO fence (shard, epoch, floor, token, fenced_at, opened_at, note) VALUES (?, 1, 0, '', 1, 1, ?)
+		ON CONFLICT DO UPDATE SET note = excluded.note`, k.Index(), fmt.Sprintf(`{"silent":true,"withheld":%d}`, n))
+	require.NoError(d.t, err)
 	return numbers
 }
 
@@ -41,7 +47,7 @@ func TestHole(t *testing.T) {
 	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{})})
 	d.campaign("rain", 10, 1000)
 	d.campaign("snow", 10, 1000)
-	require.Equal(t, "CAMPAIGN  SHARD  PACKET  AMOUNT\n", d.ok("hole", "list"))
+	require.Equal(t, "No packet is withheld.\n", d.ok("hole", "list"))
 	require.Equal(t, 4, d.crowdOf("rain", 0, 4))
 	numbers := d.withholds("rain", 3)
 	w := d.start("work")
@@ -51,7 +57,9 @@ func TestHole(t *testing.T) {
 	require.Equal(t, 3, holes[0].Count)
 	require.Equal(t, "rain", holes[0].Campaign)
 	require.Contains(t, d.ok("hole", "list", "rain"), "all 3")
-	d.ok("audit")
+	require.Contains(t, d.ok("audit"), "Withheld packets without a decision: 3, see `hongbao hole list`.")
+	require.Contains(t, d.ok("audit", "--json"), `"withheld":3`)
+	require.Contains(t, d.ok("recover"), "withheld packets without a decision: 3, see `hongbao hole list`")
 
 	by := []string{"--by", "ann", "--why", "the log of the app"}
 	grant := append([]string{"hole", "grant", "rain", "--packet", numbers[1], "--user", "told", "--request-id", "r-9"}, by...)
@@ -72,6 +80,8 @@ func TestHole(t *testing.T) {
 	require.Contains(t, d.ok(append([]string{"hole", "release", "rain"}, by...)...), "2 packets were released")
 	require.Contains(t, d.ok(append([]string{"hole", "release", "rain"}, by...)...), "0 packets were released", "a repeat")
 	d.refused(2, []string{"hole", "release", "rain"}, "--by and --why")
+	require.NotContains(t, d.ok("audit"), "Withheld")
+	require.NotContains(t, d.ok("recover"), "without a decision", "all are decided")
 	require.Equal(t, 5, d.crowdOf("rain", 10, 10), "the packets left in the stock, and the released packets")
 	d.quiet()
 	d.ok("audit")
@@ -85,5 +95,5 @@ func TestHole(t *testing.T) {
 	require.Contains(t, d.ok("campaign", "refund", "snow", "--amount", "1000"), "10.00")
 	d.ok("audit")
 	w.stop(syscall.SIGTERM)
-	require.Empty(t, strings.TrimSpace(strings.TrimPrefix(d.ok("hole", "list"), "CAMPAIGN  SHARD  PACKET  AMOUNT")))
+	require.Equal(t, "No packet is withheld.\n", d.ok("hole", "list"))
 }

@@ -53,7 +53,7 @@ func recoverCmd() *cobra.Command {
 				}
 				failed := printAnswer(cmd, r, func(w io.Writer) error {
 					return errors.Join(writeShards(w, r.Shards, strings.Join(without, ",")), writeAccepted(w, r.Accepted),
-						writeRestored(w, r.Restored))
+						writeRestored(w, r.Restored, r.Undecided))
 				})
 				if failed != nil { // with exit code 3, an answer must have been printed
 					return failed
@@ -116,13 +116,13 @@ func writeAccepted(w io.Writer, words []ledger.AcceptedLoss) error {
 }
 
 // writeRestored prints the restores, which workers made without a person.
-func writeRestored(w io.Writer, list []recovery.Restored) error {
+func writeRestored(w io.Writer, list []recovery.Restored, undecided *int64) error {
 	for i := range list {
 		r := &list[i]
 		silent := ""
 		if r.Silent {
-			silent = fmt.Sprintf("; a process did not answer that may have announced more grants to users, and %d packets were withheld: see "+
-				"`hongbao hole list`", r.Withheld)
+			silent = fmt.Sprintf("; a process did not answer that may have announced more grants to users, and %d "+
+				"packets were withheld", r.Withheld)
 		}
 		if _, err := fmt.Fprintf(w, "%s: shard %d continued in epoch %d with %d grants of events %d to %d that Redis had lost: %d "+
 			"known from the ledger, %d from the topic, %d from producers; %d events were unknown to all%s\n", r.At.Format(time.RFC3339),
@@ -131,7 +131,11 @@ func writeRestored(w io.Writer, list []recovery.Restored) error {
 			return err
 		}
 	}
-	return nil
+	if undecided == nil || *undecided == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "withheld packets without a decision: %d, see `hongbao hole list`\n", *undecided)
+	return err
 }
 
 func writeShards(w io.Writer, list []*app.ShardLoss, without string) error {

@@ -31,6 +31,8 @@ type ConfirmedCredit struct {
 	Account   string         `json:"account"`
 	Amount    hongbao.Amount `json:"amount"`
 	Currency  string         `json:"currency,omitempty"`
+	// AskFrom is the time from which an inquiry at the remote counts for --not-booked. It is absent without a letter.
+	AskFrom time.Time `json:"ask_from,omitzero"`
 }
 
 // Confirmation is what a person found out from the remote about credits in doubt.
@@ -86,7 +88,7 @@ func (a *App) confirm(ctx context.Context, letters *deadletter.Letters, pick dea
 	if err := a.confirmPackets(ctx, o, report); err != nil || len(o.Letters) == 0 {
 		return report, err
 	}
-	if pick.IDs, err = a.inDoubt(ctx, letters, o.Letters, report); err != nil {
+	if pick.IDs, err = a.inDoubt(ctx, letters, o, report); err != nil {
 		return nil, err
 	}
 	handler, err := a.remote(ctx, false, o.Word)
@@ -106,11 +108,11 @@ func (a *App) confirm(ctx context.Context, letters *deadletter.Letters, pick dea
 
 // inDoubt adds the credits of the letters to the report, and returns the letters that still exist. Letters may be
 // missing, because a person can repeat a killed command with the same ids.
-func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, ids []string, report *Confirmed) (there []string,
+func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, o *Confirmation, report *Confirmed) (there []string,
 	err error) {
-	for _, id := range ids {
+	for _, id := range o.Letters {
 		x, err := letters.Get(ctx, id)
-		if errors.Is(err, deadletter.ErrNoLetter) && len(ids) > 1 {
+		if errors.Is(err, deadletter.ErrNoLetter) && len(o.Letters) > 1 {
 			report.Gone = append(report.Gone, id)
 			continue
 		}
@@ -118,9 +120,15 @@ func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, ids []st
 			return nil, err
 		}
 		there = append(there, id)
+		from := x.Last.Add(a.Config.Remote.ClaimTime).UTC()
+		if o.Word.Verdict == remote.NotSent && !o.DryRun && !o.Word.At.After(from) {
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "--asked %s is too early for letter %s: a request may have been under way. "+
+				"An inquiry counts if it was made after %s (the letter's last plus remote.claim_time): ask the owners of the remote again. "+
+				"Nothing was sent", o.Word.At.UTC().Format(time.RFC3339), id, from.Format(time.RFC3339Nano))
+		}
 		if g := x.Grant; g != nil {
 			report.Credits = append(report.Credits, ConfirmedCredit{id, remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet),
-				g.User, g.Amount, g.Currency})
+				g.User, g.Amount, g.Currency, from})
 		}
 	}
 	if len(there) == 0 {
@@ -162,7 +170,7 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 			return err
 		}
 		report.Credits = append(report.Credits, ConfirmedCredit{fmt.Sprintf("%s/%d", at.Campaign, at.Packet),
-			remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount, c.Spec.Currency})
+			remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount, c.Spec.Currency, time.Time{}})
 		if o.DryRun {
 			continue
 		}

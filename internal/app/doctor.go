@@ -209,7 +209,7 @@ func (a *App) examineTopic(ctx context.Context, p *part) {
 	defer l.Close()
 	report, err := l.Check(ctx)
 	if err != nil {
-		p.wrong(withHint("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(pc.Brokers, ","), err)))
+		p.wrong(named("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(pc.Brokers, ","), err)))
 		return
 	}
 	p.add(LevelOK, "topic %s has %d partitions, and its retention is long enough", pc.Topic, pc.Partitions)

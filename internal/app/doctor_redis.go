@@ -31,7 +31,7 @@ func (a *App) examineRedis(ctx context.Context, p *part) {
 	where := strings.Join(a.Config.Redis.Addrs, ",")
 	nodes, err := store.Nodes(ctx, rdb)
 	if err != nil {
-		p.wrong(withHint("redis.addrs", fmt.Errorf("redis at %s: %w", where, err)))
+		p.wrong(named("redis.addrs", fmt.Errorf("redis at %s: %w", where, err)))
 	}
 	if len(nodes) == 0 || err != nil && !hongbao.IsOutage(err) {
 		return

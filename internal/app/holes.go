@@ -46,6 +46,15 @@ func (a *App) ListHoles(ctx context.Context, campaign string) ([]Holes, error) {
 	return list, nil
 }
 
+// UndecidedHoles counts the withheld packets that a person can still grant or release.
+func (a *App) UndecidedHoles(ctx context.Context) (int64, error) {
+	campaigns, err := a.ledger.Withholding(ctx)
+	if err != nil || len(campaigns) == 0 {
+		return 0, err
+	}
+	return a.store.Undecided(ctx, campaigns)
+}
+
 // addHoles appends the withheld packets of a campaign on all its places.
 func (a *App) addHoles(ctx context.Context, list []Holes, campaign, currency string) ([]Holes, error) {
 	c := a.store.Campaign(campaign)

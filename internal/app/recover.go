@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -91,6 +92,8 @@ type Recovery struct {
 	Accepted []ledger.AcceptedLoss `json:"accepted"`
 	// Restored are the most recent openings that restored lost data.
 	Restored []recovery.Restored `json:"restored,omitempty"`
+	// Undecided counts the withheld packets that no person has decided. It is nil without the ledger.
+	Undecided *int64 `json:"undecided_packets,omitempty"`
 }
 
 // ShardLoss is the state of a shard. If the shard has lost data, it also says what opening it would cost.
@@ -130,7 +133,11 @@ func (a *App) openRecoverer(ctx context.Context, opts *RecoverOptions) (r *recov
 	if err != nil {
 		return nil, nil, err
 	}
-	return a.recoverer(ctx, opts.WithoutTopic, opts.WithoutLedger)
+	r, stop, err = a.recoverer(ctx, opts.WithoutTopic, opts.WithoutLedger)
+	if hongbao.IsOutage(err) && !opts.WithoutTopic { // the ledger answered above, so this is Kafka
+		err = fmt.Errorf("%w; `hongbao recover --without kafka` shows the shards without the topic", err)
+	}
+	return r, stop, err
 }
 
 // Restored lists the most recent openings that restored lost data, by shard, the newest first.
@@ -171,6 +178,13 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 	}
 	if out.Restored, err = r.Restored(ctx); err != nil {
 		return nil, err
+	}
+	if !opts.WithoutLedger {
+		n, err := a.UndecidedHoles(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out.Undecided = &n
 	}
 	if lost > 0 && opts.Accept == nil && opts.WithoutLedger {
 		return out, Found("%d shards stay frozen while the ledger is down. To open a shard that has lost nothing, run "+

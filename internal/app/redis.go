@@ -90,11 +90,18 @@ func (f *founding) check() error {
 
 // withHint adds what to do to the error of an unreachable server. Other errors already contain that.
 func withHint(knob string, err error) error {
+	if err = named(knob, err); hongbao.IsOutage(err) {
+		err = fmt.Errorf("%w (`hongbao doctor` examines every server)", err)
+	}
+	return err
+}
+
+// named is withHint for `hongbao doctor` itself.
+func named(knob string, err error) error {
 	if !hongbao.IsOutage(err) {
 		return err
 	}
-	return fmt.Errorf("%w; check that it runs and that %s names it, then try again (`hongbao config check --connect` "+
-		"tries every server)", err, knob)
+	return fmt.Errorf("%w; check that it runs and that %s names it, then try again", err, knob)
 }
 
 // checkRedis checks the settings of each server for a durability class. For checks in unsafe.allow it only warns.

@@ -24,7 +24,7 @@ const (
 // behindAfter is how long a grant may wait before the sink counts as behind.
 const behindAfter = 30 * time.Second
 
-// judge sets State and Why. An observer sees only that grants wait; only the log and /readyz of the workers say why.
+// judge sets State and Why. An observer sees only that grants wait; only the workers' log and `hongbao doctor` say why.
 func (s *SinkStatus) judge() {
 	alive := func(w SinkWorker) bool { return w.Alive }
 	var oldest float64 // seconds
@@ -48,7 +48,7 @@ func (s *SinkStatus) judge() {
 			wholeSeconds(oldest), len(s.Campaigns))
 	case oldest > behindAfter.Seconds():
 		s.become(SinkBehind, "a grant has waited for %s: the sink's target is down or slow, or its "+
-			"rate is limited; the log and /readyz of its workers say which", wholeSeconds(oldest))
+			"rate is limited; the workers' log and `hongbao doctor` say which", wholeSeconds(oldest))
 	default:
 		s.State = SinkWorking
 	}

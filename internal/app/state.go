@@ -69,6 +69,13 @@ func (a *App) State(ctx context.Context, campaigns []string) (*metrics.State, er
 			out.Ledger = a.unfinished(ctx)
 			return nil
 		})
+		ask(func() error {
+			n, err := a.UndecidedHoles(ctx)
+			if err == nil {
+				out.Withheld = &n
+			}
+			return err
+		})
 	}
 	err := g.Wait()
 	return out, errors.Join(append(outages, err)...)

@@ -102,3 +102,11 @@ func (l *Ledger) NoteOpening(ctx context.Context, shard int, epoch int64, note s
 	}
 	return nil
 }
+
+// Withholding returns the funded campaigns, if a restore has noted that it withheld packets. Otherwise it returns none,
+// without a scan of the campaigns.
+func (l *Ledger) Withholding(ctx context.Context) ([]string, error) {
+	return rowQuery[string]{"list the campaigns that may have withheld packets", `SELECT id FROM campaign
+		WHERE state = 'funded' AND EXISTS (SELECT 1 FROM fence WHERE note LIKE $1) ORDER BY id`,
+		[]any{`%"silent":true%`}, text}.all(ctx, l)
+}

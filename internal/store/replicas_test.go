@@ -22,6 +22,9 @@ func TestFewReplicas(t *testing.T) {
 	} {
 		err := (&store.Server{Replicas: c.connected, MinReplicas: c.min}).FewReplicas(c.wanted)
 		require.Equal(t, c.few, err != nil, "%+v: %v", c, err)
+		if err != nil && c.connected == 0 {
+			require.ErrorContains(t, err, "connect a replica first", "the setting would stop all writes")
+		}
 	}
 }
 

@@ -268,6 +268,10 @@ func (s *Server) FewReplicas(wanted int) error {
 	if wanted == 0 || s.MinReplicas < 0 || s.MinReplicas >= wanted {
 		return nil
 	}
+	if s.Replicas == 0 {
+		return hongbao.Errorf(hongbao.ClassPermanent, "no replica is connected, and durability class replica waits for %d: connect "+
+			"a replica first. Only then set min-replicas-to-write %d: without a replica it stops all writes", wanted, wanted)
+	}
 	return hongbao.Errorf(hongbao.ClassPermanent, "min-replicas-to-write is %d, and durability class replica waits for %d "+
 		"replicas: a primary that is cut off from them continues to grant, and those grants are lost. Set "+
 		"min-replicas-to-write %d in redis.conf and by CONFIG SET", s.MinReplicas, wanted, wanted)

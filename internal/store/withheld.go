@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -73,6 +74,61 @@ func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, front 
 // were dealt.
 func (k *Shard) Withheld(ctx context.Context, campaign string) ([]Packet, error) {
 	return k.packets(k.rdb.LRange(ctx, k.Keys.Withheld(campaign), 0, -1))
+}
+
+// Undecided counts the withheld packets of campaigns that are open or paused, on all their places. A person can decide
+// only these.
+func (s *Store) Undecided(ctx context.Context, campaigns []string) (int64, error) {
+	var homes, others []leftAsk
+	for _, id := range campaigns {
+		homes = append(homes, leftAsk{id, s.Home(id).Keys})
+	}
+	n, places, err := askUndecided(ctx, s.rdb, homes)
+	if err != nil {
+		return 0, err
+	}
+	for i, id := range campaigns {
+		list, err := s.Campaign(id).placesOf(max(places[i], 1))
+		if err != nil {
+			continue // the audit reports a wrong field places
+		}
+		for _, k := range list[1:] {
+			others = append(others, leftAsk{id, k.Keys})
+		}
+	}
+	more, _, err := askUndecided(ctx, s.rdb, others)
+	return n + more, err
+}
+
+// askUndecided sums up the withheld packets that are not decided, and returns the field places of each campaign.
+func askUndecided(ctx context.Context, rdb redis.UniversalClient, asks []leftAsk) (n int64, places []int, err error) {
+	if len(asks) == 0 {
+		return 0, nil, nil
+	}
+	pipe, places := rdb.Pipeline(), make([]int, len(asks))
+	cmds := make([]*redis.SliceCmd, len(asks))
+	for i, a := range asks {
+		cmds[i] = pipe.HMGet(ctx, a.place.Campaign(a.campaign), "state", "withheld", placesField)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return 0, nil, fmt.Errorf("count the withheld packets: %w", Classify(err))
+	}
+	for i, cmd := range cmds {
+		var has struct {
+			State    string `redis:"state"`
+			Withheld string `redis:"withheld"`
+			Places   int    `redis:"places"`
+		}
+		if cmd.Scan(&has) != nil {
+			continue // unreadable: the audit reports it
+		}
+		places[i] = has.Places
+		packets, _, _ := strings.Cut(has.Withheld, " ")
+		if count, err := strconv.ParseInt(packets, 10, 64); err == nil && (has.State == StateOpen || has.State == StatePaused) {
+			n += count
+		}
+	}
+	return n, places, nil
 }
 
 // Refusal is the reason why a withheld packet was not granted: the campaign's state, or one of the Refused constants.

@@ -234,6 +234,10 @@ var (
 	UnfinishedSeconds = ofState.add(Metric{Name: "hongbao_ledger_unfinished_oldest_seconds", Kind: Gauge,
 		Labels: []string{"kind"},
 		Help:   "Age in seconds of the oldest unfinished work of the kind; 0 if there is none.", Normal: "below 60"})
+	WithheldPackets = ofState.add(Metric{Name: "hongbao_withheld_packets", Kind: Gauge,
+		Help: "Number of packets of open and paused campaigns that a restore withheld, and that no person has decided: " +
+			"`hongbao hole list` lists them. Absent without ledger.dsn, and while the ledger or Redis does not answer.",
+		Normal: "0"})
 	PausedCampaigns = ofState.add(Metric{Name: "hongbao_ledger_paused_campaigns", Kind: Gauge,
 		Help: "Number of campaigns that workers have paused because of a wrong grant, and that no person has resumed. " +
 			"Absent without ledger.dsn, and while the ledger does not answer.",

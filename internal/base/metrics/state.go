@@ -15,6 +15,8 @@ type State struct {
 	Campaigns []CampaignState
 	// Audit is the result of the last complete audit; nil if there was none.
 	Audit *AuditState
+	// Withheld is the number of withheld packets that no person has decided; nil if it is unknown.
+	Withheld *int64
 	// Ledger is nil if the ledger did not answer.
 	Ledger *LedgerState
 }
@@ -146,6 +148,9 @@ func (c *stateCache) read(add func(m *Metric, value float64, labels ...string)) 
 	}
 	for _, one := range state.Campaigns {
 		add(CampaignLeft, float64(one.Left), one.ID)
+	}
+	if state.Withheld != nil {
+		add(WithheldPackets, float64(*state.Withheld))
 	}
 	if l := state.Ledger; l != nil {
 		add(PausedCampaigns, float64(l.Paused))

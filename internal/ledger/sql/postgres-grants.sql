@@ -31,4 +31,5 @@ GRANT DELETE ON pending TO hongbao_work;
 GRANT SELECT ON hongbao_schema, deployment, grants, code, archive, api_key, console_session, pending TO hongbao_serve;
 GRANT SELECT (id, currency, state) ON campaign TO hongbao_serve;
 GRANT SELECT (campaign, generation, state) ON generation TO hongbao_serve;
+GRANT SELECT (note) ON fence TO hongbao_serve;
 GRANT SELECT (id), INSERT ON journal TO hongbao_serve;

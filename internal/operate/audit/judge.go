@@ -177,6 +177,9 @@ func (r *run) judgeCounts(c *campaign) {
 		s.derive()
 		n.Packets, n.Funded = max(n.Packets, s.packets), max(n.Funded, s.total)
 		n.Granted, n.GrantedAmount = n.Granted+s.granted, n.GrantedAmount+s.grantedAmount
+		if s.state == store.StateOpen || s.state == store.StatePaused {
+			n.Withheld += s.withheld
+		}
 		n.Left, n.LeftAmount = n.Left+s.loaded-s.granted, n.LeftAmount+s.loadedAmount-s.grantedAmount
 		loading = loading || s.loading()
 	}

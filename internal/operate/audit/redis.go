@@ -83,6 +83,7 @@ type snapshot struct {
 	generation, dealt int64
 	seq               int64 // the shard's last seq at the same instant
 	stocked           int64 // length of the stock, at the same instant
+	withheld          int64 // packets among them that a restore has withheld
 	closeSeq          int64 // the seq of the close; set if over
 	codes             bool  // whether its packets have codes
 	lost              bool  // a person ended the campaign from the ledger, so its data in Redis proves nothing
@@ -275,6 +276,7 @@ func (r *run) snapshot(ctx context.Context, s *shard, id string) (snap *snapshot
 	if err := snap.parse(fields.Val()); err != nil {
 		return nil, "its fields can't be read: " + strings.ReplaceAll(err.Error(), "\n", "; "), nil
 	}
+	snap.withheld = later[0].Val()
 	for _, n := range later {
 		snap.stocked += n.Val()
 	}

@@ -87,6 +87,8 @@ type Counts struct {
 	GrantedAmount hongbao.Amount `json:"granted_amount"`
 	Left          int64          `json:"left"`
 	LeftAmount    hongbao.Amount `json:"left_amount"`
+	// Withheld counts the packets among Left that a restore withheld and that no person has decided.
+	Withheld int64 `json:"withheld"`
 	// Settled and SettledAmount are counted from the ledger's grants. Refunded and Open are the ledger's own counters.
 	Settled       int64          `json:"settled"`
 	SettledAmount hongbao.Amount `json:"settled_amount"`
@@ -126,6 +128,7 @@ func (c *Counts) add(o *Counts) {
 	c.GrantedAmount += o.GrantedAmount
 	c.Left += o.Left
 	c.LeftAmount += o.LeftAmount
+	c.Withheld += o.Withheld
 	c.Settled += o.Settled
 	c.SettledAmount += o.SettledAmount
 	c.Refunded += o.Refunded

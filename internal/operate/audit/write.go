@@ -41,6 +41,9 @@ func (r *Report) Write(w io.Writer) error {
 	if r.Total.Foreign+r.Total.OpenClaims > 0 {
 		fmt.Fprintf(&b, "%d foreign records in the topic, %d pushes in progress.\n", r.Total.Foreign, r.Total.OpenClaims)
 	}
+	if n := r.Total.Withheld; n > 0 {
+		fmt.Fprintf(&b, "Withheld packets without a decision: %d, see `hongbao hole list`.\n", n)
+	}
 	b.WriteByte('\n')
 	r.table(&b)
 	r.differences(&b)

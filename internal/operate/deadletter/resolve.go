@@ -263,6 +263,15 @@ func (r *Report) Write(w io.Writer) error {
 	} else {
 		fmt.Fprintf(&b, "%d of %d letters were %s.\n", r.Resolved, r.Matched, r.Decision)
 	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return err
+	}
+	return r.WriteRest(w)
+}
+
+// WriteRest prints what Write prints after its first line: what was not decided.
+func (r *Report) WriteRest(w io.Writer) error {
+	var b strings.Builder
 	if r.Unreadable > 0 {
 		fmt.Fprintf(&b, "%d can't be read, so there is nothing to deliver: look at them with `hongbao dead show`, then drop "+
 			"them.\n", r.Unreadable)

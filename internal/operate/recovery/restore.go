@@ -286,7 +286,11 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (w
 		return "", nil
 	}
 	done.Took, done.Planned = f.steps, false
-	r.cfg.Log.Warn("a frozen shard is open again: what Redis had lost was restored", append(fields,
+	what := "a frozen shard is open again: what Redis had lost was restored"
+	if done.Withheld > 0 {
+		what += fmt.Sprintf("; packets withheld: %d, see `hongbao hole list`", done.Withheld)
+	}
+	r.cfg.Log.Warn(what, append(fields,
 		zap.String("code", "redis_restored"), zap.Any("restored", done))...)
 	if err := r.note(ctx, v, done); err != nil { // the shard is open even without the note
 		r.cfg.Log.Warn("what was restored could not be noted in the ledger", zap.Int("shard", v.Shard), zap.Error(err))

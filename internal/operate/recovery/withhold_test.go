@@ -124,6 +124,14 @@ func TestPacketsOfASilentProcessAreWithheld(t *testing.T) {
 			}
 			fences, err := w.ledger.Fences(t.Context(), 0)
 			require.NoError(t, err)
+			require.NotEmpty(t, w.logs.FilterMessageSnippet(fmt.Sprintf("packets withheld: %d, see `hongbao hole list`",
+				len(withheld))).All())
+			ids, err := w.ledger.Withholding(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []string{"rain"}, ids)
+			n, err := w.store.Undecided(t.Context(), ids)
+			require.NoError(t, err)
+			require.EqualValues(t, len(withheld), n)
 			require.Contains(t, fences[0].Note, fmt.Sprintf(`"withheld":%d`, len(withheld)))
 			require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len(), "the shard opened without a person")
 			for _, r := range p.wins(t, 100) {

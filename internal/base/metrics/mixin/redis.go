@@ -55,6 +55,12 @@ func redis(l Limits) []Alert {
 					steady(metrics.RedisMachineMemory, r1, "200"))},
 			Labels: server},
 		replicaLost(l),
+		{Code: "packets_withheld", Severity: critical,
+			Summary: "A restore withheld packets that users may have won, and no person has decided them",
+			Expr:    per("max", "", metrics.WithheldPackets.Name) + " > 0",
+			Cases: []Case{fires("until all are decided", steady(metrics.WithheldPackets, "", "17")),
+				silent("after the last decision", at(metrics.WithheldPackets, "", "17x20 0x9")),
+				silent("if none is withheld", steady(metrics.WithheldPackets, "", "0"))}},
 	}
 }
 
