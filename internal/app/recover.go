@@ -186,20 +186,23 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 		}
 		out.Undecided = &n
 	}
-	if lost > 0 && opts.Accept == nil && opts.WithoutLedger {
-		return out, Found("%d shards stay frozen while the ledger is down. To open a shard that has lost nothing, run "+
+	return out, out.stays(lost, &opts)
+}
+
+// stays returns an error if shards stay frozen. lost is the number of those that have lost data.
+func (r *Recovery) stays(lost int, opts *RecoverOptions) error {
+	switch refused := slices.IndexFunc(r.Shards, func(s *ShardLoss) bool { return s.Refused != "" }); {
+	case lost > 0 && opts.Accept == nil && opts.WithoutLedger:
+		return Found("%d shards stay frozen while the ledger is down. To open a shard that has lost nothing, run "+
 			"`hongbao recover --without ledger --accept-loss --shard N --expect DIGEST --by NAME --why TEXT`", lost)
-	}
-	if lost > 0 && opts.Accept == nil {
-		err = Found("%d shards have lost data and stay frozen. Stop all writes to this Redis and keep its files. If "+
+	case lost > 0 && opts.Accept == nil:
+		return Found("%d shards have lost data and stay frozen. Stop all writes to this Redis and keep its files. If "+
 			"there is a newer append-only file, or a replica that has more, start Redis from that; otherwise `hongbao recover "+
 			"--accept-loss --shard N --expect DIGEST --by NAME --why TEXT` opens a shard without the lost data", lost)
+	case refused >= 0:
+		return Found("shard %d stays frozen until the settings of its Redis are correct", refused)
 	}
-	refused := slices.IndexFunc(out.Shards, func(s *ShardLoss) bool { return s.Refused != "" })
-	if refused >= 0 && err == nil {
-		err = Found("shard %d stays frozen until the settings of its Redis are correct", refused)
-	}
-	return out, err
+	return nil
 }
 
 // cost fills in what opening a shard without its lost data would cost.
