@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -27,11 +28,17 @@ func (d *deployment) withholds(id string, n int64) (numbers []string) {
 	}
 	require.NoError(d.t, d.rdb.LTrim(ctx, k.Keys.Stock(id), n, -1).Err())
 	require.NoError(d.t, d.rdb.HSet(ctx, k.Keys.Campaign(id), "withheld", fmt.Sprintf("%d %d 2", n, sum)).Err())
+	note := fmt.Sprintf(`{"silent":true,"withheld":%d}`, n)
+	fence := `INSERT INTO fence (shard, epoch, floor, token, fenced_at, opened_at, note) VALUES ($1, 1, 0, '', 1, 1, $2)
+		ON CONFLICT (shard, epoch) DO UPDATE SET note = excluded.note`
+	if strings.Contains(d.dsn, "://") { // PostgreSQL
+		d.exec(fence, k.Index(), note)
+		return numbers
+	}
 	db, err := sql.Open("sqlite", d.dsn)
 	require.NoError(d.t, err)
 	defer db.Close()
-	_, err = db.ExecContext(ctx, `INSERT INTO fence (shard, epoch, floor, token, fenced_at, opened_at, note) VALUES (?, 1, 0, '', 1, 1, ?)
-		ON CONFLICT DO UPDATE SET note = excluded.note`, k.Index(), fmt.Sprintf(`{"silent":true,"withheld":%d}`, n))
+	_, err = db.ExecContext(ctx, fence, k.Index(), note)
 	require.NoError(d.t, err)
 	return numbers
 }
