@@ -373,7 +373,13 @@ func redisAway(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, grab("u1"))
 	p := watch(t, g.ops("serving grabs", "ops"), worker)
-	p.fires("audit_old") // no audit has run yet
+	d.key("viewer")
+	db, err := sql.Open("sqlite", d.dsn)
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), `UPDATE api_key SET created_at = 1, expires_at = $1`,
+		time.Now().Add(24*time.Hour).UnixMilli()) // a key made long ago
+	require.NoError(t, errors.Join(err, db.Close()))
+	p.fires("audit_old", "key_ends") // no audit has run yet
 	require.NoError(t, server.Kill())
 	for i := range 3 {
 		require.Equal(t, http.StatusServiceUnavailable, grab(fmt.Sprint("v", i)))

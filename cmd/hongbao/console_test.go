@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -151,8 +152,9 @@ func TestConsolePages(t *testing.T) {
 	}
 	v.sees("/trail?campaign=rain&packet=4", "Packet 4")
 	d.ok("receipts", "rain", "u3")
-	require.Equal(t, map[string]int{"key:read_trails rain map[address:127.0.0.1 user:u3]": 1,
-		"key:read_trails rain map[address:127.0.0.1 packet:4]": 1, "cli:read_grants rain map[user:u3]": 1}, d.reads())
+	u3 := "user_sha256:" + access.Hash("u3")
+	require.Equal(t, map[string]int{"key:read_trails rain map[address:127.0.0.1 " + u3 + "]": 1,
+		"key:read_trails rain map[address:127.0.0.1 packet:4]": 1, "cli:read_grants rain map[" + u3 + "]": 1}, d.reads())
 	v.sees("/letters", "There is no dead letter here.")
 	v.sees("/quarantine?all=1", "No grant is in quarantine.")
 	v.sees("/jobs", "There is no replay.")

@@ -36,7 +36,7 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 	for _, kind := range []audit.Kind{audit.Lost, audit.MissingInTopic} {
 		require.Contains(t, r.out, string(kind)+": 1.")
 	}
-	require.Contains(t, r.out, "`hongbao replay NAME --to balance`")
+	require.Contains(t, r.out, "`hongbao replay NAME --to balance --missing`")
 	require.Contains(t, r.out, "`hongbao replay NAME --to kafka`")
 	require.Contains(t, d.ok("replay", "repair", "--to", "balance", "--dry-run"),
 		"1 of them have no entry any more: the replay read them from receipts.\n")
