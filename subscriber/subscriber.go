@@ -104,7 +104,7 @@ func (s *session) follow(ctx context.Context, group *kafka.ConsumerGroup) {
 			s.workers.Add(1)
 			gen.Start(func(own context.Context) {
 				defer s.workers.Done()
-				s.ended(ctx, s.work(own, gen, a))
+				s.ended(ctx, s.work(ctx, own, gen, a))
 			})
 		}
 	}

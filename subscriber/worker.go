@@ -27,15 +27,16 @@ type worker struct {
 
 // work reads a partition until ctx, the generation, ends. Then it finishes the current batch within DrainTimeout, or
 // abandons it.
-func (s *session) work(ctx context.Context, gen *kafka.Generation, a kafka.PartitionAssignment) error {
+func (s *session) work(run, ctx context.Context, gen *kafka.Generation, a kafka.PartitionAssignment) error {
 	w := &worker{session: s, gen: gen, partition: a.ID, reader: s.newReader(&s.cfg, a.ID, a.Offset), next: a.Offset}
 	own, cancel := drain(ctx, s.cfg.DrainTimeout)
 	defer cancel()
-	return errors.Join(w.loop(ctx, own), w.reader.Close())
+	return errors.Join(w.loop(run, ctx, own), w.reader.Close())
 }
 
-func (w *worker) loop(ctx, own context.Context) error {
-	for wait := newBackoff(w.cfg); ctx.Err() == nil; {
+// loop begins no batch after run has ended. ctx ends a little later, once the group is left.
+func (w *worker) loop(run, ctx, own context.Context) error {
+	for wait := newBackoff(w.cfg); run.Err() == nil && ctx.Err() == nil; {
 		batch, err := w.collect(ctx)
 		if len(batch) > 0 {
 			if err := w.handle(ctx, own, batch); err != nil {
