@@ -61,21 +61,11 @@ type win struct {
 
 // quarantined returns the grants in quarantine, resolved or not.
 func (a *App) quarantined(ctx context.Context) (map[win]bool, error) {
-	const limit = 500
 	out := map[win]bool{}
-	for after := int64(0); ; {
-		page, err := a.ledger.QuarantineAll(ctx, after, limit)
-		if err != nil {
-			return nil, err
-		}
-		for i := range page {
-			g := &page[i].Grant
-			out[win{g.Campaign, g.Packet, g.User}], after = true, page[i].ID
-		}
-		if len(page) < limit {
-			return out, nil
-		}
-	}
+	err := a.ledger.EachQuarantined(ctx, func(q *ledger.Quarantined) {
+		out[win{q.Grant.Campaign, q.Grant.Packet, q.Grant.User}] = true
+	})
+	return out, err
 }
 
 // compareTopic reads the topic, and records in lost which grants the topic has.

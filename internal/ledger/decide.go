@@ -217,3 +217,21 @@ func (l *Ledger) Quarantined(ctx context.Context, id int64) (Quarantined, bool, 
 func (l *Ledger) QuarantineAll(ctx context.Context, after int64, limit int) ([]Quarantined, error) {
 	return l.quarantine(ctx, `id > $1`, after, limit)
 }
+
+// EachQuarantined calls fn for each grant in quarantine, decided or not.
+func (l *Ledger) EachQuarantined(ctx context.Context, fn func(*Quarantined)) error {
+	const limit = 500
+	for after := int64(0); ; {
+		page, err := l.QuarantineAll(ctx, after, limit)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			fn(&page[i])
+			after = page[i].ID
+		}
+		if len(page) < limit {
+			return nil
+		}
+	}
+}

@@ -58,9 +58,12 @@ func testDecidePays(t *testing.T, f *fixture) {
 	require.Empty(t, f.open(t))
 	f.holds(t, "rain", paid)
 
+	walked := 0
+	require.NoError(t, f.ledger.EachQuarantined(ctx, func(*Quarantined) { walked++ }))
 	all, err := f.ledger.QuarantineAll(ctx, 0, 10)
 	require.NoError(t, err)
 	require.Len(t, all, 3)
+	require.Equal(t, 3, walked)
 	one, found, err := f.ledger.Quarantined(ctx, list[2].ID)
 	require.NoError(t, err)
 	require.True(t, found)

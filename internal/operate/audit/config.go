@@ -21,8 +21,8 @@ type Ledger interface {
 	EachGrant(ctx context.Context, campaign string, fn func(hongbao.Grant) error) error
 	// SealedSeqs returns the seqs of the grants of a sealed campaign, by shard.
 	SealedSeqs(ctx context.Context, campaign string) (map[int][]stream.SeqRange, error)
-	// QuarantineAll returns up to limit grants in quarantine, resolved or not, whose ID is greater than after.
-	QuarantineAll(ctx context.Context, after int64, limit int) ([]ledger.Quarantined, error)
+	// EachQuarantined calls fn for each grant in quarantine, resolved or not.
+	EachQuarantined(ctx context.Context, fn func(*ledger.Quarantined)) error
 	// CheckConservation checks that the ledger's grants, transfers and accounts agree. CheckEveryAccount does so without
 	// the bases of accounts. CheckCredits checks the credits of clients.
 	CheckConservation(ctx context.Context) ([]ledger.Difference, error)

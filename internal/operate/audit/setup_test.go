@@ -99,11 +99,11 @@ func (l *memLedger) SealedSeqs(_ context.Context, id string) (map[int][]stream.S
 	return l.sealed[id], nil
 }
 
-func (l *memLedger) QuarantineAll(_ context.Context, after int64, _ int) ([]ledger.Quarantined, error) {
-	if after > 0 {
-		return nil, nil
+func (l *memLedger) EachQuarantined(_ context.Context, fn func(*ledger.Quarantined)) error {
+	for i := range l.quarantined {
+		fn(&l.quarantined[i])
 	}
-	return l.quarantined, nil
+	return nil
 }
 
 type memTopic struct {

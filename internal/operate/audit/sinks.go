@@ -49,7 +49,7 @@ func (r *run) readLedger(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.readQuarantine(ctx)
+	return r.Ledger.EachQuarantined(ctx, r.quarantined)
 }
 
 // balance checks that the ledger's counters of one campaign agree with each other.
@@ -80,24 +80,6 @@ func (r *run) skipSealed(ctx context.Context, c *campaign) error {
 	c.sealed, c.facts = true, table[fact]{}
 	c.counts.Settled, c.counts.SettledAmount = c.ledger.Grants, c.ledger.Granted
 	return nil
-}
-
-const quarantinePage = 500
-
-func (r *run) readQuarantine(ctx context.Context) error {
-	for after := int64(0); ; {
-		page, err := r.Ledger.QuarantineAll(ctx, after, quarantinePage)
-		if err != nil {
-			return err
-		}
-		for i := range page {
-			r.quarantined(&page[i])
-			after = page[i].ID
-		}
-		if len(page) < quarantinePage {
-			return nil
-		}
-	}
 }
 
 func (r *run) quarantined(q *ledger.Quarantined) {
