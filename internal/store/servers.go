@@ -63,26 +63,20 @@ func address(node redis.UniversalClient) string {
 // Left returns how many packets each campaign has left, on all its places. It omits a campaign that is missing on any
 // of its places.
 func (s *Store) Left(ctx context.Context, campaigns []string) (map[string]int64, error) {
-	asks := make([]leftAsk, len(campaigns))
-	for i, id := range campaigns {
-		asks[i] = leftAsk{id, s.Home(id).Keys}
-	}
-	homes, err := askLeft(ctx, s.rdb, asks)
+	homes, err := askLeft(ctx, s.rdb, s.homes(campaigns))
 	if err != nil {
 		return nil, err
 	}
 	left := map[string]int64{}
-	var elsewhere []leftAsk
+	var elsewhere []placeAsk
 	for i, id := range campaigns {
 		h := homes[i]
-		places, err := s.Campaign(id).placesOf(max(h.Places, 1))
+		others, err := s.elsewhere(id, h.Places)
 		if h.Packets == 0 || err != nil { // the audit reports a wrong field places
 			continue
 		}
 		left[id] = h.Packets - h.granted()
-		for _, k := range places[1:] {
-			elsewhere = append(elsewhere, leftAsk{id, k.Keys})
-		}
+		elsewhere = append(elsewhere, others...)
 	}
 	others, err := askLeft(ctx, s.rdb, elsewhere)
 	if err != nil {
@@ -98,10 +92,31 @@ func (s *Store) Left(ctx context.Context, campaigns []string) (map[string]int64,
 	return left, nil
 }
 
-// leftAsk asks one place what it has left of a campaign.
-type leftAsk struct {
+// placeAsk asks one place about a campaign.
+type placeAsk struct {
 	campaign string
 	place    Keys
+}
+
+// homes asks the home shard of each campaign.
+func (s *Store) homes(campaigns []string) []placeAsk {
+	asks := make([]placeAsk, len(campaigns))
+	for i, id := range campaigns {
+		asks[i] = placeAsk{id, s.Home(id).Keys}
+	}
+	return asks
+}
+
+// elsewhere asks the other places of a campaign whose home shard has this field places; 0 means one place.
+func (s *Store) elsewhere(campaign string, places int) (asks []placeAsk, err error) {
+	list, err := s.Campaign(campaign).placesOf(max(places, 1))
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range list[1:] {
+		asks = append(asks, placeAsk{campaign, k.Keys})
+	}
+	return asks, nil
 }
 
 // leftAnswer has the fields of a campaign on one place. Packets is the number of the whole campaign's packets; 0 if
@@ -123,7 +138,7 @@ func (a *leftAnswer) granted() int64 {
 	return a.Loaded - a.stocked
 }
 
-func askLeft(ctx context.Context, rdb redis.UniversalClient, asks []leftAsk) ([]leftAnswer, error) {
+func askLeft(ctx context.Context, rdb redis.UniversalClient, asks []placeAsk) ([]leftAnswer, error) {
 	if len(asks) == 0 {
 		return nil, nil
 	}

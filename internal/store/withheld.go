@@ -79,29 +79,24 @@ func (k *Shard) Withheld(ctx context.Context, campaign string) ([]Packet, error)
 // Undecided counts the withheld packets of campaigns that are open or paused, on all their places. A person can decide
 // only these.
 func (s *Store) Undecided(ctx context.Context, campaigns []string) (int64, error) {
-	var homes, others []leftAsk
-	for _, id := range campaigns {
-		homes = append(homes, leftAsk{id, s.Home(id).Keys})
-	}
-	n, places, err := askUndecided(ctx, s.rdb, homes)
+	n, places, err := askUndecided(ctx, s.rdb, s.homes(campaigns))
 	if err != nil {
 		return 0, err
 	}
+	var elsewhere []placeAsk
 	for i, id := range campaigns {
-		list, err := s.Campaign(id).placesOf(max(places[i], 1))
+		others, err := s.elsewhere(id, places[i])
 		if err != nil {
 			continue // the audit reports a wrong field places
 		}
-		for _, k := range list[1:] {
-			others = append(others, leftAsk{id, k.Keys})
-		}
+		elsewhere = append(elsewhere, others...)
 	}
-	more, _, err := askUndecided(ctx, s.rdb, others)
+	more, _, err := askUndecided(ctx, s.rdb, elsewhere)
 	return n + more, err
 }
 
 // askUndecided sums up the withheld packets that are not decided, and returns the field places of each campaign.
-func askUndecided(ctx context.Context, rdb redis.UniversalClient, asks []leftAsk) (n int64, places []int, err error) {
+func askUndecided(ctx context.Context, rdb redis.UniversalClient, asks []placeAsk) (n int64, places []int, err error) {
 	if len(asks) == 0 {
 		return 0, nil, nil
 	}
