@@ -18,8 +18,8 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-// Seal seals the campaigns that the report marks as sealable, and finishes unfinished seals. It does nothing if the
-// audit found a difference. Then it stores where the next audit begins to read the topic.
+// Seal seals the campaigns that the report marks as sealable, finishes unfinished seals, and then stores where the next
+// audit begins to read the topic. It does nothing if the audit found a difference.
 func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 	if r.Verdict != audit.Agrees {
 		return nil

@@ -285,9 +285,10 @@ func (a *App) LoggedIn(ctx context.Context, action access.Action, why error) {
 	}
 }
 
-// HasRead records in the journal that the actor of ctx has read the data of a user. The parameter of names the user
-// or the account; the details of the entry have the SHA-256 instead. Repeats within 10 minutes are not recorded. Reads are rate-limited: an entry contains
-// the number of reads before it that were not recorded. Without a ledger there is no journal.
+// HasRead records in the journal that the actor of ctx has read the data of a user. The parameter of names the user or
+// the account; the details of the entry have the SHA-256 instead. Repeats within 10 minutes are not recorded. Reads are
+// rate-limited: an entry contains the number of reads before it that were not recorded. Without a ledger there is no
+// journal.
 func (a *App) HasRead(ctx context.Context, action access.Action, campaign string, of map[string]any) {
 	if a.Config.Ledger.DSN == "" {
 		return

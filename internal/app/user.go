@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -110,7 +109,7 @@ func (a *App) userWins(ctx context.Context, out *UserData, c *hongbao.Campaign) 
 		return err
 	}
 	for _, r := range store.ReceiptsOf(held) {
-		wins[r.Packet] = &UserWin{Packet: r.Packet, Amount: r.Amount, Event: fmt.Sprintf("%d-%d", r.Shard, r.Seq),
+		wins[r.Packet] = &UserWin{Packet: r.Packet, Amount: r.Amount, Event: (&hongbao.Grant{Shard: r.Shard, Seq: r.Seq}).EventID(),
 			RequestID: r.RequestID, Time: r.Time.UTC(), Redis: true}
 	}
 	grants, err := a.ledger.UserGrants(ctx, c.ID, out.User)

@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -17,8 +16,9 @@ const baseRows = 5_000
 // basedAll is the value of seal.based once the bases include all grants of the campaign.
 const basedAll = math.MaxInt64
 
-// addBases adds the grants of a sealed campaign to the bases of their accounts, in transactions of some rows. Concurrent calls add each
-// row once. It changes nothing if the campaign has no seal, or if it is archived: then the grants may be deleted.
+// addBases adds the grants of a sealed campaign to the bases of their accounts, in transactions of some rows. Concurrent
+// calls add each row once. It changes nothing if the campaign has no seal, or if it is archived: then the grants may be
+// deleted.
 func (l *Ledger) addBases(ctx context.Context, c *Totals, rows int) error {
 	for done := false; !done; {
 		err := l.write(ctx, func(ctx context.Context, t txn) (none []stmt, err error) {
@@ -64,75 +64,14 @@ func (l *Ledger) addBaseChunk(ctx context.Context, t txn, c *Totals, rows int) (
 	return next == basedAll, l.addToBases(ctx, t, c, page)
 }
 
-// hasBases reports whether the bases can be used. They can't if they have only a part of a campaign whose other grants are
-// deleted: a build that knows no bases archived it.
-func hasBases(ctx context.Context, t txn, seals bool) (bool, error) {
+// hasBases reports whether the bases can be used. They can't if they have only a part of a campaign whose other grants
+// are deleted: a build that knows no bases archived it.
+func hasBases(ctx context.Context, t txn) (bool, error) {
 	part := ""
 	err := t.query(ctx, `SELECT campaign FROM seal WHERE based > 0 AND based < $1
 		AND EXISTS (SELECT 1 FROM archive WHERE archive.campaign = seal.campaign) LIMIT 1`, []any{int64(basedAll)},
 		func(s scan) error { return s(&part) })
-	return seals && part == "", err
-}
-
-// TopicBase says where the next audit begins to read a partition of the topic. Each record before Next was judged. Each
-// record before First also belongs to a sealed campaign.
-type TopicBase struct {
-	Part        int
-	First, Next int64
-	// Last is the offset of the last grant before Next, and Event identifies the grant. Last is -1 if there is none.
-	Last  int64
-	Event string
-}
-
-// TopicBases returns the bases of a topic, in the order of the partitions; none if no audit has stored them.
-func (l *Ledger) TopicBases(ctx context.Context, topic string) ([]TopicBase, error) {
-	return rowQuery[TopicBase]{"read where audits begin in topic " + topic, `SELECT part, first_offset, next_offset,
-		last_offset, last_event FROM topic_base WHERE topic = $1 ORDER BY part`, []any{topic},
-		func(s scan) (b TopicBase, err error) {
-			var part int64
-			err = s(&part, &b.First, &b.Next, &b.Last, &b.Event)
-			b.Part = int(part)
-			return b, err
-		}}.all(ctx, l)
-}
-
-var errNewerBases = errors.New("another audit has stored bases")
-
-// SetTopicBases replaces the bases of a topic, unless they are not those in was any more: then another audit has stored
-// newer ones, and SetTopicBases changes nothing. Call it only after the campaigns that the bases count as sealed are
-// sealed.
-func (l *Ledger) SetTopicBases(ctx context.Context, topic string, was, bases []TopicBase) error {
-	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
-		var others int64
-		if err := t.query(ctx, `SELECT COUNT(*) FROM topic_base WHERE topic = $1`, []any{topic},
-			func(s scan) error { return s(&others) }); err != nil {
-			return nil, err
-		}
-		if others != int64(len(was)) {
-			return nil, errNewerBases
-		}
-		for _, b := range was {
-			var deleted int64
-			err := t.run(ctx, stmt{sql: `DELETE FROM topic_base WHERE topic = $1 AND part = $2 AND next_offset = $3
-				AND last_event = $4`, args: []any{topic, int64(b.Part), b.Next, b.Event}, changed: &deleted})
-			if err == nil && deleted == 0 {
-				err = errNewerBases
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
-		var stmts []stmt
-		for _, b := range bases {
-			stmts = append(stmts, stmt{sql: `INSERT INTO topic_base (topic, part, first_offset, next_offset, last_offset,
-				last_event) VALUES ($1, $2, $3, $4, $5, $6)`, args: []any{topic, int64(b.Part), b.First, b.Next, b.Last, b.Event}})
-		}
-		return stmts, nil
-	})
-	if err != nil && !errors.Is(err, errNewerBases) {
-		return fmt.Errorf("store where audits begin in topic %s: %w", topic, err)
-	}
-	return nil
+	return part == "", err
 }
 
 func (l *Ledger) addToBases(ctx context.Context, t txn, c *Totals, page []paidGrant) error {
@@ -163,4 +102,47 @@ func (l *Ledger) addToBases(ctx context.Context, t txn, c *Totals, page []paidGr
 			"`hongbao audit --full`", len(ids), changed)
 	}
 	return err
+}
+
+const (
+	// rangeRows is the number of accounts, and rangeBlocks the number of blocks, of which one query returns those whose
+	// balance differs from their base.
+	rangeRows, rangeBlocks = sumRows, 32_768
+	selectMoved            = `SELECT id, kind, currency, balance - base FROM account WHERE balance <> base AND `
+)
+
+// moved adds up the accounts whose balance differs from their base. An index on them would make it independent of the
+// number of accounts, but each credit would write to the index. PostgreSQL reads its blocks in their order, because an
+// order by key jumps between the blocks.
+func (b *book) moved(ctx context.Context, t txn) error {
+	row := func(s scan) error { _, err := b.account(s); return err }
+	if b.blocks == "" {
+		return eachRange(ctx, t, func(after, last string) error {
+			return t.query(ctx, selectMoved+`id > $1 AND id <= $2 LIMIT $3`, []any{after, last, int64(rangeRows)}, row)
+		})
+	}
+	var blocks int64
+	err := t.query(ctx, b.blocks, nil, func(s scan) error { return s(&blocks) })
+	for from := int64(0); err == nil && from < blocks; from += rangeBlocks {
+		err = t.query(ctx, selectMoved+`ctid >= CAST(CAST($1 AS text) AS tid) AND ctid < CAST(CAST($2 AS text) AS tid)`,
+			[]any{fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+rangeBlocks)}, row)
+	}
+	return err
+}
+
+// eachRange calls fn for each range of rangeRows accounts: those after an id, up to a last one.
+func eachRange(ctx context.Context, t txn, fn func(after, last string) error) error {
+	for after := ""; ; {
+		var last string
+		err := t.query(ctx, `SELECT COALESCE(MAX(id), '') FROM
+			(SELECT id FROM account WHERE id > $1 ORDER BY id LIMIT $2) AS page`, []any{after, int64(rangeRows)},
+			func(s scan) error { return s(&last) })
+		if err != nil || last == "" {
+			return err
+		}
+		if err := fn(after, last); err != nil {
+			return err
+		}
+		after = last
+	}
 }

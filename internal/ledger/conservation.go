@@ -50,9 +50,13 @@ func (l *Ledger) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
 }
 
 func (l *Ledger) check(ctx context.Context, seals bool) ([]Difference, error) {
-	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), seals: seals, blocks: l.dialect.blocks}
+	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), seals: seals,
+		blocks: l.dialect.blocks}
 	err := l.readPages(ctx, func(ctx context.Context, t txn) (err error) {
-		if b.bases, err = hasBases(ctx, t, seals); err != nil {
+		if seals {
+			b.bases, err = hasBases(ctx, t)
+		}
+		if err != nil {
 			return err
 		}
 		if err := b.read(ctx, t); err != nil {
@@ -278,49 +282,6 @@ func (b *book) accounts(ctx context.Context, t txn) error {
 			after, err = b.account(s)
 			return err
 		})
-}
-
-const (
-	// rangeRows is the number of accounts, and rangeBlocks the number of blocks, of which one query returns those whose
-	// balance differs from their base.
-	rangeRows, rangeBlocks = sumRows, 32_768
-	selectMoved            = `SELECT id, kind, currency, balance - base FROM account WHERE balance <> base AND `
-)
-
-// moved adds up the accounts whose balance differs from their base. An index on them would make it independent of the
-// number of accounts, but each credit would write to the index. PostgreSQL reads its blocks in their order, because an
-// order by key jumps between the blocks.
-func (b *book) moved(ctx context.Context, t txn) error {
-	row := func(s scan) error { _, err := b.account(s); return err }
-	if b.blocks == "" {
-		return eachRange(ctx, t, func(after, last string) error {
-			return t.query(ctx, selectMoved+`id > $1 AND id <= $2 LIMIT $3`, []any{after, last, int64(rangeRows)}, row)
-		})
-	}
-	var blocks int64
-	err := t.query(ctx, b.blocks, nil, func(s scan) error { return s(&blocks) })
-	for from := int64(0); err == nil && from < blocks; from += rangeBlocks {
-		err = t.query(ctx, selectMoved+`ctid >= CAST(CAST($1 AS text) AS tid) AND ctid < CAST(CAST($2 AS text) AS tid)`,
-			[]any{fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+rangeBlocks)}, row)
-	}
-	return err
-}
-
-// eachRange calls fn for each range of rangeRows accounts: those after an id, up to a last one.
-func eachRange(ctx context.Context, t txn, fn func(after, last string) error) error {
-	for after := ""; ; {
-		var last string
-		err := t.query(ctx, `SELECT COALESCE(MAX(id), '') FROM
-			(SELECT id FROM account WHERE id > $1 ORDER BY id LIMIT $2) AS page`, []any{after, int64(rangeRows)},
-			func(s scan) error { return s(&last) })
-		if err != nil || last == "" {
-			return err
-		}
-		if err := fn(after, last); err != nil {
-			return err
-		}
-		after = last
-	}
 }
 
 // account adds a row of table account, and returns its id.

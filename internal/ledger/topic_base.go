@@ -1,0 +1,68 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// TopicBase says where the next audit begins to read a partition of the topic. Each record before Next was judged. Each
+// record before First also belongs to a sealed campaign.
+type TopicBase struct {
+	Part        int
+	First, Next int64
+	// Last is the offset of the last grant before Next, and Event identifies the grant. Last is -1 if there is none.
+	Last  int64
+	Event string
+}
+
+// TopicBases returns the bases of a topic, in the order of the partitions; none if no audit has stored them.
+func (l *Ledger) TopicBases(ctx context.Context, topic string) ([]TopicBase, error) {
+	return rowQuery[TopicBase]{"read where audits begin in topic " + topic, `SELECT part, first_offset, next_offset,
+		last_offset, last_event FROM topic_base WHERE topic = $1 ORDER BY part`, []any{topic},
+		func(s scan) (b TopicBase, err error) {
+			var part int64
+			err = s(&part, &b.First, &b.Next, &b.Last, &b.Event)
+			b.Part = int(part)
+			return b, err
+		}}.all(ctx, l)
+}
+
+var errNewerBases = errors.New("another audit has stored bases")
+
+// SetTopicBases replaces the bases of a topic, unless they are not those in was any more: then another audit has stored
+// newer ones, and SetTopicBases changes nothing. Call it only after the campaigns that the bases count as sealed are
+// sealed.
+func (l *Ledger) SetTopicBases(ctx context.Context, topic string, was, bases []TopicBase) error {
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		var others int64
+		if err := t.query(ctx, `SELECT COUNT(*) FROM topic_base WHERE topic = $1`, []any{topic},
+			func(s scan) error { return s(&others) }); err != nil {
+			return nil, err
+		}
+		if others != int64(len(was)) {
+			return nil, errNewerBases
+		}
+		for _, b := range was {
+			var deleted int64
+			err := t.run(ctx, stmt{sql: `DELETE FROM topic_base WHERE topic = $1 AND part = $2 AND next_offset = $3
+				AND last_event = $4`, args: []any{topic, int64(b.Part), b.Next, b.Event}, changed: &deleted})
+			if err == nil && deleted == 0 {
+				err = errNewerBases
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		var stmts []stmt
+		for _, b := range bases {
+			stmts = append(stmts, stmt{sql: `INSERT INTO topic_base (topic, part, first_offset, next_offset, last_offset,
+				last_event) VALUES ($1, $2, $3, $4, $5, $6)`, args: []any{topic, int64(b.Part), b.First, b.Next, b.Last, b.Event}})
+		}
+		return stmts, nil
+	})
+	if err != nil && !errors.Is(err, errNewerBases) {
+		return fmt.Errorf("store where audits begin in topic %s: %w", topic, err)
+	}
+	return nil
+}
