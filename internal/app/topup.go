@@ -168,7 +168,25 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 	if _, err := in.Dealt(ctx); errors.Is(err, store.ErrLost) {
 		return err // the packets might never be dealt
 	}
+	if found && st.Packets > c.Packets {
+		return a.ahead(ctx, c.Spec.ID, st.Packets)
+	}
 	return a.notLost(ctx, c.Spec.ID)
+}
+
+// ahead returns an error if Redis has more packets of a campaign than the ledger: an older copy of the ledger lacks a
+// top-up. An order would draw its packets again, and their wins would contradict the new draw.
+func (a *App) ahead(ctx context.Context, id string, packets int64) error {
+	c, err := a.campaign(ctx, id) // again: another order may have been faster
+	switch {
+	case err != nil:
+		return err
+	case c.Packets >= packets:
+		return hongbao.Errorf(hongbao.ClassTransient, "another top-up was faster; run it again")
+	}
+	return hongbao.Errorf(hongbao.ClassConflict, "%w: Redis has %d packets of it, and the ledger %d: the ledger lost a "+
+		"top-up, and its draw with it. Restore a newer copy of the ledger; if there is none, see docs/disaster.md, \"What "+
+		"the procedure cannot bring back\"", ledger.ErrNoTopUp, packets, c.Packets)
 }
 
 // TryTopUp returns the result that an order would have, with the present funding as Expect. It changes nothing.
