@@ -140,6 +140,30 @@ func TestRestoredLedgerLacksACampaign(t *testing.T) {
 	require.Contains(t, d.ok("audit", "--campaign", "rain"), "agrees")
 }
 
+// The backup is older than a top-up. A repeated order would draw its packets with other amounts, so it is refused: the
+// wins stay in quarantine.
+func TestRestoredLedgerLacksATopUp(t *testing.T) {
+	t.Parallel()
+	d := shortStreams(t)
+	d.campaign("rain", 20, 2_000)
+	w := d.start("work")
+	require.Equal(t, 20, d.crowdOf("rain", 0, 20))
+	d.quiet()
+	backup := testkit.DumpPostgres(t, d.dsn)
+	d.ok(order(20, 2_000, 2_000, "more")...)
+	require.Equal(t, 15, d.crowdOf("rain", 20, 15))
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+
+	d.set("LEDGER_DSN", testkit.RestorePostgres(t, backup))
+	const lost = "Redis has 40 packets of it, and the ledger 20"
+	d.refused(exitFailed, order(20, 2_000, 2_000, "more")[:7], lost)
+	d.refused(exitFailed, order(20, 2_000, 2_000, "more"), lost)
+	require.EqualValues(t, 2_000, d.show("rain").Ledger.Funded)
+	d.ok("replay", "after-restore", "--to", "balance", "--missing")
+	require.EqualValues(t, 15, d.auditNow().Found[audit.InQuarantine])
+}
+
 // counted starts a proxy in front of a balance server that counts the requests to credit, and returns its URL.
 func counted(t *testing.T, bank string, sent *atomic.Int64) string {
 	t.Helper()

@@ -40,8 +40,8 @@ type Entry struct {
 	// ID is drawn once for each entry, so that writing the entry twice stores it once.
 	ID   string    `json:"id" doc:"Random id of the journal entry."`
 	Time time.Time `json:"time" doc:"Time when the action began."`
-	// Who is key:ID for an API key, or cli:USER@HOST for a command.
-	Who    string `json:"who" doc:"Who acted: key:ID for an API key, cli:USER@HOST for a command."`
+	// Who is key:ID for an API key, cli:USER@HOST for a command, or stream.ByWorker for a worker.
+	Who    string `json:"who" doc:"Who acted: key:ID for an API key, cli:USER@HOST for a command, 'hongbao' for a worker."`
 	Action Action `json:"action" doc:"Name of the action."`
 	// Campaign and Sink are empty if the action concerns no campaign or sink, or several.
 	Campaign  string         `json:"campaign,omitempty" doc:"Id of the campaign. Absent if the action concerns no campaign, or several."`

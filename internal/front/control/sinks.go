@@ -60,7 +60,7 @@ func sinkOperations() []operation {
 			summary: "Limit the grants per second that all workers together deliver to a sink",
 			description: "The limit overrides the workers' configuration until a request with `by_knob` as true removes it. " +
 				"Workers apply a change within about two seconds.",
-			action: access.LimitSink, body: limitBody{}, answer: app.SinkChange{}, params: []*huma.Param{sinkParam()},
+			action: access.LimitSink, body: limitBody{}, answer: app.SinkChange{}, params: []*huma.Param{sinkParam(sinkOrGroup)},
 			codes: []string{"unknown_sink"}, withoutLedger: true, do: limitSink,
 		},
 	}
@@ -85,7 +85,7 @@ func sinkChange(name, summary, description string, action access.Action,
 	return operation{
 		method: http.MethodPost, path: "/v1/sinks/{sink}/" + name, id: name + "-sink", summary: summary,
 		description: description + " The change works while the ledger is down.", action: action, body: sinkBody{},
-		answer: app.SinkChange{}, params: []*huma.Param{sinkParam()}, codes: []string{"unknown_sink"}, withoutLedger: true,
+		answer: app.SinkChange{}, params: []*huma.Param{sinkParam(sinkOrGroup)}, codes: []string{"unknown_sink"}, withoutLedger: true,
 		do: func(ctx context.Context, c *call) (any, error) {
 			in := ops.SinkPause{Sink: c.r.PathValue("sink"), Why: c.fields.text("why"), Campaign: c.fields.text("campaign")}
 			if err := c.fields.done(); err != nil {
@@ -96,6 +96,8 @@ func sinkChange(name, summary, description string, action access.Action,
 	}
 }
 
-func sinkParam() *huma.Param {
-	return param("sink", "path", "Name of the sink.", &huma.Schema{Type: huma.TypeString, Pattern: "^[a-z][a-z0-9_-]{0,63}$"})
+const sinkOrGroup = "Name of the sink, or of the consumer group of a program of your own."
+
+func sinkParam(doc string) *huma.Param {
+	return param("sink", "path", doc, &huma.Schema{Type: huma.TypeString, Pattern: "^[a-z][a-z0-9_-]{0,63}$"})
 }

@@ -172,7 +172,7 @@ func (r *run) judgeCounts(c *campaign) {
 	}
 	drift := func(format string, args ...any) { r.differs(c, CounterDrift, "campaign", format, args...) }
 	n := &c.counts
-	loading := false
+	loading, growing := false, false
 	for _, s := range c.on {
 		s.derive()
 		n.Packets, n.Funded = max(n.Packets, s.packets), max(n.Funded, s.total)
@@ -181,7 +181,10 @@ func (r *run) judgeCounts(c *campaign) {
 			n.Withheld += s.withheld
 		}
 		n.Left, n.LeftAmount = n.Left+s.loaded-s.granted, n.LeftAmount+s.loadedAmount-s.grantedAmount
-		loading = loading || s.loading()
+		loading, growing = loading || s.loading(), growing || s.loading() || s.refilling()
+	}
+	if growing { // the growth of the loaded amount would show the amounts of single packets
+		n.LeftAmount = n.Funded - n.GrantedAmount
 	}
 	for _, shard := range slices.Sorted(maps.Keys(c.on)) {
 		r.judgePlace(c, shard, c.on[shard])
@@ -217,17 +220,26 @@ func (r *run) judgePlace(c *campaign, shard int, s *snapshot) {
 	}
 	left, leftAmount := s.loaded-s.granted, s.loadedAmount-s.grantedAmount
 	if s.loaded != s.share || s.loadedAmount != s.shareAmount {
-		drift("%d packets, but granted %d + left %d = %d; amount %d, but granted %d + left %d = %d", s.share, s.granted, left,
-			s.loaded, s.shareAmount, s.grantedAmount, leftAmount, s.loadedAmount)
+		drift("%d packets, but granted %d + left %d = %d%s", s.share, s.granted, left, s.loaded, c.whole("; amount %d, but "+
+			"granted %d + left %d = %d", "; or their amounts", s.shareAmount, s.grantedAmount, leftAmount, s.loadedAmount))
 		return
 	}
 	if abs(s.granted-s.receipts)+abs(left-s.stocked) > c.reportedPackets {
 		drift("granted %d, but %d receipts; left %d, but %d in the stock", s.granted, s.receipts, left, s.stocked)
 	}
 	if c.reportedPackets == 0 && c.reportedAmounts == 0 && (s.grantedAmount != s.receiptSum || leftAmount != s.stockSum) {
-		drift("granted amount %d, but the receipts come to %d; left amount %d, but the stock comes to %d",
-			s.grantedAmount, s.receiptSum, leftAmount, s.stockSum)
+		drift("%s", c.whole("granted amount %d, but the receipts come to %d; left amount %d, but the stock comes to %d",
+			"the amounts of receipts or stock", s.grantedAmount, s.receiptSum, leftAmount, s.stockSum))
 	}
+}
+
+// whole returns a text with amounts that are left in a campaign. On one of several shards only one packet may be left,
+// so no one may see the amount: whole then only says what differs.
+func (c *campaign) whole(format, what string, amounts ...any) string {
+	if c.places > 1 {
+		return what + " differ (they are secret on one of several shards)"
+	}
+	return fmt.Sprintf(format, amounts...)
 }
 
 func abs(n int64) int64 { return max(n, -n) }

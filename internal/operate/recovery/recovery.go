@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -34,6 +35,7 @@ type Ledger interface {
 	EachCampaign(ctx context.Context, after string) iter.Seq2[*ledger.StoredCampaign, error]
 	TopUpsLost(ctx context.Context, campaign string, dealt int64) error
 	KeepControls(ctx context.Context, list ...stream.Control) error
+	Record(ctx context.Context, entries ...access.Entry) error
 	Controls(ctx context.Context) ([]stream.Control, error)
 }
 
