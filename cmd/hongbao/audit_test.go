@@ -180,7 +180,7 @@ func TestAuditAtAServer(t *testing.T) {
 	require.NoError(t, d.rdb.RPop(t.Context(), d.store.Home("rain").Keys.Stock("rain")).Err())
 	require.Contains(t, same(exitFound, "audit"), "packet_missing: 1.")
 	for role, flags := range map[string][]string{"viewer": nil, "operator": {"--seal"}} {
-		r := runProgram(t, []string{"HONGBAO_SERVER=" + base, "HONGBAO_KEY_FILE="+keyFile(t, d.key(role), 0o600)},
+		r := runProgram(t, []string{"HONGBAO_SERVER=" + base, "HONGBAO_KEY_FILE=" + keyFile(t, d.key(role), 0o600)},
 			append([]string{"audit"}, flags...)...)
 		require.Equal(t, exitFailed, r.code, r.err)
 		require.Contains(t, r.err, "forbidden")
