@@ -40,6 +40,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"refund and settlers at once":                 testRefundAmongSettlers,
 	"differences are acknowledged":                testAcknowledge,
 	"a campaign is cancelled before its load":     testCancel,
+	"campaigns that are not refunded":             testUnrefunded,
 	"a cancel and a load at once":                 testCancelAmongLoads,
 	"a campaign that Redis lost is refunded":      testRefundLost,
 	"concurrent refunds of a lost campaign":       testRefundLostTogether,

@@ -11,8 +11,14 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// ListSinks returns the status of each sink.
-func (l *Local) ListSinks(ctx context.Context) (*app.Status, error) { return l.App.Status(ctx) }
+// ListSinks returns the status of each sink, and the campaigns whose refund is late.
+func (l *Local) ListSinks(ctx context.Context) (*app.Status, error) {
+	s, err := l.App.Status(ctx)
+	if err == nil {
+		l.App.AddUnrefunded(ctx, s)
+	}
+	return s, err
+}
 
 // SinkPause is the input of PauseSink and ResumeSink.
 type SinkPause struct {

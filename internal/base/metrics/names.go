@@ -234,6 +234,10 @@ var (
 	UnfinishedSeconds = ofState.add(Metric{Name: "hongbao_ledger_unfinished_oldest_seconds", Kind: Gauge,
 		Labels: []string{"kind"},
 		Help:   "Age in seconds of the oldest unfinished work of the kind; 0 if there is none.", Normal: "below 60"})
+	UnrefundedSeconds = ofState.add(Metric{Name: "hongbao_ledger_unrefunded_oldest_seconds", Kind: Gauge,
+		Help: "Seconds since the end of the window of the campaign that has waited longest for its refund; 0 if there is none. " +
+			"Read once a minute. Absent without ledger.dsn, and while the ledger does not answer.",
+		Normal: "below 86400"})
 	WithheldPackets = ofState.add(Metric{Name: "hongbao_withheld_packets", Kind: Gauge,
 		Help: "Number of packets of open and paused campaigns that a restore withheld, and that no person has decided: " +
 			"`hongbao hole list` lists them. Absent without ledger.dsn, and while the ledger or Redis does not answer.",

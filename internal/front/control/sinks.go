@@ -2,27 +2,14 @@ package control
 
 import (
 	"context"
-	"math"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
-
-func acknowledge(ctx context.Context, c *call) (any, error) {
-	f := c.fields
-	in := ops.Acknowledge{Kind: f.text("kind"), Where: f.text("where"), Campaign: f.text("campaign"),
-		Packet: f.number("packet", 1, math.MaxInt64), Event: f.text("event"), Detail: f.long("detail"),
-		Until: f.time("until"), Why: f.text("why")}
-	if err := f.done(); err != nil {
-		return nil, err
-	}
-	return c.ops().AcknowledgeDifference(ctx, in)
-}
 
 func sinkOperations() []operation {
 	return []operation{
@@ -33,22 +20,6 @@ func sinkOperations() []operation {
 				"field `unread` has the reason.",
 			action: access.ReadSinks, answer: sinksAnswer{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ListSinks(ctx) }),
-		},
-		{
-			method: http.MethodGet, path: "/v1/audit", id: "last-audit", summary: "Show the verdict of the last whole audit",
-			description: "Each `hongbao audit` of all campaigns stores its verdict, and this answer has the newest one.",
-			action:      access.ReadSinks, answer: app.LastAudit{},
-			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().LastAudit(ctx) }),
-		},
-		{
-			method: http.MethodPost, path: "/v1/audit/acknowledgements", id: "acknowledge-difference",
-			summary: "Acknowledge a known difference of the audit",
-			description: "Copy the fields from `kind` to `detail` of a difference that `hongbao audit --json` prints. Until " +
-				"the time in the field `until`, the audit shows a difference with exactly these fields as acknowledged. " +
-				"Verdict, alarms and sealing ignore an acknowledged difference. A second acknowledgement of the same difference " +
-				"replaces the first. A difference of the kind `double_credit` can't be acknowledged.",
-			action: access.AcknowledgeDifference, body: acknowledgeBody{},
-			answer: ledger.Acknowledgement{}, inTransaction: true, do: acknowledge,
 		},
 		sinkChange("pause", "Stop the deliveries to a sink until it is resumed",
 			"All workers stop their deliveries within a second. The grants wait without using up an attempt.", access.PauseSink,

@@ -29,7 +29,7 @@ GRANT DELETE ON pending TO hongbao_work;
 
 -- hongbao_serve reads receipts with their codes, and the hashes of keys. It reads no seed.
 GRANT SELECT ON hongbao_schema, deployment, grants, code, archive, api_key, console_session, pending TO hongbao_serve;
-GRANT SELECT (id, currency, state) ON campaign TO hongbao_serve;
+GRANT SELECT (id, currency, state, spec) ON campaign TO hongbao_serve;
 GRANT SELECT (campaign, generation, state, created_at) ON generation TO hongbao_serve;
 GRANT SELECT (kind, campaign, setting, decided_by) ON control TO hongbao_serve;
 GRANT SELECT (note) ON fence TO hongbao_serve;
