@@ -18,7 +18,8 @@ type Held struct {
 	Place    *Shard
 	Receipts []hongbao.Receipt // without codes
 	Currency string
-	Codes    bool // whether the packets have codes
+	State    string // the campaign's state on the place
+	Codes    bool   // whether the packets have codes
 	Class    hongbao.Durability
 	// Open is ErrFrozen if the shard is frozen, else nil. On a frozen shard the receipts may be out of date, and so
 	// may the error that comes with them.
@@ -110,13 +111,14 @@ func (k *Shard) askHeld(ctx context.Context, p redis.Pipeliner, server *redis.St
 }
 
 func (k *Shard) parseHeld(h *Held, campaign string, v []any, receipts string) (Held, error) {
+	h.State, _ = v[2].(string)
 	h.Codes = v[3] == "1"
 	h.Currency, _ = v[4].(string) // absent: none
 	class, _ := v[5].(string)
 	h.Class = hongbao.Durability(class)
 	h.places, _ = v[6].(string)
 	from, there := v[0].(string)
-	switch lost := v[1] != nil || v[2] == StateFrozen; {
+	switch lost := v[1] != nil || h.State == StateFrozen; {
 	case !there:
 		return *h, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	case receipts == "" && lost:

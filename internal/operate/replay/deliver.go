@@ -16,7 +16,7 @@ import (
 // part delivers those grants of a part that match the filter and are not delivered yet.
 func (w *run) part(ctx context.Context, shard int, p *part) error {
 	grants := slices.DeleteFunc(p.grants, func(g hongbao.Grant) bool {
-		return !w.opts.Filter.matches(&g) || w.Only != nil && !w.Only(&g)
+		return !w.opts.Filter.matches(&g) || w.Only != nil && !w.Only(&g) || w.shard[shard].aside[g.Seq]
 	})
 	for batch := range slices.Chunk(grants, w.to.BatchGrants) {
 		if err := w.batch(ctx, shard, batch); err != nil {
