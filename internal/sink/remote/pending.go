@@ -67,8 +67,10 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 	at := make(map[string]*item, len(items))
 	for _, it := range items {
 		it.outcome, it.err, it.batch, it.rejected, it.sent = outcomeUnbooked, nil, 0, nil, false
-		if h.known.isBooked(it.credit.Reference) {
-			it.outcome = outcomeBooked
+		if has, is := h.known.isBooked(it.credit.Reference); is {
+			if h.same(it, &has, "has yet to record") {
+				it.outcome = outcomeBooked
+			}
 			continue
 		}
 		grants = append(grants, *it.grant)
@@ -196,7 +198,7 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 		switch {
 		case errs == nil || len(errs) == len(list) && errs[i] == nil:
 			it.err = nil
-			h.known.setBooked(reference, false)
+			h.known.forgetBooked(reference)
 			continue
 		case len(errs) != len(list):
 			it.err = hongbao.Errorf(hongbao.ClassBroken, "the ledger returned %d errors for %d grants: it is unknown which "+
@@ -205,7 +207,7 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 			it.err = fmt.Errorf("credit %s is booked, but not recorded in the ledger: %w", reference, errs[i])
 		}
 		if it.outcome = outcomeOpen; it.credit.Amount > 0 {
-			h.known.setBooked(reference, true)
+			h.known.setBooked(reference, it.grant)
 		}
 	}
 }

@@ -183,6 +183,38 @@ func TestTwoEventsOfOnePacket(t *testing.T) {
 	b.holds(t, grants(1, 3))
 }
 
+// The remote has booked a credit, but the ledger was down, so only this process knows it. Then another event of the same
+// packet comes. It is a contradiction: the ledger must not record it as paid, and the first grant stays pending.
+func TestAnotherEventOfABookedPacket(t *testing.T) {
+	t.Parallel()
+	for name, change := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, l := newBank(t), newBooks()
+			h := newHandler(t, b, l, change)
+			l.fails(ledgerDown)
+			require.True(t, hongbao.IsOutage(h.Handle(t.Context(), grants(3, 3))[0]))
+			l.fails(nil)
+			other := grants(3, 3)
+			other[0].Seq, other[0].User = 78, "thief"
+			for range 2 {
+				errs := h.Handle(t.Context(), other)
+				require.Len(t, errs, 1)
+				require.ErrorIs(t, errs[0], ErrContradiction)
+				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]))
+			}
+			require.Equal(t, 1, l.left(), "the first grant is still pending")
+			l.has(t, nil)
+			require.Nil(t, h.Handle(t.Context(), grants(3, 3)))
+			l.has(t, grants(3, 3))
+			require.Zero(t, l.left())
+			b.holds(t, grants(3, 3))
+			require.ErrorIs(t, h.Handle(t.Context(), other)[0], ErrContradiction)
+			require.Equal(t, 1, b.all())
+		})
+	}
+}
+
 // Grants in doubt are not delivered any more. Sweep resolves them by queries, and sends no credit.
 func TestSweep(t *testing.T) {
 	t.Parallel()
