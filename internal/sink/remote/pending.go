@@ -49,7 +49,7 @@ func (h *Handler) round(ctx context.Context, items []*item) (again []*item) {
 	default:
 		h.push(ctx, fresh)
 		for _, it := range fresh {
-			if it.outcome == outcomeOpen {
+			if it.outcome == outcomeOpen && it.last.verdict != NotSent { // the next call sends the others again
 				open = append(open, it)
 			}
 		}
