@@ -80,7 +80,7 @@ type queries struct {
 	readPending string
 	// takePending takes the packed columns campaign, packet, batch and the new batch, then the owner.
 	takePending string
-	// deletePending takes the packed column packet, then the campaign and the batch, which may be 0 for any.
+	// deletePending takes the packed column packet, then the campaign, the batch and asked_at, which may be 0 for any.
 	deletePending string
 
 	// These statements insert a row, or change nothing if its key exists.

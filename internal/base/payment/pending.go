@@ -13,8 +13,9 @@ type Pending struct {
 	// Owner is the worker that requested the credit last, in its call Batch.
 	Owner string
 	Batch int64
-	// Age is the time since the first possible request. Idle is the time since the owner last started to request it.
-	// Both use the ledger's clock.
+	// Asked is when the owner last started to request it. Age is the time since the first possible request, and Idle the
+	// time since Asked. All use the ledger's clock.
+	Asked     time.Time
 	Age, Idle time.Duration
 	// Taken says that the calling worker now owns the credit: it was the owner before, or the previous owner's time
 	// (CreditCall.OwnedFor) was over. If Taken is false, the owner may still be requesting the credit, or the row has

@@ -21,8 +21,9 @@ type Ledger interface {
 	// nil if all were recorded. Otherwise it returns one error for each grant, which is nil for a recorded grant. A
 	// repeat changes nothing.
 	Record(ctx context.Context, grants []hongbao.Grant) []error
-	// Forget deletes the pending rows of a batch. Call it only for credits that are certainly not booked.
-	Forget(ctx context.Context, batch int64, grants []hongbao.Grant) error
+	// Forget deletes the pending rows of a batch; if asked is set, only rows with this Asked. Call it only for credits that
+	// are certainly not booked.
+	Forget(ctx context.Context, batch int64, asked time.Time, grants []hongbao.Grant) error
 	// Pending returns a page of the pending credits that no worker has started to request for the time idle.
 	Pending(ctx context.Context, idle time.Duration, after hongbao.Grant, limit int) ([]payment.Pending, error)
 }

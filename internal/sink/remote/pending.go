@@ -218,24 +218,30 @@ const endTime = 5 * time.Second
 // forget deletes the pending rows of items that are certainly not booked, so that any worker may send them. It returns
 // the items that this call must send again.
 func (h *Handler) forget(ctx context.Context, items []*item) (again []*item) {
-	rows := map[int64][]*item{}
+	type begun struct {
+		batch  int64
+		listed time.Time
+	}
+	rows := map[begun][]*item{}
 	for _, it := range items {
 		if it.batch != 0 && (it.outcome == outcomeUnbooked || it.outcome == outcomeRejected) {
-			rows[it.batch] = append(rows[it.batch], it)
+			rows[begun{it.batch, it.listed}] = append(rows[begun{it.batch, it.listed}], it)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	for batch, list := range rows {
+	for of, list := range rows {
 		grants := make([]hongbao.Grant, len(list))
 		for i, it := range list {
 			grants[i] = *it.grant
 		}
-		err := h.ledger.Forget(ctx, batch, grants)
+		err := h.ledger.Forget(ctx, of.batch, of.listed, grants)
 		for _, it := range list {
 			switch {
 			case err != nil:
-				h.known.setUnsent(it.credit.Reference, batch)
+				if of.listed.IsZero() {
+					h.known.setUnsent(it.credit.Reference, of.batch)
+				}
 				it.err = fmt.Errorf("%w; and the credit is still pending: %w", err, it.err)
 			case it.resend:
 				it.resend = false

@@ -3,7 +3,9 @@ package remote
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -251,6 +253,66 @@ func TestSweep(t *testing.T) {
 	l.unread = ledgerDown(nil)
 	_, err = h.Sweep(t.Context())
 	require.True(t, hongbao.IsOutage(err))
+}
+
+// A sweep, or a person's verdict, has listed a pending credit. Before its row is deleted, the credit's worker requests it
+// again, and the answer is lost. The row stays, because "not booked" is older than that request.
+func TestRequestedAgainMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"verdict", "sweep", "sweep that can't delete"} {
+		b, l := newBank(t), newBooks()
+		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) })
+		h := newHandler(t, b, l, func(c *Config) { c.Repeats, c.QueryFinal = 0, time.Minute })
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(h.Handle(t.Context(), grants(1, 1))[0]))
+		l.ages(2 * time.Minute)
+		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
+		var errs []error
+		again := func() { errs = h.Handle(t.Context(), grants(1, 1)) }
+		if how != "verdict" {
+			b.afterQuery(func() {
+				if again(); how != "sweep" {
+					l.unforgotten = ledgerDown(nil)
+				}
+			})
+			left, err := h.Sweep(t.Context())
+			require.Equal(t, how != "sweep", hongbao.IsOutage(err), "%v", err)
+			require.Zero(t, left)
+		} else {
+			rows, err := l.Pending(t.Context(), 0, hongbao.Grant{}, 1)
+			require.NoError(t, err)
+			again()
+			err = newHandler(t, b, l, verified(NotSent)).Unbook(t.Context(), rows[0])
+			require.ErrorContains(t, err, "run this again")
+		}
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "%v", errs)
+		b.holds(t, grants(1, 1))
+		l.unforgotten = nil
+		require.Equal(t, 1, l.left(), "%s: the answer to the second request is lost", how)
+		b.mu.Lock()
+		b.notIdempotent, b.answer = true, nil // it forgets the key
+		b.mu.Unlock()
+		l.ages(25 * time.Hour)
+		require.Nil(t, h.Handle(t.Context(), grants(1, 1)))
+		b.holds(t, grants(1, 1)) // once
+		l.has(t, grants(1, 1))
+	}
+}
+
+// afterQuery makes the bank call do once, after it has looked a credit up and before it answers.
+func (b *bank) afterQuery(do func()) {
+	good := b.Config.Handler
+	var met atomic.Bool
+	b.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || !met.CompareAndSwap(false, true) {
+			good.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		good.ServeHTTP(answer, r)
+		do()
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	})
 }
 
 // stopped is the context of a process that was paused: its deadline has passed, but its timer has not fired yet.
