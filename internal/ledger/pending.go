@@ -17,14 +17,14 @@ import (
 // Begin records durably, outside of Redis, that the caller is about to request credits from a remote. grants must not
 // contain a packet twice.
 //
-// held are the grants that the ledger has for these packets: in table grants, or in quarantine with the same facts. The
-// caller must not request these credits. before are the credits that were pending already and may be booked; Begin has
+// held are the grants that the ledger has for these packets: in table grants, or in quarantine with the same facts. Only a
+// replay may request these credits, and none of those that are aside. before are the credits that were pending already and may be booked; Begin has
 // taken over those with Taken. All other grants are pending from now on, and certainly no credit was requested for
 // them.
 //
 // If a fence leaves out a grant that is neither held nor pending, Begin refuses all grants with ErrFenced. After an
 // error nothing has changed, unless the class is Unknown.
-func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []hongbao.Grant,
+func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []payment.Held,
 	before []payment.Pending, err error) {
 	if len(grants) > MaxBatch {
 		return nil, nil, hongbao.Errorf(hongbao.ClassPermanent,
@@ -57,7 +57,7 @@ type beginCall struct {
 	call   payment.CreditCall
 	items  []item
 	tries  int
-	found  []hongbao.Grant
+	found  []payment.Held
 	before []payment.Pending
 }
 
@@ -153,7 +153,7 @@ func (b *beginCall) readHeld(ctx context.Context, t txn) (map[packetKey]bool, er
 		return nil, err
 	}
 	for _, g := range has {
-		b.found = append(b.found, g.Grant)
+		b.found = append(b.found, payment.Held{Grant: g.Grant})
 	}
 	suspects, err := inQuarantine(ctx, t, b.items, false)
 	if err == nil && len(suspects) > 0 {
@@ -162,17 +162,23 @@ func (b *beginCall) readHeld(ctx context.Context, t txn) (map[packetKey]bool, er
 			_, paid := has[keyOf(it.grant)]
 			came[factsOf(it.grant)] = !paid
 		}
-		err = b.eachQuarantined(ctx, t, suspects, func(g hongbao.Grant, _ bool) {
-			if came[factsOf(&g)] {
-				b.found = append(b.found, g)
+		err = b.eachQuarantined(ctx, t, suspects, func(q *Quarantined) {
+			if came[factsOf(&q.Grant)] {
+				b.found = append(b.found, payment.Held{Grant: q.Grant, Aside: b.isAside(q)})
 			}
 		})
 	}
 	out := make(map[packetKey]bool, len(b.found))
 	for i := range b.found {
-		out[keyOf(&b.found[i])] = true
+		out[keyOf(&b.found[i].Grant)] = true
 	}
 	return out, err
+}
+
+// isAside reports whether the call must leave a grant in quarantine alone. PutAside gives a grant the reason NoCampaign
+// in place of a request. Record gives the other reasons, after the remote has credited the grant.
+func (b *beginCall) isAside(q *Quarantined) bool {
+	return !q.Resolved.IsZero() || q.Reason == NoCampaign && !b.call.SinceGrant
 }
 
 // takeOver sets before to the rows of packets that are not in out. It takes over rows of this owner, and rows whose

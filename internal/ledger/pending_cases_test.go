@@ -135,7 +135,8 @@ func testPendingSinceGrant(t *testing.T, f *fixture) {
 	require.EqualValues(t, 2, next[0].Grant.Packet)
 }
 
-// A grant in quarantine is held, so it does not become pending. Another grant of the same packet is not held.
+// A grant in quarantine is held, so it does not become pending. Another grant of the same packet is not held. A worker
+// leaves a held grant aside if no credit of it was requested. A replay leaves it aside only if a person has decided.
 func testPendingQuarantined(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	paid, other := grant("rain", 3), grant("rain", 3)
@@ -152,7 +153,8 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 		grant("nowhere", 1), altered, grant("nowhere", 3)})
 	require.NoError(t, err)
 	require.Empty(t, before)
-	want := []hongbao.Grant{paid, grant("nowhere", 1), grant("nowhere", 3)}
+	want := []payment.Held{{Grant: paid}, {Grant: grant("nowhere", 1), Aside: true},
+		{Grant: grant("nowhere", 3), Aside: true}}
 	for i := range want {
 		want[i].EntryID = ""
 	}
@@ -162,6 +164,13 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 		"the ledger does not have campaign nowhere")
 	require.Empty(t, f.pending(t))
 	require.Len(t, f.open(t), 4)
+	replay := asking("w1", 2)
+	replay.SinceGrant = true
+	got, _, err = f.Settler.Begin(t.Context(), replay, []hongbao.Grant{grant("nowhere", 1), grant("nowhere", 3)})
+	require.NoError(t, err)
+	want = want[1:]
+	want[1].Aside = false
+	require.ElementsMatch(t, want, got, "a person has decided packet 1")
 }
 
 // Many workers begin the same grants at once and forget them again. At most one worker at a time may request the credit

@@ -23,6 +23,14 @@ type Pending struct {
 	Taken bool
 }
 
+// Held is a grant that the ledger already has, so no worker begins to request its credit.
+type Held struct {
+	hongbao.Grant
+	// Aside says that the grant is in quarantine, and that a person has decided about it or no credit was requested for it.
+	// The caller must neither request the credit nor record it. If Aside is false, the remote has credited the grant.
+	Aside bool
+}
+
 // CreditCall identifies a call in which a worker is about to request credits from the remote balance system.
 type CreditCall struct {
 	// Owner identifies the worker's process, and Batch, above 0, identifies this call. Both are random, so neither is
@@ -31,7 +39,8 @@ type CreditCall struct {
 	Batch int64
 	// OwnedFor is how long the owner of a pending credit has it exclusively, counted from the owner's last start.
 	OwnedFor time.Duration
-	// SinceGrant says that the credits may already have been requested at any time since they were granted.
+	// SinceGrant says that the call is a replay: the credits may already have been requested at any time since they were
+	// granted, and no person has decided against them. So a grant without a decision is not aside.
 	SinceGrant bool
 }
 

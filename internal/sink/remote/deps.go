@@ -13,9 +13,9 @@ import (
 type Ledger interface {
 	// Begin durably stores the grants as pending before their credits are requested. It skips grants that are already
 	// recorded or pending. held has the ledger's grants of the same packets, even if they have another user, and the
-	// same grants if they are in quarantine. before has the rows that were already pending; a row with Taken set now
+	// same grants if they are in quarantine: those that are aside are neither requested nor recorded. before has the rows that were already pending; a row with Taken set now
 	// belongs to this call. After an error nothing was stored, unless its class is Unknown.
-	Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []hongbao.Grant,
+	Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []payment.Held,
 		before []payment.Pending, err error)
 	// Record durably records grants that the remote has certainly credited, and deletes their pending rows. It returns
 	// nil if all were recorded. Otherwise it returns one error for each grant, which is nil for a recorded grant. A

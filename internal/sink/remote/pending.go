@@ -92,9 +92,9 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 	}
 	now := h.now() // taken after the ledger's time, so that no age is overestimated
 	for i := range held {
-		it := at[h.keyOf(&held[i])]
+		it := at[h.keyOf(&held[i].Grant)]
 		delete(at, it.credit.Reference)
-		if h.recorded(it, &held[i]) {
+		if !held[i].Aside && h.recorded(it, &held[i].Grant) {
 			fresh = append(fresh, it)
 		}
 	}
