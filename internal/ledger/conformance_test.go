@@ -122,6 +122,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"invalid codes":                               testCodesInvalid,
 	"grants have their codes":                     testGrantCodes,
 	"credits that may be booked at a remote":      testPending,
+	"a credit is begun again after it was listed": testPendingAgain,
 	"the age of a replayed credit":                testPendingSinceGrant,
 	"a quarantined grant is recorded (B41)":       testPendingQuarantined,
 	"only one worker begins a credit":             testPendingTogether,

@@ -152,7 +152,7 @@ func (l *Ledger) behindFences(ctx context.Context, t txn, o shardView, items []i
 		}
 	}
 	if err == nil {
-		err = l.eachQuarantined(ctx, t, behind, func(g hongbao.Grant, _ bool) { aside[factsOf(&g)] = true })
+		err = l.eachQuarantined(ctx, t, behind, func(q *Quarantined) { aside[factsOf(&q.Grant)] = true })
 	}
 	for _, it := range behind {
 		switch facts := factsOf(it.grant); {

@@ -63,6 +63,7 @@ func (h *Handler) sweep(ctx context.Context, list []payment.Pending) (left int, 
 func (h *Handler) asPending(it *item, row *payment.Pending) {
 	now := h.now()
 	it.first, it.asked, it.batch, it.outcome = now.Add(-row.Age), now.Add(-row.Idle), row.Batch, outcomeOpen
+	it.listed = row.Asked
 }
 
 // Unbook deletes the pending row of a credit that is not booked, as a person has verified (Config.Verified). It does
@@ -74,7 +75,7 @@ func (h *Handler) Unbook(ctx context.Context, row payment.Pending) error {
 			"the remote again after that time",
 			row.Grant.Packet, row.Grant.Campaign, h.lastSent(it).UTC().Format(time.RFC3339))
 	}
-	err := h.ledger.Forget(ctx, row.Batch, []hongbao.Grant{row.Grant})
+	err := h.ledger.Forget(ctx, row.Batch, row.Asked, []hongbao.Grant{row.Grant})
 	if err != nil {
 		return err
 	}
