@@ -26,9 +26,6 @@ const (
 	aliveFor = 10 * time.Minute
 	// maxReceipts limits the receipts that one call reads, so that the script blocks Redis for at most 2 ms.
 	maxReceipts = 4096
-	// lostHash is the hash field of a stub (lua/stub.lua), which replaces a campaign that Redis has lost. The other
-	// fields of a stub are made up.
-	lostHash = "-"
 )
 
 // info has the settings of a campaign that the producer needs. They are constant for the life of the campaign.
@@ -126,7 +123,7 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 	if !ok {
 		return nil, nil
 	}
-	lost := v[6] == lostHash
+	lost := v[6] == store.StubHash
 	if lost && v[7] == "frozen" {
 		return nil, hongbao.Errorf(hongbao.ClassTransient, "%w: this Redis has lost campaign %s, and does not know its "+
 			"limits; `hongbao campaign refund-lost %s` ends it", store.ErrFrozen, l.id, l.id)

@@ -55,3 +55,33 @@ func TestReplayOfPaidGrantsThatRedisLost(t *testing.T) {
 	again := decided[replay.Report](t, d.ok("replay", "again", "--to", configs.SinkKafka, "--missing", "--json"))
 	require.Zero(t, again.Delivered)
 }
+
+// Redis has lost two campaigns, and a person accepted the loss, so each campaign is only a stub there. A replay
+// publishes the paid grants from the ledger, with the currency of the red packets and the codes of the coupons.
+func TestReplayOfCampaignsThatRedisLost(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true, redis: testkit.NewRedis(t, testkit.RedisOptions{})})
+	d.campaign("rain", 10, 1000)
+	d.ok("campaign", "create", coupons(t))
+	d.ok("campaign", "load", "spring-coupons")
+	require.Equal(t, 3, d.crowdOf("rain", 0, 3))
+	code := d.grabJSON("spring-coupons", "u1", "--request-id", "r").Receipts[0].Code
+	require.NotEmpty(t, code)
+	w := d.start("work", "--sink", "balance")
+	testkit.Eventually(t, 30*time.Second, func() bool { return d.auditNow().Total.Settled == 4 }, "all are paid")
+	w.stop(syscall.SIGTERM)
+	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
+	d.acceptLoss("no file is left")
+
+	report := decided[replay.Report](t, d.ok("replay", "repair", "--to", configs.SinkKafka, "--missing", "--json"))
+	require.EqualValues(t, 4, report.Delivered)
+	events := d.tailed()
+	require.Len(t, events, 4)
+	for _, e := range events {
+		if e.Campaign == "rain" {
+			require.Equal(t, "CNY", e.Currency, e.Event)
+		} else {
+			require.Equal(t, code, e.Code, e.Event)
+		}
+	}
+}
