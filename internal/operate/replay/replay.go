@@ -127,6 +127,7 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 			Last: make([]int64, r.cfg.Store.Len()), Refusals: delivery.Refusals{Failures: []delivery.Failure{}},
 		},
 	}
+	w.source.wants, w.source.twins = w.wants, w.source.lost && r.cfg.Ledger != nil && !r.cfg.Settles
 	if err := w.begin(ctx); err != nil {
 		return nil, fmt.Errorf("replay %s: %w", r.cfg.Name, err)
 	}
@@ -155,10 +156,10 @@ type run struct {
 
 // shardRun is the progress of a run on one shard. One goroutine uses it.
 type shardRun struct {
-	epoch  int64           // the shard's epoch when the run began
-	seqs   stream.SeqRange // seqs still to process
-	aside  map[int64]bool  // seqs of the dead letters of the target's sink
-	failed bool            // a grant could not be delivered, so the next run continues before it
+	epoch  int64            // the shard's epoch when the run began
+	seqs   stream.SeqRange  // seqs still to process
+	aside  deadletter.Aside // the dead letters of the target's sink
+	failed bool             // a grant could not be delivered, so the next run continues before it
 }
 
 // begin stores what the replay covers, or compares it with what an earlier run has stored. A dry run stores nothing.
@@ -253,7 +254,7 @@ func (w *run) shards(ctx context.Context) error {
 			deliver := func(p *part) error { return w.part(ctx, shard, p) }
 			var err error
 			if w.Sink != "" && w.Sink != w.opts.Dead {
-				w.shard[shard].aside, err = w.letters.Seqs(ctx, w.Sink, shard)
+				w.shard[shard].aside, err = w.letters.Aside(ctx, w.Sink, shard)
 			}
 			switch {
 			case err != nil:
