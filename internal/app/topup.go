@@ -96,7 +96,7 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 		return d, nil
 	}
 	if err = access.MaySpend(ctx, c.Spec.Sponsor, max(c.Funded, o.Expect)+o.Total); err == nil {
-		err = a.mayTopUp(ctx, &c)
+		err = a.mayTopUp(ctx, &c, o)
 	}
 	if err == nil {
 		err = draw.Check(c.Spec)
@@ -108,7 +108,7 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 }
 
 // mayTopUp makes the checks that the ledger can't make, because they depend on Redis or on the clock.
-func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
+func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign, o *TopUpOrder) error {
 	if left := time.Until(c.Spec.To); left < windowRest {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: its window ends at %s", ledger.ErrNoTopUp,
 			c.Spec.To.UTC().Format(time.RFC3339))
@@ -124,10 +124,17 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 	if _, err := in.Dealt(ctx); errors.Is(err, store.ErrLost) {
 		return err // the packets might never be dealt
 	}
-	if found && st.Packets > c.Packets {
+	if found && st.Packets > c.Packets && !o.repeats(c, &st) {
 		return a.ahead(ctx, c.Spec.ID, st.Packets)
 	}
 	return a.notLost(ctx, c.Spec.ID)
+}
+
+// repeats reports whether the order draws exactly the packets that Redis has and the ledger lacks. That is certain only
+// if all have the same amount.
+func (o *TopUpOrder) repeats(c *ledger.StoredCampaign, st *store.Status) bool {
+	return c.Spec.Split.Mode == hongbao.SplitEven && o.Packets > 0 && o.Total%hongbao.Amount(o.Packets) == 0 &&
+		st.Packets == c.Packets+o.Packets && st.GrantedAmount+st.LeftAmount == c.Funded+o.Total
 }
 
 // ahead returns an error if Redis has more packets of a campaign than the ledger: an older copy of the ledger lacks a

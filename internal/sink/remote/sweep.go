@@ -66,6 +66,13 @@ func (h *Handler) asPending(it *item, row *payment.Pending) {
 	it.listed = row.Asked
 }
 
+// AskFrom returns the time after which a person's inquiry about a pending credit counts for Unbook.
+func (h *Handler) AskFrom(row *payment.Pending) time.Time {
+	it := &item{grant: &row.Grant}
+	h.asPending(it, row)
+	return h.lastSent(it).UTC()
+}
+
 // Unbook deletes the pending row of a credit that is not booked, as a person has verified (Config.Verified). It does
 // not send the credit, because the event is not delivered any more.
 func (h *Handler) Unbook(ctx context.Context, row payment.Pending) error {
@@ -73,7 +80,7 @@ func (h *Handler) Unbook(ctx context.Context, row payment.Pending) error {
 	if h.asPending(it, &row); !h.verifiedUnbooked(it) {
 		return hongbao.Errorf(hongbao.ClassPermanent, "packet %d of campaign %s may have been asked for until %s: check "+
 			"the remote again after that time",
-			row.Grant.Packet, row.Grant.Campaign, h.lastSent(it).UTC().Format(time.RFC3339))
+			row.Grant.Packet, row.Grant.Campaign, h.lastSent(it).UTC().Format(time.RFC3339Nano))
 	}
 	err := h.ledger.Forget(ctx, row.Batch, row.Asked, []hongbao.Grant{row.Grant})
 	if err != nil {
