@@ -21,8 +21,8 @@ type event struct {
 
 // fencedError returns the error for an event that the fence of a later epoch leaves out.
 func (e event) fencedError(later int64) error {
-	return hongbao.Outagef(hongbao.ClassTransient, "event %d-%d of epoch %d: %w since epoch %d; read Redis again",
-		e.shard, e.seq, e.epoch, ErrFenced, later)
+	return hongbao.Outagef(hongbao.ClassTransient, "event %s of epoch %d: %w since epoch %d; read Redis again",
+		stream.EventID(e.shard, e.seq), e.epoch, ErrFenced, later)
 }
 
 // eventOf returns the event of a grant. If the batch has a later epoch (stream.WithEpoch), that epoch counts, because

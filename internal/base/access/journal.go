@@ -229,6 +229,30 @@ func (d *Denials) Take(who string, most int) (write bool, skipped int) {
 	return true, skipped
 }
 
+// Read is a read of the data of a user or an account, for the journal.
+type Read struct {
+	Action   Action
+	Campaign string // empty if the read concerns no campaign, or several
+	// One of User, Account and Packet names the data. The journal has the SHA-256 of a user and of an account.
+	User, Account string
+	Packet        int64
+}
+
+// Details returns what the journal has about the read.
+func (r *Read) Details() map[string]any {
+	details := map[string]any{}
+	if r.User != "" {
+		details["user_sha256"] = Hash(r.User)
+	}
+	if r.Account != "" {
+		details["account_sha256"] = Hash(r.Account)
+	}
+	if r.Packet != 0 {
+		details["packet"] = r.Packet
+	}
+	return details
+}
+
 // MostReads is the most reads of users' data by one reader that the journal records each minute. ReadsEach is how long
 // it does not record that the same reader reads the same data again.
 const (

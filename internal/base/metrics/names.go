@@ -195,7 +195,8 @@ var (
 	ShardEvents = ofState.add(Metric{Name: "hongbao_shard_events", Kind: Gauge, Labels: []string{"shard"},
 		Help: "Seq of the shard's newest event. Each grant is an event.", Normal: "grows, and never falls"})
 	RedisMemory = ofState.add(Metric{Name: "hongbao_redis_memory_bytes", Kind: Gauge, Labels: []string{"server"},
-		Help: "Bytes of memory that the server of Redis uses.", Normal: "below 70 % of hongbao_redis_max_memory_bytes"})
+		Help:   "Bytes of memory that the server of Redis uses. The label server is its address, or primary if sentinels name it.",
+		Normal: "below 70 % of hongbao_redis_max_memory_bytes"})
 	RedisMaxMemory = ofState.add(Metric{Name: "hongbao_redis_max_memory_bytes", Kind: Gauge, Labels: []string{"server"},
 		Help: "The setting maxmemory of the server of Redis, in bytes; 0 for no limit.", Normal: "above 0"})
 	RedisMachineMemory = ofState.add(Metric{Name: "hongbao_redis_machine_memory_bytes", Kind: Gauge,

@@ -94,7 +94,7 @@ func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
 	}
 	if closed := r.closedBy(c, s.Index()); closed > 0 && f.seq > closed {
 		r.foundPacket(c, packet, f, Difference{Kind: AfterClose, Where: "receipts",
-			Detail: fmt.Sprintf("the campaign was closed on the shard by event %s", event(s.Index(), closed))})
+			Detail: fmt.Sprintf("the campaign was closed on the shard by event %s", stream.EventID(s.Index(), closed))})
 	}
 	r.judgeSinks(c, packet, f)
 }
@@ -145,7 +145,7 @@ func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 	c.counts.Dropped++
 	if len(r.report.Dropped) < r.MaxListed {
 		r.report.Dropped = append(r.report.Dropped, Difference{Kind: notDelivered, Where: k.group, Campaign: c.id,
-			Packet: packet, Event: event(int(f.shard), f.seq), Detail: why})
+			Packet: packet, Event: stream.EventID(int(f.shard), f.seq), Detail: why})
 	}
 }
 
@@ -282,7 +282,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 func (r *run) judgeSeqs(s *shard) {
 	for _, gap := range s.gaps {
 		if k := r.unfinished(s, gap); k != nil && (s.seen.has(gap.First) || s.seen.has(gap.Last)) {
-			r.found(Difference{Kind: StreamGap, Where: s.Keys.Events(), Event: event(s.Index(), gap.First),
+			r.found(Difference{Kind: StreamGap, Where: s.Keys.Events(), Event: stream.EventID(s.Index(), gap.First),
 				Detail: fmt.Sprintf("seqs %d to %d are not in the stream, and group %s has not finished them", gap.First, gap.Last,
 					k.group)})
 		}
@@ -292,7 +292,7 @@ func (r *run) judgeSeqs(s *shard) {
 	}
 	s.seen.addAll(s.skipped)
 	for _, h := range s.seen.holes(s.seq) {
-		r.found(Difference{Kind: SeqGap, Where: s.Keys.Events(), Event: event(s.Index(), h.First),
+		r.found(Difference{Kind: SeqGap, Where: s.Keys.Events(), Event: stream.EventID(s.Index(), h.First),
 			Detail: fmt.Sprintf("no receipt, entry, ledger or topic has seqs %d to %d; the shard's last is %d", h.First, h.Last,
 				s.seq)})
 	}
