@@ -61,28 +61,9 @@ func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held
 
 // durable waits until a user's receipts on a shard are as durable as the campaign promises.
 func (c CampaignReader) durable(ctx context.Context, id, user string, h *store.Held) error {
-	shard := h.Place
-	err := shard.Durable(ctx, &store.DurableCall{Campaign: id, Class: h.Class,
+	return h.Place.Durable(ctx, &store.DurableCall{Campaign: id, Class: h.Class,
 		Timeout: c.Config.Producer.DurabilityTimeout, Replicas: c.Config.Producer.Replicas,
 		Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}})
-	if store.NoWaitAOF(err) {
-		err = c.durableByItself(ctx, shard, h.Class)
-	}
-	return err
-}
-
-// durableByItself checks a server that lacks WAITAOF. It accepts the server only if every write is on disk before it is
-// answered.
-func (c CampaignReader) durableByItself(ctx context.Context, shard *store.Shard, class hongbao.Durability) error {
-	node, err := shard.Node(ctx)
-	if err != nil {
-		return err
-	}
-	servers, err := store.Inspect(ctx, node)
-	if err != nil {
-		return err
-	}
-	return servers[0].Check(class)
 }
 
 // Receipts returns a user's receipts from Redis. If the campaign is not in Redis and there is a ledger, it reads them
