@@ -35,7 +35,7 @@ func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
 }
 
 // held reads a user's receipts on each of the campaign's shards from Redis. It waits until they are as durable as
-// receipts in the answer to a grab.
+// receipts in the answer to a grab, and remembers them as reported to the user.
 func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held, error) {
 	list, err := c.store.Campaign(id).Held(ctx, user)
 	for i := range list {
@@ -51,6 +51,9 @@ func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held
 	for i := range list {
 		if err == nil && len(list[i].Receipts) > 0 {
 			err = c.durable(ctx, id, user, &list[i])
+		}
+		if err == nil && len(list[i].Receipts) > 0 {
+			err = list[i].Report(ctx, id, user)
 		}
 	}
 	if err != nil {

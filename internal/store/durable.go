@@ -116,13 +116,19 @@ func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *Durable
 
 var touchScript = newDrainScript("touch").with(unguarded)
 
+// touchText is the script without its head, because each call sends the text.
+var touchText = func() string {
+	_, body, _ := strings.Cut(touchScript.src, "\n\n")
+	return allowOOM + body
+}()
+
 // touch queues touch.lua. It sends the script's text: after NOSCRIPT, a WAIT in the same pipeline would run too early.
 func touch(ctx context.Context, pipe redis.Scripter, hash string, fields ...string) *redis.Cmd {
 	args := make([]any, len(fields))
 	for i := range fields {
 		args[i] = &fields[i] // a pointer, because a string in an interface allocates
 	}
-	return pipe.Eval(ctx, textsFor("", false).text(touchScript), []string{hash}, args...)
+	return pipe.Eval(ctx, touchText, []string{hash}, args...)
 }
 
 const replicasField = "replicas"

@@ -108,4 +108,3 @@ func TestFirstAnswerWaitsForReplicas(t *testing.T) {
 		require.NoError(t, replica.Cont())
 	})
 }
-
