@@ -34,7 +34,6 @@ type info struct {
 	factNames  string
 	facts      []string
 	durability hongbao.Durability
-	waitAOF    bool
 	codes      bool   // its packets have codes
 	currency   string // empty for none
 	places     int    // number of places
@@ -101,7 +100,6 @@ func (l *lane) readCampaign(ctx context.Context) (found bool, err error) {
 		if err := server.CheckNow(i.durability); err != nil {
 			return false, fmt.Errorf("campaign %s: %w", l.id, err)
 		}
-		i.waitAOF = server.NeedsWaitAOF()
 	}
 	if i.durability == hongbao.DurabilityReplica { // for the time until the watch reports the replicas
 		if err := l.shard.RaiseReplicas(ctx, server.Replicas); err != nil {
