@@ -567,7 +567,7 @@ func mendCases() map[string]scriptCase {
 			},
 			prep: func(t *testing.T, b *bundle) { b.begin(t) },
 			call: func(ctx context.Context, b *bundle) error {
-				return b.k.Mark(ctx, attempt, "kafka", []stream.SeqRange{{First: 3, Last: 40}})
+				return b.k.Mark(ctx, attempt, "kafka", "kafka", []stream.SeqRange{{First: 3, Last: 40}})
 			},
 		},
 	}

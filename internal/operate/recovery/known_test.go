@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit/loaded"
 )
 
@@ -232,4 +236,29 @@ func TestLossAfterGrantsWerePutBack(t *testing.T) {
 	require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 	w.restores(t, w.patient(), won)
 	require.EqualValues(t, 15, w.settles(t), fmt.Sprint(w.logs.All()))
+}
+
+// A person requeued dead letters of sink kafka, and the topic has their grants. Redis loses the done bits of the
+// requeue, and has the letters again. After the opening another requeue does not publish the grants again.
+func TestLostRequeueIsNotPublishedAgain(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p := w.process(t)
+	p.watch(t)
+	p.wins(t, 10)
+	old := w.older(t)
+	entries, err := w.shard().Entries(t.Context(), "-", "+")
+	require.NoError(t, err)
+	w.topic.grants = entries[0].Grants[:4] // only seqs 1 to 4 were requeued
+	w.restart(t, old)
+	w.restores(t, w.patient())
+	requeue, err := w.store.Claims(store.ClaimsConfig{Sink: "kafka", Done: deadletter.RequeueSink("kafka"), Owner: "me",
+		Lease: time.Minute, TakeLive: true, Trimmed: true})
+	require.NoError(t, err)
+	answer, err := requeue.Claim(t.Context(), 0, "c", []stream.SeqRange{{First: 1, Last: 10}}, "batch")
+	require.NoError(t, err)
+	require.Equal(t, []stream.SeqRange{{First: 1, Last: 4}}, answer.Done)
+	answer, err = requeue.Claim(t.Context(), 0, "c", []stream.SeqRange{{First: 5, Last: 10}}, "batch")
+	require.NoError(t, err)
+	require.True(t, answer.Granted(), "the other letters are still delivered")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -202,7 +203,8 @@ func runOf(kept []restore.Known) (run []hongbao.Grant) {
 }
 
 // markTopic sets the done bits of the events that the topic has. Redis may have lost these bits, and the publisher
-// would send the events again.
+// would send the events again. A requeue of dead letters has its own bits: Redis may have lost them, and have the
+// letters again.
 func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, last int64) error {
 	var events []stream.SeqRange
 	seqs := make([]int64, 0, len(f.topic))
@@ -215,7 +217,12 @@ func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, las
 	for _, seq := range slices.Compact(seqs) {
 		events = store.AppendSeq(events, seq)
 	}
-	return k.Mark(ctx, f.attempt, r.cfg.TopicSink, events)
+	for _, done := range []string{r.cfg.TopicSink, deadletter.RequeueSink(r.cfg.TopicSink)} {
+		if err := k.Mark(ctx, f.attempt, r.cfg.TopicSink, done, events); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lost reports whether something must be put back. begun has the plan that an earlier recoverer noted for this attempt.
