@@ -10,7 +10,8 @@
 -- Reply "ok"; "changed" if a different attempt restores the shard, or if the shard's last seq is not the one before
 --       the first; "state" and the campaign's state, if that state allows no grant; "gone" and a packet that is not
 --       in the stock
--- Cost  O(grants, and packets before them in the stock); if a packet before them stays, also O(chunks that were loaded)
+-- Cost  O(grants, and packets before them in the stock or in the withheld packets); if a packet before them stays,
+--       also O(chunks that were loaded)
 -- First write XADD: it grows memory. The script checks everything before it. It checks the user's rights by an LREM
 --       and an LTRIM that change nothing. The LREM is on the sums, because it would be slow on a long stock. It runs
 --       when Redis is out of memory too: a frozen shard frees no memory.
@@ -37,7 +38,7 @@ if #ARGV == 4 then
 end
 
 local camp, damage = whole(KEYS[3], 'state', 'from')
-local withheld, amount, by = withheld_of(KEYS[3], KEYS[5])
+local withheld, amount, covered = withheld_of(KEYS[3], KEYS[5])
 if damage or not withheld then
 	return damage or amount
 end
@@ -62,24 +63,27 @@ end
 for i, user in ipairs(users) do
 	held[user] = receipts[i]
 end
-for i = 7, #ARGV, 5 do
-	local packet, request = ARGV[i] .. ' ' .. ARGV[i + 1], ARGV[i + 3]
-	local place
+-- take marks a packet of the stocks as granted, if it is among the first most packets; 0 for all.
+local function take(packet, most)
 	for k = 6, #KEYS, 2 do
-		place = redis.call('LPOS', KEYS[k], packet)
+		local place = redis.call('LPOS', KEYS[k], packet, 'MAXLEN', most)
 		if place then
 			table.insert(taken[k], packet)
 			taken[k].last = math.max(taken[k].last, place)
-			break
+			return true
 		end
 	end
-	if not place and redis.call('LPOS', KEYS[5], packet) then
-		place = 0
-		named[#named + 1] = packet
-		amount = amount - ARGV[i + 1]
-	end
-	if not place then
-		return { 'gone', ARGV[i] }
+end
+for i = 7, #ARGV, 5 do
+	local packet, request = ARGV[i] .. ' ' .. ARGV[i + 1], ARGV[i + 3]
+	-- Lost packets are near the front, or already withheld. So a search of a whole stock, which may be long, is the last.
+	if not take(packet, 4096) then
+		if redis.call('LPOS', KEYS[5], packet) then
+			named[#named + 1] = packet
+			amount = amount - ARGV[i + 1]
+		elseif not take(packet, 0) then
+			return { 'gone', ARGV[i] }
+		end
 	end
 	local user = ARGV[i + 2]
 	local receipt = packet .. ' ' .. string.format('%.0f', ARGV[2] + #lines) .. ' ' .. dt .. ' ' .. request
@@ -126,7 +130,7 @@ for _, packet in ipairs(named) do
 	redis.call('LREM', KEYS[5], 1, packet)
 end
 if #named > 0 then
-	set_withheld(KEYS[3], withheld - #named, amount, by)
+	set_withheld(KEYS[3], withheld - #named, amount, covered)
 end
 redis.call('HSET', KEYS[1], 'seq', ARGV[3])
 return { 'ok' }

@@ -3,62 +3,74 @@
 -- grant one of them or return all to the stock.
 --
 -- KEYS  1 meta  2 campaign  3 withheld  4... stock and sums of each generation
--- ARGV  1 the attempt, see mend.lua  2... for each generation how many packets from the front are examined; then the
---       packets among them that stay, "number amount": they are granted next
+-- ARGV  1 the attempt, see mend.lua  2 the last event for which packets are withheld with this call, 0 for the rest of
+--       a place  3... for each generation how many packets from the front are examined; then the packets among them
+--       that stay, "number amount": they are granted next
 -- Reply "ok"; or "changed": another attempt restores the shard
 -- Cost  O(packets that are examined)
 -- First write LTRIM: RPUSH then uses the memory that it freed. The script checks the types before it. It runs when
 --       Redis is out of memory too.
--- Repeat answers "ok" and changes nothing, because the field withheld has the epoch of the attempt.
+-- Repeat answers "ok" and changes nothing, because the field withheld has the last event. With 0 it moves the next
+--       packets.
 
 local m = redis.call('HMGET', KEYS[1], 'frozen', 'mend')
-local withheld, amount, by = withheld_of(KEYS[2], KEYS[3])
+local withheld, amount, last = withheld_of(KEYS[2], KEYS[3])
 for i = 4, #KEYS do
 	redis.call('LLEN', KEYS[i])
 end
-local epoch = string.match(ARGV[1], '^%d+')
 if not m[1] or m[2] ~= ARGV[1] then
 	return { 'changed' }
 end
 if not withheld then
 	return amount
 end
-if by == epoch then
-	return { 'ok' }
+if ARGV[2] ~= '0' then
+	if tonumber(last) >= tonumber(ARGV[2]) then
+		return { 'ok' }
+	end
+	last = ARGV[2]
 end
-local generations, stay = (#KEYS - 3) / 2, {}
-for i = 2 + generations, #ARGV do
-	stay[ARGV[i]] = true
+local generations, stays = (#KEYS - 3) / 2, {}
+for i = 3 + generations, #ARGV do
+	stays[ARGV[i]] = true
 end
 local ends = {}
 for g = 1, generations do
 	ends[g] = string.match(redis.call('LINDEX', KEYS[3 + 2 * g], -1) or '', '^%d+')
-	if ARGV[1 + g] ~= '0' and not ends[g] then
+	if ARGV[2 + g] ~= '0' and not ends[g] then
 		return redis.error_reply('HBDAMAGED the list ' .. KEYS[3 + 2 * g] .. ' is empty; nothing was changed now')
 	end
 end
 for g = 1, generations do
-	local k, n = 2 + 2 * g, tonumber(ARGV[1 + g])
+	local k, n = 2 + 2 * g, tonumber(ARGV[2 + g])
 	local packets = n > 0 and redis.call('LRANGE', KEYS[k], 0, n - 1) or {}
 	local position = n > 0 and ends[g] - redis.call('LLEN', KEYS[k]) + n
 	if n > 0 then
 		redis.call('LTRIM', KEYS[k], n, -1)
 	end
+	local stay, move = {}, {}
 	for i = #packets, 1, -1 do
-		if stay[packets[i]] then
-			redis.call('LPUSH', KEYS[k], packets[i])
+		if stays[packets[i]] then
+			stay[#stay + 1] = packets[i]
 		end
 	end
 	for _, packet in ipairs(packets) do
-		if not stay[packet] then
-			redis.call('RPUSH', KEYS[3], packet)
-			withheld, amount = withheld + 1, amount + string.match(packet, ' (%d+)$')
+		if not stays[packet] then
+			move[#move + 1] = packet
+			amount = amount + string.match(packet, ' (%d+)$')
 		end
 	end
+	for i = 1, #stay, 5000 do -- unpack takes fewer than 8,000 values
+		redis.call('LPUSH', KEYS[k], unpack(stay, i, math.min(i + 4999, #stay)))
+	end
+	for i = 1, #move, 5000 do
+		redis.call('RPUSH', KEYS[3], unpack(move, i, math.min(i + 4999, #move)))
+	end
+	withheld = withheld + #move
 	-- Sums up to the last moved packet are invalid: see regrant.lua.
 	while n > 0 and tonumber(string.match(redis.call('LINDEX', KEYS[k + 1], 0), '^%d+')) < position do
 		redis.call('LTRIM', KEYS[k + 1], 1, -1)
 	end
 end
-set_withheld(KEYS[2], withheld, amount, epoch)
+set_withheld(KEYS[2], withheld, amount, last)
 return { 'ok' }

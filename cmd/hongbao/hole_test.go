@@ -29,7 +29,7 @@ func (d *deployment) withholds(id string, n int64) (numbers []string) {
 	}
 	require.NoError(d.t, d.rdb.LTrim(ctx, k.Keys.Stock(id), n, -1).Err())
 	require.NoError(d.t, d.rdb.HSet(ctx, k.Keys.Campaign(id), "withheld", fmt.Sprintf("%d %d 2", n, sum)).Err())
-	note := fmt.Sprintf(`{"silent":true,"withheld":%d}`, n)
+	note := fmt.Sprintf(`{"first_seq":1,"last_seq":%d,"silent":true,"withheld":%d}`, n, n)
 	fence := `INSERT INTO fence (shard, epoch, floor, token, fenced_at, opened_at, note) VALUES ($1, 1, 0, '', 1, 1, $2)
 		ON CONFLICT (shard, epoch) DO UPDATE SET note = excluded.note`
 	if strings.Contains(d.dsn, "://") { // PostgreSQL

@@ -575,7 +575,7 @@ func mendCases() map[string]scriptCase {
 			},
 			prep: func(t *testing.T, b *bundle) { b.begin(t) },
 			call: func(ctx context.Context, b *bundle) error {
-				return b.k.Mark(ctx, attempt, "kafka", []stream.SeqRange{{First: 3, Last: 40}})
+				return b.k.Mark(ctx, attempt, "kafka", "kafka", []stream.SeqRange{{First: 3, Last: 40}})
 			},
 		},
 	}
@@ -593,7 +593,7 @@ func withheldCases() map[string]scriptCase {
 				b.load(t, spec("rain", 10))
 				b.begin(t)
 			},
-			call: func(ctx context.Context, b *bundle) error { return b.k.Withhold(ctx, attempt, "rain", []int{3}, nil) },
+			call: func(ctx context.Context, b *bundle) error { return b.k.Withhold(ctx, attempt, "rain", store.Withholding{Last: 1, Front: []int{3}}) },
 		},
 		"grant_withheld": {
 			keys: func(b *bundle) []string {

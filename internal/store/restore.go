@@ -217,10 +217,11 @@ func (k *Shard) Regrant(ctx context.Context, a Attempt, runs ...Run) error {
 // markRuns is how many runs one script call marks.
 const markRuns = 500
 
-// Mark sets the done bits of events that a sink has received. It leaves out events in open claims.
-func (k *Shard) Mark(ctx context.Context, a Attempt, sink string, events []stream.SeqRange) error {
+// Mark sets the done bits of events that a sink has received. It leaves out events in open claims of the sink. done is
+// the name of the bits: the sink's, or another one under which its claims keep done bits.
+func (k *Shard) Mark(ctx context.Context, a Attempt, sink, done string, events []stream.SeqRange) error {
 	for some := range slices.Chunk(events, markRuns) {
-		m := newMarks(k.Keys, sink, []string{k.Keys.Meta(), k.Keys.Claims(sink)}, some)
+		m := newMarks(k.Keys, done, []string{k.Keys.Meta(), k.Keys.Claims(sink)}, some)
 		args := []any{a.String()}
 		for _, p := range m.pieces {
 			args = append(args, p.key, p.first, p.last, p.base)

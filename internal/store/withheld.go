@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -55,25 +56,79 @@ func (k *Shard) Front(ctx context.Context, campaign string, generations, n int64
 	return fronts, nil
 }
 
-// Withhold moves packets from the stocks to the withheld packets: from each generation's stock the first front[i]
-// packets, except those in stay.
-func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, front []int, stay []Packet) error {
+// Withholding says which packets of a campaign to withhold: from each generation's stock the first Front[i] packets,
+// except those in Stay.
+type Withholding struct {
+	// Last is the last event for which packets are then withheld. A repeated call with the same Last, or with a lower
+	// one, changes nothing. If Last is 0, a repeated call withholds the next packets.
+	Last  int64
+	Front []int
+	Stay  []Packet
+}
+
+// Withhold moves packets from the stocks to the withheld packets.
+func (k *Shard) Withhold(ctx context.Context, a Attempt, campaign string, w Withholding) error {
 	keys := append([]string{k.Keys.Meta(), k.Keys.Campaign(campaign), k.Keys.Withheld(campaign)},
-		k.Keys.Stocks(campaign, int64(len(front)))...)
-	args := []any{a.String()}
-	for _, n := range front {
+		k.Keys.Stocks(campaign, int64(len(w.Front)))...)
+	args := []any{a.String(), w.Last}
+	for _, n := range w.Front {
 		args = append(args, n)
 	}
-	for _, p := range stay {
+	for _, p := range w.Stay {
 		args = append(args, p.String())
 	}
 	return k.runRestoreScript(ctx, withholdScript, keys, args...)
 }
 
+// withholdAtOnce is how many packets one call of WithholdRest moves, so that Redis also serves its other shards.
+const withholdAtOnce = 10_000
+
+// WithholdRest moves all packets in the stocks to the withheld packets.
+func (k *Shard) WithholdRest(ctx context.Context, a Attempt, campaign string, generations int64) error {
+	for g := range generations {
+		left, err := k.rdb.LLen(ctx, k.Keys.StockOf(campaign, g+1)).Result()
+		if err != nil {
+			return fmt.Errorf("the stock of campaign %s: %w", campaign, Classify(err))
+		}
+		for front := make([]int, generations); left > 0; left -= withholdAtOnce {
+			front[g] = int(min(left, withholdAtOnce))
+			if err := k.Withhold(ctx, a, campaign, Withholding{Front: front}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// withheldPage is how many packets Withheld reads at once.
+const withheldPage = 10_000
+
 // Withheld returns the packets of a campaign that restores have withheld on the shard, in the order in which they
-// were dealt.
-func (k *Shard) Withheld(ctx context.Context, campaign string) ([]Packet, error) {
-	return k.packets(k.rdb.LRange(ctx, k.Keys.Withheld(campaign), 0, -1))
+// were dealt. On an open shard the list may lack a packet if another one is decided meanwhile.
+func (k *Shard) Withheld(ctx context.Context, campaign string) (list []Packet, err error) {
+	for first := int64(0); ; first += withheldPage {
+		page, err := k.packets(k.rdb.LRange(ctx, k.Keys.Withheld(campaign), first, first+withheldPage-1))
+		if list = append(list, page...); err != nil || len(page) < withheldPage {
+			return list, err
+		}
+	}
+}
+
+// CountWithheld returns how many packets of a campaign are withheld, and the last event for which a restore has
+// withheld packets. Builds before this one stored an epoch in its place, which is lower than any lost event.
+func (k *Shard) CountWithheld(ctx context.Context, campaign string) (packets, last int64, err error) {
+	text, err := k.rdb.HGet(ctx, k.Keys.Campaign(campaign), "withheld").Result()
+	if errors.Is(err, redis.Nil) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("count the withheld packets of campaign %s: %w", campaign, Classify(err))
+	}
+	var amount int64
+	if _, err := fmt.Sscanf(text, "%d %d %d", &packets, &amount, &last); err != nil {
+		return 0, 0, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field withheld %.80q: %w", campaign, text, err)
+	}
+	return packets, last, nil
 }
 
 // Undecided counts the withheld packets of campaigns that are open or paused, on all their places. A person can decide

@@ -7,12 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // thaw ends a restore attempt and makes the shard open.
@@ -38,7 +40,7 @@ func withheldThree(t *testing.T, b *bundle) {
 		}
 	}
 	b.begin(t)
-	require.NoError(t, b.k.Withhold(t.Context(), attempt, "rain", []int{3}, nil))
+	require.NoError(t, b.k.Withhold(t.Context(), attempt, "rain", store.Withholding{Last: 1, Front: []int{3}}))
 	b.thaw(t)
 }
 
@@ -50,6 +52,7 @@ type stocked struct {
 	c      hongbao.Campaign
 	random *rand.Rand
 	users  int
+	last   int64 // last event for which packets are withheld
 }
 
 func (s *stocked) user() string { s.users++; return fmt.Sprint("u", s.users) }
@@ -78,6 +81,7 @@ func (s *stocked) restores(epoch int64) {
 	s.t.Helper()
 	ctx, a := s.t.Context(), attempt
 	a.Epoch = epoch
+	s.last++
 	front, err := s.k.Front(ctx, "rain", 1, int64(1+s.random.IntN(10)))
 	require.NoError(s.t, err)
 	var stay []store.Packet
@@ -92,7 +96,7 @@ func (s *stocked) restores(epoch int64) {
 	require.NoError(s.t, s.k.Begin(ctx, &store.Frozen{Seq: head.Seq, Epoch: head.Epoch}, a))
 	before := len(s.withheld())
 	for range 2 {
-		require.NoError(s.t, s.k.Withhold(ctx, a, "rain", []int{len(front[0])}, stay))
+		require.NoError(s.t, s.k.Withhold(ctx, a, "rain", store.Withholding{Last: s.last, Front: []int{len(front[0])}, Stay: stay}))
 		require.Len(s.t, s.withheld(), before+len(front[0])-len(stay))
 	}
 	s.adds("withhold")
@@ -186,7 +190,7 @@ func TestManyWithheldPacketsComeBack(t *testing.T) {
 	const all = 3 * store.MaxChunk
 	b.load(t, spec("rain", all))
 	b.begin(t)
-	require.NoError(t, b.k.Withhold(t.Context(), attempt, "rain", []int{all - 10}, nil))
+	require.NoError(t, b.k.Withhold(t.Context(), attempt, "rain", store.Withholding{Last: 1, Front: []int{all - 10}}))
 	b.thaw(t)
 	granted := func() string {
 		f, err := b.k.CampaignFields(t.Context(), "rain")
@@ -295,4 +299,73 @@ func TestWinnersAfterARestore(t *testing.T) {
 	n, err := b.k.CountWinners(t.Context(), "rain", b.revision(t.Context()))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n)
+}
+
+// commandStat returns the calls of a Redis command, and the time in microseconds that they took.
+func (b *bundle) commandStat(t *testing.T, command string) (calls, usec int64) {
+	t.Helper()
+	stats, err := b.rdb.InfoMap(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	if text := stats["Commandstats"]["cmdstat_"+command]; text != "" {
+		_, err = fmt.Sscanf(text, "calls=%d,usec=%d,", &calls, &usec)
+		require.NoError(t, err)
+	}
+	return calls, usec
+}
+
+// All packets of a place are withheld by several short scripts, each with few commands for the replicas. A call that is
+// repeated after an interruption continues.
+func TestRestOfALargePlaceIsWithheld(t *testing.T) {
+	t.Parallel()
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
+	const all = 25_000
+	b.load(t, spec("rain", all))
+	b.begin(t)
+	stock := b.rdb.LRange(t.Context(), b.k.Keys.Stock("rain"), 0, -1).Val()
+	before, _ := b.commandStat(t, "rpush")
+	require.NoError(t, b.k.Withhold(t.Context(), attempt, "rain", store.Withholding{Front: []int{7}})) // interrupted
+	require.NoError(t, b.k.WithholdRest(t.Context(), attempt, "rain", 1))
+	require.NoError(t, b.k.WithholdRest(t.Context(), attempt, "rain", 1))
+	pushes, _ := b.commandStat(t, "rpush")
+	require.LessOrEqual(t, pushes-before, int64(1+6))
+	scripts, _ := b.commandStat(t, "evalsha")
+	require.Greater(t, scripts, int64(2))
+	list, err := b.k.Withheld(t.Context(), "rain")
+	require.NoError(t, err)
+	withheld := make([]string, len(list))
+	for i, p := range list {
+		withheld[i] = p.String()
+	}
+	require.Equal(t, stock, withheld)
+	n, _, err := b.k.CountWithheld(t.Context(), "rain")
+	require.NoError(t, err)
+	require.EqualValues(t, all, n)
+	b.thaw(t)
+	e, err := b.k.Close(t.Context(), "rain", true, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, all, e.Close.Left)
+}
+
+// Grants whose packets are already withheld are put back without a search of the whole stock for each of them.
+func TestRegrantOfWithheldPacketsSparesTheStock(t *testing.T) {
+	t.Parallel()
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
+	b.load(t, spec("rain", 200_000))
+	b.begin(t)
+	require.NoError(t, b.k.Withhold(t.Context(), attempt, "rain", store.Withholding{Last: 1000, Front: []int{1000}}))
+	_, before := b.commandStat(t, "lpos")
+	require.ErrorIs(t, b.rdb.LPos(t.Context(), b.k.Keys.Stock("rain"), "none", redis.LPosArgs{}).Err(), redis.Nil)
+	_, search := b.commandStat(t, "lpos")
+	withheld, err := b.k.Withheld(t.Context(), "rain")
+	require.NoError(t, err)
+	grants := make([]hongbao.Grant, store.MaxGrabs)
+	for i := range grants {
+		p := withheld[500+i]
+		grants[i] = hongbao.Grant{Campaign: "rain", User: fmt.Sprint("u", i), Seq: 1 + int64(i), Packet: p.Number,
+			Amount: p.Amount, Time: time.UnixMilli(1_800_000_000_000)}
+	}
+	require.NoError(t, b.k.Regrant(t.Context(), attempt, store.Run{Grants: grants, Generations: 1}))
+	_, regranted := b.commandStat(t, "lpos")
+	require.Less(t, regranted-search, store.MaxGrabs/4*(search-before), "in microseconds; each full search took %d",
+		search-before)
 }

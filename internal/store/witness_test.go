@@ -400,7 +400,7 @@ func TestMarkLeavesClaims(t *testing.T) {
 	_, err = b.k.Claim(t.Context(), c)
 	require.NoError(t, err)
 	b.begin(t)
-	require.NoError(t, b.k.Mark(t.Context(), attempt, "kafka", []stream.SeqRange{{First: 3, Last: 40}, {First: 50, Last: 50}}))
+	require.NoError(t, b.k.Mark(t.Context(), attempt, "kafka", "kafka", []stream.SeqRange{{First: 3, Last: 40}, {First: 50, Last: 50}}))
 	n, err := b.rdb.BitCount(t.Context(), b.k.Keys.Done("kafka", 0), nil).Result()
 	require.NoError(t, err)
 	require.EqualValues(t, 35, n)

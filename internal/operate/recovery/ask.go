@@ -55,6 +55,11 @@ func (f *facts) lap(step *int64) {
 // wrote returns the time of the last write to the shard before it froze.
 func (f *facts) wrote() time.Time { return time.UnixMilli(f.attempt.Wrote) }
 
+// over reports whether the shard is on another server than the attempt's, or the server was promoted since.
+func (f *facts) over(z *store.Frozen) bool {
+	return z.Token != f.attempt.Token || z.History != f.attempt.History
+}
+
 // known returns the grants after the last event that Redis certainly had, from the ledger, the topic and the
 // witnesses.
 func (f *facts) known() (known []restore.Known) {

@@ -391,6 +391,11 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, decision *ledger.Accep
 		again.Campaigns = append(again.Campaigns, c.Campaign)
 		again.Places[c.Campaign] = c.places
 	}
+	if v.attempt.Epoch > 0 {
+		if err := r.noteNext(ctx, v); err != nil {
+			return err
+		}
+	}
 	opened, err := k.Reopen(ctx, again)
 	if err == nil && !opened {
 		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed meanwhile; the worker tries again", v.Shard)

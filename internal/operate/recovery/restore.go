@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -32,9 +33,15 @@ type Counts struct {
 	First int64 `json:"first_seq"`
 	Last  int64 `json:"last_seq"`
 	// Planned is true if the note was written before the shard was open.
-	Planned bool  `json:"planned,omitempty"`
-	Took    Steps `json:"took"`
+	Planned bool `json:"planned,omitempty"`
+	// Next is the first seq after the opening. It is 0 until the opening begins, and nil in notes of earlier builds.
+	Next *int64 `json:"next_seq,omitempty"`
+	Took Steps  `json:"took"`
 }
+
+// opened reports whether the shard may have been opened. A recoverer may have died between the last note and the
+// opening.
+func (c *Counts) opened() bool { return !c.Planned || c.Next == nil || *c.Next > 0 }
 
 // Restored is an opening that restored what Redis had lost.
 type Restored struct {
@@ -60,7 +67,7 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 			return nil, err
 		}
 		for i := range noted {
-			if !noted[i].Planned || noted[i].Epoch == head.Epoch {
+			if noted[i].First > 0 && (!noted[i].Planned || noted[i].Epoch == head.Epoch) {
 				list = append(list, noted[i])
 			}
 		}
@@ -68,8 +75,8 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 	return list, nil
 }
 
-// noted returns the ledger's notes of a shard's restores, newest first. It includes restores that were planned and not
-// completed.
+// noted returns the ledger's notes of a shard's openings, newest first. It includes restores that were planned and not
+// completed. An opening that restored nothing has only Next.
 func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err error) {
 	fences, err := r.cfg.Ledger.Fences(ctx, shard)
 	if err != nil {
@@ -97,11 +104,10 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 		return nil, why, err
 	}
 	f.lap(&f.steps.Judge)
-	v.attempt = f.attempt
 	done = planned(v, f, begun)
 	if v.guarded = done.Silent; v.guarded {
-		if why, err := r.lostWithheld(ctx, v); err != nil || why != "" {
-			return nil, why, err
+		if why := v.lostWithheld(); why != "" {
+			return nil, why, nil
 		}
 	}
 	if err := r.note(ctx, v, done); err != nil { // before any change, so that another recoverer can continue
@@ -119,6 +125,11 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 		}
 		return nil, "", err
 	}
+	if v.guarded {
+		if err := r.withholdRest(ctx, v); err != nil {
+			return nil, "", err
+		}
+	}
 	for id := range v.here {
 		if done.Unknown == 0 {
 			break
@@ -134,12 +145,10 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 
 // planned counts what a restore puts back. It includes what an earlier recoverer has put back in this attempt.
 func planned(v *Verdict, f *facts, begun *Counts) *Counts {
-	done := &Counts{First: v.Redis + 1, Last: v.Known()}
+	done := &Counts{First: v.Redis + 1, Last: v.Known(), Silent: v.guarded, Planned: true, Next: new(int64)}
 	if begun != nil {
-		done = &Counts{First: begun.First, Last: begun.Last, Silent: begun.Silent}
+		done.First, done.Last, done.Silent = begun.First, max(begun.Last, done.Last), begun.Silent || v.guarded
 	}
-	done.Silent = done.Silent || v.guarded
-	done.Planned = true
 	sources, known := map[int64]restore.Source{}, f.known()
 	slices.SortFunc(known, func(a, b restore.Known) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, g := range known {
@@ -194,7 +203,8 @@ func runOf(kept []restore.Known) (run []hongbao.Grant) {
 }
 
 // markTopic sets the done bits of the events that the topic has. Redis may have lost these bits, and the publisher
-// would send the events again.
+// would send the events again. A requeue of dead letters has its own bits: Redis may have lost them, and have the
+// letters again.
 func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, last int64) error {
 	var events []stream.SeqRange
 	seqs := make([]int64, 0, len(f.topic))
@@ -207,7 +217,12 @@ func (r *Recoverer) markTopic(ctx context.Context, k *store.Shard, f *facts, las
 	for _, seq := range slices.Compact(seqs) {
 		events = store.AppendSeq(events, seq)
 	}
-	return k.Mark(ctx, f.attempt, r.cfg.TopicSink, events)
+	for _, done := range []string{r.cfg.TopicSink, deadletter.RequeueSink(r.cfg.TopicSink)} {
+		if err := k.Mark(ctx, f.attempt, r.cfg.TopicSink, done, events); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lost reports whether something must be put back. begun has the plan that an earlier recoverer noted for this attempt.
@@ -216,13 +231,12 @@ func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, 
 	if f == nil {
 		return v.Lost(), nil, "", nil
 	}
-	noted, err := r.noted(ctx, v.Shard)
-	if err != nil {
+	if v.noted, err = r.noted(ctx, v.Shard); err != nil {
 		return false, nil, "", err
 	}
-	for i := range noted {
-		if noted[i].Epoch == f.attempt.Epoch {
-			begun = &noted[i].Counts
+	for i := range v.noted {
+		if n := &v.noted[i]; n.Epoch == f.attempt.Epoch && n.First > 0 {
+			begun = &n.Counts
 		}
 	}
 	if v.Lost() || begun != nil {
@@ -236,12 +250,33 @@ func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, 
 	return len(missing) > 0, nil, why, err
 }
 
+// freezeAgain reads the shard's state after a restore. It returns an error if the state is not that of the verdict with
+// the restored events: Redis may have lost them again, or a process has reported more.
+func (r *Recoverer) freezeAgain(ctx context.Context, v *Verdict, f *facts) error {
+	z, err := r.cfg.Store.Shard(v.Shard).Freeze(ctx)
+	if err != nil {
+		return err
+	}
+	if !z.Frozen || f.over(&z) || z.Seq < v.Redis || z.Seen > v.Known() || z.Late != v.Late {
+		return store.ErrAttemptOver
+	}
+	v.state, v.Redis, v.Campaigns = z, z.Seq, nil
+	for id, c := range v.here { // after the restore no campaign is in doubt
+		if c.added {
+			v.dealt[id] = c.dealt
+		}
+	}
+	v.skip = restore.SkipTo(v.Known(), time.Since(f.wrote()))
+	return nil
+}
+
 // restoreAndOpen restores what a shard has lost, and opens the shard. If only a person can decide, it returns why.
 func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (why string, err error) {
-	k := r.cfg.Store.Shard(v.Shard)
 	v.evidence = store.AnyEvidence
 	if f != nil {
-		v.evidence = f.reported.Texts
+		if v.evidence, v.attempt = f.reported.Texts, f.attempt; f.over(&v.state) {
+			return "", store.ErrAttemptOver
+		}
 	}
 	var done *Counts
 	lost, begun, why, err := r.lost(ctx, v, f)
@@ -252,25 +287,17 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (w
 		if done, why, err = r.restore(ctx, v, f, begun); err != nil || why != "" {
 			return why, err
 		}
-		z, err := k.Freeze(ctx)
-		if err != nil || !z.Frozen {
-			return "", errors.Join(err, store.ErrAttemptOver)
-		}
-		v.state, v.Redis, v.Campaigns = z, z.Seq, nil
-		for id, c := range v.here { // after the restore no campaign is in doubt
-			if c.added {
-				v.dealt[id] = c.dealt
-			}
-		}
-		v.skip = restore.SkipTo(v.Known(), time.Since(f.wrote()))
-	}
-	if f != nil {
-		if err := r.markTopic(ctx, k, f, v.Redis); err != nil {
+		if err := r.freezeAgain(ctx, v, f); err != nil {
 			return "", err
 		}
-		v.attempt = f.attempt
+	}
+	if f != nil {
+		if err := r.markTopic(ctx, r.cfg.Store.Shard(v.Shard), f, v.Redis); err != nil {
+			return "", err
+		}
 		f.lap(&f.steps.Marks)
 	}
+	v.counts = cmp.Or(done, &Counts{})
 	if err := r.open(ctx, v, nil); err != nil {
 		return "", err
 	}

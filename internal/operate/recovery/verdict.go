@@ -44,13 +44,15 @@ type Verdict struct {
 	broken []string        // why campaigns stay in doubt even if all lost events are restored
 
 	attempt store.Attempt // the attempt that restores the shard; zero if there is none
+	noted   []Restored    // the ledger's notes of the shard's openings, newest first
 	// guarded reports whether a silent process may have reported grants that no source knows, so that packets are
 	// withheld.
 	guarded bool
 	// withheld has the packets that restores have withheld, by campaign.
 	withheld map[string]map[int64]bool
-	skip     int64 // the least seq up to which the opening has to skip
-	opened   int64 // the epoch of the opening
+	counts   *Counts // what the attempt has restored
+	skip     int64   // the least seq up to which the opening has to skip
+	opened   int64   // the epoch of the opening
 	// evidence is the number of witness reports that were judged. If Redis has more reports at the opening, the shard
 	// does not open.
 	evidence int64

@@ -28,56 +28,64 @@ func (r *Recoverer) readWithheld(ctx context.Context, v *Verdict) error {
 }
 
 // withhold removes from the stocks the packets that a silent process may have reported to users. No source knows which
-// packets these are, so it goes by the order of the stocks. Hence it runs before anything is granted again, and once in
-// an attempt.
+// packets these are, so it goes by the order of the stocks. Hence it runs before anything is granted again. Campaigns
+// over several shards follow in withholdRest.
 func (r *Recoverer) withhold(ctx context.Context, v *Verdict, f *facts, kept []restore.Known) error {
 	margin, err := r.margin(ctx, v, f, kept)
 	if err != nil {
 		return err
 	}
-	spans := lostSpans(v, v.Redis+1, kept)
-	seqs, known := make([]int64, len(kept)), map[string]map[int64]restore.Known{}
-	for i, g := range kept {
-		seqs[i] = g.Seq
+	known := map[string]map[int64]restore.Known{}
+	for _, g := range kept {
 		if known[g.Campaign] == nil {
 			known[g.Campaign] = map[int64]restore.Known{}
 		}
 		known[g.Campaign][g.Packet] = g
 	}
-	for i := range spans {
-		spans[i].Holes = restore.Holes([]stream.SeqRange{spans[i].Seqs}, seqs)
-	}
 	for _, id := range slices.Sorted(maps.Keys(v.here)) {
-		if !v.here[id].grants {
+		if c := v.here[id]; !c.grants || c.places > 1 {
 			continue
 		}
-		place := restore.Place{Known: known[id], Spans: spans, Margin: margin}
-		if err := r.withholdOf(ctx, v, f.attempt, id, place); err != nil {
+		if err := r.withholdOf(ctx, v, id, kept, restore.Place{Known: known[id], Margin: margin}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, a store.Attempt, id string, place restore.Place) error {
-	k, c := r.cfg.Store.Shard(v.Shard), v.here[id]
-	most := place.Margin // more packets can't have been granted
-	for _, s := range place.Spans {
+// withholdOf withholds packets of one campaign. If this attempt or an earlier one has already withheld packets, it only
+// adds packets for events of which no process had reported then.
+func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, id string, kept []restore.Known, place restore.Place) error {
+	k, last := r.cfg.Store.Shard(v.Shard), v.Known()
+	_, through, err := k.CountWithheld(ctx, id)
+	if err != nil {
+		return err
+	}
+	if through >= v.Redis { // no opening has followed: openings skip more than all known events
+		place.Margin = 0 // it is already withheld
+	}
+	place.Spans = lostSpans(v, max(v.Redis, through)+1, kept)
+	seqs, most := make([]int64, len(kept)), place.Margin // more packets can't have been granted
+	for i := range kept {
+		seqs[i] = kept[i].Seq
+		last = max(last, kept[i].Seq)
+	}
+	for i := range place.Spans {
+		s := &place.Spans[i]
+		s.Holes = restore.Holes([]stream.SeqRange{s.Seqs}, seqs)
 		most += s.Seqs.Last - s.Seqs.First + 1
 	}
-	if c.places > 1 {
-		most = 0 // no limit: users who found this place empty may have continued to another place
+	most += int64(len(place.Known)) // packets of known grants may come before those of the first span
+	if through >= last || most == 0 {
+		return nil
 	}
-	fronts, err := k.Front(ctx, id, c.dealt, most)
+	fronts, err := k.Front(ctx, id, v.here[id].dealt, most)
 	if err != nil {
 		return err
 	}
 	packets := slices.Concat(fronts...) // a generation is granted only after the previous one is used up
 	for _, p := range packets {
 		place.Packets = append(place.Packets, p.Number)
-	}
-	if c.places > 1 {
-		place.Margin = int64(len(packets))
 	}
 	steps := restore.Plan(place)
 	var stay []store.Packet
@@ -91,20 +99,36 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, a store.Attempt,
 		front[g] = min(rest, len(fronts[g]))
 		rest -= front[g]
 	}
-	return k.Withhold(ctx, a, id, front, stay)
+	return k.Withhold(ctx, v.attempt, id, store.Withholding{Last: last, Front: front, Stay: stay})
+}
+
+// withholdRest withholds all remaining packets of campaigns over several shards: users who found a place empty may have
+// continued to another place. It runs after the known grants are put back.
+func (r *Recoverer) withholdRest(ctx context.Context, v *Verdict) error {
+	for _, id := range slices.Sorted(maps.Keys(v.here)) {
+		if c := v.here[id]; c.grants && c.places > 1 {
+			if err := r.cfg.Store.Shard(v.Shard).WithholdRest(ctx, v.attempt, id, c.dealt); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // lostSpans returns the ranges of seqs, beginning with from, that lost events may have had. known is ordered by seq.
-// An opening skips at least half a chunk, up to a multiple of chunk. So a longer gap comes from an opening that Redis
-// has lost, and its seqs belong to no events.
+// An opening that Redis has lost begins a new range, because the seqs that it skipped belong to no events.
 func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.Span) {
-	s := stream.SeqRange{First: from, Last: from - 1}
+	s, openings := stream.SeqRange{First: from, Last: from - 1}, v.lostOpenings()
+	end := func() {
+		if s.Last >= s.First {
+			spans = append(spans, restore.Span{Seqs: s})
+		}
+	}
 	add := func(seq int64) {
-		if seq-s.Last > chunk/2 {
-			if s.Last >= s.First {
-				spans = append(spans, restore.Span{Seqs: s})
-			}
-			s.First = max(s.Last+1, seq/chunk*chunk)
+		for ; len(openings) > 0 && seq >= openings[0]; openings = openings[1:] {
+			end()
+			s.First = max(from, openings[0])
+			s.Last = s.First - 1
 		}
 		s.Last = max(s.Last, seq)
 	}
@@ -113,9 +137,8 @@ func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.S
 			add(known[i].Seq)
 		}
 	}
-	if add(v.Known()); s.Last >= s.First {
-		spans = append(spans, restore.Span{Seqs: s})
-	}
+	add(v.Known())
+	end()
 	return spans
 }
 
@@ -150,24 +173,56 @@ func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []res
 	return n, nil
 }
 
-// lostWithheld returns why a person has to decide if Redis has lost an opening that withheld packets: no source knows
-// which packets these were.
-func (r *Recoverer) lostWithheld(ctx context.Context, v *Verdict) (why string, err error) {
-	noted, err := r.noted(ctx, v.Shard)
-	for i := range noted {
-		if did := &noted[i]; did.Epoch > v.Opening && did.Epoch != v.attempt.Epoch && did.Silent {
-			return fmt.Sprintf("Redis has lost the opening of epoch %d, which withheld packets", did.Epoch), nil
+// lostNotes returns the ledger's notes of openings that Redis may have had and has lost, oldest first.
+func (v *Verdict) lostNotes() (lost []*Restored) {
+	for i := range v.noted {
+		if n := &v.noted[i]; n.Epoch > v.Opening && n.Epoch != v.attempt.Epoch && n.opened() {
+			lost = append(lost, n)
 		}
 	}
-	return "", err
+	slices.Reverse(lost)
+	return lost
+}
+
+// lostOpenings returns the first seqs after the openings that Redis has lost, as far as the ledger knows them.
+func (v *Verdict) lostOpenings() (seqs []int64) {
+	for _, n := range v.lostNotes() {
+		if n.Next != nil && *n.Next > 0 {
+			seqs = append(seqs, *n.Next)
+		}
+	}
+	slices.Sort(seqs)
+	return seqs
+}
+
+// lostWithheld returns why a person has to decide if Redis has lost an opening that withheld packets: no source knows
+// which packets these were.
+func (v *Verdict) lostWithheld() string {
+	for _, n := range v.lostNotes() {
+		if n.Silent {
+			return fmt.Sprintf("Redis has lost the opening of epoch %d, which withheld packets", n.Epoch)
+		}
+	}
+	return ""
 }
 
 func (r *Recoverer) countWithheld(ctx context.Context, v *Verdict) (n int64, err error) {
-	err = r.readWithheld(ctx, v)
-	for _, packets := range v.withheld {
-		n += int64(len(packets))
+	for id := range v.here {
+		packets, _, err := r.cfg.Store.Shard(v.Shard).CountWithheld(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		n += packets
 	}
-	return n, err
+	return n, nil
+}
+
+// noteNext notes the first seq after an opening, just before the opening. If Redis loses the opening, the next recoverer
+// knows which seqs it skipped.
+func (r *Recoverer) noteNext(ctx context.Context, v *Verdict) error {
+	next := v.skipTo() + 1
+	v.counts.Next = &next
+	return r.note(ctx, v, v.counts)
 }
 
 // note writes the counts of a restore into the ledger's row of the attempt.
