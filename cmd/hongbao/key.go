@@ -169,7 +169,8 @@ func keyRotateCmd() *cobra.Command {
 		Use: "rotate KEY", Short: "Give an API key a new secret and print the key, only this once",
 		Long: "Gives an API key a new secret. The key's role and campaigns do not change, and its end changes only with\n" +
 			"--expires. An expired key can't be rotated. The old secret remains valid for --overlap, so that the\n" +
-			"key's owner can switch without an interruption. An even older secret becomes invalid at once.",
+			"key's owner can switch without an interruption. Until then another rotation is refused, because it\n" +
+			"would end that secret at once. --overlap 0s ends all older secrets at once.",
 		Example: "  hongbao key rotate 5xk2q7vmaz3t\n  hongbao key rotate 5xk2q7vmaz3t --overlap 0s --expires 2160h",
 		Args:    exactly(1, "one key, by its id"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -214,7 +214,7 @@ func TestReplayToTheBalanceServer(t *testing.T) {
 	}
 }
 
-// A replay has settled the grant of a dead letter. The requeue removes the letter without a request to the remote.
+// A replay of dead letters has settled the grant of a letter. The requeue removes the letter without a request to the remote.
 func TestRequeueAtTheBalanceServerOfWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -224,7 +224,7 @@ func TestRequeueAtTheBalanceServerOfWhatIsRecorded(t *testing.T) {
 	bank := startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	want := d.winners(t, "rain", 4)
 	d.buried("balance")
-	d.ok("replay", "first", "--to", "balance", "--campaign", "rain", "--user", "u0001")
+	d.ok("replay", "first", "--to", "balance", "--dead", "balance", "--campaign", "rain", "--user", "u0001")
 	n, sum := booked(t, addr, want)
 	require.Equal(t, 1, n)
 	require.Equal(t, want["u0001"], sum)

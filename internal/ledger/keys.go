@@ -104,11 +104,19 @@ type Rotation struct {
 	Expires *time.Time
 }
 
-// RotateKey sets a new secret for an API key. A secret that was replaced earlier becomes invalid at once.
+// RotateKey sets a new secret for an API key. While an earlier secret is still valid, it refuses a rotation with an
+// overlap: the caller may not have received the newest secret, and programs may still use the earlier one. Without an
+// overlap all older secrets become invalid at once.
 func (l *Ledger) RotateKey(ctx context.Context, id string, to Rotation) (access.Key, error) {
 	return l.changeKey(ctx, "rotate", id, func(k *access.Key, now time.Time) error {
 		if !k.Revoked.IsZero() || !k.Expires.IsZero() && !k.Expires.After(now) {
 			return hongbao.Errorf(hongbao.ClassPermanent, "it is revoked or expired: make a new one with `hongbao key create`")
+		}
+		if k.Hash != to.Hash && k.OldUntil.After(now) && to.Overlap > 0 {
+			return hongbao.Errorf(hongbao.ClassPermanent, "it has a new secret already, and the secret before is valid until %s; "+
+				"another rotation would end that one at once. If you do not have the new secret, make another key with `hongbao "+
+				"key create`, and revoke this one when no program uses it; or end all older secrets now with --overlap 0s",
+				k.OldUntil.Format(time.RFC3339))
 		}
 		if k.Hash != to.Hash { // equal in a retry after the response to COMMIT was lost
 			k.OldHash, k.OldUntil, k.Hash = k.Hash, now.Add(to.Overlap), to.Hash

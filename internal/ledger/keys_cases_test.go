@@ -55,10 +55,18 @@ func testKeys(t *testing.T, f *fixture) {
 	require.WithinDuration(t, time.Now().Add(time.Hour), turned.OldUntil, time.Minute)
 	require.Equal(t, turned, live()[0])
 	require.Equal(t, first.Expires, turned.Expires, "a rotation keeps the end")
+	_, other := access.NewSecret(first.ID)
+	_, err = l.RotateKey(ctx, first.ID, Rotation{Hash: other, Overlap: time.Hour})
+	require.ErrorContains(t, err, "--overlap 0s", "as after an unknown COMMIT: programs use the first secret")
+	require.Equal(t, turned, live()[0])
 	later := first.Expires.Add(time.Hour)
 	turned, err = l.RotateKey(ctx, first.ID, Rotation{Hash: hash, Expires: &later})
 	require.NoError(t, err)
 	require.Equal(t, later, live()[0].Expires)
+	turned, err = l.RotateKey(ctx, first.ID, Rotation{Hash: other})
+	require.NoError(t, err)
+	require.Equal(t, hash, turned.OldHash)
+	require.Equal(t, other, turned.Hash, "without an overlap all older secrets end")
 	past := time.Now().Add(-time.Hour)
 	_, err = l.RotateKey(ctx, first.ID, Rotation{Hash: hash, Expires: &past})
 	require.ErrorContains(t, err, "it would have expired")
@@ -95,7 +103,7 @@ func testKeysTogether(t *testing.T, f *fixture) {
 		wg.Go(func() {
 			_, hash := access.NewSecret(k.ID)
 			var has access.Key
-			has, errs[i] = f.ledger.RotateKey(t.Context(), k.ID, Rotation{Hash: hash, Overlap: time.Hour})
+			has, errs[i] = f.ledger.RotateKey(t.Context(), k.ID, Rotation{Hash: hash})
 			olds[i] = has.OldHash
 		})
 	}

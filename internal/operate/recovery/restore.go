@@ -130,9 +130,9 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 			return nil, "", err
 		}
 	}
-	for id := range v.here {
-		if done.Unknown == 0 {
-			break
+	for id, c := range v.here {
+		if done.Unknown == 0 || v.guarded && c.places > 1 { // then no packet returns to the stock: the rest is withheld
+			continue
 		}
 		if err := k.Revise(ctx, f.attempt, id); err != nil {
 			return nil, "", err

@@ -273,6 +273,7 @@ func TestRestOfAPlaceIsWithheld(t *testing.T) {
 	require.Greater(t, home[1], 400)
 	require.Greater(t, other[0], 400)
 	require.Zero(t, other[1])
+	require.Equal(t, w.revisions(t, wide, places[1:]), w.revisions(t, wide, places[:1]), "filters of the winners stay valid")
 	list, err := places[0].Withheld(t.Context(), wide)
 	require.NoError(t, err)
 	for _, r := range unreported {
@@ -285,6 +286,16 @@ func TestRestOfAPlaceIsWithheld(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, left(k)[0]+left(k)[1], e.Close.Left)
 	}
+}
+
+func (w *world) revisions(t *testing.T, id string, places []*store.Shard) (list []string) {
+	t.Helper()
+	for _, k := range places {
+		revision, err := w.rdb.HGet(t.Context(), k.Keys.Campaign(id), "revision").Result()
+		require.NoError(t, err)
+		list = append(list, revision)
+	}
+	return list
 }
 
 // Redis loses an opening that withheld packets. No source knows which packets these were, so the shard stays frozen for

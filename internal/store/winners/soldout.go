@@ -11,10 +11,11 @@ import (
 // SoldOutCache is what a producer knows about a campaign without packets left. CertainlySoldOut and Renew are safe for
 // concurrent use with all methods. Callers of the other methods must hold the lock of the campaign's walk.Memory.
 type SoldOutCache struct {
-	filter  *Filter
-	ended   time.Time // time of the last End; answers to earlier calls do not count
-	proof   atomic.Pointer[proof]
-	renewed atomic.Int64 // when Renew last chose a grab, in ns since start
+	filter   *Filter
+	revision string    // the campaign's revision in the last answer that counted
+	ended    time.Time // time of the last End; answers to earlier calls do not count
+	proof    atomic.Pointer[proof]
+	renewed  atomic.Int64 // when Renew last chose a grab, in ns since start
 }
 
 // proof shows that no packets were left at a time. It is valid for walk.Lease.
@@ -87,12 +88,17 @@ func (k *SoldOutCache) Answered(m *walk.Memory, s *PlaceAnswer, now time.Time) {
 }
 
 func (k *SoldOutCache) prove(m *walk.Memory, s *PlaceAnswer, now time.Time) {
-	if k.filter == nil || s.Generation < m.Newest() || !s.Asked.After(k.ended) {
+	if s.Generation < m.Newest() || !s.Asked.After(k.ended) {
 		return
 	}
-	if k.filter.revision != s.Revision {
-		k.filter = nil
-		k.End(now)
+	if before := k.revision; before != s.Revision { // places may differ: then each answer of another place ends the proof
+		k.revision = s.Revision
+		if before != "" {
+			k.End(now)
+			return
+		}
+	}
+	if k.filter == nil || k.filter.revision != s.Revision {
 		return
 	}
 	if p := k.proof.Load(); p.valid(now) {

@@ -98,6 +98,32 @@ func TestKnownEnds(t *testing.T) {
 	}
 }
 
+// One place gets another revision, as after the grant of a withheld packet, and the other keeps its revision. The filter
+// lacks a winner on the first place, so it is never used again, however often it is fetched.
+func TestKnownOfPlacesThatDiffer(t *testing.T) {
+	t.Parallel()
+	p := newProducer(t)
+	for ms := 10; ms < 2000; ms += 10 {
+		p.soldOut(1, "h.r5", 1, ms, ms+1)
+		p.soldOut(1, "h.r5", 1, ms+2, ms+2)
+		require.False(t, p.late(t, ms+2))
+		if p.Wants("h") {
+			p.use(t, "h")
+		}
+		p.soldOut(0, "h", 1, ms+3, ms+4)
+		require.False(t, p.late(t, ms+5), "at %d ms", ms)
+		p.soldOut(0, "h", 1, ms+6, ms+7)
+		require.False(t, p.late(t, ms+8), "at %d ms", ms)
+	}
+	require.True(t, p.Wants("h.r5"))
+	p.use(t, "h.r5") // a top-up or a restore has given both places one revision
+	p.soldOut(0, "h.r5", 1, 2010, 2011)
+	p.soldOut(0, "h.r5", 1, 2012, 2013)
+	require.False(t, p.late(t, 2014))
+	p.soldOut(1, "h.r5", 1, 2015, 2016)
+	require.True(t, p.late(t, 2017))
+}
+
 // A top-up is announced. The filter of the older revision is no longer used, and a filter of the new revision needs a
 // new proof.
 func TestKnownOfAnOlderRevision(t *testing.T) {
