@@ -40,7 +40,8 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 }
 
 // A worker dies during a push. One grant of its batch becomes a dead letter, as after too many attempts, and the next
-// worker finishes the batch, which is in the topic. A requeue of the dead letter publishes no second copy.
+// worker finishes the batch, which is in the topic. Until then no one can drop the dead letter. A requeue of it
+// publishes no second copy.
 func TestRequeueAfterAWorkerFinishedTheClaim(t *testing.T) {
 	t.Parallel()
 	c := newOneCopy(t, testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true}), 0)
@@ -48,6 +49,10 @@ func TestRequeueAfterAWorkerFinishedTheClaim(t *testing.T) {
 	c.broker.Proxy.Delay(0)
 	require.NotEmpty(t, openClaims(c, "kafka"))
 	require.EqualValues(t, 1, c.deadLetterAll("kafka", 1))
+	drop := []string{"dead", "drop", "--sink", "kafka", "--by", "ann", "--why", "a test", "--expect", "1"}
+	out, err := c.hongbao(drop...)
+	require.Error(t, err)
+	require.Contains(t, out, "wait until a worker has finished the claim")
 	w := c.worker()
 	c.finished()
 	require.Empty(t, openClaims(c, "kafka"))
