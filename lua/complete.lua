@@ -1,12 +1,16 @@
 -- complete: ends a claim whose push arrived: marks its events as done and removes the claim.
 --
--- KEYS  1 claims  2... the chunks of the sink's done bitmap
+-- KEYS  1 claims  2 meta  3... the chunks of the done bitmaps of the sink and of its requeues
 -- ARGV  1 claim id  2 fence  3 its events "first-last,first-last"
---       4... the events as marks: number of the key, first bit, last bit
+--       4... the events as marks: number of the key, first bit, last bit, seq of bit 0, number of the key in which the
+--       dead letters among these events are marked (0 for none)
 -- Reply "ok", or "fenced" if the claim was taken over or no longer exists
 -- Cost  O(events); O(events + claims) for a claim that was lost
 -- First write the bits: they may grow memory. The script checks the types before it writes anything.
 --       It runs when Redis is out of memory too: see newDrainScript.
+-- An event whose bit is set before became a dead letter after the claim was made. The push has delivered it, so the
+-- script marks it for requeues too: a requeue must not push it again. An event below meta's done_floor counts as set,
+-- because trimming has deleted its bit.
 -- Repeat answers "fenced", because the claim no longer exists. A repeat for a lost claim answers "ok" again.
 -- If the claim is missing, it was either ended, or Redis has lost it. "#fence" never falls, so the claim is lost if
 -- "#fence" is below the claim's fence. The script completes a lost claim, because its push arrived and must not be
@@ -15,7 +19,8 @@
 
 local claim = redis.call('HGET', KEYS[1], ARGV[1])
 local last = redis.call('HGET', KEYS[1], '#fence')
-for i = 2, #KEYS do
+local floor = tonumber(redis.call('HGET', KEYS[2], 'done_floor') or 0)
+for i = 3, #KEYS do
 	redis.call('STRLEN', KEYS[i])
 end
 if claim and string.match(claim, '^%d+') ~= ARGV[2] then
@@ -33,8 +38,18 @@ if not claim then
 		end
 	end
 end
-for i = 4, #ARGV, 3 do
-	set_bits(KEYS[tonumber(ARGV[i])], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]))
+for i = 4, #ARGV, 5 do
+	local sink, requeues = KEYS[tonumber(ARGV[i])], KEYS[tonumber(ARGV[i + 4])]
+	local first, last = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+	if requeues then
+		for _, bit in ipairs(bits_set(sink, first, last)) do
+			redis.call('SETBIT', requeues, bit, 1)
+		end
+		for bit = first, math.min(last, floor - ARGV[i + 3] - 1) do
+			redis.call('SETBIT', requeues, bit, 1)
+		end
+	end
+	set_bits(sink, first, last)
 end
 redis.call('HDEL', KEYS[1], ARGV[1])
 return { 'ok' }

@@ -25,7 +25,7 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	inTopic := len(c.copies(c.topic))
 	require.NotEmpty(t, openClaims(c, "kafka"))
 	c.grants(300)
-	letters := c.deadLetterAll("kafka")
+	letters := c.deadLetterAll("kafka", 1e9)
 
 	args := []string{"dead", "requeue", "--sink", "kafka", "--by", "ann", "--why", "fixed", "--rate", "150",
 		"--publisher.batch_grants", "20", "--expect", strconv.FormatInt(letters, 10)}
@@ -39,8 +39,33 @@ func TestRequeueToKafkaKilledAnywhere(t *testing.T) {
 	t.Logf("killed %d times; %d of %d were in the topic before", kills, inTopic, c.seq)
 }
 
-// deadLetterAll turns all unfinished events into dead letters, and returns their number.
-func (c *oneCopy) deadLetterAll(group string) (letters int64) {
+// A worker dies during a push. One grant of its batch becomes a dead letter, as after too many attempts, and the next
+// worker finishes the batch, which is in the topic. Until then no one can drop the dead letter. A requeue of it
+// publishes no second copy.
+func TestRequeueAfterAWorkerFinishedTheClaim(t *testing.T) {
+	t.Parallel()
+	c := newOneCopy(t, testkit.NewKafka(t, testkit.KafkaOptions{Proxied: true}), 0)
+	kill(t, c.inFlight())
+	c.broker.Proxy.Delay(0)
+	require.NotEmpty(t, openClaims(c, "kafka"))
+	require.EqualValues(t, 1, c.deadLetterAll("kafka", 1))
+	drop := []string{"dead", "drop", "--sink", "kafka", "--by", "ann", "--why", "a test", "--expect", "1"}
+	out, err := c.hongbao(drop...)
+	require.Error(t, err)
+	require.Contains(t, out, "wait until a worker has finished the claim")
+	w := c.worker()
+	c.finished()
+	require.Empty(t, openClaims(c, "kafka"))
+	c.drain(w)
+	c.exactly(c.topic)
+
+	c.ok("dead", "requeue", "--sink", "kafka", "--by", "ann", "--why", "fixed", "--expect", "1")
+	c.exactly(c.topic)
+	require.Zero(t, c.rdb.XLen(t.Context(), c.keys.Keys.Dead("kafka")).Val())
+}
+
+// deadLetterAll turns the unfinished events into dead letters, at most that many, and returns their number.
+func (c *oneCopy) deadLetterAll(group string, most int64) (letters int64) {
 	c.t.Helper()
 	entries, err := c.keys.Entries(c.t.Context(), "-", "+")
 	require.NoError(c.t, err)
@@ -56,7 +81,7 @@ func (c *oneCopy) deadLetterAll(group string) (letters int64) {
 	}
 	for _, e := range entries {
 		for i := range e.Grants {
-			if owner[e.ID] == "" {
+			if owner[e.ID] == "" || letters == most {
 				break
 			}
 			written, err := c.keys.DeadLetter(c.t.Context(), store.Letter{

@@ -146,7 +146,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 			return Usage("--to topic:%s is this deployment's own topic: use --to kafka, so that no event gets a second copy",
 				topic)
 		}
-		topic, claims.Sink, claims.Trimmed = other, cfg.DoneSink, false
+		topic, claims.Sink, claims.Requeues, claims.Trimmed = other, cfg.DoneSink, "", false
 	} else if o.Missing {
 		cfg.Target += ", what is missing there"
 		claims.Done = cfg.DoneSink

@@ -8,6 +8,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -75,7 +76,8 @@ func (c *Config) TrimmerConfig() consumer.TrimmerConfig {
 // taken over while its owner is alive, because the broker drops the second copy of a batch. The pending list decides
 // which worker owns the events.
 func (c *Config) ClaimsConfig() store.ClaimsConfig {
-	return store.ClaimsConfig{Sink: SinkKafka, Lease: c.Consumer.Lease, TakeLive: true, Trimmed: true}
+	return store.ClaimsConfig{Sink: SinkKafka, Requeues: deadletter.RequeueSink(SinkKafka), Lease: c.Consumer.Lease,
+		TakeLive: true, Trimmed: true}
 }
 
 // LedgerConfig returns the ledger's complete configuration. The DSN may contain a password.

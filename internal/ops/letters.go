@@ -152,6 +152,8 @@ func (in *Letters) Refused(r *deadletter.Report) error {
 	switch {
 	case r == nil:
 		return nil
+	case r.Failed > 0 && r.Decision == "dropped":
+		return app.Found("%d letters stay: the report has the reasons", r.Failed)
 	case r.Failed > 0:
 		return app.Found("the sink refused %d letters again, and they stay: fix the errors in the report, then requeue or drop "+
 			"the letters", r.Failed)

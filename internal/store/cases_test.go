@@ -448,10 +448,14 @@ func claimCases() map[string]scriptCase {
 			},
 		},
 		"complete": {
-			keys: func(b *bundle) []string { return b.doneKeys(b.k.Keys.Claims("kafka")) },
+			keys: func(b *bundle) []string {
+				return b.doneKeys(b.k.Keys.Claims("kafka"), b.k.Keys.Meta(), b.k.Keys.Done("requeue-kafka", 0),
+					b.k.Keys.Done("requeue-kafka", 1))
+			},
 			prep: claimed,
 			call: func(ctx context.Context, b *bundle) error {
-				return b.k.Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: 1, Events: ranges})
+				return b.k.Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: 1, Events: ranges},
+					store.Also{Sink: "requeue-kafka", Letters: true})
 			},
 		},
 		"release": {

@@ -102,20 +102,37 @@ func (k *Shard) stillOpen(ctx context.Context) error {
 	return open()
 }
 
-// Complete ends a claim whose push arrived. It sets the done bits of sink and of the sinks in also, and removes the
-// claim. The error is stream.ErrFenced if the claim was taken over or has already ended. A claim that Redis has lost
-// is also completed, unless a newer claim covers some of its events. Redis loses a claim if the key is deleted or the
-// data go back in time.
-func (k *Shard) Complete(ctx context.Context, sink string, c *stream.Claim, also ...string) error {
+// Also is a second sink whose done bits Complete sets.
+type Also struct {
+	Sink string
+	// Letters marks only the claim's events that became dead letters of the first sink after the claim was made.
+	Letters bool
+}
+
+// Complete ends a claim whose push arrived. It sets the done bits of sink and of the sink in also, if that is not the
+// zero value, and removes the claim. The error is stream.ErrFenced if the claim was taken over or has already ended. A
+// claim that Redis has lost is also completed, unless a newer claim covers some of its events. Redis loses a claim if
+// the key is deleted or the data go back in time.
+func (k *Shard) Complete(ctx context.Context, sink string, c *stream.Claim, also Also) error {
 	k.saw(ctx, c.Events...)
-	m := newMarks(k.Keys, sink, []string{k.Keys.Claims(sink)}, c.Events)
-	for _, other := range also {
-		more := newMarks(k.Keys, other, m.keys, c.Events)
-		m.keys, m.pieces = more.keys, append(m.pieces, more.pieces...)
+	m := newMarks(k.Keys, sink, []string{k.Keys.Claims(sink), k.Keys.Meta()}, c.Events)
+	var more marks // its pieces cover the same events as those of m, in the same order
+	if also.Sink != "" {
+		more = newMarks(k.Keys, also.Sink, m.keys, c.Events)
+		m.keys = more.keys
 	}
 	args := []any{c.ID, c.Fence, formatRanges(c.Events)}
-	for _, p := range m.pieces {
-		args = append(args, p.key, p.first, p.last)
+	for i, p := range m.pieces {
+		letters := 0
+		if also.Letters && also.Sink != "" {
+			letters = more.pieces[i].key
+		}
+		args = append(args, p.key, p.first, p.last, p.base, letters)
+	}
+	if !also.Letters {
+		for _, p := range more.pieces {
+			args = append(args, p.key, p.first, p.last, p.base, 0)
+		}
 	}
 	reply, err := k.run(ctx, completeScript, m.keys, args)
 	return fenced(completeScript, c, reply, err)

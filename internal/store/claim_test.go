@@ -171,7 +171,7 @@ func (l *claimLives) claims(t *rapid.T) {
 func (l *claimLives) complete(t *rapid.T) {
 	c := l.pick(t)
 	lost := l.lost(&c)
-	if !ended(t, lost || l.valid(&c), l.k.Complete(l.ctx, "kafka", &c)) {
+	if !ended(t, lost || l.valid(&c), l.k.Complete(l.ctx, "kafka", &c, store.Also{})) {
 		return
 	}
 	if lost {
@@ -262,7 +262,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 			c.meanwhile(t, b)
 			mine := stream.Claim{ID: "mine", Fence: a.Fence, Events: ranges}
 			before := b.dump(t)
-			err = b.k.Complete(t.Context(), "kafka", &mine)
+			err = b.k.Complete(t.Context(), "kafka", &mine, store.Also{})
 			if c.fenced {
 				require.ErrorIs(t, err, stream.ErrFenced)
 				require.Empty(t, differ(before, b.dump(t)))
@@ -270,7 +270,7 @@ func TestCompleteOfADeletedClaim(t *testing.T) {
 			}
 			require.NoError(t, err)
 			after := b.dump(t)
-			require.NoError(t, b.k.Complete(t.Context(), "kafka", &mine), "a repeat")
+			require.NoError(t, b.k.Complete(t.Context(), "kafka", &mine, store.Also{}), "a repeat")
 			require.Empty(t, differ(after, b.dump(t)))
 			again, err := b.k.Claim(t.Context(), claimCall("again", "w1"))
 			require.NoError(t, err)
@@ -301,8 +301,8 @@ func TestClaimRepeated(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []stream.Claim{{ID: "c1", Fence: first.Fence + 1, Events: ranges, Payload: "p"}}, again.Open)
 	require.ErrorIs(t, b.k.Complete(t.Context(), "kafka",
-		&stream.Claim{ID: "c1", Fence: first.Fence, Events: ranges}), stream.ErrFenced)
-	require.NoError(t, b.k.Complete(t.Context(), "kafka", &again.Open[0]))
+		&stream.Claim{ID: "c1", Fence: first.Fence, Events: ranges}, store.Also{}), stream.ErrFenced)
+	require.NoError(t, b.k.Complete(t.Context(), "kafka", &again.Open[0], store.Also{}))
 	done, err := b.k.Claim(t.Context(), claimCall("c2", "w1"))
 	require.NoError(t, err)
 	require.Equal(t, ranges, done.Done)

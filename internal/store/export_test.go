@@ -60,6 +60,9 @@ func LateOf(k *Shard, epoch int64, skipped string) int64 {
 	return seq
 }
 
+// SetNow replaces the clock of the locks.
+func (l *Locks) SetNow(now func() time.Time) { l.now = now }
+
 // ReleaseSome is ReleaseWithheld for at most the given number of packets.
 func ReleaseSome(ctx context.Context, k *Shard, campaign string, most int) (still int64, why Refusal, err error) {
 	return k.releaseWithheld(ctx, campaign, most)

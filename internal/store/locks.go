@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	mrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/knob"
@@ -39,6 +41,7 @@ type LockConfig struct {
 type Locks struct {
 	store *Store
 	cfg   LockConfig
+	now   func() time.Time // replaced by tests
 }
 
 // Locks returns the locks of the deployment, or an error for a wrong configuration.
@@ -46,7 +49,7 @@ func (s *Store) Locks(cfg LockConfig) (*Locks, error) {
 	if errs := knob.Check(&cfg); len(errs) > 0 {
 		return nil, fmt.Errorf("lock: %w", errors.Join(errs...))
 	}
-	return &Locks{store: s, cfg: cfg}, nil
+	return &Locks{store: s, cfg: cfg, now: time.Now}, nil
 }
 
 // Do waits for the lock, at most until ctx ends, and runs fn while it holds the lock. The lock is on the home shard
@@ -63,7 +66,7 @@ func (l *Locks) Do(ctx context.Context, name string, fn func(ctx context.Context
 
 // Try is like Do, but on a given shard and without waiting. It returns false if another caller has the lock.
 func (l *Locks) Try(ctx context.Context, k *Shard, name string, fn func(ctx context.Context) error) (bool, error) {
-	c, sent := l.call(k, name), time.Now()
+	c, sent := l.call(k, name), l.now()
 	taken, _, err := c.shard.TakeLock(ctx, &c.LockCall)
 	if err != nil {
 		l.release(ctx, c) // the call may have taken the lock
@@ -85,21 +88,32 @@ func (l *Locks) call(k *Shard, name string) *lockCall {
 	return &lockCall{LockCall{Name: name, Token: rand.Text(), Lease: l.cfg.Lease}, k}
 }
 
+// holding is a lock while fn runs under it.
+type holding struct {
+	*lockCall
+
+	locks   *Locks
+	lose    context.CancelCauseFunc // of fn's context
+	over    *time.Timer             // ends fn's context with the lease
+	renewed atomic.Int64            // when the last renewal was sent, in Unix ns
+}
+
 // runLocked runs fn under the lock. sent is the time before the call that took the lock.
 func (l *Locks) runLocked(ctx context.Context, call *lockCall, sent time.Time, fn func(ctx context.Context) error) error {
 	lockCtx, lose := context.WithCancelCause(ctx)
+	h := &holding{lockCall: call, locks: l, lose: lose}
 	// The lease counts from sent, so it ends here before it ends in Redis.
-	over := time.AfterFunc(time.Until(sent.Add(l.cfg.Lease)), func() { lose(ErrLockLost) })
+	h.over = time.AfterFunc(time.Until(sent.Add(l.cfg.Lease)), func() { lose(ErrLockLost) })
+	h.renewed.Store(sent.UnixNano())
+	h.checkClock()
 	stop := make(chan struct{})
-	renewed := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		l.renew(lockCtx, stop, call, over, lose)
-	}()
+	var group sync.WaitGroup
+	group.Go(func() { h.renew(lockCtx, stop) })
+	group.Go(func() { h.watchClock(lockCtx, stop) })
 	err := fn(lockCtx)
 	close(stop)
-	<-renewed
-	over.Stop()
+	group.Wait()
+	h.over.Stop()
 	if err != nil && errors.Is(context.Cause(lockCtx), ErrLockLost) {
 		err = fmt.Errorf("%w under lock %s: %w", ErrLockLost, call.Name, err)
 	}
@@ -111,7 +125,7 @@ func (l *Locks) runLocked(ctx context.Context, call *lockCall, sent time.Time, f
 // take retries until it has the lock. It returns the time before the successful call.
 func (l *Locks) take(ctx context.Context, call *lockCall) (time.Time, error) {
 	for {
-		sent := time.Now()
+		sent := l.now()
 		taken, held, err := call.shard.TakeLock(ctx, &call.LockCall)
 		if err != nil {
 			l.release(ctx, call) // the call may have taken the lock
@@ -137,9 +151,9 @@ func (l *Locks) take(ctx context.Context, call *lockCall) (time.Time, error) {
 }
 
 // renew renews the lease every third of the lease. After an error it tries again, until the timer over cancels fn.
-func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *lockCall, over *time.Timer,
-	lose context.CancelCauseFunc) {
-	tick := time.NewTicker(l.cfg.Lease / 3)
+func (h *holding) renew(ctx context.Context, stop <-chan struct{}) {
+	lease := h.locks.cfg.Lease
+	tick := time.NewTicker(lease / 3)
 	defer tick.Stop()
 	for {
 		select {
@@ -149,17 +163,42 @@ func (l *Locks) renew(ctx context.Context, stop <-chan struct{}, call *lockCall,
 			return
 		case <-tick.C:
 		}
-		sent := time.Now()
-		try, cancel := context.WithTimeout(ctx, l.cfg.Lease/3)
-		mine, err := call.shard.RenewLock(try, &call.LockCall)
+		sent := h.locks.now()
+		try, cancel := context.WithTimeout(ctx, lease/3)
+		mine, err := h.shard.RenewLock(try, &h.LockCall)
 		cancel()
 		switch {
 		case err == nil && !mine:
-			lose(ErrLockLost)
+			h.lose(ErrLockLost)
 			return
-		case err == nil && over.Stop():
-			over.Reset(time.Until(sent.Add(l.cfg.Lease)))
+		case err == nil && h.over.Stop():
+			h.over.Reset(time.Until(sent.Add(lease)))
+			h.renewed.Store(sent.UnixNano())
 		}
+	}
+}
+
+// watchClock checks the wall clock every hundredth of the lease. Timers stop while a machine sleeps, and another caller
+// may take the lock meanwhile.
+func (h *holding) watchClock(ctx context.Context, stop <-chan struct{}) {
+	tick := time.NewTicker(h.locks.cfg.Lease / 100)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			h.checkClock()
+		}
+	}
+}
+
+// checkClock gives the lock up if the last renewal is a whole lease ago by the wall clock.
+func (h *holding) checkClock() {
+	if h.locks.now().UnixNano()-h.renewed.Load() >= int64(h.locks.cfg.Lease) {
+		h.lose(ErrLockLost)
 	}
 }
 

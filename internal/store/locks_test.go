@@ -161,6 +161,39 @@ func TestLostWithoutRedis(t *testing.T) {
 	require.NoError(t, err, "what fn says counts")
 }
 
+// The holder's machine sleeps for longer than the lease: its wall clock jumps, and its timers have not advanced. The
+// holder's context ends before the next renewal. The same applies if the machine sleeps while it takes the lock.
+func TestLossDuringSleep(t *testing.T) {
+	t.Parallel()
+	b := setupLock(t)
+	const lease = time.Minute
+	l := b.locks(t, lease)
+	var slept atomic.Int64
+	l.SetNow(func() time.Time { return time.Now().Add(time.Duration(slept.Load())) })
+	wait := func(ctx context.Context) error {
+		waitLost(ctx, t)
+		require.ErrorIs(t, context.Cause(ctx), store.ErrLockLost)
+		return ctx.Err()
+	}
+	began := time.Now()
+	require.ErrorIs(t, l.Do(t.Context(), "refund", func(ctx context.Context) error {
+		slept.Store(int64(lease))
+		return wait(ctx)
+	}), store.ErrLockLost)
+	var asked atomic.Bool
+	l.SetNow(func() time.Time {
+		if asked.Swap(true) {
+			return time.Now().Add(lease)
+		}
+		return time.Now() // before the call that takes the lock
+	})
+	require.ErrorIs(t, l.Do(t.Context(), "refund", func(ctx context.Context) error {
+		require.ErrorIs(t, context.Cause(ctx), store.ErrLockLost, "before fn begins")
+		return ctx.Err()
+	}), store.ErrLockLost)
+	require.Less(t, time.Since(began), lease/3, "before the next renewal")
+}
+
 // A holder died. Its lock is free after the lease.
 func TestDeadHolder(t *testing.T) {
 	t.Parallel()

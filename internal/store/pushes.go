@@ -18,6 +18,10 @@ type ClaimsConfig struct {
 	// of lost events set a different Done, because the sink's own bits already mark these events as done. Complete
 	// sets both sinks' bits.
 	Done string
+	// Requeues is the sink whose done bits mark the dead letters of Sink that were delivered, or empty. If an event of
+	// a claim has become a dead letter meanwhile, Complete marks it there too, so that a requeue does not push it
+	// again. Requeues does not apply if Done is set.
+	Requeues string
 	// Trimmed is for a consumer group: events below the done floor count as done, because the trimmer has deleted
 	// their bits. Such events occur in a replay to the group's sink, and in a worker that was suspended while others
 	// finished and trimmed its entries. Trimmed does not apply if Done is set, because those bits are never trimmed.
@@ -93,11 +97,11 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []strea
 // is stream.ErrFenced if the claim was taken over; its new owner then finishes it. A claim that Redis has lost is
 // also completed, unless a newer claim covers some of its events.
 func (c *Claims) Complete(ctx context.Context, shard int, claim stream.Claim) error {
-	var also []string
+	also := Also{Sink: c.cfg.Requeues, Letters: true}
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
-		also = append(also, c.cfg.Done)
+		also = Also{Sink: c.cfg.Done}
 	}
-	return c.store.Shard(shard).Complete(ctx, c.cfg.Sink, &claim, also...)
+	return c.store.Shard(shard).Complete(ctx, c.cfg.Sink, &claim, also)
 }
 
 // Release ends a claim whose push was certainly not sent. The error is stream.ErrFenced if the claim was taken over

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -80,7 +81,7 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	require.True(t, a.Granted(), "kafka's own bits are not checked")
 	more := append([]stream.SeqRange{{First: 9, Last: 9}}, ranges...)
 	require.NoError(t, b.k.Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: a.Fence, Events: more},
-		"requeue-kafka"))
+		store.Also{Sink: "requeue-kafka"}))
 	for _, sink := range []string{"kafka", "requeue-kafka"} {
 		done, err := b.k.Done(ctx, sink, stream.SeqRange{First: 1, Last: store.ChunkEvents})
 		require.NoError(t, err)
@@ -92,4 +93,39 @@ func TestClaimWithOtherDoneBits(t *testing.T) {
 	a, err = b.k.Claim(ctx, c)
 	require.NoError(t, err)
 	require.Equal(t, ranges, a.Done)
+}
+
+// After a claim was made, two of its events became dead letters, and trimming deleted the bit of one of them. Complete
+// marks both for requeues, and no other event.
+func TestCompleteMarksDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.reached(t, 3*store.ChunkEvents)
+	ctx := t.Context()
+	c := claimCall("c1", "w1")
+	c.Events = []stream.SeqRange{{First: 7, Last: 7}, {First: store.ChunkEvents, Last: store.ChunkEvents + 20}}
+	a, err := b.k.Claim(ctx, c)
+	require.NoError(t, err)
+	require.True(t, a.Granted())
+	letter := int64(store.ChunkEvents + 9)
+	_, err = b.k.Ack(ctx, "kafka", []stream.SeqRange{{First: 7, Last: 7}, {First: letter, Last: letter}}, nil)
+	require.NoError(t, err)
+	require.NoError(t, b.k.RaiseDoneFloor(ctx, 0, 1, []string{"kafka"}))
+	require.NoError(t, b.k.Complete(ctx, "kafka", &stream.Claim{ID: "c1", Fence: a.Fence, Events: c.Events},
+		store.Also{Sink: "requeue-kafka", Letters: true}))
+	for chunk := range int64(3) {
+		all := stream.SeqRange{First: chunk * store.ChunkEvents, Last: (chunk+1)*store.ChunkEvents - 1}
+		done, err := b.k.Done(ctx, "kafka", all)
+		require.NoError(t, err)
+		marked, err := b.k.Done(ctx, "requeue-kafka", all)
+		require.NoError(t, err)
+		for seq := all.First; seq <= all.Last; seq++ {
+			require.Equal(t, covers(c.Events, seq), done.Has(seq), "done %d", seq)
+			require.Equal(t, seq == 7 || seq == letter, marked.Has(seq), "marked %d", seq)
+		}
+	}
+}
+
+func covers(events []stream.SeqRange, seq int64) bool {
+	return slices.ContainsFunc(events, func(r stream.SeqRange) bool { return r.Has(seq) })
 }

@@ -318,6 +318,33 @@ func TestRequeueGoesOn(t *testing.T) {
 	require.Error(t, l.CheckAfter(&pick.Filter, "kafka/7/1-1"))
 }
 
+// An open claim has the grant of a letter, so the topic may have the grant or still get it. The letter can't be dropped
+// before the claim has ended. Other letters can.
+func TestDropDuringAPush(t *testing.T) {
+	t.Parallel()
+	w := buried(t)
+	l := w.Letters()
+	claims, err := w.Store.Claims(store.ClaimsConfig{Sink: "kafka", Done: "requeue-kafka", Owner: "w1", Lease: time.Minute})
+	require.NoError(t, err)
+	a, err := claims.Claim(t.Context(), 0, "c1", []stream.SeqRange{{First: 3, Last: 3}, {First: 7, Last: 9}}, "")
+	require.NoError(t, err)
+	require.True(t, a.Granted())
+	letters := deadlettertest.List(t, l, deadletter.Filter{})
+	require.Equal(t, "0-3 0-4 0-7 0-0 1-5", idsOf(letters))
+	pick := deadletter.Pick{Filter: deadletter.Filter{Sinks: []string{"kafka"}}}
+	report, err := l.Drop(t.Context(), pick, ann, false)
+	require.NoError(t, err)
+	require.Equal(t, []int64{5, 3, 2}, []int64{report.Matched, report.Resolved, report.Failed})
+	require.Equal(t, "0-3 0-7", idsOf(deadlettertest.List(t, l, deadletter.Filter{})))
+	require.Equal(t, letters[0].ID, report.Failures[0].Letter)
+	require.Contains(t, report.Failures[0].Error, "claim kafka/0/c1 has the grant")
+
+	require.NoError(t, claims.Release(t.Context(), 0, stream.Claim{ID: "c1", Fence: a.Fence}))
+	report, err = l.Drop(t.Context(), pick, ann, false)
+	require.NoError(t, err)
+	require.Equal(t, []int64{2, 2, 0}, []int64{report.Matched, report.Resolved, report.Failed})
+}
+
 func TestDrop(t *testing.T) {
 	t.Parallel()
 	w := buried(t)

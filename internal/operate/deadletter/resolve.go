@@ -104,7 +104,8 @@ func (l *Letters) pages(ctx context.Context, pick Pick, r *Report,
 }
 
 // Drop records that the grants of the selected letters will never be delivered, and moves the letters to the resolved
-// letters. A dry run only counts them.
+// letters. A letter stays if an open claim has its grant, because whoever finishes the claim may still deliver the
+// grant. A dry run only counts the letters.
 func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryRun bool) (*Report, error) {
 	r := newReport(store.Dropped, dryRun)
 	if err := who.Check(); err != nil {
@@ -112,20 +113,36 @@ func (l *Letters) Drop(ctx context.Context, pick Pick, who stream.Decision, dryR
 	}
 	err := l.pages(ctx, pick, r, func(ctx context.Context, letters []Letter) error {
 		r.Matched += int64(len(letters))
-		for i := range letters {
-			if dryRun {
-				break
-			}
-			if err := l.resolve(ctx, &letters[i], who, r); err != nil {
-				return err
-			}
+		if dryRun || len(letters) == 0 {
+			return nil
 		}
-		return nil
+		open, err := l.store.Shard(letters[0].Shard).OpenClaims(ctx, letters[0].Sink)
+		for i := 0; i < len(letters) && err == nil; i++ {
+			x := &letters[i]
+			if why := mayArrive(x, open); why != nil {
+				r.Refusals.Add(x.ID, &hongbao.Grant{Shard: x.Shard, Seq: x.Seq}, why)
+				continue
+			}
+			err = l.resolve(ctx, x, who, r)
+		}
+		return err
 	})
 	if err != nil {
 		return r, fmt.Errorf("drop dead letters: %w", err)
 	}
 	return r, nil
+}
+
+// mayArrive returns an error if an open claim has the letter's grant. No later claim can have it, except that of a
+// requeue.
+func mayArrive(x *Letter, open []store.OpenClaim) error {
+	for _, c := range open {
+		if slices.ContainsFunc(c.Events, func(r stream.SeqRange) bool { return r.Has(x.Seq) }) {
+			return hongbao.Errorf(hongbao.ClassConflict, "claim %s/%d/%s has the grant, so the sink may have it or still get it: "+
+				"wait until a worker has finished the claim, or requeue the letter", x.Sink, x.Shard, c.ID)
+		}
+	}
+	return nil
 }
 
 // resolve moves a letter to the resolved letters, with the report's decision, and counts it in the report.

@@ -12,9 +12,9 @@ import (
 // Refusals has the grants that the sink refused, as reports show them.
 type Refusals struct {
 	// Failed counts the refused grants.
-	Failed int64 `json:"failed" doc:"Number of grants that the sink refused."`
+	Failed int64 `json:"failed" doc:"Number of grants that the sink refused. Of a drop: number of letters that stay, because an open claim has their grants."`
 	// Failures has the first 100 refused grants.
-	Failures []Failure `json:"failures" doc:"The first 100 grants that the sink refused."`
+	Failures []Failure `json:"failures" doc:"The first 100 of these grants, with the reasons."`
 }
 
 // Failure is a grant that the sink refused.

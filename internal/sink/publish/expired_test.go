@@ -56,7 +56,9 @@ func TestScanTellsSinceWhenTheLogIsWhole(t *testing.T) {
 	g := b.store.grants(0, 1_300, decided)
 	writeAt(t, b, g[1_200:], at(1))      // will expire, although its seqs are the highest
 	writeAt(t, b, g[:100], at(5), at(3)) // half of them with an older time, as after a retry
-	writeAt(t, b, g[100:900], at(4))
+	for i := 100; i < 900; i += 50 {
+		writeAt(t, b, g[i:i+50], at(4))
+	}
 	require.Zero(t, since()[0], "nothing has expired")
 	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, 100))
 	require.Equal(t, at(5).Add(stream.ClockSkew), since()[0].Local())
@@ -78,4 +80,37 @@ func TestScanTellsSinceWhenTheLogIsWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, found, "it has expired")
 	require.WithinDuration(t, time.Now().Add(stream.ClockSkew), since()[0], 30*time.Second, "no record is left")
+}
+
+// A batch is sent again after ten hours, with its old time, and later the log begins with it. Its times do not show what
+// has expired since, so Scan also looks at the batches after it.
+func TestScanOfALogThatBeginsWithABatchSentAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const many = firstEvents + 200
+	b.cfg.BatchGrants, b.cfg.BatchBytes = many, 1<<20
+	old, _ := b.worker(t)
+	fresh, _ := b.worker(t)
+	at := func(p *Publisher, ago time.Duration) time.Time {
+		now := time.Now().Add(-ago).Truncate(time.Millisecond)
+		p.now = func() time.Time { return now }
+		return now
+	}
+	g := b.store.grants(0, many+20, decided)
+	at(old, 10*time.Hour)
+	require.Nil(t, old.Handle(t.Context(), g[:1]))
+	at(fresh, time.Hour)
+	require.Nil(t, fresh.Handle(t.Context(), g[1:10]))
+	bounds, err := old.ends(t.Context(), 0)
+	require.NoError(t, err)
+	require.Nil(t, old.Handle(t.Context(), g[10:many+10]))
+	require.EqualValues(t, 2, old.Stats().Batches, "it is one batch")
+	last := at(fresh, time.Minute)
+	require.Nil(t, fresh.Handle(t.Context(), g[many+10:]))
+	require.NoError(t, b.broker.DeleteRecords(testTopic, 0, bounds.end))
+
+	report, err := old.Scan(t.Context(), nil, func(int, int64, topic.Event) error { return nil })
+	require.NoError(t, err)
+	require.EqualValues(t, many+10, report.Events)
+	require.Equal(t, last.Add(stream.ClockSkew), report.Since[0].Local())
 }

@@ -119,8 +119,10 @@ type partitionScan struct {
 	start     int64 // first offset of the log
 	next      int64
 	began     time.Time
-	heads     int       // number of events that were read
-	latest    time.Time // latest time among the first events of the log
+	heads     int       // number of the first events of the log that were read
+	batches   int       // number of batches with these events
+	batch     numbers   // of the last one
+	latest    time.Time // latest time among the first events
 }
 
 func (s *partitionScan) run(ctx context.Context) error {
@@ -156,7 +158,7 @@ func (s *partitionScan) readHead(ctx context.Context, b bounds) error {
 		if _, err := topic.DecodeMessage(r.headers, r.key, r.value); err == nil && s.l.own(r) {
 			s.first(r)
 		}
-		if s.heads == firstEvents {
+		if s.enough() {
 			return errEnough
 		}
 		return nil
@@ -169,10 +171,19 @@ func (s *partitionScan) readHead(ctx context.Context, b bounds) error {
 
 // first notes one of the first events of the log.
 func (s *partitionScan) first(r *record) {
-	if s.heads++; s.heads <= firstEvents && r.time.After(s.latest) {
+	if s.enough() {
+		return
+	}
+	if r.batch != s.batch || r.batch.producer < 0 || s.heads == 0 {
+		s.batches, s.batch = s.batches+1, r.batch
+	}
+	if s.heads++; r.time.After(s.latest) {
 		s.latest = r.time
 	}
 }
+
+// enough reports whether the first events suffice for since.
+func (s *partitionScan) enough() bool { return s.heads >= firstEvents && s.batches >= firstBatches }
 
 // At returns the event with the given offset; false if the log has no event of this deployment there.
 func (l *Log) At(ctx context.Context, partition int, offset int64) (e topic.Event, found bool, err error) {
@@ -214,10 +225,11 @@ func (s *partitionScan) one(r *record) error {
 	return s.fn(s.partition, r.offset, e)
 }
 
+// firstEvents and firstBatches are how many events at the start of a log, of how many batches, give since. Fewer would
+// prove little, because a batch that is sent again keeps its old time: after a pause each shard may send one again.
 const (
-	// firstEvents is the number of events at the start of a log from which since is computed. A single time would prove
-	// little, because a batch that is sent again keeps its old time.
-	firstEvents = 1_000
+	firstEvents  = 1_000
+	firstBatches = 16
 )
 
 // since returns the time since which the log is complete; zero if nothing has expired. It can only use times, because
