@@ -111,7 +111,7 @@ func (s *shard) handleError(ctx context.Context, err error) bool {
 		return true
 	}
 	s.failures++
-	if s.epoch = 0; errors.Is(err, store.ErrStale) {
+	if s.epoch = 0; errors.Is(err, store.ErrStale) && s.failures == 1 { // a repeat: two servers, so it waits
 		s.log.Info("the shard was opened again; its entries are read again", zap.Error(err))
 		return true
 	}

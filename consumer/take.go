@@ -59,15 +59,13 @@ func (s *shard) take(ctx context.Context) ([]item, error) {
 
 // read reads new entries. It does not stop when ctx ends, because the worker owns the entries of a read that Redis has
 // carried out. If the last read had entries, the read also fetches the progress of the events that probably come next.
+// The connection may still lead to an old primary: then its epoch is another one, and the entries are not worked on.
 func (s *shard) read(ctx context.Context, block time.Duration) (items []item, err error) {
-	ctx = context.WithoutCancel(ctx)
+	ctx = store.WithEpoch(context.WithoutCancel(ctx), s.epoch)
 	var entries []store.RawEntry
-	if likely := s.likely(); likely.Last == 0 {
-		entries, err = s.reads.ReadNew(ctx, s.cfg.Group, s.cfg.Consumer, s.room(), block)
-	} else {
-		s.ahead.events = likely
-		entries, s.ahead.progress, err = s.reads.ReadNewAhead(ctx, s.cfg.Group, s.cfg.Consumer, s.room(), block, likely)
-	}
+	a := &s.ahead
+	a.events = s.likely()
+	entries, a.progress, err = s.reads.ReadNewAhead(ctx, s.cfg.Group, s.cfg.Consumer, s.room(), block, a.events)
 	if len(entries) == 0 {
 		s.lastSeq = 0
 	}
@@ -100,7 +98,7 @@ func (s *shard) reclaimUpTo(ctx context.Context, n int) ([]item, error) {
 	for i := range levels {
 		levels[i] = s.c.backoff(int64(i))
 	}
-	r, err := s.redis.Reclaim(context.WithoutCancel(ctx), store.ReclaimCall{
+	r, err := s.redis.Reclaim(store.WithEpoch(context.WithoutCancel(ctx), s.epoch), store.ReclaimCall{
 		Group: s.cfg.Group, Consumer: s.cfg.Consumer, Count: n,
 		Lease: s.cfg.Lease, Lead: s.lead(), Backoff: levels,
 	})

@@ -190,6 +190,11 @@ func TestPutAsideBeforeTheRemote(t *testing.T) {
 		b.bank.once(t)
 		require.Empty(t, recorded(), "the remote has credited none")
 	}
+	queryable := func(c *remote.Config) { c.Queryable = true }
+	for _, g := range list[:2] {
+		require.ErrorContains(t, b.worker(t, time.Hour, queryable).RecordBooked(t.Context(), g), "in quarantine")
+	}
+	require.Empty(t, recorded())
 	replay := func(c *remote.Config) { c.Replay = true }
 	for range 2 {
 		require.Nil(t, b.worker(t, time.Hour, replay).Handle(t.Context(), list[:2]))

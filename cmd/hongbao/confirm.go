@@ -45,7 +45,9 @@ func deadConfirmCmd() *cobra.Command {
 			"takes precedence over the person's.\n\n" +
 			"If the letter of a credit was dropped, or Redis has lost its event, name the credit with --packet,\n" +
 			"as spring-rain/17. `hongbao campaign refund` waits for such a credit and names it. With --not-booked\n" +
-			"the ledger removes such a credit, and the command does not send it.",
+			"the ledger removes such a credit, and the command does not send it. With --booked and a queryable\n" +
+			"remote, the command queries the remote. It records what the remote has booked, even if the ledger\n" +
+			"did not know that the credit is in doubt.",
 		Example: "  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\" --dry-run\n" +
 			"  hongbao dead confirm balance/0/1771358400000-0 --booked --by ann --why \"bank ticket 4711\"\n" +
 			"  hongbao dead confirm balance/0/1771358400123-0 --not-booked --asked 2026-02-17T21:30:00Z --by ann --why \"bank " +
@@ -72,7 +74,7 @@ func deadConfirmCmd() *cobra.Command {
 	flags.BoolVar(&f.notBooked, "not-booked", false,
 		"the remote does not have the credits, and no request for them is running: send them again")
 	flags.StringSliceVar(&f.packets, "packet", nil,
-		"a credit in doubt without a dead letter, as CAMPAIGN/PACKET such as rain/17; may be repeated")
+		"a credit without a waiting dead letter, as CAMPAIGN/PACKET such as rain/17; may be repeated")
 	flags.StringVar(&f.asked, "asked", "",
 		"the time when the person checked the remote, such as 2026-02-17T21:30:00Z (required with --not-booked)")
 	flags.StringVar(&f.who.By, "by", "", "the person who found out the facts; stored with the letter (required)")
@@ -141,7 +143,7 @@ func writeConfirmed(w io.Writer, c *app.Confirmed, f *confirmFlags) error {
 			money.Text(x.Amount, x.Currency), x.Account); err != nil {
 			return err
 		}
-		if f.dryRun {
+		if f.dryRun && !x.AskFrom.IsZero() {
 			if _, err := fmt.Fprintf(w, "  for --not-booked: ask after %s\n", x.AskFrom.Format(time.RFC3339Nano)); err != nil {
 				return err
 			}

@@ -10,10 +10,12 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // Confirmed reports what happened to the letters, and which credits they were about.
@@ -31,8 +33,8 @@ type ConfirmedCredit struct {
 	Account   string         `json:"account"`
 	Amount    hongbao.Amount `json:"amount"`
 	Currency  string         `json:"currency,omitempty"`
-	// AskFrom is the time from which an inquiry at the remote counts for --not-booked.
-	AskFrom time.Time `json:"ask_from"`
+	// AskFrom is the time from which an inquiry at the remote counts for --not-booked; zero if Hongbao asks the remote.
+	AskFrom time.Time `json:"ask_from,omitzero"`
 }
 
 // Confirmation is what a person found out from the remote about credits in doubt.
@@ -63,7 +65,7 @@ func (a *App) Confirm(ctx context.Context, o Confirmation) (*Confirmed, error) {
 	case a.Config.Settlement.Kind != configs.SettleRemote:
 		return nil, Usage("settlement.kind is %s: there is no remote that could have booked anything; requeue or drop the "+
 			"letters", a.Config.Settlement.Kind)
-	case o.Word.Verdict == remote.Done && a.Config.Remote.Queryable:
+	case o.Word.Verdict == remote.Done && a.Config.Remote.Queryable && len(o.Letters) > 0:
 		return nil, Usage("remote.queryable is true, so no person has to confirm: `hongbao dead requeue` queries the remote, " +
 			"and records what it has booked")
 	}
@@ -137,48 +139,50 @@ func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, o *Confi
 	return there, nil
 }
 
-// confirmPackets ends credits in doubt whose letters no longer exist. It records a booked credit in the ledger. It
-// forgets a credit that was not booked, and never sends it, because a person has already dropped its letter.
+// confirmPackets ends credits in doubt whose letters no longer exist. It records a booked credit in the ledger. If the
+// remote is queryable, its answer decides, and the credit need not be in doubt. It forgets a credit that was not booked,
+// and never sends it, because a person has already dropped its letter.
 func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confirmed) error {
 	if len(o.Packets) == 0 {
 		return nil
 	}
-	h, err := a.remote(ctx, false, o.Word)
+	word, asks := o.Word, o.Word.Verdict == remote.Done && a.Config.Remote.Queryable
+	if asks { // the remote's answer counts, not the person's
+		word = Word{}
+	}
+	h, err := a.remote(ctx, false, word)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
 	for _, at := range o.Packets {
-		key := hongbao.Grant{Campaign: at.Campaign, Packet: at.Packet - 1}
-		rows, err := h.settler.Pending(ctx, 0, key, 1)
+		row, err := a.creditOf(ctx, h, at, asks)
 		if err != nil {
 			return err
-		}
-		if len(rows) == 0 || rows[0].Grant.Campaign != at.Campaign || rows[0].Grant.Packet != at.Packet {
-			return fmt.Errorf("the credit of packet %d of campaign %s is not in doubt: it was recorded, or never requested",
-				at.Packet, at.Campaign)
-		}
-		row := &rows[0]
-		if left := a.Config.Remote.ClaimTime - row.Idle; left > 0 {
-			return hongbao.Errorf(hongbao.ClassTransient,
-				"the credit of packet %d of campaign %s was requested %s ago, and a worker may still be working on it: try again in %s",
-				at.Packet, at.Campaign, row.Idle, left)
 		}
 		g := &row.Grant
 		c, _, err := a.ledger.Campaign(ctx, g.Campaign)
 		if err != nil {
 			return err
 		}
+		var askFrom time.Time
+		if !asks {
+			askFrom = h.AskFrom(&row)
+		}
 		report.Credits = append(report.Credits, ConfirmedCredit{fmt.Sprintf("%s/%d", at.Campaign, at.Packet),
-			remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount, c.Spec.Currency, h.AskFrom(row)})
+			remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount, c.Spec.Currency, askFrom})
 		if o.DryRun {
 			continue
 		}
-		if o.Word.Verdict == remote.Done {
-			if errs := h.Handle(ctx, []hongbao.Grant{*g}); errs != nil {
-				return errs[0]
-			}
-		} else if err := h.Unbook(ctx, *row); err != nil {
+		switch {
+		case asks:
+			err = h.RecordBooked(ctx, *g)
+		case word.Verdict == remote.NotSent:
+			err = h.Unbook(ctx, row)
+		default:
+			err = errors.Join(h.Handle(ctx, []hongbao.Grant{*g})...)
+		}
+		if err != nil {
 			return err
 		}
 		a.log.Info("a credit in doubt was decided", zap.String("campaign", g.Campaign), zap.Int64("packet", g.Packet),
@@ -186,4 +190,60 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 			zap.String("by", o.By), zap.String("why", o.Why))
 	}
 	return nil
+}
+
+// creditOf returns the pending row of a packet's credit. If the ledger has none, and the remote is asked, it returns the
+// grant of the packet's receipt.
+func (a *App) creditOf(ctx context.Context, h *alarmed, at PacketID, asks bool) (payment.Pending, error) {
+	rows, err := h.settler.Pending(ctx, 0, hongbao.Grant{Campaign: at.Campaign, Packet: at.Packet - 1}, 1)
+	if err != nil {
+		return payment.Pending{}, err
+	}
+	if len(rows) > 0 && rows[0].Grant.Campaign == at.Campaign && rows[0].Grant.Packet == at.Packet {
+		if left := a.Config.Remote.ClaimTime - rows[0].Idle; left > 0 {
+			err = hongbao.Errorf(hongbao.ClassTransient,
+				"the credit of packet %d of campaign %s was requested %s ago, and a worker may still be working on it: try again in %s",
+				at.Packet, at.Campaign, rows[0].Idle, left)
+		}
+		return rows[0], err
+	}
+	if !asks {
+		return payment.Pending{}, fmt.Errorf("the credit of packet %d of campaign %s is not in doubt: it was recorded, or "+
+			"never requested", at.Packet, at.Campaign)
+	}
+	g, err := a.receiptOf(ctx, at)
+	return payment.Pending{Grant: g}, err
+}
+
+// receiptOf returns the grant of a packet, from the receipt of its user.
+func (a *App) receiptOf(ctx context.Context, at PacketID) (hongbao.Grant, error) {
+	var g hongbao.Grant
+	places, err := a.store.Campaign(at.Campaign).Places(ctx)
+	for _, k := range places {
+		var head store.Head
+		if head, err = k.OpenHead(ctx); err != nil {
+			break
+		}
+		err = k.EachReceipts(ctx, at.Campaign, func(user string, receipts []hongbao.Receipt) error {
+			for i := range receipts {
+				if r := &receipts[i]; r.Packet == at.Packet {
+					g = hongbao.Grant{Campaign: at.Campaign, User: user, Packet: r.Packet, Amount: r.Amount, Shard: k.Index(),
+						Seq: r.Seq, Epoch: head.Epoch, RequestID: r.RequestID, Time: r.Time.UTC()}
+					return errSeen
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			break
+		}
+	}
+	switch {
+	case errors.Is(err, errSeen):
+		return g, nil
+	case err != nil:
+		return g, fmt.Errorf("look for the receipt of packet %d of campaign %s: %w", at.Packet, at.Campaign, err)
+	}
+	return g, fmt.Errorf("the credit of packet %d of campaign %s is not in doubt, and Redis has no receipt of the packet: "+
+		"nothing was recorded", at.Packet, at.Campaign)
 }

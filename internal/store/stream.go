@@ -23,25 +23,31 @@ func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, 
 	return k.newEntries(cmd, group)
 }
 
-// ReadNewAhead calls ReadNew and then Progress in one round trip, with a guess of the events that the entries have.
-// The progress is nil if it can't be read. During a slot migration, Progress may run first. So its head may be older
-// than the entries, and then it does not prove that an entry is forged.
+// ReadNewAhead calls ReadNew and then Progress in one round trip, with a guess of the events that the entries have; an
+// empty range is no guess. Both reach the same server. So if the context has an epoch (WithEpoch), entries of a server
+// where the shard has another epoch come with ErrStale. Entries that come with an error are the consumer's, too. During
+// a slot migration, Progress may run first. So its head may be older than the entries, and then it does not prove that
+// an entry is forged.
 func (k *Shard) ReadNewAhead(ctx context.Context, group, consumer string, count int, block time.Duration,
 	likely stream.SeqRange) ([]RawEntry, *Progress, error) {
 	pipe := k.rdb.Pipeline()
 	cmd := k.readNew(ctx, group, consumer, count, block)
 	_ = pipe.Process(ctx, cmd)
-	progress := k.askProgress(ctx, pipe, group, []stream.SeqRange{likely})
+	var ranges []stream.SeqRange
+	if likely.Last > 0 {
+		ranges = []stream.SeqRange{likely}
+	}
+	progress := k.askProgress(ctx, pipe, group, ranges)
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	entries, err := k.newEntries(cmd, group)
 	if len(entries) == 0 {
 		return nil, nil, err
 	}
 	p, unread := progress()
-	if unread != nil {
+	if err = errors.Join(err, unread); err != nil {
 		return entries, nil, err
 	}
-	return entries, &p, err
+	return entries, &p, nil
 }
 
 // readNew returns the XREADGROUP command of ReadNew. The client's read timeout must be longer than block.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,6 +41,13 @@ func (h *Handler) repeat(ctx context.Context, it *item) {
 		it.outcome = outcomeUnbooked
 		return
 	}
+	h.find(ctx, it, fmt.Sprintf("it may have been sent up to %s ago, and the remote remembers keys for %s: it is not sent "+
+		"again", age, h.cfg.Retention))
+}
+
+// find queries the remote for the credit of an item, which counts as booked if the remote has it as requested. If the
+// remote does not have it, the item is a conflict with this reason.
+func (h *Handler) find(ctx context.Context, it *item, missing string) {
 	r := h.query(ctx, it)
 	switch {
 	case r.verdict == Done:
@@ -50,8 +58,7 @@ func (h *Handler) repeat(ctx context.Context, it *item) {
 		h.conflict(it, fmt.Errorf("%w: the remote has a different credit under its reference", ErrContradiction))
 	case r.verdict == NotSent:
 		it.last = r
-		h.conflict(it, fmt.Errorf("it may have been sent up to %s ago, and the remote remembers keys for %s: it is not "+
-			"sent again", age, h.cfg.Retention))
+		h.conflict(it, errors.New(missing))
 	default:
 		it.err = hongbao.Errorf(hongbao.ClassTransient, "look up credit %s: %w", it.credit.Reference, r.err)
 		if it.last = r; r.outage || r.late {

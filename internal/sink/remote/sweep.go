@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,6 +58,39 @@ func (h *Handler) sweep(ctx context.Context, list []payment.Pending) (left int, 
 		}
 	}
 	return left + len(list) - len(items), err
+}
+
+// RecordBooked records a credit that the remote has booked and the ledger lacks. It queries the remote and requests
+// nothing. A person has dropped the grant's dead letter, so no worker does this.
+func (h *Handler) RecordBooked(ctx context.Context, g hongbao.Grant) error {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.ClaimTime)
+	defer cancel()
+	errs := make([]error, 1)
+	items, free := h.sort(ctx, []hongbao.Grant{g}, errs)
+	if len(free) > 0 {
+		return hongbao.Errorf(hongbao.ClassPermanent, "packet %d of campaign %s has no value, so no credit of it is booked",
+			g.Packet, g.Campaign)
+	}
+	if len(items) == 0 {
+		return errs[0]
+	}
+	it := items[0]
+	fresh, open := h.begin(ctx, items)
+	switch {
+	case len(fresh) > 0: // no request is under way, so the answer is final
+		h.find(ctx, it, "nothing was recorded")
+	case len(open) > 0:
+		if h.lookUp(ctx, it); it.resend {
+			h.conflict(it, errors.New("nothing was recorded"))
+			it.outcome = outcomeUnbooked
+		}
+	case it.err == nil && it.outcome != outcomeBooked:
+		return hongbao.Errorf(hongbao.ClassConflict, "record credit %s: the grant is in quarantine, where a person decides "+
+			"about it; ask the owners of the remote to take the credit back", it.credit.Reference)
+	}
+	h.record(ctx, items)
+	h.forget(ctx, items)
+	return it.err
 }
 
 // asPending sets the fields of an item from its pending row.
