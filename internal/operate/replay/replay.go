@@ -126,6 +126,7 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 			Last: make([]int64, r.cfg.Store.Len()), Refusals: delivery.Refusals{Failures: []delivery.Failure{}},
 		},
 	}
+	w.source.wants, w.source.twins = w.wants, w.source.lost && r.cfg.Ledger != nil && !r.cfg.Settles
 	if err := w.begin(ctx); err != nil {
 		return nil, fmt.Errorf("replay %s: %w", r.cfg.Name, err)
 	}
