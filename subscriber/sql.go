@@ -280,8 +280,9 @@ func (s *sqlSink) write(ctx context.Context, tx *sql.Tx, rows seenRows) error {
 	return nil
 }
 
-// rowsPerStatement limits the parameters of a statement, of which SQLite allows 32,766 and PostgreSQL 65,535.
-const rowsPerStatement = 500
+// rowsPerStatement limits the number of different statements, because drivers prepare and cache each of them. A batch
+// seldom has more rows: a campaign is on at most 64 shards.
+const rowsPerStatement = 64
 
 // insert returns a statement that inserts the rows, without the update of the rows that exist already.
 func (s *sqlSink) insert(keys []chunkKey, rows seenRows) (text string, args []any) {
