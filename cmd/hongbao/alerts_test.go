@@ -430,7 +430,7 @@ func redisAway(t *testing.T) {
 	require.NoError(t, server.Restart())
 	p.fires("redis_restored")
 	testkit.Eventually(t, time.Minute, func() bool { return grab("u5") == http.StatusOK }, "the shard is open again")
-	require.Contains(t, d.ok("receipts", "rain", "u4"), "1 receipts", "the grant is back")
+	require.Contains(t, d.ok("receipts", "rain", "u4"), "1 receipt", "the grant is back")
 	d.quiet()
 	d.withholds("rain", 2)
 	p.fires("packets_withheld")

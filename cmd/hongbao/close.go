@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
@@ -52,17 +53,17 @@ func cancelCmd() *cobra.Command {
 func writeClosing(w io.Writer, e *app.Ending) error {
 	var b strings.Builder
 	if c := e.Closed; c != nil {
-		fmt.Fprintf(&b, "campaign %s was closed %s by event %s\ngranted %d packets, %s\nleft %d packets, %s\n", e.Campaign,
-			c.Time.Format(time.RFC3339), c.Event, c.Granted, money.Text(c.GrantedAmount, e.Currency), c.Left,
-			money.Text(c.LeftAmount, e.Currency))
+		fmt.Fprintf(&b, "campaign %s was closed %s by event %s\ngranted %s, %s\nleft %s, %s\n", e.Campaign,
+			c.Time.Format(time.RFC3339), c.Event, plural.Of(c.Granted, "packet"), money.Text(c.GrantedAmount, e.Currency),
+			plural.Of(c.Left, "packet"), money.Text(c.LeftAmount, e.Currency))
 	}
 	for _, p := range e.Places {
 		fmt.Fprintf(&b, "  shard %d: event %s, granted %d, left %d\n", p.Shard, p.Event, p.Granted, p.Left)
 	}
 	switch r := e.Refunded; {
 	case r != nil:
-		fmt.Fprintf(&b, "campaign %s was refunded %s: %d packets, %s, to sponsor %s\n", e.Campaign,
-			r.Time.Format(time.RFC3339), r.Packets,
+		fmt.Fprintf(&b, "campaign %s was refunded %s: %s, %s, to sponsor %s\n", e.Campaign,
+			r.Time.Format(time.RFC3339), plural.Of(r.Packets, "packet"),
 			money.Text(e.Amount, e.Currency), r.Sponsor)
 	case e.Settling && len(e.Places) == 0:
 		fmt.Fprintf(&b, "settling: group %s has finished events up to %d\n", configs.SinkBalance, *e.Finished)
@@ -72,9 +73,10 @@ func writeClosing(w io.Writer, e *app.Ending) error {
 				p.Finished)
 		}
 	case e.Missing != nil && *e.Missing > 0:
-		fmt.Fprintf(&b, "%d grants are missing in the ledger: dead letters, or in quarantine\n", *e.Missing)
+		fmt.Fprintf(&b, "%s %s missing in the ledger: dead letters, or in quarantine\n", plural.Of(*e.Missing, "grant"),
+			plural.Verb(*e.Missing, "is", "are"))
 	case e.Missing != nil && *e.Missing < 0:
-		fmt.Fprintf(&b, "the ledger has paid %d grants more than the close recorded\n", -*e.Missing)
+		fmt.Fprintf(&b, "the ledger has paid %s more than the close recorded\n", plural.Of(-*e.Missing, "grant"))
 	}
 	_, err := fmt.Fprintf(w, "%snext: %s\n", b.String(), e.Next)
 	return err

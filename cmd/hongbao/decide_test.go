@@ -100,7 +100,7 @@ func TestDeadLetters(t *testing.T) {
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--dry-run"}, who...)...),
 		"4 letters would be requeued.\nRun it with --expect 4 and without --dry-run to decide them")
 	require.Contains(t, d.ok(append([]string{"dead", "requeue", "--class", "permanent", "--after", page.Next, "--dry-run"},
-		who...)...), "1 letters would be requeued")
+		who...)...), "1 letter would be requeued")
 	d.refused(2, append([]string{"dead", "requeue", first.ID, "--after", page.Next}, who...), "--after is for filters or all")
 	d.refused(2, append([]string{"dead", "drop", "--class", "permanent", "--after", "x"}, who...), "--after is the next")
 	for _, what := range []string{"requeue", "drop"} {
@@ -112,10 +112,10 @@ func TestDeadLetters(t *testing.T) {
 			"picks 1 letters, not the 0")
 	}
 	require.Len(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters, 4, "nothing was done")
-	require.Contains(t, d.ok(append([]string{"dead", "requeue", first.ID}, who...)...), "1 of 1 letters were requeued")
+	require.Contains(t, d.ok(append([]string{"dead", "requeue", first.ID}, who...)...), "1 of 1 letter was requeued")
 	require.Equal(t, int64(3), d.auditNow().Found[audit.DeadLetter], "the audit no longer reports the requeued grant")
 	require.Contains(t, d.ok("dead", "drop", rest.Letters[0].ID, "--by", "bob", "--why", "paid by hand"),
-		"1 of 1 letters were dropped")
+		"1 of 1 letter was dropped")
 	v.sees("/trail?campaign=rain&user="+rest.Letters[0].Grant.User, "Its dead letter was dropped by bob: paid by hand")
 	report := decided[deadletter.Report](t,
 		d.ok(append([]string{"dead", "requeue", "--sink", "balance", "--expect", "2", "--rate", "100", "--json"}, who...)...))
@@ -173,7 +173,7 @@ func TestDeadEntry(t *testing.T) {
 		"1 of the named letters can't be delivered")
 	for _, out := range []string{named.out, d.ok("dead", "requeue", "--sink", "balance", "--expect", "1",
 		"--by", "ann", "--why", "try all")} {
-		require.Contains(t, out, "0 of 1 letters were requeued")
+		require.Contains(t, out, "0 of 1 letter was requeued")
 		require.Contains(t, out, "then drop them")
 	}
 	d.ok("dead", "drop", letter.ID, "--by", "ann", "--why", "poison")

@@ -91,8 +91,8 @@ var exampleSpecs = []exampleSpec{
 	{command: "receipts"},
 	{command: "dead list", before: func(s *exampleEnv) { s.addDeadLetters("kafka") }},
 	{command: "dead show"},
-	{command: "dead requeue", says: "1 of 1 letters were requeued"},
-	{command: "dead drop", says: "1 of 1 letters were dropped"},
+	{command: "dead requeue", says: "1 of 1 letter was requeued"},
+	{command: "dead drop", says: "1 of 1 letter was dropped"},
 	{command: "dead confirm", before: (*exampleEnv).doubt, says: "Credits sent again once: 1 of 1.",
 		after: func(s *exampleEnv, _ result) {
 			s.env = s.trusted
@@ -128,7 +128,7 @@ var exampleSpecs = []exampleSpec{
 	{command: "campaign resume"},
 	{command: "hole list", before: func(s *exampleEnv) { s.words["--packet 4711"] = "--packet " + s.withholds("spring-rain", 2)[0] }},
 	{command: "hole grant", says: "user u42 has packet"},
-	{command: "hole release", says: "1 packets were released"},
+	{command: "hole release", says: "1 packet was released"},
 	{command: "campaign top-up", codes: []int{2, 0}},
 	{command: "campaign close", codes: []int{1, 0}, says: "was closed"}, // the first is too early
 	{command: "campaign refund", before: (*exampleEnv).settle, codes: []int{2, 0}, says: "was refunded",

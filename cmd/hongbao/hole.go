@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
@@ -138,7 +139,8 @@ func holeReleaseCmd() *cobra.Command {
 					return err
 				}
 				return printAnswer(cmd, out, func(w io.Writer) error {
-					_, err := fmt.Fprintf(w, "campaign %s: %d packets were released\n", out.Campaign, out.Released)
+					_, err := fmt.Fprintf(w, "campaign %s: %s %s released\n", out.Campaign,
+						plural.Of(out.Released, "packet"), plural.Verb(out.Released, "was", "were"))
 					return err
 				})
 			})

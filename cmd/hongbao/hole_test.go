@@ -82,7 +82,7 @@ func TestHole(t *testing.T) {
 	d.refused(2, append([]string{"hole", "grant", "rain", "--packet", "1", "--user", "a b"}, by...), "--user")
 	d.refused(2, append([]string{"hole", "grant", "rain", "--packet", "1", "--user", "u", "--request-id", "-"}, by...), "--request-id")
 	d.quiet()
-	require.Contains(t, d.ok("receipts", "rain", "told"), "1 receipts")
+	require.Contains(t, d.ok("receipts", "rain", "told"), "1 receipt")
 	d.ok("audit")
 
 	require.Contains(t, d.ok(append([]string{"hole", "release", "rain"}, by...)...), "2 packets were released")

@@ -201,7 +201,7 @@ func (p *past) alarms() {
 // diagnosed runs `hongbao recover`, and requires that it names the loss and the next command.
 func (p *past) diagnosed() []recovery.Verdict {
 	p.t.Helper()
-	r := p.refused(exitFound, []string{"recover"}, "have lost data",
+	r := p.refused(exitFound, []string{"recover"}, "lost data and stay",
 		"hongbao recover --accept-loss --shard N --expect DIGEST --by NAME --why TEXT")
 	require.Contains(p.t, r.out, "FROZEN")
 	for _, id := range p.users.campaigns {

@@ -54,7 +54,7 @@ func TestToldUserIsPaidFromHisReceipt(t *testing.T) {
 	}
 	require.Greater(t, d.show("rain").Ledger.Granted, before)
 	receipts := d.ok("receipts", "rain", "u2")
-	require.Contains(t, receipts, "1 receipts of user u2")
+	require.Contains(t, receipts, "1 receipt of user u2")
 	testkit.Eventually(t, 30*time.Second, func() bool { return d.run("audit", "--wait", "10s").code == 0 },
 		"the audit agrees")
 	require.Equal(t, 1, strings.Count(d.ok("tail", "--campaign", "rain"), `"user":"u2"`), "the topic has it once")

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
@@ -48,7 +49,7 @@ func writeReceipts(cmd *cobra.Command, w io.Writer, out *model.Receipts) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%d receipts of user %s in campaign %s (from %s)\n", len(out.Receipts), out.User,
+	_, err := fmt.Fprintf(w, "%s of user %s in campaign %s (from %s)\n", plural.Of(len(out.Receipts), "receipt"), out.User,
 		out.Campaign, out.Source)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
@@ -176,8 +177,9 @@ func writeLoss(b *strings.Builder, s *app.ShardLoss, without string) {
 	}
 	for i := range s.Unpaid {
 		u := &s.Unpaid[i]
-		fmt.Fprintf(b, "  campaign %s: %d grants, %d in minor units, are in the topic and not in the ledger: their users may know "+
-			"that they won, and nothing pays them. --json lists them\n", u.Campaign, u.Grants, u.Amount)
+		fmt.Fprintf(b, "  campaign %s: %s, %d in minor units, %s in the topic and not in the ledger: their users may know "+
+			"that they won, and nothing pays them. --json lists them\n", u.Campaign, plural.Of(u.Grants, "grant"), u.Amount,
+			plural.Verb(u.Grants, "is", "are"))
 	}
 	if s.Unknown > 0 {
 		lacks := ": no one knows their users"
@@ -187,7 +189,8 @@ func writeLoss(b *strings.Builder, s *app.ShardLoss, without string) {
 		case s.Topic >= 0:
 			lacks = " and the topic lacks" + lacks
 		}
-		fmt.Fprintf(b, "  up to %d more events were seen that the ledger has not paid%s\n", s.Unknown, lacks)
+		fmt.Fprintf(b, "  up to %d more %s seen that the ledger has not paid%s\n", s.Unknown,
+			plural.Verb(s.Unknown, "event was", "events were"), lacks)
 	}
 	if s.TopicUnread {
 		fmt.Fprintln(b, "  unknown: grants that only the topic has, which Kafka did not show")

@@ -32,7 +32,7 @@ func TestRecoverNamesTheLoss(t *testing.T) {
 	require.Contains(t, d.ok("recover"), "shard 0 is open\n")
 
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
-	require.Contains(t, d.refused(3, []string{"recover"}, "1 shards have lost data and stay frozen").out,
+	require.Contains(t, d.refused(3, []string{"recover"}, "1 shard has lost data and stays frozen").out,
 		"shard 0 is FROZEN")
 	r := d.refused(3, []string{"recover", "--json"})
 	oneDocument(t, "recover", r.out)
@@ -122,7 +122,7 @@ func TestRecoverNamesWhatWasAnnounced(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
 
-	r := d.refused(3, []string{"recover"}, "have lost data")
+	r := d.refused(3, []string{"recover"}, "lost data and stay")
 	require.Contains(t, r.out, "campaign rain: 5 grants, ")
 	require.Contains(t, r.out, "are in the topic and not in the ledger")
 	loss := decided[struct{ Shards []app.ShardLoss }](t, d.run("recover", "--json").out).Shards[0]
@@ -160,7 +160,7 @@ func TestRecoverWithoutKafka(t *testing.T) {
 	require.Contains(t, shown, "campaign rain stays frozen: Redis has lost it. The ledger has paid 2 of 10 packets")
 	require.Contains(t, shown, "unknown: grants that only the topic has")
 	require.NotContains(t, shown, "--accept-loss", "a person accepts no loss while Kafka may come back")
-	shown = d.refused(3, []string{"recover", "--without", "kafka"}, "have lost data").out
+	shown = d.refused(3, []string{"recover", "--without", "kafka"}, "lost data and stay").out
 	require.Contains(t, shown, "the topic was not asked")
 	m := acceptance.FindStringSubmatch(shown)
 	require.NotNil(t, m, shown)
@@ -182,7 +182,7 @@ func TestRecoverWithoutLedger(t *testing.T) {
 	require.NoError(t, server.Kill())
 	require.NoError(t, server.Restart())
 	require.NotZero(t, d.run("recover").code)
-	shown := d.refused(3, []string{"recover", "--without", "ledger"}, "stay frozen while the ledger is down").out
+	shown := d.refused(3, []string{"recover", "--without", "ledger"}, "frozen while the ledger is down").out
 	require.Contains(t, shown, "the ledger was not asked")
 	m := acceptance.FindStringSubmatch(shown)
 	require.NotNil(t, m, shown)

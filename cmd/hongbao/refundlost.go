@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
@@ -65,12 +66,12 @@ func refundLostCmd() *cobra.Command {
 // writeEnding prints the state of a campaign of which Redis has lost data, and the next command.
 func writeEnding(w io.Writer, e *app.LostEnding) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "campaign %s: funded %d packets, %s\nthe ledger has paid %d packets, %s\n", e.Campaign, e.Packets,
+	fmt.Fprintf(&b, "campaign %s: funded %s, %s\nthe ledger has paid %s, %s\n", e.Campaign, plural.Of(e.Packets, "packet"),
 		money.Text(e.Funded, e.Currency),
-		e.Paid, money.Text(e.PaidAmount, e.Currency))
+		plural.Of(e.Paid, "packet"), money.Text(e.PaidAmount, e.Currency))
 	if e.Refund != nil {
-		fmt.Fprintf(&b, "refunded %s: %d packets, %s, to sponsor %s", e.Refund.Created.Format("2006-01-02T15:04:05Z07:00"),
-			e.Refund.Packets,
+		fmt.Fprintf(&b, "refunded %s: %s, %s, to sponsor %s", e.Refund.Created.Format("2006-01-02T15:04:05Z07:00"),
+			plural.Of(e.Refund.Packets, "packet"),
 			money.Text(e.Refund.Amount, e.Currency), e.Sponsor)
 		if e.Refund.By != "" {
 			fmt.Fprintf(&b, ", by %s: %s", e.Refund.By, e.Refund.Why)
@@ -83,19 +84,19 @@ func writeEnding(w io.Writer, e *app.LostEnding) error {
 	case r.Packets == 0:
 		fmt.Fprintf(&b, "Redis has only a stub of it, in state %s\n", r.State)
 	default:
-		fmt.Fprintf(&b, "Redis says that it is %s, with %d packets granted, %s\n", r.State, r.Granted,
+		fmt.Fprintf(&b, "Redis says that it is %s, with %s granted, %s\n", r.State, plural.Of(r.Granted, "packet"),
 			money.Text(r.GrantedAmount, e.Currency))
 	}
 	for _, step := range e.Waiting.Steps(e.Campaign) {
 		fmt.Fprintf(&b, "first: %s\n", step)
 	}
 	if e.Refund == nil {
-		fmt.Fprintf(&b, "would be refunded: %d packets, %s, to sponsor %s\n", e.Left, money.Text(e.LeftAmount, e.Currency),
+		fmt.Fprintf(&b, "would be refunded: %s, %s, to sponsor %s\n", plural.Of(e.Left, "packet"), money.Text(e.LeftAmount, e.Currency),
 			e.Sponsor)
 	}
 	if u := e.Unpaid; u != nil {
-		fmt.Fprintf(&b, "among them %d packets, %s, that the topic announced and the ledger never paid: their users may know that "+
-			"they won. --json lists them\n", u.Grants, money.Text(u.Amount, e.Currency))
+		fmt.Fprintf(&b, "among them %s, %s, that the topic announced and the ledger never paid: their users may know that "+
+			"they won. --json lists them\n", plural.Of(u.Grants, "packet"), money.Text(u.Amount, e.Currency))
 	}
 	if e.Next != "" {
 		fmt.Fprintf(&b, "next: %s\n", e.Next)

@@ -48,7 +48,7 @@ func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	} {
 		d.refused(1, command, end)
 	}
-	require.Contains(t, d.ok("receipts", "rain", "u1"), "1 receipts of user u1 in campaign rain (from ledger)")
+	require.Contains(t, d.ok("receipts", "rain", "u1"), "1 receipt of user u1 in campaign rain (from ledger)")
 	w = d.start("work")
 	require.Contains(t, d.refusedAudit("--wait", "30s"), end[:len(end)-len("rain`")]+"ID`")
 
@@ -73,7 +73,7 @@ func TestLostCampaignIsEndedFromTheLedger(t *testing.T) {
 	require.Equal(t, said, d.ok(act...))
 	require.Equal(t, said, d.ok(act[:3]...))
 	require.Contains(t, d.ok("grab", "rain", "u3"), "ended\n")
-	require.Contains(t, d.ok("receipts", "rain", "u1"), "1 receipts of user u1 in campaign rain (from ledger)")
+	require.Contains(t, d.ok("receipts", "rain", "u1"), "1 receipt of user u1 in campaign rain (from ledger)")
 	audited := d.ok("audit", "--wait", "30s")
 	require.Contains(t, audited, "agrees")
 	require.Contains(t, audited, `Campaign rain: Redis had lost something of the campaign, and ann ended it from the ledger: "no file is left".`)

@@ -124,11 +124,11 @@ func TestReplayOfTwoWinsWithTheSameSeq(t *testing.T) {
 	d.topic = testkit.Kafka(t).Topic(t, 2, nil)
 	to := "topic:" + d.topic
 	report = decided[replay.Report](t, d.ok("replay", "copy", "--to", to, "--json"))
-	require.EqualValues(t, []int64{5, 1}, []int64{report.Delivered, report.SameSeq})
+	require.Equal(t, []int64{5, 1}, []int64{report.Delivered, report.SameSeq})
 	for i, user := range all {
 		if has := wins(); !slices.Contains(has, user) {
 			report = decided[replay.Report](t, d.ok("replay", fmt.Sprint("rest", i), "--to", to, "--user", user, "--json"))
-			require.EqualValues(t, []int64{1, 0}, []int64{report.Delivered, report.SameSeq})
+			require.Equal(t, []int64{1, 0}, []int64{report.Delivered, report.SameSeq})
 		}
 	}
 	require.Equal(t, all, wins())

@@ -178,7 +178,7 @@ func (s atServer) changes(d *deployment, letters []string) {
 	does("balance is limited to the knob", append([]string{"sink", "limit", "balance", "--by-knob"}, by...)...)
 	does("campaign rain is paused\n", "campaign", "pause", "rain", "--why", "closed")
 	does(`{"campaign":"rain","state":"open"}`, "campaign", "resume", "rain", "--why", "open", "--json")
-	does("1 of 1 letters were requeued", append([]string{"dead", "requeue", letters[0]}, by...)...)
+	does("1 of 1 letter was requeued", append([]string{"dead", "requeue", letters[0]}, by...)...)
 	does("2 of 2 letters were dropped", append([]string{"dead", "drop", letters[1], letters[2]}, by...)...)
 	does("2 of 2 letters were requeued", append([]string{"dead", "requeue", "--sink", "balance", "--expect", "2"}, by...)...)
 	require.Empty(t, decided[listed](t, d.ok("dead", "list", "--json")).Letters)

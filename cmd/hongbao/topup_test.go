@@ -173,7 +173,7 @@ func TestTopUpOfALostCampaign(t *testing.T) {
 	lost := d.store.Places("rain", 3)[1]
 	require.NoError(t, d.rdb.HSet(t.Context(), lost.Keys.Campaign("rain"), "state", "frozen").Err())
 	act := []string{"campaign", "refund-lost", "rain", "--amount", "1500", "--by", "ann", "--why", "no file is left"}
-	d.refused(4, act, "2 of its shards have lost nothing and are not closed", "`hongbao campaign close rain --early`")
+	d.refused(4, act, "2 intact shards are not closed", "`hongbao campaign close rain --early`")
 	for _, o := range [][]string{order(5, 500, 1_000, "more"), order(5, 500, 1_500, "again")} {
 		d.refused(1, o, "`hongbao campaign refund-lost rain`")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
@@ -83,7 +84,7 @@ func writeUser(w io.Writer, u *app.UserData) error {
 	for _, a := range u.Archives {
 		fmt.Fprintf(w, "archive of campaign %s, which may name the user: %s\n", a.Campaign, a.File)
 	}
-	fmt.Fprintf(w, "%d wins of user %s in %d campaigns\n", len(u.Wins), u.User, u.Campaigns)
+	fmt.Fprintf(w, "%s of user %s in %s\n", plural.Of(len(u.Wins), "win"), u.User, plural.Of(u.Campaigns, "campaign"))
 	if u.Next != "" {
 		fmt.Fprintf(w, "more: --after %s\n", u.Next)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 )
@@ -155,8 +156,8 @@ func (in *Letters) Refused(r *deadletter.Report) error {
 	case r.Failed > 0 && r.Decision == "dropped":
 		return app.Found("%d letters stay: the report has the reasons", r.Failed)
 	case r.Failed > 0:
-		return app.Found("the sink refused %d letters again, and they stay: fix the errors in the report, then requeue or drop "+
-			"the letters", r.Failed)
+		return app.Found("the sink refused %s again: fix the errors in the report, then requeue or drop "+
+			"what is left", plural.Of(r.Failed, "letter"))
 	case r.Unreadable > 0 && in.Letter != "" && r.Decision != "dropped":
 		return app.Found("%d of the named letters can't be delivered: drop them", r.Unreadable)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 )
 
 // Write prints the report as text: the counts as a table, each listed difference in one line, and a remedy for each
@@ -29,14 +30,14 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "Not compared: %s.\n", oneLine(what))
 	}
 	if n := r.Total.InFlight; n > 0 || !r.Quiet {
-		fmt.Fprintf(&b, "%d grants in flight, not judged (%d to the ledger, %d to the topic).\n", n, r.Total.Unsettled,
+		fmt.Fprintf(&b, "%s in flight, not judged (%d to the ledger, %d to the topic).\n", plural.Of(n, "grant"), r.Total.Unsettled,
 			r.Total.Unpublished)
 	}
 	if r.Total.Newer > 0 {
-		fmt.Fprintf(&b, "%d grants made while the audit was reading, not judged.\n", r.Total.Newer)
+		fmt.Fprintf(&b, "%s made while the audit was reading, not judged.\n", plural.Of(r.Total.Newer, "grant"))
 	}
 	if r.Total.Expired > 0 {
-		fmt.Fprintf(&b, "%d grants have expired from the topic, not judged there.\n", r.Total.Expired)
+		fmt.Fprintf(&b, "%s expired from the topic, not judged there.\n", plural.Of(r.Total.Expired, "grant"))
 	}
 	if r.Total.Foreign+r.Total.OpenClaims > 0 {
 		fmt.Fprintf(&b, "%d foreign records in the topic, %d pushes in progress.\n", r.Total.Foreign, r.Total.OpenClaims)

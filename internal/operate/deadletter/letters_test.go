@@ -367,7 +367,7 @@ func TestDrop(t *testing.T) {
 	require.Contains(t, strings.Join(log[0].Values, " "), "entry.1 grant rain forged")
 	var text strings.Builder
 	require.NoError(t, report.Write(&text))
-	require.Contains(t, text.String(), "1 of 1 letters were dropped")
+	require.Contains(t, text.String(), "1 of 1 letter was dropped")
 }
 
 // A shard opens with a new epoch while one of its letters is delivered. The requeue fails with ErrStale, and the letter

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -276,9 +277,10 @@ func (r *Report) Add(o *Report) {
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
 	if r.DryRun {
-		fmt.Fprintf(&b, "Dry run: nothing was written. %d letters would be %s.\n", r.Matched-r.Unreadable, r.Decision)
+		fmt.Fprintf(&b, "Dry run: nothing was written. %s would be %s.\n", plural.Of(r.Matched-r.Unreadable, "letter"), r.Decision)
 	} else {
-		fmt.Fprintf(&b, "%d of %d letters were %s.\n", r.Resolved, r.Matched, r.Decision)
+		fmt.Fprintf(&b, "%d of %s %s %s.\n", r.Resolved, plural.Of(r.Matched, "letter"), plural.Verb(r.Matched, "was", "were"),
+			r.Decision)
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -75,21 +76,22 @@ type Waiting struct {
 // Steps returns a sentence for each kind of waiting grant that says what to do. It returns none if no grant waits.
 func (w *Waiting) Steps(campaign string) (steps []string) {
 	for _, s := range []struct {
-		n  int64
-		do string
+		n               int64
+		noun, one, many string
+		do              string
 	}{
-		{w.Stream, "%d grants are in the stream, and the ledger has not settled them: let `hongbao work` settle them"},
-		{w.Receipts, "%d grants have a receipt, and the stream has lost their entries: `hongbao replay NAME --to balance " +
-			"--campaign " + campaign + "` pays them"},
-		{w.Letters, "%d dead letters wait: `hongbao dead list --campaign " + campaign +
-			"` shows them, `hongbao dead requeue` pays and `hongbao dead drop` does not"},
-		{w.Open, "%d of its shards have lost nothing and are not closed: `hongbao campaign close " + campaign +
-			" --early` closes them, and fails for the others"},
-		{w.Quarantine, "%d grants wait in quarantine: `hongbao quarantine list` shows them, `hongbao quarantine resolve` " +
+		{w.Stream, "grant", "is", "are", "in the stream and not in the ledger: let `hongbao work` finish"},
+		{w.Receipts, "grant", "has", "have", "a receipt, and no entry in the stream: `hongbao replay NAME --to balance " +
+			"--campaign " + campaign + "` pays what is missing"},
+		{w.Letters, "dead letter", "waits", "wait", "for a decision: `hongbao dead list --campaign " + campaign +
+			"` shows more, `hongbao dead requeue` pays and `hongbao dead drop` does not"},
+		{w.Open, "intact shard", "is", "are", "not closed: `hongbao campaign close " + campaign + " --early` closes what is intact, " +
+			"and fails for the others"},
+		{w.Quarantine, "grant", "waits", "wait", "in quarantine: `hongbao quarantine list` shows more, `hongbao quarantine resolve` " +
 			"decides"},
 	} {
 		if s.n > 0 {
-			steps = append(steps, fmt.Sprintf(s.do, s.n))
+			steps = append(steps, fmt.Sprintf("%s %s %s", plural.Of(s.n, s.noun), plural.Verb(s.n, s.one, s.many), s.do))
 		}
 	}
 	return steps

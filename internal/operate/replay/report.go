@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/operate/delivery"
 )
 
@@ -73,28 +74,28 @@ func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
 	switch {
 	case r.DryRun:
-		fmt.Fprintf(&b, "Dry run of replay %s to %s: nothing was written. It would deliver %d of %d grants; %d were "+
+		fmt.Fprintf(&b, "Dry run of replay %s to %s: nothing was written. It would deliver %d of %s; %d were "+
 			"delivered before, %d are there.\n",
-			r.Name, r.Target, r.Matched-r.Before-r.There, r.Matched, r.Before, r.There)
+			r.Name, r.Target, r.Matched-r.Before-r.There, plural.Of(r.Matched, "grant"), r.Before, r.There)
 	case r.Finished:
-		fmt.Fprintf(&b, "Replay %s to %s is finished: %d grants delivered now, %d were there, %d delivered before, in %.1f "+
+		fmt.Fprintf(&b, "Replay %s to %s is finished: %s delivered now, %d were there, %d delivered before, in %.1f "+
 			"s.\n",
-			r.Name, r.Target, r.Delivered, r.There, r.Before, r.Seconds)
+			r.Name, r.Target, plural.Of(r.Delivered, "grant"), r.There, r.Before, r.Seconds)
 	default:
-		fmt.Fprintf(&b, "Replay %s to %s is NOT finished: %d grants delivered now, %d were there, %d delivered before, %d "+
-			"failed. Run it again under the same name to continue.\n", r.Name, r.Target, r.Delivered, r.There, r.Before, r.Failed)
+		fmt.Fprintf(&b, "Replay %s to %s is NOT finished: %s delivered now, %d were there, %d delivered before, %d "+
+			"failed. Run it again under the same name to continue.\n", r.Name, r.Target, plural.Of(r.Delivered, "grant"), r.There, r.Before, r.Failed)
 	}
 	if r.Resumed > 0 {
-		fmt.Fprintf(&b, "It continued after %d events that earlier runs had checked.\n", r.Resumed)
+		fmt.Fprintf(&b, "It continued after %s that earlier runs had checked.\n", plural.Of(r.Resumed, "event"))
 	}
-	fmt.Fprintf(&b, "Checked %d of %d: %d grants of the stream, %d of the ledger, %d of dead letters; %d match.\n",
-		r.Looked, r.Events, r.FromStream, r.FromLedger, r.FromDead, r.Matched)
+	fmt.Fprintf(&b, "Checked %d of %d: %s of the stream, %d of the ledger, %d of dead letters; %d match.\n",
+		r.Looked, r.Events, plural.Of(r.FromStream, "grant"), r.FromLedger, r.FromDead, r.Matched)
 	if r.FromReceipts > 0 {
 		fmt.Fprintf(&b, "%d of them have no entry any more: the replay read them from receipts.\n", r.FromReceipts)
 	}
 	if r.NotFound > 0 {
-		fmt.Fprintf(&b, "%d seqs have no grant in the stream or the ledger: closes, or grants that are not settled; `hongbao "+
-			"audit` shows which.\n", r.NotFound)
+		fmt.Fprintf(&b, "%s without a grant in the stream or the ledger: closes, or grants that are not settled; `hongbao "+
+			"audit` shows which.\n", plural.Of(r.NotFound, "seq"))
 	}
 	if r.Unreadable > 0 {
 		fmt.Fprintf(&b, "%d entries or letters can't be read; `hongbao dead list` shows them.\n", r.Unreadable)
