@@ -76,3 +76,46 @@ func TestConsoleCreates(t *testing.T) {
 		require.Contains(t, journal, action)
 	}
 }
+
+// In the console a treasurer closes, refunds and reveals a campaign, and cancels one that was never loaded. Each step
+// names its amount first. An operator has no buttons for them.
+func TestConsoleEnds(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1_000, "mode: random, min: 1, max: 1000", "mode: even")
+	d.ok("campaign", "create", spec(t, "mistake", 10, 1_000))
+	d.ok("grab", "rain", "u1")
+	control := testkit.FreeAddr(t)
+	d.serve("--serve.control_listen=" + control)
+	v := &visitor{t, "http://" + control, d.key("treasurer")}
+	operator := &visitor{t, v.base, d.key("operator")}
+	do := func(path string, form url.Values, says ...string) {
+		t.Helper()
+		status, to, text := v.sends(path, form)
+		require.Equal(t, http.StatusSeeOther, status, text)
+		v.sees(to, says...)
+	}
+	v.sees("/campaigns/mistake", `href="/campaigns/mistake/end"`)
+	v.sees("/campaigns/mistake/end", "returns 10.00 CNY to the sponsor", "This can't be undone")
+	do("/campaigns/mistake/cancel", nil, "Cancelled: the sponsor has the money back.")
+
+	v.sees("/campaigns/rain/end", "Users got 1 of 10 packets, 1.00 CNY", "The close ends it now", `id="close"`)
+	require.NotContains(t, operator.sees("/campaigns/rain/end"), `id="close"`)
+	require.NotContains(t, operator.sees("/campaigns/rain"), `href="/campaigns/rain/end"`)
+	status, _, _ := operator.sends("/campaigns/rain/close", url.Values{"early": {"1"}})
+	require.Equal(t, http.StatusForbidden, status)
+	status, _, text := v.sends("/campaigns/rain/close", nil)
+	require.Equal(t, http.StatusConflict, status)
+	require.Contains(t, text, "its window is open until")
+	do("/campaigns/rain/close", url.Values{"early": {"1"}}, "Closed.", "Workers are still settling grants")
+	d.start("work")
+	d.quiet()
+	v.sees("/campaigns/rain/end", "The refund returns 9.00 CNY to the sponsor: 9 packets", `name="amount" value="900"`)
+	status, _, _ = v.sends("/campaigns/rain/refund", url.Values{"amount": {"901"}})
+	require.Equal(t, http.StatusConflict, status)
+	do("/campaigns/rain/refund", url.Values{"amount": {"900"}}, "Refunded: the sponsor has the money back.", "The sponsor has 9.00 CNY back")
+	do("/campaigns/rain/reveal", nil, "The seed is public.", "The campaign is refunded, and its seed is public.")
+	require.EqualValues(t, 900, d.show("rain").Ledger.Refunded)
+	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
+	require.Contains(t, d.ok("journal"), "reveal_campaign")
+}

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
@@ -45,6 +46,8 @@ type fakeSource struct {
 	// restored is the result of Restored.
 	restored []recovery.Restored
 	next     string // Next of the reports about letters
+	missing  int64  // of the ending of a campaign
+	settling bool
 	after    string // After of the last requeue
 }
 
@@ -64,6 +67,8 @@ func (b *fakeSource) Campaign(_ context.Context, id string) (*model.Live, error)
 		live.CanPause, live.CanResume = false, true
 	case "new":
 		live.State = "created"
+	case "closed", "refunded":
+		live.State, live.Revealed = id, false
 	default:
 		return nil, fmt.Errorf("campaign %s: %w", id, model.ErrNotFound)
 	}
@@ -175,6 +180,27 @@ func (d doer) PauseCampaign(_ context.Context, in ops.CampaignPause) (ops.Campai
 
 func (d doer) ResumeCampaign(_ context.Context, in ops.CampaignPause) (ops.CampaignState, error) {
 	return ops.CampaignState{}, d.do(d.who, "campaign %s false", in.Campaign)
+}
+
+func (d doer) CampaignEnding(_ context.Context, id string) (*app.Ending, error) {
+	return &app.Ending{Campaign: id, Currency: "CNY", Amount: 250, Missing: &d.missing, Settling: d.settling,
+		Next: "hongbao audit --campaign " + id}, nil
+}
+
+func (d doer) CancelCampaign(_ context.Context, id string) (*app.Ending, error) {
+	return nil, d.do(d.who, "cancel %s", id)
+}
+
+func (d doer) CloseCampaign(_ context.Context, in ops.CampaignClose) (*app.Ending, error) {
+	return nil, d.do(d.who, "close %s %v", in.Campaign, in.Early)
+}
+
+func (d doer) RefundCampaign(_ context.Context, in ops.CampaignRefund) (*app.Ending, error) {
+	return nil, d.do(d.who, "refund %s %d %d", in.Campaign, in.Amount, in.Missing)
+}
+
+func (d doer) RevealCampaign(_ context.Context, id string) (*campaign.Disclosure, error) {
+	return nil, d.do(d.who, "reveal %s", id)
 }
 
 func (d doer) PauseSink(_ context.Context, in ops.SinkPause) (app.SinkChange, error) {

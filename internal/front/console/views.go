@@ -143,8 +143,10 @@ func (c *Console) watchable(w http.ResponseWriter, r *http.Request, who *access.
 // can forge a link that shows another text.
 var messages = map[string]string{
 	"paused": "Paused.", "resumed": "Resumed.", "decided": "Decided.",
-	"created": "The ledger has the campaign and its money. Load the campaign to open it.",
-	"there":   "The ledger already had this campaign. Nothing was changed.",
+	"created":   "The ledger has the campaign and its money. Load the campaign to open it.",
+	"cancelled": "Cancelled: the sponsor has the money back.", "closed": "Closed.",
+	"refunded": "Refunded: the sponsor has the money back.", "revealed": "The seed is public.",
+	"there": "The ledger already had this campaign. Nothing was changed.",
 }
 
 func done(u *url.URL) string { return messages[u.Query().Get("done")] }

@@ -1,0 +1,117 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/model"
+	"github.com/hongbao-project/hongbao/internal/ops"
+)
+
+// endRoutes adds the page with the next step of a campaign's end, and the forms of that page.
+func (c *Console) endRoutes(mux *http.ServeMux) {
+	mux.Handle("GET /campaigns/{id}/end", c.allow(access.ReadCampaigns, c.endPage))
+	for path, step := range map[string]endStep{
+		"cancel": {access.CancelCampaign, "cancelled", func(ctx context.Context, o Operations, id string, _ *http.Request) error {
+			_, err := o.CancelCampaign(ctx, id)
+			return err
+		}},
+		"close": {access.CloseCampaign, "closed", func(ctx context.Context, o Operations, id string, r *http.Request) error {
+			_, err := o.CloseCampaign(ctx, ops.CampaignClose{Campaign: id, Early: r.PostFormValue("early") != ""})
+			return err
+		}},
+		"refund": {access.Refund, "refunded", func(ctx context.Context, o Operations, id string, r *http.Request) error {
+			amount, err := strconv.ParseInt(r.PostFormValue("amount"), 10, 64)
+			if err != nil {
+				return &ops.InputError{Field: "amount", Text: "is an integer in minor units"}
+			}
+			_, err = o.RefundCampaign(ctx, ops.CampaignRefund{Campaign: id, Amount: hongbao.Amount(amount)})
+			return err
+		}},
+		"reveal": {access.RevealCampaign, "revealed", func(ctx context.Context, o Operations, id string, _ *http.Request) error {
+			_, err := o.RevealCampaign(ctx, id)
+			return err
+		}},
+	} {
+		mux.Handle("POST /campaigns/{id}/"+path, c.allow(step.action, c.end(&step)))
+	}
+}
+
+// endStep is a step of a campaign's end. done is the key of the message after it.
+type endStep struct {
+	action access.Action
+	done   string
+	do     func(ctx context.Context, o Operations, id string, r *http.Request) error
+}
+
+func (c *Console) end(s *endStep) handler {
+	return func(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+		id, ok := c.campaignOf(w, r, who, s.action)
+		if !ok {
+			return
+		}
+		if err := s.do(r.Context(), c.operations(who), id, r); err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		http.Redirect(w, r, "/campaigns/"+id+"/end?done="+s.done, http.StatusSeeOther) //nolint:gosec // id was checked
+	}
+}
+
+// endView is the next step of a campaign's end: cancel, close, refund or reveal; empty if there is none, or if it can't
+// be taken here.
+type endView struct {
+	*model.Live
+	Step string
+	// Early says that a close ends the window early.
+	Early bool
+	// Ending has the numbers of the refund. It is nil for other steps. Missing is how many grants the ledger lacks, or has
+	// too many if it is below 0.
+	Ending  *app.Ending
+	Missing int64
+}
+
+// endPage shows what the next step of a campaign's end does, and the button for it.
+func (c *Console) endPage(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	id, ok := c.campaignOf(w, r, who, access.ReadCampaigns)
+	if !ok {
+		return
+	}
+	live, err := c.source.Campaign(r.Context(), id)
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	v := endView{Live: live, Step: endStepOf(live), Early: time.Now().Before(live.To)}
+	if v.Step == "refund" {
+		if v.Ending, err = c.operations(who).CampaignEnding(r.Context(), id); err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		if v.Ending.Missing != nil {
+			v.Missing = *v.Ending.Missing
+		}
+	}
+	c.show(w, r, http.StatusOK, "end", page{Title: "End of campaign " + id, Caller: who, View: &v, Done: done(r.URL)})
+}
+
+func endStepOf(c *model.Live) string {
+	switch {
+	case c.LedgerUnread:
+		return ""
+	case c.State == "created":
+		return "cancel"
+	case c.State == "closed":
+		return "refund"
+	case c.State == "refunded" && !c.Revealed:
+		return "reveal"
+	case c.State == "refunded", c.State == "loading", c.State == "frozen", c.State == model.Unread:
+		return ""
+	}
+	return "close"
+}
