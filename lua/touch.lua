@@ -2,7 +2,7 @@
 -- write of their connection. So after touch, on the same connection, they wait for all writes before it, too.
 --
 -- KEYS  1 a hash
--- ARGV  1 to 128 fields
+-- ARGV  1 to 1000 fields
 -- Reply the value of each field, "" if it is absent
 -- Cost  O(fields)
 -- First write HSET of a value of the same size. It runs when Redis is out of memory too. There is no write if the first
