@@ -252,8 +252,9 @@ func (l *lane) noteAlive(answers []hongbao.Answer) {
 	}
 }
 
-// startWatch starts the checks of the Redis servers, at the first call only.
-func (p *Producer) startWatch() {
+// Watch starts the checks of the Redis servers. Otherwise they start with the first grab. A process that also shows users
+// their receipts in another way needs them before. Further calls do nothing.
+func (p *Producer) Watch() {
 	p.watching.Do(func() {
 		w := &store.Watch{Store: p.store, Alarm: func(code string, err error) {
 			p.log.Error("ALARM: Redis", zap.String("code", code), zap.Error(err))

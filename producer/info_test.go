@@ -43,10 +43,8 @@ func rush(t *testing.T, p *producer.Producer, users int) map[hongbao.Outcome]int
 // server once.
 func TestFirstLooksAreShared(t *testing.T) {
 	t.Parallel()
-	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}}), 1)
-	c := spec("rain", 300)
-	c.Durability = hongbao.DurabilityFsync
-	b.load(t, c)
+	b := setup(t)
+	b.load(t, spec("rain", 300))
 	looks, rdb := b.counting(t, "hmget"+b.k.Keys.Campaign("rain"))
 	infos, configs := &counted{what: "info"}, &counted{what: "config"}
 	rdb.AddHook(infos)

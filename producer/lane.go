@@ -130,7 +130,7 @@ func (p *Producer) open(id string) (*campaign, error) {
 	if found {
 		c.layCourse()
 	}
-	p.startWatch()
+	p.Watch()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sweep(time.Now())

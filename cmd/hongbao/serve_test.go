@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/front/serve"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -155,6 +157,23 @@ func TestServe(t *testing.T) {
 	g.Signal(syscall.SIGTERM)
 	r := g.wait(20 * time.Second)
 	require.Zero(t, r.code, r.err)
+}
+
+// A server that has decided no grab returns a receipt. It reports the receipt to a recoverer that restores the shard.
+func TestServeRemembersWhatItOnlyRead(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 9, 900)
+	k := d.store.Home("rain")
+	storetest.Grab(t, k, "rain", "u1/r1")
+	status, text := d.serve().call("GET", "/v1/campaigns/rain/grabs/me", "k1", "u1", "")
+	require.Equal(t, http.StatusOK, status, "%s", text)
+	require.NoError(t, d.rdb.HSet(t.Context(), k.Keys.Meta(), "frozen", time.Now().UnixMilli()).Err())
+	require.NoError(t, k.Begin(t.Context(), &store.Frozen{Seq: 1, Epoch: 1}, store.Attempt{Epoch: 2, Token: "t", History: "h"}))
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		e, err := k.Evidence(t.Context())
+		return err == nil && len(e.Grants) == 1 && e.Grants[0].User == "u1"
+	}, "the server testifies")
 }
 
 // If a user may have several packets, each grab needs a request id. A changed file of keys is read again. While Redis

@@ -2,6 +2,10 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +15,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -21,12 +26,18 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability, places int) *App {
 	t.Helper()
 	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_PRODUCER_DURABILITY_TIMEOUT=150ms",
-		"HONGBAO_REDIS_ADDRS="+server.Addr, "HONGBAO_DEPLOYMENT_SHARDS=4")
+		"HONGBAO_REDIS_ADDRS="+server.Addr, "HONGBAO_REDIS_POOL_SIZE=10", "HONGBAO_DEPLOYMENT_SHARDS=4")
 	a := opened(t, cfg)
 	require.NoError(t, a.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
+	a.loads(t, "rain", class, places)
+	return a
+}
+
+func (a *App) loads(t *testing.T, id string, class hongbao.Durability, places int) {
+	t.Helper()
 	now := time.Now().Truncate(time.Millisecond)
 	c := campaign.Complete(hongbao.Campaign{
-		ID: "rain", Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 100, Packets: 10,
+		ID: id, Name: id, Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 500, Packets: 50,
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, From: now.Add(-time.Hour), To: now.Add(time.Hour),
 		TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: class, Shards: places,
 		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: 2}},
@@ -37,7 +48,6 @@ func onRedis(t *testing.T, server *testkit.RedisServer, class hongbao.Durability
 	loader, err := a.loader()
 	require.NoError(t, err)
 	require.NoError(t, loader.Load(t.Context(), c, plan, campaign.Commit(c, seed), nil))
-	return a
 }
 
 // grants wins a packet for the user on the campaign's first shard, without waiting for durability.
@@ -85,6 +95,59 @@ func TestOwnReceiptsAreDurable(t *testing.T) {
 		}
 		return err
 	}, "the replica continues")
+}
+
+// The only replica hangs, and many users read their receipts of a campaign of class replica. They do not use up the
+// connections to Redis: a grab of another campaign is decided at once. Once the replica continues, all can read.
+func TestReadersLeaveConnectionsToGrabs(t *testing.T) {
+	t.Parallel()
+	server := testkit.NewRedis(t, testkit.RedisOptions{})
+	replica := testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: server})
+	a := onRedis(t, server, hongbao.DurabilityReplica, 1)
+	a.Config.Producer.DurabilityTimeout = time.Second
+	a.loads(t, "other", hongbao.DurabilityFast, 1)
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		n, err := a.redis.Do(t.Context(), "WAIT", 1, 100).Int()
+		return err == nil && n == 1
+	}, "the replica is there")
+	const users = 49
+	for i := range users {
+		a.grants(t, fmt.Sprint("u", i))
+	}
+	require.NoError(t, replica.Stop())
+	a.grants(t, "last")
+	var hung, read atomic.Int64
+	stop, readers := make(chan struct{}), sync.WaitGroup{}
+	for i := range users {
+		readers.Go(func() {
+			for reading := true; reading; {
+				switch _, err := (CampaignReader{a}).Receipts(t.Context(), "rain", fmt.Sprint("u", i)); {
+				case errors.Is(err, store.ErrNotDurable):
+					hung.Add(1)
+				case err == nil:
+					read.Add(1)
+					reading = false
+				}
+				select {
+				case <-stop:
+					reading = false
+				default:
+				}
+			}
+		})
+	}
+	defer func() { close(stop); readers.Wait() }()
+	testkit.Eventually(t, 30*time.Second, func() bool { return hung.Load() >= users }, "each user waits for the replica")
+	for i := range 10 {
+		start := time.Now()
+		answers, err := a.store.Home("other").Grab(t.Context(), storetest.Call("other", fmt.Sprint("u", i)), nil)
+		require.NoError(t, err)
+		require.Equal(t, hongbao.OutcomeGranted, answers[0].Outcome)
+		require.Less(t, time.Since(start), time.Second)
+	}
+	require.Zero(t, read.Load())
+	require.NoError(t, replica.Cont())
+	testkit.Eventually(t, 30*time.Second, func() bool { return read.Load() == users }, "all users read their receipts")
 }
 
 // In class fsync a receipt is readable once it is on disk. If the server can't report that, reading fails.

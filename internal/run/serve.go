@@ -129,6 +129,7 @@ func (p *process) grabber() (g serve.Grabber, finish func(context.Context) error
 	if err != nil {
 		return nil, nil, err
 	}
+	grabs.Watch() // the server also remembers receipts that it only reads
 	finish = func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.CallTimeout)
 		defer cancel()

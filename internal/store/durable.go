@@ -105,6 +105,10 @@ func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *Durable
 			return 0, 0, lacks
 		}
 	}
+	if redis.HasErrorPrefix(err, "NOREPLICAS") { // min-replicas-to-write
+		return 0, 0, hongbao.Outagef(hongbao.ClassUnknown, "%w: %s for durability class %q: %w", ErrNotDurable, wait[0], c.Class,
+			err)
+	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("%s for durability class %q: %w", wait[0], c.Class, Classify(err))
 	}

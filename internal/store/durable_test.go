@@ -54,6 +54,11 @@ func TestDurableOnAnotherConnection(t *testing.T) {
 		require.ErrorIs(t, b.durable(t, hongbao.DurabilityReplica, second, "u3"), store.ErrNotDurable)
 		require.ErrorIs(t, b.durable(t, hongbao.DurabilityReplica, first, "u1", "u2"), store.ErrNotDurable,
 			"an earlier grant of another user is not known to be durable either")
+		require.NoError(t, b.rdb.ConfigSet(t.Context(), "min-replicas-to-write", "2").Err())
+		err := b.durable(t, hongbao.DurabilityReplica, second, "u3")
+		require.ErrorIs(t, err, store.ErrNotDurable, "the primary refuses writes")
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err))
+		require.NoError(t, b.rdb.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
 		require.NoError(t, b.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 		require.NoError(t, replica.Cont())
 		testkit.EventuallyOK(t, 20*time.Second, func() error {
