@@ -98,8 +98,9 @@ losses: setup ## Redis loses writes in many ways on real servers, under a rain; 
 losstimes: setup ## how soon shards open after a promotion, 20 runs a row; writes the second table of docs/reliability.md; ROW=1 for one row; some 20 minutes
 	go test -vet=off -count=1 -timeout 60m -run '^TestLossTimes$$$(if $(ROW),/^$(ROW))' -v ./test -args -losses -update
 
-race: setup ## the tests of what runs concurrently, under the race detector
-	go test -race -count=1 -timeout 20m -p 1 $(RACE)
+race: setup ## the tests of what runs concurrently, under the race detector; BASE=REVISION for the packages that changed since
+	packages="$(if $(BASE),$$(scripts/changed.sh '$(BASE)'),$(RACE))"; test -z "$$packages" || \
+		TMPDIR=$$(scripts/tmpdir.sh) go test -race -vet=off -count=1 -timeout $(TIMEOUT) -p 2 -parallel 5 $$packages
 
 lint: $(GOLANGCI) ## gofmt, go vet, golangci-lint, and shellcheck where it is installed
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "gofmt -w these:" $$files; exit 1; fi

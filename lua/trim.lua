@@ -14,8 +14,8 @@
 --       bitmaps, then the number of done events in each; then for every group that exists: name, the event up to
 --       which everything is finished, the event up to which everything was delivered, ms since its oldest unfinished
 --       entry (0 for none)
--- Cost  O(groups + bitmaps + entries deleted or examined), and about 40 reads of the stream if it has more events
---       than the bound
+-- Cost  O(groups + bitmaps + entries deleted or examined, and pending ones among these that a person has deleted), and
+--       about 40 reads of the stream if it has more events than the bound
 -- First write HSET finished and settled: it may grow memory, by two numbers at most. While a declared group is
 --       missing, the script writes and deletes nothing. It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next entries.
@@ -134,9 +134,14 @@ if #missing == 0 and exists then
 		local behind = redis.call('XRANGE', KEYS[1], from, before(reached, cut) and reached or '(' .. cut, 'COUNT', ARGV[4])
 		local pending, done = {}, {}
 		for name in pairs(#behind > 0 and seen or {}) do
-			for _, row in ipairs(redis.call('XPENDING', KEYS[1], name, behind[1][1], behind[#behind][1], #behind)) do
-				pending[row[1]] = true
-			end
+			local start, rows = behind[1][1], nil
+			repeat -- in pages: the group may also have pending entries that a person has deleted from the stream
+				rows = redis.call('XPENDING', KEYS[1], name, start, behind[#behind][1], #behind)
+				for _, row in ipairs(rows) do
+					pending[row[1]] = true
+					start = '(' .. row[1]
+				end
+			until #rows < #behind
 		end
 		for _, row in ipairs(behind) do
 			if not pending[row[1]] then

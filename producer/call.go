@@ -200,9 +200,8 @@ func (c *call) secure(ctx context.Context) error {
 	}
 	if c.info.durability != hongbao.DurabilityFast {
 		err := shard.Durable(ctx, &store.DurableCall{
-			Campaign: c.lane.id, Class: c.info.durability, NoWaitAOF: !c.info.waitAOF, Timeout: c.lane.p.cfg.DurabilityTimeout,
-			Replicas: c.lane.p.cfg.Replicas,
-			Users:    users, Receipts: receipts,
+			Campaign: c.lane.id, Class: c.info.durability, Timeout: c.lane.p.cfg.DurabilityTimeout,
+			Replicas: c.lane.p.cfg.Replicas, Users: users, Receipts: receipts,
 		})
 		if err != nil {
 			return afterGrant(err)

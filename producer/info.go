@@ -26,9 +26,6 @@ const (
 	aliveFor = 10 * time.Minute
 	// maxReceipts limits the receipts that one call reads, so that the script blocks Redis for at most 2 ms.
 	maxReceipts = 4096
-	// lostHash is the hash field of a stub (lua/stub.lua), which replaces a campaign that Redis has lost. The other
-	// fields of a stub are made up.
-	lostHash = "-"
 )
 
 // info has the settings of a campaign that the producer needs. They are constant for the life of the campaign.
@@ -37,7 +34,6 @@ type info struct {
 	factNames  string
 	facts      []string
 	durability hongbao.Durability
-	waitAOF    bool
 	codes      bool   // its packets have codes
 	currency   string // empty for none
 	places     int    // number of places
@@ -104,7 +100,6 @@ func (l *lane) readCampaign(ctx context.Context) (found bool, err error) {
 		if err := server.CheckNow(i.durability); err != nil {
 			return false, fmt.Errorf("campaign %s: %w", l.id, err)
 		}
-		i.waitAOF = server.NeedsWaitAOF()
 	}
 	if i.durability == hongbao.DurabilityReplica { // for the time until the watch reports the replicas
 		if err := l.shard.RaiseReplicas(ctx, server.Replicas); err != nil {
@@ -126,7 +121,7 @@ func (l *lane) parseInfo(v []any) (*info, error) {
 	if !ok {
 		return nil, nil
 	}
-	lost := v[6] == lostHash
+	lost := v[6] == store.StubHash
 	if lost && v[7] == "frozen" {
 		return nil, hongbao.Errorf(hongbao.ClassTransient, "%w: this Redis has lost campaign %s, and does not know its "+
 			"limits; `hongbao campaign refund-lost %s` ends it", store.ErrFrozen, l.id, l.id)

@@ -1,15 +1,18 @@
 package subscriber
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao/internal/base/broker"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
 )
 
@@ -84,11 +87,16 @@ func (c *Config) check() error {
 	return fmt.Errorf("subscriber configuration: %w", errors.Join(errs...))
 }
 
+func (c *Config) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return broker.Dialer{Timeout: c.RequestTimeout, TLS: c.TLS}.Dial(ctx, network, address)
+}
+
 func newDialer(c *Config) *kafka.Dialer {
-	return &kafka.Dialer{
-		ClientID: c.ClientID, Timeout: c.RequestTimeout, DualStack: true, KeepAlive: 15 * time.Second, TLS: c.TLS,
-		SASLMechanism: c.SASL,
-	}
+	return &kafka.Dialer{ClientID: c.ClientID, DialFunc: c.dial, Timeout: c.RequestTimeout, SASLMechanism: c.SASL}
+}
+
+func newTransport(c *Config) *kafka.Transport {
+	return &kafka.Transport{ClientID: c.ClientID, Dial: c.dial, DialTimeout: c.RequestTimeout, SASL: c.SASL}
 }
 
 func errorLog(c *Config) kafka.Logger {
@@ -163,7 +171,7 @@ func newWriter(c *Config) *kafka.Writer {
 		WriteTimeout:    c.RequestTimeout,
 		RequiredAcks:    kafka.RequireAll,
 		Async:           false,
-		Transport:       &kafka.Transport{ClientID: c.ClientID, DialTimeout: c.RequestTimeout, TLS: c.TLS, SASL: c.SASL},
+		Transport:       newTransport(c),
 		WriteBackoffMin: 50 * time.Millisecond, WriteBackoffMax: time.Second,
 		AllowAutoTopicCreation: false,
 	}

@@ -35,7 +35,6 @@ const (
 	reasonMalformed = "malformed" // the headers claim a grant of this deployment, but the record is malformed
 	reasonRefused   = "refused"   // the effect failed with Permanent or Conflict
 	reasonAttempts  = "attempts"  // the effect failed MaxAttempts times
-	reasonTooOld    = "too_old"   // unknown whether it had its effect, see maxRuns
 )
 
 const (

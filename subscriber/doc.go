@@ -1,5 +1,4 @@
-// Package subscriber is for teams that read the topic. It gives each grant its effect exactly once, except
-// after an accepted loss (docs/subscribers.md#what-a-position-remembers).
+// Package subscriber is for teams that read the topic. It gives each grant its effect exactly once.
 //
 // A Subscriber is a member of a consumer group, with one worker per partition. A failing event only delays its own
 // partition. A worker repeats these steps:
@@ -7,23 +6,22 @@
 //  1. It fetches a batch. Linger limits how long it waits for further records.
 //  2. It counts and skips foreign records: records of other producers, events of other deployments, and fence records.
 //  3. It writes records that claim to be grants of this deployment but are malformed to the topic of dead letters.
-//  4. It gives the events to the Sink, which drops events that it has seen, by (shard, seq). If the Sink is down, the
-//     worker waits. If a batch fails, the worker halves it until the failing event is alone; if that event keeps
+//  4. It gives the events to the Sink, which drops events that it has seen, by (campaign, packet). If the Sink is down,
+//     the worker waits. If a batch fails, the worker halves it until the failing event is alone; if that event keeps
 //     failing, it becomes a dead letter.
 //  5. It commits the offsets, always after the effects.
 //
 // If a process dies between steps 4 and 5, or a partition moves, the batch is read again, and the Sink drops the events
 // that it has seen.
 //
-// There are two Sinks. The Sink of NewSQL runs the effect in the transaction that stores the position, so each event
+// There are two Sinks. The Sink of NewSQL runs the effect in the transaction that stores what it has seen, so each event
 // has its effect exactly once, whatever dies. The Sink of NewFuncSink is for effects outside a database, and only remembers
 // the events that this process handled. Its effect must detect other repeated events, with dedup's push-once or with
 // its own unique key.
 //
-// A position records exactly which events of a shard were seen, in any order. A plain high-water mark would drop parked
-// grants, which arrive late. A position has up to 4,096 runs of consecutive events. If there are more, it forgets the
-// events below the oldest hole. If such an event arrives, its effect is not run, and it goes to the topic of dead
-// letters with the reason "too_old".
+// A Sink remembers one bit for each packet. So it drops a copy of a grant whenever the copy arrives. It can't know
+// whether a record of a packet that it has seen has another user, and drops this record, too
+// (docs/subscribers.md#what-a-sink-remembers).
 //
 // Records may expire before they are read, or may be lost with a topic that was deleted and created again. Run does not
 // skip them silently, but returns a Broken error that says what to do.

@@ -115,23 +115,6 @@ type lazySink struct{}
 func (lazySink) Push(context.Context, []topic.Event) (Report, error) { return Report{}, nil }
 func (lazySink) Skip(context.Context, topic.Event) error             { return nil }
 
-func TestTooOldBecomesADeadLetter(t *testing.T) {
-	t.Parallel()
-	d, b := inProcess(t, 1), newBook()
-	a := b.funcSink(t)
-	for i := range int64(maxRuns + 1) {
-		require.NoError(t, a.Skip(t.Context(), event(0, 2+2*i)))
-	}
-	d.write(t, 1, record(grant(0, 1)), record(grant(0, 5)))
-	w := start(t, d.config(a))
-	testkit.Eventually(t, soon, func() bool { s := w.Stats(); return s.Done == 1 && s.TooOld == 1 }, "both")
-	require.NoError(t, w.stop())
-	dead := d.letters(t, 1)[0]
-	require.Equal(t, reasonTooOld, letterHeader(dead, headerReason))
-	require.Equal(t, "0-1", letterHeader(dead, "ce_id"))
-	require.Equal(t, map[string]int{"0-5": 1}, b.copies())
-}
-
 // stubborn is a letterWriter that fails its first writes, and rejects values larger than most.
 type stubborn struct {
 	letterWriter

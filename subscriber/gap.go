@@ -19,7 +19,7 @@ type logClient struct {
 }
 
 func newLogClient(c *Config) *logClient {
-	tr := &kafka.Transport{ClientID: c.ClientID, DialTimeout: c.RequestTimeout, TLS: c.TLS, SASL: c.SASL}
+	tr := newTransport(c)
 	return &logClient{
 		client: &kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: c.RequestTimeout, Transport: tr}, transport: tr,
 		topic: c.Topic,

@@ -19,9 +19,8 @@ func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.
 	attempts := 0
 	for wait := newBackoff(s.cfg); len(events) > 0; {
 		r, err := s.cfg.Sink.Push(ctx, events)
-		if err := s.note(ctx, r, from); err != nil {
-			return err
-		}
+		s.count.done.Add(int64(r.Done))
+		s.count.repeated.Add(int64(r.Repeated))
 		if r.Next > 0 {
 			events, from, attempts = events[r.Next:], from[r.Next:], 0
 			wait.Reset()
@@ -70,23 +69,6 @@ func reasonOf(refused bool) string {
 		return reasonRefused
 	}
 	return reasonAttempts
-}
-
-var errTooOld = errors.New(
-	"the event is older than everything that the position remembers, so it is unknown whether it " +
-		"had its effect")
-
-// note counts the results of a Push, and makes dead letters of the events that are too old for the position.
-func (s *session) note(ctx context.Context, r Report, from []*kafka.Message) error {
-	s.count.done.Add(int64(r.Done))
-	s.count.repeated.Add(int64(r.Repeated))
-	for _, i := range r.TooOld {
-		if err := s.writeDeadLetter(ctx, &letter{record: from[i], reason: reasonTooOld, err: errTooOld}); err != nil {
-			return err
-		}
-		s.count.tooOld.Add(1)
-	}
-	return nil
 }
 
 // refuse makes a dead letter of an event, and then tells the sink to skip the event. If the process dies in between,

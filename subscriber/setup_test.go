@@ -246,11 +246,12 @@ func (r *running) stop() error {
 // effectLog is an effect that counts how often each event had it, in memory or in SQL.
 type effectLog struct {
 	mu    sync.Mutex
-	had   map[string]int
+	had   map[string]int // by event
+	users map[string]int // the same, by user
 	fault func(e *topic.Event) error
 }
 
-func newBook() *effectLog { return &effectLog{had: map[string]int{}} }
+func newBook() *effectLog { return &effectLog{had: map[string]int{}, users: map[string]int{}} }
 
 func (b *effectLog) note(_ context.Context, e topic.Event) error {
 	b.mu.Lock()
@@ -261,6 +262,7 @@ func (b *effectLog) note(_ context.Context, e topic.Event) error {
 		}
 	}
 	b.had[e.Grant.EventID()]++
+	b.users[e.Grant.User]++
 	return nil
 }
 

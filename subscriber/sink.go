@@ -15,7 +15,8 @@ import (
 // Sinks. The methods are called concurrently for different partitions. Each call must return in a bounded time,
 // because a call that hangs blocks its partition.
 type Sink interface {
-	// Push runs the effects of the events that it has not seen, in their order, and remembers these events. If it
+	// Push runs the effects of the events that it has not seen, in their order, and remembers these events. The key of
+	// an event is its campaign and packet; two wins can have the same shard and seq. If Push
 	// returns no error, all events are handled. Otherwise the first Report.Next events are handled. The other events
 	// had no effect, and Push is called again with them.
 	//
@@ -33,25 +34,20 @@ type Report struct {
 	Next int
 	// Of these events, Done had their effect now, and Repeated had it before.
 	Done, Repeated int
-	// TooOld has the indices of the events for which the Sink has forgotten whether they had their effect. They had no
-	// effect now, and become dead letters.
-	TooOld []int
+}
+
+// funcSink remembers in memory which events this process has handled.
+type funcSink struct {
+	cfg FuncSinkConfig
+
+	mu     sync.Mutex
+	shards map[shardOf]*shardSeen
 }
 
 // shardOf identifies a shard of a deployment.
 type shardOf struct {
 	source string
 	shard  int
-}
-
-func shardFor(e *topic.Event) shardOf { return shardOf{source: e.Source, shard: e.Grant.Shard} }
-
-// funcSink remembers in memory which events this process has handled.
-type funcSink struct {
-	cfg FuncSinkConfig
-
-	mu   sync.Mutex
-	seen map[shardOf]*shardSeen
 }
 
 // FuncSinkConfig configures NewFuncSink. All fields are required.
@@ -66,16 +62,39 @@ type FuncSinkConfig struct {
 	Timeout time.Duration
 }
 
-// shardSeen is the position of a shard. Its lock is held while an effect of the shard runs.
+// rememberedChunks limits the memory of a funcSink: two maps of this size, with 512 bytes for each chunk, make 1 MiB for
+// each shard.
+const rememberedChunks = 1024
+
+// shardSeen has the packets of a shard that were seen. It forgets chunks that it has not used for a long time. Its lock
+// is held while an effect of the shard runs.
 type shardSeen struct {
 	sync.Mutex
-	position
+	// used has the chunks that were used last, at most rememberedChunks, and older those used before.
+	used, older map[chunkKey]*bitmap
+}
+
+// chunk returns the bitmap of the event's chunk.
+func (s *shardSeen) chunk(e *topic.Event) *bitmap {
+	k := chunkOf(e)
+	if b := s.used[k]; b != nil {
+		return b
+	}
+	b := s.older[k]
+	if b == nil {
+		b = &bitmap{}
+	}
+	if s.used == nil || len(s.used) == rememberedChunks {
+		s.used, s.older = map[chunkKey]*bitmap{}, s.used
+	}
+	s.used[k] = b
+	return b
 }
 
 // NewFuncSink returns a Sink for effects that are not in a database, such as a push to a front end or a mail. It
-// remembers in memory which events this process has handled. After a restart or a rebalance, the events since the last
-// commit are delivered again. So the effect must detect repeated events, by dedup's push-once with campaign and
-// packet as the id, or by its own unique key.
+// remembers in memory which events this process has handled, by (campaign, packet), up to 1 MiB for each shard. After a
+// restart or a rebalance, the events since the last commit are delivered again. So the effect must detect repeated
+// events, by dedup's push-once with campaign and packet as the id, or by its own unique key.
 func NewFuncSink(cfg FuncSinkConfig) (Sink, error) {
 	if cfg.Effect == nil {
 		return nil, errors.New("subscriber: an Effect is required")
@@ -83,16 +102,17 @@ func NewFuncSink(cfg FuncSinkConfig) (Sink, error) {
 	if cfg.Timeout < time.Millisecond || cfg.Timeout > time.Hour {
 		return nil, fmt.Errorf("subscriber: Timeout of an effect is %s: want 1ms to 1h", cfg.Timeout)
 	}
-	return &funcSink{cfg: cfg, seen: map[shardOf]*shardSeen{}}, nil
+	return &funcSink{cfg: cfg, shards: map[shardOf]*shardSeen{}}, nil
 }
 
 func (f *funcSink) shard(e *topic.Event) *shardSeen {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.seen[shardFor(e)]
+	k := shardOf{source: e.Source, shard: e.Grant.Shard}
+	s := f.shards[k]
 	if s == nil {
 		s = &shardSeen{}
-		f.seen[shardFor(e)] = s
+		f.shards[k] = s
 	}
 	return s
 }
@@ -103,42 +123,39 @@ func (f *funcSink) Push(ctx context.Context, events []topic.Event) (r Report, er
 		if err := ctx.Err(); err != nil {
 			return r, hongbao.Errorf(hongbao.ClassTransient, "event %s was not started: %w", events[i].Grant.EventID(), err)
 		}
-		sight, err := f.one(ctx, &events[i])
+		fresh, err := f.one(ctx, &events[i])
 		if err != nil {
 			return r, fmt.Errorf("the effect of event %s: %w", events[i].Grant.EventID(), err)
 		}
-		switch sight {
-		case sightSeen:
-			r.Repeated++
-		case sightTooOld:
-			r.TooOld = append(r.TooOld, i)
-		case sightFresh:
+		if fresh {
 			r.Done++
+		} else {
+			r.Repeated++
 		}
 		r.Next++
 	}
 	return r, nil
 }
 
-// one runs the effect of an event if the position has not seen it. It returns what the position had said.
-func (f *funcSink) one(ctx context.Context, e *topic.Event) (sight, error) {
+// one runs the effect of an event that was not seen. It reports whether the effect has run.
+func (f *funcSink) one(ctx context.Context, e *topic.Event) (fresh bool, err error) {
 	s := f.shard(e)
 	s.Lock()
 	defer s.Unlock()
-	sight := s.Look(e.Grant.Seq)
-	if sight != sightFresh {
-		return sight, nil
+	seen := s.chunk(e)
+	if seen.has(e) {
+		return false, nil
 	}
 	limited, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
 	if err := f.cfg.Effect(limited, *e); err != nil {
 		if limited.Err() != nil && ctx.Err() == nil {
-			return sight, fmt.Errorf("the effect did not end within %s: %w", f.cfg.Timeout, err)
+			return false, fmt.Errorf("the effect did not end within %s: %w", f.cfg.Timeout, err)
 		}
-		return sight, err
+		return false, err
 	}
-	s.Add(e.Grant.Seq)
-	return sight, nil
+	seen.add(e)
+	return true, nil
 }
 
 // Skip implements Sink.
@@ -146,6 +163,6 @@ func (f *funcSink) Skip(_ context.Context, event topic.Event) error {
 	s := f.shard(&event)
 	s.Lock()
 	defer s.Unlock()
-	s.Add(event.Grant.Seq)
+	s.chunk(&event).add(&event)
 	return nil
 }

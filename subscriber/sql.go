@@ -1,13 +1,14 @@
 package subscriber
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -29,30 +30,30 @@ var sqliteSchema string
 
 // SQLConfig configures NewSQL. All fields are required.
 type SQLConfig struct {
-	// DB is the database of the effects, where the position is stored too. The caller limits its connections and
+	// DB is the database of the effects, which also has the table hongbao_seen. The caller limits its connections and
 	// closes it.
 	DB *sql.DB
 	// Dialect is "postgres" or "sqlite".
 	Dialect string
-	// Name is the name of the position, usually the consumer group. Two subscribers with the same name share a
-	// position, so each event has its effect in only one of them.
+	// Name identifies the subscriber in the table, usually by its consumer group. Two subscribers with the same name
+	// share what they have seen, so each event has its effect in only one of them.
 	Name string
 	// Timeout limits one transaction, from 10 ms to 10 min.
 	Timeout time.Duration
 	// Effect runs the effects of new events, in their order. It gets at most BatchEvents events. Its writes in tx are
-	// committed together with the position; effects outside tx may happen twice. Effect must not commit or roll back
+	// committed together with the rows of hongbao_seen; effects outside tx may happen twice. Effect must not commit or roll back
 	// tx. The class of its error says what happens next, see Sink.
 	Effect func(ctx context.Context, tx *sql.Tx, events []topic.Event) error
 }
 
 type sqlSink struct{ cfg SQLConfig }
 
-// NewSQL returns a Sink that runs the effects in the same transaction that stores the position. So each event has its
-// effect exactly once, even if processes die. Several processes may share one position: PostgreSQL locks one row per
-// shard, and SQLite locks the whole database for writing.
+// NewSQL returns a Sink that runs the effects in the same transaction that stores which events it has seen. So each
+// event has its effect exactly once, even if processes die. Several processes may share one Name: PostgreSQL locks one
+// row for up to 4,096 packets of a campaign on a shard, and SQLite locks the whole database for writing.
 //
 // NewSQL checks the configuration, and that the database does not lose confirmed commits. It creates the table
-// hongbao_position if it does not exist.
+// hongbao_seen if it does not exist. Its error is Broken if an earlier build has rows of this Name in another table.
 func NewSQL(ctx context.Context, cfg SQLConfig) (Sink, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -60,11 +61,11 @@ func NewSQL(ctx context.Context, cfg SQLConfig) (Sink, error) {
 	s := &sqlSink{cfg: cfg}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
-	if err := s.checkServer(ctx); err != nil {
+	if err := errors.Join(s.checkServer(ctx), s.checkEarlierBuild(ctx)); err != nil {
 		return nil, fmt.Errorf("subscriber: %w", err)
 	}
 	if err := s.migrate(ctx); err != nil {
-		return nil, fmt.Errorf("subscriber: making the table hongbao_position: %w; let this user CREATE TABLE, or run "+
+		return nil, fmt.Errorf("subscriber: making the table hongbao_seen: %w; let this user CREATE TABLE, or run "+
 			"subscriber/schema/%s.sql by hand",
 			err, cfg.Dialect)
 	}
@@ -88,7 +89,7 @@ func (c *SQLConfig) check() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("subscriber: position in SQL: %w", errors.Join(errs...))
+	return fmt.Errorf("subscriber: Sink in SQL: %w", errors.Join(errs...))
 }
 
 // checkServer returns an error if the database may lose a confirmed commit. The offset in Kafka would then be
@@ -114,6 +115,32 @@ func (s *sqlSink) checkServer(ctx context.Context) error {
 			"open it with _pragma=synchronous(FULL)")
 	}
 	return nil
+}
+
+// checkEarlierBuild returns an error if an earlier build has stored what it has seen. That build stored shards and seqs
+// in the table hongbao_position, from which the packets can't be derived.
+func (s *sqlSink) checkEarlierBuild(ctx context.Context) error {
+	find := `SELECT count(*) FROM sqlite_master WHERE name = 'hongbao_position'`
+	if s.cfg.Dialect == postgreSQL {
+		find = `SELECT count(to_regclass('hongbao_position'))`
+	}
+	for _, query := range []struct {
+		text string
+		args []any
+	}{{find, nil}, {`SELECT count(*) FROM hongbao_position WHERE name = $1`, []any{s.cfg.Name}}} {
+		var n int
+		if err := s.cfg.DB.QueryRowContext(ctx, query.text, query.args...).Scan(&n); err != nil {
+			return fmt.Errorf("look for rows of an earlier build in hongbao_position: %w", err)
+		}
+		if n == 0 {
+			return nil
+		}
+	}
+	return hongbao.Errorf(hongbao.ClassBroken, "table hongbao_position has rows of %q: an earlier build stored there "+
+		"which events had their effect. This build can't read them, and would repeat the effects of events that the group "+
+		"reads again. Run the earlier build, and stop all its processes in an orderly way, so that the group's offsets are "+
+		"committed. Then DELETE FROM hongbao_position WHERE name = '%s', start this build, and do not set the group's "+
+		"offsets back", s.cfg.Name, s.cfg.Name)
 }
 
 func (s *sqlSink) migrate(ctx context.Context) error {
@@ -142,7 +169,7 @@ func (s *sqlSink) transact(ctx context.Context, fn func(tx *sql.Tx) error) error
 		return err
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit the effect and its position: %w", err)
+		return fmt.Errorf("commit the effect and what was seen: %w", err)
 	}
 	return nil
 }
@@ -158,19 +185,19 @@ func (s *sqlSink) Push(ctx context.Context, events []topic.Event) (Report, error
 	defer cancel()
 	var r Report
 	err := s.transact(ctx, func(tx *sql.Tx) error {
-		held, err := s.lockPositions(ctx, tx, events)
+		seen, err := s.lock(ctx, tx, events)
 		if err != nil {
 			return err
 		}
 		var fresh []topic.Event
-		r, fresh = sift(held, events)
+		r, fresh = seen.sift(events)
 		if len(fresh) == 0 {
 			return nil
 		}
 		if err := s.cfg.Effect(ctx, tx, fresh); err != nil {
 			return fmt.Errorf("the effect of %d events from %s on: %w", len(fresh), fresh[0].Grant.EventID(), err)
 		}
-		return s.write(ctx, tx, held)
+		return s.write(ctx, tx, seen)
 	})
 	if err != nil {
 		return Report{}, s.judge(err)
@@ -178,72 +205,99 @@ func (s *sqlSink) Push(ctx context.Context, events []topic.Event) (Report, error
 	return r, nil
 }
 
-// sift adds the events to the positions, and returns the events that are new.
-func sift(held map[shardOf]*position, events []topic.Event) (r Report, fresh []topic.Event) {
+// seenRows has the rows of hongbao_seen that a transaction has locked.
+type seenRows map[chunkKey]*bitmap
+
+// keys returns the keys of the rows in the order in which all transactions lock them. So there are no deadlocks.
+func (r seenRows) keys() []chunkKey { return slices.SortedFunc(maps.Keys(r), chunkKey.compare) }
+
+// sift adds the events to the rows, and returns the events that are new.
+func (r seenRows) sift(events []topic.Event) (report Report, fresh []topic.Event) {
 	for i := range events {
-		p := held[shardFor(&events[i])]
-		switch p.Look(events[i].Grant.Seq) {
-		case sightSeen:
-			r.Repeated++
-		case sightTooOld:
-			r.TooOld = append(r.TooOld, i)
-		case sightFresh:
-			p.Add(events[i].Grant.Seq)
-			fresh = append(fresh, events[i])
-			r.Done++
+		e := &events[i]
+		if seen := r[chunkOf(e)]; seen.has(e) {
+			report.Repeated++
+		} else {
+			seen.add(e)
+			fresh = append(fresh, *e)
+			report.Done++
 		}
 	}
-	r.Next = len(events)
-	return r, fresh
+	report.Next = len(events)
+	return report, fresh
 }
 
-// lockPositions locks and reads the positions of the events' shards. It always locks in the same order, to avoid
-// deadlocks. Its first statement is a write, because in SQLite a transaction that reads first may fail when it writes.
-func (s *sqlSink) lockPositions(ctx context.Context, tx *sql.Tx, events []topic.Event) (map[shardOf]*position, error) {
-	held := map[shardOf]*position{}
-	var order []shardOf
+// lock locks and reads the rows of the events. Missing rows are inserted. Its first statement is a write, because in
+// SQLite a transaction that reads first may fail when it writes.
+func (s *sqlSink) lock(ctx context.Context, tx *sql.Tx, events []topic.Event) (seenRows, error) {
+	rows := seenRows{}
 	for i := range events {
-		k := shardFor(&events[i])
-		if held[k] == nil {
-			held[k] = &position{}
-			order = append(order, k)
-		}
+		rows[chunkOf(&events[i])] = &bitmap{}
 	}
-	slices.SortFunc(order, func(a,
-		b shardOf) int {
-		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.shard, b.shard))
-	})
-	for _, k := range order {
-		var seen []byte
-		row := tx.QueryRowContext(ctx, `INSERT INTO hongbao_position (name, source, shard, turns, seen)
-			VALUES ($1, $2, $3, 1, $4)
-			ON CONFLICT (name, source, shard) DO UPDATE SET turns = hongbao_position.turns + 1 RETURNING seen`,
-			s.cfg.Name, k.source, k.shard, []byte{})
-		if err := row.Scan(&seen); err != nil {
-			return nil, down(fmt.Sprintf("lock the position of shard %d", k.shard), err)
+	for keys := range slices.Chunk(rows.keys(), rowsPerStatement) {
+		insert, args := s.insert(keys, rows)
+		found, err := tx.QueryContext(ctx, insert+`seen = hongbao_seen.seen
+			RETURNING source, campaign, shard, chunk, seen`, args...)
+		if err == nil {
+			err = rows.read(found)
 		}
-		if err := held[k].UnmarshalBinary(seen); err != nil {
-			return nil, hongbao.Errorf(hongbao.ClassBroken,
-				"hongbao_position of %q, %q, shard %d: %w; restore the row from a backup, or use the build that wrote it",
-				s.cfg.Name, k.source, k.shard, err)
+		if hongbao.ClassOf(err) == hongbao.ClassBroken {
+			return nil, err
 		}
-	}
-	return held, nil
-}
-
-func (s *sqlSink) write(ctx context.Context, tx *sql.Tx, held map[shardOf]*position) error {
-	for k, p := range held {
-		seen, err := p.MarshalBinary()
 		if err != nil {
+			return nil, down(fmt.Sprintf("lock %d rows of hongbao_seen", len(keys)), err)
+		}
+	}
+	return rows, nil
+}
+
+// read reads the rows that a statement returns, and closes them.
+func (r seenRows) read(found *sql.Rows) error {
+	defer func() { _ = found.Close() }() // found.Err has the error
+	for found.Next() {
+		var k chunkKey
+		var seen []byte
+		if err := found.Scan(&k.source, &k.campaign, &k.shard, &k.number, &seen); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE hongbao_position SET seen = $1
-			WHERE name = $2 AND source = $3 AND shard = $4`,
-			seen, s.cfg.Name, k.source, k.shard); err != nil {
-			return fmt.Errorf("store the position of shard %d: %w", k.shard, err)
+		if len(seen) != len(bitmap{}) {
+			return hongbao.Errorf(hongbao.ClassBroken, "hongbao_seen has %d bytes for source %q, campaign %q, shard %d, chunk %d "+
+				"of this subscriber, want %d: another program wrote them; restore the row from a backup",
+				len(seen), k.source, k.campaign, k.shard, k.number, len(bitmap{}))
+		}
+		*r[k] = bitmap(seen)
+	}
+	return found.Err()
+}
+
+func (s *sqlSink) write(ctx context.Context, tx *sql.Tx, rows seenRows) error {
+	for keys := range slices.Chunk(rows.keys(), rowsPerStatement) {
+		insert, args := s.insert(keys, rows)
+		if _, err := tx.ExecContext(ctx, insert+`seen = excluded.seen`, args...); err != nil {
+			return fmt.Errorf("store %d rows of hongbao_seen: %w", len(keys), err)
 		}
 	}
 	return nil
+}
+
+// rowsPerStatement limits the parameters of a statement, of which SQLite allows 32,766 and PostgreSQL 65,535.
+const rowsPerStatement = 500
+
+// insert returns a statement that inserts the rows, without the update of the rows that exist already.
+func (s *sqlSink) insert(keys []chunkKey, rows seenRows) (text string, args []any) {
+	var b strings.Builder
+	b.WriteString(`INSERT INTO hongbao_seen (name, source, campaign, shard, chunk, seen) VALUES `)
+	args = append(args, s.cfg.Name)
+	for i, k := range keys {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		n := len(args)
+		fmt.Fprintf(&b, "($1, $%d, $%d, $%d, $%d, $%d)", n+1, n+2, n+3, n+4, n+5)
+		args = append(args, k.source, k.campaign, k.shard, k.number, rows[k][:])
+	}
+	b.WriteString(` ON CONFLICT (name, source, campaign, shard, chunk) DO UPDATE SET `)
+	return b.String(), args
 }
 
 // judge returns an outage if err has no class and the database does not accept writes, because then no event is at
@@ -255,7 +309,7 @@ func (s *sqlSink) judge(err error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeout)
 	defer cancel()
-	if _, probe := s.cfg.DB.ExecContext(ctx, `DELETE FROM hongbao_position WHERE name = $1 AND turns < 0`,
+	if _, probe := s.cfg.DB.ExecContext(ctx, `DELETE FROM hongbao_seen WHERE name = $1 AND source = ''`,
 		s.cfg.Name); probe != nil {
 		return hongbao.Outagef(hongbao.ClassUnknown, "%w; and the database does not accept writes: %w", err, probe)
 	}
@@ -267,12 +321,12 @@ func (s *sqlSink) Skip(ctx context.Context, event topic.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	err := s.transact(ctx, func(tx *sql.Tx) error {
-		held, err := s.lockPositions(ctx, tx, []topic.Event{event})
+		seen, err := s.lock(ctx, tx, []topic.Event{event})
 		if err != nil {
 			return err
 		}
-		held[shardFor(&event)].Add(event.Grant.Seq)
-		return s.write(ctx, tx, held)
+		seen[chunkOf(&event)].add(&event)
+		return s.write(ctx, tx, seen)
 	})
 	if err == nil {
 		return nil

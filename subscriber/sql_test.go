@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -80,16 +79,16 @@ func TestSQLIsAllOrNothing(t *testing.T) {
 func TestSQLOutage(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		s := db.sink(t, nil)
-		_, err := db.ExecContext(t.Context(), `ALTER TABLE hongbao_position RENAME TO gone`)
+		_, err := db.ExecContext(t.Context(), `ALTER TABLE hongbao_seen RENAME TO gone`)
 		require.NoError(t, err)
 		_, err = s.Push(t.Context(), events(0, 1))
 		require.True(t, hongbao.IsOutage(err), err)
 		require.True(t, hongbao.IsOutage(s.Skip(t.Context(), event(0, 1))))
-		_, err = db.ExecContext(t.Context(), `ALTER TABLE gone RENAME TO hongbao_position`)
+		_, err = db.ExecContext(t.Context(), `ALTER TABLE gone RENAME TO hongbao_seen`)
 		require.NoError(t, err)
-		// The position's table vanishes during an effect, as if the database had failed.
+		// The table of the rows vanishes during an effect, as if the database had failed.
 		s.cfg.Effect = func(ctx context.Context, tx *sql.Tx, _ []topic.Event) error {
-			_, err := tx.ExecContext(ctx, `ALTER TABLE hongbao_position RENAME TO gone`)
+			_, err := tx.ExecContext(ctx, `ALTER TABLE hongbao_seen RENAME TO gone`)
 			if err == nil {
 				err = tx.Commit()
 			}
@@ -101,12 +100,12 @@ func TestSQLOutage(t *testing.T) {
 	})
 }
 
-func TestSQLRowOfAnotherBuild(t *testing.T) {
+func TestSQLRowOfAnotherProgram(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		s := db.sink(t, nil)
 		_, err := s.Push(t.Context(), events(0, 1))
 		require.NoError(t, err)
-		_, err = db.ExecContext(t.Context(), `UPDATE hongbao_position SET seen = $1`, []byte{9})
+		_, err = db.ExecContext(t.Context(), `UPDATE hongbao_seen SET seen = $1`, []byte{9})
 		require.NoError(t, err)
 		_, err = s.Push(t.Context(), events(0, 2))
 		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
@@ -216,10 +215,4 @@ func TestFuncSink(t *testing.T) {
 	require.ErrorContains(t, err, "Effect is required")
 	_, err = NewFuncSink(FuncSinkConfig{Effect: b.note})
 	require.ErrorContains(t, err, "Timeout of an effect is 0s")
-	for i := range int64(maxRuns + 1) { // beyond the bound
-		require.NoError(t, a.Skip(t.Context(), event(9, 2+2*i)))
-	}
-	r, err = a.Push(t.Context(), events(9, 1, 5))
-	require.NoError(t, err)
-	require.Equal(t, Report{Next: 2, Done: 1, TooOld: []int{0}}, r, fmt.Sprint(a.seen[shardOf{"/hongbao/d1", 9}].floor))
 }

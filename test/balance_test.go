@@ -63,7 +63,7 @@ func remoteBalance(t *testing.T) (url string, sut *ledger.Ledger) {
 		BatchBytes: 1 << 20, BatchCredits: 500, InFlight: 1000,
 	}, bank.Deps{Book: sut, Reader: sut, Keys: access.NewAuthority(sut), Log: zap.NewNop(),
 		Denied:  func(context.Context, access.Action, string, error) {},
-		HasRead: func(context.Context, access.Action, string, map[string]any) {}})
+		HasRead: func(context.Context, access.Read) {}})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ready, ended := make(chan net.Addr, 1), make(chan error, 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/sink/remote"
 )
@@ -79,15 +80,19 @@ func newBlindWorkers(t *testing.T) *blindWorkers {
 	return b
 }
 
-func (b *blindWorkers) worker(t *testing.T, retention time.Duration) *remote.Handler {
+func (b *blindWorkers) worker(t *testing.T, retention time.Duration, change ...func(*remote.Config)) *remote.Handler {
 	t.Helper()
-	h, err := remote.New(remote.Config{
+	cfg := remote.Config{
 		URL: b.bank.URL, Deployment: "test", ConnectTimeout: 5 * time.Second, HeaderTimeout: 15 * time.Second,
 		Timeout: 18 * time.Second, IdleTimeout: time.Second,
 		BodyBytes: 4096, Concurrency: 8, Retention: retention, Margin: time.Minute, ClaimTime: 20 * time.Second,
 		Pause:           time.Millisecond,
 		BreakerFailures: 1000, BreakerOpen: time.Second, MaxRetryAfter: time.Second,
-	}, b.plan, b.settler(t))
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	h, err := remote.New(cfg, b.plan, b.settler(t))
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	return h
@@ -152,4 +157,46 @@ func TestQuarantinedAtTheRemote(t *testing.T) {
 			b.agrees(t)
 		})
 	}
+}
+
+// The ledger did not have the campaign, so its grants went to quarantine and no credit was requested. Then the campaign
+// is created. Workers leave the grants to a person. A replay requests only those that no person has decided about.
+func TestPutAsideBeforeTheRemote(t *testing.T) {
+	t.Parallel()
+	b := newBlindWorkers(t)
+	list := rainGrants(1, 2, 3)
+	for i := range list {
+		list[i].Campaign, list[i].Time = "snow", time.Now().UTC().Truncate(time.Millisecond)
+	}
+	person := stream.Decision{By: "ann", Why: "paid by hand"}
+	require.NoError(t, b.inLedger.ledger.Disown(t.Context(), "snow", person))
+	require.Equal(t, make([]error, 3), b.settler(t).PutAside(t.Context(), list))
+	aside, err := b.inLedger.ledger.Quarantine(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Len(t, aside, 3)
+	_, err = b.inLedger.ledger.Decide(t.Context(), ledger.Resolution{ID: aside[0].ID, Decision: person}, nil)
+	require.NoError(t, err)
+	b.create(t, "snow", "CNY", 10)
+	recorded := func() (packets []int64) {
+		require.NoError(t, b.inLedger.ledger.EachGrant(t.Context(), "snow", func(g hongbao.Grant) error {
+			packets = append(packets, g.Packet)
+			return nil
+		}))
+		return packets
+	}
+
+	for range 2 {
+		require.Nil(t, b.worker(t, time.Hour).Handle(t.Context(), list))
+		b.bank.once(t)
+		require.Empty(t, recorded(), "the remote has credited none")
+	}
+	replay := func(c *remote.Config) { c.Replay = true }
+	for range 2 {
+		require.Nil(t, b.worker(t, time.Hour, replay).Handle(t.Context(), list[:2]))
+		require.Equal(t, []int64{2}, recorded(), "a person has decided packet 1")
+	}
+	require.Equal(t, map[string]int{remote.Key("test", "snow", 2): 2}, b.bank.booked, "each replay sends the same key")
+	require.Nil(t, b.worker(t, time.Hour).Handle(t.Context(), list))
+	require.Equal(t, []int64{2}, recorded())
+	b.agrees(t)
 }

@@ -34,7 +34,7 @@ import (
 
 // impatient has short times and small numbers for the alert rules, so that a test does not wait for minutes.
 var impatient = mixin.Limits{Soon: time.Second, Window: time.Minute, Old: 3 * time.Second,
-	Hang: 4 * time.Second, Start: 2 * time.Second, Gone: time.Hour, Errors: 1, Letters: 1, Grabs: 1}
+	Hang: 4 * time.Second, Start: 2 * time.Second, Gone: time.Hour, Refund: 3 * time.Second, Errors: 1, Letters: 1, Grabs: 1}
 
 // prometheus is a running Prometheus server with the project's alert rules.
 type prometheus struct {
@@ -316,10 +316,24 @@ type panics struct{}
 // Handle implements hongbao.Handler.
 func (panics) Handle(context.Context, []hongbao.Grant) []error { panic("a bug") }
 
+// ends returns a file with the specification of a campaign whose window ends at a time.
+func ends(t *testing.T, id string, at time.Time) string {
+	t.Helper()
+	path := spec(t, id, 10, 1000)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	head, rest, ok := strings.Cut(string(text), ", to: ")
+	require.True(t, ok)
+	_, rest, _ = strings.Cut(rest, "}")
+	require.NoError(t, os.WriteFile(path, []byte(head+", to: "+at.UTC().Format(time.RFC3339)+"}"+rest), 0o600))
+	return path
+}
+
 func sinksAway(t *testing.T) {
 	broker := testkit.NewKafka(t, testkit.KafkaOptions{})
 	d := scraped(t, options{kafka: true, broker: broker})
 	d.campaign("rain", 100, 1000)
+	d.ok("campaign", "create", ends(t, "short", time.Now().Add(3*time.Second)))
 	mute, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts, but never answers
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = mute.Close() })
@@ -335,6 +349,7 @@ func sinksAway(t *testing.T) {
 	p.fires("sink_down", "grants_wait", "handler_hangs")
 	d.ok("sink", "pause", "kafka", "--by", "ann", "--why", "the broker is gone")
 	p.fires("sink_paused")
+	p.fires("campaign_unrefunded")
 	d.ok("campaign", "top-up", "rain", "--packets", "5", "--total", "500", "--expect", "1000", "--id", "more", "--by", "ann",
 		"--why", "it rains")
 	db, err := sql.Open("sqlite", d.dsn)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,8 +20,9 @@ import (
 )
 
 func auditCmd() *cobra.Command {
-	var opts audit.Options
-	seal := false
+	var in ops.Audit
+	var campaigns []string
+	var wait time.Duration
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Compare Redis, the ledger and the topic, and name every difference",
 		Long: "Compares Redis, the ledger and the topic. For each campaign, funded = granted + left + refunded must\n" +
@@ -28,51 +31,51 @@ func auditCmd() *cobra.Command {
 			"remote about every grant, if remote.queryable is set, with at most audit.rate queries a second.\n" +
 			"The command writes only seals, with --seal, and the verdict of an audit of all campaigns: Redis keeps\n" +
 			"it for the metrics and for `hongbao audit last`.\n" +
+			"With --server the server audits, with its own memory. The servers of a deployment run one audit at a\n" +
+			"time: during it, the command fails and prints when the audit started and who started it. --seal needs\n" +
+			"a treasurer's key there.\n" +
 			"The exit code is 0 if there is no difference. It is 3 if there is a difference, or if grants wait for\n" +
 			"a sink without a live worker.",
 		Example: "  hongbao audit\n  hongbao audit --wait 30s --json\n  hongbao audit --campaign spring-rain",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkCampaigns(opts.Campaigns...); err != nil {
-				return err
-			}
-			if opts.Wait < 0 {
-				return app.Usage("--wait %s: give 0s or more", opts.Wait)
+			in.Campaign, in.WaitSeconds = strings.Join(campaigns, ","), int64(math.Ceil(wait.Seconds()))
+			if err := in.Check(); err != nil {
+				return flagged(cmd, err)
 			}
 			// An audit keeps mostly data without pointers, so garbage collection is cheap. Collecting more often than
 			// by default saves half of the memory.
 			debug.SetGCPercent(25)
-			return with(cmd, app.Needs{Redis: true}, func(a *app.App) error {
-				report, err := a.Audit(cmd.Context(), opts)
-				if err != nil {
-					return err
-				}
-				if seal {
-					err = a.Seal(cmd.Context(), report)
-				}
-				err = errors.Join(printAnswer(cmd, report, report.Write), err)
-				if err == nil && report.Verdict != audit.Agrees {
-					err = app.Found("the audit found differences")
-				}
-				if err != nil || report.Quiet {
-					return err
-				}
-				s, err := a.Status(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return s.Deserted()
-			})
+			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error { return runAudit(cmd, o, in) })
 		},
 	}
 	cmd.AddCommand(lastAuditCmd(), acknowledgeCmd())
-	cmd.Flags().DurationVar(&opts.Wait, "wait", 0, "the longest wait until workers have finished all grants")
-	cmd.Flags().StringSliceVar(&opts.Campaigns, "campaign", nil, "audit only these campaigns, by their ids")
-	cmd.Flags().BoolVar(&opts.Full, "full", false,
+	cmd.Flags().DurationVar(&wait, "wait", 0, "the longest wait until workers have finished all grants, in whole seconds")
+	cmd.Flags().StringSliceVar(&campaigns, "campaign", nil, "audit only these campaigns, by their ids")
+	cmd.Flags().BoolVar(&in.Full, "full", false,
 		"ignore seals: read all grants that are not archived, every account and the whole topic")
-	cmd.Flags().BoolVar(&seal, "seal", false,
+	cmd.Flags().BoolVar(&in.Seal, "seal", false,
 		"if there is no difference, seal the refunded campaigns that have left Redis: later audits do not read their grants again")
 	return cmd
+}
+
+func runAudit(cmd *cobra.Command, o ops.Operations, in ops.Audit) error {
+	report, err := o.Audit(cmd.Context(), in)
+	if report == nil {
+		return err
+	}
+	err = errors.Join(printAnswer(cmd, report, report.Write), err)
+	if err == nil && report.Verdict != audit.Agrees {
+		err = app.Found("the audit found differences")
+	}
+	if err != nil || report.Quiet {
+		return err
+	}
+	s, err := o.ListSinks(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return s.Deserted()
 }
 
 func lastAuditCmd() *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -143,6 +144,47 @@ func TestLastAudit(t *testing.T) {
 	}
 	same(exitFound, &differed, found)
 	require.Contains(t, at.run("audit", "last").err, "the last audit found differences: run `hongbao audit`, or press Audit now in the console, to see them")
+}
+
+// ofRun matches the time and the duration of an audit.
+var ofRun = regexp.MustCompile(`Audit of .* s\.|"(started|seconds)":[^,]*,`)
+
+// `hongbao audit` prints the same report on the stores and with --server, with the same exit codes. A treasurer's key
+// seals. A viewer may not audit.
+func TestAuditAtAServer(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	d.campaign("rain", 10, 1000)
+	d.ok("grab", "rain", "u1")
+	at, base, _ := d.server("treasurer")
+	same := func(code int, args ...string) string {
+		t.Helper()
+		local, remote := d.run(args...), at.run(args...)
+		require.Equal(t, []int{code, code}, []int{local.code, remote.code}, "%v: %s%s", args, local.err, remote.err)
+		require.Equal(t, ofRun.ReplaceAllString(local.out, ""), ofRun.ReplaceAllString(remote.out, ""), args)
+		require.Equal(t, local.err, remote.err)
+		return remote.out
+	}
+	for _, args := range [][]string{{}, {"--json"}, {"--campaign", "rain", "--full"}} {
+		same(exitFound, append([]string{"audit"}, args...)...) // a grant waits, and no worker runs
+	}
+	d.sealed("snow", 3)
+	for _, sql := range []string{"DELETE FROM topic_base", "DELETE FROM seal", "UPDATE account SET base = 0"} {
+		d.exec(sql)
+	}
+	require.NotContains(t, same(0, "audit", "--wait", "30s"), "(sealed)")
+	r := at.run("audit", "--seal", "--json")
+	require.Zero(t, r.code, r.err)
+	require.True(t, decided[audit.Report](t, r.out).Campaigns[1].Sealed)
+	require.Contains(t, same(0, "audit"), "snow (sealed)")
+	require.NoError(t, d.rdb.RPop(t.Context(), d.store.Home("rain").Keys.Stock("rain")).Err())
+	require.Contains(t, same(exitFound, "audit"), "packet_missing: 1.")
+	for role, flags := range map[string][]string{"viewer": nil, "operator": {"--seal"}} {
+		r := runProgram(t, []string{"HONGBAO_SERVER=" + base, "HONGBAO_KEY_FILE=" + keyFile(t, d.key(role), 0o600)},
+			append([]string{"audit"}, flags...)...)
+		require.Equal(t, exitFailed, r.code, r.err)
+		require.Contains(t, r.err, "forbidden")
+	}
 }
 
 // An administrator has deleted the row of a grant from the ledger. A replay to the ledger would credit the user again,

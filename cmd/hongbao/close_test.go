@@ -1,6 +1,8 @@
 package main
 
 import (
+	"database/sql"
+	"errors"
 	"strings"
 	"testing"
 
@@ -72,4 +74,24 @@ func TestEndsOfACampaignThatWasNeverLoaded(t *testing.T) {
 	require.NotContains(t, d.ok("campaign", "show", "rain"), "seed", "the seed is secret until the campaign is revealed")
 	require.NotEmpty(t, d.ok("campaign", "reveal", "rain"))
 	require.Contains(t, d.ok("audit", "--wait", "10s"), "agrees")
+}
+
+// A day after the end of its window, `hongbao status` names a campaign until it is refunded, on the stores and with
+// --server.
+func TestStatusNamesLateRefunds(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	d.campaign("rain", 10, 1000)
+	d.campaign("snow", 10, 1000)
+	db, err := sql.Open("sqlite", d.dsn)
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), `UPDATE campaign SET spec = json_set(spec, '$.to', $1) WHERE id = 'snow'`, "2026-02-17T20:00:00Z")
+	require.NoError(t, errors.Join(err, db.Close()))
+	at, _, _ := d.server("viewer")
+	out := at.requireSame(d, "status").out
+	require.Contains(t, out, "campaign snow: its window ended at 2026-02-17T20:00:00Z, and it is not refunded; "+
+		"`hongbao campaign refund snow` says what to do\n")
+	require.NotContains(t, out, "campaign rain")
+	require.Contains(t, at.requireSame(d, "status", "--json").out, `"unrefunded":[{"campaign":"snow","ends":"2026-02-17T20:00:00.000Z"}]`)
+	require.Contains(t, d.refused(exitFailed, []string{"campaign", "refund", "snow"}).err, "`hongbao campaign close snow` first")
 }

@@ -63,7 +63,7 @@ func deadConfirmCmd() *cobra.Command {
 				if report == nil {
 					return err
 				}
-				return errors.Join(printAnswer(cmd, report, func(w io.Writer) error { return writeConfirmed(w, report, f.booked) }), err)
+				return errors.Join(printAnswer(cmd, report, func(w io.Writer) error { return writeConfirmed(w, report, &f) }), err)
 			})
 		},
 	}
@@ -135,13 +135,13 @@ func (f *confirmFlags) confirmation(letters []string) (o app.Confirmation, err e
 }
 
 // writeConfirmed prints the credits and what happened to them. In a dry run it prints from when an inquiry counts.
-func writeConfirmed(w io.Writer, c *app.Confirmed, booked bool) error {
+func writeConfirmed(w io.Writer, c *app.Confirmed, f *confirmFlags) error {
 	for _, x := range c.Credits {
 		if _, err := fmt.Fprintf(w, "%s: credit %s, %s to account %s\n", x.Letter, x.Reference,
 			money.Text(x.Amount, x.Currency), x.Account); err != nil {
 			return err
 		}
-		if c.Report != nil && c.DryRun && !x.AskFrom.IsZero() {
+		if f.dryRun {
 			if _, err := fmt.Fprintf(w, "  for --not-booked: ask after %s\n", x.AskFrom.Format(time.RFC3339Nano)); err != nil {
 				return err
 			}
@@ -159,7 +159,7 @@ func writeConfirmed(w io.Writer, c *app.Confirmed, booked bool) error {
 		return c.Write(w)
 	}
 	what := "Credits sent again once"
-	if booked {
+	if f.booked {
 		what = "Nothing was sent. Credits recorded as booked"
 	}
 	if _, err := fmt.Fprintf(w, "%s: %d of %d.\n", what, c.Resolved, c.Matched); err != nil {

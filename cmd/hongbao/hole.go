@@ -77,7 +77,8 @@ func holeGrantCmd() *cobra.Command {
 		Short: "Grant a withheld packet to the user who was told of it",
 		Long: "Grants the packet with a new seq. Workers pay and publish it like any other grant. Your own records\n" +
 			"must show which packet was announced to which user. The campaign must be open or paused, and the\n" +
-			"user within their limit. A repeat changes nothing.",
+			"user within their limit. A campaign on several shards must be paused, so that the user gets no packet\n" +
+			"on another shard at the same time, and no shard may be frozen. A repeat changes nothing.",
 		Example: "  hongbao hole grant spring-rain --packet 4711 --user u42 --request-id r-1 --by ann --why \"the app's log of 20:00:03\"",
 		Args:    oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {

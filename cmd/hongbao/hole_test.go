@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -103,4 +104,36 @@ func TestHole(t *testing.T) {
 	d.ok("audit")
 	w.stop(syscall.SIGTERM)
 	require.Equal(t, "No packet is withheld.\n", d.ok("hole", "list"))
+}
+
+// A campaign is on two shards. A packet that is withheld on one of them is granted only while users can get no packet
+// on the other one, and only by complete receipts of both: a request never gets two packets, and no user exceeds the
+// limit.
+func TestHoleOverShards(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	d := setup(t, options{redis: testkit.NewRedis(t, testkit.RedisOptions{}), shards: 2})
+	d.campaign("rain", 20, 1000, "sponsor:", "shards: 2\nlimits: [{by: user, per: campaign, max: 2}]\nsponsor:")
+	ctx, places := t.Context(), d.store.Places("rain", 2)
+	number := d.withholds("rain", 3)[0]
+	// The repeat of user walked found the first shard empty.
+	storetest.Grab(t, places[1], "rain", "walked/r-1", "full/r-2", "full/r-3")
+	grant := func(user, request string) []string {
+		return []string{"hole", "grant", "rain", "--packet", number, "--user", user, "--request-id", request, "--by", "ann",
+			"--why", "the log of the app"}
+	}
+	d.refused(1, grant("walked", "r-1"), "the request id already has another packet")
+	d.refused(1, grant("u1", "r-9"), "pause the campaign")
+	d.ok("campaign", "pause", "rain", "--why", "packets are withheld")
+	d.refused(1, grant("walked", "r-1"), "the request id already has another packet")
+	d.refused(1, grant("full", "r-9"), "has reached the campaign's limit")
+	meta := places[1].Keys.Meta()
+	require.NoError(t, d.rdb.HSet(ctx, meta, "frozen", "1").Err())
+	d.refused(exitOutage, grant("u1", "r-9"), "nothing was changed", fmt.Sprintf("shard %d", places[1].Index()))
+	require.NoError(t, d.rdb.HDel(ctx, meta, "frozen").Err())
+	require.Contains(t, d.ok(grant("u1", "r-9")...), "user u1 has packet "+number)
+	d.ok("campaign", "resume", "rain", "--why", "the packets are granted")
+	require.Contains(t, d.ok(grant("u1", "r-9")...), "user u1 has packet "+number, "a repeat, also of an open campaign")
 }

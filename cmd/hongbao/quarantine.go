@@ -107,9 +107,9 @@ func quarantineResolveCmd() *cobra.Command {
 		Long: "Decides about the grant, once, and prints it. --pay moves the amount from the reserve's account to\n" +
 			"the user's, in the same transaction as the decision; a repeat of the command moves no money. --pay\n" +
 			"pays no user who was already paid for the packet, and never more than the packet's planned amount.\n" +
-			"If the ledger can still settle the grant, replay the grant instead. With settlement.kind=remote,\n" +
-			"--pay moves money in the ledger only, not at the remote. First ask the owners of the remote whether\n" +
-			"the user was paid.",
+			"If the ledger can still settle the grant, replay the grant instead; docs/dead-letters.md says how, also\n" +
+			"after a campaign was disowned by mistake. With settlement.kind=remote, --pay moves money in the ledger\n" +
+			"only, not at the remote. First ask the owners of the remote whether the user was paid.",
 		Example: "  hongbao quarantine resolve 7 --pay --by ann --why \"Redis dealt the packet twice\"\n" +
 			"  hongbao quarantine resolve 8 --void --by ann --why \"forged\"",
 		Args: exactly(1, "one ID"),

@@ -10,6 +10,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/money"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -57,8 +58,8 @@ func writeReceipt(w io.Writer, r *hongbao.Receipt, currency string) error {
 	if r.Code != "" {
 		code = ", code " + r.Code
 	}
-	_, err := fmt.Fprintf(w, "packet %d, %s%s, event %d-%d, granted %s, request id %s\n", r.Packet,
-		money.Text(r.Amount, currency), code, r.Shard, r.Seq,
+	_, err := fmt.Fprintf(w, "packet %d, %s%s, event %s, granted %s, request id %s\n", r.Packet,
+		money.Text(r.Amount, currency), code, stream.EventID(r.Shard, r.Seq),
 		r.Time.UTC().Format(time.RFC3339Nano), r.RequestID)
 	return err
 }

@@ -33,8 +33,8 @@ func recoverCmd() *cobra.Command {
 			"printed for this shard. New grants get seqs above all known ones. Campaigns stay frozen if Redis has\n" +
 			"lost them, or if other stores know more about them. If no one knows the campaign of a lost event,\n" +
 			"all open campaigns stay frozen. `hongbao campaign refund-lost` ends them.\n\n" +
-			"--without kafka leaves the topic out while Kafka is down; events that only the topic knows are then\n" +
-			"lost, too.\n" +
+			"While Kafka is down, the command shows what the others know, without a digest. --without kafka\n" +
+			"leaves the topic out; events that only the topic knows are then lost, too.\n" +
 			"--without ledger opens a shard of which Redis has lost nothing, while the ledger is down. Grabs\n" +
 			"continue. Workers pay and publish nothing of that shard until the ledger is back and a worker has\n" +
 			"recorded the decision in it. --without kafka,ledger leaves both out.",
@@ -145,7 +145,7 @@ func writeShards(w io.Writer, list []*app.ShardLoss, without string) error {
 		switch {
 		case s.Opened:
 			state, what = "opened", ": "+s.String()
-		case s.Digest != "":
+		case s.Digest != "" || s.TopicUnread:
 			state, what = "FROZEN", ": "+s.String()
 		case s.Frozen && s.Refused != "":
 			state, what = "frozen", fmt.Sprintf(" for %s: nothing was lost", s.For.Round(time.Second))
@@ -180,8 +180,17 @@ func writeLoss(b *strings.Builder, s *app.ShardLoss, without string) {
 			"that they won, and nothing pays them. --json lists them\n", u.Campaign, u.Grants, u.Amount)
 	}
 	if s.Unknown > 0 {
-		fmt.Fprintf(b, "  up to %d more events were seen that the ledger has not paid and the topic lacks: no one knows their "+
-			"users\n", s.Unknown)
+		lacks := ": no one knows their users"
+		switch {
+		case s.TopicUnread || strings.Contains(without, configs.SinkKafka):
+			lacks = "; the topic, which was not read, may know their users"
+		case s.Topic >= 0:
+			lacks = " and the topic lacks" + lacks
+		}
+		fmt.Fprintf(b, "  up to %d more events were seen that the ledger has not paid%s\n", s.Unknown, lacks)
+	}
+	if s.TopicUnread {
+		fmt.Fprintln(b, "  unknown: grants that only the topic has, which Kafka did not show")
 	}
 	if s.Lost() {
 		for _, id := range s.Unloaded {

@@ -140,6 +140,102 @@ func TestRestoredLedgerLacksACampaign(t *testing.T) {
 	require.Contains(t, d.ok("audit", "--campaign", "rain"), "agrees")
 }
 
+// even are changes to a specification: all packets have the same amount.
+var even = []string{"{mode: random, min: 1, max: 2000}", "{mode: even}"}
+
+// The backup is older than a top-up. A repeated order would draw its packets with other amounts, so it is refused: the
+// wins stay in quarantine. If all packets have the same amount, the order draws the same packets, and pays the wins.
+func TestRestoredLedgerLacksATopUp(t *testing.T) {
+	t.Parallel()
+	for name, changes := range map[string][]string{"random": nil, "even": even} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := shortStreams(t)
+			d.campaign("rain", 20, 2_000, changes...)
+			w := d.start("work")
+			require.Equal(t, 20, d.crowdOf("rain", 0, 20))
+			d.quiet()
+			backup := testkit.DumpPostgres(t, d.dsn)
+			d.ok(order(20, 2_000, 2_000, "more")...)
+			require.Equal(t, 15, d.crowdOf("rain", 20, 15))
+			d.quiet()
+			w.stop(syscall.SIGTERM)
+
+			d.set("LEDGER_DSN", testkit.RestorePostgres(t, backup))
+			const lost = "Redis has 40 packets of it, and the ledger 20"
+			d.refused(exitFailed, order(21, 2_100, 2_000, "more"), lost)
+			d.refused(exitFailed, order(20, 2_020, 2_000, "more"), lost)
+			d.refused(exitFailed, order(20, 2_010, 2_000, "more"), lost)
+			pay := []string{"replay", "after-restore", "--to", "balance", "--missing"}
+			if changes == nil {
+				d.refused(exitFailed, order(20, 2_000, 2_000, "more")[:7], lost)
+				d.refused(exitFailed, order(20, 2_000, 2_000, "more"), lost)
+				require.EqualValues(t, 2_000, d.show("rain").Ledger.Funded)
+				d.ok(pay...)
+				require.EqualValues(t, 15, d.auditNow().Found[audit.InQuarantine])
+				return
+			}
+			require.Contains(t, d.ok(pay...), "15 grants delivered now", "to quarantine: the packets are not planned")
+			d.ok(order(20, 2_000, 2_000, "again")...)
+			pay[1] = "after-order"
+			require.Contains(t, d.ok(pay...), "15 grants delivered now")
+			require.EqualValues(t, map[audit.Kind]int64{audit.InQuarantine: 15}, d.auditNow().Found)
+		})
+	}
+}
+
+// A person disowns a campaign by mistake: another copy of the ledger has it, or its packets have all the same amount, so
+// that it can be created again. The replay then pays each win once, and no decision in quarantine pays it again.
+func TestADisownedCampaignIsPaid(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"copy", "create"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			d := shortStreams(t)
+			w := d.start("work")
+			older := testkit.DumpPostgres(t, d.dsn)
+			file := spec(t, "snow", 20, 2_000, even...)
+			d.ok("campaign", "create", file)
+			d.ok("campaign", "load", "snow")
+			w.stop(syscall.SIGTERM)
+			d.set("LEDGER_DSN", testkit.RestorePostgres(t, older))
+			d.ok("quarantine", "campaign", "snow", "--by", "ann", "--why", "a mistake")
+			w = d.start("work")
+			require.Equal(t, 10, d.crowdOf("snow", 0, 10))
+			d.quiet()
+			w.stop(syscall.SIGTERM)
+			require.EqualValues(t, 10, d.auditNow().Found[audit.InQuarantine])
+			resolve := []string{"quarantine", "resolve", "1", "--pay", "--by", "ann", "--why", "snow won it"}
+			d.refused(exitFailed, resolve, "the ledger does not have campaign snow", "`hongbao replay NAME --to balance --missing`",
+				"pay the user yourself")
+
+			d.ok("campaign", "resume", "snow", "--why", "a mistake")
+			pay := []string{"replay", "after-restore", "--to", "balance", "--missing"}
+			if how == "copy" {
+				d.set("LEDGER_DSN", d.dsn)
+			} else {
+				d.ok("campaign", "create", file)
+				d.refused(exitFailed, resolve, "is in the ledger now", "--missing` first")
+			}
+			require.Contains(t, d.ok(pay...), "10 grants delivered now")
+			require.Contains(t, d.ok(pay...), "0 grants delivered now")
+			if how == "create" {
+				d.refused(exitFailed, resolve, "the ledger has settled this grant meanwhile; decide that it is void")
+				for id := range 10 {
+					d.ok("quarantine", "resolve", fmt.Sprint(id+1), "--void", "--by", "ann", "--why", "the replay paid it")
+				}
+			}
+			w = d.start("work")
+			require.Equal(t, 5, d.crowdOf("snow", 10, 5))
+			d.quiet()
+			d.agrees(15)
+			d.ok("campaign", "close", "snow", "--early")
+			d.ok("campaign", "refund", "snow", "--amount", "500", "--wait", "30s")
+			w.stop(syscall.SIGTERM)
+		})
+	}
+}
+
 // counted starts a proxy in front of a balance server that counts the requests to credit, and returns its URL.
 func counted(t *testing.T, bank string, sent *atomic.Int64) string {
 	t.Helper()

@@ -83,7 +83,8 @@ func remoteAt(cmd *cobra.Command, server string) (*ops.Remote, error) {
 
 // flagNames maps fields of the API to the flags or arguments that have another name.
 var flagNames = map[string]string{"from": "from-time", "to": "to-time", "until": "to-time", "grants_per_second": "rate",
-	"letter": "LETTER", "sink": "SINK", "name": "NAME", "tiers": "tier"}
+	"letter": "LETTER", "sink": "SINK", "name": "NAME", "tiers": "tier",
+	"wait_seconds": "wait"}
 
 // flagged adds the name of the flag to the error about an invalid input.
 func flagged(cmd *cobra.Command, err error) error {

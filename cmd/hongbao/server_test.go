@@ -365,6 +365,8 @@ var inputs = []struct {
 	{"replay again --to balance --rate -1", "invalid_value", "/v1/replays/again", `{"to":"balance","rate":-1}`, "", nil},
 	{"replay again --to balance --from-time 2026-02-02T00:00:00Z --to-time 2026-02-01T00:00:00Z", "invalid_value",
 		"/v1/replays/again", `{"to":"balance","from":"2026-02-02T00:00:00Z","until":"2026-02-01T00:00:00Z"}`, "", nil},
+	{"audit --campaign rain,A", "invalid_value", "/v1/audit", `{"campaign":"rain,A"}`, "", nil},
+	{"audit --wait -1s", "invalid_value", "/v1/audit", `{"wait_seconds":-1}`, "", nil},
 	{"audit acknowledge odd.json --until 1h --by a --why b", "invalid_value", "/v1/audit/acknowledgements",
 		`{"kind":"odd","where":"ledger","detail":"x","until":"2099-01-01T00:00:00Z","why":"b"}`, "", nil},
 	{"campaign show A", "campaign_invalid", "/v1/campaigns/A", "", "", nil},

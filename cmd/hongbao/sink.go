@@ -18,7 +18,7 @@ func sinkCmd() *cobra.Command {
 	return family("sink", "Pause, resume or limit a sink, and show the status of all sinks",
 		"A sink is the destination of grants: balance (the ledger, or a remote balance system) or kafka (the\n"+
 			"topic). A pause reaches all workers of the deployment within a second. Grabs continue, and their\n"+
-			"grants wait in Redis.",
+			"grants wait in Redis. pause, resume and limit also accept the consumer group of a program of yours.",
 		sinkListCmd(), sinkPauseCmd(), sinkResumeCmd(), sinkLimitCmd())
 }
 

@@ -18,8 +18,9 @@ func statusCmd() *cobra.Command {
 		Use: "status", Short: "Show the progress of each sink: waiting, parked and dead grants, and its live workers",
 		Long: "Shows the status of each sink by shard: the grants and closes that wait and since when, the entries\n" +
 			"that are parked for another attempt, and the dead letters. For each worker the command shows when\n" +
-			"the worker last called Redis, and its pending entries. It only reads. The exit code is 3 if grants\n" +
-			"wait for a sink without a live worker.",
+			"the worker last called Redis, and its pending entries. It names the campaigns whose window ended more\n" +
+			"than a day ago and that are not refunded. It only reads. The exit code is 3 if grants wait for a sink\n" +
+			"without a live worker.",
 		Example: "  hongbao status\n  hongbao status --json", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return operate(cmd, app.Needs{Redis: true}, func(o ops.Operations) error {
@@ -47,6 +48,9 @@ func writeStatus(w io.Writer, s *app.Status) error {
 	}
 	for _, u := range s.Unrecorded {
 		fmt.Fprintf(t, "\nshard %d: %s\n", u.Shard, u.Why)
+	}
+	for i := range s.Unrefunded {
+		fmt.Fprintf(t, "\n%s\n", app.UnrefundedText(&s.Unrefunded[i]))
 	}
 	writePauses(t, s.Sinks)
 	fmt.Fprintln(t, "\nSINK\tWORKER\tSEEN\tHOLDS\t")

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,6 +94,14 @@ func (d *deployment) ends(t *testing.T, granted int, output string) {
 	require.NoError(t, err)
 	hashes := disclosed.Hashes()
 	require.Equal(t, []string{s.Hash, s.TopUps[0].Hash, s.TopUps[1].Hash}, hashes)
+	canonical := []string{disclosed.Canonical, disclosed.TopUps[0].Canonical, disclosed.TopUps[1].Canonical}
+	require.Equal(t, canonical, []string{s.Canonical, s.TopUps[0].Canonical, s.TopUps[1].Canonical}, "shown before the reveal")
+	for i, seed := range []string{disclosed.Seed, disclosed.TopUps[0].Seed, disclosed.TopUps[1].Seed} {
+		bytes, err := hex.DecodeString(seed)
+		require.NoError(t, err)
+		sum := sha256.Sum256(fmt.Appendf(nil, "hongbao.%s.v1\n%s\n%s", []string{"commit", "topup", "topup"}[i], canonical[i], bytes))
+		require.Equal(t, hashes[i], hex.EncodeToString(sum[:]), "the formulas of docs/campaigns.md and docs/topup.md")
+	}
 	require.Contains(t, output, hashes[1])
 	out := d.ok("campaign", "verify", file, "--hash", hashes[0], "--hash", hashes[2], "--grants", grants)
 	require.Contains(t, out, "generation 3 verifies")

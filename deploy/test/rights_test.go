@@ -39,14 +39,15 @@ func users(t *testing.T) map[string][]string {
 	return out
 }
 
-// guarded has a Redis, a PostgreSQL and a Kafka in which each role has exactly the rights of deploy/rights.
+// guarded has a Redis, a database and a Kafka in which each role has exactly the rights of deploy/rights.
 type guarded struct {
 	t     *testing.T
 	redis *testkit.RedisServer
 	admin *redis.Client
-	pg    *testkit.PostgresServer
-	db    string
 	kafka *testkit.KafkaBroker
+	// driver and dsn are the ledger's driver, and the address of its database for a role.
+	driver string
+	dsn    func(role string) string
 }
 
 const topicName = "hongbao.grants"
@@ -56,17 +57,29 @@ func newGuarded(t *testing.T) *guarded {
 	acl, err := filepath.Abs("../rights/redis.acl")
 	require.NoError(t, err)
 	options := testkit.RedisOptions{Args: map[string]string{"aclfile": strconv.Quote(acl)}}
-	g := &guarded{t: t, redis: testkit.NewRedis(t, options), pg: testkit.NewPostgres(t, testkit.PostgresOptions{
-		Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})}
+	g := &guarded{t: t, redis: testkit.NewRedis(t, options)}
 	g.admin = g.redis.Client(t)
 	for name := range users(t) { // as docs/operations.md describes
 		require.NoError(t, g.admin.Do(t.Context(), "ACL", "SETUSER", name, "on", ">"+name).Err(), name)
 	}
-	g.db, err = g.pg.CreateDatabase(t.Context())
-	require.NoError(t, err)
-	g.sql("postgres", "postgres.sql")
 	g.startKafka()
 	return g
+}
+
+// startPostgres starts a PostgreSQL with the roles of deploy/rights/postgres.sql.
+func (g *guarded) startPostgres() *testkit.PostgresServer {
+	g.t.Helper()
+	pg := testkit.NewPostgres(g.t, testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+	db, err := pg.CreateDatabase(g.t.Context())
+	require.NoError(g.t, err)
+	g.driver, g.dsn = "postgres", func(role string) string {
+		return strings.Replace(pg.DSN(db), "//postgres@", "//"+role+"@", 1)
+	}
+	text, err := os.ReadFile("../rights/postgres.sql")
+	require.NoError(g.t, err)
+	_, err = g.connect("postgres").Exec(g.t.Context(), string(text))
+	require.NoError(g.t, err)
+	return pg
 }
 
 // startKafka starts a broker that denies everything without an ACL. Callers log in at its second listener; the first
@@ -133,25 +146,12 @@ func (g *guarded) allow(lines []string) {
 	}
 }
 
-// sql runs a file of deploy/rights in the ledger's database.
-func (g *guarded) sql(role, file string) {
-	g.t.Helper()
-	text, err := os.ReadFile("../rights/" + file)
-	require.NoError(g.t, err)
-	_, err = g.connect(role).Exec(g.t.Context(), string(text))
-	require.NoError(g.t, err, file)
-}
-
 func (g *guarded) connect(role string) *pgx.Conn {
 	g.t.Helper()
 	conn, err := pgx.Connect(g.t.Context(), g.dsn(role))
 	require.NoError(g.t, err)
 	g.t.Cleanup(func() { _ = conn.Close(g.t.Context()) })
 	return conn
-}
-
-func (g *guarded) dsn(role string) string {
-	return strings.Replace(g.pg.DSN(g.db), "//postgres@", "//"+role+"@", 1)
 }
 
 // env returns the environment of a process that is user hongbao-<role> in Redis and Kafka, and user <database> in the
@@ -163,7 +163,7 @@ func (g *guarded) env(role, database string) []string {
 	}
 	return []string{
 		"HONGBAO_REDIS_ADDRS=" + g.redis.Addr, "HONGBAO_REDIS_USERNAME=hongbao-" + role, "HONGBAO_REDIS_PASSWORD=hongbao-" + role,
-		"HONGBAO_LEDGER_DRIVER=postgres", "HONGBAO_LEDGER_DSN=" + g.dsn(database),
+		"HONGBAO_LEDGER_DRIVER=" + g.driver, "HONGBAO_LEDGER_DSN=" + g.dsn(database),
 		"HONGBAO_KAFKA_BROKERS=" + g.kafka.Proxy.Addr, "HONGBAO_KAFKA_TOPIC=" + topicName,
 		"HONGBAO_KAFKA_SASL_MECHANISM=plain", "HONGBAO_KAFKA_SASL_USERNAME=hongbao-" + inKafka, "HONGBAO_KAFKA_SASL_PASSWORD=x",
 		"HONGBAO_UNSAFE_ALLOW=sasl_plain_without_tls", "HONGBAO_TRIMMER_RETENTION=0s", "HONGBAO_CAMPAIGN_GRACE=0s",
@@ -175,8 +175,8 @@ func (g *guarded) env(role, database string) []string {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
-	owner, operator := g.env("init", "hongbao_owner"), g.env("operator", "hongbao_control")
-	worker, web := g.env("worker", "hongbao_work"), g.env("serve", "hongbao_serve")
+	pg := g.startPostgres()
+	owner := g.env("init", "hongbao_owner")
 	run(t, owner, "init")
 	db := g.connect("hongbao_owner")
 	change := func(sql string) {
@@ -194,6 +194,28 @@ func TestRights(t *testing.T) {
 	require.True(t, kept)
 	change(`DELETE FROM hongbao_schema WHERE version = 1000`)
 	run(t, owner, "init")
+	g.live()
+	text, err := os.ReadFile(filepath.Join(pg.Dir(), "server.log"))
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "permission denied", "a role used a table that it has no right to")
+	g.refused()
+	for i, role := range roles {
+		conn := g.connect(role)
+		g.denied(i, "42501", func(statement string) error {
+			_, err := conn.Exec(t.Context(), statement)
+			return err
+		})
+	}
+	text, err = os.ReadFile(filepath.Join(pg.Dir(), "server.log"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "permission denied", "the log has refusals")
+}
+
+// live takes a campaign through all steps of its life.
+func (g *guarded) live() {
+	t := g.t
+	operator := g.env("operator", "hongbao_control")
+	worker, web := g.env("worker", "hongbao_work"), g.env("serve", "hongbao_serve")
 	run(t, operator, "config", "check", "--connect")
 	spec := campaignFile(t, 100)
 	run(t, operator, "campaign", "create", spec)
@@ -223,19 +245,12 @@ func TestRights(t *testing.T) {
 		"the worker removes the campaign from Redis")
 	require.EqualValues(t, 100, front.mine("u1").Receipts[0].Amount, "from the ledger")
 	front.stop(40 * time.Second)
+	require.Contains(t, run(t, operator, "audit", "--seal"), "rain (sealed)")
 	balance.stop(40 * time.Second)
 	kafka.stop(40 * time.Second)
 	log, err := g.admin.Do(t.Context(), "ACL", "LOG").Slice()
 	require.NoError(t, err)
 	require.Empty(t, log, "a role used a command that it has no right to")
-	text, err := os.ReadFile(filepath.Join(g.pg.Dir(), "server.log"))
-	require.NoError(t, err)
-	require.NotContains(t, string(text), "permission denied", "a role used a table that it has no right to")
-	g.refused()
-	g.denied()
-	text, err = os.ReadFile(filepath.Join(g.pg.Dir(), "server.log"))
-	require.NoError(t, err)
-	require.Contains(t, string(text), "permission denied", "the log has refusals")
 }
 
 // administer manages keys, tops up the campaign, and reads and changes over the administration API.
@@ -253,7 +268,7 @@ func (g *guarded) administer(operator []string) {
 	require.NoError(t, os.WriteFile(file, []byte(key), 0o600))
 	over := []string{"--server", "http://" + at, "--key-file", file}
 	for _, command := range []string{"campaign list", "campaign show rain", "campaign pause rain --why test",
-		"campaign resume rain --why test", "sink list", "journal"} {
+		"campaign resume rain --why test", "sink list", "journal", "audit --seal --wait 30s"} {
 		run(t, operator, append(strings.Fields(command), over...)...)
 	}
 	jar, err := cookiejar.New(nil)
@@ -295,84 +310,6 @@ func (g *guarded) refused() {
 	}
 	_, err := try(t, g.env("serve", "hongbao_serve"), "tail")
 	require.ErrorContains(t, err, "Topic Authorization Failed", "serve may not read the topic")
-}
-
-// roles are the users of the ledger's database that run a process, in the order of the columns of the table.
-var roles = []string{"hongbao_serve", "hongbao_work", "hongbao_control"}
-
-// rightsOf are statements, and for each of roles whether it may run the statement. docs/operations.md has this table.
-var rightsOf = []struct {
-	what, statement string
-	may             [3]bool
-}{
-	{"read seeds", "SELECT seed FROM campaign", [3]bool{false, true, true}},
-	{"read seeds of top-ups", "SELECT seed FROM generation", [3]bool{false, true, true}},
-	{"read receipts and codes", "SELECT user_id, (SELECT code FROM code LIMIT 1) FROM grants", [3]bool{true, true, true}},
-	{"read accounts", "SELECT balance FROM account", [3]bool{false, true, true}},
-	{"read the journal", "SELECT who FROM journal", [3]bool{false, true, true}},
-	{"read the hashes of keys", "SELECT hash FROM api_key", [3]bool{true, false, true}},
-	{"create keys", "INSERT INTO api_key SELECT * FROM api_key WHERE false", [3]bool{false, false, true}},
-	{"end sessions", "DELETE FROM console_session WHERE false", [3]bool{false, false, true}},
-	{"create campaigns", "INSERT INTO campaign SELECT * FROM campaign WHERE false", [3]bool{false, false, true}},
-	{"pay a grant", "INSERT INTO grants SELECT * FROM grants WHERE false", [3]bool{false, true, true}},
-	{"open a frozen shard", `UPDATE shard SET epoch = epoch, token = token WHERE false;
-		INSERT INTO fence SELECT * FROM fence WHERE false; UPDATE fence SET opened_at = opened_at, note = note WHERE false;
-		INSERT INTO control SELECT * FROM control WHERE false; UPDATE control SET setting = setting, rev = rev WHERE false`,
-		[3]bool{false, true, true}},
-	{"ask a remote for a credit", `INSERT INTO pending SELECT * FROM pending WHERE false;
-		UPDATE pending SET owner = owner, batch = batch, asked_at = asked_at WHERE false; DELETE FROM pending WHERE false`,
-		[3]bool{false, true, true}},
-	{"refund", "INSERT INTO refund SELECT * FROM refund WHERE false", [3]bool{false, false, true}},
-	{"count a refund", "UPDATE campaign SET refunded = refunded WHERE false", [3]bool{false, false, true}},
-	{"change a grant", "UPDATE grants SET amount = amount WHERE false", [3]bool{false, false, false}},
-	{"seal campaigns", `UPDATE seal SET based = based WHERE false; UPDATE account SET base = base WHERE false;
-		INSERT INTO topic_base SELECT * FROM topic_base WHERE false; DELETE FROM topic_base WHERE false`,
-		[3]bool{false, false, true}},
-	{"delete archived grants", "DELETE FROM grants WHERE false", [3]bool{false, false, true}},
-	{"write into the journal", "INSERT INTO journal VALUES ('x', 1, '', '', '', '', '', '', '{}') ON CONFLICT (id) DO NOTHING",
-		[3]bool{true, true, true}},
-	{"change the journal", "UPDATE journal SET who = who WHERE false", [3]bool{false, false, false}},
-	{"delete from the journal", "DELETE FROM journal WHERE false", [3]bool{false, false, false}},
-	{"change a transfer", "UPDATE transfer SET amount = amount WHERE false", [3]bool{false, false, false}},
-	{"delete a transfer", "DELETE FROM transfer WHERE false", [3]bool{false, false, false}},
-	{"change a refund", "UPDATE refund SET amount = amount WHERE false", [3]bool{false, false, false}},
-	{"delete a refund", "DELETE FROM refund WHERE false", [3]bool{false, false, false}},
-	{"change the tables", "ALTER TABLE grants ADD x integer", [3]bool{false, false, false}},
-	{"empty a table", "TRUNCATE grants", [3]bool{false, false, false}},
-	{"create a table", "CREATE TABLE x (n integer)", [3]bool{false, false, false}},
-	{"create a role", "CREATE ROLE x", [3]bool{false, false, false}},
-}
-
-// denied requires that each role may run exactly the statements that rightsOf allows it.
-func (g *guarded) denied() {
-	for i, role := range roles {
-		conn := g.connect(role)
-		for _, r := range rightsOf {
-			_, err := conn.Exec(g.t.Context(), r.statement)
-			if r.may[i] {
-				require.NoError(g.t, err, "%s: %s", role, r.what)
-			} else {
-				require.ErrorContains(g.t, err, "42501", "%s: %s", role, r.what)
-			}
-		}
-	}
-}
-
-// docs/operations.md has the table of rightsOf.
-func TestRightsInTheDocs(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../../docs/operations.md")
-	require.NoError(t, err)
-	yes := map[bool]string{true: "yes", false: ""}
-	table := "| may it | " + strings.Join(roles, " | ") + " |\n|---|---|---|---|\n"
-	for _, r := range rightsOf {
-		table += "| " + r.what + " |"
-		for _, may := range r.may {
-			table += strings.TrimRight(" "+yes[may], " ") + " |"
-		}
-		table += "\n"
-	}
-	require.Contains(t, string(text), table)
 }
 
 // A role may run each Redis command of the Lua scripts that it uses. Workers use all scripts; servers use those that

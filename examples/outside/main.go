@@ -129,7 +129,6 @@ func mail(ctx context.Context, rdb *redis.Client) error {
 	cfg.Redis, cfg.Reads = rdb, redis.NewClient(rdb.Options()) // blocking reads have their own connections
 	cfg.Space, cfg.Group, cfg.Log = space, "mail", logger
 	cfg.Consumer, cfg.Handler = fmt.Sprint("mail-", time.Now().UnixNano()), mailer{once}
-	cfg.PauseLetters = 0 // `hongbao sink resume` could not end a pause of this group
 	return must(consumer.New(cfg)).Run(ctx)
 }
 

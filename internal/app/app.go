@@ -42,12 +42,13 @@ type App struct {
 	founded   founding
 	mu        sync.Mutex // guards authority and closes
 
-	scans     *semaphore.Weighted // bounds how many trails of this process search all receipts at once
-	authority *access.Authority   // set by the first call of Authority
-	denials   access.Denials
-	reads     access.Reads
-	tended    bool // TendJournal is running
-	closes    []func() error
+	scans      *semaphore.Weighted // bounds how many trails of this process search all receipts at once
+	authority  *access.Authority   // set by the first call of Authority
+	denials    access.Denials
+	reads      access.Reads
+	refundable unrefunded
+	tended     bool // TendJournal is running
+	closes     []func() error
 }
 
 // Hooks let a process observe its App. Each hook may be nil.

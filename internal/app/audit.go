@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -38,6 +39,78 @@ func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 		return nil
 	}
 	return a.ledger.SetTopicBases(ctx, a.publisherConfig().Topic, r.Stored, r.Bases)
+}
+
+// AuditOrder is an audit that a person asks for.
+type AuditOrder struct {
+	audit.Options
+	// Seal seals what can be sealed if the audit finds no difference.
+	Seal bool
+	// Request identifies the request to a server. A repeat has the same one.
+	Request string
+}
+
+// AuditAndSeal audits, and seals if the order says so. After a failure to seal it returns the report and the error.
+func (a *App) AuditAndSeal(ctx context.Context, o *AuditOrder) (*audit.Report, error) {
+	report, err := a.Audit(ctx, o.Options)
+	if err == nil && o.Seal {
+		err = a.Seal(ctx, report)
+	}
+	return report, err
+}
+
+// AuditRunsError says that a server of the deployment runs an audit already.
+type AuditRunsError struct{ store.RunningAudit }
+
+func (e *AuditRunsError) Error() string {
+	return fmt.Sprintf("an audit runs since %s, started by %s: wait for its end, then read its verdict with `hongbao "+
+		"audit last`, or start another one", e.Since.Format(time.RFC3339), e.By)
+}
+
+// AuditAlone is AuditAndSeal for servers. An audit reads all data, so the servers of a deployment run one at a time: if
+// there is one already, AuditAlone returns an AuditRunsError. The journal records the audit. The command has its own
+// process and asks for no lock: it may have a user of Redis that only reads.
+func (a *App) AuditAlone(ctx context.Context, o *AuditOrder) (report *audit.Report, err error) {
+	locks, err := a.Locks()
+	if err != nil {
+		return nil, err
+	}
+	mine, err := locks.Try(ctx, a.store.Shard(0), "audit", func(ctx context.Context) error {
+		e := about(ctx, access.RunAudit, "")
+		running := store.RunningAudit{Since: e.Time, By: e.Who, Request: o.Request}
+		if err := a.store.SetAuditing(ctx, running); err != nil {
+			return err
+		}
+		return a.recorded(ctx, e, func(ctx context.Context, e *access.Entry) (err error) {
+			if report, err = a.AuditAndSeal(ctx, o); report != nil {
+				e.Details = o.details(report)
+			}
+			return err
+		})
+	})
+	if err != nil || mine {
+		return report, err
+	}
+	running, err := a.store.Auditing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return nil, hongbao.Errorf(hongbao.ClassConflict, "%w", &AuditRunsError{running})
+}
+
+// details returns what the journal has about an audit.
+func (o *AuditOrder) details(r *audit.Report) map[string]any {
+	details := map[string]any{"verdict": r.Verdict, "differences": len(r.Differences)}
+	if len(o.Campaigns) > 0 {
+		details["campaigns"] = o.Campaigns
+	}
+	if o.Full {
+		details["full"] = true
+	}
+	if o.Seal {
+		details["seal"] = true
+	}
+	return details
 }
 
 // LastAudit is the result of the last audit of all campaigns.

@@ -174,9 +174,11 @@ func (a *App) sameCodes(ctx context.Context, id string, read []string) error {
 // Shown is the state of a campaign in the ledger and in Redis. It has no seed, because the seed is secret until the
 // reveal.
 type Shown struct {
-	Spec   hongbao.Campaign `json:"spec" doc:"The specification with which the campaign was created. It does not include top-ups."`
-	Hash   string           `json:"plan_hash" doc:"Hash that commits to the specification and its secret seed. Publish it before the start."`
-	Ledger CampaignInLedger `json:"ledger" doc:"State of the campaign in the ledger."`
+	Spec hongbao.Campaign `json:"spec" doc:"The specification with which the campaign was created. It does not include top-ups."`
+	Hash string           `json:"plan_hash" doc:"Hash that commits to the specification and its secret seed. Publish it before the start."`
+	// Canonical is the specification as Hash covers it.
+	Canonical string           `json:"canonical" doc:"The specification as text. The hash covers exactly these bytes, and the seed. Publish it with the hash: the reveal has the same text."`
+	Ledger    CampaignInLedger `json:"ledger" doc:"State of the campaign in the ledger."`
 	// TopUps are the generations after the first, each with the hash that commits to its draw.
 	TopUps []TopUp       `json:"top_ups,omitempty" doc:"The campaign's top-ups, in their order. Absent if there are none."`
 	Redis  *store.Status `json:"redis" doc:"State of the campaign in Redis. Null if Redis does not have the campaign: it is not loaded yet, or lost."`
@@ -273,10 +275,8 @@ func (a *App) Show(ctx context.Context, id string) (out Shown, err error) {
 	if err != nil {
 		return out, err
 	}
-	out.Spec, out.Hash, out.Ledger.Packets = c.Spec, c.Hash, c.Packets
-	for i := range added {
-		out.TopUps = append(out.TopUps, topUpOf(&c, &added[i]))
-	}
+	out.Spec, out.Hash, out.Canonical, out.Ledger.Packets = c.Spec, c.Hash, string(c.Canonical), c.Packets
+	out.TopUps = topUpsOf(&c, added)
 	out.Ledger.State, out.Ledger.Funded, out.Ledger.Granted, out.Ledger.Refunded = c.State, c.Funded, c.Granted, c.Refunded
 	if c.Spec.Codes != nil {
 		if out.Ledger.Codes, err = a.ledger.CodesStored(ctx, id); err != nil {

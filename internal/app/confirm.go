@@ -31,8 +31,8 @@ type ConfirmedCredit struct {
 	Account   string         `json:"account"`
 	Amount    hongbao.Amount `json:"amount"`
 	Currency  string         `json:"currency,omitempty"`
-	// AskFrom is the time from which an inquiry at the remote counts for --not-booked. It is absent without a letter.
-	AskFrom time.Time `json:"ask_from,omitzero"`
+	// AskFrom is the time from which an inquiry at the remote counts for --not-booked.
+	AskFrom time.Time `json:"ask_from"`
 }
 
 // Confirmation is what a person found out from the remote about credits in doubt.
@@ -170,7 +170,7 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 			return err
 		}
 		report.Credits = append(report.Credits, ConfirmedCredit{fmt.Sprintf("%s/%d", at.Campaign, at.Packet),
-			remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount, c.Spec.Currency, time.Time{}})
+			remote.Key(a.Config.Deployment.ID, g.Campaign, g.Packet), g.User, g.Amount, c.Spec.Currency, h.AskFrom(row)})
 		if o.DryRun {
 			continue
 		}

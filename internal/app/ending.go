@@ -79,7 +79,7 @@ type ClosedPlace struct {
 }
 
 func closedOf(e *stream.Entry) Closed {
-	return Closed{e.Time, fmt.Sprintf("%d-%d", e.Shard, e.Seq), e.Close.Granted, e.Close.GrantedAmount, e.Close.Left,
+	return Closed{e.Time, stream.EventID(e.Shard, e.Seq), e.Close.Granted, e.Close.GrantedAmount, e.Close.Left,
 		e.Close.LeftAmount}
 }
 

@@ -2,11 +2,14 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/base/walk"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -107,10 +110,12 @@ func (a *App) GrantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err 
 }
 
 func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err error) {
-	c := a.store.Campaign(o.Campaign)
-	held, err := c.Held(ctx, o.User)
+	held, err := a.store.Campaign(o.Campaign).Held(ctx, o.User)
+	if err == nil {
+		err = complete(held)
+	}
 	if err != nil {
-		return g, err
+		return g, o.error(err)
 	}
 	receipts := store.ReceiptsOf(held)
 	has := slices.IndexFunc(receipts, func(r hongbao.Receipt) bool { return r.Packet == o.Packet })
@@ -119,34 +124,77 @@ func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err 
 		return hongbao.Grant{Campaign: o.Campaign, User: o.User, Packet: r.Packet, Amount: r.Amount, Shard: r.Shard, Seq: r.Seq,
 			Time: r.Time, RequestID: r.RequestID}, nil
 	}
+	if why := o.refusal(held, receipts); why != "" {
+		return g, o.refused(why)
+	}
 	holes, err := a.ListHoles(ctx, o.Campaign)
 	if err != nil {
 		return g, err
 	}
 	for i := range holes {
-		h := &holes[i]
-		at := slices.IndexFunc(h.Packets, func(p store.Packet) bool { return p.Number == o.Packet })
-		if at < 0 {
-			continue
+		at := slices.IndexFunc(holes[i].Packets, func(p store.Packet) bool { return p.Number == o.Packet })
+		if at >= 0 {
+			return a.grantOf(ctx, o, &holes[i], at, held)
 		}
-		elsewhere := 0
-		for _, r := range receipts {
-			if r.Shard != h.Shard {
-				elsewhere++
-			}
-		}
-		g = hongbao.Grant{Campaign: o.Campaign, Currency: h.Currency, User: o.User, RequestID: o.RequestID, Packet: o.Packet,
-			Amount: h.Packets[at].Amount}
-		why, err := a.store.Shard(h.Shard).GrantWithheld(ctx, &g, elsewhere)
-		if err == nil && why != "" {
-			err = hongbao.Errorf(hongbao.ClassPermanent, "grant packet %d of campaign %s to user %.200q: %s; nothing was changed",
-				o.Packet, o.Campaign, o.User, refusals(why))
-		}
-		return g, err
 	}
 	return g, hongbao.Errorf(hongbao.ClassPermanent, "grant packet %d of campaign %s: no restore has withheld it, or it was granted or "+
 		"released since; `hongbao hole list %s` lists the withheld packets", o.Packet, o.Campaign, o.Campaign)
 }
+
+// grantOf grants a packet of a place.
+func (a *App) grantOf(ctx context.Context, o HoleGrant, h *Holes, at int, held []store.Held) (hongbao.Grant, error) {
+	elsewhere := 0
+	for i := range held {
+		if held[i].Place.Index() != h.Shard {
+			elsewhere += len(held[i].Receipts)
+		}
+	}
+	g := hongbao.Grant{Campaign: o.Campaign, Currency: h.Currency, User: o.User, RequestID: o.RequestID, Packet: o.Packet,
+		Amount: h.Packets[at].Amount}
+	if len(held) > 1 {
+		retry.Pause(ctx, walk.Lease) // until no producer answers sold_out by what it knew before the pause
+	}
+	why, err := a.store.Shard(h.Shard).GrantWithheld(ctx, &g, elsewhere)
+	if err == nil && why != "" {
+		err = o.refused(why)
+	}
+	return g, err
+}
+
+// complete returns an error if a user's receipts may be out of date, because a place is frozen.
+func complete(held []store.Held) error {
+	for i := range held {
+		if err := held[i].Open; err != nil {
+			return fmt.Errorf("shard %d: %w", held[i].Place.Index(), err)
+		}
+	}
+	return nil
+}
+
+// refusal returns why the packet can't be granted, as far as the user's receipts on all places say it. On several
+// places each must be paused: no grab in progress can then get a packet after its place was read.
+func (o *HoleGrant) refusal(held []store.Held, receipts []hongbao.Receipt) store.Refusal {
+	if o.RequestID != "" && slices.ContainsFunc(receipts, func(r hongbao.Receipt) bool { return r.RequestID == o.RequestID }) {
+		return store.RefusedRequest
+	}
+	for i := range held {
+		if len(held) > 1 && held[i].State == store.StateOpen {
+			return refusedOpen
+		}
+	}
+	return ""
+}
+
+func (o *HoleGrant) error(err error) error {
+	return fmt.Errorf("grant packet %d of campaign %s to user %.200q: nothing was changed: %w", o.Packet, o.Campaign, o.User, err)
+}
+
+func (o *HoleGrant) refused(why store.Refusal) error {
+	return o.error(hongbao.Errorf(hongbao.ClassPermanent, "%s", refusals(why)))
+}
+
+// refusedOpen means that users may get packets on other shards of the campaign meanwhile.
+const refusedOpen store.Refusal = "open"
 
 // refusals returns a text that says why withheld packets were not granted or released.
 func refusals(why store.Refusal) string {
@@ -161,6 +209,9 @@ func refusals(why store.Refusal) string {
 		return "the campaign is on several shards, and its users may have tried another shard"
 	case store.RefusedGeneration:
 		return "the packets of a top-up are not dealt yet; try again"
+	case refusedOpen:
+		return "the campaign is on several shards and open, so the user may get a packet on another shard meanwhile; pause " +
+			"the campaign with `hongbao campaign pause`, grant its packets, and then resume it"
 	case store.RefusedHas:
 		return "the user already has the packet"
 	}

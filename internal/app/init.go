@@ -3,12 +3,12 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -176,7 +176,7 @@ func (a *App) lost(ctx context.Context, shard int) error {
 		return err
 	}
 	if seq > 0 {
-		return refuse(fmt.Sprintf("event %d-%d", shard, seq))
+		return refuse("event " + stream.EventID(shard, seq))
 	}
 	for c, err := range a.ledger.EachCampaign(ctx, "") {
 		if err != nil {

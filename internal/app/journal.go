@@ -285,26 +285,19 @@ func (a *App) LoggedIn(ctx context.Context, action access.Action, why error) {
 	}
 }
 
-// HasRead records in the journal that the actor of ctx has read the data of a user. The parameter of names the user or
-// the account; the details of the entry have the SHA-256 instead. Repeats within 10 minutes are not recorded. Reads are
-// rate-limited: an entry contains the number of reads before it that were not recorded. Without a ledger there is no
-// journal.
-func (a *App) HasRead(ctx context.Context, action access.Action, campaign string, of map[string]any) {
+// HasRead records in the journal that the actor of ctx has read the data of a user or an account. Repeats within 10
+// minutes are not recorded. Reads are rate-limited: an entry contains the number of reads before it that were not
+// recorded. Without a ledger there is no journal.
+func (a *App) HasRead(ctx context.Context, r access.Read) {
 	if a.Config.Ledger.DSN == "" {
 		return
 	}
-	e := about(ctx, action, campaign)
-	write, skipped := a.reads.Take(e.Who, fmt.Sprint(action, campaign, of))
+	e := about(ctx, r.Action, r.Campaign)
+	write, skipped := a.reads.Take(e.Who, fmt.Sprintf("%+v", r))
 	if !write {
 		return
 	}
-	e.Details = located(ctx, map[string]any{})
-	for name, value := range of {
-		if name == "user" || name == "account" {
-			name, value = name+"_sha256", access.Hash(fmt.Sprint(value))
-		}
-		e.Details[name] = value
-	}
+	e.Details = located(ctx, r.Details())
 	if skipped > 0 {
 		e.Details["read_before"] = skipped
 	}

@@ -177,9 +177,9 @@ func TestJournalHasReads(t *testing.T) {
 	ann := access.As(t.Context(), access.Actor{Who: "key:ann", Address: "192.0.2.7"})
 	bob := access.As(t.Context(), access.Actor{Who: "key:bob"})
 	for range 3 {
-		a.HasRead(ann, access.ReadTrails, "rain", map[string]any{"user": "u1"})
-		a.HasRead(ann, access.ReadTrails, "rain", map[string]any{"user": "u2"})
-		a.HasRead(bob, access.ReadGrants, "snow", map[string]any{"user": "u1"})
+		a.HasRead(ann, access.Read{Action: access.ReadTrails, Campaign: "rain", User: "u1"})
+		a.HasRead(ann, access.Read{Action: access.ReadTrails, Campaign: "rain", User: "u2"})
+		a.HasRead(bob, access.Read{Action: access.ReadGrants, Campaign: "snow", User: "u1"})
 	}
 	_, err := a.Trail(ann, TrailOf{Campaign: "none", User: "u3"})
 	require.Error(t, err, "a read that fails shows nothing, and leaves no entry")

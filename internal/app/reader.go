@@ -35,7 +35,7 @@ func (c CampaignReader) whole(ctx context.Context, k *store.Shard) error {
 }
 
 // held reads a user's receipts on each of the campaign's shards from Redis. It waits until they are as durable as
-// receipts in the answer to a grab.
+// receipts in the answer to a grab, and remembers them as reported to the user.
 func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held, error) {
 	list, err := c.store.Campaign(id).Held(ctx, user)
 	for i := range list {
@@ -52,6 +52,9 @@ func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held
 		if err == nil && len(list[i].Receipts) > 0 {
 			err = c.durable(ctx, id, user, &list[i])
 		}
+		if err == nil && len(list[i].Receipts) > 0 {
+			err = list[i].Report(ctx, id, user)
+		}
 	}
 	if err != nil {
 		return list, err
@@ -61,28 +64,9 @@ func (c CampaignReader) held(ctx context.Context, id, user string) ([]store.Held
 
 // durable waits until a user's receipts on a shard are as durable as the campaign promises.
 func (c CampaignReader) durable(ctx context.Context, id, user string, h *store.Held) error {
-	shard := h.Place
-	err := shard.Durable(ctx, &store.DurableCall{Campaign: id, Class: h.Class,
+	return h.Place.Durable(ctx, &store.DurableCall{Campaign: id, Class: h.Class,
 		Timeout: c.Config.Producer.DurabilityTimeout, Replicas: c.Config.Producer.Replicas,
 		Users: []string{user}, Receipts: [][]hongbao.Receipt{h.Receipts}})
-	if store.NoWaitAOF(err) {
-		err = c.durableByItself(ctx, shard, h.Class)
-	}
-	return err
-}
-
-// durableByItself checks a server that lacks WAITAOF. It accepts the server only if every write is on disk before it is
-// answered.
-func (c CampaignReader) durableByItself(ctx context.Context, shard *store.Shard, class hongbao.Durability) error {
-	node, err := shard.Node(ctx)
-	if err != nil {
-		return err
-	}
-	servers, err := store.Inspect(ctx, node)
-	if err != nil {
-		return err
-	}
-	return servers[0].Check(class)
 }
 
 // Receipts returns a user's receipts from Redis. If the campaign is not in Redis and there is a ledger, it reads them

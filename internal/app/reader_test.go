@@ -108,6 +108,34 @@ func TestOwnReceiptsAreOnDisk(t *testing.T) {
 	}
 }
 
+// Another process granted a packet and died before its answer. The user reads the receipt from this process. If Redis
+// then loses the grant, this process is the only one that knows the user saw it.
+func TestOwnReceiptsAreEvidence(t *testing.T) {
+	t.Parallel()
+	server := testkit.NewRedis(t, testkit.RedisOptions{})
+	a := onRedis(t, server, hongbao.DurabilityFast, 2)
+	places := a.store.Places("rain", 2)
+	for _, k := range places {
+		a.grantsOn(t, a.store.Over(server.Client(t)).Shard(k.Index()), "u1")
+	}
+	got, err := CampaignReader{a}.Receipts(t.Context(), "rain", "u1")
+	require.NoError(t, err)
+	require.Len(t, got.Receipts, 2)
+	go func() { _ = (&store.Watch{Store: a.store}).Run(t.Context()) }()
+	for i, k := range places {
+		require.NoError(t, a.redis.HSet(t.Context(), k.Keys.Meta(), "frozen", time.Now().UnixMilli()).Err())
+		require.NoError(t, k.Begin(t.Context(), &store.Frozen{Seq: 1, Epoch: 1}, store.Attempt{Epoch: 2, Token: "t", History: "h"}))
+		var e store.Evidence
+		testkit.Eventually(t, 20*time.Second, func() bool {
+			e, err = k.Evidence(t.Context())
+			return err == nil && len(e.Grants) > 0
+		}, "this process testifies")
+		g := e.Grants[0]
+		require.Equal(t, []any{"rain", "u1", "CNY", got.Receipts[i].Packet, got.Receipts[i].Seq},
+			[]any{g.Campaign, g.User, g.Currency, g.Packet, g.Seq})
+	}
+}
+
 // A shard is frozen, restarted unnoticed, or has lost its data. Reads about a campaign then return frozen, never a
 // final answer.
 func TestReadsOfAFrozenShard(t *testing.T) {

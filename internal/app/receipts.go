@@ -16,7 +16,7 @@ import (
 func (a *App) Receipts(ctx context.Context, id, user string) (model.Receipts, error) {
 	out, err := a.receipts(ctx, id, user)
 	if err == nil {
-		a.HasRead(ctx, access.ReadGrants, id, map[string]any{"user": user})
+		a.HasRead(ctx, access.Read{Action: access.ReadGrants, Campaign: id, User: user})
 	}
 	return out, err
 }

@@ -110,6 +110,8 @@ type ShardLoss struct {
 	// the loss.
 	Digest string `json:"digest,omitempty"`
 	Opened bool   `json:"opened,omitempty"`
+	// TopicUnread means that Kafka did not answer, so the frozen shard may have lost more than the report says.
+	TopicUnread bool `json:"topic_unread,omitempty"`
 }
 
 // Effect is the money of a campaign that stays frozen. `hongbao campaign refund-lost` returns Left to the sponsor.
@@ -133,11 +135,7 @@ func (a *App) openRecoverer(ctx context.Context, opts *RecoverOptions) (r *recov
 	if err != nil {
 		return nil, nil, err
 	}
-	r, stop, err = a.recoverer(ctx, opts.WithoutTopic, opts.WithoutLedger)
-	if hongbao.IsOutage(err) && !opts.WithoutTopic { // the ledger answered above, so this is Kafka
-		err = fmt.Errorf("%w; `hongbao recover --without kafka` shows the shards without the topic", err)
-	}
-	return r, stop, err
+	return a.recoverer(ctx, opts.WithoutTopic, opts.WithoutLedger)
 }
 
 // Restored lists the most recent openings that restored lost data, by shard, the newest first.
@@ -145,8 +143,29 @@ func (a *App) Restored(ctx context.Context) ([]recovery.Restored, error) {
 	return recovery.New(recovery.Config{Store: a.store, Ledger: a.ledger}).Restored(ctx)
 }
 
-// Recover reports what Redis has lost. With an Acceptance it also opens that shard.
+// Recover reports what Redis has lost. With an Acceptance it also opens that shard. If only Kafka is down, Recover
+// returns what it knows without the topic together with the error, and no loss can be accepted by that report.
 func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, error) {
+	out, err := a.recover(ctx, opts)
+	if !hongbao.IsOutage(err) || opts.WithoutTopic || !a.has(configs.SinkKafka) {
+		return out, err
+	}
+	if opts.Accept != nil {
+		return nil, fmt.Errorf("%w; if this is Kafka, `hongbao recover --without kafka` leaves the topic out", err)
+	}
+	opts.WithoutTopic = true
+	out, other := a.recover(ctx, opts)
+	if out == nil {
+		return nil, errors.Join(err, other)
+	}
+	for _, s := range out.Shards {
+		s.TopicUnread, s.Digest = s.Digest != "", ""
+	}
+	return out, fmt.Errorf("the topic was not read, and only it knows some lost wins: %w. Bring Kafka back and run `hongbao "+
+		"recover` again; if the topic is lost, `hongbao recover --without kafka` leaves it out", err)
+}
+
+func (a *App) recover(ctx context.Context, opts RecoverOptions) (*Recovery, error) {
 	r, stop, err := a.openRecoverer(ctx, &opts)
 	if err != nil {
 		return nil, err

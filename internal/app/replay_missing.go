@@ -27,7 +27,8 @@ func (a *App) locked(ctx context.Context, o *Replay, do func(context.Context) er
 }
 
 // lacking returns a filter for the grants that the ledger lacks, as after it was restored from a backup. It leaves out
-// grants in quarantine, about which a person decides, and grants of archived campaigns.
+// grants of archived campaigns, and grants in quarantine, about which a person decides. But it includes an undecided grant
+// whose packet the ledger did not have when the grant arrived, and has now.
 func (a *App) lacking(ctx context.Context) (func(*hongbao.Grant) bool, error) {
 	lost, err := replay.FindLacking(ctx, a.store, configs.SinkBalance, a.ledger)
 	if err != nil {
@@ -59,11 +60,21 @@ type win struct {
 	user     string
 }
 
-// quarantined returns the grants in quarantine, resolved or not.
+// quarantined returns the grants in quarantine that the ledger still can't settle, or that a person has decided.
 func (a *App) quarantined(ctx context.Context) (map[win]bool, error) {
+	packets := map[string]int64{} // of each campaign, now
+	for c, err := range a.ledger.EachCampaign(ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		packets[c.Spec.ID] = c.Packets
+	}
 	out := map[win]bool{}
 	err := a.ledger.EachQuarantined(ctx, func(q *ledger.Quarantined) {
-		out[win{q.Grant.Campaign, q.Grant.Packet, q.Grant.User}] = true
+		unknown := q.Reason == ledger.NoCampaign || q.Reason == ledger.PacketNotPlanned
+		if g := &q.Grant; !unknown || !q.Resolved.IsZero() || g.Packet > packets[g.Campaign] {
+			out[win{g.Campaign, g.Packet, g.User}] = true
+		}
 	})
 	return out, err
 }

@@ -116,9 +116,6 @@ func (a *App) controlCampaign(ctx context.Context, action access.Action, sink, c
 // checkSinkCampaign returns an error if the campaign's id is probably mistyped: Redis has no such campaign, and no one
 // has ever paused it for the sink. If a shard can't be read, it returns no error.
 func (a *App) checkSinkCampaign(ctx context.Context, sink, campaign string) error {
-	if err := a.CheckSinks("sink", sink); err != nil {
-		return err
-	}
 	known := make([]bool, a.store.Len())
 	store.Each(len(known), store.AllAtOnce, func(i int) error {
 		list, err := a.store.Shard(i).SinkCampaigns(ctx, sink)
@@ -172,13 +169,19 @@ func (a *App) controlSink(ctx context.Context, e access.Entry, by stream.Decisio
 	return out, err
 }
 
+// HasGroup reports whether the deployment has the sink, or any shard a consumer group of that name, which is then of
+// another program on package consumer. Pauses and limits work for both.
+func (a *App) HasGroup(ctx context.Context, sink string) (bool, error) {
+	if a.has(sink) {
+		return true, nil
+	}
+	return a.store.HasGroup(ctx, sink)
+}
+
 // eachShard runs do on all shards concurrently, and merges the results. Its error names the shards that failed.
 func (a *App) eachShard(sink string, by stream.Decision,
 	do func(k *store.Shard) (changed bool, now store.SinkControl, err error)) (SinkChange, error) {
 	out := SinkChange{Sink: sink}
-	if err := a.CheckSinks("sink", sink); err != nil {
-		return out, err
-	}
 	if by.By == "" || by.Why == "" || len(by.By) > maxWords || len(by.Why) > maxWords {
 		return out, Usage("a change of a sink requires a name and a reason (by and why), of at most %d bytes each", maxWords)
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -87,7 +88,14 @@ func (a *App) unfinished(ctx context.Context) *metrics.LedgerState {
 	if err != nil {
 		return nil
 	}
-	return &metrics.LedgerState{Paused: u.Paused, Unfinished: map[string]metrics.Backlog{
+	var late time.Duration
+	switch list, err := a.unrefunded(ctx); {
+	case err != nil:
+		return nil
+	case len(list) > 0:
+		late = max(time.Since(list[0].Ends), 0)
+	}
+	return &metrics.LedgerState{Paused: u.Paused, Unrefunded: late, Unfinished: map[string]metrics.Backlog{
 		"top_ups": metrics.Backlog(u.TopUps), "credits": metrics.Backlog(u.Credits)}}
 }
 

@@ -112,6 +112,22 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 	require.NoError(t, a.ledger.KeepControls(t.Context(), stream.Control{Kind: stream.ControlCampaign, Campaign: "rain",
 		Value: store.StatePaused, Decision: stream.Decision{By: stream.ByWorker, Why: "a wrong grant"}, Rev: 1}))
 	require.EqualValues(t, 1, unfinished().Paused)
+	require.Zero(t, unfinished().Unrefunded)
+	var status Status
+	a.AddUnrefunded(t.Context(), &status)
+	require.Equal(t, []ledger.Unrefunded{}, status.Unrefunded)
+	spec.ID, spec.From, spec.To = "old", now.Add(-50*time.Hour).UTC(), now.Add(-49*time.Hour).UTC()
+	_, err = a.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
+		Canonical: campaign.Canonical(spec)})
+	require.NoError(t, err)
+	require.Zero(t, unfinished().Unrefunded, "a process reads the campaigns once in a minute")
+	a.refundable.read = time.Now().Add(-unrefundedAge)
+	require.InDelta(t, 49*time.Hour, unfinished().Unrefunded, float64(time.Minute))
+	a.AddUnrefunded(t.Context(), &status)
+	require.Equal(t, []ledger.Unrefunded{{Campaign: "old", Ends: spec.To.Truncate(time.Millisecond)}}, status.Unrefunded)
 	a.ledger = ledger.Lazy(a.ledgerConfig(), func(context.Context) (*ledger.Ledger, error) { return nil, errors.New("down") })
 	require.Nil(t, unfinished())
+	a.refundable.read, status.Unrefunded = time.Time{}, nil
+	a.AddUnrefunded(t.Context(), &status)
+	require.Nil(t, status.Unrefunded, "unknown")
 }

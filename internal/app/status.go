@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -19,6 +20,8 @@ type Status struct {
 	// Unrecorded are the shards that a person opened without the ledger, as long as the ledger has not recorded the
 	// opening.
 	Unrecorded []UnrecordedShard `json:"unrecorded" nullable:"false" doc:"Shards that a person opened while the ledger was down. Their grants wait until the ledger has recorded the opening."`
+	// Unrefunded are the campaigns whose refund is late; nil if the ledger does not answer.
+	Unrefunded []ledger.Unrefunded `json:"unrefunded" nullable:"true" doc:"Campaigns whose window ended more than a day ago and that are not refunded, the earliest end first. Null without a ledger, and while the ledger does not answer."`
 }
 
 // UnrecordedShard is a shard whose workers wait until the ledger has recorded its opening.

@@ -93,7 +93,7 @@ func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string) erro
 }
 
 // campaignSource provides the publisher with currencies and codes. It reads a campaign from Redis, or from the ledger
-// after the campaign has left Redis.
+// after the campaign has left Redis or Redis has lost it.
 type campaignSource struct {
 	app *App
 

@@ -14,7 +14,6 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/base/money"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
@@ -48,49 +47,6 @@ func ParseTiers(texts []string) (list []hongbao.Tier, err error) {
 		list = append(list, hongbao.Tier{Amount: hongbao.Amount(a), Packets: n})
 	}
 	return list, nil
-}
-
-// TopUp is a generation of packets that was added to a campaign, or that an order would add.
-type TopUp struct {
-	Campaign   string         `json:"campaign" doc:"The campaign's id."`
-	ID         string         `json:"id" doc:"Id of the order, which the caller chose."`
-	Generation int            `json:"generation" doc:"Number of the top-up's generation: 2 for the first top-up. The packets of the specification are generation 1."`
-	First      int64          `json:"first_packet" doc:"Number of the top-up's first packet in the campaign."`
-	Packets    int64          `json:"packets" doc:"Number of added packets."`
-	Total      hongbao.Amount `json:"total" doc:"Sum of the added packets, in minor units."`
-	Currency   string         `json:"currency,omitempty" doc:"Currency of the amounts, ISO 4217; absent for coupons without a value."`
-	// Funded is the campaign's funding after the top-up.
-	Funded hongbao.Amount `json:"funded" doc:"Amount that the sponsor has paid in after the top-up, in minor units."`
-	Hash   string         `json:"plan_hash,omitempty" doc:"Hash that commits to the draw of the added packets. Publish it. Absent in a dry run."`
-	By     string         `json:"by" doc:"Person or API key that ordered the top-up."`
-	Why    string         `json:"why" doc:"The reason for the order."`
-	// Created is the time of the order. Dealt is the time when all packets were in Redis; absent before.
-	Created *time.Time `json:"created,omitempty" doc:"Time of the order."`
-	Dealt   *time.Time `json:"dealt,omitempty" doc:"Time when all packets of the top-up were in Redis. Absent before."`
-}
-
-func topUpOf(c *ledger.StoredCampaign, s *ledger.StoredTopUp) TopUp {
-	return TopUp{Campaign: s.Campaign, ID: s.ID, Generation: s.Generation, First: s.First, Packets: s.Packets,
-		Total: s.Total, Currency: c.Spec.Currency, Funded: s.Expect + s.Total, Hash: s.Hash, By: s.By, Why: s.Why,
-		Created: timeOf(s.Created), Dealt: timeOf(s.Dealt)}
-}
-
-// Text describes a top-up for a person. If the packets wait for the campaign's load, it says what to do.
-func (t *TopUp) Text() string {
-	last := "next: hongbao campaign load " + t.Campaign
-	if t.Dealt != nil {
-		last = "dealt " + t.Dealt.Format(time.RFC3339)
-	}
-	return fmt.Sprintf("campaign %s has generation %d: packets %d to %d, %s; it is funded with %s\n"+
-		"plan hash %s (publish it)\n%s\n", t.Campaign, t.Generation, t.First, t.First+t.Packets-1,
-		money.Text(t.Total, t.Currency), money.Text(t.Funded, t.Currency), t.Hash, last)
-}
-
-func timeOf(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }
 
 // windowRest is how long a campaign's window must still be open for a top-up. A close waits for earlier top-ups, so
@@ -140,7 +96,7 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 		return d, nil
 	}
 	if err = access.MaySpend(ctx, c.Spec.Sponsor, max(c.Funded, o.Expect)+o.Total); err == nil {
-		err = a.mayTopUp(ctx, &c)
+		err = a.mayTopUp(ctx, &c, o)
 	}
 	if err == nil {
 		err = draw.Check(c.Spec)
@@ -152,7 +108,7 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 }
 
 // mayTopUp makes the checks that the ledger can't make, because they depend on Redis or on the clock.
-func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
+func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign, o *TopUpOrder) error {
 	if left := time.Until(c.Spec.To); left < windowRest {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: its window ends at %s", ledger.ErrNoTopUp,
 			c.Spec.To.UTC().Format(time.RFC3339))
@@ -168,7 +124,32 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign) error {
 	if _, err := in.Dealt(ctx); errors.Is(err, store.ErrLost) {
 		return err // the packets might never be dealt
 	}
+	if found && st.Packets > c.Packets && !o.repeats(c, &st) {
+		return a.ahead(ctx, c.Spec.ID, st.Packets)
+	}
 	return a.notLost(ctx, c.Spec.ID)
+}
+
+// repeats reports whether the order draws exactly the packets that Redis has and the ledger lacks. That is certain only
+// if all have the same amount.
+func (o *TopUpOrder) repeats(c *ledger.StoredCampaign, st *store.Status) bool {
+	return c.Spec.Split.Mode == hongbao.SplitEven && o.Packets > 0 && o.Total%hongbao.Amount(o.Packets) == 0 &&
+		st.Packets == c.Packets+o.Packets && st.GrantedAmount+st.LeftAmount == c.Funded+o.Total
+}
+
+// ahead returns an error if Redis has more packets of a campaign than the ledger: an older copy of the ledger lacks a
+// top-up. An order would draw its packets again, and their wins would contradict the new draw.
+func (a *App) ahead(ctx context.Context, id string, packets int64) error {
+	c, err := a.campaign(ctx, id) // again: another order may have been faster
+	switch {
+	case err != nil:
+		return err
+	case c.Packets >= packets:
+		return hongbao.Errorf(hongbao.ClassTransient, "another top-up was faster; run it again")
+	}
+	return hongbao.Errorf(hongbao.ClassConflict, "%w: Redis has %d packets of it, and the ledger %d: the ledger lost a "+
+		"top-up, and its draw with it. Restore a newer copy of the ledger; if there is none, see docs/disaster.md, \"What "+
+		"the procedure cannot bring back\"", ledger.ErrNoTopUp, packets, c.Packets)
 }
 
 // TryTopUp returns the result that an order would have, with the present funding as Expect. It changes nothing.
@@ -224,8 +205,7 @@ func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	}
 	c, stored, err := a.ledger.CampaignWithTopUps(ctx, o.Campaign)
 	if err == nil {
-		one := topUpOf(&c, &stored[out.Generation-2])
-		out = &one
+		out = &topUpsOf(&c, stored)[out.Generation-2]
 	}
 	return out, err
 }

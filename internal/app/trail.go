@@ -100,11 +100,8 @@ const topicTime, lettersTime = 5 * time.Second, 5 * time.Second
 func (a *App) Trail(ctx context.Context, q TrailOf) (*Trail, error) {
 	out, err := a.trail(ctx, q)
 	if err == nil {
-		of := map[string]any{"user": access.Storable(q.User, hongbao.MaxIDLength)}
-		if q.Packet != 0 {
-			of = map[string]any{"packet": q.Packet}
-		}
-		a.HasRead(ctx, access.ReadTrails, q.Campaign, of)
+		a.HasRead(ctx, access.Read{Action: access.ReadTrails, Campaign: q.Campaign, Packet: q.Packet,
+			User: access.Storable(q.User, hongbao.MaxIDLength)})
 	}
 	return out, err
 }

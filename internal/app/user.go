@@ -71,7 +71,7 @@ type UserPending struct {
 // ledger after the given id. The journal gets an entry with the hash of the user's id.
 func (a *App) User(ctx context.Context, user, after string, limit int) (out UserData, err error) {
 	if out, err = a.user(ctx, user, after, limit); err == nil {
-		a.HasRead(ctx, access.ReadUser, "", map[string]any{"user": user})
+		a.HasRead(ctx, access.Read{Action: access.ReadUser, User: user})
 	}
 	return out, err
 }

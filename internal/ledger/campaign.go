@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -239,6 +240,30 @@ func (l *Ledger) CampaignState(ctx context.Context, id string) (currency string,
 			return none, s(&currency, &state)
 		}}.one(ctx, l)
 	return currency, state, found, err
+}
+
+// Unrefunded is a campaign that is not refunded.
+type Unrefunded struct {
+	Campaign string    `json:"campaign" doc:"The campaign's id."`
+	Ends     time.Time `json:"ends" doc:"End of the campaign's window."`
+}
+
+// Unrefunded returns the campaigns that are not refunded, in the order in which their windows end. It reads every row of
+// the table campaign.
+func (l *Ledger) Unrefunded(ctx context.Context) ([]Unrefunded, error) {
+	list, err := rowQuery[Unrefunded]{"list the campaigns that are not refunded",
+		`SELECT spec FROM campaign WHERE state = $1 ORDER BY id`, []any{string(StateFunded)},
+		func(s scan) (u Unrefunded, err error) {
+			var spec string
+			if err = s(&spec); err == nil {
+				var c hongbao.Campaign
+				err = json.Unmarshal([]byte(spec), &c)
+				u = Unrefunded{c.ID, c.To.UTC()}
+			}
+			return u, err
+		}}.all(ctx, l)
+	slices.SortStableFunc(list, func(a, b Unrefunded) int { return a.Ends.Compare(b.Ends) })
+	return list, err
 }
 
 // EachCampaign iterates over the ledger's campaigns after an id, in the order of their ids. It stops at the first

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -52,6 +53,26 @@ func testCancel(t *testing.T, f *fixture) {
 	_, err = f.ledger.Cancel(t.Context(), "nothing", []int{3})
 	require.ErrorIs(t, err, ErrNoCampaign)
 	require.ErrorIs(t, f.ledger.BeginLoad(t.Context(), "nothing"), ErrNoCampaign)
+}
+
+// testUnrefunded lists the campaigns that keep money in their pools, in the order in which their windows end.
+func testUnrefunded(t *testing.T, f *fixture) {
+	ends := time.Date(2026, 2, 17, 20, 0, 0, 0, time.UTC)
+	for id, after := range map[string]time.Duration{"rain": 2 * time.Hour, "snow": 0, "sleet": time.Hour} {
+		c := testCampaign(t, id, 10)
+		c.Spec.From, c.Spec.To = ends.Add(-time.Hour), ends.Add(after).In(time.FixedZone("CST", 8*3600))
+		_, err := f.ledger.CreateCampaign(t.Context(), canonical(t, c.Spec))
+		require.NoError(t, err)
+	}
+	list, err := f.ledger.Unrefunded(t.Context())
+	require.NoError(t, err)
+	snow, sleet, rain := Unrefunded{"snow", ends}, Unrefunded{"sleet", ends.Add(time.Hour)}, Unrefunded{"rain", ends.Add(2 * time.Hour)}
+	require.Equal(t, []Unrefunded{snow, sleet, rain}, list)
+	_, err = f.ledger.Cancel(t.Context(), "sleet", []int{3})
+	require.NoError(t, err)
+	list, err = f.ledger.Unrefunded(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []Unrefunded{snow, rain}, list)
 }
 
 // testCancelAmongLoads cancels and loads a campaign at once: exactly one of the two succeeds.

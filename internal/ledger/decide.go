@@ -133,8 +133,10 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 	}
 	if !found {
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
-			"%w: the ledger does not have campaign %s, so the grant may still be settled: create the campaign "+
-				"and replay the grant to the ledger, or decide that it is void", ErrNotPayable, g.Campaign)
+			"%w: the ledger does not have campaign %s, so it knows neither the planned amount nor whose money it is. If another "+
+				"copy of the ledger has the campaign, point ledger.dsn to that; if all packets have the same amount, create the "+
+				"campaign again from the same file; then `hongbao replay NAME --to balance --missing` pays the grant once. "+
+				"Otherwise pay the user yourself, and decide that the grant is void", ErrNotPayable, g.Campaign)
 	}
 	has, err := l.readGrants(ctx, t, []item{{grant: g}})
 	if err != nil {
@@ -160,8 +162,8 @@ func (l *Ledger) payable(ctx context.Context, t txn, q *Quarantined, most hongba
 				"decide that it is void", ErrNotPayable, g.Packet, archive.File, archive.SHA256)
 	case !paid && q.Reason == NoCampaign && c.State != StateRefunded:
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,
-			"%w: campaign %s is in the ledger now, so the grant may still be settled: replay the grant to the "+
-				"ledger first", ErrNotPayable, g.Campaign)
+			"%w: campaign %s is in the ledger now, so the grant may still be settled: run `hongbao replay NAME --to "+
+				"balance --missing` first", ErrNotPayable, g.Campaign)
 	}
 	if g.Amount < 0 || g.Amount > most {
 		return StoredCampaign{}, hongbao.Errorf(hongbao.ClassPermanent,

@@ -21,8 +21,8 @@ type event struct {
 
 // fencedError returns the error for an event that the fence of a later epoch leaves out.
 func (e event) fencedError(later int64) error {
-	return hongbao.Outagef(hongbao.ClassTransient, "event %d-%d of epoch %d: %w since epoch %d; read Redis again",
-		e.shard, e.seq, e.epoch, ErrFenced, later)
+	return hongbao.Outagef(hongbao.ClassTransient, "event %s of epoch %d: %w since epoch %d; read Redis again",
+		stream.EventID(e.shard, e.seq), e.epoch, ErrFenced, later)
 }
 
 // eventOf returns the event of a grant. If the batch has a later epoch (stream.WithEpoch), that epoch counts, because
@@ -152,7 +152,7 @@ func (l *Ledger) behindFences(ctx context.Context, t txn, o shardView, items []i
 		}
 	}
 	if err == nil {
-		err = l.eachQuarantined(ctx, t, behind, func(g hongbao.Grant, _ bool) { aside[factsOf(&g)] = true })
+		err = l.eachQuarantined(ctx, t, behind, func(q *Quarantined) { aside[factsOf(&q.Grant)] = true })
 	}
 	for _, it := range behind {
 		switch facts := factsOf(it.grant); {

@@ -169,7 +169,7 @@ func testForgottenBehindAFence(t *testing.T, f *fixture) {
 	b := &between{store: inner, at: 3}
 	b.hook = func() {
 		f.ledger.store = inner
-		require.NoError(t, f.Settler.Forget(t.Context(), 1, grantsOf("rain", 1, 1)))
+		require.NoError(t, f.Settler.Forget(t.Context(), 1, time.Time{}, grantsOf("rain", 1, 1)))
 		f.ledger.store = b
 	}
 	f.ledger.store = b

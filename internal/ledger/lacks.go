@@ -20,7 +20,7 @@ func (l *Ledger) Lacks(ctx context.Context, grants []hongbao.Grant) (lacks []hon
 		for key := range has {
 			known[key] = true
 		}
-		err = l.eachQuarantined(ctx, t, items, func(g hongbao.Grant, _ bool) { known[keyOf(&g)] = true })
+		err = l.eachQuarantined(ctx, t, items, func(q *Quarantined) { known[keyOf(&q.Grant)] = true })
 		if err != nil {
 			return err
 		}

@@ -52,9 +52,6 @@ func Migrate(ctx context.Context, config Config) (steps []string, err error) {
 		return nil, err
 	}
 	steps, err = l.migrate(ctx)
-	if err == nil {
-		err = l.grant(ctx)
-	}
 	if err = errors.Join(err, l.store.close()); err != nil {
 		return nil, fmt.Errorf("migrate the %s ledger: %w", config.Driver, err)
 	}

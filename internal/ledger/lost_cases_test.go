@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -44,7 +45,7 @@ func testLostEvents(t *testing.T, f *fixture) {
 	f.settles(t, secondOf(1, "bea")) // seq 1001 goes to quarantine
 	require.True(t, lost(3, 1000).Others)
 	require.False(t, lost(3, 1001).Others)
-	require.NoError(t, f.Settler.Forget(t.Context(), 1, []hongbao.Grant{grant("snow", 7)}))
+	require.NoError(t, f.Settler.Forget(t.Context(), 1, time.Time{}, []hongbao.Grant{grant("snow", 7)}))
 	e := closeOf("snow", 10, 0)
 	e.Seq = 2000
 	f.refunds(t, e)

@@ -77,27 +77,9 @@ type indexer interface {
 	index(ctx context.Context, index string) error
 }
 
-// granter is a store whose other users need rights on the tables.
+// granter is a store whose other users need rights on the tables. A repeated call changes nothing.
 type granter interface {
 	grant(ctx context.Context) error
-}
-
-// grant gives other users their rights, unless a newer build has changed the schema: that build's `hongbao init` has
-// given the rights that its tables need.
-func (l *Ledger) grant(ctx context.Context) error {
-	store, ok := l.store.(granter)
-	if !ok {
-		return nil
-	}
-	steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
-	if err != nil {
-		return err
-	}
-	has, err := l.readSchema(ctx)
-	if err != nil || len(has.steps) > len(steps) {
-		return err
-	}
-	return store.grant(ctx)
 }
 
 // makeIndexes creates the indexes of the missing steps, on a database that already has tables.
@@ -216,23 +198,32 @@ func (l *Ledger) migrate(ctx context.Context) ([]string, error) {
 	return l.apply(ctx, steps)
 }
 
-// apply runs the steps that the database lacks. Unless the store is a migrator, all run in one transaction that locks
-// out other migrations.
+// apply runs the steps that the database lacks, and gives other users their rights. If a newer build has changed the
+// schema, that build's `hongbao init` has given the rights that its tables need.
 func (l *Ledger) apply(ctx context.Context, steps []migration) (done []string, err error) {
 	has, err := l.readSchema(ctx)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = has.check(steps)
 	}
-	if err := has.check(steps); err != nil || has.done >= int64(len(steps)) {
-		return nil, err
+	if err == nil && has.done < int64(len(steps)) {
+		done, err = l.complete(ctx, steps, has.done)
 	}
+	if store, ok := l.store.(granter); err == nil && ok && len(has.steps) <= len(steps) {
+		err = store.grant(ctx)
+	}
+	return done, err
+}
+
+// complete runs the steps after the first has. Unless the store is a migrator, all run in one transaction that locks out
+// other migrations.
+func (l *Ledger) complete(ctx context.Context, steps []migration, has int64) (done []string, err error) {
 	if m, ok := l.store.(migrator); ok {
 		tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
 		defer cancel()
 		return m.migrate(tctx, steps)
 	}
-	if has.done > 0 {
-		if err := l.makeIndexes(ctx, steps[has.done:]); err != nil {
+	if has > 0 {
+		if err := l.makeIndexes(ctx, steps[has:]); err != nil {
 			return nil, err
 		}
 	}

@@ -17,14 +17,14 @@ import (
 // Begin records durably, outside of Redis, that the caller is about to request credits from a remote. grants must not
 // contain a packet twice.
 //
-// held are the grants that the ledger has for these packets: in table grants, or in quarantine with the same facts. The
-// caller must not request these credits. before are the credits that were pending already and may be booked; Begin has
+// held are the grants that the ledger has for these packets: in table grants, or in quarantine with the same facts. Only a
+// replay may request these credits, and none of those that are aside. before are the credits that were pending already and may be booked; Begin has
 // taken over those with Taken. All other grants are pending from now on, and certainly no credit was requested for
 // them.
 //
 // If a fence leaves out a grant that is neither held nor pending, Begin refuses all grants with ErrFenced. After an
 // error nothing has changed, unless the class is Unknown.
-func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []hongbao.Grant,
+func (s *Settler) Begin(ctx context.Context, call payment.CreditCall, grants []hongbao.Grant) (held []payment.Held,
 	before []payment.Pending, err error) {
 	if len(grants) > MaxBatch {
 		return nil, nil, hongbao.Errorf(hongbao.ClassPermanent,
@@ -57,7 +57,7 @@ type beginCall struct {
 	call   payment.CreditCall
 	items  []item
 	tries  int
-	found  []hongbao.Grant
+	found  []payment.Held
 	before []payment.Pending
 }
 
@@ -121,7 +121,7 @@ func (b *beginCall) insert(ctx context.Context, t txn, items []item) (inserted i
 func (b *beginCall) last(out map[packetKey]bool) (stmts []stmt, err error) {
 	if len(out) > 0 {
 		stmts, err = b.deletePending(slices.DeleteFunc(slices.Clone(b.items),
-			func(it item) bool { return !out[keyOf(it.grant)] }), 0)
+			func(it item) bool { return !out[keyOf(it.grant)] }), 0, time.Time{})
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (b *beginCall) readHeld(ctx context.Context, t txn) (map[packetKey]bool, er
 		return nil, err
 	}
 	for _, g := range has {
-		b.found = append(b.found, g.Grant)
+		b.found = append(b.found, payment.Held{Grant: g.Grant})
 	}
 	suspects, err := inQuarantine(ctx, t, b.items, false)
 	if err == nil && len(suspects) > 0 {
@@ -162,17 +162,23 @@ func (b *beginCall) readHeld(ctx context.Context, t txn) (map[packetKey]bool, er
 			_, paid := has[keyOf(it.grant)]
 			came[factsOf(it.grant)] = !paid
 		}
-		err = b.eachQuarantined(ctx, t, suspects, func(g hongbao.Grant, _ bool) {
-			if came[factsOf(&g)] {
-				b.found = append(b.found, g)
+		err = b.eachQuarantined(ctx, t, suspects, func(q *Quarantined) {
+			if came[factsOf(&q.Grant)] {
+				b.found = append(b.found, payment.Held{Grant: q.Grant, Aside: b.isAside(q)})
 			}
 		})
 	}
 	out := make(map[packetKey]bool, len(b.found))
 	for i := range b.found {
-		out[keyOf(&b.found[i])] = true
+		out[keyOf(&b.found[i].Grant)] = true
 	}
 	return out, err
+}
+
+// isAside reports whether the call must leave a grant in quarantine alone. PutAside gives a grant the reason NoCampaign
+// in place of a request. Record gives the other reasons, after the remote has credited the grant.
+func (b *beginCall) isAside(q *Quarantined) bool {
+	return !q.Resolved.IsZero() || q.Reason == NoCampaign && !b.call.SinceGrant
 }
 
 // takeOver sets before to the rows of packets that are not in out. It takes over rows of this owner, and rows whose
@@ -226,9 +232,13 @@ func keysOf(items []item) []any {
 	return []any{campaigns, packets}
 }
 
-// deletePending returns the statements that delete the pending rows of sorted items, if they are of the batch; batch 0
-// means any batch.
-func (l *Ledger) deletePending(items []item, batch int64) (stmts []stmt, err error) {
+// deletePending returns the statements that delete the pending rows of sorted items, if their batch and the last start of
+// their owner are the given ones. Batch 0 means any batch, and the zero time any start.
+func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmts []stmt, err error) {
+	var at int64
+	if !asked.IsZero() {
+		at = asked.UnixMilli()
+	}
 	for first := 0; first < len(items); {
 		campaign := items[first].grant.Campaign
 		var packets []int64
@@ -242,17 +252,18 @@ func (l *Ledger) deletePending(items []item, batch int64) (stmts []stmt, err err
 		if err != nil {
 			return nil, err
 		}
-		stmts = append(stmts, stmt{sql: l.dialect.deletePending, args: append(packed, campaign, batch)})
+		stmts = append(stmts, stmt{sql: l.dialect.deletePending, args: append(packed, campaign, batch, at)})
 		first += len(packets)
 	}
 	return stmts, nil
 }
 
 // Forget deletes the pending rows that the call of Begin with this batch wrote or took over. The caller must be certain
-// that nothing was booked. Forget keeps rows that another call has taken over meanwhile. A repeated call changes
-// nothing.
-func (s *Settler) Forget(ctx context.Context, batch int64, grants []hongbao.Grant) error {
-	drop, err := s.config.Ledger.deletePending(itemsOf(grants), batch)
+// that nothing was booked. Forget keeps rows that another owner has taken over meanwhile. An owner that takes its own row
+// again keeps the batch. So a caller that did not own the rows gives the Asked that it has read (payment.Pending), and
+// Forget keeps rows that have another one by now. A repeated call changes nothing.
+func (s *Settler) Forget(ctx context.Context, batch int64, asked time.Time, grants []hongbao.Grant) error {
+	drop, err := s.config.Ledger.deletePending(itemsOf(grants), batch, asked)
 	if err == nil {
 		err = s.config.Ledger.write(ctx, func(context.Context, txn) ([]stmt, error) { return drop, nil })
 	}
@@ -264,14 +275,14 @@ func (s *Settler) Forget(ctx context.Context, batch int64, grants []hongbao.Gran
 
 const pendingColumns = grantColumns + `, owner, batch, `
 
-// scanPending scans pendingColumns, the age, and the time since the last Begin.
+// scanPending scans pendingColumns, the age, the time of the last Begin, and the time since then.
 func scanPending(s scan) (payment.Pending, error) {
 	var p payment.Pending
-	var shard, at, age, idle int64
+	var shard, at, age, asked, idle int64
 	g := &p.Grant
 	err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at, &p.Owner,
-		&p.Batch, &age, &idle)
-	g.Shard, g.Time = int(shard), time.UnixMilli(at).UTC()
+		&p.Batch, &age, &asked, &idle)
+	g.Shard, g.Time, p.Asked = int(shard), time.UnixMilli(at).UTC(), time.UnixMilli(asked).UTC()
 	p.Age, p.Idle = time.Duration(age)*time.Millisecond, time.Duration(idle)*time.Millisecond
 	return p, err
 }
@@ -282,7 +293,7 @@ func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao
 	limit int) ([]payment.Pending, error) {
 	now := s.config.Ledger.dialect.now
 	return rowQuery[payment.Pending]{"read the pending credits",
-		`SELECT ` + pendingColumns + now + ` - since, ` + now + ` - asked_at FROM pending
+		`SELECT ` + pendingColumns + now + ` - since, asked_at, ` + now + ` - asked_at FROM pending
 			WHERE ` + now + ` - asked_at >= $1 AND (campaign > $2 OR campaign = $3 AND packet > $4)
 			ORDER BY campaign, packet LIMIT $5`,
 		[]any{idle.Milliseconds(), after.Campaign, after.Campaign, after.Packet, int64(limit)}, scanPending,

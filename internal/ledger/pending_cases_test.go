@@ -52,7 +52,7 @@ func testPending(t *testing.T, f *fixture) {
 		g.EntryID = ""
 		require.Equal(t, g, p.Grant, "%d", i)
 	}
-	require.NoError(t, f.Settler.Forget(ctx, 2, grantsOf("rain", 1, 3)))
+	require.NoError(t, f.Settler.Forget(ctx, 2, time.Time{}, grantsOf("rain", 1, 3)))
 	require.Equal(t, []int64{1, 2, 3, 4}, f.pending(t), "another call's rows stay")
 	_, before, err = f.Settler.Begin(ctx, asking("w1", 3), grantsOf("rain", 1, 1))
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func testPending(t *testing.T, f *fixture) {
 		require.Equal(t, p.Grant.Packet == 2, p.Taken, "the owner of packet 1 has begun again, and packet 3 is another grant")
 		require.GreaterOrEqual(t, p.Age, 2*time.Hour, "the age counts from the first begin")
 	}
-	require.NoError(t, f.Settler.Forget(ctx, 1, grantsOf("rain", 2, 3)))
+	require.NoError(t, f.Settler.Forget(ctx, 1, time.Time{}, grantsOf("rain", 2, 3)))
 	require.Equal(t, []int64{1, 2, 4}, f.pending(t), "packet 2 no longer belongs to the first owner")
 	require.Nil(t, f.Settler.Record(ctx, grantsOf("rain", 1, 2)))
 	require.Equal(t, []int64{4}, f.pending(t))
@@ -83,7 +83,30 @@ func testPending(t *testing.T, f *fixture) {
 	cancel()
 	_, _, err = f.Settler.Begin(over, asking("w1", 6), grantsOf("rain", 6, 6))
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, f.Settler.Forget(over, 5, grantsOf("rain", 3, 3)), context.Canceled)
+	require.ErrorIs(t, f.Settler.Forget(over, 5, time.Time{}, grantsOf("rain", 3, 3)), context.Canceled)
+}
+
+// A worker begins its own credit again after another call has listed it. The other call must not delete the row.
+func testPendingAgain(t *testing.T, f *fixture) {
+	f.create(t, "rain", 10)
+	_, _, err := f.Settler.Begin(t.Context(), asking("w1", 1), grantsOf("rain", 1, 2))
+	require.NoError(t, err)
+	f.tamper(t, stmt{sql: `UPDATE pending SET asked_at = asked_at - 1000`})
+	listed := func() []payment.Pending {
+		list, err := f.Settler.Pending(t.Context(), 0, hongbao.Grant{}, 10)
+		require.NoError(t, err)
+		return list
+	}
+	old := listed()
+	_, before, err := f.Settler.Begin(t.Context(), asking("w1", 2), grantsOf("rain", 1, 1))
+	require.NoError(t, err)
+	require.Equal(t, old[0].Asked, before[0].Asked)
+	require.NoError(t, f.Settler.Forget(t.Context(), 1, old[0].Asked, grantsOf("rain", 1, 2)))
+	require.Equal(t, []int64{1}, f.pending(t), "only packet 2 is as it was listed")
+	now := listed()
+	require.EqualValues(t, 1, now[0].Batch)
+	require.NoError(t, f.Settler.Forget(t.Context(), 1, now[0].Asked, grantsOf("rain", 1, 1)))
+	require.Empty(t, f.pending(t))
 }
 
 // With SinceGrant, which replays set, a pending credit is as old as its grant.
@@ -112,7 +135,8 @@ func testPendingSinceGrant(t *testing.T, f *fixture) {
 	require.EqualValues(t, 2, next[0].Grant.Packet)
 }
 
-// A grant in quarantine is held, so it does not become pending. Another grant of the same packet is not held.
+// A grant in quarantine is held, so it does not become pending. Another grant of the same packet is not held. A worker
+// leaves a held grant aside if no credit of it was requested. A replay leaves it aside only if a person has decided.
 func testPendingQuarantined(t *testing.T, f *fixture) {
 	f.create(t, "rain", 10)
 	paid, other := grant("rain", 3), grant("rain", 3)
@@ -129,7 +153,8 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 		grant("nowhere", 1), altered, grant("nowhere", 3)})
 	require.NoError(t, err)
 	require.Empty(t, before)
-	want := []hongbao.Grant{paid, grant("nowhere", 1), grant("nowhere", 3)}
+	want := []payment.Held{{Grant: paid}, {Grant: grant("nowhere", 1), Aside: true},
+		{Grant: grant("nowhere", 3), Aside: true}}
 	for i := range want {
 		want[i].EntryID = ""
 	}
@@ -139,6 +164,13 @@ func testPendingQuarantined(t *testing.T, f *fixture) {
 		"the ledger does not have campaign nowhere")
 	require.Empty(t, f.pending(t))
 	require.Len(t, f.open(t), 4)
+	replay := asking("w1", 2)
+	replay.SinceGrant = true
+	got, _, err = f.Settler.Begin(t.Context(), replay, []hongbao.Grant{grant("nowhere", 1), grant("nowhere", 3)})
+	require.NoError(t, err)
+	want = want[1:]
+	want[1].Aside = false
+	require.ElementsMatch(t, want, got, "a person has decided packet 1")
 }
 
 // Many workers begin the same grants at once and forget them again. At most one worker at a time may request the credit
@@ -170,7 +202,7 @@ func testPendingTogether(t *testing.T, f *fixture) {
 				for _, g := range fresh {
 					inside[g.Packet].Add(-1)
 				}
-				if err := f.Settler.Forget(t.Context(), call.Batch, list); err != nil {
+				if err := f.Settler.Forget(t.Context(), call.Batch, time.Time{}, list); err != nil {
 					t.Errorf("forget: %v", err)
 				}
 			}
@@ -193,7 +225,7 @@ func testRefundPending(t *testing.T, f *fixture) {
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err))
 	require.ErrorContains(t, err, "2 credits")
 	require.ErrorContains(t, err, "[6 7]")
-	require.NoError(t, f.Settler.Forget(t.Context(), 1, grantsOf("rain", 6, 7)))
+	require.NoError(t, f.Settler.Forget(t.Context(), 1, time.Time{}, grantsOf("rain", 6, 7)))
 	_, err = f.ledger.Refund(t.Context(), one(e), 0)
 	require.NoError(t, err)
 	_, _, err = f.Settler.Begin(t.Context(), asking("w1", 2), grantsOf("rain", 8, 8))

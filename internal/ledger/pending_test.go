@@ -98,7 +98,7 @@ func TestPostgresBetweenTheStatementsOfABegin(t *testing.T) {
 			if n%2 == 0 {
 				require.Nil(t, f.Settler.Record(t.Context(), list[:1]))
 			} else {
-				require.NoError(t, f.Settler.Forget(t.Context(), 1, list[:1]))
+				require.NoError(t, f.Settler.Forget(t.Context(), 1, time.Time{}, list[:1]))
 			}
 			f.ledger.store = b
 		}

@@ -58,8 +58,10 @@ func (p *postgres) locked(ctx context.Context, do func(conn *pgx.Conn) error) er
 	return do(conn)
 }
 
-//go:embed sql/postgres-grants.sql
-var postgresGrants string
+// rightsSQL grants the roles their rights, in PostgreSQL's SQL.
+//
+//go:embed sql/rights.sql
+var rightsSQL string
 
 // grant gives the roles of deploy/rights/postgres.sql their rights on the tables. It does nothing in a database in which
 // that file has not run, and if the user does not own the tables.
@@ -72,7 +74,7 @@ func (p *postgres) grant(ctx context.Context) error {
 			WHERE n.nspname = 'public' AND to_regclass('campaign') = to_regclass('public.campaign')
 				AND a.privilege_type = 'USAGE' AND r.rolname IN ('hongbao_serve', 'hongbao_work', 'hongbao_control')`).Scan(&mine)
 		if err == nil && mine {
-			_, err = conn.Exec(ctx, postgresGrants) // one implicit transaction
+			_, err = conn.Exec(ctx, rightsSQL) // one implicit transaction
 		}
 		return err
 	})

@@ -85,7 +85,7 @@ func (l *Ledger) addToQuarantine(ctx context.Context, items []item, pending bool
 				more, err = l.writeQuarantine(ctx, t, left)
 			}
 			if err == nil && pending {
-				stmts, err = l.deletePending(left, 0)
+				stmts, err = l.deletePending(left, 0, time.Time{})
 			}
 			return append(stmts, seen.unchanged(l.dialect)...), err
 		})

@@ -55,8 +55,8 @@ type queries struct {
 	insertGrants string
 	// readGrants takes the packed columns campaign and packet; it returns the existing rows.
 	readGrants string
-	// readQuarantine takes the packed columns campaign and packet. It returns the grant and resolved_at of each of
-	// their rows in quarantine.
+	// readQuarantine takes the packed columns campaign and packet. It returns the grant, resolved_at and the reason of each
+	// of their rows in quarantine.
 	readQuarantine string
 	// insertQuarantine takes the packed columns of quarantine except id, created_at, batch and the decision; then
 	// created_at and batch.
@@ -80,7 +80,7 @@ type queries struct {
 	readPending string
 	// takePending takes the packed columns campaign, packet, batch and the new batch, then the owner.
 	takePending string
-	// deletePending takes the packed column packet, then the campaign and the batch, which may be 0 for any.
+	// deletePending takes the packed column packet, then the campaign, the batch and asked_at, which may be 0 for any.
 	deletePending string
 
 	// These statements insert a row, or change nothing if its key exists.

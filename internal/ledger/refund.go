@@ -57,8 +57,8 @@ func endOf(closes []stream.Entry, missing int64) (*end, error) {
 	for i := range closes {
 		c := &closes[i]
 		if c.Kind != stream.EntryClose || c.Seq < 1 || c.Campaign != e.campaign {
-			return nil, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s: event %d-%d is not a close of it",
-				e.campaign, c.Shard, c.Seq)
+			return nil, hongbao.Errorf(hongbao.ClassPermanent, "refund campaign %s: event %s is not a close of it",
+				e.campaign, stream.EventID(c.Shard, c.Seq))
 		}
 		e.closes = append(e.closes, payment.Close{Shard: c.Shard, Seq: c.Seq, Epoch: c.Epoch})
 		e.sum = e.sum.Plus(c.Close)
@@ -70,7 +70,7 @@ func endOf(closes []stream.Entry, missing int64) (*end, error) {
 func (e *end) name() string {
 	names := make([]string, len(e.closes))
 	for i, c := range e.closes {
-		names[i] = fmt.Sprintf("%d-%d", c.Shard, c.Seq)
+		names[i] = stream.EventID(c.Shard, c.Seq)
 	}
 	return strings.Join(names, ", ")
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -51,7 +52,7 @@ func testRefundLost(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	_, err = f.ledger.RefundLost(t.Context(), lostOf(4))
 	require.ErrorIs(t, err, payment.ErrSettling, "a remote may have booked packet 5")
-	require.NoError(t, f.Settler.Forget(t.Context(), 1, grantsOf("rain", 5, 5)))
+	require.NoError(t, f.Settler.Forget(t.Context(), 1, time.Time{}, grantsOf("rain", 5, 5)))
 	require.Zero(t, f.count(t, `SELECT COUNT(*) FROM refund`))
 
 	r, err := f.ledger.RefundLost(t.Context(), lostOf(4))

@@ -75,7 +75,7 @@ func (s *settleCall) post(ctx context.Context) (differ []item, err error) {
 		if err != nil || !s.pending {
 			return stmts, err
 		}
-		drop, err := s.deletePending(without(s.items, s.fencedOff), 0)
+		drop, err := s.deletePending(without(s.items, s.fencedOff), 0, time.Time{})
 		return append(drop, stmts...), err
 	})
 	if err != nil {

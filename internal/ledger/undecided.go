@@ -58,24 +58,29 @@ func (l *Ledger) undecided(ctx context.Context, t txn, items []item) (left []ite
 		return items, err
 	}
 	decided := map[hongbao.Grant]bool{}
-	err = l.eachQuarantined(ctx, t, suspects, func(g hongbao.Grant, resolved bool) { decided[factsOf(&g)] = resolved })
+	err = l.eachQuarantined(ctx, t, suspects, func(q *Quarantined) { decided[factsOf(&q.Grant)] = !q.Resolved.IsZero() })
 	return slices.DeleteFunc(slices.Clone(items), func(it item) bool { return decided[factsOf(it.grant)] }), err
 }
 
-// eachQuarantined calls fn for each grant in quarantine that has one of the items' packets.
-func (l *Ledger) eachQuarantined(ctx context.Context, t txn, items []item, fn func(g hongbao.Grant,
-	resolved bool)) error {
+// eachQuarantined calls fn for each grant in quarantine that has one of the items' packets. It sets only the grant, the
+// reason, and the time of the decision.
+func (l *Ledger) eachQuarantined(ctx context.Context, t txn, items []item, fn func(*Quarantined)) error {
 	packed, err := l.dialect.pack(keysOf(items)...)
 	if err != nil {
 		return err
 	}
 	return t.query(ctx, l.dialect.readQuarantine, packed, func(s scan) error {
-		var has hongbao.Grant
+		var q Quarantined
+		var reason string
 		var shard, at, resolved int64
-		err := s(&has.Campaign, &has.Packet, &has.User, &has.Amount, &shard, &has.Seq, &has.Epoch, &has.RequestID, &at,
-			&resolved)
-		has.Shard, has.Time = int(shard), time.UnixMilli(at).UTC()
-		fn(has, resolved > 0)
+		g := &q.Grant
+		err := s(&g.Campaign, &g.Packet, &g.User, &g.Amount, &shard, &g.Seq, &g.Epoch, &g.RequestID, &at, &resolved,
+			&reason)
+		g.Shard, g.Time, q.Reason = int(shard), time.UnixMilli(at).UTC(), Reason(reason)
+		if resolved > 0 {
+			q.Resolved = time.UnixMilli(resolved).UTC()
+		}
+		fn(&q)
 		return err
 	})
 }

@@ -6,9 +6,69 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
+
+// Audit is the input of an audit.
+type Audit struct {
+	Campaign    string `json:"campaign,omitempty" doc:"Ids of the campaigns to audit, separated by commas. Absent: all campaigns."`
+	Full        bool   `json:"full,omitempty" doc:"True to ignore seals: the audit reads all grants that are not archived, every account and the whole topic."`
+	Seal        bool   `json:"seal,omitempty" doc:"True to seal the refunded campaigns that have left Redis, if there is no difference. Only a treasurer's key may send it."`
+	WaitSeconds int64  `json:"wait_seconds,omitempty" minimum:"1" maximum:"3600" doc:"The longest wait until workers have finished all grants, before the audit begins to read."`
+	// Request identifies the request to a server. A repeat has the same one.
+	Request string `json:"-"`
+}
+
+// Check returns an error if the input is invalid.
+func (in *Audit) Check() error {
+	for _, id := range list(in.Campaign) {
+		if err := checkPick(id, ""); id == "" || err != nil {
+			return &InputError{Field: "campaign", Text: "is a list of ids of campaigns, separated by commas: each is 1 to 64 of " +
+				"a-z, 0-9, - and _, beginning with a letter"}
+		}
+	}
+	if in.WaitSeconds < 0 {
+		return &InputError{Field: "wait_seconds", Text: "is 0 or more"}
+	}
+	return nil
+}
+
+// Audit compares Redis, the ledger and the topic. For a caller with an API key the server runs at most one audit, and
+// the journal records it.
+func (l *Local) Audit(ctx context.Context, in Audit) (*audit.Report, error) {
+	if err := in.Check(); err != nil {
+		return nil, err
+	}
+	o := &app.AuditOrder{Seal: in.Seal, Request: in.Request, Options: audit.Options{Campaigns: list(in.Campaign), Full: in.Full,
+		Wait: time.Duration(in.WaitSeconds) * time.Second}}
+	if l.Caller == nil {
+		return l.App.AuditAndSeal(ctx, o)
+	}
+	if in.Seal {
+		if err := l.checkAllowed(access.SealCampaigns, ""); err != nil {
+			return nil, err
+		}
+	}
+	return l.App.AuditAlone(ctx, o)
+}
+
+// Audit implements Operations. The server continues the audit after ctx has ended.
+func (r *Remote) Audit(ctx context.Context, in Audit) (*audit.Report, error) {
+	if err := in.Check(); err != nil {
+		return nil, err
+	}
+	var out struct{ Report *audit.Report }
+	if err := r.postAll(ctx, "/v1/audit", &in, &out); err != nil {
+		return nil, err
+	}
+	if out.Report == nil {
+		return nil, hongbao.Errorf(hongbao.ClassPermanent, "the server's answer contains no report of the audit")
+	}
+	return out.Report, nil
+}
 
 // LastAudit returns the result of the last audit of all campaigns. Its verdict is none if there was no audit yet.
 func (l *Local) LastAudit(ctx context.Context) (app.LastAudit, error) { return l.App.LastAudit(ctx) }

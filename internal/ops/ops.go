@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 )
@@ -56,6 +57,8 @@ type Operations interface {
 
 	// StartReplay delivers grants once more. It may return a report together with an error.
 	StartReplay(ctx context.Context, in Replay) (*replay.Report, error)
+	// Audit compares Redis, the ledger and the topic. It may return a report together with an error.
+	Audit(ctx context.Context, in Audit) (*audit.Report, error)
 	// LastAudit returns the result of the last audit of all campaigns.
 	LastAudit(ctx context.Context) (app.LastAudit, error)
 	AcknowledgeDifference(ctx context.Context, in Acknowledge) (ledger.Acknowledgement, error)

@@ -4,14 +4,21 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-// ListSinks returns the status of each sink.
-func (l *Local) ListSinks(ctx context.Context) (*app.Status, error) { return l.App.Status(ctx) }
+// ListSinks returns the status of each sink, and the campaigns whose refund is late.
+func (l *Local) ListSinks(ctx context.Context) (*app.Status, error) {
+	s, err := l.App.Status(ctx)
+	if err == nil {
+		l.App.AddUnrefunded(ctx, s)
+	}
+	return s, err
+}
 
 // SinkPause is the input of PauseSink and ResumeSink.
 type SinkPause struct {
@@ -39,7 +46,7 @@ func (l *Local) turnSink(ctx context.Context, in *SinkPause,
 	whole func(ctx context.Context, sink string, by stream.Decision) (app.SinkChange, error),
 	one func(ctx context.Context, sink, campaign string, by stream.Decision) (app.SinkChange, error),
 ) (app.SinkChange, error) {
-	if err := cmp.Or(in.Check(), l.checkSinks("sink", in.Sink)); err != nil {
+	if err := cmp.Or(in.Check(), l.checkGroup(ctx, in.Sink)); err != nil {
 		return app.SinkChange{}, err
 	}
 	by := stream.Decision{By: l.by(in.By), Why: in.Why}
@@ -47,6 +54,16 @@ func (l *Local) turnSink(ctx context.Context, in *SinkPause,
 		return one(ctx, in.Sink, in.Campaign, by)
 	}
 	return whole(ctx, in.Sink, by)
+}
+
+// checkGroup returns an error unless the deployment has the sink, or another program has a consumer group of that name.
+func (l *Local) checkGroup(ctx context.Context, sink string) error {
+	found, err := l.App.HasGroup(ctx, sink)
+	if err != nil || found {
+		return err
+	}
+	return &InputError{Field: "sink", Code: "unknown_sink", Text: fmt.Sprintf("is unknown: deployment.sinks has %s, and "+
+		"no shard has a consumer group of that name", strings.Join(l.App.Config.Deployment.Sinks, ", "))}
 }
 
 // SinkLimit is the input of LimitSink.
@@ -73,7 +90,7 @@ func (in *SinkLimit) Check() error {
 
 // LimitSink sets the maximum number of grants per second that all workers together deliver to a sink.
 func (l *Local) LimitSink(ctx context.Context, in SinkLimit) (app.SinkChange, error) {
-	if err := cmp.Or(in.Check(), l.checkSinks("sink", in.Sink)); err != nil {
+	if err := cmp.Or(in.Check(), l.checkGroup(ctx, in.Sink)); err != nil {
 		return app.SinkChange{}, err
 	}
 	return l.App.LimitSink(ctx, in.Sink, in.GrantsPerSecond, stream.Decision{By: l.by(in.By), Why: in.Why})

@@ -14,6 +14,39 @@ type Audited struct {
 	DeadLetters int64
 }
 
+// RunningAudit is the audit that a server of the deployment runs.
+type RunningAudit struct {
+	Since time.Time `json:"since" doc:"Time when the audit started."`
+	By    string    `json:"by" doc:"Who started it: key:ID for an API key."`
+	// Request identifies the request for the audit.
+	Request string `json:"-"`
+}
+
+// SetAuditing stores which audit runs, on the first shard. The caller has the lock of audits: the record is of no use
+// after that lock has ended.
+func (s *Store) SetAuditing(ctx context.Context, r RunningAudit) error {
+	err := s.rdb.HSet(ctx, s.shards[0].Keys.Audit(), "running_since", r.Since.UnixMilli(), "running_by", r.By,
+		"running_request", r.Request).Err()
+	if err != nil {
+		return fmt.Errorf("store that an audit runs: %w", Classify(err))
+	}
+	return nil
+}
+
+// Auditing returns what the last SetAuditing stored.
+func (s *Store) Auditing(ctx context.Context) (RunningAudit, error) {
+	var has struct {
+		Since   int64  `redis:"running_since"`
+		By      string `redis:"running_by"`
+		Request string `redis:"running_request"`
+	}
+	err := s.rdb.HMGet(ctx, s.shards[0].Keys.Audit(), "running_since", "running_by", "running_request").Scan(&has)
+	if err != nil {
+		return RunningAudit{}, fmt.Errorf("read which audit runs: %w", Classify(err))
+	}
+	return RunningAudit{time.UnixMilli(has.Since).UTC(), has.By, has.Request}, nil
+}
+
 // SetAudited stores the result of a whole audit on the first shard. An older build's audit does not write the number of
 // dead letters, so that number has the start of its audit beside it.
 func (s *Store) SetAudited(ctx context.Context, a Audited) error {

@@ -215,6 +215,14 @@ func shardCases() map[string]scriptCase {
 				return b.k.RaiseReplicas(ctx, 2)
 			},
 		},
+		"touch": {
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Receipts("rain")} },
+			prep: func(t *testing.T, b *bundle) {
+				b.load(t, spec("rain", 2))
+				b.grab(t, "rain", "u1/r1")
+			},
+			call: func(ctx context.Context, b *bundle) error { return store.Touch(ctx, b.k, "rain", "u1", "u2") },
+		},
 		"witness": {
 			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta(), b.k.Keys.Witnesses()} },
 			call: func(ctx context.Context, b *bundle) error { return store.WitnessOf(ctx, b.k) },

@@ -40,15 +40,19 @@ func (k *Shard) PutCodes(ctx context.Context, c *CodesChunk) (LoadState, error) 
 	return loadState(codesScript, reply)
 }
 
+// StubHash is the field hash of a stub (lua/stub.lua), which replaces a campaign that Redis has lost. The other fields
+// of a stub are made up.
+const StubHash = "-"
+
 // Terms returns a campaign's currency and whether its packets have codes. Neither ever changes. The error is
-// ErrNotInRedis, of ClassPermanent, if the campaign is not there.
+// ErrNotInRedis, of ClassPermanent, if the campaign is not there, or if only a stub is.
 func (k *Shard) Terms(ctx context.Context, campaign string) (currency string, codes bool, err error) {
-	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", CodesField, "currency").Result()
+	v, err := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "state", CodesField, "currency", "hash").Result()
 	if err != nil {
 		return "", false, fmt.Errorf("ask for the currency of campaign %s and whether it has codes: %w", campaign,
 			Classify(err))
 	}
-	if v[0] == nil {
+	if v[0] == nil || v[3] == StubHash {
 		return "", false, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	}
 	currency, _ = v[2].(string)

@@ -68,6 +68,15 @@ func TestTerms(t *testing.T) {
 	require.True(t, codes)
 }
 
+// Redis has lost the campaign, and only a stub is left. It does not know the currency, so Terms does not make one up.
+func TestTermsOfAStub(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.k.EndLost(t.Context(), &store.LostCampaign{ID: "rain", Packets: 5, Total: 15}))
+	_, _, err := b.k.Terms(t.Context(), "rain")
+	require.ErrorIs(t, err, store.ErrNotInRedis)
+}
+
 func TestFillCodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -22,9 +22,7 @@ var ErrNotDurable = errors.New("the receipts are not safe yet")
 type DurableCall struct {
 	Campaign string
 	Class    hongbao.Durability
-	// NoWaitAOF is for a server without WAITAOF that has appendfsync always: every write is on disk before the reply.
-	NoWaitAOF bool
-	Timeout   time.Duration
+	Timeout  time.Duration
 	// Replicas is how many replicas must have the receipts, for class replica; 0 means the highest number that the
 	// primary has had.
 	Replicas int
@@ -32,13 +30,14 @@ type DurableCall struct {
 	Receipts [][]hongbao.Receipt // of each user
 }
 
-// Durable waits until enough replicas, or the disk, have the users' receipts. WAIT and WAITAOF use the primary's
-// offset after the connection's last command. So Durable reads the receipts before it waits, on the same connection.
-// The result then does not depend on the connection that made the grab. A repeated grab also waits until the first
-// grab's write is safe. If the primary lacks the receipts, a replica without them was promoted. In
-// that case, or if the wait times out, Durable returns ErrNotDurable.
+// Durable waits until enough replicas, or the disk, have the users' receipts. Since Redis 7.2, WAIT and WAITAOF use the
+// primary's offset after the connection's last write, which may be older than the receipts. So Durable reads the
+// receipts and writes one again before it waits, on the same connection. The result then does not depend on the
+// connection that made the grab. A repeated grab also waits until the first grab's write is safe. If the primary lacks
+// the receipts, a replica without them was promoted. In that case, or if the wait times out, Durable returns
+// ErrNotDurable.
 func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
-	if c.Class == hongbao.DurabilityFast || c.Class == hongbao.DurabilityFsync && c.NoWaitAOF {
+	if c.Class == hongbao.DurabilityFast {
 		return nil
 	}
 	end := time.Now().Add(c.Timeout)
@@ -59,6 +58,9 @@ func (k *Shard) Durable(ctx context.Context, c *DurableCall) error {
 		timeout = min(timeout, shortWait)
 	}
 	copies, had, err := k.wait(ctx, node, c, need, timeout)
+	if noWaitAOF(err) {
+		return checkSyncs(ctx, node)
+	}
 	if err != nil {
 		return err
 	}
@@ -94,23 +96,39 @@ func (k *Shard) wait(ctx context.Context, node redis.UniversalClient, c *Durable
 		wait = []any{"WAITAOF", 1, 0, ms}
 	}
 	pipe := node.Pipeline()
-	held := pipe.HMGet(ctx, k.Keys.Receipts(c.Campaign), c.Users...)
+	touched := touch(ctx, pipe, k.Keys.Receipts(c.Campaign), c.Users...)
 	had := pipe.HMGet(ctx, k.Keys.Meta(), replicasField)
 	cmd := pipe.Do(ctx, wait...)
-	if _, err := pipe.Exec(ctx); err != nil {
-		return 0, 0, fmt.Errorf("%s for durability class %q: %w", wait[0], c.Class, Classify(err))
-	}
-	for i, v := range held.Val() {
-		text, _ := v.(string) // absent: no receipts
-		if !hasAll(text, c.Receipts[i]) {
-			return 0, 0, hongbao.Outagef(hongbao.ClassUnknown, "%w: the receipt of user %s is not on %s: another server "+
-				"became the primary meanwhile", ErrNotDurable, c.Users[i], k.Keys.Meta())
+	_, err = pipe.Exec(ctx)
+	if err == nil || noWaitAOF(err) { // WAITAOF is the last command, so the others succeeded
+		if lacks := k.checkReceipts(c, touched.Val()); lacks != nil {
+			return 0, 0, lacks
 		}
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("%s for durability class %q: %w", wait[0], c.Class, Classify(err))
 	}
 	text, _ := had.Val()[0].(string)
 	most, _ = strconv.ParseInt(text, 10, 64) // 0 if the replicas were not counted yet
 	copies, err = firstInt(cmd.Val())
 	return copies, most, err
+}
+
+var touchScript = newDrainScript("touch").with(unguarded)
+
+// touchText is the script without its head, because each call sends the text.
+var touchText = func() string {
+	_, body, _ := strings.Cut(touchScript.src, "\n\n")
+	return allowOOM + body
+}()
+
+// touch queues touch.lua. It sends the script's text: after NOSCRIPT, a WAIT in the same pipeline would run too early.
+func touch(ctx context.Context, pipe redis.Scripter, hash string, fields ...string) *redis.Cmd {
+	args := make([]any, len(fields))
+	for i := range fields {
+		args[i] = &fields[i] // a pointer, because a string in an interface allocates
+	}
+	return pipe.Eval(ctx, touchText, []string{hash}, args...)
 }
 
 const replicasField = "replicas"
@@ -126,11 +144,36 @@ func (k *Shard) RaiseReplicas(ctx context.Context, n int) error {
 	return err
 }
 
-// NoWaitAOF reports whether an error is that of a server that does not know WAITAOF.
-func NoWaitAOF(err error) bool {
+// noWaitAOF reports whether an error is that of a server that does not know WAITAOF.
+func noWaitAOF(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && strings.Contains(strings.ToLower(reply.Error()), "unknown command") &&
 		strings.Contains(strings.ToUpper(reply.Error()), "WAITAOF")
+}
+
+// checkSyncs returns an error if a server without WAITAOF may reply before a write is on disk. It asks the server each
+// time, because the setting can change at run time.
+func checkSyncs(ctx context.Context, node redis.UniversalClient) error {
+	servers, err := Inspect(ctx, node)
+	if err != nil {
+		return err
+	}
+	return servers[0].CheckNow(hongbao.DurabilityFsync)
+}
+
+// checkReceipts returns an error if the reply of touch.lua lacks a receipt of the call.
+func (k *Shard) checkReceipts(c *DurableCall, reply any) error {
+	has, err := flatten(touchScript.name, reply)
+	if err != nil {
+		return err
+	}
+	for i, text := range has {
+		if !hasAll(text, c.Receipts[i]) {
+			return hongbao.Outagef(hongbao.ClassUnknown, "%w: the receipt of user %s is not on %s: another server became "+
+				"the primary meanwhile", ErrNotDurable, c.Users[i], k.Keys.Meta())
+		}
+	}
+	return nil
 }
 
 // hasAll reports whether a user's receipts, as Redis stores them, include every receipt of the list.

@@ -64,3 +64,11 @@ func LateOf(k *Shard, epoch int64, skipped string) int64 {
 func ReleaseSome(ctx context.Context, k *Shard, campaign string, most int) (still int64, why Refusal, err error) {
 	return k.releaseWithheld(ctx, campaign, most)
 }
+
+// Touch calls touch.lua for the receipts of users.
+func Touch(ctx context.Context, k *Shard, campaign string, users ...string) error {
+	return Classify(touch(ctx, k.rdb, k.Keys.Receipts(campaign), users...).Err())
+}
+
+// CopyTime is how long the first answer of a process waits for replicas.
+const CopyTime = copyTime

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,13 +20,24 @@ type Held struct {
 	Place    *Shard
 	Receipts []hongbao.Receipt // without codes
 	Currency string
-	Codes    bool // whether the packets have codes
+	State    string // the campaign's state on the place
+	Codes    bool   // whether the packets have codes
 	Class    hongbao.Durability
 	// Open is ErrFrozen if the shard is frozen, else nil. On a frozen shard the receipts may be out of date, and so
 	// may the error that comes with them.
 	Open error
 
-	places string // field of the campaign's hash: number of its shards
+	places string    // field of the campaign's hash: number of its shards
+	epoch  int64     // of the shard
+	at     time.Time // of the read, by Redis' clock
+}
+
+// Report remembers receipts that the caller is about to return to their user, as Grab does with those of its answers:
+// if Redis loses them, a recoverer asks this process. Report returns an error if a recoverer may already have opened the
+// shard without them. The caller then reads them again.
+func (h *Held) Report(ctx context.Context, campaign, user string) error {
+	call := &GrabCall{Campaign: campaign, Currency: h.Currency, Grabs: []*hongbao.Grab{{User: user}}}
+	return h.Place.answer(ctx, call, []hongbao.Answer{{Time: h.at, Receipts: h.Receipts}}, h.epoch)
 }
 
 // UserHeld returns a user's receipts on one place. The error is ErrNotInRedis, of ClassPermanent, if the place does not
@@ -92,7 +105,8 @@ func heldOn(ctx context.Context, node redis.UniversalClient, places []*Shard, ca
 // server is an INFO command that the caller has queued before.
 func (k *Shard) askHeld(ctx context.Context, p redis.Pipeliner, server *redis.StringCmd,
 	campaign, user string) func() (Held, error) {
-	open, text := k.askOpenOn(ctx, p, server), p.HGet(ctx, k.Keys.Receipts(campaign), user)
+	open, epoch := k.askOpenOn(ctx, p, server), p.HGet(ctx, k.Keys.Meta(), epochField)
+	text := p.HGet(ctx, k.Keys.Receipts(campaign), user)
 	fields := p.HMGet(ctx, k.Keys.Campaign(campaign), "from", LostField, "state", CodesField, "currency", "durability",
 		placesField)
 	return func() (Held, error) {
@@ -104,19 +118,32 @@ func (k *Shard) askHeld(ctx context.Context, p redis.Pipeliner, server *redis.St
 		if err = cmp.Or(server.Err(), fields.Err(), err); err != nil {
 			return h, fmt.Errorf("read the receipts of user %s in campaign %s: %w", user, campaign, Classify(err))
 		}
-		h.Open = open()
+		h.Open, h.at = open(), serverTime(server.Val())
+		h.epoch, _ = epoch.Int64() // absent if the shard is not open
 		return k.parseHeld(&h, campaign, fields.Val(), text.Val())
 	}
 }
 
+// serverTime returns the clock of a server from its answer to INFO. It returns the zero time if the answer lacks it.
+func serverTime(info string) time.Time {
+	_, rest, _ := strings.Cut(info, "\nserver_time_usec:")
+	text, _, _ := strings.Cut(rest, "\r\n")
+	us, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMicro(us)
+}
+
 func (k *Shard) parseHeld(h *Held, campaign string, v []any, receipts string) (Held, error) {
+	h.State, _ = v[2].(string)
 	h.Codes = v[3] == "1"
 	h.Currency, _ = v[4].(string) // absent: none
 	class, _ := v[5].(string)
 	h.Class = hongbao.Durability(class)
 	h.places, _ = v[6].(string)
 	from, there := v[0].(string)
-	switch lost := v[1] != nil || v[2] == StateFrozen; {
+	switch lost := v[1] != nil || h.State == StateFrozen; {
 	case !there:
 		return *h, hongbao.Errorf(hongbao.ClassPermanent, "campaign %s: %w", campaign, ErrNotInRedis)
 	case receipts == "" && lost:

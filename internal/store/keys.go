@@ -206,7 +206,8 @@ func (k Keys) Once(name, id string) string { return k.tag + "once:" + name + ":"
 func (k Keys) Refunded() string { return k.tag + "refunded" }
 
 // Audit is a hash: the start time of the last whole audit, the number of differences that it found, how many of them are
-// dead letters, and the start time of the audit that counted the dead letters. Only the first shard has it.
+// dead letters, and the start time of the audit that counted the dead letters; and who began the last audit on a
+// server, when, and by which request. Only the first shard has it.
 func (k Keys) Audit() string { return k.tag + "audit" }
 
 // Lead is a string: the worker that has the lead, i.e. that does some work for all workers, such as reclaiming.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -26,6 +27,24 @@ func (k *Shard) GroupFinished(ctx context.Context, group string, seq int64) (fin
 	}
 	finished, _, err = k.finished(ctx, &at, seq)
 	return finished, true, err
+}
+
+// HasGroup reports whether any shard has a consumer group of that name, of Hongbao or of another program. The error says
+// which shards did not answer, if no other shard has it.
+func (s *Store) HasGroup(ctx context.Context, group string) (bool, error) {
+	found := make([]bool, s.Len())
+	errs := Each(s.Len(), AllAtOnce, func(i int) error {
+		pipe := s.rdb.Pipeline()
+		ask := s.shards[i].askGroup(ctx, pipe, group)
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		at, err := ask()
+		found[i] = at.exists
+		return err
+	})
+	if slices.Contains(found, true) {
+		return true, nil
+	}
+	return false, errors.Join(errs...)
 }
 
 // groupAt is the position of a consumer group in the stream. A group that does not exist yet is at the beginning of

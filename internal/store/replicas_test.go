@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -48,4 +49,19 @@ func TestWatchCountsReplicas(t *testing.T) {
 		states, err := b.store.ServerStates(t.Context())
 		return err == nil && states[0].Server.Replicas == 0 && states[0].RequiredReplicas == 1
 	}, "the replica is still required")
+}
+
+// The state of a server has its address, or a plain word under sentinels, where a failover changes the address.
+func TestAddressOfAServer(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	sentinels, single := testkit.NewRedisSentinels(t, testkit.RedisOptions{}), testkit.Redis(t)
+	for want, rdb := range map[string]*redis.Client{"primary": sentinels.Client(t, nil), single.Addr: single.Client(t)} {
+		states, err := setupOn(t, rdb).store.ServerStates(t.Context())
+		require.NoError(t, err)
+		require.Len(t, states, 1)
+		require.Equal(t, want, states[0].Address)
+	}
 }

@@ -14,7 +14,7 @@ import (
 // ServerState is the state of one server of Redis and of its shards.
 type ServerState struct {
 	Server Server
-	// Address is the address at which the server was reached.
+	// Address is the address at which the server was reached; "primary" if sentinels name it.
 	Address string
 	// RequiredReplicas is the number of replicas that durability class replica waits for: the most that the server has
 	// had since its shards were opened there.
@@ -53,11 +53,16 @@ func (s *Store) ServerStates(ctx context.Context) ([]ServerState, error) {
 	return all, errors.Join(failed...)
 }
 
+// underSentinels is the address of a client that asks sentinels for the primary: the library has this text there, and
+// no method for the primary's address.
+const underSentinels = "FailoverClient"
+
+// address returns the address of a server, or "primary" if sentinels name it.
 func address(node redis.UniversalClient) string {
-	if c, ok := node.(*redis.Client); ok {
+	if c, ok := node.(*redis.Client); ok && c.Options().Addr != underSentinels {
 		return c.Options().Addr
 	}
-	return "redis"
+	return "primary"
 }
 
 // Left returns how many packets each campaign has left, on all its places. It omits a campaign that is missing on any

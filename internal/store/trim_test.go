@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -320,4 +321,28 @@ func TestTrimBehindAPendingEntry(t *testing.T) {
 	out, err = b.k.TrimEvents(t.Context(), c)
 	require.NoError(t, err)
 	require.EqualValues(t, 21, out.Finished, "more than MaxHeld are pending: all after the oldest count as unfinished")
+}
+
+// A person deletes entries that are pending. They stay in the group's list of pending entries, so this list has more
+// rows than the stream. The trim keeps every other pending entry, and deletes the finished ones.
+func TestTrimAfterPendingEntriesWereDeleted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids := b.written(t, repeat(1, 300), old)
+	b.group(t, "balance")
+	b.group(t, "kafka")
+	b.done(t, "balance", 300)
+	require.Len(t, b.read(t, "kafka", "w1", 300), 300)
+	b.ack(t, "kafka", append(ids[150:160:160], ids[250:260]...))
+	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Keys.Events(), ids[10:15]...).Err())
+	for _, n := range []int{2, 7, 50, 200, 1000} {
+		c := store.Trim{Groups: []string{"balance", "kafka"}, Limit: 10_000, MaxEvents: 1e6, LookBehind: n, MaxHeld: 1_000}
+		for more := true; more; more = c.Behind != "" {
+			out, err := b.k.TrimEvents(t.Context(), c)
+			require.NoError(t, err)
+			c.Behind, c.Epoch = out.Behind, out.Epoch
+		}
+		require.Equal(t, slices.Concat(ids[:10], ids[15:150], ids[160:250], ids[260:]), b.ids(t),
+			"the trim examined %d entries at a time", n)
+	}
 }

@@ -153,7 +153,7 @@ func (k *Shard) copyRegistration(ctx context.Context) error {
 			return err
 		}
 		pipe := node.Pipeline()
-		pipe.HExists(ctx, k.Keys.Witnesses(), k.store.process) // WAIT covers the writes before this command
+		touch(ctx, pipe, k.Keys.Witnesses(), k.store.process) // WAIT covers the writes before this command
 		pipe.Do(ctx, "WAIT", replicas, copyTime.Milliseconds())
 		if _, err = pipe.Exec(ctx); err != nil {
 			return fmt.Errorf("wait for the replicas of %s: %w", k.Keys.Witnesses(), Classify(err))

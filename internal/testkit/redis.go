@@ -84,6 +84,20 @@ func RedisPrograms(ctx context.Context) ([]RedisProgram, error) {
 	return list, err
 }
 
+// EachRedis runs a test on each server of RedisPrograms. It skips a server that is not installed.
+func EachRedis(t *testing.T, test func(t *testing.T, program string)) {
+	t.Helper()
+	for _, p := range running(t, func() ([]RedisProgram, error) { return RedisPrograms(t.Context()) }) {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			if p.Path == "" {
+				t.Skip("run scripts/setup.sh servers")
+			}
+			test(t, p.Path)
+		})
+	}
+}
+
 // RedisServer is a running redis-server.
 type RedisServer struct {
 	// Addr is host:port. A restart keeps it.

@@ -1,10 +1,11 @@
--- The events that a subscriber has handled, with one row per subscriber, source and shard. seen is a marshaled
--- position, see position.go. turns counts the transactions that locked the row.
-CREATE TABLE IF NOT EXISTS hongbao_position (
-	name   TEXT    NOT NULL,
-	source TEXT    NOT NULL,
-	shard  INTEGER NOT NULL,
-	turns  INTEGER NOT NULL,
-	seen   BLOB    NOT NULL,
-	PRIMARY KEY (name, source, shard)
-) WITHOUT ROWID
+-- The packets that subscribers have seen. A row has the packets chunk*4096+1 to (chunk+1)*4096 of a campaign on a shard.
+-- Bit i (from 0, the lowest first) of byte j of seen is the packet chunk*4096 + 8*j + i + 1.
+CREATE TABLE IF NOT EXISTS hongbao_seen (
+	name     TEXT    NOT NULL,
+	source   TEXT    NOT NULL,
+	campaign TEXT    NOT NULL,
+	shard    INTEGER NOT NULL,
+	chunk    INTEGER NOT NULL,
+	seen     BLOB    NOT NULL,
+	PRIMARY KEY (name, source, campaign, shard, chunk)
+)

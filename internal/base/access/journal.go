@@ -40,8 +40,8 @@ type Entry struct {
 	// ID is drawn once for each entry, so that writing the entry twice stores it once.
 	ID   string    `json:"id" doc:"Random id of the journal entry."`
 	Time time.Time `json:"time" doc:"Time when the action began."`
-	// Who is key:ID for an API key, or cli:USER@HOST for a command.
-	Who    string `json:"who" doc:"Who acted: key:ID for an API key, cli:USER@HOST for a command."`
+	// Who is key:ID for an API key, cli:USER@HOST for a command, or stream.ByWorker for a worker.
+	Who    string `json:"who" doc:"Who acted: key:ID for an API key, cli:USER@HOST for a command, 'hongbao' for a worker."`
 	Action Action `json:"action" doc:"Name of the action."`
 	// Campaign and Sink are empty if the action concerns no campaign or sink, or several.
 	Campaign  string         `json:"campaign,omitempty" doc:"Id of the campaign. Absent if the action concerns no campaign, or several."`
@@ -227,6 +227,30 @@ func (d *Denials) Take(who string, most int) (write bool, skipped int) {
 	at.recorded++
 	skipped, at.skipped = at.skipped, 0
 	return true, skipped
+}
+
+// Read is a read of the data of a user or an account, for the journal.
+type Read struct {
+	Action   Action
+	Campaign string // empty if the read concerns no campaign, or several
+	// One of User, Account and Packet names the data. The journal has the SHA-256 of a user and of an account.
+	User, Account string
+	Packet        int64
+}
+
+// Details returns what the journal has about the read.
+func (r *Read) Details() map[string]any {
+	details := map[string]any{}
+	if r.User != "" {
+		details["user_sha256"] = Hash(r.User)
+	}
+	if r.Account != "" {
+		details["account_sha256"] = Hash(r.Account)
+	}
+	if r.Packet != 0 {
+		details["packet"] = r.Packet
+	}
+	return details
 }
 
 // MostReads is the most reads of users' data by one reader that the journal records each minute. ReadsEach is how long

@@ -48,6 +48,7 @@ const (
 	ResumeSink       Action = "resume_sink"
 	LimitSink        Action = "limit_sink"
 	RunAudit         Action = "run_audit"
+	SealCampaigns    Action = "seal_campaigns"
 	CreateCampaign   Action = "create_campaign"
 	TopUpCampaign    Action = "top_up_campaign"
 	CancelCampaign   Action = "cancel_campaign"
@@ -118,13 +119,14 @@ var rules = []Rule{
 	{Action: PauseSink, What: "pause a sink", Roles: operators, Whole: true, WithoutLedger: true},
 	{Action: ResumeSink, What: "resume a sink", Roles: operators, Whole: true, WithoutLedger: true},
 	{Action: LimitSink, What: "set a sink's rate limit", Roles: operators, Whole: true},
-	{Action: RunAudit, What: "audit everything from the console", Roles: operators, Whole: true},
+	{Action: RunAudit, What: "run an audit", Roles: operators, Whole: true},
 	{Action: CreateCampaign, What: "create and fund a campaign", Roles: treasurers},
 	{Action: TopUpCampaign, What: "add packets to a campaign, and fund them", Roles: treasurers},
 	{Action: CancelCampaign, What: "cancel a campaign whose loading has not begun", Roles: treasurers},
 	{Action: CloseCampaign, What: "close a campaign, also before its end", Roles: treasurers},
 	{Action: Refund, What: "refund what is left", Roles: treasurers},
 	{Action: RevealCampaign, What: "make the seed of a refunded campaign public", Roles: treasurers},
+	{Action: SealCampaigns, What: "seal refunded campaigns after an audit without a difference", Roles: treasurers, Whole: true},
 	{Action: DropLetters, What: "drop dead letters", Roles: treasurers},
 	{Action: DecideQuarantine, What: "pay or void a grant in quarantine", Roles: treasurers},
 	{Action: AcknowledgeDifference, What: "acknowledge a known difference of the audit", Roles: treasurers, Whole: true},

@@ -22,7 +22,7 @@ var allowed = map[Role]string{
 	RoleTreasurer: "read_campaigns read_trails read_sinks read_letters read_quarantine read_journal read_user load_campaign " +
 		"pause_campaign resume_campaign requeue_letters replay pause_sink resume_sink limit_sink run_audit " +
 		"create_campaign top_up_campaign cancel_campaign close_campaign refund reveal_campaign drop_letters decide_quarantine " +
-		"acknowledge_difference",
+		"acknowledge_difference seal_campaigns",
 	RoleGateway:    "read_grants grab",
 	RoleClient:     "book_credits read_credits",
 	RoleAccountant: "read_credits read_accounts",
@@ -30,7 +30,7 @@ var allowed = map[Role]string{
 
 // whole are the actions that no key with a campaign scope may take.
 const whole = "read_sinks read_journal read_user pause_sink resume_sink limit_sink run_audit manage_keys accept_loss confirm_credits settle_claim " +
-	"fund_client acknowledge_difference book_credits read_credits read_accounts"
+	"fund_client acknowledge_difference seal_campaigns book_credits read_credits read_accounts"
 
 func has(list string, a Action) bool {
 	for word := range strings.FieldsSeq(list) {

@@ -195,7 +195,8 @@ var (
 	ShardEvents = ofState.add(Metric{Name: "hongbao_shard_events", Kind: Gauge, Labels: []string{"shard"},
 		Help: "Seq of the shard's newest event. Each grant is an event.", Normal: "grows, and never falls"})
 	RedisMemory = ofState.add(Metric{Name: "hongbao_redis_memory_bytes", Kind: Gauge, Labels: []string{"server"},
-		Help: "Bytes of memory that the server of Redis uses.", Normal: "below 70 % of hongbao_redis_max_memory_bytes"})
+		Help:   "Bytes of memory that the server of Redis uses. The label server is its address, or primary if sentinels name it.",
+		Normal: "below 70 % of hongbao_redis_max_memory_bytes"})
 	RedisMaxMemory = ofState.add(Metric{Name: "hongbao_redis_max_memory_bytes", Kind: Gauge, Labels: []string{"server"},
 		Help: "The setting maxmemory of the server of Redis, in bytes; 0 for no limit.", Normal: "above 0"})
 	RedisMachineMemory = ofState.add(Metric{Name: "hongbao_redis_machine_memory_bytes", Kind: Gauge,
@@ -234,6 +235,10 @@ var (
 	UnfinishedSeconds = ofState.add(Metric{Name: "hongbao_ledger_unfinished_oldest_seconds", Kind: Gauge,
 		Labels: []string{"kind"},
 		Help:   "Age in seconds of the oldest unfinished work of the kind; 0 if there is none.", Normal: "below 60"})
+	UnrefundedSeconds = ofState.add(Metric{Name: "hongbao_ledger_unrefunded_oldest_seconds", Kind: Gauge,
+		Help: "Seconds since the end of the window of the campaign that has waited longest for its refund; 0 if there is none. " +
+			"Read once a minute. Absent without ledger.dsn, and while the ledger does not answer.",
+		Normal: "below 86400"})
 	WithheldPackets = ofState.add(Metric{Name: "hongbao_withheld_packets", Kind: Gauge,
 		Help: "Number of packets of open and paused campaigns that a restore withheld, and that no person has decided: " +
 			"`hongbao hole list` lists them. Absent without ledger.dsn, and while the ledger or Redis does not answer.",

@@ -21,10 +21,15 @@ type State struct {
 	Ledger *LedgerState
 }
 
+// RefundWithin is the longest normal time from the end of a campaign's window to its refund.
+const RefundWithin = 24 * time.Hour
+
 // LedgerState is the work in the ledger that waits for a worker or a person.
 type LedgerState struct {
 	// Unfinished has, by kind, the work that waits for a worker.
 	Unfinished map[string]Backlog
+	// Unrefunded is how long ago the window of a campaign that is not refunded ended; the longest time, or 0.
+	Unrefunded time.Duration
 	// Paused is the number of campaigns that workers have paused, and that no person has resumed.
 	Paused int64
 }
@@ -154,6 +159,7 @@ func (c *stateCache) read(add func(m *Metric, value float64, labels ...string)) 
 	}
 	if l := state.Ledger; l != nil {
 		add(PausedCampaigns, float64(l.Paused))
+		add(UnrefundedSeconds, l.Unrefunded.Seconds())
 		for kind, b := range l.Unfinished {
 			add(Unfinished, float64(b.Count), kind)
 			add(UnfinishedSeconds, b.Oldest.Seconds(), kind)

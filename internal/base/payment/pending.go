@@ -13,13 +13,22 @@ type Pending struct {
 	// Owner is the worker that requested the credit last, in its call Batch.
 	Owner string
 	Batch int64
-	// Age is the time since the first possible request. Idle is the time since the owner last started to request it.
-	// Both use the ledger's clock.
+	// Asked is when the owner last started to request it. Age is the time since the first possible request, and Idle the
+	// time since Asked. All use the ledger's clock.
+	Asked     time.Time
 	Age, Idle time.Duration
 	// Taken says that the calling worker now owns the credit: it was the owner before, or the previous owner's time
 	// (CreditCall.OwnedFor) was over. If Taken is false, the owner may still be requesting the credit, or the row has
 	// other facts than the grant.
 	Taken bool
+}
+
+// Held is a grant that the ledger already has, so no worker begins to request its credit.
+type Held struct {
+	hongbao.Grant
+	// Aside says that the grant is in quarantine, and that a person has decided about it or no credit was requested for it.
+	// The caller must neither request the credit nor record it. If Aside is false, the remote has credited the grant.
+	Aside bool
 }
 
 // CreditCall identifies a call in which a worker is about to request credits from the remote balance system.
@@ -30,7 +39,8 @@ type CreditCall struct {
 	Batch int64
 	// OwnedFor is how long the owner of a pending credit has it exclusively, counted from the owner's last start.
 	OwnedFor time.Duration
-	// SinceGrant says that the credits may already have been requested at any time since they were granted.
+	// SinceGrant says that the call is a replay: the credits may already have been requested at any time since they were
+	// granted, and no person has decided against them. So a grant without a decision is not aside.
 	SinceGrant bool
 }
 

@@ -46,6 +46,9 @@ type Entry struct {
 	Skipped  Skipped         // EntryEpoch only
 }
 
+// EventID returns the id of an event, SHARD-SEQ, as Grant.EventID.
+func EventID(shard int, seq int64) string { return (&hongbao.Grant{Shard: shard, Seq: seq}).EventID() }
+
 // Skipped is the content of an EntryEpoch. The seqs from the entry's Seq to Last were skipped: no event has them. Redis
 // has lost events, and other stores may know events up to Known.
 type Skipped struct{ Last, Known int64 }

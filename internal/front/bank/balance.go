@@ -40,7 +40,7 @@ type Deps struct {
 	// Denied records in the journal that an action was denied to an API key.
 	Denied func(ctx context.Context, a access.Action, campaign string, why error)
 	// HasRead records in the journal that an accountant has read an account.
-	HasRead func(ctx context.Context, a access.Action, campaign string, of map[string]any)
+	HasRead func(ctx context.Context, r access.Read)
 	// Wrap, if not nil, wraps the server's own handler.
 	Wrap func(http.Handler) http.Handler
 	Log  *zap.Logger
@@ -57,7 +57,7 @@ type Balance struct {
 	strangers *zap.Logger
 	keys      *access.Authority
 	denied    func(ctx context.Context, a access.Action, campaign string, why error)
-	hasRead   func(ctx context.Context, a access.Action, campaign string, of map[string]any)
+	hasRead   func(ctx context.Context, r access.Read)
 	slots     chan struct{}
 
 	handler http.Handler

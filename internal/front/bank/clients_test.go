@@ -133,8 +133,8 @@ func TestReadsOfAccountsAreNoted(t *testing.T) {
 	}
 	s.call(t, "GET", "/v1/accounts/u3/statement", "", as(accountText)).Refused(t, "currency_invalid")
 	require.Equal(t, http.StatusOK, s.call(t, "GET", "/v1/credits", "", as(clientText)).Status)
-	who := "key:" + accountKey.ID + " read_accounts map[account:"
-	require.Equal(t, []string{who + "u1] 127.0.0.1 true", who + "u2] 127.0.0.1 true"}, s.hasRead)
+	who := "key:" + accountKey.ID + " read_accounts "
+	require.Equal(t, []string{who + "u1 127.0.0.1 true", who + "u2 127.0.0.1 true"}, s.hasRead)
 }
 
 // ask calls the handler directly, because a network does not work under synctest.

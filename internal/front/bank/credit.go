@@ -235,7 +235,7 @@ func (b *Balance) account(w http.ResponseWriter, r *http.Request, _ string) erro
 	if err != nil {
 		return unread(err)
 	}
-	b.hasRead(r.Context(), access.ReadAccounts, "", map[string]any{"account": id})
+	b.hasRead(r.Context(), access.Read{Action: access.ReadAccounts, Account: id})
 	if list == nil {
 		list = []payment.AccountBalance{}
 	}

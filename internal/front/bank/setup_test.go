@@ -146,11 +146,11 @@ func (m *memBook) Live(context.Context) (access.Live, error) {
 }
 
 // noteRead records the reads that would go into the journal.
-func (m *memBook) noteRead(ctx context.Context, a access.Action, _ string, of map[string]any) {
+func (m *memBook) noteRead(ctx context.Context, r access.Read) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := access.NewEntry(ctx, a)
-	m.hasRead = append(m.hasRead, fmt.Sprint(e.Who, " ", a, " ", of, " ", access.AddressOf(ctx), " ", e.RequestID != ""))
+	e := access.NewEntry(ctx, r.Action)
+	m.hasRead = append(m.hasRead, fmt.Sprint(e.Who, " ", r.Action, " ", r.Account, " ", access.AddressOf(ctx), " ", e.RequestID != ""))
 }
 
 // deny records the refusals that would go into the journal.

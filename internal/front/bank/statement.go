@@ -61,7 +61,7 @@ func (b *Balance) statement(w http.ResponseWriter, r *http.Request, _ string) er
 	if err != nil {
 		return unread(err)
 	}
-	b.hasRead(r.Context(), access.ReadAccounts, "", map[string]any{"account": page.Account})
+	b.hasRead(r.Context(), access.Read{Action: access.ReadAccounts, Account: page.Account})
 	answer := statement{Account: page.Account, Currency: page.Currency, Credits: make([]line, len(list)), Next: page.After}
 	for i := range list {
 		answer.Credits[i] = line{list[i].Number, list[i].Client, creditOf(&list[i].Credit)}

@@ -209,7 +209,7 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 // audit starts an audit of Redis, ledger and topic as a job. If an audit is running, it shows that job.
 func (c *Console) audit(w http.ResponseWriter, r *http.Request, who *access.Caller) {
 	c.startJob(w, r, who, Job{What: "Audit", auditing: true, joins: true}, func(ctx context.Context, j *Job) (err error) {
-		j.Audit, err = c.actions.Audit(ctx, who)
+		j.Audit, err = c.operations(who).Audit(ctx, ops.Audit{})
 		if j.Audit != nil && j.Audit.Verdict != audit.Agrees {
 			err = errors.Join(err, errors.New("the audit found differences"))
 		}

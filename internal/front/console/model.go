@@ -12,7 +12,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
-	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 	"github.com/hongbao-project/hongbao/internal/ops"
@@ -45,8 +44,7 @@ type Source interface {
 	Journal(ctx context.Context, q access.JournalQuery) (access.JournalPage, error)
 }
 
-// Actions change things. Actions change things. Every change is recorded in the journal with the actor that
-// access.As put into ctx.
+// Actions change things. Every change is recorded in the journal with the actor that access.As put into ctx.
 type Actions interface {
 	// Denied records in the journal that an action was denied to the actor.
 	Denied(ctx context.Context, a access.Action, campaign string, why error)
@@ -55,7 +53,6 @@ type Actions interface {
 	// CheckCampaign reports whether the campaign already exists. It returns an error if the campaign can't be
 	// created.
 	CheckCampaign(ctx context.Context, spec hongbao.Campaign) (there bool, err error)
-	Audit(ctx context.Context, who *access.Caller) (*audit.Report, error)
 }
 
 // Operations are the operations of a caller. CreateCampaign comes in two steps, because the second one runs as

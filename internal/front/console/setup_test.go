@@ -198,9 +198,9 @@ func (d doer) DecideQuarantined(_ context.Context, in ops.Decide) (app.Quarantin
 
 var audited = time.Unix(1_800_000_000, 0)
 
-func (b *fakeSource) Audit(_ context.Context, who *access.Caller) (*audit.Report, error) {
+func (d doer) Audit(context.Context, ops.Audit) (*audit.Report, error) {
 	return &audit.Report{Verdict: audit.Differs, Started: audited, Differences: []audit.Difference{{Kind: audit.Lost, Campaign: "rain",
-		Where: "ledger", Detail: "a <lost> grant"}}}, b.do(who, "audit")
+		Where: "ledger", Detail: "a <lost> grant"}}}, d.do(d.who, "audit")
 }
 
 // keys implements Authority. The text of a key is its role, or the role, a colon and the scope.

@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
@@ -53,6 +55,7 @@ func (c *call) change(w http.ResponseWriter, o *operation) error {
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s\n%s", c.r.Method, c.r.URL.EscapedPath(), c.body))
 	req.Hash = hex.EncodeToString(sum[:])
+	c.req = req
 
 	answer, err := c.once(c.r.Context(), o, req)
 	if err != nil {
@@ -160,12 +163,43 @@ func (c *call) effect(ctx context.Context, o *operation) ([]byte, error) {
 	if goesOn {
 		status, answer = http.StatusAccepted, l.answer
 	}
-	text, err := answers.Marshal(answer)
-	if err != nil {
-		return nil, fmt.Errorf("write the answer: %w", err)
-	}
-	if text, err = json.Marshal(kept{status, text}); err == nil && goesOn {
+	text, err := keptText(status, answer)
+	if err == nil && goesOn {
 		return nil, &unfinished{text}
 	}
 	return text, err
 }
+
+// keptText encodes an answer in the form in which the ledger stores it.
+func keptText(status int, answer any) ([]byte, error) {
+	text, err := answers.Marshal(answer)
+	if err == nil {
+		text, err = json.Marshal(kept{status, text})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write the answer: %w", err)
+	}
+	return text, nil
+}
+
+// keep stores the answer of a task that outlived its request, so that a repeat gets it from any server. While a repeat
+// waits for the task, that repeat stores the answer.
+func (c *call) keep(ctx context.Context, answer any) {
+	text, err := keptText(http.StatusOK, answer)
+	if err == nil {
+		err = retry.Poll(ctx, keepEvery, func() (bool, error) {
+			_, _, err := c.app.Once(ctx, c.req, func(context.Context) ([]byte, error) { return text, nil })
+			if errors.Is(err, access.ErrUnderWay) {
+				return false, nil
+			}
+			return true, err
+		})
+	}
+	if err != nil {
+		c.log.Warn("the answer of a task was not stored: a repeat of the request does the work again",
+			zap.String("action", string(c.action)), zap.Error(err))
+	}
+}
+
+// keepEvery is how often keep tries to store an answer while a repeat of the request is under way.
+const keepEvery = 100 * time.Millisecond

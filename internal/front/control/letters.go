@@ -43,7 +43,7 @@ func letterOperations() []operation {
 				"the whole stream entry.",
 			action: access.ReadLetters, answer: deadletter.Letter{}, codes: []string{"unknown_letter"},
 			params: []*huma.Param{
-				sinkParam(),
+				sinkParam("Name of the sink."),
 				param("shard", "path", "The shard's number.", &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,4}$"}),
 				param("entry", "path", "Id of the letter in the stream of letters.",
 					&huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{1,19}-[0-9]{1,19}$"}),

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/ops"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
@@ -44,7 +45,7 @@ type operation struct {
 func operations() []operation {
 	var all []operation
 	for _, list := range [][]operation{campaignReads(), campaignChanges(), letterOperations(), quarantineOperations(),
-		sinkOperations(), replayOperations(), journalOperations(), userOperations()} {
+		sinkOperations(), auditOperations(), replayOperations(), journalOperations(), userOperations()} {
 		all = append(all, list...)
 	}
 	return all
@@ -57,9 +58,10 @@ type call struct {
 	who      access.Caller
 	actor    access.Actor
 	action   access.Action
-	campaign string  // in the path; empty if the path has none
-	fields   *fields // from the query of a read, or from the body of a change
-	body     []byte  // the unparsed body of a change
+	campaign string         // in the path; empty if the path has none
+	fields   *fields        // from the query of a read, or from the body of a change
+	body     []byte         // the unparsed body of a change
+	req      access.Request // identifies a change
 }
 
 // ops returns the operations with the caller's rights.
@@ -79,6 +81,8 @@ type (
 	loadAnswer  ops.Loaded
 	topUpBody   ops.TopUp
 	replayBody  ops.Replay
+	auditBody   ops.Audit
+	auditReport audit.Report
 
 	acknowledgeBody ops.Acknowledge
 )

@@ -2,27 +2,14 @@ package control
 
 import (
 	"context"
-	"math"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/ops"
 )
-
-func acknowledge(ctx context.Context, c *call) (any, error) {
-	f := c.fields
-	in := ops.Acknowledge{Kind: f.text("kind"), Where: f.text("where"), Campaign: f.text("campaign"),
-		Packet: f.number("packet", 1, math.MaxInt64), Event: f.text("event"), Detail: f.long("detail"),
-		Until: f.time("until"), Why: f.text("why")}
-	if err := f.done(); err != nil {
-		return nil, err
-	}
-	return c.ops().AcknowledgeDifference(ctx, in)
-}
 
 func sinkOperations() []operation {
 	return []operation{
@@ -34,22 +21,6 @@ func sinkOperations() []operation {
 			action: access.ReadSinks, answer: sinksAnswer{},
 			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().ListSinks(ctx) }),
 		},
-		{
-			method: http.MethodGet, path: "/v1/audit", id: "last-audit", summary: "Show the verdict of the last whole audit",
-			description: "Each `hongbao audit` of all campaigns stores its verdict, and this answer has the newest one.",
-			action:      access.ReadSinks, answer: app.LastAudit{},
-			do: plain(func(ctx context.Context, c *call) (any, error) { return c.ops().LastAudit(ctx) }),
-		},
-		{
-			method: http.MethodPost, path: "/v1/audit/acknowledgements", id: "acknowledge-difference",
-			summary: "Acknowledge a known difference of the audit",
-			description: "Copy the fields from `kind` to `detail` of a difference that `hongbao audit --json` prints. Until " +
-				"the time in the field `until`, the audit shows a difference with exactly these fields as acknowledged. " +
-				"Verdict, alarms and sealing ignore an acknowledged difference. A second acknowledgement of the same difference " +
-				"replaces the first. A difference of the kind `double_credit` can't be acknowledged.",
-			action: access.AcknowledgeDifference, body: acknowledgeBody{},
-			answer: ledger.Acknowledgement{}, inTransaction: true, do: acknowledge,
-		},
 		sinkChange("pause", "Stop the deliveries to a sink until it is resumed",
 			"All workers stop their deliveries within a second. The grants wait without using up an attempt.", access.PauseSink,
 			ops.Operations.PauseSink),
@@ -60,7 +31,7 @@ func sinkOperations() []operation {
 			summary: "Limit the grants per second that all workers together deliver to a sink",
 			description: "The limit overrides the workers' configuration until a request with `by_knob` as true removes it. " +
 				"Workers apply a change within about two seconds.",
-			action: access.LimitSink, body: limitBody{}, answer: app.SinkChange{}, params: []*huma.Param{sinkParam()},
+			action: access.LimitSink, body: limitBody{}, answer: app.SinkChange{}, params: []*huma.Param{sinkParam(sinkOrGroup)},
 			codes: []string{"unknown_sink"}, withoutLedger: true, do: limitSink,
 		},
 	}
@@ -85,7 +56,7 @@ func sinkChange(name, summary, description string, action access.Action,
 	return operation{
 		method: http.MethodPost, path: "/v1/sinks/{sink}/" + name, id: name + "-sink", summary: summary,
 		description: description + " The change works while the ledger is down.", action: action, body: sinkBody{},
-		answer: app.SinkChange{}, params: []*huma.Param{sinkParam()}, codes: []string{"unknown_sink"}, withoutLedger: true,
+		answer: app.SinkChange{}, params: []*huma.Param{sinkParam(sinkOrGroup)}, codes: []string{"unknown_sink"}, withoutLedger: true,
 		do: func(ctx context.Context, c *call) (any, error) {
 			in := ops.SinkPause{Sink: c.r.PathValue("sink"), Why: c.fields.text("why"), Campaign: c.fields.text("campaign")}
 			if err := c.fields.done(); err != nil {
@@ -96,6 +67,8 @@ func sinkChange(name, summary, description string, action access.Action,
 	}
 }
 
-func sinkParam() *huma.Param {
-	return param("sink", "path", "Name of the sink.", &huma.Schema{Type: huma.TypeString, Pattern: "^[a-z][a-z0-9_-]{0,63}$"})
+const sinkOrGroup = "Name of the sink, or of the consumer group of a program of your own."
+
+func sinkParam(doc string) *huma.Param {
+	return param("sink", "path", doc, &huma.Schema{Type: huma.TypeString, Pattern: "^[a-z][a-z0-9_-]{0,63}$"})
 }

@@ -35,6 +35,9 @@ type job struct {
 	// replay is the replay that the job runs, or nil for other jobs.
 	replay *app.Replay
 	do     func(ctx context.Context) (any, error)
+	// keep stores the answer if a caller got an answer 202; nil if a repeat of the request may do the work again. Until
+	// it has ended, repeats get the answer of the task.
+	keep func(ctx context.Context, answer any)
 }
 
 // task is a job that is running or has ended. answer and err are valid after done is closed.
@@ -83,16 +86,32 @@ func (t *tasks) start(j *job, do func(ctx context.Context) (any, error)) (*task,
 	t.wg.Go(func() {
 		defer stop()
 		x.answer, x.err = do(ctx)
-		t.mu.Lock()
-		delete(t.named, j.name)
-		close(x.done)
-		unheard := x.left && x.err != nil && ctx.Err() == nil
-		t.mu.Unlock()
-		if unheard {
+		if left := t.end(x); left && x.err == nil && x.keep != nil {
+			x.keep(ctx, x.answer)
+			t.forget(x)
+		} else if left && x.err != nil && ctx.Err() == nil {
 			t.log.Warn("a task failed after its caller got an answer 202", zap.String("task", j.name), zap.Error(x.err))
 		}
 	})
 	return x, nil
+}
+
+// end wakes all who wait for the task. It reports whether a caller got an answer 202. The task keeps its name until its
+// answer is stored, if it must be stored.
+func (t *tasks) end(x *task) (left bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(x.done)
+	if !x.left || x.err != nil || x.keep == nil {
+		delete(t.named, x.name)
+	}
+	return x.left
+}
+
+func (t *tasks) forget(x *task) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.named, x.name)
 }
 
 // running returns the task with a name, or nil if it does not run on this server.

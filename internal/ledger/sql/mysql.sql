@@ -35,7 +35,8 @@ FROM JSON_TABLE($1, '$[*]' COLUMNS (
 STRAIGHT_JOIN grants AS g ON g.campaign = k.campaign AND g.packet = k.packet;
 
 -- name: read_quarantine
-SELECT q.campaign, q.packet, q.user_id, q.amount, q.shard, q.seq, q.epoch, q.request_id, q.granted_at, q.resolved_at
+SELECT q.campaign, q.packet, q.user_id, q.amount, q.shard, q.seq, q.epoch, q.request_id, q.granted_at, q.resolved_at,
+  q.reason
 FROM JSON_TABLE($1, '$[*]' COLUMNS (
     campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
     packet bigint PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR)) AS k
@@ -134,7 +135,7 @@ FROM JSON_TABLE($1, '$[*]' COLUMNS (
 
 -- name: read_pending
 SELECT p.campaign, p.packet, p.user_id, p.amount, p.shard, p.seq, p.epoch, p.request_id, p.granted_at, p.owner, p.batch,
-  TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 - p.since,
+  TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 - p.since, p.asked_at,
   TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 - p.asked_at
 FROM JSON_TABLE($1, '$[*]' COLUMNS (
     campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
@@ -154,7 +155,8 @@ SET p.owner = $2, p.batch = k.now, p.asked_at = TIMESTAMPDIFF(MICROSECOND, '1970
 DELETE p
 FROM JSON_TABLE($1, '$[*]' COLUMNS (
     packet bigint PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR)) AS k
-STRAIGHT_JOIN pending AS p ON p.campaign = $2 AND p.packet = k.packet AND $3 IN (0, p.batch);
+STRAIGHT_JOIN pending AS p ON p.campaign = $2 AND p.packet = k.packet AND $3 IN (0, p.batch)
+  AND $4 IN (0, p.asked_at);
 
 -- name: add_to_account
 INSERT INTO account (id, kind, currency, balance) VALUES ($1, $2, $3, $4)

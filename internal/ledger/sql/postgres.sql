@@ -25,7 +25,7 @@ CROSS JOIN LATERAL (
 SELECT q.*
 FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet)
 CROSS JOIN LATERAL (
-  SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, resolved_at FROM quarantine
+  SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, resolved_at, reason FROM quarantine
   WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet) AS q;
 
 -- name: insert_quarantine
@@ -83,7 +83,7 @@ SELECT p.*
 FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet)
 CROSS JOIN LATERAL (
   SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, owner, batch,
-    CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint) - since,
+    CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint) - since, asked_at,
     CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint) - asked_at
   FROM pending
   WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet LIMIT 1) AS p;
@@ -95,7 +95,8 @@ FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS k (campaign
 WHERE p.campaign = k.campaign COLLATE "C" AND p.packet = k.packet AND p.batch = k.batch;
 
 -- name: delete_pending
-DELETE FROM pending WHERE campaign = $2 AND packet = ANY ($1::bigint[]) AND $3::bigint IN (0, batch);
+DELETE FROM pending WHERE campaign = $2 AND packet = ANY ($1::bigint[]) AND $3::bigint IN (0, batch)
+  AND $4::bigint IN (0, asked_at);
 
 -- name: insert_once_claim
 INSERT INTO idempotency (caller, idempotency_key, body_hash, claim, claimed_at, answer)

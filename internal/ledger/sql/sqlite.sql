@@ -20,7 +20,7 @@ FROM json_each($1) AS k CROSS JOIN grants
 WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1;
 
 -- name: read_quarantine
-SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, resolved_at
+SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, resolved_at, reason
 FROM json_each($1) AS k CROSS JOIN quarantine
 WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1;
 
@@ -73,7 +73,7 @@ ON CONFLICT (campaign, packet) DO NOTHING;
 
 -- name: read_pending
 SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, owner, batch,
-  CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) - since,
+  CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) - since, asked_at,
   CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) - asked_at
 FROM json_each($1) AS k CROSS JOIN pending
 WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1;
@@ -85,7 +85,8 @@ FROM json_each($1) AS k
 WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1 AND batch = k.value ->> 2;
 
 -- name: delete_pending
-DELETE FROM pending WHERE campaign = $2 AND packet IN (SELECT value ->> 0 FROM json_each($1)) AND $3 IN (0, batch);
+DELETE FROM pending WHERE campaign = $2 AND packet IN (SELECT value ->> 0 FROM json_each($1)) AND $3 IN (0, batch)
+  AND $4 IN (0, asked_at);
 
 -- name: insert_once_claim
 INSERT INTO idempotency (caller, idempotency_key, body_hash, claim, claimed_at, answer)

@@ -11,9 +11,9 @@ import (
 // Acknowledged is a difference that a person has acknowledged. It counts nowhere else in the report.
 type Acknowledged struct {
 	Difference
-	By    string    `json:"by"`
-	Why   string    `json:"why"`
-	Until time.Time `json:"until"`
+	By    string    `json:"by" doc:"Who acknowledged the difference."`
+	Why   string    `json:"why" doc:"The reason for the acknowledgement."`
+	Until time.Time `json:"until" doc:"From this time on, the audit counts the difference again."`
 }
 
 // String returns the difference in one line, with the person who acknowledged it.

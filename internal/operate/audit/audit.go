@@ -213,7 +213,7 @@ func (r *run) differs(c *campaign, kind Kind, where, format string, args ...any)
 func (r *run) foundPacket(c *campaign, packet int64, f *fact, d Difference) {
 	d.Campaign, d.Packet = c.id, packet
 	if d.Event == "" {
-		d.Event = event(int(f.shard), f.seq)
+		d.Event = stream.EventID(int(f.shard), f.seq)
 	}
 	named := r.found(d)
 	if named == nil || !f.has(inReceipts) {
@@ -224,8 +224,6 @@ func (r *run) foundPacket(c *campaign, packet int64, f *fact, d Difference) {
 	}
 	r.wanted[c.id][packet] = append(r.wanted[c.id][packet], named)
 }
-
-func event(shard int, seq int64) string { return (&hongbao.Grant{Shard: shard, Seq: seq}).EventID() }
 
 // digest returns a hash of the facts that all places must agree on, besides campaign and packet.
 func (r *run) digest(user string, amount hongbao.Amount, shard int, seq int64) uint64 {

@@ -94,7 +94,7 @@ func (r *run) judgeReceipt(c *campaign, packet int64, f *fact, beyond bool) {
 	}
 	if closed := r.closedBy(c, s.Index()); closed > 0 && f.seq > closed {
 		r.foundPacket(c, packet, f, Difference{Kind: AfterClose, Where: "receipts",
-			Detail: fmt.Sprintf("the campaign was closed on the shard by event %s", event(s.Index(), closed))})
+			Detail: fmt.Sprintf("the campaign was closed on the shard by event %s", stream.EventID(s.Index(), closed))})
 	}
 	r.judgeSinks(c, packet, f)
 }
@@ -145,7 +145,7 @@ func (r *run) dropped(c *campaign, packet int64, f *fact, k *sink, why string) {
 	c.counts.Dropped++
 	if len(r.report.Dropped) < r.MaxListed {
 		r.report.Dropped = append(r.report.Dropped, Difference{Kind: notDelivered, Where: k.group, Campaign: c.id,
-			Packet: packet, Event: event(int(f.shard), f.seq), Detail: why})
+			Packet: packet, Event: stream.EventID(int(f.shard), f.seq), Detail: why})
 	}
 }
 
@@ -172,7 +172,7 @@ func (r *run) judgeCounts(c *campaign) {
 	}
 	drift := func(format string, args ...any) { r.differs(c, CounterDrift, "campaign", format, args...) }
 	n := &c.counts
-	loading := false
+	loading, growing := false, false
 	for _, s := range c.on {
 		s.derive()
 		n.Packets, n.Funded = max(n.Packets, s.packets), max(n.Funded, s.total)
@@ -181,7 +181,10 @@ func (r *run) judgeCounts(c *campaign) {
 			n.Withheld += s.withheld
 		}
 		n.Left, n.LeftAmount = n.Left+s.loaded-s.granted, n.LeftAmount+s.loadedAmount-s.grantedAmount
-		loading = loading || s.loading()
+		loading, growing = loading || s.loading(), growing || s.loading() || s.refilling()
+	}
+	if growing { // the growth of the loaded amount would show the amounts of single packets
+		n.LeftAmount = n.Funded - n.GrantedAmount
 	}
 	for _, shard := range slices.Sorted(maps.Keys(c.on)) {
 		r.judgePlace(c, shard, c.on[shard])
@@ -217,17 +220,26 @@ func (r *run) judgePlace(c *campaign, shard int, s *snapshot) {
 	}
 	left, leftAmount := s.loaded-s.granted, s.loadedAmount-s.grantedAmount
 	if s.loaded != s.share || s.loadedAmount != s.shareAmount {
-		drift("%d packets, but granted %d + left %d = %d; amount %d, but granted %d + left %d = %d", s.share, s.granted, left,
-			s.loaded, s.shareAmount, s.grantedAmount, leftAmount, s.loadedAmount)
+		drift("%d packets, but granted %d + left %d = %d%s", s.share, s.granted, left, s.loaded, c.whole("; amount %d, but "+
+			"granted %d + left %d = %d", "; or their amounts", s.shareAmount, s.grantedAmount, leftAmount, s.loadedAmount))
 		return
 	}
 	if abs(s.granted-s.receipts)+abs(left-s.stocked) > c.reportedPackets {
 		drift("granted %d, but %d receipts; left %d, but %d in the stock", s.granted, s.receipts, left, s.stocked)
 	}
 	if c.reportedPackets == 0 && c.reportedAmounts == 0 && (s.grantedAmount != s.receiptSum || leftAmount != s.stockSum) {
-		drift("granted amount %d, but the receipts come to %d; left amount %d, but the stock comes to %d",
-			s.grantedAmount, s.receiptSum, leftAmount, s.stockSum)
+		drift("%s", c.whole("granted amount %d, but the receipts come to %d; left amount %d, but the stock comes to %d",
+			"the amounts of receipts or stock", s.grantedAmount, s.receiptSum, leftAmount, s.stockSum))
 	}
+}
+
+// whole returns a text with amounts that are left in a campaign. On one of several shards only one packet may be left,
+// so no one may see the amount: whole then only says what differs.
+func (c *campaign) whole(format, what string, amounts ...any) string {
+	if c.places > 1 {
+		return what + " differ (they are secret on one of several shards)"
+	}
+	return fmt.Sprintf(format, amounts...)
 }
 
 func abs(n int64) int64 { return max(n, -n) }
@@ -270,7 +282,7 @@ func (r *run) judgePresence(ctx context.Context, c *campaign) error {
 func (r *run) judgeSeqs(s *shard) {
 	for _, gap := range s.gaps {
 		if k := r.unfinished(s, gap); k != nil && (s.seen.has(gap.First) || s.seen.has(gap.Last)) {
-			r.found(Difference{Kind: StreamGap, Where: s.Keys.Events(), Event: event(s.Index(), gap.First),
+			r.found(Difference{Kind: StreamGap, Where: s.Keys.Events(), Event: stream.EventID(s.Index(), gap.First),
 				Detail: fmt.Sprintf("seqs %d to %d are not in the stream, and group %s has not finished them", gap.First, gap.Last,
 					k.group)})
 		}
@@ -280,7 +292,7 @@ func (r *run) judgeSeqs(s *shard) {
 	}
 	s.seen.addAll(s.skipped)
 	for _, h := range s.seen.holes(s.seq) {
-		r.found(Difference{Kind: SeqGap, Where: s.Keys.Events(), Event: event(s.Index(), h.First),
+		r.found(Difference{Kind: SeqGap, Where: s.Keys.Events(), Event: stream.EventID(s.Index(), h.First),
 			Detail: fmt.Sprintf("no receipt, entry, ledger or topic has seqs %d to %d; the shard's last is %d", h.First, h.Last,
 				s.seq)})
 	}

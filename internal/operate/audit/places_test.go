@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,6 +124,8 @@ func TestAuditWhileATopUpIsDealt(t *testing.T) {
 			t.Helper()
 			r := w.audit(t, audit.Options{})
 			require.Equal(t, audit.Agrees, r.Verdict, "%d shards, %s: %+v", places, step, r.Differences)
+			c := r.Campaigns[slices.IndexFunc(r.Campaigns, func(c audit.CampaignReport) bool { return c.Campaign == "a" })]
+			require.Equal(t, c.Funded, c.GrantedAmount+c.LeftAmount, "%s: the growth would be the amount of a packet", step)
 		}
 		hash, err := w.rdb.HGet(t.Context(), w.keys("a").Keys.Campaign("a"), "hash").Result()
 		require.NoError(t, err)

@@ -96,7 +96,7 @@ var planted = map[string]struct {
 	},
 	"a packet that the campaign does not have": {
 		func(t *testing.T, w *world) { do(t, w.rdb.LSet(t.Context(), w.keys("a").Keys.Stock("a"), -1, "101 5")) },
-		kinds(audit.PacketUnknown, audit.PacketMissing), "101 5",
+		kinds(audit.PacketUnknown, audit.PacketMissing), "the stock has packet 101; want",
 	},
 	"one packet in two receipts": {
 		func(t *testing.T, w *world) {
@@ -230,7 +230,7 @@ var planted = map[string]struct {
 			number, _, _ := strings.Cut(last, " ")
 			do(t, w.rdb.LSet(t.Context(), w.keys("a").Keys.Stock("a"), -1, number+" 4999"))
 		},
-		kinds(audit.NotPlanned), "amount 4999, planned is",
+		kinds(audit.NotPlanned), "(stock): the stock has another amount than the plan",
 	},
 	"a dead letter": {
 		func(t *testing.T, w *world) { w.deadLetter(t, "the account is closed\nforged") },

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -41,7 +42,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	if rc.Packet < 1 || rc.Packet > snap.packets || rc.Seq < 1 || snap.dealtTo(rc.Packet) != snap.place {
 		c.reportedPackets++
 		r.found(Difference{Kind: PacketUnknown, Where: "receipts", Campaign: c.id, Packet: rc.Packet,
-			Event: event(s.Index(), max(rc.Seq, 0)),
+			Event: stream.EventID(s.Index(), max(rc.Seq, 0)),
 			Detail: fmt.Sprintf("user %.80q has packet %d with seq %d; want packets 1 to %d of place %d of %d, seqs from 1",
 				user, rc.Packet, rc.Seq, snap.packets, snap.place, snap.places)})
 		return nil
@@ -64,7 +65,7 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	}
 	if !s.seen.add(rc.Seq) {
 		r.found(Difference{Kind: DuplicateSeq, Where: "receipts", Campaign: c.id, Packet: rc.Packet,
-			Event:  event(s.Index(), rc.Seq),
+			Event:  stream.EventID(s.Index(), rc.Seq),
 			Detail: fmt.Sprintf("another grant has this seq too; here it is user %q, amount %d", user, rc.Amount)})
 	}
 	f.digest, f.seq, f.shard, f.time = digest, rc.Seq, int16(s.Index()), uint32(rc.Time.Unix())
@@ -84,7 +85,7 @@ func (r *run) describe(ctx context.Context) error {
 				}
 				for _, rc := range list {
 					for _, d := range packets[rc.Packet] {
-						d.Receipt = fmt.Sprintf("the receipts have user %q, amount %d, event %s", user, rc.Amount, event(shard, rc.Seq))
+						d.Receipt = fmt.Sprintf("the receipts have user %q, amount %d, event %s", user, rc.Amount, stream.EventID(shard, rc.Seq))
 					}
 					delete(packets, rc.Packet)
 				}

@@ -321,9 +321,12 @@ func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text str
 	amount, err2 := strconv.ParseInt(value, 10, 64)
 	if err1 != nil || err2 != nil || packet < 1 || packet > snap.packets {
 		c.reportedPackets++
-		r.differs(c, PacketUnknown, "stock", "the stock has %.60q; want \"number amount\" with numbers 1 to %d", text,
-			snap.packets)
-		return nil //nolint:nilerr // it is a difference
+		has := fmt.Sprintf("packet %d", packet)
+		if err1 != nil || err2 != nil {
+			has = "a packet that can't be read"
+		}
+		r.differs(c, PacketUnknown, "stock", "the stock has %s; want \"number amount\" with numbers 1 to %d", has, snap.packets)
+		return nil
 	}
 	if snap.dealtTo(packet) != snap.place {
 		c.reportedPackets++
@@ -342,7 +345,8 @@ func (r *run) stocked(ctx context.Context, c *campaign, snap *snapshot, text str
 	return r.planned(ctx, c, packet, hongbao.Amount(amount), "stock")
 }
 
-// planned compares a packet's amount with the plan, if a plan is configured.
+// planned compares a packet's amount with the plan, if a plan is configured. Viewers see differences, so a difference of
+// the stock has no amounts: a user who knows the amount of a packet that no one has won can time a grab.
 func (r *run) planned(ctx context.Context, c *campaign, packet int64, amount hongbao.Amount, where string) error {
 	if r.Plan == nil || c.unplanned {
 		return nil
@@ -357,8 +361,11 @@ func (r *run) planned(ctx context.Context, c *campaign, packet int64, amount hon
 	}
 	if !ok || want != amount {
 		c.reportedAmounts++
-		r.found(Difference{Kind: NotPlanned, Where: where, Campaign: c.id, Packet: packet,
-			Detail: fmt.Sprintf("the %s has amount %d, planned is %d", where, amount, want)})
+		detail := fmt.Sprintf("the %s has amount %d, planned is %d", where, amount, want)
+		if where == "stock" {
+			detail = "the stock has another amount than the plan"
+		}
+		r.found(Difference{Kind: NotPlanned, Where: where, Campaign: c.id, Packet: packet, Detail: detail})
 	}
 	return nil
 }

@@ -50,10 +50,9 @@ var remedies = []remedy{
 			"docs/disaster.md first", true},
 	{RemotePaid, "the remote has paid a grant that the ledger lacks. A person had dropped the grant's dead letter, " +
 		"voided the grant, paid it from the reserve, or ended its campaign from the ledger",
-		"do not refund the campaign yet. `hongbao replay NAME --to balance` asks the remote again, and records a grant " +
-			"whose dead letter was dropped. It can't record a grant that a person decided in quarantine, or a grant of a " +
-			"refunded campaign: ask the remote's owners to take the credit back. Until they do, a grant that was paid from " +
-			"the reserve is paid twice", true},
+		"do not refund the campaign yet. No command records a credit that contradicts a person's decision: ask the " +
+			"remote's owners to take the credit back; `hongbao journal` says who decided. Until they do, a grant that was also paid outside or from the reserve " +
+			"is paid twice", false},
 	{Unfounded, "the stream, the ledger or the topic has a grant without a receipt",
 		"find out whether Redis lost writes. If Redis did, it may grant the packet again, so " + pauseOpen + ". Otherwise " +
 			"find out who wrote the grant to that place", false},

@@ -123,21 +123,35 @@ func (l *Letters) EachResolved(ctx context.Context, sink string, shard int, fn f
 	})
 }
 
-// Seqs returns the seqs of a sink's dead letters on a shard: undecided letters, and letters that a person dropped.
-func (l *Letters) Seqs(ctx context.Context, sink string, shard int) (map[int64]bool, error) {
-	seqs := map[int64]bool{}
+// Aside has the grants of dead letters about which a person decides, undecided and dropped ones, by seq.
+type Aside map[int64]hongbao.Grant
+
+// Has reports whether a person decides about the grant. Another grant with the same seq is not meant. If a letter does
+// not say which packet it has, all grants with its seq are meant.
+func (a Aside) Has(g *hongbao.Grant) bool {
+	l, ok := a[g.Seq]
+	return ok && (l.Packet == 0 || l.Packet == g.Packet && (l.Campaign == "" || l.Campaign == g.Campaign))
+}
+
+func (a Aside) add(l *Letter) {
+	a[l.Seq], _ = l.Facts() // the zero grant if the letter is a whole entry
+}
+
+// Aside returns the grants of a sink's dead letters on a shard, undecided and dropped ones.
+func (l *Letters) Aside(ctx context.Context, sink string, shard int) (Aside, error) {
+	aside := Aside{}
 	err := l.Each(ctx, sink, shard, "", func(page []Letter) error {
 		for i := range page {
-			seqs[page[i].Seq] = true
+			aside.add(&page[i])
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return seqs, l.EachResolved(ctx, sink, shard, func(r *Resolved) {
+	return aside, l.EachResolved(ctx, sink, shard, func(r *Resolved) {
 		if r.Decision == store.Dropped {
-			seqs[r.Seq] = true
+			aside.add(&r.Letter)
 		}
 	})
 }

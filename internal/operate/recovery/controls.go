@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
@@ -41,9 +42,14 @@ func (r *Recoverer) KeepControls(ctx context.Context) error {
 func (r *Recoverer) keepNew(ctx context.Context) (unread, err error) {
 	waiting, errs := r.cfg.Store.NewControls(ctx)
 	var all []stream.Control
-	for _, list := range waiting {
+	var pauses []access.Entry
+	for shard, list := range waiting {
 		for i := range list {
-			all = append(all, list[i].Control)
+			c := &list[i].Control
+			all = append(all, *c)
+			if c.By == stream.ByWorker && shard == r.cfg.Store.Home(c.Campaign).Index() {
+				pauses = append(pauses, pauseByWorker(c))
+			}
 		}
 	}
 	if len(all) == 0 {
@@ -51,6 +57,11 @@ func (r *Recoverer) keepNew(ctx context.Context) (unread, err error) {
 	}
 	if err := r.cfg.Ledger.KeepControls(ctx, all...); err != nil {
 		return errors.Join(errs...), err
+	}
+	if len(pauses) > 0 {
+		if err := r.cfg.Ledger.Record(ctx, pauses...); err != nil {
+			return errors.Join(errs...), err
+		}
 	}
 	for shard, list := range waiting {
 		k := r.cfg.Store.Shard(shard)
@@ -62,6 +73,18 @@ func (r *Recoverer) keepNew(ctx context.Context) (unread, err error) {
 		}
 	}
 	return errors.Join(errs...), nil
+}
+
+// pauseByWorker returns the journal's entry about a pause that a worker made. Its id depends only on what was paused and
+// when, so a repeat adds no second entry. Commands and requests write the entries of people's decisions.
+func pauseByWorker(c *stream.Control) access.Entry {
+	e := access.Entry{ID: "worker-" + access.Hash(fmt.Sprint(c.Name(), " ", c.At.UnixMilli())), Time: c.At, Who: stream.ByWorker,
+		Action: access.PauseCampaign, Campaign: c.Campaign, Sink: c.Sink, Outcome: access.OutcomeDone,
+		Details: map[string]any{"why": c.Why}}
+	if c.Kind == stream.ControlSinkCampaign {
+		e.Action = access.PauseSink
+	}
+	return e
 }
 
 // restoreControls restores people's decisions about campaigns and sinks from the ledger, because Redis may have lost

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
@@ -173,6 +175,61 @@ func TestDecisionsWaitForTheLedger(t *testing.T) {
 		return kept.Value == store.StateOpen && kept.By == "bob"
 	}, "a worker copies the decision to the ledger")
 	stop()
+}
+
+// The journal has each pause of a worker once: the worker repeats a pause at each further grant, on each shard, and
+// several workers copy it to the ledger.
+func TestPausesOfWorkersAreInTheJournal(t *testing.T) {
+	t.Parallel()
+	w := setupOf(t, 2)
+	ctx := t.Context()
+	name := w.idAt(1)
+	w.order(t, name, time.Hour, 2)
+	w.load(t, name)
+	campaigns := w.store.Campaign(name)
+	pause := func(by stream.Decision) {
+		t.Helper()
+		for range 2 {
+			require.NoError(t, campaigns.Pause(ctx, by))
+			for shard := range 2 {
+				_, _, err := w.store.Shard(shard).PauseSinkCampaign(ctx, "kafka", name, by)
+				require.NoError(t, err)
+			}
+			for range 2 {
+				require.NoError(t, w.recoverer(func(*recovery.Config) {}).KeepControls(ctx))
+			}
+		}
+	}
+	resume := func() {
+		t.Helper()
+		require.NoError(t, campaigns.Resume(ctx, by("ann", "repaired")))
+		for shard := range 2 {
+			_, _, err := w.store.Shard(shard).ResumeSinkCampaign(ctx, "kafka", name, by("ann", "repaired"))
+			require.NoError(t, err)
+		}
+	}
+	entries := func() (list []string) {
+		t.Helper()
+		page, err := w.ledger.Journal(ctx, access.JournalQuery{Campaign: name, Limit: 100})
+		require.NoError(t, err)
+		for _, e := range page.Entries {
+			require.Equal(t, access.OutcomeDone, e.Outcome)
+			require.WithinDuration(t, time.Now(), e.Time, time.Minute)
+			list = append(list, fmt.Sprint(e.Who, " ", e.Action, " ", e.Sink, " ", e.Details["why"]))
+		}
+		slices.Sort(list)
+		return list
+	}
+	worker := by(stream.ByWorker, "a grant is in quarantine")
+	once := []string{"hongbao pause_campaign  a grant is in quarantine", "hongbao pause_sink kafka a grant is in quarantine"}
+	pause(worker)
+	require.Equal(t, once, entries())
+	resume()
+	pause(by("ann", "a mistake"))
+	require.Equal(t, once, entries(), "commands write the entries of people")
+	resume()
+	pause(worker)
+	require.Equal(t, []string{once[0], once[0], once[1], once[1]}, entries())
 }
 
 // Redis lost a paused campaign before its first grant. The campaign is loaded again and is still paused.

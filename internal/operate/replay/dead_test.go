@@ -2,6 +2,7 @@ package replay_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,6 +42,35 @@ func TestReplayOfDeadLetters(t *testing.T) {
 	report = w.run(t, w.config("dead"), replay.Options{Dead: "kafka", Filter: replay.Filter{Campaign: "snow"}})
 	require.Equal(t, int64(3), report.Before)
 	require.Zero(t, report.Delivered)
+}
+
+// A replay to a sink omits the sink's dead letters, waiting and dropped ones, also while the stream has their entries:
+// a person decides about them. It delivers the sink's waiting letters only if the caller asks for them.
+func TestReplayToASinkOmitsItsDeadLetters(t *testing.T) {
+	t.Parallel()
+	w := buried(t) // the dead letters are 0-3 0-4 0-7 1-5
+	l := w.Letters()
+	_, err := l.Drop(t.Context(), deadletter.Pick{IDs: []string{deadlettertest.List(t, l, deadletter.Filter{})[1].ID}}, ann, false) // 0-4
+	require.NoError(t, err)
+	cfg := w.config("repair")
+	cfg.Sink = "kafka"
+	report := w.run(t, cfg, replay.Options{})
+	require.True(t, report.Finished)
+	letters := []string{"0-3", "0-4", "0-7", "1-5"}
+	require.Equal(t, w.events(func(g *hongbao.Grant) bool { return !slices.Contains(letters, g.EventID()) }), w.Target.Copies)
+	cfg = w.config("asked")
+	cfg.Sink = "kafka"
+	require.EqualValues(t, 3, w.run(t, cfg, replay.Options{Dead: "kafka"}).Delivered, "the sink's waiting letters")
+	cfg = w.config("other")
+	cfg.Sink = "balance"
+	require.EqualValues(t, 20, w.run(t, cfg, replay.Options{}).Delivered, "another sink")
+	for shard := range deadlettertest.Shards { // the grants are dead letters of both sinks
+		keys := &w.Store.Shard(shard).Keys
+		require.NoError(t, w.Redis.Copy(t.Context(), keys.Dead("kafka"), keys.Dead("balance"), 0, false).Err())
+	}
+	cfg = w.config("both")
+	cfg.Sink = "balance"
+	require.Zero(t, w.run(t, cfg, replay.Options{Dead: "kafka"}).Delivered)
 }
 
 // Lost picks the grants that the sink has finished and does not have. It leaves out grants in flight, dead letters, and

@@ -15,9 +15,12 @@ import (
 
 // part delivers those grants of a part that match the filter and are not delivered yet.
 func (w *run) part(ctx context.Context, shard int, p *part) error {
-	grants := slices.DeleteFunc(p.grants, func(g hongbao.Grant) bool {
-		return !w.opts.Filter.matches(&g) || w.Only != nil && !w.Only(&g)
-	})
+	for twin := range slices.Chunk(p.twins, 1) {
+		if err := w.batch(ctx, shard, twin); err != nil {
+			return err
+		}
+	}
+	grants := slices.DeleteFunc(p.grants, func(g hongbao.Grant) bool { return !w.wants(&g) })
 	for batch := range slices.Chunk(grants, w.to.BatchGrants) {
 		if err := w.batch(ctx, shard, batch); err != nil {
 			return err
@@ -33,6 +36,11 @@ func (w *run) part(ctx context.Context, shard int, p *part) error {
 	at := &w.shard[shard].seqs
 	at.First += p.events
 	return errors.Join(w.noteNext(ctx, shard, at.First), ctx.Err())
+}
+
+// wants reports whether the replay selects a grant.
+func (w *run) wants(g *hongbao.Grant) bool {
+	return w.opts.Filter.matches(g) && (w.Only == nil || w.Only(g)) && !w.shard[g.Shard].aside.Has(g)
 }
 
 // noteNext stores the seq at which the next run continues; 0 means at the beginning.

@@ -18,25 +18,28 @@ import (
 type Lost struct {
 	shards []lostShard
 	all    bool // picks also events that the sink has not finished
+
+	mu sync.Mutex
+	// packets has the packets of all grants that the sink has, in bitmaps by campaign and packet / 64. Two grants can have
+	// the same seq.
+	packets map[string]map[int64]uint64
 }
 
 type lostShard struct {
-	mu   sync.Mutex
 	done store.Bitset
 	last int64
 	// skipped has the seqs that openings have skipped. The ledger may have paid grants with such seqs before Redis lost
 	// them. Picks judges them whether or not the sink has marked them as done.
 	skipped []stream.SeqRange
-	// aside has the seqs of dead letters, undecided and dropped ones. A person decides about each of them.
-	aside map[int64]bool
-	seen  map[int64]uint64 // bitmap, by seq / 64
-	since time.Time        // events decided earlier may have expired from the sink
+	aside   deadletter.Aside // a person decides about these
+	seen    map[int64]uint64 // bitmap, by seq / 64
+	since   time.Time        // events decided earlier may have expired from the sink
 }
 
 // FindLost returns a Lost with the events that the sink has finished now. Later events and dead letters are never lost.
 // Call it before you read the sink, or events that are delivered in between seem to be lost.
 func FindLost(ctx context.Context, st *store.Store, sink string) (*Lost, error) {
-	l := &Lost{shards: make([]lostShard, st.Len())}
+	l := &Lost{shards: make([]lostShard, st.Len()), packets: map[string]map[int64]uint64{}}
 	letters := deadletter.New(st)
 	for i := range l.shards {
 		k, at := st.Shard(i), &l.shards[i]
@@ -53,7 +56,7 @@ func FindLost(ctx context.Context, st *store.Store, sink string) (*Lost, error) 
 		if at.skipped, err = k.Skipped(ctx); err != nil {
 			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 		}
-		if at.aside, err = letters.Seqs(ctx, sink, i); err != nil {
+		if at.aside, err = letters.Aside(ctx, sink, i); err != nil {
 			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)
 		}
 	}
@@ -83,10 +86,21 @@ func (l *Lost) Has(g *hongbao.Grant) {
 	if g.Shard < 0 || g.Shard >= len(l.shards) || g.Seq < 1 {
 		return
 	}
-	s := &l.shards[g.Shard]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen[g.Seq/64] |= 1 << (g.Seq % 64)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shards[g.Shard].seen[g.Seq/64] |= 1 << (g.Seq % 64)
+	packets := l.packets[g.Campaign]
+	if packets == nil {
+		packets = map[int64]uint64{}
+		l.packets[g.Campaign] = packets
+	}
+	packets[g.Packet/64] |= 1 << (g.Packet % 64)
+}
+
+// has reports whether Has got this grant.
+func (l *Lost) has(g *hongbao.Grant) bool {
+	return l.shards[g.Shard].seen[g.Seq/64]&(1<<(g.Seq%64)) != 0 &&
+		l.packets[g.Campaign][g.Packet/64]&(1<<(g.Packet%64)) != 0
 }
 
 // Since sets the time since which the sink has kept all events of a shard. Events that were decided earlier are not
@@ -100,7 +114,7 @@ func (l *Lost) Picks(g *hongbao.Grant) bool {
 		return false
 	}
 	s := &l.shards[g.Shard]
-	if g.Time.Before(s.since) || g.Seq < 1 || g.Seq > s.last || s.aside[g.Seq] || s.seen[g.Seq/64]&(1<<(g.Seq%64)) != 0 {
+	if g.Time.Before(s.since) || g.Seq < 1 || g.Seq > s.last || s.aside.Has(g) || l.has(g) {
 		return false
 	}
 	return l.all || s.done.Has(g.Seq) || slices.ContainsFunc(s.skipped, func(r stream.SeqRange) bool {

@@ -59,12 +59,12 @@ func (c *receipts) read(ctx context.Context, s *source, shard int) error {
 	if err != nil {
 		return err
 	}
-	aside, err := deadletter.New(s.store).Seqs(ctx, c.sink, shard)
+	aside, err := deadletter.New(s.store).Aside(ctx, c.sink, shard)
 	if err != nil {
 		return err
 	}
 	c.shards[shard], err = k.GrantsByReceipts(ctx, func(g *hongbao.Grant) bool {
-		if g.Seq > head.Seq || aside[g.Seq] {
+		if g.Seq > head.Seq || aside.Has(g) {
 			return false
 		}
 		return g.Seq >= head.DoneFloor && !done.Has(g.Seq) || c.lost != nil && c.lost(g)
@@ -80,6 +80,7 @@ func (c *receipts) has(g *hongbao.Grant) bool {
 	if c == nil {
 		return false
 	}
-	_, ok := c.shards[g.Shard][g.Seq]
-	return ok && g.EntryID == ledgerID(g.Seq)
+	r, ok := c.shards[g.Shard][g.Seq]
+	_, _, made := parseMadeID(g.EntryID)
+	return ok && made && sameWin(&r, g)
 }

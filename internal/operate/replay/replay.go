@@ -38,7 +38,8 @@ type Config struct {
 	// as Delivered.
 	Settles bool
 	// Sink, if not empty, is the target's sink. The replay then also delivers grants whose entries were deleted before
-	// this sink had finished them. It reads such grants from the receipts, and marks them as done for the sink.
+	// this sink had finished them. It reads such grants from the receipts, and marks them as done for the sink. It
+	// omits the sink's dead letters, waiting and dropped ones, unless Options.Dead asks for the waiting ones.
 	Sink string
 	// Only, if not nil, selects from the grants that the filter matches. It must be safe for concurrent use.
 	Only func(g *hongbao.Grant) bool
@@ -126,6 +127,7 @@ func (r *Replay) Run(ctx context.Context, opts Options) (*Report, error) {
 			Last: make([]int64, r.cfg.Store.Len()), Refusals: delivery.Refusals{Failures: []delivery.Failure{}},
 		},
 	}
+	w.source.wants, w.source.twins = w.wants, w.source.lost && r.cfg.Ledger != nil && !r.cfg.Settles
 	if err := w.begin(ctx); err != nil {
 		return nil, fmt.Errorf("replay %s: %w", r.cfg.Name, err)
 	}
@@ -154,9 +156,10 @@ type run struct {
 
 // shardRun is the progress of a run on one shard. One goroutine uses it.
 type shardRun struct {
-	epoch  int64           // the shard's epoch when the run began
-	seqs   stream.SeqRange // seqs still to process
-	failed bool            // a grant could not be delivered, so the next run continues before it
+	epoch  int64            // the shard's epoch when the run began
+	seqs   stream.SeqRange  // seqs still to process
+	aside  deadletter.Aside // the dead letters of the target's sink
+	failed bool             // a grant could not be delivered, so the next run continues before it
 }
 
 // begin stores what the replay covers, or compares it with what an earlier run has stored. A dry run stores nothing.
@@ -250,9 +253,14 @@ func (w *run) shards(ctx context.Context) error {
 			ctx := store.WithEpoch(ctx, w.shard[shard].epoch) // if the shard opens again, later writes fail
 			deliver := func(p *part) error { return w.part(ctx, shard, p) }
 			var err error
-			if w.opts.Dead != "" {
+			if w.Sink != "" && w.Sink != w.opts.Dead {
+				w.shard[shard].aside, err = w.letters.Aside(ctx, w.Sink, shard)
+			}
+			switch {
+			case err != nil:
+			case w.opts.Dead != "":
 				err = w.eachLetter(ctx, shard, deliver)
-			} else {
+			default:
 				err = w.source.each(ctx, shard, w.shard[shard].seqs, deliver)
 			}
 			if err != nil {

@@ -92,21 +92,6 @@ func TestGapsAreTold(t *testing.T) {
 	require.ErrorIs(t, err, stream.ErrNewerEntry, "the replay stops at a newer entry")
 }
 
-// Redis went back in time, and the ledger has two grants with the same seq. The replay delivers the first, and counts
-// the other.
-func TestSameSeq(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
-	w.Add(t, 20)
-	w.trim(t, 0, 15)
-	twin := w.ledger.grants[0][4]
-	twin.Packet, twin.User = 999, "other"
-	w.ledger.grants[0] = append(w.ledger.grants[0][:5:5], append([]hongbao.Grant{twin}, w.ledger.grants[0][5:]...)...)
-	report := w.run(t, w.config("copy"), replay.Options{})
-	require.Equal(t, w.events(all), w.Target.Copies)
-	require.Equal(t, int64(1), report.SameSeq)
-}
-
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

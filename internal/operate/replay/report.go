@@ -23,9 +23,9 @@ type Counts struct {
 	Unreadable int64 `json:"unreadable" doc:"Number of entries and dead letters that can't be read."`
 	// Forged counts entries that contradict their shard's numbers (store.Head.Refute). They are never delivered.
 	Forged int64 `json:"forged" doc:"Number of entries that no grab and no close wrote. The replay does not deliver them."`
-	// SameSeq counts grants in the ledger whose seq another grant has, because Redis went back in time. They are not
-	// delivered, because the other grant has the event's name. The audit lists them.
-	SameSeq int64 `json:"same_seq" doc:"Number of grants in the ledger whose seq belongs to another grant. The replay does not deliver them."`
+	// SameSeq counts grants of the ledger that the filter selects and the replay leaves out, because it delivers another
+	// grant with the same seq (twins.go).
+	SameSeq int64 `json:"same_seq" doc:"Number of selected grants that the replay leaves out, because it delivers another grant with the same seq. A replay with another name can deliver them."`
 }
 
 func (c *Counts) add(o *Counts) {
@@ -100,8 +100,8 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(&b, "%d entries or letters can't be read; `hongbao dead list` shows them.\n", r.Unreadable)
 	}
 	if r.SameSeq > 0 {
-		fmt.Fprintf(&b, "%d grants share their seq with another one and were left out; `hongbao audit` names them.\n",
-			r.SameSeq)
+		fmt.Fprintf(&b, "%d grants were left out, because another grant with the same seq was delivered. `hongbao audit` "+
+			"names them. Deliver them by a replay with another name, and a filter such as --user.\n", r.SameSeq)
 	}
 	if r.Forged > 0 {
 		fmt.Fprintf(&b, "ALARM: %d entries are forged: no grab and no close wrote them. They were skipped; "+

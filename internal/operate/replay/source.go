@@ -1,11 +1,8 @@
 package replay
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +22,8 @@ type Ledger interface {
 // All its grants come from the same source, so that the publisher can build a batch of them again from that source.
 type part struct {
 	grants []hongbao.Grant
+	// twins are delivered in batches of their own. The replay does not select the grant in grants that has the same seq.
+	twins  []hongbao.Grant
 	events int64 // number of seqs in the range, with or without a grant
 	read   Counts
 }
@@ -36,9 +35,13 @@ type source struct {
 	ledger   Ledger    // may be nil
 	page     int       // grants in one part of the ledger
 	receipts *receipts // nil to read no receipts
+	wants    func(g *hongbao.Grant) bool
 	// lost reports whether the source includes grants that Redis lost and the ledger has paid. It is false if a sink's
 	// own done bits decide what is delivered, because Redis lost those bits, too.
 	lost bool
+	// twins reports whether the source looks for grants in the ledger with the seq of another event in the stream. It is
+	// false if the target is the ledger, which has paid these grants.
+	twins bool
 }
 
 // each calls fn for all parts of the range, ordered by seq. If the stream is trimmed meanwhile, the ledger fills the
@@ -86,6 +89,11 @@ func (s *source) entries(ctx context.Context, entries []stream.Entry, read Count
 		}
 		full := p
 		p = &part{}
+		if full.events > 0 {
+			if err := s.addTwins(ctx, full, entries[0].Shard, seqs.First); err != nil {
+				return err
+			}
+		}
 		return fn(full)
 	}
 	for i := range entries {
@@ -133,6 +141,9 @@ func (s *source) fill(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 	flush := func() error {
 		full := p
 		p = &part{}
+		if err := s.preferReceipts(ctx, full, shard); err != nil {
+			return err
+		}
 		return fn(full)
 	}
 	gap := func(last int64) error {
@@ -145,8 +156,13 @@ func (s *source) fill(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 	}
 	err := s.ledger.EachGrantBySeq(ctx, shard, seqs, func(g hongbao.Grant) error {
 		if g.Seq < next {
-			p.read.SameSeq++
+			s.twin(p, g)
 			return nil
+		}
+		if len(p.grants) >= s.page {
+			if err := flush(); err != nil {
+				return err
+			}
 		}
 		if err := gap(g.Seq - 1); err != nil {
 			return err
@@ -156,9 +172,6 @@ func (s *source) fill(ctx context.Context, shard int, seqs stream.SeqRange, fn f
 		g.EntryID = ledgerID(g.Seq)
 		p.grants = append(p.grants, g)
 		p.read.FromLedger++
-		if len(p.grants) >= s.page {
-			return flush()
-		}
 		return nil
 	})
 	if err == nil {
@@ -177,11 +190,11 @@ func (s *source) gap(ctx context.Context, shard int, seqs stream.SeqRange, p *pa
 		return nil
 	}
 	p.events += seqs.Len()
-	skipped, err := s.store.Shard(shard).Skipped(ctx)
+	runs, err := s.notSkipped(ctx, shard, seqs)
 	if err != nil {
 		return err
 	}
-	for _, run := range store.Without([]stream.SeqRange{seqs}, skipped) {
+	for _, run := range runs {
 		p.read.NotFound += run.Len()
 		if s.receipts == nil {
 			continue
@@ -197,14 +210,10 @@ func (s *source) gap(ctx context.Context, shard int, seqs stream.SeqRange, p *pa
 	return nil
 }
 
-// ledgerID returns an entry ID for a grant whose entry is no longer in the stream. Redis accepts the ID, and no entry
-// ever had it. A worker that reads this ID from the stream finds nothing, so the publisher reads the topic instead.
-func ledgerID(seq int64) string { return "0-" + strconv.FormatInt(seq, 10) }
-
-func seqOfLedgerID(id string) (int64, bool) {
-	text, ok := strings.CutPrefix(id, "0-")
-	seq, err := strconv.ParseInt(text, 10, 64)
-	return seq, ok && err == nil
+// notSkipped returns the range without the seqs that openings of the shard have skipped.
+func (s *source) notSkipped(ctx context.Context, shard int, seqs stream.SeqRange) ([]stream.SeqRange, error) {
+	skipped, err := s.store.Shard(shard).Skipped(ctx)
+	return store.Without([]stream.SeqRange{seqs}, skipped), err
 }
 
 // seek returns an ID at which to begin reading for a seq. It is at or shortly before the seq's entry.
@@ -272,57 +281,4 @@ func msOf(id string) int64 {
 		return 0
 	}
 	return ms
-}
-
-// Entries returns the entries that the publisher needs to build a batch of a replay again. It is safe for concurrent
-// use.
-type Entries struct {
-	Store *store.Store
-	// Ledger may be nil. Then grants without an entry are found in the receipts only.
-	Ledger Ledger
-}
-
-// Entries returns the entries from firstID to lastID, both included, ordered by seq. It leaves out missing entries. For
-// the IDs that a replay made with ledgerID, it returns one entry for each grant.
-func (e *Entries) Entries(ctx context.Context, shard int, firstID, lastID string) ([]stream.Entry, error) {
-	first, made := seqOfLedgerID(firstID)
-	last, alsoMade := seqOfLedgerID(lastID)
-	if !made || !alsoMade {
-		return e.Store.Entries(ctx, shard, firstID, lastID)
-	}
-	var out []stream.Entry
-	missing := map[int64]bool{} // seqs not yet found
-	for seq := first; seq <= last; seq++ {
-		missing[seq] = true
-	}
-	add := func(g hongbao.Grant) error {
-		if !missing[g.Seq] {
-			return nil
-		}
-		delete(missing, g.Seq)
-		g.EntryID = ledgerID(g.Seq)
-		out = append(out, stream.Entry{
-			ID: g.EntryID, Shard: shard, Kind: stream.EntryGrant, Campaign: g.Campaign, Seq: g.Seq, Epoch: g.Epoch,
-			Time:   g.Time,
-			Grants: []hongbao.Grant{g},
-		})
-		return nil
-	}
-	var err error
-	if e.Ledger != nil {
-		err = e.Ledger.EachGrantBySeq(ctx, shard, stream.SeqRange{First: first, Last: last}, add)
-	}
-	if err == nil && len(missing) > 0 {
-		var granted map[int64]hongbao.Grant
-		granted, err = e.Store.Shard(shard).GrantsByReceipts(ctx, func(g *hongbao.Grant) bool { return missing[g.Seq] })
-		for _, g := range granted {
-			_ = add(g) // never fails
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("build entries %s to %s of shard %d from the ledger and the receipts: %w", firstID, lastID,
-			shard, err)
-	}
-	slices.SortFunc(out, func(a, b stream.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
-	return out, nil
 }

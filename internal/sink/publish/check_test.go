@@ -151,7 +151,7 @@ func TestClientOptionsAreExplicit(t *testing.T) {
 	require.Equal(t, cfg.MetadataTTL, tr.MetadataTTL)
 	require.Equal(t, []string{cfg.Topic}, tr.MetadataTopics)
 	require.Equal(t, cfg.ClientID, tr.ClientID)
-	require.Same(t, cfg.TLS, tr.TLS)
+	require.Nil(t, tr.TLS, "the dialer uses TLS")
 	require.NotNil(t, tr.Dial)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/broker"
 	"github.com/hongbao-project/hongbao/internal/base/cloudevent"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 )
@@ -47,15 +48,14 @@ func (l *Log) Partition(shard int) int { return shard % l.cfg.Partitions }
 
 // newTransport returns a Transport with every option set. The Transport does not retry: each call sends one request.
 func newTransport(c *Config) *kafka.Transport {
-	dialer := &net.Dialer{Timeout: c.DialTimeout, KeepAlive: 15 * time.Second}
 	return &kafka.Transport{
-		Dial:           dialer.DialContext,
+		Dial:           broker.Dialer{Timeout: c.DialTimeout, TLS: c.TLS}.Dial,
 		DialTimeout:    c.DialTimeout,
 		IdleTimeout:    c.IdleTimeout,
 		MetadataTTL:    c.MetadataTTL,
 		MetadataTopics: []string{c.Topic},
 		ClientID:       c.ClientID,
-		TLS:            c.TLS,
+		TLS:            nil, // the dialer uses TLS
 		SASL:           c.SASL,
 		Resolver:       nil, // the dialer resolves
 		Context:        context.Background(),

@@ -44,7 +44,7 @@ func testKey(g *hongbao.Grant) string { return Key("prod", g.Campaign, g.Packet)
 
 func (b *fakeLedger) Begin(
 	_ context.Context, call payment.CreditCall, grants []hongbao.Grant,
-) (held []hongbao.Grant, before []payment.Pending, err error) {
+) (held []payment.Held, before []payment.Pending, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.unread != nil && !b.noted {
@@ -54,7 +54,7 @@ func (b *fakeLedger) Begin(
 	for _, g := range grants {
 		key := testKey(&g)
 		if has := b.recorded(&g); has != nil {
-			held = append(held, *has)
+			held = append(held, payment.Held{Grant: *has})
 			delete(b.rows, key)
 			continue
 		}
@@ -89,14 +89,14 @@ func (b *fakeLedger) recorded(g *hongbao.Grant) *hongbao.Grant {
 	return nil
 }
 
-func (b *fakeLedger) Forget(_ context.Context, batch int64, grants []hongbao.Grant) error {
+func (b *fakeLedger) Forget(_ context.Context, batch int64, asked time.Time, grants []hongbao.Grant) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.unforgotten != nil {
 		return b.unforgotten
 	}
 	for _, g := range grants {
-		if r := b.rows[testKey(&g)]; r != nil && r.batch == batch {
+		if r := b.rows[testKey(&g)]; r != nil && r.batch == batch && (asked.IsZero() || r.asked.Equal(asked)) {
 			delete(b.rows, testKey(&g))
 		}
 	}
@@ -125,7 +125,7 @@ func (b *fakeLedger) Pending(_ context.Context, idle time.Duration, after hongba
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.rows {
-		if p := (payment.Pending{Grant: r.grant, Owner: r.owner, Batch: r.batch, Age: time.Since(r.since),
+		if p := (payment.Pending{Grant: r.grant, Owner: r.owner, Batch: r.batch, Asked: r.asked, Age: time.Since(r.since),
 			Idle: time.Since(r.asked)}); p.Idle >= idle &&
 			r.grant.Packet > after.Packet {
 			list = append(list, p)

@@ -91,6 +91,7 @@ type item struct {
 	first      time.Time // earliest time at which a request may have been sent
 	asked      time.Time // when a worker last started to request it; that worker had ClaimTime
 	batch      int64     // the batch of its pending row; 0 if this call owns no row
+	listed     time.Time // for a row that this call has only listed: its Asked
 	sent       bool      // a request was sent in this round
 	resend     bool      // certainly not booked although it was pending: the next round sends it
 	last       result

@@ -3,35 +3,40 @@ package remote
 import (
 	"slices"
 	"sync"
+
+	"github.com/hongbao-project/hongbao"
 )
 
 // known has facts that this process could not write to the ledger because the ledger was unreachable.
 type known struct {
 	mu sync.Mutex
-	// booked has the references of credits that are booked at the remote but not yet recorded in the ledger.
-	booked map[string]bool
+	// booked has, by reference, the grants whose credits are booked at the remote but not yet recorded in the ledger.
+	booked map[string]hongbao.Grant
 	// unsent has, by reference, batches for which no request was sent, although they may have a pending row in the
 	// ledger.
 	unsent map[string][]int64
 }
 
-func (k *known) isBooked(reference string) bool {
+func (k *known) isBooked(reference string) (g hongbao.Grant, is bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.booked[reference]
+	g, is = k.booked[reference]
+	return g, is
 }
 
-func (k *known) setBooked(reference string, is bool) {
+func (k *known) setBooked(reference string, g *hongbao.Grant) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	switch {
-	case !is:
-		delete(k.booked, reference)
-	case k.booked == nil:
-		k.booked = map[string]bool{reference: true}
-	default:
-		k.booked[reference] = true
+	if k.booked == nil {
+		k.booked = map[string]hongbao.Grant{}
 	}
+	k.booked[reference] = *g
+}
+
+func (k *known) forgetBooked(reference string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.booked, reference)
 }
 
 func (k *known) setUnsent(reference string, batch int64) {

@@ -49,7 +49,7 @@ func (h *Handler) round(ctx context.Context, items []*item) (again []*item) {
 	default:
 		h.push(ctx, fresh)
 		for _, it := range fresh {
-			if it.outcome == outcomeOpen {
+			if it.outcome == outcomeOpen && it.last.verdict != NotSent { // the next call sends the others again
 				open = append(open, it)
 			}
 		}
@@ -67,8 +67,10 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 	at := make(map[string]*item, len(items))
 	for _, it := range items {
 		it.outcome, it.err, it.batch, it.rejected, it.sent = outcomeUnbooked, nil, 0, nil, false
-		if h.known.isBooked(it.credit.Reference) {
-			it.outcome = outcomeBooked
+		if has, is := h.known.isBooked(it.credit.Reference); is {
+			if h.same(it, &has, "has yet to record") {
+				it.outcome = outcomeBooked
+			}
 			continue
 		}
 		grants = append(grants, *it.grant)
@@ -90,9 +92,9 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 	}
 	now := h.now() // taken after the ledger's time, so that no age is overestimated
 	for i := range held {
-		it := at[h.keyOf(&held[i])]
+		it := at[h.keyOf(&held[i].Grant)]
 		delete(at, it.credit.Reference)
-		if h.recorded(it, &held[i]) {
+		if !held[i].Aside && h.recorded(it, &held[i].Grant) {
 			fresh = append(fresh, it)
 		}
 	}
@@ -196,7 +198,7 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 		switch {
 		case errs == nil || len(errs) == len(list) && errs[i] == nil:
 			it.err = nil
-			h.known.setBooked(reference, false)
+			h.known.forgetBooked(reference)
 			continue
 		case len(errs) != len(list):
 			it.err = hongbao.Errorf(hongbao.ClassBroken, "the ledger returned %d errors for %d grants: it is unknown which "+
@@ -205,7 +207,7 @@ func (h *Handler) record(ctx context.Context, items []*item) {
 			it.err = fmt.Errorf("credit %s is booked, but not recorded in the ledger: %w", reference, errs[i])
 		}
 		if it.outcome = outcomeOpen; it.credit.Amount > 0 {
-			h.known.setBooked(reference, true)
+			h.known.setBooked(reference, it.grant)
 		}
 	}
 }
@@ -216,24 +218,30 @@ const endTime = 5 * time.Second
 // forget deletes the pending rows of items that are certainly not booked, so that any worker may send them. It returns
 // the items that this call must send again.
 func (h *Handler) forget(ctx context.Context, items []*item) (again []*item) {
-	rows := map[int64][]*item{}
+	type begun struct {
+		batch  int64
+		listed time.Time
+	}
+	rows := map[begun][]*item{}
 	for _, it := range items {
 		if it.batch != 0 && (it.outcome == outcomeUnbooked || it.outcome == outcomeRejected) {
-			rows[it.batch] = append(rows[it.batch], it)
+			rows[begun{it.batch, it.listed}] = append(rows[begun{it.batch, it.listed}], it)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	for batch, list := range rows {
+	for of, list := range rows {
 		grants := make([]hongbao.Grant, len(list))
 		for i, it := range list {
 			grants[i] = *it.grant
 		}
-		err := h.ledger.Forget(ctx, batch, grants)
+		err := h.ledger.Forget(ctx, of.batch, of.listed, grants)
 		for _, it := range list {
 			switch {
 			case err != nil:
-				h.known.setUnsent(it.credit.Reference, batch)
+				if of.listed.IsZero() {
+					h.known.setUnsent(it.credit.Reference, of.batch)
+				}
 				it.err = fmt.Errorf("%w; and the credit is still pending: %w", err, it.err)
 			case it.resend:
 				it.resend = false

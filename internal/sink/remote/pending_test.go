@@ -3,7 +3,9 @@ package remote
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,6 +185,38 @@ func TestTwoEventsOfOnePacket(t *testing.T) {
 	b.holds(t, grants(1, 3))
 }
 
+// The remote has booked a credit, but the ledger was down, so only this process knows it. Then another event of the same
+// packet comes. It is a contradiction: the ledger must not record it as paid, and the first grant stays pending.
+func TestAnotherEventOfABookedPacket(t *testing.T) {
+	t.Parallel()
+	for name, change := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, l := newBank(t), newBooks()
+			h := newHandler(t, b, l, change)
+			l.fails(ledgerDown)
+			require.True(t, hongbao.IsOutage(h.Handle(t.Context(), grants(3, 3))[0]))
+			l.fails(nil)
+			other := grants(3, 3)
+			other[0].Seq, other[0].User = 78, "thief"
+			for range 2 {
+				errs := h.Handle(t.Context(), other)
+				require.Len(t, errs, 1)
+				require.ErrorIs(t, errs[0], ErrContradiction)
+				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]))
+			}
+			require.Equal(t, 1, l.left(), "the first grant is still pending")
+			l.has(t, nil)
+			require.Nil(t, h.Handle(t.Context(), grants(3, 3)))
+			l.has(t, grants(3, 3))
+			require.Zero(t, l.left())
+			b.holds(t, grants(3, 3))
+			require.ErrorIs(t, h.Handle(t.Context(), other)[0], ErrContradiction)
+			require.Equal(t, 1, b.all())
+		})
+	}
+}
+
 // Grants in doubt are not delivered any more. Sweep resolves them by queries, and sends no credit.
 func TestSweep(t *testing.T) {
 	t.Parallel()
@@ -219,6 +253,66 @@ func TestSweep(t *testing.T) {
 	l.unread = ledgerDown(nil)
 	_, err = h.Sweep(t.Context())
 	require.True(t, hongbao.IsOutage(err))
+}
+
+// A sweep, or a person's verdict, has listed a pending credit. Before its row is deleted, the credit's worker requests it
+// again, and the answer is lost. The row stays, because "not booked" is older than that request.
+func TestRequestedAgainMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"verdict", "sweep", "sweep that can't delete"} {
+		b, l := newBank(t), newBooks()
+		b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { drop(w) })
+		h := newHandler(t, b, l, func(c *Config) { c.Repeats, c.QueryFinal = 0, time.Minute })
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(h.Handle(t.Context(), grants(1, 1))[0]))
+		l.ages(2 * time.Minute)
+		b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.book(c); drop(w) })
+		var errs []error
+		again := func() { errs = h.Handle(t.Context(), grants(1, 1)) }
+		if how != "verdict" {
+			b.afterQuery(func() {
+				if again(); how != "sweep" {
+					l.unforgotten = ledgerDown(nil)
+				}
+			})
+			left, err := h.Sweep(t.Context())
+			require.Equal(t, how != "sweep", hongbao.IsOutage(err), "%v", err)
+			require.Zero(t, left)
+		} else {
+			rows, err := l.Pending(t.Context(), 0, hongbao.Grant{}, 1)
+			require.NoError(t, err)
+			again()
+			err = newHandler(t, b, l, verified(NotSent)).Unbook(t.Context(), rows[0])
+			require.ErrorContains(t, err, "run this again")
+		}
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(errs[0]), "%v", errs)
+		b.holds(t, grants(1, 1))
+		l.unforgotten = nil
+		require.Equal(t, 1, l.left(), "%s: the answer to the second request is lost", how)
+		b.mu.Lock()
+		b.notIdempotent, b.answer = true, nil // it forgets the key
+		b.mu.Unlock()
+		l.ages(25 * time.Hour)
+		require.Nil(t, h.Handle(t.Context(), grants(1, 1)))
+		b.holds(t, grants(1, 1)) // once
+		l.has(t, grants(1, 1))
+	}
+}
+
+// afterQuery makes the bank call do once, after it has looked a credit up and before it answers.
+func (b *bank) afterQuery(do func()) {
+	good := b.Config.Handler
+	var met atomic.Bool
+	b.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || !met.CompareAndSwap(false, true) {
+			good.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		good.ServeHTTP(answer, r)
+		do()
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	})
 }
 
 // stopped is the context of a process that was paused: its deadline has passed, but its timer has not fired yet.

@@ -192,9 +192,8 @@ func (h *Handler) pushBatch(ctx context.Context, items []*item) {
 	for i, r := range h.batchResults(&a, unsent, items) {
 		items[i].sent = unsent == nil
 		if it := items[i]; r.bare && a.status != http.StatusOK { // one item may be the reason: request each alone
-			single := h.post(ctx, it)
 			// The remote may have booked some credits of the batch before it refused the batch.
-			h.conclude(it, single, single.verdict == Rejected)
+			h.conclude(it, h.post(ctx, it), true)
 		} else {
 			h.conclude(it, h.attribute(&h.credits, it.credit.Account, r), false)
 		}

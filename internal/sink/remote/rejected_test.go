@@ -167,6 +167,54 @@ func TestRejectedAfterARefusedBatch(t *testing.T) {
 	}
 }
 
+// A remote books the first credit of a batch and refuses the batch. The worker can't request that credit alone yet; later
+// the remote rejects it. The pending row stays, because the batch has booked the credit.
+func TestRefusedBatchThenNotSent(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats} {
+		for why, silent := range map[string]bool{"nothing is sent": true, "each is refused": false} {
+			t.Run(name+", "+why, func(t *testing.T) {
+				t.Parallel()
+				b, l := newBank(t), newBooks()
+				h := newHandler(t, b, l, change, func(c *Config) { c.BatchCredits = 5 })
+				b.set(func(w http.ResponseWriter, r *http.Request, c credit) {
+					if r.URL.Path == "/v1/credits:batch" {
+						b.book(c) // books only the first credit
+						if silent {
+							h.silence(time.Hour)
+						}
+					}
+					w.WriteHeader(http.StatusForbidden)
+				})
+				for _, err := range h.Handle(t.Context(), grants(1, 3)) {
+					require.True(t, hongbao.IsOutage(err) || hongbao.IsHeld(err), "%v", err)
+				}
+				require.Equal(t, 3, l.left(), "the batch may have booked each")
+				require.LessOrEqual(t, b.times(), 1)
+				h.gate.Store(0)
+				b.set(func(w http.ResponseWriter, _ *http.Request, c credit) {
+					if c.Reference == "prod:rain:1" {
+						b.say(w, http.StatusUnprocessableEntity, map[string]string{"code": "account_closed"})
+						return
+					}
+					b.say(w, http.StatusCreated, b.book(c))
+				})
+				errs := h.Handle(t.Context(), grants(1, 3))
+				b.holds(t, grants(1, 3))
+				if name == "both" {
+					require.Nil(t, errs)
+					l.has(t, grants(1, 3))
+					require.Zero(t, l.left())
+					return
+				}
+				require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(errs[0]), "%v", errs[0])
+				require.Equal(t, []error{nil, nil}, errs[1:])
+				require.Equal(t, 1, l.left())
+			})
+		}
+	}
+}
+
 // The ledger has lost a credit that the remote has booked, and the remote rejects the replay. A query finds the credit,
 // or a person decides.
 func TestReplayIsRejected(t *testing.T) {

@@ -63,6 +63,14 @@ func (h *Handler) sweep(ctx context.Context, list []payment.Pending) (left int, 
 func (h *Handler) asPending(it *item, row *payment.Pending) {
 	now := h.now()
 	it.first, it.asked, it.batch, it.outcome = now.Add(-row.Age), now.Add(-row.Idle), row.Batch, outcomeOpen
+	it.listed = row.Asked
+}
+
+// AskFrom returns the time after which a person's inquiry about a pending credit counts for Unbook.
+func (h *Handler) AskFrom(row *payment.Pending) time.Time {
+	it := &item{grant: &row.Grant}
+	h.asPending(it, row)
+	return h.lastSent(it).UTC()
 }
 
 // Unbook deletes the pending row of a credit that is not booked, as a person has verified (Config.Verified). It does
@@ -72,9 +80,9 @@ func (h *Handler) Unbook(ctx context.Context, row payment.Pending) error {
 	if h.asPending(it, &row); !h.verifiedUnbooked(it) {
 		return hongbao.Errorf(hongbao.ClassPermanent, "packet %d of campaign %s may have been asked for until %s: check "+
 			"the remote again after that time",
-			row.Grant.Packet, row.Grant.Campaign, h.lastSent(it).UTC().Format(time.RFC3339))
+			row.Grant.Packet, row.Grant.Campaign, h.lastSent(it).UTC().Format(time.RFC3339Nano))
 	}
-	err := h.ledger.Forget(ctx, row.Batch, []hongbao.Grant{row.Grant})
+	err := h.ledger.Forget(ctx, row.Batch, row.Asked, []hongbao.Grant{row.Grant})
 	if err != nil {
 		return err
 	}

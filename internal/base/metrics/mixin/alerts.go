@@ -20,6 +20,8 @@ type Limits struct {
 	Old, Hang, Start time.Duration
 	// Gone is how long the alerts about a lost replica and a vanished deployment or server fire.
 	Gone time.Duration
+	// Refund is the longest normal time from the end of a campaign's window to its refund.
+	Refund time.Duration
 	// Errors, Letters and Grabs are numbers within Window. Below them, a share of errors, dead letters or slow grabs
 	// means nothing.
 	Errors, Letters, Grabs int
@@ -28,7 +30,7 @@ type Limits struct {
 // Production returns the limits that deploy/alerts uses.
 func Production() Limits {
 	return Limits{Soon: time.Minute, Window: 10 * time.Minute, Old: 5 * time.Minute, Hang: 5 * time.Minute,
-		Start: 3 * time.Minute, Gone: 6 * time.Hour, Errors: 20, Letters: 20, Grabs: 1000}
+		Start: 3 * time.Minute, Gone: 6 * time.Hour, Refund: metrics.RefundWithin, Errors: 20, Letters: 20, Grabs: 1000}
 }
 
 // Alert is one alert rule. docs/alarms.md has its runbook under the heading Code.

@@ -50,6 +50,13 @@ func ledger(l Limits) []Alert {
 	return []Alert{
 		waits("credit_in_doubt", "The result of a credit at the remote is unknown for minutes", "credits", l.Old),
 		waits("top_up_waits", "The packets of a top-up are not in Redis after minutes", "top_ups", l.Soon),
+		{Code: "campaign_unrefunded", Severity: warning,
+			Summary: "The window of a campaign ended more than a day ago, and its sponsor has no refund",
+			Expr:    fmt.Sprintf("%s > %g", per("max", "", metrics.UnrefundedSeconds.Name), l.Refund.Seconds()),
+			Cases: []Case{fires("a day after the end", at(metrics.UnrefundedSeconds, "", "86000+60x30")),
+				silent("a night after the end", at(metrics.UnrefundedSeconds, "", "40000+60x30")),
+				silent("after the refund", at(metrics.UnrefundedSeconds, "", "90000x20 0x9")),
+				silent("if the next campaign is young", at(metrics.UnrefundedSeconds, "", "90000x20 3600+60x9"))}},
 	}
 }
 

@@ -1,7 +1,8 @@
--- The rights of each role of deploy/rights/postgres.sql on the ledger's tables. `hongbao init` runs this, because a new
--- table needs rights, too. Repeated runs change nothing.
+-- The rights of each role of deploy/rights/postgres.sql and mysql.sql on the ledger's tables. `hongbao init` grants them,
+-- because a new table needs rights, too. Repeated runs change nothing. PostgreSQL runs this file. MySQL and MariaDB grant
+-- each right to one table at a time, take nothing away, and need more: mysql-rights.sql.
 --
--- No role but the owner updates or deletes rows of journal, transfer and refund.
+-- In PostgreSQL no role but the owner updates or deletes rows of journal, transfer and refund.
 REVOKE ALL ON ALL TABLES IN SCHEMA public FROM hongbao_control, hongbao_work, hongbao_serve;
 
 -- hongbao_control
@@ -29,7 +30,7 @@ GRANT DELETE ON pending TO hongbao_work;
 
 -- hongbao_serve reads receipts with their codes, and the hashes of keys. It reads no seed.
 GRANT SELECT ON hongbao_schema, deployment, grants, code, archive, api_key, console_session, pending TO hongbao_serve;
-GRANT SELECT (id, currency, state) ON campaign TO hongbao_serve;
+GRANT SELECT (id, currency, state, spec) ON campaign TO hongbao_serve;
 GRANT SELECT (campaign, generation, state, created_at) ON generation TO hongbao_serve;
 GRANT SELECT (kind, campaign, setting, decided_by) ON control TO hongbao_serve;
 GRANT SELECT (note) ON fence TO hongbao_serve;

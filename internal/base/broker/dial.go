@@ -1,0 +1,55 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// Dialer opens connections for a client of Kafka. The client must not use TLS itself.
+type Dialer struct {
+	Timeout time.Duration // limits a connection without its TLS handshake, which the context limits
+	TLS     *tls.Config   // nil: no TLS
+}
+
+// Dial connects to address. The connection returns an error instead of an answer that can't come from a broker.
+func (d Dialer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: d.Timeout, KeepAlive: 15 * time.Second}
+	raw, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if d.TLS == nil {
+		return &conn{Conn: raw, address: address}, nil
+	}
+	secure := tls.Client(raw, named(d.TLS, address))
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, handshakeError(address, err)
+	}
+	return &conn{Conn: secure, address: address}, nil
+}
+
+// named returns a configuration that expects a certificate for the host of the address, unless c names another one.
+func named(c *tls.Config, address string) *tls.Config {
+	if c.ServerName != "" {
+		return c
+	}
+	c = c.Clone()
+	c.ServerName, _, _ = net.SplitHostPort(address)
+	return c
+}
+
+func handshakeError(address string, err error) error {
+	var other tls.RecordHeaderError // the server answers, but not by TLS
+	if errors.As(err, &other) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("%s does not answer by TLS: %w; set kafka.tls to false, or check the host and port in "+
+			"kafka.brokers", address, err)
+	}
+	return fmt.Errorf("TLS handshake with %s: %w", address, err)
+}
