@@ -233,6 +233,10 @@ func (a *App) deal(ctx context.Context, c *ledger.StoredCampaign, stored []ledge
 		return nil
 	}
 	id := c.Spec.ID
+	epochs, err := a.ledger.Epochs(ctx)
+	if err != nil {
+		return err
+	}
 	dealt, err := a.store.Campaign(id).Dealt(ctx)
 	if TopUpWaits(err) {
 		err = cmp.Or(a.notLost(ctx, id), err) // report a campaign that Redis has lost, since Load would refuse it
@@ -247,7 +251,7 @@ func (a *App) deal(ctx context.Context, c *ledger.StoredCampaign, stored []ledge
 	}
 	for i := range stored {
 		if stored[i].Dealt.IsZero() {
-			if err := a.ledger.TopUpDealt(ctx, id, stored[i].Generation); err != nil {
+			if err := a.ledger.TopUpDealt(ctx, id, stored[i].Generation, epochs); err != nil {
 				return err
 			}
 		}

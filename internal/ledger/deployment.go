@@ -108,6 +108,16 @@ func (l *Ledger) Shard(ctx context.Context, shard int) (ShardState, error) {
 		func(ctx context.Context, t txn) (ShardState, error) { return readShard(ctx, t, shard) })
 }
 
+// Epochs returns the epochs of all shards, in the order of the shards.
+func (l *Ledger) Epochs(ctx context.Context) ([]int64, error) {
+	return epochsOf("").all(ctx, l)
+}
+
+// epochsOf reads the shards' epochs. share is a suffix that locks the rows; see dialect.
+func epochsOf(share string) rowQuery[int64] {
+	return rowQuery[int64]{"read the epochs of all shards", `SELECT epoch FROM shard ORDER BY shard` + share, nil, number}
+}
+
 func readShard(ctx context.Context, t txn, shard int) (ShardState, error) {
 	state, found, err := rowQuery[ShardState]{sql: `SELECT epoch, token FROM shard WHERE shard = $1`,
 		args: []any{int64(shard)}, row: func(s scan) (state ShardState, err error) {

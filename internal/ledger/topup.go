@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
@@ -259,9 +260,19 @@ func (l *Ledger) Unfinished(ctx context.Context) (Unfinished, error) {
 	return one, err
 }
 
-// TopUpDealt records that all packets of a top-up are in Redis. A repeated call changes nothing.
-func (l *Ledger) TopUpDealt(ctx context.Context, campaign string, generation int) error {
-	err := l.write(ctx, func(context.Context, txn) ([]stmt, error) {
+// TopUpDealt records that all packets of a top-up are in Redis. epochs are the shards' epochs from before the caller
+// found the packets in Redis. If one has changed, Redis may have lost the packets since: the error is Transient, and
+// nothing is recorded. A repeated call changes nothing.
+func (l *Ledger) TopUpDealt(ctx context.Context, campaign string, generation int, epochs []int64) error {
+	err := l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		now, err := epochsOf(l.dialect.share).in(ctx, t) // an opening waits for this transaction
+		if err == nil && !slices.Equal(now, epochs) {
+			err = hongbao.Errorf(hongbao.ClassTransient, "a shard was opened meanwhile and may have lost packets; a worker deals "+
+				"what is lost, and records it")
+		}
+		if err != nil {
+			return nil, err
+		}
 		return []stmt{{sql: `UPDATE generation SET state = 'dealt', dealt_at = $3 WHERE campaign = $1 AND generation = $2
 			AND state = 'announced'`, args: []any{campaign, int64(generation), time.Now().UnixMilli()}}}, nil
 	})

@@ -25,11 +25,18 @@ func added(campaign string, generation int, has, n int64) TopUp {
 	return o
 }
 
+// dealt records that the packets of a top-up are in Redis.
+func (f *fixture) dealt(t require.TestingT, l *Ledger, campaign string, generation int) {
+	epochs, err := l.Epochs(context.Background())
+	require.NoError(t, err)
+	require.NoError(t, l.TopUpDealt(context.Background(), campaign, generation, epochs))
+}
+
 // tops carries out a top-up, and records that its packets are dealt.
 func (f *fixture) tops(t require.TestingT, o TopUp) StoredTopUp {
 	stored, err := f.ledger.TopUp(context.Background(), o)
 	require.NoError(t, err)
-	require.NoError(t, f.ledger.TopUpDealt(context.Background(), o.Campaign, o.Generation))
+	f.dealt(t, f.ledger, o.Campaign, o.Generation)
 	return stored
 }
 
@@ -80,7 +87,7 @@ func testTopUp(t *testing.T, f *fixture) {
 	}
 	require.Equal(t, order.Total, adding())
 	for range 2 {
-		require.NoError(t, f.ledger.TopUpDealt(t.Context(), "rain", 2))
+		f.dealt(t, f.ledger, "rain", 2)
 	}
 	require.Zero(t, adding())
 	f.tops(t, added("rain", 3, 15, 1))
@@ -214,7 +221,7 @@ func testTopUpAmongCloses(t *testing.T, f *fixture) {
 			require.ErrorIs(t, end, ErrTopUpOpen)
 			require.EqualValues(t, 15, c.Packets)
 			require.Zero(t, c.Closing)
-			require.NoError(t, f.ledger.TopUpDealt(t.Context(), id, 2))
+			f.dealt(t, f.ledger, id, 2)
 			require.NoError(t, f.ledger.BeginClose(t.Context(), id))
 			c = f.stored(t, id)
 		} else {
@@ -269,10 +276,10 @@ func testSettleAdded(t *testing.T, f *fixture) {
 		require.Equal(t, PacketNotPlanned, q.Reason)
 		require.Greater(t, q.Grant.Packet, int64(15))
 	}
-	require.NoError(t, other.TopUpDealt(t.Context(), "rain", 2))
+	f.dealt(t, other, "rain", 2)
 	_, err = other.TopUp(t.Context(), added("rain", 3, 15, 5))
 	require.NoError(t, err)
-	require.NoError(t, other.TopUpDealt(t.Context(), "rain", 3))
+	f.dealt(t, other, "rain", 3)
 	_, err = f.ledger.Decide(t.Context(), Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "it came early")},
 		f.Settler.config.Plan)
 	require.NoError(t, err, "Decide takes the top-up into account, too")
@@ -298,4 +305,26 @@ func testRefundAdded(t *testing.T, f *fixture) {
 	closed := closeOf("rain", 15, 12)
 	f.refunds(t, closed)
 	f.refundedOnce(t, closed)
+}
+
+// A shard is opened after a caller has found the packets of a top-up in Redis. Redis may have lost them, so the top-up
+// stays open until a caller finds them again.
+func testTopUpDealtBeforeAnOpening(t *testing.T, f *fixture) {
+	f.opened(t, 10)
+	_, err := f.ledger.TopUp(t.Context(), added("rain", 2, 10, 5))
+	require.NoError(t, err)
+	epochs, err := f.ledger.Epochs(t.Context())
+	require.NoError(t, err)
+	require.Len(t, epochs, 6)
+	require.NoError(t, f.ledger.Fence(t.Context(), Fence{Shard: 3, From: epochs[3], Epoch: epochs[3] + 1}))
+	require.NoError(t, f.ledger.TopUpsLost(t.Context(), "rain", 1))
+	err = f.ledger.TopUpDealt(t.Context(), "rain", 2, epochs)
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
+	open, err := f.ledger.OpenTopUps(t.Context())
+	require.NoError(t, err)
+	require.Len(t, open, 1)
+	f.dealt(t, f.ledger, "rain", 2)
+	open, err = f.ledger.OpenTopUps(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, open)
 }

@@ -597,7 +597,9 @@ func withheldCases() map[string]scriptCase {
 				b.load(t, spec("rain", 10))
 				b.begin(t)
 			},
-			call: func(ctx context.Context, b *bundle) error { return b.k.Withhold(ctx, attempt, "rain", store.Withholding{Last: 1, Front: []int{3}}) },
+			call: func(ctx context.Context, b *bundle) error {
+				return b.k.Withhold(ctx, attempt, "rain", store.Withholding{Last: 1, Front: []int{3}})
+			},
 		},
 		"grant_withheld": {
 			keys: func(b *bundle) []string {

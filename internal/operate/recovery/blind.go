@@ -126,13 +126,13 @@ func (r *Recoverer) keepOpening(ctx context.Context, k *store.Shard, v *Verdict,
 	if err := r.restoreControls(ctx, v.Shard); err != nil {
 		return err
 	}
-	for id, dealt := range v.dealt {
+	if _, err := r.record(ctx, v, state.Epoch); err != nil {
+		return err
+	}
+	for id, dealt := range v.dealt { // after the epoch is raised: see Ledger.TopUpDealt
 		if err := r.cfg.Ledger.TopUpsLost(ctx, id, dealt); err != nil {
 			return err
 		}
-	}
-	if _, err := r.record(ctx, v, state.Epoch); err != nil {
-		return err
 	}
 	if err := k.Recorded(ctx, text); err != nil {
 		return err

@@ -72,6 +72,7 @@ type changed struct {
 
 	deployment func() error
 	note       func()
+	accept     func()
 }
 
 func (c *changed) Deployment(ctx context.Context) (ledger.Deployment, error) {
@@ -81,6 +82,13 @@ func (c *changed) Deployment(ctx context.Context) (ledger.Deployment, error) {
 		}
 	}
 	return c.Ledger.Deployment(ctx)
+}
+
+func (c *changed) AcceptLoss(ctx context.Context, from int64, token string, decision ledger.AcceptedLoss) error {
+	if c.accept != nil {
+		c.accept()
+	}
+	return c.Ledger.AcceptLoss(ctx, from, token, decision)
 }
 
 func (c *changed) NoteOpening(ctx context.Context, shard int, epoch int64, note string) error {
@@ -261,4 +269,24 @@ func TestLostRequeueIsNotPublishedAgain(t *testing.T) {
 	answer, err = requeue.Claim(t.Context(), 0, "c", []stream.SeqRange{{First: 5, Last: 10}}, "batch")
 	require.NoError(t, err)
 	require.True(t, answer.Granted(), "the other letters are still delivered")
+}
+
+// A person opens a shard without the ledger, and Redis has lost the packets of a top-up. A caller that found the packets
+// before the loss records them as dealt while a worker records the opening. The packets are dealt again.
+func TestTopUpIsRecordedWithAnOpening(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	old := w.older(t)
+	w.ordersMore(t)
+	epochs, err := w.ledger.Epochs(t.Context())
+	require.NoError(t, err)
+	w.restart(t, old)
+	w.opensBlind(t, 0, "the database burns")
+	late := &changed{Ledger: w.ledger, accept: func() {
+		require.NoError(t, w.ledger.TopUpDealt(t.Context(), id, 2, epochs))
+	}}
+	require.NoError(t, w.recoverer(over(late)).KeepOpening(t.Context(), 0))
+	open, err := w.ledger.OpenTopUps(t.Context())
+	require.NoError(t, err)
+	require.Len(t, open, 1)
 }

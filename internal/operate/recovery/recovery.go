@@ -301,31 +301,6 @@ func (r *Recoverer) accept(ctx context.Context, v *Verdict, by stream.Decision) 
 	return r.open(ctx, now, &ledger.AcceptedLoss{Shard: v.Shard, Decision: by, Lost: now.String()})
 }
 
-// keepTopic sets the done bits of the events that the topic has, so that they are not sent again after an accepted
-// loss. It does nothing if the topic contradicts Redis. It fences the topic first, and waits for the witnesses
-// meanwhile. A witness that reports no more than the person was shown does not stop the opening.
-func (r *Recoverer) keepTopic(ctx context.Context, v *Verdict) error {
-	f, err := r.ask(ctx, v.Shard)
-	if err != nil || f == nil {
-		return err
-	}
-	k := r.cfg.Store.Shard(v.Shard)
-	z, err := k.Freeze(ctx)
-	if err != nil {
-		return err
-	}
-	if z.Seen <= v.Known() {
-		v.state.Seen = z.Seen
-	}
-	if f.doubt != "" {
-		return nil
-	}
-	if _, _, why, err := r.missing(ctx, v, f); err != nil || why != "" {
-		return err
-	}
-	return r.markTopic(ctx, k, f, v.Redis)
-}
-
 const maxAccepted = 100
 
 // Accepted returns the latest losses that people have accepted, newest first. Without the ledger it returns none.

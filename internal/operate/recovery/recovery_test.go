@@ -304,15 +304,23 @@ func TestPausesOfOtherShardsComeBack(t *testing.T) {
 	require.Equal(t, "ann", c.Limited.By)
 }
 
-// toppedUp adds packets to the campaign in the ledger, and marks them as dealt in the ledger and in Redis.
-func (w *world) toppedUp(t *testing.T) {
+// ordersMore adds packets to the campaign in the ledger.
+func (w *world) ordersMore(t *testing.T) {
 	t.Helper()
 	_, err := w.ledger.TopUp(t.Context(), ledger.TopUp{
 		Campaign: id, ID: "more", Expect: 10_000, Generation: 2, Packets: 5, Total: 50,
 		Split: hongbao.Split{Mode: hongbao.SplitEven}, Seed: campaign.NewSeed(), Hash: "h", Decision: by("ann", "w"),
 	})
 	require.NoError(t, err)
-	require.NoError(t, w.ledger.TopUpDealt(t.Context(), id, 2))
+}
+
+// toppedUp adds packets to the campaign in the ledger, and marks them as dealt in the ledger and in Redis.
+func (w *world) toppedUp(t *testing.T) {
+	t.Helper()
+	w.ordersMore(t)
+	epochs, err := w.ledger.Epochs(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, w.ledger.TopUpDealt(t.Context(), id, 2, epochs))
 	require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Campaign(id), "generation", 2, "dealt", 2).Err())
 }
 
