@@ -214,7 +214,8 @@ func TestReplayToTheBalanceServer(t *testing.T) {
 	}
 }
 
-// A replay has settled a grant that becomes a dead letter. The requeue removes the letter without a request to the remote.
+// A replay has settled a grant that becomes a dead letter. The requeue removes the letter without a request to the
+// remote.
 func TestRequeueAtTheBalanceServerOfWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})

@@ -51,8 +51,8 @@ var remedies = []remedy{
 	{RemotePaid, "the remote has paid a grant that the ledger lacks. A person had dropped the grant's dead letter, " +
 		"voided the grant, paid it from the reserve, or ended its campaign from the ledger",
 		"do not refund the campaign yet. No command records a credit that contradicts a person's decision: ask the " +
-			"remote's owners to take the credit back; `hongbao journal` says who decided. Until they do, a grant that was also paid outside or from the reserve " +
-			"is paid twice", false},
+			"remote's owners to take the credit back; `hongbao journal` says who decided. Until they do, a grant that was " +
+			"also paid outside or from the reserve is paid twice", false},
 	{Unfounded, "the stream, the ledger or the topic has a grant without a receipt",
 		"find out whether Redis lost writes. If Redis did, it may grant the packet again, so " + pauseOpen + ". Otherwise " +
 			"find out who wrote the grant to that place", false},
