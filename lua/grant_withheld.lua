@@ -38,7 +38,8 @@ if refused then
 	return { 'refused', refused }
 end
 local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+-- not before the window, if the clock of a promoted server is behind: no receipt has a negative time
+local now = math.max(clock[1] * 1000 + math.floor(clock[2] / 1000), c[2])
 local seq, ms = string.format('%.0f', meta[1] + 1), string.format('%.0f', now)
 redis.call('XADD', KEYS[2], '*', '3', 'grant ' .. ARGV[1] .. ' ' .. seq .. ' ' .. meta[2] .. ' ' .. ms .. ' ' .. ARGV[2] .. '\n' ..
 	packet .. ' ' .. ARGV[5] .. ' ' .. (ARGV[6] ~= '' and ARGV[6] or '-') .. ' ' .. ARGV[7])

@@ -286,7 +286,8 @@ func (a *goldenAnswers) end(dir string) {
 	a.set("CAMPAIGN_GRACE", "0s")
 	w = a.start("work")
 	left += 100 // the packet of the dropped letter
-	a.add(0, "", "campaign", "refund", "rain", "--wait", "30s", "--missing", "1", "--amount", strconv.FormatInt(int64(left), 10))
+	a.add(0, "", "campaign", "refund", "rain", "--wait", "30s", "--missing", "1", "--amount",
+		strconv.FormatInt(int64(left), 10))
 	disclosed := filepath.Join(dir, "disclosed.json")
 	require.NoError(a.t, os.WriteFile(disclosed, []byte(a.add(0, "", "campaign", "reveal", "rain")), 0o600))
 	a.add(0, "", "campaign", "verify", disclosed)

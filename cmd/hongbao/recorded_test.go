@@ -214,7 +214,8 @@ func TestReplayToTheBalanceServer(t *testing.T) {
 	}
 }
 
-// A replay of dead letters has settled the grant of a letter. The requeue removes the letter without a request to the remote.
+// A replay has settled a grant that becomes a dead letter. The requeue removes the letter without a request to the
+// remote.
 func TestRequeueAtTheBalanceServerOfWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	d := setup(t, options{})
@@ -223,12 +224,12 @@ func TestRequeueAtTheBalanceServerOfWhatIsRecorded(t *testing.T) {
 	d.atBank("http://" + addr)
 	bank := startBalance(t, addr, filepath.Join(t.TempDir(), "balance.db"))
 	want := d.winners(t, "rain", 4)
-	d.buried("balance")
-	d.ok("replay", "first", "--to", "balance", "--dead", "balance", "--campaign", "rain", "--user", "u0001")
+	d.ok("replay", "first", "--to", "balance", "--campaign", "rain", "--user", "u0001")
 	n, sum := booked(t, addr, want)
 	require.Equal(t, 1, n)
 	require.Equal(t, want["u0001"], sum)
 	require.Equal(t, sum, d.show("rain").Ledger.Granted)
+	d.buried("balance")
 	bank.Kill()
 	startBalance(t, addr, filepath.Join(t.TempDir(), "empty.db")) // a server that has no keys
 	d.ok("dead", "requeue", "--class", "permanent", "--expect", "4", "--by", "ann", "--why", "the account is open again")

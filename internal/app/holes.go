@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -111,10 +112,7 @@ func (a *App) GrantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err 
 
 func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err error) {
 	held, err := a.store.Campaign(o.Campaign).Held(ctx, o.User)
-	if err == nil {
-		err = complete(held)
-	}
-	if err != nil {
+	if err = cmp.Or(checkOpen(held), err); err != nil {
 		return g, o.error(err)
 	}
 	receipts := store.ReceiptsOf(held)
@@ -141,7 +139,7 @@ func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err 
 		"released since; `hongbao hole list %s` lists the withheld packets", o.Packet, o.Campaign, o.Campaign)
 }
 
-// grantOf grants a packet of a place.
+// grantOf grants the packet with the index at among a place's withheld packets.
 func (a *App) grantOf(ctx context.Context, o HoleGrant, h *Holes, at int, held []store.Held) (hongbao.Grant, error) {
 	elsewhere := 0
 	for i := range held {
@@ -161,8 +159,8 @@ func (a *App) grantOf(ctx context.Context, o HoleGrant, h *Holes, at int, held [
 	return g, err
 }
 
-// complete returns an error if a user's receipts may be out of date, because a place is frozen.
-func complete(held []store.Held) error {
+// checkOpen returns an error if a place is frozen: a user's receipts there may be out of date, and so may an error.
+func checkOpen(held []store.Held) error {
 	for i := range held {
 		if err := held[i].Open; err != nil {
 			return fmt.Errorf("shard %d: %w", held[i].Place.Index(), err)

@@ -47,6 +47,31 @@ func testKeys(t *testing.T, f *fixture) {
 	_, err = l.AddKey(ctx, bad)
 	require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err))
 
+	rotates(t, l, first, live)
+	gone, err := l.RevokeKey(ctx, first.ID)
+	require.NoError(t, err)
+	require.False(t, gone.Revoked.IsZero())
+	again, err := l.RevokeKey(ctx, first.ID)
+	require.NoError(t, err)
+	require.Equal(t, gone, again, "a repeat changes nothing")
+	require.Empty(t, live())
+	_, hash := access.NewSecret(first.ID)
+	for _, id := range []string{first.ID, short.ID, "nobody"} {
+		_, err = l.RotateKey(ctx, id, Rotation{Hash: hash})
+		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), id)
+	}
+	_, err = l.RevokeKey(ctx, "nobody")
+	require.ErrorContains(t, err, "hongbao key list")
+	all, err := l.Keys(ctx)
+	require.NoError(t, err)
+	require.Len(t, all, 3)
+	require.Equal(t, []string{first.ID, short.ID}, []string{all[0].ID, all[1].ID}, "in the order in which they were made")
+}
+
+// rotates rotates the only live key.
+func rotates(t *testing.T, l *Ledger, first access.Key, live func() []access.Key) {
+	t.Helper()
+	ctx := t.Context()
 	_, hash := access.NewSecret(first.ID)
 	turned, err := l.RotateKey(ctx, first.ID, Rotation{Hash: hash, Overlap: time.Hour})
 	require.NoError(t, err)
@@ -60,7 +85,7 @@ func testKeys(t *testing.T, f *fixture) {
 	require.ErrorContains(t, err, "--overlap 0s", "as after an unknown COMMIT: programs use the first secret")
 	require.Equal(t, turned, live()[0])
 	later := first.Expires.Add(time.Hour)
-	turned, err = l.RotateKey(ctx, first.ID, Rotation{Hash: hash, Expires: &later})
+	_, err = l.RotateKey(ctx, first.ID, Rotation{Hash: hash, Expires: &later})
 	require.NoError(t, err)
 	require.Equal(t, later, live()[0].Expires)
 	turned, err = l.RotateKey(ctx, first.ID, Rotation{Hash: other})
@@ -71,24 +96,6 @@ func testKeys(t *testing.T, f *fixture) {
 	_, err = l.RotateKey(ctx, first.ID, Rotation{Hash: hash, Expires: &past})
 	require.ErrorContains(t, err, "it would have expired")
 	require.Equal(t, turned, live()[0])
-
-	gone, err := l.RevokeKey(ctx, first.ID)
-	require.NoError(t, err)
-	require.False(t, gone.Revoked.IsZero())
-	again, err := l.RevokeKey(ctx, first.ID)
-	require.NoError(t, err)
-	require.Equal(t, gone, again, "a repeat changes nothing")
-	require.Empty(t, live())
-	for _, id := range []string{first.ID, short.ID, "nobody"} {
-		_, err = l.RotateKey(ctx, id, Rotation{Hash: hash})
-		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), id)
-	}
-	_, err = l.RevokeKey(ctx, "nobody")
-	require.ErrorContains(t, err, "hongbao key list")
-	all, err := l.Keys(ctx)
-	require.NoError(t, err)
-	require.Len(t, all, 3)
-	require.Equal(t, []string{first.ID, short.ID}, []string{all[0].ID, all[1].ID}, "in the order in which they were made")
 }
 
 // testKeysTogether rotates one key in many concurrent calls. Each call replaces a different secret.

@@ -14,6 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/load"
+	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -284,6 +285,28 @@ func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 	_, why, err = k.ReleaseWithheld(ctx, "rain")
 	require.NoError(t, err)
 	require.EqualValues(t, store.StateClosed, why)
+}
+
+// The clock of a promoted server is behind the start of the campaign's window. A withheld packet is granted at the
+// start, so that the receipt has no negative time, which no program could read.
+func TestWithheldPacketBeforeTheWindow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	withheldThree(t, b)
+	start := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "from", start.UnixMilli()).Err())
+	g := hongbao.Grant{Campaign: "rain", User: "u1", RequestID: "r1", Packet: firstWithheld.Number, Amount: firstWithheld.Amount}
+	why, err := b.k.GrantWithheld(t.Context(), &g, 0)
+	require.NoError(t, err)
+	require.Empty(t, why)
+	require.WithinDuration(t, start, g.Time, 0)
+	receipts, err := b.k.ReceiptsOf(t.Context(), "rain", []string{"u1"})
+	require.NoError(t, err)
+	require.WithinDuration(t, start, receipts["u1"][0].Time, 0)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "from", time.Now().Add(-time.Hour).UnixMilli()).Err())
+	answers, err := b.k.Grab(t.Context(), storetest.Call("rain", "u1/r1"), nil)
+	require.NoError(t, err)
+	require.Equal(t, firstWithheld.Number, answers[0].Receipts[0].Packet, "the user's next grab")
 }
 
 // Revise changes the revision of a campaign after a restore. CountWinners still finds the generation in it.

@@ -24,7 +24,8 @@ type Ops struct {
 	Opened func(net.Addr)
 }
 
-// Run serves until ctx ends. Without an address it only waits for ctx.
+// Run serves until ctx ends, and then interrupts requests that take longer than a second. Without an address it only
+// waits for ctx.
 func (o *Ops) Run(ctx context.Context) error {
 	if o.Listen == "" {
 		<-ctx.Done()
@@ -45,7 +46,10 @@ func (o *Ops) Run(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	return s.Stop(time.Second, "they were requests of the ops listener")
+	if err := s.Stop(time.Second, "they were requests of the ops listener"); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil // a probe or a scrape that was interrupted comes again; it must not end the process
 }
 
 // OpsHandler returns a handler for /livez, /readyz, /metrics (unless metrics is nil) and /debug/pprof (if

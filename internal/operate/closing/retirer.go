@@ -19,7 +19,8 @@ type RetirerConfig struct {
 	Store *store.Store
 	Locks Locker
 	Log   *zap.Logger
-	// How long a refunded campaign stays in Redis. After this time its receipts are read from the ledger.
+	// How long a refunded campaign stays in Redis. After this time its receipts are read from the ledger. Below 10m,
+	// processes that saw the campaign open within 10 minutes report its removal as a loss (redis_lost_data).
 	Grace time.Duration `knob:"campaign.grace" default:"24h" want:"0s to 9600h"`
 	// Every is the pause between two rounds.
 	Every time.Duration `default:"1m" want:"10ms to 1h"`

@@ -39,7 +39,7 @@ type Config struct {
 	Settles bool
 	// Sink, if not empty, is the target's sink. The replay then also delivers grants whose entries were deleted before
 	// this sink had finished them. It reads such grants from the receipts, and marks them as done for the sink. It
-	// omits the sink's dead letters, waiting and dropped ones, unless Options.Dead asks for the waiting ones.
+	// omits the sink's dead letters, waiting and dropped ones: a person decides about them.
 	Sink string
 	// Only, if not nil, selects from the grants that the filter matches. It must be safe for concurrent use.
 	Only func(g *hongbao.Grant) bool
@@ -253,7 +253,7 @@ func (w *run) shards(ctx context.Context) error {
 			ctx := store.WithEpoch(ctx, w.shard[shard].epoch) // if the shard opens again, later writes fail
 			deliver := func(p *part) error { return w.part(ctx, shard, p) }
 			var err error
-			if w.Sink != "" && w.Sink != w.opts.Dead {
+			if w.Sink != "" {
 				w.shard[shard].aside, err = w.letters.Aside(ctx, w.Sink, shard)
 			}
 			switch {
