@@ -39,17 +39,15 @@ if not claim then
 	end
 end
 for i = 4, #ARGV, 5 do
-	local sink, requeues = KEYS[tonumber(ARGV[i])], KEYS[tonumber(ARGV[i + 4])]
+	local sink, requeues = tonumber(ARGV[i]), tonumber(ARGV[i + 4])
 	local first, last = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
-	if requeues then
-		for _, bit in ipairs(bits_set(sink, first, last)) do
-			redis.call('SETBIT', requeues, bit, 1)
+	if requeues > 0 then
+		for _, bit in ipairs(bits_set(KEYS[sink], first, last)) do
+			set_bits(KEYS[requeues], bit, bit)
 		end
-		for bit = first, math.min(last, floor - ARGV[i + 3] - 1) do
-			redis.call('SETBIT', requeues, bit, 1)
-		end
+		set_bits(KEYS[requeues], first, math.min(last, floor - ARGV[i + 3] - 1)) -- or none
 	end
-	set_bits(sink, first, last)
+	set_bits(KEYS[sink], first, last)
 end
 redis.call('HDEL', KEYS[1], ARGV[1])
 return { 'ok' }

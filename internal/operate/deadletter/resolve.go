@@ -162,7 +162,8 @@ func (l *Letters) resolve(ctx context.Context, x *Letter, who stream.Decision, r
 }
 
 // RequeueSink returns the name under which a requeue keeps its done bits for the sink. They mark the dead letters that
-// a requeue has delivered. The sink's own done bits can't show this, because they mark every dead letter as done.
+// were delivered, by a requeue or by a worker that completed an open claim. The sink's own done bits can't show this,
+// because they mark every dead letter as done.
 func RequeueSink(sink string) string { return "requeue-" + sink }
 
 // Requeue delivers the grants of letters to their sink, and then resolves each letter with the person and the reason.
