@@ -117,8 +117,8 @@ func TestCreditThatTheRemoteLost(t *testing.T) {
 	d.agrees(4)
 }
 
-// A person dropped the letter of a credit that the remote had rejected, and the remote booked it later. The audit's remedy
-// for it records the credit, whether or not the event is still in the stream, and requests none.
+// A person dropped the letter of a credit that the remote had rejected, and the remote booked it later. The audit's
+// remedy for it records the credit, whether or not the event is still in the stream, and requests none.
 func TestCreditThatTheRemoteBookedAfterADrop(t *testing.T) {
 	t.Parallel()
 	for name, trimmed := range map[string]bool{"in the stream": false, "in the receipts": true} {
@@ -143,7 +143,8 @@ func TestCreditThatTheRemoteBookedAfterADrop(t *testing.T) {
 			r := d.auditNow()
 			require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
 			packet := r.Dropped[0].Packet
-			confirm := []string{"dead", "confirm", "--booked", "--by", "ann", "--why", "x", "--packet", fmt.Sprintf("rain/%d", packet)}
+			confirm := []string{"dead", "confirm", "--booked", "--by", "ann", "--why", "x", "--packet",
+				fmt.Sprintf("rain/%d", packet)}
 			d.refused(1, confirm, "the remote has no credit", "nothing was recorded")
 			require.Zero(t, d.count("SELECT count(*) FROM pending"))
 

@@ -140,8 +140,8 @@ func (a *App) inDoubt(ctx context.Context, letters *deadletter.Letters, o *Confi
 }
 
 // confirmPackets ends credits in doubt whose letters no longer exist. It records a booked credit in the ledger. If the
-// remote is queryable, its answer decides, and the credit need not be in doubt. It forgets a credit that was not booked,
-// and never sends it, because a person has already dropped its letter.
+// remote is queryable, its answer decides, and the credit need not be in doubt. It forgets a credit that was not
+// booked, and never sends it, because a person has already dropped its letter.
 func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confirmed) error {
 	if len(o.Packets) == 0 {
 		return nil
@@ -192,8 +192,8 @@ func (a *App) confirmPackets(ctx context.Context, o *Confirmation, report *Confi
 	return nil
 }
 
-// creditOf returns the pending row of a packet's credit. If the ledger has none, and the remote is asked, it returns the
-// grant of the packet's receipt.
+// creditOf returns the pending row of a packet's credit. If the ledger has none, and the remote is asked, it returns
+// the grant of the packet's receipt.
 func (a *App) creditOf(ctx context.Context, h *alarmed, at PacketID, asks bool) (payment.Pending, error) {
 	rows, err := h.settler.Pending(ctx, 0, hongbao.Grant{Campaign: at.Campaign, Packet: at.Packet - 1}, 1)
 	if err != nil {

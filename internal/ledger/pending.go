@@ -17,10 +17,10 @@ import (
 // Begin records durably, outside of Redis, that the caller is about to request credits from a remote. grants must not
 // contain a packet twice.
 //
-// held are the grants that the ledger has for these packets: in table grants, or in quarantine with the same facts. Only a
-// replay may request these credits, and none of those that are aside. before are the credits that were pending already and may be booked; Begin has
-// taken over those with Taken. All other grants are pending from now on, and certainly no credit was requested for
-// them.
+// held are the grants that the ledger has for these packets: in table grants, or in quarantine with the same facts. Only
+// a replay may request these credits, and none of those that are aside. before are the credits that were pending already
+// and may be booked; Begin has taken over those with Taken. All other grants are pending from now on, and certainly no
+// credit was requested for them.
 //
 // If a fence leaves out a grant that is neither held nor pending, Begin refuses all grants with ErrFenced. After an
 // error nothing has changed, unless the class is Unknown.
@@ -232,8 +232,8 @@ func keysOf(items []item) []any {
 	return []any{campaigns, packets}
 }
 
-// deletePending returns the statements that delete the pending rows of sorted items, if their batch and the last start of
-// their owner are the given ones. Batch 0 means any batch, and the zero time any start.
+// deletePending returns the statements that delete the pending rows of sorted items, if their batch and the last start
+// of their owner are the given ones. Batch 0 means any batch, and the zero time any start.
 func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmts []stmt, err error) {
 	var at int64
 	if !asked.IsZero() {
@@ -259,9 +259,9 @@ func (l *Ledger) deletePending(items []item, batch int64, asked time.Time) (stmt
 }
 
 // Forget deletes the pending rows that the call of Begin with this batch wrote or took over. The caller must be certain
-// that nothing was booked. Forget keeps rows that another owner has taken over meanwhile. An owner that takes its own row
-// again keeps the batch. So a caller that did not own the rows gives the Asked that it has read (payment.Pending), and
-// Forget keeps rows that have another one by now. A repeated call changes nothing.
+// that nothing was booked. Forget keeps rows that another owner has taken over meanwhile. An owner that takes its own
+// row again keeps the batch. So a caller that did not own the rows gives the Asked that it has read (payment.Pending),
+// and Forget keeps rows that have another one by now. A repeated call changes nothing.
 func (s *Settler) Forget(ctx context.Context, batch int64, asked time.Time, grants []hongbao.Grant) error {
 	drop, err := s.config.Ledger.deletePending(itemsOf(grants), batch, asked)
 	if err == nil {

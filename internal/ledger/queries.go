@@ -55,8 +55,8 @@ type queries struct {
 	insertGrants string
 	// readGrants takes the packed columns campaign and packet; it returns the existing rows.
 	readGrants string
-	// readQuarantine takes the packed columns campaign and packet. It returns the grant, resolved_at and the reason of each
-	// of their rows in quarantine.
+	// readQuarantine takes the packed columns campaign and packet. It returns the grant, resolved_at and the reason of
+	// each of their rows in quarantine.
 	readQuarantine string
 	// insertQuarantine takes the packed columns of quarantine except id, created_at, batch and the decision; then
 	// created_at and batch.

@@ -26,8 +26,9 @@ type Pending struct {
 // Held is a grant that the ledger already has, so no worker begins to request its credit.
 type Held struct {
 	hongbao.Grant
-	// Aside says that the grant is in quarantine, and that a person has decided about it or no credit was requested for it.
-	// The caller must neither request the credit nor record it. If Aside is false, the remote has credited the grant.
+	// Aside says that the grant is in quarantine, and that a person has decided about it or no credit was requested for
+	// it. The caller must neither request the credit nor record it. If Aside is false, the remote has credited the
+	// grant, or the call is a replay.
 	Aside bool
 }
 

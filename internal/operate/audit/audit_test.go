@@ -264,7 +264,7 @@ func TestListIsBounded(t *testing.T) {
 
 	var text bytes.Buffer
 	require.NoError(t, r.Write(&text))
-	require.Contains(t, text.String(), "What to do: deliver these grants again")
+	require.Contains(t, text.String(), "What to do: if the ledger lacks them, deliver them again")
 	require.Contains(t, text.String(), "  and 37 more\n")
 
 	var back audit.Report

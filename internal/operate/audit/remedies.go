@@ -45,16 +45,17 @@ var remedies = []remedy{
 			"the database from a backup", false},
 	{Lost, "sink balance has finished a grant, and the ledger does not have it. Or the ledger has recorded a grant, and " +
 		"the remote does not have it",
-		"the ledger lacks them: deliver them again, from the stream or the receipts, with `hongbao replay NAME --to balance " +
-			"--missing`. If the ledger was restored from a backup, read docs/disaster.md first. The remote lacks one: " +
-			"request it again with the same key by `hongbao replay NAME --to balance --campaign CAMPAIGN --shard N --seq " +
-			"FIRST-LAST`. Once `remote.retention`, counted from the grab, is over, the replay only queries: then the " +
-			"remote's owners have to book the credit under its reference. The ledger, or the remote, settles each grant " +
-			"once", true},
+		"if the ledger lacks them, deliver them again, from the stream or the receipts: `hongbao replay NAME --to " +
+			"balance --missing`. If the ledger was restored from a backup, read docs/disaster.md first. If the remote " +
+			"lacks one, request it again with the same key: `hongbao replay NAME --to balance --campaign CAMPAIGN " +
+			"--shard N --seq FIRST-LAST`. Once `remote.retention`, counted from the grab, is over, the replay only " +
+			"queries: then the remote's owners have to book the credit under its reference. The ledger, or the remote, " +
+			"settles each grant once", true},
 	{RemotePaid, "the remote has paid a grant that the ledger lacks. A person had dropped the grant's dead letter, " +
 		"voided the grant, paid it from the reserve, or ended its campaign from the ledger",
 		"do not refund the campaign yet. `hongbao dead confirm --booked --packet CAMPAIGN/PACKET` asks the remote again, " +
-			"and records a grant whose dead letter was dropped. It can't record a grant that a person decided in quarantine, or a grant of a " +
+			"and records a grant whose dead letter was dropped. It can't record a grant that a person decided in " +
+			"quarantine, or a grant of a " +
 			"refunded campaign: ask the remote's owners to take the credit back. Until they do, a grant that was paid from " +
 			"the reserve is paid twice", true},
 	{Unfounded, "the stream, the ledger or the topic has a grant without a receipt",

@@ -17,7 +17,8 @@ type known struct {
 	unsent map[string][]int64
 }
 
-func (k *known) isBooked(reference string) (g hongbao.Grant, is bool) {
+// bookedAs returns the grant whose credit is booked; is reports whether there is one.
+func (k *known) bookedAs(reference string) (g hongbao.Grant, is bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g, is = k.booked[reference]

@@ -67,7 +67,7 @@ func (h *Handler) begin(ctx context.Context, items []*item) (fresh, open []*item
 	at := make(map[string]*item, len(items))
 	for _, it := range items {
 		it.outcome, it.err, it.batch, it.rejected, it.sent = outcomeUnbooked, nil, 0, nil, false
-		if has, is := h.known.isBooked(it.credit.Reference); is {
+		if has, is := h.known.bookedAs(it.credit.Reference); is {
 			if h.same(it, &has, "has yet to record") {
 				it.outcome = outcomeBooked
 			}

@@ -185,8 +185,8 @@ func TestTwoEventsOfOnePacket(t *testing.T) {
 	b.holds(t, grants(1, 3))
 }
 
-// The remote has booked a credit, but the ledger was down, so only this process knows it. Then another event of the same
-// packet comes. It is a contradiction: the ledger must not record it as paid, and the first grant stays pending.
+// The remote has booked a credit, but the ledger was down, so only this process knows it. Then another event of the
+// same packet comes. It is a contradiction: the ledger must not record it as paid, and the first grant stays pending.
 func TestAnotherEventOfABookedPacket(t *testing.T) {
 	t.Parallel()
 	for name, change := range kinds {
@@ -255,8 +255,8 @@ func TestSweep(t *testing.T) {
 	require.True(t, hongbao.IsOutage(err))
 }
 
-// A sweep, or a person's verdict, has listed a pending credit. Before its row is deleted, the credit's worker requests it
-// again, and the answer is lost. The row stays, because "not booked" is older than that request.
+// A sweep, or a person's verdict, has listed a pending credit. Before its row is deleted, the credit's worker requests
+// it again, and the answer is lost. The row stays, because "not booked" is older than that request.
 func TestRequestedAgainMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"verdict", "sweep", "sweep that can't delete"} {

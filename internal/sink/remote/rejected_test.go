@@ -90,8 +90,8 @@ func TestRejectedAfterTakingOver(t *testing.T) {
 	}
 }
 
-// A retry is rejected, and the remote does not have the credit. The rejection is final only when no earlier request can
-// still arrive, or when a person has verified it.
+// A retry is rejected, and the remote does not have the credit. The rejection is final only when no earlier request
+// can still arrive, or when a person has verified it.
 func TestRejectedAndNotThere(t *testing.T) {
 	t.Parallel()
 	never := func(b *bank) {
@@ -167,8 +167,8 @@ func TestRejectedAfterARefusedBatch(t *testing.T) {
 	}
 }
 
-// A remote books the first credit of a batch and refuses the batch. The worker can't request that credit alone yet; later
-// the remote rejects it. The pending row stays, because the batch has booked the credit.
+// A remote books the first credit of a batch and refuses the batch. The worker can't request that credit alone yet;
+// later the remote rejects it. The pending row stays, because the batch has booked the credit.
 func TestRefusedBatchThenNotSent(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats} {
@@ -215,8 +215,8 @@ func TestRefusedBatchThenNotSent(t *testing.T) {
 	}
 }
 
-// The ledger has lost a credit that the remote has booked, and the remote rejects the replay. A query finds the credit,
-// or a person decides.
+// The ledger has lost a credit that the remote has booked, and the remote rejects the replay. A query finds the
+// credit, or a person decides.
 func TestReplayIsRejected(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){"both": func(*Config) {}, "idempotent": repeats} {

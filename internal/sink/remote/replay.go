@@ -41,8 +41,8 @@ func (h *Handler) repeat(ctx context.Context, it *item) {
 		it.outcome = outcomeUnbooked
 		return
 	}
-	h.find(ctx, it, fmt.Sprintf("it may have been sent up to %s ago, and the remote remembers keys for %s: it is not sent "+
-		"again", age, h.cfg.Retention))
+	h.find(ctx, it, fmt.Sprintf("it may have been sent up to %s ago, and the remote remembers keys for %s: it is not "+
+		"sent again", age, h.cfg.Retention))
 }
 
 // find queries the remote for the credit of an item, which counts as booked if the remote has it as requested. If the
