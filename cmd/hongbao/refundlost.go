@@ -91,8 +91,8 @@ func writeEnding(w io.Writer, e *app.LostEnding) error {
 		fmt.Fprintf(&b, "first: %s\n", step)
 	}
 	if e.Refund == nil {
-		fmt.Fprintf(&b, "would be refunded: %s, %s, to sponsor %s\n", plural.Of(e.Left, "packet"), money.Text(e.LeftAmount, e.Currency),
-			e.Sponsor)
+		fmt.Fprintf(&b, "would be refunded: %s, %s, to sponsor %s\n", plural.Of(e.Left, "packet"),
+			money.Text(e.LeftAmount, e.Currency), e.Sponsor)
 	}
 	if u := e.Unpaid; u != nil {
 		fmt.Fprintf(&b, "among them %s, %s, that the topic announced and the ledger never paid: their users may know that "+

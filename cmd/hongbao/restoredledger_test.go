@@ -179,7 +179,7 @@ func TestRestoredLedgerLacksATopUp(t *testing.T) {
 			d.ok(order(20, 2_000, 2_000, "again")...)
 			pay[1] = "after-order"
 			require.Contains(t, d.ok(pay...), "15 grants delivered now")
-			require.EqualValues(t, map[audit.Kind]int64{audit.InQuarantine: 15}, d.auditNow().Found)
+			require.Equal(t, map[audit.Kind]int64{audit.InQuarantine: 15}, d.auditNow().Found)
 		})
 	}
 }

@@ -95,7 +95,7 @@ func (d *deployment) ends(t *testing.T, granted int, output string) {
 	hashes := disclosed.Hashes()
 	require.Equal(t, []string{s.Hash, s.TopUps[0].Hash, s.TopUps[1].Hash}, hashes)
 	canonical := []string{disclosed.Canonical, disclosed.TopUps[0].Canonical, disclosed.TopUps[1].Canonical}
-	require.Equal(t, canonical, []string{s.Canonical, s.TopUps[0].Canonical, s.TopUps[1].Canonical}, "shown before the reveal")
+	require.Equal(t, []string{s.Canonical, s.TopUps[0].Canonical, s.TopUps[1].Canonical}, canonical, "shown before the reveal")
 	for i, seed := range []string{disclosed.Seed, disclosed.TopUps[0].Seed, disclosed.TopUps[1].Seed} {
 		bytes, err := hex.DecodeString(seed)
 		require.NoError(t, err)

@@ -27,8 +27,8 @@ func (a *App) locked(ctx context.Context, o *Replay, do func(context.Context) er
 }
 
 // lacking returns a filter for the grants that the ledger lacks, as after it was restored from a backup. It leaves out
-// grants of archived campaigns, and grants in quarantine, about which a person decides. But it includes an undecided grant
-// whose packet the ledger did not have when the grant arrived, and has now.
+// grants of archived campaigns, and grants in quarantine, about which a person decides. But it includes an undecided
+// grant whose packet the ledger did not have when the grant arrived, and has now.
 func (a *App) lacking(ctx context.Context) (func(*hongbao.Grant) bool, error) {
 	lost, err := replay.FindLacking(ctx, a.store, configs.SinkBalance, a.ledger)
 	if err != nil {
