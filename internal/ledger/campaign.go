@@ -248,8 +248,8 @@ type Unrefunded struct {
 	Ends     time.Time `json:"ends" doc:"End of the campaign's window."`
 }
 
-// Unrefunded returns the campaigns that are not refunded, in the order in which their windows end. It reads every row of
-// the table campaign.
+// Unrefunded returns the campaigns that are not refunded, in the order in which their windows end. It reads every row
+// of the table campaign.
 func (l *Ledger) Unrefunded(ctx context.Context) ([]Unrefunded, error) {
 	list, err := rowQuery[Unrefunded]{"list the campaigns that are not refunded",
 		`SELECT spec FROM campaign WHERE state = $1 ORDER BY id`, []any{string(StateFunded)},

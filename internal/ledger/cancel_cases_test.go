@@ -66,7 +66,8 @@ func testUnrefunded(t *testing.T, f *fixture) {
 	}
 	list, err := f.ledger.Unrefunded(t.Context())
 	require.NoError(t, err)
-	snow, sleet, rain := Unrefunded{"snow", ends}, Unrefunded{"sleet", ends.Add(time.Hour)}, Unrefunded{"rain", ends.Add(2 * time.Hour)}
+	snow, sleet := Unrefunded{"snow", ends}, Unrefunded{"sleet", ends.Add(time.Hour)}
+	rain := Unrefunded{"rain", ends.Add(2 * time.Hour)}
 	require.Equal(t, []Unrefunded{snow, sleet, rain}, list)
 	_, err = f.ledger.Cancel(t.Context(), "sleet", []int{3})
 	require.NoError(t, err)

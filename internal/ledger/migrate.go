@@ -214,8 +214,8 @@ func (l *Ledger) apply(ctx context.Context, steps []migration) (done []string, e
 	return done, err
 }
 
-// complete runs the steps after the first has. Unless the store is a migrator, all run in one transaction that locks out
-// other migrations.
+// complete runs the steps after the first has. Unless the store is a migrator, all run in one transaction that locks
+// out other migrations.
 func (l *Ledger) complete(ctx context.Context, steps []migration, has int64) (done []string, err error) {
 	if m, ok := l.store.(migrator); ok {
 		tctx, cancel := context.WithTimeout(ctx, l.config.Timeout)

@@ -24,8 +24,8 @@ var (
 	grantSQL   = regexp.MustCompile(`GRANT ([^;]+) ON ([^;]+) TO ([^;]+);`)
 )
 
-// mysqlGrants returns the statements that give the roles their rights, one for each table: MySQL grants rights on one table
-// at a time. tables are all tables of the ledger.
+// mysqlGrants returns the statements that give the roles their rights, one for each table: MySQL grants rights on one
+// table at a time. tables are all tables of the ledger.
 func mysqlGrants(tables []string) (list []string) {
 	for _, m := range grantSQL.FindAllStringSubmatch(sqlComment.ReplaceAllString(rightsSQL+mysqlRightsSQL, ""), -1) {
 		on := strings.Split(m[2], ",")
@@ -33,14 +33,14 @@ func mysqlGrants(tables []string) (list []string) {
 			on = tables
 		}
 		for _, table := range on {
-			list = append(list, fmt.Sprintf("GRANT %s ON %s TO %s", m[1], strings.TrimSpace(table), m[3]))
+			list = append(list, fmt.Sprintf("GRANT %s ON `%s` TO %s", m[1], strings.TrimSpace(table), m[3]))
 		}
 	}
 	return list
 }
 
-// grant gives the roles of deploy/rights/mysql.sql their rights on the tables. It does nothing on a server without these
-// roles, and if the user may not grant rights on the tables.
+// grant gives the roles of deploy/rights/mysql.sql their rights on the tables. It does nothing on a server without
+// these roles, and if the user may not grant rights on the tables.
 func (m *mysqlStore) grant(ctx context.Context) error {
 	conn, err := m.db.Conn(ctx)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// On a server without the roles of deploy/rights/mysql.sql, a migration grants nothing and creates no users, although its
-// user may create users.
+// On a server without the roles of deploy/rights/mysql.sql, a migration grants nothing and creates no users, although
+// its user may create users.
 func TestMigrateWithoutRoles(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -17,24 +16,24 @@ import (
 func (c *Console) endRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /campaigns/{id}/end", c.allow(access.ReadCampaigns, c.endPage))
 	for path, step := range map[string]endStep{
-		"cancel": {access.CancelCampaign, "cancelled", func(ctx context.Context, o Operations, id string, _ *http.Request) error {
-			_, err := o.CancelCampaign(ctx, id)
+		"cancel": {access.CancelCampaign, "cancelled", func(r *http.Request, o Operations, id string) error {
+			_, err := o.CancelCampaign(r.Context(), id)
 			return err
 		}},
-		"close": {access.CloseCampaign, "closed", func(ctx context.Context, o Operations, id string, r *http.Request) error {
-			_, err := o.CloseCampaign(ctx, ops.CampaignClose{Campaign: id, Early: r.PostFormValue("early") != ""})
+		"close": {access.CloseCampaign, "closed", func(r *http.Request, o Operations, id string) error {
+			_, err := o.CloseCampaign(r.Context(), ops.CampaignClose{Campaign: id, Early: r.PostFormValue("early") != ""})
 			return err
 		}},
-		"refund": {access.Refund, "refunded", func(ctx context.Context, o Operations, id string, r *http.Request) error {
+		"refund": {access.Refund, "refunded", func(r *http.Request, o Operations, id string) error {
 			amount, err := strconv.ParseInt(r.PostFormValue("amount"), 10, 64)
 			if err != nil {
 				return &ops.InputError{Field: "amount", Text: "is an integer in minor units"}
 			}
-			_, err = o.RefundCampaign(ctx, ops.CampaignRefund{Campaign: id, Amount: hongbao.Amount(amount)})
+			_, err = o.RefundCampaign(r.Context(), ops.CampaignRefund{Campaign: id, Amount: hongbao.Amount(amount)})
 			return err
 		}},
-		"reveal": {access.RevealCampaign, "revealed", func(ctx context.Context, o Operations, id string, _ *http.Request) error {
-			_, err := o.RevealCampaign(ctx, id)
+		"reveal": {access.RevealCampaign, "revealed", func(r *http.Request, o Operations, id string) error {
+			_, err := o.RevealCampaign(r.Context(), id)
 			return err
 		}},
 	} {
@@ -46,7 +45,7 @@ func (c *Console) endRoutes(mux *http.ServeMux) {
 type endStep struct {
 	action access.Action
 	done   string
-	do     func(ctx context.Context, o Operations, id string, r *http.Request) error
+	do     func(r *http.Request, o Operations, id string) error
 }
 
 func (c *Console) end(s *endStep) handler {
@@ -55,7 +54,7 @@ func (c *Console) end(s *endStep) handler {
 		if !ok {
 			return
 		}
-		if err := s.do(r.Context(), c.operations(who), id, r); err != nil {
+		if err := s.do(r, c.operations(who), id); err != nil {
 			c.failed(w, r, err)
 			return
 		}
