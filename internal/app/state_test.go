@@ -34,7 +34,7 @@ func TestStateKeepsWhatCame(t *testing.T) {
 	require.Nil(t, s.Audit)
 	require.Len(t, s.Servers, 1)
 	require.Len(t, s.Shards, a.store.Len())
-	require.EqualValues(t, 10, s.Campaigns[0].Left)
+	require.EqualValues(t, 50, s.Campaigns[0].Left)
 	for _, sink := range s.Sinks {
 		require.Len(t, sink.Shards, a.store.Len())
 	}
