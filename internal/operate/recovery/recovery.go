@@ -341,7 +341,6 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, decision *ledger.Accep
 		return err
 	}
 	v.opened = epoch
-	k := r.cfg.Store.Shard(v.Shard)
 	mark := store.Mark{Deployment: has.ID, Founding: has.Founding}
 	if err := r.cfg.Store.PutMark(ctx, mark); err != nil { // Redis may have lost the mark, too
 		if !hongbao.IsOutage(err) || ctx.Err() != nil {
@@ -366,12 +365,20 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, decision *ledger.Accep
 		again.Campaigns = append(again.Campaigns, c.Campaign)
 		again.Places[c.Campaign] = c.places
 	}
+	return r.reopen(ctx, v, again)
+}
+
+// reopen opens the shard in Redis. It notes the first seq after the opening just before: if Redis loses the opening, the
+// next recoverer knows which seqs it skipped.
+func (r *Recoverer) reopen(ctx context.Context, v *Verdict, o *store.Reopening) error {
 	if v.attempt.Epoch > 0 {
-		if err := r.noteNext(ctx, v); err != nil {
+		next := o.Last + 1
+		v.counts.Next = &next
+		if err := r.note(ctx, v, v.counts); err != nil {
 			return err
 		}
 	}
-	opened, err := k.Reopen(ctx, again)
+	opened, err := r.cfg.Store.Shard(v.Shard).Reopen(ctx, o)
 	if err == nil && !opened {
 		err = hongbao.Errorf(hongbao.ClassTransient, "shard %d changed meanwhile; the worker tries again", v.Shard)
 	}

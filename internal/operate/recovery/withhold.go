@@ -217,14 +217,6 @@ func (r *Recoverer) countWithheld(ctx context.Context, v *Verdict) (n int64, err
 	return n, nil
 }
 
-// noteNext notes the first seq after an opening, just before the opening. If Redis loses the opening, the next recoverer
-// knows which seqs it skipped.
-func (r *Recoverer) noteNext(ctx context.Context, v *Verdict) error {
-	next := v.skipTo() + 1
-	v.counts.Next = &next
-	return r.note(ctx, v, v.counts)
-}
-
 // note writes the counts of a restore into the ledger's row of the attempt.
 func (r *Recoverer) note(ctx context.Context, v *Verdict, done *Counts) error {
 	text, err := json.Marshal(done)
