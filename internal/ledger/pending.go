@@ -273,9 +273,13 @@ func (s *Settler) Forget(ctx context.Context, batch int64, asked time.Time, gran
 	return nil
 }
 
-const pendingColumns = grantColumns + `, owner, batch, `
+// selectPending returns a query of table pending without its conditions, for scanPending.
+func (l *Ledger) selectPending() string {
+	return `SELECT ` + grantColumns + `, owner, batch, ` + l.dialect.now + ` - since, asked_at, ` +
+		l.dialect.now + ` - asked_at FROM pending`
+}
 
-// scanPending scans pendingColumns, the age, the time of the last Begin, and the time since then.
+// scanPending scans a grant, the owner, the batch, the age, the time of the last Begin, and the time since then.
 func scanPending(s scan) (payment.Pending, error) {
 	var p payment.Pending
 	var shard, at, age, asked, idle int64
@@ -293,7 +297,7 @@ func (s *Settler) Pending(ctx context.Context, idle time.Duration, after hongbao
 	limit int) ([]payment.Pending, error) {
 	now := s.config.Ledger.dialect.now
 	return rowQuery[payment.Pending]{"read the pending credits",
-		`SELECT ` + pendingColumns + now + ` - since, asked_at, ` + now + ` - asked_at FROM pending
+		s.config.Ledger.selectPending() + `
 			WHERE ` + now + ` - asked_at >= $1 AND (campaign > $2 OR campaign = $3 AND packet > $4)
 			ORDER BY campaign, packet LIMIT $5`,
 		[]any{idle.Milliseconds(), after.Campaign, after.Campaign, after.Packet, int64(limit)}, scanPending,

@@ -46,9 +46,8 @@ func (l *Ledger) UserQuarantine(ctx context.Context, user string) ([]Quarantined
 
 // UserPending returns up to MaxUserRows pending credits of a user at the remote. It reads all pending credits.
 func (l *Ledger) UserPending(ctx context.Context, user string) ([]payment.Pending, error) {
-	now := l.dialect.now
 	return rowQuery[payment.Pending]{"read a user's pending credits",
-		`SELECT ` + pendingColumns + now + ` - since, ` + now + ` - asked_at FROM pending
+		l.selectPending() + `
 			WHERE user_id = $1 ORDER BY campaign, packet LIMIT $2`,
 		[]any{user, int64(MaxUserRows)}, scanPending}.all(ctx, l)
 }
