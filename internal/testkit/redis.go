@@ -91,7 +91,8 @@ func EachRedis(t *testing.T, test func(t *testing.T, program string)) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			if p.Path == "" {
-				t.Skip("run scripts/setup.sh servers")
+				t.Log("why the test is skipped: run scripts/setup.sh servers")
+				t.Skip("needs a server")
 			}
 			test(t, p.Path)
 		})
