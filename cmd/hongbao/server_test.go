@@ -206,7 +206,7 @@ func TestServerIsRefused(t *testing.T) {
 		says string
 	}{
 		{1, nil, "sink pause balance --by a --why b", "forbidden"},
-		{2, nil, "audit", "`hongbao audit` works with the stores, not at a server: leave out --server, and unset HONGBAO_SERVER"},
+		{2, nil, "recover", "`hongbao recover` works with the stores, not at a server: leave out --server, and unset HONGBAO_SERVER"},
 		{2, nil, "work", "works with the stores"},
 		{2, nil, "dead requeue balance/0/1-1 --rate 5 --by a --why b", "--rate works without --server only"},
 		{2, []string{"HONGBAO_KEY_FILE="}, "sink list", "--key-file"},
