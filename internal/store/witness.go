@@ -153,10 +153,18 @@ func (k *Shard) copyRegistration(ctx context.Context) error {
 			return err
 		}
 		pipe := node.Pipeline()
-		touch(ctx, pipe, k.Keys.Witnesses(), k.store.process) // WAIT covers the writes before this command
+		touched := touch(ctx, pipe, k.Keys.Witnesses(), k.store.process) // WAIT covers the writes before this command
 		pipe.Do(ctx, "WAIT", replicas, copyTime.Milliseconds())
 		if _, err = pipe.Exec(ctx); err != nil {
 			return fmt.Errorf("wait for the replicas of %s: %w", k.Keys.Witnesses(), Classify(err))
+		}
+		lines, err := flatten(touchScript.name, touched.Val())
+		if err != nil {
+			return err
+		}
+		if lines[0] == "" { // then the WAIT may have covered nothing
+			return hongbao.Outagef(hongbao.ClassUnknown, "the registration of this process is not on %s: another server "+
+				"became the primary meanwhile, or a person deleted it. The next call writes it again", k.Keys.Witnesses())
 		}
 	}
 	w.mu.Lock()
