@@ -14,8 +14,9 @@
 --       bitmaps, then the number of done events in each; then for every group that exists: name, the event up to
 --       which everything is finished, the event up to which everything was delivered, ms since its oldest unfinished
 --       entry (0 for none)
--- Cost  O(groups + bitmaps + entries deleted or examined, and pending ones among these that a person has deleted), and
---       about 40 reads of the stream if it has more events than the bound
+-- Cost  O(groups + bitmaps + entries deleted or examined), about 40 reads of the stream if it has more events than the
+--       bound, and for each group at most 10 times ARGV 4 pending entries. A person may have deleted pending entries
+--       from the stream. If a group has more of these rows, the examined entries after the last row read are kept.
 -- First write HSET finished and settled: it may grow memory, by two numbers at most. While a declared group is
 --       missing, the script writes and deletes nothing. It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next entries.
@@ -133,17 +134,22 @@ if #missing == 0 and exists then
 		local from = ARGV[5] ~= '' and before(floor, ARGV[5]) and '(' .. ARGV[5] or floor
 		local behind = redis.call('XRANGE', KEYS[1], from, before(reached, cut) and reached or '(' .. cut, 'COUNT', ARGV[4])
 		local pending, done = {}, {}
+		local known = #behind -- of the first entries behind it is known whether they are pending
 		for name in pairs(#behind > 0 and seen or {}) do
-			local start, rows = behind[1][1], nil
+			local start, pages, page = behind[1][1], 0, nil
 			repeat -- in pages: the group may also have pending entries that a person has deleted from the stream
-				rows = redis.call('XPENDING', KEYS[1], name, start, behind[#behind][1], #behind)
-				for _, row in ipairs(rows) do
+				page, pages = redis.call('XPENDING', KEYS[1], name, start, behind[#behind][1], ARGV[4]), pages + 1
+				for _, row in ipairs(page) do
 					pending[row[1]] = true
 					start = '(' .. row[1]
 				end
-			until #rows < #behind
+			until #page < tonumber(ARGV[4]) or pages == 10
+			while #page == tonumber(ARGV[4]) and before(page[#page][1], behind[known][1]) do
+				known = known - 1
+			end
 		end
-		for _, row in ipairs(behind) do
+		for i = 1, known do
+			local row = behind[i]
 			if not pending[row[1]] then
 				done[#done + 1] = row[1]
 			end

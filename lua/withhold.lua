@@ -10,8 +10,8 @@
 -- Cost  O(packets that are examined)
 -- First write LTRIM: RPUSH then uses the memory that it freed. The script checks the types before it. It runs when
 --       Redis is out of memory too.
--- Repeat answers "ok" and changes nothing, because the field withheld has the last event. With 0 it moves the next
---       packets.
+-- Repeat with a last event: answers "ok" and changes nothing, because the campaign has that event or a later one. With
+--       0: withholds the next packets from the front, also if the caller did not see the first reply.
 
 local m = redis.call('HMGET', KEYS[1], 'frozen', 'mend')
 local withheld, amount, last = withheld_of(KEYS[2], KEYS[3])
@@ -44,6 +44,7 @@ end
 for g = 1, generations do
 	local k, n = 2 + 2 * g, tonumber(ARGV[2 + g])
 	local packets = n > 0 and redis.call('LRANGE', KEYS[k], 0, n - 1) or {}
+	n = #packets -- fewer if a repeat has moved the others
 	local position = n > 0 and ends[g] - redis.call('LLEN', KEYS[k]) + n
 	if n > 0 then
 		redis.call('LTRIM', KEYS[k], n, -1)

@@ -122,8 +122,9 @@ var touchScript = newDrainScript("touch").with(unguarded)
 
 // touchText is the script without its head, because each call sends the text.
 var touchText = func() string {
-	_, body, _ := strings.Cut(touchScript.src, "\n\n")
-	return allowOOM + body
+	short := *touchScript
+	_, short.src, _ = strings.Cut(short.src, "\n\n")
+	return new(texts).text(&short)
 }()
 
 // touch queues touch.lua. It sends the script's text: after NOSCRIPT, a WAIT in the same pipeline would run too early.
@@ -156,8 +157,12 @@ func noWaitAOF(err error) bool {
 }
 
 // checkSyncs returns an error if a server without WAITAOF may reply before a write is on disk. It asks the server each
-// time, because the setting can change at run time.
+// time, because the settings can change at run time. If they are not both right, Inspect finds what is wrong.
 func checkSyncs(ctx context.Context, node redis.UniversalClient) error {
+	has, err := node.ConfigGet(ctx, "append*").Result()
+	if err == nil && has["appendonly"] == "yes" && has["appendfsync"] == "always" {
+		return nil
+	}
 	servers, err := Inspect(ctx, node)
 	if err != nil {
 		return err

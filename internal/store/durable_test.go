@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -75,7 +76,11 @@ func TestDurableOnDisk(t *testing.T) {
 		server := testkit.NewRedis(t, testkit.RedisOptions{Binary: program, Args: map[string]string{"appendfsync": "always"}})
 		b := setupOn(t, server.Client(t, withoutReuse))
 		b.load(t, spec("rain", 10))
-		require.NoError(t, b.durable(t, hongbao.DurabilityFsync, b.grab(t, "rain", "u1/r1"), "u1"))
+		first := b.grab(t, "rain", "u1/r1")
+		before, _ := b.commandStat(t, "config|get")
+		require.NoError(t, b.durable(t, hongbao.DurabilityFsync, first, "u1"))
+		reads, _ := b.commandStat(t, "config|get")
+		require.LessOrEqual(t, reads-before, int64(1), "readings of the settings")
 
 		require.NoError(t, b.rdb.ConfigSet(t.Context(), "appendfsync", "no").Err())
 		second := b.grab(t, "rain", "u2/r2")
@@ -112,4 +117,50 @@ func TestFirstAnswerWaitsForReplicas(t *testing.T) {
 		require.Less(t, time.Since(start), store.CopyTime, "only the first answer waits")
 		require.NoError(t, replica.Cont())
 	})
+}
+
+// lateLeave deletes the registrations of all processes once, before a pipeline reads one.
+type lateLeave struct {
+	rdb       *redis.Client
+	witnesses string
+	left      bool
+}
+
+func (*lateLeave) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*lateLeave) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *lateLeave) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !h.left && cmds[len(cmds)-1].Name() == "wait" {
+			h.left = true
+			if err := h.rdb.Del(ctx, h.witnesses).Err(); err != nil {
+				return err
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// Redis loses a process's first registration before the replicas have it. The process returns no answer until it has
+// written the registration again.
+func TestFirstAnswerNeedsItsRegistration(t *testing.T) {
+	t.Parallel()
+	server := testkit.NewRedis(t, testkit.RedisOptions{})
+	b := setupOn(t, server.Client(t))
+	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: server})
+	follows(t, b.rdb)
+	require.NoError(t, b.k.RaiseReplicas(t.Context(), 1))
+	b.load(t, spec("rain", 10))
+	hook := &lateLeave{rdb: server.Client(t), witnesses: b.k.Keys.Witnesses()}
+	b.rdb.AddHook(hook)
+	_, err := b.k.Grab(t.Context(), call("rain", "u1/r1"), nil)
+	require.True(t, hook.left)
+	require.ErrorContains(t, err, "the registration of this process is not on")
+	require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err))
+	_, err = b.k.Grab(t.Context(), call("rain", "u1/r1"), nil)
+	require.NoError(t, err)
+	list, err := b.k.Witnesses(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
 }

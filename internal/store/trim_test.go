@@ -346,3 +346,28 @@ func TestTrimAfterPendingEntriesWereDeleted(t *testing.T) {
 			"the trim examined %d entries at a time", n)
 	}
 }
+
+// A person deletes very many pending entries between two that are kept. A trim reads only some of their rows, and keeps
+// the entries after these, although they are finished.
+func TestTrimReadsABoundedNumberOfDeletedEntries(t *testing.T) {
+	t.Parallel()
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}).Client(t))
+	ids := b.written(t, repeat(1, 250), old)
+	b.group(t, "kafka")
+	require.Len(t, b.read(t, "kafka", "w1", 250), 250)
+	b.ack(t, "kafka", ids[249:])
+	require.NoError(t, b.rdb.XDel(t.Context(), b.k.Keys.Events(), ids[1:249]...).Err())
+	c := store.Trim{Groups: []string{"kafka"}, Limit: 10_000, MaxEvents: 1e6, LookBehind: 5, MaxHeld: 1_000}
+	before, _ := b.commandStat(t, "xpending")
+	out, err := b.k.TrimEvents(t.Context(), c)
+	require.NoError(t, err)
+	calls, _ := b.commandStat(t, "xpending")
+	require.LessOrEqual(t, calls-before, int64(1+10))
+	require.Zero(t, out.Deleted, "the trim does not know whether the group has finished the last entry")
+	require.Equal(t, []string{ids[0], ids[249]}, b.ids(t))
+
+	require.NoError(t, b.rdb.XAck(t.Context(), b.k.Keys.Events(), "kafka", ids[1:249]...).Err())
+	_, err = b.k.TrimEvents(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, ids[:1], b.ids(t))
+}

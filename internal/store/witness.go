@@ -21,7 +21,7 @@ var (
 )
 
 const (
-	// A process remembers a grant that it has reported to a user at least for rememberFor, and until the grant is
+	// A process remembers a grant at least for rememberFor after it first reported it to a user, and until the grant is
 	// settled. rememberMost is the maximum.
 	rememberFor, rememberMost = 10 * time.Second, time.Minute
 	// maxRemembered limits the size in bytes of the grants that a process remembers for a deployment.
@@ -39,6 +39,9 @@ type witness struct {
 	// answers means that this process has reported to a user, so it needs a registration.
 	answers  bool
 	reported []reported // oldest first
+	// repeated has the grants that were remembered once more when the process reported them again. Further reports do
+	// not remember them, because users may read a receipt very often.
+	repeated map[seqOfEpoch]struct{}
 	// dropped is the highest seq of a grant that was forgotten before it was settled.
 	dropped      int64
 	registration ownRegistration
@@ -57,6 +60,9 @@ type reported struct {
 	first, last int64 // seqs
 	at          time.Time
 }
+
+// seqOfEpoch identifies a grant of a shard. After a loss, its seq may belong to a different grant in the next epoch.
+type seqOfEpoch struct{ epoch, seq int64 }
 
 // ownRegistration is when this process last wrote its registration (or just before), and the shard's epoch then.
 type ownRegistration struct {
@@ -153,10 +159,18 @@ func (k *Shard) copyRegistration(ctx context.Context) error {
 			return err
 		}
 		pipe := node.Pipeline()
-		touch(ctx, pipe, k.Keys.Witnesses(), k.store.process) // WAIT covers the writes before this command
+		touched := touch(ctx, pipe, k.Keys.Witnesses(), k.store.process) // WAIT covers the writes before this command
 		pipe.Do(ctx, "WAIT", replicas, copyTime.Milliseconds())
 		if _, err = pipe.Exec(ctx); err != nil {
 			return fmt.Errorf("wait for the replicas of %s: %w", k.Keys.Witnesses(), Classify(err))
+		}
+		lines, err := flatten(touchScript.name, touched.Val())
+		if err != nil {
+			return err
+		}
+		if lines[0] == "" { // then the WAIT may have covered nothing
+			return hongbao.Outagef(hongbao.ClassUnknown, "the registration of this process is not on %s: another server "+
+				"became the primary meanwhile, or a person deleted it. The next call writes it again", k.Keys.Witnesses())
 		}
 	}
 	w.mu.Lock()
@@ -166,7 +180,7 @@ func (k *Shard) copyRegistration(ctx context.Context) error {
 }
 
 // remember stores the receipts of answers. New grants with consecutive seqs become one reported; earlier grants
-// become one each.
+// become one each, unless they are in repeated.
 func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, epoch int64) {
 	now := time.Now()
 	b, first, last := w.text[:0], int64(0), int64(0)
@@ -184,6 +198,9 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 				continue // too old: no process remembers grants longer
 			}
 			fresh := a.Outcome == hongbao.OutcomeGranted && r.Time.Equal(a.Time)
+			if !fresh && !w.repeats(seqOfEpoch{epoch, r.Seq}) {
+				continue
+			}
 			if !fresh || last == 0 || r.Seq != last+1 {
 				flush()
 				first = r.Seq
@@ -212,6 +229,18 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 	w.text = b
 }
 
+// repeats adds a grant to repeated. It returns false if the grant is there already.
+func (w *witness) repeats(g seqOfEpoch) bool {
+	if _, known := w.repeated[g]; known {
+		return false
+	}
+	if w.repeated == nil {
+		w.repeated = map[seqOfEpoch]struct{}{}
+	}
+	w.repeated[g] = struct{}{}
+	return true
+}
+
 func (w *witness) add(s *Store, t reported) {
 	w.reported = append(w.reported, t)
 	total := s.remembered.Add(int64(len(t.entry)))
@@ -231,6 +260,7 @@ func (w *witness) drop(s *Store) int64 {
 // pass removes the oldest grants from the list.
 func (w *witness) pass(s *Store) int64 {
 	total := s.remembered.Add(-int64(len(w.reported[0].entry)))
+	delete(w.repeated, seqOfEpoch{w.reported[0].epoch, w.reported[0].first})
 	w.reported[0] = reported{}
 	w.reported = w.reported[1:]
 	return total

@@ -386,6 +386,50 @@ func TestGrantsAreForgotten(t *testing.T) {
 	require.Zero(t, w[0].Sent, "it does not know all")
 }
 
+// A user reads a receipt again and again, and repeats the grab. The process remembers the receipt a bounded number of
+// times, also in the next epoch, and again after it has forgotten it.
+func TestReceiptReadOftenIsRememberedOnce(t *testing.T) {
+	t.Parallel()
+	for name, reports := range map[string]func(t *testing.T, b *bundle){
+		"grabs": func(t *testing.T, b *bundle) {
+			t.Helper()
+			b.grab(t, "rain", "u1/r1")
+		},
+		"reads": func(t *testing.T, b *bundle) {
+			t.Helper()
+			h, err := b.k.UserHeld(t.Context(), "rain", "u1")
+			require.NoError(t, err)
+			require.NoError(t, h.Report(t.Context(), "rain", "u1"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.load(t, spec("rain", 10))
+			b.grab(t, "rain", "u1/r1")
+			bytes := func(times int) int64 {
+				for range times {
+					reports(t, b)
+				}
+				n, _ := b.store.Remembered()
+				return n
+			}
+			first := bytes(0)
+			once := bytes(1)
+			require.Equal(t, once, bytes(20))
+			require.NoError(t, b.rdb.HIncrBy(t.Context(), b.k.Keys.Meta(), "epoch", 1).Err())
+			require.NoError(t, store.WitnessOf(t.Context(), b.k))
+			again := bytes(1)
+			require.Greater(t, again, once, "in a new epoch the seq may belong to a different grant")
+			require.Equal(t, again, bytes(20))
+			store.Forget(b.k, 2, 1, time.Now().Add(2*time.Minute))
+			require.Zero(t, bytes(0))
+			require.Positive(t, bytes(1))
+			require.Less(t, bytes(20), 2*first)
+		})
+	}
+}
+
 // Mark sets the done bits of events, except events in open claims.
 func TestMarkLeavesClaims(t *testing.T) {
 	t.Parallel()
