@@ -186,6 +186,19 @@ func TestLossGrowsAfterPacketsWereWithheld(t *testing.T) {
 	}
 }
 
+// An earlier build has withheld packets in an epoch that is higher than all seqs, because the shard was once opened
+// without the ledger. Packets are withheld for the events of a later loss.
+func TestPacketsAreWithheldAfterAHighEpoch(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.pair(t)
+	require.NoError(t, w.rdb.HSet(t.Context(), w.shard().Keys.Campaign(id), "withheld", "0 0 28500000002").Err())
+	w.restart(t, "")
+	w.saw(t, w.seq(t)+40)
+	w.restores(t, w.guarded())
+	require.GreaterOrEqual(t, w.withheldOf(t, id), 40)
+}
+
 // A process reports a higher seq while the recoverer judges. The shard does not open before the recoverer has judged
 // that seq.
 func TestLossGrowsDuringTheJudgement(t *testing.T) {
