@@ -259,6 +259,29 @@ func TestLossAfterGrantsWerePutBack(t *testing.T) {
 	require.EqualValues(t, 15, w.settles(t), fmt.Sprint(w.logs.All()))
 }
 
+// The state in Redis loses the grants again, right after a recoverer has put them back, and the server is still the
+// same. The shard does not open without them.
+func TestRestoredSeqIsLost(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p := w.process(t)
+	p.watch(t)
+	p.wins(t, 10)
+	old := w.older(t)
+	p.wins(t, 5)
+	w.restart(t, old)
+	client := w.server.Client(t)
+	hook := &onCall{when: func() bool { return w.seq(t) == 15 },
+		do: func() { require.NoError(t, w.rdb.HSet(t.Context(), w.shard().Keys.Meta(), "seq", 10).Err()) }}
+	client.AddHook(hook)
+	err := w.patient(func(c *recovery.Config) { c.Store = w.store.Over(client) }).OpenFrozen(t.Context(), 0)
+	require.True(t, hook.done, "the grants were put back")
+	require.ErrorIs(t, err, store.ErrAttemptOver)
+	z, err := w.shard().Freeze(t.Context())
+	require.NoError(t, err)
+	require.True(t, z.Frozen)
+}
+
 // A person requeued dead letters of sink kafka, and the topic has their grants. Redis loses the done bits of the
 // requeue, and has the letters again. After the opening another requeue does not publish the grants again.
 func TestLostRequeueIsNotPublishedAgain(t *testing.T) {

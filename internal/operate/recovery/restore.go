@@ -138,6 +138,10 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 			return nil, "", err
 		}
 	}
+	v.restored = v.Redis
+	if len(kept) > 0 {
+		v.restored = kept[len(kept)-1].Seq
+	}
 	done.Withheld, err = r.countWithheld(ctx, v)
 	f.lap(&f.steps.PutBack)
 	return done, "", err
@@ -282,7 +286,7 @@ func (r *Recoverer) freezeAgain(ctx context.Context, v *Verdict, f *facts) error
 	if err != nil {
 		return err
 	}
-	if !z.Frozen || f.over(&z) || z.Seq < v.Redis || z.Seen > v.Known() || z.Late != v.Late {
+	if !z.Frozen || f.over(&z) || z.Seq < v.restored || z.Seen > v.Known() || z.Late != v.Late {
 		return store.ErrAttemptOver
 	}
 	v.state, v.Redis, v.Campaigns = z, z.Seq, nil
