@@ -2,6 +2,7 @@ package recovery_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -135,6 +136,23 @@ func TestLongGapAfterALostOpening(t *testing.T) {
 	list, err := w.rec.Restored(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 1, "the first opening restored nothing")
+}
+
+// An opening that lost nothing notes only its next seq. An earlier build lists each note that is not planned as a
+// restore, so this note is planned.
+func TestNoteOfAnOpeningThatLostNothing(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 1)
+	w.restart(t, "")
+	w.opens(t)
+	fences, err := w.ledger.Fences(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, fences, 1)
+	var note recovery.Counts
+	require.NoError(t, json.Unmarshal([]byte(fences[0].Note), &note))
+	next := w.seq(t) + 1
+	require.Equal(t, recovery.Counts{Planned: true, Next: &next}, note)
 }
 
 // Redis restarts again after an attempt has withheld packets, and before the shard is open. No opening was lost, so the

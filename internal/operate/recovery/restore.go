@@ -76,7 +76,7 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 }
 
 // noted returns the ledger's notes of a shard's openings, newest first. It includes restores that were planned and not
-// completed. An opening that restored nothing has only Next.
+// completed. An opening that restored nothing has only Planned and Next.
 func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err error) {
 	fences, err := r.cfg.Ledger.Fences(ctx, shard)
 	if err != nil {
@@ -326,7 +326,7 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (w
 		}
 		f.lap(&f.steps.Marks)
 	}
-	v.counts = cmp.Or(done, &Counts{})
+	v.counts = cmp.Or(done, &Counts{Planned: true}) // an earlier build lists other notes as restores
 	if err := r.open(ctx, v, nil); err != nil {
 		return "", err
 	}
