@@ -1,19 +1,19 @@
 -- withheld: functions on the packets of a campaign that restores have withheld, included by other scripts. The field
--- withheld of the campaign's hash is "packets amount last": number and sum of the packets in the list withheld, and
--- the last event for which a restore has withheld packets.
+-- withheld of the campaign's hash is "packets amount epoch": number and sum of the packets in the list withheld, and
+-- the epoch of the attempt that withheld the last of them.
 
--- withheld_of returns packets, amount and last. It returns nil and an error if the field is unreadable or
+-- withheld_of returns packets, amount and epoch. It returns nil and an error if the field is unreadable or
 -- contradicts the list.
 local function withheld_of(campaign, list)
 	local text, has = redis.call('HGET', campaign, 'withheld'), redis.call('LLEN', list)
-	local packets, amount, last = string.match(text or '0 0 0', '^(%d+) (%d+) (%d+)$')
+	local packets, amount, epoch = string.match(text or '0 0 0', '^(%d+) (%d+) (%d+)$')
 	if not packets or tonumber(packets) ~= has then
 		return nil, redis.error_reply('HBDAMAGED the field withheld of ' .. campaign .. ' is ' .. (text or 'absent') ..
 			', and its list has ' .. has .. ' packets; somebody changed one by hand. Nothing was changed now')
 	end
-	return tonumber(packets), tonumber(amount), last
+	return tonumber(packets), tonumber(amount), epoch
 end
 
-local function set_withheld(campaign, packets, amount, last)
-	redis.call('HSET', campaign, 'withheld', string.format('%.0f %.0f ', packets, amount) .. last)
+local function set_withheld(campaign, packets, amount, epoch)
+	redis.call('HSET', campaign, 'withheld', string.format('%.0f %.0f ', packets, amount) .. epoch)
 end

@@ -10,11 +10,12 @@
 -- Cost  O(packets that are examined)
 -- First write LTRIM: RPUSH then uses the memory that it freed. The script checks the types before it. It runs when
 --       Redis is out of memory too.
--- Repeat with a last event: answers "ok" and changes nothing, because the campaign has that event or a later one. With
---       0: withholds the next packets from the front, also if the caller did not see the first reply.
+-- Repeat with a last event: answers "ok" and changes nothing, because the field withheld_last has that event or a later
+--       one. With 0: withholds the next packets from the front, also if the caller did not see the first reply.
 
 local m = redis.call('HMGET', KEYS[1], 'frozen', 'mend')
-local withheld, amount, last = withheld_of(KEYS[2], KEYS[3])
+local withheld, amount, epoch = withheld_of(KEYS[2], KEYS[3])
+local last = redis.call('HGET', KEYS[2], 'withheld_last')
 for i = 4, #KEYS do
 	redis.call('LLEN', KEYS[i])
 end
@@ -25,10 +26,10 @@ if not withheld then
 	return amount
 end
 if ARGV[2] ~= '0' then
-	if tonumber(last) >= tonumber(ARGV[2]) then
+	if tonumber(last or 0) >= tonumber(ARGV[2]) then
 		return { 'ok' }
 	end
-	last = ARGV[2]
+	epoch = string.match(ARGV[1], '^%d+')
 end
 local generations, stays = (#KEYS - 3) / 2, {}
 for i = 3 + generations, #ARGV do
@@ -73,5 +74,8 @@ for g = 1, generations do
 		redis.call('LTRIM', KEYS[k + 1], 1, -1)
 	end
 end
-set_withheld(KEYS[2], withheld, amount, last)
+set_withheld(KEYS[2], withheld, amount, epoch)
+if ARGV[2] ~= '0' then
+	redis.call('HSET', KEYS[2], 'withheld_last', ARGV[2])
+end
 return { 'ok' }

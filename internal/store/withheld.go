@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -115,20 +114,24 @@ func (k *Shard) Withheld(ctx context.Context, campaign string) (list []Packet, e
 }
 
 // CountWithheld returns how many packets of a campaign are withheld, and the last event for which a restore has
-// withheld packets. Builds before this one stored an epoch in its place, which is lower than any lost event.
+// withheld packets; 0 if only earlier builds have withheld packets.
 func (k *Shard) CountWithheld(ctx context.Context, campaign string) (packets, last int64, err error) {
-	text, err := k.rdb.HGet(ctx, k.Keys.Campaign(campaign), "withheld").Result()
-	if errors.Is(err, redis.Nil) {
-		return 0, 0, nil
-	}
-	if err != nil {
+	cmd := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "withheld", "withheld_last")
+	if err := cmd.Err(); err != nil {
 		return 0, 0, fmt.Errorf("count the withheld packets of campaign %s: %w", campaign, Classify(err))
 	}
-	var amount int64
-	if _, err := fmt.Sscanf(text, "%d %d %d", &packets, &amount, &last); err != nil {
-		return 0, 0, hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis, field withheld %.80q: %w", campaign, text, err)
+	var has struct {
+		Withheld string `redis:"withheld"`
+		Last     int64  `redis:"withheld_last"`
 	}
-	return packets, last, nil
+	err = cmd.Scan(&has)
+	if err == nil {
+		packets, _, err = withheld(map[string]string{"withheld": has.Withheld})
+	}
+	if err != nil {
+		return 0, 0, hongbao.Errorf(hongbao.ClassBroken, "the withheld packets of campaign %s in Redis: %w", campaign, err)
+	}
+	return packets, has.Last, nil
 }
 
 // Undecided counts the withheld packets of campaigns that are open or paused, on all their places. A person can decide

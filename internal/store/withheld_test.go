@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,11 @@ func (s *stocked) restores(epoch int64) {
 		require.NoError(s.t, s.k.Withhold(ctx, a, "rain", store.Withholding{Last: s.last, Front: []int{len(front[0])}, Stay: stay}))
 		require.Len(s.t, s.withheld(), before+len(front[0])-len(stay))
 	}
+	field := s.rdb.HGet(ctx, s.k.Keys.Campaign("rain"), "withheld").Val()
+	require.True(s.t, strings.HasSuffix(field, fmt.Sprintf(" %d", epoch)), "earlier builds withhold once in an epoch: %s", field)
+	_, last, err := s.k.CountWithheld(ctx, "rain")
+	require.NoError(s.t, err)
+	require.Equal(s.t, s.last, last)
 	s.adds("withhold")
 	s.random.Shuffle(len(stay), func(i, j int) { stay[i], stay[j] = stay[j], stay[i] })
 	if held := s.withheld(); len(held) > 0 && s.random.IntN(2) == 0 { // evidence for a withheld packet arrives later

@@ -2,6 +2,7 @@ package recovery_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -137,6 +138,23 @@ func TestLongGapAfterALostOpening(t *testing.T) {
 	require.Len(t, list, 1, "the first opening restored nothing")
 }
 
+// An opening that lost nothing notes only its next seq. An earlier build lists each note that is not planned as a
+// restore, so this note is planned.
+func TestNoteOfAnOpeningThatLostNothing(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.grab(t, w.rdb, 1)
+	w.restart(t, "")
+	w.opens(t)
+	fences, err := w.ledger.Fences(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, fences, 1)
+	var note recovery.Counts
+	require.NoError(t, json.Unmarshal([]byte(fences[0].Note), &note))
+	next := w.seq(t) + 1
+	require.Equal(t, recovery.Counts{Planned: true, Next: &next}, note)
+}
+
 // Redis restarts again after an attempt has withheld packets, and before the shard is open. No opening was lost, so the
 // next attempt opens the shard. It withholds the same packets, and no others.
 func TestRestartDuringAGuardedRestore(t *testing.T) {
@@ -184,6 +202,19 @@ func TestLossGrowsAfterPacketsWereWithheld(t *testing.T) {
 			w.adds(t)
 		})
 	}
+}
+
+// An earlier build has withheld packets in an epoch that is higher than all seqs, because the shard was once opened
+// without the ledger. Packets are withheld for the events of a later loss.
+func TestPacketsAreWithheldAfterAHighEpoch(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.pair(t)
+	require.NoError(t, w.rdb.HSet(t.Context(), w.shard().Keys.Campaign(id), "withheld", "0 0 28500000002").Err())
+	w.restart(t, "")
+	w.saw(t, w.seq(t)+40)
+	w.restores(t, w.guarded())
+	require.GreaterOrEqual(t, w.withheldOf(t, id), 40)
 }
 
 // A process reports a higher seq while the recoverer judges. The shard does not open before the recoverer has judged
@@ -244,6 +275,29 @@ func TestLossAfterGrantsWerePutBack(t *testing.T) {
 	require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 	w.restores(t, w.patient(), won)
 	require.EqualValues(t, 15, w.settles(t), fmt.Sprint(w.logs.All()))
+}
+
+// The state in Redis loses the grants again, right after a recoverer has put them back, and the server is still the
+// same. The shard does not open without them.
+func TestRestoredSeqIsLost(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p := w.process(t)
+	p.watch(t)
+	p.wins(t, 10)
+	old := w.older(t)
+	p.wins(t, 5)
+	w.restart(t, old)
+	client := w.server.Client(t)
+	hook := &onCall{when: func() bool { return w.seq(t) == 15 },
+		do: func() { require.NoError(t, w.rdb.HSet(t.Context(), w.shard().Keys.Meta(), "seq", 10).Err()) }}
+	client.AddHook(hook)
+	err := w.patient(func(c *recovery.Config) { c.Store = w.store.Over(client) }).OpenFrozen(t.Context(), 0)
+	require.True(t, hook.done, "the grants were put back")
+	require.ErrorIs(t, err, store.ErrAttemptOver)
+	z, err := w.shard().Freeze(t.Context())
+	require.NoError(t, err)
+	require.True(t, z.Frozen)
 }
 
 // A person requeued dead letters of sink kafka, and the topic has their grants. Redis loses the done bits of the

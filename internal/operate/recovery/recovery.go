@@ -312,7 +312,7 @@ func (r *Recoverer) Accepted(ctx context.Context) ([]ledger.AcceptedLoss, error)
 }
 
 // open opens the shard. It raises the epoch in the ledger first, so that no two openings get the same epoch even if
-// Redis loses one. word is nil if no person has accepted a loss.
+// Redis loses one. decision is nil if no person has accepted a loss.
 func (r *Recoverer) open(ctx context.Context, v *Verdict, decision *ledger.AcceptedLoss) error {
 	has, err := r.cfg.Ledger.Deployment(ctx)
 	if err != nil {

@@ -76,7 +76,7 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 }
 
 // noted returns the ledger's notes of a shard's openings, newest first. It includes restores that were planned and not
-// completed. An opening that restored nothing has only Next.
+// completed. An opening that restored nothing has only Planned and Next.
 func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err error) {
 	fences, err := r.cfg.Ledger.Fences(ctx, shard)
 	if err != nil {
@@ -137,6 +137,10 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 		if err := k.Revise(ctx, f.attempt, id); err != nil {
 			return nil, "", err
 		}
+	}
+	v.restored = v.Redis
+	if len(kept) > 0 {
+		v.restored = kept[len(kept)-1].Seq
 	}
 	done.Withheld, err = r.countWithheld(ctx, v)
 	f.lap(&f.steps.PutBack)
@@ -282,7 +286,7 @@ func (r *Recoverer) freezeAgain(ctx context.Context, v *Verdict, f *facts) error
 	if err != nil {
 		return err
 	}
-	if !z.Frozen || f.over(&z) || z.Seq < v.Redis || z.Seen > v.Known() || z.Late != v.Late {
+	if !z.Frozen || f.over(&z) || z.Seq < v.restored || z.Seen > v.Known() || z.Late != v.Late {
 		return store.ErrAttemptOver
 	}
 	v.state, v.Redis, v.Campaigns = z, z.Seq, nil
@@ -322,7 +326,7 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (w
 		}
 		f.lap(&f.steps.Marks)
 	}
-	v.counts = cmp.Or(done, &Counts{})
+	v.counts = cmp.Or(done, &Counts{Planned: true}) // an earlier build lists other notes as restores
 	if err := r.open(ctx, v, nil); err != nil {
 		return "", err
 	}

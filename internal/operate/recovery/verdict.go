@@ -51,6 +51,7 @@ type Verdict struct {
 	// withheld has the packets that restores have withheld, by campaign.
 	withheld map[string]map[int64]bool
 	counts   *Counts // what the attempt has restored
+	restored int64   // the last seq in Redis after the restore
 	skip     int64   // the least seq up to which the opening has to skip
 	opened   int64   // the epoch of the opening
 	// evidence is the number of witness reports that were judged. If Redis has more reports at the opening, the shard

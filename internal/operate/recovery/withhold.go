@@ -62,7 +62,7 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, id string, kept 
 		return err
 	}
 	if through >= v.Redis { // no opening has followed: openings skip more than all known events
-		place.Margin = 0 // it is already withheld
+		place.Margin = 0 // the pass that withheld up to `through` has withheld the margin, too
 	}
 	place.Spans = lostSpans(v, max(v.Redis, through)+1, kept)
 	seqs, most := make([]int64, len(kept)), place.Margin // more packets can't have been granted
