@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -162,30 +161,5 @@ func TestSQLBatchOfManyChunks(t *testing.T) {
 		n := len(batch)
 		require.Equal(t, Report{Next: n, Done: n}, push(t, s, batch...))
 		require.Equal(t, Report{Next: n, Repeated: n}, push(t, db.sink(t, nil), batch...))
-	})
-}
-
-// An earlier build stored shards and seqs in another table. This build would repeat the effects, so it does not start.
-func TestSQLAfterAnEarlierBuild(t *testing.T) {
-	databases(t, func(t *testing.T, db *database) {
-		open := func(name string) error {
-			_, err := NewSQL(t.Context(), SQLConfig{DB: db.DB, Dialect: db.dialect, Name: name, Timeout: 20 * time.Second,
-				Effect: rows(nil)})
-			return err
-		}
-		for _, statement := range []string{
-			`CREATE TABLE hongbao_position (name TEXT, source TEXT, shard INTEGER, turns BIGINT)`,
-			`INSERT INTO hongbao_position VALUES ('g', '/hongbao/d1', 0, 1)`,
-		} {
-			_, err := db.ExecContext(t.Context(), statement)
-			require.NoError(t, err)
-		}
-		err := open("g")
-		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
-		require.ErrorContains(t, err, "DELETE FROM hongbao_position WHERE name = 'g'")
-		require.NoError(t, open("other"), "another subscriber of the same database")
-		_, err = db.ExecContext(t.Context(), `DELETE FROM hongbao_position WHERE name = 'g'`)
-		require.NoError(t, err)
-		require.NoError(t, open("g"))
 	})
 }

@@ -16,9 +16,9 @@ import (
 // because a call that hangs blocks its partition.
 type Sink interface {
 	// Push runs the effects of the events that it has not seen, in their order, and remembers these events. The key of
-	// an event is its campaign and packet; two wins can have the same shard and seq. If Push
-	// returns no error, all events are handled. Otherwise the first Report.Next events are handled. The other events
-	// had no effect, and Push is called again with them.
+	// an event is its campaign and packet; two wins can have the same shard and seq. If Push returns no error, all events
+	// are handled. Otherwise the first Report.Next events are handled. The other events had no effect, and Push is called
+	// again with them.
 	//
 	// The class of an error says what happens next. An outage (hongbao.Outagef) means that the sink is down: Push is
 	// retried without limit, and no event loses an attempt. Permanent and Conflict mean that the event can never

@@ -41,19 +41,24 @@ type SQLConfig struct {
 	// Timeout limits one transaction, from 10 ms to 10 min.
 	Timeout time.Duration
 	// Effect runs the effects of new events, in their order. It gets at most BatchEvents events. Its writes in tx are
-	// committed together with the rows of hongbao_seen; effects outside tx may happen twice. Effect must not commit or roll back
-	// tx. The class of its error says what happens next, see Sink.
+	// committed together with the rows of hongbao_seen; effects outside tx may happen twice. Effect must not commit or
+	// roll back tx. The class of its error says what happens next, see Sink.
 	Effect func(ctx context.Context, tx *sql.Tx, events []topic.Event) error
 }
 
-type sqlSink struct{ cfg SQLConfig }
+type sqlSink struct {
+	cfg SQLConfig
+	// positions reports whether an earlier build has rows of this Name, see position.
+	positions bool
+}
 
 // NewSQL returns a Sink that runs the effects in the same transaction that stores which events it has seen. So each
 // event has its effect exactly once, even if processes die. Several processes may share one Name: PostgreSQL locks one
 // row for up to 4,096 packets of a campaign on a shard, and SQLite locks the whole database for writing.
 //
 // NewSQL checks the configuration, and that the database does not lose confirmed commits. It creates the table
-// hongbao_seen if it does not exist. Its error is Broken if an earlier build has rows of this Name in another table.
+// hongbao_seen if it does not exist. Events that an earlier build has handled, by its rows of this Name in the table
+// hongbao_position, count as repeated. No process of the earlier build may run at the same time.
 func NewSQL(ctx context.Context, cfg SQLConfig) (Sink, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -61,7 +66,11 @@ func NewSQL(ctx context.Context, cfg SQLConfig) (Sink, error) {
 	s := &sqlSink{cfg: cfg}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
-	if err := errors.Join(s.checkServer(ctx), s.checkEarlierBuild(ctx)); err != nil {
+	var err error
+	if s.positions, err = s.hasPositions(ctx); err != nil {
+		return nil, fmt.Errorf("subscriber: %w", err)
+	}
+	if err := s.checkServer(ctx); err != nil {
 		return nil, fmt.Errorf("subscriber: %w", err)
 	}
 	if err := s.migrate(ctx); err != nil {
@@ -117,32 +126,6 @@ func (s *sqlSink) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// checkEarlierBuild returns an error if an earlier build has stored what it has seen. That build stored shards and seqs
-// in the table hongbao_position, from which the packets can't be derived.
-func (s *sqlSink) checkEarlierBuild(ctx context.Context) error {
-	find := `SELECT count(*) FROM sqlite_master WHERE name = 'hongbao_position'`
-	if s.cfg.Dialect == postgreSQL {
-		find = `SELECT count(to_regclass('hongbao_position'))`
-	}
-	for _, query := range []struct {
-		text string
-		args []any
-	}{{find, nil}, {`SELECT count(*) FROM hongbao_position WHERE name = $1`, []any{s.cfg.Name}}} {
-		var n int
-		if err := s.cfg.DB.QueryRowContext(ctx, query.text, query.args...).Scan(&n); err != nil {
-			return fmt.Errorf("look for rows of an earlier build in hongbao_position: %w", err)
-		}
-		if n == 0 {
-			return nil
-		}
-	}
-	return hongbao.Errorf(hongbao.ClassBroken, "table hongbao_position has rows of %q: an earlier build stored there "+
-		"which events had their effect. This build can't read them, and would repeat the effects of events that the group "+
-		"reads again. Run the earlier build, and stop all its processes in an orderly way, so that the group's offsets are "+
-		"committed. Then DELETE FROM hongbao_position WHERE name = '%s', start this build, and do not set the group's "+
-		"offsets back", s.cfg.Name, s.cfg.Name)
-}
-
 func (s *sqlSink) migrate(ctx context.Context) error {
 	return s.transact(ctx, func(tx *sql.Tx) error {
 		statements := []string{sqliteSchema}
@@ -189,8 +172,12 @@ func (s *sqlSink) Push(ctx context.Context, events []topic.Event) (Report, error
 		if err != nil {
 			return err
 		}
+		earlier, err := s.readPositions(ctx, tx)
+		if err != nil {
+			return err
+		}
 		var fresh []topic.Event
-		r, fresh = seen.sift(events)
+		r, fresh = seen.sift(events, earlier)
 		if len(fresh) == 0 {
 			return nil
 		}
@@ -212,10 +199,10 @@ type seenRows map[chunkKey]*bitmap
 func (r seenRows) keys() []chunkKey { return slices.SortedFunc(maps.Keys(r), chunkKey.compare) }
 
 // sift adds the events to the rows, and returns the events that are new.
-func (r seenRows) sift(events []topic.Event) (report Report, fresh []topic.Event) {
+func (r seenRows) sift(events []topic.Event, earlier positions) (report Report, fresh []topic.Event) {
 	for i := range events {
 		e := &events[i]
-		if seen := r[chunkOf(e)]; seen.has(e) {
+		if seen := r[chunkOf(e)]; seen.has(e) || earlier.has(e) {
 			report.Repeated++
 		} else {
 			seen.add(e)

@@ -86,7 +86,7 @@ func (s *session) offsetLostError(err error) error {
 		"topic %s does not have the offset where group %s stopped: %w. Either events expired before they were read (replay "+
 			"them from the ledger), or the topic was created again (see docs/kafka.md, \"When the topic went back\"). Stop "+
 			"every member and set the offsets: kafka-consumer-groups.sh --reset-offsets --to-earliest --group %s --topic %s "+
-			"--execute; events that were already handled are dropped by (campaign, packet)",
+			"--execute. NewSQL drops the events that it has seen; with NewFuncSink the effect must drop them",
 		s.cfg.Topic, s.cfg.Group, err, s.cfg.Group, s.cfg.Topic)
 }
 

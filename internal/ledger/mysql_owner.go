@@ -24,23 +24,28 @@ var (
 	grantSQL   = regexp.MustCompile(`GRANT ([^;]+) ON ([^;]+) TO ([^;]+);`)
 )
 
-// mysqlGrants returns the statements that give the roles their rights, one for each table: MySQL grants rights on one
-// table at a time. tables are all tables of the ledger.
-func mysqlGrants(tables []string) (list []string) {
+// mysqlGrant is a statement that gives a role rights on a table.
+type mysqlGrant struct{ role, statement string }
+
+// mysqlGrants returns the statements that give the roles their rights, one for each table and role. MySQL grants rights
+// on one table at a time, and a statement with a missing role fails. tables are all tables of the ledger.
+func mysqlGrants(tables []string) (list []mysqlGrant) {
 	for _, m := range grantSQL.FindAllStringSubmatch(sqlComment.ReplaceAllString(rightsSQL+mysqlRightsSQL, ""), -1) {
 		on := strings.Split(m[2], ",")
 		if strings.HasPrefix(m[2], "ALL TABLES") {
 			on = tables
 		}
 		for _, table := range on {
-			list = append(list, fmt.Sprintf("GRANT %s ON `%s` TO %s", m[1], strings.TrimSpace(table), m[3]))
+			for role := range strings.SplitSeq(m[3], ", ") {
+				list = append(list, mysqlGrant{role, fmt.Sprintf("GRANT %s ON `%s` TO %s", m[1], strings.TrimSpace(table), role)})
+			}
 		}
 	}
 	return list
 }
 
-// grant gives the roles of deploy/rights/mysql.sql their rights on the tables. It does nothing on a server without
-// these roles, and if the user may not grant rights on the tables.
+// grant gives the roles of deploy/rights/mysql.sql their rights on the tables. It skips roles that do not exist, and all
+// roles if the user may not grant rights on the tables.
 func (m *mysqlStore) grant(ctx context.Context) error {
 	conn, err := m.db.Conn(ctx)
 	if err != nil {
@@ -68,13 +73,16 @@ func grantOn(ctx context.Context, conn *sql.Conn) error {
 	if err != nil {
 		return err
 	}
-	for i, statement := range mysqlGrants(tables) {
-		_, err := conn.ExecContext(ctx, statement)
-		if i == 0 && errors.As(err, &refused) && slices.Contains(mayNotGrant, refused.Number) {
-			return nil
+	skip := map[string]bool{} // decided by the first statement of each role
+	for _, g := range mysqlGrants(tables) {
+		if skip[g.role] {
+			continue
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
+		_, err := conn.ExecContext(ctx, g.statement)
+		_, known := skip[g.role]
+		skip[g.role] = !known && errors.As(err, &refused) && slices.Contains(mayNotGrant, refused.Number)
+		if err != nil && !skip[g.role] {
+			return fmt.Errorf("%s: %w", g.statement, err)
 		}
 	}
 	return nil

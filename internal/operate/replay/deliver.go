@@ -29,6 +29,7 @@ func (w *run) part(ctx context.Context, shard int, p *part) error {
 	w.note(func(r *Report) {
 		r.Looked += p.events
 		r.add(&p.read)
+		r.SameSeq += int64(len(p.left))
 	})
 	if w.opts.Dead != "" {
 		return ctx.Err()

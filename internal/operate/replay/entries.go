@@ -18,8 +18,8 @@ import (
 // ever had it. A worker that reads this ID from the stream finds nothing, so the publisher reads the topic instead.
 func ledgerID(seq int64) string { return "0-" + strconv.FormatInt(seq, 10) }
 
-// twinID returns such an ID for a grant of which neither the ledger nor the receipts have only one with its seq. It has
-// the fingerprint of the grant, in the place of a time in 1970.
+// twinID returns such an ID for a grant whose seq another grant also has, so that the seq alone does not identify it. It
+// has the fingerprint of the grant, in the place of a time in 1970.
 func twinID(g *hongbao.Grant) string {
 	return strconv.FormatInt(fingerprint(g), 10) + "-" + strconv.FormatInt(g.Seq, 10)
 }

@@ -22,9 +22,11 @@ type Ledger interface {
 // All its grants come from the same source, so that the publisher can build a batch of them again from that source.
 type part struct {
 	grants []hongbao.Grant
-	// twins are delivered in batches of their own. The replay does not select the grant in grants that has the same seq.
+	// twins are grants that share their seq with an event of the stream or another grant of the ledger. If grants has a
+	// grant with that seq, the filter excludes it, so only one of the two is delivered. Each twin is a batch of its own.
 	twins  []hongbao.Grant
-	events int64 // number of seqs in the range, with or without a grant
+	left   []hongbao.Grant // selected grants that are left out, because one of grants or twins has the same seq
+	events int64           // number of seqs in the range, with or without a grant
 	read   Counts
 }
 

@@ -18,15 +18,13 @@ import (
 func sameWin(a, b *hongbao.Grant) bool { return a.Campaign == b.Campaign && a.Packet == b.Packet }
 
 // twin adds a grant of the ledger to a part whose range has its seq. If the part already has a selected grant with this
-// seq, it only counts the twin.
+// seq, the twin is left out.
 func (s *source) twin(p *part, g hongbao.Grant) {
 	if !s.wants(&g) {
 		return
 	}
-	if i, ok := p.find(g.Seq); ok && s.wants(&p.grants[i]) || slices.ContainsFunc(p.twins, func(t hongbao.Grant) bool {
-		return t.Seq == g.Seq
-	}) {
-		p.read.SameSeq++
+	if i, ok := p.find(g.Seq); ok && s.wants(&p.grants[i]) || p.twinOf(g.Seq) >= 0 {
+		p.left = append(p.left, g)
 		return
 	}
 	g.EntryID = twinID(&g)
@@ -37,6 +35,11 @@ func (s *source) twin(p *part, g hongbao.Grant) {
 // find returns the index of the grant with this seq.
 func (p *part) find(seq int64) (int, bool) {
 	return slices.BinarySearchFunc(p.grants, seq, func(g hongbao.Grant, seq int64) int { return cmp.Compare(g.Seq, seq) })
+}
+
+// twinOf returns the index of the twin with this seq, or -1.
+func (p *part) twinOf(seq int64) int {
+	return slices.IndexFunc(p.twins, func(g hongbao.Grant) bool { return g.Seq == seq })
 }
 
 // addTwins adds the grants of the ledger whose seqs have other events in the stream. The part ends before the seq next.
@@ -76,12 +79,26 @@ func (s *source) preferReceipts(ctx context.Context, p *part, shard int) error {
 	return nil
 }
 
+// prefer replaces the selected grant of the ledger that has the seq of g.
 func (s *source) prefer(p *part, g hongbao.Grant) {
 	i, ok := p.find(g.Seq)
 	if !ok || sameWin(&p.grants[i], &g) || !s.wants(&g) {
 		return
 	}
-	p.grants = slices.Delete(p.grants, i, i+1)
+	t := p.twinOf(g.Seq)
+	switch {
+	case t >= 0 && sameWin(&p.twins[t], &g):
+		return
+	case t >= 0:
+		p.left = append(p.left, p.twins[t])
+		p.twins = slices.Delete(p.twins, t, t+1)
+		p.read.FromLedger--
+	case s.wants(&p.grants[i]):
+		p.left = append(p.left, p.grants[i])
+		p.grants = slices.Delete(p.grants, i, i+1)
+		p.read.FromLedger--
+	}
+	p.left = slices.DeleteFunc(p.left, func(l hongbao.Grant) bool { return sameWin(&l, &g) })
 	g.EntryID = twinID(&g)
 	p.twins = append(p.twins, g)
 	p.read.FromReceipts++

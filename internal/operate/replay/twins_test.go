@@ -227,3 +227,47 @@ func TestReplayByDoneBitsOfASeqThatTheLedgerHas(t *testing.T) {
 	require.EqualValues(t, 1, report.FromReceipts)
 	require.Equal(t, []string{"0-5"}, w.got())
 }
+
+// The ledger has two grants with a seq, first and second. The sink has not finished a third one, or the second, which has
+// a receipt. The replay delivers that one once, and counts the selected grants that it leaves out.
+func TestReceiptBesideTwins(t *testing.T) {
+	t.Parallel()
+	unfinished := deadlettertest.Grant(0, 5)
+	other := twinOf(0, 5)
+	other.Packet, other.User = 2*other.Packet, unfinished.User
+	for name, c := range map[string]struct {
+		second  hongbao.Grant
+		user    string // the filter; it never selects the twin alone
+		sameSeq int64
+	}{
+		"all are selected":                          {other, "", 2},
+		"the first is not selected":                 {other, unfinished.User, 1},
+		"the second, all are selected":              {unfinished, "", 1},
+		"the second, and the first is not selected": {unfinished, unfinished.User, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			w.Add(t, 10)
+			w.writeReceipts(t, 0, 5)
+			w.vanish(t, 0, 5)
+			w.ledger.grants[0] = slices.Insert(w.ledger.grants[0], 4, twinOf(0, 5), c.second)
+			_, err := w.Store.Shard(0).Ack(t.Context(), "kafka", []stream.SeqRange{{First: 1, Last: 4}, {First: 6, Last: 10}}, nil)
+			require.NoError(t, err)
+			cfg, shard := w.config("rest"), 0
+			cfg.Sink = "kafka"
+			report := w.run(t, cfg, replay.Options{Filter: replay.Filter{Shard: &shard, User: c.user,
+				Seqs: stream.SeqRange{First: 5, Last: 5}}})
+			require.Equal(t, []string{"0-5"}, w.got())
+			require.EqualValues(t, 1, report.Delivered)
+			require.Zero(t, report.Before)
+			require.EqualValues(t, 1, report.Matched)
+			require.Equal(t, c.sameSeq, report.SameSeq)
+			unselected := int64(0) // grants that the filter leaves out are counted where they are read
+			if c.user != "" {
+				unselected = 1
+			}
+			require.Equal(t, 1+unselected, report.FromLedger+report.FromReceipts)
+		})
+	}
+}

@@ -192,8 +192,8 @@ func (h *Handler) pushBatch(ctx context.Context, items []*item) {
 	for i, r := range h.batchResults(&a, unsent, items) {
 		items[i].sent = unsent == nil
 		if it := items[i]; r.bare && a.status != http.StatusOK { // one item may be the reason: request each alone
-			// The remote may have booked some credits of the batch before it refused the batch.
-			h.conclude(it, h.post(ctx, it), true)
+			alone := h.post(ctx, it)
+			h.conclude(it, alone, alone.verdict == Rejected || mayFollowBooking(a.status))
 		} else {
 			h.conclude(it, h.attribute(&h.credits, it.credit.Account, r), false)
 		}

@@ -264,3 +264,31 @@ func TestQuestionIsRejected(t *testing.T) {
 		require.Equal(t, 1, b.times())
 	}
 }
+
+// The remote refuses the credentials of the worker, or its proxy refuses all requests, for longer than the remote
+// remembers keys. These statuses come before the remote reads a batch, so nothing is booked: the grants wait, and are
+// sent when the remote is back. No person has to decide.
+func TestEveryRequestIsRefusedForLong(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{401, 404, 405, 411, 413, 414, 415, 421, 431} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			t.Parallel()
+			b, l := newBank(t), newBooks()
+			h := newHandler(t, b, l, repeats, func(c *Config) { c.BatchCredits = 5 })
+			b.set(func(w http.ResponseWriter, _ *http.Request, _ credit) { w.WriteHeader(status) })
+			for range 2 {
+				for _, err := range h.Handle(t.Context(), grants(1, 3)) {
+					require.True(t, hongbao.IsOutage(err) || hongbao.IsHeld(err), "%v", err)
+				}
+				require.Zero(t, l.left())
+				h.gate.Store(0)
+				l.ages(72 * time.Hour)
+			}
+			b.set(func(w http.ResponseWriter, _ *http.Request, c credit) { b.say(w, http.StatusCreated, b.book(c)) })
+			h.cfg.BatchCredits = 0
+			require.Nil(t, h.Handle(t.Context(), grants(1, 3)))
+			b.holds(t, grants(1, 3))
+			l.has(t, grants(1, 3))
+		})
+	}
+}

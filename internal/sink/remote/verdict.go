@@ -48,6 +48,13 @@ var ofStatus = map[int]Verdict{
 	http.StatusRequestHeaderFieldsTooLarge: NotSent,
 }
 
+// mayFollowBooking reports whether a remote that refuses a batch with this status may have booked some of its credits
+// before. The other refusing statuses are about the target, the credentials or the form of a request, so they come
+// before a remote reads the credits. docs/remote-balance.md requires this.
+func mayFollowBooking(status int) bool {
+	return status == http.StatusForbidden || status == http.StatusNotAcceptable
+}
+
 // Error codes that mean more than their status. With the first two, the key or the reference belongs to another credit.
 const (
 	codeKeyReused       = "idempotency_key_reused"
