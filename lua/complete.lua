@@ -8,9 +8,9 @@
 -- Cost  O(events); O(events + claims) for a claim that was lost
 -- First write the bits: they may grow memory. The script checks the types before it writes anything.
 --       It runs when Redis is out of memory too: see newDrainScript.
--- An event whose bit is set before became a dead letter after the claim was made. The push has delivered it, so the
--- script marks it for requeues too: a requeue must not push it again. An event below meta's done_floor counts as set,
--- because trimming has deleted its bit.
+-- If an event's bit in the sink's bitmap is set already, the event became a dead letter after the claim was made. This
+-- push has delivered it. So the script also sets the event's bit for requeues: otherwise a requeue of the dead letter
+-- would deliver it twice. An event below meta's done_floor counts as set, because trimming has deleted its bit.
 -- Repeat answers "fenced", because the claim no longer exists. A repeat for a lost claim answers "ok" again.
 -- If the claim is missing, it was either ended, or Redis has lost it. "#fence" never falls, so the claim is lost if
 -- "#fence" is below the claim's fence. The script completes a lost claim, because its push arrived and must not be

@@ -1,6 +1,7 @@
--- touch: reads fields of a hash, and writes the first one again with the same value. Since Redis 7.2, WAIT and WAITAOF
--- wait for the last write of their connection. So after touch, on the same connection, they wait for all writes before
--- it, too. Redis 7.0 waits for all writes before the last command, and needs no write.
+-- touch: reads fields of a hash and writes the first one again, unchanged. Since Redis 7.2, WAIT and WAITAOF cover only
+-- what their own connection has written last. This write comes after all earlier writes of all connections, so a WAIT
+-- after it, on the same connection, covers them too. Redis 7.0 waits for all writes before the last command, and needs
+-- no write.
 --
 -- KEYS  1 a hash
 -- ARGV  1 to 1000 fields

@@ -4,12 +4,13 @@ import (
 	"context"
 	"sync"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// joined lets concurrent readers of receipts wait together until these are durable. So the readers of a campaign on a
-// shard use one connection, even while a replica hangs. Otherwise they would use up the connections to Redis, and grabs
-// of other campaigns would wait, too. The zero value can be used.
+// joined makes one call of Durable for all users who read their receipts of a campaign on a shard at the same time. A
+// slow replica then uses one connection to Redis, not one for each user, so that grabs of other campaigns do not wait.
+// The zero value can be used.
 type joined struct {
 	mu   sync.Mutex
 	last map[joinKey]*round
@@ -25,14 +26,18 @@ type round struct {
 	call  store.DurableCall
 	begun bool // then no reader can join
 	done  chan struct{}
-	err   error // set before done is closed
+	err   error // final when done is closed
 }
+
+// errNoResult is the error of a round whose call of Durable has not returned, for example because it panicked.
+var errNoResult = hongbao.Outagef(hongbao.ClassUnknown, "%w: the call of Durable has not returned", store.ErrNotDurable)
 
 // maxJoined limits the readers of a round.
 const maxJoined = 1000
 
-// durable is Shard.Durable for one user. It waits for the round in progress, if there is one, and for the next one, which
-// has the receipts. One of its readers makes the call.
+// durable waits until a user's receipts are durable. Readers that arrive while a call of Durable runs share the next
+// call. One of them makes it, after the running call has ended. So a reader waits for two calls at most, which may be
+// two timeouts, unless more than maxJoined wait.
 func (j *joined) durable(ctx context.Context, k *store.Shard, c store.DurableCall) error {
 	key := joinKey{k, c.Campaign}
 	r, before, first := j.join(key, c)
@@ -41,7 +46,8 @@ func (j *joined) durable(ctx context.Context, k *store.Shard, c store.DurableCal
 		case <-r.done:
 			return r.err
 		case <-ctx.Done():
-			return ctx.Err()
+			return hongbao.Outagef(hongbao.ClassUnknown, "%w: the reader waited for a call that other readers share: %w",
+				store.ErrNotDurable, ctx.Err())
 		}
 	}
 	defer close(r.done)
@@ -69,7 +75,7 @@ func (j *joined) join(key joinKey, c store.DurableCall) (r, before *round, first
 		r.call.Users, r.call.Receipts = append(r.call.Users, c.Users...), append(r.call.Receipts, c.Receipts...)
 		return r, nil, false
 	}
-	before, r = r, &round{call: c, done: make(chan struct{})}
+	before, r = r, &round{call: c, done: make(chan struct{}), err: errNoResult}
 	if j.last == nil {
 		j.last = map[joinKey]*round{}
 	}

@@ -30,8 +30,9 @@ type LockConfig struct {
 //
 // At most one caller believes that it holds a lock, as long as Redis loses no data and all clocks run at about the
 // same speed. A unique token identifies the owner, so no other caller can release the lock. The lease is renewed
-// while the work continues. The context of a holder that loses its lock is canceled before another caller can take
-// the lock.
+// while the work continues. The context of a holder that loses its lock is canceled before another caller can take the
+// lock. If the holder's machine sleeps longer than the lease, another caller may take the lock meanwhile; the context
+// then ends at most a hundredth of the lease after the machine wakes.
 //
 // The work may still be running at that time. So work that must never happen twice needs its own protection, such as
 // the refund's unique row in the ledger. A lock only keeps callers from doing the same work at once.

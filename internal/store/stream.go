@@ -23,11 +23,11 @@ func (k *Shard) ReadNew(ctx context.Context, group, consumer string, count int, 
 	return k.newEntries(cmd, group)
 }
 
-// ReadNewAhead calls ReadNew and then Progress in one round trip, with a guess of the events that the entries have; an
-// empty range is no guess. Both reach the same server. So if the context has an epoch (WithEpoch), entries of a server
-// where the shard has another epoch come with ErrStale. Entries that come with an error are the consumer's, too. During
-// a slot migration, Progress may run first. So its head may be older than the entries, and then it does not prove that
-// an entry is forged.
+// ReadNewAhead reads new entries and, in the same round trip, the progress of the events that they probably have; an
+// empty range asks for the progress of no event. Both answers come from the same server. If ctx has an epoch
+// (WithEpoch) and the shard is in another one there, the error is ErrStale. Entries may come together with an error:
+// they are then pending for this consumer, as others are. During a slot migration, the progress may be read first. So
+// its head may be older than the entries, and then it does not prove that an entry is forged.
 func (k *Shard) ReadNewAhead(ctx context.Context, group, consumer string, count int, block time.Duration,
 	likely stream.SeqRange) ([]RawEntry, *Progress, error) {
 	pipe := k.rdb.Pipeline()
