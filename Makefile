@@ -86,8 +86,9 @@ test-web: setup ## the console in a real Chromium, which is installed with axe-c
 	go vet -tags web ./cmd/hongbao
 	go test -tags web -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestConsole' ./cmd/hongbao $(if $(UPDATE),-shots)
 
-test-servers: setup ## the life of a deployment on Redis 7, Redis 8 and Valkey 9, standalone, by Sentinel and on a cluster, an atomic move of a slot, and the alert fsync_slow; UPDATE=1 writes docs/compatibility.md
+test-servers: setup ## the life of a deployment on Redis 7, Redis 8 and Valkey 9, standalone, by Sentinel and on a cluster, an atomic move of a slot, the durability classes, and the alert fsync_slow; UPDATE=1 writes docs/compatibility.md
 	scripts/setup.sh servers
+	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^(TestDurable|TestFirstAnswer)' -v ./internal/store
 	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestFsyncSlowFires$$' -v ./cmd/hongbao -args -servers
 	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^(TestServers|TestASlotMovesAtomically)$$' -v ./test -args -servers $(if $(UPDATE),-update)
 

@@ -84,7 +84,8 @@ func RedisPrograms(ctx context.Context) ([]RedisProgram, error) {
 	return list, err
 }
 
-// EachRedis runs a test on each server of RedisPrograms. It skips a server that is not installed.
+// EachRedis runs a test on each server of RedisPrograms. It skips a server that is not installed; make test-servers
+// installs all, and runs these tests.
 func EachRedis(t *testing.T, test func(t *testing.T, program string)) {
 	t.Helper()
 	for _, p := range running(t, func() ([]RedisProgram, error) { return RedisPrograms(t.Context()) }) {
