@@ -23,11 +23,11 @@ import (
 )
 
 // onServers returns an App with its own Redis and its own database.
-func onServers(t *testing.T, driver, dsn string, allow string) *App {
+func onServers(t *testing.T, driver, dsn string, allow string, env ...string) *App {
 	t.Helper()
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
-	cfg := config(t, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_REDIS_ADDRS="+server.Addr, "HONGBAO_LEDGER_DRIVER="+driver,
-		"HONGBAO_LEDGER_DSN="+dsn, "HONGBAO_UNSAFE_ALLOW="+allow)
+	cfg := config(t, append(env, "HONGBAO_DEPLOYMENT_ID=test", "HONGBAO_REDIS_ADDRS="+server.Addr,
+		"HONGBAO_LEDGER_DRIVER="+driver, "HONGBAO_LEDGER_DSN="+dsn, "HONGBAO_UNSAFE_ALLOW="+allow)...)
 	_, err := ledger.Migrate(t.Context(), cfg.LedgerConfig())
 	require.NoError(t, err)
 	a := opened(t, cfg)
