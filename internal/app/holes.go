@@ -60,6 +60,11 @@ func (a *App) UndecidedHoles(ctx context.Context) (int64, error) {
 	return a.store.Undecided(ctx, campaigns)
 }
 
+// Undecided counts the withheld packets of one campaign that a person can still grant or release.
+func (a *App) Undecided(ctx context.Context, campaign string) (int64, error) {
+	return a.store.Undecided(ctx, []string{campaign})
+}
+
 // addHoles appends the withheld packets of a campaign on all its places.
 func (a *App) addHoles(ctx context.Context, list []Holes, campaign, currency string) ([]Holes, error) {
 	c := a.store.Campaign(campaign)
