@@ -5,15 +5,12 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
-	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -59,12 +56,7 @@ func TestHoleGrantAfterAResume(t *testing.T) {
 			ctx, by := t.Context(), stream.Decision{By: "ann", Why: "packets are withheld"}
 			require.NoError(t, a.store.Initialize(ctx, store.InitializeCall{Deployment: "test"}))
 			a.loads(t, "rain", hongbao.DurabilityFast, 2)
-			now := time.Now().Truncate(time.Second)
-			spec := campaign.Complete(hongbao.Campaign{ID: "rain", Sponsor: "acme", Currency: "CNY", Packets: 1, Total: 1,
-				From: now, To: now.Add(time.Hour), TimeZone: "UTC"})
-			_, err := a.ledger.CreateCampaign(ctx, ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
-				Canonical: campaign.Canonical(spec)})
-			require.NoError(t, err)
+			a.creates(t, "rain")
 			rain, places := a.store.Campaign("rain"), a.store.Places("rain", 2)
 			keys := places[0].Keys
 			packet := a.redis.LPop(ctx, keys.Stock("rain")).Val()

@@ -91,11 +91,7 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 	a := onServers(t, "sqlite", dsn, "")
 	require.NoError(t, a.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	now := time.Now()
-	spec := campaign.Complete(hongbao.Campaign{ID: "rain", Sponsor: "acme", Currency: "CNY", Packets: 1, Total: 1,
-		From: now.Truncate(time.Second), To: now.Add(time.Hour).Truncate(time.Second), TimeZone: "UTC"})
-	_, err := a.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
-		Canonical: campaign.Canonical(spec)})
-	require.NoError(t, err)
+	spec := a.creates(t, "rain")
 	unfinished := func() *metrics.LedgerState {
 		s, err := a.State(t.Context(), nil)
 		require.NoError(t, err)
@@ -103,7 +99,7 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 	}
 	require.Equal(t, &metrics.LedgerState{Unrefunded: new(time.Duration),
 		Unfinished: map[string]metrics.Backlog{"top_ups": {}, "credits": {}}}, unfinished())
-	_, err = a.ledger.TopUp(t.Context(), ledger.TopUp{Campaign: "rain", ID: "more", Generation: 2, Packets: 1,
+	_, err := a.ledger.TopUp(t.Context(), ledger.TopUp{Campaign: "rain", ID: "more", Generation: 2, Packets: 1,
 
 		Total: 1, Expect: 1, Split: spec.Split, Hash: "other", Seed: campaign.NewSeed(),
 		Decision: stream.Decision{By: "ann", Why: "it rains"}})
