@@ -5,8 +5,8 @@
 --       "-" for none  8 how many packets of the campaign the user has on other shards, "" if the caller does not know
 -- Reply "granted", seq, epoch, ms; "has" if the user already has the packet; or "refused" and the reason: the
 --       campaign's state if it is neither open nor paused, "gone" if the packet is not withheld, "request" if the
---       request id has a different packet, "limit" if the user may have no more packets, "places" if the campaign is
---       on several shards and ARGV 8 is ""
+--       request id has a different packet, "limit" if the user may have no more packets; for a campaign on several
+--       shards also "places" if ARGV 8 is "", and "open" if it is not paused: the user may be getting packets there
 -- Cost  O(withheld packets)
 -- First write XADD: it grows memory. The script checks everything before it.
 -- Repeat answers "has".
@@ -33,7 +33,7 @@ for line in string.gmatch(held or '', '[^\n]+') do
 	count = count + 1
 end
 local refused = c[1] ~= 'open' and c[1] ~= 'paused' and (c[1] or 'missing') or not place and 'gone' or
-	places and ARGV[8] == '' and 'places' or count >= tonumber(c[3]) and 'limit'
+	places and (ARGV[8] == '' and 'places' or c[1] == 'open' and 'open') or count >= tonumber(c[3]) and 'limit'
 if refused then
 	return { 'refused', refused }
 end

@@ -22,7 +22,9 @@ func closeCmd() *cobra.Command {
 		Long: "Ends a campaign permanently. From now on grabs answer ended, and a repeated grab still gets its\n" +
 			"receipt. If the campaign's window is not over, the command needs --early, so that a mistyped ID ends\n" +
 			"nothing. The command moves no money: `hongbao campaign refund` does that. A second run changes\n" +
-			"nothing and prints the same answer.",
+			"nothing and prints the same answer.\n\n" +
+			"Decide about withheld packets before: `hongbao hole list CAMPAIGN` lists them. After the close no one\n" +
+			"can grant them.",
 		Example: "  hongbao campaign close spring-rain\n  hongbao campaign close spring-rain --early", Args: oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, app.Needs{Redis: true, Ledger: true}, func(o ops.Operations) error {

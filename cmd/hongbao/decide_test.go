@@ -170,7 +170,7 @@ func TestDeadEntry(t *testing.T) {
 	letter := decided[listed](t, d.ok("dead", "list", "--json")).Letters[0]
 	require.Equal(t, []string{"poison", "1"}, letter.Fields)
 	named := d.refused(3, []string{"dead", "requeue", letter.ID, "--by", "ann", "--why", "try"},
-		"1 of the named letters can't be delivered")
+		"1 named letter can't be delivered: drop it")
 	for _, out := range []string{named.out, d.ok("dead", "requeue", "--sink", "balance", "--expect", "1",
 		"--by", "ann", "--why", "try all")} {
 		require.Contains(t, out, "0 of 1 letter was requeued")

@@ -122,13 +122,13 @@ func writeRestored(w io.Writer, list []recovery.Restored, undecided *int64) erro
 		r := &list[i]
 		silent := ""
 		if r.Silent {
-			silent = fmt.Sprintf("; a process did not answer that may have announced more grants to users, and %d "+
-				"packets were withheld", r.Withheld)
+			silent = fmt.Sprintf("; a process did not answer that may have announced more grants to users, and %s "+
+				"%s withheld", plural.Of(r.Withheld, "packet"), plural.Verb(r.Withheld, "was", "were"))
 		}
-		if _, err := fmt.Fprintf(w, "%s: shard %d continued in epoch %d with %d grants of events %d to %d that Redis had lost: %d "+
-			"known from the ledger, %d from the topic, %d from producers; %d events were unknown to all%s\n", r.At.Format(time.RFC3339),
-			r.Shard, r.Epoch, r.Ledger+r.Topic+r.Witnesses, r.First, r.Last, r.Ledger, r.Topic, r.Witnesses,
-			r.Unknown, silent); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: shard %d continued in epoch %d with %s of events %d to %d that Redis had lost: %d "+
+			"known from the ledger, %d from the topic, %d from producers; %s %s unknown to all%s\n", r.At.Format(time.RFC3339),
+			r.Shard, r.Epoch, plural.Of(r.Ledger+r.Topic+r.Witnesses, "grant"), r.First, r.Last, r.Ledger, r.Topic, r.Witnesses,
+			plural.Of(r.Unknown, "event"), plural.Verb(r.Unknown, "was", "were"), silent); err != nil {
 			return err
 		}
 	}

@@ -155,7 +155,7 @@ func TestRecoverWithoutKafka(t *testing.T) {
 	w.stop(syscall.SIGTERM)
 	require.NoError(t, d.rdb.FlushAll(t.Context()).Err())
 	d.set("KAFKA_BROKERS", "127.0.0.1:1")
-	shown := d.refused(5, []string{"recover"}, "the topic was not read", "`hongbao recover --without kafka` leaves it out").out
+	shown := d.refused(5, []string{"recover"}, "this report is incomplete", "`hongbao recover --without kafka` leaves it out").out
 	require.Contains(t, shown, "shard 0 is FROZEN: Redis has lost the shard, the ledger knows event 2, the topic was not asked")
 	require.Contains(t, shown, "campaign rain stays frozen: Redis has lost it. The ledger has paid 2 of 10 packets")
 	require.Contains(t, shown, "unknown: grants that only the topic has")

@@ -46,12 +46,12 @@ func (a *App) unpaid(ctx context.Context, since time.Time, wanted func(*hongbao.
 	}
 	l, err := a.openTopic(ctx)
 	if err != nil {
-		return nil, err
+		return nil, topicError{err}
 	}
 	defer l.Close()
 	from, _, err := l.Offsets(ctx, since)
 	if err != nil {
-		return nil, err
+		return nil, topicError{err}
 	}
 	s := &unpaidSearch{ledger: a.ledger, found: map[string]*Unpaid{}}
 	_, err = l.Scan(ctx, from, func(_ int, _ int64, e topic.Event) error {

@@ -42,14 +42,14 @@ type App struct {
 	founded   founding
 	mu        sync.Mutex // guards authority and closes
 
-	joined     joined              // readers of receipts that wait until these are durable
-	scans      *semaphore.Weighted // bounds how many trails of this process search all receipts at once
-	authority  *access.Authority   // set by the first call of Authority
-	denials    access.Denials
-	reads      access.Reads
-	refundable unrefunded
-	tended     bool // TendJournal is running
-	closes     []func() error
+	joined    joined              // readers of receipts that wait until these are durable
+	scans     *semaphore.Weighted // bounds how many trails of this process search all receipts at once
+	authority *access.Authority   // set by the first call of Authority
+	denials   access.Denials
+	reads     access.Reads
+	late      unrefunded
+	tended    bool // TendJournal is running
+	closes    []func() error
 }
 
 // Hooks let a process observe its App. Each hook may be nil.

@@ -63,8 +63,8 @@ func (a *App) AuditAndSeal(ctx context.Context, o *AuditOrder) (*audit.Report, e
 type AuditRunsError struct{ store.RunningAudit }
 
 func (e *AuditRunsError) Error() string {
-	return fmt.Sprintf("an audit runs since %s, started by %s: wait for its end, then read its verdict with `hongbao "+
-		"audit last`, or start another one", e.Since.Format(time.RFC3339), e.By)
+	return fmt.Sprintf("another audit is running (since %s, started by %s); one runs at a time. Try again when it has ended. "+
+		"`hongbao audit last` shows the verdict if it audits all campaigns", e.Since.Format(time.RFC3339), e.By)
 }
 
 // AuditAlone is AuditAndSeal for servers. An audit reads all data, so the servers of a deployment run one at a time: if
@@ -78,8 +78,8 @@ func (a *App) AuditAlone(ctx context.Context, o *AuditOrder) (report *audit.Repo
 	mine, err := locks.Try(ctx, a.store.Shard(0), "audit", func(ctx context.Context) error {
 		e := about(ctx, access.RunAudit, "")
 		running := store.RunningAudit{Since: e.Time, By: e.Who, Request: o.Request}
-		if err := a.store.SetAuditing(ctx, running); err != nil {
-			return err
+		if err := a.store.SetAuditing(ctx, running); err != nil { // Redis is full, for example
+			a.log.Warn("a request for a second audit will not show who has started this one", zap.Error(err))
 		}
 		return a.recorded(ctx, e, func(ctx context.Context, e *access.Entry) (err error) {
 			if report, err = a.AuditAndSeal(ctx, o); report != nil {

@@ -33,7 +33,8 @@ type ConfirmedCredit struct {
 	Account   string         `json:"account"`
 	Amount    hongbao.Amount `json:"amount"`
 	Currency  string         `json:"currency,omitempty"`
-	// AskFrom is the time from which an inquiry at the remote counts for --not-booked; zero if Hongbao asks the remote.
+	// AskFrom is the time from which an inquiry at the remote counts for --not-booked. It is absent if the remote is
+	// queryable and --booked is given: then its answer decides, not a person's.
 	AskFrom time.Time `json:"ask_from,omitzero"`
 }
 

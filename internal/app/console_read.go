@@ -245,6 +245,7 @@ func (s *PageSource) Campaign(ctx context.Context, id string) (*model.Live, erro
 	default:
 		out.Campaign, out.Hash, out.Split = consoleCampaign(&stored), stored.Hash, stored.Spec.Split
 		out.Settled, out.Revealed = stored.Grants, !stored.Revealed.IsZero()
+		out.LoadBegun = !stored.Loading.IsZero()
 	}
 	if s.addRedis(ctx, &out.Campaign); out.Note != "" {
 		out.Notes = append(out.Notes, out.Note)

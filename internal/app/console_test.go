@@ -1,6 +1,7 @@
 package app
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -23,4 +24,24 @@ func TestEntriesInHandAreNotTheParkedOnes(t *testing.T) {
 	require.EqualValues(t, 8, status.Parked)
 	require.Len(t, status.Workers, 1)
 	require.EqualValues(t, 5, status.Workers[0].Holds)
+}
+
+// A load of a campaign was interrupted before Redis had anything of it: the campaign can't be cancelled any more.
+func TestPageOfACampaignSaysThatALoadHasBegun(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "")
+	require.NoError(t, a.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
+	a.creates(t, "rain")
+	for _, begun := range []bool{false, true} {
+		if begun {
+			require.NoError(t, a.ledger.BeginLoad(t.Context(), "rain"))
+		}
+		live, err := a.PageSource().Campaign(t.Context(), "rain")
+		require.NoError(t, err)
+		require.Equal(t, "created", live.State)
+		require.Equal(t, begun, live.LoadBegun)
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/base/walk"
@@ -57,6 +58,11 @@ func (a *App) UndecidedHoles(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return a.store.Undecided(ctx, campaigns)
+}
+
+// Undecided counts the withheld packets of one campaign that a person can still grant or release.
+func (a *App) Undecided(ctx context.Context, campaign string) (int64, error) {
+	return a.store.Undecided(ctx, []string{campaign})
 }
 
 // addHoles appends the withheld packets of a campaign on all its places.
@@ -111,23 +117,21 @@ func (a *App) GrantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err 
 }
 
 func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err error) {
-	held, err := a.store.Campaign(o.Campaign).Held(ctx, o.User)
-	if err = cmp.Or(checkOpen(held), err); err != nil {
-		return g, o.error(err)
-	}
-	receipts := store.ReceiptsOf(held)
-	has := slices.IndexFunc(receipts, func(r hongbao.Receipt) bool { return r.Packet == o.Packet })
-	if has >= 0 {
-		r := receipts[has]
-		return hongbao.Grant{Campaign: o.Campaign, User: o.User, Packet: r.Packet, Amount: r.Amount, Shard: r.Shard, Seq: r.Seq,
-			Time: r.Time, RequestID: r.RequestID}, nil
-	}
-	if why := o.refusal(held, receipts); why != "" {
-		return g, o.refused(why)
+	held, g, err := a.heldFor(ctx, &o)
+	if err != nil || g.Packet != 0 {
+		return g, err
 	}
 	holes, err := a.ListHoles(ctx, o.Campaign)
 	if err != nil {
 		return g, err
+	}
+	if len(held) > 1 {
+		// for as long as a producer may still answer from what it read before the pause; from then on it asks Redis, and
+		// the user's repeat finds this packet
+		retry.Pause(ctx, walk.Lease)
+		if held, g, err = a.heldFor(ctx, &o); err != nil || g.Packet != 0 {
+			return g, err
+		}
 	}
 	for i := range holes {
 		at := slices.IndexFunc(holes[i].Packets, func(p store.Packet) bool { return p.Number == o.Packet })
@@ -137,6 +141,25 @@ func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err 
 	}
 	return g, hongbao.Errorf(hongbao.ClassPermanent, "grant packet %d of campaign %s: no restore has withheld it, or it was granted or "+
 		"released since; `hongbao hole list %s` lists the withheld packets", o.Packet, o.Campaign, o.Campaign)
+}
+
+// heldFor reads the user's receipts on all places. If the user already has the packet, g is its grant. The error says
+// why the packet can't be granted.
+func (a *App) heldFor(ctx context.Context, o *HoleGrant) (held []store.Held, g hongbao.Grant, err error) {
+	held, err = a.store.Campaign(o.Campaign).Held(ctx, o.User)
+	if err = cmp.Or(checkOpen(held), err); err != nil {
+		return nil, g, o.error(err)
+	}
+	receipts := store.ReceiptsOf(held)
+	if i := slices.IndexFunc(receipts, func(r hongbao.Receipt) bool { return r.Packet == o.Packet }); i >= 0 {
+		r := receipts[i]
+		return held, hongbao.Grant{Campaign: o.Campaign, User: o.User, Packet: r.Packet, Amount: r.Amount, Shard: r.Shard, Seq: r.Seq,
+			Time: r.Time, RequestID: r.RequestID}, nil
+	}
+	if why := o.refusal(held, receipts); why != "" {
+		return nil, g, o.refused(why)
+	}
+	return held, g, nil
 }
 
 // grantOf grants the packet with the index at among a place's withheld packets.
@@ -149,9 +172,6 @@ func (a *App) grantOf(ctx context.Context, o HoleGrant, h *Holes, at int, held [
 	}
 	g := hongbao.Grant{Campaign: o.Campaign, Currency: h.Currency, User: o.User, RequestID: o.RequestID, Packet: o.Packet,
 		Amount: h.Packets[at].Amount}
-	if len(held) > 1 {
-		retry.Pause(ctx, walk.Lease) // until no producer answers sold_out by what it knew before the pause
-	}
 	why, err := a.store.Shard(h.Shard).GrantWithheld(ctx, &g, elsewhere)
 	if err == nil && why != "" {
 		err = o.refused(why)
@@ -177,7 +197,7 @@ func (o *HoleGrant) refusal(held []store.Held, receipts []hongbao.Receipt) store
 	}
 	for i := range held {
 		if len(held) > 1 && held[i].State == store.StateOpen {
-			return refusedOpen
+			return store.RefusedOpen
 		}
 	}
 	return ""
@@ -190,9 +210,6 @@ func (o *HoleGrant) error(err error) error {
 func (o *HoleGrant) refused(why store.Refusal) error {
 	return o.error(hongbao.Errorf(hongbao.ClassPermanent, "%s", refusals(why)))
 }
-
-// refusedOpen means that users may get packets on other shards of the campaign meanwhile.
-const refusedOpen store.Refusal = "open"
 
 // refusals returns a text that says why withheld packets were not granted or released.
 func refusals(why store.Refusal) string {
@@ -207,7 +224,7 @@ func refusals(why store.Refusal) string {
 		return "the campaign is on several shards, and its users may have tried another shard"
 	case store.RefusedGeneration:
 		return "the packets of a top-up are not dealt yet; try again"
-	case refusedOpen:
+	case store.RefusedOpen:
 		return "the campaign is on several shards and open, so the user may get a packet on another shard meanwhile; pause " +
 			"the campaign with `hongbao campaign pause`, grant its packets, and then resume it"
 	case store.RefusedHas:
@@ -235,8 +252,8 @@ func (a *App) ReleaseHoles(ctx context.Context, campaign string, by stream.Decis
 					return err
 				}
 				if why != "" {
-					return hongbao.Errorf(hongbao.ClassPermanent, "release the withheld packets of campaign %s: %s; %d packets were released",
-						campaign, refusals(why), out.Released)
+					return hongbao.Errorf(hongbao.ClassPermanent, "release the withheld packets of campaign %s: %s; %s released",
+						campaign, refusals(why), plural.Of(out.Released, "packet")+plural.Verb(out.Released, " was", " were"))
 				}
 				out.Released += still - left
 				still = left

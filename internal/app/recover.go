@@ -17,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -35,11 +36,28 @@ func (a *App) recoverer(ctx context.Context, withoutTopic, withoutLedger bool) (
 	if a.has(configs.SinkKafka) && !withoutTopic {
 		topic, err := a.openTopic(ctx)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, topicError{err}
 		}
-		cfg.Topic, cfg.TopicSink, stop = topic, configs.SinkKafka, topic.Close
+		cfg.Topic, cfg.TopicSink, stop = recoveredTopic{topic}, configs.SinkKafka, topic.Close
 	}
 	return recovery.New(cfg), stop, nil
+}
+
+// topicError is an error of reading the topic, and not of Redis or the ledger.
+type topicError struct{ error }
+
+func (e topicError) Unwrap() error { return e.error }
+
+// recoveredTopic lets a Recoverer read the topic.
+type recoveredTopic struct{ *publish.Log }
+
+// HighestSeq implements recovery.Topic.
+func (t recoveredTopic) HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error) {
+	seq, err := t.Log.HighestSeq(ctx, shard, since)
+	if err != nil {
+		err = topicError{err}
+	}
+	return seq, err
 }
 
 // OpenFrozenShards restores what frozen shards have lost, and opens them, until ctx ends. If it can't restore
@@ -148,11 +166,11 @@ func (a *App) Restored(ctx context.Context) ([]recovery.Restored, error) {
 // returns what it knows without the topic together with the error, and no loss can be accepted by that report.
 func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, error) {
 	out, err := a.recover(ctx, opts)
-	if !hongbao.IsOutage(err) || opts.WithoutTopic || !a.has(configs.SinkKafka) {
+	if unread := (topicError{}); !errors.As(err, &unread) || !hongbao.IsOutage(err) {
 		return out, err
 	}
 	if opts.Accept != nil {
-		return nil, fmt.Errorf("%w; if this is Kafka, `hongbao recover --without kafka` leaves the topic out", err)
+		return nil, fmt.Errorf("%w; `hongbao recover --without kafka` leaves the topic out", err)
 	}
 	opts.WithoutTopic = true
 	out, other := a.recover(ctx, opts)
@@ -162,8 +180,9 @@ func (a *App) Recover(ctx context.Context, opts RecoverOptions) (*Recovery, erro
 	for _, s := range out.Shards {
 		s.TopicUnread, s.Digest = s.Digest != "", ""
 	}
-	return out, fmt.Errorf("the topic was not read, and only it knows some lost wins: %w. Bring Kafka back and run `hongbao "+
-		"recover` again; if the topic is lost, `hongbao recover --without kafka` leaves it out", err)
+	return out, fmt.Errorf("%w. Kafka does not answer, so this report is incomplete: some lost wins may be only in the topic. It "+
+		"has no digest, so no loss can be accepted by it. Bring Kafka back and run `hongbao recover` again; if the topic is "+
+		"lost, `hongbao recover --without kafka` leaves it out", err)
 }
 
 func (a *App) recover(ctx context.Context, opts RecoverOptions) (*Recovery, error) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
 )
 
@@ -42,5 +43,17 @@ func TestDigestOfALoss(t *testing.T) {
 		"the ledger is ahead": func(s *ShardLoss) { s.Ledger++ },
 	} {
 		require.NotEqual(t, shown, digest(change), name)
+	}
+}
+
+// Redis is down. The error does not blame Kafka, and appears once.
+func TestRecoverWithoutRedis(t *testing.T) {
+	t.Parallel()
+	a := opened(t, config(t, "HONGBAO_REDIS_ADDRS=127.0.0.1:1", "HONGBAO_DEPLOYMENT_SINKS=balance,kafka"))
+	for _, accept := range []*Acceptance{nil, {}} {
+		_, err := a.Recover(t.Context(), RecoverOptions{WithoutLedger: true, Accept: accept})
+		require.True(t, hongbao.IsOutage(err), "%v", err)
+		require.NotContains(t, err.Error(), "\n")
+		require.NotContains(t, err.Error(), "without kafka")
 	}
 }

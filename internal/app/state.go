@@ -88,15 +88,16 @@ func (a *App) unfinished(ctx context.Context) *metrics.LedgerState {
 	if err != nil {
 		return nil
 	}
-	var late time.Duration
-	switch list, err := a.unrefunded(ctx); {
-	case err != nil:
-		return nil
-	case len(list) > 0:
-		late = max(time.Since(list[0].Ends), 0)
-	}
-	return &metrics.LedgerState{Paused: u.Paused, Unrefunded: late, Unfinished: map[string]metrics.Backlog{
+	s := &metrics.LedgerState{Paused: u.Paused, Unfinished: map[string]metrics.Backlog{
 		"top_ups": metrics.Backlog(u.TopUps), "credits": metrics.Backlog(u.Credits)}}
+	if list, err := a.unrefunded(ctx); err == nil {
+		var late time.Duration
+		if len(list) > 0 {
+			late = max(time.Since(list[0].Ends), 0)
+		}
+		s.Unrefunded = &late
+	}
+	return s
 }
 
 // sinkState sums up the state of a sink on the shards that answered. The error has the outages of the other shards.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -86,21 +87,19 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
-	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "")
+	dsn := filepath.Join(t.TempDir(), "l.db")
+	a := onServers(t, "sqlite", dsn, "")
 	require.NoError(t, a.store.Initialize(t.Context(), store.InitializeCall{Deployment: "test"}))
 	now := time.Now()
-	spec := campaign.Complete(hongbao.Campaign{ID: "rain", Sponsor: "acme", Currency: "CNY", Packets: 1, Total: 1,
-		From: now.Truncate(time.Second), To: now.Add(time.Hour).Truncate(time.Second), TimeZone: "UTC"})
-	_, err := a.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
-		Canonical: campaign.Canonical(spec)})
-	require.NoError(t, err)
+	spec := a.creates(t, "rain")
 	unfinished := func() *metrics.LedgerState {
 		s, err := a.State(t.Context(), nil)
 		require.NoError(t, err)
 		return s.Ledger
 	}
-	require.Equal(t, &metrics.LedgerState{Unfinished: map[string]metrics.Backlog{"top_ups": {}, "credits": {}}}, unfinished())
-	_, err = a.ledger.TopUp(t.Context(), ledger.TopUp{Campaign: "rain", ID: "more", Generation: 2, Packets: 1,
+	require.Equal(t, &metrics.LedgerState{Unrefunded: new(time.Duration),
+		Unfinished: map[string]metrics.Backlog{"top_ups": {}, "credits": {}}}, unfinished())
+	_, err := a.ledger.TopUp(t.Context(), ledger.TopUp{Campaign: "rain", ID: "more", Generation: 2, Packets: 1,
 
 		Total: 1, Expect: 1, Split: spec.Split, Hash: "other", Seed: campaign.NewSeed(),
 		Decision: stream.Decision{By: "ann", Why: "it rains"}})
@@ -112,7 +111,7 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 	require.NoError(t, a.ledger.KeepControls(t.Context(), stream.Control{Kind: stream.ControlCampaign, Campaign: "rain",
 		Value: store.StatePaused, Decision: stream.Decision{By: stream.ByWorker, Why: "a wrong grant"}, Rev: 1}))
 	require.EqualValues(t, 1, unfinished().Paused)
-	require.Zero(t, unfinished().Unrefunded)
+	require.Zero(t, *unfinished().Unrefunded)
 	var status Status
 	a.AddUnrefunded(t.Context(), &status)
 	require.Equal(t, []ledger.Unrefunded{}, status.Unrefunded)
@@ -120,14 +119,27 @@ func TestStateTellsWhatWaitsInTheLedger(t *testing.T) {
 	_, err = a.ledger.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
 		Canonical: campaign.Canonical(spec)})
 	require.NoError(t, err)
-	require.Zero(t, unfinished().Unrefunded, "a process reads the campaigns once in a minute")
-	a.refundable.read = time.Now().Add(-unrefundedAge)
-	require.InDelta(t, 49*time.Hour, unfinished().Unrefunded, float64(time.Minute))
+	require.Zero(t, *unfinished().Unrefunded, "a process reads the campaigns once in a minute")
+	a.late.until = time.Now()
+	require.InDelta(t, 49*time.Hour, *unfinished().Unrefunded, float64(time.Minute))
 	a.AddUnrefunded(t.Context(), &status)
 	require.Equal(t, []ledger.Unrefunded{{Campaign: "old", Ends: spec.To.Truncate(time.Millisecond)}}, status.Unrefunded)
+	db, err := sql.Open("sqlite", dsn)
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), `UPDATE campaign SET spec = '{' WHERE id = 'old'`)
+	require.NoError(t, err)
+	a.late.until = time.Now()
+	require.EqualValues(t, 1, unfinished().Paused, "one campaign can't be read")
+	require.Nil(t, unfinished().Unrefunded)
+	_, err = db.ExecContext(t.Context(), `UPDATE campaign SET spec = $1 WHERE id = 'old'`, string(campaign.Canonical(spec)))
+	require.NoError(t, err)
+	require.Nil(t, unfinished().Unrefunded, "after a failure the next calls do not wait for the ledger")
+	a.late.until = time.Now()
+	require.NotZero(t, unfinished().Unrefunded)
 	a.ledger = ledger.Lazy(a.ledgerConfig(), func(context.Context) (*ledger.Ledger, error) { return nil, errors.New("down") })
 	require.Nil(t, unfinished())
-	a.refundable.read, status.Unrefunded = time.Time{}, nil
+	a.late.until, status.Unrefunded = time.Now(), nil
 	a.AddUnrefunded(t.Context(), &status)
 	require.Nil(t, status.Unrefunded, "unknown")
 }

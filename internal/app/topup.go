@@ -186,9 +186,8 @@ func (a *App) OrderTopUp(ctx context.Context, o TopUpOrder) (out *TopUp, err err
 				return err
 			}
 			e.Details["generation"], e.Details["plan_hash"] = stored.Generation, stored.Hash
-			one := topUpOf(&d.campaign, &stored)
-			out = &one
-			return nil
+			out, err = a.shownTopUp(ctx, o.Campaign, stored.Generation)
+			return err
 		})
 	return out, err
 }
@@ -203,11 +202,20 @@ func (a *App) TopUp(ctx context.Context, o TopUpOrder) (*TopUp, error) {
 	if err := a.DealTopUps(ctx, o.Campaign); err != nil && out.Dealt == nil {
 		return out, err
 	}
-	c, stored, err := a.ledger.CampaignWithTopUps(ctx, o.Campaign)
-	if err == nil {
-		out = &topUpsOf(&c, stored)[out.Generation-2]
+	shown, err := a.shownTopUp(ctx, o.Campaign, out.Generation)
+	if err != nil {
+		return out, err
 	}
-	return out, err
+	return shown, nil
+}
+
+// shownTopUp reads a top-up of a campaign.
+func (a *App) shownTopUp(ctx context.Context, campaign string, generation int) (*TopUp, error) {
+	c, stored, err := a.ledger.CampaignWithTopUps(ctx, campaign)
+	if err != nil {
+		return nil, err
+	}
+	return &topUpsOf(&c, stored)[generation-2], nil
 }
 
 // TopUpWaits reports whether the ordered packets only wait until their campaign is loaded. If Redis has lost a part of

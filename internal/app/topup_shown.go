@@ -22,7 +22,7 @@ type TopUp struct {
 	Funded hongbao.Amount `json:"funded" doc:"Amount that the sponsor has paid in after the top-up, in minor units."`
 	Hash   string         `json:"plan_hash,omitempty" doc:"Hash that commits to the draw of the added packets. Publish it. Absent in a dry run."`
 	// Canonical is the draw as Hash covers it. Only topUpsOf sets it.
-	Canonical string `json:"canonical,omitempty" doc:"The top-up as text. The hash covers exactly these bytes, and the seed. Publish it. Absent in a dry run and in the answer to the order."`
+	Canonical string `json:"canonical,omitempty" doc:"The top-up as text. The hash covers exactly these bytes, and the seed. Publish it. Absent in a dry run."`
 	By        string `json:"by" doc:"Person or API key that ordered the top-up."`
 	Why       string `json:"why" doc:"The reason for the order."`
 	// Created is the time of the order. Dealt is the time when all packets were in Redis; absent before.

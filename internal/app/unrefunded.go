@@ -11,31 +11,35 @@ import (
 )
 
 // unrefundedAge is how long a process uses the same list of campaigns that are not refunded, because each reading reads
-// every campaign of the ledger. unrefundedTime bounds one reading.
-const unrefundedAge, unrefundedTime = time.Minute, 3 * time.Second
+// every campaign of the ledger. unrefundedTime bounds one reading. unrefundedRetry is how long a process keeps the error
+// of a reading, so that callers do not wait behind each other while the ledger does not answer.
+const unrefundedAge, unrefundedTime, unrefundedRetry = time.Minute, 3 * time.Second, 10 * time.Second
 
-// unrefunded caches the campaigns that are not refunded, in the order in which their windows end.
+// unrefunded caches the campaigns that are not refunded, in the order in which their windows end, or the error of
+// reading them.
 type unrefunded struct {
-	mu   sync.Mutex
-	list []ledger.Unrefunded
-	read time.Time
+	mu    sync.Mutex
+	list  []ledger.Unrefunded
+	err   error
+	until time.Time
 }
 
 // unrefunded returns the campaigns that are not refunded, in the order in which their windows end.
 func (a *App) unrefunded(ctx context.Context) ([]ledger.Unrefunded, error) {
-	c := &a.refundable
+	c := &a.late
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.read.IsZero() && time.Since(c.read) < unrefundedAge {
-		return c.list, nil
+	if time.Now().Before(c.until) {
+		return c.list, c.err
 	}
-	ctx, cancel := context.WithTimeout(ctx, unrefundedTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unrefundedTime) // other callers get the result, too
 	defer cancel()
-	list, err := a.ledger.Unrefunded(ctx)
-	if err == nil {
-		c.list, c.read = list, time.Now()
+	c.list, c.err = a.ledger.Unrefunded(ctx)
+	c.until = time.Now().Add(unrefundedAge)
+	if c.err != nil {
+		c.until = time.Now().Add(unrefundedRetry)
 	}
-	return list, err
+	return c.list, c.err
 }
 
 // AddUnrefunded adds to a status the campaigns whose refund is late. If the ledger does not answer, it adds nothing.

@@ -100,6 +100,8 @@ type Live struct {
 	// the ledger's sums are unknown.
 	Settled      int64
 	LedgerUnread bool
+	// LoadBegun says that a load into Redis has begun, so the campaign can't be cancelled.
+	LoadBegun bool
 	// Outcomes counts this process' answers to grabs since its start.
 	Outcomes []Count
 	Spread   []Bin

@@ -154,12 +154,14 @@ func (in *Letters) Refused(r *deadletter.Report) error {
 	case r == nil:
 		return nil
 	case r.Failed > 0 && r.Decision == "dropped":
-		return app.Found("%d letters stay: the report has the reasons", r.Failed)
+		return app.Found("%s %s: the report has the reasons", plural.Of(r.Failed, "letter"),
+			plural.Verb(r.Failed, "stays", "stay"))
 	case r.Failed > 0:
 		return app.Found("the sink refused %s again: fix the errors in the report, then requeue or drop "+
 			"what is left", plural.Of(r.Failed, "letter"))
 	case r.Unreadable > 0 && in.Letter != "" && r.Decision != "dropped":
-		return app.Found("%d of the named letters can't be delivered: drop them", r.Unreadable)
+		return app.Found("%s can't be delivered: drop %s", plural.Of(r.Unreadable, "named letter"),
+			plural.Verb(r.Unreadable, "it", "them"))
 	}
 	return nil
 }

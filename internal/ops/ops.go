@@ -57,7 +57,8 @@ type Operations interface {
 
 	// StartReplay delivers grants once more. It may return a report together with an error.
 	StartReplay(ctx context.Context, in Replay) (*replay.Report, error)
-	// Audit compares Redis, the ledger and the topic. It may return a report together with an error.
+	// Audit compares Redis, the ledger and the topic. If it could not seal, Local returns a report together
+	// with an error, and Remote returns only the error.
 	Audit(ctx context.Context, in Audit) (*audit.Report, error)
 	// LastAudit returns the result of the last audit of all campaigns.
 	LastAudit(ctx context.Context) (app.LastAudit, error)

@@ -195,6 +195,9 @@ const (
 	RefusedRequest Refusal = "request" // the request id already has a different packet
 	RefusedLimit   Refusal = "limit"   // the user may have no more packets
 	RefusedPlaces  Refusal = "places"  // the campaign is on several shards, and the others were not checked
+	// RefusedOpen means that the campaign is on several shards and not paused, so the user could get a packet on another
+	// shard while this one is granted.
+	RefusedOpen Refusal = "open"
 	// RefusedGeneration means that the packets of a top-up are not dealt yet.
 	RefusedGeneration Refusal = "generation"
 )

@@ -9,7 +9,8 @@ import (
 )
 
 // maxFirst is more than the size of any answer to a client's first request, which asks for the versions of the API or
-// for the mechanisms of SASL. Text as a size is 512 MB or more.
+// for the mechanisms of SASL. If the server sends text, its first four bytes read as a size give 512 MB or more, so
+// this limit refuses them.
 const maxFirst = 1 << 20
 
 // headBytes are the size and the correlation id at the start of each answer.

@@ -170,7 +170,7 @@ func TestStateIsAskedForOnce(t *testing.T) {
 			Shards: []SinkShard{{Shard: 4, Lag: 5, Parked: []int64{0, 3}, Oldest: time.Minute}}}}, Shards: []ShardState{{Shard: 4, Open: true, Events: 9}},
 			Servers:   []ServerState{{Server: "r:1", Memory: 10, MachineMemory: 30, AppendOnly: true, RequiredReplicas: 2}},
 			Campaigns: []CampaignState{{"rain", 3}}, Withheld: new(int64(17)),
-			Audit: &AuditState{at, 2, 1}, Ledger: &LedgerState{map[string]Backlog{"top_ups": {3, time.Minute}}, time.Hour, 2}}, nil
+			Audit: &AuditState{at, 2, 1}, Ledger: &LedgerState{map[string]Backlog{"top_ups": {3, time.Minute}}, new(time.Hour), 2}}, nil
 	}}}
 	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft)...))
 	var wg sync.WaitGroup

@@ -28,8 +28,9 @@ const RefundWithin = 24 * time.Hour
 type LedgerState struct {
 	// Unfinished has, by kind, the work that waits for a worker.
 	Unfinished map[string]Backlog
-	// Unrefunded is how long ago the window of a campaign that is not refunded ended; the longest time, or 0.
-	Unrefunded time.Duration
+	// Unrefunded is how long ago the window of a campaign that is not refunded ended; the longest time, or 0. It is nil if
+	// it is unknown.
+	Unrefunded *time.Duration
 	// Paused is the number of campaigns that workers have paused, and that no person has resumed.
 	Paused int64
 }
@@ -159,7 +160,9 @@ func (c *stateCache) read(add func(m *Metric, value float64, labels ...string)) 
 	}
 	if l := state.Ledger; l != nil {
 		add(PausedCampaigns, float64(l.Paused))
-		add(UnrefundedSeconds, l.Unrefunded.Seconds())
+		if l.Unrefunded != nil {
+			add(UnrefundedSeconds, l.Unrefunded.Seconds())
+		}
 		for kind, b := range l.Unfinished {
 			add(Unfinished, float64(b.Count), kind)
 			add(UnfinishedSeconds, b.Oldest.Seconds(), kind)

@@ -67,8 +67,9 @@ func (c *Console) end(s *endStep) handler {
 type endView struct {
 	*model.Live
 	Step string
-	// Early says that a close ends the window early.
-	Early bool
+	// Early says that a close ends the window early. Undecided counts the withheld packets before a close.
+	Early     bool
+	Undecided int64
 	// Ending has the numbers of the refund. It is nil for other steps. Missing is how many grants the ledger lacks, or has
 	// too many if it is below 0.
 	Ending  *app.Ending
@@ -87,29 +88,42 @@ func (c *Console) endPage(w http.ResponseWriter, r *http.Request, who *access.Ca
 		return
 	}
 	v := endView{Live: live, Step: endStepOf(live), Early: time.Now().Before(live.To)}
-	if v.Step == "refund" {
-		if v.Ending, err = c.operations(who).CampaignEnding(r.Context(), id); err != nil {
-			c.failed(w, r, err)
-			return
-		}
-		if v.Ending.Missing != nil {
-			v.Missing = *v.Ending.Missing
-		}
+	switch v.Step {
+	case "close":
+		v.Undecided, err = c.source.Undecided(r.Context(), id)
+	case "refund":
+		v.Ending, err = c.operations(who).CampaignEnding(r.Context(), id)
+	}
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	if e := v.Ending; e != nil && e.Refunded != nil { // Redis does not know it yet
+		v.Step = afterRefund(live)
+	} else if e != nil && e.Missing != nil {
+		v.Missing = *e.Missing
 	}
 	c.show(w, r, http.StatusOK, "end", page{Title: "End of campaign " + id, Caller: who, View: &v, Done: done(r.URL)})
+}
+
+func afterRefund(c *model.Live) string {
+	if c.Revealed {
+		return ""
+	}
+	return "reveal"
 }
 
 func endStepOf(c *model.Live) string {
 	switch {
 	case c.LedgerUnread:
 		return ""
-	case c.State == "created":
+	case c.State == "created" && !c.LoadBegun:
 		return "cancel"
 	case c.State == "closed":
 		return "refund"
-	case c.State == "refunded" && !c.Revealed:
-		return "reveal"
-	case c.State == "refunded", c.State == "loading", c.State == "frozen", c.State == model.Unread:
+	case c.State == "refunded":
+		return afterRefund(c)
+	case c.State == "created", c.State == "loading", c.State == "frozen", c.State == model.Unread:
 		return ""
 	}
 	return "close"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -22,6 +23,9 @@ func TestEndOfACampaign(t *testing.T) {
 	}
 	f.live.To = time.Now().Add(time.Hour)
 	require.Contains(t, page("rain"), `name="early"`)
+	require.NotContains(t, page("rain"), "Withheld packets")
+	f.withheld = 3
+	require.Contains(t, page("rain"), "Withheld packets without a decision: 3. After the close no one can grant them.")
 	f.live.To = time.Now().Add(-time.Hour)
 	require.NotContains(t, page("rain"), `name="early"`)
 	require.Contains(t, page("closed"), "Refund 2.50 CNY")
@@ -37,6 +41,16 @@ func TestEndOfACampaign(t *testing.T) {
 	text = page("closed")
 	require.Contains(t, text, "still settling")
 	require.NotContains(t, text, `id="refund"`)
+
+	f.settling, f.refunded = false, &app.Refunded{}
+	require.Contains(t, page("closed"), `id="reveal"`, "the ledger has the refund, and Redis does not know it yet")
+	f.live.LoadBegun = true
+	text = page("new")
+	require.NotContains(t, text, `id="cancel"`)
+	require.Contains(t, text, "Load it completely, then close it")
+	f.live.LoadBegun, f.live.LedgerUnread = false, true
+	require.Contains(t, page("new"), "because the ledger can't be read")
+	f.live.LedgerUnread = false
 
 	f.live.State = model.Unread
 	require.NotContains(t, page("rain"), `class="main"`)

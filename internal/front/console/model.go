@@ -23,6 +23,8 @@ type Source interface {
 	Campaigns(ctx context.Context, s model.Search) (model.Campaigns, error)
 	// Campaign returns a campaign, or ErrNotFound.
 	Campaign(ctx context.Context, id string) (*model.Live, error)
+	// Undecided counts the withheld packets of a campaign that a person can still grant or release.
+	Undecided(ctx context.Context, id string) (int64, error)
 	Sinks(ctx context.Context) ([]app.SinkStatus, error)
 	// Letters returns the page of dead letters that follows the id after, and the id after which the next page
 	// begins.

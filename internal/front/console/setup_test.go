@@ -48,6 +48,8 @@ type fakeSource struct {
 	next     string // Next of the reports about letters
 	missing  int64  // of the ending of a campaign
 	settling bool
+	refunded *app.Refunded
+	withheld int64
 	after    string // After of the last requeue
 }
 
@@ -183,9 +185,11 @@ func (d doer) ResumeCampaign(_ context.Context, in ops.CampaignPause) (ops.Campa
 }
 
 func (d doer) CampaignEnding(_ context.Context, id string) (*app.Ending, error) {
-	return &app.Ending{Campaign: id, Currency: "CNY", Amount: 250, Missing: &d.missing, Settling: d.settling,
+	return &app.Ending{Campaign: id, Currency: "CNY", Amount: 250, Missing: &d.missing, Settling: d.settling, Refunded: d.refunded,
 		Next: "hongbao audit --campaign " + id}, nil
 }
+
+func (b *fakeSource) Undecided(context.Context, string) (int64, error) { return b.withheld, nil }
 
 func (d doer) CancelCampaign(_ context.Context, id string) (*app.Ending, error) {
 	return nil, d.do(d.who, "cancel %s", id)

@@ -80,7 +80,7 @@ func TestOneAuditInADeployment(t *testing.T) {
 		require.NoError(t, d.app.Store().SetAuditing(ctx, store.RunningAudit{Since: since, By: "key:ann", Request: "x"}))
 		r := d.post("operator", "/v1/audit", "{}")
 		r.Refused(t, "conflict")
-		require.Contains(t, r.Body["detail"], "an audit runs since 2026-02-17T20:00:00Z, started by key:ann")
+		require.Contains(t, r.Body["detail"], "another audit is running (since 2026-02-17T20:00:00Z, started by key:ann)")
 		return nil
 	})
 	require.NoError(t, err)

@@ -28,7 +28,8 @@ func TestTopUp(t *testing.T) {
 			for range 2 {
 				d.post("treasurer", path, order, key).OK(t, http.StatusOK, &added)
 			}
-			hash := added.Hash
+			hash, canonical := added.Hash, added.Canonical
+			require.Contains(t, canonical, "rain-1")
 			d.post("treasurer", path, order).OK(t, http.StatusOK, &added)
 			require.Equal(t, hash, added.Hash, "the same order with another Idempotency-Key")
 			require.Equal(t, 2, added.Generation)
@@ -56,6 +57,7 @@ func TestTopUp(t *testing.T) {
 			require.EqualValues(t, 1_700, shown.Ledger.Funded)
 			require.Len(t, shown.TopUps, 1)
 			require.Equal(t, hash, shown.TopUps[0].Hash)
+			require.Equal(t, canonical, shown.TopUps[0].Canonical)
 			require.NotNil(t, shown.TopUps[0].Dealt)
 			require.Equal(t, "it rains so well", shown.TopUps[0].Why)
 			require.Contains(t, d.get("viewer", "/v1/journal").Text, `"top_up_campaign"`)

@@ -1,0 +1,80 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/store"
+)
+
+// afterList calls do once, after the list of the withheld packets at key was read.
+type afterList struct {
+	key  string
+	once *sync.Once
+	do   func()
+}
+
+func (afterList) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (afterList) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h afterList) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "lrange" && cmd.Args()[1] == h.key {
+			h.once.Do(h.do)
+		}
+		return err
+	}
+}
+
+// A campaign on two shards is paused, and a person grants a withheld packet of the first one to a user. Before the
+// grant, a colleague resumes the campaign, and the user's repeat gets a packet on the second shard. The grant is
+// refused, also if the campaign is paused again: the request would get two packets.
+func TestHoleGrantAfterAResume(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	for name, c := range map[string]struct {
+		again   bool
+		request string
+		want    string
+	}{"open": {false, "r2", "pause the campaign"}, "paused again": {true, "r1", "the request id already has another packet"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "", "HONGBAO_DEPLOYMENT_SHARDS=2")
+			ctx, by := t.Context(), stream.Decision{By: "ann", Why: "packets are withheld"}
+			require.NoError(t, a.store.Initialize(ctx, store.InitializeCall{Deployment: "test"}))
+			a.loads(t, "rain", hongbao.DurabilityFast, 2)
+			a.creates(t, "rain")
+			rain, places := a.store.Campaign("rain"), a.store.Places("rain", 2)
+			keys := places[0].Keys
+			packet := a.redis.LPop(ctx, keys.Stock("rain")).Val()
+			require.NoError(t, a.redis.RPush(ctx, keys.Withheld("rain"), packet).Err())
+			require.NoError(t, a.redis.HSet(ctx, keys.Campaign("rain"), "withheld", "1 10 2").Err())
+			holes, err := places[0].Withheld(ctx, "rain")
+			require.NoError(t, err)
+			require.NoError(t, rain.Pause(ctx, by))
+			a.redis.AddHook(afterList{key: keys.Withheld("rain"), once: &sync.Once{}, do: func() {
+				require.NoError(t, rain.Resume(ctx, by))
+				a.grantsOn(t, places[1], "u42")
+				if c.again {
+					require.NoError(t, rain.Pause(ctx, by))
+				}
+			}})
+			_, err = a.GrantHole(ctx, HoleGrant{Campaign: "rain", Packet: holes[0].Number, User: "u42", RequestID: c.request, Decision: by})
+			require.ErrorContains(t, err, c.want)
+			require.Empty(t, a.redis.HGet(ctx, keys.Receipts("rain"), "u42").Val())
+		})
+	}
+}
