@@ -155,9 +155,9 @@ func TestNoteOfAnOpeningThatLostNothing(t *testing.T) {
 	require.Equal(t, recovery.Counts{Planned: true, Next: &next}, note)
 }
 
-// An opening by an earlier build lost nothing, and its note is empty. Redis loses this opening and the events after it,
-// and a process reports grants of its epoch. The seqs that the opening skipped withhold no packets, and the unknown events
-// of its epoch do.
+// An opening by an earlier build lost nothing, and its note is empty. Redis loses this opening and the events after
+// it, and a process reports grants of its epoch. The seqs that the opening skipped withhold no packets, and the unknown
+// events of its epoch do.
 func TestLostOpeningWithoutANote(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
