@@ -1,6 +1,6 @@
 -- withheld: functions on the packets of a campaign that restores have withheld, included by other scripts. The field
 -- withheld of the campaign's hash is "packets amount epoch": number and sum of the packets in the list withheld, and
--- the epoch of the attempt that withheld the last of them.
+-- the epoch of the attempt that last withheld packets for lost events. Only earlier builds use this epoch.
 
 -- withheld_of returns packets, amount and epoch. It returns nil and an error if the field is unreadable or
 -- contradicts the list.

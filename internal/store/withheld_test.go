@@ -102,7 +102,7 @@ func (s *stocked) restores(epoch int64) {
 		require.Len(s.t, s.withheld(), before+len(front[0])-len(stay))
 	}
 	field := s.rdb.HGet(ctx, s.k.Keys.Campaign("rain"), "withheld").Val()
-	require.True(s.t, strings.HasSuffix(field, fmt.Sprintf(" %d", epoch)), "earlier builds withhold once in an epoch: %s", field)
+	require.True(s.t, strings.HasSuffix(field, fmt.Sprintf(" %d", epoch)), "earlier builds compare the epoch: %s", field)
 	_, last, err := s.k.CountWithheld(ctx, "rain")
 	require.NoError(s.t, err)
 	require.Equal(s.t, s.last, last)

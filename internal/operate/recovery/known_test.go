@@ -155,6 +155,28 @@ func TestNoteOfAnOpeningThatLostNothing(t *testing.T) {
 	require.Equal(t, recovery.Counts{Planned: true, Next: &next}, note)
 }
 
+// An opening by an earlier build lost nothing, and its note is empty. Redis loses this opening and the events after
+// it, and a process reports grants of its epoch. The seqs that the opening skipped withhold no packets, and the unknown
+// events of its epoch do.
+func TestLostOpeningWithoutANote(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.fundBurst(t)
+	p, silent := w.pair(t)
+	old := w.older(t)
+	w.restart(t, "")
+	w.restores(t, w.guarded())
+	fences, err := w.ledger.Fences(t.Context(), 0)
+	require.NoError(t, err)
+	require.NoError(t, w.ledger.NoteOpening(t.Context(), 0, fences[0].Epoch, ""))
+	unreported, won := silent.wins(t, 3), p.wins(t, 5)
+	w.restart(t, old)
+	w.restores(t, w.guarded(), won)
+	require.Subset(t, w.withheld(t), packetsOf(unreported))
+	require.Less(t, w.withheldOf(t, burst), 100)
+	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
+}
+
 // Redis restarts again after an attempt has withheld packets, and before the shard is open. No opening was lost, so the
 // next attempt opens the shard. It withholds the same packets, and no others.
 func TestRestartDuringAGuardedRestore(t *testing.T) {

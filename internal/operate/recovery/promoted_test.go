@@ -2,6 +2,7 @@ package recovery_test
 
 import (
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +60,9 @@ func TestReplicasHaveTheOpening(t *testing.T) {
 	w := setup(t)
 	w.grab(t, w.rdb, 10)
 	testkit.NewRedis(t, testkit.RedisOptions{ReplicaOf: w.server})
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		return strings.Contains(w.rdb.Info(t.Context(), "replication").Val(), "state=online")
+	}, "the first replica has attached, which changes the server's replication id")
 	require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Meta(), "opened", "another").Err())
 	w.opens(t)
 	require.Contains(t, w.rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_wait:")

@@ -318,15 +318,18 @@ const chunk = 1 << 16
 // boundary further if something was lost. The opening skips at least half a chunk. So if a witness later reports a
 // higher seq from before the opening, no later grant has that seq.
 func (v *Verdict) skipTo() int64 {
-	n := (v.Known()+chunk/2)/chunk + 1
+	next := nextAfter(v.Known())
 	if v.Lost() {
-		n++
+		next += chunk
 	}
 	if v.Ledger < 0 {
-		n += blindChunks
+		next += blindChunks * chunk
 	}
-	return max(n*chunk-1, v.skip)
+	return max(next-1, v.skip)
 }
+
+// nextAfter returns the lowest first seq of an opening that knows this seq.
+func nextAfter(seq int64) int64 { return ((seq+chunk/2)/chunk + 1) * chunk }
 
 // String returns the highest seqs and the campaigns in doubt in one line.
 func (v *Verdict) String() string {

@@ -116,7 +116,8 @@ func (r *Recoverer) withholdRest(ctx context.Context, v *Verdict) error {
 }
 
 // lostSpans returns the ranges of seqs, beginning with from, that lost events may have had. known is ordered by seq.
-// An opening that Redis has lost begins a new range, because the seqs that it skipped belong to no events.
+// An opening that Redis has lost begins a new range, because the seqs that it skipped belong to no events. If the
+// ledger has not noted the opening's next seq, the first known grant of its epoch shows that there was an opening.
 func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.Span) {
 	s, openings := stream.SeqRange{First: from, Last: from - 1}, v.lostOpenings()
 	end := func() {
@@ -124,20 +125,29 @@ func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.S
 			spans = append(spans, restore.Span{Seqs: s})
 		}
 	}
-	add := func(seq int64) {
+	begin := func(at int64) {
+		end()
+		s.First = max(from, at)
+		s.Last = s.First - 1
+	}
+	add := func(seq int64, opened bool) {
 		for ; len(openings) > 0 && seq >= openings[0]; openings = openings[1:] {
-			end()
-			s.First = max(from, openings[0])
-			s.Last = s.First - 1
+			begin(openings[0])
+		}
+		if next := nextAfter(s.Last); opened && seq >= next {
+			begin(next)
 		}
 		s.Last = max(s.Last, seq)
 	}
+	epoch := v.Opening
 	for i := range known {
-		if known[i].Seq >= from {
-			add(known[i].Seq)
+		g := &known[i]
+		if g.Seq >= from {
+			add(g.Seq, g.Epoch > epoch && !g.Moved && !v.notedNext(g.Epoch))
 		}
+		epoch = max(epoch, g.Epoch)
 	}
-	add(v.Known())
+	add(v.Known(), false)
 	end()
 	return spans
 }
@@ -193,6 +203,13 @@ func (v *Verdict) lostOpenings() (seqs []int64) {
 	}
 	slices.Sort(seqs)
 	return seqs
+}
+
+// notedNext reports whether the ledger has the first seq after the opening of this epoch.
+func (v *Verdict) notedNext(epoch int64) bool {
+	return slices.ContainsFunc(v.lostNotes(), func(n *Restored) bool {
+		return n.Epoch == epoch && n.Next != nil && *n.Next > 0
+	})
 }
 
 // lostWithheld returns why a person has to decide if Redis has lost an opening that withheld packets: no source knows
