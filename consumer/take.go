@@ -59,7 +59,8 @@ func (s *shard) take(ctx context.Context) ([]item, error) {
 
 // read reads new entries. It does not stop when ctx ends, because the worker owns the entries of a read that Redis has
 // carried out. If the last read had entries, the read also fetches the progress of the events that probably come next.
-// The connection may still lead to an old primary: then its epoch is another one, and the entries are not worked on.
+// If the connection still leads to an old primary, the epoch there differs from s.epoch: the read returns ErrStale, and
+// no entry is delivered.
 func (s *shard) read(ctx context.Context, block time.Duration) (items []item, err error) {
 	ctx = store.WithEpoch(context.WithoutCancel(ctx), s.epoch)
 	var entries []store.RawEntry

@@ -75,8 +75,7 @@ type queries struct {
 	// insertPending takes the packed columns of table grants except batch, then owner, batch, and 1 if since must not be
 	// after granted_at.
 	insertPending string
-	// readPending takes the packed columns campaign and packet; it returns the columns of
-	// scanPending.
+	// readPending takes the packed columns campaign and packet; it returns the columns of scanPending.
 	readPending string
 	// takePending takes the packed columns campaign, packet, batch and the new batch, then the owner.
 	takePending string
