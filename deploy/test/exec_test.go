@@ -20,6 +20,7 @@ func TestCommandsInPods(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^\| a worker's pod \|[^|]*\| (.*) \|$`).FindSubmatch(page)
 	require.NotNil(t, row)
 	g := newGuarded(t)
+	g.startPostgres()
 	run(t, g.env("init", "hongbao_owner"), "init")
 	operator, worker := g.env("operator", "hongbao_control"), g.env("worker", "hongbao_work")
 	run(t, operator, "campaign", "create", campaignFile(t, 10))
