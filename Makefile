@@ -102,7 +102,7 @@ losstimes: setup ## how soon shards open after a promotion, 20 runs a row; write
 race: setup ## the tests of what runs concurrently, under the race detector; BASE=REVISION for the packages that changed since
 	scripts/setup.sh race
 	packages="$(if $(BASE),$$(scripts/changed.sh '$(BASE)'),$(RACE))" && if [ -n "$$packages" ]; then \
-		TMPDIR=$$(scripts/tmpdir.sh) go test -race -vet=off -count=1 -timeout $(TIMEOUT) -p 2 -parallel 5 $$packages; \
+		TMPDIR=$$(scripts/tmpdir.sh) go test -race -vet=off -count=1 -timeout $(TIMEOUT) -p 1 $$packages; \
 	else echo "no package of the race detector changed since $(BASE)"; fi
 
 lint: $(GOLANGCI) ## gofmt, go vet, golangci-lint, and shellcheck where it is installed
