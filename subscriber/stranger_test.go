@@ -2,11 +2,10 @@ package subscriber
 
 import (
 	"context"
-	"io"
-	"net"
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 )
@@ -14,22 +13,8 @@ import (
 // Every client of the package refuses a web server.
 func TestWebServerInPlaceOfABroker(t *testing.T) {
 	t.Parallel()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	served := make(chan struct{})
-	t.Cleanup(func() { require.NoError(t, l.Close()); <-served })
-	go func() {
-		defer close(served)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n")
-			_ = c.Close()
-		}
-	}()
-	d := &kafkaFixture{addr: l.Addr().String(), topic: "grants", burial: "graves"}
+	address := testkit.Answering(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
+	d := &kafkaFixture{addr: address, topic: "grants", burial: "graves"}
 	cfg := d.config(lazySink{})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -9,24 +9,32 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// On a server without the roles of deploy/rights/mysql.sql, a migration grants nothing and creates no users, although
-// its user may create users.
-func TestMigrateWithoutRoles(t *testing.T) {
-	t.Parallel()
+// ownMariaDB returns an empty database on a server of its own, and the address of the database for a user who may create
+// users.
+func ownMariaDB(t *testing.T) (db *sql.DB, dsn string) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{})
-	dsn := server.AdminDSN(server.Database(t))
+	dsn = server.AdminDSN(server.Database(t))
 	db, err := sql.Open("mysql", dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
+	return db, dsn
+}
+
+// On a server without the roles of deploy/rights/mysql.sql, a migration grants nothing and creates no users, although
+// its user may create users.
+func TestMigrateWithoutRoles(t *testing.T) {
+	t.Parallel()
+	db, dsn := ownMariaDB(t)
 	accounts := func() (n int) {
 		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM mysql.user WHERE user LIKE 'hongbao%'`).Scan(&n))
 		return n
 	}
 	before := accounts()
-	_, err = Migrate(t.Context(), testMariaDB(dsn))
+	_, err := Migrate(t.Context(), testMariaDB(dsn))
 	require.NoError(t, err)
 	require.Equal(t, before, accounts())
 }
@@ -34,14 +42,7 @@ func TestMigrateWithoutRoles(t *testing.T) {
 // A server has only two of the roles. Each gets all its rights, and the migration does not fail.
 func TestMigrateWithoutOneRole(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("needs a server")
-	}
-	server := testkit.NewMariaDB(t, testkit.MariaDBOptions{})
-	dsn := server.AdminDSN(server.Database(t))
-	db, err := sql.Open("mysql", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
+	db, dsn := ownMariaDB(t)
 	roles := []string{"hongbao_control", "hongbao_work", "hongbao_serve"}
 	for _, role := range roles {
 		_, err := db.ExecContext(t.Context(), "CREATE ROLE "+role)

@@ -5,43 +5,16 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
-	"net"
 	"net/http/httptest"
 	"testing"
 	"time"
 
+	"github.com/hongbao-project/hongbao/internal/testkit"
 	"github.com/stretchr/testify/require"
 )
 
 // request is the head of a request for the versions of the API: size 10, key 18, version 0, correlation id 1.
 var request = []byte{0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0, 0}
-
-// serve starts a server that reads a request from each connection, and answers. With certificates it uses TLS. It
-// returns the server's address.
-func serve(t *testing.T, answer string, certificates ...tls.Certificate) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	if len(certificates) > 0 {
-		l = tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certificates})
-	}
-	done := make(chan struct{})
-	t.Cleanup(func() { require.NoError(t, l.Close()); <-done })
-	go func() {
-		defer close(done)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			if _, err := c.Read(make([]byte, 4096)); err == nil {
-				_, _ = io.WriteString(c, answer)
-			}
-			_ = c.Close()
-		}
-	}()
-	return l.Addr().String()
-}
 
 // ask sends the request, and returns all that the server answers.
 func ask(t *testing.T, d Dialer, address string) ([]byte, error) {
@@ -74,7 +47,7 @@ func TestFirstAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address := serve(t, c.answer)
+			address := testkit.Answering(t, c.answer)
 			got, err := ask(t, Dialer{Timeout: 10 * time.Second}, address)
 			if c.problem == "" {
 				require.NoError(t, err)
@@ -98,15 +71,15 @@ func TestTLS(t *testing.T) {
 	known := Dialer{Timeout: 10 * time.Second, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}}
 	unknown := Dialer{Timeout: 10 * time.Second, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}}
 	const answer = "\x00\x00\x00\x06\x00\x00\x00\x01\x00\x00"
-	over := func(answer string) string { return serve(t, answer, web.TLS.Certificates...) }
+	over := func(answer string) string { return testkit.Answering(t, answer, web.TLS.Certificates...) }
 	for name, c := range map[string]struct {
 		dialer           Dialer
 		address, problem string
 	}{
 		"a broker":                          {known, over(answer), ""},
 		"a web server":                      {known, over("HTTP/1.1 400 Bad Request"), `not as Kafka: its first bytes are "HTTP/1.1"`},
-		"a broker without TLS":              {known, serve(t, ""), "does not answer by TLS: EOF; set kafka.tls to false"},
-		"a web server without TLS":          {known, serve(t, "HTTP/1.1 400 Bad Request"), "does not answer by TLS: tls: first record"},
+		"a broker without TLS":              {known, testkit.Answering(t, ""), "does not answer by TLS: EOF; set kafka.tls to false"},
+		"a web server without TLS":          {known, testkit.Answering(t, "HTTP/1.1 400 Bad Request"), "does not answer by TLS: tls: first record"},
 		"a certificate of another":          {unknown, over(answer), "TLS handshake with "},
 		"TLS, asked by a client without it": {Dialer{Timeout: 10 * time.Second}, over(answer), "check the port in kafka.brokers, and kafka.tls"},
 	} {

@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"io"
 	"math/big"
 	"net"
 	"os"
@@ -25,22 +24,8 @@ import (
 // kafka.brokers names a web server, whose "HTTP" is 1.2 GB as the size of an answer. This test is not parallel, because
 // it measures memory.
 func TestWebServerInPlaceOfABroker(t *testing.T) { //nolint:paralleltest // measures memory
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	served := make(chan struct{})
-	t.Cleanup(func() { require.NoError(t, l.Close()); <-served })
-	go func() {
-		defer close(served)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-			_ = c.Close()
-		}
-	}()
-	cfg := testConfig(l.Addr().String())
+	address := testkit.Answering(t, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+	cfg := testConfig(address)
 	cfg.AttemptTime, cfg.DialTimeout = hopeless, hopeless
 	p, err := NewLog(cfg)
 	require.NoError(t, err)
@@ -49,7 +34,7 @@ func TestWebServerInPlaceOfABroker(t *testing.T) { //nolint:paralleltest // meas
 	runtime.ReadMemStats(&before)
 	_, err = p.Check(t.Context())
 	runtime.ReadMemStats(&after)
-	require.ErrorContains(t, err, l.Addr().String()+` answers, but not as Kafka: its first bytes are "HTTP/1.1"`)
+	require.ErrorContains(t, err, address+` answers, but not as Kafka: its first bytes are "HTTP/1.1"`)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20), "bytes allocated")
 }
 
