@@ -102,7 +102,7 @@ func (k *Shard) stillOpen(ctx context.Context) error {
 	return open()
 }
 
-// Also is a second sink whose done bits Complete sets.
+// Also is a second sink whose done bits Complete sets. The zero value is none.
 type Also struct {
 	Sink string
 	// Letters marks only the claim's events that became dead letters of the first sink after the claim was made.
@@ -124,7 +124,7 @@ func (k *Shard) Complete(ctx context.Context, sink string, c *stream.Claim, also
 	args := []any{c.ID, c.Fence, formatRanges(c.Events)}
 	for i, p := range m.pieces {
 		letters := 0
-		if also.Letters && also.Sink != "" {
+		if also.Letters {
 			letters = more.pieces[i].key
 		}
 		args = append(args, p.key, p.first, p.last, p.base, letters)

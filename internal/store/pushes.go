@@ -97,7 +97,7 @@ func (c *Claims) Claim(ctx context.Context, shard int, id string, events []strea
 // is stream.ErrFenced if the claim was taken over; its new owner then finishes it. A claim that Redis has lost is
 // also completed, unless a newer claim covers some of its events.
 func (c *Claims) Complete(ctx context.Context, shard int, claim stream.Claim) error {
-	also := Also{Sink: c.cfg.Requeues, Letters: true}
+	also := Also{Sink: c.cfg.Requeues, Letters: c.cfg.Requeues != ""}
 	if c.cfg.Done != "" && c.cfg.Done != c.cfg.Sink {
 		also = Also{Sink: c.cfg.Done}
 	}
