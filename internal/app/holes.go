@@ -126,8 +126,8 @@ func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err 
 		return g, err
 	}
 	if len(held) > 1 {
-		// for as long as a producer may still answer from what it read before the pause; from then on it asks Redis, and
-		// the user's repeat finds this packet
+		// A producer may answer for a lease from what it read before the pause. After that it asks Redis, so the user's
+		// repeat finds this packet.
 		retry.Pause(ctx, walk.Lease)
 		if held, g, err = a.heldFor(ctx, &o); err != nil || g.Packet != 0 {
 			return g, err

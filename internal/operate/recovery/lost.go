@@ -82,12 +82,12 @@ func (w *Waiting) Steps(campaign string) (steps []string) {
 	}{
 		{w.Stream, "grant", "is", "are", "in the stream and not in the ledger: let `hongbao work` finish"},
 		{w.Receipts, "grant", "has", "have", "a receipt, and no entry in the stream: `hongbao replay NAME --to balance " +
-			"--campaign " + campaign + "` pays what is missing"},
+			"--campaign " + campaign + "` pays every such grant"},
 		{w.Letters, "dead letter", "waits", "wait", "for a decision: `hongbao dead list --campaign " + campaign +
-			"` shows more, `hongbao dead requeue` pays and `hongbao dead drop` does not"},
-		{w.Open, "intact shard", "is", "are", "not closed: `hongbao campaign close " + campaign + " --early` closes what is intact, " +
-			"and fails for the others"},
-		{w.Quarantine, "grant", "waits", "wait", "in quarantine: `hongbao quarantine list` shows more, `hongbao quarantine resolve` " +
+			"` lists the letters, `hongbao dead requeue` pays and `hongbao dead drop` does not"},
+		{w.Open, "intact shard", "is", "are", "not closed: `hongbao campaign close " + campaign + " --early` closes the intact " +
+			"shards, and fails for the others"},
+		{w.Quarantine, "grant", "waits", "wait", "in quarantine: `hongbao quarantine list` lists the grants, `hongbao quarantine resolve` " +
 			"decides"},
 	} {
 		if s.n > 0 {
