@@ -24,6 +24,8 @@ type call struct {
 	answers []hongbao.Answer
 	results []result
 	traces  []string
+	err     error // the error of the whole call
+	doubt   error // the first error after which the call may have been carried out
 }
 
 type result struct {
@@ -72,18 +74,18 @@ func (c *call) send() {
 	defer cancel()
 	c.results = append(c.results[:0], make([]result, len(c.batch))...)
 	called, start := c.lane.p.cfg.Called, time.Now()
-	err := c.repeat(ctx)
+	c.err = c.repeat(ctx)
 	if called != nil {
-		called(Call{Campaign: c.lane.id, Grabs: len(c.batch), Traces: c.traceparents(), Took: time.Since(start), Err: err})
+		called(Call{Campaign: c.lane.id, Grabs: len(c.batch), Traces: c.traceparents(), Took: time.Since(start), Err: c.err})
 	}
-	if err == nil && c.lane.vanished(c.answers) {
+	if c.err == nil && c.lane.vanished(c.answers) {
 		c.lane.dropMissing()
 	}
 	for i := range c.results {
 		r := &c.results[i]
 		switch {
-		case err != nil:
-			r.err = err
+		case c.err != nil:
+			r.err = c.err
 		case r.err == nil:
 			r.answer = c.answers[i]
 		}
@@ -107,7 +109,7 @@ func (c *call) traceparents() []string {
 // repeat tries until the answers are known or ctx ends. Every grab has a request id, so retrying a call that Redis has
 // carried out returns the same receipts. It decides refusals again.
 func (c *call) repeat(ctx context.Context) error {
-	var doubt error // the first error after which the call may have been carried out
+	c.doubt = nil
 	last := whileDown(ctx, func() error {
 		last := c.try(ctx)
 		var facts *store.FactsError
@@ -116,16 +118,21 @@ func (c *call) repeat(ctx context.Context) error {
 			last = errors.Join(hongbao.Errorf(hongbao.ClassTransient, "the campaign was replaced; nothing happened: %w", facts),
 				err)
 		}
-		if last != nil && doubt == nil && hongbao.ClassOf(last) == hongbao.ClassUnknown {
-			doubt = last
+		if last != nil && c.doubt == nil && hongbao.ClassOf(last) == hongbao.ClassUnknown {
+			c.doubt = last
 		}
 		return last
 	})
-	if last != nil && doubt != nil && hongbao.ClassOf(last) != hongbao.ClassUnknown {
-		return hongbao.Outagef(hongbao.ClassUnknown, "an earlier try may have been carried out (%w); the last try: %w", doubt,
-			last)
+	return c.doubted(last)
+}
+
+// doubted returns the error of the last try, as Unknown if an earlier try may have been carried out.
+func (c *call) doubted(last error) error {
+	if last == nil || c.doubt == nil || hongbao.ClassOf(last) == hongbao.ClassUnknown {
+		return last
 	}
-	return last
+	return hongbao.Outagef(hongbao.ClassUnknown, "an earlier try may have been carried out (%w); the last try: %w", c.doubt,
+		last)
 }
 
 // whileDown retries while Redis is unreachable or does not answer, until ctx ends. It returns the error of the last
@@ -152,7 +159,11 @@ func (c *call) try(ctx context.Context) error {
 		c.info = c.lane.info()
 	}
 	c.asked = time.Now()
+	clear(c.results)
 	answers, err := c.askShard(ctx)
+	if store.IsOutOfMemory(err) {
+		answers, err = c.readWins(ctx, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -181,6 +192,27 @@ func (c *call) askShard(ctx context.Context) ([]hongbao.Answer, error) {
 		c.lane.learn(c.req.Terms)
 	}
 	return answers, err
+}
+
+// readWins answers the grabs that were granted earlier, because a full Redis still returns receipts. The other grabs
+// get the error full, which says that this call did nothing. They are not tried again: Redis stays full for longer.
+func (c *call) readWins(ctx context.Context, full error) ([]hongbao.Answer, error) {
+	answers, err := c.lane.shard.Receipts(ctx, c.lane.id, c.req.Grabs, c.answers)
+	if err != nil || answers[0].Outcome == hongbao.OutcomeFrozen {
+		return answers, err
+	}
+	full = c.doubted(fmt.Errorf("this try did nothing: %w", full))
+	for i := range answers {
+		a := &answers[i]
+		switch {
+		case walk.Won(a, c.req.Grabs[i].RequestID):
+		case c.info.hold == 1 && len(a.Receipts) > 0:
+			a.Outcome = hongbao.OutcomeAlreadyGranted
+		default:
+			a.Receipts, c.results[i].err = nil, full
+		}
+	}
+	return answers, nil
 }
 
 // secure waits until the receipts in the answers are as durable as the campaign requires, and adds their codes.

@@ -36,6 +36,9 @@ type Config struct {
 	InFlight int `knob:"producer.in_flight" default:"2" want:"1 to 16 calls"`
 	// The most grabs of one campaign that wait for a call to one shard. Further grabs fail at once.
 	MaxWaiting int `knob:"producer.max_waiting" default:"100000" want:"1 to 1_000_000 grabs"`
+	// How long a grab may wait for its call to Redis. After this time it fails, and this try did nothing. If the last call
+	// of a campaign's shard was an outage, its further grabs fail at once while one more call is tried.
+	QueueTimeout time.Duration `knob:"producer.queue_timeout" default:"2s" want:"10ms to 1m"`
 	// Time limit for one call to Redis, including its repeats.
 	CallTimeout time.Duration `knob:"producer.call_timeout" default:"5s" want:"1ms to 1m"`
 	// How long a grab with an undecided outcome (busy, frozen or refilling) is tried again, before the caller gets that

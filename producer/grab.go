@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -34,14 +35,18 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 	if sold {
 		return hongbao.Answer{Outcome: hongbao.OutcomeSoldOut, Time: now}, nil
 	}
-	w := c.newWaiter(g, info)
+	w := c.newWaiter(g, info, now)
 	if renew {
 		w.walk.Renew()
 	}
-	if err := c.queue(w); err != nil {
+	if err := c.queue(w, now); err != nil {
 		return hongbao.Answer{}, err
 	}
-	return c.wait(ctx, w)
+	answer, err := c.wait(ctx, w)
+	if renew && hongbao.ClassOf(err) == hongbao.ClassTransient { // the grab did nothing, so the knowledge still holds
+		return hongbao.Answer{Outcome: hongbao.OutcomeSoldOut, Time: now}, nil
+	}
+	return answer, err
 }
 
 // sendLoop makes calls, one after the other, for the grabs that wait at a place. After each call it answers grabs, or
@@ -65,16 +70,17 @@ func undecidedPause() time.Duration { return 20*time.Millisecond + rand.N(80*tim
 
 // waiter is a grab whose caller waits for the answer.
 type waiter struct {
-	grab   hongbao.Grab // a copy with its own Facts: a caller that has left may change the original
-	info   *info        // the settings with which check validated the grab
-	walk   walk.Walk    // over the campaign's places; guarded by the campaign's mu once queued
-	lane   *lane        // where the grab waits or waited last; guarded by the campaign's mu
-	sent   bool         // the grab is in a call or answered; guarded by the campaign's mu
-	left   bool         // the caller has left; guarded by the campaign's mu
-	until  time.Time    // when the caller gets the undecided outcome; zero without one
-	answer hongbao.Answer
-	err    error
-	done   chan struct{}
+	grab    hongbao.Grab // a copy with its own Facts: a caller that has left may change the original
+	info    *info        // the settings with which check validated the grab
+	walk    walk.Walk    // over the campaign's places; guarded by the campaign's mu once queued
+	lane    *lane        // where the grab waits or waited last; guarded by the campaign's mu
+	sent    bool         // the grab is in a call or answered; guarded by the campaign's mu
+	left    bool         // the caller has left; guarded by the campaign's mu
+	until   time.Time    // when the caller gets the undecided outcome; zero without one
+	expires time.Time    // when the grab no longer waits for a call
+	answer  hongbao.Answer
+	err     error
+	done    chan struct{}
 }
 
 var waiters = sync.Pool{New: func() any {
@@ -120,13 +126,13 @@ func (c *campaign) tooLate(user string, i *info) (sold bool, now time.Time, rene
 
 // newWaiter returns a waiter for the grab. It copies only the facts by which the campaign's limits count, because a
 // caller that has left may change the map.
-func (c *campaign) newWaiter(g *hongbao.Grab, i *info) *waiter {
+func (c *campaign) newWaiter(g *hongbao.Grab, i *info, now time.Time) *waiter {
 	w := waiters.Get().(*waiter) //nolint:forcetypeassert // the pool holds nothing else
 	facts := w.grab.Facts
 	if w.info != i { // with the same settings, the loop below overwrites all facts
 		clear(facts)
 	}
-	*w = waiter{grab: *g, info: i, done: w.done, walk: w.walk}
+	*w = waiter{grab: *g, info: i, done: w.done, walk: w.walk, expires: now.Add(c.p.cfg.QueueTimeout)}
 	w.grab.Facts = facts
 	w.walk.Begin(c.course, g.User, g.RequestID)
 	for _, name := range i.facts {
@@ -136,7 +142,7 @@ func (c *campaign) newWaiter(g *hongbao.Grab, i *info) *waiter {
 }
 
 // queue adds the grab to the queue of its place. It starts a send loop if none runs, or if a further call pays off.
-func (c *campaign) queue(w *waiter) error {
+func (c *campaign) queue(w *waiter, now time.Time) error {
 	c.p.mu.RLock() // so that Close can't miss a loop started here
 	defer c.p.mu.RUnlock()
 	if c.p.closed.Load() {
@@ -149,16 +155,70 @@ func (c *campaign) queue(w *waiter) error {
 		return hongbao.Errorf(hongbao.ClassTransient, "campaign %s already has %d grabs waiting for shard %d; nothing "+
 			"happened, try again later", c.id, c.p.cfg.MaxWaiting, l.shard.Index())
 	}
-	l.put(w)
+	l.put(w, now)
 	return nil
 }
 
-// put adds the grab to the lane's queue. The caller holds mu, and prevents Close from finishing.
-func (l *lane) put(w *waiter) {
+// put adds the grab to the lane's queue. It turns the grab away if the grab has waited for too long at other places, or
+// if Redis is down and another call will notice the end of the outage. The caller holds mu, and prevents Close from
+// finishing.
+func (l *lane) put(w *waiter, now time.Time) {
 	w.lane, w.sent = l, false
+	switch {
+	case l.down != nil && l.calls > 0:
+		l.turnAway(w, l.down)
+		return
+	case !now.Before(w.expires):
+		l.turnAway(w, errQueue)
+		return
+	}
 	l.waiting = append(l.waiting, w)
 	l.startLoop()
+	if !l.watched {
+		l.watched = true
+		l.p.watches.Go(l.watchQueue)
+	}
 }
+
+// turnAway answers a grab that no call has taken: with its undecided outcome, or with an error that says why it waited.
+// The caller holds mu.
+func (l *lane) turnAway(w *waiter, why error) {
+	if w.answer.Outcome == "" {
+		w.err = hongbao.Outagef(hongbao.ClassTransient, "grab in campaign %s, request id %s: this try did nothing; repeat it with "+
+			"the same request id: %w", l.id, w.grab.RequestID, why)
+	}
+	w.sent = true
+	w.done <- struct{}{}
+}
+
+// watchQueue turns away the grabs that have waited for too long. It ends when no grab waits.
+func (l *lane) watchQueue() {
+	every := l.p.cfg.QueueTimeout / 20
+	for retry.Pause(l.p.ctx, every) && l.turnAwayOld(time.Now(), every) {
+	}
+}
+
+// turnAwayOld turns away the grabs that have waited for too long. If others have waited since the last look, a call
+// probably hangs, and turnAwayOld allows another one. It returns false if no grab waits.
+func (l *lane) turnAwayOld(now time.Time, every time.Duration) (waiting bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slow = false
+	l.waiting = slices.DeleteFunc(l.waiting, func(w *waiter) bool {
+		if w.left || now.Before(w.expires) {
+			l.slow = l.slow || w.expires.Sub(now) <= l.p.cfg.QueueTimeout-every
+			return false
+		}
+		l.turnAway(w, errQueue)
+		return true
+	})
+	l.watched = len(l.waiting) > 0
+	l.startLoop() // while grabs wait, a loop runs, so Close can't miss a further one
+	return l.watched
+}
+
+// errQueue is why a grab is turned away after QueueTimeout.
+var errQueue = errors.New("Redis took too long for the grabs before it")
 
 // startLoop starts a send loop if grabs wait and a further call pays off. The caller holds mu, and prevents Close from
 // finishing.
@@ -176,10 +236,10 @@ const grabsWorthALoop = 8
 //
 // Redis needs little more time for ten grabs than for one. So a few waiting grabs, as in each process of a large
 // fleet, go together in the next call. If a call waits for a disk or a replica, that wait dominates, so parallel calls
-// always pay off. A place with an undecided outcome gets only one loop.
+// always pay off, and so they do if a call takes long. A place with an undecided outcome gets only one loop.
 func (l *lane) worthAnotherLoop(loops int) bool {
 	return loops == 1 || !l.undecided &&
-		(l.info().durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*grabsWorthALoop)
+		(l.slow || l.info().durability != hongbao.DurabilityFast || len(l.waiting)-l.left >= (loops-1)*grabsWorthALoop)
 }
 
 // share returns how many of the waiting grabs the next call takes. If a further call pays off, it leaves half of them
@@ -238,10 +298,11 @@ func (l *lane) next(c *call) bool {
 func (l *lane) judge(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := time.Now()
 	l.calls--
 	l.undecided = false
+	l.noteOutage(c.err)
 	l.remember(c)
-	now := time.Now()
 	for i, w := range c.batch {
 		r := &c.results[i]
 		if r.err != nil {
@@ -255,9 +316,25 @@ func (l *lane) judge(c *call) {
 		l.undecided = l.undecided || r.verdict == walk.Undecided
 		if r.verdict == walk.Onward && !w.left { // nobody waits for it; the caller can retry the grab
 			w.answer = hongbao.Answer{}
-			l.lanes[w.walk.Place()].put(w)
+			l.lanes[w.walk.Place()].put(w, now)
 		}
 	}
+}
+
+// noteOutage records whether the last call was an outage. If it was, all grabs that wait are turned away: they would
+// only wait for the next call to fail. The caller holds mu.
+func (l *lane) noteOutage(err error) {
+	l.down = nil
+	if err == nil || !hongbao.IsOutage(err) {
+		return
+	}
+	l.down = err
+	for _, w := range l.waiting {
+		if !w.left {
+			l.turnAway(w, err)
+		}
+	}
+	l.waiting, l.left = l.waiting[:0], 0
 }
 
 // answer answers the callers of a call. It returns the grabs with an undecided outcome, whose callers have to wait.
@@ -306,13 +383,12 @@ func (l *lane) waitAgain(again []*waiter, pause time.Duration) (allUndecided boo
 			return false
 		}
 		if w.until.IsZero() {
-			w.until = now.Add(l.p.cfg.UndecidedTimeout)
+			w.until, w.expires = now.Add(l.p.cfg.UndecidedTimeout), w.expires.Add(l.p.cfg.UndecidedTimeout)
 		}
 		if now.Add(pause).Before(w.until) {
 			return false
 		}
-		w.sent = true
-		w.done <- struct{}{}
+		l.turnAway(w, nil)
 		return true
 	})
 	return allUndecided

@@ -55,6 +55,9 @@ type lane struct {
 	loops     int       // running send loops
 	calls     int       // calls in flight
 	undecided bool      // the last call had an undecided outcome
+	down      error     // the error of the last call, if it was an outage
+	watched   bool      // watchQueue runs
+	slow      bool      // grabs have waited for long
 	used      time.Time // when the last call ended
 	alive     time.Time // when an answer last showed that the campaign exists and has not ended; zero after its end
 	lost      bool      // the campaign vanished before its end
@@ -76,13 +79,15 @@ func (p *Producer) campaign(ctx context.Context, id string) (*campaign, error) {
 	if c != nil || p.isUnknown(id) {
 		return c, nil
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, p.cfg.QueueTimeout, errQueue)
+	defer cancel()
 	select {
 	case r := <-p.looks.DoChan(id, func() (any, error) { return p.open(id) }):
 		c, _ = r.Val.(*campaign) // nil with an error
 		return c, r.Err
 	case <-ctx.Done():
-		return nil, hongbao.Errorf(hongbao.ClassTransient,
-			"grab in campaign %s: the lookup of the campaign was not finished; nothing happened: %w", id, ctx.Err())
+		return nil, hongbao.Outagef(hongbao.ClassTransient, "grab in campaign %s: the lookup of the campaign was not finished; "+
+			"nothing happened: %w", id, context.Cause(ctx))
 	}
 }
 

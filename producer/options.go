@@ -8,7 +8,7 @@ import (
 )
 
 // clientNeeds has the client options that a Producer depends on, each with the text of the error. Retries of the
-// client are allowed: every script is idempotent, and an error after a retry is Unknown.
+// client are allowed: it sends no script twice.
 var clientNeeds = struct{ ContextTimeoutEnabled, ReadOnly, RouteByLatency, RouteRandomly string }{
 	ContextTimeoutEnabled: "ContextTimeoutEnabled must be true: otherwise CallTimeout does not end a call that waits " +
 		"for an answer",

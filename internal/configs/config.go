@@ -135,8 +135,8 @@ type Redis struct {
 	ReadTimeout time.Duration `knob:"redis.read_timeout" default:"3s" want:"10ms to 1m"`
 	// Time limit for sending a command.
 	WriteTimeout time.Duration `knob:"redis.write_timeout" default:"3s" want:"10ms to 1m"`
-	// How often a command is sent again if its reply was lost. A repeated grab that was granted gets the same receipt; a
-	// refusal is decided again.
+	// How often the client itself sends a command again if its reply was lost. It never sends a script again: Hongbao
+	// repeats grabs within producer.call_timeout, and workers repeat theirs.
 	Retries int `knob:"redis.retries" default:"2" want:"0 to 10"`
 }
 
@@ -206,7 +206,7 @@ type Ops struct {
 	// How long a process caches the replies of Redis about lag and state, however often metrics are scraped.
 	Poll time.Duration `knob:"ops.poll" default:"5s" want:"100ms to 5m"`
 	// How long a process waits for a reply of Redis about lag and state.
-	PollTimeout time.Duration `knob:"ops.poll_timeout" default:"5s" want:"100ms to 1m"`
+	PollTimeout time.Duration `knob:"ops.poll_timeout" default:"2s" want:"100ms to 1m"`
 	// The most campaigns that one metric names.
 	Campaigns int `knob:"ops.campaigns" default:"20" want:"0 to 1000 campaigns"`
 	// The highest normal age of the last audit of all campaigns: above it, the alert audit_old fires. Set it to the

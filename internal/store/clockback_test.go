@@ -46,7 +46,7 @@ func (c *terms) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 func (c *terms) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if reply, ok := cmd.(*redis.Cmd); ok {
+		if reply, ok := cmd.(interface{ Val() any }); ok {
 			if list, ok := reply.Val().([]any); ok && len(list) > 9 && list[0] == "T" {
 				c.since = fmt.Sprint(list[3])
 			}

@@ -163,7 +163,7 @@ func (*replies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 func (r *replies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if script, ok := cmd.(*redis.Cmd); ok && strings.HasPrefix(cmd.Name(), "eval") {
+		if script, ok := cmd.(interface{ Val() any }); ok && strings.HasPrefix(cmd.Name(), "eval") {
 			r.last = timeless(script.Val())
 		}
 		return err

@@ -191,16 +191,16 @@ func (k *Shard) Regrant(ctx context.Context, a Attempt, runs ...Run) error {
 	}
 	sha := textsFor("", false).sha[regrantScript]
 	for some := range slices.Chunk(runs[1:], regrantsAtOnce) {
-		pipe := k.rdb.Pipeline()
+		pipe, calls := k.rdb.Pipeline(), make([]*redis.Cmd, len(some))
 		for i := range some {
 			keys, args := some[i].call(k, a)
-			pipe.EvalSha(ctx, sha, keys, args...)
+			calls[i] = callOnce(ctx, pipe, "evalsha", sha, keys, args)
 		}
-		cmds, _ := pipe.Exec(ctx) // each command has its own error
-		for _, cmd := range cmds {
-			v, err := cmd.(*redis.Cmd).Result() //nolint:forcetypeassert // each is an EVALSHA
+		_, _ = pipe.Exec(ctx) // each call has its own error
+		for _, call := range calls {
+			v, err := call.Result()
 			if err != nil {
-				return fmt.Errorf("script regrant on %s: %w", k.Keys.Meta(), classifyCall(k.rdb, err))
+				return fmt.Errorf("script regrant on %s: %w", k.Keys.Meta(), Classify(err))
 			}
 			reply, err := flatten(regrantScript.name, v)
 			if err == nil {

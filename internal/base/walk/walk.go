@@ -203,20 +203,29 @@ func (w *Walk) next(a *hongbao.Answer) Verdict {
 	return Answered
 }
 
+// Won reports whether one of the user's receipts in a is that of the request. If so, a becomes the answer granted, with
+// only this receipt.
+func Won(a *hongbao.Answer, request string) bool {
+	for i := range a.Receipts {
+		if a.Receipts[i].RequestID == request && request != "" {
+			a.Outcome, a.Receipts = hongbao.OutcomeGranted, a.Receipts[i:i+1:i+1]
+			return true
+		}
+	}
+	return false
+}
+
 // Read processes the user's receipts on the place, after an Ask with Receipts. a has the receipts and no outcome. If
 // the verdict is Answered, a has become the final answer.
 func (w *Walk) Read(m *Memory, now time.Time, a *hongbao.Answer) Verdict {
 	if a.Outcome == hongbao.OutcomeFrozen {
 		return Undecided
 	}
+	if Won(a, w.request) {
+		return Answered
+	}
 	receipts := a.Receipts
 	a.Receipts = nil
-	for i := range receipts {
-		if receipts[i].RequestID == w.request && w.request != "" {
-			a.Outcome, a.Receipts = hongbao.OutcomeGranted, receipts[i:i+1:i+1]
-			return Answered
-		}
-	}
 	if w.refusal != nil {
 		w.refusal.Receipts = append(slices.Clip(w.refusal.Receipts), receipts...)
 		return w.next(a)

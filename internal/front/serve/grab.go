@@ -140,7 +140,12 @@ func (s *Server) decide(ctx context.Context, g *hongbao.Grab) (GrabAnswer, error
 // grabProblem returns the error for a grab that could not be decided. The producer permanently rejects a valid grab
 // only if a request id or a fact is missing.
 func grabProblem(g *hongbao.Grab, err error) error {
-	if hongbao.ClassOf(err) != hongbao.ClassPermanent {
+	switch hongbao.ClassOf(err) {
+	case hongbao.ClassPermanent:
+	case hongbao.ClassTransient: // an earlier try with the same request id may have been granted
+		return &web.Refusal{Code: "unavailable", Detail: "this try did nothing; repeat it with the same request id",
+			Wait: retryAfter, Cause: err}
+	default:
 		return err
 	}
 	if g.RequestID == "" {

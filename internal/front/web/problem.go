@@ -54,7 +54,7 @@ var codes = map[string]Code{
 	"busy":                     {http.StatusServiceUnavailable, "Nothing happened yet: the server is overloaded"},
 	"refilling":                {http.StatusServiceUnavailable, "Nothing is decided yet: more packets are being loaded"},
 	"frozen":                   {http.StatusServiceUnavailable, "Nothing is decided yet: the campaign is frozen"},
-	"unavailable":              {http.StatusServiceUnavailable, "Nothing happened: a store behind this server does not answer"},
+	"unavailable":              {http.StatusServiceUnavailable, "This try did nothing: a store behind this server does not answer"},
 	"outcome_unknown":          {http.StatusServiceUnavailable, "The request may or may not have been carried out"},
 }
 
