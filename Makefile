@@ -22,7 +22,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo image release-files release-check test test-deploy test-web test-servers losses losstimes race lint vulncheck bench soak fuzz
+.PHONY: help setup build demo image release-files release-check test test-deploy test-web test-servers losses losstimes outages race lint vulncheck bench soak fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ test-servers: setup ## the life of a deployment on Redis 7, Redis 8 and Valkey 9
 losses: setup ## Redis loses writes in many ways on real servers, under a rain; writes the table of docs/reliability.md; ROW=03 for one row; some 20 minutes
 	scripts/setup.sh servers
 	go test -vet=off -count=1 -timeout 60m -run '^TestLosses$$$(if $(ROW),/^$(ROW))' -v ./test -args -losses -update
+
+outages: setup ## what callers get while Redis is dead, silent, full, slow, or loses replies; writes the third table of docs/reliability.md; ROW=01 for one row; some 6 minutes
+	go test -vet=off -count=1 -timeout 30m -run '^TestOutages$$$(if $(ROW),/^$(ROW))' -v ./test -args -outages -update
 
 losstimes: setup ## how soon shards open after a promotion, 20 runs a row; writes the second table of docs/reliability.md; ROW=1 for one row; some 20 minutes
 	go test -vet=off -count=1 -timeout 60m -run '^TestLossTimes$$$(if $(ROW),/^$(ROW))' -v ./test -args -losses -update

@@ -42,11 +42,7 @@ func (p *Producer) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, e
 	if err := c.queue(w, now); err != nil {
 		return hongbao.Answer{}, err
 	}
-	answer, err := c.wait(ctx, w)
-	if renew && hongbao.ClassOf(err) == hongbao.ClassTransient { // the grab did nothing, so the knowledge still holds
-		return hongbao.Answer{Outcome: hongbao.OutcomeSoldOut, Time: now}, nil
-	}
-	return answer, err
+	return c.wait(ctx, w)
 }
 
 // sendLoop makes calls, one after the other, for the grabs that wait at a place. After each call it answers grabs, or
