@@ -5,7 +5,7 @@
 -- ARGV  1 group
 -- Reply "made", or "there" if the group exists already
 -- Cost  O(groups)
--- First write XGROUP CREATE: it grows memory.
+-- First write XGROUP CREATE: it grows memory, but also runs when Redis is full.
 -- Repeat answers "there".
 
 if redis.call('EXISTS', KEYS[1]) == 1 then

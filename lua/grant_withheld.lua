@@ -8,7 +8,7 @@
 --       request id has a different packet, "limit" if the user may have no more packets; for a campaign on several
 --       shards also "places" if ARGV 8 is "", and "open" if it is not paused: the user may be getting packets there
 -- Cost  O(withheld packets)
--- First write XADD: it grows memory. The script checks everything before it.
+-- First write XADD: it grows memory, but also runs when Redis is full. The script checks everything before it.
 -- Repeat answers "has".
 
 local meta = redis.call('HMGET', KEYS[1], 'seq', 'epoch')

@@ -7,7 +7,7 @@
 --       retake, for an id in doubt whose push is known not to have happened: "mine", or the state as for claim
 --       complete, release: "ok", or "lost" if the token is not the claim's
 -- Cost  O(1)
--- First write SET: it grows memory.
+-- First write SET: it grows memory, but also runs when Redis is full.
 -- Repeat of claim or retake by the same token within the lease answers "mine". A repeat of complete answers "ok". A
 --       repeat of release answers "lost".
 -- A claim is kept for the retention, not only for the lease. So an id whose lease has ended is in doubt, not free.

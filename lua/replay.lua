@@ -6,7 +6,7 @@
 -- Reply what the replay covers and its last seq, both from the first call; the next seq to examine, 0 for the first
 --       seq
 -- Cost  O(1)
--- First write HSET: it grows memory.
+-- First write HSET: it grows memory, but also runs when Redis is full.
 -- Repeat writes nothing and returns the same reply.
 
 local has = redis.call('HMGET', KEYS[1], 'covers', 'last', 'next')

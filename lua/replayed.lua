@@ -4,7 +4,7 @@
 -- ARGV  1 the next seq to examine; 0 if the replay has reached its end, so that a further run starts at the first seq
 -- Reply 1
 -- Cost  O(1)
--- First write HSET: it grows memory.
+-- First write HSET: it grows memory, but also runs when Redis is full.
 -- Repeat changes nothing.
 
 if redis.call('HEXISTS', KEYS[1], 'covers') == 0 then

@@ -5,8 +5,8 @@
 -- ARGV  1 id of the letter  2 decision, "requeued" or "dropped"  3 who decided  4 why
 -- Reply "resolved", or "gone" if there is no such letter
 -- Cost  O(fields of the letter)
--- First write XADD to the resolved letters: it grows memory. The letter's own fields come after those of the
---       decision.
+-- First write XADD to the resolved letters: it grows memory, but also runs when Redis is full. The letter's own fields
+--       come after those of the decision.
 -- Repeat answers "gone".
 
 redis.call('XLEN', KEYS[2])

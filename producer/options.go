@@ -8,7 +8,7 @@ import (
 )
 
 // clientNeeds has the client options that a Producer depends on, each with the text of the error. Retries of the
-// client are allowed: it sends no script twice.
+// client are allowed: it sends no grab twice.
 var clientNeeds = struct{ ContextTimeoutEnabled, ReadOnly, RouteByLatency, RouteRandomly string }{
 	ContextTimeoutEnabled: "ContextTimeoutEnabled must be true: otherwise CallTimeout does not end a call that waits " +
 		"for an answer",

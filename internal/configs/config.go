@@ -135,8 +135,8 @@ type Redis struct {
 	ReadTimeout time.Duration `knob:"redis.read_timeout" default:"3s" want:"10ms to 1m"`
 	// Time limit for sending a command.
 	WriteTimeout time.Duration `knob:"redis.write_timeout" default:"3s" want:"10ms to 1m"`
-	// How often the client itself sends a command again if its reply was lost. It never sends a script again: Hongbao
-	// repeats grabs within producer.call_timeout, and workers repeat theirs.
+	// How often a command is sent again if its reply was lost. Grabs do not count: they are repeated until
+	// producer.call_timeout.
 	Retries int `knob:"redis.retries" default:"2" want:"0 to 10"`
 }
 

@@ -45,8 +45,7 @@ func pendingCases() map[string]scriptCase {
 			},
 		},
 		"create_group": {
-			grows: true,
-			keys:  events,
+			keys: events,
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := b.k.CreateGroup(ctx, "kafka")
 				return err

@@ -366,9 +366,8 @@ func endCases() map[string]scriptCase {
 func keepCases() map[string]scriptCase {
 	return map[string]scriptCase{
 		"resolve_letter": {
-			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Keys.Dead("kafka"), b.k.Keys.Resolved("kafka")} },
-			prep:  deadLetter,
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Dead("kafka"), b.k.Keys.Resolved("kafka")} },
+			prep: deadLetter,
 			call: func(ctx context.Context, b *bundle) error {
 				id := "1-1"
 				if rows, err := b.rdb.XRange(ctx, b.k.Keys.Dead("kafka"), "-", "+").Result(); err == nil && len(rows) > 0 {
@@ -391,16 +390,14 @@ func keepCases() map[string]scriptCase {
 			},
 		},
 		"replay": {
-			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Keys.Replay("r1"), b.k.Keys.Meta()} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Replay("r1"), b.k.Keys.Meta()} },
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := b.k.BeginReplay(ctx, "r1", "{}", 0)
 				return err
 			},
 		},
 		"replayed": {
-			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Keys.Replay("r1")} },
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Replay("r1")} },
 			prep: func(t *testing.T, b *bundle) {
 				_, err := b.k.BeginReplay(t.Context(), "r1", "{}", 0)
 				require.NoError(t, err)
@@ -465,9 +462,8 @@ func claimCases() map[string]scriptCase {
 			},
 		},
 		"once": {
-			grows: true,
-			keys:  func(b *bundle) []string { return []string{b.k.Keys.Once("sms", "m1")} },
-			call:  once("claim"),
+			keys: func(b *bundle) []string { return []string{b.k.Keys.Once("sms", "m1")} },
+			call: once("claim"),
 		},
 		"rate": {
 			ages: true,
@@ -606,8 +602,7 @@ func withheldCases() map[string]scriptCase {
 				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Campaign("rain"), b.k.Keys.Receipts("rain"),
 					b.k.Keys.Withheld("rain")}
 			},
-			grows: true,
-			prep:  withheldThree,
+			prep: withheldThree,
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := b.k.GrantWithheld(ctx, &hongbao.Grant{Campaign: "rain", User: "u1", RequestID: "r1", Packet: firstWithheld.Number,
 					Amount: firstWithheld.Amount}, 0)

@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
-var grabScript = newScript("grab", "fields").with(inline)
+var grabScript = newScript("grab", "fields").with(inline).sentOnce()
 
 // MaxGrabs is the most grabs that one call decides.
 const MaxGrabs = stream.MaxEntryGrants

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-var onceScript = newScript("once").with(unguarded)
+var onceScript = newDrainScript("once").with(unguarded)
 
 // OnceCall is one step of "push once"; see once.lua for the steps and their answers.
 type OnceCall struct {

@@ -214,7 +214,7 @@ func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) (
 	}
 	var cmd *redis.Cmd
 	if t := k.state.opened.Load(); t != nil {
-		cmd = callOnce(ctx, k.rdb, "evalsha", t.sha[s], keys, args)
+		cmd = s.call(ctx, k.rdb, t.sha[s], keys, args)
 	}
 	if cmd == nil || redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") || redis.HasErrorPrefix(cmd.Err(), "HBOPENED") {
 		var err error
@@ -224,7 +224,7 @@ func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) (
 	}
 	v, err := cmd.Result()
 	if err != nil {
-		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], Classify(err))
+		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], s.classify(k.rdb, err))
 	}
 	return flatten(s.name, v)
 }
@@ -294,7 +294,7 @@ func (t *texts) loadAndCall(ctx context.Context, conn *redis.Conn, s *script, ke
 		var load *redis.StringCmd
 		_, _ = conn.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 			load = p.ScriptLoad(ctx, t.text(s))
-			call = callOnce(ctx, p, "evalsha", t.sha[s], keys, args)
+			call = s.call(ctx, p, t.sha[s], keys, args)
 			return nil
 		})
 		if loaded = load.Err(); loaded != nil || !redis.HasErrorPrefix(call.Err(), "NOSCRIPT") {

@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	replayScript   = newScript("replay")
-	replayedScript = newScript("replayed")
+	replayScript   = newDrainScript("replay")
+	replayedScript = newDrainScript("replayed")
 )
 
 // Replay is the state of a named replay on a shard.

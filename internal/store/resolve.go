@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	resolveLetterScript = newScript("resolve_letter")
+	resolveLetterScript = newDrainScript("resolve_letter")
 	expireLettersScript = newDrainScript("expire_letters")
 )
 

@@ -191,16 +191,16 @@ func (k *Shard) Regrant(ctx context.Context, a Attempt, runs ...Run) error {
 	}
 	sha := textsFor("", false).sha[regrantScript]
 	for some := range slices.Chunk(runs[1:], regrantsAtOnce) {
-		pipe, calls := k.rdb.Pipeline(), make([]*redis.Cmd, len(some))
+		pipe := k.rdb.Pipeline()
 		for i := range some {
 			keys, args := some[i].call(k, a)
-			calls[i] = callOnce(ctx, pipe, "evalsha", sha, keys, args)
+			pipe.EvalSha(ctx, sha, keys, args...)
 		}
-		_, _ = pipe.Exec(ctx) // each call has its own error
-		for _, call := range calls {
-			v, err := call.Result()
+		cmds, _ := pipe.Exec(ctx) // each command has its own error
+		for _, cmd := range cmds {
+			v, err := cmd.(*redis.Cmd).Result() //nolint:forcetypeassert // each is an EVALSHA
 			if err != nil {
-				return fmt.Errorf("script regrant on %s: %w", k.Keys.Meta(), Classify(err))
+				return fmt.Errorf("script regrant on %s: %w", k.Keys.Meta(), regrantScript.classify(k.rdb, err))
 			}
 			reply, err := flatten(regrantScript.name, v)
 			if err == nil {

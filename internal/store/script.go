@@ -35,6 +35,7 @@ type script struct {
 	name, src string
 	guard     guard
 	drain     bool // runs even when Redis is out of memory
+	once      bool // the client sends a call at most once, whatever its number of retries
 }
 
 var scripts []*script
@@ -50,9 +51,9 @@ func newScript(name string, includes ...string) *script {
 	return s
 }
 
-// newDrainScript is newScript for scripts that finish work. They run even when Redis is out of memory. Otherwise the
-// events that fill the memory could never be finished and trimmed. These scripts need little memory and free it
-// again.
+// newDrainScript is newScript for scripts that finish work, trim, or carry out a person's repair. They run even when
+// Redis is out of memory. Otherwise the events that fill the memory could never be finished and trimmed. These scripts
+// need little memory, and nearly all free it again.
 func newDrainScript(name string, includes ...string) *script {
 	s := newScript(name, includes...)
 	s.drain = true
@@ -64,49 +65,59 @@ func (s *script) with(g guard) *script {
 	return s
 }
 
+// sentOnce makes the client send a call of the script at most once. So the error of a call shows whether Redis may have
+// carried it out, and the caller, which repeats the call itself, can count its tries.
+func (s *script) sentOnce() *script {
+	s.once = true
+	return s
+}
+
 const allowOOM = "#!lua flags=allow-oom\n"
 
 // runPlain calls an unguarded script by its SHA-1. If the server does not know the script, it has done nothing, and
 // runPlain sends the script's text.
-func (s *script) runPlain(ctx context.Context, rdb processor, keys []string, args []any) ([]string, error) {
+func (s *script) runPlain(ctx context.Context, rdb redis.Scripter, keys []string, args []any) ([]string, error) {
 	t := textsFor("", false)
-	cmd := callOnce(ctx, rdb, "evalsha", t.sha[s], keys, args)
+	cmd := rdb.EvalSha(ctx, t.sha[s], keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		cmd = callOnce(ctx, rdb, "eval", t.text(s), keys, args)
+		cmd = rdb.Eval(ctx, t.text(s), keys, args...)
 	}
 	// miniredis does not support script flags, and has not run anything.
 	if s.drain && redis.HasErrorPrefix(cmd.Err(), "Error compiling script") {
-		cmd = callOnce(ctx, rdb, "eval", textsFor("", true).text(s), keys, args)
+		cmd = rdb.Eval(ctx, textsFor("", true).text(s), keys, args...)
 	}
 	v, err := cmd.Result()
 	if err != nil {
-		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], Classify(err))
+		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], s.classify(rdb, err))
 	}
 	return flatten(s.name, v)
 }
 
-// processor sends a command, or queues it in a pipeline.
-type processor interface {
+// caller is what call needs: a client or a pipeline.
+type caller interface {
+	redis.Scripter
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// once is a command that the client sends at most once, whatever its number of retries. So the error of the command
-// shows whether Redis may have carried it out. Callers repeat their scripts themselves.
-type once struct{ *redis.Cmd }
+// unrepeated is a command that go-redis does not send again.
+type unrepeated struct{ *redis.Cmd }
 
 // NoRetry overrides the method of Cmd.
-func (once) NoRetry() bool { return true }
+func (unrepeated) NoRetry() bool { return true }
 
-// callOnce calls a script by EVAL or EVALSHA. In a pipeline it queues the call.
-func callOnce(ctx context.Context, on processor, command, script string, keys []string, args []any) *redis.Cmd {
+// call calls the script by its SHA-1. In a pipeline it queues the call.
+func (s *script) call(ctx context.Context, on caller, sha string, keys []string, args []any) *redis.Cmd {
+	if !s.once {
+		return on.EvalSha(ctx, sha, keys, args...)
+	}
 	all := make([]any, 3, 3+len(keys)+len(args))
-	all[0], all[1], all[2] = command, script, len(keys)
+	all[0], all[1], all[2] = "evalsha", sha, len(keys)
 	for _, key := range keys {
 		all = append(all, key)
 	}
 	cmd := redis.NewCmd(ctx, append(all, args...)...)
-	cmd.SetFirstKeyPos(3)          // a cluster client needs it
-	_ = on.Process(ctx, once{cmd}) // cmd has the error
+	cmd.SetFirstKeyPos(3)                // a cluster client needs it
+	_ = on.Process(ctx, unrepeated{cmd}) // cmd has the error
 	return cmd
 }
 
@@ -144,6 +155,29 @@ func Classify(err error) error {
 		return hongbao.Outagef(hongbao.ClassTransient, "no free connection to redis: %w", err)
 	}
 	return hongbao.Outagef(hongbao.ClassUnknown, "redis did not answer: %w", err)
+}
+
+// classify is Classify for a call that the client may have retried automatically. The error of the last try does not
+// show what an earlier try did. So a Transient error becomes Unknown, and still wraps ErrFrozen or ErrStale where they
+// apply. ErrNoGroup stays Transient, because the caller has to create the group.
+func (s *script) classify(rdb redis.Scripter, err error) error {
+	classed := Classify(err)
+	if s.once || !repeats(rdb) || hongbao.ClassOf(classed) != hongbao.ClassTransient || errors.Is(classed, ErrNoGroup) {
+		return classed
+	}
+	return hongbao.Outagef(hongbao.ClassUnknown, "redis failed, and the client may have called it before: %w", classed)
+}
+
+// repeats reports whether the client may send a call more than once. A cluster client also uses its redirects to
+// retry after a broken connection.
+func repeats(rdb redis.Scripter) bool {
+	switch c := rdb.(type) {
+	case *redis.ClusterClient:
+		return c.Options().MaxRedirects > 0
+	case interface{ Options() *redis.Options }:
+		return c.Options().MaxRetries > 0
+	}
+	return false
 }
 
 func isDialError(err error) bool {

@@ -163,7 +163,7 @@ func (k *Shard) LastSeq(ctx context.Context) (int64, error) {
 	return h.Seq, err
 }
 
-var createGroupScript = newScript("create_group")
+var createGroupScript = newDrainScript("create_group")
 
 // CreateGroup creates the consumer group, and the stream if it does not exist. The group starts at the first entry in
 // the stream. CreateGroup reports whether this call created the group.

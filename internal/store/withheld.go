@@ -15,7 +15,7 @@ import (
 
 var (
 	withholdScript        = newDrainScript("withhold", "withheld").with(unguarded)
-	grantWithheldScript   = newScript("grant_withheld", "fields", "withheld")
+	grantWithheldScript   = newDrainScript("grant_withheld", "fields", "withheld")
 	releaseWithheldScript = newDrainScript("release_withheld", "fields", "left", "withheld")
 )
 
