@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -136,9 +137,7 @@ func (l *lease) expire(now time.Time) bool {
 	l.mu.Lock()
 	renewed, held := l.renewed, len(l.items)
 	l.mu.Unlock()
-	// Round strips the monotonic clock, which stops while a machine sleeps. A machine that slept has lost its lease
-	// too.
-	age := now.Round(0).Sub(renewed.Round(0))
+	age := stream.Age(now, renewed)       // a machine that slept has lost its lease too
 	if held == 0 || age < l.s.cfg.Lease { // nothing is left to renew while the last batch is finished
 		return false
 	}

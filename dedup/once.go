@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -100,12 +101,22 @@ func (o *Once) Release(ctx context.Context, id, token string) error {
 // Free again. After any other error, or if the process dies in push, the message is Held until the lease is over and
 // then in doubt, and Once does not push it again. If push succeeds and Redis does not record that, Push returns Done
 // and an error.
+//
+// The context of push ends with the lease, because then another caller may Retake the message. If the claim's lease is
+// over before push begins, Push does not call it and returns InDoubt.
 func (o *Once) Push(ctx context.Context, id, token string, push func(context.Context) error) (State, error) {
+	began := time.Now()
 	state, err := o.Claim(ctx, id, token)
 	if err != nil || state != Mine {
 		return state, err
 	}
-	if err := push(ctx); err != nil {
+	left := o.cfg.Lease - stream.Age(time.Now(), began)
+	if left <= 0 {
+		return InDoubt, nil
+	}
+	leased, end := context.WithTimeout(ctx, left)
+	defer end()
+	if err := push(leased); err != nil {
 		if hongbao.ClassOf(err) == hongbao.ClassTransient {
 			released := o.Release(context.WithoutCancel(ctx), id, token)
 			if released == nil {

@@ -174,6 +174,39 @@ func TestPush(t *testing.T) {
 	require.Equal(t, dedup.Done, s)
 }
 
+// The reply to Claim comes after the end of the lease. Another caller may have retaken the message by then, so Push does
+// not push it. A push gets a context that ends with the lease.
+func TestPushEndsWithItsLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	server := testkit.Redis(t)
+	proxy := testkit.NewProxy(t, server.Addr)
+	rdb := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr })
+	const lease = 300 * time.Millisecond
+	late := (&bundle{rdb: rdb, store: b.store}).once(t, lease, time.Hour)
+	pushed := 0
+	push := func(context.Context) error { pushed++; return nil }
+	s, err := late.Push(t.Context(), "first", "a", push) // opens the connection
+	require.NoError(t, err)
+	require.Equal(t, dedup.Done, s)
+	proxy.Delay(lease + 50*time.Millisecond)
+	s, err = late.Push(t.Context(), "m1", "a", push)
+	require.NoError(t, err)
+	require.Equal(t, dedup.InDoubt, s)
+	require.Equal(t, 1, pushed)
+	require.Positive(t, proxy.Fired().Delayed)
+
+	proxy.Delay(0)
+	began := time.Now()
+	s, err = late.Push(t.Context(), "m2", "a", func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, dedup.InDoubt, s)
+	require.Less(t, time.Since(began), 20*lease)
+}
+
 // 64 callers push the same 40 messages concurrently. Each message is pushed once.
 func TestPushByMany(t *testing.T) {
 	t.Parallel()

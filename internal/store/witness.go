@@ -53,11 +53,9 @@ type ownRegistration struct {
 	epoch int64
 }
 
-// young reports whether a recoverer would certainly still wait for this process's evidence. The age is the greater
-// one by the monotonic and the wall clock: the former stops while the machine sleeps, the latter can be set back.
+// young reports whether a recoverer would certainly still wait for this process's evidence.
 func (l *ownRegistration) young(epoch int64, now time.Time) bool {
-	age := max(now.Sub(l.at), now.Round(0).Sub(l.at.Round(0)))
-	return l.epoch == epoch && age < stream.WitnessAge
+	return l.epoch == epoch && stream.Age(now, l.at) < stream.WitnessAge
 }
 
 // answer remembers the receipts that a call is about to return to users. epoch is the epoch of the reply. answer

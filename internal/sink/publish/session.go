@@ -64,7 +64,7 @@ func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*
 				return nil, err
 			}
 		}
-		if !older(born, open.announced, AnnouncedFor) {
+		if stream.Age(born, open.announced) <= AnnouncedFor {
 			return open, nil
 		}
 		if err := p.announce(ctx, s, open); !errors.Is(err, errProducer) { // Fence may have fenced it while it was idle
@@ -150,10 +150,5 @@ func (p *Publisher) refresh(ctx context.Context, s *slot, open *session) error {
 // keep puts a session back into the slot. Its next sequence must certainly be unused.
 func (s *slot) keep(open *session) { s.session = open }
 
-// tooOld reports whether a claim from the time born is too old to act on. It uses the greater age by two clocks: the
-// monotonic clock stops while the machine sleeps, and the wall clock can be set back.
-func (p *Publisher) tooOld(born time.Time) bool { return older(p.now(), born, p.cfg.MaxClaimAge) }
-
-func older(now, then time.Time, most time.Duration) bool {
-	return max(now.Sub(then), now.Round(0).Sub(then.Round(0))) > most
-}
+// tooOld reports whether a claim from the time born is too old to act on.
+func (p *Publisher) tooOld(born time.Time) bool { return stream.Age(p.now(), born) > p.cfg.MaxClaimAge }
