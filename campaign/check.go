@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // the same time zones on every machine, also without zone files
+	_ "time/tzdata" // for machines without zone files; a machine's own files come first
 	"unicode"
 	"unicode/utf8"
 

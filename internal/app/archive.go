@@ -43,6 +43,9 @@ var archiveColumns = []string{"packet", "user", "amount", "currency", "shard", "
 // archiveChunk is how many packets one transaction deletes.
 const archiveChunk = 10_000
 
+// archiveFile returns the name of a campaign's archive. No export has such a name, because ids and days have no dot.
+func archiveFile(id string) string { return id + ".archive.csv" }
+
 // Archive writes the grants of a sealed campaign to a file in the folder, reads the file back, and records it in the
 // ledger, which keeps the grants. A repeated call writes the file again. If the ledger may have deleted grants already,
 // the call only reads the recorded file back.
@@ -52,7 +55,7 @@ func (a *App) Archive(ctx context.Context, id, dir string) (Removed, error) {
 		if err != nil {
 			return out, err
 		}
-		out.Archived = Archived{Campaign: id, File: id + ".csv", Grants: c.Grants, Amount: c.Granted, Currency: c.Spec.Currency}
+		out.Archived = Archived{Campaign: id, File: archiveFile(id), Grants: c.Grants, Amount: c.Granted, Currency: c.Spec.Currency}
 		noted, found, err := a.ledger.Archived(ctx, id)
 		if err != nil {
 			return out, err

@@ -172,13 +172,18 @@ func (a *App) exportDay(ctx context.Context, e *Export, c *hongbao.Campaign, day
 	if day.Lines == 0 && e.Campaign == "" {
 		return nil
 	}
-	name := c.ID + "-" + day.Day + ".csv"
-	if !day.Finished {
-		name = c.ID + "-" + day.Day + ".unfinished.csv"
-	}
+	name := exportFile(c.ID, day)
 	day.SHA256, err = file.keep(name)
 	day.File = filepath.Join(e.Dir, name)
 	return err
+}
+
+// exportFile returns the name of a day's file.
+func exportFile(id string, day *Exported) string {
+	if day.Finished {
+		return id + "-" + day.Day + ".csv"
+	}
+	return id + "-" + day.Day + ".unfinished.csv"
 }
 
 // exportLine fills a record, in the order of exportColumns.

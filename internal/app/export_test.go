@@ -30,3 +30,16 @@ func TestExportedDayWhereTheClockJumpsAtMidnight(t *testing.T) {
 			"%s %s", c.zone, c.day)
 	}
 }
+
+// An archive and an export in one folder never have the same name, whatever the campaigns are called.
+func TestArchiveAndExportHaveOtherNames(t *testing.T) {
+	t.Parallel()
+	for _, finished := range []bool{true, false} {
+		for _, id := range []string{"rain", "rain-2026-02-18"} {
+			day := &Exported{Day: "2026-02-18", Finished: finished}
+			for _, other := range []string{"rain", "rain-2026-02-18", "rain-2026-02-18-2026-02-18"} {
+				require.NotEqual(t, exportFile(id, day), archiveFile(other))
+			}
+		}
+	}
+}
