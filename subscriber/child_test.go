@@ -43,7 +43,7 @@ func childMain() {
 		panic(err)
 	}
 	cfg := d.config(sink)
-	cfg.BatchEvents, cfg.SessionTimeout = 40, time.Second
+	cfg.BatchEvents, cfg.SessionTimeout, cfg.DrainTimeout = 40, time.Second, 600*time.Millisecond
 	s, err := New(cfg)
 	if err != nil {
 		panic(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/segmentio/kafka-go"
 	"go.uber.org/zap"
@@ -18,7 +19,7 @@ import (
 func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.Message) error {
 	attempts := 0
 	for wait := newBackoff(s.cfg); len(events) > 0; {
-		r, err := s.cfg.Sink.Push(ctx, events)
+		r, err := s.sinkPush(ctx, events)
 		s.count.done.Add(int64(r.Done))
 		s.count.repeated.Add(int64(r.Repeated))
 		if r.Next > 0 {
@@ -57,6 +58,27 @@ func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.
 	return nil
 }
 
+// sinkPush calls Push of the sink. A panic counts as a failure of the batch, so the event that causes it becomes a dead
+// letter.
+func (s *session) sinkPush(ctx context.Context, events []topic.Event) (r Report, err error) {
+	defer s.recovered(&err)
+	return s.cfg.Sink.Push(ctx, events)
+}
+
+func (s *session) sinkSkip(ctx context.Context, e topic.Event) (err error) {
+	defer s.recovered(&err)
+	return s.cfg.Sink.Skip(ctx, e)
+}
+
+// recovered is deferred. It makes a panic an error.
+func (s *session) recovered(err *error) {
+	if p := recover(); p != nil {
+		s.cfg.Log.Error("the sink panicked", zap.String("code", "handler_panicked"), zap.Any("panic", p),
+			zap.ByteString("stack", debug.Stack()))
+		*err = hongbao.Errorf(hongbao.ClassUnknown, "the sink panicked: %v", p)
+	}
+}
+
 func unfinished(n int, err error) error {
 	return hongbao.Errorf(hongbao.ClassTransient,
 		"%d events were not handled when the drain time was over; they will come again: %w", n, err)
@@ -79,7 +101,7 @@ func (s *session) refuse(ctx context.Context, e *topic.Event, l *letter) error {
 	}
 	s.count.refused.Add(1)
 	for wait := newBackoff(s.cfg); ; {
-		err := s.cfg.Sink.Skip(ctx, *e)
+		err := s.sinkSkip(ctx, *e)
 		if err == nil {
 			return nil
 		}

@@ -136,7 +136,7 @@ func (d *kafkaFixture) config(sink Sink) Config {
 	cfg.Sink, cfg.Log = sink, zap.NewNop()
 	cfg.MaxWait, cfg.Backoff, cfg.MaxBackoff, cfg.MaxAttempts = 50*time.Millisecond, 2*time.Millisecond,
 		20*time.Millisecond, 3
-	cfg.SessionTimeout, cfg.CommitTimeout = 6*time.Second, 5*time.Second
+	cfg.SessionTimeout, cfg.DrainTimeout, cfg.CommitTimeout = 6*time.Second, 4*time.Second, 5*time.Second
 	return cfg
 }
 
@@ -308,6 +308,15 @@ func postgresDB(t testing.TB) *database {
 	require.NoError(t, err)
 	db.SetMaxOpenConns(8)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	for _, statement := range []string{`ALTER SYSTEM SET fsync = on`, `SELECT pg_reload_conf()`} { // off in testkit's servers
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	testkit.Eventually(t, soon, func() bool {
+		var fsync string
+		require.NoError(t, db.QueryRowContext(t.Context(), `SHOW fsync`).Scan(&fsync))
+		return fsync == "on"
+	}, "fsync is on")
 	return &database{DB: db, dialect: postgreSQL}
 }
 

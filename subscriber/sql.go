@@ -106,13 +106,13 @@ func (c *SQLConfig) check() error {
 func (s *sqlSink) checkServer(ctx context.Context) error {
 	var level string
 	if s.cfg.Dialect == postgreSQL {
-		if err := s.cfg.DB.QueryRowContext(ctx, `SHOW synchronous_commit`).Scan(&level); err != nil {
-			return fmt.Errorf("asking PostgreSQL for synchronous_commit: %w", err)
-		}
-		if level == "off" {
-			return errors.New(
-				"synchronous_commit is off: a crash would lose effects whose offsets are committed; set it to on " +
-					"for this user")
+		for _, setting := range []string{"synchronous_commit", "fsync"} {
+			if err := s.cfg.DB.QueryRowContext(ctx, `SHOW `+setting).Scan(&level); err != nil {
+				return fmt.Errorf("asking PostgreSQL for %s: %w", setting, err)
+			}
+			if level == "off" {
+				return fmt.Errorf("%s is off: a crash would lose effects whose offsets are committed; set it to on", setting)
+			}
 		}
 		return nil
 	}
@@ -147,8 +147,8 @@ func (s *sqlSink) transact(ctx context.Context, fn func(tx *sql.Tx) error) error
 	if err != nil {
 		return down("begin a transaction", err)
 	}
+	defer func() { _ = tx.Rollback() }() // ends the transaction if fn fails or panics; it does nothing after a commit
 	if err := fn(tx); err != nil {
-		_ = tx.Rollback() // may fail if the connection is lost, which also ends the transaction
 		return err
 	}
 	if err := tx.Commit(); err != nil {

@@ -176,6 +176,16 @@ func TestSQLRefusesForgetfulDatabases(t *testing.T) {
 	cfg.DB, cfg.Dialect = db, postgreSQL
 	_, err = NewSQL(t.Context(), cfg)
 	require.ErrorContains(t, err, "synchronous_commit")
+
+	server := testkit.NewPostgres(t, testkit.PostgresOptions{}) // with fsync off
+	name, err := server.CreateDatabase(t.Context())
+	require.NoError(t, err)
+	db, err = sql.Open("pgx", server.DSN(name))
+	require.NoError(t, err)
+	defer db.Close()
+	cfg.DB = db
+	_, err = NewSQL(t.Context(), cfg)
+	require.ErrorContains(t, err, "fsync is off")
 }
 
 func TestSQLConfigNamesEveryProblem(t *testing.T) {
