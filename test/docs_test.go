@@ -208,6 +208,8 @@ var wrong = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?i)\bfor ever\b`):    "permanently, or forever",
 	regexp.MustCompile(`(?i)\banew\b`):        "again",
 	regexp.MustCompile(`(?i)\bof one that\b`): "the thing's name",
+	// What is refunded is what was left, and it is still counted as left.
+	regexp.MustCompile(`granted \+ left \+|已发 \+ 剩余 \+`): "funded = granted + left",
 }
 
 // No source, script or page contains the phrases of wrong.

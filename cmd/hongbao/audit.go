@@ -25,8 +25,8 @@ func auditCmd() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Compare Redis, the ledger and the topic, and name every difference",
-		Long: "Compares Redis, the ledger and the topic. For each campaign, funded = granted + left + refunded must\n" +
-			"be true in Redis and in the ledger. Redis, the ledger and the topic must have the same set of\n" +
+		Long: "Compares Redis, the ledger and the topic. For each campaign, funded = granted + left must be true, and\n" +
+			"a refund must have returned what was left. Redis, the ledger and the topic must have the same set of\n" +
 			"grants, each once. The seqs must have no gap. With settlement.kind=remote the command also asks the\n" +
 			"remote about every grant, if remote.queryable is set, with at most audit.rate queries a second.\n" +
 			"The command writes only seals, with --seal, and the verdict of an audit of all campaigns: Redis keeps\n" +
