@@ -122,17 +122,23 @@ const trimmerLead = "#trimmer"
 // Run trims all shards on which this trimmer has the lead, every cfg.Every, until ctx ends.
 func (t *Trimmer) Run(ctx context.Context) error {
 	for {
-		for shard := range t.store.Len() {
-			leads, err := t.leads(ctx, shard)
-			if leads {
-				err = t.Trim(ctx, shard)
-			}
-			if err != nil && ctx.Err() == nil {
-				t.cfg.Log.Warn("trim failed; trying again", zap.Int("shard", shard), zap.Error(err))
-			}
-		}
+		t.round(ctx)
 		if !retry.Pause(ctx, jitter(t.cfg.Every)) {
 			return t.endLeads(ctx)
+		}
+	}
+}
+
+// round trims each shard on which this trimmer has the lead. It does not log that a shard is frozen, because that has its
+// own alarm.
+func (t *Trimmer) round(ctx context.Context) {
+	for shard := range t.store.Len() {
+		leads, err := t.leads(ctx, shard)
+		if leads {
+			err = t.Trim(ctx, shard)
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrFrozen) {
+			t.cfg.Log.Warn("trim failed; trying again", zap.Int("shard", shard), zap.Error(err))
 		}
 	}
 }

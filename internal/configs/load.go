@@ -2,7 +2,9 @@ package configs
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -58,6 +60,10 @@ func (l *loader) file(path string) {
 		return
 	}
 	data, _, err := readFile(path, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w; `hongbao dev` removes the file of its deployment when it ends: then start it again, or unset %s",
+			err, PathEnv)
+	}
 	if err != nil {
 		l.p.add("", "", "the configuration file can't be read: %v: name another with --config or "+PathEnv, err)
 		return

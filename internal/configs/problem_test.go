@@ -198,7 +198,7 @@ func TestSecretFilesThatAreRefused(t *testing.T) {
 func TestFilesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
-		filepath.Join(t.TempDir(), "absent"): "no such file",
+		filepath.Join(t.TempDir(), "absent"): "no such file or directory; `hongbao dev` removes the file of its deployment when it ends",
 		os.TempDir():                         "it is not a plain file",
 		write(t, "large", strings.Repeat("#", maxFile+1), 0o600): "is larger than 1048576 bytes",
 	} {

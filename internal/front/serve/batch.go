@@ -88,6 +88,14 @@ func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 		})
 	}
 	all.Wait()
+	// What was not decided, as in an outage, costs no rate: otherwise the retries after the outage would be refused.
+	undecided := 0
+	for i := range results {
+		if p := results[i].Problem; p != nil && p.Status == http.StatusServiceUnavailable {
+			undecided++
+		}
+	}
+	s.keys.giveBack(key, undecided)
 	web.WriteJSON(w, http.StatusOK, &BatchAnswer{results})
 	return nil
 }

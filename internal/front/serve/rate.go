@@ -33,6 +33,18 @@ func newLimits(perSecond, burst int) *limits {
 	}
 }
 
+// giveBack undoes the count of n requests that take has counted.
+func (l *limits) giveBack(user string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range []map[string]time.Duration{l.now, l.before} {
+		if whole, known := m[user]; known {
+			m[user] = whole - time.Duration(n)*l.every
+			return
+		}
+	}
+}
+
 // take counts n requests of the user, if the rate permits all of them. Otherwise it counts none and returns how long
 // the user must wait. n must not exceed the burst.
 func (l *limits) take(user string, n int, at time.Time) (wait time.Duration) {
