@@ -206,19 +206,47 @@ func (s *Settler) lookUp(
 
 // checkPlan compares a grant with its campaign and the plan. It returns the reason if the grant must go to quarantine.
 func (s *Settler) checkPlan(ctx context.Context, g *hongbao.Grant, k knownCampaign) (Reason, error) {
+	amount, planned, err := k.ask(ctx, s.config.Plan, g)
+	if err != nil {
+		return "", err
+	}
+	return k.refuses(g, amount, planned), nil
+}
+
+// ask returns the planned amount of a grant's packet; false if there is no such packet.
+func (k knownCampaign) ask(ctx context.Context, plan PlanSource, g *hongbao.Grant) (hongbao.Amount, bool, error) {
 	if g.Packet < 1 || g.Packet > k.packets {
-		return PacketNotPlanned, nil
+		return 0, false, nil
 	}
-	amount, ok, err := s.config.Plan.Amount(ctx, g.Campaign, g.Packet)
+	amount, ok, err := plan.Amount(ctx, g.Campaign, g.Packet)
+	if err != nil {
+		return 0, false, fmt.Errorf("ask the plan of campaign %s for packet %d: %w", g.Campaign, g.Packet, err)
+	}
+	return amount, ok, nil
+}
+
+// refuses returns the reason why the settler refuses a grant because of the plan; "" if it does not. amount and planned
+// are what ask returned.
+func (k knownCampaign) refuses(g *hongbao.Grant, amount hongbao.Amount, planned bool) Reason {
 	switch {
-	case err != nil:
-		return "", fmt.Errorf("ask the plan of campaign %s for packet %d: %w", g.Campaign, g.Packet, err)
-	case !ok:
-		return PacketNotPlanned, nil
+	case !planned || g.Packet < 1 || g.Packet > k.packets:
+		return PacketNotPlanned
 	case amount != g.Amount || amount < 0 || amount > hongbao.MaxAmount:
-		return AmountNotPlanned, nil
+		return AmountNotPlanned
 	}
-	return "", nil
+	return ""
+}
+
+// refuses returns the reason why the campaign's state or pool does not allow a new grant; "" if it does. CHECK
+// constraints of the tables enforce the same.
+func (c *StoredCampaign) refuses(g *hongbao.Grant) Reason {
+	switch {
+	case c.State == StateRefunded:
+		return AfterRefund
+	case g.Amount > c.Funded-c.Granted-c.Refunded:
+		return OverFunded
+	}
+	return ""
 }
 
 // alarm logs that the ledger does not have a campaign, at most once a minute.
@@ -267,8 +295,8 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 		if errs[it.index] = err; err != nil {
 			return nil
 		}
-		if it.reason = OverFunded; c.State == StateRefunded {
-			it.reason = AfterRefund
+		if it.reason = c.refuses(it.grant); it.reason == "" { // topped up meanwhile, or the pool was changed by hand
+			it.reason = OverFunded
 		}
 		return items
 	}

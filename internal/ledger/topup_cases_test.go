@@ -280,12 +280,12 @@ func testSettleAdded(t *testing.T, f *fixture) {
 	_, err = other.TopUp(t.Context(), added("rain", 3, 15, 5))
 	require.NoError(t, err)
 	f.dealt(t, other, "rain", 3)
-	_, err = f.ledger.Decide(t.Context(), Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "it came early")},
-		f.Settler.config.Plan)
-	require.NoError(t, err, "Decide takes the top-up into account, too")
-	f.settles(t, grant("rain", 20), grant("rain", 3), grant("rain", 19))
-	require.Len(t, f.open(t), 1)
-	f.holds(t, "rain", append(append(grantsOf("rain", 1, 3), grantsOf("rain", 9, 15)...), grantsOf("rain", 19, 20)...))
+	require.ErrorIs(t, f.decides(list[0].ID, true), ErrNotPayable, "Decide takes the top-up into account, too")
+	early := list[0].Grant.Packet
+	f.settles(t, grant("rain", 20), grant("rain", 3), grant("rain", 19), grant("rain", early))
+	require.Len(t, f.open(t), 2)
+	f.holds(t, "rain", append(append(append(grantsOf("rain", 1, 3), grantsOf("rain", 9, 15)...), grant("rain", early)),
+		grantsOf("rain", 19, 20)...))
 }
 
 // The refund and the sums of a day include the money of top-ups.
