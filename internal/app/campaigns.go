@@ -306,7 +306,7 @@ func (a *App) Reveal(ctx context.Context, id string) (*campaign.Disclosure, erro
 	case err != nil:
 		return nil, err
 	}
-	added, err := topUps(ctx, a.ledger, id)
+	_, _, added, err := a.ledger.Plan(ctx, id)
 	if err != nil {
 		return nil, err
 	}

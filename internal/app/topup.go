@@ -91,7 +91,7 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 	if n := len(stored); n > 0 {
 		before = stored[n-1].Hash
 	}
-	draw := drawOf(&d.order, before)
+	draw := d.order.Draw(before)
 	if d.order.Hash = draw.Commit(); d.same() != nil {
 		return d, nil
 	}
@@ -273,7 +273,7 @@ func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
 		return err
 	}
-	draws := drawsOf(c, stored)
+	draws := ledger.Draws(c, stored)
 	for i := range draws {
 		if has := draws[i].Commit(); has != stored[i].Hash {
 			return hongbao.Errorf(hongbao.ClassConflict, "generation %d of campaign %s is in the ledger with hash %s, but its text "+
@@ -354,28 +354,6 @@ func (a *App) dealOpenTopUps(ctx context.Context) error {
 		err = errors.Join(err, a.DealTopUps(ctx, open[i].Campaign))
 	}
 	return err
-}
-
-// drawsOf returns the draws of a campaign's top-ups, each chained to the previous generation's hash.
-func drawsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) []campaign.TopUp {
-	before, list := c.Hash, make([]campaign.TopUp, len(stored))
-	for i := range stored {
-		list[i] = drawOf(&stored[i].TopUp, before)
-		before = stored[i].Hash
-	}
-	return list
-}
-
-// drawOf returns the draw of a top-up. The parameter before is the hash of the previous generation.
-func drawOf(o *ledger.TopUp, before string) campaign.TopUp {
-	return campaign.TopUp{Campaign: o.Campaign, Generation: o.Generation, Packets: o.Packets, Total: o.Total,
-		Split: o.Split, Before: before, Seed: o.Seed}
-}
-
-// topUps reads a campaign's top-ups from the ledger, and returns their draws.
-func topUps(ctx context.Context, l *ledger.Ledger, id string) ([]campaign.TopUp, error) {
-	c, stored, err := l.CampaignWithTopUps(ctx, id)
-	return drawsOf(&c, stored), err
 }
 
 // disclosed returns the draws of top-ups in their published form.

@@ -22,6 +22,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"twice in one batch":                          testTwiceInBatch,
 	"ids are compared byte by byte":               testIDs,
 	"not planned":                                 testNotPlanned,
+	"a plan without the top-ups":                  testIncompletePlan,
 	"the plan can't be read":                      testPlanFails,
 	"malformed grants":                            testMalformed,
 	"forged overdraft (F38)":                      testOverdraft,

@@ -14,11 +14,10 @@ import (
 type payout struct {
 	d     *Resolution
 	grant hongbao.Grant
-	// If asked is set, known is what was known of the campaign when the plan was asked for the packet's amount; planned
-	// is false if the plan lacks the packet.
-	known          knownCampaign
-	amount         hongbao.Amount
-	asked, planned bool
+	// If asked is set, known is what was known of the campaign when the plan was asked for the packet's amount.
+	known  knownCampaign
+	amount hongbao.Amount
+	asked  bool
 	// campaign is the locked campaign; found is false if the ledger does not have it.
 	campaign StoredCampaign
 	found    bool
@@ -31,7 +30,7 @@ func (p *payout) ask(ctx context.Context, l *Ledger, plan PlanSource) (err error
 	if p.known, found, err = l.lookUp(ctx, g.Campaign, g.Packet); err != nil || !found {
 		return err
 	}
-	p.amount, p.planned, err = p.known.ask(ctx, plan, g)
+	p.amount, err = p.known.ask(ctx, plan, g)
 	return err
 }
 
@@ -110,7 +109,7 @@ func (p *payout) check(ctx context.Context, l *Ledger, t txn) error {
 // says that the settler takes it in no case: its packet is paid, or a fence leaves it out.
 func (p *payout) planAllows(settled bool, refuse func(format string, args ...any) error) error {
 	g := &p.grant
-	switch reason := p.known.refuses(g, p.amount, p.planned); {
+	switch reason := p.known.refuses(g, p.amount); {
 	case !settled && reason == "" && p.campaign.refuses(g) == "":
 		return refuse("it can still be settled from the campaign's own pool. Run `hongbao replay NAME --to balance --missing` "+
 			"first: it pays packet %d of campaign %s once", g.Packet, g.Campaign)
