@@ -84,6 +84,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"the shape of a campaign":                     testShape,
 	"an unknown campaign and account":             testUnknown,
 	"quarantine is decided once":                  testResolve,
+	"a seal longer than a statement":              testSealIsolated,
 	"a sealed campaign is not read again":         testSeal,
 	"a sealed campaign is in the bases":           testBases,
 	"bases are added in steps":                    testBaseSteps,
