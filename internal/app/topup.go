@@ -109,14 +109,17 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 
 // mayTopUp makes the checks that the ledger can't make, because they depend on Redis or on the clock.
 func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign, o *TopUpOrder) error {
-	if left := time.Until(c.Spec.To); left < windowRest {
-		return hongbao.Errorf(hongbao.ClassPermanent, "%w: its window ends at %s", ledger.ErrNoTopUp,
-			c.Spec.To.UTC().Format(time.RFC3339))
-	}
 	in := a.store.Campaign(c.Spec.ID)
 	st, found, err := in.Status(ctx)
 	if err != nil {
 		return err
+	}
+	if found && o.repeats(c, &st) { // what Redis has may be repeated at any time
+		return nil
+	}
+	if left := time.Until(c.Spec.To); left < windowRest {
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w: its window ends at %s", ledger.ErrNoTopUp,
+			c.Spec.To.UTC().Format(time.RFC3339))
 	}
 	if found && (st.State == store.StateClosed || st.State == store.StateRefunded) {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it is %s", ledger.ErrNoTopUp, st.State)
@@ -124,7 +127,7 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign, o *TopUpOr
 	if _, err := in.Dealt(ctx); errors.Is(err, store.ErrLost) {
 		return err // the packets might never be dealt
 	}
-	if found && st.Packets > c.Packets && !o.repeats(c, &st) {
+	if found && st.Packets > c.Packets {
 		return a.ahead(ctx, c.Spec.ID, st.Packets)
 	}
 	return a.notLost(ctx, c.Spec.ID)
@@ -133,7 +136,7 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign, o *TopUpOr
 // repeats reports whether the order draws exactly the packets that Redis has and the ledger lacks. That is certain only
 // if all have the same amount.
 func (o *TopUpOrder) repeats(c *ledger.StoredCampaign, st *store.Status) bool {
-	return c.Spec.Split.Mode == hongbao.SplitEven && o.Packets > 0 && o.Total%hongbao.Amount(o.Packets) == 0 &&
+	return sameAmounts(c.Spec.Split.Mode, o.Packets, o.Total) &&
 		st.Packets == c.Packets+o.Packets && st.GrantedAmount+st.LeftAmount == c.Funded+o.Total
 }
 
