@@ -80,17 +80,22 @@ func testTopUp(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE generation SET created_at = created_at - 7200000`})
 	require.InDelta(t, 2*time.Hour, f.unfinished(t, 1, 0).TopUps.Oldest, float64(time.Hour))
 	f.tamper(t, stmt{sql: `UPDATE generation SET created_at = created_at + 7200000`})
-	adding := func() hongbao.Amount {
+	earlier := func() []hongbao.Amount {
 		totals, _, err := f.ledger.Totals(t.Context(), "rain")
 		require.NoError(t, err)
-		return totals.Adding
+		return totals.Earlier
 	}
-	require.Equal(t, order.Total, adding())
+	require.Equal(t, []hongbao.Amount{fundedFor(10)}, earlier())
 	for range 2 {
 		f.dealt(t, f.ledger, "rain", 2)
 	}
-	require.Zero(t, adding())
+	require.Empty(t, earlier())
 	f.tops(t, added("rain", 3, 15, 1))
+	require.NoError(t, f.ledger.TopUpsLost(t.Context(), "rain", 1))
+	require.Equal(t, []hongbao.Amount{fundedFor(10), fundedFor(15)}, earlier(), "Redis has lost both, or one of them")
+	f.dealt(t, f.ledger, "rain", 2)
+	require.Equal(t, []hongbao.Amount{fundedFor(15)}, earlier())
+	f.dealt(t, f.ledger, "rain", 3)
 	_, list, err := f.ledger.CampaignWithTopUps(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Len(t, list, 2)
