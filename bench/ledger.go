@@ -72,10 +72,7 @@ func openLedger(ctx context.Context, config ledger.Config, campaigns []ledger.Ca
 	}
 	plans, err := campaign.NewPlans(campaign.PlansConfig{
 		MaxPackets: hongbao.MaxPackets,
-		Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
-			c, _, err := books.Campaign(ctx, id)
-			return c.Spec, c.Seed, err
-		},
+		Source:     books.Plan,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -105,13 +105,13 @@ func (fixedPlans) Currency(context.Context, string) (string, error) { return "CN
 func plansOf(campaigns []ledger.Campaign) (fixedPlans, error) {
 	plans, err := campaign.NewPlans(campaign.PlansConfig{
 		MaxPackets: hongbao.MaxPackets,
-		Source: func(_ context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
+		Source: func(_ context.Context, id string) (hongbao.Campaign, campaign.Seed, []campaign.TopUp, error) {
 			for _, c := range campaigns {
 				if c.Spec.ID == id {
-					return c.Spec, c.Seed, nil
+					return c.Spec, c.Seed, nil, nil
 				}
 			}
-			return hongbao.Campaign{}, campaign.Seed{}, hongbao.Errorf(hongbao.ClassPermanent, "no campaign %s", id)
+			return hongbao.Campaign{}, campaign.Seed{}, nil, hongbao.Errorf(hongbao.ClassPermanent, "no campaign %s", id)
 		},
 	})
 	return fixedPlans{plans}, err

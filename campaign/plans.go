@@ -13,11 +13,10 @@ import (
 
 // PlansConfig configures Plans.
 type PlansConfig struct {
-	// Source returns a campaign's specification and seed. It must be safe for concurrent use. Required.
-	Source func(ctx context.Context, campaign string) (hongbao.Campaign, Seed, error)
-	// TopUps returns a campaign's top-ups with their seeds, in the order of the generations. Plans calls it when it
-	// makes a plan, and again when a caller asks for a packet that the plan lacks. Nil if campaigns have no top-ups.
-	TopUps func(ctx context.Context, campaign string) ([]TopUp, error)
+	// Source returns a campaign's specification and seed, and its top-ups with their seeds in the order of the
+	// generations. Plans calls it when it makes a plan, and again when a caller asks for a packet that the plan lacks. It
+	// must be safe for concurrent use. settlement.Ledger.Plan is one. Required.
+	Source func(ctx context.Context, campaign string) (hongbao.Campaign, Seed, []TopUp, error)
 	// The most packets in the plans that a settler keeps in memory. Each packet takes 8 bytes.
 	//
 	// Any plan fits. A plan that is being made is not counted; only one is made at a time.
@@ -26,8 +25,7 @@ type PlansConfig struct {
 
 // Plans is a cache of the most recently used plans. It is safe for concurrent use.
 type Plans struct {
-	source func(context.Context, string) (hongbao.Campaign, Seed, error)
-	topUps func(context.Context, string) ([]TopUp, error)
+	source func(context.Context, string) (hongbao.Campaign, Seed, []TopUp, error)
 	most   int64
 	making chan struct{} // a semaphore: only one plan is made at a time, to limit memory
 
@@ -63,7 +61,6 @@ func NewPlans(config PlansConfig) (*Plans, error) {
 	}
 	return &Plans{
 		source: config.Source,
-		topUps: config.TopUps,
 		most:   config.MaxPackets,
 		making: make(chan struct{}, 1),
 		held:   make(map[string]*list.Element),
@@ -115,7 +112,7 @@ func (p *Plans) find(campaign string, packet int64) (plan *Plan, f *call, mine b
 	if e := p.held[campaign]; e != nil {
 		p.recent.MoveToFront(e)
 		plan = e.Value.(*heldPlan).plan //nolint:forcetypeassert // the list contains nothing else
-		if p.topUps == nil || packet <= int64(len(plan.Amounts)) {
+		if packet <= int64(len(plan.Amounts)) {
 			return plan, nil, false
 		}
 	}
@@ -144,11 +141,7 @@ func (p *Plans) run(ctx context.Context, campaign string, f *call) {
 
 // make makes the plan of a campaign. If short is not nil, it draws only the packets that short lacks.
 func (p *Plans) make(ctx context.Context, campaign string, short *Plan) (*Plan, error) {
-	c, seed, err := p.source(ctx, campaign)
-	var added []TopUp
-	if err == nil && p.topUps != nil {
-		added, err = p.topUps(ctx, campaign)
-	}
+	c, seed, added, err := p.source(ctx, campaign)
 	if err != nil {
 		return nil, fmt.Errorf("finding the plan of campaign %.80q: %w", campaign, err)
 	}

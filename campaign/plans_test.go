@@ -14,7 +14,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-type sourceFunc = func(context.Context, string) (hongbao.Campaign, Seed, error)
+type sourceFunc = func(context.Context, string) (hongbao.Campaign, Seed, []TopUp, error)
 
 func newPlans(t testing.TB, source sourceFunc) *Plans {
 	t.Helper()
@@ -44,17 +44,18 @@ func TestPlansShareOneCallOfTheSource(t *testing.T) {
 		var calls atomic.Int64
 		gate := make(chan struct{})
 		seed := testSeed(t)
-		p := newPlans(t, func(_ context.Context, id string) (hongbao.Campaign, Seed, error) {
+		p := newPlans(t, func(_ context.Context, id string) (hongbao.Campaign, Seed, []TopUp, error) {
 			calls.Add(1)
 			<-gate
-			return tenPackets(id), seed, nil
+			return tenPackets(id), seed, nil, nil
 		})
 		var wg sync.WaitGroup
 		for i := range 20 {
 			wg.Go(func() {
-				amount, ok, err := p.Amount(t.Context(), "a", int64(i))
-				if err != nil || ok != (i >= 1 && i <= 10) || ok && amount != 7 {
-					t.Errorf("packet %d: %d, %t, %v", i, amount, ok, err)
+				packet := int64(i % 11)
+				amount, ok, err := p.Amount(t.Context(), "a", packet)
+				if err != nil || ok != (packet > 0) || ok && amount != 7 {
+					t.Errorf("packet %d: %d, %t, %v", packet, amount, ok, err)
 				}
 			})
 		}
@@ -73,10 +74,10 @@ func TestPlansKeepNoErrors(t *testing.T) {
 	down := hongbao.Outagef(hongbao.ClassTransient, "no ledger")
 	err := down
 	id, spoil := "a", func(*hongbao.Campaign) {}
-	p := newPlans(t, func(context.Context, string) (hongbao.Campaign, Seed, error) {
+	p := newPlans(t, func(context.Context, string) (hongbao.Campaign, Seed, []TopUp, error) {
 		c := tenPackets(id)
 		spoil(&c)
-		return c, Seed{1}, err
+		return c, Seed{1}, nil, err
 	})
 	_, _, got := p.Amount(t.Context(), "a", 1)
 	require.ErrorIs(t, got, down)
@@ -103,12 +104,12 @@ func TestPlansOutliveTheCallerWhoIsCalledOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
-		p := newPlans(t, func(ctx context.Context, id string) (hongbao.Campaign, Seed, error) {
+		p := newPlans(t, func(ctx context.Context, id string) (hongbao.Campaign, Seed, []TopUp, error) {
 			if calls.Add(1) == 1 {
 				<-ctx.Done()
-				return hongbao.Campaign{}, Seed{}, ctx.Err()
+				return hongbao.Campaign{}, Seed{}, nil, ctx.Err()
 			}
-			return tenPackets(id), Seed{1}, nil
+			return tenPackets(id), Seed{1}, nil, nil
 		})
 		first, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -142,11 +143,11 @@ func TestPlansOutliveTheCallerWhoIsCalledOff(t *testing.T) {
 func TestPlansSurviveAPanic(t *testing.T) {
 	t.Parallel()
 	bad := true
-	p := newPlans(t, func(_ context.Context, id string) (hongbao.Campaign, Seed, error) {
+	p := newPlans(t, func(_ context.Context, id string) (hongbao.Campaign, Seed, []TopUp, error) {
 		if bad {
 			panic("the source fell over")
 		}
-		return tenPackets(id), Seed{1}, nil
+		return tenPackets(id), Seed{1}, nil, nil
 	})
 	require.Panics(t, func() { _, _, _ = p.Amount(t.Context(), "a", 1) })
 	bad = false
@@ -158,9 +159,9 @@ func TestPlansSurviveAPanic(t *testing.T) {
 func TestPlansLetGoOfTheLeastRecentlyUsed(t *testing.T) {
 	t.Parallel()
 	var asked []string
-	p := newPlans(t, func(_ context.Context, id string) (hongbao.Campaign, Seed, error) {
+	p := newPlans(t, func(_ context.Context, id string) (hongbao.Campaign, Seed, []TopUp, error) {
 		asked = append(asked, id)
-		return tenPackets(id), Seed{1}, nil
+		return tenPackets(id), Seed{1}, nil, nil
 	})
 	p.most = 30 // three plans; the smallest configurable value would be ten million
 	use := func(ids ...string) {
@@ -182,8 +183,8 @@ func TestPlansLetGoOfTheLeastRecentlyUsed(t *testing.T) {
 
 func TestPlansUnderRace(t *testing.T) {
 	t.Parallel()
-	p := newPlans(t, func(_ context.Context, id string) (hongbao.Campaign, Seed, error) {
-		return tenPackets(id), Seed{1}, nil
+	p := newPlans(t, func(_ context.Context, id string) (hongbao.Campaign, Seed, []TopUp, error) {
+		return tenPackets(id), Seed{1}, nil, nil
 	})
 	p.most = 30
 	var wg sync.WaitGroup

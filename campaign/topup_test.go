@@ -73,8 +73,10 @@ func TestPlansLearnOfTopUps(t *testing.T) {
 	added := addedTo(t, c, 3)
 	var asked, has atomic.Int64
 	p, err := NewPlans(PlansConfig{MaxPackets: hongbao.MaxPackets,
-		Source: func(context.Context, string) (hongbao.Campaign, Seed, error) { return c, testSeed(t), nil },
-		TopUps: func(context.Context, string) ([]TopUp, error) { asked.Add(1); return added[:has.Load()], nil },
+		Source: func(context.Context, string) (hongbao.Campaign, Seed, []TopUp, error) {
+			asked.Add(1)
+			return c, testSeed(t), added[:has.Load()], nil
+		},
 	})
 	require.NoError(t, err)
 	whole, err := NewPlan(c, testSeed(t))
@@ -124,11 +126,10 @@ func TestPlansAskAgainAfterAnOlderCall(t *testing.T) {
 		added, has := addedTo(t, c, 1), atomic.Int64{}
 		gate := make(chan struct{})
 		p, err := NewPlans(PlansConfig{MaxPackets: hongbao.MaxPackets,
-			Source: func(context.Context, string) (hongbao.Campaign, Seed, error) { return c, testSeed(t), nil },
-			TopUps: func(context.Context, string) ([]TopUp, error) {
+			Source: func(context.Context, string) (hongbao.Campaign, Seed, []TopUp, error) {
 				list := added[:has.Load()]
 				<-gate
-				return list, nil
+				return c, testSeed(t), list, nil
 			},
 		})
 		require.NoError(t, err)

@@ -29,6 +29,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
@@ -110,7 +111,13 @@ func (l *Ledger) CreateCampaign(ctx context.Context, c Campaign) error {
 	return err
 }
 
-// Campaign returns a campaign, and false if the ledger does not have it. A campaign.PlansConfig.Source can call it.
+// Plan returns a campaign's specification and seed, and the draws of its top-ups: all that its packets are drawn from.
+// Give it to campaign.PlansConfig.Source. If the ledger does not have the campaign, its grants wait.
+func (l *Ledger) Plan(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, []campaign.TopUp, error) {
+	return l.tables.Plan(ctx, id)
+}
+
+// Campaign returns a campaign, and false if the ledger does not have it.
 func (l *Ledger) Campaign(ctx context.Context, id string) (Campaign, bool, error) {
 	c, found, err := l.tables.Campaign(ctx, id)
 	return Campaign(c.Campaign), found, err
@@ -123,7 +130,8 @@ func (l *Ledger) Balance(ctx context.Context, user, currency string) (hongbao.Am
 }
 
 // PlanSource provides the planned amounts: campaign.Plans is one. Amount returns the amount of a packet, and false if
-// the plan has no such packet. It must be safe for concurrent use.
+// the plan has no such packet. If the ledger counts that packet, its grant then waits (hongbao.IsHeld), and an alarm is
+// logged: the plan lacks a top-up. It must be safe for concurrent use.
 type PlanSource interface {
 	Amount(ctx context.Context, campaign string, packet int64) (hongbao.Amount, bool, error)
 }

@@ -254,10 +254,7 @@ func (p *plannedOf) Currency(ctx context.Context, id string) (string, error) {
 func (b *bundle) plans(t *testing.T, l *ledger.Ledger) *campaign.Plans {
 	t.Helper()
 	plans, err := campaign.NewPlans(campaign.PlansConfig{MaxPackets: hongbao.MaxPackets,
-		Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
-			c, _, err := l.Campaign(ctx, id)
-			return c.Spec, c.Seed, err
-		}})
+		Source: l.Plan})
 	require.NoError(t, err)
 	return plans
 }

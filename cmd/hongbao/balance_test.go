@@ -376,7 +376,7 @@ func TestOnlyMigrateMigrates(t *testing.T) {
 		d.refused(1, command, "this build needs version", "hongbao balance migrate")
 	}
 	require.Equal(t, before, steps())
-	d.exec("DROP TABLE archive, archive_shard, control, acknowledged, fence, topic_base, archive_copy")
+	d.exec("DROP TABLE archive, archive_shard, control, acknowledged, fence, topic_base, archive_copy, seal_seqs")
 	d.exec("ALTER TABLE account DROP COLUMN base")
 	d.exec("ALTER TABLE seal DROP COLUMN based")
 	d.exec("ALTER TABLE campaign DROP COLUMN loading_at")

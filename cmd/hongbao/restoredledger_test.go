@@ -215,7 +215,7 @@ func TestADisownedCampaignIsPaid(t *testing.T) {
 				d.set("LEDGER_DSN", d.dsn)
 			} else {
 				d.ok("campaign", "create", file)
-				d.refused(exitFailed, resolve, "is in the ledger now", "--missing` first")
+				d.refused(exitFailed, resolve, "it can still be settled", "--missing` first")
 			}
 			require.Contains(t, d.ok(pay...), "10 grants delivered now")
 			require.Contains(t, d.ok(pay...), "0 grants delivered now")

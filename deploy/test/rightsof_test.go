@@ -37,6 +37,7 @@ var rightsOf = []struct {
 	{"count a refund", "UPDATE campaign SET refunded = refunded WHERE false", [3]bool{false, false, true}},
 	{"change a grant", "UPDATE grants SET amount = amount WHERE false", [3]bool{false, false, false}},
 	{"seal campaigns", `UPDATE seal SET based = based WHERE false; UPDATE account SET base = base WHERE false;
+		INSERT INTO seal_seqs SELECT * FROM seal_seqs WHERE false; DELETE FROM seal_seqs WHERE false;
 		INSERT INTO topic_base SELECT * FROM topic_base WHERE false; DELETE FROM topic_base WHERE false`,
 		[3]bool{false, false, true}},
 	{"delete archived grants", "DELETE FROM grants WHERE false", [3]bool{false, false, true}},

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,23 +21,30 @@ import (
 )
 
 // Seal seals the campaigns that the report marks as sealable, finishes unfinished seals, and then stores where the next
-// audit begins to read the topic. It does nothing if the audit found a difference.
+// audit begins to read the topic. It does nothing if the audit found a difference. If a campaign can't be sealed, Seal
+// goes on with the next one, returns the errors, and leaves the topic's bases: they need every seal.
 func (a *App) Seal(ctx context.Context, r *audit.Report) error {
 	if r.Verdict != audit.Agrees {
 		return nil
 	}
+	var errs []error
 	for i := range r.Campaigns {
 		c := &r.Campaigns[i]
 		if !c.Sealable && !c.Unbased {
 			continue
 		}
-		if err := a.ledger.Seal(ctx, c.Campaign); err != nil {
-			return err
+		err := a.ledger.Seal(ctx, c.Campaign)
+		if err == nil {
+			c.Sealed, c.Sealable = true, false
+			continue
 		}
-		c.Sealed, c.Sealable = true, false
+		errs = append(errs, err)
+		if hongbao.IsOutage(err) || ctx.Err() != nil {
+			break
+		}
 	}
-	if len(r.Bases) == 0 {
-		return nil
+	if len(r.Bases) == 0 || len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	return a.ledger.SetTopicBases(ctx, a.publisherConfig().Topic, r.Stored, r.Bases)
 }

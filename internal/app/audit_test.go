@@ -3,10 +3,14 @@ package app
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -24,4 +28,34 @@ func TestAuditAtAServerWhileRedisIsFull(t *testing.T) {
 	report, err := a.AuditAlone(t.Context(), &AuditOrder{})
 	require.NoError(t, err)
 	require.Equal(t, audit.Agrees, report.Verdict)
+}
+
+// One campaign can't be sealed. The later ones are sealed all the same.
+func TestOneFailureDoesNotStopTheNextSeal(t *testing.T) {
+	t.Parallel()
+	config := ledger.DefaultConfig()
+	config.Driver, config.DSN = ledger.SQLite, filepath.Join(t.TempDir(), "l.db")
+	_, err := ledger.Migrate(t.Context(), config)
+	require.NoError(t, err)
+	books, err := ledger.Open(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, books.Close()) })
+	for _, id := range []string{"open", "over"} {
+		spec := hongbao.Campaign{ID: id, Name: "rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: 10, Packets: 1,
+			Sponsor: "acme", Split: hongbao.Split{Mode: hongbao.SplitEven}, TimeZone: "UTC", From: time.Now(), To: time.Now()}
+		_, err := books.CreateCampaign(t.Context(), ledger.Campaign{Spec: spec, Seed: campaign.NewSeed(), Hash: "h",
+			Canonical: campaign.Canonical(spec)})
+		require.NoError(t, err)
+	}
+	_, err = books.Cancel(t.Context(), "over", []int{0})
+	require.NoError(t, err)
+	report := &audit.Report{Verdict: audit.Agrees}
+	report.Campaigns = []audit.CampaignReport{{Campaign: "open", Sealable: true}, {Campaign: "over", Sealable: true}}
+	err = (&App{ledger: books}).Seal(t.Context(), report)
+	require.ErrorIs(t, err, ledger.ErrNotSealable)
+	require.False(t, report.Campaigns[0].Sealed)
+	require.True(t, report.Campaigns[1].Sealed, "the failure of one stops the sealing of the next")
+	totals, _, err := books.Totals(t.Context(), "over")
+	require.NoError(t, err)
+	require.True(t, totals.Sealed)
 }

@@ -51,10 +51,42 @@ func (a *App) creatable(ctx context.Context, c hongbao.Campaign) (has ledger.Sto
 	case found:
 		return has, true, nil
 	}
-	if err := campaign.Validate(c, time.Now()); err != nil {
+	now := time.Now()
+	repeats, err := a.repeats(ctx, &c)
+	if repeats {
+		now = time.Time{} // what Redis has may be repeated at any time
+	}
+	if err == nil {
+		err = campaign.Validate(c, now)
+	}
+	if err != nil {
 		return has, false, err
 	}
 	return has, false, a.checkShards(&c)
+}
+
+// repeats reports whether Redis has the campaign, which an older copy of the ledger lacks, and a new draw gives its
+// packets the same amounts. It refuses any other campaign with an id that Redis has.
+func (a *App) repeats(ctx context.Context, c *hongbao.Campaign) (bool, error) {
+	if hongbao.CheckCampaignID(c.ID) != nil {
+		return false, nil // Validate refuses it
+	}
+	spec, found, err := a.store.Campaign(c.ID).Spec(ctx)
+	switch {
+	case err != nil || !found:
+		return false, err
+	case spec == string(campaign.Canonical(*c)) && sameAmounts(c.Split.Mode, c.Packets, c.Total):
+		return true, nil
+	}
+	return false, hongbao.Errorf(hongbao.ClassConflict, "%w: Redis has campaign %s, and the ledger does not: the ledger lost "+
+		"it. Only a campaign with the same specification, whose packets all have the same amount, can be created again. "+
+		"Restore a newer copy of the ledger; if there is none, see docs/disaster.md, \"What the procedure cannot bring "+
+		"back\"", ledger.ErrCampaignExists, c.ID)
+}
+
+// sameAmounts reports whether every draw gives all packets the same amount.
+func sameAmounts(mode hongbao.SplitMode, packets int64, total hongbao.Amount) bool {
+	return mode == hongbao.SplitEven && packets > 0 && total%hongbao.Amount(packets) == 0
 }
 
 // checkShards refuses a campaign that wants more shards than the deployment has.
@@ -306,7 +338,7 @@ func (a *App) Reveal(ctx context.Context, id string) (*campaign.Disclosure, erro
 	case err != nil:
 		return nil, err
 	}
-	added, err := topUps(ctx, a.ledger, id)
+	_, _, added, err := a.ledger.Plan(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -131,7 +131,7 @@ func readShape(ctx context.Context, l *ledger.Ledger, c *ledger.StoredCampaign, 
 	}
 	var plan []hongbao.Amount
 	if revealed { // until the reveal no one may see the amounts of ungranted packets
-		added, err := topUps(ctx, l, c.Spec.ID)
+		_, _, added, err := l.Plan(ctx, c.Spec.ID)
 		if err != nil {
 			return out, err
 		}

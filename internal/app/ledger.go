@@ -79,15 +79,7 @@ func (a *App) deployment() ledger.Deployment {
 // plans returns a cache for the plans of campaigns in the ledger.
 func (a *App) plans() (*campaign.Plans, error) {
 	cfg := a.Config.Plans
-	cfg.Source = func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
-		c, found, err := a.ledger.Campaign(ctx, id)
-		if err == nil && !found { // a held grant takes no attempt
-			err = hongbao.Heldf("campaign %s: %w, its grants wait: check that ledger.dsn names the right ledger and no older copy", id,
-				ledger.ErrNoCampaign)
-		}
-		return c.Spec, c.Seed, err
-	}
-	cfg.TopUps = func(ctx context.Context, id string) ([]campaign.TopUp, error) { return topUps(ctx, a.ledger, id) }
+	cfg.Source = a.ledger.Plan
 	return campaign.NewPlans(cfg)
 }
 

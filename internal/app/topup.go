@@ -91,7 +91,7 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 	if n := len(stored); n > 0 {
 		before = stored[n-1].Hash
 	}
-	draw := drawOf(&d.order, before)
+	draw := d.order.Draw(before)
 	if d.order.Hash = draw.Commit(); d.same() != nil {
 		return d, nil
 	}
@@ -109,14 +109,17 @@ func (a *App) draft(ctx context.Context, o *TopUpOrder) (*draft, error) {
 
 // mayTopUp makes the checks that the ledger can't make, because they depend on Redis or on the clock.
 func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign, o *TopUpOrder) error {
-	if left := time.Until(c.Spec.To); left < windowRest {
-		return hongbao.Errorf(hongbao.ClassPermanent, "%w: its window ends at %s", ledger.ErrNoTopUp,
-			c.Spec.To.UTC().Format(time.RFC3339))
-	}
 	in := a.store.Campaign(c.Spec.ID)
 	st, found, err := in.Status(ctx)
 	if err != nil {
 		return err
+	}
+	if found && o.repeats(c, &st) { // what Redis has may be repeated at any time
+		return nil
+	}
+	if left := time.Until(c.Spec.To); left < windowRest {
+		return hongbao.Errorf(hongbao.ClassPermanent, "%w: its window ends at %s", ledger.ErrNoTopUp,
+			c.Spec.To.UTC().Format(time.RFC3339))
 	}
 	if found && (st.State == store.StateClosed || st.State == store.StateRefunded) {
 		return hongbao.Errorf(hongbao.ClassPermanent, "%w: it is %s", ledger.ErrNoTopUp, st.State)
@@ -124,7 +127,7 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign, o *TopUpOr
 	if _, err := in.Dealt(ctx); errors.Is(err, store.ErrLost) {
 		return err // the packets might never be dealt
 	}
-	if found && st.Packets > c.Packets && !o.repeats(c, &st) {
+	if found && st.Packets > c.Packets {
 		return a.ahead(ctx, c.Spec.ID, st.Packets)
 	}
 	return a.notLost(ctx, c.Spec.ID)
@@ -133,7 +136,7 @@ func (a *App) mayTopUp(ctx context.Context, c *ledger.StoredCampaign, o *TopUpOr
 // repeats reports whether the order draws exactly the packets that Redis has and the ledger lacks. That is certain only
 // if all have the same amount.
 func (o *TopUpOrder) repeats(c *ledger.StoredCampaign, st *store.Status) bool {
-	return c.Spec.Split.Mode == hongbao.SplitEven && o.Packets > 0 && o.Total%hongbao.Amount(o.Packets) == 0 &&
+	return sameAmounts(c.Spec.Split.Mode, o.Packets, o.Total) &&
 		st.Packets == c.Packets+o.Packets && st.GrantedAmount+st.LeftAmount == c.Funded+o.Total
 }
 
@@ -273,7 +276,7 @@ func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 	if err := campaign.Verify(c.Spec, c.Seed, c.Hash); err != nil {
 		return err
 	}
-	draws := drawsOf(c, stored)
+	draws := ledger.Draws(c, stored)
 	for i := range draws {
 		if has := draws[i].Commit(); has != stored[i].Hash {
 			return hongbao.Errorf(hongbao.ClassConflict, "generation %d of campaign %s is in the ledger with hash %s, but its text "+
@@ -354,28 +357,6 @@ func (a *App) dealOpenTopUps(ctx context.Context) error {
 		err = errors.Join(err, a.DealTopUps(ctx, open[i].Campaign))
 	}
 	return err
-}
-
-// drawsOf returns the draws of a campaign's top-ups, each chained to the previous generation's hash.
-func drawsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) []campaign.TopUp {
-	before, list := c.Hash, make([]campaign.TopUp, len(stored))
-	for i := range stored {
-		list[i] = drawOf(&stored[i].TopUp, before)
-		before = stored[i].Hash
-	}
-	return list
-}
-
-// drawOf returns the draw of a top-up. The parameter before is the hash of the previous generation.
-func drawOf(o *ledger.TopUp, before string) campaign.TopUp {
-	return campaign.TopUp{Campaign: o.Campaign, Generation: o.Generation, Packets: o.Packets, Total: o.Total,
-		Split: o.Split, Before: before, Seed: o.Seed}
-}
-
-// topUps reads a campaign's top-ups from the ledger, and returns their draws.
-func topUps(ctx context.Context, l *ledger.Ledger, id string) ([]campaign.TopUp, error) {
-	c, stored, err := l.CampaignWithTopUps(ctx, id)
-	return drawsOf(&c, stored), err
 }
 
 // disclosed returns the draws of top-ups in their published form.

@@ -38,7 +38,7 @@ func topUpOf(c *ledger.StoredCampaign, s *ledger.StoredTopUp) TopUp {
 
 // topUpsOf returns all top-ups of a campaign, with the text that the hash of each covers.
 func topUpsOf(c *ledger.StoredCampaign, stored []ledger.StoredTopUp) (list []TopUp) {
-	draws := drawsOf(c, stored)
+	draws := ledger.Draws(c, stored)
 	for i := range stored {
 		t := topUpOf(c, &stored[i])
 		t.Canonical = string(draws[i].Canonical())

@@ -50,7 +50,9 @@ func stages(t *testing.T, c *Config) error {
 func grabs(c *Config, rdb redis.UniversalClient, st *store.Store) error {
 	_, load := load.New(st, c.Loader)
 	pl := c.Plans
-	pl.Source = func(context.Context, string) (hongbao.Campaign, campaign.Seed, error) { panic("not asked") }
+	pl.Source = func(context.Context, string) (hongbao.Campaign, campaign.Seed, []campaign.TopUp, error) {
+		panic("not asked")
+	}
 	_, plans := campaign.NewPlans(pl)
 	p := c.ProducerConfig()
 	p.Redis, p.Space = rdb, st.Space()

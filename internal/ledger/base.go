@@ -116,13 +116,13 @@ const (
 // order by key jumps between the blocks.
 func (b *book) moved(ctx context.Context, t txn) error {
 	row := func(s scan) error { _, err := b.account(s); return err }
-	if b.blocks == "" {
+	if b.ledger.dialect.blocks == "" {
 		return eachRange(ctx, t, func(after, last string) error {
 			return t.query(ctx, selectMoved+`id > $1 AND id <= $2 LIMIT $3`, []any{after, last, int64(rangeRows)}, row)
 		})
 	}
 	var blocks int64
-	err := t.query(ctx, b.blocks, nil, func(s scan) error { return s(&blocks) })
+	err := t.query(ctx, b.ledger.dialect.blocks, nil, func(s scan) error { return s(&blocks) })
 	for from := int64(0); err == nil && from < blocks; from += rangeBlocks {
 		err = t.query(ctx, selectMoved+`ctid >= CAST(CAST($1 AS text) AS tid) AND ctid < CAST(CAST($2 AS text) AS tid)`,
 			[]any{fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+rangeBlocks)}, row)

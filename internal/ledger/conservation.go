@@ -26,9 +26,10 @@ func (d Difference) String() string {
 
 // CheckConservation compares all values in the ledger that must be equal: first the sums, then each user's balance. It
 // reads one snapshot. It returns every difference, but names at most 1,000 users. No difference means that no money was
-// created, lost or paid to a wrong user. It reads grants, transfers and accounts once, in pages: its memory does not
-// grow with their number, and Config.Timeout bounds each page. For a sealed campaign it reads the seal instead of the
-// grants and debits, and of the accounts the database returns only those whose balance differs from their base.
+// created, lost, paid to a wrong user, or paid twice for a packet. It reads grants, transfers and accounts once, in
+// pages: its memory does not grow with their number, and Config.Timeout bounds each page. For a sealed campaign it reads
+// the seal instead of the grants and debits, and of the accounts the database returns only those whose balance differs
+// from their base.
 //
 // Users are compared by sums over 2^18 groups of accounts. If a group differs, everything is read once more, including
 // the grants of sealed campaigns, and the group's accounts are checked one by one. Grants of archived campaigns can't
@@ -51,7 +52,7 @@ func (l *Ledger) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
 
 func (l *Ledger) check(ctx context.Context, seals bool) ([]Difference, error) {
 	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), seals: seals,
-		blocks: l.dialect.blocks}
+		ledger: l}
 	err := l.readPages(ctx, func(ctx context.Context, t txn) (err error) {
 		if seals {
 			b.bases, err = hasBases(ctx, t)
@@ -82,9 +83,8 @@ type book struct {
 	list []Difference
 	// seals is false if bases and seals are ignored, bases if only bases are.
 	seals, bases bool
-	// blocks is the dialect's query for the number of blocks of table account.
-	blocks     string
-	currencies map[string]*currencyBook
+	ledger       *Ledger
+	currencies   map[string]*currencyBook
 	// groups has a number for each group of accounts: the sum of the balances minus what the accounts' users were paid.
 	// It is 0 in a correct ledger.
 	groups []int64
@@ -310,25 +310,6 @@ func (c *currencyBook) add(account, kind string, balance int64) {
 	case kind == "sponsor":
 		c.sponsors -= balance
 	}
-}
-
-// decided adds up the payments from the reserve.
-func (b *book) decided(ctx context.Context, t txn) error {
-	after := "quarantine:" // "quarantine;" sorts after all ids with this prefix
-	return eachPage(ctx, t, `SELECT t.id, t.credit, t.amount, c.currency FROM transfer AS t
-		JOIN campaign AS c ON c.id = t.campaign WHERE t.id > $1 AND t.id < $2 ORDER BY t.id LIMIT $3`,
-		func() []any { return []any{after, "quarantine;"} }, func(s scan) error {
-			var user, currency string
-			var amount int64
-			if err := s(&after, &user, &amount, &currency); err != nil {
-				return err
-			}
-			b.paid(user, amount)
-			if b.suspects == nil {
-				b.currency(currency).decided += amount
-			}
-			return nil
-		})
 }
 
 // compareCurrencies compares the sums that must be equal in double entry.

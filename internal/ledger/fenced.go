@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/payment"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
 
@@ -139,26 +138,15 @@ func (l *Ledger) behindFences(ctx context.Context, t txn, o shardView, items []i
 	if len(behind) == 0 {
 		return f, nil
 	}
-	paid, aside := map[hongbao.Grant]bool{}, map[hongbao.Grant]bool{}
-	has, err := l.readGrants(ctx, t, behind)
-	for _, g := range has {
-		paid[factsOf(&g.Grant)] = true
-	}
-	if err == nil && pending {
-		var rows []payment.Pending
-		rows, err = l.readPending(ctx, t, behind)
-		for i := range rows {
-			paid[factsOf(&rows[i].Grant)] = true
-		}
-	}
-	if err == nil {
-		err = l.eachQuarantined(ctx, t, behind, func(q *Quarantined) { aside[factsOf(&q.Grant)] = true })
-	}
+	has, err := l.recall(ctx, t, behind)
 	for _, it := range behind {
-		switch facts := factsOf(it.grant); {
-		case paid[facts]:
+		stored, settled := has.paid[keyOf(it.grant)]
+		begun, asked := has.pending[keyOf(it.grant)]
+		switch {
+		case settled && difference(it.grant, &stored.Grant) == "",
+			pending && asked && difference(it.grant, &begun.Grant) == "":
 			f.paid = append(f.paid, it)
-		case aside[facts]:
+		case has.aside.of(it.grant) != nil:
 			f.aside = append(f.aside, it)
 		default:
 			f.fencedOff = append(f.fencedOff, it)

@@ -11,25 +11,13 @@ import (
 func (l *Ledger) Lacks(ctx context.Context, grants []hongbao.Grant) (lacks []hongbao.Grant, err error) {
 	items := itemsOf(grants)
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
+		has, err := l.recall(ctx, t, items)
 		lacks = nil
-		has, err := l.readGrants(ctx, t, items)
-		if err != nil {
-			return err
-		}
-		known := make(map[packetKey]bool, len(items))
-		for key := range has {
-			known[key] = true
-		}
-		err = l.eachQuarantined(ctx, t, items, func(q *Quarantined) { known[keyOf(&q.Grant)] = true })
-		if err != nil {
-			return err
-		}
-		pending, err := l.readPending(ctx, t, items)
-		for i := range pending {
-			known[keyOf(&pending[i].Grant)] = true
-		}
 		for i := range grants {
-			if !known[keyOf(&grants[i])] {
+			key := keyOf(&grants[i])
+			_, paid := has.paid[key]
+			_, pending := has.pending[key]
+			if !paid && !pending && len(has.aside[key]) == 0 {
 				lacks = append(lacks, grants[i])
 			}
 		}

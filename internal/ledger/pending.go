@@ -65,8 +65,8 @@ type beginCall struct {
 // the grants. In this order it sees what other workers record or forget meanwhile.
 func (b *beginCall) run(ctx context.Context, t txn) ([]stmt, error) {
 	b.found, b.before = nil, nil
-	seen := shardViewOf(ctx, b.items)
-	if err := b.ask(ctx, t, seen.queries()...); err != nil {
+	seen, aside := shardViewOf(ctx, b.items), asideViewOf(b.items)
+	if err := b.ask(ctx, t, append(seen.queries(), aside.queries()...)...); err != nil {
 		return nil, err
 	}
 	behind, err := b.behindFences(ctx, t, seen, b.items, true)
@@ -88,7 +88,7 @@ func (b *beginCall) run(ctx context.Context, t txn) ([]stmt, error) {
 			return nil, err
 		}
 	}
-	out, err := b.readHeld(ctx, t)
+	out, err := b.readHeld(ctx, t, aside)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (b *beginCall) run(ctx context.Context, t txn) ([]stmt, error) {
 		}
 	}
 	stmts, err := b.last(out)
-	return append(stmts, seen.unchanged(b.dialect)...), err
+	return append(append(stmts, aside.unchanged(b.dialect)...), seen.unchanged(b.dialect)...), err
 }
 
 // insert inserts the pending rows that do not exist yet, and returns their number.
@@ -147,26 +147,24 @@ func (l *Ledger) readPending(ctx context.Context, t txn, items []item) ([]paymen
 }
 
 // readHeld sets found to the grants that the ledger has of the items' packets, and returns their packets.
-func (b *beginCall) readHeld(ctx context.Context, t txn) (map[packetKey]bool, error) {
-	has, err := b.readGrants(ctx, t, b.items)
+func (b *beginCall) readHeld(ctx context.Context, t txn, view asideView) (map[packetKey]bool, error) {
+	paid, err := b.readGrants(ctx, t, b.items)
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range has {
+	for _, g := range paid {
 		b.found = append(b.found, payment.Held{Grant: g.Grant})
 	}
-	suspects, err := inQuarantine(ctx, t, b.items, false)
-	if err == nil && len(suspects) > 0 {
-		came := make(map[hongbao.Grant]bool, len(suspects))
-		for _, it := range suspects {
-			_, paid := has[keyOf(it.grant)]
-			came[factsOf(it.grant)] = !paid
+	has, err := view.read(ctx, b.Ledger, t)
+	for _, it := range b.items {
+		if _, settled := paid[keyOf(it.grant)]; settled {
+			continue
 		}
-		err = b.eachQuarantined(ctx, t, suspects, func(q *Quarantined) {
-			if came[factsOf(&q.Grant)] {
-				b.found = append(b.found, payment.Held{Grant: q.Grant, Aside: b.isAside(q)})
-			}
-		})
+		if has.paid(it.grant) != nil {
+			b.found = append(b.found, payment.Held{Grant: *it.grant, Aside: true})
+		} else if q := has.of(it.grant); q != nil {
+			b.found = append(b.found, payment.Held{Grant: q.Grant, Aside: b.isAside(q)})
+		}
 	}
 	out := make(map[packetKey]bool, len(b.found))
 	for i := range b.found {
@@ -187,7 +185,7 @@ func (b *beginCall) isAside(q *Quarantined) bool {
 func (b *beginCall) takeOver(ctx context.Context, t txn, rows []payment.Pending, out map[packetKey]bool) error {
 	came, noted := make(map[packetKey]hongbao.Grant, len(b.items)), make(map[packetKey]bool, len(rows))
 	for _, it := range b.items {
-		came[keyOf(it.grant)] = factsOf(it.grant)
+		came[keyOf(it.grant)] = *it.grant
 	}
 	var campaigns []string
 	var packets, batches, now []int64
@@ -197,7 +195,9 @@ func (b *beginCall) takeOver(ctx context.Context, t txn, rows []payment.Pending,
 		if out[key] || p.Batch == b.call.Batch {
 			continue
 		}
-		if p.Taken = factsOf(&p.Grant) == came[key] && (p.Owner == b.call.Owner || p.Idle >= b.call.OwnedFor); p.Taken {
+		mine := came[key]
+		p.Taken = difference(&mine, &p.Grant) == "" && (p.Owner == b.call.Owner || p.Idle >= b.call.OwnedFor)
+		if p.Taken {
 			campaigns, packets = append(campaigns, key.campaign), append(packets, key.packet)
 			batches, now = append(batches, p.Batch), append(now, b.call.BatchOf(&p))
 		}

@@ -21,8 +21,7 @@ type dialect struct {
 	pack func(columns ...any) ([]any, error)
 	// orNothing, if not empty, is a suffix that makes an insert skip existing packets (see insertOnce).
 	orNothing string
-	// copies says that the first try assumes that all undecided grants are new, and uses COPY (see insertGrants). Before
-	// that, it asks whether an operator has decided about any grant of the batch's campaigns.
+	// copies says that the first try assumes that all undecided grants are new, and uses COPY (see insertGrants).
 	copies bool
 	// byRow says that insertGrants and creditUsers have the placeholders of one row, which is repeated stmt.rows times.
 	byRow bool
@@ -55,8 +54,8 @@ type queries struct {
 	insertGrants string
 	// readGrants takes the packed columns campaign and packet; it returns the existing rows.
 	readGrants string
-	// readQuarantine takes the packed columns campaign and packet. It returns the grant, resolved_at and the reason of
-	// each of their rows in quarantine.
+	// readQuarantine takes the packed columns campaign and packet. It returns the grant, resolved_at, the resolution
+	// and the reason of each of their rows in quarantine.
 	readQuarantine string
 	// insertQuarantine takes the packed columns of quarantine except id, created_at, batch and the decision; then
 	// created_at and batch.

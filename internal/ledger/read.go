@@ -129,8 +129,10 @@ type Totals struct {
 	Based bool
 	// Places is the number of shards that have packets of the campaign.
 	Places int
-	// Adding is the amount of a top-up that Funded includes but Redis does not have yet.
-	Adding hongbao.Amount
+	// Earlier has what Funded was before each top-up that is not dealt. Top-ups are dealt in their order, so the total in
+	// Redis is Funded or one of these.
+	Earlier []hongbao.Amount
+	open    int64 // number of top-ups that are not dealt
 }
 
 // campaignRows is how many campaigns are read at once.
@@ -142,7 +144,7 @@ const totalsQuery = `SELECT c.id, c.spec, c.currency, c.funded, c.granted, c.ref
 	COALESCE(r.decided_by, ''), COALESCE(r.why, ''),
 	CASE WHEN s.campaign IS NULL THEN 0 ELSE 1 END, CASE WHEN a.campaign IS NULL THEN 0 ELSE 1 END,
 	COALESCE(s.based, 0),
-	COALESCE((SELECT MAX(g.total) FROM generation AS g WHERE g.campaign = c.id AND g.state <> 'dealt'), 0)
+	(SELECT COUNT(*) FROM generation AS g WHERE g.campaign = c.id AND g.state <> 'dealt')
 	FROM campaign AS c LEFT JOIN refund AS r ON r.campaign = c.id LEFT JOIN seal AS s ON s.campaign = c.id
 	LEFT JOIN archive AS a ON a.campaign = c.id`
 
@@ -150,7 +152,7 @@ func scanTotals(s scan) (t Totals, err error) {
 	var spec string
 	var closed, shard, seq, sealed, archived, based int64
 	err = s(&t.Campaign, &spec, &t.Currency, &t.Funded, &t.Granted, &t.Refunded, &t.Grants, &t.Pool, &closed, &shard,
-		&seq, &t.By, &t.Why, &sealed, &archived, &based, &t.Adding)
+		&seq, &t.By, &t.Why, &sealed, &archived, &based, &t.open)
 	if err != nil {
 		return t, err
 	}
@@ -175,8 +177,29 @@ func (l *Ledger) Totals(ctx context.Context, campaign string) (Totals, bool, err
 		return t, found, err
 	}
 	one := []Totals{t}
-	err = l.addCloses(ctx, one)
+	err = l.addRows(ctx, one)
 	return one[0], true, err
+}
+
+// addRows adds to campaigns what other tables have of them.
+func (l *Ledger) addRows(ctx context.Context, list []Totals) error {
+	if err := l.addCloses(ctx, list); err != nil {
+		return err
+	}
+	for i := range list {
+		t := &list[i]
+		if t.open == 0 {
+			continue
+		}
+		var err error
+		t.Earlier, err = rowQuery[hongbao.Amount]{"read the top-ups of campaign " + t.Campaign + " that are not dealt",
+			`SELECT expected FROM generation WHERE campaign = $1 AND state <> 'dealt' ORDER BY generation`, []any{t.Campaign},
+			func(s scan) (before hongbao.Amount, err error) { return before, s(&before) }}.all(ctx, l)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addCloses adds the closes of all places but the first to campaigns that are sorted by id. These rows and the refund's
@@ -213,7 +236,7 @@ func (l *Ledger) EachTotals(ctx context.Context, fn func(*Totals) error) error {
 	return eachTotals(func(after string) ([]Totals, error) {
 		list, err := totalsAfter(after).all(ctx, l)
 		if err == nil {
-			err = l.addCloses(ctx, list)
+			err = l.addRows(ctx, list)
 		}
 		return list, err
 	}, fn)

@@ -50,15 +50,41 @@ func (l *Ledger) Seal(ctx context.Context, campaign string) error {
 			s.amount, s.debited, s.debits)
 	}
 	if err == nil {
-		err = l.write(ctx, func(context.Context, txn) ([]stmt, error) {
-			return []stmt{{sql: l.dialect.insertSeal,
-				args: []any{campaign, s.grants, s.amount, s.packGroups(), s.packSeqs(), time.Now().UnixMilli()}}}, nil
-		})
+		err = s.store(ctx, l, campaign)
 	}
 	if err != nil {
 		return fmt.Errorf("seal campaign %s: %w", campaign, err)
 	}
 	return l.addBases(ctx, &c, baseRows)
+}
+
+// sealPart is the most bytes of seqs in one statement. A database bounds a statement (max_allowed_packet), and a driver
+// may write two bytes for one.
+const sealPart = 1 << 20
+
+// store stores the seal; it changes nothing if the campaign has one. Each part of the seqs is a statement of its own.
+func (s *seal) store(ctx context.Context, l *Ledger, campaign string) error {
+	seqs := s.packSeqs()
+	first := seqs[:min(len(seqs), sealPart)]
+	return l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) {
+		_, found, err := rowQuery[int64]{sql: `SELECT 1 FROM seal WHERE campaign = $1`, args: []any{campaign},
+			row: number}.first(ctx, t)
+		if err != nil || found {
+			return nil, err
+		}
+		// A person who removes seals may have left the parts.
+		err = t.run(ctx, stmt{sql: `DELETE FROM seal_seqs WHERE campaign = $1`, args: []any{campaign}},
+			stmt{sql: l.dialect.insertSeal,
+				args: []any{campaign, s.grants, s.amount, s.packGroups(), first, time.Now().UnixMilli()}})
+		part := int64(0)
+		for rest := range slices.Chunk(seqs[len(first):], sealPart) {
+			if part++; err == nil { // if another process has stored the seal meanwhile, this fails with errAgain
+				err = t.run(ctx, stmt{sql: `INSERT INTO seal_seqs (campaign, part, seqs) VALUES ($1, $2, $3)`,
+					args: []any{campaign, part, rest}})
+			}
+		}
+		return nil, err
+	})
 }
 
 // read adds up the campaign's grants. It collects the seqs as bits, because grants are read in the order of their
@@ -170,8 +196,18 @@ func eachGroup(campaign string, packed []byte, fn func(group, amount int64)) err
 func (l *Ledger) SealedSeqs(ctx context.Context, campaign string) (seqs map[int][]stream.SeqRange, err error) {
 	var packed []byte
 	err = l.read(ctx, func(ctx context.Context, t txn) error {
-		return t.query(ctx, `SELECT seqs FROM seal WHERE campaign = $1`, []any{campaign},
-			func(s scan) error { return s(&packed) })
+		packed = nil
+		more := func(s scan) error {
+			var part []byte
+			err := s(&part)
+			packed = append(packed, part...)
+			return err
+		}
+		err := t.query(ctx, `SELECT seqs FROM seal WHERE campaign = $1`, []any{campaign}, more)
+		if err != nil || len(packed) == 0 {
+			return err
+		}
+		return t.query(ctx, `SELECT seqs FROM seal_seqs WHERE campaign = $1 ORDER BY part`, []any{campaign}, more)
 	})
 	n := numbers{rest: packed}
 	seqs = make(map[int][]stream.SeqRange)

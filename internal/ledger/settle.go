@@ -87,23 +87,30 @@ func (s *settleCall) post(ctx context.Context) (differ []item, err error) {
 // insert inserts the grants, except those that an operator has decided about or that a fence leaves out. It compares
 // grants that already exist with their rows. It returns the statements that move the money of the new grants.
 func (s *settleCall) insert(ctx context.Context, t txn) (stmts []stmt, differ []item, err error) {
-	items, decided, seen := s.items, true, shardViewOf(ctx, s.items)
-	queries := seen.queries()
-	if s.dialect.copies && s.tries == 0 {
-		decided = false
-		queries = append(queries, anyDecided(items, &decided)...)
-	}
-	var behind fencedItems
-	if err = s.ask(ctx, t, queries...); err == nil {
-		behind, err = s.behindFences(ctx, t, seen, items, s.pending)
-		s.fencedOff, items = behind.fencedOff, without(without(items, behind.fencedOff), behind.aside)
-	}
-	if err == nil && decided {
-		items, err = s.undecided(ctx, t, items)
-	}
-	if err != nil || len(items) == 0 {
+	seen, aside := shardViewOf(ctx, s.items), asideViewOf(s.items)
+	if err = s.ask(ctx, t, append(seen.queries(), aside.queries()...)...); err != nil {
 		return nil, nil, err
 	}
+	behind, err := s.behindFences(ctx, t, seen, s.items, s.pending)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.fencedOff = behind.fencedOff
+	has, err := aside.read(ctx, s.Ledger, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	items, differ := has.undecided(without(without(s.items, behind.fencedOff), behind.aside))
+	if len(items) == 0 {
+		return nil, differ, nil
+	}
+	stmts, more, err := s.pay(ctx, t, items)
+	stmts = append(append(stmts, aside.unchanged(s.dialect)...), seen.unchanged(s.dialect)...)
+	return stmts, append(differ, more...), err
+}
+
+// pay inserts items that may be settled, and returns the statements that move the money of the new ones.
+func (s *settleCall) pay(ctx context.Context, t txn, items []item) (stmts []stmt, differ []item, err error) {
 	// A statement can't insert a key twice, so a duplicate in the batch is compared with the first grant instead.
 	fresh := slices.CompactFunc(slices.Clone(items), func(a, b item) bool { return keyOf(a.grant) == keyOf(b.grant) })
 	batch := rand.Int64()
@@ -128,7 +135,7 @@ func (s *settleCall) insert(ctx context.Context, t txn) (stmts []stmt, differ []
 		return nil, differ, nil
 	}
 	stmts, err = s.moveMoney(fresh, s.known, batch)
-	return append(stmts, seen.unchanged(s.dialect)...), differ, err
+	return stmts, differ, err
 }
 
 // insertGrants returns the statement that inserts the grants. On PostgreSQL the first try uses COPY, which takes three

@@ -39,10 +39,10 @@ type Settler struct {
 	config SettlerConfig
 	// pending says that the grants' pending rows are deleted in the transaction that settles them.
 	pending bool
-	missing *alarms
+	alarms  *alarms
 }
 
-// alarms has the time of the last alarm about each campaign.
+// alarms has the time of the last alarm of each kind.
 type alarms struct {
 	mu   sync.Mutex
 	last map[string]time.Time
@@ -64,7 +64,7 @@ func NewSettler(config SettlerConfig) (*Settler, error) {
 		return nil, fmt.Errorf("settler configuration: %w", errors.Join(errs...))
 	}
 	config.Ledger.log.CompareAndSwap(nil, config.Log)
-	return &Settler{config: config, missing: &alarms{last: make(map[string]time.Time)}}, nil
+	return &Settler{config: config, alarms: &alarms{last: make(map[string]time.Time)}}, nil
 }
 
 // Handle settles the grants; all valid ones share a transaction. A nil error for a grant means that the ledger has it
@@ -88,7 +88,7 @@ func (s *Settler) Handle(ctx context.Context, grants []hongbao.Grant) []error {
 // Record is like Handle, for grants that a remote has credited. A nil error also means that the grant is no longer
 // pending (see Begin).
 func (s *Settler) Record(ctx context.Context, grants []hongbao.Grant) []error {
-	return (&Settler{config: s.config, pending: true, missing: s.missing}).Handle(ctx, grants)
+	return (&Settler{config: s.config, pending: true, alarms: s.alarms}).Handle(ctx, grants)
 }
 
 // PutAside sends grants of disowned campaigns to quarantine. It settles no grant, because it is for deployments in
@@ -197,7 +197,9 @@ func (s *Settler) lookUp(
 	case disowned:
 		return k, NoCampaign, nil
 	}
-	s.alarm(g.Campaign)
+	s.alarm("unknown_campaign", g.Campaign, "ALARM: grants wait unpaid, the ledger does not have their campaign; is it the "+
+		"right ledger, and not an older copy? `hongbao quarantine campaign` sends them to quarantine if the campaign will "+
+		"never be there")
 	// Each grant gets its own error, since a shared one would count as a failure of the whole batch.
 	return k, "", hongbao.Heldf("grant %s waits: %w, so its amount can't be checked. Point ledger.dsn to the right "+
 		"ledger, or restore the one that has campaign %s; if there is none, `hongbao quarantine campaign %s` sends its "+
@@ -206,42 +208,83 @@ func (s *Settler) lookUp(
 
 // checkPlan compares a grant with its campaign and the plan. It returns the reason if the grant must go to quarantine.
 func (s *Settler) checkPlan(ctx context.Context, g *hongbao.Grant, k knownCampaign) (Reason, error) {
-	if g.Packet < 1 || g.Packet > k.packets {
-		return PacketNotPlanned, nil
+	amount, err := k.ask(ctx, s.config.Plan, g)
+	if errors.Is(err, errIncompletePlan) {
+		s.alarm("incomplete_plan", g.Campaign, "ALARM: grants wait unpaid, because the plan of their campaign lacks packets that "+
+			"the ledger counts: the program's plan source knows no top-ups; give settlement.Ledger.Plan to "+
+			"campaign.PlansConfig.Source")
 	}
-	amount, ok, err := s.config.Plan.Amount(ctx, g.Campaign, g.Packet)
+	if err != nil {
+		return "", err
+	}
+	return k.refuses(g, amount), nil
+}
+
+// errIncompletePlan says that the plan lacks a packet that the ledger counts.
+var errIncompletePlan = errors.New("the plan lacks a packet that the ledger counts")
+
+// has reports whether the campaign has a packet.
+func (k knownCampaign) has(packet int64) bool { return packet >= 1 && packet <= k.packets }
+
+// ask returns the planned amount of a grant's packet; 0 if the campaign has no such packet. A grant whose packet only
+// the plan lacks waits: the plan is wrong, not the grant.
+func (k knownCampaign) ask(ctx context.Context, plan PlanSource, g *hongbao.Grant) (hongbao.Amount, error) {
+	if !k.has(g.Packet) {
+		return 0, nil
+	}
+	amount, ok, err := plan.Amount(ctx, g.Campaign, g.Packet)
+	if err != nil {
+		return 0, fmt.Errorf("ask the plan of campaign %s for packet %d: %w", g.Campaign, g.Packet, err)
+	}
+	if !ok {
+		return 0, hongbao.Heldf("grant %s waits: %w, packet %d of campaign %s. Make plans with all top-ups: see package "+
+			"settlement, Ledger.Plan", g.EventID(), errIncompletePlan, g.Packet, g.Campaign)
+	}
+	return amount, nil
+}
+
+// refuses returns the reason why the settler refuses a grant because of the plan; "" if it does not. amount is what ask
+// returned.
+func (k knownCampaign) refuses(g *hongbao.Grant, amount hongbao.Amount) Reason {
 	switch {
-	case err != nil:
-		return "", fmt.Errorf("ask the plan of campaign %s for packet %d: %w", g.Campaign, g.Packet, err)
-	case !ok:
-		return PacketNotPlanned, nil
+	case !k.has(g.Packet):
+		return PacketNotPlanned
 	case amount != g.Amount || amount < 0 || amount > hongbao.MaxAmount:
-		return AmountNotPlanned, nil
+		return AmountNotPlanned
 	}
-	return "", nil
+	return ""
 }
 
-// alarm logs that the ledger does not have a campaign, at most once a minute.
-func (s *Settler) alarm(campaign string) {
-	if !s.missing.due(campaign) {
-		return
+// refuses returns the reason why the campaign's state or pool does not allow a new grant; "" if it does. CHECK
+// constraints of the tables enforce the same.
+func (c *StoredCampaign) refuses(g *hongbao.Grant) Reason {
+	switch {
+	case c.State == StateRefunded:
+		return AfterRefund
+	case g.Amount > c.Funded-c.Granted-c.Refunded:
+		return OverFunded
 	}
-	s.config.Log.Error("ALARM: grants wait unpaid, the ledger does not have their campaign; is it the right ledger, and "+
-		"not an older copy? `hongbao quarantine campaign` sends them to quarantine if the campaign will never be there",
-		zap.String("code", "unknown_campaign"), zap.String("campaign", campaign))
+	return ""
 }
 
-// due reports whether a campaign's last alarm is at least a minute old, and notes the new alarm.
-func (a *alarms) due(campaign string) bool {
+// alarm logs an alarm about a campaign, each at most once a minute.
+func (s *Settler) alarm(code, campaign, text string) {
+	if s.alarms.due(code + " " + campaign) {
+		s.config.Log.Error(text, zap.String("code", code), zap.String("campaign", campaign))
+	}
+}
+
+// due reports whether the last alarm of a kind is at least a minute old, and notes the new alarm.
+func (a *alarms) due(kind string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if last, raised := a.last[campaign]; raised && time.Since(last) < time.Minute {
+	if last, raised := a.last[kind]; raised && time.Since(last) < time.Minute {
 		return false
 	}
 	if len(a.last) >= maxKnownCampaigns {
 		clear(a.last)
 	}
-	a.last[campaign] = time.Now()
+	a.last[kind] = time.Now()
 	return true
 }
 
@@ -267,8 +310,8 @@ func (s *Settler) settle(ctx context.Context, items []item, known map[string]kno
 		if errs[it.index] = err; err != nil {
 			return nil
 		}
-		if it.reason = OverFunded; c.State == StateRefunded {
-			it.reason = AfterRefund
+		if it.reason = c.refuses(it.grant); it.reason == "" { // topped up meanwhile, or the pool was changed by hand
+			it.reason = OverFunded
 		}
 		return items
 	}

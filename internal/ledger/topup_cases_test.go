@@ -80,17 +80,22 @@ func testTopUp(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE generation SET created_at = created_at - 7200000`})
 	require.InDelta(t, 2*time.Hour, f.unfinished(t, 1, 0).TopUps.Oldest, float64(time.Hour))
 	f.tamper(t, stmt{sql: `UPDATE generation SET created_at = created_at + 7200000`})
-	adding := func() hongbao.Amount {
+	earlier := func() []hongbao.Amount {
 		totals, _, err := f.ledger.Totals(t.Context(), "rain")
 		require.NoError(t, err)
-		return totals.Adding
+		return totals.Earlier
 	}
-	require.Equal(t, order.Total, adding())
+	require.Equal(t, []hongbao.Amount{fundedFor(10)}, earlier())
 	for range 2 {
 		f.dealt(t, f.ledger, "rain", 2)
 	}
-	require.Zero(t, adding())
+	require.Empty(t, earlier())
 	f.tops(t, added("rain", 3, 15, 1))
+	require.NoError(t, f.ledger.TopUpsLost(t.Context(), "rain", 1))
+	require.Equal(t, []hongbao.Amount{fundedFor(10), fundedFor(15)}, earlier(), "Redis has lost both, or one of them")
+	f.dealt(t, f.ledger, "rain", 2)
+	require.Equal(t, []hongbao.Amount{fundedFor(15)}, earlier())
+	f.dealt(t, f.ledger, "rain", 3)
 	_, list, err := f.ledger.CampaignWithTopUps(t.Context(), "rain")
 	require.NoError(t, err)
 	require.Len(t, list, 2)
@@ -280,12 +285,12 @@ func testSettleAdded(t *testing.T, f *fixture) {
 	_, err = other.TopUp(t.Context(), added("rain", 3, 15, 5))
 	require.NoError(t, err)
 	f.dealt(t, other, "rain", 3)
-	_, err = f.ledger.Decide(t.Context(), Resolution{ID: list[0].ID, Pay: true, Decision: by("ann", "it came early")},
-		f.Settler.config.Plan)
-	require.NoError(t, err, "Decide takes the top-up into account, too")
-	f.settles(t, grant("rain", 20), grant("rain", 3), grant("rain", 19))
-	require.Len(t, f.open(t), 1)
-	f.holds(t, "rain", append(append(grantsOf("rain", 1, 3), grantsOf("rain", 9, 15)...), grantsOf("rain", 19, 20)...))
+	require.ErrorIs(t, f.decides(list[0].ID, true), ErrNotPayable, "Decide takes the top-up into account, too")
+	early := list[0].Grant.Packet
+	f.settles(t, grant("rain", 20), grant("rain", 3), grant("rain", 19), grant("rain", early))
+	require.Len(t, f.open(t), 2)
+	f.holds(t, "rain", append(append(append(grantsOf("rain", 1, 3), grantsOf("rain", 9, 15)...), grant("rain", early)),
+		grantsOf("rain", 19, 20)...))
 }
 
 // The refund and the sums of a day include the money of top-ups.

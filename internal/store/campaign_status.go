@@ -100,6 +100,13 @@ func (c Campaign) Status(ctx context.Context) (st Status, found bool, err error)
 	return st, true, nil
 }
 
+// Spec returns the canonical form of the specification with which the campaign was loaded; false if Redis does not have
+// the campaign.
+func (c Campaign) Spec(ctx context.Context) (spec string, found bool, err error) {
+	m, err := c.Home().CampaignFields(ctx, c.id)
+	return m["spec"], len(m) > 0, err
+}
+
 // addPlace adds the campaign's state on a place, from the fields of the campaign's hash there.
 func (s *Status) addPlace(id string, k *Shard, m map[string]string) (err error) {
 	p, dealt := PlaceStatus{State: missing, Shard: k.Index()}, int64(1)

@@ -36,7 +36,7 @@ STRAIGHT_JOIN grants AS g ON g.campaign = k.campaign AND g.packet = k.packet;
 
 -- name: read_quarantine
 SELECT q.campaign, q.packet, q.user_id, q.amount, q.shard, q.seq, q.epoch, q.request_id, q.granted_at, q.resolved_at,
-  q.reason
+  q.resolution, q.reason
 FROM JSON_TABLE($1, '$[*]' COLUMNS (
     campaign varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]' ERROR ON EMPTY ERROR ON ERROR,
     packet bigint PATH '$[1]' ERROR ON EMPTY ERROR ON ERROR)) AS k

@@ -25,7 +25,7 @@ CROSS JOIN LATERAL (
 SELECT q.*
 FROM unnest($1::text[], $2::bigint[]) AS k (campaign, packet)
 CROSS JOIN LATERAL (
-  SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, resolved_at, reason
+  SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, resolved_at, resolution, reason
   FROM quarantine
   WHERE campaign = k.campaign COLLATE "C" AND packet = k.packet) AS q;
 

@@ -20,7 +20,7 @@ FROM json_each($1) AS k CROSS JOIN grants
 WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1;
 
 -- name: read_quarantine
-SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, resolved_at, reason
+SELECT campaign, packet, user_id, amount, shard, seq, epoch, request_id, granted_at, resolved_at, resolution, reason
 FROM json_each($1) AS k CROSS JOIN quarantine
 WHERE campaign = k.value ->> 0 AND packet = k.value ->> 1;
 

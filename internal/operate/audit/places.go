@@ -155,10 +155,11 @@ func (c *campaign) where(shard int) string {
 	return fmt.Sprintf(" on shard %d", shard)
 }
 
-// judgeFunding compares the total in Redis with the ledger. A top-up is in the ledger before it is in Redis.
+// judgeFunding compares the total in Redis with the ledger. Top-ups are in the ledger before they are in Redis, and
+// arrive there one by one.
 func (r *run) judgeFunding(ctx context.Context, c *campaign) error {
 	l := c.ledger
-	if has := c.counts.Funded; has == l.Funded || has == l.Funded-l.Adding {
+	if has := c.counts.Funded; has == l.Funded || slices.Contains(l.Earlier, has) {
 		return nil
 	}
 	for _, shard := range slices.Sorted(maps.Keys(c.on)) {

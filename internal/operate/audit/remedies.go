@@ -124,7 +124,9 @@ var remedies = []remedy{
 	{DeadLetter, "a grant is a dead letter, and its sink does not have it. The line of the difference has the reason",
 		"fix the cause. Then decide with `hongbao dead requeue`, `hongbao dead confirm` or `hongbao dead drop`", true},
 	{InQuarantine, "the ledger refused to pay a grant, and no person has decided about it yet",
-		"decide with `hongbao quarantine resolve`. docs/ledger.md explains each reason", true},
+		"first deliver the grants again: `hongbao replay NAME --to balance --missing` pays each that the ledger takes by " +
+			"now, for example after a top-up. Then decide with `hongbao quarantine resolve`. docs/ledger.md explains each " +
+			"reason", true},
 	{OpenClaim, "a claim whose lease is over and whose events are finished: no worker will complete it",
 		"requeue the dead letters of the claim's events with `hongbao dead requeue`. It reads in the topic which events " +
 			"were published. If the topic can't tell, look for the events where `hongbao claim list` says. Then end the claim " +

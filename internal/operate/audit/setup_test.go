@@ -48,7 +48,6 @@ type memLedger struct {
 	quarantined []ledger.Quarantined
 	problems    []ledger.Difference
 	spoil       func(*ledger.Totals)
-	adding      hongbao.Amount // amount of a top-up that the ledger has funded and that is not dealt yet
 	sealed      map[string]map[int][]stream.SeqRange
 }
 
@@ -71,7 +70,7 @@ func (l *memLedger) EachTotals(_ context.Context, fn func(*ledger.Totals) error)
 		for _, g := range grants {
 			c.Granted += g.Amount
 		}
-		c.Pool, c.Adding = c.Funded-c.Granted, l.adding
+		c.Pool = c.Funded - c.Granted
 		if c.Closed {
 			c.Refunded, c.Pool = c.Pool, 0
 		}

@@ -191,10 +191,7 @@ func outcomes(answers []hongbao.Answer) map[hongbao.Outcome]int {
 func (w *world) settler(t *testing.T) *ledger.Settler {
 	t.Helper()
 	plans, err := campaign.NewPlans(campaign.PlansConfig{MaxPackets: hongbao.MaxPackets,
-		Source: func(ctx context.Context, id string) (hongbao.Campaign, campaign.Seed, error) {
-			c, _, err := w.ledger.Campaign(ctx, id)
-			return c.Spec, c.Seed, err
-		}})
+		Source: w.ledger.Plan})
 	require.NoError(t, err)
 	settler, err := ledger.NewSettler(ledger.SettlerConfig{
 		Ledger: w.ledger, Plan: plans, Log: zap.NewNop(), OnQuarantine: func(ledger.Quarantined) error { return nil },

@@ -140,6 +140,7 @@ func logged(l Limits) (all []Alert) {
 		{"handler_panicked", warning, "The handler of a sink panicked: its code has a bug"},
 		{"group_vanished", warning, "Someone removed a consumer group from Redis"},
 		{"unknown_campaign", warning, "Grants wait unpaid: the ledger does not have their campaign"},
+		{"incomplete_plan", critical, "Grants wait unpaid: the program's plan lacks packets that the ledger counts"},
 		{"newer_schema", critical, "A process is too old for the ledger's schema and writes nothing: grants wait unpaid"},
 		{"keys_unread", warning, "hongbao serve can't read or use its key set"},
 		{"fsync_slow", warning, "Each grab waits for fsync, which Redis runs only once a second"},

@@ -1,0 +1,65 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hongbao-project/hongbao"
+)
+
+const reserveTransfers = "quarantine:"
+
+// reserveTransfer returns the id of the transfer that pays a grant from the reserve.
+func reserveTransfer(g *hongbao.Grant) string {
+	return reserveTransfers + g.Campaign + ":" + strconv.FormatInt(g.Packet, 10) + ":" + g.User
+}
+
+// decided adds up the payments from the reserve, and names those of packets that their users have got from the pool, too.
+// Every sum agrees with such a payment. The grants of archived campaigns are not compared.
+func (b *book) decided(ctx context.Context, t txn) error {
+	after := reserveTransfers // "quarantine;" sorts after all ids with this prefix
+	var paid []hongbao.Grant
+	err := eachPage(ctx, t, `SELECT t.id, t.campaign, t.credit, t.amount, c.currency FROM transfer AS t
+		JOIN campaign AS c ON c.id = t.campaign WHERE t.id > $1 AND t.id < $2 ORDER BY t.id LIMIT $3`,
+		func() []any { return []any{after, "quarantine;"} }, func(s scan) error {
+			var campaign, account, currency string
+			var amount int64
+			if err := s(&after, &campaign, &account, &amount, &currency); err != nil {
+				return err
+			}
+			b.paid(account, amount)
+			if b.suspects == nil {
+				b.currency(currency).decided += amount
+				paid = append(paid, paidByReserve(after, campaign))
+			}
+			return nil
+		})
+	for page := range slices.Chunk(paid, sumRows) {
+		if err == nil {
+			err = b.paidTwice(ctx, t, page)
+		}
+	}
+	return err
+}
+
+// paidByReserve returns the campaign, packet and user of a transfer that reserveTransfer has named.
+func paidByReserve(id, campaign string) hongbao.Grant {
+	packet, user, _ := strings.Cut(strings.TrimPrefix(id, reserveTransfers+campaign+":"), ":")
+	n, _ := strconv.ParseInt(packet, 10, 64) // no packet has number 0
+	return hongbao.Grant{Campaign: campaign, Packet: n, User: user}
+}
+
+// paidTwice names the users whom the reserve has paid a packet that they have in table grants.
+func (b *book) paidTwice(ctx context.Context, t txn, paid []hongbao.Grant) error {
+	has, err := b.ledger.readGrants(ctx, t, itemsOf(paid))
+	for _, g := range paid {
+		if has[keyOf(&g)].User == g.User {
+			b.equal(fmt.Sprintf("campaign %s, packet %d, user %s", g.Campaign, g.Packet, g.User),
+				"payments of the packet to this user, from the pool and from the reserve", 1, 2)
+		}
+	}
+	return err
+}
