@@ -34,9 +34,9 @@ func refuse(settings []*SettingError, allow []string) error {
 
 // postgresSettings are the settings that a PostgreSQL server reports.
 type postgresSettings struct {
-	version                           int
-	recovery                          bool
-	readOnly, commit, fsync, fullPage string
+	version                                     int
+	recovery                                    bool
+	readOnly, commit, fsync, fullPage, standbys string
 }
 
 // minPostgres is the oldest accepted server version, in the format of server_version_num.
@@ -58,6 +58,9 @@ func (s *postgresSettings) problems() []*SettingError {
 	add(s.commit == "off", "synchronous_commit", s.commit,
 		"a crash would lose transactions that were confirmed; ALTER SYSTEM SET synchronous_commit = on, and check "+
 			"that neither ALTER ROLE nor the DSN turns it off")
+	add(s.commit == "local" && s.standbys != "", "synchronous_commit", s.commit,
+		"a failover would lose transactions that were confirmed: they do not wait for synchronous_standby_names = "+
+			s.standbys+"; set it to on, and check that neither ALTER ROLE nor the DSN sets it")
 	add(s.fsync != "on", "fsync", s.fsync, "a power loss would destroy the database; ALTER SYSTEM SET fsync = on")
 	add(s.fullPage != "on", "full_page_writes", s.fullPage,
 		"a power loss could tear pages; ALTER SYSTEM SET full_page_writes = on")

@@ -98,6 +98,7 @@ func setPool(pc *pgxpool.Config, config *Config) {
 	pc.ConnConfig.ConnectTimeout = config.ConnectTimeout
 	pc.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	pc.ConnConfig.StatementCacheCapacity = 128
+	pc.ConnConfig.OnNotice = keepWarning
 	params := pc.ConnConfig.RuntimeParams
 	params["application_name"] = "hongbao"
 	params["lock_timeout"] = millis(config.LockTimeout)
@@ -108,12 +109,26 @@ func setPool(pc *pgxpool.Config, config *Config) {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
+// postgresBarrier makes the COMMIT of a transaction that wrote nothing wait for the synchronous standbys, too. Such a
+// transaction may have seen a commit that they lack: the wait for them ends with the session that waits. So without the
+// barrier a repeat could confirm what a promotion loses.
+const postgresBarrier = `SELECT pg_logical_emit_message(true, 'hongbao', '') WHERE pg_current_xact_id_if_assigned() IS NULL`
+
+// warningKey is where a connection keeps the last warning of the server.
+const warningKey = "warning"
+
+func keepWarning(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if n.SeverityUnlocalized == "WARNING" {
+		conn.CustomData()[warningKey] = n
+	}
+}
+
 const postgresAsk = `SELECT current_setting('server_version_num')::integer, pg_is_in_recovery(),
 	current_setting('default_transaction_read_only'), current_setting('synchronous_commit'),
-	current_setting('fsync'), current_setting('full_page_writes')`
+	current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names')`
 
 func (s *postgresSettings) scan(row scan) error {
-	return row(&s.version, &s.recovery, &s.readOnly, &s.commit, &s.fsync, &s.fullPage)
+	return row(&s.version, &s.recovery, &s.readOnly, &s.commit, &s.fsync, &s.fullPage, &s.standbys)
 }
 
 func (p *postgres) check(ctx context.Context, config *Config) error {
@@ -148,23 +163,22 @@ func (p *postgres) close() error {
 }
 
 func (p *postgres) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
-	return p.transact(ctx, "begin isolation level read committed", fn)
+	return p.transact(ctx, &postgresTxn{begin: []string{"begin isolation level read committed"}}, fn)
 }
 
 func (p *postgres) read(ctx context.Context, fn func(txn) error) error {
-	return p.transact(ctx, "begin isolation level repeatable read read only", func(t txn) ([]stmt, error) {
-		return nil, fn(t)
-	})
+	t := &postgresTxn{begin: []string{"begin isolation level repeatable read read only"}, reads: true}
+	return p.transact(ctx, t, func(t txn) ([]stmt, error) { return nil, fn(t) })
 }
 
-func (p *postgres) transact(ctx context.Context, begin string, fn func(txn) ([]stmt, error)) error {
+func (p *postgres) transact(ctx context.Context, t *postgresTxn, fn func(txn) ([]stmt, error)) error {
 	conn, err := p.pool.Acquire(ctx)
 	if err != nil {
 		return postgresError(fmt.Errorf("get a connection to PostgreSQL: %w", err), false)
 	}
 	// Release closes a connection that is still in a transaction, so the server rolls back.
 	defer conn.Release()
-	t := &postgresTxn{conn: conn.Conn(), begin: []string{begin}}
+	t.conn = conn.Conn()
 	last, err := fn(t)
 	if err == nil {
 		err = t.commit(ctx, last)
@@ -186,6 +200,7 @@ func (p *postgres) transact(ctx context.Context, begin string, fn func(txn) ([]s
 type postgresTxn struct {
 	conn  *pgx.Conn
 	begin []string // statements that begin the transaction; empty once sent
+	reads bool     // it only reads
 	sent  bool     // COMMIT may have reached the server
 }
 
@@ -213,6 +228,7 @@ func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
 		}
 	}
 	for _, s := range stmts {
+		delete(t.conn.PgConn().CustomData(), warningKey) // so that it is a warning of this statement
 		tag, err := s.answer(r)
 		if err != nil {
 			err = fmt.Errorf("%.60s...: %w", s.sql, err)
@@ -315,7 +331,17 @@ func (t *postgresTxn) commit(ctx context.Context, last []stmt) error {
 		return nil
 	}
 	t.sent = true
-	return t.run(ctx, append(last, stmt{sql: "commit"})...)
+	if !t.reads {
+		last = append(last, stmt{sql: postgresBarrier})
+	}
+	if err := t.run(ctx, append(last, stmt{sql: "commit"})...); err != nil {
+		return err
+	}
+	if w, ok := t.conn.PgConn().CustomData()[warningKey].(*pgconn.Notice); ok {
+		return hongbao.Outagef(hongbao.ClassUnknown, "PostgreSQL has committed, but warned that a failover may lose it: %s (%s)",
+			w.Message, w.Code)
+	}
+	return nil
 }
 
 // rollback ends the transaction, so that the pool can reuse the connection.

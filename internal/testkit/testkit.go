@@ -118,6 +118,12 @@ func NewPostgres(t testing.TB, opts PostgresOptions) *PostgresServer {
 	return closing(t, running(t, func() (*PostgresServer, error) { return StartPostgres(t.Context(), opts) }))
 }
 
+// NewStandby returns a hot standby of the server, for this test alone. It is closed when the test ends.
+func (p *PostgresServer) NewStandby(t testing.TB, opts PostgresOptions) *PostgresServer {
+	t.Helper()
+	return closing(t, running(t, func() (*PostgresServer, error) { return p.StartStandby(t.Context(), opts) }))
+}
+
 // MariaDB returns the address, for go-sql-driver/mysql, of an empty database in a MariaDB that the tests of this
 // process share. The database is dropped when the test ends.
 func MariaDB(t testing.TB) string {
