@@ -310,6 +310,12 @@ func TestMariaDBReadOnlyServer(t *testing.T) {
 	execute(t, admin, "SET GLOBAL read_only = OFF")
 	f.settles(t, grantsOf("rain", 1, 5)...)
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
+
+	execute(t, admin, "SET GLOBAL read_only = ON")
+	_, err := f.ledger.Live(t.Context())
+	require.True(t, mysqlReadOnly(err), "a former primary may have keys that were revoked since: %v", err)
+	_, err = f.ledger.Live(t.Context())
+	require.ErrorAs(t, err, &refused, "the store discards the connection and checks the next one")
 }
 
 // TestMigrationKilledAnywhere cuts the connection of a migration after the server has executed a message, for each

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -156,4 +158,40 @@ func TestPostgresWarningDuringCommitIsUnknown(t *testing.T) {
 	m.replicates(t)
 	m.settles(t, grantsOf("rain", 1, 5)...)
 	m.holds(t, "rain", grantsOf("rain", 1, 5))
+}
+
+// A role change may leave the connections to the old primary open, which has become read-only. The ledger then neither
+// writes nor decides there: it finds the new primary.
+func TestPostgresLeavesAServerThatIsNoLongerThePrimary(t *testing.T) {
+	t.Parallel()
+	m := newMirrored(t)
+	hosts := fmt.Sprintf("postgres://postgres@%s,%s/%s?sslmode=disable&target_session_attrs=read-write",
+		m.primary.Addr, m.standby.Addr, m.database)
+	m.config.DSN = hosts
+	m.fixture = newFixture(t, m.config)
+	m.create(t, "rain", 100)
+	m.settles(t, grantsOf("rain", 1, 5)...)
+	drawn, _ := access.NewKey(access.RoleOperator, []string{"rain"})
+	k, err := m.ledger.AddKey(t.Context(), drawn)
+	require.NoError(t, err)
+
+	m.command(t, m.primary, "ALTER SYSTEM RESET synchronous_standby_names",
+		"ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+	m.command(t, m.standby, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_promote()")
+	config := m.config
+	config.DSN = m.standby.DSN(m.database)
+	after := open(t, config)
+	_, err = after.RevokeKey(t.Context(), k.ID)
+	require.NoError(t, err)
+
+	testkit.EventuallyOK(t, 10*time.Second, func() error {
+		live, err := m.ledger.Live(t.Context())
+		if err == nil && len(live.Keys) > 0 {
+			err = errors.New("the revoked key is accepted")
+		}
+		return err
+	}, "the revoked key is refused")
+	testkit.EventuallyOK(t, 10*time.Second, func() error { return errors.Join(m.Handle(t.Context(), grantsOf("rain", 1, 10))...) },
+		"the ledger settles on the new primary")
+	m.holds(t, "rain", grantsOf("rain", 1, 10))
 }
