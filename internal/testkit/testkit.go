@@ -153,6 +153,15 @@ func NewMariaDB(t testing.TB, opts MariaDBOptions) *MariaDBServer {
 	return closing(t, running(t, func() (*MariaDBServer, error) { return StartMariaDB(t.Context(), opts) }))
 }
 
+// NewMySQL is NewMariaDB for a test of what only MySQL has. It skips the test where the tests run on MariaDB.
+func NewMySQL(t testing.TB, opts MariaDBOptions) *MariaDBServer {
+	t.Helper()
+	if !OnMySQL() {
+		t.Skip("needs MySQL: make test-servers")
+	}
+	return NewMariaDB(t, opts)
+}
+
 // SharedRedis returns the Redis of function Redis, for examples, which have no testing.TB. skip reports that Redis would
 // skip the test.
 func SharedRedis() (r *RedisServer, skip bool, err error) { return unlessSkipped(sharedRedis.get) }
