@@ -121,10 +121,16 @@ func keepWarning(conn *pgconn.PgConn, n *pgconn.Notice) {
 
 const postgresAsk = `SELECT current_setting('server_version_num')::integer, pg_is_in_recovery(),
 	current_setting('default_transaction_read_only'), current_setting('synchronous_commit'),
-	current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names')`
+	current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
+	` + timeoutSetting + `'lock_timeout'), ` + timeoutSetting + `'statement_timeout'),
+	` + timeoutSetting + `'idle_in_transaction_session_timeout')`
+
+// timeoutSetting begins a call that returns a timeout in milliseconds. It is closed by the setting's name.
+const timeoutSetting = `(SELECT CAST(setting AS bigint) FROM pg_settings WHERE name = `
 
 func (s *postgresSettings) scan(row scan) error {
-	return row(&s.version, &s.recovery, &s.readOnly, &s.commit, &s.fsync, &s.fullPage, &s.standbys)
+	return row(&s.version, &s.recovery, &s.readOnly, &s.commit, &s.fsync, &s.fullPage, &s.standbys,
+		&s.lockWait, &s.statement, &s.idle)
 }
 
 // gate checks every new connection, because a failover may lead to a standby, or to a server with unsafe settings.
@@ -133,7 +139,7 @@ func gate(ctx context.Context, conn *pgx.Conn, config *Config) error {
 	if err := s.scan(conn.QueryRow(ctx, postgresAsk).Scan); err != nil {
 		return fmt.Errorf("ask for the server's settings: %w", err)
 	}
-	return refuse(s.problems(), config.UnsafeAllow)
+	return refuse(append(s.problems(), s.forgotten(config)...), config.UnsafeAllow)
 }
 
 func (p *postgres) close() error {
