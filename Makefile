@@ -22,7 +22,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo image release-files release-check test test-deploy test-web test-servers test-mysql losses losstimes race lint vulncheck bench soak fuzz
+.PHONY: help setup build demo image release-files release-check test test-deploy test-web test-servers test-mysql losses standbys losstimes race lint vulncheck bench soak fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,6 +104,11 @@ test-mysql: build ## the ledger on MySQL, a part of test-servers: all tests of M
 losses: setup ## Redis loses writes in many ways on real servers, under a rain; writes the table of docs/reliability.md; ROW=03 for one row; some 20 minutes
 	scripts/setup.sh servers
 	go test -vet=off -count=1 -timeout 60m -run '^TestLosses$$$(if $(ROW),/^$(ROW))' -v ./test -args -losses -update
+
+standbys: setup ## the ledger's server fails over to its standby, on PostgreSQL, MariaDB and MySQL; writes the third table of docs/reliability.md; some 3 minutes
+	scripts/setup.sh mysql
+	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestStandbys$$' -v ./internal/ledger -args -standbys -update
+	HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestStandbys$$' -v ./internal/ledger -args -standbys -update
 
 losstimes: setup ## how soon shards open after a promotion, 20 runs a row; writes the second table of docs/reliability.md; ROW=1 for one row; some 20 minutes
 	go test -vet=off -count=1 -timeout 60m -run '^TestLossTimes$$$(if $(ROW),/^$(ROW))' -v ./test -args -losses -update
