@@ -90,7 +90,7 @@ func (r *standbyRow) fault() string {
 // that docs/reliability.md names, no grant that the ledger has confirmed is lost.
 func TestStandbys(t *testing.T) {
 	if !*everyStandby {
-		t.Skip("make standbys runs it")
+		t.Skip("make standbys runs it") //nolint:forbidigo // it takes a minute
 	}
 	for _, row := range standbyRows() {
 		t.Run(row.server+" "+row.settings+" "+row.fault(), func(t *testing.T) { row.run(t) })
