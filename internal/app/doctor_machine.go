@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -104,6 +105,18 @@ func (a *App) redisIsHere() bool {
 func (a *App) ledgerDisk(p *part) {
 	if cfg := a.Config.LedgerConfig(); cfg.Driver == ledger.SQLite {
 		p.disk("ledger.dsn", filepath.Dir(cfg.DSN))
+		p.privateFiles(cfg.DSN)
+	}
+}
+
+// privateFiles warns of the files of an SQLite ledger that every user of this machine may read.
+func (p *part) privateFiles(path string) {
+	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+		info, err := os.Stat(name)
+		if err == nil && info.Mode().Perm()&0o007 != 0 && runtime.GOOS != "windows" {
+			p.add(LevelWarning, "any user of this machine can read seeds and coupon codes in %s (mode %04o): chmod 600 %s",
+				name, info.Mode().Perm(), name)
+		}
 	}
 }
 

@@ -129,6 +129,22 @@ func TestDiskLevels(t *testing.T) {
 	require.Contains(t, p.list[0].About, "free")
 }
 
+// An SQLite ledger that an earlier build made is readable by every user of the machine.
+func TestDoctorFindsAnOpenLedgerFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	for _, name := range []string{path, path + "-wal"} {
+		require.NoError(t, os.WriteFile(name, nil, 0o600))
+	}
+	p := &part{}
+	p.privateFiles(path)
+	require.Empty(t, p.list)
+	require.NoError(t, os.Chmod(path+"-wal", 0o644))
+	p.privateFiles(path)
+	require.Len(t, p.list, 1)
+	require.True(t, p.finds(LevelWarning, path+"-wal", "chmod 600"), "%v", p.list)
+}
+
 // The database's clock is wrong, and too many journal entries wait in Redis. Doctor warns of both.
 func TestDoctorFindsClocksAndJournal(t *testing.T) {
 	t.Parallel()

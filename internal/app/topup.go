@@ -291,6 +291,9 @@ func (a *App) dealAfter(ctx context.Context, c *ledger.StoredCampaign,
 	if err != nil {
 		return err
 	}
+	if err := a.ledger.Replicated(ctx); err != nil { // users must not win packets that the ledger may lose
+		return err
+	}
 	for i := range stored {
 		s := &stored[i]
 		if s.Generation <= dealt {

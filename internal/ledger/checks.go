@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // SettingError says that a setting of the database could lose money.
@@ -34,9 +35,11 @@ func refuse(settings []*SettingError, allow []string) error {
 
 // postgresSettings are the settings that a PostgreSQL server reports.
 type postgresSettings struct {
-	version                           int
-	recovery                          bool
-	readOnly, commit, fsync, fullPage string
+	version                                     int
+	recovery                                    bool
+	readOnly, commit, fsync, fullPage, standbys string
+	// These timeouts are in milliseconds; 0 is none.
+	lockWait, statement, idle int64
 }
 
 // minPostgres is the oldest accepted server version, in the format of server_version_num.
@@ -58,9 +61,30 @@ func (s *postgresSettings) problems() []*SettingError {
 	add(s.commit == "off", "synchronous_commit", s.commit,
 		"a crash would lose transactions that were confirmed; ALTER SYSTEM SET synchronous_commit = on, and check "+
 			"that neither ALTER ROLE nor the DSN turns it off")
+	add(s.commit == "local" && s.standbys != "", "synchronous_commit", s.commit,
+		"a failover would lose transactions that were confirmed: they do not wait for synchronous_standby_names = "+
+			s.standbys+"; set it to on, and check that neither ALTER ROLE nor the DSN sets it")
 	add(s.fsync != "on", "fsync", s.fsync, "a power loss would destroy the database; ALTER SYSTEM SET fsync = on")
 	add(s.fullPage != "on", "full_page_writes", s.fullPage,
 		"a power loss could tear pages; ALTER SYSTEM SET full_page_writes = on")
+	return bad
+}
+
+// forgotten returns the timeouts that the session does not have, although Hongbao asks for them when it connects. Without
+// them a worker that is stopped in a transaction keeps its locks.
+func (s *postgresSettings) forgotten(config *Config) (bad []*SettingError) {
+	for _, t := range []struct {
+		setting string
+		has     int64
+		want    time.Duration
+	}{{"lock_timeout", s.lockWait, config.LockTimeout}, {"statement_timeout", s.statement, config.Timeout},
+		{"idle_in_transaction_session_timeout", s.idle, config.Timeout}} {
+		if has := time.Duration(t.has) * time.Millisecond; has <= 0 || has > t.want {
+			bad = append(bad, &SettingError{Setting: t.setting, Value: has.String(),
+				Fix: fmt.Sprintf("Hongbao asks for it when it connects, but the server did not get it: behind a pooler run ALTER "+
+					"ROLE ... SET %s = '%dms' for the ledger's user (docs/ledger.md)", t.setting, t.want.Milliseconds())})
+		}
+	}
 	return bad
 }
 

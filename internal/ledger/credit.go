@@ -81,7 +81,7 @@ func (l *Ledger) bookEach(ctx context.Context, credits []*payment.Credited) erro
 // bookedBefore handles a credit that its fund does not cover: a repeat still gets its result, and a used key or
 // reference is still a Conflict.
 func (l *Ledger) bookedBefore(ctx context.Context, a *payment.Credited) error {
-	return l.read(ctx, func(ctx context.Context, t txn) error {
+	return l.readDurably(ctx, func(ctx context.Context, t txn) error {
 		a.Err, a.Repeated = nil, false
 		if err := recall(ctx, t, a); err != nil || a.Repeated {
 			return err

@@ -87,6 +87,9 @@ func TestPostgresSettings(t *testing.T) {
 		s.commit = commit
 		require.Empty(t, s.problems())
 	}
+	local := good
+	local.commit, local.standbys = "local", "ANY 1 (a, b)"
+	require.ErrorContains(t, refuse(local.problems(), nil), "synchronous_commit is local")
 	bad := postgresSettings{version: 120_020, recovery: true, readOnly: "on", commit: "off", fsync: "off", fullPage: "off"}
 	err := refuse(bad.problems(), nil)
 	for _, setting := range []string{"server_version_num", "pg_is_in_recovery", "synchronous_commit", "fsync",

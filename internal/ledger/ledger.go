@@ -136,6 +136,22 @@ func (l *Ledger) write(ctx context.Context, fn func(context.Context, txn) ([]stm
 	})
 }
 
+// readDurably is read for an answer that confirms what it has read. It returns once that is on the servers for which a
+// commit waits: on PostgreSQL what it has read may be committed, but not replicated yet.
+func (l *Ledger) readDurably(ctx context.Context, fn func(context.Context, txn) error) error {
+	return l.write(ctx, func(ctx context.Context, t txn) ([]stmt, error) { return nil, fn(ctx, t) })
+}
+
+// Replicated returns once all that this process has read in the ledger is on the servers for which a commit waits. Call
+// it before something that can't be taken back, such as dealing packets, if no method that writes is called before.
+func (l *Ledger) Replicated(ctx context.Context) error {
+	err := l.readDurably(ctx, func(ctx context.Context, t txn) error { return t.run(ctx) })
+	if err != nil {
+		return fmt.Errorf("wait for the ledger's standby: %w", err)
+	}
+	return nil
+}
+
 // refusing makes a transaction fail once a newer build has changed the schema incompatibly. A Ledger that migrates
 // checks the schema itself, because it may have no tables yet.
 func (l *Ledger) refusing(ctx context.Context, fn func(txn) ([]stmt, error)) func(txn) ([]stmt, error) {

@@ -45,9 +45,14 @@ func openMySQL(ctx context.Context, config *Config) (*mysqlStore, error) {
 func (m *mysqlStore) close() error { return m.db.Close() }
 
 // Each transaction sets its isolation level, so no setting of the server or of a connection pooler can change it.
+//
+// A server that has turned read-only refuses START TRANSACTION READ WRITE, unless the user has a right on the server. So
+// a transaction that only reads begins with an empty one: keys, pauses and campaigns decide what happens next, and a
+// former primary has old ones.
 const (
 	mysqlWrite = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\n"
-	mysqlRead  = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;\nSTART TRANSACTION READ ONLY;\n"
+	mysqlRead  = "START TRANSACTION READ WRITE;\nCOMMIT;\n" +
+		"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;\nSTART TRANSACTION READ ONLY;\n"
 )
 
 func (m *mysqlStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {

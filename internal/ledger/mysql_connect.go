@@ -158,7 +158,9 @@ const mysqlAsk = `SHOW SESSION VARIABLES WHERE Variable_name IN (
 	'version', 'read_only', 'super_read_only', 'innodb_read_only',
 	'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_flush_method',
 	'log_bin', 'sync_binlog', 'binlog_format',
-	'sql_mode', 'max_allowed_packet')`
+	'sql_mode', 'max_allowed_packet',
+	'rpl_semi_sync_master_enabled', 'rpl_semi_sync_master_wait_point',
+	'rpl_semi_sync_source_enabled', 'rpl_semi_sync_source_wait_point')`
 
 func readMySQLSettings(ctx context.Context, conn mysqlConn) (mysqlSettings, error) {
 	rows, err := conn.QueryContext(ctx, mysqlAsk, nil)

@@ -3,6 +3,7 @@ package ledger
 import (
 	"database/sql/driver"
 	"errors"
+	"slices"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -44,8 +45,12 @@ func mysqlError(err error, sent bool) error {
 	return hongbao.Outagef(class, "MySQL: %w", err) // shutdown, killed, interrupted, disk, memory, connections
 }
 
+// mysqlNotPrimary are the numbers with which a server refuses writes: read-only, its transactions read-only, InnoDB
+// read-only, a node of Galera outside of the primary component.
+var mysqlNotPrimary = []uint16{1290, 1792, 1836, 1047}
+
 // mysqlReadOnly reports whether the server has turned read-only, as after a failover.
 func mysqlReadOnly(err error) bool {
 	var e *mysql.MySQLError
-	return errors.As(err, &e) && (e.Number == 1290 || e.Number == 1792 || e.Number == 1836)
+	return errors.As(err, &e) && slices.Contains(mysqlNotPrimary, e.Number)
 }

@@ -37,7 +37,7 @@ func (m *mysqlStore) migrate(ctx context.Context, steps []migration) (done []str
 // name contains a hash of the database's name.
 func (m *mysqlStore) lockSchema(ctx context.Context, conn *sql.Conn) error {
 	var got sql.NullInt64
-	err := conn.QueryRowContext(ctx, `SELECT GET_LOCK(CONCAT('hongbao:', SHA1(DATABASE())), ?)`,
+	err := conn.QueryRowContext(ctx, `SELECT GET_LOCK(CONCAT('hongbao:', LEFT(SHA2(DATABASE(), 256), 40)), ?)`,
 		int64(m.timeout/time.Second)+1).Scan(&got)
 	if err != nil {
 		return mysqlError(fmt.Errorf("wait for the other workers' migration: %w", err), false)

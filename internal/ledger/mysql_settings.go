@@ -67,6 +67,11 @@ func (s mysqlSettings) problems() []*SettingError {
 		want(s["binlog_format"] != "STATEMENT", "binlog_format",
 			"it can't record READ COMMITTED transactions; SET GLOBAL binlog_format = ROW, and in my.cnf")
 	}
+	for _, side := range []string{"rpl_semi_sync_master_", "rpl_semi_sync_source_"} { // the names in MariaDB and in MySQL
+		want(s[side+"enabled"] != "ON" || s[side+"wait_point"] == "AFTER_SYNC", side+"wait_point",
+			"others see a transaction before the replica has it, so a failover loses what was confirmed; SET GLOBAL "+side+
+				"wait_point = 'AFTER_SYNC', and in my.cnf")
+	}
 	mode := strings.Split(s["sql_mode"], ",")
 	want(slices.Contains(mode, "STRICT_ALL_TABLES") && slices.Contains(mode, "PIPES_AS_CONCAT"), "sql_mode",
 		"Hongbao sets it on each connection, but the server did not get it: let the proxy forward SET")

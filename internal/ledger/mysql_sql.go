@@ -13,6 +13,9 @@ var mysqlDialect = dialect{
 	orNothing:  ` ON DUPLICATE KEY UPDATE campaign = VALUES(campaign)`,
 	share:      ` LOCK IN SHARE MODE`,
 	version:    `VERSION()`,
+	semiSync: [2]string{
+		`SHOW GLOBAL VARIABLES WHERE Variable_name IN ('rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')`,
+		`SHOW GLOBAL STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')`},
 	// One more connection is for an administrator.
 	connections: `@@max_connections`,
 	now:         `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`,

@@ -45,7 +45,7 @@ func killOtherMariaDB(ctx context.Context, conn *sql.Conn) (int64, error) {
 		return 0, err
 	}
 	for _, id := range ids {
-		_, err := conn.ExecContext(ctx, fmt.Sprintf("KILL HARD CONNECTION %d", id))
+		_, err := conn.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", id))
 		var gone *mysql.MySQLError
 		if errors.As(err, &gone) && gone.Number == 1094 { // the session has ended meanwhile
 			continue

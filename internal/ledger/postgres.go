@@ -6,9 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,8 +41,7 @@ var postgresDialect = dialect{
 }
 
 type postgres struct {
-	pool   *pgxpool.Pool
-	opened atomic.Bool // the first check of the server's settings has succeeded
+	pool *pgxpool.Pool
 }
 
 func openPostgres(ctx context.Context, config *Config) (*postgres, error) {
@@ -53,15 +50,14 @@ func openPostgres(ctx context.Context, config *Config) (*postgres, error) {
 		return nil, err
 	}
 	p := &postgres{}
-	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return p.gate(ctx, conn, config) }
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return gate(ctx, conn, config) }
 	if p.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
 		return nil, fmt.Errorf("create the connection pool: %w", err)
 	}
-	if err := p.check(ctx, config); err != nil {
+	if err := p.read(ctx, func(t txn) error { return t.run(ctx) }); err != nil {
 		p.pool.Close()
 		return nil, err
 	}
-	p.opened.Store(true)
 	return p, nil
 }
 
@@ -98,6 +94,7 @@ func setPool(pc *pgxpool.Config, config *Config) {
 	pc.ConnConfig.ConnectTimeout = config.ConnectTimeout
 	pc.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	pc.ConnConfig.StatementCacheCapacity = 128
+	pc.ConnConfig.OnNotice = keepWarning
 	params := pc.ConnConfig.RuntimeParams
 	params["application_name"] = "hongbao"
 	params["lock_timeout"] = millis(config.LockTimeout)
@@ -108,38 +105,41 @@ func setPool(pc *pgxpool.Config, config *Config) {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
+// postgresBarrier makes the COMMIT of a transaction that wrote nothing wait for the synchronous standbys, too. Such a
+// transaction may have seen a commit that they lack: the wait for them ends with the session that waits. So without the
+// barrier a repeat could confirm what a promotion loses.
+const postgresBarrier = `SELECT pg_logical_emit_message(true, 'hongbao', '') WHERE pg_current_xact_id_if_assigned() IS NULL`
+
+// warningKey is where a connection keeps the last warning of the server.
+const warningKey = "warning"
+
+func keepWarning(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if n.SeverityUnlocalized == "WARNING" {
+		conn.CustomData()[warningKey] = n
+	}
+}
+
 const postgresAsk = `SELECT current_setting('server_version_num')::integer, pg_is_in_recovery(),
 	current_setting('default_transaction_read_only'), current_setting('synchronous_commit'),
-	current_setting('fsync'), current_setting('full_page_writes')`
+	current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
+	` + timeoutSetting + `'lock_timeout'), ` + timeoutSetting + `'statement_timeout'),
+	` + timeoutSetting + `'idle_in_transaction_session_timeout')`
+
+// timeoutSetting begins a call that returns a timeout in milliseconds. It is closed by the setting's name.
+const timeoutSetting = `(SELECT CAST(setting AS bigint) FROM pg_settings WHERE name = `
 
 func (s *postgresSettings) scan(row scan) error {
-	return row(&s.version, &s.recovery, &s.readOnly, &s.commit, &s.fsync, &s.fullPage)
+	return row(&s.version, &s.recovery, &s.readOnly, &s.commit, &s.fsync, &s.fullPage, &s.standbys,
+		&s.lockWait, &s.statement, &s.idle)
 }
 
-func (p *postgres) check(ctx context.Context, config *Config) error {
-	var s postgresSettings
-	err := p.read(ctx, func(t txn) error { return t.query(ctx, postgresAsk, nil, s.scan) })
-	if err != nil {
-		return fmt.Errorf("ask for the server's settings: %w", err)
-	}
-	return refuse(s.problems(), config.UnsafeAllow)
-}
-
-// gate checks every connection that is opened after the first check, because a failover may lead to a server with
-// unsafe settings. It ignores problems that make the server refuse writes, since the server reports these itself.
-func (p *postgres) gate(ctx context.Context, conn *pgx.Conn, config *Config) error {
-	if !p.opened.Load() {
-		return nil
-	}
+// gate checks every new connection, because a failover may lead to a standby, or to a server with unsafe settings.
+func gate(ctx context.Context, conn *pgx.Conn, config *Config) error {
 	var s postgresSettings
 	if err := s.scan(conn.QueryRow(ctx, postgresAsk).Scan); err != nil {
 		return fmt.Errorf("ask for the server's settings: %w", err)
 	}
-	bad := slices.DeleteFunc(s.problems(), func(e *SettingError) bool {
-		return !slices.Contains(UnsafeSettings(),
-			e.Setting)
-	})
-	return refuse(bad, config.UnsafeAllow)
+	return refuse(append(s.problems(), s.forgotten(config)...), config.UnsafeAllow)
 }
 
 func (p *postgres) close() error {
@@ -148,23 +148,40 @@ func (p *postgres) close() error {
 }
 
 func (p *postgres) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
-	return p.transact(ctx, "begin isolation level read committed", fn)
+	return p.transact(ctx, &postgresTxn{begin: begins("read committed")}, fn)
 }
 
 func (p *postgres) read(ctx context.Context, fn func(txn) error) error {
-	return p.transact(ctx, "begin isolation level repeatable read read only", func(t txn) ([]stmt, error) {
-		return nil, fn(t)
-	})
+	t := &postgresTxn{begin: begins("repeatable read read only"), reads: true}
+	return p.transact(ctx, t, func(t txn) ([]stmt, error) { return nil, fn(t) })
 }
 
-func (p *postgres) transact(ctx context.Context, begin string, fn func(txn) ([]stmt, error)) error {
+// errNotPrimary says that the server of a connection is not the primary, or no longer.
+var errNotPrimary = errors.New("the server is a standby, or read-only")
+
+// begins returns the statements that begin a transaction. They ask whether the server is still the primary, because a
+// role change may leave connections open. A transaction that only reads needs this, too: keys, pauses and campaigns
+// decide what happens next, and a former primary has old ones.
+func begins(mode string) []stmt {
+	return []stmt{{sql: "begin isolation level " + mode},
+		{sql: `SELECT pg_is_in_recovery() OR CAST(current_setting('default_transaction_read_only') AS boolean)`,
+			row: func(s scan) error {
+				var not bool
+				if err := s(&not); err != nil || !not {
+					return err
+				}
+				return errNotPrimary
+			}}}
+}
+
+func (p *postgres) transact(ctx context.Context, t *postgresTxn, fn func(txn) ([]stmt, error)) error {
 	conn, err := p.pool.Acquire(ctx)
 	if err != nil {
 		return postgresError(fmt.Errorf("get a connection to PostgreSQL: %w", err), false)
 	}
 	// Release closes a connection that is still in a transaction, so the server rolls back.
 	defer conn.Release()
-	t := &postgresTxn{conn: conn.Conn(), begin: []string{begin}}
+	t.conn = conn.Conn()
 	last, err := fn(t)
 	if err == nil {
 		err = t.commit(ctx, last)
@@ -172,11 +189,12 @@ func (p *postgres) transact(ctx context.Context, begin string, fn func(txn) ([]s
 	if err == nil {
 		return nil
 	}
-	switch {
-	case !conn.Conn().IsClosed():
+	closed := conn.Conn().IsClosed()
+	if !closed {
 		t.rollback(ctx)
-	case ctx.Err() == nil:
-		// The pool's other connections to this server are probably dead, too, so drop all of them at once.
+	}
+	// The pool's other connections probably lead to the same server, so drop all of them at once.
+	if closed && ctx.Err() == nil || notPrimary(err) {
 		p.pool.Reset()
 	}
 	return err
@@ -185,12 +203,13 @@ func (p *postgres) transact(ctx context.Context, begin string, fn func(txn) ([]s
 // postgresTxn sends its BEGIN together with its first statements, in one round trip.
 type postgresTxn struct {
 	conn  *pgx.Conn
-	begin []string // statements that begin the transaction; empty once sent
-	sent  bool     // COMMIT may have reached the server
+	begin []stmt // statements that begin the transaction; empty once sent
+	reads bool   // it only reads
+	sent  bool   // COMMIT may have reached the server
 }
 
 func (t *postgresTxn) refuseNewer(_ context.Context, sql string) error {
-	t.begin = append(t.begin, sql)
+	t.begin = append(t.begin, stmt{sql: sql})
 	return nil
 }
 
@@ -199,20 +218,13 @@ func (t *postgresTxn) run(ctx context.Context, stmts ...stmt) error {
 		return t.copyGrants(ctx, &stmts[0])
 	}
 	b := &pgx.Batch{}
-	for _, sql := range t.begin {
-		b.Queue(sql)
-	}
+	stmts, t.begin = append(t.begin, stmts...), nil
 	for _, s := range stmts {
 		b.Queue(s.sql, s.args...)
 	}
 	r := t.conn.SendBatch(ctx, b)
-	begin := t.begin
-	for t.begin = nil; len(begin) > 0; begin = begin[1:] {
-		if _, err := r.Exec(); err != nil {
-			return postgresError(errors.Join(fmt.Errorf("%.60s...: %w", begin[0], err), r.Close()), t.sent)
-		}
-	}
 	for _, s := range stmts {
+		delete(t.conn.PgConn().CustomData(), warningKey) // so that it is a warning of this statement
 		tag, err := s.answer(r)
 		if err != nil {
 			err = fmt.Errorf("%.60s...: %w", s.sql, err)
@@ -315,7 +327,17 @@ func (t *postgresTxn) commit(ctx context.Context, last []stmt) error {
 		return nil
 	}
 	t.sent = true
-	return t.run(ctx, append(last, stmt{sql: "commit"})...)
+	if !t.reads {
+		last = append(last, stmt{sql: postgresBarrier})
+	}
+	if err := t.run(ctx, append(last, stmt{sql: "commit"})...); err != nil {
+		return err
+	}
+	if w, ok := t.conn.PgConn().CustomData()[warningKey].(*pgconn.Notice); ok {
+		return hongbao.Outagef(hongbao.ClassUnknown, "PostgreSQL has committed, but warned that a failover may lose it: %s (%s)",
+			w.Message, w.Code)
+	}
+	return nil
 }
 
 // rollback ends the transaction, so that the pool can reuse the connection.
@@ -327,11 +349,21 @@ func (t *postgresTxn) rollback(ctx context.Context) {
 	}
 }
 
+// notPrimary reports whether an error says that the server is not the primary.
+func notPrimary(err error) bool {
+	var pg *pgconn.PgError
+	return errors.Is(err, errNotPrimary) || errors.As(err, &pg) && pg.Code == "25006"
+}
+
 // postgresError classifies an error of the server. sent says that a COMMIT may have arrived.
 func postgresError(err error, sent bool) error {
 	class := hongbao.ClassTransient
 	if sent && !pgconn.SafeToRetry(err) {
 		class = hongbao.ClassUnknown
+	}
+	var unsafe *SettingError
+	if errors.As(err, &unsafe) { // of a new connection: nothing was sent
+		return hongbao.Outagef(hongbao.ClassTransient, "PostgreSQL: %w", err)
 	}
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -103,9 +102,10 @@ func TestReadOnlyServer(t *testing.T) {
 		errs := f.Handle(t.Context(), grantsOf("rain", 1, 5))
 		require.Len(t, errs, 5)
 		require.True(t, hongbao.IsOutage(errs[0]), "%v", errs[0])
-		var pg *pgconn.PgError
-		return errors.As(errs[0], &pg) && pg.Code == "25006" && hongbao.ClassOf(errs[0]) == hongbao.ClassTransient
-	}, "the server says that it is read-only")
+		var refused *SettingError
+		return errors.As(errs[0], &refused) && refused.Setting == "default_transaction_read_only" &&
+			hongbao.ClassOf(errs[0]) == hongbao.ClassTransient
+	}, "new connections are refused")
 	_, err = admin.Exec(t.Context(), "SET default_transaction_read_only = off; ALTER DATABASE "+name+" RESET "+
 		"default_transaction_read_only")
 	require.NoError(t, err)

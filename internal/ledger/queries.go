@@ -35,6 +35,9 @@ type dialect struct {
 	blocks string
 	// version is an expression for the version of the server or of the SQLite library.
 	version string
+	// semiSync has the queries for the switches and for the states of semi-synchronous replication, if the database has
+	// it. Their rows are a name and ON or OFF.
+	semiSync [2]string
 	// connections is an expression for the number of connections that the server accepts from ordinary users; 0 if it
 	// has no limit.
 	connections string

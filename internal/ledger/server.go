@@ -2,8 +2,12 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 	"regexp"
+	"slices"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // Server is what a database reports about itself.
@@ -16,6 +20,9 @@ type Server struct {
 	// Denied lists the rights that the user lacks, as in "DELETE on archive, grants". It is empty on databases other than
 	// PostgreSQL.
 	Denied []string
+	// Asynchronous says that semi-synchronous replication is configured, and that the server has fallen back to
+	// asynchronous: a failover may lose what it confirms.
+	Asynchronous bool
 }
 
 // Server asks the database for its version and its clock, and for the rights that the user lacks.
@@ -26,6 +33,9 @@ func (l *Ledger) Server(ctx context.Context) (s Server, err error) {
 			func(row scan) error { return row(&s.Version, &now, &s.Connections) })
 	})
 	s.Clock = time.UnixMilli(now)
+	if err == nil {
+		s.Asynchronous, err = l.asynchronous(ctx)
+	}
 	if err != nil || l.dialect.denied == "" {
 		return s, err
 	}
@@ -39,6 +49,42 @@ func (l *Ledger) Server(ctx context.Context) (s Server, err error) {
 			return denied, err
 		}}.all(ctx, l)
 	return s, err
+}
+
+// asynchronous reports whether the server has fallen back to asynchronous replication. PostgreSQL never does.
+func (l *Ledger) asynchronous(ctx context.Context) (bool, error) {
+	if l.dialect.semiSync == [2]string{} {
+		return false, nil
+	}
+	states := [2][]string{}
+	err := l.read(ctx, func(ctx context.Context, t txn) (err error) {
+		for i, ask := range l.dialect.semiSync {
+			states[i], err = rowQuery[string]{sql: ask, row: func(row scan) (value string, err error) {
+				var name string
+				return value, row(&name, &value)
+			}}.in(ctx, t)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("ask for the state of semi-synchronous replication: %w", err)
+	}
+	return slices.Contains(states[0], "ON") && !slices.Contains(states[1], "ON"), nil
+}
+
+// alarmAsynchronous logs the alarm that the server has fallen back to asynchronous replication, at most once a minute.
+func (l *Ledger) alarmAsynchronous(ctx context.Context) {
+	log := l.log.Load()
+	if log == nil {
+		return
+	}
+	if alone, err := l.asynchronous(ctx); err == nil && alone && l.newer.due("asynchronous") {
+		log.Error("ALARM: the ledger's server has fallen back to asynchronous replication: no replica confirms in time, so a "+
+			"failover loses what is paid now; repair the replica", zap.String("code", "ledger_asynchronous"))
+	}
 }
 
 var createTable = regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`)

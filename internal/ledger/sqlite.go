@@ -61,16 +61,10 @@ func openSQLite(ctx context.Context, config *Config, create bool) (*sqliteStore,
 	if err != nil {
 		return nil, fmt.Errorf("find the file %s: %w", config.DSN, err)
 	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !create {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "%w: there is no file %s; point ledger.dsn to the right one, "+
-			"or create a new one with `hongbao init`",
-			ErrNotInitialized, path)
+	if err := sqliteFile(path, create); err != nil {
+		return nil, err
 	}
-	mode := "rw"
-	if create {
-		mode = "rwc"
-	}
-	query := url.Values{"mode": {mode}, "_pragma": {
+	query := url.Values{"mode": {"rw"}, "_pragma": {
 		"busy_timeout(" + millis(config.LockTimeout) + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"}}
 	dsn := (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: query.Encode()}).String()
 	s := &sqliteStore{}
@@ -85,6 +79,24 @@ func openSQLite(ctx context.Context, config *Config, create bool) (*sqliteStore,
 		return nil, errors.Join(fmt.Errorf("the file %s: %w", path, err), s.close())
 	}
 	return s, nil
+}
+
+// sqliteFile creates the file if it does not exist. Only its owner may read it, because it has seeds and coupon codes.
+// SQLite gives the files -wal and -shm the same mode.
+func sqliteFile(path string, create bool) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil // opening it reports any other error
+	}
+	if !create {
+		return hongbao.Errorf(hongbao.ClassBroken, "%w: there is no file %s; point ledger.dsn to the right one, "+
+			"or create a new one with `hongbao init`",
+			ErrNotInitialized, path)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // not exclusively: another process may create it, too
+	if err != nil {
+		return fmt.Errorf("create the ledger's file: %w", err)
+	}
+	return file.Close()
 }
 
 func openPool(dsn string, conns int) (*sql.DB, error) {

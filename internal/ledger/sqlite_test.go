@@ -104,3 +104,18 @@ func TestSQLiteDamagedFile(t *testing.T) {
 	_, err = Open(t.Context(), none)
 	require.ErrorIs(t, err, ErrNotInitialized)
 }
+
+// The file has seeds and coupon codes, so only its owner may read it. SQLite gives its other files the same mode.
+func TestSQLiteFilesArePrivate(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, sqliteConfig(t))
+	f.create(t, "rain", 1)
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(f.config.DSN), "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 3, "the file, -wal and -shm")
+	for _, name := range files {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), name)
+	}
+}

@@ -2,15 +2,24 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/hongbao-project/hongbao/internal/base/payment"
 )
 
-// CreditByReference returns a client's credit; false if the client has none with the reference.
-func (l *Ledger) CreditByReference(ctx context.Context, client, reference string) (payment.Credit, bool, error) {
-	return rowQuery[payment.Credit]{"read credit " + reference,
-		`SELECT ` + creditColumns + ` FROM credit WHERE client = $1 AND reference = $2`, []any{client, reference},
-		func(s scan) (payment.Credit, error) { return scanCredit(s) }}.one(ctx, l)
+// CreditByReference returns a client's credit; false if the client has none with the reference. The client takes the
+// answer as a confirmation.
+func (l *Ledger) CreditByReference(ctx context.Context, client, reference string) (c payment.Credit, found bool, err error) {
+	err = l.readDurably(ctx, func(ctx context.Context, t txn) (err error) {
+		c, found, err = rowQuery[payment.Credit]{
+			sql:  `SELECT ` + creditColumns + ` FROM credit WHERE client = $1 AND reference = $2`,
+			args: []any{client, reference}, row: func(s scan) (payment.Credit, error) { return scanCredit(s) }}.first(ctx, t)
+		return err
+	})
+	if err != nil {
+		return payment.Credit{}, false, fmt.Errorf("read credit %s: %w", reference, err)
+	}
+	return c, found, nil
 }
 
 // AccountBalances returns the sum of an account's credits in each currency; none if the account was never credited.

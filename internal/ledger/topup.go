@@ -242,7 +242,7 @@ type Unfinished struct {
 	Paused int64
 }
 
-// Unfinished counts the unfinished work.
+// Unfinished counts the unfinished work. It also alarms if the server has fallen back to asynchronous replication.
 func (l *Ledger) Unfinished(ctx context.Context) (Unfinished, error) {
 	age := func(column string) string { return `COALESCE(MAX(` + l.dialect.now + ` - ` + column + `), 0)` }
 	one, _, err := rowQuery[Unfinished]{"count what waits for a worker or a person", `SELECT t.n, t.age, p.n, p.age,
@@ -257,6 +257,9 @@ func (l *Ledger) Unfinished(ctx context.Context) (Unfinished, error) {
 			u.Credits.Oldest = max(time.Duration(credit)*time.Millisecond, 0)
 			return u, err
 		}}.one(ctx, l)
+	if err == nil {
+		l.alarmAsynchronous(ctx)
+	}
 	return one, err
 }
 

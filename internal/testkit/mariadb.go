@@ -18,6 +18,13 @@ type MariaDBOptions struct {
 	Settings map[string]string
 }
 
+// onMySQLEnv, if not empty, makes StartMariaDB start the MySQL of scripts/setup.sh mysql instead. make test-servers sets
+// it.
+const onMySQLEnv = "HONGBAO_TEST_ON_MYSQL"
+
+// OnMySQL reports whether the tests of MariaDB run on MySQL.
+func OnMySQL() bool { return os.Getenv(onMySQLEnv) != "" }
+
 // mariadbDefaults returns settings for speed. They turn off the protection against torn pages, which only a
 // power failure causes. A commit is still answered only after it was written to the log and flushed.
 func mariadbDefaults() map[string]string {
@@ -36,11 +43,12 @@ func mariadbDefaults() map[string]string {
 	}
 }
 
-// MariaDBServer is a running MariaDB.
+// MariaDBServer is a running MariaDB or MySQL.
 type MariaDBServer struct {
 	// Addr is host:port. A restart keeps it.
 	Addr string
 	server
+	mysql string        // the folder of MySQL's files; empty for MariaDB
 	admin *mysql.Config // the address of a server that the user runs; nil for one that testkit started
 }
 
@@ -49,15 +57,15 @@ const mariadbUser = "hongbao"
 
 // StartMariaDB starts a MariaDB without databases. It returns when the server answers. The caller closes it.
 func StartMariaDB(ctx context.Context, opts MariaDBOptions) (*MariaDBServer, error) {
-	daemon, err := program("mariadbd", "/usr/local/sbin", "/usr/local/mysql/bin", "/usr/sbin")
-	if err != nil {
-		return nil, err
-	}
-	install, err := program("mariadb-install-db", "/usr/local/mysql/scripts", "/usr/bin")
+	m := &MariaDBServer{}
+	daemon, create, err := m.programs()
 	if err != nil {
 		return nil, err
 	}
 	cred, err := unprivileged()
+	if m.mysql != "" { // runs as root, too: another user may not be able to read the cache
+		cred, err = nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -65,21 +73,16 @@ func StartMariaDB(ctx context.Context, opts MariaDBOptions) (*MariaDBServer, err
 	if err != nil {
 		return nil, err
 	}
-	m := &MariaDBServer{}
 	m.server = server{name: "mariadb", cred: cred, ready: m.answers, ports: 1}
 	if m.dir, err = k.folder("mariadb", cred); err != nil {
 		return nil, err
 	}
-	// The temporary tables must be in the server's folder. In /tmp, concurrent installations would delete each
-	// other's tables.
-	if err := m.initialize(ctx, k, m.command(install, "--no-defaults", "--datadir="+m.data(), "--tmpdir="+m.dir,
-		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")); err != nil {
+	if err := errors.Join(m.writeInit(), m.initialize(ctx, k, create())); err != nil {
 		return nil, errors.Join(err, m.remove())
 	}
 	m.prepare = func(ports []int) (command, error) {
 		m.Addr = loopback(ports[0])
-		c := m.command(daemon, "--defaults-file="+m.conf())
-		return c, m.writeConf(ports[0], opts.Settings)
+		return m.command(daemon, "--defaults-file="+m.conf()), m.writeConf(ports[0], opts.Settings)
 	}
 	if err := m.launch(ctx); err != nil {
 		return nil, err
@@ -88,6 +91,23 @@ func StartMariaDB(ctx context.Context, opts MariaDBOptions) (*MariaDBServer, err
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
+}
+
+// programs returns the server's program, and the command that creates its data folder.
+func (m *MariaDBServer) programs() (daemon string, create func() command, err error) {
+	if OnMySQL() {
+		return m.mysqlPrograms()
+	}
+	if daemon, err = program("mariadbd", "/usr/local/sbin", "/usr/local/mysql/bin", "/usr/sbin"); err != nil {
+		return "", nil, err
+	}
+	install, err := program("mariadb-install-db", "/usr/local/mysql/scripts", "/usr/bin")
+	// The temporary tables must be in the server's folder. In /tmp, concurrent installations would delete each
+	// other's tables.
+	return daemon, func() command {
+		return m.command(install, "--no-defaults", "--datadir="+m.data(), "--tmpdir="+m.dir,
+			"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
+	}, err
 }
 
 func (m *MariaDBServer) createUser(ctx context.Context) error {
@@ -99,14 +119,22 @@ func (m *MariaDBServer) data() string { return filepath.Join(m.dir, "data") }
 func (m *MariaDBServer) conf() string { return filepath.Join(m.dir, "my.cnf") }
 
 func (m *MariaDBServer) command(path string, args ...string) command {
-	return command{
+	c := command{
 		path: path, args: args, dir: m.dir, cred: m.cred,
 		env: []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin", "HOME=" + m.dir, "LC_ALL=C", "TZ=UTC"},
 	}
+	if m.mysql != "" {
+		m.byLoader(&c)
+	}
+	return c
 }
 
 func (m *MariaDBServer) writeConf(port int, settings map[string]string) error {
-	return m.writeSettings(m.conf(), "[mysqld]\n", mariadbDefaults(), settings, map[string]string{
+	defaults := mariadbDefaults()
+	if m.mysql != "" {
+		m.mysqlSettings(defaults)
+	}
+	return m.writeSettings(m.conf(), "[mysqld]\n", defaults, settings, map[string]string{
 		"port": fmt.Sprint(port), "datadir": m.data(), "tmpdir": m.dir,
 		"socket": filepath.Join(m.dir, "mariadb.sock"), "pid_file": filepath.Join(m.dir, "mariadb.pid"),
 	})

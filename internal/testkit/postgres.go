@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,6 +19,7 @@ type PostgresOptions struct {
 	// Settings are settings in postgresql.conf, with the values as in that file. They override the defaults
 	// below. Benchmarks turn fsync on.
 	Settings map[string]string
+	standby  bool
 }
 
 // postgresDefaults returns settings for speed. fsync is off, which can lose data only if the machine fails, not if
@@ -45,13 +48,39 @@ type PostgresServer struct {
 // StartPostgres starts a PostgreSQL without databases. It returns when the server answers. The caller closes
 // it.
 func StartPostgres(ctx context.Context, opts PostgresOptions) (*PostgresServer, error) {
+	return startPostgres(ctx, "initdb", opts, func(c *command) {
+		c.args = append(c.args, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	})
+}
+
+// StartStandby starts a hot standby of the server, which streams from it under the name
+// standby. The caller closes it.
+func (p *PostgresServer) StartStandby(ctx context.Context, opts PostgresOptions) (*PostgresServer, error) {
+	host, port, err := net.SplitHostPort(p.Addr)
+	if err != nil {
+		return nil, err
+	}
+	opts.Settings = maps.Clone(opts.Settings)
+	if opts.Settings == nil {
+		opts.Settings = map[string]string{}
+	}
+	opts.Settings["primary_conninfo"] = fmt.Sprintf("'host=%s port=%s user=postgres application_name=standby'", host, port)
+	opts.standby = true
+	return startPostgres(ctx, "pg_basebackup", opts, func(c *command) {
+		c.args = append(c.args, "-h", host, "-p", port, "-U", "postgres", "-c", "fast", "--no-sync")
+	})
+}
+
+// startPostgres creates the data folder with a program of PostgreSQL, and starts the server on it.
+func startPostgres(ctx context.Context, create string, opts PostgresOptions, args func(*command)) (*PostgresServer, error) {
 	initdb, err := program("initdb", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
 	if err != nil {
 		return nil, err
 	}
-	if initdb, err = filepath.EvalSymlinks(initdb); err != nil { // the program postgres is next to the real initdb
+	if initdb, err = filepath.EvalSymlinks(initdb); err != nil { // the other programs are next to the real initdb
 		return nil, fmt.Errorf("find initdb: %w", err)
 	}
+	bin := filepath.Dir(initdb)
 	cred, err := unprivileged()
 	if err != nil {
 		return nil, err
@@ -65,14 +94,19 @@ func StartPostgres(ctx context.Context, opts PostgresOptions) (*PostgresServer, 
 	if p.dir, err = k.folder("postgres", cred); err != nil {
 		return nil, err
 	}
-	c := postgresCommand(initdb, p.dir, cred)
-	c.args = append(c.args, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	c := postgresCommand(filepath.Join(bin, create), p.dir, cred)
+	args(&c)
 	if err := p.initialize(ctx, k, c); err != nil {
 		return nil, errors.Join(err, p.remove())
 	}
+	if opts.standby {
+		if err := os.WriteFile(filepath.Join(p.data(), "standby.signal"), nil, 0o600); err != nil {
+			return nil, errors.Join(err, p.remove())
+		}
+	}
 	p.prepare = func(ports []int) (command, error) {
 		p.Addr = loopback(ports[0])
-		c := postgresCommand(filepath.Join(filepath.Dir(initdb), "postgres"), p.dir, cred)
+		c := postgresCommand(filepath.Join(bin, "postgres"), p.dir, cred)
 		c.args = append(c.args, "-p", fmt.Sprint(ports[0]))
 		return c, p.writeSettings(filepath.Join(p.data(), "postgresql.auto.conf"), "", postgresDefaults(), opts.Settings)
 	}

@@ -118,6 +118,12 @@ func NewPostgres(t testing.TB, opts PostgresOptions) *PostgresServer {
 	return closing(t, running(t, func() (*PostgresServer, error) { return StartPostgres(t.Context(), opts) }))
 }
 
+// NewStandby returns a hot standby of the server, for this test alone. It is closed when the test ends.
+func (p *PostgresServer) NewStandby(t testing.TB, opts PostgresOptions) *PostgresServer {
+	t.Helper()
+	return closing(t, running(t, func() (*PostgresServer, error) { return p.StartStandby(t.Context(), opts) }))
+}
+
 // MariaDB returns the address, for go-sql-driver/mysql, of an empty database in a MariaDB that the tests of this
 // process share. The database is dropped when the test ends.
 func MariaDB(t testing.TB) string {
@@ -145,6 +151,15 @@ func (m *MariaDBServer) Database(t testing.TB) string {
 func NewMariaDB(t testing.TB, opts MariaDBOptions) *MariaDBServer {
 	t.Helper()
 	return closing(t, running(t, func() (*MariaDBServer, error) { return StartMariaDB(t.Context(), opts) }))
+}
+
+// NewMySQL is NewMariaDB for a test of what only MySQL has. It skips the test where the tests run on MariaDB.
+func NewMySQL(t testing.TB, opts MariaDBOptions) *MariaDBServer {
+	t.Helper()
+	if !OnMySQL() {
+		t.Skip("needs MySQL: make test-servers")
+	}
+	return NewMariaDB(t, opts)
 }
 
 // SharedRedis returns the Redis of function Redis, for examples, which have no testing.TB. skip reports that Redis would

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
+	"database/sql"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
+	_ "github.com/go-sql-driver/mysql" // the driver mysql
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
@@ -25,22 +26,11 @@ func (s *soak) compare(ctx context.Context) error {
 
 // compareLedger reads the tables of the ledger by SQL. The ledger must have exactly the grants of the answers, each
 // once, with the same user and amount. Each user's balance must be the sum of their grants.
-func (s *soak) compareLedger(ctx context.Context) (err error) {
-	db, err := pgx.Connect(ctx, s.servers.dsn)
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
-	}
-	defer func() { err = errors.Join(err, db.Close(ctx)) }()
-	rows, err := db.Query(ctx, "SELECT campaign, packet, user_id, amount, shard, seq FROM grants")
-	if err != nil {
-		return fmt.Errorf("read the grants: %w", err)
-	}
+func (s *soak) compareLedger(ctx context.Context) error {
 	t := newTally(s.campaigns)
 	var g hongbao.Grant
-	if _, err := pgx.ForEachRow(rows, []any{&g.Campaign, &g.Packet, &g.User, &g.Amount, &g.Shard, &g.Seq}, func() error {
-		t.add(&g)
-		return nil
-	}); err != nil {
+	if err := s.eachRow(ctx, "SELECT campaign, packet, user_id, amount, shard, seq FROM grants",
+		[]any{&g.Campaign, &g.Packet, &g.User, &g.Amount, &g.Shard, &g.Seq}, func() { t.add(&g) }); err != nil {
 		return fmt.Errorf("read the grants: %w", err)
 	}
 	s.outcome.Settled = t.events
@@ -53,16 +43,36 @@ func (s *soak) compareLedger(ctx context.Context) (err error) {
 			want[f.user] += int64(f.amount)
 		}
 	}
-	if rows, err = db.Query(ctx, "SELECT id, balance FROM account WHERE kind = 'user'"); err != nil {
-		return fmt.Errorf("read the balances: %w", err)
-	}
-	_, err = pgx.ForEachRow(rows, []any{&id, &amount}, func() error {
+	err := s.eachRow(ctx, "SELECT id, balance FROM account WHERE kind = 'user'", []any{&id, &amount}, func() {
 		if user := id[len("user:CNY:"):]; want[user] != amount {
 			s.outcome.DoubleCredits++
 		}
-		return nil
 	})
-	return err
+	if err != nil {
+		return fmt.Errorf("read the balances: %w", err)
+	}
+	return nil
+}
+
+// eachRow runs a query in the ledger, and calls fn for each row, which it has scanned into dest.
+func (s *soak) eachRow(ctx context.Context, query string, dest []any, fn func()) error {
+	db, err := sql.Open(s.servers.driver, s.servers.dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		fn()
+	}
+	return rows.Err()
 }
 
 // compareTopic reads the whole topic. It must have exactly the grants of the answers, each once.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hongbao-project/hongbao"
@@ -81,22 +80,11 @@ func same(lines []string) error {
 
 // compareRefunds reads the refunds from the ledger by SQL, and compares each with the amount that the callers' history
 // leaves.
-func (s *soak) compareRefunds(ctx context.Context) (err error) {
-	db, err := pgx.Connect(ctx, s.servers.dsn)
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
-	}
-	defer func() { err = errors.Join(err, db.Close(ctx)) }()
-	rows, err := db.Query(ctx, "SELECT campaign, amount FROM transfer WHERE kind = 'refund'")
-	if err != nil {
-		return fmt.Errorf("read the refunds: %w", err)
-	}
+func (s *soak) compareRefunds(ctx context.Context) error {
 	var all []refunded
 	var r refunded
-	if _, err := pgx.ForEachRow(rows, []any{&r.campaign, &r.amount}, func() error {
-		all = append(all, r)
-		return nil
-	}); err != nil {
+	if err := s.eachRow(ctx, "SELECT campaign, amount FROM transfer WHERE kind = 'refund'", []any{&r.campaign, &r.amount},
+		func() { all = append(all, r) }); err != nil {
 		return fmt.Errorf("read the refunds: %w", err)
 	}
 	s.outcome.Refunds = int64(len(all))

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 const (
@@ -108,7 +108,7 @@ func (s *soak) progress(ctx context.Context) (progress, error) {
 // progress at the kill.
 func (s *soak) killReplay(ctx context.Context, args []string, target int64) (progress, error) {
 	cmd := exec.CommandContext(ctx, s.program, args...)
-	cmd.Env = append(os.Environ(), s.env...)
+	cmd.Env = testkit.Environ(s.env...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -18,6 +18,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -37,9 +38,11 @@ type servers struct {
 	set   *testkit.RedisSentinels // nil for a single Redis
 	rdb   redis.UniversalClient
 	store *store.Store
-	dsn   string
-	kafka *testkit.KafkaBroker
-	cfg   *configs.Config
+	// ledger is the kind of the ledger's database; driver is the name of its driver for database/sql.
+	ledger      ledger.Driver
+	driver, dsn string
+	kafka       *testkit.KafkaBroker
+	cfg         *configs.Config
 }
 
 func (s *soak) startServers(ctx context.Context) error {
@@ -48,16 +51,9 @@ func (s *soak) startServers(ctx context.Context) error {
 	if err := s.startRedis(ctx); err != nil {
 		return fmt.Errorf("start redis: %w", err)
 	}
-	pg, err := testkit.StartPostgres(ctx,
-		testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
-	if err != nil {
-		return fmt.Errorf("start postgres: %w", err)
+	if err := s.startLedger(ctx); err != nil {
+		return fmt.Errorf("start the ledger's server: %w", err)
 	}
-	name, err := pg.CreateDatabase(ctx)
-	if err != nil {
-		return fmt.Errorf("make a database: %w", err)
-	}
-	v.dsn = pg.DSN(name)
 	if v.kafka, err = testkit.StartKafka(ctx, testkit.KafkaOptions{}); err != nil {
 		return fmt.Errorf("start kafka: %w", err)
 	}
@@ -69,7 +65,7 @@ func (s *soak) startServers(ctx context.Context) error {
 	for name, value := range map[string]string{
 		"DEPLOYMENT_ID": "soak", "DEPLOYMENT_SHARDS": fmt.Sprint(shardCount),
 		"REDIS_READ_TIMEOUT": "1s", "REDIS_POOL_SIZE": "64",
-		"LEDGER_DRIVER": "postgres", "LEDGER_DSN": v.dsn, "LEDGER_TIMEOUT": "20s", "KAFKA_BROKERS": v.kafka.Addr,
+		"LEDGER_DRIVER": string(v.ledger), "LEDGER_DSN": v.dsn, "LEDGER_TIMEOUT": "20s", "KAFKA_BROKERS": v.kafka.Addr,
 		"KAFKA_TOPIC":      topicName,
 		"KAFKA_PARTITIONS": fmt.Sprint(partitions), "CONSUMER_LEASE": lease.String(), "CONSUMER_POLL": "200ms",
 		"CONSUMER_BLOCK":            "500ms",
@@ -85,8 +81,32 @@ func (s *soak) startServers(ctx context.Context) error {
 	if v.store, err = store.Of(v.rdb, v.cfg.Space()); err != nil {
 		return err
 	}
-	s.say("redis %s, postgres %s, kafka %s %s", v.redis, pg.Addr, v.kafka.Version, v.kafka.Addr)
+	s.say("redis %s, ledger %s at %s, kafka %s %s", v.redis, v.ledger, v.dsn, v.kafka.Version, v.kafka.Addr)
 	return nil
+}
+
+// startLedger starts PostgreSQL, or MySQL where the tests of MariaDB run on it.
+func (s *soak) startLedger(ctx context.Context) error {
+	v := &s.servers
+	if testkit.OnMySQL() {
+		v.ledger, v.driver = ledger.MySQL, "mysql"
+		server, err := testkit.StartMariaDB(ctx, testkit.MariaDBOptions{Settings: map[string]string{"innodb_doublewrite": "on"}})
+		if err != nil {
+			return err
+		}
+		name, err := server.CreateDatabase(ctx)
+		v.dsn = server.DSN(name)
+		return err
+	}
+	v.ledger, v.driver = ledger.PostgreSQL, "pgx"
+	server, err := testkit.StartPostgres(ctx,
+		testkit.PostgresOptions{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}})
+	if err != nil {
+		return err
+	}
+	name, err := server.CreateDatabase(ctx)
+	v.dsn = server.DSN(name)
+	return err
 }
 
 // startRedis starts one server, or a primary with replicas and sentinels.
@@ -111,7 +131,7 @@ func (s *soak) startRedis(ctx context.Context) (err error) {
 
 // hongbao runs a command of the program, and returns its output.
 func (s *soak) hongbao(ctx context.Context, args ...string) ([]byte, error) {
-	return s.once(ctx, append(os.Environ(), s.env...), args...)
+	return s.once(ctx, testkit.Environ(s.env...), args...)
 }
 
 func (s *soak) once(ctx context.Context, env []string, args ...string) ([]byte, error) {

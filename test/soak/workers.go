@@ -19,6 +19,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // sinks has the sink of each worker, in the order of the workers' numbers.
@@ -26,7 +27,7 @@ var sinks = []string{configs.SinkBalance, configs.SinkKafka, configs.SinkBalance
 
 // newWorkers returns workers that are restarted at once when they end.
 func (s *soak) newWorkers() *local.Workers {
-	cfg := local.WorkersConfig{Program: s.program, Env: append(os.Environ(), s.env...), Folder: s.dir, Say: s.say}
+	cfg := local.WorkersConfig{Program: s.program, Env: testkit.Environ(s.env...), Folder: s.dir, Say: s.say}
 	for _, sink := range sinks {
 		cfg.Args = append(cfg.Args, []string{"work", "--sink", sink})
 	}

@@ -142,6 +142,7 @@ func logged(l Limits) (all []Alert) {
 		{"unknown_campaign", warning, "Grants wait unpaid: the ledger does not have their campaign"},
 		{"incomplete_plan", critical, "Grants wait unpaid: the program's plan lacks packets that the ledger counts"},
 		{"newer_schema", critical, "A process is too old for the ledger's schema and writes nothing: grants wait unpaid"},
+		{"ledger_asynchronous", warning, "The ledger's server replicates asynchronously: a failover loses what is paid now"},
 		{"keys_unread", warning, "hongbao serve can't read or use its key set"},
 		{"fsync_slow", warning, "Each grab waits for fsync, which Redis runs only once a second"},
 	} {
