@@ -8,7 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/guard"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops"
@@ -58,6 +61,7 @@ func (j *Job) Running() bool { return j.Took == 0 }
 type jobs struct {
 	ctx    context.Context
 	cancel context.CancelFunc
+	log    *zap.Logger
 	wg     sync.WaitGroup
 
 	mu    sync.Mutex
@@ -68,9 +72,9 @@ type jobs struct {
 
 var errManyJobs = errors.New("this console already runs four jobs: wait until one of them ends")
 
-func newJobs() *jobs {
+func newJobs(log *zap.Logger) *jobs {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &jobs{ctx: ctx, cancel: cancel}
+	return &jobs{ctx: ctx, cancel: cancel, log: log}
 }
 
 // start starts a job, or returns the running job that want joins.
@@ -103,7 +107,7 @@ func (s *jobs) start(want Job, do func(ctx context.Context, j *Job) error) (*Job
 // run does the work on a copy of the job, so that pages never see a half-written result.
 func (s *jobs) run(j *Job, do func(context.Context, *Job) error) {
 	work := *j
-	err := do(s.ctx, &work)
+	err := guard.Call(s.log, func() error { return do(s.ctx, &work) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j.Text, j.Letters, j.Audit, j.Again = work.Text, work.Letters, work.Audit, work.Again

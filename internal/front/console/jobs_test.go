@@ -1,11 +1,18 @@
 package console
 
 import (
+	"context"
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/hongbao-project/hongbao/internal/base/guard"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 )
 
@@ -22,4 +29,27 @@ func TestAuditPageShowsAcknowledgements(t *testing.T) {
 	for _, want := range []string{"duplicate_in_topic", "a copy", "by ann", "2027", "a second producer"} {
 		require.Contains(t, text, want)
 	}
+}
+
+// A panic in a job ends that job only, and a panic in a page that page only.
+func TestPanickingJob(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zapcore.WarnLevel)
+	all := newJobs(zap.New(core))
+	defer all.close()
+	j, err := all.start(Job{What: "Audit"}, func(context.Context, *Job) error { panic("a bug") })
+	require.NoError(t, err)
+	got := all.wait(t.Context(), j)
+	require.False(t, got.Running())
+	require.Contains(t, got.Error, "panicked")
+	f := setup(t, func(_ *configs.Console, d *Deps) { d.Log = zap.New(core) })
+	f.Console.source = nil
+	w := f.ask(t, "viewer", "/campaigns/rain", nil)
+	require.Equal(t, http.StatusInternalServerError, w.Code)
+	p := newPoller(time.Second, 1, zap.New(core))
+	seen, err := p.watch("/", "key", func(context.Context) (any, error) { panic("a bug") })
+	require.NoError(t, err)
+	require.True(t, p.readDue(t.Context()))
+	require.ErrorIs(t, (<-seen.c).err, guard.ErrPanic)
+	require.Equal(t, 3, logs.FilterField(zap.String("code", "handler_panicked")).Len())
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/model"
 )
@@ -182,7 +183,7 @@ func TestRatesOfWholeLooksOnly(t *testing.T) {
 func TestASlowLookRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPoller(time.Second, 10)
+		p := newPoller(time.Second, 10, zap.NewNop())
 		stop := inBackground(t, p.run)
 		looks := 0
 		w, err := p.watch("/", "k", func(context.Context) (any, error) {
@@ -201,7 +202,7 @@ func TestASlowLookRests(t *testing.T) {
 // One API key can watch only a limited number of pages, so that others can watch, too.
 func TestOneKeyWatchesSoManyPages(t *testing.T) {
 	t.Parallel()
-	p := newPoller(time.Second, keyWatchers+1)
+	p := newPoller(time.Second, keyWatchers+1, zap.NewNop())
 	load := func(context.Context) (any, error) { return nil, nil }
 	first, err := p.watch("/", "a", load)
 	require.NoError(t, err)

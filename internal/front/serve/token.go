@@ -109,6 +109,9 @@ func (v *verifier) identify(r *http.Request, text string, who *caller) error {
 
 // verify verifies a token and reads its claims. It reads the claims only after it has verified the signature.
 func (v *verifier) verify(ctx context.Context, token string, who *caller) error {
+	if strings.Count(token, ".") != 2 {
+		return errors.New("the token does not have three parts")
+	}
 	first, rest, _ := strings.Cut(token, ".")
 	payload, last, _ := strings.Cut(rest, ".")
 	h, known := v.headOf(first)

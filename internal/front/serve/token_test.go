@@ -48,7 +48,7 @@ func TestGoodTokens(t *testing.T) {
 	}
 }
 
-func badTokens(t *testing.T) map[string]string {
+func badTokens(t testing.TB) map[string]string {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(rsaKey().Public())
 	require.NoError(t, err)
@@ -61,6 +61,7 @@ func badTokens(t *testing.T) map[string]string {
 	return map[string]string{
 		"no token":               "",
 		"no parts":               "x",
+		"a header alone":         parts[0],
 		"two parts":              parts[0] + "." + parts[1],
 		"four parts":             ok + ".x",
 		"alg none":               none.sign(t, "u1"),
