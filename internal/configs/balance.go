@@ -37,7 +37,9 @@ type Balance struct {
 	BatchBytes int64 `knob:"balance.batch_bytes" default:"1048576" want:"512 to 16_777_216 bytes"`
 	// The most credits in one batch.
 	BatchCredits int `knob:"balance.batch_credits" default:"500" want:"1 to 1000 credits"`
-	// The most concurrent requests. Further requests get the status 503.
+	// The most open connections. Further connections wait until one is closed.
+	Connections int `knob:"balance.connections" default:"20000" want:"1 to 1_000_000 connections"`
+	// The most concurrent requests, of which one client gets at most half. Further requests get the status 503.
 	InFlight int `knob:"balance.in_flight" default:"1000" want:"1 to 100_000 requests"`
 	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has a certificate.
 	TLSCert string `knob:"balance.tls_cert"`
