@@ -28,7 +28,7 @@ type Balance struct {
 	WriteTimeout time.Duration `knob:"balance.write_timeout" default:"30s" want:"2ms to 10m"`
 	// After this time without a request, the server closes a connection. It should be longer than the callers' own idle
 	// timeout.
-	IdleTimeout time.Duration `knob:"balance.idle_timeout" default:"1m" want:"1ms to 1h"`
+	IdleTimeout time.Duration `knob:"balance.idle_timeout" default:"75s" want:"1ms to 1h"`
 	// Time limit for the work on one request.
 	HandleTimeout time.Duration `knob:"balance.handle_timeout" default:"15s" want:"1ms to 9m"`
 	// How long a stopping server waits for the running requests.
