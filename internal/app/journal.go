@@ -64,6 +64,10 @@ func (a *App) write(ctx context.Context, e *access.Entry, err error) {
 	if errors.As(err, &found) { // the action is complete: only its result has a problem
 		err = nil
 	}
+	if errors.Is(err, access.ErrMayNotSpend) {
+		a.deny(ctx, e, err)
+		return
+	}
 	e.End(err)
 	a.record(ctx, e)
 }
@@ -258,17 +262,23 @@ func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.Journa
 // keys can't fill the journal.
 func (a *App) Denied(ctx context.Context, action access.Action, campaign string, why error) {
 	e := about(ctx, action, campaign)
+	a.deny(ctx, &e, why)
+}
+
+func (a *App) deny(ctx context.Context, e *access.Entry, why error) {
 	most := access.MostDenials
 	if e.Who == access.UnknownCaller {
 		most = access.MostUnknown
 	}
 	if write, skipped := a.denials.Take(e.Who, most); write {
-		a.recordDenial(ctx, &e, skipped, why)
+		a.recordDenial(ctx, e, skipped, why)
 	}
 }
 
 func (a *App) recordDenial(ctx context.Context, e *access.Entry, skipped int, why error) {
-	e.Outcome, e.Details = access.OutcomeDenied, located(ctx, map[string]any{"error": why.Error()})
+	e.End(why)
+	e.Outcome = access.OutcomeDenied
+	located(ctx, e.Details)
 	if skipped > 0 {
 		e.Details["denied_before"] = skipped
 	}

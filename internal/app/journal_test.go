@@ -241,6 +241,37 @@ func TestJournalHasLogIns(t *testing.T) {
 		"key:gate log_in denied 192.0.2.8", "key:ann log_out done 192.0.2.7"}, got)
 }
 
+// A key that may not spend is recorded as other denials are: with its address, and at most 20 times a minute.
+func TestDenialsByMoneyAreBounded(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "ledger.db"), "")
+	ctx := access.As(t.Context(), access.Actor{Who: "key:k", Address: "192.0.2.7"})
+	for i := range 100 {
+		refuse := func(context.Context, *access.Entry) error {
+			return hongbao.Errorf(hongbao.ClassPermanent, "too much: %w", access.ErrMayNotSpend)
+		}
+		do := a.recorded
+		if i%2 == 0 {
+			do = a.inLedger
+		}
+		entry := about(ctx, access.CreateCampaign, "rain")
+		entry.Details = map[string]any{"total": 1000}
+		require.ErrorIs(t, do(ctx, entry, refuse), access.ErrMayNotSpend)
+	}
+	page, err := a.Journal(t.Context(), access.JournalQuery{Limit: 100})
+	require.NoError(t, err)
+	require.Len(t, page.Entries, access.MostDenials)
+	for _, e := range page.Entries {
+		require.Equal(t, access.OutcomeDenied, e.Outcome)
+		require.Equal(t, "192.0.2.7", e.Details["address"])
+		require.EqualValues(t, 1000, e.Details["total"])
+		require.Contains(t, e.Details["error"], "may not spend")
+	}
+}
+
 // The journal has each read of a user's data once in ten minutes for each reader, with the reader's address.
 func TestJournalHasReads(t *testing.T) {
 	t.Parallel()

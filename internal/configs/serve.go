@@ -140,6 +140,9 @@ func (c *Serve) checkTokens() (errs []error) {
 		(u.Scheme != "http" || !knob.IsLoopback(u.Hostname())) {
 		errs = append(errs, errors.New("serve.keys is a URL, but not an https:// one: anyone on the network path could "+
 			"insert keys"))
+	} else if u.User != nil {
+		errs = append(errs, errors.New("serve.keys has a user or a password, which would get into logs: remove it; a key set "+
+			"is public"))
 	}
 	return errs
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
@@ -42,7 +43,7 @@ func (in *Replay) Check() error {
 	switch {
 	case hongbao.CheckCampaignID(replay.DoneSink(in.Name)) != nil:
 		return &InputError{Field: "name", Code: "invalid_name", Text: "has up to 57 characters of a-z, 0-9, - and _"}
-	case in.To != configs.SinkBalance && in.To != configs.SinkKafka && (!other || topic == ""):
+	case in.To != configs.SinkBalance && in.To != configs.SinkKafka && (!other || !knob.IsTopic(topic)):
 		return &InputError{Field: "to", Text: "is balance, kafka or topic:OTHER"}
 	case in.Missing && other:
 		return &InputError{Field: "missing", Text: "works with balance and kafka only"}

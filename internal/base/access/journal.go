@@ -176,9 +176,12 @@ type JournalQuery struct {
 	Since time.Time
 	// After is the Next of the previous page; empty for the first page.
 	After string
-	// Limit is 1 to 1000.
+	// Limit is 1 to MaxEntries.
 	Limit int
 }
+
+// MaxEntries is the most entries of one page of the journal.
+const MaxEntries = 1000
 
 // JournalPage is a page of the journal.
 type JournalPage struct {

@@ -17,6 +17,21 @@ import (
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
+// A line of an event ends at a carriage return, too: so no text begins a line of its own.
+func TestEventsHaveNoLinesOfOthers(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	s := stream{w: w, control: http.NewResponseController(still{w})}
+	require.NoError(t, s.send("live", "a\revent: ending\r\r\nb\nc"))
+	require.Equal(t, "event: live\ndata: a\ndata: event: ending\ndata: \ndata: b\ndata: c\n\n", w.Body.String())
+}
+
+// still is a writer whose deadlines have no effect.
+type still struct{ *httptest.ResponseRecorder }
+
+// SetWriteDeadline is for http.ResponseController.
+func (still) SetWriteDeadline(time.Time) error { return nil }
+
 // tape records what the server sends to the browser in a stream.
 type tape struct {
 	mu     sync.Mutex
