@@ -15,11 +15,12 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/keyset"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
 // algorithms are the signature algorithms that tokens may use.
-var algorithms = []string{"HS256", "RS256", "ES256", "EdDSA"}
+var algorithms = keyset.Algorithms()
 
 // caller is the user of a request, with the facts that limits count by.
 type caller struct {
