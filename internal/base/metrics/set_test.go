@@ -239,3 +239,17 @@ func TestTraceID(t *testing.T) {
 	}
 	require.Empty(t, TraceID(""))
 }
+
+// Alarms are counted whatever log.level is: with the level error, the alerts of warnings still fire.
+func TestAlarmsBelowTheLevelAreCounted(t *testing.T) {
+	t.Parallel()
+	core, lines := observer.New(zap.ErrorLevel)
+	s := New("work", "v1", "rain")
+	log := s.CountAlarms(zap.New(core)).With(zap.Int("shard", 1))
+	log.Warn("alarm", zap.String("code", "redis_restored"))
+	log.Warn("no alarm")
+	log.Error("ALARM", zap.String("code", "sink_down"))
+	require.Equal(t, 1, lines.Len(), "only the error is written")
+	require.Nil(t, log.Check(zap.InfoLevel, "a line without a code costs nothing"))
+	has(t, scrape(t, s), `hongbao_alarms_total{code="redis_restored"} 1.0`, `hongbao_alarms_total{code="sink_down"} 1.0`)
+}
