@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"time"
@@ -169,7 +168,7 @@ func bareGrabs(ctx context.Context, requests [][]byte) (float64, error) {
 		_, _ = io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"outcome":"granted"}`)
-	}), serve.Limits(&cfg), log.New(io.Discard, "", 0))
+	}), serve.Limits(&cfg), zap.NewNop())
 	rate, err := httpCrowd(ctx, l.Addr().String(), httpCallers, "granted", requests)
 	return rate, errors.Join(err, server.Stop(time.Minute, "run it again"))
 }

@@ -363,7 +363,8 @@ func sinksAway(t *testing.T) {
 		COMMIT`)
 	require.NoError(t, errors.Join(err, db.Close()))
 	require.Equal(t, 1, d.crowdOf("rain", 5, 1))
-	p.fires("newer_schema", "credit_in_doubt", "top_up_waits")
+	require.NoError(t, d.rdb.LPush(t.Context(), d.store.Journal(), "{}").Err()) // such a ledger takes no entry
+	p.fires("newer_schema", "credit_in_doubt", "top_up_waits", "journal_waits")
 	w.Kill()
 	p.fires("process_down")
 }

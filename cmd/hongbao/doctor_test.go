@@ -151,7 +151,7 @@ func TestDoctorAsksTheOthers(t *testing.T) {
 	d := setup(t, options{})
 	var keys atomic.Pointer[string]
 	answer := func(text string) { keys.Store(&text) }
-	answer(`{"keys":[{"kty":"OKP"}]}`)
+	answer(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},{"kty":"OKP"}]}`)
 	others := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/keys" {
 			w.WriteHeader(http.StatusUnauthorized) // it is there
@@ -164,12 +164,13 @@ func TestDoctorAsksTheOthers(t *testing.T) {
 		"REMOTE_QUERYABLE", "false", "TRACING_ENDPOINT", others.URL, "SERVE_KEYS", others.URL+"/keys",
 		"SERVE_ISSUER", "https://id.example.com", "SERVE_AUDIENCE", "hongbao")
 	all := d.doctor(0)
-	for server, has := range map[string]string{"remote": "/bank answers", "keys": "has 1 keys", "collector": "answers"} {
+	for server, has := range map[string]string{"remote": "/bank answers", "keys": "has 1 usable key", "collector": "answers"} {
 		require.True(t, finds(all, server, "ok", has), "%s: %v", server, all)
 	}
-	for _, text := range []string{`{"keys":[]}`, `{}`, "maintenance"} {
+	require.True(t, finds(all, "keys", "warning", `key 2, ""`), "%v", all)
+	for _, text := range []string{`{"keys":[]}`, `{}`, "maintenance", `{"keys":[{"kty":"OKP"}]}`} {
 		answer(text)
-		require.True(t, finds(d.doctor(3), "keys", "problem", "not with a key set"), text)
+		require.True(t, finds(d.doctor(3), "keys", "problem", "serve.keys"), text)
 	}
 	others.Close()
 	all = d.doctor(3)

@@ -3,6 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +24,7 @@ func printAnswer(cmd *cobra.Command, answer any, write func(w io.Writer) error) 
 	if wantsJSON(cmd) {
 		return wrap("print the answer", answers.Write(cmd.OutOrStdout(), answer, ""))
 	}
-	return wrap("print the answer", write(cmd.OutOrStdout()))
+	return wrap("print the answer", write(plain{cmd.OutOrStdout()}))
 }
 
 // printJSON prints indented JSON.
@@ -33,4 +37,31 @@ func wrap(what string, err error) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
+}
+
+// plain is a writer for terminals. It escapes characters that could move the cursor or turn the direction of a line
+// around, because anyone may have written the text that a command prints.
+type plain struct{ w io.Writer }
+
+// Write implements io.Writer.
+func (p plain) Write(text []byte) (int, error) {
+	safe := make([]byte, 0, len(text))
+	for i := 0; i < len(text); {
+		c, size := utf8.DecodeRune(text[i:])
+		if harmless(c) || c == utf8.RuneError { // the rest of a character may come with the next call
+			safe = append(safe, text[i:i+size]...)
+		} else {
+			safe = append(safe, strings.Trim(strconv.QuoteRuneToASCII(c), "'")...)
+		}
+		i += size
+	}
+	if _, err := p.w.Write(safe); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// harmless reports whether a terminal only prints a character. Zero-width joiners are parts of emoji and of some scripts.
+func harmless(c rune) bool {
+	return unicode.IsGraphic(c) || strings.ContainsRune("\n\t\u200c\u200d", c)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/guard"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
@@ -149,7 +150,9 @@ func (s *PageSource) Campaigns(ctx context.Context, q model.Search) (model.Campa
 	for i := range list {
 		asking.Go(func() {
 			out.List[i] = consoleCampaign(&list[i])
-			s.addRedis(ctx, &out.List[i])
+			if err := guard.Call(s.Log(), func() error { s.addRedis(ctx, &out.List[i]); return nil }); err != nil {
+				out.List[i].State = model.Unread
+			}
 		})
 	}
 	asking.Wait()

@@ -3,11 +3,14 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 
+	"github.com/hongbao-project/hongbao/internal/base/keyset"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/configs"
 )
 
@@ -44,24 +47,42 @@ func (p *part) notThere(level, knobName string, err error) {
 	p.add(level, "%v; check that it runs and that %s names it", err, knobName)
 }
 
-// examineKeys downloads and parses the key set, if serve.keys is a URL.
+// examineKeys reads the key set of serve.keys as the server does.
 func (a *App) examineKeys(ctx context.Context, p *part) {
-	url := a.Config.Serve.KeysURL()
-	if url == "" {
+	at := a.Config.Serve.Keys
+	if at == "" {
 		return
 	}
-	text, err := get(ctx, url, nil)
+	var text []byte
+	var err, noSecrets error
+	if file := a.Config.ServeKeyFile(); file == nil {
+		text, err = get(ctx, a.Config.Serve.KeysURL(), nil)
+		noSecrets = keyset.ErrSecret
+	} else {
+		var open string
+		if text, open, err = file(); open != "" {
+			noSecrets = fmt.Errorf("it is a secret, but %s", open)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return // the file is on the servers' machines
+	}
 	if err != nil {
 		p.notThere(LevelProblem, "serve.keys", err)
 		return
 	}
-	var set struct{ Keys []json.RawMessage }
-	if err := json.Unmarshal(text, &set); err != nil || len(set.Keys) == 0 {
-		p.add(LevelProblem, `serve.keys: %s answers, but not with a key set that has keys, {"keys": [...]}: check the address`,
-			url)
-		return
+	set, err := keyset.Read(text, noSecrets)
+	for _, why := range set.Skipped {
+		p.add(LevelWarning, "serve.keys: %s has a key that can't be used: %v", at, why)
 	}
-	p.add(LevelOK, "%s has %d keys", url, len(set.Keys))
+	switch {
+	case err != nil:
+		p.add(LevelProblem, "serve.keys: %s: %v; check it", at, err)
+	case set.Usable == 0:
+		p.add(LevelProblem, "serve.keys: %s has no keys that can be used", at)
+	default:
+		p.add(LevelOK, "%s has %s", at, plural.Of(set.Usable, "usable key"))
+	}
 }
 
 // get returns the response body of a URL. It does not follow redirects.

@@ -18,9 +18,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// recorded runs an action, and writes the result into the journal. The action may add details to the entry. The entry
-// goes first to a list in Redis, and from there to the ledger. So the action works while the ledger is down, and the
-// entry survives the end of this process. Every change that does not use inLedger uses recorded.
+// recorded runs an action, and writes the result into the journal. The action may add details to the entry. While the
+// ledger is down, the entry waits in a list in Redis. So the action works all the same, and the entry survives the end of
+// this process. Every change that does not use inLedger uses recorded.
 func (a *App) recorded(ctx context.Context, e access.Entry, do func(context.Context, *access.Entry) error) error {
 	err := do(ctx, &e)
 	a.write(ctx, &e, err)
@@ -50,8 +50,9 @@ func about(ctx context.Context, action access.Action, campaign string) access.En
 	return e
 }
 
-// journalTime bounds how long a command waits for the write of its journal entry.
-const journalTime = 3 * time.Second
+// journalTime bounds how long a command waits for the write of its journal entry, ledgerTime how long of it for the
+// ledger, before the entry goes to Redis.
+const journalTime, ledgerTime = 3 * time.Second, time.Second
 
 // write writes the result of an action into the journal, unless the request was invalid.
 func (a *App) write(ctx context.Context, e *access.Entry, err error) {
@@ -63,33 +64,48 @@ func (a *App) write(ctx context.Context, e *access.Entry, err error) {
 	if errors.As(err, &found) { // the action is complete: only its result has a problem
 		err = nil
 	}
+	if errors.Is(err, access.ErrMayNotSpend) {
+		a.deny(ctx, e, err)
+		return
+	}
 	e.End(err)
 	a.record(ctx, e)
 }
 
-// record writes an entry. A failure is only logged: the action itself has its result already.
+// record writes an entry to the ledger. While the ledger is down, it leaves the entry in Redis, from where anyone who may
+// write to Redis can remove it. A failure is only logged: the action itself has its result already.
 func (a *App) record(ctx context.Context, e *access.Entry) {
 	// The entry is written even if the caller hangs up or the caller's transaction was rolled back.
 	ctx, cancel := context.WithTimeout(ledger.WithoutTogether(context.WithoutCancel(ctx)), journalTime)
 	defer cancel()
+	err := a.recordNow(ctx, e)
 	if !a.redisOpen.Load() {
-		if err := a.ledger.Record(ctx, *e); err != nil {
+		if err != nil {
 			a.log.Warn("an action is not in the journal", zap.Any("entry", e), zap.Error(err))
 		}
 		return
 	}
-	if err := a.leave(ctx, e); err != nil {
-		if lerr := a.ledger.Record(ctx, *e); lerr != nil {
-			a.log.Warn("an action is not in the journal", zap.Any("entry", e), zap.Error(errors.Join(err, lerr)))
+	if err != nil {
+		if left := a.leave(ctx, e); left != nil {
+			a.log.Warn("an action is not in the journal", zap.Any("entry", e), zap.Error(errors.Join(err, left)))
+		} else {
+			a.log.Info("the journal's entry waits in Redis; a server or `hongbao journal` moves it to the ledger", zap.Error(err))
 		}
 		return
 	}
-	if a.tended { // tendJournal will move the entry
+	if a.tended { // tendJournal moves what waits from before
 		return
 	}
 	if err := a.moveJournal(ctx); err != nil {
-		a.log.Info("the journal's entry waits in Redis; a server or `hongbao journal` moves it to the ledger", zap.Error(err))
+		a.log.Info("older entries of the journal wait in Redis", zap.Error(err))
 	}
+}
+
+// recordNow writes an entry to the ledger, for at most ledgerTime.
+func (a *App) recordNow(ctx context.Context, e *access.Entry) error {
+	ctx, cancel := context.WithTimeout(ctx, ledgerTime)
+	defer cancel()
+	return a.ledger.Record(ctx, *e)
 }
 
 // maxWaiting bounds the number of entries that wait in Redis for the ledger, to about 25 MB, because grabs need the
@@ -139,23 +155,25 @@ func (a *App) moveJournal(ctx context.Context) error {
 	}
 }
 
-// recordTexts writes waiting entries to the ledger. If the ledger can never accept an entry, recordTexts writes a note
-// instead, so that the entry does not block those behind it.
+// recordTexts writes waiting entries to the ledger. If an entry has an impossible field, or the ledger does not accept
+// it, recordTexts writes a note instead, so that the entry does not block those behind it.
 func (a *App) recordTexts(ctx context.Context, texts []string) error {
+	now := time.Now()
 	entries := make([]access.Entry, len(texts))
 	for i, text := range texts {
-		if err := json.Unmarshal([]byte(text), &entries[i]); err != nil || entries[i].ID == "" {
-			entries[i] = a.noteFor(text, err)
+		var err error
+		if entries[i], err = access.ReadWaiting(text, now); err != nil {
+			entries[i] = a.noteFor(text, now, err)
 		}
 	}
 	err := a.ledger.Record(ctx, entries...)
-	if err == nil || hongbao.ClassOf(err) != hongbao.ClassPermanent {
+	if err == nil || hongbao.IsOutage(err) || ctx.Err() != nil {
 		return err
 	}
-	for i := range entries {
+	for i := range entries { // which one is it?
 		err := a.ledger.Record(ctx, entries[i])
-		if err != nil && hongbao.ClassOf(err) == hongbao.ClassPermanent {
-			err = a.ledger.Record(ctx, a.noteFor(texts[i], err))
+		if err != nil && !hongbao.IsOutage(err) && ctx.Err() == nil {
+			err = a.ledger.Record(ctx, a.noteFor(texts[i], now, err))
 		}
 		if err != nil {
 			return err
@@ -165,21 +183,20 @@ func (a *App) recordTexts(ctx context.Context, texts []string) error {
 }
 
 // maxUnreadable bounds how much of the entry's text a note contains, in bytes.
-const maxUnreadable = 4000
+const maxUnreadable = 2000
 
 // noteFor returns a note that replaces an unusable entry. The note's id depends only on the text, so a repeat adds no
 // second note.
-func (a *App) noteFor(text string, why error) access.Entry {
-	if why == nil {
-		why = errors.New("it has no id")
-	}
-	a.log.Warn("an entry that waited for the journal can't be written; a note replaces it", zap.String("text", text),
-		zap.Error(why))
-	return access.Entry{
-		ID: "unreadable-" + access.Hash(text), Time: time.Now(), Who: access.UnknownCaller, Action: "unreadable",
+func (a *App) noteFor(text string, now time.Time, why error) access.Entry {
+	a.log.Warn("an entry that waited for the journal can't be written; a note replaces it",
+		zap.String("text", text[:min(len(text), maxUnreadable)]), zap.Error(why))
+	e := access.Entry{
+		ID: access.NoteID(text), Time: now, Who: access.UnknownCaller, Action: access.Unreadable,
 		Outcome: access.OutcomeUnknown,
 		Details: map[string]any{"error": why.Error(), "entry": text[:min(len(text), maxUnreadable)]},
 	}
+	e.CameThroughRedis(now)
+	return e
 }
 
 func wrapJournal(err error) error {
@@ -245,17 +262,23 @@ func (a *App) Journal(ctx context.Context, q access.JournalQuery) (access.Journa
 // keys can't fill the journal.
 func (a *App) Denied(ctx context.Context, action access.Action, campaign string, why error) {
 	e := about(ctx, action, campaign)
+	a.deny(ctx, &e, why)
+}
+
+func (a *App) deny(ctx context.Context, e *access.Entry, why error) {
 	most := access.MostDenials
 	if e.Who == access.UnknownCaller {
 		most = access.MostUnknown
 	}
 	if write, skipped := a.denials.Take(e.Who, most); write {
-		a.recordDenial(ctx, &e, skipped, why)
+		a.recordDenial(ctx, e, skipped, why)
 	}
 }
 
 func (a *App) recordDenial(ctx context.Context, e *access.Entry, skipped int, why error) {
-	e.Outcome, e.Details = access.OutcomeDenied, located(ctx, map[string]any{"error": why.Error()})
+	e.End(why)
+	e.Outcome = access.OutcomeDenied
+	located(ctx, e.Details)
 	if skipped > 0 {
 		e.Details["denied_before"] = skipped
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
-	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -67,11 +66,9 @@ func TestNothingStopsTheJournal(t *testing.T) {
 			allow := map[string]string{"postgres": "fsync,full_page_writes", "mysql": "innodb_doublewrite"}[driver]
 			a := onServers(t, driver, start(t), allow)
 			ctx := access.As(t.Context(), access.Actor{Who: "key:\x00k", RequestID: "r\x001"})
-			made := Replay{Name: "again", To: "balance", Filter: replay.Filter{Campaign: "a\x00b" + strings.Repeat("🧧", 500)}}
-			a.tended = true // the entry stays in Redis
-			_, err := a.Replay(ctx, made)
-			require.Error(t, err)
-			a.tended = false
+			entry := about(ctx, access.Replay, "a\x00b"+strings.Repeat("🧧", 500))
+			entry.Outcome = access.OutcomeRefused
+			require.NoError(t, a.leave(ctx, &entry))
 			require.EqualValues(t, 1, a.redis.LLen(ctx, a.store.Journal()).Val())
 
 			bad := access.NewEntry(ctx, access.PauseSink)
@@ -105,6 +102,69 @@ func TestNothingStopsTheJournal(t *testing.T) {
 			require.Equal(t, 3, notes)
 		})
 	}
+}
+
+// Whoever may write to Redis can't forge an entry unnoticed, hide one, or block those behind it: each entry that came
+// through Redis is marked, and one with an impossible field becomes a note. Entries of a process that reaches the ledger
+// do not pass through Redis.
+func TestWhatRedisCanDoToTheJournal(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onServers(t, "postgres", testkit.Postgres(t), "fsync,full_page_writes")
+	a.tended = true // no command moves the list
+	ctx := access.As(t.Context(), access.Actor{Who: "key:ann"})
+	a.Denied(ctx, access.Refund, "rain", access.ErrForbidden)
+	require.Zero(t, a.redis.LLen(ctx, a.store.Journal()).Val(), "it is in the ledger")
+	page, err := a.ledger.Journal(ctx, access.JournalQuery{Limit: 100})
+	require.NoError(t, err)
+	require.Len(t, page.Entries, 1)
+	require.NotContains(t, page.Entries[0].Details, access.ThroughRedis)
+
+	forged := map[string]func(e *access.Entry){
+		"an id of 12,000 characters": func(e *access.Entry) { e.ID = strings.Repeat("ABCDEFGHIJKL", 1000) },
+		"an id in lower case":        func(e *access.Entry) { e.ID = strings.ToLower(e.ID) },
+		"from the future":            func(e *access.Entry) { e.Time = time.Now().Add(48 * time.Hour) },
+		"before our time":            func(e *access.Entry) { e.Time = time.Unix(1, 0) },
+		"no actor":                   func(e *access.Entry) { e.Who = "" },
+		"an action that is text":     func(e *access.Entry) { e.Action = "\x1b[2Jgone" },
+		"another outcome":            func(e *access.Entry) { e.Outcome = "fine" },
+		"details of 1 MB":            func(e *access.Entry) { e.Details = map[string]any{"x": strings.Repeat("x", 1<<20)} },
+	}
+	push := func(change func(e *access.Entry)) {
+		e := access.NewEntry(ctx, access.PauseSink)
+		e.End(nil)
+		change(&e)
+		text, err := json.Marshal(&e)
+		require.NoError(t, err)
+		require.NoError(t, a.redis.LPush(ctx, a.store.Journal(), text).Err())
+	}
+	for _, change := range forged {
+		push(change)
+	}
+	push(func(e *access.Entry) { e.Who, e.Sink = "cli:\x1b[31mann\u009b1m\u202e@host", "balance\r\n" })
+	page, err = a.Journal(ctx, access.JournalQuery{Limit: 100})
+	require.NoError(t, err)
+	require.Zero(t, a.redis.LLen(ctx, a.store.Journal()).Val(), "none blocks the others")
+	require.Len(t, page.Entries, len(forged)+2)
+	notes := 0
+	for _, e := range page.Entries {
+		switch e.Action {
+		case access.Refund:
+			require.NotContains(t, e.Details, access.ThroughRedis)
+			continue
+		case access.PauseSink:
+			require.Equal(t, "cli:?[31mann?1m?@host", e.Who)
+			require.Equal(t, "balance??", e.Sink)
+		default:
+			notes++
+			require.EqualValues(t, "unreadable", e.Action)
+		}
+		require.Contains(t, e.Details, access.ThroughRedis)
+		require.WithinDuration(t, time.Now(), e.Time, time.Minute)
+	}
+	require.Equal(t, len(forged), notes)
 }
 
 // While the ledger is down, the list in Redis is full. A further action still succeeds, but its entry is only logged.
@@ -179,6 +239,37 @@ func TestJournalHasLogIns(t *testing.T) {
 	require.ElementsMatch(t, []string{"key:ann log_in done 192.0.2.7", "unknown log_in denied 198.51.100.0",
 		"unknown read_sinks denied 198.51.100.0",
 		"key:gate log_in denied 192.0.2.8", "key:ann log_out done 192.0.2.7"}, got)
+}
+
+// A key that may not spend is recorded as other denials are: with its address, and at most 20 times a minute.
+func TestDenialsByMoneyAreBounded(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "ledger.db"), "")
+	ctx := access.As(t.Context(), access.Actor{Who: "key:k", Address: "192.0.2.7"})
+	for i := range 100 {
+		refuse := func(context.Context, *access.Entry) error {
+			return hongbao.Errorf(hongbao.ClassPermanent, "too much: %w", access.ErrMayNotSpend)
+		}
+		do := a.recorded
+		if i%2 == 0 {
+			do = a.inLedger
+		}
+		entry := about(ctx, access.CreateCampaign, "rain")
+		entry.Details = map[string]any{"total": 1000}
+		require.ErrorIs(t, do(ctx, entry, refuse), access.ErrMayNotSpend)
+	}
+	page, err := a.Journal(t.Context(), access.JournalQuery{Limit: 100})
+	require.NoError(t, err)
+	require.Len(t, page.Entries, access.MostDenials)
+	for _, e := range page.Entries {
+		require.Equal(t, access.OutcomeDenied, e.Outcome)
+		require.Equal(t, "192.0.2.7", e.Details["address"])
+		require.EqualValues(t, 1000, e.Details["total"])
+		require.Contains(t, e.Details["error"], "may not spend")
+	}
 }
 
 // The journal has each read of a user's data once in ten minutes for each reader, with the reader's address.

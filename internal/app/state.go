@@ -55,6 +55,13 @@ func (a *App) State(ctx context.Context, campaigns []string) (*metrics.State, er
 		}
 		return err
 	})
+	ask(func() error {
+		n, err := a.redis.LLen(ctx, a.store.Journal()).Result()
+		if err == nil {
+			out.JournalWaits = &n
+		}
+		return store.Classify(err)
+	})
 	g.Go(func() error {
 		for i, on := range a.standings(ctx) {
 			sink, err := a.sinkState(a.Config.Deployment.Sinks[i], on)

@@ -28,7 +28,7 @@ type Balance struct {
 	WriteTimeout time.Duration `knob:"balance.write_timeout" default:"30s" want:"2ms to 10m"`
 	// After this time without a request, the server closes a connection. It should be longer than the callers' own idle
 	// timeout.
-	IdleTimeout time.Duration `knob:"balance.idle_timeout" default:"1m" want:"1ms to 1h"`
+	IdleTimeout time.Duration `knob:"balance.idle_timeout" default:"75s" want:"1ms to 1h"`
 	// Time limit for the work on one request.
 	HandleTimeout time.Duration `knob:"balance.handle_timeout" default:"15s" want:"1ms to 9m"`
 	// How long a stopping server waits for the running requests.
@@ -37,7 +37,9 @@ type Balance struct {
 	BatchBytes int64 `knob:"balance.batch_bytes" default:"1048576" want:"512 to 16_777_216 bytes"`
 	// The most credits in one batch.
 	BatchCredits int `knob:"balance.batch_credits" default:"500" want:"1 to 1000 credits"`
-	// The most concurrent requests. Further requests get the status 503.
+	// The most open connections. Further connections wait until one is closed.
+	Connections int `knob:"balance.connections" default:"20000" want:"1 to 1_000_000 connections"`
+	// The most concurrent requests, of which one client gets at most half. Further requests get the status 503.
 	InFlight int `knob:"balance.in_flight" default:"1000" want:"1 to 100_000 requests"`
 	// File with the server's certificate, in PEM; empty to serve without TLS, behind a proxy that has a certificate.
 	TLSCert string `knob:"balance.tls_cert"`

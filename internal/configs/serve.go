@@ -75,9 +75,9 @@ type Serve struct {
 	ReadTimeout time.Duration `knob:"serve.read_timeout" default:"10s" want:"1ms to 5m"`
 	// Time limit for a request, until its answer is written. It must be longer than producer.call_timeout.
 	WriteTimeout time.Duration `knob:"serve.write_timeout" default:"30s" want:"2ms to 10m"`
-	// After this time without a request, the server closes a connection. It should be longer than the load balancer's own
+	// After this time without a request, the server closes a connection. It must be longer than the load balancer's own
 	// idle timeout.
-	IdleTimeout time.Duration `knob:"serve.idle_timeout" default:"1m" want:"1ms to 1h"`
+	IdleTimeout time.Duration `knob:"serve.idle_timeout" default:"75s" want:"1ms to 1h"`
 	// How long the server still accepts requests after SIGTERM. During this time /readyz answers 503, so that load
 	// balancers send no new requests.
 	DrainDelay time.Duration `knob:"serve.drain_delay" default:"5s" want:"0s to 10m"`
@@ -140,6 +140,9 @@ func (c *Serve) checkTokens() (errs []error) {
 		(u.Scheme != "http" || !knob.IsLoopback(u.Hostname())) {
 		errs = append(errs, errors.New("serve.keys is a URL, but not an https:// one: anyone on the network path could "+
 			"insert keys"))
+	} else if u.User != nil {
+		errs = append(errs, errors.New("serve.keys has a user or a password, which would get into logs: remove it; a key set "+
+			"is public"))
 	}
 	return errs
 }

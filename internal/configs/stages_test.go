@@ -24,6 +24,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
+	"github.com/hongbao-project/hongbao/internal/sink/remote"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/load"
 	"github.com/hongbao-project/hongbao/producer"
@@ -296,4 +297,15 @@ func TestKnobsOfOneSink(t *testing.T) {
 	require.Equal(t, []any{70, int64(5), 0, 0}, []any{kafka.BatchGrants, kafka.MaxAttempts, kafka.GrantsPerSecond, kafka.MaxCalls})
 	got := (&input{args: []string{"--sinks.kafka_max_attempts=1"}}).problems(t)
 	require.Contains(t, got[0], "at least 2")
+}
+
+// A load balancer keeps idle connections for 60 seconds by default. If the server closed a connection at that moment, the
+// balancer would lose a request, which it may not repeat. The clients of package remote close theirs first, too.
+func TestServersOutwaitLoadBalancers(t *testing.T) {
+	t.Parallel()
+	const balancer = time.Minute
+	serve, balance, client := knob.Defaults[Serve](), knob.Defaults[Balance](), knob.Defaults[remote.Config]()
+	require.Greater(t, serve.IdleTimeout, balancer+10*time.Second)
+	require.Greater(t, balance.IdleTimeout, balancer+10*time.Second)
+	require.Greater(t, balance.IdleTimeout, client.IdleTimeout+10*time.Second)
 }

@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,4 +28,19 @@ func TestQuoted(t *testing.T) {
 	} {
 		require.Equal(t, want, quoted(text))
 	}
+}
+
+// A host that is ours is an IP address, localhost, or the name on which the server listens, with or without a port.
+func FuzzHost(f *testing.F) {
+	for _, host := range []string{"", "127.0.0.1:1", "[::1]:1", "localhost", "devbox:80", "[localhost]", "a:b:c", "[[::1]]"} {
+		f.Add(host)
+	}
+	f.Fuzz(func(t *testing.T, host string) {
+		if !isOurs(host, "devbox") {
+			return
+		}
+		lower := strings.ToLower(host)
+		require.True(t, strings.HasPrefix(lower, "localhost") || strings.HasPrefix(lower, "devbox") ||
+			strings.ContainsAny(host, "0123456789:"), host)
+	})
 }

@@ -66,8 +66,9 @@ func (l *Ledger) Journal(ctx context.Context, q access.JournalQuery) (p access.J
 
 // journalWhere returns the condition and the arguments of a query; the limit is the first argument.
 func journalWhere(q *access.JournalQuery) (string, []any, error) {
-	if q.Limit < 1 || q.Limit > 1000 {
-		return "", nil, hongbao.Errorf(hongbao.ClassPermanent, "read the journal: want 1 to 1000 entries, not %d", q.Limit)
+	if q.Limit < 1 || q.Limit > access.MaxEntries {
+		return "", nil, hongbao.Errorf(hongbao.ClassPermanent, "read the journal: want 1 to %d entries, not %d",
+			access.MaxEntries, q.Limit)
 	}
 	args, conds := []any{int64(q.Limit) + 1, milli(q.Since)}, []string{"at >= $2"}
 	add := func(cond string, values ...any) {

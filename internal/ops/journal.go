@@ -19,7 +19,7 @@ func (l *Local) ListJournal(ctx context.Context, in access.JournalQuery) (access
 }
 
 // JournalPlace is the regular expression of a position in the journal, at which a page begins.
-const JournalPlace = "^[0-9]{1,15}-[A-Z0-9]{1,64}$"
+const JournalPlace = "^[0-9]{1,15}-[!-~]{1,255}$"
 
 var journalPlace = regexp.MustCompile(JournalPlace)
 
@@ -28,7 +28,7 @@ func CheckJournal(in *access.JournalQuery) error {
 	if in.After != "" && !journalPlace.MatchString(in.After) {
 		return &InputError{Field: "after", Text: "is the next of the previous page"}
 	}
-	return cmp.Or(checkPick(in.Campaign, ""), checkLimit(in.Limit))
+	return cmp.Or(checkPick(in.Campaign, ""), checkLimit(in.Limit, access.MaxEntries))
 }
 
 // ListJournal implements Operations.

@@ -53,7 +53,7 @@ type LetterList struct {
 
 // Check returns an error if the input is invalid.
 func (in *LetterList) Check() error {
-	return cmp.Or(checkLimit(in.Limit), checkAfter(in.After), in.check())
+	return cmp.Or(checkLimit(in.Limit, deadletter.MaxListed), checkAfter(in.After), in.check())
 }
 
 func checkAfter(after string) error {

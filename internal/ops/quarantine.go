@@ -26,12 +26,12 @@ func (in *QuarantineList) Check() error {
 	if in.After < 0 {
 		return &InputError{Field: "after", Text: "is 0 or more"}
 	}
-	return checkLimit(in.Limit)
+	return checkLimit(in.Limit, deadletter.MaxListed)
 }
 
-func checkLimit(n int) error {
-	if n < 1 || n > deadletter.MaxListed {
-		return &InputError{Field: "limit", Text: fmt.Sprintf("is from 1 to %d", deadletter.MaxListed)}
+func checkLimit(n, most int) error {
+	if n < 1 || n > most {
+		return &InputError{Field: "limit", Text: fmt.Sprintf("is from 1 to %d", most)}
 	}
 	return nil
 }

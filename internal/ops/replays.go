@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/knob"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
@@ -42,7 +43,7 @@ func (in *Replay) Check() error {
 	switch {
 	case hongbao.CheckCampaignID(replay.DoneSink(in.Name)) != nil:
 		return &InputError{Field: "name", Code: "invalid_name", Text: "has up to 57 characters of a-z, 0-9, - and _"}
-	case in.To != configs.SinkBalance && in.To != configs.SinkKafka && (!other || topic == ""):
+	case in.To != configs.SinkBalance && in.To != configs.SinkKafka && (!other || !knob.IsTopic(topic)):
 		return &InputError{Field: "to", Text: "is balance, kafka or topic:OTHER"}
 	case in.Missing && other:
 		return &InputError{Field: "missing", Text: "works with balance and kafka only"}
@@ -90,8 +91,8 @@ func (in *Replay) order() app.Replay {
 			Shard: in.shard(), Seqs: stream.SeqRange{First: in.FirstSeq, Last: in.LastSeq}}}
 }
 
-// ReplayOrder checks the input and converts it for App.Replay.
-func (l *Local) ReplayOrder(in Replay) (o app.Replay, err error) {
+// ReplayOrder checks the input and the caller's rights, and converts the input for App.Replay.
+func (l *Local) ReplayOrder(ctx context.Context, in Replay) (o app.Replay, err error) {
 	if err := in.Check(); err != nil {
 		return o, err
 	}
@@ -114,13 +115,38 @@ func (l *Local) ReplayOrder(in Replay) (o app.Replay, err error) {
 	if o.Dead != "" {
 		err = cmp.Or(err, l.checkSinks("dead", o.Dead))
 	}
-	return o, cmp.Or(err, l.checkAllowed(access.Replay, o.Filter.Campaign))
+	if err = cmp.Or(err, l.checkAllowed(access.Replay, o.Filter.Campaign)); err != nil {
+		return o, err
+	}
+	return o, l.checkReplayName(ctx, o.Name)
+}
+
+// OwnsReplay reports whether the caller's scope covers a replay's filter. If not, it records the attempt in the journal.
+func (l *Local) OwnsReplay(ctx context.Context, f *replay.Filter) bool {
+	if l.checkAllowed(access.Replay, f.Campaign) == nil {
+		return true
+	}
+	l.App.Denied(ctx, access.Replay, f.Campaign, access.ErrNotInScope)
+	return false
+}
+
+// checkReplayName returns an error if the name belongs to a replay outside the caller's scope. The error reveals nothing
+// about that replay.
+func (l *Local) checkReplayName(ctx context.Context, name string) error {
+	if l.Caller == nil || !l.Caller.Scoped() {
+		return nil
+	}
+	s, found, err := l.App.ReplayState(ctx, name)
+	if err == nil && found && !l.OwnsReplay(ctx, &s.Filter) {
+		return hongbao.Errorf(hongbao.ClassConflict, "%w: this name is taken: give the replay another one", replay.ErrOtherReplay)
+	}
+	return err
 }
 
 // StartReplay delivers grants once more. It continues where an earlier call with the same name stopped. It may
 // return a report together with an error; the report says what was done.
 func (l *Local) StartReplay(ctx context.Context, in Replay) (*replay.Report, error) {
-	o, err := l.ReplayOrder(in)
+	o, err := l.ReplayOrder(ctx, in)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 )
 
 // UserQuery is the input of ShowUser.
@@ -23,7 +24,7 @@ func (in *UserQuery) Check() error {
 	case in.After != "" && hongbao.CheckCampaignID(in.After) != nil:
 		return &InputError{Field: "after", Text: "is the next of the previous page"}
 	}
-	return checkLimit(in.Limit)
+	return checkLimit(in.Limit, deadletter.MaxListed)
 }
 
 // ShowUser returns a page of what Redis and the ledger have about a user, over all campaigns.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
@@ -151,7 +152,16 @@ func (e *Entry) Fit() {
 	}
 }
 
-func column(text string) string { return Storable(text, maxColumn) }
+// column returns text as a text field has it: without characters that could move the cursor of a terminal, or turn the
+// direction of a line around.
+func column(text string) string {
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsGraphic(c) {
+			return '?'
+		}
+		return c
+	}, Storable(text, maxColumn))
+}
 
 // Storable returns text in a form that every ledger can store, cut to at most most bytes.
 func Storable(text string, most int) string {
@@ -166,9 +176,12 @@ type JournalQuery struct {
 	Since time.Time
 	// After is the Next of the previous page; empty for the first page.
 	After string
-	// Limit is 1 to 1000.
+	// Limit is 1 to MaxEntries.
 	Limit int
 }
+
+// MaxEntries is the most entries of one page of the journal.
+const MaxEntries = 1000
 
 // JournalPage is a page of the journal.
 type JournalPage struct {

@@ -52,7 +52,7 @@ func (k *Knob) item(text string) error {
 		return fmt.Errorf("%.40q does not exist: want %s%s", text, strings.Join(k.Choices, ", "), Hint(text, k.Choices))
 	}
 	if strings.ContainsAny(text, "\x00\r\n") {
-		return fmt.Errorf("%.40q: a line break or a zero byte is not allowed", text)
+		return fmt.Errorf("%.40q: a line break or a zero byte is not allowed", withoutUser(text))
 	}
 	if k.Form == "" {
 		return nil
@@ -67,7 +67,15 @@ func (k *Knob) item(text string) error {
 	if k.Form == "url" { // a URL may contain a password
 		return errors.New("want " + f.want)
 	}
-	return fmt.Errorf("%.80q: want %s", text, f.want)
+	return fmt.Errorf("%.80q: want %s", withoutUser(text), f.want)
+}
+
+// withoutUser returns a text for an error, without what stands before an @: it may be a password.
+func withoutUser(text string) string {
+	if at := strings.LastIndexByte(text, '@'); at >= 0 {
+		return "***" + text[at:]
+	}
+	return text
 }
 
 func (k *Knob) list(text string) (items []string, err error) {
@@ -77,10 +85,10 @@ func (k *Knob) list(text string) (items []string, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		item = strings.TrimSpace(item)
 		if item == "" {
-			return items, fmt.Errorf("%.80q: an item is empty", text)
+			return items, fmt.Errorf("%.80q: an item is empty", withoutUser(text))
 		}
 		if slices.Contains(items, item) {
-			return items, fmt.Errorf("%.40q appears twice", item)
+			return items, fmt.Errorf("%.40q appears twice", withoutUser(item))
 		}
 		if err := k.item(item); err != nil {
 			return items, err

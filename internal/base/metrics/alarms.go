@@ -35,18 +35,18 @@ func (c alarmCore) With(fields []zapcore.Field) zapcore.Core {
 	return alarmCore{c.Core.With(fields), c.counters}
 }
 
+// Enabled implements zapcore.Core. Every line that may have a code reaches Write, whatever log.level is.
+func (c alarmCore) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel || c.Core.Enabled(l) }
+
 // Check implements zapcore.Core. Lines below the level Warn are not counted: they have no code.
 func (c alarmCore) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if e.Level < zapcore.WarnLevel {
 		return c.Core.Check(e, to)
 	}
-	if c.Enabled(e.Level) {
-		return to.AddCore(e, c)
-	}
-	return to
+	return to.AddCore(e, c)
 }
 
-// Write implements zapcore.Core.
+// Write implements zapcore.Core. It counts a line before it asks for the level.
 func (c alarmCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	for i := range fields {
 		if fields[i].Key != "code" || fields[i].Type != zapcore.StringType {
@@ -57,6 +57,9 @@ func (c alarmCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		} else {
 			c.counters["other"].Inc()
 		}
+	}
+	if !c.Core.Enabled(e.Level) {
+		return nil
 	}
 	return c.Core.Write(e, fields)
 }

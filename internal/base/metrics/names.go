@@ -243,6 +243,9 @@ var (
 		Help: "Number of packets of open and paused campaigns that a restore withheld, and that no person has decided: " +
 			"`hongbao hole list` lists them. Absent without ledger.dsn, and while the ledger or Redis does not answer.",
 		Normal: "0"})
+	JournalWaits = ofState.add(Metric{Name: "hongbao_journal_waiting_entries", Kind: Gauge,
+		Help:   "Number of entries of the journal that wait in Redis for the ledger. Absent while Redis does not answer.",
+		Normal: "0; grows while the ledger is down"})
 	PausedCampaigns = ofState.add(Metric{Name: "hongbao_ledger_paused_campaigns", Kind: Gauge,
 		Help: "Number of campaigns that workers have paused because of a wrong grant, and that no person has resumed. " +
 			"Absent without ledger.dsn, and while the ledger does not answer.",

@@ -53,7 +53,7 @@ func everything(t *testing.T) string {
 		return &State{
 			Sinks:  []SinkState{{Sink: "kafka", Workers: 2, Shards: []SinkShard{{Shard: 4, Lag: 5, Parked: []int64{0, 3}}}}},
 			Shards: []ShardState{{Shard: 4, Open: true, Events: 9}}, Servers: []ServerState{{Server: "r:1"}},
-			Campaigns: []CampaignState{{ID: "rain", Left: 3}}, Withheld: new(int64), Audit: &AuditState{Started: time.Now()},
+			Campaigns: []CampaignState{{ID: "rain", Left: 3}}, Withheld: new(int64), JournalWaits: new(int64), Audit: &AuditState{Started: time.Now()},
 			Ledger: &LedgerState{Unrefunded: new(time.Duration), Unfinished: map[string]Backlog{"top_ups": {Count: 3}}},
 		}, nil
 	}})

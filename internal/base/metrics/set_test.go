@@ -169,7 +169,7 @@ func TestStateIsAskedForOnce(t *testing.T) {
 		return &State{Sinks: []SinkState{{Sink: "kafka", Workers: 2, Rate: 50, PausedByWorker: 4, PausedByPerson: 1,
 			Shards: []SinkShard{{Shard: 4, Lag: 5, Parked: []int64{0, 3}, Oldest: time.Minute}}}}, Shards: []ShardState{{Shard: 4, Open: true, Events: 9}},
 			Servers:   []ServerState{{Server: "r:1", Memory: 10, MachineMemory: 30, AppendOnly: true, RequiredReplicas: 2}},
-			Campaigns: []CampaignState{{"rain", 3}}, Withheld: new(int64(17)),
+			Campaigns: []CampaignState{{"rain", 3}}, Withheld: new(int64(17)), JournalWaits: new(int64(4)),
 			Audit: &AuditState{at, 2, 1}, Ledger: &LedgerState{map[string]Backlog{"top_ups": {3, time.Minute}}, new(time.Hour), 2}}, nil
 	}}}
 	s.registry.MustRegister(newPolled(c.read, append(ofState.Metrics, CampaignLeft)...))
@@ -186,7 +186,7 @@ func TestStateIsAskedForOnce(t *testing.T) {
 		`hongbao_campaign_left_packets{campaign="rain"} 3.0`, `hongbao_audit_agrees 0.0`, `hongbao_audit_differences 2.0`,
 		`hongbao_audit_dead_letters 1.0`,
 		`hongbao_audit_timestamp_seconds 1.7e+09`, `hongbao_ledger_unfinished{kind="top_ups"} 3.0`,
-		`hongbao_ledger_unfinished_oldest_seconds{kind="top_ups"} 60.0`, `hongbao_ledger_paused_campaigns 2.0`, `hongbao_ledger_unrefunded_oldest_seconds 3600.0`, `hongbao_withheld_packets 17.0`,
+		`hongbao_ledger_unfinished_oldest_seconds{kind="top_ups"} 60.0`, `hongbao_ledger_paused_campaigns 2.0`, `hongbao_ledger_unrefunded_oldest_seconds 3600.0`, `hongbao_withheld_packets 17.0`, `hongbao_journal_waiting_entries 4.0`,
 		`hongbao_redis_machine_memory_bytes{server="r:1"} 30.0`, `hongbao_redis_required_replicas{server="r:1"} 2.0`,
 		`hongbao_sink_rate_limit{sink="kafka"} 50.0`, `hongbao_sink_paused_campaigns{by="worker",sink="kafka"} 4.0`,
 		`hongbao_sink_paused_campaigns{by="person",sink="kafka"} 1.0`)
@@ -238,4 +238,18 @@ func TestTraceID(t *testing.T) {
 		require.Equal(t, is, TraceID(sampled[:53]+flags) != "", flags)
 	}
 	require.Empty(t, TraceID(""))
+}
+
+// Alarms are counted whatever log.level is: with the level error, the alerts of warnings still fire.
+func TestAlarmsBelowTheLevelAreCounted(t *testing.T) {
+	t.Parallel()
+	core, lines := observer.New(zap.ErrorLevel)
+	s := New("work", "v1", "rain")
+	log := s.CountAlarms(zap.New(core)).With(zap.Int("shard", 1))
+	log.Warn("alarm", zap.String("code", "redis_restored"))
+	log.Warn("no alarm")
+	log.Error("ALARM", zap.String("code", "sink_down"))
+	require.Equal(t, 1, lines.Len(), "only the error is written")
+	require.Nil(t, log.Check(zap.InfoLevel, "a line without a code costs nothing"))
+	has(t, scrape(t, s), `hongbao_alarms_total{code="redis_restored"} 1.0`, `hongbao_alarms_total{code="sink_down"} 1.0`)
 }

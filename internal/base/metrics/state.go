@@ -17,6 +17,8 @@ type State struct {
 	Audit *AuditState
 	// Withheld is the number of withheld packets that no person has decided; nil if it is unknown.
 	Withheld *int64
+	// JournalWaits is the number of entries of the journal that wait in Redis; nil if it is unknown.
+	JournalWaits *int64
 	// Ledger is nil if the ledger did not answer.
 	Ledger *LedgerState
 }
@@ -157,6 +159,9 @@ func (c *stateCache) read(add func(m *Metric, value float64, labels ...string)) 
 	}
 	if state.Withheld != nil {
 		add(WithheldPackets, float64(*state.Withheld))
+	}
+	if state.JournalWaits != nil {
+		add(JournalWaits, float64(*state.JournalWaits))
 	}
 	if l := state.Ledger; l != nil {
 		add(PausedCampaigns, float64(l.Paused))

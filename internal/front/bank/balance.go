@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/payment"
@@ -64,6 +65,7 @@ type Balance struct {
 
 	mu      sync.Mutex
 	running map[clientKey]bool // idempotency keys of the credits that are being booked
+	asking  map[string]int     // number of running requests of each client
 }
 
 // NewBalance checks the configuration and returns a server. It opens nothing.
@@ -79,6 +81,7 @@ func NewBalance(cfg Config, deps Deps) (*Balance, error) {
 	b := &Balance{
 		cfg: cfg, book: deps.Book, reader: deps.Reader, log: deps.Log, strangers: web.Sampled(deps.Log), keys: deps.Keys,
 		denied: deps.Denied, hasRead: deps.HasRead, slots: make(chan struct{}, cfg.InFlight), running: map[clientKey]bool{},
+		asking: map[string]int{},
 	}
 	b.handler, err = b.API().Handler()
 	if err == nil && deps.Wrap != nil {
@@ -97,13 +100,13 @@ func (b *Balance) Run(ctx context.Context, ready func(net.Addr)) error {
 	if ready != nil {
 		ready(l.Addr())
 	}
-	if b.cfg.TLS != nil {
+	if l = netutil.LimitListener(l, b.cfg.Connections); b.cfg.TLS != nil {
 		l = tls.NewListener(l, b.cfg.TLS)
 	}
 	srv := web.Start(context.WithoutCancel(ctx), l, b.handler, web.Limits{
 		ReadHeaderTimeout: b.cfg.ReadHeaderTimeout, ReadTimeout: b.cfg.ReadTimeout, WriteTimeout: b.cfg.WriteTimeout,
 		IdleTimeout: b.cfg.IdleTimeout,
-	}, zap.NewStdLog(b.log))
+	}, b.log)
 	select {
 	case err := <-srv.Ended:
 		return err

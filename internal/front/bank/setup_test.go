@@ -175,7 +175,7 @@ func testConfig() Config {
 		Listen: "127.0.0.1:0", ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second,
 		WriteTimeout: 5 * time.Second, IdleTimeout: time.Second, HandleTimeout: 4 * time.Second,
 		DrainTimeout: 5 * time.Second,
-		BatchBytes:   64 << 10, BatchCredits: 20, InFlight: 16,
+		BatchBytes:   64 << 10, BatchCredits: 20, InFlight: 16, Connections: 64,
 	}
 }
 
@@ -187,9 +187,10 @@ func (m *memBook) deps(log *zap.Logger) Deps {
 
 type server struct {
 	*memBook
-	url  string
-	logs *observer.ObservedLogs
-	stop func() // and wait
+	balance *Balance
+	url     string
+	logs    *observer.ObservedLogs
+	stop    func() // and wait
 }
 
 func setup(t *testing.T, change ...func(*Config)) *server {
@@ -202,6 +203,7 @@ func setup(t *testing.T, change ...func(*Config)) *server {
 	}
 	b, err := NewBalance(cfg, s.deps(zap.New(core)))
 	require.NoError(t, err)
+	s.balance = b
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ended := make(chan net.Addr, 1), make(chan error, 1)
 	go func() { ended <- b.Run(ctx, func(a net.Addr) { ready <- a }) }()

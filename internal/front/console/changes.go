@@ -43,6 +43,7 @@ func (c *Console) changeRoutes(mux *http.ServeMux) {
 		})))
 	mux.Handle("POST /quarantine/{id}", c.allow(access.DecideQuarantine, c.decide))
 	mux.Handle("POST /replays", c.allow(access.Replay, c.replay))
+	mux.Handle("POST /jobs/{id}/stop", c.allow(access.ReadCampaigns, c.stopJob))
 	mux.Handle("POST /audits", c.allow(access.RunAudit, c.audit))
 }
 
@@ -196,15 +197,35 @@ func (c *Console) replay(w http.ResponseWriter, r *http.Request, who *access.Cal
 	if in.DryRun {
 		what = "Dry run: " + what
 	}
-	c.startJob(w, r, who, Job{What: what}, func(ctx context.Context, j *Job) error {
+	want := Job{What: what, Campaign: in.Campaign, Stopper: access.Replay}
+	c.startJob(w, r, who, want, func(ctx context.Context, j *Job) error {
 		report, err := c.operations(who).StartReplay(ctx, in)
 		if report != nil {
 			var b strings.Builder
 			_ = report.Write(&b) // writing to a strings.Builder never fails
 			j.Text = b.String()
 		}
+		if err != nil && ctx.Err() != nil {
+			err = errors.New("the replay was stopped: to continue, start it again with the same name")
+		}
 		return err
 	})
+}
+
+// stopJob stops a job of this process, and shows how it ended.
+func (c *Console) stopJob(w http.ResponseWriter, r *http.Request, who *access.Caller) {
+	j := c.jobs.find(r.PathValue("id"), who)
+	switch {
+	case j == nil || j.Stopper == "":
+		c.fail(w, r, http.StatusNotFound, "This process has no such job that can be stopped; another replica may have it.")
+	case who.May(j.Stopper) != nil:
+		c.actions.Denied(r.Context(), j.Stopper, j.Campaign, who.May(j.Stopper))
+		c.fail(w, r, http.StatusForbidden, c.explain(who.May(j.Stopper)))
+	default:
+		j.stop()
+		c.jobs.wait(r.Context(), j)
+		http.Redirect(w, r, "/jobs/"+strconv.Itoa(j.ID), http.StatusSeeOther)
+	}
 }
 
 // audit starts an audit of Redis, ledger and topic as a job. If an audit is running, it shows that job.

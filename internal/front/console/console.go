@@ -17,6 +17,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/guard"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/ops"
@@ -56,7 +57,7 @@ func New(cfg configs.Console, deps Deps) (*Console, error) {
 	}
 	c := &Console{cfg: cfg, source: deps.Source, actions: deps.Actions, operations: deps.Operations, faults: deps.Faults,
 		authority: deps.Authority, log: deps.Log, tls: deps.TLS, deployment: deps.Deployment, pages: pages,
-		poller: newPoller(cfg.Every, cfg.Watchers), jobs: newJobs()}
+		poller: newPoller(cfg.Every, cfg.Watchers, deps.Log), jobs: newJobs(deps.Log)}
 	c.handler = c.routes()
 	return c, nil
 }
@@ -114,7 +115,12 @@ func (c *Console) routes() http.Handler {
 			h.Set("Cache-Control", "no-store")
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		inner.ServeHTTP(w, r)
+		if err := guard.Call(c.log, func() error { inner.ServeHTTP(w, r); return nil }); err != nil {
+			if h.Get("Content-Type") != "" { // the page has begun
+				panic(http.ErrAbortHandler)
+			}
+			http.Error(w, "The server can't create this page. See its log.", http.StatusInternalServerError)
+		}
 	})
 }
 

@@ -144,11 +144,14 @@ func (s *stream) begin() error {
 	return s.write("retry: 2000\n\n")
 }
 
+// lineEnds replaces every end of a line that browsers accept in a stream of events.
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
 func (s *stream) send(event, data string) error {
 	var b strings.Builder
 	b.WriteString("event: " + event + "\n")
-	for line := range strings.SplitSeq(data, "\n") {
-		b.WriteString("data: " + strings.TrimSuffix(line, "\r") + "\n")
+	for line := range strings.SplitSeq(lineEnds.Replace(data), "\n") {
+		b.WriteString("data: " + line + "\n")
 	}
 	return s.write(b.String() + "\n")
 }

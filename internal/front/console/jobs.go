@@ -8,7 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/guard"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops"
@@ -31,8 +34,10 @@ type Job struct {
 	Took     time.Duration // 0 while the job runs
 	// Text is the result, Error the error. Both are set if only a part of the work was done.
 	Text, Error string
-	Letters     *deadletter.Report
-	Audit       *audit.Report
+	// Stopper is the action that a caller must be allowed in order to stop the job; "" for a job that can't be stopped.
+	Stopper access.Action
+	Letters *deadletter.Report
+	Audit   *audit.Report
 	// Again is the form that works on the letters which this job has counted or not finished; nil for other
 	// jobs.
 	Again *Again
@@ -40,6 +45,7 @@ type Job struct {
 	// If joins is set and a job with this name is running, a second request gets that job. If auditing is set, the
 	// job does not count towards maxJobs.
 	joins, auditing bool
+	stop            context.CancelFunc
 	ended           chan struct{}
 }
 
@@ -58,6 +64,7 @@ func (j *Job) Running() bool { return j.Took == 0 }
 type jobs struct {
 	ctx    context.Context
 	cancel context.CancelFunc
+	log    *zap.Logger
 	wg     sync.WaitGroup
 
 	mu    sync.Mutex
@@ -68,9 +75,9 @@ type jobs struct {
 
 var errManyJobs = errors.New("this console already runs four jobs: wait until one of them ends")
 
-func newJobs() *jobs {
+func newJobs(log *zap.Logger) *jobs {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &jobs{ctx: ctx, cancel: cancel}
+	return &jobs{ctx: ctx, cancel: cancel, log: log}
 }
 
 // start starts a job, or returns the running job that want joins.
@@ -96,14 +103,19 @@ func (s *jobs) start(want Job, do func(ctx context.Context, j *Job) error) (*Job
 	j := &want
 	j.ID, j.Began, j.ended = s.count, time.Now(), make(chan struct{})
 	s.list = append([]*Job{j}, s.list[:min(len(s.list), keptJobs-1)]...)
-	s.wg.Go(func() { s.run(j, do) })
+	ctx, stop := context.WithCancel(s.ctx)
+	j.stop = stop
+	s.wg.Go(func() {
+		defer stop()
+		s.run(ctx, j, do)
+	})
 	return j, nil
 }
 
 // run does the work on a copy of the job, so that pages never see a half-written result.
-func (s *jobs) run(j *Job, do func(context.Context, *Job) error) {
+func (s *jobs) run(ctx context.Context, j *Job, do func(context.Context, *Job) error) {
 	work := *j
-	err := do(s.ctx, &work)
+	err := guard.Call(s.log, func() error { return do(ctx, &work) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j.Text, j.Letters, j.Audit, j.Again = work.Text, work.Letters, work.Audit, work.Again

@@ -1,12 +1,24 @@
 package console
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/guard"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // The page of an audit shows the differences that an operator has acknowledged, with the operator, the reason and the
@@ -22,4 +34,63 @@ func TestAuditPageShowsAcknowledgements(t *testing.T) {
 	for _, want := range []string{"duplicate_in_topic", "a copy", "by ann", "2027", "a second producer"} {
 		require.Contains(t, text, want)
 	}
+}
+
+// A replay that runs in the console is stopped by a person who may replay, and by no other.
+func TestReplayIsStopped(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{})
+	f := setup(t, func(_ *configs.Console, d *Deps) {
+		operations := d.Operations
+		d.Operations = func(who *access.Caller) Operations { return lasting{operations(who), began} }
+	})
+	ended := make(chan *httptest.ResponseRecorder, 1)
+	go func() { ended <- f.ask(t, "operator", "/replays", url.Values{"name": {"again"}, "to": {"kafka"}}) }()
+	<-began
+	page := f.ask(t, "operator", "/jobs/1", nil).Body.String()
+	require.Contains(t, page, `id="stop"`)
+	require.NotContains(t, f.ask(t, "viewer", "/jobs/1", nil).Body.String(), `id="stop"`)
+	require.Equal(t, http.StatusForbidden, f.ask(t, "viewer", "/jobs/1/stop", url.Values{}).Code)
+	require.Equal(t, http.StatusNotFound, f.ask(t, "treasurer:other", "/jobs/1/stop", url.Values{}).Code)
+	require.Equal(t, http.StatusNotFound, f.ask(t, "operator", "/jobs/2/stop", url.Values{}).Code)
+	require.True(t, f.jobs.all()[0].Running())
+	require.Equal(t, http.StatusSeeOther, f.ask(t, "operator", "/jobs/1/stop", url.Values{}).Code)
+	require.Equal(t, "/jobs/1", (<-ended).Header().Get("Location"))
+	require.Contains(t, f.ask(t, "operator", "/jobs/1", nil).Body.String(), "start it again with the same name")
+}
+
+// lasting has replays that run until they are stopped.
+type lasting struct {
+	Operations
+	began chan struct{}
+}
+
+// StartReplay implements Operations.
+func (l lasting) StartReplay(ctx context.Context, _ ops.Replay) (*replay.Report, error) {
+	close(l.began)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A panic in a job ends that job only, and a panic in a page that page only.
+func TestPanickingJob(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zapcore.WarnLevel)
+	all := newJobs(zap.New(core))
+	defer all.close()
+	j, err := all.start(Job{What: "Audit"}, func(context.Context, *Job) error { panic("a bug") })
+	require.NoError(t, err)
+	got := all.wait(t.Context(), j)
+	require.False(t, got.Running())
+	require.Contains(t, got.Error, "panicked")
+	f := setup(t, func(_ *configs.Console, d *Deps) { d.Log = zap.New(core) })
+	f.Console.source = nil
+	w := f.ask(t, "viewer", "/campaigns/rain", nil)
+	require.Equal(t, http.StatusInternalServerError, w.Code)
+	p := newPoller(time.Second, 1, zap.New(core))
+	seen, err := p.watch("/", "key", func(context.Context) (any, error) { panic("a bug") })
+	require.NoError(t, err)
+	require.True(t, p.readDue(t.Context()))
+	require.ErrorIs(t, (<-seen.c).err, guard.ErrPanic)
+	require.Equal(t, 3, logs.FilterField(zap.String("code", "handler_panicked")).Len())
 }

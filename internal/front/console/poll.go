@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/base/guard"
 	"github.com/hongbao-project/hongbao/internal/model"
 )
 
@@ -33,6 +36,7 @@ type rate struct {
 type poller struct {
 	every time.Duration
 	most  int // maximum of watchers
+	log   *zap.Logger
 	now   func() time.Time
 	wake  chan struct{} // with a buffer for one wake-up
 
@@ -79,8 +83,8 @@ var (
 	errEnding  = errors.New("this server is ending")
 )
 
-func newPoller(every time.Duration, most int) *poller {
-	return &poller{every: every, most: most, now: time.Now, wake: make(chan struct{}, 1), rooms: map[string]*room{},
+func newPoller(every time.Duration, most int, log *zap.Logger) *poller {
+	return &poller{every: every, most: most, log: log, now: time.Now, wake: make(chan struct{}, 1), rooms: map[string]*room{},
 		byKey: map[string]int{}}
 }
 
@@ -167,7 +171,11 @@ func (p *poller) readDue(ctx context.Context) bool {
 			continue
 		}
 		asked, cancel := context.WithTimeout(ctx, loadTime)
-		data, err := r.load(asked)
+		var data any
+		err := guard.Call(p.log, func() (err error) {
+			data, err = r.load(asked)
+			return err
+		})
 		cancel()
 		if ctx.Err() != nil {
 			return false

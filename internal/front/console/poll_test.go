@@ -12,9 +12,25 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/hongbao-project/hongbao/internal/model"
 )
+
+// A line of an event ends at a carriage return, too: so no text begins a line of its own.
+func TestEventsHaveNoLinesOfOthers(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	s := stream{w: w, control: http.NewResponseController(still{w})}
+	require.NoError(t, s.send("live", "a\revent: ending\r\r\nb\nc"))
+	require.Equal(t, "event: live\ndata: a\ndata: event: ending\ndata: \ndata: b\ndata: c\n\n", w.Body.String())
+}
+
+// still is a writer whose deadlines have no effect.
+type still struct{ *httptest.ResponseRecorder }
+
+// SetWriteDeadline is for http.ResponseController.
+func (still) SetWriteDeadline(time.Time) error { return nil }
 
 // tape records what the server sends to the browser in a stream.
 type tape struct {
@@ -182,7 +198,7 @@ func TestRatesOfWholeLooksOnly(t *testing.T) {
 func TestASlowLookRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPoller(time.Second, 10)
+		p := newPoller(time.Second, 10, zap.NewNop())
 		stop := inBackground(t, p.run)
 		looks := 0
 		w, err := p.watch("/", "k", func(context.Context) (any, error) {
@@ -201,7 +217,7 @@ func TestASlowLookRests(t *testing.T) {
 // One API key can watch only a limited number of pages, so that others can watch, too.
 func TestOneKeyWatchesSoManyPages(t *testing.T) {
 	t.Parallel()
-	p := newPoller(time.Second, keyWatchers+1)
+	p := newPoller(time.Second, keyWatchers+1, zap.NewNop())
 	load := func(context.Context) (any, error) { return nil, nil }
 	first, err := p.watch("/", "a", load)
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/campaign"
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/guard"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/closing"
@@ -81,7 +82,7 @@ func problemOf(err error) error {
 	var usage app.UsageError
 	var wrong *ops.InputError
 	switch {
-	case err == nil || errors.As(err, &refused):
+	case err == nil || errors.As(err, &refused) || errors.Is(err, guard.ErrPanic):
 		return err
 	case errors.As(err, &wrong):
 		return &web.Refusal{Code: cmp.Or(wrong.Code, "invalid_value"), Detail: wrong.Error(), Cause: err}

@@ -128,7 +128,7 @@ func (c *call) withUnnoted(list replaysAnswer) replaysAnswer {
 }
 
 // readReplay reads the fields of a replay from the body.
-func (c *call) readReplay() (o app.Replay, err error) {
+func (c *call) readReplay(ctx context.Context) (o app.Replay, err error) {
 	f := c.fields
 	in := ops.Replay{Name: c.r.PathValue("name"), To: f.text("to"), Campaign: f.text("campaign"), User: f.text("user"),
 		From: f.time("from"), Until: f.time("until"), Shard: f.text("shard"),
@@ -138,15 +138,12 @@ func (c *call) readReplay() (o app.Replay, err error) {
 	if err := f.done(); err != nil {
 		return o, err
 	}
-	return c.ops().ReplayOrder(in)
+	return c.ops().ReplayOrder(ctx, in)
 }
 
 func startReplay(ctx context.Context, c *call) (any, error) {
-	o, err := c.readReplay()
+	o, err := c.readReplay(ctx)
 	if err != nil {
-		return nil, err
-	}
-	if err := c.checkName(ctx, o.Name); err != nil {
 		return nil, err
 	}
 	order, err := json.Marshal(o)
@@ -178,36 +175,16 @@ func startReplay(ctx context.Context, c *call) (any, error) {
 	return later{replayAnswer{State: &state}}, err
 }
 
-// owns reports whether the caller's scope covers a replay's filter. If not, it records the attempt in the
-// journal.
-func (c *call) owns(f *replay.Filter) bool {
-	if c.who.Check(access.Replay, f.Campaign) == nil {
-		return true
-	}
-	c.hidden(f.Campaign)
-	return false
-}
-
-// checkName returns an error if the name belongs to a replay outside the caller's scope. The error reveals
-// nothing about that replay.
-func (c *call) checkName(ctx context.Context, name string) error {
-	s, found, err := c.app.ReplayState(ctx, name)
-	if err == nil && found && !c.owns(&s.Filter) {
-		return web.Refuse("replay_differs", "this name is taken: give the replay another one")
-	}
-	return err
-}
-
 // stopReplay stops the replay with a name and its dry runs, as far as they run on this server. A replay outside the
 // caller's scope looks as if it did not exist.
 func stopReplay(ctx context.Context, c *call) (any, error) {
-	name := c.r.PathValue("name")
-	stopped := slices.DeleteFunc(c.tasks.replays(name), func(x *task) bool { return !c.owns(&x.replay.Filter) })
+	name, l := c.r.PathValue("name"), c.ops()
+	stopped := slices.DeleteFunc(c.tasks.replays(name), func(x *task) bool { return !l.OwnsReplay(ctx, &x.replay.Filter) })
 	if len(stopped) == 0 {
 		s, err := c.replayState(ctx, name)
 		switch {
 		case err != nil:
-		case !c.owns(&s.Filter):
+		case !l.OwnsReplay(ctx, &s.Filter):
 			err = errUnknownReplay()
 		default:
 			err = web.Refuse("not_running_here", "the replay has ended, or another server or `hongbao replay` runs it")

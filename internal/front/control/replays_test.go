@@ -5,8 +5,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/ops"
 )
 
 // A replay is counted by a dry run, then run, and then listed. Its name can't be used for another range.
@@ -64,6 +69,12 @@ func TestReplaysOutsideOfTheScope(t *testing.T) {
 	r.Refused(t, "replay_differs")
 	require.NotContains(t, r.Text, "snow")
 	require.NotContains(t, r.Text, "alice")
+	// The console starts a replay by the same operation.
+	local := &ops.Local{App: d.c.app, Caller: &access.Caller{Key: "k", Role: access.RoleOperator, Campaigns: []string{"rain*"}}}
+	_, err := local.StartReplay(t.Context(), ops.Replay{Name: "theirs", To: "balance", Campaign: "rain", Patience: time.Minute})
+	require.ErrorIs(t, err, replay.ErrOtherReplay)
+	require.NotContains(t, err.Error(), "snow")
+	require.NotContains(t, err.Error(), access.Hash("alice")[:8])
 	for _, name := range []string{"theirs", "none"} {
 		stop := d.post("operator/rain*", "/v1/replays/"+name+"/stop", "{}")
 		stop.Refused(t, "unknown_replay", name)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/guard"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
@@ -85,10 +86,13 @@ func (t *tasks) start(j *job, do func(ctx context.Context) (any, error)) (*task,
 	t.named[j.name] = x
 	t.wg.Go(func() {
 		defer stop()
-		x.answer, x.err = do(ctx)
+		x.err = guard.Call(t.log, func() (err error) {
+			x.answer, err = do(ctx)
+			return err
+		})
 		if left := t.end(x); left && x.err == nil && x.keep != nil {
-			x.keep(ctx, x.answer)
-			t.forget(x)
+			defer t.forget(x)
+			_ = guard.Call(t.log, func() error { x.keep(ctx, x.answer); return nil }) // a repeat does the work again
 		} else if left && x.err != nil && ctx.Err() == nil {
 			t.log.Warn("a task failed after its caller got an answer 202", zap.String("task", j.name), zap.Error(x.err))
 		}

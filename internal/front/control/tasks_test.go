@@ -15,6 +15,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/guard"
 )
 
 // untilStopped is a job that runs until it is canceled.
@@ -64,6 +65,30 @@ func TestTasks(t *testing.T) {
 	}
 	all.close()
 	require.Equal(t, 1, logs.Len())
+}
+
+// A panic in a task ends that task only.
+func TestPanickingTask(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zapcore.WarnLevel)
+	all := newTasks(zap.New(core))
+	defer all.close()
+	x, err := all.start(&job{name: "a"}, func(context.Context) (any, error) { panic("a bug") })
+	require.NoError(t, err)
+	_, err = x.wait(t.Context(), time.Minute)
+	require.ErrorIs(t, err, guard.ErrPanic)
+	release := make(chan struct{})
+	x, err = all.start(&job{name: "a", keep: func(context.Context, any) { panic("a bug") }},
+		func(context.Context) (any, error) { <-release; return nil, nil })
+	require.NoError(t, err)
+	_, err = x.wait(t.Context(), 0)
+	require.ErrorIs(t, err, errStillRuns)
+	close(release)
+	_, err = x.wait(t.Context(), time.Minute)
+	require.NoError(t, err)
+	all.close()
+	require.Equal(t, 2, logs.FilterField(zap.String("code", "handler_panicked")).Len())
+	require.Empty(t, all.named, "the name is free again")
 }
 
 // An answer 202 is not stored. If the server dies during a load, the same request with the same key continues the

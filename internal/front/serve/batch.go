@@ -12,6 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/flatjson"
+	"github.com/hongbao-project/hongbao/internal/base/guard"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
@@ -78,9 +79,11 @@ func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 	var all sync.WaitGroup
 	for i, item := range items {
 		all.Go(func() {
-			answer, err := s.grabItem(r.Context(), id, item)
+			err := guard.Call(s.log, func() (err error) {
+				results[i].Answer, err = s.grabItem(r.Context(), id, item)
+				return err
+			})
 			if err == nil {
-				results[i].Answer = answer
 				return
 			}
 			p, wait := web.Explain(r, answerID, s.log, zap.DebugLevel, err)

@@ -68,6 +68,22 @@ func TestBatch(t *testing.T) {
 	require.Equal(t, []string{"unknown_campaign 0"}, results(t, r))
 }
 
+// A panic while a grab is decided reaches no other request: its caller gets a problem, and the log has the stack.
+func TestPanickingGrab(t *testing.T) {
+	t.Parallel()
+	s := setup(t, options{})
+	one := `{"grabs":[{"user":"u1","request_id":"r1"}]}`
+	r := s.call(t, "POST", "/v1/campaigns/panics/grabs:batch", one, as(gatewayText))
+	require.Equal(t, []string{"internal_error 0"}, results(t, r))
+	s.call(t, "POST", "/v1/campaigns/panics/grabs", good).Refused(t, "internal_error", "a grab")
+	lines := s.logs.FilterMessage("a handler panicked").All()
+	require.Len(t, lines, 2)
+	for _, line := range lines {
+		require.Equal(t, "handler_panicked", line.ContextMap()["code"])
+		require.Contains(t, line.ContextMap()["stack"], "fake).Grab")
+	}
+}
+
 // All grabs of a batch go to the producer concurrently, so that one call to Redis can decide them. Each user has a
 // separate rate.
 func TestBatchIsOneCrowd(t *testing.T) {

@@ -3,14 +3,8 @@ package serve
 import (
 	"bytes"
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/hmac"
-	"crypto/rsa"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -18,15 +12,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/MicahParks/jwkset"
 	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/base/keyset"
 )
 
-const (
-	// fileAge is the interval at which the file is read again.
-	fileAge   = time.Second
-	minSecret = 32 // minimum length of an HS256 secret in bytes
-)
+// fileAge is the interval at which the file is read again.
+const fileAge = time.Second
 
 // knobField is the log field with the configuration key of a key set.
 func knobField(name string) zap.Field { return zap.String("knob", name) }
@@ -39,14 +31,16 @@ type keySet interface {
 
 var errUnknownKey = errors.New("the key set has no such key")
 
-// keys maps key ids to usable keys.
-type keys map[string]usableKey
+// keys maps ids to keys. A secret is a *sharedKey.
+type keys map[string]keyset.Key
 
-// usableKey is a key and its algorithm. A usableKey whose key is nil verifies no token. If the key is a secret,
-// it is a *sharedKey.
-type usableKey struct {
-	alg string
-	key any
+func keysOf(s *keyset.Set) keys {
+	for kid, k := range s.Keys {
+		if secret, ok := k.Key.([]byte); ok {
+			s.Keys[kid] = keyset.Key{Alg: k.Alg, Key: newSharedKey(secret)}
+		}
+	}
+	return s.Keys
 }
 
 func (k keys) find(kid, alg string) (any, error) {
@@ -54,10 +48,10 @@ func (k keys) find(kid, alg string) (any, error) {
 	switch {
 	case !ok:
 		return nil, errUnknownKey
-	case has.alg != alg || has.key == nil:
-		return nil, fmt.Errorf("the key is for algorithm %q", has.alg)
+	case has.Alg != alg || has.Key == nil:
+		return nil, fmt.Errorf("the key is for algorithm %q", has.Alg)
 	}
-	return has.key, nil
+	return has.Key, nil
 }
 
 // fileSet is a key set that is read from a file.
@@ -132,36 +126,8 @@ func (k *fileSet) again() *fileKeys {
 	return k.known.Load()
 }
 
-// usable returns the key that verifies signatures. It returns an error unless the key's type fits its
-// algorithm.
-func usable(jwk *jwkset.JWK) (any, error) {
-	key := jwk.Key()
-	if private, ok := key.(interface{ Public() crypto.PublicKey }); ok {
-		key = private.Public()
-	}
-	m, good := jwk.Marshal(), false
-	switch alg := m.ALG; pub := key.(type) {
-	case []byte:
-		if len(pub) < minSecret {
-			return nil, fmt.Errorf("the secret has %d bytes: want at least %d", len(pub), minSecret)
-		}
-		good = alg == jwkset.AlgHS256
-	case *rsa.PublicKey:
-		good = alg == jwkset.AlgRS256 && pub.Size() >= 256
-	case *ecdsa.PublicKey:
-		good = alg == jwkset.AlgES256 && pub.Curve == elliptic.P256()
-	case ed25519.PublicKey:
-		good = alg == jwkset.AlgEdDSA
-	}
-	if !good || m.USE == jwkset.UseEnc || m.KID == "" {
-		return nil, fmt.Errorf("want a kid, an alg of %v that fits the key, RSA of 2048 bits or more, and no use except sig",
-			algorithms)
-	}
-	return key, nil
-}
-
-// load reads the file. Every key must be usable. A valid file with an empty key list removes all keys. An incomplete
-// or invalid file removes no keys.
+// load reads the file. A key that can't be used is skipped, and the log names it. A valid file with an empty key list
+// removes all keys. An incomplete or invalid file, or one without a usable key, removes no keys.
 func (k *fileSet) load() error {
 	now, before := &fileKeys{read: time.Now()}, k.known.Load()
 	if before != nil {
@@ -173,49 +139,22 @@ func (k *fileSet) load() error {
 		return err
 	}
 	k.text, k.open = text, open // stored first, so that an invalid file is reported once
-	var set jwkset.JWKSMarshal
-	if err := json.Unmarshal(text, &set); err != nil {
-		return fmt.Errorf("it is not a JSON Web Key Set: %w", err)
+	var noSecrets error
+	if open != "" {
+		noSecrets = fmt.Errorf("it is a secret, but %s", open)
 	}
-	if len(set.Keys) == 0 && (set.Keys == nil || before == nil) {
-		return errors.New(`it has no keys: want {"keys": [...]}`)
-	}
-	keys, err := k.usableOnes(&set)
-	if err != nil {
+	set, err := keyset.Read(text, noSecrets)
+	switch skipped := errors.Join(set.Skipped...); {
+	case err != nil:
 		return err
+	case set.Usable == 0 && (skipped != nil || before == nil):
+		return errors.Join(errors.New("it has no keys that can be used"), skipped)
+	case set.Usable == 0:
+		k.log.Error("the key set has no keys any more: all tokens are refused", zap.String("code", "keys_unread"))
+	case skipped != nil:
+		k.log.Error("the key set has keys that can't be used; the others are valid", zap.String("code", "keys_unread"),
+			zap.Error(skipped))
 	}
-	if len(keys) == 0 {
-		k.log.Error("the key set has no keys any more: all tokens are refused",
-			zap.String("code", "keys_unread"))
-	}
-	k.known.Store(&fileKeys{keys, now.read})
+	k.known.Store(&fileKeys{keysOf(&set), now.read})
 	return nil
-}
-
-// usableOnes returns the keys of a set by their ids. It returns an error if any key can't be used.
-func (k *fileSet) usableOnes(set *jwkset.JWKSMarshal) (keys, error) {
-	list, err := set.JWKSlice()
-	if err != nil {
-		return nil, fmt.Errorf("it is not a JSON Web Key Set: %w", err)
-	}
-	found := make(keys, len(list))
-	for i := range list {
-		m := list[i].Marshal()
-		key, err := usable(&list[i])
-		if err != nil {
-			return nil, fmt.Errorf("key %d, %.80q: %w", i+1, m.KID, err)
-		}
-		if _, twice := found[m.KID]; twice {
-			return nil, fmt.Errorf("key %d, %.80q: the kid occurs twice", i+1, m.KID)
-		}
-		own, isSecret := key.([]byte)
-		switch {
-		case isSecret && k.open != "":
-			return nil, fmt.Errorf("key %d is a secret, but %s", i+1, k.open)
-		case isSecret:
-			key = newSharedKey(own)
-		}
-		found[m.KID] = usableKey{string(m.ALG), key}
-	}
-	return found, nil
 }

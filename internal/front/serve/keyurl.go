@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/MicahParks/jwkset"
 	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao/internal/base/keyset"
 )
 
 // Times and limits of a key set behind a URL.
@@ -36,6 +36,8 @@ type urlSet struct {
 	url    string
 	client *http.Client
 	log    *zap.Logger
+
+	skipped string // the keys that the log named last; only run uses it
 
 	last atomic.Pointer[fetch]
 	ask  chan struct{} // receives a value when a caller requests a fetch
@@ -131,44 +133,31 @@ func (k *urlSet) read(ctx context.Context) (keys, error) {
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("GET %s: status %d, want 200", k.url, res.StatusCode)
 	}
-	var set jwkset.JWKSMarshal
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxKeySet)).Decode(&set); err != nil {
-		return nil, fmt.Errorf("GET %s: the answer is not a JSON Web Key Set: %w", k.url, err)
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxKeySet))
+	if err != nil {
+		return nil, fmt.Errorf("GET %s: %w", k.url, err)
 	}
-	return publicKeys(&set)
+	return k.publicKeys(text)
 }
 
-// publicKeys returns the keys of a published key set. Providers also publish keys that this server can't use, and
-// some even a secret. publicKeys returns such keys without an algorithm, so that they verify no token. A set
-// without a usable key is an error, because the answer may not be a key set at all.
-func publicKeys(set *jwkset.JWKSMarshal) (keys, error) {
-	out, usableOnes, bad := keys{}, 0, error(nil)
-	for _, m := range set.Keys {
-		jwk, err := jwkset.NewJWKFromMarshal(m, jwkset.JWKMarshalOptions{Private: true}, jwkset.JWKValidateOptions{})
-		var key any
-		if err == nil {
-			key, err = usable(&jwk)
-		}
-		if _, isSecret := key.([]byte); isSecret {
-			err = errors.New("a secret must not be published: put it into a file")
-		}
-		if err != nil {
-			bad = errors.Join(bad, fmt.Errorf("key %.80q: %w", m.KID, err))
-			if _, known := out[m.KID]; !known {
-				out[m.KID] = usableKey{}
-			}
-			continue
-		}
-		if out[m.KID].key == nil { // if several keys have this kid, the first one counts
-			out[m.KID] = usableKey{string(m.ALG), key}
-		}
-		usableOnes++
+// publicKeys returns the keys of a published key set. Providers also publish keys that this server can't use, so the log
+// names these only at level info, whenever they change. A set without a usable key is an error, because the answer may
+// not be a key set at all.
+func (k *urlSet) publicKeys(text []byte) (keys, error) {
+	set, err := keyset.Read(text, keyset.ErrSecret)
+	if err != nil {
+		return nil, fmt.Errorf("GET %s: %w", k.url, err)
 	}
-	if usableOnes == 0 {
+	skipped := errors.Join(set.Skipped...)
+	if set.Usable == 0 {
 		return nil, errors.Join(errors.New(`the answer has no keys that can be used here: want {"keys": [...]}; check that `+
-			"serve.keys is the address of a key set"), bad)
+			"serve.keys is the address of a key set"), skipped)
 	}
-	return out, nil
+	if now := fmt.Sprint(skipped); skipped != nil && now != k.skipped {
+		k.skipped = now
+		k.log.Info("the key set has keys that can't be used; the others are valid", zap.Error(skipped))
+	}
+	return keysOf(&set), nil
 }
 
 // find returns the key for a token with a key id and an algorithm. If the key is unknown, it waits for the next fetch,

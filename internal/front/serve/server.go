@@ -1,11 +1,9 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
-	"log"
 	"net"
 	"net/http"
 	"net/netip"
@@ -229,7 +227,7 @@ func (s *Server) listen(ctx context.Context) (all []listening, at Addresses, err
 
 // serve serves one listener until stop ends or the listener fails. A failure also stops the other listeners.
 func (s *Server) serve(ctx, stop context.Context, l listening, failed chan<- struct{}) error {
-	server := web.Start(ctx, l, l.handler, Limits(&s.cfg), log.New(httpLog{s.log}, "", 0))
+	server := web.Start(ctx, l, l.handler, Limits(&s.cfg), s.log)
 	var err error
 	select {
 	case err = <-server.Ended:
@@ -295,14 +293,4 @@ func (s *Server) wait(ctx context.Context, failed <-chan struct{}) {
 	case <-failed:
 	case <-delay.C:
 	}
-}
-
-// httpLog is the target of the log messages of net/http. Its own message is constant, so that the sampling
-// logger limits the number of lines.
-type httpLog struct{ *zap.Logger }
-
-// Write implements io.Writer.
-func (l httpLog) Write(text []byte) (int, error) {
-	l.Info("net/http on a connection", zap.ByteString("text", bytes.TrimSpace(text)))
-	return len(text), nil
 }

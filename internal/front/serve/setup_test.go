@@ -38,7 +38,7 @@ var (
 	secret = []byte("0123456789abcdef0123456789abcdef")
 
 	gatewayKey, gatewayText = access.NewKey(access.RoleGateway, []string{"granted", "several", "counts", "transient",
-		"absent", "unknown_campaign"})
+		"absent", "unknown_campaign", "panics"})
 	viewerKey, viewerText   = access.NewKey(access.RoleViewer, nil)
 	wholeKey, wholeText     = access.NewKey(access.RoleGateway, nil)
 	clientKey, clientText   = bankKey(access.RoleClient)
@@ -66,7 +66,7 @@ type keyList struct {
 func (l keyList) Live(context.Context) (access.Live, error) { return access.Live{Keys: l.keys}, l.err }
 
 // jwk returns a key in JSON Web Key form.
-func jwk(t *testing.T, key any, kid, alg string) json.RawMessage {
+func jwk(t testing.TB, key any, kid, alg string) json.RawMessage {
 	t.Helper()
 	k, err := jwkset.NewJWKFromKey(key, jwkset.JWKOptions{
 		Marshal:  jwkset.JWKMarshalOptions{Private: true},
@@ -78,14 +78,14 @@ func jwk(t *testing.T, key any, kid, alg string) json.RawMessage {
 	return text
 }
 
-func set(t *testing.T, keys ...json.RawMessage) []byte {
+func set(t testing.TB, keys ...json.RawMessage) []byte {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"keys": keys})
 	require.NoError(t, err)
 	return text
 }
 
-func allKeys(t *testing.T) []byte {
+func allKeys(t testing.TB) []byte {
 	t.Helper()
 	return set(t, jwk(t, secret, "hs", "HS256"), jwk(t, rsaKey().Public(), "rs", "RS256"),
 		jwk(t, ecKey().Public(), "es", "ES256"), jwk(t, edKey.Public(), "ed", "EdDSA"))
@@ -184,6 +184,8 @@ func (f *fake) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.Answer, error
 		return a, hongbao.Errorf(hongbao.ClassPermanent, "no fact")
 	case "transient":
 		return a, hongbao.Outagef(hongbao.ClassTransient, "down")
+	case "panics":
+		panic("a bug")
 	case "broken":
 		return a, hongbao.Errorf(hongbao.ClassBroken, "broken")
 	case "unknown":

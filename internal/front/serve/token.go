@@ -15,11 +15,12 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/keyset"
 	"github.com/hongbao-project/hongbao/internal/front/web"
 )
 
 // algorithms are the signature algorithms that tokens may use.
-var algorithms = []string{"HS256", "RS256", "ES256", "EdDSA"}
+var algorithms = keyset.Algorithms()
 
 // caller is the user of a request, with the facts that limits count by.
 type caller struct {
@@ -109,6 +110,9 @@ func (v *verifier) identify(r *http.Request, text string, who *caller) error {
 
 // verify verifies a token and reads its claims. It reads the claims only after it has verified the signature.
 func (v *verifier) verify(ctx context.Context, token string, who *caller) error {
+	if strings.Count(token, ".") != 2 {
+		return errors.New("the token does not have three parts")
+	}
 	first, rest, _ := strings.Cut(token, ".")
 	payload, last, _ := strings.Cut(rest, ".")
 	h, known := v.headOf(first)

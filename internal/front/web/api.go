@@ -16,6 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/base/guard"
 )
 
 // RequestID is the header that identifies an answer in the server's log. Answers of a Crowd endpoint have it only if
@@ -70,7 +71,7 @@ type API struct {
 	Pages     string
 	Schemes   map[string]*huma.SecurityScheme
 	Endpoints []Endpoint
-	// Codes are the error codes of all endpoints, without not_found and method_not_allowed.
+	// Codes are the error codes of all endpoints, without not_found, method_not_allowed and internal_error.
 	Codes []string
 	// AnswerTime is the time limit for a request.
 	AnswerTime time.Duration
@@ -206,7 +207,7 @@ func (a *API) path(list []Endpoint) http.Handler {
 	})
 }
 
-// checked sets the request's id and deadline, calls do, and writes the problem if do fails. For a Crowd endpoint it
+// checked sets the request's id and deadline, calls do, and writes the problem if do fails or panics. For a Crowd endpoint it
 // omits the headers against caching and content sniffing. A POST does not need them: caches never store its answer
 // without a lifetime (RFC 9110, 9.3.3), and browsers never load it as a script or a style.
 func (a *API) checked(w http.ResponseWriter, r *http.Request, crowd bool, do func(http.ResponseWriter, *http.Request) error) {
@@ -228,14 +229,20 @@ func (a *API) checked(w http.ResponseWriter, r *http.Request, crowd bool, do fun
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
-	var err error
-	if a.Admit != nil {
-		err = a.Admit(r)
-	}
-	if err == nil {
-		err = do(w, r)
-	}
-	if err != nil {
-		Fail(w, r, a.Log, zap.DebugLevel, err)
+	panicked := guard.Call(a.Log, func() error {
+		var err error
+		if a.Admit != nil {
+			err = a.Admit(r)
+		}
+		if err == nil {
+			err = do(w, r)
+		}
+		if err != nil {
+			Fail(w, r, a.Log, zap.DebugLevel, err)
+		}
+		return nil
+	})
+	if panicked != nil {
+		failAfterPanic(w, r, a.Log, panicked)
 	}
 }

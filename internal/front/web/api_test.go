@@ -103,6 +103,35 @@ func TestFail(t *testing.T) {
 	}
 }
 
+// A panic becomes a problem with status 500, and the log has its code and its stack. If the answer has begun, the
+// connection is cut, so that no caller takes half an answer for a whole one.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"an endpoint":     func(http.ResponseWriter, *http.Request) error { panic("a secret") },
+		"an unknown code": func(http.ResponseWriter, *http.Request) error { return Refuse("no_such_code", "") },
+	} {
+		a, logs := shop(do)
+		w, p := ask(t, a, "GET", "/v1/things")
+		require.Equal(t, http.StatusInternalServerError, w.Code, name)
+		require.Equal(t, "internal_error", p.Code)
+		require.NotContains(t, w.Body.String(), "secret")
+		line := logs.FilterField(zap.String("code", "handler_panicked")).All()
+		require.Len(t, line, 1, name)
+		require.Contains(t, line[0].ContextMap()["stack"], "api_test.go")
+	}
+	for name, do := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"net/http's own": func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) },
+		"after the answer": func(w http.ResponseWriter, _ *http.Request) error {
+			WriteJSON(w, http.StatusOK, thing{"half"})
+			panic("a secret")
+		},
+	} {
+		a, _ := shop(do)
+		require.PanicsWithValue(t, http.ErrAbortHandler, func() { ask(t, a, "GET", "/v1/things") }, name)
+	}
+}
+
 // A request must have exactly one Authorization header. Its scheme is case-insensitive.
 func TestBearer(t *testing.T) {
 	t.Parallel()

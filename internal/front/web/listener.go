@@ -3,6 +3,7 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // Limits are the timeouts of a listener's connections.
@@ -47,19 +50,29 @@ type Server struct {
 }
 
 // Start starts a server on l that runs until Stop. The contexts of requests derive from ctx. The messages of
-// net/http go to errors.
-func Start(ctx context.Context, l net.Listener, h http.Handler, limits Limits, errors *log.Logger) *Server {
+// net/http go to logger, sampled, because anyone may cause them.
+func Start(ctx context.Context, l net.Listener, h http.Handler, limits Limits, logger *zap.Logger) *Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	s := &Server{at: l.Addr(), Ended: make(chan error, 1), server: &http.Server{
 		Handler: closeChunked(h), ReadHeaderTimeout: limits.ReadHeaderTimeout, ReadTimeout: limits.ReadTimeout,
 		WriteTimeout: limits.WriteTimeout, IdleTimeout: limits.IdleTimeout, MaxHeaderBytes: headerBytes,
-		Protocols: protocols, ErrorLog: errors,
+		Protocols: protocols, ErrorLog: log.New(httpLog{Sampled(logger)}, "", 0),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}}
 	s.server.ConnContext, s.server.ConnState = s.opened, s.changed
 	go s.serve(l)
 	return s
+}
+
+// httpLog is the target of the log messages of net/http. Its own message is constant, so that the sampling logger limits
+// the number of lines.
+type httpLog struct{ *zap.Logger }
+
+// Write implements io.Writer.
+func (l httpLog) Write(text []byte) (int, error) {
+	l.Info("net/http on a connection", zap.ByteString("text", bytes.TrimSpace(text)))
+	return len(text), nil
 }
 
 func (s *Server) serve(l net.Listener) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"strings"
@@ -138,7 +137,7 @@ func serveCrowd(t *testing.T, a *API) *Server {
 	l, err := Listen(t.Context(), "127.0.0.1:0", "the test")
 	require.NoError(t, err)
 	return Start(t.Context(), l, h, Limits{ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute,
-		WriteTimeout: time.Minute, IdleTimeout: time.Minute}, log.New(io.Discard, "", 0))
+		WriteTimeout: time.Minute, IdleTimeout: time.Minute}, zap.NewNop())
 }
 
 func request(ctx context.Context, t *testing.T, s *Server) *http.Request {

@@ -23,7 +23,7 @@ func (a *API) Document() *huma.OpenAPI {
 	tags, codes := map[string]bool{}, map[string]bool{}
 	for i := range a.Endpoints {
 		e := &a.Endpoints[i]
-		list := slices.Concat(e.Codes, a.Codes, []string{"not_found", "method_not_allowed"})
+		list := slices.Concat(e.Codes, a.Codes, []string{"not_found", "method_not_allowed", "internal_error"})
 		if len(e.Security) > 0 {
 			list = append(list, "unauthorized")
 		}

@@ -3,11 +3,12 @@ package web
 import (
 	"context"
 	"errors"
-	"log"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // Ops is a listener for probes and metrics, which only machines read. OpsHandler describes its answers.
@@ -19,7 +20,7 @@ type Ops struct {
 	Ready   func() error
 	Metrics http.Handler
 	Pprof   bool
-	Log     *log.Logger
+	Log     *zap.Logger
 	// Opened, if not nil, is called with the address after the listener is open.
 	Opened func(net.Addr)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/answers"
+	"github.com/hongbao-project/hongbao/internal/base/guard"
 )
 
 // Code describes an error code of a problem.
@@ -55,6 +56,7 @@ var codes = map[string]Code{
 	"refilling":                {http.StatusServiceUnavailable, "Nothing is decided yet: more packets are being loaded"},
 	"frozen":                   {http.StatusServiceUnavailable, "Nothing is decided yet: the campaign is frozen"},
 	"unavailable":              {http.StatusServiceUnavailable, "This try did nothing: a store behind this server does not answer"},
+	"internal_error":           {http.StatusInternalServerError, "The server has a bug: the request may or may not have been carried out"},
 	"outcome_unknown":          {http.StatusServiceUnavailable, "The request may or may not have been carried out"},
 }
 
@@ -109,6 +111,10 @@ func refusalOf(err error) *Refusal {
 	if errors.As(err, &refused) {
 		return refused
 	}
+	if errors.Is(err, guard.ErrPanic) {
+		return &Refusal{Code: "internal_error", Cause: err, Detail: "tell the operator: the server's log has the cause; " +
+			"if you send the same request again, keep its request id or Idempotency-Key"}
+	}
 	switch hongbao.ClassOf(err) {
 	case hongbao.ClassTransient, hongbao.ClassBroken:
 		return &Refusal{Code: "unavailable", Detail: "send the same request again", Wait: time.Second, Cause: err}
@@ -135,6 +141,15 @@ func Fail(w http.ResponseWriter, r *http.Request, log *zap.Logger, refused zapco
 		h["Connection"] = closeIt
 	}
 	writeAs(w, p.Status, []string{"application/problem+json"}, marshal(&p))
+}
+
+// failAfterPanic answers a request whose handler has panicked. If the answer has begun, it cuts the connection, because
+// the caller must not take a part of an answer for the whole.
+func failAfterPanic(w http.ResponseWriter, r *http.Request, log *zap.Logger, err error) {
+	if w.Header()["Content-Type"] != nil {
+		panic(http.ErrAbortHandler)
+	}
+	Fail(w, r, log, zap.DebugLevel, err)
 }
 
 // Explain logs an error. It returns the problem for the caller and the seconds before a retry, or 0. id is the

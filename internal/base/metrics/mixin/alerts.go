@@ -137,7 +137,7 @@ func logged(l Limits) (all []Alert) {
 		{"forged_entry", critical, "A stream of Redis has an entry that no grab and no close wrote"},
 		{"events_lost", warning, "Someone deleted entries of a stream before a sink had finished them"},
 		{"unreadable_entry", warning, "An entry of the stream can't be read"},
-		{"handler_panicked", warning, "The handler of a sink panicked: its code has a bug"},
+		{"handler_panicked", warning, "A handler of a sink or of a request panicked: its code has a bug"},
 		{"group_vanished", warning, "Someone removed a consumer group from Redis"},
 		{"unknown_campaign", warning, "Grants wait unpaid: the ledger does not have their campaign"},
 		{"incomplete_plan", critical, "Grants wait unpaid: the program's plan lacks packets that the ledger counts"},

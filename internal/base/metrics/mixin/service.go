@@ -50,6 +50,12 @@ func ledger(l Limits) []Alert {
 	return []Alert{
 		waits("credit_in_doubt", "The result of a credit at the remote is unknown for minutes", "credits", l.Old),
 		waits("top_up_waits", "The packets of a top-up are not in Redis after minutes", "top_ups", l.Soon),
+		{Code: "journal_waits", Severity: warning, For: l.Old,
+			Summary: "Entries of the journal wait in Redis, where they can be changed and removed",
+			Expr:    per("max", "", metrics.JournalWaits.Name) + " > 0",
+			Cases: []Case{fires("while the ledger is down", at(metrics.JournalWaits, "", "0x9 1+1x20")),
+				silent("after they were moved", at(metrics.JournalWaits, "", "7x20 0x9")),
+				silent("if none waits", steady(metrics.JournalWaits, "", "0"))}},
 		{Code: "campaign_unrefunded", Severity: warning,
 			Summary: "The window of a campaign ended more than a day ago, and its sponsor has no refund",
 			Expr:    fmt.Sprintf("%s > %g", per("max", "", metrics.UnrefundedSeconds.Name), l.Refund.Seconds()),

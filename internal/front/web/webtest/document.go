@@ -100,7 +100,7 @@ func schemasForGenerators(t *testing.T, schemas map[string]*huma.Schema, codes m
 
 // Codes returns all error codes of an API.
 func Codes(api *web.API) []string {
-	all := append([]string{"not_found", "method_not_allowed", "unauthorized"}, api.Codes...)
+	all := append([]string{"not_found", "method_not_allowed", "unauthorized", "internal_error"}, api.Codes...)
 	for i := range api.Endpoints {
 		all = append(all, api.Endpoints[i].Codes...)
 	}
