@@ -65,8 +65,8 @@ type Config struct {
 	// Number of dead letters with the same reason within a minute after which a worker pauses their campaign for the
 	// sink. With 0 workers never pause a campaign for this reason.
 	//
-	// `hongbao sink resume SINK --campaign ID` ends the pause, but only for a sink of the deployment: set 0 for a group of
-	// your own. Two reasons are the same if they differ only in the user and in words with digits.
+	// `hongbao sink resume SINK --campaign ID` ends the pause, also for a group of your own. Two reasons are the same if they
+	// differ only in the user and in words with digits.
 	PauseLetters int64 `knob:"consumer.pause_letters" default:"1000" want:"0 to 1_000_000 letters"`
 	// The wait after the first failed attempt. The wait doubles after each further failure.
 	Backoff time.Duration `knob:"consumer.backoff" default:"1s" want:"1ms to 24h"`

@@ -32,12 +32,36 @@ func (o *Outcomes) Add(campaign string, outcome hongbao.Outcome) {
 	o.count[campaign][outcome]++
 }
 
-// Of returns the counts of a campaign, in the order of hongbao.Outcomes.
+// The names under which failed grabs are counted; the API answers with problems of these codes.
+const (
+	unavailable    hongbao.Outcome = "unavailable"
+	outcomeUnknown hongbao.Outcome = "outcome_unknown"
+)
+
+// Fail counts a grab that ended with an error, if an answer of its campaign was counted before: callers can make up
+// campaign names. It does not count a grab that is malformed.
+func (o *Outcomes) Fail(campaign string, err error) {
+	o.mu.Lock()
+	known := o.count[campaign] != nil
+	o.mu.Unlock()
+	if !known {
+		return
+	}
+	switch hongbao.ClassOf(err) {
+	case hongbao.ClassTransient, hongbao.ClassBroken:
+		o.Add(campaign, unavailable)
+	case hongbao.ClassUnknown:
+		o.Add(campaign, outcomeUnknown)
+	case hongbao.ClassPermanent, hongbao.ClassConflict:
+	}
+}
+
+// Of returns the counts of a campaign, in the order of hongbao.Outcomes, and then those of failed grabs.
 func (o *Outcomes) Of(campaign string) []model.Count {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var list []model.Count
-	for _, outcome := range hongbao.Outcomes() {
+	for _, outcome := range append(hongbao.Outcomes(), unavailable, outcomeUnknown) {
 		if n := o.count[campaign][outcome]; n > 0 {
 			list = append(list, model.Count{Name: string(outcome), N: n})
 		}

@@ -5,12 +5,14 @@ package dev
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -143,7 +145,13 @@ func (d *Dev) run(ctx context.Context, a *app.App) error {
 		Faults: broken,
 	}
 	return group.Run(ctx,
-		group.Part{Name: "serve", Run: func(ctx context.Context) error { return run.Serve(ctx, d.local.Config, with) }},
+		group.Part{Name: "serve", Run: func(ctx context.Context) error {
+			err := run.Serve(ctx, d.local.Config, with)
+			if errors.Is(err, syscall.EADDRINUSE) {
+				err = fmt.Errorf("%w. `hongbao dev` takes the port of --listen and the next two: name another with --listen", err)
+			}
+			return err
+		}},
 		group.Part{Name: "ready", Run: func(ctx context.Context) error {
 			select {
 			case on := <-listening:

@@ -150,8 +150,11 @@ func (m *measuredGrabber) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.An
 	start := time.Now()
 	answer, err := m.Producer.Grab(ctx, g)
 	m.counts.Grabbed(ctx, g, answer.Outcome, err, time.Since(start))
-	if err == nil {
+	switch {
+	case err == nil:
 		m.outcomes.Add(g.Campaign, answer.Outcome)
+	case !errors.Is(ctx.Err(), context.Canceled):
+		m.outcomes.Fail(g.Campaign, err)
 	}
 	return answer, err
 }

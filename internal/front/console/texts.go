@@ -45,7 +45,11 @@ func lasts(d time.Duration) string {
 	case d < time.Minute:
 		return d.Round(100 * time.Millisecond).String()
 	}
-	return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+	text := d.Round(time.Second).String()
+	if minutes, whole := strings.CutSuffix(text, "m0s"); whole {
+		text = minutes + "m"
+	}
+	return text
 }
 
 func ago(t time.Time) string { return lasts(time.Since(t)) + " ago" }
