@@ -11,7 +11,8 @@ import (
 func Codes() []string {
 	return []string{"redis_went_back", "redis_lost_data", "redis_restored", "redis_lost_append_only", "redis_evicts",
 		"campaign_paused", "forged_entry", "shard_frozen", "redis_down", "shard_broken", "sink_broken", "sink_down", "unknown_campaign",
-		"newer_schema", "ledger_asynchronous", "events_lost", "dead_letter", "unreadable_entry", "handler_panicked", "group_vanished", "keys_unread",
+		"newer_schema", "ledger_asynchronous", "events_lost", "dead_letter", "unreadable_entry", "handler_panicked",
+		"group_vanished", "keys_unread",
 		"fsync_slow", "sink_opening", "sink_paused", "sink_campaign_paused"}
 }
 

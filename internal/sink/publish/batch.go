@@ -89,8 +89,9 @@ func (b *batch) addFence(n numbers, ms int64) {
 }
 
 // largestGrant has every field at its largest. Its ids have only characters that JSON escapes.
-var largestGrant = hongbao.Grant{Campaign: strings.Repeat("c", 64), Packet: hongbao.MaxPackets, Amount: hongbao.MaxAmount,
-	User: strings.Repeat(`"`, hongbao.MaxIDLength), RequestID: strings.Repeat(`"`, hongbao.MaxIDLength), Currency: "CNY",
+var largestGrant = hongbao.Grant{Campaign: strings.Repeat("c", 64), Packet: hongbao.MaxPackets,
+	Amount: hongbao.MaxAmount,
+	User:   strings.Repeat(`"`, hongbao.MaxIDLength), RequestID: strings.Repeat(`"`, hongbao.MaxIDLength), Currency: "CNY",
 	Code: strings.Repeat(`"`, hongbao.MaxCodeLength), Trace: strings.Repeat("0", 55), Shard: 1 << 30, Seq: math.MaxInt64,
 	Epoch: math.MaxInt64, Time: time.UnixMilli(1 << 41)}
 

@@ -193,7 +193,8 @@ func (k *check) configs(ctx context.Context, t kafka.Topic) error {
 		return err
 	}
 	k.same(k.unfit, unclean, "false", "an unclean election loses events that were acknowledged")
-	k.same(k.unfit, stamp, "CreateTime", "brokers forget a producer by its records' times, so these must be the times of sending")
+	k.same(k.unfit, stamp, "CreateTime",
+		"brokers forget a producer by its records' times, so these must be the times of sending")
 	k.keepsAll()
 	k.insync()
 	k.number(maxBytes, func(n int64) {

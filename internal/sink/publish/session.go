@@ -97,7 +97,8 @@ func (p *Publisher) probe(ctx context.Context, s *slot, open *session) error {
 	return p.sendFence(ctx, s, open, "a probe as large as the largest grant", s.batch.addProbe)
 }
 
-func (p *Publisher) sendFence(ctx context.Context, s *slot, open *session, what string, add func(numbers, int64)) error {
+func (p *Publisher) sendFence(ctx context.Context, s *slot, open *session, what string,
+	add func(numbers, int64)) error {
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()
 	born := p.now()
