@@ -12,8 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
-// startMariaDB starts a MariaDB or MySQL with the roles of deploy/rights/mysql.sql. It creates a user with each role, as
-// docs/operations.md describes, and returns a connection of the administrator.
+// startMariaDB starts a MariaDB or MySQL with the roles of deploy/rights/mysql.sql. It creates a user with each role,
+// as docs/operations.md describes, and returns a connection of the administrator.
 func (g *guarded) startMariaDB() *sql.DB {
 	g.t.Helper()
 	server := testkit.NewMariaDB(g.t, testkit.MariaDBOptions{Settings: map[string]string{"innodb_doublewrite": "on"}})
@@ -36,7 +36,8 @@ func (g *guarded) startMariaDB() *sql.DB {
 	}
 	for _, role := range roles {
 		user := strings.Replace(role, "hongbao_", "", 1)
-		do("CREATE USER " + user + " IDENTIFIED BY 'x'; GRANT " + role + " TO " + user + "; SET DEFAULT ROLE " + role + to + user)
+		do("CREATE USER " + user + " IDENTIFIED BY 'x'; GRANT " + role + " TO " + user)
+		do("SET DEFAULT ROLE " + role + to + user)
 	}
 	return admin
 }

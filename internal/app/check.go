@@ -17,13 +17,7 @@ func (a *App) Check(ctx context.Context) ([]string, error) {
 	}{
 		{"redis", "", a.openRedis},
 		{"ledger", configs.SinkBalance, a.ledger.Ready},
-		{"topic", configs.SinkKafka, func(ctx context.Context) error {
-			topic, err := a.openTopic(ctx)
-			if err == nil {
-				topic.Close()
-			}
-			return err
-		}},
+		{"topic", configs.SinkKafka, a.publishable},
 	}
 	right := []string{}
 	var errs []error

@@ -165,8 +165,8 @@ func (a *App) examineLedger(ctx context.Context, p *part) {
 			strings.Join(s.Denied, "; "))
 	}
 	if s.Asynchronous {
-		p.add(LevelProblem, "the database has fallen back to asynchronous replication, because no replica confirms in time: a "+
-			"failover loses what is paid now. Repair the replica (docs/reliability.md, \"The ledger's standby\")")
+		p.add(LevelProblem, "the database has fallen back to asynchronous replication, because no replica confirms in "+
+			"time: a failover loses what is paid now. Repair the replica (docs/reliability.md, \"The ledger's standby\")")
 	}
 	p.clock("the database", s.Clock, begin, time.Now())
 	a.ledgerDisk(p)

@@ -11,6 +11,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/sink/publish"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
@@ -194,7 +195,11 @@ func (a *App) lost(ctx context.Context, shard int) error {
 // must not prevent an upgrade.
 func (a *App) createTopic(ctx context.Context, did *Initialized) error {
 	pc := a.publisherConfig()
-	topic, err := a.topic(ctx, pc)
+	topic, err := publish.NewLog(pc)
+	if err != nil {
+		return err
+	}
+	err = a.checkTopic(ctx, topic, pc.Topic, topic.Check)
 	if hongbao.IsOutage(err) && !pc.Create && ctx.Err() == nil {
 		a.log.Warn("the topic was not checked, because Kafka does not answer: workers check it before they publish",
 			zap.String("topic", pc.Topic), zap.Error(err))

@@ -18,20 +18,33 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// openTopic connects to the deployment's topic for reading, and checks its settings. It does not need Redis. The caller
-// closes the Log.
+// openTopic connects to the deployment's topic for reading, and checks what reading needs. It does not need Redis. The
+// caller closes the Log.
 func (a *App) openTopic(ctx context.Context) (*publish.Log, error) {
-	pc := a.publisherConfig()
-	pc.Create = false
-	return a.topic(ctx, pc)
-}
-
-func (a *App) topic(ctx context.Context, pc publish.Config) (*publish.Log, error) {
-	l, err := publish.NewLog(pc)
+	l, pc, err := a.topicLog()
 	if err != nil {
 		return nil, err
 	}
-	return l, a.checkTopic(ctx, l, pc.Topic)
+	return l, a.checkTopic(ctx, l, pc.Topic, l.CheckReading)
+}
+
+// publishable returns an error unless workers could publish to the deployment's topic.
+func (a *App) publishable(ctx context.Context) error {
+	l, pc, err := a.topicLog()
+	if err == nil {
+		err = a.checkTopic(ctx, l, pc.Topic, l.Check)
+	}
+	if err == nil {
+		l.Close()
+	}
+	return err
+}
+
+func (a *App) topicLog() (*publish.Log, publish.Config, error) {
+	pc := a.publisherConfig()
+	pc.Create = false
+	l, err := publish.NewLog(pc)
+	return l, pc, err
 }
 
 // publisherConfig returns the publisher's configuration, except for Worker.
@@ -76,12 +89,13 @@ func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConf
 	if err != nil {
 		return nil, err
 	}
-	return p, a.checkTopic(ctx, p.Log, topic)
+	return p, a.checkTopic(ctx, p.Log, topic, p.Check)
 }
 
 // checkTopic checks the settings of a topic, and closes l if they are wrong. The context bounds the check.
-func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string) error {
-	report, err := l.Check(ctx)
+func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string,
+	check func(context.Context) (publish.CheckReport, error)) error {
+	report, err := check(ctx)
 	if err != nil {
 		l.Close()
 		return withHint("kafka.brokers", fmt.Errorf("kafka at %s: %w", strings.Join(a.Config.Publisher.Brokers, ","), err))

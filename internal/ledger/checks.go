@@ -70,8 +70,8 @@ func (s *postgresSettings) problems() []*SettingError {
 	return bad
 }
 
-// forgotten returns the timeouts that the session does not have, although Hongbao asks for them when it connects. Without
-// them a worker that is stopped in a transaction keeps its locks.
+// forgotten returns the timeouts that the session does not have, although Hongbao asks for them when it connects.
+// Without them a worker that is stopped in a transaction keeps its locks.
 func (s *postgresSettings) forgotten(config *Config) (bad []*SettingError) {
 	for _, t := range []struct {
 		setting string

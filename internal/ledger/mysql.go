@@ -46,8 +46,8 @@ func (m *mysqlStore) close() error { return m.db.Close() }
 
 // Each transaction sets its isolation level, so no setting of the server or of a connection pooler can change it.
 //
-// A server that has turned read-only refuses START TRANSACTION READ WRITE, unless the user has a right on the server. So
-// a transaction that only reads begins with an empty one: keys, pauses and campaigns decide what happens next, and a
+// A server that has turned read-only refuses START TRANSACTION READ WRITE, unless the user has a right on the server.
+// So a transaction that only reads begins with an empty one: keys, pauses and campaigns decide what happens next, and a
 // former primary has old ones.
 const (
 	mysqlWrite = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSTART TRANSACTION READ WRITE;\n"

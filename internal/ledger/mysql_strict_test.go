@@ -13,7 +13,8 @@ func TestStrictMySQL(t *testing.T) {
 	server := testkit.NewMySQL(t, testkit.MariaDBOptions{Settings: map[string]string{
 		"sql_require_primary_key": "on", "sql_generate_invisible_primary_key": "on"}})
 	name := server.Database(t)
-	execute(t, mariadb(t, server.AdminDSN(name)), "ALTER USER hongbao@'%' IDENTIFIED WITH caching_sha2_password BY 'secret'")
+	execute(t, mariadb(t, server.AdminDSN(name)),
+		"ALTER USER hongbao@'%' IDENTIFIED WITH caching_sha2_password BY 'secret'")
 	f := newFixture(t, testMariaDB("hongbao:secret@tcp("+server.Addr+")/"+name))
 	f.create(t, "rain", 10)
 	f.settles(t, grantsOf("rain", 1, 5)...)

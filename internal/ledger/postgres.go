@@ -108,7 +108,8 @@ func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(),
 // postgresBarrier makes the COMMIT of a transaction that wrote nothing wait for the synchronous standbys, too. Such a
 // transaction may have seen a commit that they lack: the wait for them ends with the session that waits. So without the
 // barrier a repeat could confirm what a promotion loses.
-const postgresBarrier = `SELECT pg_logical_emit_message(true, 'hongbao', '') WHERE pg_current_xact_id_if_assigned() IS NULL`
+const postgresBarrier = `SELECT pg_logical_emit_message(true, 'hongbao', '')
+	WHERE pg_current_xact_id_if_assigned() IS NULL`
 
 // warningKey is where a connection keeps the last warning of the server.
 const warningKey = "warning"
@@ -334,8 +335,8 @@ func (t *postgresTxn) commit(ctx context.Context, last []stmt) error {
 		return err
 	}
 	if w, ok := t.conn.PgConn().CustomData()[warningKey].(*pgconn.Notice); ok {
-		return hongbao.Outagef(hongbao.ClassUnknown, "PostgreSQL has committed, but warned that a failover may lose it: %s (%s)",
-			w.Message, w.Code)
+		return hongbao.Outagef(hongbao.ClassUnknown,
+			"PostgreSQL has committed, but warned that a failover may lose it: %s (%s)", w.Message, w.Code)
 	}
 	return nil
 }

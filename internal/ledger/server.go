@@ -82,8 +82,8 @@ func (l *Ledger) alarmAsynchronous(ctx context.Context) {
 		return
 	}
 	if alone, err := l.asynchronous(ctx); err == nil && alone && l.newer.due("asynchronous") {
-		log.Error("ALARM: the ledger's server has fallen back to asynchronous replication: no replica confirms in time, so a "+
-			"failover loses what is paid now; repair the replica", zap.String("code", "ledger_asynchronous"))
+		log.Error("ALARM: the ledger's server has fallen back to asynchronous replication: no replica confirms in time, so "+
+			"a failover loses what is paid now; repair the replica", zap.String("code", "ledger_asynchronous"))
 	}
 }
 

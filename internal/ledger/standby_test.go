@@ -79,10 +79,12 @@ func TestPostgresTellsOnlyWhatTheStandbyHas(t *testing.T) {
 	m := newMirrored(t)
 	m.create(t, "rain", 100)
 	m.create(t, "snow", 10)
-	_, err := m.ledger.Fund(t.Context(), Funding{Client: "shop", Currency: testCurrency, Amount: 1000, ID: "f1", Decision: by("ann", "test")})
+	_, err := m.ledger.Fund(t.Context(), Funding{Client: "shop", Currency: testCurrency, Amount: 1000, ID: "f1",
+		Decision: by("ann", "test")})
 	require.NoError(t, err)
 	require.NoError(t, m.standby.Kill())
-	entry := access.Entry{ID: "e1", Time: time.Now(), Who: "ann", Action: access.CreateCampaign, Outcome: access.OutcomeDone}
+	entry := access.Entry{ID: "e1", Time: time.Now(), Who: "ann", Action: access.CreateCampaign,
+		Outcome: access.OutcomeDone}
 	credit := payment.Credit{Client: "shop", Key: "k", Reference: "r", Account: "u1", Currency: testCurrency, Amount: 5}
 	ops := map[string]func(context.Context) error{
 		"settle": func(ctx context.Context) error {
@@ -191,7 +193,8 @@ func TestPostgresLeavesAServerThatIsNoLongerThePrimary(t *testing.T) {
 		}
 		return err
 	}, "the revoked key is refused")
-	testkit.EventuallyOK(t, 10*time.Second, func() error { return errors.Join(m.Handle(t.Context(), grantsOf("rain", 1, 10))...) },
-		"the ledger settles on the new primary")
+	testkit.EventuallyOK(t, 10*time.Second, func() error {
+		return errors.Join(m.Handle(t.Context(), grantsOf("rain", 1, 10))...)
+	}, "the ledger settles on the new primary")
 	m.holds(t, "rain", grantsOf("rain", 1, 10))
 }

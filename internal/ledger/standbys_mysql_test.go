@@ -73,7 +73,8 @@ func (p *mariadbPair) do(t *testing.T, server *testkit.MariaDBServer, statements
 func (p *mariadbPair) status(t *testing.T, server *testkit.MariaDBServer, name string) (value string) {
 	t.Helper()
 	var same string
-	err := mariadb(t, server.AdminDSN("")).QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(&same, &value)
+	row := mariadb(t, server.AdminDSN("")).QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE '"+name+"'")
+	err := row.Scan(&same, &value)
 	require.NoError(t, err, name)
 	return value
 }

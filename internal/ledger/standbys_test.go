@@ -188,7 +188,8 @@ func (r *standbyRow) run(t *testing.T) {
 	}
 }
 
-const standbyHead = "| server | what commits wait for | what happens | grants told | told and lost |\n|---|---|---|---|---|\n"
+const standbyHead = "| server | what commits wait for | what happens | grants told | told and lost |\n" +
+	"|---|---|---|---|---|\n"
 
 // write writes a line into the table of the page, in place of the line about the same.
 func (r *standbyRow) write(t *testing.T, line string) {

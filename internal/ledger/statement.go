@@ -9,7 +9,8 @@ import (
 
 // CreditByReference returns a client's credit; false if the client has none with the reference. The client takes the
 // answer as a confirmation.
-func (l *Ledger) CreditByReference(ctx context.Context, client, reference string) (c payment.Credit, found bool, err error) {
+func (l *Ledger) CreditByReference(ctx context.Context, client, reference string) (c payment.Credit, found bool,
+	err error) {
 	err = l.readDurably(ctx, func(ctx context.Context, t txn) (err error) {
 		c, found, err = rowQuery[payment.Credit]{
 			sql:  `SELECT ` + creditColumns + ` FROM credit WHERE client = $1 AND reference = $2`,

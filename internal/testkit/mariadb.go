@@ -18,7 +18,7 @@ type MariaDBOptions struct {
 	Settings map[string]string
 }
 
-// onMySQLEnv, if not empty, makes StartMariaDB start the MySQL of scripts/setup.sh mysql instead. make test-servers sets
+// onMySQLEnv, if not empty, makes StartMariaDB start the MySQL of scripts/setup.sh mysql instead. make test-mysql sets
 // it.
 const onMySQLEnv = "HONGBAO_TEST_ON_MYSQL"
 

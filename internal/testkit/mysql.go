@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// mysqlPrograms returns the MySQL that scripts/setup.sh mysql has unpacked, and the command that creates its data folder.
+// mysqlPrograms returns the MySQL that scripts/setup.sh mysql has unpacked, and the command that creates its data
+// folder.
 func (m *MariaDBServer) mysqlPrograms() (daemon string, create func() command, err error) {
 	cache, err := fetched()
 	if err != nil {
@@ -20,7 +21,8 @@ func (m *MariaDBServer) mysqlPrograms() (daemon string, create func() command, e
 	}
 	return daemon, func() command {
 		return m.command(daemon, "--no-defaults", "--initialize-insecure", "--datadir="+m.data(), "--tmpdir="+m.dir,
-			"--init-file="+m.initFile(), "--basedir="+filepath.Join(m.mysql, "usr"), "--secure-file-priv=NULL", "--user="+mysqlUser())
+			"--init-file="+m.initFile(), "--basedir="+filepath.Join(m.mysql, "usr"),
+			"--secure-file-priv=NULL", "--user="+mysqlUser())
 	}, nil
 }
 
@@ -40,7 +42,8 @@ func (m *MariaDBServer) writeInit() error {
 	if m.mysql == "" {
 		return nil
 	}
-	return os.WriteFile(m.initFile(), []byte("CREATE USER root@'%';\nGRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;\n"), 0o644)
+	text := "CREATE USER root@'%';\nGRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;\n"
+	return os.WriteFile(m.initFile(), []byte(text), 0o600)
 }
 
 // byLoader makes a command of MySQL use the loader and the libraries that were unpacked with it.

@@ -72,7 +72,8 @@ func (p *PostgresServer) StartStandby(ctx context.Context, opts PostgresOptions)
 }
 
 // startPostgres creates the data folder with a program of PostgreSQL, and starts the server on it.
-func startPostgres(ctx context.Context, create string, opts PostgresOptions, args func(*command)) (*PostgresServer, error) {
+func startPostgres(ctx context.Context, create string, opts PostgresOptions, args func(*command)) (*PostgresServer,
+	error) {
 	initdb, err := program("initdb", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
 	if err != nil {
 		return nil, err

@@ -90,7 +90,8 @@ func (s *soak) startLedger(ctx context.Context) error {
 	v := &s.servers
 	if testkit.OnMySQL() {
 		v.ledger, v.driver = ledger.MySQL, "mysql"
-		server, err := testkit.StartMariaDB(ctx, testkit.MariaDBOptions{Settings: map[string]string{"innodb_doublewrite": "on"}})
+		server, err := testkit.StartMariaDB(ctx,
+			testkit.MariaDBOptions{Settings: map[string]string{"innodb_doublewrite": "on"}})
 		if err != nil {
 			return err
 		}

@@ -9,10 +9,13 @@ import (
 // Codes returns the codes of docs/alarms.md that a long-lived process logs. The metric counts any further code as
 // "other".
 func Codes() []string {
-	return []string{"redis_went_back", "redis_lost_data", "redis_restored", "redis_lost_append_only", "redis_evicts",
-		"campaign_paused", "forged_entry", "shard_frozen", "redis_down", "shard_broken", "sink_broken", "sink_down", "unknown_campaign",
-		"incomplete_plan", "newer_schema", "ledger_asynchronous", "events_lost", "dead_letter", "unreadable_entry", "handler_panicked", "group_vanished", "keys_unread",
-		"fsync_slow", "sink_opening", "sink_paused", "sink_campaign_paused"}
+	return []string{
+		"redis_went_back", "redis_lost_data", "redis_restored", "redis_lost_append_only", "redis_evicts",
+		"campaign_paused", "forged_entry", "shard_frozen", "redis_down", "shard_broken", "sink_broken",
+		"sink_down", "unknown_campaign", "incomplete_plan", "newer_schema", "ledger_asynchronous",
+		"events_lost", "dead_letter", "unreadable_entry", "handler_panicked", "group_vanished",
+		"keys_unread", "fsync_slow", "sink_opening", "sink_paused", "sink_campaign_paused",
+	}
 }
 
 // CountAlarms returns a logger that counts the log lines that have a code.

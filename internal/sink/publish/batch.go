@@ -5,6 +5,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
+	"strings"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 
@@ -82,6 +85,27 @@ func (b *batch) add(g *hongbao.Grant, limit int) bool {
 
 func (b *batch) addFence(n numbers, ms int64) {
 	b.message.encodeFence(n, ms)
+	b.put("", 1<<30)
+}
+
+// largestGrant has every field at its largest. Its ids have only characters that JSON escapes.
+var largestGrant = hongbao.Grant{Campaign: strings.Repeat("c", 64), Packet: hongbao.MaxPackets,
+	Amount: hongbao.MaxAmount,
+	User:   strings.Repeat(`"`, hongbao.MaxIDLength), RequestID: strings.Repeat(`"`, hongbao.MaxIDLength), Currency: "CNY",
+	Code: strings.Repeat(`"`, hongbao.MaxCodeLength), Trace: strings.Repeat("0", 55), Shard: 1 << 30, Seq: math.MaxInt64,
+	Epoch: math.MaxInt64, Time: time.UnixMilli(1 << 41)}
+
+// addProbe appends a fence record that is as large as the largest grant, by spaces in its value. If the broker accepts
+// it, the size of a grant is no reason to refuse the grant.
+func (b *batch) addProbe(n numbers, ms int64) {
+	before := len(b.buf)
+	b.add(&largestGrant, 1<<30)
+	size := len(b.buf) - before
+	b.buf, b.count = b.buf[:before], b.count-1
+	b.addFence(n, ms)
+	pad := size - (len(b.buf) - before)
+	b.buf, b.count = b.buf[:before], b.count-1
+	b.value = append(append(append(b.value[:0], '{'), bytes.Repeat([]byte(" "), pad)...), '}')
 	b.put("", 1<<30)
 }
 

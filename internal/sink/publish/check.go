@@ -24,12 +24,18 @@ type CheckReport struct {
 	ProducerExpiration time.Duration
 }
 
-// Check compares the topic with the configuration. It creates a missing topic if Create is set. It returns all refusals
-// together as one Broken error. An error of another class says that the brokers could not be reached.
-func (l *Log) Check(ctx context.Context) (CheckReport, error) {
+// Check compares the topic with the configuration, before the first publishing. It creates a missing topic if Create is
+// set. It returns all refusals together as one Broken error. An error of another class says that the brokers could not
+// be reached.
+func (l *Log) Check(ctx context.Context) (CheckReport, error) { return l.check(ctx, false) }
+
+// CheckReading is Check for a program that only reads. It warns of the settings that only publishing needs.
+func (l *Log) CheckReading(ctx context.Context) (CheckReport, error) { return l.check(ctx, true) }
+
+func (l *Log) check(ctx context.Context, reads bool) (CheckReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.AttemptTime)
 	defer cancel()
-	k := &check{l: l}
+	k := &check{l: l, reads: reads}
 	k.report.ProducerExpiration = l.cfg.ProducerExpiration
 	topic, err := k.topic(ctx)
 	if err != nil {
@@ -49,6 +55,7 @@ func (l *Log) Check(ctx context.Context) (CheckReport, error) {
 
 type check struct {
 	l        *Log
+	reads    bool // without publishing
 	report   CheckReport
 	refusals []error
 	replicas int
@@ -57,6 +64,15 @@ type check struct {
 
 func (k *check) refuse(format string, args ...any) {
 	k.refusals = append(k.refusals, fmt.Errorf(format, args...))
+}
+
+// unfit refuses publishing.
+func (k *check) unfit(format string, args ...any) {
+	if k.reads {
+		k.warn("nothing can be published: "+format, args...)
+	} else {
+		k.refuse(format, args...)
+	}
 }
 
 func (k *check) warn(format string, args ...any) {
@@ -176,26 +192,27 @@ func (k *check) configs(ctx context.Context, t kafka.Topic) error {
 	if err := k.describe(ctx, kafka.ResourceTypeBroker, broker, producerLife); err != nil {
 		return err
 	}
-	k.same(unclean, "false", "an unclean election loses events that were acknowledged")
-	k.same(stamp, "CreateTime", "brokers forget a producer by its records' times, so these must be the times of sending")
+	k.same(k.unfit, unclean, "false", "an unclean election loses events that were acknowledged")
+	k.same(k.unfit, stamp, "CreateTime",
+		"brokers forget a producer by its records' times, so these must be the times of sending")
 	k.keepsAll()
 	k.insync()
 	k.number(maxBytes, func(n int64) {
 		if n < int64(k.l.cfg.BatchBytes) {
-			k.refuse("%s is %d, but BatchBytes is %d: raise the first or lower the second", maxBytes, n, k.l.cfg.BatchBytes)
+			k.unfit("%s is %d, but BatchBytes is %d: raise the first or lower the second", maxBytes, n, k.l.cfg.BatchBytes)
 		}
 	})
 	k.number(producerLife, func(n int64) {
 		life := time.Duration(min(n, int64(365*24*time.Hour/time.Millisecond))) * time.Millisecond
 		if life/4 < k.l.cfg.MaxClaimAge {
-			k.refuse("the brokers' %s is %v, but MaxClaimAge is %v: it must be four times as long", producerLife, life,
+			k.unfit("the brokers' %s is %v, but MaxClaimAge is %v: it must be four times as long", producerLife, life,
 				k.l.cfg.MaxClaimAge)
 		}
 		k.report.ProducerExpiration = min(k.report.ProducerExpiration, life)
 	})
 	k.number(retention, func(n int64) {
 		if keep := time.Duration(min(n, 1<<40)) * time.Millisecond; n >= 0 && keep < k.report.ProducerExpiration/2 {
-			k.refuse("%s is %v: below %v, records may expire before a dead worker's batch is searched for", retention, keep,
+			k.unfit("%s is %v: below %v, records may expire before a dead worker's batch is searched for", retention, keep,
 				k.report.ProducerExpiration/2)
 		}
 	})
@@ -239,13 +256,15 @@ func (k *check) describe(ctx context.Context, kind kafka.ResourceType, name stri
 	return nil
 }
 
-func (k *check) same(setting, want, why string) {
+func (k *check) same(object func(string, ...any), setting, want, why string) {
 	if got, ok := k.values[setting]; ok && got != want {
-		k.refuse("%s is %s, want %s: %s", setting, got, want, why)
+		object("%s is %s, want %s: %s", setting, got, want, why)
 	}
 }
 
-func (k *check) keepsAll() { k.same(cleanup, "delete", "compaction keeps only one event per user") }
+func (k *check) keepsAll() {
+	k.same(k.refuse, cleanup, "delete", "compaction keeps only one event per user")
+}
 
 func (k *check) number(setting string, check func(int64)) {
 	got, ok := k.values[setting]
@@ -254,7 +273,7 @@ func (k *check) number(setting string, check func(int64)) {
 	}
 	n, err := strconv.ParseInt(got, 10, 64)
 	if err != nil {
-		k.refuse("%s is %.40q, which is not a number", setting, got)
+		k.unfit("%s is %.40q, which is not a number", setting, got)
 		return
 	}
 	check(n)
@@ -265,9 +284,9 @@ func (k *check) insync() {
 		r := int64(k.replicas)
 		switch {
 		case n > r:
-			k.refuse("%s is %d, but a partition has %d replicas: nothing could be written", minInsync, n, r)
+			k.unfit("%s is %d, but a partition has %d replicas: nothing could be written", minInsync, n, r)
 		case r > 1 && n < 2:
-			k.refuse("%s is %d with %d replicas: an acknowledged event may be on one disk only; set it to 2", minInsync, n, r)
+			k.unfit("%s is %d with %d replicas: an acknowledged event may be on one disk only; set it to 2", minInsync, n, r)
 		case r == 1:
 			k.warn("a partition has one replica: a lost disk loses events")
 		case n == r:

@@ -117,8 +117,8 @@ func (p *Publisher) giveBack(ctx context.Context, s *slot, c *call, b *push, sen
 	return p.halve(ctx, s, c, b, sent.err)
 }
 
-// halve halves the size of the next batch. If the batch had only one grant, halve sends a minimal record instead. If
-// the broker accepts this record, the grant gets a Permanent error.
+// halve halves the size of the next batch. If the batch had only one grant, halve sends a probe instead. If the broker
+// accepts the probe, the grant gets a Permanent error.
 func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause error) error {
 	p.count.refused.Add(1)
 	if n := int(b.st.count()); n > 1 {
@@ -126,14 +126,13 @@ func (p *Publisher) halve(ctx context.Context, s *slot, c *call, b *push, cause 
 		c.most = max(1, n/2)
 		return nil
 	}
-	if err := p.announce(ctx, s, b.open); err != nil {
-		return fmt.Errorf("the broker refuses a single grant (%w), so a minimal record was sent: %w", cause, err)
+	if err := p.probe(ctx, s, b.open); err != nil {
+		return fmt.Errorf("the broker refuses a single grant (%w): %w; compare the topic's max.message.bytes", cause, err)
 	}
 	s.keep(b.open)
 	c.widen()
 	c.settle(b.claim.Events, hongbao.Errorf(hongbao.ClassPermanent,
-		"%s accepts a minimal record, but not this grant: %w; compare the topic's max.message.bytes", p.where(b.st.partition),
-		cause))
+		"%s accepts a record that is as large as any grant, but not this grant: %w", p.where(b.st.partition), cause))
 	return nil
 }
 

@@ -86,13 +86,24 @@ func (p *Publisher) takeSession(ctx context.Context, s *slot, born time.Time) (*
 var errProducer = errors.New("the broker refuses the producer id")
 
 // announce sends the smallest possible record: a fence record with the session's own numbers. It makes the session
-// visible to Fence. It also tells a grant that the broker rejects from a broker that rejects everything.
+// visible to Fence.
 func (p *Publisher) announce(ctx context.Context, s *slot, open *session) error {
+	return p.sendFence(ctx, s, open, "a minimal record", s.batch.addFence)
+}
+
+// probe sends a record that is as large as the largest grant. It tells a grant that the broker rejects from a broker
+// that rejects everything, or everything of this size.
+func (p *Publisher) probe(ctx context.Context, s *slot, open *session) error {
+	return p.sendFence(ctx, s, open, "a probe as large as the largest grant", s.batch.addProbe)
+}
+
+func (p *Publisher) sendFence(ctx context.Context, s *slot, open *session, what string,
+	add func(numbers, int64)) error {
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()
 	born := p.now()
 	s.batch.start(open.numbers, born.UnixMilli())
-	s.batch.addFence(open.numbers, born.UnixMilli())
+	add(open.numbers, born.UnixMilli())
 	sent := p.send(attempt, s, born, s.batch.finish())
 	switch {
 	case sent.verdict == appended:
@@ -103,10 +114,10 @@ func (p *Publisher) announce(ctx context.Context, s *slot, open *session) error 
 	case sent.verdict == lookBack || sent.verdict == fenced:
 		return hongbao.Outagef(hongbao.ClassTransient, "%w; the next attempt uses a new one: %w", errProducer, sent.err)
 	case sent.verdict == again || sent.unsure:
-		return hongbao.Outagef(hongbao.ClassUnknown, "sending a minimal record to %s: no conclusive answer in time: %w",
+		return hongbao.Outagef(hongbao.ClassUnknown, "sending %s to %s: no conclusive answer in time: %w", what,
 			p.where(s.partition), sent.err)
 	}
-	return p.sinkError("sending a minimal record to "+p.where(s.partition), sent.verdict, sent.err)
+	return p.sinkError("sending "+what+" to "+p.where(s.partition), sent.verdict, sent.err)
 }
 
 // checkEpoch returns an error if the ledger has a later epoch of the shard than the batch. Two cases are safe. A

@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,12 +38,12 @@ func TestTooLargeBatchesAreHalved(t *testing.T) {
 	require.Zero(t, b.store.open(0))
 }
 
-// The broker refuses every grant, even alone. The result of a minimal record then decides the error: no grant gets a
+// The broker refuses every grant, even alone. The result of the probe then decides the error: no grant gets a
 // Permanent error.
-func TestLoneRefusalWaitsForAMinimalRecord(t *testing.T) {
+func TestLoneRefusalWaitsForAProbe(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		probe  error // the result of the minimal record; grants get InvalidRecord
+		probe  error // the result of the probe; grants get InvalidRecord
 		class  hongbao.Class
 		outage bool
 	}{
@@ -78,6 +79,37 @@ func TestLoneRefusalWaitsForAMinimalRecord(t *testing.T) {
 			requireOneCopy(t, &b.cfg, g)
 		})
 	}
+}
+
+// The topic's limit was lowered below the size of a grant. No grant is at fault, so none becomes a dead letter.
+func TestALimitBelowOneGrantIsBroken(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []string{"250", "340"} { // a session can be announced, and no grant fits
+		b := setup(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": limit}))
+		p, _ := b.worker(t)
+		g := b.store.grants(0, 4, decided)
+		requireClass(t, p.Handle(t.Context(), g), 4, hongbao.ClassBroken, false)
+		require.Positive(t, p.Stats().Refused)
+		require.Zero(t, b.store.open(0), "all claims were released")
+	}
+}
+
+// The probe is about as large as the largest grant.
+func TestTheProbeIsAsLargeAsAnyGrant(t *testing.T) {
+	t.Parallel()
+	b := newBatch("hongbao/deployment")
+	b.start(numbers{}, 0)
+	g := largestGrant
+	g.User, g.Code = strings.Repeat("a", hongbao.MaxIDLength), ""
+	require.True(t, b.add(&g, 1<<20))
+	plain := len(b.finish())
+	b.start(numbers{}, 0)
+	b.addProbe(numbers{}, 0)
+	probe := len(b.finish())
+	require.Greater(t, probe, plain)
+	b.start(numbers{}, 0)
+	require.True(t, b.add(&largestGrant, 1<<20))
+	require.InDelta(t, len(b.finish()), probe, 4)
 }
 
 func TestRealSizeLimit(t *testing.T) {
