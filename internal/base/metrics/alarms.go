@@ -12,7 +12,7 @@ func Codes() []string {
 	return []string{"redis_went_back", "redis_lost_data", "redis_restored", "redis_lost_append_only", "redis_evicts",
 		"campaign_paused", "forged_entry", "shard_frozen", "redis_down", "shard_broken", "sink_broken", "sink_down", "unknown_campaign",
 		"newer_schema", "events_lost", "dead_letter", "unreadable_entry", "handler_panicked", "group_vanished", "keys_unread",
-		"fsync_slow", "sink_opening", "sink_paused", "sink_campaign_paused"}
+		"fsync_slow", "sink_opening", "sink_paused", "sink_campaign_paused", "certificate_unread"}
 }
 
 // CountAlarms returns a logger that counts the log lines that have a code.

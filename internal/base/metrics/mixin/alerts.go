@@ -142,6 +142,7 @@ func logged(l Limits) (all []Alert) {
 		{"unknown_campaign", warning, "Grants wait unpaid: the ledger does not have their campaign"},
 		{"newer_schema", critical, "A process is too old for the ledger's schema and writes nothing: grants wait unpaid"},
 		{"keys_unread", warning, "hongbao serve can't read or use its key set"},
+		{"certificate_unread", warning, "A renewed certificate can't be used; the process still uses the one before"},
 		{"fsync_slow", warning, "Each grab waits for fsync, which Redis runs only once a second"},
 	} {
 		all = append(all, Alert{Code: one.code, Severity: one.severity, Summary: one.summary,
