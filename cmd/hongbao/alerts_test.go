@@ -198,7 +198,8 @@ func wrongHands(t *testing.T) {
 	server := testkit.NewRedis(t, testkit.RedisOptions{})
 	d := scraped(t, options{redis: server})
 	d.campaign("rain", 100, 1000)
-	g := d.serve()
+	cert, key := newAuthority(t).issue() // for an hour
+	g := d.serve("--serve.control_tls_cert="+cert, "--serve.control_tls_key="+key)
 	w, worker := d.watchedWorker()
 	w.says(`"working"`)
 	p := watch(t, g.ops("serving grabs", "ops"), worker, ownWorker(t, d, "panics", panics{}))
@@ -207,7 +208,11 @@ func wrongHands(t *testing.T) {
 	p.fires("handler_panicked", "sink_campaign_paused") // only the panicking handler causes these two
 	firing, err := p.firing()
 	require.NoError(t, err)
-	require.Subset(t, []string{"handler_panicked", "dead_letter", "sink_campaign_paused"}, firing, "nothing else fires before its fault")
+	require.Subset(t, []string{"handler_panicked", "dead_letter", "sink_campaign_paused", "certificate_ends"}, firing,
+		"nothing else fires before its fault")
+	p.fires("certificate_ends")
+	require.NoError(t, os.WriteFile(cert, []byte("junk"), 0o600))
+	p.fires("certificate_unread")
 
 	set := func(name, value string) { require.NoError(t, d.rdb.ConfigSet(t.Context(), name, value).Err()) }
 	set("maxmemory-policy", "allkeys-lru")

@@ -53,6 +53,7 @@ func exportCmd() *cobra.Command {
 	flags.StringVar(&day, "day", "", "the day, such as 2026-02-17, in each campaign's time zone (required)")
 	flags.StringVar(&e.Campaign, "campaign", "", "only this campaign (default every campaign that moved money on that day)")
 	flags.StringVar(&e.Dir, "dir", ".", "the folder for the files")
+	flags.BoolVar(&e.Exact, "exact", false, "write the column account as it is, for programs; a spreadsheet could take an account for a formula")
 	flags.BoolVar(&e.Unfinished, "unfinished", false, "also write a day that is not over, or whose grants are not all settled")
 	return cmd
 }

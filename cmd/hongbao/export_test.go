@@ -66,7 +66,7 @@ func TestExport(t *testing.T) {
 	require.Equal(t, "Asia/Shanghai", file.TimeZone)
 	require.Equal(t, filepath.Join(dir, "rain-"+day+".csv"), file.File)
 	require.True(t, file.Finished)
-	require.Equal(t, []string{"booked_at", "type", "reference", "account", "currency", "amount", "campaign", "packet",
+	require.Equal(t, []string{"booked_at", "type", "reference", "account_safe", "currency", "amount", "campaign", "packet",
 		"granted_at", "transfer"}, lines[0])
 	require.Equal(t, []string{"funding", "funding:rain", "acme", "CNY", "100.05", "rain", "", "", "funding:rain"}, lines[1][1:])
 	paid, last := 0, 0
@@ -193,4 +193,36 @@ func TestExportSkipsWhatItCantExport(t *testing.T) {
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, files, 2)
+}
+
+// A user whose id is a formula can't run it in the spreadsheet of whoever opens the file. With --exact the ids are as the
+// ledger has them, and the heading says which file it is.
+func TestExportIsSafeForSpreadsheets(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{postgres: true})
+	d.campaign("rain", 10, 100_05)
+	users := []string{`=HYPERLINK("http://evil.test")`, "+1", "-1+1", "@SUM(A1)", "u1", "'=1"}
+	for _, user := range users {
+		d.ok("grab", "rain", "--", user)
+	}
+	w := d.start("work")
+	d.quiet()
+	w.stop(syscall.SIGTERM)
+	day, dir := d.booked(time.Now().Add(-48*time.Hour)), t.TempDir()
+	accounts := func(args ...string) (heading string, all []string) {
+		_, lines := d.exported(append([]string{"--day", day, "--campaign", "rain", "--dir", dir}, args...)...)
+		for _, line := range lines[2:] {
+			all = append(all, line[3])
+		}
+		return lines[0][3], all
+	}
+	heading, safe := accounts()
+	require.Equal(t, "account_safe", heading)
+	for _, cell := range safe {
+		require.NotRegexp(t, `^[=+\-@\t\r]`, cell)
+	}
+	require.ElementsMatch(t, []string{`'=HYPERLINK("http://evil.test")`, "'+1", "'-1+1", "'@SUM(A1)", "u1", "''=1"}, safe)
+	heading, exact := accounts("--exact")
+	require.Equal(t, "account", heading)
+	require.ElementsMatch(t, users, exact)
 }

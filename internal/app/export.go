@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,8 @@ type Export struct {
 	Dir string
 	// Unfinished allows a day that is not over or not settled.
 	Unfinished bool
+	// Exact writes accounts as the ledger has them, also those that a spreadsheet would take for a formula.
+	Exact bool
 }
 
 // Exported describes the file for one day of a campaign. Amounts are in minor units.
@@ -49,6 +52,18 @@ type Exported struct {
 // exportColumns are the columns of a file; docs/reconciliation.md describes them.
 var exportColumns = []string{"booked_at", "type", "reference", "account", "currency", "amount", "campaign", "packet",
 	"granted_at", "transfer"}
+
+// accountColumn is the place of the account in exportColumns. It is the only column whose text people choose freely.
+const accountColumn = 3
+
+// safe returns a text that no spreadsheet takes for a formula: with a ' in front, if it begins with a character that
+// begins a formula, or with a '. So the text without its first ' is the account again.
+func safe(text string) string {
+	if text != "" && strings.ContainsRune("=+-@'", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}
 
 const (
 	exportTime = "2006-01-02T15:04:05.000Z07:00"
@@ -145,14 +160,20 @@ func (a *App) exportDay(ctx context.Context, e *Export, c *hongbao.Campaign, day
 	}
 	defer func() { err = errors.Join(err, file.drop()) }()
 	w := csv.NewWriter(file)
-	if err := w.Write(exportColumns); err != nil {
+	record := slices.Clone(exportColumns)
+	if !e.Exact {
+		record[accountColumn] += "_safe"
+	}
+	if err := w.Write(record); err != nil {
 		return err
 	}
-	record := make([]string, len(exportColumns))
 	span := ledger.Day{Campaign: c.ID, From: day.From, To: day.To}
 	day.DaySums, err = a.ledger.Day(ctx, span, func(l *ledger.Line) error {
 		day.Lines++
 		a.exportLine(record, c, day.From.Location(), l)
+		if !e.Exact {
+			record[accountColumn] = safe(record[accountColumn])
+		}
 		return w.Write(record)
 	})
 	if err == nil {

@@ -67,6 +67,7 @@ type Config struct {
 	redisTLS, kafkaTLS, remoteTLS, balanceTLS, serveTLS, controlTLS *tls.Config
 	kafkaSASL                                                       sasl.Mechanism
 	watched                                                         []logSetter
+	pairs                                                           map[string]keyPair
 }
 
 // Deployment has the settings that all processes of a deployment must share. Only Sinks may change during the

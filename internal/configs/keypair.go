@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // keyPair is a certificate and its key in two files. Each handshake uses the current content of the files.
@@ -50,4 +51,16 @@ func readKeyPair(cert, key string) (*tls.Certificate, error) {
 func (p keyPair) server(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.current(), nil }
 func (p keyPair) client(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return p.current(), nil
+}
+
+// CertificateEnds returns when the certificate of each knob expires. It first reads files that have changed, also if no
+// handshake has used them.
+func (c *Config) CertificateEnds() map[string]time.Time {
+	ends := make(map[string]time.Time, len(c.pairs))
+	for knob, p := range c.pairs {
+		if pair := p.current(); pair != nil && pair.Leaf != nil {
+			ends[knob] = pair.Leaf.NotAfter
+		}
+	}
+	return ends
 }

@@ -3,10 +3,13 @@ package configs
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"net"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -73,6 +76,17 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	replace(t, key, newKey)
 	all(second.Certificate[0])
 	require.Equal(t, 4, bytes.Count(out.Bytes(), []byte("was read again")), out.String())
+
+	leaf, err := x509.ParseCertificate(second.Certificate[0])
+	require.NoError(t, err)
+	require.Equal(t, map[string]time.Time{"balance.tls_cert": leaf.NotAfter, "redis.tls_cert": leaf.NotAfter,
+		"kafka.tls_cert": leaf.NotAfter, "remote.tls_cert": leaf.NotAfter}, c.CertificateEnds())
+	out.Reset()
+	require.NoError(t, os.WriteFile(cert, []byte("junk"), 0o600))
+	require.Len(t, c.CertificateEnds(), 4, "the old ones")
+	require.Equal(t, 4, bytes.Count(out.Bytes(), []byte(`"code":"certificate_unread"`)), "without a handshake: %s", out.String())
+	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: second.Certificate[0]}), 0o600))
+	all(second.Certificate[0])
 
 	_, openKey := certificate(t, 0o644)
 	replace(t, key, openKey)

@@ -38,7 +38,7 @@ func Load(path string, env []string, flags *pflag.FlagSet) (*Config, error) {
 	l.commandLine(flags)
 	c := l.fill()
 	l.check(c)
-	c.watched = l.watched
+	c.watched, c.pairs = l.watched, l.pairs
 	if err := l.p.err(); err != nil {
 		return nil, err
 	}
@@ -51,9 +51,12 @@ type loader struct {
 	values, sources map[string]string
 	p               problems
 	watched         []logSetter
+	pairs           map[string]keyPair // by the knobs of their certificates
 }
 
-func newLoader() *loader { return &loader{values: map[string]string{}, sources: map[string]string{}} }
+func newLoader() *loader {
+	return &loader{values: map[string]string{}, sources: map[string]string{}, pairs: map[string]keyPair{}}
+}
 
 func (l *loader) file(path string) {
 	if path == "" {

@@ -37,10 +37,15 @@ func (c *Config) Logger(w io.Writer) (*zap.Logger, error) {
 	}
 	out := zapcore.Lock(zapcore.AddSync(w))
 	log := zap.New(zapcore.NewCore(encoder, out, level), zap.ErrorOutput(zapcore.Lock(os.Stderr)))
+	c.Watch(log)
+	return log, nil
+}
+
+// Watch sets the logger for changes of files with certificates.
+func (c *Config) Watch(log *zap.Logger) {
 	for _, w := range c.watched {
 		w.setLog(log)
 	}
-	return log, nil
 }
 
 func (c *Config) console(w io.Writer) bool {

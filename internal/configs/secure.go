@@ -84,6 +84,7 @@ func (l *loader) keyPair(name, cert, key string) keyPair {
 		l.bad(name+"_key", "%v", keyErr)
 	}
 	l.watched = append(l.watched, p)
+	l.pairs[name+"_cert"] = p
 	return p
 }
 

@@ -58,7 +58,7 @@ func (w *watched[T]) current() *T {
 	valid, err := w.read()
 	if err != nil {
 		log.Error("a certificate or its key has changed, and can't be used; the earlier ones stay in use until the files "+
-			"are right", zap.Error(err))
+			"are right", zap.String("code", "certificate_unread"), zap.Error(err))
 		return w.valid
 	}
 	log.Info("a certificate or its key has changed, and was read again")

@@ -39,6 +39,8 @@ func newProcess(cfg *configs.Config, command string, scraped bool) (*process, er
 		p.set = metrics.New(command, version(), cfg.Deployment.ID)
 		p.requests = p.set.Requests()
 		log = p.set.CountAlarms(log)
+		cfg.Watch(log)
+		p.set.Certificates(cfg.CertificateEnds)
 		p.set.Settings(metrics.Settings{UnsafeAllow: cfg.Unsafe.Allow, AuditMaxAge: cfg.Ops.AuditMaxAge})
 		hooks.Ledger, hooks.Kafka = p.set.Ledger(), p.set.Kafka()
 	}

@@ -14,7 +14,7 @@ func Codes() []string {
 		"campaign_paused", "forged_entry", "shard_frozen", "redis_down", "shard_broken", "sink_broken",
 		"sink_down", "unknown_campaign", "incomplete_plan", "newer_schema", "ledger_asynchronous",
 		"events_lost", "dead_letter", "unreadable_entry", "handler_panicked", "group_vanished",
-		"keys_unread", "fsync_slow", "sink_opening", "sink_paused", "sink_campaign_paused",
+		"keys_unread", "fsync_slow", "sink_opening", "sink_paused", "sink_campaign_paused", "certificate_unread",
 	}
 }
 

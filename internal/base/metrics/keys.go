@@ -15,3 +15,12 @@ func (s *Set) Keys(ends func(context.Context) map[access.Role]time.Time) {
 		}
 	}, KeyEnds))
 }
+
+// Certificates exports when the certificate of each knob expires. Each scrape calls ends.
+func (s *Set) Certificates(ends func() map[string]time.Time) {
+	s.registry.MustRegister(newPolled(func(add func(m *Metric, value float64, labels ...string)) {
+		for knob, end := range ends() {
+			add(CertificateEnds, float64(end.Unix()), knob)
+		}
+	}, CertificateEnds))
+}

@@ -10,6 +10,10 @@ var (
 			"upgrade"})
 	Alarms = everyProcess.add(Metric{Name: "hongbao_alarms_total", Kind: Counter, Labels: []string{"code"},
 		Help: "Number of log lines with this code; docs/alarms.md explains each code.", Normal: "does not grow"})
+	CertificateEnds = everyProcess.add(Metric{Name: "hongbao_certificate_expiry_timestamp_seconds", Kind: Gauge,
+		Labels: []string{"knob"}, Help: "Unix time at which the certificate of this knob expires. Each scrape reads changed " +
+			"files. Absent without certificates.",
+		Normal: "more than a week ahead"})
 	UnsafeAllow = everyProcess.add(Metric{Name: "hongbao_unsafe_allow", Kind: Gauge, Labels: []string{"check"},
 		Help: "Always 1, for each check that unsafe.allow switches off.", Normal: "absent"})
 	AuditMaxAge = everyProcess.add(Metric{Name: "hongbao_audit_max_age_seconds", Kind: Gauge,

@@ -47,6 +47,7 @@ func everything(t *testing.T) string {
 	})
 	s.Kafka()("Produce", time.Second, errors.New("no answer"))
 	s.CountAlarms(zap.NewNop())
+	s.Certificates(func() map[string]time.Time { return map[string]time.Time{"serve.tls_cert": time.Now()} })
 	s.Settings(Settings{UnsafeAllow: []string{"redis_settings"}})
 	s.Publisher(func() Published { return Published{Batches: 4} })
 	s.State(Poll{Timeout: time.Second, Every: time.Hour, Ask: func(context.Context) (*State, error) {

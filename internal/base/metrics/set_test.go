@@ -231,6 +231,16 @@ func TestKeyEnds(t *testing.T) {
 	has(t, scrape(t, s), `hongbao_key_expiry_timestamp_seconds{role="gateway"} 1.7e+09`)
 }
 
+// A scrape reports the ends of that moment.
+func TestCertificateEnds(t *testing.T) {
+	t.Parallel()
+	s, ends := New("serve", "v1", "rain"), map[string]time.Time{}
+	s.Certificates(func() map[string]time.Time { return ends })
+	require.NotContains(t, scrape(t, s), "hongbao_certificate_expiry_timestamp_seconds{")
+	ends["serve.tls_cert"] = time.Unix(1_700_000_000, 0)
+	has(t, scrape(t, s), `hongbao_certificate_expiry_timestamp_seconds{knob="serve.tls_cert"} 1.7e+09`)
+}
+
 func TestTraceID(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "0af7651916cd43dd8448eb211c80319c", TraceID(sampled))

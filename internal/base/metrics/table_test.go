@@ -61,7 +61,7 @@ func TestNamesAreInOrder(t *testing.T) {
 		require.Equal(t, m.Kind == Histogram, m.Buckets != nil, m.Name)
 		for _, label := range m.Labels {
 			require.Contains(t, []string{"by", "campaign", "check", "class", "code", "command",
-				"kind", "level", "listener", "outcome", "request", "result",
+				"kind", "knob", "level", "listener", "outcome", "request", "result",
 				"role", "route", "server", "shard", "sink", "status", "version"}, label, "is this label bounded? docs/metrics.md says by what")
 		}
 		if m.Kind != Histogram {

@@ -179,7 +179,7 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name 
 
 // fail sends a page that shows an error message.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, text string) {
-	p := page{Title: http.StatusText(status), Error: text}
+	p := page{Title: http.StatusText(status), Error: text, View: r.PostFormValue("why")} // what a person wrote is not lost
 	if who, err := c.callerOf(r); err == nil {
 		p.Caller = &who
 	}

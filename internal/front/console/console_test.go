@@ -425,7 +425,7 @@ func TestHead(t *testing.T) {
 	f := setup(t, func(c *configs.Console, _ *Deps) { c.ReadOnly = true })
 	head := func(role, path string) int {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodHead, path, nil)
-		r.AddCookie(&http.Cookie{Name: f.cookieName(), Value: sessionOf + role})
+		r.AddCookie(&http.Cookie{Name: f.cookieName(f.tls), Value: sessionOf + role})
 		w := httptest.NewRecorder()
 		f.ServeHTTP(w, r)
 		return w.Code

@@ -83,7 +83,7 @@ func TestFaultsAreProtected(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, f.ask(t, "", "/faults/kill-worker", url.Values{}).Code)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://console.example/faults/kill-worker", nil)
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
-	r.AddCookie(&http.Cookie{Name: f.cookieName(), Value: sessionOf + "treasurer"})
+	r.AddCookie(&http.Cookie{Name: f.cookieName(f.tls), Value: sessionOf + "treasurer"})
 	w := httptest.NewRecorder()
 	f.ServeHTTP(w, r)
 	require.Equal(t, http.StatusForbidden, w.Code)

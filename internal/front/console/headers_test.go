@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,4 +46,40 @@ func FuzzLocal(f *testing.F) {
 		require.Empty(t, u.Scheme)
 		require.NotRegexp(t, `^(//|/\\)`, local(to))
 	})
+}
+
+// The cookie is Secure if the browser speaks TLS, also if a proxy in front of the console ends it.
+func TestCookieBehindAProxy(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	for origin, secure := range map[string]bool{"https://console.example.com": true, "http://127.0.0.1:8081": false, "": false} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/login", strings.NewReader(url.Values{"key": {"viewer"}}.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+		r.Header.Set("Origin", origin)
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, r)
+		require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+		cookie := w.Result().Cookies()[0]
+		require.Equal(t, secure, cookie.Secure, origin)
+		require.Equal(t, f.cookieName(secure), cookie.Name)
+		again := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		again.AddCookie(cookie)
+		w = httptest.NewRecorder()
+		f.ServeHTTP(w, again)
+		require.Equal(t, http.StatusOK, w.Code)
+	}
+}
+
+// The field of a reason takes no more than the server does. A reason with too many bytes is on the page of the refusal.
+func TestLongReasonIsNotLost(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	for _, path := range []string{"/campaigns/rain", "/letters", "/letters/kafka/0/1-1", "/quarantine/7"} {
+		require.Regexp(t, `name="why" required maxlength="500"`, f.ask(t, "treasurer", path, nil).Body.String(), path)
+	}
+	why := strings.Repeat("红", 200)
+	w := f.ask(t, "treasurer", "/letters/drop", url.Values{"id": {"kafka/0/1-1"}, "why": {why}})
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.Contains(t, w.Body.String(), why)
 }

@@ -16,11 +16,29 @@ import (
 // cookies of a host to all its ports. Without the id, two deployments on one host would overwrite each other's
 // sessions. With TLS, the prefix __Host- makes browsers reject a cookie that another host or a page without TLS has
 // set.
-func (c *Console) cookieName() string {
-	if c.tls {
+func (c *Console) cookieName(secure bool) string {
+	if secure {
 		return "__Host-hongbao-" + c.deployment
 	}
 	return "hongbao-" + c.deployment
+}
+
+// secure reports whether the browser sends the request by TLS. If a proxy ends TLS, only the browser knows that: it names
+// the scheme in the header Origin of every form. Whoever forges the header affects only their own cookie.
+func (c *Console) secure(r *http.Request) bool {
+	return c.tls || strings.HasPrefix(r.Header.Get("Origin"), "https://")
+}
+
+// session returns the session of the request's cookie, or "".
+func (c *Console) session(r *http.Request) string {
+	cookie, err := r.Cookie(c.cookieName(true))
+	if err != nil && !c.tls {
+		cookie, err = r.Cookie(c.cookieName(false))
+	}
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
 }
 
 // callerOf identifies the caller by the API key in the header or, without that, by the session cookie. It does
@@ -29,8 +47,8 @@ func (c *Console) callerOf(r *http.Request) (access.Caller, error) {
 	if key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return c.authority.Identify(r.Context(), strings.TrimSpace(key))
 	}
-	if cookie, err := r.Cookie(c.cookieName()); err == nil {
-		return c.authority.Session(r.Context(), cookie.Value)
+	if session := c.session(r); session != "" {
+		return c.authority.Session(r.Context(), session)
 	}
 	return access.Caller{}, access.ErrUnauthorized
 }
@@ -73,11 +91,11 @@ func (c *Console) allow(a access.Action, h handler) http.Handler {
 // keepSession moves the end of the session of the request's cookie. An open live page renews its stream of events by
 // itself, so that is no sign of its user.
 func (c *Console) keepSession(r *http.Request) {
-	cookie, err := r.Cookie(c.cookieName())
-	if err != nil || r.URL.Path == "/events" {
+	session := c.session(r)
+	if session == "" || r.URL.Path == "/events" {
 		return
 	}
-	if err := c.authority.KeepSession(r.Context(), cookie.Value, c.sessionTimes()); err != nil {
+	if err := c.authority.KeepSession(r.Context(), session, c.sessionTimes()); err != nil {
 		c.log.Warn("a session was not extended; the next request tries it again", zap.Error(err))
 	}
 }
@@ -116,7 +134,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	}
 	c.loggedIn(r, access.LogIn, &who, nil)
 	c.endSession(r) // the browser is about to lose the old cookie, so nobody could log out the old session
-	http.SetCookie(w, c.cookie(session))
+	http.SetCookie(w, c.cookie(r, session))
 	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // local returns only paths of this site
 }
 
@@ -135,30 +153,30 @@ func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 		c.loggedIn(r, access.LogOut, &who, nil)
 	}
 	c.endSession(r)
-	http.SetCookie(w, c.cookie(""))
+	http.SetCookie(w, c.cookie(r, ""))
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
 // endSession ends the session of the request's cookie.
 func (c *Console) endSession(r *http.Request) {
-	cookie, err := r.Cookie(c.cookieName())
-	if err != nil {
+	session := c.session(r)
+	if session == "" {
 		return
 	}
-	if err := c.authority.EndSession(r.Context(), cookie.Value); err != nil {
+	if err := c.authority.EndSession(r.Context(), session); err != nil {
 		c.log.Warn("a session could not be ended; it expires by itself", zap.Error(err))
 	}
 }
 
 // cookie returns a cookie that the browser keeps until it closes. The server ends the session long before. If session
 // is empty, the cookie makes the browser remove its cookie.
-func (c *Console) cookie(session string) *http.Cookie {
+func (c *Console) cookie(r *http.Request, session string) *http.Cookie {
 	age := 0
 	if session == "" {
 		age = -1
 	}
-	//nolint:gosec // Secure is set with TLS; without TLS, the listener is on loopback
-	return &http.Cookie{Name: c.cookieName(), Value: session, Path: "/", MaxAge: age, HttpOnly: true, Secure: c.tls,
+	secure := c.secure(r)
+	return &http.Cookie{Name: c.cookieName(secure), Value: session, Path: "/", MaxAge: age, HttpOnly: true, Secure: secure,
 		SameSite: http.SameSiteStrictMode}
 }
 

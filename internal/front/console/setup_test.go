@@ -319,7 +319,7 @@ func (f *fixture) ask(t *testing.T, role, path string, form url.Values) *httptes
 		r.Header.Set("Sec-Fetch-Site", "same-origin")
 	}
 	if role != "" {
-		r.AddCookie(&http.Cookie{Name: f.cookieName(), Value: sessionOf + role})
+		r.AddCookie(&http.Cookie{Name: f.cookieName(f.tls), Value: sessionOf + role})
 	}
 	w := httptest.NewRecorder()
 	f.ServeHTTP(w, r)

@@ -144,6 +144,7 @@ func logged(l Limits) (all []Alert) {
 		{"newer_schema", critical, "A process is too old for the ledger's schema and writes nothing: grants wait unpaid"},
 		{"ledger_asynchronous", warning, "The ledger's server replicates asynchronously: a failover loses what is paid now"},
 		{"keys_unread", warning, "hongbao serve can't read or use its key set"},
+		{"certificate_unread", warning, "A renewed certificate can't be used; the process still uses the one before"},
 		{"fsync_slow", warning, "Each grab waits for fsync, which Redis runs only once a second"},
 	} {
 		all = append(all, Alert{Code: one.code, Severity: one.severity, Summary: one.summary,

@@ -92,7 +92,13 @@ func audits(l Limits) []Alert {
 // keys returns the rule for API keys that end. The series of a key ends with it.
 func keys() []Alert {
 	end := func(values string) [2]string { return at(metrics.KeyEnds, `role="client"`, values) }
-	return []Alert{{Code: "key_ends", Severity: warning, Summary: "An API key expires within a week",
+	cert := func(values string) [2]string { return at(metrics.CertificateEnds, `knob="serve.tls_cert"`, values) }
+	return []Alert{{Code: "certificate_ends", Severity: warning, Summary: "A certificate expires within a week",
+		Expr: fmt.Sprintf("%s - time() < %.0f", per("min", "knob", metrics.CertificateEnds.Name), access.EndsSoon.Seconds()),
+		Cases: []Case{fires("six days before", cert("520000x30")), silent("a month before", cert("2600000x30")),
+			silent("after the renewal", cert("520000x20 8000000x10")),
+			silent("without a certificate", steady(metrics.BuildInfo, `command="balance"`, "1"))},
+		Labels: map[string]string{"knob": "serve.tls_cert"}}, {Code: "key_ends", Severity: warning, Summary: "An API key expires within a week",
 		Expr: fmt.Sprintf("%s - time() < %.0f", per("min", "role", metrics.KeyEnds.Name), access.EndsSoon.Seconds()),
 		Cases: []Case{fires("six days before", end("520000x30")), silent("a month before", end("2600000x30")),
 			fires("if one of two servers reports it", at(metrics.KeyEnds, `role="client",instance="a"`, "520000x30"),
