@@ -102,7 +102,7 @@ func (o *Once) Release(ctx context.Context, id, token string) error {
 // then in doubt, and Once does not push it again. If push succeeds and Redis does not record that, Push returns Done
 // and an error.
 //
-// The context of push ends with the lease, because then another caller may Retake the message. If the claim's lease is
+// The context of push ends with the lease, unless the machine sleeps, because then another caller may Retake the message. If the claim's lease is
 // over before push begins, Push does not call it and returns InDoubt.
 func (o *Once) Push(ctx context.Context, id, token string, push func(context.Context) error) (State, error) {
 	began := time.Now()

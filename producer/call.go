@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ type call struct {
 	lane    *lane
 	info    *info // the settings of the campaign for this call
 	ask     walk.Ask
+	began   time.Time // when the first try began
 	asked   time.Time // when the last try began
 	batch   []*waiter
 	held    [][]time.Time
@@ -73,10 +75,10 @@ func (c *call) send() {
 	ctx, cancel := context.WithTimeout(c.lane.p.ctx, c.lane.p.cfg.CallTimeout)
 	defer cancel()
 	c.results = append(c.results[:0], make([]result, len(c.batch))...)
-	called, start := c.lane.p.cfg.Called, time.Now()
+	c.began = time.Now()
 	c.err = c.repeat(ctx)
-	if called != nil {
-		called(Call{Campaign: c.lane.id, Grabs: len(c.batch), Traces: c.traceparents(), Took: time.Since(start), Err: c.err})
+	if called := c.lane.p.cfg.Called; called != nil {
+		called(Call{Campaign: c.lane.id, Grabs: len(c.batch), Traces: c.traceparents(), Took: time.Since(c.began), Err: c.failed()})
 	}
 	if c.err == nil && c.lane.vanished(c.answers) {
 		c.lane.dropMissing()
@@ -93,6 +95,16 @@ func (c *call) send() {
 			r.err = fmt.Errorf("grab in campaign %s (repeat it with the same request id): %w", c.lane.id, r.err)
 		}
 	}
+}
+
+// failed returns the error of the call, or of its first grab if no grab was answered.
+func (c *call) failed() error {
+	for i := range c.results {
+		if c.results[i].err == nil {
+			return c.err
+		}
+	}
+	return cmp.Or(c.err, c.results[0].err)
 }
 
 // traceparents returns the traceparents of the batch. Some grabs may have none.
@@ -123,16 +135,16 @@ func (c *call) repeat(ctx context.Context) error {
 		}
 		return last
 	})
-	return c.doubted(last)
+	return doubted(last, c.doubt)
 }
 
-// doubted returns the error of the last try, as Unknown if an earlier try may have been carried out.
-func (c *call) doubted(last error) error {
-	if last == nil || c.doubt == nil || hongbao.ClassOf(last) == hongbao.ClassUnknown {
+// doubted returns the error of the last try, as Unknown if an earlier try may have been carried out. doubt is the error
+// of the earlier try; nil if it certainly did nothing.
+func doubted(last, doubt error) error {
+	if last == nil || doubt == nil || hongbao.ClassOf(last) == hongbao.ClassUnknown {
 		return last
 	}
-	return hongbao.Outagef(hongbao.ClassUnknown, "an earlier try may have been carried out (%w); the last try: %w", c.doubt,
-		last)
+	return hongbao.Outagef(hongbao.ClassUnknown, "an earlier try may have been carried out (%w); the last try: %w", doubt, last)
 }
 
 // whileDown retries while Redis is unreachable or does not answer, until ctx ends. It returns the error of the last
@@ -201,7 +213,7 @@ func (c *call) readWins(ctx context.Context, full error) ([]hongbao.Answer, erro
 	if err != nil || answers[0].Outcome == hongbao.OutcomeFrozen {
 		return answers, err
 	}
-	full = c.doubted(fmt.Errorf("this try did nothing: %w", full))
+	full = doubted(fmt.Errorf("this try did nothing: %w", full), c.doubt)
 	for i := range answers {
 		a := &answers[i]
 		switch {

@@ -59,7 +59,7 @@ type Call struct {
 	Traces []string
 	// Took is the duration of the call, including retries and the wait for a replica or the disk.
 	Took time.Duration
-	// Err is the error that all grabs of the call got; nil if they were answered.
+	// Err is nil if a grab was answered. Otherwise it is the error that the grabs of the call got, or the first of them.
 	Err error
 }
 

@@ -1,8 +1,8 @@
 package producer
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -74,6 +74,7 @@ type waiter struct {
 	left    bool         // the caller has left; guarded by the campaign's mu
 	until   time.Time    // when the caller gets the undecided outcome; zero without one
 	expires time.Time    // when the grab no longer waits for a call
+	doubt   error        // of a call that may have been carried out, and whose last try was undecided
 	answer  hongbao.Answer
 	err     error
 	done    chan struct{}
@@ -136,85 +137,6 @@ func (c *campaign) newWaiter(g *hongbao.Grab, i *info, now time.Time) *waiter {
 	}
 	return w
 }
-
-// queue adds the grab to the queue of its place. It starts a send loop if none runs, or if a further call pays off.
-func (c *campaign) queue(w *waiter, now time.Time) error {
-	c.p.mu.RLock() // so that Close can't miss a loop started here
-	defer c.p.mu.RUnlock()
-	if c.p.closed.Load() {
-		return hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s: %w", c.id, ErrClosed)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.lanes[w.walk.Place()]
-	if len(l.waiting)-l.left >= c.p.cfg.MaxWaiting {
-		return hongbao.Errorf(hongbao.ClassTransient, "campaign %s already has %d grabs waiting for shard %d; nothing "+
-			"happened, try again later", c.id, c.p.cfg.MaxWaiting, l.shard.Index())
-	}
-	l.put(w, now)
-	return nil
-}
-
-// put adds the grab to the lane's queue. It turns the grab away if the grab has waited for too long at other places, or
-// if Redis is down and another call will notice the end of the outage. The caller holds mu, and prevents Close from
-// finishing.
-func (l *lane) put(w *waiter, now time.Time) {
-	w.lane, w.sent = l, false
-	switch {
-	case l.down != nil && l.calls > 0:
-		l.turnAway(w, l.down)
-		return
-	case !now.Before(w.expires):
-		l.turnAway(w, errQueue)
-		return
-	}
-	l.waiting = append(l.waiting, w)
-	l.startLoop()
-	if !l.watched {
-		l.watched = true
-		l.p.watches.Go(l.watchQueue)
-	}
-}
-
-// turnAway answers a grab that no call has taken: with its undecided outcome, or with an error that says why it waited.
-// The caller holds mu.
-func (l *lane) turnAway(w *waiter, why error) {
-	if w.answer.Outcome == "" {
-		w.err = hongbao.Outagef(hongbao.ClassTransient, "grab in campaign %s, request id %s: this try did nothing; repeat it with "+
-			"the same request id: %w", l.id, w.grab.RequestID, why)
-	}
-	w.sent = true
-	w.done <- struct{}{}
-}
-
-// watchQueue turns away the grabs that have waited for too long. It ends when no grab waits.
-func (l *lane) watchQueue() {
-	every := l.p.cfg.QueueTimeout / 20
-	for retry.Pause(l.p.ctx, every) && l.turnAwayOld(time.Now(), every) {
-	}
-}
-
-// turnAwayOld turns away the grabs that have waited for too long. If others have waited since the last look, a call
-// probably hangs, and turnAwayOld allows another one. It returns false if no grab waits.
-func (l *lane) turnAwayOld(now time.Time, every time.Duration) (waiting bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.slow = false
-	l.waiting = slices.DeleteFunc(l.waiting, func(w *waiter) bool {
-		if w.left || now.Before(w.expires) {
-			l.slow = l.slow || w.expires.Sub(now) <= l.p.cfg.QueueTimeout-every
-			return false
-		}
-		l.turnAway(w, errQueue)
-		return true
-	})
-	l.watched = len(l.waiting) > 0
-	l.startLoop() // while grabs wait, a loop runs, so Close can't miss a further one
-	return l.watched
-}
-
-// errQueue is why a grab is turned away after QueueTimeout.
-var errQueue = errors.New("Redis took too long for the grabs before it")
 
 // startLoop starts a send loop if grabs wait and a further call pays off. The caller holds mu, and prevents Close from
 // finishing.
@@ -297,7 +219,7 @@ func (l *lane) judge(c *call) {
 	now := time.Now()
 	l.calls--
 	l.undecided = false
-	l.noteOutage(c.err)
+	l.noteOutage(c)
 	l.remember(c)
 	for i, w := range c.batch {
 		r := &c.results[i]
@@ -309,28 +231,14 @@ func (l *lane) judge(c *call) {
 		} else {
 			r.verdict = l.decided(c, w, now, &r.answer)
 		}
-		l.undecided = l.undecided || r.verdict == walk.Undecided
+		if r.verdict == walk.Undecided {
+			l.undecided, w.doubt = true, cmp.Or(w.doubt, c.doubt)
+		}
 		if r.verdict == walk.Onward && !w.left { // nobody waits for it; the caller can retry the grab
 			w.answer = hongbao.Answer{}
 			l.lanes[w.walk.Place()].put(w, now)
 		}
 	}
-}
-
-// noteOutage records whether the last call was an outage. If it was, all grabs that wait are turned away: they would
-// only wait for the next call to fail. The caller holds mu.
-func (l *lane) noteOutage(err error) {
-	l.down = nil
-	if err == nil || !hongbao.IsOutage(err) {
-		return
-	}
-	l.down = err
-	for _, w := range l.waiting {
-		if !w.left {
-			l.turnAway(w, err)
-		}
-	}
-	l.waiting, l.left = l.waiting[:0], 0
 }
 
 // answer answers the callers of a call. It returns the grabs with an undecided outcome, whose callers have to wait.
@@ -348,6 +256,7 @@ func (l *lane) answer(c *call) (again []*waiter) {
 			again = append(again, w)
 			continue
 		}
+		w.resolve()
 		w.done <- struct{}{}
 	}
 	return again
@@ -368,6 +277,7 @@ func (l *lane) waitAgain(again []*waiter, pause time.Duration) (allUndecided boo
 			l.waiting = append(l.waiting, w)
 		}
 	}
+	l.watch()
 	allUndecided = true
 	l.waiting = slices.DeleteFunc(l.waiting, func(w *waiter) bool {
 		// The caller of a waiter that has left reads its answer without the lock, so do not write it.
@@ -381,7 +291,7 @@ func (l *lane) waitAgain(again []*waiter, pause time.Duration) (allUndecided boo
 		if w.until.IsZero() {
 			w.until, w.expires = now.Add(l.p.cfg.UndecidedTimeout), w.expires.Add(l.p.cfg.UndecidedTimeout)
 		}
-		if now.Add(pause).Before(w.until) {
+		if next := now.Add(pause); next.Before(w.until) && next.Before(w.expires) {
 			return false
 		}
 		l.turnAway(w, nil)
@@ -418,10 +328,11 @@ func (c *campaign) wait(ctx context.Context, w *waiter) (hongbao.Answer, error) 
 			"grab in campaign %s, request id %s: no answer yet (it may be granted; repeat it with the same request id): %w",
 			c.id, w.grab.RequestID, ended)
 	case w.answer.Outcome != "":
-		return w.answer, nil
+		w.resolve()
+		return w.answer, w.err
 	}
-	return hongbao.Answer{}, hongbao.Errorf(hongbao.ClassTransient,
-		"grab in campaign %s, request id %s: it still waited in the queue; nothing happened: %w", c.id, w.grab.RequestID, ended)
+	return hongbao.Answer{}, doubted(hongbao.Errorf(hongbao.ClassTransient, "grab in campaign %s, request id %s: it still "+
+		"waited in the queue; this try did nothing: %w", c.id, w.grab.RequestID, ended), w.doubt)
 }
 
 // end puts w back into the pool and returns its answer.
@@ -429,22 +340,6 @@ func (w *waiter) end() (hongbao.Answer, error) {
 	answer, err := w.answer, w.err
 	waiters.Put(w)
 	return answer, err
-}
-
-// leave marks the caller as gone. It returns true if the grab is in a call or was answered.
-func (c *campaign) leave(w *waiter) (sent bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w.left = true
-	if w.sent {
-		return true
-	}
-	l := w.lane
-	if l.left++; 2*l.left > len(l.waiting) {
-		l.waiting = slices.DeleteFunc(l.waiting, func(w *waiter) bool { return w.left })
-		l.left = 0
-	}
-	return false
 }
 
 // newRequestID generates a request id of 36 random bits, enough to distinguish the grabs of one user in one campaign.

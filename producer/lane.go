@@ -56,6 +56,7 @@ type lane struct {
 	calls     int       // calls in flight
 	undecided bool      // the last call had an undecided outcome
 	down      error     // the error of the last call, if it was an outage
+	worked    time.Time // when the newest call began that was no outage
 	watched   bool      // watchQueue runs
 	slow      bool      // grabs have waited for long
 	used      time.Time // when the last call ended
@@ -79,15 +80,18 @@ func (p *Producer) campaign(ctx context.Context, id string) (*campaign, error) {
 	if c != nil || p.isUnknown(id) {
 		return c, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, p.cfg.QueueTimeout, errQueue)
-	defer cancel()
+	late := time.NewTimer(p.cfg.QueueTimeout + p.cfg.UndecidedTimeout) // the shard may be frozen
+	defer late.Stop()
 	select {
 	case r := <-p.looks.DoChan(id, func() (any, error) { return p.open(id) }):
 		c, _ = r.Val.(*campaign) // nil with an error
 		return c, r.Err
+	case <-late.C:
+		return nil, hongbao.Outagef(hongbao.ClassTransient,
+			"grab in campaign %s: Redis has not answered the lookup of the campaign yet; this try did nothing", id)
 	case <-ctx.Done():
-		return nil, hongbao.Outagef(hongbao.ClassTransient, "grab in campaign %s: the lookup of the campaign was not finished; "+
-			"nothing happened: %w", id, context.Cause(ctx))
+		return nil, hongbao.Errorf(hongbao.ClassTransient,
+			"grab in campaign %s: the lookup of the campaign was not finished; this try did nothing: %w", id, ctx.Err())
 	}
 }
 

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -10,7 +11,9 @@ import (
 )
 
 func oneLane(undecided time.Duration) *lane {
-	return &lane{campaign: &campaign{p: &Producer{cfg: Config{UndecidedTimeout: undecided}}}}
+	closed, cancel := context.WithCancel(context.Background())
+	cancel() // nothing watches the queue
+	return &lane{campaign: &campaign{p: &Producer{cfg: Config{UndecidedTimeout: undecided}, ctx: closed}}}
 }
 
 // A caller leaves at the moment when it is answered busy. The lane must not count it as a waiting caller that has
@@ -18,7 +21,7 @@ func oneLane(undecided time.Duration) *lane {
 func TestLeaveAtTheMomentOfTheAnswer(t *testing.T) {
 	t.Parallel()
 	l := oneLane(time.Millisecond)
-	w := &waiter{lane: l, sent: true, done: make(chan struct{}, 1), answer: hongbao.Answer{Outcome: hongbao.OutcomeBusy}}
+	w := &waiter{lane: l, sent: true, expires: time.Now().Add(time.Hour), done: make(chan struct{}, 1), answer: hongbao.Answer{Outcome: hongbao.OutcomeBusy}}
 	require.True(t, l.waitAgain([]*waiter{w}, time.Second), "no one else waits")
 	require.Empty(t, l.waiting)
 	require.Len(t, w.done, 1, "its time is up")
@@ -30,7 +33,9 @@ func TestLeaveAtTheMomentOfTheAnswer(t *testing.T) {
 func TestFrozenAnswersNoOneWhoLeft(t *testing.T) {
 	t.Parallel()
 	l := oneLane(time.Minute)
-	wait := func() *waiter { return &waiter{lane: l, done: make(chan struct{}, 1)} }
+	wait := func() *waiter {
+		return &waiter{lane: l, expires: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
+	}
 	left, stays := wait(), wait()
 	l.waiting = []*waiter{left, stays, wait()}
 	require.False(t, l.leave(left))

@@ -191,7 +191,9 @@ func TestGrabWaitsUntilTheShardIsOpen(t *testing.T) {
 
 	const callers = 40
 	looks, rdb := b.counting(t, "hmget"+b.k.Keys.Campaign("rain"))
-	fresh := b.producer(t, func(c *producer.Config) { c.Redis, c.UndecidedTimeout = rdb, 20*time.Second })
+	fresh := b.producer(t, func(c *producer.Config) {
+		c.Redis, c.UndecidedTimeout, c.QueueTimeout = rdb, 20*time.Second, 100*time.Millisecond // the freeze lasts longer
+	})
 	answers := make(chan hongbao.Answer, callers+1)
 	ask := func(p *producer.Producer, user string) {
 		a, err := p.Grab(t.Context(), grab(user, "r3"))

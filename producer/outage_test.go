@@ -3,7 +3,9 @@ package producer_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,25 +91,52 @@ func TestGrabsEndWhileRedisIsFull(t *testing.T) {
 	t.Parallel()
 	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
 	b.load(t, spec("rain", 100))
+	proxy, behind := b.through(t, 3)
 	p := b.producer(t, func(c *producer.Config) { c.Redis = b.server.Client(t, func(o *redis.Options) { o.MaxRetries = 3 }) })
 	won, err := p.Grab(t.Context(), grab("winner", "r"))
 	require.NoError(t, err)
 	require.NoError(t, b.admin.ConfigSet(t.Context(), "maxmemory", "1mb").Err())
 
-	start := time.Now()
-	errs := make(chan error, 1) // in one call with the others, if they are fast enough
-	go func() { _, err := p.Grab(t.Context(), grab("u", "r")); errs <- err }()
-	again, err := p.Grab(t.Context(), grab("winner", "r"))
-	require.NoError(t, err)
-	require.Equal(t, won.Receipts, again.Receipts)
-	again, err = p.Grab(t.Context(), grab("winner", "other"))
-	require.NoError(t, err)
-	require.Equal(t, hongbao.OutcomeAlreadyGranted, again.Outcome)
-	err = <-errs
+	// While the first call is in flight, the next three grabs queue for one call: only one of them needs memory.
+	calls := make(chan producer.Call, 100)
+	slow := b.producer(t, func(c *producer.Config) {
+		c.Redis, c.Called = behind, func(call producer.Call) { calls <- call }
+	})
+	_, err = slow.Grab(t.Context(), grab("first", "r"))
 	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf(err), "%v", err)
 	require.ErrorContains(t, err, "OOM")
 	require.ErrorContains(t, err, "this try did nothing")
-	require.Less(t, time.Since(start), 2*time.Second)
+	require.ErrorContains(t, (<-calls).Err, "OOM", "the call is counted as failed")
+	proxy.Delay(200 * time.Millisecond)
+	type result struct {
+		hongbao.Answer
+		err error
+	}
+	results := map[string]chan result{}
+	for _, of := range []string{"first r", "winner r", "winner other", "u r"} {
+		user, request, _ := strings.Cut(of, " ")
+		results[of] = make(chan result, 1)
+		go func() {
+			a, err := slow.Grab(context.Background(), grab(user, request))
+			results[of] <- result{a, err}
+		}()
+		if of == "first r" {
+			testkit.Eventually(t, 20*time.Second, func() bool { return proxy.Fired().Delayed > 0 }, "a call is in flight")
+		}
+	}
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf((<-results["first r"]).err))
+	again := <-results["winner r"]
+	require.NoError(t, again.err)
+	require.Equal(t, hongbao.OutcomeGranted, again.Outcome)
+	require.Equal(t, won.Receipts, again.Receipts)
+	again = <-results["winner other"]
+	require.NoError(t, again.err)
+	require.Equal(t, hongbao.OutcomeAlreadyGranted, again.Outcome)
+	require.Equal(t, won.Receipts, again.Receipts)
+	require.Equal(t, hongbao.ClassTransient, hongbao.ClassOf((<-results["u r"]).err))
+	<-calls
+	require.Equal(t, 3, (<-calls).Grabs, "the three were in one call")
+	proxy.Delay(0)
 	failed, longest := storm(p, "v", 300)
 	require.Less(t, longest, 2*time.Second)
 	for _, err := range failed {
@@ -117,4 +146,64 @@ func TestGrabsEndWhileRedisIsFull(t *testing.T) {
 	require.NoError(t, b.admin.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	_, err = p.Grab(t.Context(), grab("u", "r"))
 	require.NoError(t, err)
+}
+
+// The reply to a grant is lost, and then the shard is frozen. The grab is undecided, or fails later in an outage. Its
+// answer says that the outcome is unknown, because the first try was granted.
+func TestUnknownStaysUnknownWhileFrozen(t *testing.T) {
+	t.Parallel()
+	for name, patience := range map[string]time.Duration{"no patience": 0, "then an outage": 20 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
+			b.load(t, spec("rain", 10))
+			proxy, rdb := b.through(t, -1)
+			var frozen, down atomic.Bool
+			rdb.AddHook(before(func() {
+				if proxy.Fired().Swallowed == 1 && frozen.CompareAndSwap(false, true) {
+					b.admin.HSet(context.Background(), b.k.Keys.Meta(), "frozen", "1")
+				}
+			}))
+			p := b.producer(t, func(c *producer.Config) {
+				c.Redis, c.UndecidedTimeout, c.QueueTimeout, c.CallTimeout = rdb, patience, 10*time.Second, hopeless
+				c.Called = func(call producer.Call) {
+					if frozen.Load() && patience > 0 && down.CompareAndSwap(false, true) {
+						_ = proxy.Close()
+					}
+				}
+			})
+			_, err := p.Grab(t.Context(), grab("u0", "r0"))
+			require.NoError(t, err)
+			proxy.SwallowAnswers(1, isScript)
+			a, err := p.Grab(t.Context(), grab("u1", "r1"))
+			require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%s %v", a.Outcome, err)
+			require.Empty(t, a.Outcome)
+			require.Len(t, b.grants(t)["u1"], 1, "the first try was granted")
+			require.True(t, frozen.Load())
+			require.Equal(t, patience > 0, down.Load())
+		})
+	}
+}
+
+// Each call is slow, and its answer is undecided. No call begins after the time for the queue and the undecided outcome.
+func TestUndecidedGrabsEndInTime(t *testing.T) {
+	t.Parallel()
+	const queueTime, undecidedTime, delay = 200 * time.Millisecond, time.Second, 600 * time.Millisecond
+	b := setupOn(t, testkit.NewRedis(t, testkit.RedisOptions{}), 1)
+	b.load(t, spec("rain", 10))
+	proxy, rdb := b.through(t, -1)
+	p := b.producer(t, func(c *producer.Config) {
+		c.Redis, c.QueueTimeout, c.UndecidedTimeout, c.MaxBacklog = rdb, queueTime, undecidedTime, 1
+	})
+	for i := range 2 {
+		_, err := p.Grab(t.Context(), grab(fmt.Sprint("u", i), "r"))
+		require.NoError(t, err)
+	}
+	proxy.Delay(delay)
+	start := time.Now()
+	a, err := p.Grab(t.Context(), grab("late", "r"))
+	require.NoError(t, err)
+	require.Equal(t, hongbao.OutcomeBusy, a.Outcome)
+	require.Less(t, time.Since(start), queueTime+undecidedTime+delay)
+	require.Positive(t, proxy.Fired().Delayed)
 }

@@ -235,7 +235,7 @@ func (o *outageSite) judge(row *redisOutage, rate int, failed, healed time.Time)
 	counts := map[string]int{}
 	untrue := 0
 	for _, g := range o.grabs {
-		if g.code == "unavailable" && has[g.user] {
+		if (g.code == "unavailable" || g.code == "frozen" || g.code == "busy") && has[g.user] {
 			untrue++
 		}
 		if g.began.After(failed) && g.began.Before(healed) {

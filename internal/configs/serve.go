@@ -73,7 +73,8 @@ type Serve struct {
 	ReadHeaderTimeout time.Duration `knob:"serve.read_header_timeout" default:"5s" want:"1ms to 1m"`
 	// Time limit for the arrival of a whole request.
 	ReadTimeout time.Duration `knob:"serve.read_timeout" default:"10s" want:"1ms to 5m"`
-	// Time limit for a request, until its answer is written. It must be longer than producer.call_timeout.
+	// Time limit for a request, until its answer is written. It must be longer than
+	// producer.queue_timeout, producer.call_timeout and producer.undecided_timeout together.
 	WriteTimeout time.Duration `knob:"serve.write_timeout" default:"30s" want:"2ms to 10m"`
 	// After this time without a request, the server closes a connection. It must be longer than the load balancer's own
 	// idle timeout.
@@ -250,9 +251,11 @@ func (c *Config) CheckServe() error {
 			return fmt.Errorf("%[1]s_client_ca is set, but %[1]s_cert is not: set both or none", ca.name)
 		}
 	}
-	if call, write := c.Producer.CallTimeout, c.Serve.WriteTimeout; call >= write {
-		return fmt.Errorf("producer.call_timeout is %s, want it below serve.write_timeout, which is %s: the answer to a slow "+
-			"grab would never be written; lower the first or raise the second", call, write)
+	grab := c.Producer.QueueTimeout + c.Producer.CallTimeout + c.Producer.UndecidedTimeout
+	if write := c.Serve.WriteTimeout; grab >= write {
+		return fmt.Errorf("producer.queue_timeout, producer.call_timeout and producer.undecided_timeout add up to %s, want less "+
+			"than serve.write_timeout, which is %s: the answer to a slow grab would never be written; lower them or raise that",
+			grab, write)
 	}
 	return nil
 }

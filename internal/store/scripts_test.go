@@ -312,3 +312,35 @@ func TestClusterClientMayHaveCalledBefore(t *testing.T) {
 	require.True(t, hongbao.IsOutage(err))
 	require.EqualValues(t, 2, b.rdb.HLen(t.Context(), b.k.Keys.Receipts("rain")).Val(), "it was carried out")
 }
+
+// The reply to a grab is lost. No kind of client sends the grab again by itself, whatever its number of retries. So the
+// producer can count its tries.
+func TestClientsSendAGrabOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	for name, client := range map[string]func(addr string) redis.UniversalClient{
+		"plain": func(addr string) redis.UniversalClient {
+			return redis.NewClient(&redis.Options{Addr: addr, MaxRetries: 5, DisableIdentity: true,
+				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+		},
+		"cluster": func(addr string) redis.UniversalClient {
+			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}, MaxRedirects: 5, DisableIdentity: true,
+				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+				ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+					return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+				}})
+		},
+	} {
+		proxy := testkit.NewProxy(t, b.rdb.Options().Addr)
+		rdb := client(proxy.Addr)
+		k := b.store.Over(rdb).Shard(0)
+		_, err := k.Grab(t.Context(), call("rain", "first-"+name), nil)
+		require.NoError(t, err)
+		proxy.SwallowAnswers(1_000, func(request []byte) bool { return strings.Contains(string(request), "evalsha") })
+		_, err = k.Grab(t.Context(), call("rain", "u-"+name), nil)
+		require.Equal(t, hongbao.ClassUnknown, hongbao.ClassOf(err), "%s: %v", name, err)
+		require.Equal(t, 1, proxy.Fired().Swallowed, name)
+		require.NoError(t, rdb.Close())
+	}
+}

@@ -91,14 +91,14 @@ func (s *Server) grabBatch(w http.ResponseWriter, r *http.Request) error {
 		})
 	}
 	all.Wait()
-	// What was not decided, as in an outage, costs no rate: otherwise the retries after the outage would be refused.
-	undecided := 0
+	// A grab that an outage refused costs no rate: otherwise the retries after the outage would be refused.
+	refused := 0
 	for i := range results {
-		if p := results[i].Problem; p != nil && p.Status == http.StatusServiceUnavailable {
-			undecided++
+		if p := results[i].Problem; p != nil && p.Code == "unavailable" {
+			refused++
 		}
 	}
-	s.keys.giveBack(key, undecided)
+	s.keys.giveBack(key, refused)
 	web.WriteJSON(w, http.StatusOK, &BatchAnswer{results})
 	return nil
 }

@@ -228,13 +228,12 @@ func TestKeyRate(t *testing.T) {
 		"the smallest permitted burst allows a full batch")
 }
 
-// Grabs that were not decided, as in an outage, do not count for the key's rate. Otherwise the retries after the outage
-// would be refused.
-func TestUndecidedGrabsCostNoRate(t *testing.T) {
+// Grabs that an outage refuses do not count for the key's rate. Otherwise the retries after the outage would be refused.
+func TestRefusedInAnOutageCostsNoRate(t *testing.T) {
 	t.Parallel()
 	s := setup(t, options{cfg: func(c *Config) { c.KeyRate, c.KeyBurst = 1, 128 }})
 	for range 3 {
-		for _, campaign := range []string{"frozen", "busy"} {
+		for _, campaign := range []string{"transient", "broken"} {
 			r := s.call(t, "POST", "/v1/campaigns/"+campaign+"/grabs:batch", batchOf(120), as(wholeText))
 			require.Equal(t, http.StatusOK, r.Status, "%s", r.Body)
 		}
