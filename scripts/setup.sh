@@ -320,7 +320,7 @@ fetch_server() {
 # tests start it by its own loader. apt keeps its state in the cache, too, and checks the signature of the suite and the
 # checksum of each package. Unstable moves, so this takes the version that is there.
 setup_mysql() {
-	local home=$cache/servers/mysql mirror package arch
+	local home=$cache/servers/mysql mirror package arch loader
 	if [ -x "$home/usr/sbin/mysqld" ]; then
 		say "$(cat "$home/version") is there"
 		return
@@ -332,6 +332,7 @@ setup_mysql() {
 	chmod 755 "$work"
 	mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/root"
 	: >"$work/status"
+	# shellcheck disable=SC2016 # apt expands it
 	mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 2>/dev/null |
 		grep -m 1 -E '/debian/?$' || echo http://deb.debian.org/debian)
 	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror unstable main" >"$work/sources.list"
@@ -353,7 +354,8 @@ P
 		dpkg-deb -x "$package" "$work/root" || die "could not unpack ${package##*/}"
 	done
 	arch=$(echo "$work"/root/usr/lib/*-linux-gnu)
-	"$arch"/ld-linux-*.so.* --library-path "$arch" "$work/root/usr/sbin/mysqld" --no-defaults --version |
+	loader=$(echo "$arch"/ld-linux-*.so.*)
+	"$loader" --library-path "$arch" "$work/root/usr/sbin/mysqld" --no-defaults --version |
 		sed 's/.*Ver /MySQL /' >"$work/root/version" || die "the MySQL of $mirror unstable does not run here"
 	rm -rf "$home"
 	mv "$work/root" "$home"

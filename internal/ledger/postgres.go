@@ -54,11 +54,17 @@ func openPostgres(ctx context.Context, config *Config) (*postgres, error) {
 	if p.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
 		return nil, fmt.Errorf("create the connection pool: %w", err)
 	}
-	if err := p.read(ctx, func(t txn) error { return t.run(ctx) }); err != nil {
-		p.pool.Close()
+	conn, err := p.pool.Acquire(ctx)
+	if err == nil {
+		conn.Release()
+		return p, nil
+	}
+	p.pool.Close()
+	var unsafe *SettingError
+	if errors.As(err, &unsafe) { // no outage: an operator has to change the server, or the DSN
 		return nil, err
 	}
-	return p, nil
+	return nil, postgresError(fmt.Errorf("get a connection to PostgreSQL: %w", err), false)
 }
 
 func poolConfig(config *Config) (*pgxpool.Config, error) {
@@ -156,9 +162,6 @@ func (p *postgres) read(ctx context.Context, fn func(txn) error) error {
 	t := &postgresTxn{begin: begins("repeatable read read only"), reads: true}
 	return p.transact(ctx, t, func(t txn) ([]stmt, error) { return nil, fn(t) })
 }
-
-// errNotPrimary says that the server of a connection is not the primary, or no longer.
-var errNotPrimary = errors.New("the server is a standby, or read-only")
 
 // begins returns the statements that begin a transaction. They ask whether the server is still the primary, because a
 // role change may leave connections open. A transaction that only reads needs this, too: keys, pauses and campaigns
@@ -348,50 +351,4 @@ func (t *postgresTxn) rollback(ctx context.Context) {
 	if t.conn.PgConn().TxStatus() != 'I' {
 		_, _ = t.conn.Exec(ctx, "rollback") // a connection that fails here is closed by Release
 	}
-}
-
-// notPrimary reports whether an error says that the server is not the primary.
-func notPrimary(err error) bool {
-	var pg *pgconn.PgError
-	return errors.Is(err, errNotPrimary) || errors.As(err, &pg) && pg.Code == "25006"
-}
-
-// postgresError classifies an error of the server. sent says that a COMMIT may have arrived.
-func postgresError(err error, sent bool) error {
-	class := hongbao.ClassTransient
-	if sent && !pgconn.SafeToRetry(err) {
-		class = hongbao.ClassUnknown
-	}
-	var unsafe *SettingError
-	if errors.As(err, &unsafe) { // of a new connection: nothing was sent
-		return hongbao.Outagef(hongbao.ClassTransient, "PostgreSQL: %w", err)
-	}
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
-		return hongbao.Outagef(class, "PostgreSQL: %w", err)
-	}
-	if pg.Severity == "ERROR" || pg.SeverityUnlocalized == "ERROR" {
-		class = hongbao.ClassTransient // the server has rolled back
-	}
-	switch pg.Code {
-	case "40001", "40P01", "55P03", "23505": // serialization failure, deadlock, lock timeout, duplicate key
-		return hongbao.Outagef(class, "PostgreSQL: %w: %w", errAgain, err)
-	case "22012": // division by zero: only refuse_newer divides
-		return hongbao.Outagef(class, "PostgreSQL: %w: %w", ErrNewerSchema, err)
-	case "23514":
-		return hongbao.Errorf(hongbao.ClassPermanent, "PostgreSQL: %w: %w", errOverdraw, err)
-	case "23503":
-		return hongbao.Errorf(hongbao.ClassBroken, "PostgreSQL, a row was deleted by hand: %w", err)
-	case "25006", "57014", "25P03": // read-only server, statement timeout, idle-in-transaction timeout
-		return hongbao.Outagef(class, "PostgreSQL: %w", err)
-	}
-	switch pg.Code[:2] {
-	case "22", "23": // data, constraints
-		return hongbao.Errorf(hongbao.ClassPermanent, "PostgreSQL: %w", err)
-	case "08", "53", "57", "58", "XX": // connection, resources, operator, system, internal
-		return hongbao.Outagef(class, "PostgreSQL: %w", err)
-	case "28", "3D", "42": // authorization, database, schema: the configuration is wrong for all grants
-		return hongbao.Outagef(class, "PostgreSQL refuses access, check the DSN, the user's rights and the schema: %w", err)
-	}
-	return hongbao.Outagef(class, "PostgreSQL: %w", err)
 }

@@ -76,6 +76,7 @@ func TestPostgresRefused(t *testing.T) {
 		var refused *SettingError
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, setting, refused.Setting)
+		require.False(t, hongbao.IsOutage(err), "an operator has to change the setting")
 		require.NotEmpty(t, refused.Fix)
 		require.ErrorContains(t, err, setting+" is ")
 	}

@@ -94,7 +94,7 @@ func sqliteFile(path string, create bool) error {
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // not exclusively: another process may create it, too
 	if err != nil {
-		return fmt.Errorf("create the ledger's file: %w", err)
+		return sqliteError(fmt.Errorf("create the ledger's file: %w", err), false)
 	}
 	return file.Close()
 }

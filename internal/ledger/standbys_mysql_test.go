@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -114,13 +115,13 @@ func (p *mariadbPair) applied(t *testing.T) bool {
 	defer rows.Close()
 	columns, err := rows.Columns()
 	require.NoError(t, err)
-	require.True(t, rows.Next())
+	require.True(t, rows.Next(), "%v", rows.Err())
 	row := make([]sql.NullString, len(columns))
 	dest := make([]any, len(columns))
 	for i := range row {
 		dest[i] = &row[i]
 	}
-	require.NoError(t, rows.Scan(dest...))
+	require.NoError(t, errors.Join(rows.Scan(dest...), rows.Err()))
 	for i, name := range columns {
 		if strings.HasSuffix(name, "_SQL_Running_State") {
 			return strings.Contains(row[i].String, "read all relay log")

@@ -101,7 +101,6 @@ func TestStandbys(t *testing.T) {
 type told struct {
 	mu      sync.Mutex
 	packets map[int64]bool
-	last    time.Time
 }
 
 func (c *told) add(first, last int64) {
@@ -110,7 +109,6 @@ func (c *told) add(first, last int64) {
 	for p := first; p <= last; p++ {
 		c.packets[p] = true
 	}
-	c.last = time.Now()
 }
 
 func (c *told) count() int {
@@ -125,18 +123,18 @@ func (r *standbyRow) run(t *testing.T) {
 	f := newFixture(t, at.config())
 	f.create(t, "rain", packets)
 	c := &told{packets: map[int64]bool{}}
-	var next atomic.Int64
+	var next, failed atomic.Int64
 	var stops []func()
 	for range workers {
 		stops = append(stops, testkit.Go(t, func(ctx context.Context) error {
+			first := next.Add(10) - 9
 			for ctx.Err() == nil {
-				first := next.Add(10) - 9
-				for f.Handle(context.WithoutCancel(ctx), grantsOf("rain", first, first+9)) != nil {
-					if ctx.Err() != nil {
-						return nil
-					}
+				if f.Handle(context.WithoutCancel(ctx), grantsOf("rain", first, first+9)) != nil {
+					failed.Add(1) // it repeats the batch
+					continue
 				}
 				c.add(first, first+9)
+				first = next.Add(10) - 9
 			}
 			return nil
 		}))
@@ -150,8 +148,10 @@ func (r *standbyRow) run(t *testing.T) {
 		testkit.Eventually(t, time.Minute, func() bool { return c.count() > before+500 }, "workers settle on the new primary")
 	} else {
 		at.cut(t)
-		during := time.NewTimer(5 * time.Second) // several repeats of what the standby lacks
-		<-during.C
+		before, failures := c.count(), failed.Load()
+		testkit.Eventually(t, time.Minute, func() bool {
+			return failed.Load()-failures >= 4*workers || c.count()-before >= 20_000
+		}, "each worker has repeated what the standby lacks, or goes on without the standby")
 		at.kill(t)
 	}
 	for _, stop := range stops {

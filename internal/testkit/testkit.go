@@ -157,7 +157,7 @@ func NewMariaDB(t testing.TB, opts MariaDBOptions) *MariaDBServer {
 func NewMySQL(t testing.TB, opts MariaDBOptions) *MariaDBServer {
 	t.Helper()
 	if !OnMySQL() {
-		t.Skip("needs MySQL: make test-servers")
+		t.Skip("needs MySQL: make test-mysql") //nolint:forbidigo // MariaDB lacks what the test is about
 	}
 	return NewMariaDB(t, opts)
 }
