@@ -100,12 +100,21 @@ func (o *Once) Release(ctx context.Context, id, token string) error {
 // Free again. After any other error, or if the process dies in push, the message is Held until the lease is over and
 // then in doubt, and Once does not push it again. If push succeeds and Redis does not record that, Push returns Done
 // and an error.
+//
+// The context of push ends with the lease. If the lease is over before push can begin, because the answer of Redis was
+// late or the process was suspended, Push returns InDoubt without a push: another caller may have retaken the message.
 func (o *Once) Push(ctx context.Context, id, token string, push func(context.Context) error) (State, error) {
+	asked := time.Now() // the lease begins later, when Redis gets the claim
 	state, err := o.Claim(ctx, id, token)
 	if err != nil || state != Mine {
 		return state, err
 	}
-	if err := push(ctx); err != nil {
+	if leaseIsOver(asked, time.Now(), o.cfg.Lease) {
+		return InDoubt, nil
+	}
+	leased, cancel := context.WithDeadline(ctx, asked.Add(o.cfg.Lease))
+	defer cancel()
+	if err := push(leased); err != nil {
 		if hongbao.ClassOf(err) == hongbao.ClassTransient {
 			released := o.Release(context.WithoutCancel(ctx), id, token)
 			if released == nil {
@@ -116,6 +125,12 @@ func (o *Once) Push(ctx context.Context, id, token string, push func(context.Con
 		return InDoubt, fmt.Errorf("push message %.80q: %w", id, err)
 	}
 	return Done, o.Complete(context.WithoutCancel(ctx), id, token)
+}
+
+// leaseIsOver asks both clocks: the monotonic one stands still while a machine is suspended, and the wall clock may be
+// set back.
+func leaseIsOver(from, now time.Time, lease time.Duration) bool {
+	return now.Sub(from) >= lease || now.Round(0).Sub(from.Round(0)) >= lease
 }
 
 func (o *Once) do(ctx context.Context, step, id, token string) (string, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -172,6 +173,72 @@ func TestPush(t *testing.T) {
 	s, err = o.Push(gone, "m4", "a", func(context.Context) error { cancel(); return nil })
 	require.NoError(t, err)
 	require.Equal(t, dedup.Done, s)
+}
+
+// late delays the answer to the first script until after has returned.
+type late struct {
+	once  sync.Once
+	after func()
+}
+
+func (l *late) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *late) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook { return next }
+
+func (l *late) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && strings.HasPrefix(cmd.Name(), "eval") {
+			l.once.Do(l.after)
+		}
+		return err
+	}
+}
+
+// The answer to the claim arrives after the lease. Another caller has asked the receiver by then, and pushes. The first
+// one must not push, too.
+func TestPushAfterItsLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const lease = 200 * time.Millisecond
+	other := b.once(t, lease, time.Hour)
+	var pushes atomic.Int64
+	opt := *b.rdb.(*redis.Client).Options() //nolint:forcetypeassert // storetest has one server
+	slow := redis.NewClient(&opt)
+	defer slow.Close()
+	_, err := other.Claim(t.Context(), "warm", "up") // so that the script is loaded, and the claim is one call
+	require.NoError(t, err)
+	slow.AddHook(&late{after: func() {
+		leaseOver(t, other, "m1")
+		state, err := other.Retake(t.Context(), "m1", "b")
+		require.NoError(t, err)
+		require.Equal(t, dedup.Mine, state)
+		pushes.Add(1)
+		require.NoError(t, other.Complete(t.Context(), "m1", "b"))
+	}})
+	o, err := dedup.NewOnce(dedup.OnceConfig{Redis: slow, Space: b.store.Space(), Name: "sms", Lease: lease, Keep: time.Hour})
+	require.NoError(t, err)
+	state, err := o.Push(t.Context(), "m1", "a", func(context.Context) error { pushes.Add(1); return nil })
+	require.EqualValues(t, 1, pushes.Load(), "pushed although the lease was over")
+	require.NoError(t, err)
+	require.Equal(t, dedup.InDoubt, state)
+}
+
+// The context of a push ends with its lease.
+func TestPushEndsWithItsLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	o := b.once(t, 200*time.Millisecond, time.Hour)
+	began := time.Now()
+	state, err := o.Push(t.Context(), "m1", "a", func(ctx context.Context) error {
+		until, bounded := ctx.Deadline()
+		require.True(t, bounded)
+		require.LessOrEqual(t, until.Sub(began), 250*time.Millisecond)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, dedup.InDoubt, state)
 }
 
 // 64 callers push the same 40 messages concurrently. Each message is pushed once.
