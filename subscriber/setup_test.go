@@ -136,7 +136,7 @@ func (d *kafkaFixture) config(sink Sink) Config {
 	cfg.Sink, cfg.Log = sink, zap.NewNop()
 	cfg.MaxWait, cfg.Backoff, cfg.MaxBackoff, cfg.MaxAttempts = 50*time.Millisecond, 2*time.Millisecond,
 		20*time.Millisecond, 3
-	cfg.SessionTimeout, cfg.CommitTimeout = 6*time.Second, 5*time.Second
+	cfg.SessionTimeout, cfg.DrainTimeout, cfg.CommitTimeout = 6*time.Second, 4*time.Second, 5*time.Second
 	return cfg
 }
 
@@ -311,6 +311,9 @@ func postgresDB(t testing.TB) *database {
 	return &database{DB: db, dialect: postgreSQL}
 }
 
+// fastServers are the unsafe settings with which testkit's servers are faster.
+var fastServers = []string{"fsync", "full_page_writes"}
+
 const effectTable = `CREATE TABLE IF NOT EXISTS effect (event TEXT NOT NULL, amount BIGINT NOT NULL)`
 
 // sink returns a sqlSink whose effect inserts one row per event, or fails with the error of fault.
@@ -318,8 +321,9 @@ func (d *database) sink(t testing.TB, fault func(e *topic.Event) error) *sqlSink
 	t.Helper()
 	_, err := d.ExecContext(t.Context(), effectTable)
 	require.NoError(t, err)
-	s, err := NewSQL(t.Context(), SQLConfig{DB: d.DB, Dialect: d.dialect, Name: "g", Timeout: 20 * time.Second,
-		Effect: rows(fault)})
+	s, err := NewSQL(t.Context(), SQLConfig{DB: d.DB, Dialect: d.dialect, Name: "g", UnsafeAllow: fastServers,
+		Timeout: 20 * time.Second,
+		Effect:  rows(fault)})
 	require.NoError(t, err)
 	sink, ok := s.(*sqlSink)
 	require.True(t, ok)

@@ -151,7 +151,8 @@ func TestSQLMadeAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
-				_, err := NewSQL(t.Context(), SQLConfig{DB: db.DB, Dialect: db.dialect, Name: "g", Timeout: 20 * time.Second,
+				_, err := NewSQL(t.Context(), SQLConfig{DB: db.DB, Dialect: db.dialect, Name: "g",
+					UnsafeAllow: fastServers, Timeout: 20 * time.Second,
 					Effect: rows(nil)})
 				if err != nil {
 					t.Error(err)
@@ -176,6 +177,17 @@ func TestSQLRefusesForgetfulDatabases(t *testing.T) {
 	cfg.DB, cfg.Dialect = db, postgreSQL
 	_, err = NewSQL(t.Context(), cfg)
 	require.ErrorContains(t, err, "synchronous_commit")
+	db, err = sql.Open("pgx", testkit.Postgres(t)) // testkit's servers are fast, and lose data in a power loss
+	require.NoError(t, err)
+	defer db.Close()
+	cfg.DB = db
+	for _, setting := range []string{"fsync", "full_page_writes"} {
+		_, err = NewSQL(t.Context(), cfg)
+		require.ErrorContains(t, err, "a power loss would lose effects")
+		cfg.UnsafeAllow = append(cfg.UnsafeAllow, setting)
+	}
+	_, err = NewSQL(t.Context(), cfg)
+	require.NoError(t, err)
 }
 
 func TestSQLConfigNamesEveryProblem(t *testing.T) {
