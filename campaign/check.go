@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // the same time zones on every machine, also without zone files
+	_ "time/tzdata" // for machines without zone files; the field zone in Redis decides a loaded campaign's days and hours
 	"unicode"
 	"unicode/utf8"
 

@@ -16,7 +16,7 @@ func archiveCmd() *cobra.Command {
 	remove := false
 	cmd := &cobra.Command{
 		Use: "archive CAMPAIGN...", Short: "Write the grants of sealed campaigns to CSV files, and delete them from the ledger",
-		Long: "Writes each campaign's grants to CAMPAIGN.csv with a manifest beside it. It reads the file back, compares\n" +
+		Long: "Writes each campaign's grants to CAMPAIGN.archive.csv with a manifest beside it. It reads the file back, compares\n" +
 			"number, sum and SHA-256 with the seal, and records the file in the ledger. It deletes nothing.\n" +
 			"It archives only campaigns that `hongbao audit --seal` has sealed.\n\n" +
 			"With --delete it reads the recorded file back from the folder, and deletes the grants from the ledger,\n" +

@@ -75,10 +75,10 @@ func TestArchive(t *testing.T) {
 	d.refused(2, []string{"archive", "rain", "--dir", t.TempDir(), "--delete"}, "can't be read", "nothing is deleted")
 	d.exec("CREATE TABLE held AS SELECT * FROM grants WHERE campaign = 'rain'")
 	r := d.archived("rain", "--dir", dir, "--delete")
-	d.loads(filepath.Join(dir, "rain.csv"))
+	d.loads(filepath.Join(dir, "rain.archive.csv"))
 	require.EqualValues(t, 6, r.Grants)
 	require.EqualValues(t, 6, r.Deleted)
-	text, err := os.ReadFile(filepath.Join(dir, "rain.csv"))
+	text, err := os.ReadFile(filepath.Join(dir, "rain.archive.csv"))
 	require.NoError(t, err)
 	sum := sha256.Sum256(text)
 	require.Equal(t, hex.EncodeToString(sum[:]), r.SHA256)
@@ -100,12 +100,12 @@ func TestArchive(t *testing.T) {
 	require.Zero(t, d.archived("rain", "--dir", dir, "--delete").Deleted, "again")
 	require.Contains(t, d.ok("audit", "--wait", "30s"), "agrees")
 	require.Contains(t, d.ok("audit", "--wait", "30s", "--campaign", "rain"), "agrees")
-	d.refused(1, []string{"receipts", "rain", "u000000"}, "archived", "rain.csv", r.SHA256)
+	d.refused(1, []string{"receipts", "rain", "u000000"}, "archived", "rain.archive.csv", r.SHA256)
 	require.Contains(t, d.ok("journal"), "archive_campaign")
 	control := testkit.FreeAddr(t)
 	d.serve("--serve.control_listen=" + control)
 	page := (&visitor{t, "http://" + control, d.key("viewer")}).sees("/campaigns/rain", "<small>6 grants",
-		"are in the archive rain.csv")
+		"are in the archive rain.archive.csv")
 	require.NotContains(t, page, "Nothing is paid yet")
 	code, body := d.serve().call(http.MethodGet, "/v1/campaigns/rain/grabs/me", "k1", "u000000", "")
 	require.Equal(t, http.StatusGone, code, "%s", body)
@@ -162,7 +162,7 @@ func TestArchiveKilled(t *testing.T) {
 	d := setup(t, options{postgres: true})
 	dir := t.TempDir()
 	d.sealed("rain", 6)
-	path := filepath.Join(dir, "rain.csv")
+	path := filepath.Join(dir, "rain.archive.csv")
 	require.NoError(t, os.WriteFile(path, []byte("half of it"), 0o600)) // an earlier run was killed while it wrote
 
 	// The ledger has lost a row. The existing file may have the only copy of that row, so it is not overwritten.

@@ -43,6 +43,10 @@ var archiveColumns = []string{"packet", "user", "amount", "currency", "shard", "
 // archiveChunk is how many packets one transaction deletes.
 const archiveChunk = 10_000
 
+// archiveFile returns the name of an archive. It ends differently from exportFile's names: an export of campaign `rain`
+// and an archive of `rain-2026-02-18` may be in one folder.
+func archiveFile(campaign string) string { return campaign + ".archive.csv" }
+
 // Archive writes the grants of a sealed campaign to a file in the folder, reads the file back, and records it in the
 // ledger, which keeps the grants. A repeated call writes the file again. If the ledger may have deleted grants already,
 // the call only reads the recorded file back.
@@ -52,7 +56,7 @@ func (a *App) Archive(ctx context.Context, id, dir string) (Removed, error) {
 		if err != nil {
 			return out, err
 		}
-		out.Archived = Archived{Campaign: id, File: id + ".csv", Grants: c.Grants, Amount: c.Granted, Currency: c.Spec.Currency}
+		out.Archived = Archived{Campaign: id, File: archiveFile(id), Grants: c.Grants, Amount: c.Granted, Currency: c.Spec.Currency}
 		noted, found, err := a.ledger.Archived(ctx, id)
 		if err != nil {
 			return out, err

@@ -136,6 +136,14 @@ func begin(date time.Time, zone *time.Location) time.Time {
 	return t
 }
 
+// exportFile returns the name of a day's file.
+func exportFile(campaign, day string, finished bool) string {
+	if finished {
+		return campaign + "-" + day + ".csv"
+	}
+	return campaign + "-" + day + ".unfinished.csv"
+}
+
 // exportDay writes the file of one campaign. It writes no file if there are no movements and the request does not name
 // the campaign.
 func (a *App) exportDay(ctx context.Context, e *Export, c *hongbao.Campaign, day *Exported) (err error) {
@@ -172,10 +180,7 @@ func (a *App) exportDay(ctx context.Context, e *Export, c *hongbao.Campaign, day
 	if day.Lines == 0 && e.Campaign == "" {
 		return nil
 	}
-	name := c.ID + "-" + day.Day + ".csv"
-	if !day.Finished {
-		name = c.ID + "-" + day.Day + ".unfinished.csv"
-	}
+	name := exportFile(c.ID, day.Day, day.Finished)
 	day.SHA256, err = file.keep(name)
 	day.File = filepath.Join(e.Dir, name)
 	return err
