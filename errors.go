@@ -49,7 +49,10 @@ type Error struct {
 	// or it is not yet known whether the sink rejects only this grant or all grants. The consumer parks the grant,
 	// which loses no attempt.
 	Held bool
-	err  error
+	// Undecided means that only a person can find out whether the operation happened, and that many grants may share
+	// this one question. For example, they were sent in one batch. A consumer does not pause their campaign for it.
+	Undecided bool
+	err       error
 }
 
 func (e *Error) Error() string { return e.err.Error() }
@@ -72,6 +75,11 @@ func Heldf(format string, args ...any) error {
 	return &Error{Class: ClassTransient, Held: true, err: fmt.Errorf(format, args...)}
 }
 
+// Undecidedf returns a ClassConflict error with Undecided set. Its arguments are those of fmt.Errorf.
+func Undecidedf(format string, args ...any) error {
+	return &Error{Class: ClassConflict, Undecided: true, err: fmt.Errorf(format, args...)}
+}
+
 // ClassOf returns the class of the outermost Error in the chain of err, or ClassUnknown if there is none.
 func ClassOf(err error) Class {
 	var e *Error
@@ -91,4 +99,10 @@ func IsOutage(err error) bool {
 func IsHeld(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Held
+}
+
+// IsUndecided reports whether err has Undecided set.
+func IsUndecided(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Undecided
 }

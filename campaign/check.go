@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // for machines without zone files; a machine's own files come first
+	_ "time/tzdata" // for machines without zone files; the field zone in Redis decides a loaded campaign's days and hours
 	"unicode"
 	"unicode/utf8"
 

@@ -135,9 +135,10 @@ func kindOf(g *hongbao.Grant, why error) letterKind {
 }
 
 // countLetter counts a letter, and pauses its campaign for the sink when Config.PauseLetters letters of one kind came
-// within a minute. If the pause fails on a shard, the next letter tries it again.
+// within a minute. If the pause fails on a shard, the next letter tries it again. Letters that wait for one decision of a
+// person do not count: the campaign's other grants are not affected.
 func (s *shard) countLetter(ctx context.Context, g *hongbao.Grant, why error) {
-	if s.cfg.PauseLetters == 0 {
+	if s.cfg.PauseLetters == 0 || hongbao.IsUndecided(why) {
 		return
 	}
 	kind := kindOf(g, why)

@@ -217,6 +217,31 @@ func TestFewLettersPauseNothing(t *testing.T) {
 	}
 }
 
+// The grants of a batch that only a person can decide become dead letters. Their campaign is not paused: its other
+// grants do not fail.
+func TestUndecidedLettersDoNotPause(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	s := newSink(func(_ context.Context, grants []hongbao.Grant) []error {
+		errs := make([]error, len(grants))
+		for i := range grants {
+			if grants[i].Seq <= 6 {
+				errs[i] = hongbao.Undecidedf("a batch of 6 grants: a person has to decide")
+			}
+		}
+		return errs
+	})
+	cfg := b.config(t, "w", s)
+	cfg.PauseLetters = 3
+	w := start(t, cfg)
+	b.addTo(t, "rain", 9)
+	testkit.Eventually(t, soon, func() bool { return len(b.dead(t)) == 6 }, "the batch's grants are letters")
+	b.idle(t, 0)
+	require.NoError(t, w.stop())
+	require.Empty(t, b.pausedCampaigns(t, 0, group))
+	require.Equal(t, 3, s.size(), "the other grants are delivered")
+}
+
 func TestLetterCounts(t *testing.T) {
 	t.Parallel()
 	g := func(campaign, user string) *hongbao.Grant { return &hongbao.Grant{Campaign: campaign, User: user} }

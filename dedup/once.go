@@ -102,15 +102,16 @@ func (o *Once) Release(ctx context.Context, id, token string) error {
 // then in doubt, and Once does not push it again. If push succeeds and Redis does not record that, Push returns Done
 // and an error.
 //
-// The context of push ends with the lease, unless the machine sleeps, because then another caller may Retake the message. If the claim's lease is
-// over before push begins, Push does not call it and returns InDoubt.
+// The context of push ends with the lease, unless the machine sleeps. If the lease is over before push can begin, because
+// the answer of Redis was late or the process was suspended, Push returns InDoubt without a push: another caller may have
+// retaken the message.
 func (o *Once) Push(ctx context.Context, id, token string, push func(context.Context) error) (State, error) {
-	began := time.Now()
+	asked := time.Now() // the lease begins later, when Redis gets the claim
 	state, err := o.Claim(ctx, id, token)
 	if err != nil || state != Mine {
 		return state, err
 	}
-	left := o.cfg.Lease - stream.Age(time.Now(), began)
+	left := o.cfg.Lease - stream.Age(time.Now(), asked)
 	if left <= 0 {
 		return InDoubt, nil
 	}

@@ -43,7 +43,7 @@ func childMain() {
 		panic(err)
 	}
 	cfg := d.config(sink)
-	cfg.BatchEvents, cfg.SessionTimeout, cfg.DrainTimeout = 40, time.Second, 600*time.Millisecond
+	cfg.BatchEvents, cfg.SessionTimeout, cfg.DrainTimeout = 40, time.Second, time.Second/2
 	s, err := New(cfg)
 	if err != nil {
 		panic(err)

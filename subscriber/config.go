@@ -58,7 +58,8 @@ type Config struct {
 	CommitTimeout time.Duration `default:"10s" want:"100ms to 10m"`
 	// DrainTimeout is how long a worker may go on with its current batch after the end of Run's context, or after the
 	// begin of a rebalance. In a rebalance all members wait for each other for up to this time. It must be at most two
-	// thirds of SessionTimeout, because a member that the broker no longer hears notices that after one third.
+	// thirds of SessionTimeout: a member that lost its broker notices that at its next heartbeat, and must have stopped
+	// before another member gets the partition.
 	DrainTimeout time.Duration `default:"20s" want:"0s to 1h"`
 	// MaxAttempts is how often an event is tried, alone in its batch, before it becomes a dead letter.
 	MaxAttempts int `default:"10" want:"1 to 1000"`
@@ -81,8 +82,9 @@ func (c *Config) check() error {
 	need(len(c.Brokers) > 0, "Brokers is empty: name at least one host:port")
 	need(c.Sink != nil && c.Log != nil, "Sink and Log are required")
 	need(c.DeadLetters != c.Topic, "DeadLetters is the topic itself: failed events would be read again forever")
-	need(c.DrainTimeout <= c.SessionTimeout*2/3, "DrainTimeout is %s: want at most two thirds of SessionTimeout, %s: "+
-		"otherwise another member may begin a batch while this one still works on it", c.DrainTimeout, c.SessionTimeout*2/3)
+	need(c.DrainTimeout <= c.SessionTimeout-c.SessionTimeout/3, "DrainTimeout is %s: want at most two thirds of "+
+		"SessionTimeout, %s; otherwise another member may get a partition whose batch is not finished", c.DrainTimeout,
+		c.SessionTimeout)
 	need(c.MaxBackoff >= c.Backoff, "MaxBackoff is %s: want at least Backoff, %s", c.MaxBackoff, c.Backoff)
 	if len(errs) == 0 {
 		return nil

@@ -2,7 +2,6 @@ package subscriber
 
 import (
 	"testing"
-	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
@@ -114,8 +113,6 @@ func TestConfigNamesEveryProblem(t *testing.T) {
 	}
 	_, err = New(Config{})
 	require.ErrorContains(t, err, "Brokers is empty")
-	_, err = New(Config{SessionTimeout: 6 * time.Second, DrainTimeout: 4*time.Second + 1})
-	require.ErrorContains(t, err, "DrainTimeout is 4.000000001s: want at most two thirds of SessionTimeout, 4s")
 	_, err = New(Config{Topic: ".", DeadLetters: ".."})
 	require.ErrorContains(t, err, `Topic ".": want`)
 	require.ErrorContains(t, err, `DeadLetters "..": want`)

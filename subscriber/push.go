@@ -19,7 +19,7 @@ import (
 func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.Message) error {
 	attempts := 0
 	for wait := newBackoff(s.cfg); len(events) > 0; {
-		r, err := s.sinkPush(ctx, events)
+		r, err := s.pushOnce(ctx, events)
 		s.count.done.Add(int64(r.Done))
 		s.count.repeated.Add(int64(r.Repeated))
 		if r.Next > 0 {
@@ -58,24 +58,39 @@ func (s *session) push(ctx context.Context, events []topic.Event, from []*kafka.
 	return nil
 }
 
-// sinkPush calls Push of the sink. A panic counts as a failure of the batch, so the event that causes it becomes a dead
-// letter.
-func (s *session) sinkPush(ctx context.Context, events []topic.Event) (r Report, err error) {
-	defer s.recovered(&err)
+// pushOnce calls the sink. If the sink panics, the call has failed; otherwise the process would end, and again after each
+// restart.
+func (s *session) pushOnce(ctx context.Context, events []topic.Event) (r Report, err error) {
+	defer func() { s.logPanic(err) }()
+	defer recovered(&err)
 	return s.cfg.Sink.Push(ctx, events)
 }
 
-func (s *session) sinkSkip(ctx context.Context, e topic.Event) (err error) {
-	defer s.recovered(&err)
-	return s.cfg.Sink.Skip(ctx, e)
+func (s *session) skip(ctx context.Context, e *topic.Event) (err error) {
+	defer func() { s.logPanic(err) }()
+	defer recovered(&err)
+	return s.cfg.Sink.Skip(ctx, *e)
 }
 
-// recovered is deferred. It makes a panic an error.
-func (s *session) recovered(err *error) {
+func (s *session) logPanic(err error) {
+	if p := (*panicError)(nil); errors.As(err, &p) {
+		s.cfg.Log.Error("the sink panicked", zap.String("code", "handler_panicked"), zap.Any("panic", p.value),
+			zap.ByteString("stack", p.stack))
+	}
+}
+
+// panicError is a panic of a sink or of its effect.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (p *panicError) Error() string { return fmt.Sprintf("the effect panicked: %v", p.value) }
+
+// recovered turns a panic into an error. It must be deferred itself.
+func recovered(err *error) {
 	if p := recover(); p != nil {
-		s.cfg.Log.Error("the sink panicked", zap.String("code", "handler_panicked"), zap.Any("panic", p),
-			zap.ByteString("stack", debug.Stack()))
-		*err = hongbao.Errorf(hongbao.ClassUnknown, "the sink panicked: %v", p)
+		*err = &panicError{p, debug.Stack()}
 	}
 }
 
@@ -101,7 +116,7 @@ func (s *session) refuse(ctx context.Context, e *topic.Event, l *letter) error {
 	}
 	s.count.refused.Add(1)
 	for wait := newBackoff(s.cfg); ; {
-		err := s.sinkSkip(ctx, *e)
+		err := s.skip(ctx, e)
 		if err == nil {
 			return nil
 		}

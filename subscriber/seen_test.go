@@ -27,7 +27,7 @@ func bothSinks(t *testing.T, fn func(t *testing.T, b *effectLog, restart func() 
 	databases(t, func(t *testing.T, db *database) {
 		b := newBook()
 		fn(t, b, func() Sink {
-			s, err := NewSQL(t.Context(), SQLConfig{DB: db.DB, Dialect: db.dialect, Name: "g", Timeout: soon,
+			s, err := NewSQL(t.Context(), SQLConfig{DB: db.DB, Dialect: db.dialect, Name: "g", UnsafeAllow: fastServers, Timeout: soon,
 				Effect: func(ctx context.Context, _ *sql.Tx, list []topic.Event) error {
 					for i := range list {
 						if err := b.note(ctx, list[i]); err != nil {

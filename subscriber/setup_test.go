@@ -308,17 +308,11 @@ func postgresDB(t testing.TB) *database {
 	require.NoError(t, err)
 	db.SetMaxOpenConns(8)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	for _, statement := range []string{`ALTER SYSTEM SET fsync = on`, `SELECT pg_reload_conf()`} { // off in testkit's servers
-		_, err := db.ExecContext(t.Context(), statement)
-		require.NoError(t, err)
-	}
-	testkit.Eventually(t, soon, func() bool {
-		var fsync string
-		require.NoError(t, db.QueryRowContext(t.Context(), `SHOW fsync`).Scan(&fsync))
-		return fsync == "on"
-	}, "fsync is on")
 	return &database{DB: db, dialect: postgreSQL}
 }
+
+// fastServers are the unsafe settings with which testkit's servers are faster.
+var fastServers = []string{"fsync", "full_page_writes"}
 
 const effectTable = `CREATE TABLE IF NOT EXISTS effect (event TEXT NOT NULL, amount BIGINT NOT NULL)`
 
@@ -327,8 +321,9 @@ func (d *database) sink(t testing.TB, fault func(e *topic.Event) error) *sqlSink
 	t.Helper()
 	_, err := d.ExecContext(t.Context(), effectTable)
 	require.NoError(t, err)
-	s, err := NewSQL(t.Context(), SQLConfig{DB: d.DB, Dialect: d.dialect, Name: "g", Timeout: 20 * time.Second,
-		Effect: rows(fault)})
+	s, err := NewSQL(t.Context(), SQLConfig{DB: d.DB, Dialect: d.dialect, Name: "g", UnsafeAllow: fastServers,
+		Timeout: 20 * time.Second,
+		Effect:  rows(fault)})
 	require.NoError(t, err)
 	sink, ok := s.(*sqlSink)
 	require.True(t, ok)

@@ -148,7 +148,7 @@ func (f *funcSink) one(ctx context.Context, e *topic.Event) (fresh bool, err err
 	}
 	limited, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
-	if err := f.cfg.Effect(limited, *e); err != nil {
+	if err := f.effect(limited, e); err != nil {
 		if limited.Err() != nil && ctx.Err() == nil {
 			return false, fmt.Errorf("the effect did not end within %s: %w", f.cfg.Timeout, err)
 		}
@@ -156,6 +156,12 @@ func (f *funcSink) one(ctx context.Context, e *topic.Event) (fresh bool, err err
 	}
 	seen.add(e)
 	return true, nil
+}
+
+// effect runs the effect. A panic is an error, so that Report counts the events before it.
+func (f *funcSink) effect(ctx context.Context, e *topic.Event) (err error) {
+	defer recovered(&err)
+	return f.cfg.Effect(ctx, *e)
 }
 
 // Skip implements Sink.

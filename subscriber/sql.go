@@ -29,7 +29,7 @@ var postgresSchema string
 //go:embed schema/sqlite.sql
 var sqliteSchema string
 
-// SQLConfig configures NewSQL. All fields are required.
+// SQLConfig configures NewSQL. All fields but UnsafeAllow are required.
 type SQLConfig struct {
 	// DB is the database of the effects, which also has the table hongbao_seen. The caller limits its connections and
 	// closes it.
@@ -41,6 +41,9 @@ type SQLConfig struct {
 	Name string
 	// Timeout limits one transaction, from 10 ms to 10 min.
 	Timeout time.Duration
+	// UnsafeAllow names unsafe settings of PostgreSQL that NewSQL shall accept: "fsync", "full_page_writes". A power loss
+	// may then lose effects, so this is for tests only. It may be empty.
+	UnsafeAllow []string
 	// Effect runs the effects of new events, in their order. It gets at most BatchEvents events. Its writes in tx are
 	// committed together with the rows of hongbao_seen; effects outside tx may happen twice. Effect must not commit or
 	// roll back tx. The class of its error says what happens next, see Sink.
@@ -105,24 +108,36 @@ func (c *SQLConfig) check() error {
 // checkServer returns an error if the database may lose a confirmed commit. The offset in Kafka would then be
 // committed, but the effect would be lost.
 func (s *sqlSink) checkServer(ctx context.Context) error {
-	var level string
 	if s.cfg.Dialect == postgreSQL {
-		for _, setting := range []string{"synchronous_commit", "fsync"} {
-			if err := s.cfg.DB.QueryRowContext(ctx, `SHOW `+setting).Scan(&level); err != nil {
-				return fmt.Errorf("asking PostgreSQL for %s: %w", setting, err)
-			}
-			if level == "off" {
-				return fmt.Errorf("%s is off: a crash would lose effects whose offsets are committed; set it to on", setting)
-			}
-		}
-		return nil
+		return s.checkPostgres(ctx)
 	}
+	var level string
 	if err := s.cfg.DB.QueryRowContext(ctx, `PRAGMA synchronous`).Scan(&level); err != nil {
 		return fmt.Errorf("reading PRAGMA synchronous of SQLite: %w", err)
 	}
 	if level == "0" || level == "1" {
 		return errors.New("PRAGMA synchronous is OFF or NORMAL: a crash would lose effects whose offsets are committed; " +
 			"open it with _pragma=synchronous(FULL)")
+	}
+	return nil
+}
+
+func (s *sqlSink) checkPostgres(ctx context.Context) error {
+	var commit, fsync, fullPage string
+	err := s.cfg.DB.QueryRowContext(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync'),
+		current_setting('full_page_writes')`).Scan(&commit, &fsync, &fullPage)
+	if err != nil {
+		return fmt.Errorf("asking PostgreSQL for its settings: %w", err)
+	}
+	if commit == "off" {
+		return errors.New("synchronous_commit is off: a crash would lose effects whose offsets are committed; set it to on " +
+			"for this user")
+	}
+	for _, set := range [][2]string{{"fsync", fsync}, {"full_page_writes", fullPage}} {
+		if name, value := set[0], set[1]; value != "on" && !slices.Contains(s.cfg.UnsafeAllow, name) {
+			return fmt.Errorf("%s is %s: a power loss would lose effects whose offsets are committed; ALTER SYSTEM SET %s = on",
+				name, value, name)
+		}
 	}
 	return nil
 }
@@ -163,7 +178,7 @@ func transactOn(ctx context.Context, conn *sql.Conn, fn func(tx *sql.Tx) error) 
 	if err != nil {
 		return down("begin a transaction", err)
 	}
-	defer func() { _ = tx.Rollback() }() // ends the transaction if fn fails or panics; it does nothing after a commit
+	defer func() { _ = tx.Rollback() }() // also after a panic of the effect; after the commit it does nothing
 	if err := fn(tx); err != nil {
 		return err
 	}

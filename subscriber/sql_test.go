@@ -100,27 +100,6 @@ func TestSQLOutage(t *testing.T) {
 	})
 }
 
-// A role change may leave the connections to the old primary open, which has become read-only. The sink leaves them, so
-// that the next connection can lead to the new primary.
-func TestSQLLeavesAServerThatIsNoLongerThePrimary(t *testing.T) {
-	t.Parallel()
-	db := postgresDB(t)
-	db.SetMaxOpenConns(1)
-	s := db.sink(t, nil)
-	session := func() (pid int) {
-		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT pg_backend_pid()`).Scan(&pid))
-		return pid
-	}
-	first := session()
-	_, err := db.ExecContext(t.Context(), `SET default_transaction_read_only = on`)
-	require.NoError(t, err)
-	_, err = s.Push(t.Context(), events(0, 1))
-	require.True(t, hongbao.IsOutage(err), "%v", err)
-	require.NotEqual(t, first, session(), "the connection to the read-only server is still used")
-	_, err = s.Push(t.Context(), events(0, 1))
-	require.NoError(t, err)
-}
-
 func TestSQLRowOfAnotherProgram(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
 		s := db.sink(t, nil)
@@ -172,7 +151,8 @@ func TestSQLMadeAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
-				_, err := NewSQL(t.Context(), SQLConfig{DB: db.DB, Dialect: db.dialect, Name: "g", Timeout: 20 * time.Second,
+				_, err := NewSQL(t.Context(), SQLConfig{DB: db.DB, Dialect: db.dialect, Name: "g",
+					UnsafeAllow: fastServers, Timeout: 20 * time.Second,
 					Effect: rows(nil)})
 				if err != nil {
 					t.Error(err)
@@ -197,16 +177,17 @@ func TestSQLRefusesForgetfulDatabases(t *testing.T) {
 	cfg.DB, cfg.Dialect = db, postgreSQL
 	_, err = NewSQL(t.Context(), cfg)
 	require.ErrorContains(t, err, "synchronous_commit")
-
-	server := testkit.NewPostgres(t, testkit.PostgresOptions{}) // with fsync off
-	name, err := server.CreateDatabase(t.Context())
-	require.NoError(t, err)
-	db, err = sql.Open("pgx", server.DSN(name))
+	db, err = sql.Open("pgx", testkit.Postgres(t)) // testkit's servers are fast, and lose data in a power loss
 	require.NoError(t, err)
 	defer db.Close()
 	cfg.DB = db
+	for _, setting := range []string{"fsync", "full_page_writes"} {
+		_, err = NewSQL(t.Context(), cfg)
+		require.ErrorContains(t, err, "a power loss would lose effects")
+		cfg.UnsafeAllow = append(cfg.UnsafeAllow, setting)
+	}
 	_, err = NewSQL(t.Context(), cfg)
-	require.ErrorContains(t, err, "fsync is off")
+	require.NoError(t, err)
 }
 
 func TestSQLConfigNamesEveryProblem(t *testing.T) {

@@ -217,9 +217,11 @@ func refusals(why store.Refusal) string {
 	case store.RefusedGone:
 		return "the packet is no longer withheld"
 	case store.RefusedRequest:
-		return "the request id already has another packet"
+		return "the request id already has another packet, by a retry after the loss; without --request-id the user gets this " +
+			"packet, too, if their limit allows it"
 	case store.RefusedLimit:
-		return "the user has reached the campaign's limit of packets per user"
+		return "the user has reached the campaign's limit of packets per user, perhaps by a retry after the loss; pay them " +
+			"outside of the campaign"
 	case store.RefusedPlaces:
 		return "the campaign is on several shards, and its users may have tried another shard"
 	case store.RefusedGeneration:

@@ -123,19 +123,17 @@ func (p *Publisher) reach(ctx context.Context, s *slot, o *claimed, progress *se
 	return b, nil
 }
 
-// errUndecidable says that neither the broker nor the log shows whether the batch of a claim was appended.
-var errUndecidable = errors.New("a person has to decide")
-
+// waits returns the error of a claim of which neither the broker nor the log shows whether its batch was appended.
 func (p *Publisher) waits(o *claimed, why string) error {
-	return hongbao.Errorf(hongbao.ClassConflict,
-		"a batch of %d grants for %s, noted at offset %d: %s; %w: `hongbao claim list` shows claim %s, `hongbao claim settle` "+
-			"ends it", o.st.count(), p.where(o.st.partition), o.st.noted, why, errUndecidable, o.claim.ID)
+	return hongbao.Undecidedf("a batch of %d grants for %s, noted at offset %d: %s; a person has to decide: `hongbao claim "+
+		"list` shows claim %s, `hongbao claim settle` ends it", o.st.count(), p.where(o.st.partition), o.st.noted, why,
+		o.claim.ID)
 }
 
 // ownOnly handles an error of resolving a claim. If only a person can decide the claim, only the claim's own grants get
 // the error, and the call continues. It returns any other error, which concerns the whole call.
 func (c *call) ownOnly(claim *stream.Claim, err error) error {
-	if !errors.Is(err, errUndecidable) {
+	if !hongbao.IsUndecided(err) {
 		return err
 	}
 	c.settle(claim.Events, err)

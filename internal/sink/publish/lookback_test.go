@@ -356,6 +356,7 @@ func TestAnUndecidableClaimFailsItsOwnGrantsOnly(t *testing.T) {
 		}
 		require.Equal(t, hongbao.ClassConflict, hongbao.ClassOf(err), i)
 		require.ErrorContains(t, err, "hongbao claim list")
+		require.True(t, hongbao.IsUndecided(err), "it does not pause the campaign")
 	}
 	require.Equal(t, 1, b.store.open(0), "the claim waits for a person")
 	requireOneCopy(t, &b.cfg, more)
