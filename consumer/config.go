@@ -63,7 +63,7 @@ type Config struct {
 	// crashes its workers does not make dead letters of the grants beside it.
 	MaxAttempts int64 `knob:"consumer.max_attempts" default:"12" want:"2 to 1000"`
 	// Number of dead letters with the same reason within a minute after which a worker pauses their campaign for the
-	// sink. With 0 workers never pause a campaign for this reason.
+	// sink. With 0, workers never pause a campaign for this reason.
 	//
 	// `hongbao sink resume SINK --campaign ID` ends the pause, but only for a sink of the deployment: set 0 for a group of
 	// your own. Two reasons are the same if they differ only in the user and in words with digits.

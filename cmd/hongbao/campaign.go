@@ -59,8 +59,12 @@ func planCmd() *cobra.Command {
 				Amounts []money.Bin      `json:"amounts"`
 			}{c, money.Histogram(plan.Amounts)}
 			return printAnswer(cmd, out, func(w io.Writer) error {
+				zone, err := time.LoadLocation(c.TimeZone)
+				if err != nil {
+					return err
+				}
 				fmt.Fprintf(w, "campaign %s (%s), %s: %d packets, %s\nopen from %s to %s (%s)\n\n", c.ID, c.Name, c.Kind, c.Packets,
-					money.Text(c.Total, c.Currency), c.From.Format(time.RFC3339), c.To.Format(time.RFC3339), c.TimeZone)
+					money.Text(c.Total, c.Currency), c.From.In(zone).Format(time.RFC3339), c.To.In(zone).Format(time.RFC3339), c.TimeZone)
 				return money.WriteHistogram(w, out.Amounts, c.Currency)
 			})
 		},

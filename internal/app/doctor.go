@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/knob"
+	"github.com/hongbao-project/hongbao/internal/base/plural"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
 )
@@ -42,7 +43,8 @@ func (e *Examination) Verdict() error {
 	if e.Problems == 0 {
 		return nil
 	}
-	return Found("%d problems and %d warnings were found; the report says what to do about each", e.Problems, e.Warnings)
+	return Found("found %s and %s; the report says what to do about each", plural.Of(e.Problems, "problem"),
+		plural.Of(e.Warnings, "warning"))
 }
 
 // doctorTime bounds the examination of one server, so that a hanging server does not delay the report.

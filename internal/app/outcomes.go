@@ -32,12 +32,25 @@ func (o *Outcomes) Add(campaign string, outcome hongbao.Outcome) {
 	o.count[campaign][outcome]++
 }
 
-// Of returns the counts of a campaign, in the order of hongbao.Outcomes.
+// failed is the name of the count of grabs without a decision.
+const failed hongbao.Outcome = "failed"
+
+// Fail counts a grab that could not be decided. It adds no campaign beyond maxCounted, because callers can make up names.
+func (o *Outcomes) Fail(campaign string) {
+	o.mu.Lock()
+	known := o.count[campaign] != nil || len(o.count) < maxCounted
+	o.mu.Unlock()
+	if known {
+		o.Add(campaign, failed)
+	}
+}
+
+// Of returns the counts of a campaign, in the order of hongbao.Outcomes, then the failed grabs.
 func (o *Outcomes) Of(campaign string) []model.Count {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var list []model.Count
-	for _, outcome := range hongbao.Outcomes() {
+	for _, outcome := range append(hongbao.Outcomes(), failed) {
 		if n := o.count[campaign][outcome]; n > 0 {
 			list = append(list, model.Count{Name: string(outcome), N: n})
 		}

@@ -152,6 +152,8 @@ func (m *measuredGrabber) Grab(ctx context.Context, g *hongbao.Grab) (hongbao.An
 	m.counts.Grabbed(ctx, g, answer.Outcome, err, time.Since(start))
 	if err == nil {
 		m.outcomes.Add(g.Campaign, answer.Outcome)
+	} else {
+		m.outcomes.Fail(g.Campaign)
 	}
 	return answer, err
 }

@@ -94,3 +94,12 @@ func TestPanickingJob(t *testing.T) {
 	require.ErrorIs(t, (<-seen.c).err, guard.ErrPanic)
 	require.Equal(t, 3, logs.FilterField(zap.String("code", "handler_panicked")).Len())
 }
+
+func TestLasts(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{7 * time.Millisecond: "7ms", 1500 * time.Millisecond: "1.5s", 160 * time.Second: "2m40s",
+		2 * time.Minute: "2m", 125 * time.Second: "2m5s", time.Hour: "1h", 90 * time.Minute: "1h30m", time.Hour + 20*time.Second: "1h0m20s",
+		100 * time.Minute: "1h40m"} {
+		require.Equal(t, want, lasts(d))
+	}
+}

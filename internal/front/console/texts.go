@@ -45,7 +45,13 @@ func lasts(d time.Duration) string {
 	case d < time.Minute:
 		return d.Round(100 * time.Millisecond).String()
 	}
-	return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+	text := d.Round(time.Second).String()
+	for _, unit := range []string{"m0s", "h0m"} { // 2m0s, but not 2m40s
+		if strings.HasSuffix(text, unit) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
 }
 
 func ago(t time.Time) string { return lasts(time.Since(t)) + " ago" }
