@@ -114,6 +114,26 @@ func TestTrimNeverTouchesWhatIsNotFinished(t *testing.T) {
 	require.LessOrEqual(t, b.length(t), int64(101))
 }
 
+// While a shard is frozen, the log has one line about it, and one more after the next freeze.
+func TestTrimOfAFrozenShardLogsOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	tr, logs := b.trimmer(t, group)
+	failed := func() int { return logs.FilterMessageSnippet("trim failed").Len() }
+	tr.trimAll(t.Context())
+	require.Zero(t, failed())
+	open, err := b.rdb.HGetAll(t.Context(), b.keys().Keys.Meta()).Result()
+	require.NoError(t, err)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Meta(), "opened", "another run").Err())
+	for range 3 {
+		tr.trimAll(t.Context())
+	}
+	require.Equal(t, 1, failed())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Meta(), open).Err())
+	tr.trimAll(t.Context())
+	require.Equal(t, 1, failed())
+}
+
 func TestTrimKeepsWhatTheRetentionKeeps(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)

@@ -188,7 +188,10 @@ func (d *Dev) ready(ctx context.Context, on *serving, end func()) (err error) {
 		if err := writeEnv(d.EnvFile, text); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, removeEnv(d.EnvFile, text)) }()
+		defer func() {
+			d.say("%s", endsEnv(d.EnvFile))
+			err = errors.Join(err, removeEnv(d.EnvFile, text))
+		}()
 	}
 	if err := d.Ready(site); err != nil {
 		return err
