@@ -21,8 +21,8 @@
 //     deletes the campaign from Redis. A named lock of internal/store ensures that only one process does so.
 //   - internal/operate/replay delivers grants again, from the stream or from the ledger.
 //   - internal/operate/deadletter lists dead letters, which an operator requeues or drops.
-//   - internal/operate/audit compares Redis, the ledger and the topic, and checks that funded = granted + left +
-//     refunded in each of them.
+//   - internal/operate/audit compares Redis, the ledger and the topic, and checks that funded = granted + left in
+//     each of them, where a refund pays back exactly what is left.
 //
 // An Outcome is the answer to a grab. A refusal is an Outcome, not an error. Errors have a Class that says whether
 // something happened and what the caller should do.

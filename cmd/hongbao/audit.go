@@ -25,9 +25,9 @@ func auditCmd() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Compare Redis, the ledger and the topic, and name every difference",
-		Long: "Compares Redis, the ledger and the topic. For each campaign, funded = granted + left + refunded must\n" +
-			"be true in Redis and in the ledger. Redis, the ledger and the topic must have the same set of\n" +
-			"grants, each once. The seqs must have no gap. With settlement.kind=remote the command also asks the\n" +
+		Long: "Compares Redis, the ledger and the topic. For each campaign, funded = granted + left must be true in\n" +
+			"Redis and in the ledger; a refund pays back exactly what is left. Redis, the ledger and the topic must\n" +
+			"have the same set of grants, each once. The seqs must have no gap. With settlement.kind=remote the command also asks the\n" +
 			"remote about every grant, if remote.queryable is set, with at most audit.rate queries a second.\n" +
 			"The command writes only seals, with --seal, and the verdict of an audit of all campaigns: Redis keeps\n" +
 			"it for the metrics and for `hongbao audit last`.\n" +
