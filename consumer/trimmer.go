@@ -51,6 +51,7 @@ type Trimmer struct {
 	store    *store.Store
 	at       []trimming // by shard
 	reported []string   // by shard: the last logged problem
+	failing  []bool     // by shard: whether the last attempt failed
 
 	name string      // identifies this trimmer as a leader
 	next []time.Time // by shard: when another trimmer's lead may have ended; zero if this trimmer leads
@@ -112,7 +113,7 @@ func NewTrimmer(cfg TrimmerConfig) (*Trimmer, error) {
 		return nil, err
 	}
 	n := st.Len()
-	return &Trimmer{cfg: cfg, store: st, at: make([]trimming, n), reported: make([]string, n), name: rand.Text(),
+	return &Trimmer{cfg: cfg, store: st, at: make([]trimming, n), reported: make([]string, n), failing: make([]bool, n), name: rand.Text(),
 		next: make([]time.Time, n)}, nil
 }
 
@@ -122,24 +123,25 @@ const trimmerLead = "#trimmer"
 // Run trims all shards on which this trimmer has the lead, every cfg.Every, until ctx ends.
 func (t *Trimmer) Run(ctx context.Context) error {
 	for {
-		t.round(ctx)
+		t.trimAll(ctx)
 		if !retry.Pause(ctx, jitter(t.cfg.Every)) {
 			return t.endLeads(ctx)
 		}
 	}
 }
 
-// round trims each shard on which this trimmer has the lead. It does not log that a shard is frozen, because that has its
-// own alarm.
-func (t *Trimmer) round(ctx context.Context) {
+// trimAll trims the shards on which this trimmer has the lead. It logs only the first of several failures of a shard: a
+// frozen shard has its own alarm, and fails each time until it is open again.
+func (t *Trimmer) trimAll(ctx context.Context) {
 	for shard := range t.store.Len() {
 		leads, err := t.leads(ctx, shard)
 		if leads {
 			err = t.Trim(ctx, shard)
 		}
-		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrFrozen) {
-			t.cfg.Log.Warn("trim failed; trying again", zap.Int("shard", shard), zap.Error(err))
+		if err != nil && ctx.Err() == nil && !t.failing[shard] {
+			t.cfg.Log.Warn("trim failed; trying again until it succeeds", zap.Int("shard", shard), zap.Error(err))
 		}
+		t.failing[shard] = err != nil
 	}
 }
 

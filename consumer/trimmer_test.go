@@ -34,22 +34,6 @@ func (b *bundle) trimmer(t *testing.T, groups ...string) (*Trimmer, *observer.Ob
 	return tr, logs
 }
 
-// A shard is frozen. Its trimmer waits without a line in the log for each round, because the freeze has its own alarm.
-func TestTrimmerIsQuietWhileAShardIsFrozen(t *testing.T) {
-	t.Parallel()
-	b := setup(t, 1)
-	tr, logs := b.trimmer(t, group)
-	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Meta(), "frozen", "1").Err())
-	require.ErrorIs(t, tr.Trim(t.Context(), 0), store.ErrFrozen)
-	for range 3 {
-		tr.round(t.Context())
-	}
-	require.Zero(t, logs.FilterMessageSnippet("trim failed").Len())
-	require.NoError(t, b.rdb.Set(t.Context(), b.keys().Keys.Meta(), "planted", 0).Err())
-	tr.round(t.Context())
-	require.Equal(t, 1, logs.FilterMessageSnippet("trim failed").Len(), "other errors are logged")
-}
-
 func (b *bundle) length(t *testing.T) int64 {
 	t.Helper()
 	n, err := b.rdb.XLen(t.Context(), b.keys().Keys.Events()).Result()
@@ -128,6 +112,26 @@ func TestTrimNeverTouchesWhatIsNotFinished(t *testing.T) {
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Equal(t, "2000", b.meta(t, "finished"))
 	require.LessOrEqual(t, b.length(t), int64(101))
+}
+
+// While a shard is frozen, the log has one line about it, and one more after the next freeze.
+func TestTrimOfAFrozenShardLogsOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	tr, logs := b.trimmer(t, group)
+	failed := func() int { return logs.FilterMessageSnippet("trim failed").Len() }
+	tr.trimAll(t.Context())
+	require.Zero(t, failed())
+	open, err := b.rdb.HGetAll(t.Context(), b.keys().Keys.Meta()).Result()
+	require.NoError(t, err)
+	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Meta(), "opened", "another run").Err())
+	for range 3 {
+		tr.trimAll(t.Context())
+	}
+	require.Equal(t, 1, failed())
+	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Meta(), open).Err())
+	tr.trimAll(t.Context())
+	require.Equal(t, 1, failed())
 }
 
 func TestTrimKeepsWhatTheRetentionKeeps(t *testing.T) {

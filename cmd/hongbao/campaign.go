@@ -54,15 +54,15 @@ func planCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			zone, err := time.LoadLocation(c.TimeZone)
-			if err != nil {
-				return err
-			}
 			out := struct {
 				Spec    hongbao.Campaign `json:"spec"`
 				Amounts []money.Bin      `json:"amounts"`
 			}{c, money.Histogram(plan.Amounts)}
 			return printAnswer(cmd, out, func(w io.Writer) error {
+				zone, err := time.LoadLocation(c.TimeZone)
+				if err != nil {
+					return err
+				}
 				fmt.Fprintf(w, "campaign %s (%s), %s: %d packets, %s\nopen from %s to %s (%s)\n\n", c.ID, c.Name, c.Kind, c.Packets,
 					money.Text(c.Total, c.Currency), c.From.In(zone).Format(time.RFC3339), c.To.In(zone).Format(time.RFC3339),
 					c.TimeZone)

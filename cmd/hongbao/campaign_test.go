@@ -390,3 +390,10 @@ func TestLoadRefusesWhatWasGranted(t *testing.T) {
 	d.refused(1, []string{"campaign", "load", "rain"}, "the ledger has paid 1 of its packets")
 	require.Equal(t, before, d.content())
 }
+
+// The window is printed in the campaign's time zone, whose name stands behind it.
+func TestPlanIsInItsTimeZone(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{})
+	require.Regexp(t, `open from \S+\+08:00 to \S+\+08:00 \(Asia/Shanghai\)`, d.ok("campaign", "plan", spec(t, "rain", 10, 1000)))
+}

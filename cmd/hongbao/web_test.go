@@ -91,10 +91,18 @@ func TestConsoleSaysThatItIsOld(t *testing.T) {
 	b.seesOnly("#status", "Live")
 	b.open("/sinks")
 	b.seesOnly("#status", "Live")
+	d.start("work").says(`"working"`)
+	b.sees("#live", "Alive")
+	green := `[...document.querySelectorAll("#live .good")].some((x) => getComputedStyle(x.closest("#live")).filter === "none")`
+	require.True(t, get(b, chromedp.Evaluate[bool](green)))
 	require.NoError(t, server.Stop())
 	b.sees("#status", "Not up to date")
+	b.sees("#old", "This page is as it was at")
+	require.False(t, get(b, chromedp.Evaluate[bool](green)), "an old page shows no green")
 	require.NoError(t, server.Cont())
 	b.seesOnly("#status", "Live")
+	get(b, chromedp.Poll[bool](`!document.querySelector("#old") && !document.body.classList.contains("stale")`))
+	require.True(t, get(b, chromedp.Evaluate[bool](green)))
 	d.ok("key", "revoke", strings.Split(key, "_")[1])
 	b.sees("#status", "Your session is over")
 }

@@ -25,3 +25,8 @@ func TestOutcomesCountFailedGrabs(t *testing.T) {
 		{Name: "outcome_unknown", N: 1}}, o.Of("rain"))
 	require.Empty(t, o.Of("made-up"))
 }
+
+func TestVerdictOfOneProblem(t *testing.T) {
+	t.Parallel()
+	require.ErrorContains(t, (&Examination{Problems: 1, Warnings: 2}).Verdict(), "1 problem and 2 warnings")
+}

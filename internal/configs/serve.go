@@ -50,8 +50,9 @@ type Serve struct {
 	Burst int `knob:"serve.burst,common" default:"20" want:"1 to 1_000_000 requests"`
 	// The most grabs and reads with one API key per second, on average. A batch counts as the number of its grabs.
 	KeyRate int `knob:"serve.key_rate,common" default:"10000" want:"1 to 1_000_000 grabs a second"`
-	// The most grabs and reads with one API key at once (burst). The largest batch has 128 grabs.
-	KeyBurst int `knob:"serve.key_burst" default:"20000" want:"128 to 1_000_000 grabs"`
+	// The most grabs and reads with one API key at once (burst). The largest batch has 128 grabs. After an outage of a few
+	// seconds a gateway repeats all that it sent meanwhile, at once.
+	KeyBurst int `knob:"serve.key_burst" default:"100000" want:"128 to 1_000_000 grabs"`
 	// The most requests from one address per second, on average, whoever sends them; 0 for no limit. An IPv6 address
 	// counts by its first 64 bits.
 	AddressRate int `knob:"serve.address_rate,common" default:"0" want:"0 to 1_000_000 requests a second"`

@@ -299,6 +299,13 @@ func TestKnobsOfOneSink(t *testing.T) {
 	require.Contains(t, got[0], "at least 2")
 }
 
+// After an outage of ten seconds a gateway may repeat at once what it sent meanwhile, at its full rate.
+func TestAKeyMayRepeatWhatAnOutageLeft(t *testing.T) {
+	t.Parallel()
+	serve := knob.Defaults[Serve]()
+	require.GreaterOrEqual(t, serve.KeyBurst, 10*serve.KeyRate)
+}
+
 // A load balancer keeps idle connections for 60 seconds by default. If the server closed a connection at that moment, the
 // balancer would lose a request, which it may not repeat. The clients of package remote close theirs first, too.
 func TestServersOutwaitLoadBalancers(t *testing.T) {

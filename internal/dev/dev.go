@@ -12,7 +12,6 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -23,6 +22,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/dev/faults"
 	"github.com/hongbao-project/hongbao/internal/dev/local"
 	"github.com/hongbao-project/hongbao/internal/front/serve"
+	"github.com/hongbao-project/hongbao/internal/front/web"
 	"github.com/hongbao-project/hongbao/internal/run"
 )
 
@@ -108,6 +108,16 @@ func (d *Dev) knobs() (map[string]string, error) {
 	}, nil
 }
 
+// ownPorts names the flag of this command in the error about a port, because it sets the knobs of all three listeners.
+func ownPorts(err error) error {
+	var busy *web.ListenError
+	if errors.As(err, &busy) {
+		return fmt.Errorf("listen on %s: %w; check that no other process uses it, or choose three other ports with --listen "+
+			"HOST:PORT", busy.Address, busy.Cause)
+	}
+	return err
+}
+
 // unlessStopped returns err, or nil if ctx has ended.
 func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
@@ -145,13 +155,7 @@ func (d *Dev) run(ctx context.Context, a *app.App) error {
 		Faults: broken,
 	}
 	return group.Run(ctx,
-		group.Part{Name: "serve", Run: func(ctx context.Context) error {
-			err := run.Serve(ctx, d.local.Config, with)
-			if errors.Is(err, syscall.EADDRINUSE) {
-				err = fmt.Errorf("%w. `hongbao dev` takes the port of --listen and the next two: name another with --listen", err)
-			}
-			return err
-		}},
+		group.Part{Name: "serve", Run: func(ctx context.Context) error { return ownPorts(run.Serve(ctx, d.local.Config, with)) }},
 		group.Part{Name: "ready", Run: func(ctx context.Context) error {
 			select {
 			case on := <-listening:
@@ -184,7 +188,10 @@ func (d *Dev) ready(ctx context.Context, on *serving, end func()) (err error) {
 		if err := writeEnv(d.EnvFile, text); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, removeEnv(d.EnvFile, text)) }()
+		defer func() {
+			d.say("%s", endsEnv(d.EnvFile))
+			err = errors.Join(err, removeEnv(d.EnvFile, text))
+		}()
 	}
 	if err := d.Ready(site); err != nil {
 		return err

@@ -64,6 +64,11 @@ func writeEnv(path, text string) error {
 	return nil
 }
 
+// endsEnv explains what a shell says about the file from now on.
+func endsEnv(path string) string {
+	return path + " is removed: a shell that reads it says \"no such file\" until `hongbao dev --env " + path + "` runs again"
+}
+
 // removeEnv removes the file if it still contains this text.
 func removeEnv(path, text string) error {
 	ours, err := begins(path, envMark+text)

@@ -141,6 +141,8 @@ type page struct {
 	Faults      bool // whether the server has the page of faults
 	Error, Done string
 	View        any
+	// Every is the interval of the live updates in milliseconds, for console.js.
+	Every int64
 }
 
 // May reports whether a template shows the button of an action.
@@ -162,7 +164,7 @@ func (c *Console) render(name string, p page) (string, error) {
 
 // show renders a page and sends it.
 func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	p.ReadOnly, p.Faults = c.cfg.ReadOnly, c.faults != nil
+	p.ReadOnly, p.Faults, p.Every = c.cfg.ReadOnly, c.faults != nil, c.cfg.Every.Milliseconds()
 	if p.Path == "" {
 		p.Path = r.URL.Path
 	}

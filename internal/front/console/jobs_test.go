@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/guard"
 	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/ops"
@@ -93,4 +95,30 @@ func TestPanickingJob(t *testing.T) {
 	require.True(t, p.readDue(t.Context()))
 	require.ErrorIs(t, (<-seen.c).err, guard.ErrPanic)
 	require.Equal(t, 3, logs.FilterField(zap.String("code", "handler_panicked")).Len())
+}
+
+func TestLasts(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{7 * time.Millisecond: "7ms", 1500 * time.Millisecond: "1.5s", 160 * time.Second: "2m40s",
+		2 * time.Minute: "2m", 125 * time.Second: "2m5s", time.Hour: "1h", 90 * time.Minute: "1h30m", time.Hour + 20*time.Second: "1h0m20s",
+		100 * time.Minute: "1h40m"} {
+		require.Equal(t, want, lasts(d))
+	}
+}
+
+// Funded = granted + left. A refund pays back what is left, so the page shows that amount once.
+func TestRefundedIsWhatWasLeft(t *testing.T) {
+	t.Parallel()
+	f := setup(t, nil)
+	live := &model.Live{Campaign: model.Campaign{ID: "rain", Currency: "CNY", State: "refunded", InRedis: true, Funded: 100_000, GrantedSum: 285,
+		LeftSum: 99_715, Left: 97, Refunded: 99_715}}
+	text, err := f.render("campaign-top", page{View: Audited{Live: live}})
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(text, "997.15"), text)
+	require.Contains(t, text, "<dt>Refunded</dt>")
+	require.NotContains(t, text, "<dt>Left</dt>")
+	live.Refunded, live.State = 0, "closed"
+	text, err = f.render("campaign-top", page{View: Audited{Live: live}})
+	require.NoError(t, err)
+	require.Contains(t, text, "<dt>Left</dt>")
 }

@@ -24,11 +24,25 @@ type reading struct {
 	rates []rate
 }
 
-// rate is one point of the chart. It has grants in Redis, settled grants in the ledger and answers of this
-// process, each per second.
+// rate is one point of the chart. It has grants in Redis, settled grants in the ledger and answers of this process, each
+// per second. A number is nil, and the line has a gap, where the reading or the one before it lacks it.
 type rate struct {
 	At                         time.Time `json:"at"`
-	Granted, Settled, Answered float64
+	Granted, Settled, Answered *float64
+}
+
+// sums are what a reading of a campaign knows; nil for what could not be read.
+type sums struct{ granted, settled, answered *int64 }
+
+func sumsOf(live *model.Live) sums {
+	known := func(is bool, n int64) *int64 {
+		if !is {
+			return nil
+		}
+		return &n
+	}
+	return sums{granted: known(live.State != model.Unread && live.State != "frozen", live.Granted),
+		settled: known(!live.LedgerUnread, live.Settled), answered: known(true, live.Answered())}
 }
 
 // poller reads the data of every watched page, once for all its viewers. It has one goroutine, which executes
@@ -52,7 +66,7 @@ type room struct {
 	load     loader
 	watchers map[*watcher]bool
 	last     *reading
-	before   *model.Live // of a campaign
+	before   *sums // of a campaign
 	beforeAt time.Time
 	rates    []rate
 	due      time.Time
@@ -189,8 +203,11 @@ func (p *poller) readDue(ctx context.Context) bool {
 
 // publish sends a reading to all viewers of a page. A slow viewer gets only the newest reading.
 func (p *poller) publish(r *room, data any, err error, at time.Time) {
-	if live, ok := data.(*model.Live); ok && err == nil {
-		r.note(live, at)
+	switch live, ok := data.(*model.Live); {
+	case ok && err == nil:
+		r.note(sumsOf(live), at)
+	case err != nil && r.before != nil: // of a campaign
+		r.note(sums{}, at)
 	}
 	now := &reading{data: data, err: err, rates: r.rates}
 	p.mu.Lock()
@@ -205,20 +222,21 @@ func (p *poller) publish(r *room, data any, err error, at time.Time) {
 	}
 }
 
-// note adds a point to the chart of a campaign. It skips a reading in which a number is missing.
-func (r *room) note(live *model.Live, at time.Time) {
-	if live.LedgerUnread || live.State == model.Unread || live.State == "frozen" {
-		r.before = nil
-		return
-	}
-	if before := r.before; before != nil && at.After(r.beforeAt) {
+// note adds a point to the chart of a campaign.
+func (r *room) note(now sums, at time.Time) {
+	if r.before != nil && at.After(r.beforeAt) {
 		seconds := at.Sub(r.beforeAt).Seconds()
-		a := func(now, before int64) float64 { return max(0, float64(now-before)) / seconds }
+		a := func(now, before *int64) *float64 {
+			if now == nil || before == nil {
+				return nil
+			}
+			return new(max(0, float64(*now-*before)) / seconds)
+		}
 		rates := r.rates[max(0, len(r.rates)-keptRates+1):]
 		r.rates = append(rates[:len(rates):len(rates)], rate{at, // append copies: watchers still read the old slice
-			a(live.Granted, before.Granted), a(live.Settled, before.Settled), a(live.Answered(), before.Answered())})
+			a(now.granted, r.before.granted), a(now.settled, r.before.settled), a(now.answered, r.before.answered)})
 	}
-	r.before, r.beforeAt = live, at
+	r.before, r.beforeAt = &now, at
 }
 
 // end ends all streams and rejects new ones.

@@ -3,6 +3,8 @@ package console
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -173,25 +175,43 @@ func TestAPageKnowsThatItIsOld(t *testing.T) {
 	})
 }
 
-// A read without an answer of the ledger or Redis must not appear in the chart as a fall to zero. The next complete
-// read must not appear as a rise.
-func TestRatesOfWholeLooksOnly(t *testing.T) {
+// While the ledger, Redis or both do not answer, the chart has a gap: no fall to zero, and no rise afterwards. The lines of
+// the other go on.
+func TestAnOutageIsAGap(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
-	for name, part := range map[string]model.Live{
-		"ledger": {LedgerUnread: true, Campaign: model.Campaign{Granted: 10_000}},
-		"redis":  {Settled: 10_000, Campaign: model.Campaign{State: model.Unread}},
-		"frozen": {Settled: 10_000, Campaign: model.Campaign{State: "frozen"}},
+	const line, gap = "01234", "0...4"
+	for name, c := range map[string]struct {
+		part                       model.Live
+		err                        error
+		granted, settled, answered string
+	}{
+		"ledger": {model.Live{LedgerUnread: true, Campaign: model.Campaign{Granted: 10_000}}, nil, line, gap, line},
+		"redis":  {model.Live{Settled: 10_000, Campaign: model.Campaign{State: model.Unread}}, nil, gap, line, line},
+		"frozen": {model.Live{Settled: 10_000, Campaign: model.Campaign{State: "frozen"}}, nil, gap, line, line},
+		"both":   {model.Live{}, errors.New("away"), gap, gap, gap},
 	} {
-		r := room{}
+		p, r := newPoller(time.Second, 1, zap.NewNop()), &room{}
 		whole := model.Live{Settled: 10_000, Campaign: model.Campaign{Granted: 10_000}}
-		for i, live := range []model.Live{whole, whole, part, part, whole, whole} {
-			r.note(&live, at.Add(time.Duration(i)*time.Second))
+		for i := range 6 {
+			live, err := &whole, error(nil)
+			if i == 2 || i == 3 {
+				live, err = &c.part, c.err
+			}
+			p.publish(r, live, err, at.Add(time.Duration(i)*time.Second))
 		}
-		require.Len(t, r.rates, 2, name)
-		for _, x := range r.rates {
-			require.Zero(t, x.Granted+x.Settled, name)
+		lines := [3]string{}
+		for i, x := range r.rates {
+			for n, value := range []*float64{x.Granted, x.Settled, x.Answered} {
+				if value == nil {
+					lines[n] += "."
+					continue
+				}
+				require.Zero(t, *value, name)
+				lines[n] += fmt.Sprint(i)
+			}
 		}
+		require.Equal(t, [3]string{c.granted, c.settled, c.answered}, lines, name)
 	}
 }
 

@@ -46,8 +46,10 @@ func lasts(d time.Duration) string {
 		return d.Round(100 * time.Millisecond).String()
 	}
 	text := d.Round(time.Second).String()
-	if minutes, whole := strings.CutSuffix(text, "m0s"); whole {
-		text = minutes + "m"
+	for _, unit := range []string{"m0s", "h0m"} { // 2m0s, but not 2m40s
+		if strings.HasSuffix(text, unit) {
+			text = text[:len(text)-2]
+		}
 	}
 	return text
 }

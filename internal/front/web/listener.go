@@ -35,10 +35,22 @@ func Listen(ctx context.Context, address, knob string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w; check that no other process uses it, or change %s", address, err, knob)
+		return nil, &ListenError{Address: address, Knob: knob, Cause: err}
 	}
 	return l, nil
 }
+
+// ListenError says that an address could not be opened.
+type ListenError struct {
+	Address, Knob string
+	Cause         error
+}
+
+func (e *ListenError) Error() string {
+	return fmt.Sprintf("listen on %s: %v; check that no other process uses it, or change %s", e.Address, e.Cause, e.Knob)
+}
+
+func (e *ListenError) Unwrap() error { return e.Cause }
 
 // Server is a running HTTP/1.1 server.
 type Server struct {

@@ -6,6 +6,21 @@
   const status = document.getElementById("status");
   const say = (text) => { if (status.textContent !== text) status.textContent = text; };
 
+  // A page that is older than three refreshes is grey under a red bar: nobody takes what it shows for what is.
+  const refresh = Number(document.body.dataset.every) || 1000;
+  const old = document.createElement("p");
+  old.id = "old";
+  old.setAttribute("role", "alert");
+  let shown = Date.now();
+  const age = () => {
+    const stale = Date.now() - shown > Math.max(3 * refresh, 3000);
+    if (stale === document.body.classList.contains("stale")) return;
+    document.body.classList.toggle("stale", stale);
+    if (!stale) { old.remove(); return; }
+    old.textContent = `Not up to date. This page is as it was at ${time(shown)}.`;
+    live.before(old);
+  };
+
   const time = (at) => new Date(at).toISOString().slice(11, 19) + " UTC";
 
   // The chart of grants a second; its colours are those of the page.
@@ -50,7 +65,7 @@
       if (rates[0].length > 300) rates.forEach((r) => r.shift());
     }
     if (chart) chart.setData(rates); else draw();
-    const last = (n) => (rates[n].at(-1) ?? 0).toLocaleString("en", { maximumFractionDigits: 1 });
+    const last = (n) => rates[n].at(-1)?.toLocaleString("en", { maximumFractionDigits: 1 }) ?? "an unknown number";
     document.getElementById("rates-now").textContent =
       `At ${time((rates[0].at(-1) ?? 0) * 1000)}, a second: ${last(1)} granted, ${last(2)} paid, and ${last(3)} grabs answered by this server.`;
   };
@@ -101,7 +116,7 @@
     source = new EventSource(url);
     heard = Date.now();
     const on = (name, does) => source.addEventListener(name, (e) => { heard = Date.now(); does(e); });
-    const show = (text) => (e) => { wait = 2000; read = heard; replace(e.data); say(text); };
+    const show = (text) => (e) => { wait = 2000; read = shown = heard; replace(e.data); say(text); age(); };
     on("live", show("Live"));
     on("partial", show("Live, but for what this page says could not be read"));
     on("still", () => {});
@@ -130,6 +145,7 @@
   // A connection to a server that hangs stays open and says nothing. A server that works sends something every 4 s, and
   // the page itself unless reading it takes long.
   setInterval(() => {
+    age();
     const now = Date.now();
     if (heard && now - heard > 10000) {
       say("Not up to date: the server has said nothing since " + time(heard) + ". Connecting again.");
