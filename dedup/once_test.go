@@ -205,7 +205,7 @@ func TestPushAfterItsLease(t *testing.T) {
 	const lease = 200 * time.Millisecond
 	other := b.once(t, lease, time.Hour)
 	var pushes atomic.Int64
-	opt := *b.rdb.(*redis.Client).Options() //nolint:forcetypeassert // storetest has one server
+	opt := *b.rdb.(*redis.Client).Options()
 	slow := redis.NewClient(&opt)
 	defer slow.Close()
 	_, err := other.Claim(t.Context(), "warm", "up") // so that the script is loaded, and the claim is one call

@@ -48,7 +48,7 @@ func beforeFences(t *testing.T) Config {
 func toVersion4(t *testing.T, f *fixture) {
 	t.Helper()
 	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema WHERE version > 4`},
-		stmt{sql: `DROP TABLE archive, archive_shard, control, acknowledged, topic_base, archive_copy`},
+		stmt{sql: `DROP TABLE archive, archive_shard, control, acknowledged, topic_base, archive_copy, seal_seqs`},
 		stmt{sql: `ALTER TABLE account DROP COLUMN base`}, stmt{sql: `ALTER TABLE seal DROP COLUMN based`},
 		stmt{sql: `CREATE SCHEMA later`}, stmt{sql: `ALTER TABLE fence SET SCHEMA later`},
 		stmt{sql: `ALTER TABLE campaign DROP COLUMN loading_at`},
