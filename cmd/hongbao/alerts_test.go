@@ -259,16 +259,20 @@ func wrongHands(t *testing.T) {
 
 	require.NoError(t, os.MkdirAll(filepath.Join(server.Dir(), "dump.rdb", "in the way"), 0o755))
 	require.NoError(t, d.rdb.BgSave(t.Context()).Err())
-	used, err := d.rdb.Info(t.Context(), "memory").Result()
-	require.NoError(t, err)
-	var bytes int64
-	_, after, _ := strings.Cut(used, "used_memory:")
-	_, err = fmt.Sscan(after, &bytes)
-	require.NoError(t, err)
-	set("maxmemory", fmt.Sprint(bytes*110/100))
+	set("maxmemory", fmt.Sprint(d.usedMemory()*110/100))
 	p.fires("redis_writes_fail", "redis_memory")
 	set("appendonly", "no")
 	p.fires("redis_lost_append_only")
+}
+
+// usedMemory returns how many bytes Redis uses.
+func (d *deployment) usedMemory() (bytes int64) {
+	used, err := d.rdb.Info(d.t.Context(), "memory").Result()
+	require.NoError(d.t, err)
+	_, after, _ := strings.Cut(used, "used_memory:")
+	_, err = fmt.Sscan(after, &bytes)
+	require.NoError(d.t, err)
+	return bytes
 }
 
 // ownWorker runs a worker of the given consumer group in this process, with a handler that has a bug. It returns the

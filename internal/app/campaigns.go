@@ -69,7 +69,7 @@ func (a *App) creatable(ctx context.Context, c hongbao.Campaign) (has ledger.Sto
 // packets the same amounts. It refuses any other campaign with an id that Redis has.
 func (a *App) repeats(ctx context.Context, c *hongbao.Campaign) (bool, error) {
 	if hongbao.CheckCampaignID(c.ID) != nil {
-		return false, nil // Validate refuses it
+		return false, nil //nolint:nilerr // Validate refuses the id
 	}
 	spec, found, err := a.store.Campaign(c.ID).Spec(ctx)
 	switch {

@@ -25,8 +25,9 @@ type payout struct {
 
 // ask asks the plan for the packet's amount.
 func (p *payout) ask(ctx context.Context, l *Ledger, plan PlanSource) (err error) {
-	g, found := &p.grant, false
+	g := &p.grant
 	p.asked = true
+	var found bool
 	if p.known, found, err = l.lookUp(ctx, g.Campaign, g.Packet); err != nil || !found {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha1" //nolint:gosec // RFC 7517 defines x5t so
+	"crypto/sha1"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
@@ -31,7 +31,7 @@ func entra(t *testing.T, kid string) string {
 		NotAfter: time.Now().Add(time.Hour)}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
-	thumbprint := sha1.Sum(cert) //nolint:gosec // RFC 7517 defines x5t so
+	thumbprint := sha1.Sum(cert)
 	text, err := json.Marshal(map[string]any{"kty": "RSA", "use": "sig", "kid": kid, "x5t": b64(thumbprint[:]), "e": "AQAB",
 		"n": base64.RawURLEncoding.EncodeToString(key.N.Bytes()), "x5c": []string{base64.StdEncoding.EncodeToString(cert)},
 		"issuer": "https://login.microsoftonline.com/{tenantid}/v2.0"})

@@ -176,6 +176,7 @@ func (c *Console) cookie(r *http.Request, session string) *http.Cookie {
 		age = -1
 	}
 	secure := c.secure(r)
+	//nolint:gosec // Secure is set where the browser uses https; otherwise the listener is on loopback
 	return &http.Cookie{Name: c.cookieName(secure), Value: session, Path: "/", MaxAge: age, HttpOnly: true, Secure: secure,
 		SameSite: http.SameSiteStrictMode}
 }

@@ -158,11 +158,6 @@ func (c *call) denied(err error) error {
 	return err
 }
 
-// hidden records in the journal that the caller requested data of a campaign outside the key's scope.
-func (c *call) hidden(campaign string) {
-	c.app.Denied(c.r.Context(), c.action, campaign, access.ErrNotInScope)
-}
-
 // read answers a request that changes nothing.
 func (c *call) read(w http.ResponseWriter, o *operation) error {
 	var err error

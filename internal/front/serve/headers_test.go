@@ -121,7 +121,7 @@ func BenchmarkToken(b *testing.B) {
 		b.Run("ours/"+k.kid, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				who := callers.Get().(*caller) //nolint:forcetypeassert // the pool has only values of this type
+				who := callers.Get().(*caller)
 				require.NoError(b, v.verify(b.Context(), text, who))
 				who.release()
 			}
