@@ -120,7 +120,7 @@ func TestOnceInDoubt(t *testing.T) {
 func TestOnceRetentionEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	o := b.once(t, time.Millisecond, 40*time.Millisecond)
+	o := b.once(t, time.Second, time.Second) // a push must begin within its lease
 	for range 2 {
 		s, err := o.Push(t.Context(), "m1", "a", func(context.Context) error { return nil })
 		require.NoError(t, err)

@@ -60,7 +60,7 @@ func remoteBalance(t *testing.T) (url string, sut *ledger.Ledger) {
 		Listen: "127.0.0.1:0", ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second,
 		IdleTimeout:  time.Minute, HandleTimeout: 20 * time.Second, DrainTimeout: 10 * time.Second,
-		BatchBytes: 1 << 20, BatchCredits: 500, InFlight: 1000,
+		BatchBytes: 1 << 20, BatchCredits: 500, InFlight: 1000, Connections: 1000,
 	}, bank.Deps{Book: sut, Reader: sut, Keys: access.NewAuthority(sut), Log: zap.NewNop(),
 		Denied:  func(context.Context, access.Action, string, error) {},
 		HasRead: func(context.Context, access.Read) {}})

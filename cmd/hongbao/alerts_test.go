@@ -156,8 +156,13 @@ func TestEveryAlertFires(t *testing.T) {
 	faults.Go(func() { t.Run("sinks", sinksAway) })
 	faults.Go(func() { t.Run("Redis down and back", redisAway) })
 	faults.Wait()
+	elsewhere := map[string]string{
+		"fsync_slow":          "TestFsyncSlowFires",
+		"incomplete_plan":     "only programs with package settlement have a plan of their own; the ledger's tests cause the alarm",
+		"ledger_asynchronous": "it needs a server with a replica: TestSemiSyncFallsBack causes the alarm",
+	}
 	for _, a := range mixin.Alerts(impatient) {
-		require.True(t, fired.codes[a.Code] || a.Code == "fsync_slow", "no fault makes %s fire", a.Code) // TestFsyncSlowFires
+		require.True(t, fired.codes[a.Code] || elsewhere[a.Code] != "", "no fault makes %s fire", a.Code)
 	}
 }
 

@@ -309,8 +309,11 @@ func TestUnfitTopicIsRefused(t *testing.T) {
 	// The worker has only sink kafka here: with another reachable sink it would start.
 	for _, command := range [][]string{{"config", "check", "--connect"}, {"work", "--sink", "kafka"}, {"audit"},
 		{"tail"}} {
-		with("KAFKA_TOPIC", bad).refused(1, command, "1 partitions, configured are 2", "unclean", "compact", "CreateTime",
-			"max.message.bytes", bad)
+		reasons := []string{"1 partitions, configured are 2", "compact", bad}
+		if command[0] == "config" || command[0] == "work" { // readers need less than publishers
+			reasons = append(reasons, "unclean", "CreateTime", "max.message.bytes")
+		}
+		with("KAFKA_TOPIC", bad).refused(1, command, reasons...)
 		with("KAFKA_TOPIC", d.topic+"-none").refused(1, command, "does not exist", "create it with 2 partitions")
 		if command[0] == "work" { // a worker waits for an unreachable broker
 			continue

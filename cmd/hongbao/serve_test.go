@@ -228,5 +228,5 @@ func TestServeFaults(t *testing.T) {
 	open := d.run("serve", "--serve.keys="+g.keys, "--serve.issuer=x", "--serve.audience=x", "--serve.listen=127.0.0.1:0",
 		"--serve.ops_listen=127.0.0.1:0", "--serve.control_listen=127.0.0.1:0")
 	require.NotZero(t, open.code)
-	require.Contains(t, open.err, "key 1 is a secret, but "+g.keys+" is open to others")
+	require.Contains(t, open.err, "it is a secret, but "+g.keys+" is open to others")
 }
