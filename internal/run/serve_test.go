@@ -15,7 +15,7 @@ func TestServeWantsTimeForItsAnswers(t *testing.T) {
 	cfg, err := configs.Load("", []string{"HONGBAO_PRODUCER_CALL_TIMEOUT=30s"}, nil)
 	require.NoError(t, err)
 	err = Serve(t.Context(), cfg, Serving{})
-	require.ErrorContains(t, err, "producer.call_timeout is 30s, want it below serve.write_timeout")
+	require.ErrorContains(t, err, "add up to 33s, want less than serve.write_timeout")
 	var usage app.UsageError
 	require.ErrorAs(t, err, &usage)
 }
