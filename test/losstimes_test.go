@@ -293,23 +293,34 @@ var timesTable = regexp.MustCompile(`(?m)^\| promotion .*\n(\|.*\n)+`)
 // write replaces the row in the table of the page.
 func (row *lossTime) write(t *testing.T, line string) {
 	t.Helper()
+	var keys []string
+	for _, other := range lossTimes() {
+		keys = append(keys, "| "+other.name+" |")
+	}
+	writeLine(t, timesTable, keys, "| "+row.name+" |", line)
+}
+
+// writeLine replaces the line of a table of the page that begins with key. keys are the beginnings of all lines, in their
+// order.
+func writeLine(t *testing.T, table *regexp.Regexp, keys []string, key, line string) {
+	t.Helper()
 	page, err := os.ReadFile(reliabilityPage)
 	require.NoError(t, err)
-	table := timesTable.FindString(string(page))
-	require.NotEmpty(t, table)
-	lines := strings.Split(strings.TrimSuffix(table, "\n"), "\n")
+	old := table.FindString(string(page))
+	require.NotEmpty(t, old)
+	lines := strings.Split(strings.TrimSuffix(old, "\n"), "\n")
 	fresh := lines[:2:2]
-	for _, other := range lossTimes() {
-		i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "| "+other.name+" |") })
+	for _, other := range keys {
+		i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, other) })
 		switch {
-		case other.name == row.name:
+		case other == key:
 			fresh = append(fresh, line)
 		case i >= 0:
 			fresh = append(fresh, lines[i])
 		}
 	}
 	require.NoError(t, os.WriteFile(reliabilityPage,
-		[]byte(strings.Replace(string(page), table, strings.Join(fresh, "\n")+"\n", 1)), 0o644))
+		[]byte(strings.Replace(string(page), old, strings.Join(fresh, "\n")+"\n", 1)), 0o644))
 }
 
 // docs/reliability.md has a line for each row.

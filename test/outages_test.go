@@ -30,7 +30,7 @@ import (
 // everyOutage runs all rows of TestOutages; make outages sets it.
 var everyOutage = flag.Bool("outages", false, "run each row of TestOutages, and not only the quick one")
 
-// redisOutage is a row in the third table of docs/reliability.md: a way in which Redis fails while users grab over HTTP.
+// redisOutage is a row in a table of docs/reliability.md: a way in which Redis fails while users grab over HTTP.
 type redisOutage struct {
 	name  string
 	begin func(o *outageSite)
@@ -269,7 +269,7 @@ func (o *outageSite) judge(row *redisOutage, rate int, failed, healed time.Time)
 		unknown, undecided, p99.Seconds(), longest.Seconds(), untrue, lost)
 }
 
-// outageTable matches the third table of docs/reliability.md.
+// outageTable matches the table of the rows in docs/reliability.md.
 var outageTable = regexp.MustCompile(`(?m)^\| Redis is .*\n(\|.*\n)+`)
 
 // outageKey returns the start of a row's line.
@@ -278,24 +278,13 @@ func outageKey(row *redisOutage, rate int) string { return fmt.Sprintf("| %s | %
 // writeOutage replaces a line in the table of the page.
 func writeOutage(t *testing.T, row *redisOutage, rate int, line string) {
 	t.Helper()
-	page, err := os.ReadFile(reliabilityPage)
-	require.NoError(t, err)
-	table := outageTable.FindString(string(page))
-	require.NotEmpty(t, table)
-	lines := strings.Split(strings.TrimSuffix(table, "\n"), "\n")
-	fresh := lines[:2:2]
+	var keys []string
 	for _, other := range outages() {
 		for _, r := range outageRates {
-			key := outageKey(&other, r)
-			if key == outageKey(row, rate) {
-				fresh = append(fresh, line)
-			} else if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, key) }); i >= 0 {
-				fresh = append(fresh, lines[i])
-			}
+			keys = append(keys, outageKey(&other, r))
 		}
 	}
-	require.NoError(t, os.WriteFile(reliabilityPage,
-		[]byte(strings.Replace(string(page), table, strings.Join(fresh, "\n")+"\n", 1)), 0o644))
+	writeLine(t, outageTable, keys, outageKey(row, rate), line)
 }
 
 // docs/reliability.md has a line for each row and rate.
