@@ -102,9 +102,9 @@ func (o *Once) Release(ctx context.Context, id, token string) error {
 // then in doubt, and Once does not push it again. If push succeeds and Redis does not record that, Push returns Done
 // and an error.
 //
-// The context of push ends with the lease, unless the machine sleeps. If the lease is over before push can begin, because
-// the answer of Redis was late or the process was suspended, Push returns InDoubt without a push: another caller may have
-// retaken the message.
+// The context of push ends with the lease, unless the machine sleeps. If the lease is over before push can begin,
+// because the answer of Redis was late or the process was suspended, Push returns InDoubt without a push: another caller
+// may have retaken the message.
 func (o *Once) Push(ctx context.Context, id, token string, push func(context.Context) error) (State, error) {
 	asked := time.Now() // the lease begins later, when Redis gets the claim
 	state, err := o.Claim(ctx, id, token)
