@@ -21,6 +21,7 @@ local closed, half_closed = whole(KEYS[3], 'close_seq', 'closed_at', 'close_epoc
 redis.call('XLEN', KEYS[2])
 local walk = redis.call('HMGET', KEYS[3], 'generation', 'dealt', 'packets')
 local withheld, withheld_amount = withheld_of(KEYS[3], KEYS[5])
+local above = redis.call('HGET', KEYS[3], 'above_limit') or 0
 local holders = redis.call('HLEN', KEYS[4])
 local left, left_amount, fits = withheld or 0, withheld_amount, true
 for i = 6, #KEYS, 2 do
@@ -56,9 +57,9 @@ if not fits or c[3] - left < 0 or c[4] - left_amount < 0 then
 		', the campaign got ' .. c[3] .. ' of ' .. c[4] .. ', and the sums must fit')
 end
 local granted, amount = string.format('%.0f', c[3] - left), string.format('%.0f', c[4] - left_amount)
-if granted + 0 < holders or granted + 0 > holders * c[5] then -- someone removed a packet or a receipt by hand
+if granted + 0 < holders or granted + 0 > holders * c[5] + above then -- someone removed a packet or a receipt by hand
 	return redis.error_reply('HBSTOCK the stock lacks ' .. granted .. ' of ' .. c[3] .. ' packets, and ' .. holders ..
-		' users have receipts, at most ' .. c[5] .. ' each')
+		' users have receipts, at most ' .. c[5] .. ' each and ' .. above .. ' above that limit')
 end
 local reply = answer('', '', meta[2], granted, amount)
 local seq, ms = string.format('%.0f', meta[1] + 1), string.format('%.0f', now)

@@ -3,6 +3,7 @@
 -- KEYS  1 meta  2 events  3 campaign  4 receipts  5 withheld
 -- ARGV  1 campaign  2 currency, "-" for none  3 packet  4 amount  5 user  6 request id, "" for none  7 traceparent,
 --       "-" for none  8 how many packets of the campaign the user has on other shards, "" if the caller does not know
+--       9 "above" if a person grants the packet even above the campaign's limit of packets per user, else ""
 -- Reply "granted", seq, epoch, ms; "has" if the user already has the packet; or "refused" and the reason: the
 --       campaign's state if it is neither open nor paused, "gone" if the packet is not withheld, "request" if the
 --       request id has a different packet, "limit" if the user may have no more packets; for a campaign on several
@@ -33,7 +34,8 @@ for line in string.gmatch(held or '', '[^\n]+') do
 	count = count + 1
 end
 local refused = c[1] ~= 'open' and c[1] ~= 'paused' and (c[1] or 'missing') or not place and 'gone' or
-	places and (ARGV[8] == '' and 'places' or c[1] == 'open' and 'open') or count >= tonumber(c[3]) and 'limit'
+	places and (ARGV[8] == '' and 'places' or c[1] == 'open' and 'open') or
+	count >= tonumber(c[3]) and ARGV[9] ~= 'above' and 'limit'
 if refused then
 	return { 'refused', refused }
 end
@@ -47,6 +49,9 @@ local receipt = packet .. ' ' .. seq .. ' ' .. string.format('%.0f', now - c[2])
 redis.call('HSET', KEYS[4], ARGV[5], held and held .. '\n' .. receipt or receipt)
 redis.call('LREM', KEYS[5], 1, packet)
 set_withheld(KEYS[3], withheld - 1, amount - ARGV[4], by)
+if count >= tonumber(c[3]) then
+	add_above(KEYS[3], 1)
+end
 -- The new revision invalidates an existing filter of the winners, which may lack this user.
 redis.call('HSET', KEYS[3], 'revision', string.gsub(c[4], '%.r%d+$', '') .. '.r' .. seq)
 redis.call('HSET', KEYS[1], 'seq', seq)

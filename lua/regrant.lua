@@ -37,7 +37,7 @@ if #ARGV == 4 then
 	return { 'ok' }
 end
 
-local camp, damage = whole(KEYS[3], 'state', 'from')
+local camp, damage = whole(KEYS[3], 'state', 'from', 'user_campaign')
 local withheld, amount, by = withheld_of(KEYS[3], KEYS[5])
 if damage or not withheld then
 	return damage or amount
@@ -111,9 +111,19 @@ for k, t in pairs(taken) do
 end
 redis.call('XADD', KEYS[2], '*', '3', 'grant ' .. ARGV[4] .. ' ' .. ARGV[2] .. ' ' .. epoch .. ' ' .. ARGV[6] .. ' ' .. ARGV[5] ..
 	'\n' .. table.concat(lines, '\n'))
-for user, text in pairs(held) do
-	fields[#fields + 1] = user
-	fields[#fields + 1] = text
+local most, above = tonumber(camp[3]), 0
+for i, user in ipairs(users) do
+	if held[user] then -- once for each user
+		local _, had = string.gsub(receipts[i] or '', '[^\n]+', '')
+		local _, has = string.gsub(held[user], '[^\n]+', '')
+		above = above + math.max(0, has - most) - math.max(0, had - most)
+		fields[#fields + 1] = user
+		fields[#fields + 1] = held[user]
+		held[user] = nil
+	end
+end
+if above > 0 then
+	add_above(KEYS[3], above)
 end
 redis.call('HSET', KEYS[4], unpack(fields))
 for k, t in pairs(taken) do

@@ -17,3 +17,9 @@ end
 local function set_withheld(campaign, packets, amount, epoch)
 	redis.call('HSET', campaign, 'withheld', string.format('%.0f %.0f ', packets, amount) .. epoch)
 end
+
+-- add_above counts packets that users have above the campaign's limit of packets per user: a person granted them, or a
+-- restore put them back. Without this count a close would take them for receipts that somebody wrote by hand.
+local function add_above(campaign, packets)
+	redis.call('HINCRBY', campaign, 'above_limit', packets)
+end

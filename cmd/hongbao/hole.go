@@ -77,9 +77,11 @@ func holeGrantCmd() *cobra.Command {
 		Use:   "grant CAMPAIGN --packet NUMBER --user USER --by NAME --why TEXT",
 		Short: "Grant a withheld packet to the user who was told of it",
 		Long: "Grants the packet with a new seq. Workers pay and publish it like any other grant. Your own records\n" +
-			"must show which packet was announced to which user. The campaign must be open or paused, and the\n" +
-			"user within their limit. A campaign on several shards must be paused, so that the user gets no packet\n" +
-			"on another shard at the same time, and no shard may be frozen. A repeat changes nothing.",
+			"must show which packet was announced to which user. The campaign must be open or paused. A campaign\n" +
+			"on several shards must be paused, so that the user gets no packet on another shard at the same time,\n" +
+			"and no shard may be frozen. If a retry after the loss got the user another packet, leave out\n" +
+			"--request-id. Then --above-limit grants this packet, too, even if the campaign's limit is reached. A\n" +
+			"repeat changes nothing.",
 		Example: "  hongbao hole grant spring-rain --packet 4711 --user u42 --request-id r-1 --by ann --why \"the app's log of 20:00:03\"",
 		Args:    oneCampaign,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -114,6 +116,7 @@ func holeGrantCmd() *cobra.Command {
 	cmd.Flags().Int64Var(&o.Packet, "packet", 0, "`number` of the packet, as hole list prints it (required)")
 	cmd.Flags().StringVar(&o.User, "user", "", "the user who was told of the packet (required)")
 	cmd.Flags().StringVar(&o.RequestID, "request-id", "", "the request id of the user's grab, so that a repeat of the grab gets this packet")
+	cmd.Flags().BoolVar(&o.AboveLimit, "above-limit", false, "grant the packet even if the user then has more packets than the campaign's limit")
 	addDecision(cmd.Flags(), &o.Decision, "; stored in the journal (required)")
 	return cmd
 }

@@ -154,6 +154,7 @@ func (a *App) Audit(ctx context.Context, opts audit.Options) (*audit.Report, err
 			return nil, err
 		}
 		cfg.Ledger, cfg.LedgerGroup, cfg.Plan, cfg.Codes = a.ledger, configs.SinkBalance, plans, a.ledger.Codes
+		cfg.AboveLimit = a.grantedAboveLimit
 		if a.Config.Settlement.Kind == configs.SettleRemote {
 			remote, stop, err := a.auditedRemote(ctx)
 			if err != nil {

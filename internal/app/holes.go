@@ -103,6 +103,9 @@ type HoleGrant struct {
 	Packet    int64
 	User      string
 	RequestID string
+	// AboveLimit grants the packet even if the user then has more packets than the campaign's limit, as after an
+	// automatic retry that got another packet.
+	AboveLimit bool
 	stream.Decision
 }
 
@@ -110,6 +113,9 @@ type HoleGrant struct {
 func (a *App) GrantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err error) {
 	err = a.recorded(ctx, about(ctx, access.GrantWithheld, o.Campaign), func(ctx context.Context, e *access.Entry) error {
 		e.Details = map[string]any{"packet": o.Packet, "user": o.User, "by": o.By, "why": o.Why}
+		if o.AboveLimit {
+			e.Details[aboveLimit] = true
+		}
 		g, err = a.grantHole(ctx, o)
 		return err
 	})
@@ -143,6 +149,40 @@ func (a *App) grantHole(ctx context.Context, o HoleGrant) (g hongbao.Grant, err 
 		"released since; `hongbao hole list %s` lists the withheld packets", o.Packet, o.Campaign, o.Campaign)
 }
 
+// aboveLimit is the detail of a journal entry which says that HoleGrant.AboveLimit was set.
+const aboveLimit = "above_limit"
+
+// grantedAboveLimit returns how many packets of a campaign a person has granted to each user above the campaign's limit,
+// from the journal. A grant whose journal entry is lost counts as soon as the person repeats the command.
+func (a *App) grantedAboveLimit(ctx context.Context, campaign string) (map[string]int64, error) {
+	type granted struct {
+		user   string
+		packet float64 // as the journal's JSON has it
+	}
+	seen, users := map[granted]bool{}, map[string]int64{}
+	for q := (access.JournalQuery{Campaign: campaign, Limit: access.MaxEntries}); ; {
+		page, err := a.ledger.Journal(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Entries {
+			e := &page.Entries[i]
+			var g granted
+			g.user, _ = e.Details["user"].(string)
+			g.packet, _ = e.Details["packet"].(float64)
+			above := e.Details[aboveLimit] == true && (e.Outcome == access.OutcomeDone || e.Outcome == access.OutcomeUnknown)
+			if e.Action == access.GrantWithheld && above && !seen[g] {
+				seen[g] = true
+				users[g.user]++
+			}
+		}
+		if page.Next == "" {
+			return users, nil
+		}
+		q.After = string(page.Next)
+	}
+}
+
 // heldFor reads the user's receipts on all places. If the user already has the packet, g is its grant. The error says
 // why the packet can't be granted.
 func (a *App) heldFor(ctx context.Context, o *HoleGrant) (held []store.Held, g hongbao.Grant, err error) {
@@ -172,7 +212,7 @@ func (a *App) grantOf(ctx context.Context, o HoleGrant, h *Holes, at int, held [
 	}
 	g := hongbao.Grant{Campaign: o.Campaign, Currency: h.Currency, User: o.User, RequestID: o.RequestID, Packet: o.Packet,
 		Amount: h.Packets[at].Amount}
-	why, err := a.store.Shard(h.Shard).GrantWithheld(ctx, &g, elsewhere)
+	why, err := a.store.Shard(h.Shard).GrantWithheld(ctx, &g, store.Room{Elsewhere: elsewhere, AboveLimit: o.AboveLimit})
 	if err == nil && why != "" {
 		err = o.refused(why)
 	}
@@ -218,10 +258,10 @@ func refusals(why store.Refusal) string {
 		return "the packet is no longer withheld"
 	case store.RefusedRequest:
 		return "the request id already has another packet, by a retry after the loss; without --request-id the user gets this " +
-			"packet, too, if their limit allows it"
+			"packet, too"
 	case store.RefusedLimit:
-		return "the user has reached the campaign's limit of packets per user, perhaps by a retry after the loss; pay them " +
-			"outside of the campaign"
+		return "the user has reached the campaign's limit of packets per user, perhaps by a retry after the loss; if your " +
+			"records show that this packet was announced to them, too, add --above-limit"
 	case store.RefusedPlaces:
 		return "the campaign is on several shards, and its users may have tried another shard"
 	case store.RefusedGeneration:

@@ -605,7 +605,7 @@ func withheldCases() map[string]scriptCase {
 			prep: withheldThree,
 			call: func(ctx context.Context, b *bundle) error {
 				_, err := b.k.GrantWithheld(ctx, &hongbao.Grant{Campaign: "rain", User: "u1", RequestID: "r1", Packet: firstWithheld.Number,
-					Amount: firstWithheld.Amount}, 0)
+					Amount: firstWithheld.Amount}, store.Room{})
 				return err
 			},
 		},

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -80,12 +81,13 @@ func withheld(fields map[string]string) (packets int64, amount hongbao.Amount, e
 // does not check a frozen campaign, whose data may be incomplete.
 func (k *Shard) checkHolders(campaign string, fields map[string]string, granted, holders int64) error {
 	hold, err := strconv.ParseInt(fields["user_campaign"], 10, 64)
-	if err != nil || fields["state"] == StateFrozen || granted >= holders && granted <= holders*hold {
+	above, err2 := strconv.ParseInt(cmp.Or(fields["above_limit"], "0"), 10, 64)
+	if cmp.Or(err, err2) != nil || fields["state"] == StateFrozen || granted >= holders && granted <= holders*hold+above {
 		return nil //nolint:nilerr // the caller's parsing of the field reports the error
 	}
 	return hongbao.Errorf(hongbao.ClassBroken, "campaign %s in Redis: the stock lacks %d packets, and %d users have "+
-		"receipts, at most %d each; someone wrote to %s or %s by hand: `hongbao audit` names the packets", campaign, granted,
-		holders, hold, k.Keys.Stock(campaign), k.Keys.Receipts(campaign))
+		"receipts, at most %d each and %d above that limit; someone wrote to %s or %s by hand: `hongbao audit` names the packets",
+		campaign, granted, holders, hold, above, k.Keys.Stock(campaign), k.Keys.Receipts(campaign))
 }
 
 // stockRead has the replies about the stock of one generation: its length, its first packets, and its sums.

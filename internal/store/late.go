@@ -36,7 +36,7 @@ func (k *Shard) checkLate(ctx context.Context) (lost []LateGrant, err error) {
 		if has[g.Campaign] == nil || slices.ContainsFunc(has[g.Campaign][g.User], known) {
 			continue
 		}
-		why, err := k.GrantWithheld(WithEpoch(ctx, epoch), g, UnknownElsewhere)
+		why, err := k.GrantWithheld(WithEpoch(ctx, epoch), g, Room{Elsewhere: UnknownElsewhere})
 		if err != nil {
 			return nil, err
 		}

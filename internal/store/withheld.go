@@ -202,21 +202,31 @@ const (
 	RefusedGeneration Refusal = "generation"
 )
 
-// UnknownElsewhere as elsewhere says that the caller has not counted the user's packets on other shards.
+// UnknownElsewhere as Room.Elsewhere says that the caller has not counted the user's packets on other shards.
 const UnknownElsewhere = -1
 
-// GrantWithheld grants a withheld packet to the user to whom it was reported. elsewhere is how many packets of the
-// campaign the user has on other shards. It sets seq, epoch and time of the grant, and returns "". If it returns a
-// refusal, it has changed nothing.
-func (k *Shard) GrantWithheld(ctx context.Context, g *hongbao.Grant, elsewhere int) (Refusal, error) {
-	held := ""
-	if elsewhere != UnknownElsewhere {
-		held = strconv.Itoa(elsewhere)
+// Room says how many packets a user may still get.
+type Room struct {
+	// Elsewhere is how many packets of the campaign the user has on other shards, or UnknownElsewhere.
+	Elsewhere int
+	// AboveLimit grants the packet even if the user then has more packets than the campaign's limit.
+	AboveLimit bool
+}
+
+// GrantWithheld grants a withheld packet to the user to whom it was reported. It sets seq, epoch and time of the grant,
+// and returns "". If it returns a refusal, it has changed nothing.
+func (k *Shard) GrantWithheld(ctx context.Context, g *hongbao.Grant, room Room) (Refusal, error) {
+	elsewhere, above := "", ""
+	if room.Elsewhere != UnknownElsewhere {
+		elsewhere = strconv.Itoa(room.Elsewhere)
+	}
+	if room.AboveLimit {
+		above = "above"
 	}
 	keys := []string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Campaign(g.Campaign), k.Keys.Receipts(g.Campaign),
 		k.Keys.Withheld(g.Campaign)}
 	reply, err := k.run(ctx, grantWithheldScript, keys, []any{g.Campaign, cmp.Or(g.Currency, "-"), g.Packet, int64(g.Amount),
-		g.User, g.RequestID, cmp.Or(g.Trace, "-"), held})
+		g.User, g.RequestID, cmp.Or(g.Trace, "-"), elsewhere, above})
 	if err != nil {
 		return "", err
 	}

@@ -29,7 +29,7 @@ func TestWithheldPacketOverShards(t *testing.T) {
 		{store.StatePaused, store.UnknownElsewhere, store.RefusedPlaces}, {store.StatePaused, 0, ""}} {
 		require.NoError(t, b.rdb.HSet(ctx, rain, "state", c.state).Err())
 		g := hongbao.Grant{Campaign: "rain", User: "u4", RequestID: "r1", Packet: firstWithheld.Number, Amount: firstWithheld.Amount}
-		why, err := k.GrantWithheld(ctx, &g, c.elsewhere)
+		why, err := k.GrantWithheld(ctx, &g, store.Room{Elsewhere: c.elsewhere})
 		require.NoError(t, err)
 		require.Equal(t, c.want, why, c)
 	}

@@ -149,7 +149,7 @@ func (s *stocked) step(n int64) {
 		}
 		p := held[s.random.IntN(len(held))]
 		g := hongbao.Grant{Campaign: "rain", User: s.user(), RequestID: "r", Packet: p.Number, Amount: p.Amount}
-		why, err := s.k.GrantWithheld(s.t.Context(), &g, 0)
+		why, err := s.k.GrantWithheld(s.t.Context(), &g, store.Room{})
 		require.NoError(s.t, err)
 		require.Empty(s.t, why)
 		s.adds("grant of a withheld packet")
@@ -233,7 +233,7 @@ func TestWithheldPacketIsGrantedOnce(t *testing.T) {
 
 	grant := func(user, request string, p store.Packet, elsewhere int) (store.Refusal, hongbao.Grant) {
 		g := hongbao.Grant{Campaign: "rain", User: user, RequestID: request, Packet: p.Number, Amount: p.Amount}
-		why, err := k.GrantWithheld(ctx, &g, elsewhere)
+		why, err := k.GrantWithheld(ctx, &g, store.Room{Elsewhere: elsewhere})
 		require.NoError(t, err)
 		return why, g
 	}
@@ -300,7 +300,7 @@ func TestWithheldPacketBeforeTheWindow(t *testing.T) {
 	start := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Campaign("rain"), "from", start.UnixMilli()).Err())
 	g := hongbao.Grant{Campaign: "rain", User: "u1", RequestID: "r1", Packet: firstWithheld.Number, Amount: firstWithheld.Amount}
-	why, err := b.k.GrantWithheld(t.Context(), &g, 0)
+	why, err := b.k.GrantWithheld(t.Context(), &g, store.Room{})
 	require.NoError(t, err)
 	require.Empty(t, why)
 	require.WithinDuration(t, start, g.Time, 0)

@@ -78,6 +78,9 @@ type Config struct {
 	// Codes returns the ledger's codes of up to n packets after the given one, in the packets' order. If it is nil, the
 	// audit does not compare codes with the ledger.
 	Codes func(ctx context.Context, campaign string, after int64, n int) ([]string, error)
+	// AboveLimit returns how many packets of a campaign a person has granted to each user above the campaign's limit. If
+	// it is nil, there are none.
+	AboveLimit func(ctx context.Context, campaign string) (map[string]int64, error)
 	// Acknowledged are the differences that a person has acknowledged and that have not expired.
 	Acknowledged []ledger.Acknowledgement
 	// MaxListed is how many differences of one kind the report lists at most, 1 to 100,000. It counts all.

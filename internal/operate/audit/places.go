@@ -93,18 +93,23 @@ func (c *campaign) settled() (packets int64, steady bool) {
 }
 
 // countOf counts the packets of a user over all places of a campaign. The caller passes each receipt once.
-func (r *run) countOf(c *campaign, snap *snapshot, user string) {
+func (r *run) countOf(ctx context.Context, c *campaign, snap *snapshot, user string) error {
 	if snap.places == 1 {
-		return // the user has one list of receipts, whose length was checked
+		return nil // the user has one list of receipts, whose length was checked
 	}
 	if c.perUser == nil {
 		c.perUser = map[uint64]int32{}
 	}
 	of := maphash.String(r.seed, user)
-	if c.perUser[of]++; int64(c.perUser[of]) == snap.limit+1 {
-		r.differs(c, OverHold, "receipts", "user %.80q has more than the %d packets that are allowed, over its %d shards",
-			user, snap.limit, snap.places)
+	if c.perUser[of]++; int64(c.perUser[of]) <= snap.limit {
+		return nil
 	}
+	allowed, err := r.allowed(ctx, c, snap, user)
+	if err == nil && int64(c.perUser[of]) == allowed+1 {
+		r.differs(c, OverHold, "receipts", "user %.80q has more than the %d packets that are allowed, over its %d shards",
+			user, allowed, snap.places)
+	}
+	return err
 }
 
 // judgePlaces reports places that lack the campaign while other places have it. It accepts that while the campaign is

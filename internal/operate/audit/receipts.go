@@ -22,8 +22,14 @@ func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *sna
 			return nil
 		}
 		if int64(len(list)) > snap.limit && snap.places == 1 && !broken[user] {
-			broken[user] = true
-			r.differs(c, OverHold, "receipts", "user %.80q has %d packets, at most %d are allowed", user, len(list), snap.limit)
+			allowed, err := r.allowed(ctx, c, snap, user)
+			if err != nil {
+				return err
+			}
+			if int64(len(list)) > allowed {
+				broken[user] = true
+				r.differs(c, OverHold, "receipts", "user %.80q has %d packets, at most %d are allowed", user, len(list), allowed)
+			}
 		}
 		for i := range list {
 			if err := r.receipt(ctx, s, c, snap, user, &list[i]); err != nil {
@@ -32,6 +38,19 @@ func (r *run) readReceipts(ctx context.Context, s *shard, c *campaign, snap *sna
 		}
 		return nil
 	})
+}
+
+// allowed returns how many packets a user may have who has more than the campaign's limit: those that a person granted
+// above it come on top.
+func (r *run) allowed(ctx context.Context, c *campaign, snap *snapshot, user string) (int64, error) {
+	if c.aboveLimit == nil && r.AboveLimit != nil {
+		above, err := r.AboveLimit(ctx, c.id)
+		if err != nil {
+			return 0, fmt.Errorf("campaign %s: read who may have more packets than the limit: %w", c.id, err)
+		}
+		c.aboveLimit = above
+	}
+	return snap.limit + c.aboveLimit[user], nil
 }
 
 func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot, user string,
@@ -70,7 +89,9 @@ func (r *run) receipt(ctx context.Context, s *shard, c *campaign, snap *snapshot
 	}
 	f.digest, f.seq, f.shard, f.time = digest, rc.Seq, int16(s.Index()), uint32(rc.Time.Unix())
 	f.from |= inReceipts
-	r.countOf(c, snap, user)
+	if err := r.countOf(ctx, c, snap, user); err != nil {
+		return err
+	}
 	return r.planned(ctx, c, rc.Packet, rc.Amount, "receipts")
 }
 

@@ -37,6 +37,7 @@ type campaign struct {
 	gone          map[int]bool
 	lostOn, stubs int
 	perUser       map[uint64]int32 // packets by hash of the user, if on several shards
+	aboveLimit    map[string]int64 // see Config.AboveLimit; nil until a user has more packets than the limit
 	// unplanned means that the ledger does not have the campaign, so its amounts can't be checked.
 	unplanned bool
 	// reportedPackets and reportedAmounts count packets whose difference was already reported, so that the same cause is

@@ -66,7 +66,8 @@ var remedies = []remedy{
 			"granted the packet twice: " +
 			pauseOpen, false},
 	{OverHold, "a user has more packets than the limit allows",
-		pause + ": someone wrote to Redis by hand. `hongbao receipts CAMPAIGN USER` shows the user's packets", false},
+		pause + ": someone wrote to Redis by hand, or two primaries granted packets. `hongbao receipts CAMPAIGN USER` shows " +
+			"the user's packets. If a person granted one with --above-limit and was interrupted, repeat that command", false},
 	{PacketTwice, "a packet is both in the stock and in a receipt, twice in the stock, or in two receipts",
 		pauseAtOnce + ": Redis may grant the packet again", false},
 	{PacketMissing, "no stock and no receipt has a packet, and neither do the stream, the ledger and the topic",
