@@ -23,9 +23,8 @@ type Grant struct {
 	Trace     string `json:"trace,omitempty" doc:"W3C traceparent of the grab. Absent if the grab had none."`
 	// Time is when the grab was decided, by the clock of Redis, in whole milliseconds.
 	Time time.Time `json:"time" doc:"Time when the grab was granted."`
-	// Currency is the currency of Amount. It is empty for a coupon without a value, and for grants that an earlier
-	// build wrote to the stream. Code is the coupon code; never log it. Codes are in the topic and the ledger, but not
-	// in the stream.
+	// Currency is the currency of Amount. It is empty for a coupon without a value. Code is the coupon code; never log
+	// it. Codes are in the topic and the ledger, but not in the stream.
 	Currency string `json:"currency,omitempty" doc:"Currency of the amount, ISO 4217; absent for a coupon without a value."`
 	Code     string `json:"code,omitempty" doc:"The coupon's code, which is secret. The shard's stream does not have it."`
 }

@@ -16,7 +16,7 @@ import (
 
 // forged returns the fields of an entry with one grant, to the user thief.
 func forged(seq, epoch int64) []any {
-	return testkit.Entry("1", "grant", "rain", seq, epoch, "1700000000000",
+	return testkit.Entry("grant", "rain", seq, epoch, "1700000000000",
 		"77 900000 thief - -")
 }
 
@@ -41,8 +41,8 @@ func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 	for _, values := range [][]any{
 		forged(3, 1),
 		// the last seq of this entry is ahead
-		testkit.Entry(1, "grant", "rain", 2, 1, 1700000000000, "77 9 thief - -\n78 9 thief - -"),
-		testkit.Entry(1, "close", "rain", 4, 1, 1700000000000, "2 203 0 0"),
+		testkit.Entry("grant", "rain", 2, 1, 1700000000000, "77 9 thief - -\n78 9 thief - -"),
+		testkit.Entry("close", "rain", 4, 1, 1700000000000, "2 203 0 0"),
 		forged(1<<40, 1),
 		forged(1, 2), // epoch 2 has not begun
 	} {
@@ -67,7 +67,7 @@ func TestEntriesAheadOfTheirShardAreNoEvents(t *testing.T) {
 		require.Empty(t, dead[i]["grant"], "the letter is for the whole entry, so that nobody can requeue its grant")
 		require.Contains(t, dead[i]["reason"], "no grab wrote it")
 	}
-	require.Equal(t, "grant rain 3 1 1700000000000\n77 900000 thief - -", dead[0]["entry.1"])
+	require.Equal(t, "grant rain 3 1 1700000000000 -\n77 900000 thief - -", dead[0]["entry.3"])
 }
 
 func TestEntriesWithHugeNumbersAreDeadLetters(t *testing.T) {
@@ -75,9 +75,9 @@ func TestEntriesWithHugeNumbersAreDeadLetters(t *testing.T) {
 	for name, values := range map[string][]any{
 		"a grant":               forged(9007199254740990, 1),
 		"a grant above the top": forged(9007199254740991, 1),
-		"a close":               testkit.Entry(1, "close", "rain", 9007199254740991, 1, 1700000000000, "2 203 0 0"),
-		"an epoch":              testkit.Entry(2, "epoch", "-", 3, 1, 1700000000000, "9007199254740991 2"),
-		"an epoch at the top":   testkit.Entry(2, "epoch", "-", 9007199254740991, 1, 1700000000000, "9007199254740991 2"),
+		"a close":               testkit.Entry("close", "rain", 9007199254740991, 1, 1700000000000, "2 203 0 0"),
+		"an epoch":              testkit.Entry("epoch", "-", 3, 1, 1700000000000, "9007199254740991 2"),
+		"an epoch at the top":   testkit.Entry("epoch", "-", 9007199254740991, 1, 1700000000000, "9007199254740991 2"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,36 +127,6 @@ func TestEntriesOfAnEarlierEpochAreDelivered(t *testing.T) {
 	require.NoError(t, w.stop())
 	s.onceEach(t, 4)
 	require.Empty(t, b.dead(t))
-}
-
-// An earlier build could write an epoch entry that skips no seq, so the next grant had the same seq as the entry. The
-// epoch entry is acked without a dead letter and sets no done bit. The grant is delivered.
-func TestEpochThatSkipsNothing(t *testing.T) {
-	t.Parallel()
-	for name, apart := range map[string]bool{"in one batch": false, "in two": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := setup(t, 1)
-			b.add(t, 0, 2)
-			b.raw(t, testkit.Entry(2, "epoch", "-", 3, 1, 1700000000000, "2 2")...)
-			s := newSink(nil)
-			var w *worker
-			if apart {
-				w = start(t, b.config(t, "w", s))
-				b.idle(t, 0)
-				require.Equal(t, []int64{1, 2}, b.doneBits(t, 10))
-			}
-			b.add(t, 0, 2)
-			if !apart {
-				w = start(t, b.config(t, "w", s))
-			}
-			b.idle(t, 0)
-			require.NoError(t, w.stop())
-			s.onceEach(t, 4)
-			require.Equal(t, []int64{1, 2, 3, 4}, b.doneBits(t, 10))
-			require.Empty(t, b.dead(t))
-		})
-	}
 }
 
 // For each batch a worker makes only one round trip to read the done bits, the head and the pause.
@@ -228,7 +198,7 @@ func TestCopyOfWhatLeftTheStream(t *testing.T) {
 	require.NoError(t, tr.Trim(t.Context(), 0))
 	require.Equal(t, "1", b.chunks(t))
 	b.raw(t, fields(7, 1)...)
-	b.raw(t, testkit.Entry(1, "grant", "nobody-knows", 8, 1, 1700000000000, "8 101 thief - -")...)
+	b.raw(t, testkit.Entry("grant", "nobody-knows", 8, 1, 1700000000000, "8 101 thief - -")...)
 	b.idle(t, 0)
 	require.NoError(t, w.stop())
 	s.onceEach(t, 600)

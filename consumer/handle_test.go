@@ -36,7 +36,7 @@ func TestGrantsReachTheHandlerWhole(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.reached(t, 8, 3)
-	b.raw(t, testkit.Entry(1, "grant", "rain", 7, 3, 1700000000123,
+	b.raw(t, testkit.Entry("grant", "rain", 7, 3, 1700000000123,
 		"5 250 ann r1 00-abc-01\n6 1 bob - -")...)
 	got := make(chan []hongbao.Grant, 1)
 	start(t, b.config(t, "w", newSink(func(_ context.Context, grants []hongbao.Grant) []error {
@@ -109,7 +109,7 @@ func TestPermanentErrorIsADeadLetterAtOnceWithItsGrant(t *testing.T) {
 	t.Parallel()
 	b := setup(t, 1)
 	b.reached(t, 3, 3)
-	b.raw(t, testkit.Entry(1, "grant", "rain", 1, 3, 1700000000123,
+	b.raw(t, testkit.Entry("grant", "rain", 1, 3, 1700000000123,
 		"1 10 ann - -\n2 250 bob r1 00-abc-01\n3 1 cid - -")...)
 	s := newSink(failing(func(seq int64) error {
 		if seq == 2 {
@@ -128,7 +128,7 @@ func TestPermanentErrorIsADeadLetterAtOnceWithItsGrant(t *testing.T) {
 	require.NotEmpty(t, dead[0]["first"])
 	for name, want := range map[string]string{
 		"grant": "2 250 bob r1 00-abc-01", "seq": "2", "class": "permanent", "reason": "no such account", "attempts": "1",
-		"group": group, "entry.1": "grant rain 2 3 1700000000123\n2 250 bob r1 00-abc-01",
+		"group": group, "entry.3": "grant rain 2 3 1700000000123 -\n2 250 bob r1 00-abc-01",
 	} {
 		require.Equal(t, want, dead[0][name], name)
 	}

@@ -18,14 +18,14 @@ func TestEntriesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
 	b := setup(t, 1)
 	b.add(t, 0, 2)
 	const at = "1700000000000"
-	grant := func(lines string) []any { return testkit.Entry(1, "grant", "rain", 90, 1, at, lines) }
+	grant := func(lines string) []any { return testkit.Entry("grant", "rain", 90, 1, at, lines) }
 	good := func() []any { return grant("1 5 ann - -") }
 	many := good()
 	for i := range 5_000 {
 		many = append(many, fmt.Sprintf("x%d", i), i)
 	}
 	bad := [][]any{
-		{"1", "grant rain 90 1"},     // words are missing
+		{"3", "grant rain 90 1"},     // words are missing
 		append(good(), "extra", "1"), // one field too many
 		many,                         // far too many
 		grant("1 1e9 ann - -"),       // not plain digits
@@ -33,14 +33,16 @@ func TestEntriesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
 		grant("1 5 ann - - -"),       // one word too many
 		grant(""),                    // no grants
 		grant("1 5 ann - -\n"),       // an empty line
-		testkit.Entry(1, "grant", "rain", 0, 1, at, "1 5 ann - -"),                      // seq 0
-		testkit.Entry(1, "grant", "rain", "9007199254740993", 1, at, "1 5 ann - -"),     // above 2^53
-		testkit.Entry(1, "gift", "rain", 90, 1, at, "1 5 ann - -"),                      // no such kind
-		testkit.Entry(1, "grant", "{x}", 90, 1, at, "1 5 ann - -"),                      // no campaign id
-		testkit.Entry(0, "grant", "rain", 90, 1, at, "1 5 ann - -"),                     // no such version
-		testkit.Entry("1.0", "grant", "rain", 90, 1, at, "1 5 ann - -"),                 // not a number
-		{"\xff\x00", "\r\n$-1\r\n"},                                                     // anything at all
-		testkit.Entry(1, "grant", "rain", 90, 1, "99999999999999999999", "1 5 ann - -"), // a time out of range
+		testkit.Entry("grant", "rain", 0, 1, at, "1 5 ann - -"),                  // seq 0
+		testkit.Entry("grant", "rain", "9007199254740993", 1, at, "1 5 ann - -"), // above 2^53
+		testkit.Entry("gift", "rain", 90, 1, at, "1 5 ann - -"),                  // no such kind
+		testkit.Entry("grant", "{x}", 90, 1, at, "1 5 ann - -"),                  // no campaign id
+		{"0", good()[1]},   // no such version
+		{"1", good()[1]},   // no version of grants
+		{"3.0", good()[1]}, // not a number
+		testkit.Entry("epoch", "-", 90, 1, at, "89 89"),                              // it skips nothing
+		{"\xff\x00", "\r\n$-1\r\n"},                                                  // anything at all
+		testkit.Entry("grant", "rain", 90, 1, "99999999999999999999", "1 5 ann - -"), // a time out of range
 	}
 	for _, values := range bad {
 		b.raw(t, values...)
@@ -59,7 +61,7 @@ func TestEntriesThatCannotBeReadAreDeadLettersAtOnce(t *testing.T) {
 		require.Equal(t, "1", dead[i]["attempts"])
 		require.Contains(t, dead[i]["reason"], "can't be read")
 	}
-	require.Equal(t, "grant rain 90 1 "+at+"\n1 1e9 ann - -", dead[3]["entry.1"], "with its fields")
+	require.Equal(t, "grant rain 90 1 "+at+" -\n1 1e9 ann - -", dead[3]["entry.3"], "with its fields")
 	require.Contains(t, fmt.Sprint(dead[2]), "x4999")
 }
 
@@ -88,7 +90,7 @@ func TestCloseEntriesAreAcked(t *testing.T) {
 	b.add(t, 0, 2)
 	b.reached(t, 3, 1)
 	require.NoError(t, b.rdb.HSet(t.Context(), b.keys().Keys.Campaign("rain"), "state", "closed", "close_seq", 3).Err())
-	b.raw(t, testkit.Entry(1, "close", "rain", 3, 1, 1700000000000, "2 203 0 0")...)
+	b.raw(t, testkit.Entry("close", "rain", 3, 1, 1700000000000, "2 203 0 0")...)
 	s := newSink(nil)
 	w := start(t, b.config(t, "w", s))
 	b.idle(t, 0)

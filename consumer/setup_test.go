@@ -78,7 +78,7 @@ func fields(first int64, n int) []any {
 		p := first + int64(i)
 		lines[i] = fmt.Sprintf("%d %d u%d - -", p, 100+p%7, p)
 	}
-	return testkit.Entry("1", "grant", "rain", first, "1", "1700000000000",
+	return testkit.Entry("grant", "rain", first, "1", "1700000000000",
 		strings.Join(lines, "\n"))
 }
 

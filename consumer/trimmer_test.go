@@ -243,9 +243,9 @@ func TestDoneBitsAreDeletedBehindTheStream(t *testing.T) {
 func TestForgedEntriesDoNotMoveTheTrimmer(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]func(b *bundle){
-		"huge seq":         func(b *bundle) { b.raw(t, "1", "grant rain 9007199254740991 1 1") },
+		"huge seq":         func(b *bundle) { b.raw(t, "3", "grant rain 9007199254740991 1 1") },
 		"many without seq": func(b *bundle) { forgeMany(t, b) },
-		"seq 0":            func(b *bundle) { b.raw(t, "1", "grant rain 0 1 1") },
+		"seq 0":            func(b *bundle) { b.raw(t, "3", "grant rain 0 1 1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -391,7 +391,7 @@ func TestResolvedLettersExpire(t *testing.T) {
 		for i := range n {
 			pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: log, ID: fmt.Sprintf("%d-%d", ms, i+1),
 				Values: []string{"letter", "4-1", "decision", decision, "by", "ann", "why", "x", "resolved", "7", "v", "2", "entry",
-					"6-0", "seq", seq, "grant", "3 100 u1 r1 -", "reason", "no account u1", "entry.2",
+					"6-0", "seq", seq, "grant", "3 100 u1 r1 -", "reason", "no account u1", "entry.3",
 					"grant rain 5 1 6 CNY\n3 100 u1 r1 -"}})
 		}
 		_, err := pipe.Exec(t.Context())
@@ -426,6 +426,6 @@ func TestResolvedLettersExpire(t *testing.T) {
 	for i := range rows {
 		delete(rows[i].Values, "erased")
 		require.Equal(t, map[string]any{"letter": "4-1", "decision": store.Dropped, "by": "ann", "why": "x", "resolved": "7",
-			"seq": "5", "grant": "3 100", "entry.2": "grant rain 5 1 6 CNY"}, rows[i].Values)
+			"seq": "5", "grant": "3 100", "entry.3": "grant rain 5 1 6 CNY"}, rows[i].Values)
 	}
 }

@@ -9,8 +9,7 @@ local function decide(hash, waiting, name, field, prefix, default, value, by, wh
 	local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 	local m = redis.call('HMGET', hash, field, prefix .. 'rev', prefix .. 'at', prefix .. 'by', prefix .. 'why')
 	local changed = (m[1] or default) ~= value
-	-- earlier builds stored the time without a rev
-	local rev = string.format('%.0f', math.max(now, (tonumber(m[2]) or 0) + 1, (tonumber(m[3]) or 0) + 1))
+	local rev = string.format('%.0f', math.max(now, (tonumber(m[2]) or 0) + 1))
 	local at = string.format('%.0f', now)
 	if changed then
 		redis.call('HSET', hash, field, value, prefix .. 'by', by, prefix .. 'why', why, prefix .. 'at', at, prefix .. 'rev', rev)

@@ -7,7 +7,7 @@
 --       10 the consumer that has the entry
 -- Reply "written"; "already" if the event is done; "lost" if the entry is not pending for the consumer
 -- Cost  O(1)
--- First write XADD: it grows memory. The letter of a grant (v 2; v 1 had the whole entry) also has a field
+-- First write XADD: it grows memory. The letter has version 2 (field v). The letter of a grant also has a field
 --       entry.<version>: an entry with only this grant, and with the campaign, currency, epoch and time of the
 --       original entry. The letter of a whole entry has the entry's fields as entry.<field>. If there are more than
 --       1,000, they become one JSON array, entry_json, because Lua's unpack takes fewer than 8,000 values.

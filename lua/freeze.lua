@@ -28,10 +28,6 @@ if m[3] or seen > 0 then -- an unused Redis stays empty
 	redis.call('HSET', KEYS[1], 'frozen', since, 'seen', string.format('%.0f', seen))
 end
 if late > 0 then
-	if seen <= tonumber(m[3] or 0) then -- so that workers of earlier builds, which ignore late, do not open the shard
-		seen = tonumber(m[3] or 0) + 1
-		redis.call('HSET', KEYS[1], 'seen', string.format('%.0f', seen))
-	end
 	redis.call('HSET', KEYS[1], 'late', string.format('%.0f', late))
 end
 return { 'frozen', string.format('%.0f', math.max(0, now - since)), m[3] or '', m[5] or '', string.format('%.0f', seen),

@@ -356,7 +356,7 @@ local reply = now_text .. '\t' .. window .. '\t' .. meta[1] .. '\t' .. meta[2] .
 if granted == 0 then
 	return reply
 end
--- The currency is last, so that the seq is the third word, where the trimmers of all builds expect it.
+-- The currency is last, so that the seq is the third word in each kind of entry: trim.lua reads it there.
 local space = find(ARGV[2], ' ', 1, true)
 call('XADD', KEYS[2], '*', '3', 'grant ' .. sub(ARGV[2], 1, space) .. next_seq .. ' ' .. meta[2] .. ' ' .. now_text ..
 	sub(ARGV[2], space) .. '\n' .. (granted == 1 and packets[1] or table.concat(packets, '\n', 1, granted)))

@@ -15,7 +15,7 @@
 local meta = redis.call('HMGET', KEYS[1], 'seq', 'epoch')
 local c, damage = whole(KEYS[3], 'state', 'from', 'user_campaign', 'revision')
 local places = redis.call('HGET', KEYS[3], 'places')
-local withheld, amount, by = withheld_of(KEYS[3], KEYS[5])
+local withheld, amount = withheld_of(KEYS[3], KEYS[5])
 local held = redis.call('HGET', KEYS[4], ARGV[5])
 local packet = ARGV[3] .. ' ' .. ARGV[4]
 local place = redis.call('LPOS', KEYS[5], packet)
@@ -48,7 +48,7 @@ redis.call('XADD', KEYS[2], '*', '3', 'grant ' .. ARGV[1] .. ' ' .. seq .. ' ' .
 local receipt = packet .. ' ' .. seq .. ' ' .. string.format('%.0f', now - c[2]) .. ' ' .. ARGV[6]
 redis.call('HSET', KEYS[4], ARGV[5], held and held .. '\n' .. receipt or receipt)
 redis.call('LREM', KEYS[5], 1, packet)
-set_withheld(KEYS[3], withheld - 1, amount - ARGV[4], by)
+set_withheld(KEYS[3], withheld - 1, amount - ARGV[4])
 if count >= tonumber(c[3]) then
 	add_above(KEYS[3], 1)
 end

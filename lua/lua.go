@@ -28,7 +28,6 @@
 //	witness, testify, leave               the processes that report grants to users, and their evidence
 //	mend, regrant, mark, revise           grants that Redis has lost are restored on a frozen shard
 //	withhold, grant_withheld, release_withheld  packets that may have been reported to users who are unknown
-//	unskip                                repairs a field that openings by earlier builds have written
 //	guard                                 the check before the scripts of a shard
 //	restore, kept                         decisions about campaigns and sinks: from the ledger, and already in it
 //	bits, control, fields, left, parking, stub, withheld   functions that other scripts include

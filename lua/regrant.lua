@@ -38,7 +38,7 @@ if #ARGV == 4 then
 end
 
 local camp, damage = whole(KEYS[3], 'state', 'from', 'user_campaign')
-local withheld, amount, by = withheld_of(KEYS[3], KEYS[5])
+local withheld, amount = withheld_of(KEYS[3], KEYS[5])
 if damage or not withheld then
 	return damage or amount
 end
@@ -140,7 +140,7 @@ for _, packet in ipairs(named) do
 	redis.call('LREM', KEYS[5], 1, packet)
 end
 if #named > 0 then
-	set_withheld(KEYS[3], withheld - #named, amount, by)
+	set_withheld(KEYS[3], withheld - #named, amount)
 end
 redis.call('HSET', KEYS[1], 'seq', ARGV[3])
 return { 'ok' }

@@ -14,7 +14,7 @@
 local seq = redis.call('HGET', KEYS[1], 'seq')
 local c, damage = whole(KEYS[2], 'state', 'revision')
 local more = redis.call('HMGET', KEYS[2], 'places', 'generation', 'dealt')
-local withheld, amount, epoch = withheld_of(KEYS[2], KEYS[3])
+local withheld, amount = withheld_of(KEYS[2], KEYS[3])
 local left, left_amount = left_of(KEYS[4], KEYS[5])
 if damage or not withheld then
 	return damage or amount
@@ -49,7 +49,7 @@ for i = n, 1, -1 do
 end
 redis.call('LTRIM', KEYS[3], 0, -n - 1)
 local still = string.format('%.0f', withheld - n)
-set_withheld(KEYS[2], withheld - n, amount - sum, epoch)
+set_withheld(KEYS[2], withheld - n, amount - sum)
 -- The new revision makes callers forget that no packets were left.
 redis.call('HSET', KEYS[2], 'revision', string.gsub(c[2], '%.r%d+$', '') .. '.r' .. seq .. still)
 return { 'ok', still }

@@ -10,12 +10,11 @@
 -- First write HSET: it grows memory, by a few fields. It runs when Redis is out of memory too, as open does.
 -- Repeat answers "same".
 
-local has = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[2] .. 'rev', ARGV[2] .. 'at')
+local has = redis.call('HMGET', KEYS[1], ARGV[1], ARGV[2] .. 'rev')
 if KEYS[2] then
 	redis.call('HLEN', KEYS[2])
 end
--- earlier builds stored the time without a rev
-if math.max(tonumber(has[2]) or 0, tonumber(has[3]) or 0) >= tonumber(ARGV[7]) then
+if (tonumber(has[2]) or 0) >= tonumber(ARGV[7]) then
 	return { 'same' }
 end
 if ARGV[1] == 'state' and has[1] ~= 'open' and has[1] ~= 'paused' then

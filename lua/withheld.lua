@@ -1,21 +1,20 @@
 -- withheld: functions on the packets of a campaign that restores have withheld, included by other scripts. The field
--- withheld of the campaign's hash is "packets amount epoch": number and sum of the packets in the list withheld, and
--- the epoch of the attempt that last withheld packets for lost events. Only earlier builds use this epoch.
+-- withheld of the campaign's hash is "packets amount": number and sum of the packets in the list withheld.
 
--- withheld_of returns packets, amount and epoch. It returns nil and an error if the field is unreadable or
--- contradicts the list.
+-- withheld_of returns packets and amount. It returns nil and an error if the field is unreadable or contradicts the
+-- list.
 local function withheld_of(campaign, list)
 	local text, has = redis.call('HGET', campaign, 'withheld'), redis.call('LLEN', list)
-	local packets, amount, epoch = string.match(text or '0 0 0', '^(%d+) (%d+) (%d+)$')
+	local packets, amount = string.match(text or '0 0', '^(%d+) (%d+)$')
 	if not packets or tonumber(packets) ~= has then
 		return nil, redis.error_reply('HBDAMAGED the field withheld of ' .. campaign .. ' is ' .. (text or 'absent') ..
 			', and its list has ' .. has .. ' packets; somebody changed one by hand. Nothing was changed now')
 	end
-	return tonumber(packets), tonumber(amount), epoch
+	return tonumber(packets), tonumber(amount)
 end
 
-local function set_withheld(campaign, packets, amount, epoch)
-	redis.call('HSET', campaign, 'withheld', string.format('%.0f %.0f ', packets, amount) .. epoch)
+local function set_withheld(campaign, packets, amount)
+	redis.call('HSET', campaign, 'withheld', string.format('%.0f %.0f', packets, amount))
 end
 
 -- add_above counts packets that users have above the campaign's limit of packets per user: a person granted them, or a

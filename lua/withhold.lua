@@ -14,7 +14,7 @@
 --       one. With 0: withholds the next packets from the front, also if the caller did not see the first reply.
 
 local m = redis.call('HMGET', KEYS[1], 'frozen', 'mend')
-local withheld, amount, epoch = withheld_of(KEYS[2], KEYS[3])
+local withheld, amount = withheld_of(KEYS[2], KEYS[3])
 local last = redis.call('HGET', KEYS[2], 'withheld_last')
 for i = 4, #KEYS do
 	redis.call('LLEN', KEYS[i])
@@ -25,11 +25,8 @@ end
 if not withheld then
 	return amount
 end
-if ARGV[2] ~= '0' then
-	if tonumber(last or 0) >= tonumber(ARGV[2]) then
-		return { 'ok' }
-	end
-	epoch = string.match(ARGV[1], '^%d+')
+if ARGV[2] ~= '0' and tonumber(last or 0) >= tonumber(ARGV[2]) then
+	return { 'ok' }
 end
 local generations, stays = (#KEYS - 3) / 2, {}
 for i = 3 + generations, #ARGV do
@@ -74,7 +71,7 @@ for g = 1, generations do
 		redis.call('LTRIM', KEYS[k + 1], 1, -1)
 	end
 end
-set_withheld(KEYS[2], withheld, amount, epoch)
+set_withheld(KEYS[2], withheld, amount)
 if ARGV[2] ~= '0' then
 	redis.call('HSET', KEYS[2], 'withheld_last', ARGV[2])
 end

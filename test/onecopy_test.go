@@ -62,7 +62,7 @@ func (c *oneCopy) grants(n int) {
 				lines = append(lines, fmt.Sprintf("%d 100 %s r%d -", c.seq+i+1, user(int(c.seq+i)), c.seq+i))
 			}
 			p.XAdd(c.t.Context(), &redis.XAddArgs{Stream: c.keys.Keys.Events(),
-				Values: testkit.Entry(1, "grant", "rain", c.seq+1, 1, at, strings.Join(lines, "\n"))})
+				Values: testkit.Entry("grant", "rain", c.seq+1, 1, at, strings.Join(lines, "\n"))})
 			c.seq += 10
 		}
 		p.HSet(c.t.Context(), c.keys.Keys.Meta(), "seq", c.seq)

@@ -21,7 +21,7 @@ func (d *deployment) claimed(sent, until time.Time) string {
 	k := d.store.Shard(0)
 	entries, err := d.rdb.XRange(d.t.Context(), k.Keys.Events(), "-", "+").Result()
 	require.NoError(d.t, err)
-	text := fmt.Sprintf("5 %d w9\n1-2\n1 77 0 0 0 %d 0 %s 1-2@%s..%s", until.UnixMilli(), sent.UnixMilli(), d.topic,
+	text := fmt.Sprintf("5 %d w9\n1-2\n3 none 77 0 0 0 %d 0 %s 1-2@%s..%s", until.UnixMilli(), sent.UnixMilli(), d.topic,
 		entries[0].ID, entries[1].ID)
 	require.NoError(d.t, d.rdb.HSet(d.t.Context(), k.Keys.Claims(configs.SinkKafka), "w9.1", text, "#fence", 5).Err())
 	return "kafka/0/w9.1"

@@ -239,7 +239,7 @@ func TestQuarantineIsResolved(t *testing.T) {
 	for i, e := range entries { // grant the same packets to other users
 		g := e.Grants[0]
 		g.User = fmt.Sprintf("other%d", i)
-		values := testkit.Entry(1, "grant", "rain", 3+i, 1, e.Time.UnixMilli(), store.GrantLine(&g))
+		values := testkit.Entry("grant", "rain", 3+i, 1, e.Time.UnixMilli(), store.GrantLine(&g))
 		require.NoError(t, d.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(), Values: values}).Err())
 	}
 	require.NoError(t, d.rdb.HSet(t.Context(), k.Keys.Meta(), "seq", 4).Err())

@@ -28,7 +28,7 @@ func (d *deployment) withholds(id string, n int64) (numbers []string) {
 		require.NoError(d.t, d.rdb.RPush(ctx, k.Keys.Withheld(id), text).Err())
 	}
 	require.NoError(d.t, d.rdb.LTrim(ctx, k.Keys.Stock(id), n, -1).Err())
-	require.NoError(d.t, d.rdb.HSet(ctx, k.Keys.Campaign(id), "withheld", fmt.Sprintf("%d %d 2", n, sum)).Err())
+	require.NoError(d.t, d.rdb.HSet(ctx, k.Keys.Campaign(id), "withheld", fmt.Sprintf("%d %d", n, sum)).Err())
 	note := fmt.Sprintf(`{"first_seq":1,"last_seq":%d,"silent":true,"withheld":%d}`, n, n)
 	fence := `INSERT INTO fence (shard, epoch, floor, token, fenced_at, opened_at, note) VALUES ($1, 1, 0, '', 1, 1, $2)
 		ON CONFLICT (shard, epoch) DO UPDATE SET note = excluded.note`

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -33,12 +32,7 @@ func root() *cobra.Command {
 	}
 	cmd.SetVersionTemplate("{{.Version}}")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		replaced := ""
-		var unknown *pflag.NotExistError
-		if errors.As(err, &unknown) {
-			replaced = configs.Removed(unknown.GetSpecifiedName())
-		}
-		return app.Usage("%w%s (see `%s --help`)", err, replaced, cmd.CommandPath())
+		return app.Usage("%w (see `%s --help`)", err, cmd.CommandPath())
 	})
 	flags := cmd.PersistentFlags()
 	flags.String("config", "", "YAML file with the configuration (default "+configs.PathEnv+", or no file)")

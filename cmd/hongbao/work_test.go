@@ -160,7 +160,7 @@ func (d *deployment) plantOn(k *store.Shard, fields ...string) int64 {
 
 // grantEntry returns the fields of an entry with one grant.
 func grantEntry(id string, packet int64, amount, user string) []string {
-	return []string{"1", fmt.Sprintf("grant %s SEQ 1 %d\n%d %s %s - -", id, time.Now().UnixMilli(), packet, amount, user)}
+	return []string{"3", fmt.Sprintf("grant %s SEQ 1 %d CNY\n%d %s %s - -", id, time.Now().UnixMilli(), packet, amount, user)}
 }
 
 // parked counts the entries that no worker owns, on the shard of the campaign. Any worker may take them at once.

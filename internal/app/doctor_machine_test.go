@@ -129,7 +129,7 @@ func TestDiskLevels(t *testing.T) {
 	require.Contains(t, p.list[0].About, "free")
 }
 
-// An SQLite ledger that an earlier build made is readable by every user of the machine.
+// An SQLite ledger that every user of the machine may read, for example after a restore from a backup, gets a warning.
 func TestDoctorFindsAnOpenLedgerFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger.db")

@@ -61,7 +61,7 @@ func TestHoleGrantAfterAResume(t *testing.T) {
 			keys := places[0].Keys
 			packet := a.redis.LPop(ctx, keys.Stock("rain")).Val()
 			require.NoError(t, a.redis.RPush(ctx, keys.Withheld("rain"), packet).Err())
-			require.NoError(t, a.redis.HSet(ctx, keys.Campaign("rain"), "withheld", "1 10 2").Err())
+			require.NoError(t, a.redis.HSet(ctx, keys.Campaign("rain"), "withheld", "1 10").Err())
 			holes, err := places[0].Withheld(ctx, "rain")
 			require.NoError(t, err)
 			require.NoError(t, rain.Pause(ctx, by))

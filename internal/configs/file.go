@@ -2,7 +2,6 @@ package configs
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -115,7 +114,7 @@ func (f *yamlFile) unknown(name string, key, value *yaml.Node) {
 			candidates = append(candidates, s.name)
 		}
 	}
-	f.loader.p.add(name, f.at(key), "there is no such key%s", cmp.Or(Removed(name), knob.Hint(name, candidates)))
+	f.loader.p.add(name, f.at(key), "there is no such key%s", knob.Hint(name, candidates))
 }
 
 // scalar returns a value exactly as it is written in the file. It joins the items of a list with commas.

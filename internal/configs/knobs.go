@@ -108,30 +108,6 @@ func names() []string {
 	return all
 }
 
-const bounded = "a request's head has at most 16 KiB, and the body of one grab or credit at most 4 KiB"
-
-// removed maps each knob that was removed to a hint about its replacement.
-var removed = map[string]string{
-	"serve.header_bytes":   bounded,
-	"serve.body_bytes":     bounded,
-	"balance.header_bytes": bounded,
-	"balance.body_bytes":   bounded,
-	"balance.token":        "clients of `hongbao balance` have API keys of role client; see docs/remote-balance.md",
-	"redis.max_idle_age":   "unused connections are closed after 5 minutes",
-	"serve.gateway_keys":   "gateways don't sign any more, they send an API key of role gateway; see docs/http.md",
-}
-
-// Removed returns the hint about the replacement of a removed knob, by the knob's name or variable. For any other name
-// it returns "".
-func Removed(name string) string {
-	for old, instead := range removed {
-		if name == old || strings.TrimSuffix(name, fileSuffix) == (&knob.Knob{Name: old}).Env() {
-			return ": it was removed; " + instead
-		}
-	}
-	return ""
-}
-
 func envNames() []string {
 	var all []string
 	for i := range knobs {

@@ -1,7 +1,6 @@
 package configs
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -120,7 +119,7 @@ func (l *loader) variable(name string, given map[string]string) {
 	base, isFile := strings.CutSuffix(name, fileSuffix)
 	k := findEnv(base)
 	if !isFile || k == nil || k.Secret == "" {
-		l.p.add("", source, "there is no such setting%s", cmp.Or(Removed(name), knob.Hint(name, envNames())))
+		l.p.add("", source, "there is no such setting%s", knob.Hint(name, envNames()))
 		return
 	}
 	if _, both := given[base]; both {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -266,20 +265,4 @@ func FuzzFile(f *testing.F) {
 			t.Errorf("accepted, but out of bounds: %+v", c)
 		}
 	})
-}
-
-// The error for a removed knob names its replacement, in the file and in the environment.
-func TestRemovedKnobsSayWhatReplacesThem(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "hongbao.yaml")
-	require.NoError(t, os.WriteFile(path, []byte("serve:\n  gateway_keys: keys.json\n"), 0o600))
-	_, err := Load(path, nil, nil)
-	require.ErrorContains(t, err, "serve.gateway_keys: there is no such key: it was removed; gateways don't sign any more")
-	_, err = Load("", []string{"HONGBAO_SERVE_GATEWAY_KEYS=keys.json"}, nil)
-	require.ErrorContains(t, err, "it was removed; gateways don't sign any more")
-	_, err = Load("", []string{"HONGBAO_BALANCE_TOKEN_FILE=token"}, nil)
-	require.ErrorContains(t, err, "it was removed; clients of `hongbao balance` have API keys of role client")
-	for name := range removed {
-		require.NotContains(t, names(), name)
-	}
 }

@@ -47,12 +47,10 @@ func (s *Store) Auditing(ctx context.Context) (RunningAudit, error) {
 	return RunningAudit{time.UnixMilli(has.Since).UTC(), has.By, has.Request}, nil
 }
 
-// SetAudited stores the result of a whole audit on the first shard. An older build's audit does not write the number of
-// dead letters, so that number has the start of its audit beside it.
+// SetAudited stores the result of a whole audit on the first shard.
 func (s *Store) SetAudited(ctx context.Context, a Audited) error {
-	started := a.Started.UnixMilli()
-	err := s.rdb.HSet(ctx, s.shards[0].Keys.Audit(), "started", started, "differences", a.Differences,
-		"dead_letters", a.DeadLetters, "dead_letters_of", started).Err()
+	err := s.rdb.HSet(ctx, s.shards[0].Keys.Audit(), "started", a.Started.UnixMilli(), "differences", a.Differences,
+		"dead_letters", a.DeadLetters).Err()
 	if err != nil {
 		return fmt.Errorf("store the result of the audit: %w", Classify(err))
 	}
@@ -62,10 +60,9 @@ func (s *Store) SetAudited(ctx context.Context, a Audited) error {
 // LastAudit returns the result of the last whole audit; false if there was none.
 func (s *Store) LastAudit(ctx context.Context) (Audited, bool, error) {
 	var has struct {
-		Started       int64 `redis:"started"`
-		Differences   int64 `redis:"differences"`
-		DeadLetters   int64 `redis:"dead_letters"`
-		DeadLettersOf int64 `redis:"dead_letters_of"`
+		Started     int64 `redis:"started"`
+		Differences int64 `redis:"differences"`
+		DeadLetters int64 `redis:"dead_letters"`
 	}
 	cmd := s.rdb.HGetAll(ctx, s.shards[0].Keys.Audit())
 	if err := cmd.Err(); err != nil {
@@ -73,9 +70,6 @@ func (s *Store) LastAudit(ctx context.Context) (Audited, bool, error) {
 	}
 	if err := cmd.Scan(&has); err != nil {
 		return Audited{}, false, fmt.Errorf("%s: %w", s.shards[0].Keys.Audit(), err)
-	}
-	if has.DeadLettersOf != has.Started {
-		has.DeadLetters = 0 // an older build's audit was the last one: all differences count
 	}
 	return Audited{time.UnixMilli(has.Started), has.Differences, has.DeadLetters}, has.Started > 0, nil
 }

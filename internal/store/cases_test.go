@@ -227,15 +227,6 @@ func shardCases() map[string]scriptCase {
 			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta(), b.k.Keys.Witnesses()} },
 			call: func(ctx context.Context, b *bundle) error { return store.WitnessOf(ctx, b.k) },
 		},
-		"unskip": {
-			keys: func(b *bundle) []string { return []string{b.k.Keys.Meta()} },
-			prep: func(t *testing.T, b *bundle) {
-				require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Meta(), "skipped", "2-3,65536-65535").Err())
-			},
-			call: func(ctx context.Context, b *bundle) error {
-				return b.k.Unskip(ctx)
-			},
-		},
 		"open": {
 			keys: func(b *bundle) []string {
 				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Claims("kafka")}

@@ -292,7 +292,7 @@ func TestGroupFinishedPassesOverForgedEntries(t *testing.T) {
 	b := setup(t)
 	b.group(t, "balance")
 	require.NoError(t, b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.k.Keys.Events(),
-		Values: testkit.Entry(1, "grant", "rain", 1<<40, 1, 1700000000000, "77 9 thief - -")}).Err())
+		Values: testkit.Entry("grant", "rain", 1<<40, 1, 1700000000000, "77 9 thief - -")}).Err())
 	e := b.closed(t, "rain", 5, 3)
 	raw := b.read(t, "balance", "w1", 1)
 	require.Len(t, raw, 1, "only the forged entry is delivered, and it is pending")

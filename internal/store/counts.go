@@ -69,8 +69,7 @@ func withheld(fields map[string]string) (packets int64, amount hongbao.Amount, e
 	if fields["withheld"] == "" {
 		return 0, 0, nil
 	}
-	counts := fields["withheld"][:max(0, strings.LastIndexByte(fields["withheld"], ' '))]
-	packets, sum, err := twoNumbers(counts)
+	packets, sum, err := twoNumbers(fields["withheld"])
 	if err != nil {
 		return 0, 0, fmt.Errorf("field withheld: %w", err)
 	}

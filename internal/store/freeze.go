@@ -18,7 +18,6 @@ import (
 var (
 	freezeScript = newDrainScript("freeze").with(unguarded)
 	openScript   = newDrainScript("open", "stub").with(unguarded)
-	unskipScript = newDrainScript("unskip")
 )
 
 // Frozen is the state of a shard after Freeze, which may have left the shard open.
@@ -117,33 +116,36 @@ func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server, l
 }
 
 // Skipped returns the seqs that openings of the shard have skipped. The stream has no events with these seqs.
-func (k *Shard) Skipped(ctx context.Context) ([]stream.SeqRange, error) {
-	text, err := k.skipped(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list, err := parseSkipped(text)
-	if err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "%s, field skipped: %w; a running worker repairs an empty range",
-			k.Keys.Meta(), err)
-	}
-	runs := make([]stream.SeqRange, len(list))
+func (k *Shard) Skipped(ctx context.Context) (runs []stream.SeqRange, err error) {
+	list, err := k.skippedRanges(ctx)
 	for i := range list {
-		runs[i] = list[i].SeqRange
+		runs = append(runs, list[i].SeqRange)
 	}
-	return runs, nil
+	return runs, err
 }
 
-// GivenUp returns the skipped seqs whose loss an operator has accepted. It omits unreadable ranges.
+// GivenUp returns the skipped seqs whose loss an operator has accepted.
 func (k *Shard) GivenUp(ctx context.Context) (runs []stream.SeqRange, err error) {
-	text, err := k.skipped(ctx)
-	list, _ := parseSkipped(text) // a worker repairs an unreadable (empty) range after the shard opens
+	list, err := k.skippedRanges(ctx)
 	for i := range list {
 		if list[i].accepted {
 			runs = append(runs, list[i].SeqRange)
 		}
 	}
 	return runs, err
+}
+
+func (k *Shard) skippedRanges(ctx context.Context) ([]skippedRange, error) {
+	text, err := k.skipped(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := parseSkipped(text)
+	if err != nil {
+		return nil, hongbao.Errorf(hongbao.ClassBroken, "%s, field %s: %w; someone changed it by hand: put the ranges back",
+			k.Keys.Meta(), skippedField, err)
+	}
+	return list, nil
 }
 
 const skippedField = "skipped"
@@ -177,22 +179,6 @@ func (k *Shard) skipped(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("read the skipped seqs of %s: %w", k.Keys.Meta(), Classify(err))
 	}
 	return text, nil
-}
-
-// SkipsNothing reports whether meta.skipped has an empty range, as openings by earlier builds could record it.
-func (k *Shard) SkipsNothing(ctx context.Context) (bool, error) {
-	text, err := k.skipped(ctx)
-	if err != nil {
-		return false, err
-	}
-	_, err = parseSkipped(text)
-	return err != nil, nil
-}
-
-// Unskip removes empty ranges from meta.skipped.
-func (k *Shard) Unskip(ctx context.Context) error {
-	_, err := k.run(ctx, unskipScript, []string{k.Keys.Meta()}, nil)
-	return err
 }
 
 // AnyEvidence as Reopening.Evidence opens a shard even if witnesses have sent more than the caller has read.

@@ -29,32 +29,9 @@ type SinkControl struct {
 	// Limited and LimitAt say who changed Rate last, why and when.
 	Limited stream.Decision
 	LimitAt time.Time
-	// Rev and LimitRev order the decisions: see stream.Control. They are 0 for decisions of earlier builds.
-	Rev, LimitRev int64
 	// Campaigns counts the decisions about single campaigns, see Shard.SinkCampaigns. A reader compares it to notice
 	// new ones.
 	Campaigns int64
-}
-
-// Older returns decisions that an earlier build has stored without Rev. Their time serves as Rev.
-func (c *SinkControl) Older(sink string) (all []stream.Control) {
-	if !c.At.IsZero() && c.At.UnixMilli() > c.Rev {
-		value := "0"
-		if c.Paused {
-			value = "1"
-		}
-		all = append(all, stream.Control{Kind: stream.ControlSink, Sink: sink, Value: value, Decision: c.Decision, At: c.At,
-			Rev: c.At.UnixMilli()})
-	}
-	if !c.LimitAt.IsZero() && c.LimitAt.UnixMilli() > c.LimitRev {
-		value := ""
-		if c.Rate != nil {
-			value = strconv.Itoa(*c.Rate)
-		}
-		all = append(all, stream.Control{Kind: stream.ControlRate, Sink: sink, Value: value, Decision: c.Limited,
-			At: c.LimitAt, Rev: c.LimitAt.UnixMilli()})
-	}
-	return all
 }
 
 // PauseSink pauses a sink on the shard for all workers. It reports whether that changed anything, and returns the
@@ -164,7 +141,10 @@ func (k *Shard) parseControl(sink string, fields map[string]string) (c SinkContr
 			*into = time.UnixMilli(ms)
 		}
 	}
-	c.Rev, c.LimitRev, c.Campaigns = number("rev"), number("limit_rev"), number("campaigns")
+	c.Campaigns = number("campaigns")
+	for _, rev := range []string{"rev", "limit_rev"} { // the scripts would take another text for no rev
+		number(rev)
+	}
 	if fields["rate"] != "" {
 		rate := int(number("rate"))
 		c.Rate = &rate

@@ -103,7 +103,7 @@ func (k *Shard) Status(ctx context.Context, group string) (GroupStatus, error) {
 }
 
 // events returns the seqs of a range without those that openings have skipped. If the text skipped is unreadable,
-// events returns the whole range; a worker will repair the text.
+// events returns the whole range; an audit reports the text.
 func events(first, last int64, skipped string) []stream.SeqRange {
 	all := []stream.SeqRange{{First: first, Last: last}}
 	list, err := parseSkipped(skipped)

@@ -227,7 +227,7 @@ func (w *Watch) readServer(ctx context.Context, node redis.UniversalClient, list
 			s.ahead = append(s.ahead, shard)
 		}
 		skipped, err := parseSkipped(opening.skipped)
-		if seq, epoch := k.state.late(head.Epoch, skipped); err == nil && seq > 0 { // else a worker repairs it
+		if seq, epoch := k.state.late(head.Epoch, skipped); err == nil && seq > 0 { // else an audit reports the field
 			s.late[shard] = lateEvent{seq, epoch, opening.skipped}
 			s.ahead = append(s.ahead, shard)
 		}

@@ -114,7 +114,7 @@ func (k *Shard) Withheld(ctx context.Context, campaign string) (list []Packet, e
 }
 
 // CountWithheld returns how many packets of a campaign are withheld, and the last event for which a restore has
-// withheld packets; 0 if only earlier builds have withheld packets.
+// withheld packets; 0 for none.
 func (k *Shard) CountWithheld(ctx context.Context, campaign string) (packets, last int64, err error) {
 	cmd := k.rdb.HMGet(ctx, k.Keys.Campaign(campaign), "withheld", "withheld_last")
 	if err := cmd.Err(); err != nil {

@@ -291,7 +291,7 @@ func (k *Shard) Witnesses(ctx context.Context) ([]Registration, error) {
 	for i, text := range texts {
 		at, sent, _ := strings.Cut(text, " ")
 		registrations[i].At = unixMilli(at)
-		registrations[i].Sent, _ = strconv.ParseInt(sent, 10, 64) // absent: 0
+		registrations[i].Sent, _ = strconv.ParseInt(sent, 10, 64) // unreadable: 0, so the recoverer waits for it
 	}
 	return registrations, nil
 }

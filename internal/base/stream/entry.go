@@ -11,9 +11,12 @@ import (
 	"github.com/hongbao-project/hongbao"
 )
 
-// EntryVersion is the newest version of stream entries that this build reads. Version 3 has grants, version 2 has the
-// start of an epoch, and version 1 has a close. Earlier builds also wrote grants as version 1, without a currency.
+// EntryVersion is the newest version of stream entries that this build reads. Each kind of entry has its own version.
+// So a build tells an entry of a newer build, where it stops, from an invalid one, which becomes a dead letter.
 const EntryVersion = 3
+
+// versions has the version of each kind.
+var versions = map[EntryKind]int64{EntryClose: 1, EntryEpoch: 2, EntryGrant: 3}
 
 // MaxEntryGrants is the maximum number of grants in one entry. One call of the grab script decides at most as many
 // grabs.
@@ -26,8 +29,7 @@ type EntryKind string
 const (
 	EntryGrant EntryKind = "grant"
 	EntryClose EntryKind = "close"
-	// EntryEpoch starts an epoch: it covers the seqs that were skipped when the shard was opened again. It has version
-	// 2, so builds that do not know it stop there.
+	// EntryEpoch starts an epoch: it covers the seqs that were skipped when the shard was opened again.
 	EntryEpoch EntryKind = "epoch"
 )
 
@@ -88,9 +90,9 @@ func (e *Entry) Last() int64 { return e.Seq + e.Events() - 1 }
 // ParseEntry parses a stream entry. values are its field names and values in the order of XRANGE. An entry has one
 // field, whose name is the version.
 //
-// The first line of the value is "kind campaign seq epoch ms", with ms as Unix time. Version 3 appends the currency to
-// this line, so that code that needs only the seq can parse both forms. An entry of grants has one more line for each
-// grant. It has packet, amount, user, request id and traceparent, separated by one space; "-" means empty.
+// The first line of the value is "kind campaign seq epoch ms", with ms as Unix time. An entry of grants appends the
+// currency to this line, and has one more line for each grant. It has packet, amount, user, request id and traceparent,
+// separated by one space; "-" means empty.
 //
 // The error is Permanent for an invalid entry, and Broken for an entry with a newer version.
 func ParseEntry(shard int, id string, values []string) (Entry, error) {
@@ -121,40 +123,35 @@ func parseEntry(shard int, id string, values []string) (Entry, error) {
 	}
 	head, body, ok := strings.Cut(values[1], "\n")
 	words := strings.Split(head, " ")
-	currency, count := "-", 5
-	if version == 3 {
+	e := Entry{ID: id, Shard: shard, Kind: EntryKind(words[0])}
+	if versions[e.Kind] != version {
+		return Entry{}, fmt.Errorf("version %d has no kind %.20q", version, words[0])
+	}
+	count := 5
+	if e.Kind == EntryGrant {
 		count = 6
 	}
 	if !ok || len(words) != count {
-		return Entry{}, fmt.Errorf("its first line has %d words, want %d: kind, campaign, seq, epoch, time, the currency in "+
-			"version 3; and more lines after it", len(words), count)
-	}
-	if version == 3 {
-		currency, words = words[5], words[:5]
-	}
-	e := Entry{ID: id, Shard: shard, Kind: EntryKind(words[0]), Campaign: words[1]}
-	if (version == 2) != (e.Kind == EntryEpoch) || version == 3 && e.Kind != EntryGrant {
-		return Entry{}, fmt.Errorf("version %d has no kind %.20q", version, words[0])
+		return Entry{}, fmt.Errorf("its first line has %d words, want %d: kind, campaign, seq, epoch, time, the currency of "+
+			"grants; and more lines after it", len(words), count)
 	}
 	if err := e.parseHead(words); err != nil {
 		return Entry{}, err
 	}
 	switch e.Kind {
 	case EntryGrant:
-		err = e.parseGrants(body, currency)
+		err = e.parseGrants(body, words[5])
 	case EntryClose:
 		err = e.parseClose(body)
 	case EntryEpoch:
 		err = e.parseSkipped(body)
-	default:
-		err = fmt.Errorf("kind %.20q does not exist", words[0])
 	}
 	return e, err
 }
 
 // parseHead parses the words of the first line, without the kind.
 func (e *Entry) parseHead(words []string) error {
-	if e.Kind == EntryEpoch && e.Campaign == "-" {
+	if e.Campaign = words[1]; e.Kind == EntryEpoch && e.Campaign == "-" {
 		e.Campaign = ""
 	} else if err := hongbao.CheckCampaignID(e.Campaign); err != nil {
 		return fmt.Errorf("campaign: %w", err)
@@ -275,7 +272,7 @@ func (e *Entry) parseSkipped(line string) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return fmt.Errorf("an epoch: %w", err)
 	}
-	if e.Skipped.Last < e.Seq-1 { // earlier builds wrote entries with Last = Seq-1, which skip nothing
+	if e.Skipped.Last < e.Seq {
 		return fmt.Errorf("an epoch: it skips seqs up to %d, below its own", e.Skipped.Last)
 	}
 	return nil

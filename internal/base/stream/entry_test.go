@@ -16,9 +16,9 @@ import (
 )
 
 // values returns the field and the value of a valid entry. change may first modify its parts: version, kind, campaign,
-// seq, epoch, time, and the lines of the grants.
+// seq, epoch, time, currency, and the lines of the grants.
 func values(change func(v []string) []string) []string {
-	v := []string{"1", "grant", "rain", "7", "1", "1700000000123", "3 500 u1 r1 -\n4 0 u2 - tr"}
+	v := []string{"3", "grant", "rain", "7", "1", "1700000000123", "-", "3 500 u1 r1 -\n4 0 u2 - tr"}
 	if change != nil {
 		v = change(v)
 	}
@@ -48,69 +48,75 @@ func TestParseEntryGrants(t *testing.T) {
 	require.Equal(t, "5-8", e.Grants[1].EventID())
 }
 
-// ParseEntry reads grants of version 1, which has no currency, and of version 3, which has the currency after the time.
 func TestParseEntryCurrency(t *testing.T) {
 	t.Parallel()
-	read := func(version, end string) (stream.Entry, error) {
-		return stream.ParseEntry(5, "9-1", []string{version, "grant rain 7 1 1700000000123" + end +
-			"\n3 500 u1 r1 -\n4 0 u2 - tr"})
-	}
-	old, err := read("1", "")
-	require.NoError(t, err)
 	for word, currency := range map[string]string{"CNY": "CNY", "-": ""} {
-		e, err := read("3", " "+word)
+		e, err := stream.ParseEntry(5, "9-1", values(set(6, word)))
 		require.NoError(t, err)
 		require.Equal(t, []string{currency, currency}, []string{e.Grants[0].Currency, e.Grants[1].Currency})
-		for i := range e.Grants {
-			e.Grants[i].Currency = ""
-		}
-		require.Equal(t, old, e, "apart from the currency, both versions give the same entry")
-	}
-	for version, end := range map[string]string{"1": " CNY", "2": " CNY", "3": ""} {
-		_, err := read(version, end)
-		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "version %s with %q", version, end)
 	}
 	for _, word := range []string{"", "cny", "CN", "CNYY", "C Y", "C1Y", "\x1b[m"} {
-		_, err := read("3", " "+word)
+		_, err := stream.ParseEntry(5, "9-1", values(set(6, word)))
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "currency %q", word)
 	}
-	_, err = stream.ParseEntry(5, "9-1", []string{"3", "close rain 7 1 1700000000123 CNY\n10 100 2 20"})
-	require.ErrorContains(t, err, "version 3 has no kind")
+}
+
+// Each kind of entry has one version. With another version it is invalid, also a grant without a currency.
+func TestParseEntryOfOtherVersion(t *testing.T) {
+	t.Parallel()
+	for kind, text := range map[string]string{
+		"close": "close rain 7 1 1700000000123\n10 100 2 20",
+		"epoch": "epoch - 7 2 1700000000123\n64 7",
+		"grant": "grant rain 7 1 1700000000123 CNY\n3 500 u1 r1 -",
+		"old":   "grant rain 7 1 1700000000123\n3 500 u1 r1 -",
+	} {
+		for version, has := range map[string]string{"1": "close", "2": "epoch", "3": "grant"} {
+			e, err := stream.ParseEntry(5, "9-1", []string{version, text})
+			if kind == has {
+				require.NoError(t, err)
+				require.Equal(t, kind, string(e.Kind))
+				continue
+			}
+			require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "version %s of %s", version, kind)
+			if kind != "old" {
+				require.ErrorContains(t, err, "version "+version+" has no kind \""+kind+"\"")
+			}
+		}
+	}
+	_, err := stream.ParseEntry(5, "9-1", []string{"1", "grant rain 7 1 1700000000123\n3 500 u1 r1 -"})
+	require.EqualError(t, err, `entry 9-1 of shard 5 can't be read: version 1 has no kind "grant"`)
 }
 
 func TestParseEntryClose(t *testing.T) {
 	t.Parallel()
-	e, err := stream.ParseEntry(0, "9-1", values(func(v []string) []string {
-		v[1], v[6] = "close", "10 100 2 20"
-		return v
-	}))
+	e, err := stream.ParseEntry(0, "9-1", values(closing("10 100 2 20")))
 	require.NoError(t, err)
 	require.Equal(t, stream.Closing{Granted: 10, GrantedAmount: 100, Left: 2, LeftAmount: 20}, e.Close)
 	require.Empty(t, e.Grants)
 	require.EqualValues(t, 1, e.Events())
 }
 
-// An entry that starts an epoch covers the seqs that it skips. Entries of earlier builds may skip none.
+// An entry that starts an epoch covers the seqs that it skips, at least one.
 func TestParseEntryEpoch(t *testing.T) {
 	t.Parallel()
-	for last, events := range map[int]int64{4: 0, 5: 1, 64: 60} {
+	for last, events := range map[int]int64{5: 1, 64: 60} {
 		e, err := stream.ParseEntry(0, "9-1", []string{"2", fmt.Sprintf("epoch - 5 2 1700000000123\n%d 4", last)})
 		require.NoError(t, err)
 		require.Equal(t, stream.EntryEpoch, e.Kind)
 		require.Equal(t, events, e.Events())
 		require.EqualValues(t, last, e.Last())
 	}
-	_, err := stream.ParseEntry(0, "9-1", []string{"2", "epoch - 5 2 1700000000123\n3 4"})
+	_, err := stream.ParseEntry(0, "9-1", []string{"2", "epoch - 5 2 1700000000123\n4 4"})
 	require.ErrorContains(t, err, "below its own")
 }
 
 // lines returns the lines of n valid grants.
 func lines(n int) string { return strings.TrimSuffix(strings.Repeat("1 1 u - -\n", n), "\n") }
 
-func grants(g string) func([]string) []string { return set(6, g) }
+func grants(g string) func([]string) []string { return set(7, g) }
 
 func closing(g string) func([]string) []string {
-	return func(v []string) []string { v[1], v[6] = "close", g; return v }
+	return func(v []string) []string { return []string{"1", "close", v[2], v[3], v[4], v[5], g} }
 }
 
 // badEntries are changes that make an entry unreadable.
@@ -200,7 +206,7 @@ func TestParseEntryBounds(t *testing.T) {
 	full := strings.TrimSuffix(strings.Repeat("9007199254740991 9007199254740991 "+strings.Repeat("u", 128)+" - -\n", 128),
 		"\n")
 	e, err := stream.ParseEntry(0, "1-1", values(func(v []string) []string {
-		v[3], v[6] = fmt.Sprint(int64(hongbao.MaxAmount)-128), full
+		v[3], v[7] = fmt.Sprint(int64(hongbao.MaxAmount)-128), full
 		return v
 	}))
 	require.NoError(t, err)
@@ -224,14 +230,14 @@ func TestParseEntryOfNewerBuild(t *testing.T) {
 func TestParseEntryOfNoField(t *testing.T) {
 	t.Parallel()
 	good := values(nil)
-	for _, v := range [][]string{nil, {}, good[:1], append(good, "x", "1"), {"v", good[1]}, {"", good[1]}, {"1", ""}} {
+	for _, v := range [][]string{nil, {}, good[:1], append(good, "x", "1"), {"v", good[1]}, {"", good[1]}, {"3", ""}} {
 		e, err := stream.ParseEntry(3, "9-1", v)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%q", v)
 		require.Zero(t, e)
 	}
 	require.Equal(t, "rain", stream.CampaignOf(good))
 	require.Equal(t, "rain", stream.CampaignOf([]string{"9", "gift rain"}), "also from an unreadable entry")
-	require.Empty(t, stream.CampaignOf([]string{"1", "grant {x} 7"}))
+	require.Empty(t, stream.CampaignOf([]string{"3", "grant {x} 7"}))
 	require.Empty(t, stream.CampaignOf(nil))
 }
 
@@ -255,7 +261,7 @@ func TestGrantLineRoundTrip(t *testing.T) {
 			}
 			text[i] = store.GrantLine(&want[i])
 		}
-		e, err := stream.ParseEntry(2, "1-0", values(set(6, strings.Join(text, "\n"))))
+		e, err := stream.ParseEntry(2, "1-0", values(set(7, strings.Join(text, "\n"))))
 		require.NoError(t, err)
 		require.Equal(t, want, e.Grants)
 	})
@@ -265,7 +271,7 @@ func TestGrantLineRoundTrip(t *testing.T) {
 // It also checks that each parsed entry has only one textual form.
 func FuzzParseEntry(f *testing.F) {
 	f.Add(strings.Join(values(nil), "\x01"))
-	f.Add(strings.Join(values(func(v []string) []string { v[1], v[6] = "close", "1 2 3 4"; return v }), "\x01"))
+	f.Add(strings.Join(values(closing("1 2 3 4")), "\x01"))
 	f.Add(strings.Join(values(set(0, "2")), "\x01"))
 	f.Add("3\x01grant rain 7 1 1700000000123 CNY\n3 500 u1 r1 -")
 	f.Add("2\x01epoch - 5 2 1700000000123\n64 7")
@@ -278,27 +284,24 @@ func FuzzParseEntry(f *testing.F) {
 			require.Zero(t, e)
 			return
 		}
-		require.Equal(t, v, written(v[0], &e))
+		require.Equal(t, v, written(&e))
 	})
 }
 
-// written formats an entry of the given version as the scripts write it.
-func written(version string, e *stream.Entry) []string {
-	g := fmt.Sprintf("%d %d %d %d", e.Close.Granted, e.Close.GrantedAmount, e.Close.Left, e.Close.LeftAmount)
-	if e.Kind == stream.EntryGrant {
-		lines := make([]string, len(e.Grants))
-		for i := range e.Grants {
-			lines[i] = store.GrantLine(&e.Grants[i])
-		}
-		g = strings.Join(lines, "\n")
+// written formats an entry as the scripts write it.
+func written(e *stream.Entry) []string {
+	head := fmt.Sprintf("%s %s %d %d %d", e.Kind, cmp.Or(e.Campaign, "-"), e.Seq, e.Epoch, e.Time.UnixMilli())
+	switch e.Kind {
+	case stream.EntryEpoch:
+		return []string{"2", fmt.Sprintf("%s\n%d %d", head, e.Skipped.Last, e.Skipped.Known)}
+	case stream.EntryClose:
+		return []string{"1", fmt.Sprintf("%s\n%d %d %d %d", head, e.Close.Granted, e.Close.GrantedAmount, e.Close.Left,
+			e.Close.LeftAmount)}
+	case stream.EntryGrant:
 	}
-	campaign, currency := e.Campaign, ""
-	if version == "3" {
-		currency = " " + cmp.Or(e.Grants[0].Currency, "-")
+	lines := make([]string, len(e.Grants))
+	for i := range e.Grants {
+		lines[i] = store.GrantLine(&e.Grants[i])
 	}
-	if e.Kind == stream.EntryEpoch {
-		campaign = cmp.Or(e.Campaign, "-")
-		g = fmt.Sprintf("%d %d", e.Skipped.Last, e.Skipped.Known)
-	}
-	return []string{version, fmt.Sprintf("%s %s %d %d %d%s\n%s", e.Kind, campaign, e.Seq, e.Epoch, e.Time.UnixMilli(), currency, g)}
+	return []string{"3", head + " " + cmp.Or(e.Grants[0].Currency, "-") + "\n" + strings.Join(lines, "\n")}
 }

@@ -332,7 +332,7 @@ func (d *desk) plant(id, grant string) {
 	seq, err := rdb.HIncrBy(d.t.Context(), k.Keys.Meta(), "seq", 1).Result()
 	require.NoError(d.t, err)
 	require.NoError(d.t, rdb.XAdd(d.t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(),
-		Values: testkit.Entry(1, "grant", id, seq, 1, time.Now().UnixMilli(), grant)}).Err())
+		Values: testkit.Entry("grant", id, seq, 1, time.Now().UnixMilli(), grant)}).Err())
 }
 
 // The journal has each change once, with its caller and request id. It also has the actions that were denied, the reads

@@ -31,7 +31,7 @@ func again(grants map[string][]hongbao.Grant, id, user string) {
 func (w *world) addEntry(t *testing.T, line string, seq int64) {
 	t.Helper()
 	do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Keys.Events(),
-		Values: testkit.Entry(1, "grant", "a", seq, 1, 1700000000000, line)}))
+		Values: testkit.Entry("grant", "a", seq, 1, 1700000000000, line)}))
 }
 
 // forge moves the last packet of campaign a from the stock into a receipt of user mallory with this seq. The counts

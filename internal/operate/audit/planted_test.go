@@ -163,7 +163,7 @@ var planted = map[string]struct {
 	},
 	"a close with an old seq": {
 		func(t *testing.T, w *world) {
-			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Keys.Events(), Values: testkit.Entry(1, "close", "a",
+			do(t, w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.keys("a").Keys.Events(), Values: testkit.Entry("close", "a",
 				w.settled("a", "u0109").Seq, 1, 1700000000000, "40 400 60 600")}))
 		},
 		kinds(audit.CampaignBroken), `the stream has the close of the campaign, but its state is "open"`,

@@ -192,9 +192,9 @@ func (b *bundle) close() closing.Progress {
 func (b *bundle) addDeadLetter(k *store.Shard, campaign string) {
 	b.t.Helper()
 	require.NoError(b.t, b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: k.Keys.Dead("balance"), Values: []string{
-		"group", "balance", "entry", "1-1", "seq", "1", "grant", "1 10 u1 - -", "class", "permanent",
+		"v", "2", "group", "balance", "entry", "1-1", "seq", "1", "grant", "1 10 u1 - -", "class", "permanent",
 		"reason", "closed account", "attempts", "1", "first", "1", "last", "2",
-		"entry.1", "grant " + campaign + " 1 1 1700000000000",
+		"entry.3", "grant " + campaign + " 1 1 1700000000000 -",
 	}}).Err())
 }
 

@@ -16,12 +16,12 @@ type Letter struct {
 	Sink  string `json:"sink" doc:"Name of the sink that could not take the grant."`
 	Shard int    `json:"shard" doc:"The shard's number."`
 	// Entry is the ID of the stream entry that contained the grant; the entry may be trimmed. Fields has the entry's
-	// field names and values, alternately. A grant's letter has an entry with this grant only. Letters from before
-	// version 2 have all grants of the original entry.
+	// field names and values, alternately. A grant's letter has an entry with this grant only.
 	Entry  string   `json:"entry" doc:"Id of the stream entry from which the letter was made. The stream may no longer have this entry."`
 	Fields []string `json:"fields" doc:"Names and values of the entry's fields, alternately. Empty if the entry was deleted before the letter was written."`
 	Seq    int64    `json:"seq,omitempty" doc:"The grant's seq on the shard. Absent if the letter has a whole entry."`
-	// Grant is nil for a whole entry, and for a grant whose entry was deleted before the letter was written.
+	// Grant is nil for a whole entry, for a grant whose entry was deleted before the letter was written, and for a letter
+	// of another version.
 	Grant    *hongbao.Grant `json:"grant,omitempty" doc:"The grant. Absent if the letter has a whole entry, and if the entry was deleted before."`
 	Class    string         `json:"class" doc:"Class of the sink's last error: 'unknown', 'transient', 'permanent', 'conflict' or 'broken'."`
 	Reason   string         `json:"reason" doc:"Text of the sink's last error."`
@@ -30,9 +30,13 @@ type Letter struct {
 	First time.Time `json:"first" doc:"Time when the entry was written to the stream."`
 	Last  time.Time `json:"last" doc:"Time when the letter was written."`
 
-	stream string // ID in the stream of letters
-	line   string // the grant as its entry had it: packet, amount, user, ...
+	stream  string // ID in the stream of letters
+	version string
+	line    string // the grant as its entry had it: packet, amount, user, ...
 }
+
+// letterVersion is the version of the letters that lua/dead_letter.lua writes.
+const letterVersion = "2"
 
 // parse reads a letter. It leaves invalid parts empty, so that a person can still look at the letter and drop it.
 func parse(sink string, shard int, stream string, values []string) Letter {
@@ -44,6 +48,8 @@ func parse(sink string, shard int, stream string, values []string) Letter {
 		switch {
 		case ofEntry:
 			l.Fields = append(l.Fields, field, value)
+		case name == "v":
+			l.version = value
 		case name == "entry_json":
 			l.Fields = append(l.Fields, name, value)
 		case name == "entry":
@@ -77,19 +83,14 @@ func number(s string) int64 {
 }
 
 func (l *Letter) grant() *hongbao.Grant {
-	if l.Seq == 0 {
+	if l.Seq == 0 || l.version != letterVersion {
 		return nil
 	}
 	e, err := stream.ParseEntry(l.Shard, l.Entry, l.Fields)
-	if err != nil {
+	if err != nil || len(e.Grants) != 1 || e.Grants[0].Seq != l.Seq {
 		return nil
 	}
-	for i := range e.Grants {
-		if e.Grants[i].Seq == l.Seq {
-			return &e.Grants[i]
-		}
-	}
-	return nil
+	return &e.Grants[0]
 }
 
 // Campaign returns the campaign in the letter's entry, even if the entry can't be read. It is empty if the entry had
@@ -99,8 +100,8 @@ func (l *Letter) Campaign() string {
 }
 
 // Facts returns the fields of the letter's grant that an audit compares. If the entry had been deleted before the
-// letter was written, only the campaign is missing. An old record of a dropped letter has no user. Facts returns false
-// if the letter is a whole entry.
+// letter was written, only the campaign is missing. An aged record of a dropped letter has no user: see
+// lua/expire_letters.lua. Facts returns false if the letter is a whole entry.
 func (l *Letter) Facts() (hongbao.Grant, bool) {
 	words := strings.Split(l.line, " ")
 	if l.Seq == 0 || len(words) < 2 {

@@ -31,7 +31,7 @@ func buried(t *testing.T) *deadlettertest.World {
 	w.Bury(t, 0, 4, hongbao.ClassPermanent)
 	w.Bury(t, 0, 7, hongbao.ClassConflict)
 	w.Bury(t, 1, 5, hongbao.ClassPermanent)
-	w.BuryEntry(t, "1", "grant rain forged")
+	w.BuryEntry(t, "3", "grant rain forged")
 	return w
 }
 
@@ -91,14 +91,14 @@ func TestGetLetter(t *testing.T) {
 	require.Equal(t, "permanent", one.Class)
 	require.Equal(t, "no, \"never\"\nagain", one.Reason)
 	require.Equal(t, int64(3), one.Attempts)
-	require.Equal(t, "1", one.Fields[0])
+	require.Equal(t, "3", one.Fields[0])
 	require.True(t, strings.HasPrefix(one.Fields[1], "grant snow 3 "), one.Fields[1])
 	require.False(t, one.First.IsZero())
 	require.True(t, one.Last.After(one.First))
 	whole, err := l.Get(t.Context(), page[3].ID)
 	require.NoError(t, err)
 	require.Nil(t, whole.Grant)
-	require.Equal(t, []string{"1", "grant rain forged"}, whole.Fields)
+	require.Equal(t, []string{"3", "grant rain forged"}, whole.Fields)
 	for id, says := range map[string]string{
 		"": "want <sink>", "kafka/0": "want <sink>", "kafka/x/1-1": "want <sink>", "kafka/0/1": "want <sink>",
 		"kafka/-1/1-1": "want <sink>",
@@ -122,6 +122,29 @@ func TestLetterHasItsCurrency(t *testing.T) {
 	require.Equal(t, "CNY", letter.Grant.Currency)
 	require.Equal(t, int64(1), letter.Grant.Seq)
 	require.Equal(t, 1, strings.Count(letter.Fields[1], "\n"), "the letter has only its own grant")
+}
+
+// A letter of another version has no grant, so no requeue delivers it. An audit still finds its campaign, packet and seq.
+func TestLetterOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	w := deadlettertest.Setup(t)
+	w.Add(t, 3)
+	w.Bury(t, 0, 3, hongbao.ClassPermanent)
+	key := w.Store.Shard(0).Keys.Dead("kafka")
+	rows, err := w.Redis.XRange(t.Context(), key, "-", "+").Result()
+	require.NoError(t, err)
+	require.Equal(t, "2", rows[0].Values["v"])
+	require.NotNil(t, deadlettertest.List(t, w.Letters(), deadletter.Filter{})[0].Grant)
+	for _, version := range []string{"1", "3", ""} {
+		rows[0].Values["v"] = version
+		require.NoError(t, w.Redis.XTrimMaxLen(t.Context(), key, 0).Err())
+		require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: key, Values: rows[0].Values}).Err())
+		letter := deadlettertest.List(t, w.Letters(), deadletter.Filter{})[0]
+		require.Nil(t, letter.Grant, "version %q", version)
+		facts, ok := letter.Facts()
+		require.True(t, ok)
+		require.Equal(t, []any{"snow", int64(3)}, []any{facts.Campaign, facts.Seq})
+	}
 }
 
 // A dry run delivers nothing. A requeue delivers each selected letter once, and the resolved letter keeps all fields
@@ -157,7 +180,7 @@ func TestRequeue(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, log, 2)
 	require.Equal(t, []string{"decision", "requeued", "by", "ann", "why", "fixed,\nby hand"}, log[0].Values[2:8])
-	require.Contains(t, log[0].Values, "entry.1")
+	require.Contains(t, log[0].Values, "entry.3")
 
 	w.Target.Before = func(_ int, grants []hongbao.Grant) []error {
 		return []error{hongbao.Errorf(hongbao.ClassPermanent, "no again")}
@@ -364,7 +387,7 @@ func TestDrop(t *testing.T) {
 	log, err := w.Store.Shard(0).ResolvedLetters(t.Context(), "kafka", "-", "+", 10)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(log[0].Values, " "), "decision dropped by ann")
-	require.Contains(t, strings.Join(log[0].Values, " "), "entry.1 grant rain forged")
+	require.Contains(t, strings.Join(log[0].Values, " "), "entry.3 grant rain forged")
 	var text strings.Builder
 	require.NoError(t, report.Write(&text))
 	require.Contains(t, text.String(), "1 of 1 letter was dropped")

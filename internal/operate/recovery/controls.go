@@ -91,9 +91,6 @@ func pauseByWorker(c *stream.Control) access.Entry {
 // them. First it copies the decisions that only Redis has to the ledger, from every shard that can be read. It does not
 // overwrite a newer decision on this shard.
 func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
-	if err := r.keepOlder(ctx); err != nil {
-		return err
-	}
 	unread, err := r.keepNew(ctx)
 	if err != nil {
 		return err
@@ -118,23 +115,4 @@ func (r *Recoverer) restoreControls(ctx context.Context, shard int) error {
 		}
 	}
 	return nil
-}
-
-// keepOlder copies decisions about sinks to the ledger that an earlier build made. Such a build wrote them to the sinks
-// in Redis only.
-func (r *Recoverer) keepOlder(ctx context.Context) error {
-	var all []stream.Control
-	for _, sink := range r.cfg.Sinks {
-		controls, errs := r.cfg.Store.SinkControls(ctx, sink)
-		for i, c := range controls {
-			if errs[i] != nil {
-				continue // KeepControls reports the shard
-			}
-			all = append(all, c.Older(sink)...)
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	return r.cfg.Ledger.KeepControls(ctx, all...)
 }

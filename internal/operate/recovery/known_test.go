@@ -138,8 +138,7 @@ func TestLongGapAfterALostOpening(t *testing.T) {
 	require.Len(t, list, 1, "the first opening restored nothing")
 }
 
-// An opening that lost nothing notes only its next seq. An earlier build lists each note that is not planned as a
-// restore, so this note is planned.
+// An opening that lost nothing notes only its next seq.
 func TestNoteOfAnOpeningThatLostNothing(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -151,12 +150,11 @@ func TestNoteOfAnOpeningThatLostNothing(t *testing.T) {
 	require.Len(t, fences, 1)
 	var note recovery.Counts
 	require.NoError(t, json.Unmarshal([]byte(fences[0].Note), &note))
-	next := w.seq(t) + 1
-	require.Equal(t, recovery.Counts{Planned: true, Next: &next}, note)
+	require.Equal(t, recovery.Counts{Next: w.seq(t) + 1}, note)
 }
 
-// An opening by an earlier build lost nothing, and its note is empty. Redis loses this opening and the events after
-// it, and a process reports grants of its epoch. The seqs that the opening skipped withhold no packets, and the unknown
+// The ledger has no note of an opening, as after an accepted loss. Redis loses this opening and the events after it,
+// and a process reports grants of its epoch. The seqs that the opening skipped withhold no packets, and the unknown
 // events of its epoch do.
 func TestLostOpeningWithoutANote(t *testing.T) {
 	t.Parallel()
@@ -224,19 +222,6 @@ func TestLossGrowsAfterPacketsWereWithheld(t *testing.T) {
 			w.adds(t)
 		})
 	}
-}
-
-// An earlier build has withheld packets in an epoch that is higher than all seqs, because the shard was once opened
-// without the ledger. Packets are withheld for the events of a later loss.
-func TestPacketsAreWithheldAfterAHighEpoch(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
-	w.pair(t)
-	require.NoError(t, w.rdb.HSet(t.Context(), w.shard().Keys.Campaign(id), "withheld", "0 0 28500000002").Err())
-	w.restart(t, "")
-	w.saw(t, w.seq(t)+40)
-	w.restores(t, w.guarded())
-	require.GreaterOrEqual(t, w.withheldOf(t, id), 40)
 }
 
 // A process reports a higher seq while the recoverer judges. The shard does not open before the recoverer has judged

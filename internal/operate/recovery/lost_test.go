@@ -201,9 +201,9 @@ func TestLostCampaignWaitsForDecisions(t *testing.T) {
 	require.Nil(t, w.settler(t).Handle(t.Context(), []hongbao.Grant{stolen}))
 	letter := w.store.Shard(0).Keys.Dead("balance")
 	require.NoError(t, w.rdb.XAdd(t.Context(),
-		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 2, "entry.1", "grant " + id + " 2"}}).Err())
+		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 2, "entry.3", "grant " + id + " 2"}}).Err())
 	require.NoError(t, w.rdb.XAdd(t.Context(),
-		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 3, "entry.1", "grant snow 3"}}).Err())
+		&redis.XAddArgs{Stream: letter, Values: []any{"seq", 3, "entry.3", "grant snow 3"}}).Err())
 	at, err := w.ender().Progress(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, recovery.Waiting{Letters: 1, Quarantine: 1}, at.Waiting)

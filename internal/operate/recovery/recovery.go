@@ -106,11 +106,9 @@ func New(cfg Config) *Recoverer {
 	return &Recoverer{cfg: cfg, shards: make([]tending, cfg.Store.Len())}
 }
 
-// Run opens the shards that it receives from frozen, until ctx ends. It also repairs each shard once, and records
-// people's decisions in the ledger.
+// Run opens the shards that it receives from frozen, until ctx ends. It also records people's decisions in the ledger.
 func (r *Recoverer) Run(ctx context.Context, frozen <-chan int) error {
 	var others sync.WaitGroup // separate goroutines: a server that hangs does not delay the shards of another one
-	others.Go(func() { r.repairAll(ctx) })
 	others.Go(func() { r.keepControls(ctx) })
 	others.Go(func() { r.keepOpenings(ctx) })
 	defer others.Wait()
@@ -372,8 +370,7 @@ func (r *Recoverer) open(ctx context.Context, v *Verdict, decision *ledger.Accep
 // next recoverer knows which seqs it skipped.
 func (r *Recoverer) reopen(ctx context.Context, v *Verdict, o *store.Reopening) error {
 	if v.attempt.Epoch > 0 {
-		next := o.Last + 1
-		v.counts.Next = &next
+		v.counts.Next = o.Last + 1
 		if err := r.note(ctx, v, v.counts); err != nil {
 			return err
 		}

@@ -34,14 +34,14 @@ type Counts struct {
 	Last  int64 `json:"last_seq"`
 	// Planned is true if the note was written before the shard was open.
 	Planned bool `json:"planned,omitempty"`
-	// Next is the first seq after the opening. It is 0 until the opening begins, and nil in notes of earlier builds.
-	Next *int64 `json:"next_seq,omitempty"`
-	Took Steps  `json:"took"`
+	// Next is the first seq after the opening. It is 0 until the opening begins.
+	Next int64 `json:"next_seq,omitempty"`
+	Took Steps `json:"took"`
 }
 
 // opened reports whether the shard may have been opened. A recoverer may have died between the last note and the
 // opening.
-func (c *Counts) opened() bool { return !c.Planned || c.Next == nil || *c.Next > 0 }
+func (c *Counts) opened() bool { return c.Next > 0 }
 
 // Restored is an opening that restored what Redis had lost.
 type Restored struct {
@@ -76,7 +76,7 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 }
 
 // noted returns the ledger's notes of a shard's openings, newest first. It includes restores that were planned and not
-// completed. An opening that restored nothing has only Planned and Next.
+// completed. An opening that restored nothing has only Next.
 func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err error) {
 	fences, err := r.cfg.Ledger.Fences(ctx, shard)
 	if err != nil {
@@ -149,7 +149,7 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 
 // planned counts what a restore puts back. It includes what an earlier recoverer has put back in this attempt.
 func planned(v *Verdict, f *facts, begun *Counts) *Counts {
-	done := &Counts{First: v.Redis + 1, Last: v.Known(), Silent: v.guarded, Planned: true, Next: new(int64)}
+	done := &Counts{First: v.Redis + 1, Last: v.Known(), Silent: v.guarded, Planned: true}
 	if begun != nil {
 		done.First, done.Last, done.Silent = begun.First, max(begun.Last, done.Last), begun.Silent || v.guarded
 	}
@@ -326,7 +326,7 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (w
 		}
 		f.lap(&f.steps.Marks)
 	}
-	v.counts = cmp.Or(done, &Counts{Planned: true}) // an earlier build lists other notes as restores
+	v.counts = cmp.Or(done, &Counts{})
 	if err := r.open(ctx, v, nil); err != nil {
 		return "", err
 	}

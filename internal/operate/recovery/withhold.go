@@ -197,9 +197,7 @@ func (v *Verdict) lostNotes() (lost []*Restored) {
 // lostOpenings returns the first seqs after the openings that Redis has lost, as far as the ledger knows them.
 func (v *Verdict) lostOpenings() (seqs []int64) {
 	for _, n := range v.lostNotes() {
-		if n.Next != nil && *n.Next > 0 {
-			seqs = append(seqs, *n.Next)
-		}
+		seqs = append(seqs, n.Next)
 	}
 	slices.Sort(seqs)
 	return seqs
@@ -207,9 +205,7 @@ func (v *Verdict) lostOpenings() (seqs []int64) {
 
 // notedNext reports whether the ledger has the first seq after the opening of this epoch.
 func (v *Verdict) notedNext(epoch int64) bool {
-	return slices.ContainsFunc(v.lostNotes(), func(n *Restored) bool {
-		return n.Epoch == epoch && n.Next != nil && *n.Next > 0
-	})
+	return slices.ContainsFunc(v.lostNotes(), func(n *Restored) bool { return n.Epoch == epoch })
 }
 
 // lostWithheld returns why a person has to decide if Redis has lost an opening that withheld packets: no source knows

@@ -26,7 +26,7 @@ func buried(t *testing.T) *world {
 	w.Bury(t, 0, 4, hongbao.ClassPermanent)
 	w.Bury(t, 0, 7, hongbao.ClassConflict)
 	w.Bury(t, 1, 5, hongbao.ClassPermanent)
-	w.BuryEntry(t, "1", "grant rain forged")
+	w.BuryEntry(t, "3", "grant rain forged")
 	return w
 }
 

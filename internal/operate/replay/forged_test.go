@@ -18,7 +18,7 @@ import (
 func (w *world) forge(t *testing.T, id string, seq, epoch int64, lines string) {
 	t.Helper()
 	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: w.Store.Shard(0).Keys.Events(), ID: id,
-		Values: testkit.Entry(1, "grant", "rain", seq, epoch, deadlettertest.Began, lines)}).Err())
+		Values: testkit.Entry("grant", "rain", seq, epoch, deadlettertest.Began, lines)}).Err())
 }
 
 const theft = "77 900000 thief - -"

@@ -137,7 +137,7 @@ func TestSkippedSeqsAreNotMissing(t *testing.T) {
 	k := w.Store.Shard(0)
 	w.trim(t, 0, 21)
 	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(),
-		Values: testkit.Entry(1, "grant", "rain", 131, 3, deadlettertest.Began, "500 1 u1 - -")}).Err())
+		Values: testkit.Entry("grant", "rain", 131, 3, deadlettertest.Began, "500 1 u1 - -")}).Err())
 	require.NoError(t, w.Redis.HSet(t.Context(), k.Keys.Meta(), "seq", 131, "epoch", 3, "skipped", "21-64,71-130").Err())
 	shard := 0
 	report := w.run(t, w.config("copy"), replay.Options{Filter: replay.Filter{Shard: &shard}})

@@ -164,10 +164,6 @@ type shardRun struct {
 
 // begin stores what the replay covers, or compares it with what an earlier run has stored. A dry run stores nothing.
 func (w *run) begin(ctx context.Context) error {
-	plain, err := json.Marshal(Covers{w.Target, w.DoneSink, w.opts.Dead, w.opts.Filter})
-	if err != nil {
-		return hongbao.Errorf(hongbao.ClassPermanent, "encode what the replay covers: %w", err)
-	}
 	text, err := json.Marshal(Covers{w.Target, w.DoneSink, w.opts.Dead, w.opts.Filter.Hashed()})
 	if err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "encode what the replay covers: %w", err)
@@ -185,7 +181,7 @@ func (w *run) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if has.Covers != string(text) && has.Covers != string(plain) { // an older build has stored the plain id
+		if has.Covers != string(text) {
 			return hongbao.Errorf(hongbao.ClassConflict,
 				"%w: its first run had %.1000s, and this run has %s; repeat the first options, or take another name",
 				ErrOtherReplay, has.Covers, text)

@@ -1,7 +1,6 @@
 package replay_test
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -141,8 +140,7 @@ func TestTellsDeliveredFromWhatWasThere(t *testing.T) {
 	require.Contains(t, text.String(), "31 grants delivered now, 169 were there, 0 delivered before")
 }
 
-// Redis keeps the record of a replay, without the id of the user in the filter. A replay whose record an older build has
-// written, with the id, continues.
+// Redis keeps the record of a replay, without the id of the user in the filter.
 func TestTheRecordHasNoUser(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -155,8 +153,6 @@ func TestTheRecordHasNoUser(t *testing.T) {
 		text := w.Redis.HGet(t.Context(), key, "covers").Val()
 		require.Contains(t, text, `"user":"sha256:`)
 		require.NotContains(t, text, "u3")
-		plain := regexp.MustCompile(`sha256:[0-9a-f]{64}`).ReplaceAllString(text, "u3")
-		require.NoError(t, w.Redis.HSet(t.Context(), key, "covers", plain).Err())
 	}
 	require.Zero(t, w.run(t, w.config("copy"), opts).Delivered)
 }

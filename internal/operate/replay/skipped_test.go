@@ -22,7 +22,7 @@ func (w *world) lose(t *testing.T, n int64) {
 	}
 	w.Seq[0] = from + 1_000
 	g := deadlettertest.Grant(0, w.Seq[0])
-	entry := newEntry(k, testkit.Entry(2, "epoch", "-", from, 2, g.Time.UnixMilli(), fmt.Sprint(w.Seq[0], " ", from+n-1))...)
+	entry := newEntry(k, testkit.Entry("epoch", "-", from, 2, g.Time.UnixMilli(), fmt.Sprint(w.Seq[0], " ", from+n-1))...)
 	entry.ID = fmt.Sprintf("%d-%d", deadlettertest.Began+w.Seq[0]/5, w.Seq[0])
 	require.NoError(t, w.Redis.XAdd(t.Context(), entry).Err())
 	require.NoError(t, w.Redis.HSet(t.Context(), k.Keys.Meta(), "epoch", 2, "seq", w.Seq[0], "skipped",

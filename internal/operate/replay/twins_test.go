@@ -59,7 +59,7 @@ func TestSameSeq(t *testing.T) {
 			w.pays(twinOf(0, 5))
 			w.pays(twinOf(0, 20))
 			k := w.Store.Shard(0)
-			require.NoError(t, w.Redis.XAdd(t.Context(), newEntry(k, testkit.Entry(1, "close", "rain", 21, 1,
+			require.NoError(t, w.Redis.XAdd(t.Context(), newEntry(k, testkit.Entry("close", "rain", 21, 1,
 				deadlettertest.Began, "1 1")...)).Err())
 			require.NoError(t, w.Redis.HSet(t.Context(), k.Keys.Meta(), "seq", 21).Err())
 			w.pays(twinOf(0, 21))

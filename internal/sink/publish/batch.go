@@ -66,15 +66,6 @@ func (b *batch) start(n numbers, ms int64) {
 	be.PutUint32(head[atSequence:], uint32(n.sequence))
 	b.buf = append(b.buf[:0], head[:]...)
 	b.count = 0
-	b.parents = true
-}
-
-// startAgain starts a copy of a batch that is stored in a claim. Its records have no header traceparent: an earlier
-// build, which did not write this header, may have cut the batch at the size limit. The broker recognizes the copy only
-// if it has the same number of records.
-func (b *batch) startAgain(n numbers, ms int64) {
-	b.start(n, ms)
-	b.parents = false
 }
 
 // add appends a grant. It returns false, and appends nothing, if the batch would become longer than limit bytes.
@@ -187,6 +178,14 @@ func parseCodec(name string) (c kafka.Compression, err error) {
 		return uncompressed, fmt.Errorf("%.20q is not a compression: want none, gzip, snappy, lz4 or zstd", name)
 	}
 	return c, nil
+}
+
+// codecName returns the name that parseCodec parses.
+func codecName(c kafka.Compression) string {
+	if c == uncompressed {
+		return "none"
+	}
+	return c.String()
 }
 
 // varintSize returns the number of bytes that binary.AppendVarint writes for n >= 0.

@@ -33,7 +33,7 @@ type Config struct {
 	ReplicationFactor int `knob:"kafka.replication_factor,common" default:"3" want:"1 to 100"`
 
 	// Campaigns supplies data that a grant may lack. This is the code of a coupon, and the currency of a grant from the
-	// ledger or from an entry of an earlier build. If Campaigns is nil, messages have neither.
+	// ledger. If Campaigns is nil, messages have neither.
 	Campaigns Campaigns
 
 	// Observe, if not nil, is called after each request with the request's name in Kafka's protocol. err is set if no
@@ -65,9 +65,6 @@ type Config struct {
 	BatchBytes int `knob:"publisher.batch_bytes" default:"1000000" want:"8192 to 67_108_864 bytes"`
 
 	// Compression of the batches.
-	//
-	// Set it only after every worker runs a build that supports it. An older worker cannot finish the compressed
-	// batches of a killed worker, and leaves them to newer workers.
 	Compression string `knob:"publisher.compression" default:"none" want:"none, gzip, snappy, lz4, zstd"`
 
 	// Time limit for one attempt to connect to a broker, including its handshakes.

@@ -28,7 +28,7 @@ func (b *bench) founded(t *testing.T, founding string) (*Publisher, *store) {
 func TestAnotherFoundingIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	old, oldStore := b.founded(t, "") // an older build, which wrote no founding header
+	old, oldStore := b.founded(t, "") // a deployment without a ledger
 	first := oldStore.grants(0, 3, decided)
 	require.Nil(t, old.Handle(t.Context(), first))
 

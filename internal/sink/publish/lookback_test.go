@@ -274,7 +274,7 @@ func TestOpenClaimsThatDoNotFitStopTheShard(t *testing.T) {
 		"other topic": func(c *stream.Claim) { c.Payload = strings.Replace(c.Payload, " "+testTopic+" ", " other ", 1) },
 		"other partition": func(c *stream.Claim) {
 			f := strings.Fields(c.Payload)
-			f[3] = "1"
+			f[4] = "1"
 			c.Payload = strings.Join(f,
 				" ")
 		},

@@ -14,7 +14,6 @@ import (
 type message struct {
 	fixedGrant, fixedFence []byte
 	fixedCount             int
-	parents                bool // add the header traceparent to records of traced grabs
 
 	fixed       []byte
 	value       []byte
@@ -84,11 +83,8 @@ func (m *message) encode(g *hongbao.Grant) {
 	m.headerCount = m.fixedCount + 5
 	if g.Trace != "" {
 		m.headers = appendHeader(m.headers, cloudevent.HeaderTrace, g.Trace)
-		m.headerCount++
-		if m.parents {
-			m.headers = appendHeader(m.headers, cloudevent.HeaderParent, g.Trace)
-			m.headerCount++
-		}
+		m.headers = appendHeader(m.headers, cloudevent.HeaderParent, g.Trace)
+		m.headerCount += 2
 	}
 
 	v := append(m.value[:0], `{"campaign":"`...)

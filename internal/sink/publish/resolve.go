@@ -38,7 +38,7 @@ func (p *Publisher) resolve(ctx context.Context, s *slot, c *call, claim stream.
 	}
 	attempt, cancel := context.WithTimeout(ctx, p.cfg.AttemptTime)
 	defer cancel()
-	s.batch.startAgain(st.numbers, st.ms)
+	s.batch.start(st.numbers, st.ms)
 	for i := range grants {
 		s.batch.add(&grants[i], maxRebuilt)
 	}

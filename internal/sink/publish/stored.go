@@ -17,10 +17,11 @@ import (
 // stored describes a batch in the payload of a claim. It has everything that is needed to send the batch again. Its
 // text is
 //
-//	1 <producer id> <epoch> <partition> <base sequence> <unix ms of sending> <end offset noted before> <topic> <runs>
+//	3 <compression> <producer id> <epoch> <partition> <base sequence> <unix ms of sending> <end offset noted before>
+//	<topic> <runs>
 //
-// with single spaces. A run is <first seq>-<last seq>@<first entry id>..<last entry id>; commas separate the runs. For
-// a compressed batch, 2 and the name of the compression replace the 1.
+// in one line with single spaces. A run is <first seq>-<last seq>@<first entry id>..<last entry id>; commas separate
+// the runs.
 type stored struct {
 	numbers
 	codec     kafka.Compression
@@ -38,10 +39,9 @@ type run struct {
 }
 
 const (
-	storedVersion, packedVersion = "1", "2"
-
-	maxStored  = 4 << 20
-	maxEntryID = 64
+	storedVersion = "3"
+	maxStored     = 4 << 20
+	maxEntryID    = 64
 	// maxEpoch is one below the maximum, because a fence record needs a higher epoch.
 	maxEpoch = math.MaxInt16 - 1
 )
@@ -73,11 +73,7 @@ func (s *stored) count() int64 {
 
 func (s *stored) String() string {
 	b := make([]byte, 0, 128+64*len(s.runs))
-	if s.codec == uncompressed {
-		b = append(b, storedVersion...)
-	} else {
-		b = append(append(append(b, packedVersion...), ' '), s.codec.String()...)
-	}
+	b = append(append(append(b, storedVersion...), ' '), codecName(s.codec)...)
 	for _, n := range [...]int64{s.producer, int64(s.epoch), int64(s.partition), int64(s.sequence), s.ms, s.noted} {
 		b = strconv.AppendInt(append(b, ' '), n, 10)
 	}
@@ -100,37 +96,29 @@ func parseStored(payload string) (stored, error) {
 		return s, fmt.Errorf("it has %d bytes, at most %d are allowed", len(payload), maxStored)
 	}
 	f := strings.Split(payload, " ")
-	switch f[0] {
-	case storedVersion:
-	case packedVersion:
-		if len(f) < 2 || f[1] == "none" {
-			return s, errors.New("its version is for compressed batches, and it names no compression")
-		}
-		var err error
-		if s.codec, err = parseCodec(f[1]); err != nil {
-			return s, err
-		}
-		f = f[1:]
-	default:
-		return s, fmt.Errorf("its version is %.20q, this build reads %s and %s", f[0], storedVersion, packedVersion)
+	if f[0] != storedVersion {
+		return s, fmt.Errorf("its version is %.20q, this build reads %s", f[0], storedVersion)
 	}
-	if len(f) != 9 {
-		return s, fmt.Errorf("it has %d words after its version, want 8", len(f)-1)
+	if len(f) != 10 {
+		return s, fmt.Errorf("it has %d words after its version, want 9", len(f)-1)
+	}
+	var err error
+	if s.codec, err = parseCodec(f[1]); err != nil {
+		return s, err
 	}
 	var n [6]int64
 	for i, most := range [...]int64{math.MaxInt64, maxEpoch, maxPartitions - 1, math.MaxInt32, int64(hongbao.MaxAmount),
 		math.MaxInt64} {
-		var err error
-		if n[i], err = plainNumber(f[i+1], most); err != nil {
-			return s, fmt.Errorf("word %d: %w", i+2, err)
+		if n[i], err = plainNumber(f[i+2], most); err != nil {
+			return s, fmt.Errorf("word %d: %w", i+3, err)
 		}
 	}
 	s.numbers = numbers{producer: n[0], epoch: int16(n[1]), sequence: int32(n[3])}
 	s.partition, s.ms, s.noted = int(n[2]), n[4], n[5]
-	if s.topic = f[7]; !knob.IsTopic(s.topic) {
+	if s.topic = f[8]; !knob.IsTopic(s.topic) {
 		return s, fmt.Errorf("topic %.80q is not a Kafka topic name", s.topic)
 	}
-	return s, s.parseRuns(f[8])
+	return s, s.parseRuns(f[9])
 }
 
 func (s *stored) parseRuns(text string) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/hongbao-project/hongbao/topic"
 )
 
-const goodStored = "1 4001 0 3 12000 1763715000123 88211 grants 1-50@1763-0..1763-4,52-52@1764-0..1764-0"
+const goodStored = "3 none 4001 0 3 12000 1763715000123 88211 grants 1-50@1763-0..1763-4,52-52@1764-0..1764-0"
 
 func TestStoredText(t *testing.T) {
 	t.Parallel()
@@ -37,24 +37,29 @@ func TestStoredText(t *testing.T) {
 	require.Equal(t, s, back)
 
 	s.codec = kafka.Zstd
-	require.Equal(t, "2 zstd"+goodStored[1:], s.String())
+	require.Equal(t, strings.Replace(goodStored, "none", "zstd", 1), s.String())
 	back, err = parseStored(s.String())
 	require.NoError(t, err)
 	require.Equal(t, s, back)
-	for _, codec := range []string{"none", "", "4", "brotli", "uncompressed", "ZSTD"} {
-		_, err := parseStored("2 " + codec + goodStored[1:])
+	for _, codec := range []string{"", "4", "brotli", "uncompressed", "ZSTD"} {
+		_, err := parseStored(strings.Replace(goodStored, "none", codec, 1))
 		require.Error(t, err, codec)
 	}
-	_, err = parseStored("2")
+	_, err = parseStored("3")
 	require.Error(t, err)
-	_, err = parseStored("3" + goodStored[1:])
-	require.ErrorContains(t, err, "version")
+	for _, version := range []string{"1", "2", "4", ""} {
+		_, err = parseStored(version + goodStored[1:])
+		require.ErrorContains(t, err, "version")
+	}
+	_, err = parseStored("1" + strings.TrimPrefix(goodStored, "3 none"))
+	require.ErrorContains(t, err, `its version is "1", this build reads 3`)
 }
 
 func TestStoredIsReadStrictly(t *testing.T) {
 	t.Parallel()
 	for from, to := range map[string]string{
-		"1 4001":             "2 4001",
+		"3 none":             "2 none",
+		"none 4001":          "4001",
 		"4001":               "04001",
 		"4001 0":             "-1 0",
 		" 0 3":               " 32767 3",
@@ -85,7 +90,7 @@ func TestStoredIsReadStrictly(t *testing.T) {
 	}
 	_, err := parseStored("")
 	require.Error(t, err)
-	_, err = parseStored(strings.Repeat("1", maxStored+1))
+	_, err = parseStored(strings.Repeat("3", maxStored+1))
 	require.Error(t, err)
 }
 
@@ -112,8 +117,8 @@ func TestStoredRoundTrip(t *testing.T) {
 
 func FuzzParseStored(f *testing.F) {
 	f.Add(goodStored)
-	f.Add("1 0 0 0 0 0 0 t 1-1@0-1..0-1")
-	f.Add("2 lz4 0 0 0 0 0 0 t 1-1@0-1..0-1")
+	f.Add("3 none 0 0 0 0 0 0 t 1-1@0-1..0-1")
+	f.Add("3 lz4 0 0 0 0 0 0 t 1-1@0-1..0-1")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := parseStored(text)
 		if err == nil {

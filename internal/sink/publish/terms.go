@@ -25,8 +25,8 @@ func (p *Publisher) addTerms(ctx context.Context, c *call) error {
 }
 
 // withTerms returns a copy of the grants with currency and code; the originals belong to the caller. It keeps a value
-// that a grant already has. The stream has the currency, except in entries of earlier builds, and the ledger has the
-// code. without has the error of each grant that can't be a message.
+// that a grant already has: the stream has the currency, and the ledger has the code. without has the error of each
+// grant that can't be a message.
 func (p *Publisher) withTerms(ctx context.Context, grants []hongbao.Grant) (out []hongbao.Grant, without map[int]error,
 	err error) {
 	if p.cfg.Campaigns == nil {

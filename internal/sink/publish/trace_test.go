@@ -1,14 +1,11 @@
 package publish
 
 import (
-	"bytes"
 	"context"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -60,41 +57,8 @@ func TestRecordOfATracedGrabHasATraceparent(t *testing.T) {
 	requireOneCopy(t, &b.cfg, g)
 }
 
-// An older build, which did not write the header traceparent, filled a batch up to the size limit and died. This build
-// sends the batch again with the same number of records. If the first copy has arrived, the broker drops the second.
-func TestBatchOfABuildWithoutTraceparentFitsAgain(t *testing.T) {
-	t.Parallel()
-	for _, codec := range codecNames {
-		for name, arrived := range map[string]bool{"arrived": true, "lost": false} {
-			t.Run(codec+" "+name, func(t *testing.T) {
-				t.Parallel()
-				store := newStore()
-				g := traced(store.grants(0, 50, decided))
-				limit := len(olderBuild(t, codec, &stored{}, g)) - 4 // without the size in front of the batch
-				b := setup(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": strconv.Itoa(limit)}))
-				b.store = store
-				p, _ := b.worker(t)
-				n, err := p.newProducer(t.Context())
-				require.NoError(t, err)
-				st := stored{numbers: n, ms: time.Now().UnixMilli(), topic: testTopic}
-				raw := olderBuild(t, codec, &st, g)
-				_, err = store.Claim(t.Context(), 0, "older.1", st.events(), st.String())
-				require.NoError(t, err)
-				if arrived {
-					_, err := p.produce(t.Context(), 0, raw)
-					require.NoError(t, err)
-				}
-				require.Nil(t, p.Handle(t.Context(), g))
-				require.EqualValues(t, 1, p.Stats().SentAgain)
-				requireOneCopy(t, &b.cfg, g)
-			})
-		}
-	}
-}
-
-// When a worker sends a stored batch again, it leaves out the header traceparent, as an older build would. So the copy
-// is shorter.
-func TestBatchWithTraceparentIsSentAgainWithout(t *testing.T) {
+// A stored batch that is sent again has the same bytes, with the header traceparent.
+func TestBatchWithTraceparentIsSentAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, again := &recorder{}, &recorder{}
@@ -109,8 +73,7 @@ func TestBatchWithTraceparentIsSentAgainWithout(t *testing.T) {
 	w.answer = again.note
 	require.Nil(t, other.Handle(t.Context(), g))
 	require.EqualValues(t, 1, other.Stats().SentAgain)
-	require.Less(t, len(again.raw[0]), len(first.raw[0]))
-	require.Equal(t, first.raw[0][atProducer:headSize], again.raw[0][atProducer:headSize], "numbers and count of records")
+	require.Equal(t, first.raw[0], again.raw[0])
 	requireOneCopy(t, &b.cfg, g)
 }
 
@@ -120,22 +83,4 @@ func traced(grants []hongbao.Grant) []hongbao.Grant {
 		grants[i].Trace = grabParent
 	}
 	return grants
-}
-
-// olderBuild encodes the batch like a build that did not write the header traceparent.
-func olderBuild(t *testing.T, codec string, st *stored, grants []hongbao.Grant) []byte {
-	t.Helper()
-	var err error
-	st.codec, err = parseCodec(codec)
-	require.NoError(t, err)
-	b := newBatch("/hongbao/d1")
-	b.start(st.numbers, st.ms)
-	b.parents = false
-	for i := range grants {
-		require.True(t, b.add(&grants[i], 1<<30))
-		st.extend(&grants[i])
-	}
-	raw, err := b.pack(st.codec)
-	require.NoError(t, err)
-	return bytes.Clone(raw)
 }

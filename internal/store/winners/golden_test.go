@@ -27,8 +27,8 @@ func hundred(prefix string) (users []string) {
 	return users
 }
 
-// This build decodes a filter that an older build has stored, and finds all its winners. If this test fails, raise
-// version. Otherwise winners' receipts would be hidden while workers and producers of both builds run.
+// A filter that was stored in version 1 has all its winners. If this test fails, raise version. Otherwise winners'
+// receipts would be hidden while workers and producers of two builds run.
 func TestGoldenFilter(t *testing.T) {
 	t.Parallel()
 	body, err := base64.StdEncoding.DecodeString(goldenBody)

@@ -64,7 +64,7 @@ func (w *World) Add(t *testing.T, n int) {
 					w.OnGrant(g)
 				}
 				p.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(), ID: fmt.Sprintf("%d-%d", Began+g.Seq/5, g.Seq),
-					Values: testkit.Entry(1, "grant", g.Campaign, g.Seq, 1, g.Time.UnixMilli(), store.GrantLine(&g))})
+					Values: testkit.Entry("grant", g.Campaign, g.Seq, 1, g.Time.UnixMilli(), store.GrantLine(&g))})
 			}
 			p.HSet(t.Context(), k.Keys.Meta(), "seq", w.Seq[shard])
 			return nil
