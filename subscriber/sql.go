@@ -50,19 +50,14 @@ type SQLConfig struct {
 	Effect func(ctx context.Context, tx *sql.Tx, events []topic.Event) error
 }
 
-type sqlSink struct {
-	cfg SQLConfig
-	// positions reports whether an earlier build has rows of this Name, see position.
-	positions bool
-}
+type sqlSink struct{ cfg SQLConfig }
 
 // NewSQL returns a Sink that runs the effects in the same transaction that stores which events it has seen. So each
 // event has its effect exactly once, even if processes die. Several processes may share one Name: PostgreSQL locks one
 // row for up to 4,096 packets of a campaign on a shard, and SQLite locks the whole database for writing.
 //
 // NewSQL checks the configuration, and that the database does not lose confirmed commits. It creates the table
-// hongbao_seen if it does not exist. Events that an earlier build has handled, by its rows of this Name in the table
-// hongbao_position, count as repeated. No process of the earlier build may run at the same time.
+// hongbao_seen if it does not exist.
 func NewSQL(ctx context.Context, cfg SQLConfig) (Sink, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -70,11 +65,10 @@ func NewSQL(ctx context.Context, cfg SQLConfig) (Sink, error) {
 	s := &sqlSink{cfg: cfg}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
-	var err error
-	if s.positions, err = s.hasPositions(ctx); err != nil {
+	if err := s.checkServer(ctx); err != nil {
 		return nil, fmt.Errorf("subscriber: %w", err)
 	}
-	if err := s.checkServer(ctx); err != nil {
+	if err := s.refuseUnreleased(ctx); err != nil {
 		return nil, fmt.Errorf("subscriber: %w", err)
 	}
 	if err := s.migrate(ctx); err != nil {
@@ -203,12 +197,8 @@ func (s *sqlSink) Push(ctx context.Context, events []topic.Event) (Report, error
 		if err != nil {
 			return err
 		}
-		earlier, err := s.readPositions(ctx, tx)
-		if err != nil {
-			return err
-		}
 		var fresh []topic.Event
-		r, fresh = seen.sift(events, earlier)
+		r, fresh = seen.sift(events)
 		if len(fresh) == 0 {
 			return nil
 		}
@@ -230,10 +220,10 @@ type seenRows map[chunkKey]*bitmap
 func (r seenRows) keys() []chunkKey { return slices.SortedFunc(maps.Keys(r), chunkKey.compare) }
 
 // sift adds the events to the rows, and returns the events that are new.
-func (r seenRows) sift(events []topic.Event, earlier positions) (report Report, fresh []topic.Event) {
+func (r seenRows) sift(events []topic.Event) (report Report, fresh []topic.Event) {
 	for i := range events {
 		e := &events[i]
-		if seen := r[chunkOf(e)]; seen.has(e) || earlier.has(e) {
+		if seen := r[chunkOf(e)]; seen.has(e) {
 			report.Repeated++
 		} else {
 			seen.add(e)
