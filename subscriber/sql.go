@@ -68,6 +68,9 @@ func NewSQL(ctx context.Context, cfg SQLConfig) (Sink, error) {
 	if err := s.checkServer(ctx); err != nil {
 		return nil, fmt.Errorf("subscriber: %w", err)
 	}
+	if err := s.refuseUnreleased(ctx); err != nil {
+		return nil, fmt.Errorf("subscriber: %w", err)
+	}
 	if err := s.migrate(ctx); err != nil {
 		return nil, fmt.Errorf("subscriber: making the table hongbao_seen: %w; let this user CREATE TABLE, or run "+
 			"subscriber/schema/%s.sql by hand",

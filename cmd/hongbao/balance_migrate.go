@@ -20,7 +20,7 @@ func balanceMigrateCmd() *cobra.Command {
 		Example: "  hongbao balance migrate --ledger.dsn=balance.db", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd, app.Needs{}, func(a *app.App) error {
-				steps, err := a.MigrateBook(cmd.Context())
+				steps, err := a.Migrate(cmd.Context())
 				if err != nil {
 					return err
 				}

@@ -211,7 +211,7 @@ func TestLoadOfAHalfGrantedCampaignChangesNothing(t *testing.T) {
 }
 
 // A campaign that was never loaded can be cancelled, once. A campaign whose load has begun can't be cancelled, even if
-// an older build, which does not note the load in the ledger, began it.
+// the ledger was restored from a backup and lacks the record of the load.
 func TestCancelCampaign(t *testing.T) {
 	t.Parallel()
 	for _, postgres := range []bool{false, true} {

@@ -50,19 +50,25 @@ var previous = sync.OnceValues(func() (r release, err error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return r, fmt.Errorf("build commit %s of deploy/test/previous.txt: %w: %s", commit, err, out)
 	}
-	if n := migrations(dir); n != r.schema {
-		return r, fmt.Errorf("previous.txt has schema %d, but its commit has %d migrations: correct the number", r.schema, n)
+	if n := schemaOf(dir); n != r.schema {
+		return r, fmt.Errorf("previous.txt has schema %d, but that of its commit is %d: correct the number", r.schema, n)
 	}
 	return r, nil
 })
 
-// migrations returns the version of the ledger's schema in a source tree.
-func migrations(tree string) int {
+// schemaOf returns the version of the ledger's schema in a source tree: the number of its last migration.
+func schemaOf(tree string) (version int) {
 	list, err := filepath.Glob(filepath.Join(tree, "internal/ledger/migrations/postgres/*.sql"))
 	if err != nil {
 		panic(err) // impossible: the pattern is correct
 	}
-	return len(list)
+	for _, path := range list {
+		number, _, _ := strings.Cut(filepath.Base(path), "_")
+		if n, err := strconv.Atoi(number); err == nil {
+			version = max(version, n)
+		}
+	}
+	return version
 }
 
 // fleet is a deployment's processes of one build: a server, and a worker for each sink.

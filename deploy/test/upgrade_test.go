@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -29,14 +30,15 @@ type upgrade struct {
 	front    *balancer
 	users    *crowd
 	old, new *fleet
-	schema   int // the version of the previous release's schema
+	rdb      *redis.Client
 	broker   string
 	topic    string
 }
 
-// Under load the processes of the previous release are replaced by those of this build, then back, then forward again.
-// In between both run side by side, and some are killed. Each user gets exactly one packet, ledger and topic have each
-// grant once, and the audits of both builds agree.
+// Under load the processes of the previous release are replaced by those of the next one, then back, then forward again.
+// The next release is this source with additions, see plants. In between both run side by side, and some are killed. Each
+// user gets exactly one packet, ledger and topic have each grant once, each build reads the dead letters of the other, and
+// the audits of both agree.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	for _, driver := range []string{"postgres", "mysql"} {
@@ -53,20 +55,23 @@ func TestUpgrade(t *testing.T) {
 			u.both("upgrade")
 			u.administrate("hail", u.old, u.new)
 			u.old.end(u.front, "kafka")
-			u.new.works("this build alone")
+			u.new.works("the next release alone")
+			u.additions()
+			u.letters(u.new, u.old)
 
 			u.init(u.old)
 			u.old.start(u.env, u.front)
 			u.both("way back")
 			u.new.end(u.front, "serve", "balance")
 			u.old.works("the previous release alone, on the new schema")
+			u.letters(u.old, u.new)
 
 			u.init(u.new)
 			u.new.start(u.env, u.front)
 			u.both("upgrade again")
 			u.administrate("snow", u.new, u.old)
 			u.old.end(u.front, "serve", "kafka")
-			u.new.works("this build alone again")
+			u.new.works("the next release alone again")
 			stop()
 			u.check()
 		})
@@ -77,15 +82,17 @@ func newUpgrade(t *testing.T, driver string) *upgrade {
 	t.Helper()
 	before, err := previous()
 	require.NoError(t, err)
-	broker := testkit.Kafka(t)
-	u := &upgrade{t: t, schema: before.schema, broker: broker.Addr, topic: broker.Topic(t, 1, nil),
+	after, err := next()
+	require.NoError(t, err)
+	broker, server := testkit.Kafka(t), testkit.NewRedis(t, testkit.RedisOptions{})
+	u := &upgrade{t: t, rdb: server.Client(t), broker: broker.Addr, topic: broker.Topic(t, 1, nil),
 		front: newBalancer(t, &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1})}
-	u.env = []string{"HONGBAO_REDIS_ADDRS=" + testkit.NewRedis(t, testkit.RedisOptions{}).Addr,
+	u.env = []string{"HONGBAO_REDIS_ADDRS=" + server.Addr,
 		"HONGBAO_LEDGER_DRIVER=" + driver, "HONGBAO_LEDGER_DSN=" + newDatabase(t, driver),
 		"HONGBAO_KAFKA_BROKERS=" + u.broker, "HONGBAO_KAFKA_TOPIC=" + u.topic,
 		"HONGBAO_CONSUMER_LEASE=16s", "HONGBAO_PUBLISHER_MAX_CLAIM_AGE=15s"}
 	u.old = &fleet{t: t, name: "the previous release", path: before.path}
-	u.new = &fleet{t: t, name: "this build", path: program(t)}
+	u.new = &fleet{t: t, name: "the next release", path: after}
 	u.init(u.old)
 	u.by(u.old, "campaign", "create", campaignFile(t, 200_000))
 	u.by(u.old, "campaign", "load", "rain")
@@ -138,15 +145,47 @@ func (u *upgrade) init(f *fleet) {
 	require.NoError(u.t, os.WriteFile(f.key, []byte(made.Key), 0o600))
 }
 
-// tooEarly requires that a worker of this build ends with an error before `hongbao init`, the wrong order.
+// tooEarly requires that a worker of the next release ends with an error before `hongbao init`, the wrong order.
 func (u *upgrade) tooEarly() {
 	u.t.Helper()
-	if migrations("../..") == u.schema {
-		return // both releases have the same tables
-	}
 	_, err := tryBuild(u.t, u.new.path, u.env, "work", "--sink=balance")
 	require.ErrorContains(u.t, err, "exit status 1")
 	require.ErrorContains(u.t, err, "`hongbao init` brings it up to date")
+}
+
+// additions requires that the next release has written the fields that the previous one does not know.
+func (u *upgrade) additions() {
+	u.t.Helper()
+	keys := firstShard(u.t, u.rdb)
+	require.Equal(u.t, "x", u.rdb.HGet(u.t.Context(), keys.Meta(), "later").Val())
+	last, err := u.rdb.XRevRangeN(u.t.Context(), keys.Events(), "+", "-", 1).Result()
+	require.NoError(u.t, err)
+	require.Equal(u.t, "x", last[0].Values["later"])
+}
+
+// letters requires that one build reads and ends the dead letters which the workers of the other one write. An entry that
+// no build can read becomes a letter of each sink.
+func (u *upgrade) letters(writer, reader *fleet) {
+	u.t.Helper()
+	keys := firstShard(u.t, u.rdb)
+	id, err := u.rdb.XAdd(u.t.Context(), &redis.XAddArgs{Stream: keys.Events(), Values: []string{"poison", "1"}}).Result()
+	require.NoError(u.t, err)
+	var has struct{ Letters []struct{ ID, Reason string } }
+	testkit.Eventually(u.t, timeToStart, func() bool {
+		require.NoError(u.t, json.Unmarshal([]byte(u.by(reader, "dead", "list", "--json")), &has))
+		return len(has.Letters) == 2
+	}, "%s has written two letters", writer.name)
+	for _, sink := range []string{"balance", "kafka"} {
+		list, err := u.rdb.XRange(u.t.Context(), keys.Dead(sink), "-", "+").Result()
+		require.NoError(u.t, err)
+		require.Len(u.t, list, 1)
+		require.Equal(u.t, writer == u.new, list[0].Values["later"] == "x")
+	}
+	for _, l := range has.Letters {
+		require.Contains(u.t, l.Reason, "not a version")
+		u.by(reader, "dead", "drop", l.ID, "--by=ann", "--why=test")
+	}
+	require.NoError(u.t, u.rdb.XDel(u.t.Context(), keys.Events(), id).Err()) // else the audits report it
 }
 
 // load starts users who grab, each on a new connection, so that all servers get grabs. The result stops them.

@@ -11,7 +11,7 @@ import (
 )
 
 // OpenBook opens the database of `hongbao balance`, which replaces the deployment's ledger. Call OpenBook before any
-// method that uses this database. MigrateBook creates the tables.
+// method that uses this database. Migrate creates the tables.
 func (a *App) OpenBook(ctx context.Context) error {
 	l, err := a.reachLedger(ctx)
 	if errors.Is(err, ledger.ErrNotInitialized) {
@@ -28,19 +28,6 @@ func (a *App) OpenBook(ctx context.Context) error {
 	a.ledger = l
 	a.atEnd(l.Close)
 	return nil
-}
-
-// MigrateBook creates or updates the tables in the database of `hongbao balance`. It returns the names of the
-// migrations that it has run.
-func (a *App) MigrateBook(ctx context.Context) ([]string, error) {
-	if err := a.hasLedger(); err != nil {
-		return nil, err
-	}
-	steps, err := ledger.Migrate(ctx, a.ledgerConfig())
-	if err != nil {
-		return nil, withHint("ledger.dsn", err)
-	}
-	return steps, nil
 }
 
 // Funds returns the funds of all clients.

@@ -7,5 +7,5 @@
 //     initialize for this deployment. App.Shut closes all connections in reverse order.
 //   - A method returns Go values and prints nothing. A result that a person must look at comes with a FoundError. An
 //     invalid request returns a UsageError before any change.
-//   - Init and MigrateBook are the only methods that create tables, shards or a topic.
+//   - Init and Migrate are the only methods that create tables, shards or a topic.
 package app

@@ -237,7 +237,7 @@ func (a *App) end(c *ledger.StoredCampaign, l closing.Ledger,
 }
 
 // Cancel returns all money of a campaign to its sponsor, once. The ledger refuses a campaign whose loading has begun.
-// Cancel also checks Redis, because an older build loads without recording that in the ledger.
+// Cancel also checks Redis, because a ledger that was restored from a backup may lack the record of the load.
 func (a *App) Cancel(ctx context.Context, id string) (out *Ending, err error) {
 	err = a.inLedger(ctx, about(ctx, access.CancelCampaign, id), func(ctx context.Context, e *access.Entry) error {
 		c, err := a.campaign(ctx, id)

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"go.uber.org/zap"
@@ -64,7 +65,7 @@ func (a *App) initialize(ctx context.Context, did *Initialized) error {
 		return errors.Join(err, shard)
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("redis at %s: %w", strings.Join(a.Config.Redis.Addrs, ","), err)
 	}
 	has, err := a.initializeLedger(ctx, marked, did)
 	if err != nil {
@@ -90,12 +91,9 @@ func (a *App) initializeLedger(ctx context.Context, marked bool, did *Initialize
 			return has, a.initializedElsewhere()
 		}
 	}
-	if err := a.hasLedger(); err != nil {
-		return has, err
-	}
-	steps, err := ledger.Migrate(ctx, a.ledgerConfig())
+	steps, err := a.Migrate(ctx)
 	if err != nil {
-		return has, withHint("ledger.dsn", err)
+		return has, err
 	}
 	l, err := a.reachLedger(ctx)
 	if err != nil {

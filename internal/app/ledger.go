@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/campaign"
@@ -38,9 +39,29 @@ func (a *App) reachLedger(ctx context.Context) (*ledger.Ledger, error) {
 	}
 	l, err := ledger.Open(ctx, a.ledgerConfig())
 	if err != nil {
-		return nil, withHint("ledger.dsn", err)
+		return nil, a.atLedger(err)
 	}
 	return l, nil
+}
+
+// Migrate creates the ledger's tables or brings them up to date, and returns the names of the migrations that it ran.
+func (a *App) Migrate(ctx context.Context) ([]string, error) {
+	if err := a.hasLedger(); err != nil {
+		return nil, err
+	}
+	steps, err := ledger.Migrate(ctx, a.ledgerConfig())
+	if err != nil {
+		return nil, a.atLedger(err)
+	}
+	return steps, nil
+}
+
+// atLedger adds to an error which ledger is meant, or what to do about a ledger that does not answer.
+func (a *App) atLedger(err error) error {
+	if errors.Is(err, ledger.ErrUnreleased) {
+		return fmt.Errorf("the ledger %s: %w", a.Config.Ledger.Place(), err)
+	}
+	return withHint("ledger.dsn", err)
 }
 
 func (a *App) ledgerConfig() ledger.Config {

@@ -8,11 +8,11 @@ import (
 
 // Place describes the deployment and its servers, without any secret. Commands show it to a person before a change.
 func (c *Config) Place() string {
-	return fmt.Sprintf("deployment %s: Redis %s, ledger %s", c.Deployment.ID, strings.Join(c.Redis.Addrs, ", "), c.Ledger.place())
+	return fmt.Sprintf("deployment %s: Redis %s, ledger %s", c.Deployment.ID, strings.Join(c.Redis.Addrs, ", "), c.Ledger.Place())
 }
 
-// place describes the ledger's database, without its password.
-func (l *Ledger) place() string {
+// Place describes the ledger's database, without its password.
+func (l *Ledger) Place() string {
 	dsn := string(l.DSN)
 	at := dsn
 	switch {

@@ -17,8 +17,7 @@ const baseRows = 5_000
 const basedAll = math.MaxInt64
 
 // addBases adds the grants of a sealed campaign to the bases of their accounts, in transactions of some rows. Concurrent
-// calls add each row once. It changes nothing if the campaign has no seal, or if it is archived: then the grants may be
-// deleted.
+// calls add each row once. It changes nothing if the campaign has no seal.
 func (l *Ledger) addBases(ctx context.Context, c *Totals, rows int) error {
 	for done := false; !done; {
 		err := l.write(ctx, func(ctx context.Context, t txn) (none []stmt, err error) {
@@ -42,8 +41,8 @@ func (l *Ledger) finishSeal(ctx context.Context, campaign string) error {
 }
 
 func (l *Ledger) addBaseChunk(ctx context.Context, t txn, c *Totals, rows int) (done bool, err error) {
-	based, found, err := rowQuery[int64]{sql: `SELECT based FROM seal WHERE campaign = $1
-		AND NOT EXISTS (SELECT 1 FROM archive WHERE archive.campaign = $1)`, args: []any{c.Campaign}, row: number}.first(ctx, t)
+	based, found, err := rowQuery[int64]{sql: `SELECT based FROM seal WHERE campaign = $1`, args: []any{c.Campaign},
+		row: number}.first(ctx, t)
 	if err != nil || !found || based == basedAll {
 		return true, err
 	}
@@ -62,16 +61,6 @@ func (l *Ledger) addBaseChunk(ctx context.Context, t txn, c *Totals, rows int) (
 		return false, err
 	}
 	return next == basedAll, l.addToBases(ctx, t, c, page)
-}
-
-// hasBases reports whether the bases can be used. They can't if they have only a part of a campaign whose other grants
-// are deleted: a build that knows no bases archived it.
-func hasBases(ctx context.Context, t txn) (bool, error) {
-	part := ""
-	err := t.query(ctx, `SELECT campaign FROM seal WHERE based > 0 AND based < $1
-		AND EXISTS (SELECT 1 FROM archive WHERE archive.campaign = seal.campaign) LIMIT 1`, []any{int64(basedAll)},
-		func(s scan) error { return s(&part) })
-	return part == "", err
 }
 
 func (l *Ledger) addToBases(ctx context.Context, t txn, c *Totals, page []paidGrant) error {

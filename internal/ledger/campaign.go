@@ -146,8 +146,8 @@ func mustExist(found bool, id string) error {
 // insert fails with errAgain if a concurrent call has created the campaign.
 func (c *Campaign) insert(now int64) stmt {
 	s := &c.Spec
-	return stmt{sql: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state, created_at,
-		loading_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0)`,
+	return stmt{sql: `INSERT INTO campaign (id, spec, plan_hash, seed, kind, currency, packets, funded, state, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 		args: []any{s.ID, string(c.Canonical), c.Hash, c.Seed[:], string(s.Kind), s.Currency, s.Packets,
 			int64(s.Total), string(StateFunded), now}}
 }

@@ -119,7 +119,7 @@ func testReopen(t *testing.T, f *fixture) {
 		stmt{sql: `DROP TABLE transfer`}, stmt{sql: `DROP TABLE grants`}, stmt{sql: `DROP TABLE account`},
 		stmt{sql: `DROP TABLE campaign`}, stmt{sql: `DROP TABLE credit`}, stmt{sql: `DROP TABLE credit_account`},
 		stmt{sql: `DROP TABLE credit_fund`},
-		stmt{sql: `DROP TABLE credit_funding`}, stmt{sql: `DROP TABLE credit_token`}, stmt{sql: `DROP TABLE code`},
+		stmt{sql: `DROP TABLE credit_funding`}, stmt{sql: `DROP TABLE code`},
 		stmt{sql: `DROP TABLE pending`}, stmt{sql: `DROP TABLE deployment`}, stmt{sql: `DROP TABLE shard`},
 		stmt{sql: `DROP TABLE disowned`}, stmt{sql: `DROP TABLE accepted_loss`}, stmt{sql: `DROP TABLE control`},
 		stmt{sql: `DROP TABLE acknowledged`}, stmt{sql: `DROP TABLE fence`}, stmt{sql: `DROP TABLE topic_base`},
@@ -202,7 +202,7 @@ func newerSchemaStopsWriting(t *testing.T, f *fixture) {
 func testNotInitialized(t *testing.T, f *fixture) {
 	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET applied_at = 0`})
 	_, err := Open(t.Context(), f.config)
-	require.ErrorContains(t, err, "it has version 0, this build needs version 11")
+	require.ErrorContains(t, err, "it has version 0, this build needs version 12")
 	f.tamper(t, stmt{sql: `DROP TABLE hongbao_schema`})
 	for range 2 { // a failed Open creates no tables, so the second call fails, too
 		_, err = Open(t.Context(), f.config)
@@ -213,16 +213,47 @@ func testNotInitialized(t *testing.T, f *fixture) {
 }
 
 func testOtherSchema(t *testing.T, f *fixture) {
-	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET sum = 'x' WHERE version = 1`})
+	f.tamper(t, stmt{sql: `UPDATE hongbao_schema SET sum = 'x'`})
 	_, err := Open(t.Context(), f.config)
 	require.ErrorContains(t, err, "belongs to another build")
 	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
 }
 
+// The tables of a build that was never released are refused, and nothing is changed: its schema had the versions 1 to 11.
+// That build refuses these tables, too: it wants version 1 first, and the baseline excludes its version.
+func testUnreleasedTables(t *testing.T, f *fixture) {
+	numbers := func() (version, lowest int64) {
+		_, _, err := rowQuery[int]{"ask", `SELECT MAX(version), MAX(lowest) FROM hongbao_schema`, nil,
+			func(s scan) (int, error) { return 0, s(&version, &lowest) }}.one(t.Context(), f.ledger)
+		require.NoError(t, err)
+		return version, lowest
+	}
+	version, lowest := numbers()
+	require.EqualValues(t, 12, version)
+	require.EqualValues(t, 12, lowest)
+	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema`}, stmt{sql: `DROP TABLE seal_seqs`})
+	for i, name := range []string{"0001_ledger.sql", "0002_access.sql", "0003_closes.sql"} {
+		f.tamper(t, stmt{sql: `INSERT INTO hongbao_schema (version, name, sum, lowest, applied_at) VALUES ($1, $2, 'x', 1, 7)`,
+			args: []any{int64(i + 1), name}})
+	}
+	_, migrated := Migrate(t.Context(), f.config)
+	_, opened := Open(t.Context(), f.config)
+	for _, err := range []error{migrated, opened} {
+		require.ErrorIs(t, err, ErrUnreleased)
+		require.ErrorContains(t, err, "they have schema version 3 (0003_closes.sql), and releases begin with version 12")
+		require.ErrorContains(t, err, "Nothing was changed. Let ledger.dsn name an empty database or a new file")
+		require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err))
+	}
+	version, lowest = numbers()
+	require.EqualValues(t, 3, version)
+	require.EqualValues(t, 1, lowest)
+	f.tamper(t, stmt{sql: `CREATE TABLE seal_seqs (campaign varchar(9))`}) // fails if Migrate has made the table
+}
+
 func testFailedMigration(t *testing.T, f *fixture) {
 	steps, err := loadMigrations(migrationFiles, f.ledger.dialect.migrations)
 	require.NoError(t, err)
-	applied := int64(len(steps))
+	applied := newest(steps)
 	steps = append(steps, migration{version: applied + 1, name: "bad", sum: "x",
 		lowest: applied, script: "CREATE TABLE half (id bigint);\nCREATE TABLE half (id bigint);\n"})
 	_, err = f.ledger.apply(t.Context(), steps)

@@ -53,13 +53,7 @@ func (l *Ledger) CheckEveryAccount(ctx context.Context) ([]Difference, error) {
 func (l *Ledger) check(ctx context.Context, seals bool) ([]Difference, error) {
 	b := &book{groups: make([]int64, userGroups), currencies: make(map[string]*currencyBook), seals: seals,
 		ledger: l}
-	err := l.readPages(ctx, func(ctx context.Context, t txn) (err error) {
-		if seals {
-			b.bases, err = hasBases(ctx, t)
-		}
-		if err != nil {
-			return err
-		}
+	err := l.readPages(ctx, func(ctx context.Context, t txn) error {
 		if err := b.read(ctx, t); err != nil {
 			return err
 		}
@@ -81,10 +75,10 @@ const (
 // book contains the sums over the rows of a ledger.
 type book struct {
 	list []Difference
-	// seals is false if bases and seals are ignored, bases if only bases are.
-	seals, bases bool
-	ledger       *Ledger
-	currencies   map[string]*currencyBook
+	// seals is false if bases and seals are ignored.
+	seals      bool
+	ledger     *Ledger
+	currencies map[string]*currencyBook
 	// groups has a number for each group of accounts: the sum of the balances minus what the accounts' users were paid.
 	// It is 0 in a correct ledger.
 	groups []int64
@@ -207,7 +201,7 @@ func (b *book) sealed(ctx context.Context, t txn, c *Totals) error {
 	if err != nil {
 		return err
 	}
-	if !b.bases || based == 0 { // the accounts' bases have none of the grants
+	if !b.seals { // an archived campaign
 		return sealGroups(ctx, t, c.Campaign, func(group, amount int64) { b.groups[group] -= amount })
 	}
 	var rest int64
@@ -273,7 +267,7 @@ func sumDebits(ctx context.Context, t txn, campaign string) (amount, grants int6
 // accounts adds up the balances. Unless bases are ignored, it adds up only the parts of the balances above the bases;
 // only an account with money or a base has such a part.
 func (b *book) accounts(ctx context.Context, t txn) error {
-	if b.bases && b.suspects == nil {
+	if b.seals && b.suspects == nil {
 		return b.moved(ctx, t)
 	}
 	after := ""

@@ -49,18 +49,37 @@ func previousSchema(t *testing.T) (version int64) {
 	return version
 }
 
+// laterOnlyAdd returns an error if the previous release can't work with a step after its own.
+func laterOnlyAdd(steps []migration, previous int64) error {
+	if steps[0].version > previous {
+		return fmt.Errorf("%s begins after the previous release (schema %d): write a commit with this baseline to previous.txt",
+			steps[0].name, previous)
+	}
+	for _, m := range steps {
+		if m.version > previous {
+			if err := onlyAdds(&m, previous); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // The previous release works with each later step, so that two releases can run side by side, and an upgrade has a way
-// back.
+// back. The steps of the next release are planted, because this build may have none.
 func TestMigrationsOnlyAdd(t *testing.T) {
 	t.Parallel()
 	previous := previousSchema(t)
-	for _, d := range []dialect{postgresDialect, mysqlDialect, sqliteDialect} {
+	dialects := []dialect{postgresDialect, mysqlDialect, sqliteDialect}
+	for _, d := range dialects {
 		steps, err := loadMigrations(migrationFiles, d.migrations)
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, int64(len(steps)), previous)
-		for _, m := range steps[previous:] {
-			require.NoError(t, onlyAdds(&m, previous), d.migrations)
-		}
+		require.GreaterOrEqual(t, newest(steps), previous)
+		require.NoError(t, laterOnlyAdd(steps, previous), d.migrations)
+		require.ErrorContains(t, laterOnlyAdd(steps, steps[0].version-1), "begins after the previous release")
+	}
+	next := func(d dialect, lowest int64, script string) error {
+		return laterOnlyAdd(withNext(t, d, fmt.Sprintf("-- lowest: %d\n%s;\n", lowest, script)), previous)
 	}
 	for _, script := range []string{
 		"DROP TABLE code", "DROP INDEX grants_by_user", "ALTER TABLE code DROP COLUMN code", "UPDATE code SET code = 'x'",
@@ -70,8 +89,12 @@ func TestMigrationsOnlyAdd(t *testing.T) {
 		"ALTER TABLE code ALTER COLUMN code TYPE bigint", "CREATE TRIGGER x BEFORE INSERT ON code BEGIN SELECT 1; END",
 		"CREATE TABLE x (y text);\nDROP TABLE code",
 	} {
-		require.Error(t, onlyAdds(&migration{name: "planted", script: script + ";\n"}, previous), script)
+		for _, d := range dialects {
+			require.ErrorContains(t, next(d, previous, script), "may not be able to work with", script)
+		}
 	}
-	require.NoError(t, onlyAdds(&migration{script: "ALTER TABLE code ADD COLUMN x bigint;\n"}, previous))
-	require.ErrorContains(t, onlyAdds(&migration{lowest: previous + 1}, previous), "excludes the previous release")
+	for _, d := range dialects {
+		require.NoError(t, next(d, previous, "ALTER TABLE code ADD COLUMN x bigint"))
+		require.ErrorContains(t, next(d, previous+1, "ALTER TABLE code ADD COLUMN x bigint"), "excludes the previous release")
+	}
 }

@@ -19,7 +19,9 @@ import (
 //go:embed migrations
 var migrationFiles embed.FS
 
-// migration is one step of the schema. A released step must keep its checksum, which existing databases store.
+// migration is one step of the schema. The first one is the baseline, which creates all tables. Until the first release
+// a change of the tables edits the baseline and raises its number, because no number is used again: those below it belong
+// to builds that were never released. A released step must keep its checksum, which existing databases store.
 type migration struct {
 	version int64
 	name    string
@@ -46,8 +48,8 @@ func loadMigrations(files fs.FS, folder string) ([]migration, error) {
 		}
 		number, _, _ := strings.Cut(e.Name(), "_")
 		version, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || version != int64(i)+1 {
-			return nil, fmt.Errorf("migration %s: want the number %04d at its beginning", e.Name(), i+1)
+		if want := newest(steps[:i]) + 1; err != nil || i > 0 && version != want {
+			return nil, fmt.Errorf("migration %s: want the number %04d at its beginning", e.Name(), want)
 		}
 		sum := sha256.Sum256(script)
 		steps[i] = migration{version: version, name: e.Name(), script: string(script), sum: hex.EncodeToString(sum[:])}
@@ -57,6 +59,14 @@ func loadMigrations(files fs.FS, folder string) ([]migration, error) {
 		steps[i].readHead()
 	}
 	return steps, nil
+}
+
+// newest returns the version of the schema after these steps.
+func newest(steps []migration) int64 {
+	if len(steps) == 0 {
+		return 0
+	}
+	return steps[len(steps)-1].version
 }
 
 // readHead reads the optional settings in the head of a script. A script that was rewritten without changing its result
@@ -141,14 +151,22 @@ func (h *schema) read(ctx context.Context, t txn) error {
 		})
 }
 
+// version returns the version of the last finished step; 0 if none is finished.
+func (h *schema) version() int64 { return newest(h.steps[:h.done]) }
+
 // check compares the database's steps with the build's. It accepts a newer schema if the lowest versions of the
-// additional steps allow this build.
+// additional steps allow this build. It refuses the tables of a build that was never released.
 func (h *schema) check(steps []migration) error {
 	for i, has := range h.steps {
-		if i >= len(steps) && has.lowest > int64(len(steps)) {
+		if has.version < steps[0].version {
+			last := h.steps[len(h.steps)-1]
+			return hongbao.Errorf(hongbao.ClassBroken, "%w: they have schema version %d (%s), and releases begin with version "+
+				"%d. Nothing was changed. Let ledger.dsn name an empty database or a new file, or delete these tables if nobody "+
+				"needs them", ErrUnreleased, last.version, last.name, steps[0].version)
+		}
+		if i >= len(steps) && has.lowest > newest(steps) {
 			return hongbao.Errorf(hongbao.ClassBroken, "the schema has version %d (%s), this build knows up to %d: upgrade "+
-				"this program",
-				has.version, has.name, len(steps))
+				"this program", has.version, has.name, newest(steps))
 		}
 		if i < len(steps) && (has.version != steps[i].version || has.sum != steps[i].sum) {
 			return hongbao.Errorf(hongbao.ClassBroken, "the schema's version %d (%s) is not this build's %s: "+
@@ -163,11 +181,14 @@ func (h *schema) check(steps []migration) error {
 var ErrNewerSchema = errors.New("the ledger's schema is newer than this build can work with, so it writes nothing: " +
 	"upgrade this program")
 
+// ErrUnreleased says that a build which was never released made the tables. Errors that wrap it are Broken.
+var ErrUnreleased = errors.New("the tables are those of a build before the first release, which no release reads")
+
 // ErrOldSchema says that the database lacks steps that this build needs. Errors that wrap it are Broken.
 var ErrOldSchema = errors.New("the schema is older than this build")
 
 // checkSchema refuses a database whose tables this build can't work with, and returns this build's version.
-func (l *Ledger) checkSchema(ctx context.Context) (version int, err error) {
+func (l *Ledger) checkSchema(ctx context.Context) (version int64, err error) {
 	steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
 	if err != nil {
 		return 0, err
@@ -184,9 +205,9 @@ func (l *Ledger) checkSchema(ctx context.Context) (version int, err error) {
 			"right one, or create them with `hongbao init`", ErrNotInitialized)
 	case has.done < int64(len(steps)):
 		return 0, hongbao.Errorf(hongbao.ClassBroken, "%w: it has version %d, this build needs version %d: `hongbao init` "+
-			"brings it up to date", ErrOldSchema, has.done, len(steps))
+			"brings it up to date", ErrOldSchema, has.version(), newest(steps))
 	}
-	return len(steps), nil
+	return newest(steps), nil
 }
 
 // migrate brings the schema up to date, and returns the names of the steps that it ran.

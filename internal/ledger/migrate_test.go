@@ -2,8 +2,10 @@ package ledger
 
 import (
 	"context"
-	"net/url"
+	"errors"
+	"fmt"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,30 +32,34 @@ func TestMigrationsOfEachDatabase(t *testing.T) {
 	require.Equal(t, want, names(sqliteDialect))
 }
 
-// beforeFences returns a database whose search path includes schema "later". While the migrations have not created
-// table fence, settlers find it in that schema.
-func beforeFences(t *testing.T) Config {
-	config := postgresConfig(t)
-	u, err := url.Parse(config.DSN)
+// withNext returns the steps of this build, and a next step with this script.
+func withNext(t *testing.T, d dialect, script string) []migration {
+	t.Helper()
+	steps, err := loadMigrations(migrationFiles, d.migrations)
 	require.NoError(t, err)
-	q := u.Query()
-	q.Set("search_path", "public,later")
-	u.RawQuery = q.Encode()
-	config.DSN = u.String()
-	return config
+	files := fstest.MapFS{fmt.Sprintf("%04d_next.sql", newest(steps)+1): {Data: []byte(script)}}
+	for _, m := range steps {
+		files[m.name] = &fstest.MapFile{Data: []byte(m.script)}
+	}
+	steps, err = loadMigrations(files, ".")
+	require.NoError(t, err)
+	return steps
 }
 
-// toVersion4 takes a ledger back to version 4 of the schema. It moves table fence to schema "later", because settlers
-// of this build read the table.
-func toVersion4(t *testing.T, f *fixture) {
-	t.Helper()
-	f.tamper(t, stmt{sql: `DELETE FROM hongbao_schema WHERE version > 4`},
-		stmt{sql: `DROP TABLE archive, archive_shard, control, acknowledged, topic_base, archive_copy, seal_seqs`},
-		stmt{sql: `ALTER TABLE account DROP COLUMN base`}, stmt{sql: `ALTER TABLE seal DROP COLUMN based`},
-		stmt{sql: `CREATE SCHEMA later`}, stmt{sql: `ALTER TABLE fence SET SCHEMA later`},
-		stmt{sql: `ALTER TABLE campaign DROP COLUMN loading_at`},
-		stmt{sql: `ALTER TABLE api_key DROP COLUMN sponsors, DROP COLUMN largest_total, DROP COLUMN client`},
-		stmt{sql: `DROP INDEX grants_by_campaign_user`}, stmt{sql: `CREATE INDEX grants_by_user ON grants (user_id, campaign)`})
+// nextIndex is the script of a step that adds an index to a large table.
+const nextIndex = `-- lowest: 12
+-- index: grants_by_epoch ON grants (epoch)
+CREATE INDEX IF NOT EXISTS grants_by_epoch ON grants (epoch);
+`
+
+// applies runs the steps as a process of its own, and returns the names of those that were missing.
+func (f *fixture) applies(ctx context.Context, steps []migration) (done []string, err error) {
+	l, err := reach(ctx, f.config, true)
+	if err != nil {
+		return nil, err
+	}
+	done, err = l.apply(ctx, steps)
+	return done, errors.Join(err, l.store.close())
 }
 
 // Several migrations at once create an index while settlers write to its table. They replace an invalid index that a
@@ -63,24 +69,24 @@ func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 	for _, left := range []string{"nothing", "an invalid index", "the index"} {
 		t.Run(left, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(t, beforeFences(t))
+			f := newFixture(t, postgresConfig(t))
 			f.create(t, "rain", 100)
 			f.settles(t, grantsOf("rain", 1, 50)...)
-			toVersion4(t, f)
+			steps := withNext(t, postgresDialect, nextIndex)
 			switch left {
 			case "an invalid index":
 				conn, err := pgx.Connect(t.Context(), f.config.DSN)
 				require.NoError(t, err)
-				_, err = conn.Exec(t.Context(), `CREATE UNIQUE INDEX CONCURRENTLY grants_by_campaign_user ON grants (campaign)`)
+				_, err = conn.Exec(t.Context(), `CREATE UNIQUE INDEX CONCURRENTLY grants_by_epoch ON grants (epoch)`)
 				require.ErrorContains(t, err, "23505", "it fails, and leaves an invalid index")
 				require.NoError(t, conn.Close(t.Context()))
 			case "the index":
-				f.tamper(t, stmt{sql: `CREATE INDEX grants_by_campaign_user ON grants (campaign, user_id)`})
+				f.tamper(t, stmt{sql: `CREATE INDEX grants_by_epoch ON grants (epoch)`})
 			}
 			var group errgroup.Group
 			for range 3 {
 				group.Go(func() error {
-					_, err := Migrate(t.Context(), f.config)
+					_, err := f.applies(t.Context(), steps)
 					return err
 				})
 			}
@@ -88,11 +94,11 @@ func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 				f.settles(t, grant("rain", p))
 			}
 			require.NoError(t, group.Wait())
-			again, err := Migrate(t.Context(), f.config)
+			again, err := f.applies(t.Context(), steps)
 			require.NoError(t, err)
 			require.Empty(t, again)
 			valid, _, err := rowQuery[int64]{"ask", `SELECT COUNT(*) FROM pg_index WHERE indisvalid AND NOT indisunique
-				AND indexrelid = to_regclass('grants_by_campaign_user')`, nil, number}.one(t.Context(), f.ledger)
+				AND indexrelid = to_regclass('grants_by_epoch')`, nil, number}.one(t.Context(), f.ledger)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, valid)
 			l, err := Open(t.Context(), f.config)
@@ -106,10 +112,10 @@ func TestPostgresIndexIsMadeBesideWriters(t *testing.T) {
 // While a migration waits for a transaction that has written to the table, other transactions can write.
 func TestPostgresIndexBlocksNoWriter(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, beforeFences(t))
+	f := newFixture(t, postgresConfig(t))
 	f.create(t, "rain", 10)
 	f.settles(t, grant("rain", 1))
-	toVersion4(t, f)
+	steps := withNext(t, postgresDialect, nextIndex)
 	conn, err := pgx.Connect(t.Context(), f.config.DSN)
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
@@ -119,12 +125,12 @@ func TestPostgresIndexBlocksNoWriter(t *testing.T) {
 	require.NoError(t, err)
 	var group errgroup.Group
 	group.Go(func() error {
-		_, err := Migrate(t.Context(), f.config)
+		_, err := f.applies(t.Context(), steps)
 		return err
 	})
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		n, _, err := rowQuery[int64]{"ask", `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
-			AND query LIKE '%INDEX%grants_by_campaign_user%' AND wait_event_type = 'Lock'`, nil, number}.one(t.Context(), f.ledger)
+			AND query LIKE '%INDEX%grants_by_epoch%' AND wait_event_type = 'Lock'`, nil, number}.one(t.Context(), f.ledger)
 		return err == nil && n == 1
 	}, "the migration waits")
 	quick, cancel := context.WithTimeout(t.Context(), f.config.LockTimeout/2)
@@ -135,14 +141,30 @@ func TestPostgresIndexBlocksNoWriter(t *testing.T) {
 	f.holds(t, "rain", grantsOf("rain", 1, 5))
 }
 
-// Step 5 was rewritten and keeps its released checksum, which existing databases have.
-func TestReleasedSumsStay(t *testing.T) {
+// The head of a script names the lowest version, and may name a released checksum and an index. The first file may have
+// any number, each later one the next number.
+func TestHeadsOfMigrations(t *testing.T) {
 	t.Parallel()
-	steps, err := loadMigrations(migrationFiles, postgresDialect.migrations)
+	load := func(scripts map[string]string) ([]migration, error) {
+		files := fstest.MapFS{}
+		for name, script := range scripts {
+			files[name] = &fstest.MapFile{Data: []byte(script)}
+		}
+		return loadMigrations(files, ".")
+	}
+	steps, err := load(map[string]string{"0007_a.sql": "-- lowest: 7\n", "0008_b.sql": "-- lowest: 7\n-- sum: abc\n-- index: i ON t (c)\n"})
 	require.NoError(t, err)
-	require.Equal(t, "690cbcfa4f59f026ab7da1eadc612ffd5ec8c3c172f0e82ab45f59a4d7debf22", steps[4].sum)
-	require.Equal(t, "grants_by_campaign_user ON grants (campaign, user_id)", steps[4].index)
-	for _, s := range steps[:4] {
-		require.Empty(t, s.index)
+	require.Equal(t, "abc", steps[1].sum)
+	require.Equal(t, "i ON t (c)", steps[1].index)
+	require.EqualValues(t, 7, steps[1].lowest)
+	require.Len(t, steps[0].sum, 64)
+	require.Empty(t, steps[0].index)
+	for want, scripts := range map[string]map[string]string{
+		"0009_b.sql: want the number 0008": {"0007_a.sql": "-- lowest: 7\n", "0009_b.sql": "-- lowest: 7\n"},
+		"want the number 0001":             {"a.sql": "-- lowest: 7\n"},
+		"want \"-- lowest: VERSION\"":      {"0007_a.sql": "CREATE TABLE t (c text);\n"},
+	} {
+		_, err := load(scripts)
+		require.ErrorContains(t, err, want)
 	}
 }

@@ -261,7 +261,7 @@ func TestMigrationHasItsOwnTimeLimit(t *testing.T) {
 			t.Cleanup(func() { require.NoError(t, l.Close()) })
 			steps, err := loadMigrations(migrationFiles, l.dialect.migrations)
 			require.NoError(t, err)
-			steps = append(steps, migration{version: int64(len(steps)) + 1, name: "slow", sum: "x", lowest: 1,
+			steps = append(steps, migration{version: newest(steps) + 1, name: "slow", sum: "x", lowest: 1,
 				script: c.slow + ";\n"})
 			begun := time.Now()
 			done, err := l.apply(t.Context(), steps)

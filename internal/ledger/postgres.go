@@ -37,7 +37,7 @@ var postgresDialect = dialect{
 	denied: `SELECT r.name || ' on ' || string_agg(t.name, ', ' ORDER BY t.name)
 		FROM unnest($1::text[]) AS t (name), unnest(ARRAY['SELECT', 'INSERT']) AS r (name)
 		WHERE NOT has_table_privilege(to_regclass(t.name), r.name)
-			AND (r.name = 'SELECT' OR t.name NOT IN ('deployment', 'credit_token')) GROUP BY r.name ORDER BY r.name`,
+			AND (r.name = 'SELECT' OR t.name <> 'deployment') GROUP BY r.name ORDER BY r.name`,
 }
 
 type postgres struct {

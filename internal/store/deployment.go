@@ -17,10 +17,11 @@ var foundScript = newDrainScript("found").with(unguarded)
 
 // SchemaVersion is the version of the key layout. A deployment also stores lowestSchema: a build can use the layout
 // if its SchemaVersion is at least that. So an older build works with a newer build's layout until lowestSchema
-// exceeds the older build's version.
+// exceeds the older build's version. Until the first release a change of the layout raises both, and no number is used
+// again: version 1 belongs to builds that were never released.
 const (
-	SchemaVersion = 1
-	lowestSchema  = 1
+	SchemaVersion = 2
+	lowestSchema  = 2
 )
 
 // Fields that name the owner, in the prefix's hash and in each shard's meta.
@@ -149,7 +150,7 @@ func (s *Store) ReadMark(ctx context.Context) (m Mark, shards int, found bool, e
 	if len(has) == 0 {
 		return Mark{}, 0, false, nil
 	}
-	if err := checkSchema(s.Deployment(), has); err != nil {
+	if err := s.checkSchema(has); err != nil {
 		return Mark{}, 0, false, err
 	}
 	shards, err = strconv.Atoi(has[shardsField])
@@ -160,7 +161,8 @@ func (s *Store) ReadMark(ctx context.Context) (m Mark, shards int, found bool, e
 }
 
 // checkSchema returns an error if this build can't use the key layout.
-func checkSchema(key string, has map[string]string) error {
+func (s *Store) checkSchema(has map[string]string) error {
+	key := s.Deployment()
 	version, err := strconv.Atoi(has[schemaField])
 	lowest, err2 := strconv.Atoi(has[lowestField])
 	switch {
@@ -172,8 +174,10 @@ func checkSchema(key string, has map[string]string) error {
 				"upgrade this program", key, version, lowest, SchemaVersion)
 	case version < SchemaVersion:
 		return hongbao.Errorf(hongbao.ClassBroken,
-			"redis key %s has schema version %d, this build needs %d: `hongbao init` brings it up to date",
-			key, version, SchemaVersion)
+			"redis key %s has schema version %d, the keys of a build before the first release, which no release reads: "+
+				"releases begin with version %d. Nothing was changed. Choose another deployment.id and deployment.key_prefix, "+
+				"or delete the keys that begin with \"%s:\" if nobody needs them",
+			key, version, SchemaVersion, s.Space().Prefix)
 	}
 	return nil
 }

@@ -89,8 +89,8 @@ func TestOpenWritesNothing(t *testing.T) {
 		{st.Deployment(), "deployment", "staging", `its deployment is "staging"`},
 		{st.Deployment(), "shards", "4", `its shards is "4"`},
 		{st.Deployment(), "shards", "four", `its shards is "four"`},
-		{st.Deployment(), "schema", "0", "`hongbao init` brings it up to date"},
-		{st.Deployment(), "lowest", "2", "upgrade this program"},
+		{st.Deployment(), "schema", "1", "the keys of a build before the first release, which no release reads"},
+		{st.Deployment(), "lowest", "3", "upgrade this program"},
 		{b.k.Keys.Meta(), "founding", "xyz", `its founding is "xyz"`},
 		{b.k.Keys.Meta(), "epoch", "x", "not a number"},
 	} {

@@ -87,8 +87,8 @@ var ErrNewerEntry = errors.New("the entry was written by a newer build of Hongba
 // Last returns the seq of the entry's last event.
 func (e *Entry) Last() int64 { return e.Seq + e.Events() - 1 }
 
-// ParseEntry parses a stream entry. values are its field names and values in the order of XRANGE. An entry has one
-// field, whose name is the version.
+// ParseEntry parses a stream entry. values are its field names and values in the order of XRANGE. The name of the first
+// field is the version. Further fields are those of a later release, and are ignored.
 //
 // The first line of the value is "kind campaign seq epoch ms", with ms as Unix time. An entry of grants appends the
 // currency to this line, and has one more line for each grant. It has packet, amount, user, request id and traceparent,
@@ -117,9 +117,8 @@ func parseEntry(shard int, id string, values []string) (Entry, error) {
 	if version > EntryVersion {
 		return Entry{}, fmt.Errorf("%w: it has version %d, this build reads up to %d", ErrNewerEntry, version, EntryVersion)
 	}
-	if version < 1 || len(values) != 2 {
-		return Entry{}, fmt.Errorf("it has version %d and %d fields and values, want 1 to %d and 2", version, len(values),
-			EntryVersion)
+	if version < 1 {
+		return Entry{}, fmt.Errorf("it has version %d, want 1 to %d", version, EntryVersion)
 	}
 	head, body, ok := strings.Cut(values[1], "\n")
 	words := strings.Split(head, " ")

@@ -230,7 +230,7 @@ func TestParseEntryOfNewerBuild(t *testing.T) {
 func TestParseEntryOfNoField(t *testing.T) {
 	t.Parallel()
 	good := values(nil)
-	for _, v := range [][]string{nil, {}, good[:1], append(good, "x", "1"), {"v", good[1]}, {"", good[1]}, {"3", ""}} {
+	for _, v := range [][]string{nil, {}, good[:1], {"v", good[1]}, {"", good[1]}, {"3", ""}} {
 		e, err := stream.ParseEntry(3, "9-1", v)
 		require.Equal(t, hongbao.ClassPermanent, hongbao.ClassOf(err), "%q", v)
 		require.Zero(t, e)

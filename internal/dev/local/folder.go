@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
 const folderPrefix = "hongbao-local-"
@@ -72,6 +74,24 @@ func openFolder(path string) (*folder, error) {
 
 // lockName is the file that marks a folder as one of `hongbao dev`.
 const lockName = "hongbao-dev.lock"
+
+// ledgerName is the file of the ledger.
+const ledgerName = "ledger.db"
+
+// checkBuild refuses the data of a build that was never released. It runs before anything in the folder changes.
+func (f *folder) checkBuild(ctx context.Context) error {
+	config := ledger.DefaultConfig()
+	config.DSN = filepath.Join(f.path, ledgerName)
+	l, err := ledger.Open(ctx, config)
+	if err == nil {
+		return l.Close()
+	}
+	if errors.Is(err, ledger.ErrUnreleased) {
+		return app.Usage("--data-dir: %s has the data of a build before the first release, which no release reads: name a new "+
+			"folder, or delete this one if nobody needs it (%w)", f.path, err)
+	}
+	return nil // the folder is new, or Init reports the error
+}
 
 // checkOurs returns an error if the folder has files but not the lock file.
 func checkOurs(path string) error {

@@ -69,7 +69,10 @@ func Open(ctx context.Context, o *Options) (*Deployment, error) {
 	if own.folder, err = openFolder(o.DataDir); err != nil {
 		return nil, err
 	}
-	if err := own.open(ctx, redisPath, o); err != nil {
+	if err = own.folder.checkBuild(ctx); err == nil {
+		err = own.open(ctx, redisPath, o)
+	}
+	if err != nil {
 		return nil, errors.Join(err, own.Close())
 	}
 	return own, nil
@@ -169,7 +172,7 @@ var own = []string{"deployment.", "redis.", "ledger.", "settlement.", "remote.",
 func (d *Deployment) configure(o *Options) error {
 	set := map[string]string{
 		"redis.addrs": d.Servers.Redis.Addr, "redis.read_timeout": "900ms", "redis.pool_timeout": "900ms",
-		"ledger.driver": "sqlite", "ledger.dsn": filepath.Join(d.Dir, "ledger.db"),
+		"ledger.driver": "sqlite", "ledger.dsn": filepath.Join(d.Dir, ledgerName),
 		"kafka.brokers": d.Servers.Kafka.Addr, "kafka.partitions": strconv.Itoa(partitions),
 		"consumer.lease": "3s", "consumer.poll": "200ms", "consumer.block": "200ms", "consumer.batch_grants": "500",
 		"publisher.request_timeout": "1s", "publisher.attempt_time": "2s", "publisher.max_claim_age": "2s",

@@ -222,7 +222,7 @@ func (r *run) finish() *Report {
 	for _, c := range r.sorted() {
 		c.counts.setFound(c.found)
 		report := CampaignReport{Campaign: c.id, Currency: c.currency(), InRedis: c.inRedis(), Sealed: c.sealed,
-			Sealable: r.sealable(c), Unbased: c.sealed && !c.ledger.Archived && !c.ledger.Based, Counts: c.counts}
+			Sealable: r.sealable(c), Unbased: c.sealed && !c.ledger.Based, Counts: c.counts}
 		if c.lost() {
 			report.Ended = c.ended()
 		}
