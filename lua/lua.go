@@ -31,7 +31,7 @@
 //	unskip                                repairs a field that openings by earlier builds have written
 //	guard                                 the check before the scripts of a shard
 //	restore, kept                         decisions about campaigns and sinks: from the ledger, and already in it
-//	bits, control, fields, left, parking, stub, withheld   functions that other scripts include
+//	bits, control, fields, left, marks, parking, stub, withheld   functions that other scripts include
 package lua
 
 import "embed"
