@@ -10,8 +10,7 @@
 -- Reply "ok"; "changed" if a different attempt restores the shard, or if the shard's last seq is not the one before
 --       the first; "state" and the campaign's state, if that state allows no grant; "gone" and a packet that is not
 --       in the stock
--- Cost  O(grants, and packets before them in the stock or in the withheld packets); if a packet before them stays,
---       also O(chunks that were loaded)
+-- Cost  O(grants, packets before them in the stock or in the withheld packets, and chunks that were loaded)
 -- First write XADD: it grows memory. The script checks everything before it. It checks the user's rights by an LREM
 --       and an LTRIM that change nothing. The LREM is on the sums, because it would be slow on a long stock. It runs
 --       when Redis is out of memory too: a frozen shard frees no memory.
@@ -58,7 +57,7 @@ for k = 6, #KEYS, 2 do
 	redis.call('LTRIM', KEYS[k], 0, -1)
 	redis.call('LREM', KEYS[k + 1], 1, '') -- removes nothing; fails before the first write if the right is missing
 	redis.call('LTRIM', KEYS[k + 1], 0, -1)
-	taken[k] = { last = -1, trim = 0 }
+	taken[k] = {}
 end
 for i, user in ipairs(users) do
 	held[user] = receipts[i]
@@ -68,8 +67,7 @@ local function take(packet, most)
 	for k = 6, #KEYS, 2 do
 		local place = redis.call('LPOS', KEYS[k], packet, 'MAXLEN', most)
 		if place then
-			table.insert(taken[k], packet)
-			taken[k].last = math.max(taken[k].last, place)
+			table.insert(taken[k], { place, string.match(packet, ' (%d+)$') + 0, packet })
 			return true
 		end
 	end
@@ -90,22 +88,15 @@ for i = 7, #ARGV, 5 do
 	held[user] = held[user] and held[user] .. '\n' .. receipt or receipt
 	lines[#lines + 1] = packet .. ' ' .. user .. ' ' .. (request ~= '' and request or '-') .. ' ' .. ARGV[i + 4]
 end
--- left.lua computes what a stock has from the sums of the chunks. If a packet from before these grants stays in the
--- stock, the sums up to the position of the last granted packet become invalid.
 for k, t in pairs(taken) do
-	local marks = t.last < 0 and {} or redis.call('LRANGE', KEYS[k + 1], t.last >= #t and 0 or -1, -1)
-	if t.last >= 0 and #marks == 0 then
+	table.sort(t, function(a, b) return a[1] < b[1] end)
+	t.marks = #t > 0 and redis.call('LRANGE', KEYS[k + 1], 0, -1) or {}
+	if #t > 0 and #t.marks == 0 then
 		return redis.error_reply('HBDAMAGED the list ' .. KEYS[k + 1] .. ' is empty; nothing was changed now')
 	end
-	for _, mark in ipairs(marks) do
+	for _, mark in ipairs(t.marks) do
 		if not string.match(mark, '^%d+ %d+$') then
 			return redis.error_reply('HBDAMAGED the list ' .. KEYS[k + 1] .. ' has an element that is no sum; nothing was changed now')
-		end
-	end
-	if t.last >= #t then
-		local position = string.match(marks[#marks], '^%d+') - redis.call('LLEN', KEYS[k]) + t.last + 1
-		while tonumber(string.match(marks[t.trim + 1], '^%d+')) < position do
-			t.trim = t.trim + 1
 		end
 	end
 end
@@ -127,13 +118,13 @@ if above > 0 then
 end
 redis.call('HSET', KEYS[4], unpack(fields))
 for k, t in pairs(taken) do
-	if t.last == #t - 1 then
+	if #t > 0 and t[#t][1] == #t - 1 then -- the packets at the front: the sums stay as they are
 		redis.call('LTRIM', KEYS[k], #t, -1)
-	else
+	elseif #t > 0 then
+		shift_marks(KEYS[k + 1], t.marks, redis.call('LLEN', KEYS[k]), t)
 		for _, packet in ipairs(t) do
-			redis.call('LREM', KEYS[k], 1, packet)
+			redis.call('LREM', KEYS[k], 1, packet[3])
 		end
-		redis.call('LTRIM', KEYS[k + 1], t.trim, -1)
 	end
 end
 for _, packet in ipairs(named) do

@@ -32,31 +32,37 @@ local generations, stays = (#KEYS - 3) / 2, {}
 for i = 3 + generations, #ARGV do
 	stays[ARGV[i]] = true
 end
-local ends = {}
+local marks = {}
 for g = 1, generations do
-	ends[g] = string.match(redis.call('LINDEX', KEYS[3 + 2 * g], -1) or '', '^%d+')
-	if ARGV[2 + g] ~= '0' and not ends[g] then
+	marks[g] = ARGV[2 + g] ~= '0' and redis.call('LRANGE', KEYS[3 + 2 * g], 0, -1) or {}
+	if ARGV[2 + g] ~= '0' and #marks[g] == 0 then
 		return redis.error_reply('HBDAMAGED the list ' .. KEYS[3 + 2 * g] .. ' is empty; nothing was changed now')
+	end
+	for _, mark in ipairs(marks[g]) do
+		if not string.match(mark, '^%d+ %d+$') then
+			return redis.error_reply('HBDAMAGED the list ' .. KEYS[3 + 2 * g] .. ' has an element that is no sum; nothing was changed now')
+		end
 	end
 end
 for g = 1, generations do
 	local k, n = 2 + 2 * g, tonumber(ARGV[2 + g])
 	local packets = n > 0 and redis.call('LRANGE', KEYS[k], 0, n - 1) or {}
 	n = #packets -- fewer if a repeat has moved the others
-	local position = n > 0 and ends[g] - redis.call('LLEN', KEYS[k]) + n
+	local length = redis.call('LLEN', KEYS[k])
 	if n > 0 then
 		redis.call('LTRIM', KEYS[k], n, -1)
 	end
-	local stay, move = {}, {}
+	local stay, move, taken = {}, {}, {}
 	for i = #packets, 1, -1 do
 		if stays[packets[i]] then
 			stay[#stay + 1] = packets[i]
 		end
 	end
-	for _, packet in ipairs(packets) do
+	for place, packet in ipairs(packets) do
 		if not stays[packet] then
-			move[#move + 1] = packet
-			amount = amount + string.match(packet, ' (%d+)$')
+			local worth = string.match(packet, ' (%d+)$') + 0
+			move[#move + 1], taken[#taken + 1] = packet, { place - 1, worth }
+			amount = amount + worth
 		end
 	end
 	for i = 1, #stay, 5000 do -- unpack takes fewer than 8,000 values
@@ -66,9 +72,8 @@ for g = 1, generations do
 		redis.call('RPUSH', KEYS[3], unpack(move, i, math.min(i + 4999, #move)))
 	end
 	withheld = withheld + #move
-	-- Sums up to the last moved packet are invalid: see regrant.lua.
-	while n > 0 and tonumber(string.match(redis.call('LINDEX', KEYS[k + 1], 0), '^%d+')) < position do
-		redis.call('LTRIM', KEYS[k + 1], 1, -1)
+	if #move > 0 and #stay > 0 then
+		shift_marks(KEYS[k + 1], marks[g], length, taken)
 	end
 end
 set_withheld(KEYS[2], withheld, amount)

@@ -13,8 +13,8 @@ import (
 
 // checkLate checks the grants that this process reported to users in earlier epochs, if the shard was opened without
 // this process's evidence. That happens if the process was stopped or disconnected. If Redis lacks a grant and the
-// grant's packet is withheld, checkLate grants it again under a new seq. lost are the grants for which that failed,
-// each with the reason.
+// grant's packet is withheld, checkLate grants it again under a new seq. The process remembers the grant under that seq,
+// in case Redis loses it once more. lost are the grants for which that failed, each with the reason.
 func (k *Shard) checkLate(ctx context.Context) (lost []LateGrant, err error) {
 	epoch, grants, err := k.late()
 	if err != nil || len(grants) == 0 {
@@ -32,13 +32,23 @@ func (k *Shard) checkLate(ctx context.Context) (lost []LateGrant, err error) {
 	}
 	for i := range grants {
 		g := &grants[i]
-		known := func(r hongbao.Receipt) bool { return r.Packet == g.Packet && r.RequestID == g.RequestID }
-		if has[g.Campaign] == nil || slices.ContainsFunc(has[g.Campaign][g.User], known) {
+		receipts, inRedis := has[g.Campaign][g.User], has[g.Campaign] != nil
+		at := slices.IndexFunc(receipts, func(r hongbao.Receipt) bool {
+			return r.Packet == g.Packet && r.RequestID == g.RequestID
+		})
+		if at >= 0 { // a restore put it back, or an earlier call whose reply was lost
+			g.Seq, g.Epoch, g.Time = receipts[at].Seq, epoch, receipts[at].Time
+			k.state.witness.rememberAgain(k.store, g)
+		}
+		if at >= 0 || !inRedis {
 			continue
 		}
 		why, err := k.GrantWithheld(WithEpoch(ctx, epoch), g, Room{Elsewhere: UnknownElsewhere})
 		if err != nil {
 			return nil, err
+		}
+		if why == "" {
+			k.state.witness.rememberAgain(k.store, g)
 		}
 		if why != "" && why != RefusedHas && why != StateFrozen { // frozen: an operator has accepted the loss
 			lost = append(lost, LateGrant{*g, why})

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -75,6 +76,19 @@ func (w *witness) remember(k *Shard, call *GrabCall, answers []hongbao.Answer, e
 	}
 	flush()
 	w.text = b
+}
+
+// rememberAgain stores a grant that users know from an earlier epoch, under its present seq and epoch. It does nothing if
+// the process remembers it under these already.
+func (w *witness) rememberAgain(s *Store, g *hongbao.Grant) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.repeats(seqOfEpoch{g.Epoch, g.Seq}) {
+		return
+	}
+	entry := fmt.Sprintf("grant %s %d %d %d %s\n%d %d %s %s %s", g.Campaign, g.Seq, g.Epoch, g.Time.UnixMilli(),
+		cmp.Or(g.Currency, "-"), g.Packet, int64(g.Amount), g.User, cmp.Or(g.RequestID, "-"), cmp.Or(g.Trace, "-"))
+	w.add(s, reported{entry: entry, epoch: g.Epoch, first: g.Seq, last: g.Seq, at: time.Now()})
 }
 
 // repeats adds a grant to repeated. It returns false if the grant is there already.

@@ -18,7 +18,7 @@ import (
 
 var (
 	mendScript    = newDrainScript("mend").with(unguarded)
-	regrantScript = newDrainScript("regrant", "fields", "withheld").with(unguarded)
+	regrantScript = newDrainScript("regrant", "fields", "marks", "withheld").with(unguarded)
 	markScript    = newDrainScript("mark", "bits").with(unguarded)
 	reviseScript  = newDrainScript("revise").with(unguarded)
 )

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	withholdScript        = newDrainScript("withhold", "withheld").with(unguarded)
+	withholdScript        = newDrainScript("withhold", "marks", "withheld").with(unguarded)
 	grantWithheldScript   = newDrainScript("grant_withheld", "fields", "withheld")
 	releaseWithheldScript = newDrainScript("release_withheld", "fields", "left", "withheld")
 )

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+	"github.com/hongbao-project/hongbao/internal/operate/restore"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/store/storetest"
 	"github.com/hongbao-project/hongbao/internal/testkit"
@@ -178,6 +179,39 @@ func TestSilentProcessSpeaksDuringTheRestore(t *testing.T) {
 	require.Len(t, w.withheld(t), len(withheld)-3)
 	w.adds(t)
 	require.EqualValues(t, 10+1+5+3, w.settles(t))
+}
+
+// A silent process reports after the opening, so its users get their packets under new seqs. Then Redis loses these
+// grants, too. The process knows them under their new seqs, and its users keep their packets. Redis may also have lost
+// the opening, so the process may report each grant under both seqs.
+func TestLateGrantsAreLostOnceMore(t *testing.T) {
+	t.Parallel()
+	for name, age := range map[string]time.Duration{"after a recent opening": 0, "after an old opening": restore.Overlap + time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			p, silent := w.pair(t)
+			old := w.older(t)
+			unreported := silent.wins(t, 5)
+			won := p.wins(t, 5)
+			w.restart(t, old)
+			w.restores(t, w.guarded(), won)
+			opened := w.rdb.Time(t.Context()).Val()
+			testkit.Eventually(t, 30*time.Second, func() bool {
+				return w.rdb.Time(t.Context()).Val().Sub(opened) >= age
+			}, "the opening has its age")
+			old = w.older(t)
+			w.wakes(t, silent, unreported)
+			withheld := w.withheld(t)
+			w.restart(t, old)
+			require.Len(t, w.withheld(t), len(withheld)+5, "the fault fired")
+			w.restores(t, w.guarded(), won)
+			w.keepsPackets(t, unreported)
+			require.Equal(t, withheld, w.withheld(t))
+			w.adds(t)
+			require.EqualValues(t, 10+1+5+5, w.settles(t))
+		})
+	}
 }
 
 func packetsOf(won map[string]hongbao.Receipt) map[int64]hongbao.Amount {
