@@ -129,7 +129,7 @@ func TestDiskLevels(t *testing.T) {
 	require.Contains(t, p.list[0].About, "free")
 }
 
-// An SQLite ledger that an earlier build made is readable by every user of the machine.
+// An SQLite ledger can be readable by every user of the machine, for example after a copy.
 func TestDoctorFindsAnOpenLedgerFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger.db")
