@@ -68,9 +68,6 @@ func NewSQL(ctx context.Context, cfg SQLConfig) (Sink, error) {
 	if err := s.checkServer(ctx); err != nil {
 		return nil, fmt.Errorf("subscriber: %w", err)
 	}
-	if err := s.refuseUnreleased(ctx); err != nil {
-		return nil, fmt.Errorf("subscriber: %w", err)
-	}
 	if err := s.migrate(ctx); err != nil {
 		return nil, fmt.Errorf("subscriber: making the table hongbao_seen: %w; let this user CREATE TABLE, or run "+
 			"subscriber/schema/%s.sql by hand",
@@ -100,8 +97,11 @@ func (c *SQLConfig) check() error {
 }
 
 // checkServer returns an error if the database may lose a confirmed commit. The offset in Kafka would then be
-// committed, but the effect would be lost.
+// committed, but the effect would be lost. It also refuses the rows of a build before the first release.
 func (s *sqlSink) checkServer(ctx context.Context) error {
+	if err := s.refuseUnreleased(ctx); err != nil {
+		return err
+	}
 	if s.cfg.Dialect == postgreSQL {
 		return s.checkPostgres(ctx)
 	}

@@ -2,7 +2,6 @@ package test
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,13 +107,6 @@ func newDatabase(t *testing.T, driver string) string {
 		db := testkit.NewMariaDB(t, testkit.MariaDBOptions{Settings: map[string]string{"innodb_doublewrite": "on"}})
 		name, err := db.CreateDatabase(t.Context())
 		require.NoError(t, err)
-		if testkit.OnMySQL() { // the previous release needs SHA1
-			admin, err := sql.Open("mysql", db.AdminDSN(""))
-			require.NoError(t, err)
-			defer admin.Close()
-			_, err = admin.ExecContext(t.Context(), `INSTALL COMPONENT 'file://component_classic_hashing'`)
-			require.NoError(t, err)
-		}
 		return db.DSN(name)
 	}
 	safe := map[string]string{"fsync": "on", "full_page_writes": "on"}
