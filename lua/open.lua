@@ -1,7 +1,7 @@
 -- open: opens a frozen shard for the server on which the script runs. The epoch rises, and new seqs are above every
 -- known seq. An entry of kind epoch records the skipped seqs. Fences of claims rise by 2^20.
 --
--- KEYS  1 meta  2 events  3... the claims of the sinks, then the campaigns that stay frozen
+-- KEYS  1 meta  2 events  3 evidence  4... the claims of the sinks, then the campaigns that stay frozen
 -- ARGV  1 token of the server  2 seq and 3 epoch that the caller found, "" for a shard without meta  4 the new epoch
 --       5 last seq that is skipped  6 highest known seq  7 highest seq that callers had seen when the caller looked
 --       8 the master_replid that the caller found  9 the late event that the caller found, 0 for none  10 1 if an
@@ -23,7 +23,8 @@ local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'opened', 'frozen', 'skipped', 'seen', 'late', 'evidence')
 redis.call('XLEN', KEYS[2])
 local sinks = tonumber(ARGV[13])
-for i = 3, #KEYS do
+redis.call('LLEN', KEYS[3])
+for i = 4, #KEYS do
 	redis.call('HLEN', KEYS[i])
 end
 if m[2] == ARGV[4] and m[3] == ARGV[1] and not m[4] then
@@ -38,18 +39,18 @@ if tonumber(ARGV[5]) < tonumber(first) or tonumber(ARGV[5]) < tonumber(ARGV[6]) 
 	return redis.error_reply('HBRANGE the opening would skip seqs ' .. first .. ' to ' .. ARGV[5] .. ', and event ' .. ARGV[6] .. ' is known')
 end
 redis.call('XADD', KEYS[2], '*', '2', 'epoch - ' .. first .. ' ' .. ARGV[4] .. ' ' .. now .. '\n' .. ARGV[5] .. ' ' .. ARGV[6])
-for i = 3, 2 + sinks do
+for i = 4, 3 + sinks do
 	redis.call('HINCRBY', KEYS[i], '#fence', '1048576')
 end
-for i = 3 + sinks, #KEYS do
+for i = 4 + sinks, #KEYS do
 	stub(KEYS[i])
 	redis.call('HSET', KEYS[i], 'state', 'frozen')
-	if ARGV[11 + i - sinks] ~= '1' then
-		redis.call('HSET', KEYS[i], 'places', ARGV[11 + i - sinks]) -- the home's stub tells on which shards the campaign is
+	if ARGV[10 + i - sinks] ~= '1' then
+		redis.call('HSET', KEYS[i], 'places', ARGV[10 + i - sinks]) -- the home's stub tells on which shards the campaign is
 	end
 end
 if not m[1] then
-	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 12 + #KEYS - sinks))
+	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 11 + #KEYS - sinks))
 end
 local skipped = {}
 for from, last, accepted in string.gmatch(m[5] or '', '(%d+)-(%d+)(%*?)') do
@@ -63,6 +64,7 @@ redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1],
 	'skipped', table.concat(skipped, ','))
 -- replicas is deleted too, because it may be the number of an old primary.
 redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas', 'mend', 'asked', 'evidence')
+redis.call('UNLINK', KEYS[3])
 if ARGV[11] == '' then
 	redis.call('HDEL', KEYS[1], 'unrecorded')
 else

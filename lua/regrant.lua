@@ -1,6 +1,6 @@
 -- regrant: restores grants that Redis has lost in a frozen shard, in the order of their seqs, or skips seqs whose
 -- grants are unknown. A packet comes from the stock. If an earlier attempt has withheld it, it comes from the
--- withheld packets.
+-- withheld packets. If Redis has also lost that the campaign was opened, the first grants open it.
 --
 -- KEYS  1 meta  2 events; for grants also: 3 campaign  4 receipts  5 withheld  6... stock and sums of each generation
 -- ARGV  1 the attempt, see mend.lua  2 the first seq  3 the last one for unknown seqs: 4 "*" if they may have been
@@ -36,13 +36,16 @@ if #ARGV == 4 then
 	return { 'ok' }
 end
 
-local camp, damage = whole(KEYS[3], 'state', 'from', 'user_campaign')
+local camp, damage = whole(KEYS[3], 'state', 'from', 'user_campaign', 'packets', 'total', 'loaded', 'loaded_amount')
+local share = redis.call('HMGET', KEYS[3], 'share', 'share_amount') -- absent if the campaign has only one place
 local withheld, amount = withheld_of(KEYS[3], KEYS[5])
 if damage or not withheld then
 	return damage or amount
 end
 local named = {}
-if camp[1] ~= 'open' and camp[1] ~= 'paused' then
+-- Redis may have lost that the campaign was opened: it had all its packets, or it could not have granted one.
+local opens = camp[1] == 'loading' and camp[6] == (share[1] or camp[4]) and camp[7] == (share[2] or camp[5])
+if camp[1] ~= 'open' and camp[1] ~= 'paused' and not opens then
 	return { 'state', camp[1] or '' }
 end
 local dt = string.format('%.0f', ARGV[6] - camp[2])
@@ -117,6 +120,9 @@ if above > 0 then
 	add_above(KEYS[3], above)
 end
 redis.call('HSET', KEYS[4], unpack(fields))
+if opens then
+	redis.call('HSET', KEYS[3], 'state', 'open')
+end
 for k, t in pairs(taken) do
 	if #t > 0 and t[#t][1] == #t - 1 then -- the packets at the front: the sums stay as they are
 		redis.call('LTRIM', KEYS[k], #t, -1)

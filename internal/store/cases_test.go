@@ -229,7 +229,7 @@ func shardCases() map[string]scriptCase {
 		},
 		"open": {
 			keys: func(b *bundle) []string {
-				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Claims("kafka")}
+				return []string{b.k.Keys.Meta(), b.k.Keys.Events(), b.k.Keys.Evidence(), b.k.Keys.Claims("kafka")}
 			},
 			prep: claimed,
 			call: func(ctx context.Context, b *bundle) error {

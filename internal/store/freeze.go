@@ -212,7 +212,7 @@ type Reopening struct {
 // Reopen opens a frozen shard for its present server. It returns false if the state of the shard is no longer o.Was.
 // Reopen is idempotent.
 func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
-	keys := []string{k.Keys.Meta(), k.Keys.Events()}
+	keys := []string{k.Keys.Meta(), k.Keys.Events(), k.Keys.Evidence()}
 	for _, sink := range o.Sinks {
 		keys = append(keys, k.Keys.Claims(sink))
 	}
@@ -253,9 +253,6 @@ func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
 		return false, err
 	}
 	k.state.frozen.Store(0)
-	if reply[0] == "open" {
-		_ = conn.Del(ctx, k.Keys.Evidence()).Err() // if this fails, the old evidence remains, which is still true
-	}
 	if server.Replicas > 0 {
 		// The wait makes it likelier that a failover keeps the opening. Its result does not matter: if the opening is
 		// lost, the shard is opened again with a later epoch.
