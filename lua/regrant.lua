@@ -75,6 +75,19 @@ local function take(packet, most)
 		end
 	end
 end
+-- insert adds a receipt to a user's receipts, which are in ascending order of time: see grab.lua. A grant that gets a new
+-- seq comes after later ones.
+local function insert(all, receipt)
+	local list, at = {}, nil
+	for line in string.gmatch(all, '[^\n]+') do
+		list[#list + 1] = line
+		if not at and tonumber(string.match(line, '^%d+ %d+ %d+ (%d+)') or 0) > tonumber(dt) then
+			at = #list
+		end
+	end
+	table.insert(list, at or #list + 1, receipt)
+	return table.concat(list, '\n')
+end
 for i = 7, #ARGV, 5 do
 	local packet, request = ARGV[i] .. ' ' .. ARGV[i + 1], ARGV[i + 3]
 	-- Lost packets are near the front, or already withheld. So a search of a whole stock, which may be long, is the last.
@@ -88,7 +101,7 @@ for i = 7, #ARGV, 5 do
 	end
 	local user = ARGV[i + 2]
 	local receipt = packet .. ' ' .. string.format('%.0f', ARGV[2] + #lines) .. ' ' .. dt .. ' ' .. request
-	held[user] = held[user] and held[user] .. '\n' .. receipt or receipt
+	held[user] = held[user] and insert(held[user], receipt) or receipt
 	lines[#lines + 1] = packet .. ' ' .. user .. ' ' .. (request ~= '' and request or '-') .. ' ' .. ARGV[i + 4]
 end
 for k, t in pairs(taken) do

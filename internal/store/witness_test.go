@@ -114,6 +114,25 @@ func TestGrantsComeBack(t *testing.T) {
 	require.ErrorIs(t, b.k.Regrant(t.Context(), at, run(evidence[0])), store.ErrAttemptOver)
 }
 
+// A grant that gets a new seq is put back after later grants. The user's receipts stay in ascending order of time, because
+// limits per day and hour look at the last ones.
+func TestReceiptsStayInOrderOfTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, withTwoPerUser(spec("rain", 10)))
+	later := b.grab(t, "rain", "u1/r1")[0].Receipts[0]
+	front, err := b.k.Front(t.Context(), "rain", 1, 1)
+	require.NoError(t, err)
+	b.begin(t)
+	p := front[0][0]
+	earlier := hongbao.Grant{Campaign: "rain", User: "u1", RequestID: "r0", Seq: 2, Packet: p.Number, Amount: p.Amount,
+		Time: later.Time.Add(-time.Minute)}
+	require.NoError(t, b.k.Regrant(t.Context(), attempt, run(earlier)))
+	receipts, err := b.k.ReceiptsOf(t.Context(), "rain", []string{"u1"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"r0", "r1"}, []string{receipts["u1"][0].RequestID, receipts["u1"][1].RequestID})
+}
+
 func run(g hongbao.Grant) store.Run { return store.Run{Grants: []hongbao.Grant{g}, Generations: 1} }
 
 // evidence returns the grants in the shard's evidence without duplicates, ordered by seq.
