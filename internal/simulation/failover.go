@@ -8,12 +8,13 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// snapshot copies everything that a miniredis holds. The library has no such function, so this reads its private fields.
+// snapshot copies everything that a miniredis holds. The library has no such function, so this reads its private
+// fields.
 func snapshot(m *miniredis.Miniredis) reflect.Value {
 	m.Lock()
 	defer m.Unlock()
 	dbs := reachable(reflect.ValueOf(m).Elem().FieldByName("dbs"))
-	self := map[unsafe.Pointer]reflect.Value{unsafe.Pointer(m): reflect.ValueOf(m)}
+	self := map[unsafe.Pointer]reflect.Value{unsafe.Pointer(m): reflect.ValueOf(m)} //nolint:gosec // a key
 	return deepCopy(dbs, self)
 }
 
@@ -21,14 +22,14 @@ func snapshot(m *miniredis.Miniredis) reflect.Value {
 func rewind(m *miniredis.Miniredis, dbs reflect.Value) {
 	m.Lock()
 	defer m.Unlock()
-	self := map[unsafe.Pointer]reflect.Value{unsafe.Pointer(m): reflect.ValueOf(m)}
-	dbs = deepCopy(dbs, self) // a snapshot may be used again
+	self := map[unsafe.Pointer]reflect.Value{unsafe.Pointer(m): reflect.ValueOf(m)} //nolint:gosec // a key
+	dbs = deepCopy(dbs, self)                                                       // a snapshot may be used again
 	reachable(reflect.ValueOf(m).Elem().FieldByName("dbs")).Set(dbs)
 }
 
 // reachable makes a private field accessible.
 func reachable(v reflect.Value) reflect.Value {
-	return reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
+	return reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem() //nolint:gosec // the library has no snapshot
 }
 
 // deepCopy copies a value and everything that it points to, each once.

@@ -128,8 +128,8 @@ func (w *world) faults(ctx context.Context) {
 // settle waits until the judge agrees, and returns what it still misses after settleTime. Then the audit must agree. It
 // does so again after the end of campaigns.
 func (w *world) settle(ctx context.Context, r *Result, plant *judge.Plant) error {
-	j, err := judge.Open(&judge.Stores{Dial: w.net.proc("judge").dial, Redis: redisAddr, Kafka: kafkaAddr, Topic: kafkaTopic,
-		Ledger: w.dsn, Partitions: w.plan.Shards})
+	j, err := judge.Open(&judge.Stores{Dial: w.net.proc("judge").dial, Redis: redisAddr, Kafka: kafkaAddr,
+		Topic: kafkaTopic, Ledger: w.dsn, Partitions: w.plan.Shards})
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,8 @@ func (w *world) facts() *judge.Facts {
 	defer w.mu.Unlock()
 	f := &judge.Facts{Told: slices.Clone(w.told), GaveUp: slices.Clone(w.gaveUp), Accepted: slices.Clone(w.accepted)}
 	for _, c := range w.plan.Campaigns {
-		f.Campaigns = append(f.Campaigns, judge.Campaign{ID: c.ID, Packets: c.Packets, Total: c.Packets * price, Hold: c.Hold})
+		f.Campaigns = append(f.Campaigns, judge.Campaign{ID: c.ID, Packets: c.Packets, Total: c.Packets * price,
+			Hold: c.Hold})
 	}
 	return f
 }
@@ -230,7 +231,8 @@ func (w *world) plant(ctx context.Context, j *judge.Judge, plant *judge.Plant) e
 		return err
 	}
 	if report.Verdict == audit.Agrees {
-		return fmt.Errorf("planted: %s: the audit agrees, and the judge says %s", plant.Name, some(append(found.Missing, found.Wrong...)))
+		return fmt.Errorf("planted: %s: the audit agrees, and the judge says %s", plant.Name,
+			some(append(found.Missing, found.Wrong...)))
 	}
 	return nil
 }

@@ -48,8 +48,8 @@ const (
 //   - ClockAhead: two users are told one packet after the clock was ahead (issue 42, point 7).
 //   - FirstFile: a file from before the first event opens far ahead, and the trimmer never ends (issue 42, point 5).
 //   - Flushed: the campaigns are gone, and a person has to end them; no rule judges that yet.
-var Default = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, LongKafka, Failover, TellerDies, OldFile, QuietStart,
-	Full, ClockBack, LedgerPause, SlowLedger, SinkPause, CampaignPause, TopUp}
+var Default = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, LongKafka, Failover, TellerDies,
+	OldFile, QuietStart, Full, ClockBack, LedgerPause, SlowLedger, SinkPause, CampaignPause, TopUp}
 
 // All has every deed.
 var All = append(slices.Clone(Default), ClockAhead, FirstFile, Flushed)
@@ -118,8 +118,8 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 	return p
 }
 
-// shortLag is less than a process waits with its first answer until the replica knows it: a replica that lags for longer
-// may not know whom to ask.
+// shortLag is less than a process waits with its first answer until the replica knows it: a replica that lags for
+// longer may not know whom to ask.
 const shortLag = 450 * time.Millisecond
 
 // dataDeeds is how many deeds of a history concern Redis' data at most.

@@ -35,7 +35,7 @@ const outOfMemory = "OOM command not allowed when used memory > 'maxmemory'."
 func newRedis(n *Net, seed uint64) (*redisServer, error) {
 	s := &redisServer{Miniredis: miniredis.NewMiniRedis(), net: n, before: "0", endClock: func() {}}
 	s.ClockTTL(true)
-	s.Seed(int(seed))      //nolint:gosec // any int will do
+	s.Seed(int(seed))
 	first, err := s.Dial() // starts it without a listener
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *redisServer) begin(promoted bool) {
 	if promoted {
 		s.before = s.run
 	}
-	s.run = fmt.Sprintf("%040x", uint64(s.runs)<<32+1) //nolint:gosec // a small number
+	s.run = fmt.Sprintf("%040x", uint64(s.runs)<<32+1)
 	s.flagged = map[string]bool{}
 	s.mu.Unlock()
 	s.Lock()

@@ -24,7 +24,8 @@ const flags = "#!lua flags=allow-oom\n"
 const luaFolder = "../../lua"
 
 func newScripts() *scripts {
-	s := &scripts{source: map[string]string{}, names: map[string]string{}, texts: map[string]string{}, drain: map[string]bool{}}
+	s := &scripts{source: map[string]string{}, names: map[string]string{}, texts: map[string]string{},
+		drain: map[string]bool{}}
 	files, _ := filepath.Glob(filepath.Join(luaFolder, "*.lua"))
 	for _, f := range files {
 		if text, err := os.ReadFile(f); err == nil {
@@ -101,7 +102,7 @@ func (s *scripts) learn(text string) string {
 	return name
 }
 
-// plain returns the text of a script without its flags, which miniredis does not support, nor the number of its version.
+// plain returns the text of a script without what miniredis does not support: its flags, and the number of the version.
 func (s *scripts) plain(sha string) (text string, has bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

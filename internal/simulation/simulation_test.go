@@ -30,7 +30,7 @@ var (
 	seed    = flag.Uint64("seed", 0, "TestSimulate: the first seed; 0 for one by the clock")
 	most    = flag.Int("histories", 0, "TestSimulate: run at most so many; 0 for no limit")
 	stop    = flag.Bool("stop", false, "TestSimulate: stop at the first failure, without shrinking it")
-	deeds   = flag.String("deeds", "", "TestSimulate: the kinds of deeds, comma-separated; all for those of known defects, too")
+	deeds   = flag.String("deeds", "", "TestSimulate: the kinds of deeds, comma-separated, or all")
 	replay  = flag.String("replay", "", "TestReplay: the file of a plan")
 	runs    = flag.Int("runs", 5, "how often a replayed or shrunk plan runs; it fails if one run fails")
 	keep    = flag.String("keep", "", "the folder for the plans and traces of failures; by default bin/simulation")
@@ -46,7 +46,7 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench {
-	dir, err := os.MkdirTemp("/dev/shm", "simulation-")
+	dir, err := os.MkdirTemp("/dev/shm", "simulation-") //nolint:usetesting // in memory, because SQLite syncs
 	if err != nil {
 		dir = t.TempDir()
 	}
@@ -124,8 +124,8 @@ func (b *bench) seed(seed uint64, on []string) (ok bool) {
 	var trace bytes.Buffer
 	r := b.run(simulation.PlanOf(seed, simulation.Usual, on), &trace, nil)
 	if testing.Verbose() && r.Virtual > long {
-		fmt.Printf("seed %d took %.0f virtual s: told %d, gave up %d, faults %d, deeds %d, losses %d\n", seed, r.Virtual.Seconds(), r.Told,
-			r.GaveUp, len(r.Plan.Faults), len(r.Plan.Deeds), len(r.Losses))
+		fmt.Printf("seed %d took %.0f virtual s: told %d, gave up %d, faults %d, deeds %d, losses %d\n", seed,
+			r.Virtual.Seconds(), r.Told, r.GaveUp, len(r.Plan.Faults), len(r.Plan.Deeds), len(r.Losses))
 	}
 	if r.Err == nil {
 		return true
@@ -182,8 +182,8 @@ func TestSimulate(t *testing.T) {
 		}
 	}
 	out := bufio.NewWriter(os.Stdout)
-	fmt.Fprintf(out, "%d histories, %d failed, in %.0f s: %.1f a minute, %.0f virtual s\n", n, failures, time.Since(start).Seconds(),
-		float64(n)/time.Since(start).Minutes(), b.spent.Seconds())
+	fmt.Fprintf(out, "%d histories, %d failed, in %.0f s: %.1f a minute, %.0f virtual s\n", n, failures,
+		time.Since(start).Seconds(), float64(n)/time.Since(start).Minutes(), b.spent.Seconds())
 	b.total.Write(out, expected())
 	require.NoError(t, out.Flush())
 }
@@ -194,8 +194,8 @@ func expected() map[string][]string {
 	for _, o := range hongbao.Outcomes() {
 		list["outcome"] = append(list["outcome"], string(o))
 	}
-	for _, c := range []hongbao.Class{hongbao.ClassTransient, hongbao.ClassUnknown, hongbao.ClassPermanent, hongbao.ClassConflict,
-		hongbao.ClassBroken} {
+	for _, c := range []hongbao.Class{hongbao.ClassTransient, hongbao.ClassUnknown, hongbao.ClassPermanent,
+		hongbao.ClassConflict, hongbao.ClassBroken} {
 		list["grab error"] = append(list["grab error"], c.String())
 	}
 	files, _ := filepath.Glob(filepath.Join("..", "..", "lua", "*.lua"))

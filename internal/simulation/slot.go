@@ -30,14 +30,13 @@ type slot struct {
 // restartAfter is how long a place is empty after a kill.
 const restartAfter = 2 * time.Second
 
-func (w *world) newSlot(name string) *slot {
+func (w *world) newSlot(name string) {
 	s := &slot{w: w, name: name, killed: make(chan struct{}, 10)}
 	s.live = func(ctx context.Context, cfg *configs.Config) error { return run.Work(ctx, cfg, nil) }
 	if name[0] == 'p' {
 		s.live = s.produce
 	}
 	w.slots[name] = s
-	return s
 }
 
 // run runs one process after another until ctx ends.
@@ -68,7 +67,7 @@ func (s *slot) one(ctx context.Context, p *Proc, cfg *configs.Config) {
 		s.w.note("kill %s", p.name)
 		p.kill()
 		end()
-		<-done
+		_ = <-done
 	case err := <-done:
 		if err != nil && ctx.Err() == nil {
 			s.w.note("%s ended: %v", p.name, err)

@@ -135,7 +135,8 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.redis, err = newRedis(w.net, w.plan.Seed); err != nil {
 		return err
 	}
-	w.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.SeedTopics(int32(w.plan.Shards), kafkaTopic), //nolint:gosec // 1 or 2
+	w.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092),
+		kfake.SeedTopics(int32(w.plan.Shards), kafkaTopic),
 		kfake.BrokerConfigs(map[string]string{"message.max.bytes": "2000000"}),
 		kfake.ListenFn(func(string, string) (net.Listener, error) {
 			l := newListener(9092)

@@ -42,7 +42,7 @@ func TestTimeGoesOnWhileAGoroutineWaits(t *testing.T) {
 		var l turn.Lock
 		l.Lock()
 		go func() {
-			time.Sleep(time.Hour)
+			time.Sleep(time.Hour) //nolint:forbidigo // the bubble's clock
 			l.Unlock()
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

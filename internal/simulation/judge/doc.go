@@ -1,6 +1,6 @@
-// Package judge says whether a deployment kept its promises to its users. It stands apart: it reads the ledger by SQL of
-// its own, the topic by franz-go, and Redis by plain commands, and imports no other package of the project. So a mistake
-// that the project makes in writing and in reading is seen here. docs/design/simulation.md has the rules.
+// Package judge says whether a deployment kept its promises to its users. It stands apart: it reads the ledger by its
+// own SQL, the topic by franz-go, and Redis by plain commands, and imports no other package of the project. So a
+// mistake that the project makes in writing and in reading is seen here. docs/design/simulation.md has the rules.
 package judge
 
 // Win is a packet that a user was told.

@@ -18,7 +18,8 @@ type packet struct {
 func (g *grant) packet() packet { return packet{g.Campaign, g.Packet} }
 
 func (g *grant) String() string {
-	return fmt.Sprintf("packet %d of %s, amount %d, for %s by %s, seq %d", g.Packet, g.Campaign, g.Amount, g.User, g.Request, g.Seq)
+	return fmt.Sprintf("packet %d of %s, amount %d, for %s by %s, seq %d", g.Packet, g.Campaign, g.Amount, g.User,
+		g.Request, g.Seq)
 }
 
 // same reports whether two stores have the same facts. A grant that Redis had lost may come back with another seq.
@@ -129,7 +130,8 @@ func (v *verdict) toldRules() {
 	told := map[packet]bool{}
 	for i := range v.facts.Told {
 		w := &v.facts.Told[i]
-		t := &grant{Campaign: w.Campaign, User: w.User, Request: w.Request, Packet: w.Packet, Amount: w.Amount, Shard: w.Shard, Seq: w.Seq}
+		t := &grant{Campaign: w.Campaign, User: w.User, Request: w.Request, Packet: w.Packet, Amount: w.Amount,
+			Shard: w.Shard, Seq: w.Seq}
 		if user, has := owner[t.packet()]; has && user != t.User {
 			v.wrong("%s and %s were told one packet: %v", user, t.User, t)
 		}
@@ -232,7 +234,7 @@ func (v *verdict) sums(c Campaign, m *money, grants []grant) {
 		}
 	}
 	if packets != c.Packets || all != c.Total {
-		v.missing("%s has %d packets with %d, and granted, stock, withheld and refunded are %d with %d", c.ID, c.Packets, c.Total,
-			packets, all)
+		v.missing("%s has %d packets with %d, and granted, stock, withheld and refunded are %d with %d", c.ID,
+			c.Packets, c.Total, packets, all)
 	}
 }

@@ -61,7 +61,7 @@ func Open(s *Stores) (*Judge, error) {
 	}
 	from := map[int32]kgo.Offset{}
 	for i := range s.Partitions {
-		from[int32(i)] = kgo.NewOffset().AtStart() //nolint:gosec // a few
+		from[int32(i)] = kgo.NewOffset().AtStart()
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.Kafka), kgo.Dialer(s.Dial), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.FetchMaxWait(100*time.Millisecond), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{s.Topic: from}))
