@@ -11,7 +11,7 @@ func (w *world) do(ctx context.Context, d *Deed) error {
 	w.note("%s %s for %s", d.What, d.Who, d.For)
 	w.cover.note("deed", d.What)
 	switch d.What {
-	case Kill, Pause, PartRedis, PartKafka:
+	case Kill, Stop, Pause, PartRedis, PartKafka:
 		return w.toProcess(ctx, d)
 	case RedisDown:
 		return w.outage(ctx, redisAddr, d.For)
@@ -36,9 +36,9 @@ func (w *world) toProcess(ctx context.Context, d *Deed) error {
 		return nil
 	}
 	switch d.What {
-	case Kill:
+	case Kill, Stop:
 		select {
-		case s.killed <- struct{}{}:
+		case s.ended <- d.What:
 		default: // it dies already
 		}
 		return nil
@@ -53,6 +53,24 @@ func (w *world) toProcess(ctx context.Context, d *Deed) error {
 	p.part(addr, true)
 	defer p.part(addr, false)
 	return sleep(ctx, d.For)
+}
+
+// clockAhead sets Redis' clock right after a while. Then a producer begins anew, tells users, and dies together with
+// the last writes.
+func (w *world) clockAhead(ctx context.Context, d *Deed) error {
+	w.redis.setClock(time.Minute)
+	err := sleep(ctx, d.For)
+	w.redis.setClock(0)
+	if err != nil {
+		return err
+	}
+	if err := w.toProcess(ctx, &Deed{What: Stop, Who: d.Who}); err != nil {
+		return err
+	}
+	if err := sleep(ctx, restartAfter+300*time.Millisecond); err != nil {
+		return err
+	}
+	return w.toRedis(ctx, &Deed{What: TellerDies, Who: d.Who, For: shortLag})
 }
 
 func (w *world) outage(ctx context.Context, addr string, d time.Duration) error {
@@ -92,9 +110,7 @@ func (w *world) toRedis(ctx context.Context, d *Deed) error {
 		defer w.redis.setFull(false)
 		return sleep(ctx, d.For)
 	case ClockAhead:
-		w.redis.setClock(time.Minute)
-		defer w.redis.setClock(0)
-		return sleep(ctx, d.For)
+		return w.clockAhead(ctx, d)
 	case ClockBack:
 		w.redis.setClock(-5 * time.Second)
 		defer w.redis.setClock(0)

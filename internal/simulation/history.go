@@ -97,6 +97,9 @@ func (w *world) history(ctx context.Context, r *Result, plant *judge.Plant) (err
 	err = w.settle(ctx, r, plant)
 	stop()
 	processes.Wait()
+	if err == nil && len(w.accepted) > 0 && !w.plan.needsPerson() {
+		err = fmt.Errorf("a person had to accept a loss of the shards %v, although a copy lacked the last writes only", w.accepted)
+	}
 	if err == nil && len(w.gaveUp) > 0 {
 		err = fmt.Errorf("%d requests got no final answer within %s after the last fault", len(w.gaveUp), patience)
 	}

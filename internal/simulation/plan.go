@@ -20,6 +20,7 @@ type Deed struct {
 // The kinds of deeds. A switch is the name of a deed; Default has the switches that are on without a flag.
 const (
 	Kill        = "kill"         // the process dies without a goodbye, and another one takes its place
+	Stop        = "stop"         // the process ends in order, and another one takes its place
 	Pause       = "pause"        // the process stands still
 	PartRedis   = "part_redis"   // the process and Redis do not reach each other
 	PartKafka   = "part_kafka"   // the process and Kafka do not reach each other
@@ -31,7 +32,7 @@ const (
 	QuietStart  = "quiet_start"  // Redis restarts and has lost nothing
 	TellerDies  = "teller_dies"  // as Failover, and a producer dies in the same moment
 	Full        = "full"         // Redis is out of memory
-	ClockAhead  = "clock_ahead"  // Redis' clock is ahead
+	ClockAhead  = "clock_ahead"  // Redis' clock is ahead, then right; later a producer dies with the last writes
 	ClockBack   = "clock_back"   // Redis' clock goes back
 	FirstFile   = "first_file"   // Redis restarts from a file of before the first event
 	Flushed     = "flushed"      // somebody sends FLUSHALL
@@ -49,7 +50,7 @@ const (
 //   - FirstFile: a file from before the first event opens far ahead, and the trimmer never ends (issue 42, point 5).
 //   - Flushed: the campaigns are gone, and a person has to end them; no rule judges that yet.
 var Default = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, LongKafka, Failover, TellerDies,
-	OldFile, QuietStart, Full, ClockBack, LedgerPause, SlowLedger, SinkPause, CampaignPause, TopUp}
+	OldFile, QuietStart, Full, Stop, ClockBack, LedgerPause, SlowLedger, SinkPause, CampaignPause, TopUp}
 
 // All has every deed.
 var All = append(slices.Clone(Default), ClockAhead, FirstFile, Flushed)
@@ -134,10 +135,12 @@ func (p *Plan) drawDeeds(r *rand.Rand, size Size, on []string) {
 		d := Deed{At: time.Duration(r.Int64N(int64(p.Faulty))), What: on[r.IntN(len(on))],
 			For: 100*time.Millisecond + time.Duration(r.Int64N(int64(p.Faulty)))}
 		switch d.What {
-		case Kill, Pause, PartRedis, PartKafka:
+		case Kill, Stop, Pause, PartRedis, PartKafka:
 			d.Who = p.someProcess(r)
 		case RedisDown, KafkaDown:
 			d.For /= 2
+		case ClockAhead:
+			d.Who, d.At, d.For = fmt.Sprintf("p%d", r.IntN(p.Producers)), d.At/12, 500*time.Millisecond
 		case SinkPause:
 			d.Who = []string{"balance", "kafka"}[r.IntN(2)]
 		case LongKafka:
@@ -161,6 +164,11 @@ func (p *Plan) drawDeeds(r *rand.Rand, size Size, on []string) {
 // has reports whether the plan has a deed of a kind.
 func (p *Plan) has(what string) bool {
 	return slices.ContainsFunc(p.Deeds, func(d Deed) bool { return d.What == what })
+}
+
+// needsPerson reports whether the plan may lose what no process can restore.
+func (p *Plan) needsPerson() bool {
+	return p.has(OldFile) || p.has(FirstFile) || p.has(Flushed) || p.has(ClockAhead)
 }
 
 func (p *Plan) someProcess(r *rand.Rand) string {

@@ -17,10 +17,10 @@ import (
 
 // slot is a place for a process, in which one follows another after a kill.
 type slot struct {
-	w      *world
-	name   string
-	killed chan struct{}
-	live   func(ctx context.Context, cfg *configs.Config) error
+	w     *world
+	name  string
+	ended chan string // Kill or Stop
+	live  func(ctx context.Context, cfg *configs.Config) error
 
 	mu       sync.Mutex
 	proc     *Proc
@@ -31,7 +31,7 @@ type slot struct {
 const restartAfter = 2 * time.Second
 
 func (w *world) newSlot(name string) {
-	s := &slot{w: w, name: name, killed: make(chan struct{}, 10)}
+	s := &slot{w: w, name: name, ended: make(chan string, 10)}
 	s.live = func(ctx context.Context, cfg *configs.Config) error { return run.Work(ctx, cfg, nil) }
 	if name[0] == 'p' {
 		s.live = s.produce
@@ -63,9 +63,11 @@ func (s *slot) one(ctx context.Context, p *Proc, cfg *configs.Config) {
 	done := make(chan error, 1)
 	go func() { done <- s.live(living, cfg) }()
 	select {
-	case <-s.killed:
-		s.w.note("kill %s", p.name)
-		p.kill()
+	case how := <-s.ended:
+		s.w.note("%s %s", how, p.name)
+		if how == Kill {
+			p.kill()
+		}
 		end()
 		_ = <-done
 	case err := <-done:
