@@ -35,6 +35,7 @@ var caughtWithin = map[string]int{
 	"ledger_not_asked":        30,
 	"look_back_finds_nothing": 0,
 	"no_primary_key_check":    40,
+	"nothing_put_back":        60,
 	"request_not_recognised":  5,
 	"server_unchecked":        0,
 	"session_kept":            0,
