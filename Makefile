@@ -5,7 +5,9 @@ SECONDS ?= 300
 FUZZTIME ?= 10s
 ROW ?=
 LOSE ?=
+DEEDS ?=
 ROUNDS ?= 5
+SEED ?= 0
 TIMEOUT ?= 20m
 LONGEST := ./cmd/hongbao ./test ./internal/ledger ./internal/sink/publish ./consumer ./producer ./internal/app
 GOLANGCI_VERSION := v2.15.0
@@ -22,7 +24,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 RACE := . ./campaign ./consumer ./dedup ./examples/... ./internal/... ./lua ./producer ./settlement ./subscriber ./test ./topic
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo image release-files release-check test test-deploy test-web test-servers test-mysql losses standbys losstimes outages race lint vulncheck bench soak fuzz
+.PHONY: help setup build demo image release-files release-check test test-deploy test-web test-servers test-mysql losses standbys losstimes outages simulate planted race lint vulncheck bench soak fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +117,12 @@ standbys: setup ## the ledger's server fails over to its standby, on PostgreSQL,
 
 losstimes: setup ## how soon shards open after a promotion, 20 runs a row; writes the second table of docs/reliability.md; ROW=1 for one row; some 20 minutes
 	go test -vet=off -count=1 -timeout 60m -run '^TestLossTimes$$$(if $(ROW),/^$(ROW))' -v ./test -args -losses -update
+
+simulate: ## seeded histories of a whole deployment in one process under virtual time, for SECONDS=300; SEED=1 for the first one, DEEDS=all with those of known defects; prints what they reached; needs no server
+	go test -vet=off -count=1 -timeout 0 -run '^TestSimulate$$' -v ./internal/simulation -args -seconds $(SECONDS) -seed $(SEED) -deeds '$(DEEDS)'
+
+planted: ## the simulator must catch the planted bugs of internal/simulation/testdata/planted; ROW=NAME for one; some 20 minutes
+	go test -vet=off -count=1 -timeout 0 -run '^TestPlanted$$' -v ./internal/simulation -args -planted -only '$(ROW)'
 
 race: setup ## the tests of what runs concurrently, under the race detector; BASE=REVISION for the packages that changed since
 	scripts/setup.sh race

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/topic"
 )
 
@@ -69,7 +70,7 @@ const rememberedChunks = 1024
 // shardSeen has the packets of a shard that were seen. It forgets chunks that it has not used for a long time. Its lock
 // is held while an effect of the shard runs.
 type shardSeen struct {
-	sync.Mutex
+	turn.Lock
 	// used has the chunks that were used last, at most rememberedChunks, and older those used before.
 	used, older map[chunkKey]*bitmap
 }
@@ -140,7 +141,9 @@ func (f *funcSink) Push(ctx context.Context, events []topic.Event) (r Report, er
 // one runs the effect of an event that was not seen. It reports whether the effect has run.
 func (f *funcSink) one(ctx context.Context, e *topic.Event) (fresh bool, err error) {
 	s := f.shard(e)
-	s.Lock()
+	if err := s.LockContext(ctx); err != nil {
+		return false, hongbao.Errorf(hongbao.ClassTransient, "event %s was not started: %w", e.Grant.EventID(), err)
+	}
 	defer s.Unlock()
 	seen := s.chunk(e)
 	if seen.has(e) {
@@ -165,9 +168,11 @@ func (f *funcSink) effect(ctx context.Context, e *topic.Event) (err error) {
 }
 
 // Skip implements Sink.
-func (f *funcSink) Skip(_ context.Context, event topic.Event) error {
+func (f *funcSink) Skip(ctx context.Context, event topic.Event) error {
 	s := f.shard(&event)
-	s.Lock()
+	if err := s.LockContext(ctx); err != nil {
+		return hongbao.Errorf(hongbao.ClassTransient, "event %s was not skipped: %w", event.Grant.EventID(), err)
+	}
 	defer s.Unlock()
 	s.chunk(&event).add(&event)
 	return nil

@@ -8,10 +8,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/topic"
@@ -70,13 +70,15 @@ func (a *App) unpaid(ctx context.Context, since time.Time, wanted func(*hongbao.
 type unpaidSearch struct {
 	ledger *ledger.Ledger
 
-	mu    sync.Mutex
+	mu    turn.Lock // held while the ledger is asked
 	page  []hongbao.Grant
 	found map[string]*Unpaid // by campaign; nil if the campaign is archived: its grants were paid and are in a file
 }
 
 func (s *unpaidSearch) see(ctx context.Context, g *hongbao.Grant) error {
-	s.mu.Lock()
+	if err := s.mu.LockContext(ctx); err != nil {
+		return err
+	}
 	defer s.mu.Unlock()
 	if s.page = append(s.page, *g); len(s.page) < lackedPage {
 		return nil

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,7 +66,7 @@ type Hooks struct {
 // New returns an App. It contacts no server.
 func New(cfg *configs.Config, log *zap.Logger, hooks Hooks) (*App, error) {
 	redis.SetLogger(redisLog{log.Sugar()}) // by default the library writes to standard error
-	a := &App{Config: cfg, log: log, worker: workerName(), scans: semaphore.NewWeighted(maxScans), hooks: hooks}
+	a := &App{Config: cfg, log: log, worker: workerName(cfg), scans: semaphore.NewWeighted(maxScans), hooks: hooks}
 	a.redis = cfg.RedisClient()
 	a.atEnd(a.redis.Close)
 	var err error
@@ -100,7 +102,7 @@ func (l redisLog) Printf(_ context.Context, format string, v ...any) {
 }
 
 // workerName returns the host's name with a unique random part.
-func workerName() string {
+func workerName(cfg *configs.Config) string {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails
 	host, err := os.Hostname()
@@ -113,7 +115,8 @@ func workerName() string {
 		}
 		return '-'
 	}, host)
-	return fmt.Sprintf("%.40s-%d-%s", host, os.Getpid(), hex.EncodeToString(b[:]))
+	process := cmp.Or(cfg.Seams.Process, strconv.Itoa(os.Getpid()))
+	return fmt.Sprintf("%.40s-%s-%s", host, process, hex.EncodeToString(b[:]))
 }
 
 // atEnd adds a function that Shut calls.

@@ -155,7 +155,7 @@ func (a *App) findClaim(ctx context.Context, id string) (*OpenClaim, error) {
 // endClaim takes the claim over from its owner, and completes or releases it.
 func (a *App) endClaim(ctx context.Context, c *OpenClaim, published bool) error {
 	cfg := a.Config.ClaimsConfig()
-	cfg.Owner, cfg.TakeLive, cfg.Done = workerName(), false, deadletter.RequeueSink(cfg.Sink)
+	cfg.Owner, cfg.TakeLive, cfg.Done = workerName(a.Config), false, deadletter.RequeueSink(cfg.Sink)
 	all, err := a.store.Claims(cfg)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/guard"
+	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/model"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
@@ -38,7 +39,7 @@ type PageSource struct {
 	mu     sync.Mutex
 	listed map[string]campaignPage // the first page of each scope, as the ledger last returned it
 
-	openMu sync.Mutex
+	openMu turn.Lock               // held while open is read
 	open   []ledger.StoredCampaign // campaigns that are in Redis and whose window is open
 	openAt time.Time               // when open was read
 }
@@ -102,7 +103,9 @@ func (s *PageSource) ask(ctx context.Context, q model.Search) (page campaignPage
 // running returns the loaded campaigns whose window is open. It queries Redis at most once every openTime, because
 // there may be many campaigns that are not loaded.
 func (s *PageSource) running(ctx context.Context) (list []ledger.StoredCampaign, err error) {
-	s.openMu.Lock()
+	if err := s.openMu.LockContext(ctx); err != nil {
+		return nil, err
+	}
 	defer s.openMu.Unlock()
 	if time.Since(s.openAt) > openTime {
 		all, err := s.ledger.NewestCampaigns(ctx, ledger.CampaignSearch{Unrefunded: true, Limit: openCampaigns})

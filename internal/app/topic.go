@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
@@ -66,7 +67,7 @@ func (a *App) publisher(ctx context.Context) (*publish.Publisher, error) {
 // because several calls may publish concurrently. The caller closes the publisher.
 func (a *App) publisherTo(ctx context.Context, topic string, cc store.ClaimsConfig,
 	entries publish.Entries) (*publish.Publisher, error) {
-	cc.Owner = cmp.Or(cc.Owner, workerName())
+	cc.Owner = cmp.Or(cc.Owner, workerName(a.Config))
 	claims, err := a.store.Claims(cc)
 	if err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func (a *App) checkTopic(ctx context.Context, l *publish.Log, topic string,
 type campaignSource struct {
 	app *App
 
-	mu    sync.Mutex
+	mu    turn.Lock                // held while a campaign is read
 	terms map[string]publish.Terms // of the campaigns that were found so far
 }
 
@@ -121,7 +122,9 @@ const maxTerms = 10_000
 // Terms returns a campaign's currency, and whether it has codes. It returns false if neither Redis nor the ledger has
 // the campaign. In Redis it reads the given shard.
 func (s *campaignSource) Terms(ctx context.Context, shard int, id string) (terms publish.Terms, found bool, err error) {
-	s.mu.Lock()
+	if err := s.mu.LockContext(ctx); err != nil {
+		return terms, false, hongbao.Outagef(hongbao.ClassTransient, "look up campaign %s: %w", id, err)
+	}
 	defer s.mu.Unlock()
 	if terms, found = s.terms[id]; found {
 		return terms, true, nil

@@ -3,10 +3,10 @@ package app
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/metrics"
+	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 )
 
@@ -18,7 +18,7 @@ const unrefundedAge, unrefundedTime, unrefundedRetry = time.Minute, 3 * time.Sec
 // unrefunded caches the campaigns that are not refunded, in the order in which their windows end, or the error of
 // reading them.
 type unrefunded struct {
-	mu    sync.Mutex
+	mu    turn.Lock // held while the ledger is read
 	list  []ledger.Unrefunded
 	err   error
 	until time.Time
@@ -27,7 +27,9 @@ type unrefunded struct {
 // unrefunded returns the campaigns that are not refunded, in the order in which their windows end.
 func (a *App) unrefunded(ctx context.Context) ([]ledger.Unrefunded, error) {
 	c := &a.late
-	c.mu.Lock()
+	if err := c.mu.LockContext(ctx); err != nil {
+		return nil, err
+	}
 	defer c.mu.Unlock()
 	if time.Now().Before(c.until) {
 		return c.list, c.err

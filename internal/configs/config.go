@@ -1,7 +1,10 @@
 package configs
 
 import (
+	"context"
 	"crypto/tls"
+	"io"
+	"net"
 	"time"
 
 	"github.com/segmentio/kafka-go/sasl"
@@ -61,6 +64,7 @@ type Config struct {
 	Tracing    Tracing
 	Log        Log
 	Unsafe     Unsafe
+	Seams      Seams `json:"-"`
 
 	settings []Setting
 
@@ -68,6 +72,19 @@ type Config struct {
 	kafkaSASL                                                       sasl.Mechanism
 	watched                                                         []logSetter
 	pairs                                                           map[string]keyPair
+}
+
+// Seams are the places where a simulation stands between this process and its servers. Load leaves them zero: then the
+// process uses the machine's network, its own id, and the ledger without a gate.
+type Seams struct {
+	// Dial opens the connections to Redis and Kafka.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Gate is asked around each transaction of the ledger on SQLite.
+	Gate ledger.Gate
+	// Process is the part of the worker's name that tells the processes of a machine apart.
+	Process string
+	// Log gets the log of a long-lived process instead of standard error.
+	Log io.Writer
 }
 
 // Deployment has the settings that all processes of a deployment must share. Only Sinks may change during the

@@ -40,6 +40,7 @@ func (c *Config) redisOptions() *redis.UniversalOptions {
 		Username: r.Username, Password: r.Password.Reveal(),
 		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword.Reveal(),
 		TLSConfig:       c.redisTLS.Clone(),
+		Dialer:          c.Seams.Dial,
 		ClientName:      "hongbao",
 		DisableIdentity: true, // saves a round trip for each connection
 		Protocol:        3,

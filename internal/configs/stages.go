@@ -83,7 +83,7 @@ func (c *Config) ClaimsConfig() store.ClaimsConfig {
 // LedgerConfig returns the ledger's complete configuration. The DSN may contain a password.
 func (c *Config) LedgerConfig() ledger.Config {
 	out := c.Ledger.Config
-	out.DSN = c.Ledger.DSN.Reveal()
+	out.DSN, out.Gate = c.Ledger.DSN.Reveal(), c.Seams.Gate
 	for _, name := range c.Unsafe.Allow {
 		if slices.Contains(ledger.UnsafeSettings(), name) {
 			out.UnsafeAllow = append(out.UnsafeAllow, name)
@@ -98,6 +98,7 @@ func (c *Config) PublisherConfig() publish.Config {
 	out := c.Publisher
 	out.Brokers = slices.Clone(out.Brokers)
 	out.TLS, out.SASL, out.Deployment = c.kafkaTLS.Clone(), c.kafkaSASL, c.Deployment.ID
+	out.Dial = c.Seams.Dial
 	return out
 }
 

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,12 +47,29 @@ type Config struct {
 	// Observe, if not nil, is called for each transaction that has ended. kind is read or write. again says that the
 	// transaction lost a conflict with another one and is retried. Observe must be fast and safe for concurrent use.
 	Observe func(kind string, took time.Duration, again bool, err error) `json:"-"`
+	// Gate, if not nil, is asked around each transaction. Only SQLite has it; other servers have a network.
+	Gate Gate `json:"-"`
 	// Log, if not nil, gets the alarms. Otherwise they go to the log of the first Settler.
 	Log *zap.Logger `json:"-"`
 	// UnsafeAllow names unsafe server settings that Open accepts nevertheless; UnsafeSettings lists the possible names.
 	// With them the ledger may lose money that it has confirmed.
 	UnsafeAllow []string
 }
+
+// Gate stands between a process and the ledger's file, as a network stands between a process and a database server. An
+// error at GateBegin or GateCommit ends the transaction without a change. An error at GateAnswer loses the answer to a
+// COMMIT that has happened. The caller can't tell the last two apart.
+type Gate func(ctx context.Context, at Moment) error
+
+// Moment is a point of a transaction.
+type Moment int
+
+// The moments of a transaction, in their order.
+const (
+	GateBegin  Moment = iota // before it begins
+	GateCommit               // before its COMMIT
+	GateAnswer               // after its COMMIT, before the caller knows
+)
 
 // UnsafeSettings lists the settings that Config.UnsafeAllow may name.
 func UnsafeSettings() []string {

@@ -2,13 +2,13 @@ package ledger
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/turn"
 )
 
 // Lazy returns a Ledger that calls open at its first use. After a failure it tries again once failedFor has passed.
@@ -40,7 +40,7 @@ type lazyStore struct {
 	life    context.Context //nolint:containedctx // of attempts, which outlive their callers; until close
 	end     context.CancelFunc
 
-	mu     sync.Mutex // locked by the running attempt and by close
+	mu     turn.Lock // locked by the running attempt and by close
 	failed time.Time
 	err    error
 }

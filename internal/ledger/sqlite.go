@@ -54,6 +54,7 @@ func packJSON(columns ...any) ([]any, error) {
 
 type sqliteStore struct {
 	writer, readers *sql.DB
+	gate            Gate
 }
 
 func openSQLite(ctx context.Context, config *Config, create bool) (*sqliteStore, error) {
@@ -67,7 +68,10 @@ func openSQLite(ctx context.Context, config *Config, create bool) (*sqliteStore,
 	query := url.Values{"mode": {"rw"}, "_pragma": {
 		"busy_timeout(" + millis(config.LockTimeout) + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"}}
 	dsn := (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: query.Encode()}).String()
-	s := &sqliteStore{}
+	s := &sqliteStore{gate: config.Gate}
+	if s.gate == nil {
+		s.gate = func(context.Context, Moment) error { return nil }
+	}
 	// SQLite has one write lock. A second connection would only wait for it, and without a fair queue.
 	if s.writer, err = openPool(dsn, 1); err != nil {
 		return nil, err
@@ -144,14 +148,17 @@ func (s *sqliteStore) close() error {
 }
 
 func (s *sqliteStore) write(ctx context.Context, fn func(txn) ([]stmt, error)) error {
-	return transact(ctx, s.writer, "BEGIN IMMEDIATE", fn)
+	return s.transact(ctx, s.writer, "BEGIN IMMEDIATE", fn)
 }
 
 func (s *sqliteStore) read(ctx context.Context, fn func(txn) error) error {
-	return transact(ctx, s.readers, "BEGIN", func(t txn) ([]stmt, error) { return nil, fn(t) })
+	return s.transact(ctx, s.readers, "BEGIN", func(t txn) ([]stmt, error) { return nil, fn(t) })
 }
 
-func transact(ctx context.Context, db *sql.DB, begin string, fn func(txn) ([]stmt, error)) error {
+func (s *sqliteStore) transact(ctx context.Context, db *sql.DB, begin string, fn func(txn) ([]stmt, error)) error {
+	if err := s.gate(ctx, GateBegin); err != nil {
+		return sqliteError(err, false)
+	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return sqliteError(fmt.Errorf("get a connection: %w", err), false)
@@ -166,13 +173,27 @@ func transact(ctx context.Context, db *sql.DB, begin string, fn func(txn) ([]stm
 		err = t.run(ctx, last...)
 	}
 	if err == nil {
-		if _, err = conn.ExecContext(ctx, "COMMIT"); err == nil {
-			return nil
+		var committed bool
+		if committed, err = s.commit(ctx, conn); committed {
+			return err
 		}
-		err = sqliteError(fmt.Errorf("commit: %w", err), true)
 	}
 	t.rollback(ctx)
 	return err
+}
+
+// commit reports whether the transaction is committed, which can be true with an error.
+func (s *sqliteStore) commit(ctx context.Context, conn *sql.Conn) (committed bool, err error) {
+	if err = s.gate(ctx, GateCommit); err == nil {
+		if _, err = conn.ExecContext(ctx, "COMMIT"); err == nil {
+			committed = true
+			err = s.gate(ctx, GateAnswer)
+		}
+	}
+	if err != nil {
+		err = sqliteError(fmt.Errorf("commit: %w", err), true)
+	}
+	return committed, err
 }
 
 type sqliteTxn struct {

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
+
+	"github.com/hongbao-project/hongbao/internal/base/turn"
 )
 
 // together is the transaction of a call of Together. It begins with the first write, so reads before that hold neither
@@ -14,8 +15,8 @@ type together struct {
 	ledger *Ledger
 	ctx    context.Context // the transaction's context; set when it begins
 
-	mu     sync.Mutex // serializes concurrent calls of fn in the transaction
-	txn    txn        // nil: not begun
+	mu     turn.Lock // serializes concurrent calls of fn in the transaction
+	txn    txn       // nil: not begun
 	commit func() error
 	after  []func(context.Context) error
 	failed error // the first error of a part; if set, all is rolled back

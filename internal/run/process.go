@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -29,7 +30,11 @@ type process struct {
 
 // newProcess does not connect to any server. The caller must call stop.
 func newProcess(cfg *configs.Config, command string, scraped bool) (*process, error) {
-	log, err := cfg.Logger(os.Stderr)
+	var to io.Writer = os.Stderr
+	if cfg.Seams.Log != nil {
+		to = cfg.Seams.Log
+	}
+	log, err := cfg.Logger(to)
 	if err != nil {
 		return nil, err
 	}

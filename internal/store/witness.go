@@ -11,6 +11,7 @@ import (
 
 	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/base/turn"
 )
 
 var (
@@ -27,7 +28,7 @@ const (
 // witness has the grants of a shard that this process has reported to users, and its registration in the hash
 // witnesses. Only a process with a registration may report grants, so that a recoverer knows whom to ask.
 type witness struct {
-	renewal sync.Mutex // serializes the callers that renew the registration
+	renewal turn.Lock // serializes the callers that renew the registration
 
 	mu sync.Mutex
 	// answers means that this process has reported to a user, so it needs a registration.
@@ -68,7 +69,9 @@ func (k *Shard) answer(ctx context.Context, call *GrabCall, answers []hongbao.An
 		return k.refuseAnswer(epoch)
 	}
 	w := &k.state.witness
-	w.renewal.Lock()
+	if err := w.renewal.LockContext(ctx); err != nil {
+		return hongbao.Outagef(hongbao.ClassUnknown, "an answer may be one that Redis has lost: %w", err)
+	}
 	defer w.renewal.Unlock()
 	if may, _ := k.remember(call, answers, epoch); may { // true if another caller has renewed the registration
 		return nil
@@ -256,7 +259,9 @@ func (s *Store) Leave(ctx context.Context) error {
 	return errors.Join(Each(s.Len(), AllAtOnce, func(i int) error {
 		k := s.shards[i]
 		w := &k.state.witness
-		w.renewal.Lock()
+		if err := w.renewal.LockContext(ctx); err != nil {
+			return err
+		}
 		defer w.renewal.Unlock()
 		w.mu.Lock()
 		has := w.answers

@@ -15,12 +15,18 @@ import (
 type Dialer struct {
 	Timeout time.Duration // limits a connection without its TLS handshake, which the context limits
 	TLS     *tls.Config   // nil: no TLS
+	// Connect, if not nil, opens the connections instead of a net.Dialer.
+	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Dial connects to address. The connection returns an error instead of an answer that can't come from a broker.
 func (d Dialer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: d.Timeout, KeepAlive: 15 * time.Second}
-	raw, err := dialer.DialContext(ctx, network, address)
+	connect := dialer.DialContext
+	if d.Connect != nil {
+		connect = d.Connect
+	}
+	raw, err := connect(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

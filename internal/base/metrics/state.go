@@ -3,8 +3,9 @@ package metrics
 import (
 	"context"
 	"strconv"
-	"sync"
 	"time"
+
+	"github.com/hongbao-project/hongbao/internal/base/turn"
 )
 
 // State is the state of a deployment, as read from Redis.
@@ -109,7 +110,7 @@ func (s *Set) State(p Poll) {
 type stateCache struct {
 	poll Poll
 
-	mu    sync.Mutex // held while the state is read: concurrent scrapes share one result
+	mu    turn.Lock // held while the state is read: concurrent scrapes share one result
 	at    time.Time
 	took  time.Duration
 	state *State // nil: no answer

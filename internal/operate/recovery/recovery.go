@@ -13,6 +13,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/base/retry"
 	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/base/turn"
 	"github.com/hongbao-project/hongbao/internal/ledger"
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 	"github.com/hongbao-project/hongbao/internal/store"
@@ -85,8 +86,8 @@ type Recoverer struct {
 
 // tending has what a recoverer remembers of a shard between two checks.
 type tending struct {
-	mu      sync.Mutex
-	alarmed string // text of the last alarm
+	mu      turn.Lock // held while a shard is opened
+	alarmed string    // text of the last alarm
 	next    time.Time
 	facts   *facts // facts of the current attempt
 }
@@ -136,12 +137,14 @@ const lostPause = 10 * time.Second
 // it raises an alarm and leaves the shard frozen.
 func (r *Recoverer) OpenFrozen(ctx context.Context, shard int) error {
 	t := &r.shards[shard]
-	t.mu.Lock()
+	if err := t.mu.LockContext(ctx); err != nil {
+		return fmt.Errorf("open shard %d: %w", shard, err)
+	}
 	defer t.mu.Unlock()
 	return r.openFrozen(ctx, shard)
 }
 
-// openFrozen does the work of OpenFrozen. The caller holds the shard's mutex.
+// openFrozen does the work of OpenFrozen. The caller holds the shard's lock.
 func (r *Recoverer) openFrozen(ctx context.Context, shard int) error {
 	t := &r.shards[shard]
 	z, err := r.cfg.Store.Shard(shard).Freeze(ctx)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/segmentio/kafka-go/sasl"
@@ -40,6 +41,9 @@ type Config struct {
 	// response came; a response with an error code counts as a response. Observe must be quick and safe for concurrent
 	// use.
 	Observe func(request string, took time.Duration, err error) `json:"-"`
+
+	// Dial, if not nil, opens the connections to the brokers, for example in a simulation.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error) `json:"-"`
 
 	// Epoch, if not nil, returns the ledger's epoch of a shard. If it is later than the batch's epoch
 	// (stream.WithEpoch), the shard was restored elsewhere, and the Publisher makes no claim in it. A Log does not need

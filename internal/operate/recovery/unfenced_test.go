@@ -1,0 +1,48 @@
+package recovery_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/recovery"
+)
+
+// returning is a topic whose broker is away during the first fence, and is back a moment later.
+type returning struct {
+	*topic
+	calls int
+}
+
+func (r *returning) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error) {
+	if r.calls++; r.calls == 1 {
+		return stream.Fenced{}, hongbao.Outagef(hongbao.ClassTransient, "the broker is away")
+	}
+	return r.topic.Fence(ctx, f)
+}
+
+// Redis has lost no event, but the done bits of events that the topic has. The broker is away while the topic is
+// fenced, and answers right after. The shard does not open before its done bits are restored: the publisher would send
+// the events again. Found by the simulation.
+func TestTopicIsBackRightAfterTheFence(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p := w.process(t)
+	p.watch(t)
+	p.wins(t, 10)
+	old := w.older(t)
+	entries, err := w.shard().Entries(t.Context(), "-", "+")
+	require.NoError(t, err)
+	w.topic.grants = entries[0].Grants
+	w.restart(t, old)
+	away := &returning{topic: &w.topic}
+	w.restores(t, w.patient(func(c *recovery.Config) { c.Topic, c.Margin = away, time.Second }))
+	done, err := w.rdb.BitCount(t.Context(), w.shard().Keys.Done("kafka", 0), nil).Result()
+	require.NoError(t, err)
+	require.EqualValues(t, 10, done)
+	require.Greater(t, away.calls, 1)
+}

@@ -1,0 +1,82 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/simulation/judge"
+)
+
+// patience is how long users repeat their grabs after the last fault of a request.
+const patience = 90 * time.Second
+
+// user grabs in each campaign, once more than they may hold packets, and repeats each grab until its answer is final.
+func (w *world) user(ctx context.Context, u int) {
+	r := rand.New(rand.NewPCG(w.plan.Seed, uint64(1000+u)))
+	if sleep(ctx, time.Duration(r.Int64N(int64(w.plan.Faulty*2/3)))) != nil {
+		return
+	}
+	for _, c := range w.plan.Campaigns {
+		if r.IntN(4) == 0 {
+			continue
+		}
+		for n := range c.Hold + int64(r.IntN(2)) {
+			g := hongbao.Grab{Campaign: c.ID, User: fmt.Sprintf("u%d", u), RequestID: fmt.Sprintf("r%d-%d", u, n)}
+			w.grab(ctx, r, &g)
+		}
+	}
+}
+
+func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
+	end := epoch.Add(w.plan.Faulty + w.longest() + patience)
+	for time.Now().Before(end) {
+		p, proc := w.slots[fmt.Sprintf("p%d", r.IntN(w.plan.Producers))].get()
+		if p != nil {
+			mine := *g
+			a, err := p.Grab(ctx, &mine)
+			w.net.mu.Lock()
+			dead := proc.dead
+			w.net.mu.Unlock()
+			switch {
+			case dead: // the program died before it could answer
+			case err != nil:
+				w.cover.note("grab error", hongbao.ClassOf(err).String())
+			default:
+				w.cover.note("outcome", string(a.Outcome))
+				if a.Outcome.Final() {
+					w.tell(g, &a)
+					return
+				}
+			}
+		}
+		if sleep(ctx, 50*time.Millisecond+time.Duration(r.Int64N(int64(100*time.Millisecond)))) != nil {
+			return
+		}
+	}
+	w.note("user %s gave up %s", g.User, g.RequestID)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gaveUp = append(w.gaveUp, judge.Win{Campaign: g.Campaign, User: g.User, Request: g.RequestID})
+}
+
+// longest is the time of the last deed's end, after the last fault of a request.
+func (w *world) longest() (d time.Duration) {
+	for i := range w.plan.Deeds {
+		d = max(d, w.plan.Deeds[i].At+w.plan.Deeds[i].For-w.plan.Faulty)
+	}
+	return d
+}
+
+// tell notes what a user was told.
+func (w *world) tell(g *hongbao.Grab, a *hongbao.Answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, x := range a.Receipts {
+		win := judge.Win{Campaign: g.Campaign, User: g.User, Request: x.RequestID, Packet: x.Packet, Amount: int64(x.Amount),
+			Shard: x.Shard, Seq: x.Seq}
+		w.told = append(w.told, win)
+	}
+}

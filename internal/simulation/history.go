@@ -1,0 +1,241 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/simulation/judge"
+)
+
+// Result is what a history showed.
+type Result struct {
+	Plan    Plan // with the faults of requests that it had
+	Err     error
+	Notes   []string
+	Told    int
+	GaveUp  int
+	Losses  []string // what reports name: packets withheld, losses accepted
+	Virtual time.Duration
+	Cover   *Coverage
+}
+
+// Options change how a history runs.
+type Options struct {
+	Dir   string    // for the ledger's file
+	Trace io.Writer // nil: no trace
+	// Plant, if not nil, changes the stores after the judge and the audit have agreed. Then both must name it.
+	Plant *judge.Plant
+}
+
+// settleTime is how long after the last fault everything must be final, in virtual time.
+const settleTime = 180 * time.Second
+
+// Run runs a history. Call it in a bubble of testing/synctest.
+func Run(ctx context.Context, plan Plan, o Options) *Result {
+	plan.Campaigns = slices.Clone(plan.Campaigns)
+	w := &world{plan: plan, cover: &Coverage{}, dsn: filepath.Join(o.Dir, fmt.Sprintf("ledger-%d.db", plan.Seed)),
+		slots: map[string]*slot{}, alarms: map[string]int{}}
+	w.net = newNet(plan.Seed, plan.how(), w.cover, o.Trace)
+	r := &Result{Cover: w.cover}
+	began := time.Now()
+	r.Err = sleep(ctx, time.Until(epoch))
+	if r.Err == nil {
+		began = time.Now()
+		r.Err = w.history(ctx, r, o.Plant)
+	}
+	r.Virtual = time.Since(began)
+	_ = sleep(ctx, 30*time.Second) // go-redis and kafka-go leave dials behind, which end by their timeouts
+	for _, f := range []string{"", "-wal", "-shm"} {
+		_ = os.Remove(w.dsn + f)
+	}
+	for _, bug := range w.bugs {
+		r.Err = errors.Join(r.Err, errors.New(bug))
+	}
+	plan.Faults = w.net.faults()
+	r.Plan, r.Notes, r.Told, r.GaveUp = plan, w.notes, len(w.told), len(w.gaveUp)
+	return r
+}
+
+func (w *world) history(ctx context.Context, r *Result, plant *judge.Plant) (err error) {
+	defer func() {
+		if w.kafka != nil {
+			w.kafka.Close()
+		}
+		if w.redis != nil {
+			w.redis.setClock(0)
+			w.redis.Close()
+		}
+	}()
+	if err := w.open(ctx); err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	w.net.setFaulty(true)
+	working, stop := context.WithCancel(ctx)
+	var processes sync.WaitGroup
+	for i := range w.plan.Workers {
+		w.newSlot(fmt.Sprintf("w%d", i))
+	}
+	for i := range w.plan.Producers {
+		w.newSlot(fmt.Sprintf("p%d", i))
+	}
+	for _, s := range w.slots {
+		processes.Go(func() { s.run(working) })
+	}
+	processes.Go(func() { w.person(working) })
+	w.faults(ctx)
+	w.note("no more faults; %d receipts were told, %d users gave up", len(w.told), len(w.gaveUp))
+	err = w.settle(ctx, r, plant)
+	stop()
+	processes.Wait()
+	if err == nil && len(w.accepted) > 0 && !w.plan.needsPerson() {
+		err = fmt.Errorf("a person had to accept a loss of the shards %v, although a copy lacked the last writes only", w.accepted)
+	}
+	if err == nil && len(w.gaveUp) > 0 {
+		err = fmt.Errorf("%d requests got no final answer within %s after the last fault", len(w.gaveUp), patience)
+	}
+	return err
+}
+
+// faults lets users grab and deeds happen, and returns when both are over.
+func (w *world) faults(ctx context.Context) {
+	var all sync.WaitGroup
+	t0 := time.Now()
+	for i := range w.plan.Deeds {
+		d := &w.plan.Deeds[i]
+		all.Go(func() {
+			if sleep(ctx, time.Until(t0.Add(d.At))) == nil {
+				_ = w.do(ctx, d)
+			}
+		})
+	}
+	all.Go(func() {
+		_ = sleep(ctx, w.plan.Faulty)
+		w.net.setFaulty(false)
+	})
+	for u := range w.plan.Users {
+		all.Go(func() { w.user(ctx, u) })
+	}
+	all.Wait()
+}
+
+// settle waits until the judge agrees, and returns what it still misses after settleTime. Then the audit must agree. It
+// does so again after the end of campaigns.
+func (w *world) settle(ctx context.Context, r *Result, plant *judge.Plant) error {
+	j, err := judge.Open(&judge.Stores{Dial: w.net.proc("judge").dial, Redis: redisAddr, Kafka: kafkaAddr,
+		Topic: kafkaTopic, Ledger: w.dsn, Partitions: w.plan.Shards})
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	if err := w.judge(ctx, j, r); err != nil {
+		return err
+	}
+	if plant != nil {
+		return w.plant(ctx, j, plant)
+	}
+	if len(w.plan.Ends) == 0 || len(w.accepted) > 0 {
+		return nil
+	}
+	if err := w.end(ctx); err != nil {
+		return err
+	}
+	return w.judge(ctx, j, r)
+}
+
+// judge waits for the judge, and then asks the audit.
+func (w *world) judge(ctx context.Context, j *judge.Judge, r *Result) error {
+	for end := time.Now().Add(settleTime); ; {
+		found, err := j.Judge(ctx, w.facts())
+		if err != nil {
+			return fmt.Errorf("judge: %w", err)
+		}
+		r.Losses = found.Losses
+		switch {
+		case len(found.Wrong) > 0:
+			return fmt.Errorf("judge: %s", some(found.Wrong))
+		case len(found.Missing) == 0:
+			return w.audit(ctx, len(found.Losses) > 0)
+		case time.Now().After(end):
+			return fmt.Errorf("not final after %s: %s", settleTime, some(found.Missing))
+		}
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// facts returns what the users were told, and what a person accepted, up to now.
+func (w *world) facts() *judge.Facts {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := &judge.Facts{Told: slices.Clone(w.told), GaveUp: slices.Clone(w.gaveUp), Accepted: slices.Clone(w.accepted)}
+	for _, c := range w.plan.Campaigns {
+		f.Campaigns = append(f.Campaigns, judge.Campaign{ID: c.ID, Packets: c.Packets, Total: c.Packets * price,
+			Hold: c.Hold})
+	}
+	return f
+}
+
+func some(lines []string) string { return strings.Join(lines[:min(5, len(lines))], "; ") }
+
+// audit runs `hongbao audit`. It must agree once everything is quiet. After a loss that a report names it may name it,
+// too.
+func (w *world) audit(ctx context.Context, loss bool) error {
+	report, err := w.auditOnce(ctx)
+	if err != nil {
+		return err
+	}
+	if report.Verdict != audit.Agrees && !loss {
+		return fmt.Errorf("the judge agrees, and the audit says %s, found %v", report.Verdict, report.Found)
+	}
+	return nil
+}
+
+func (w *world) auditOnce(ctx context.Context) (report *audit.Report, err error) {
+	for end := time.Now().Add(settleTime); ; {
+		err = w.with(ctx, "auditor", app.Needs{Redis: true, Ledger: true}, func(a *app.App) (err error) {
+			report, err = a.Audit(ctx, audit.Options{})
+			return err
+		})
+		if err == nil && report.Quiet {
+			return report, nil
+		}
+		if time.Now().After(end) {
+			return nil, errors.Join(errors.New("the audit finds no quiet moment"), err)
+		}
+		_ = sleep(ctx, time.Second)
+	}
+}
+
+// plant changes the stores, and returns an error unless the judge and the audit name the difference.
+func (w *world) plant(ctx context.Context, j *judge.Judge, plant *judge.Plant) error {
+	if err := j.Do(ctx, plant); err != nil {
+		return fmt.Errorf("plant %s: %w", plant.Name, err)
+	}
+	found, err := j.Judge(ctx, w.facts())
+	if err != nil {
+		return fmt.Errorf("judge: %w", err)
+	}
+	if len(found.Missing)+len(found.Wrong) == 0 {
+		return fmt.Errorf("planted: %s: the judge does not see it", plant.Name)
+	}
+	report, err := w.auditOnce(ctx)
+	if err != nil {
+		return err
+	}
+	if report.Verdict == audit.Agrees {
+		return fmt.Errorf("planted: %s: the audit agrees, and the judge says %s", plant.Name,
+			some(append(found.Missing, found.Wrong...)))
+	}
+	return nil
+}

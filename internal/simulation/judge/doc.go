@@ -1,0 +1,34 @@
+// Package judge says whether a deployment kept its promises to its users. It stands apart: it reads the ledger by its
+// own SQL, the topic by franz-go, and Redis by plain commands, and imports no other package of the project. So a
+// mistake that the project makes in writing and in reading is seen here. docs/design/simulation.md has the rules.
+package judge
+
+// Win is a packet that a user was told.
+type Win struct {
+	Campaign, User, Request string
+	Packet, Amount          int64
+	Shard                   int
+	Seq                     int64
+}
+
+// Campaign is what the judge knows of a campaign.
+type Campaign struct {
+	ID             string
+	Packets, Total int64
+	Hold           int64 // the most packets of a user
+}
+
+// Facts are what happened outside of the stores.
+type Facts struct {
+	Campaigns []Campaign
+	Told      []Win
+	GaveUp    []Win // without a packet: requests whose users gave up before a final answer
+	Accepted  []int // shards whose loss a person has accepted
+}
+
+// Findings are what the judge finds.
+type Findings struct {
+	Wrong   []string // must never be
+	Missing []string // must not be once everything is final
+	Losses  []string // is missing, and a report names it
+}

@@ -1,0 +1,240 @@
+package judge
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// mostSeq is a bound that no history comes near, unless a shard opened far ahead.
+const mostSeq = 1_000_000_000
+
+// packet is the name of a packet in all stores.
+type packet struct {
+	campaign string
+	number   int64
+}
+
+func (g *grant) packet() packet { return packet{g.Campaign, g.Packet} }
+
+func (g *grant) String() string {
+	return fmt.Sprintf("packet %d of %s, amount %d, for %s by %s, seq %d", g.Packet, g.Campaign, g.Amount, g.User,
+		g.Request, g.Seq)
+}
+
+// same reports whether two stores have the same facts. A grant that Redis had lost may come back with another seq.
+func same(a, b *grant) bool {
+	return a.packet() == b.packet() && a.User == b.User && a.Amount == b.Amount && a.Request == b.Request
+}
+
+// verdict collects findings.
+type verdict struct {
+	Findings
+
+	facts  *Facts
+	ledger map[packet]*grant
+	topic  map[packet]*grant
+	redis  map[packet]*grant
+	held   map[string]*held
+	money  map[string]*money
+}
+
+// wrong notes what must never be. After a person has accepted a loss it may be: the report named what is lost.
+func (v *verdict) wrong(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); len(v.facts.Accepted) > 0 {
+		v.Losses = append(v.Losses, text)
+	} else {
+		v.Wrong = append(v.Wrong, text)
+	}
+}
+
+// missing notes what must come, unless a person has accepted a loss.
+func (v *verdict) missing(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); len(v.facts.Accepted) > 0 {
+		v.Losses = append(v.Losses, text)
+	} else {
+		v.Missing = append(v.Missing, text)
+	}
+}
+
+// Judge compares the stores with what users were told.
+func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
+	v := &verdict{facts: facts, ledger: map[packet]*grant{}, topic: map[packet]*grant{}, redis: map[packet]*grant{},
+		held: map[string]*held{}}
+	grants, campaigns, err := j.readLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v.money = campaigns
+	if err := j.readTopic(ctx); err != nil {
+		return nil, err
+	}
+	for _, c := range facts.Campaigns {
+		if v.held[c.ID], err = j.readRedis(ctx, c.ID); err != nil {
+			return nil, err
+		}
+	}
+	seqs, err := j.lastSeqs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for key, seq := range seqs {
+		if seq > mostSeq {
+			v.Wrong = append(v.Wrong, fmt.Sprintf("%s: the last seq is %d", key, seq))
+		}
+	}
+	v.once("the ledger", grants, v.ledger)
+	v.once("the topic", j.records(), v.topic)
+	for _, c := range facts.Campaigns {
+		v.once("Redis", v.held[c.ID].receipts, v.redis)
+	}
+	v.toldRules()
+	v.storeRules()
+	for _, c := range facts.Campaigns {
+		if campaigns[c.ID] == nil {
+			v.wrong("the ledger has no campaign %s", c.ID)
+			continue
+		}
+		v.limit(c, grants)
+		v.sums(c, campaigns[c.ID], grants)
+	}
+	slices.Sort(v.Wrong)
+	slices.Sort(v.Missing)
+	return &v.Findings, nil
+}
+
+func (j *Judge) records() []grant {
+	list := make([]grant, len(j.copies))
+	for i := range j.copies {
+		list[i] = j.copies[i].grant
+	}
+	return list
+}
+
+// once demands that a place has each packet once.
+func (v *verdict) once(place string, grants []grant, to map[packet]*grant) {
+	for i := range grants {
+		g := &grants[i]
+		if was := to[g.packet()]; was != nil {
+			v.wrong("%s has %v, and also %v", place, was, g)
+			continue
+		}
+		to[g.packet()] = g
+	}
+}
+
+// toldRules demands that a told packet is once in each place with the same facts, and that no two users were told it.
+func (v *verdict) toldRules() {
+	owner := map[packet]string{}
+	byRequest := map[string]int64{}
+	told := map[packet]bool{}
+	for i := range v.facts.Told {
+		w := &v.facts.Told[i]
+		t := &grant{Campaign: w.Campaign, User: w.User, Request: w.Request, Packet: w.Packet, Amount: w.Amount,
+			Shard: w.Shard, Seq: w.Seq}
+		if user, has := owner[t.packet()]; has && user != t.User {
+			v.wrong("%s and %s were told one packet: %v", user, t.User, t)
+		}
+		owner[t.packet()] = t.User
+		key := t.Campaign + " " + t.User + " " + t.Request
+		if was, has := byRequest[key]; has && was != t.Packet {
+			v.wrong("the request %s was answered by the packets %d and %d", key, was, t.Packet)
+		}
+		byRequest[key] = t.Packet
+		if told[t.packet()] {
+			continue
+		}
+		told[t.packet()] = true
+		if _, withheld := v.held[t.Campaign].withheld[t.Packet]; withheld && v.ledger[t.packet()] == nil {
+			v.Losses = append(v.Losses, fmt.Sprintf("told and withheld: %v", t))
+			continue
+		}
+		v.everywhere("told", t)
+	}
+	gaveUp := map[Win]bool{}
+	for _, w := range v.facts.GaveUp {
+		gaveUp[w] = true
+	}
+	for p, g := range v.ledger {
+		if !told[p] && !gaveUp[Win{Campaign: g.Campaign, User: g.User, Request: g.Request}] {
+			v.missing("the ledger has %v, and nobody was told", g)
+		}
+	}
+}
+
+// storeRules demands that the places have the same.
+func (v *verdict) storeRules() {
+	for _, place := range []struct {
+		name   string
+		grants map[packet]*grant
+	}{{"paid", v.ledger}, {"in the topic", v.topic}, {"in Redis", v.redis}} {
+		for _, g := range place.grants {
+			v.everywhere(place.name, g)
+		}
+	}
+}
+
+// everywhere demands that all places have a grant with the same facts.
+func (v *verdict) everywhere(why string, g *grant) {
+	for _, place := range []struct {
+		name   string
+		grants map[packet]*grant
+	}{{"the ledger", v.ledger}, {"the topic", v.topic}, {"Redis", v.redis}} {
+		if place.name == "Redis" && v.money[g.Campaign].ended() {
+			continue // the campaign leaves Redis
+		}
+		switch has := place.grants[g.packet()]; {
+		case has == nil:
+			v.missing("%s, and not in %s: %v", why, place.name, g)
+		case !same(has, g):
+			v.wrong("%s: %v; %s has %v", why, g, place.name, has)
+		}
+	}
+}
+
+// limit demands that no user has more packets than the campaign allows.
+func (v *verdict) limit(c Campaign, grants []grant) {
+	n := map[string]int64{}
+	for i := range grants {
+		if grants[i].Campaign == c.ID {
+			n[grants[i].User]++
+		}
+	}
+	for user, has := range n {
+		if has > c.Hold {
+			v.wrong("%s has %d packets of %s, at most %d are allowed", user, has, c.ID, c.Hold)
+		}
+	}
+}
+
+// sums demands that granted, stock, withheld and refunded are the whole campaign.
+func (v *verdict) sums(c Campaign, m *money, grants []grant) {
+	var n, amount int64
+	for i := range grants {
+		if grants[i].Campaign == c.ID {
+			n, amount = n+1, amount+grants[i].Amount
+		}
+	}
+	if n != m.grants || amount != m.granted || m.funded != c.Total || m.packets != c.Packets {
+		v.wrong("the ledger's sums of %s are %+v, its grants are %d with %d", c.ID, *m, n, amount)
+	}
+	if m.ended() {
+		if amount+m.refunded != c.Total {
+			v.wrong("%s has %d, %d are granted and %d refunded", c.ID, c.Total, amount, m.refunded)
+		}
+		return
+	}
+	packets, all := n, amount+m.refunded
+	for _, part := range []map[int64]int64{v.held[c.ID].stock, v.held[c.ID].withheld} {
+		for number, amount := range part {
+			packets, all = packets+1, all+amount
+			if g := v.ledger[packet{c.ID, number}]; g != nil {
+				v.missing("Redis still has a packet that is paid: %v", g)
+			}
+		}
+	}
+	if packets != c.Packets || all != c.Total {
+		v.missing("%s has %d packets with %d, and granted, stock, withheld and refunded are %d with %d", c.ID,
+			c.Packets, c.Total, packets, all)
+	}
+}

@@ -1,0 +1,120 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
+	"github.com/hongbao-project/hongbao/internal/operate/closing"
+)
+
+var ann = stream.Decision{By: "ann", Why: "the plan says so"}
+
+// persist runs a command again and again until it succeeds, as people do during an outage.
+func (w *world) persist(ctx context.Context, what string, do func(context.Context, *app.App) error) error {
+	var err error
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		err = w.command(ctx, func(ctx context.Context, a *app.App) error {
+			if err := a.Ready(ctx, app.Needs{Redis: true, Ledger: true}); err != nil {
+				return err
+			}
+			return do(ctx, a)
+		})
+		if err == nil {
+			w.note("%s: done", what)
+			return nil
+		}
+		if ended := sleep(ctx, time.Second); ended != nil {
+			return ended
+		}
+	}
+	w.bug("%s: not done within %s: %v", what, patience, err)
+	return err
+}
+
+// byOperator carries out a deed of a person who looks after the deployment.
+func (w *world) byOperator(ctx context.Context, d *Deed) error {
+	c := w.plan.Campaigns[0].ID
+	switch d.What {
+	case SinkPause:
+		if err := w.persist(ctx, "sink pause "+d.Who, func(ctx context.Context, a *app.App) error {
+			_, err := a.PauseSink(ctx, d.Who, ann)
+			return err
+		}); err != nil {
+			return err
+		}
+		_ = sleep(ctx, d.For)
+		return w.persist(ctx, "sink resume "+d.Who, func(ctx context.Context, a *app.App) error {
+			_, err := a.ResumeSink(ctx, d.Who, ann)
+			return err
+		})
+	case CampaignPause:
+		if err := w.persist(ctx, "campaign pause", func(ctx context.Context, a *app.App) error {
+			return a.Pause(ctx, c, ann.Why)
+		}); err != nil {
+			return err
+		}
+		_ = sleep(ctx, d.For)
+		return w.persist(ctx, "campaign resume", func(ctx context.Context, a *app.App) error {
+			return a.Resume(ctx, c, ann.Why)
+		})
+	case TopUp:
+		return w.topUp(ctx, c, d.At)
+	}
+	return nil
+}
+
+// topUp adds ten packets. A repeat of the order with the same id changes nothing.
+func (w *world) topUp(ctx context.Context, campaign string, at time.Duration) error {
+	const packets = 10
+	w.ordering.Lock() // an order names the campaign's present funding
+	defer w.ordering.Unlock()
+	w.mu.Lock()
+	c := &w.plan.Campaigns[0]
+	expect := hongbao.Amount(c.Packets) * price
+	w.mu.Unlock()
+	order := app.TopUpOrder{Campaign: campaign, ID: fmt.Sprintf("order-%d", at), Packets: packets, Total: packets * price,
+		Expect: expect, Decision: ann}
+	err := w.persist(ctx, "top-up", func(ctx context.Context, a *app.App) error {
+		_, err := a.TopUp(ctx, order)
+		return err
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		c.Packets += packets
+	}
+	return err
+}
+
+// end closes and refunds the campaigns that the plan ends.
+func (w *world) end(ctx context.Context) error {
+	for _, id := range w.plan.Ends {
+		err := w.persist(ctx, "campaign close "+id, func(ctx context.Context, a *app.App) error {
+			_, err := a.Close(ctx, id, true)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		err = w.persist(ctx, "campaign refund "+id, func(ctx context.Context, a *app.App) error {
+			p, err := a.EndProgress(ctx, id)
+			if err != nil {
+				return err
+			}
+			o := closing.Order{Campaign: id, Amount: p.Amount, Wait: 30 * time.Second}
+			if p.Missing != nil {
+				o.Missing = *p.Missing
+			}
+			_, err = a.Refund(ctx, o)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

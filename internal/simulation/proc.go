@@ -1,0 +1,111 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/hongbao-project/hongbao/internal/ledger"
+)
+
+// Proc is a simulated process: the owner of connections, and of a gate to the ledger's file.
+type Proc struct {
+	net    *Net
+	name   string
+	dead   bool
+	paused time.Time // until then nothing arrives or leaves
+	apart  map[string]bool
+}
+
+func (n *Net) proc(name string) *Proc {
+	return &Proc{net: n, name: name, apart: map[string]bool{}}
+}
+
+// kill ends the process without a goodbye: what it has written still arrives, and nothing else.
+func (p *Proc) kill() {
+	p.net.mu.Lock()
+	defer p.net.mu.Unlock()
+	p.dead = true
+	for c := range p.net.conns {
+		if c.proc == p {
+			c.reset(false)
+		}
+	}
+}
+
+// pause stops the process's requests and transactions for a while.
+func (p *Proc) pause(d time.Duration) {
+	p.net.mu.Lock()
+	defer p.net.mu.Unlock()
+	p.paused = time.Now().Add(d)
+	time.AfterFunc(d, func() {
+		p.net.mu.Lock()
+		defer p.net.mu.Unlock()
+		for c := range p.net.conns {
+			if c.proc == p {
+				c.cond.Broadcast()
+			}
+		}
+	})
+}
+
+// part separates the process from a server, or joins them again.
+func (p *Proc) part(addr string, apart bool) {
+	p.net.mu.Lock()
+	defer p.net.mu.Unlock()
+	p.apart[addr] = apart
+}
+
+// dial is for configs.Seams.
+func (p *Proc) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	return p.net.dial(ctx, p, addr)
+}
+
+var errDead = errors.New("the process is dead")
+
+// moments has the names of the ledger's moments in points.
+var moments = map[ledger.Moment]string{
+	ledger.GateBegin: "begin", ledger.GateCommit: "commit", ledger.GateAnswer: "committed"}
+
+// gate is for configs.Seams. A paused process waits in it, and a dead one gets no further.
+func (p *Proc) gate(ctx context.Context, at ledger.Moment) error {
+	p.net.mu.Lock()
+	f, is := p.net.faultAt(p, "ledger", moments[at])
+	p.net.mu.Unlock()
+	if is && f.Kind == Delay {
+		if err := sleep(ctx, f.Delay); err != nil {
+			return err
+		}
+	}
+	for {
+		p.net.mu.Lock()
+		wait, dead := time.Until(p.paused), p.dead
+		p.net.mu.Unlock()
+		switch {
+		case dead:
+			return errDead
+		case wait > 0:
+			if err := sleep(ctx, wait); err != nil {
+				return err
+			}
+			continue
+		case is && f.Kind != Delay:
+			return fmt.Errorf("simulated: %s at %s", f.Kind, f.Op)
+		}
+		return nil
+	}
+}
+
+// sleep waits for a while, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

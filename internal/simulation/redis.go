@@ -1,0 +1,193 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	mini "github.com/alicebob/miniredis/v2/server"
+)
+
+// redisServer is a Redis of one history: a miniredis, and what it lacks.
+type redisServer struct {
+	*miniredis.Miniredis
+	net *Net
+
+	mu       sync.Mutex
+	runs     int
+	run      string          // run_id
+	before   string          // master_replid2: the server that this one was promoted from
+	flagged  map[string]bool // SHA-1s of scripts with flags that this run has
+	full     bool
+	lags     bool // the replica gets nothing, since a snapshot that will be promoted
+	endClock func()
+}
+
+// outOfMemory is the answer to a script without flags. No command writes outside of a script.
+const outOfMemory = "OOM command not allowed when used memory > 'maxmemory'."
+
+func newRedis(n *Net, seed uint64) (*redisServer, error) {
+	s := &redisServer{Miniredis: miniredis.NewMiniRedis(), net: n, before: "0", endClock: func() {}}
+	s.ClockTTL(true)
+	s.Seed(int(seed))
+	first, err := s.Dial() // starts it without a listener
+	if err != nil {
+		return nil, err
+	}
+	_ = first.Close()
+	s.begin(false)
+	s.Server().SetPreHook(s.hook)
+	n.serve(redisAddr, "redis", func() wire { return &redisWire{scripts: n.scripts} },
+		func(c net.Conn) { s.Server().ServeConn(c) })
+	return s, nil
+}
+
+// begin starts another run of the server, without the scripts of the last one.
+func (s *redisServer) begin(promoted bool) {
+	s.mu.Lock()
+	s.runs++
+	s.before = "0"
+	if promoted {
+		s.before = s.run
+	}
+	s.run = fmt.Sprintf("%040x", uint64(s.runs)<<32+1)
+	s.flagged = map[string]bool{}
+	s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
+	scripts := reachable(reflect.ValueOf(s.Miniredis).Elem().FieldByName("scripts"))
+	scripts.Set(reflect.MakeMap(scripts.Type()))
+}
+
+// hook answers what miniredis does not know: INFO as a real server, scripts with flags, and a lack of memory.
+func (s *redisServer) hook(c *mini.Peer, cmd string, args ...string) bool {
+	if cmd == "WAIT" && len(args) == 2 {
+		c.WriteInt(s.wait(args[1]))
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case cmd == "INFO":
+		c.WriteBulk(s.info())
+		return true
+	case cmd == "EVAL" && strings.HasPrefix(args[0], flags):
+		sha := digest(args[0])
+		s.flagged[sha] = true
+		return s.unflagged(c, sha, args)
+	case cmd == "SCRIPT" && len(args) > 1 && strings.HasPrefix(args[1], flags):
+		sha := digest(args[1])
+		s.flagged[sha] = true
+		c.WriteBulk(sha)
+		return true
+	case cmd == "EVALSHA" && s.flagged[strings.ToLower(args[0])]:
+		return s.unflagged(c, strings.ToLower(args[0]), args)
+	case s.full && (cmd == "EVAL" || cmd == "EVALSHA") && !s.net.scripts.drains(append([]string{cmd}, args...)):
+		c.WriteError(outOfMemory)
+		return true
+	}
+	return false
+}
+
+// unflagged runs a script with flags as the same script without. The caller holds mu.
+func (s *redisServer) unflagged(c *mini.Peer, sha string, args []string) bool {
+	text, has := s.net.scripts.plain(sha)
+	if !has {
+		return false
+	}
+	s.mu.Unlock() // the script's own commands come through the hook
+	defer s.mu.Lock()
+	s.Server().Dispatch(c, append([]string{"EVAL", text}, args[1:]...))
+	return true
+}
+
+func (s *redisServer) info() string {
+	used, limit := 1<<20, 1<<30
+	if s.full {
+		used = limit
+	}
+	return fmt.Sprintf("# Server\r\nredis_version:7.2.0\r\nredis_mode:standalone\r\nrun_id:%s\r\nuptime_in_seconds:100\r\n"+
+		"role:master\r\nconnected_slaves:1\r\naof_enabled:1\r\nmaxmemory_policy:noeviction\r\nmaxmemory:%d\r\n"+
+		"used_memory:%d\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\nloading:0\r\n", s.run, limit, used, s.run, s.before)
+}
+
+// wait answers WAIT: how many replicas have all writes. A replica that lags has not, until the time limit is over.
+func (s *redisServer) wait(ms string) int {
+	s.mu.Lock()
+	lags := s.lags
+	s.mu.Unlock()
+	if !lags {
+		return 1
+	}
+	limit, _ := strconv.Atoi(ms)
+	_ = sleep(context.Background(), time.Duration(limit)*time.Millisecond)
+	return 0
+}
+
+func (s *redisServer) setLags(lags bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lags = lags
+}
+
+func (s *redisServer) setFull(full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.full = full
+}
+
+// away is how long Redis does not answer while another run begins.
+const away = 300 * time.Millisecond
+
+// goBack gives Redis the contents of a snapshot: a failover to a copy that lags, or a restart from an old file.
+func (s *redisServer) goBack(ctx context.Context, to reflect.Value, promoted bool) error {
+	s.net.down(redisAddr, true)
+	defer s.net.down(redisAddr, false)
+	if to.IsValid() {
+		rewind(s.Miniredis, to)
+	} else {
+		s.FlushAll()
+	}
+	s.begin(promoted)
+	return sleep(ctx, away)
+}
+
+// unused reports whether a shard has no event yet.
+func (s *redisServer) unused() bool {
+	for _, key := range s.Keys() {
+		if strings.HasSuffix(key, "}:meta") && s.HGet(key, "seq") == "0" {
+			return true
+		}
+	}
+	return false
+}
+
+// setClock makes Redis' clock differ from the others'. 0 sets it right.
+func (s *redisServer) setClock(by time.Duration) {
+	s.mu.Lock()
+	s.endClock()
+	s.endClock = func() {}
+	s.mu.Unlock()
+	if by == 0 {
+		s.SetTime(time.Time{})
+		return
+	}
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	s.SetTime(time.Now().UTC().Add(by))
+	go func() { // miniredis' own clock stands once it is set
+		defer close(done)
+		for sleep(ctx, 5*time.Millisecond) == nil {
+			s.SetTime(time.Now().UTC().Add(by))
+		}
+	}()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endClock = func() { end(); <-done }
+}

@@ -1,0 +1,203 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"go.uber.org/zap"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/campaign"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/base/turn"
+	"github.com/hongbao-project/hongbao/internal/configs"
+	"github.com/hongbao-project/hongbao/internal/simulation/judge"
+)
+
+const redisAddr, kafkaAddr = "127.0.0.1:6379", "127.0.0.1:9092"
+
+const kafkaTopic = "hongbao.grants"
+
+// epoch is when histories begin. A bubble begins in 2000, and a campaign of before 2000 is not valid.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// world is a history while it runs.
+type world struct {
+	plan  Plan
+	cover *Coverage
+	net   *Net
+	redis *redisServer
+	kafka *kfake.Cluster
+	dsn   string
+	first reflect.Value // Redis before the first event
+	slots map[string]*slot
+	slow  sluggish
+
+	ordering turn.Lock
+
+	mu       sync.Mutex
+	told     []judge.Win
+	gaveUp   []judge.Win
+	accepted []int // shards whose loss a person has accepted
+	bugs     []string
+	notes    []string
+	alarms   map[string]int // by code
+}
+
+func (w *world) note(format string, args ...any) {
+	text := fmt.Sprintf("%8.3fs ", time.Since(epoch).Seconds()) + fmt.Sprintf(format, args...)
+	w.net.mu.Lock()
+	w.net.tracef("NOTE %s", text)
+	w.net.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes = append(w.notes, text)
+}
+
+func (w *world) bug(format string, args ...any) {
+	w.note("BUG: "+format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bugs = append(w.bugs, fmt.Sprintf(format, args...))
+}
+
+// config returns the configuration of a process. Its waits are shorter than the defaults, so that outages are longer
+// than leases.
+func (w *world) config(p *Proc) (*configs.Config, error) {
+	set := map[string]string{
+		"deployment.shards": fmt.Sprint(w.plan.Shards), "redis.addrs": redisAddr, "redis.read_timeout": "900ms",
+		"redis.pool_timeout": "900ms", "ledger.driver": "sqlite", "ledger.dsn": w.dsn, "ledger.conns": "2",
+		"kafka.brokers": kafkaAddr, "kafka.topic": kafkaTopic, "kafka.partitions": fmt.Sprint(w.plan.Shards),
+		"consumer.lease": "3s", "consumer.poll": "200ms", "consumer.block": "200ms", "consumer.batch_grants": "500",
+		"publisher.request_timeout": "1s", "publisher.attempt_time": "2s", "publisher.max_claim_age": "2s",
+		"log.level": "info", "log.format": "json",
+		"unsafe.allow": strings.Join([]string{configs.UnsafeRedis}, ","),
+	}
+	var env []string
+	for k, v := range set {
+		env = append(env, "HONGBAO_"+strings.ToUpper(strings.ReplaceAll(k, ".", "_"))+"="+v)
+	}
+	slices.Sort(env)
+	c, err := configs.Load("", env, nil)
+	if err == nil {
+		c.Seams = configs.Seams{Dial: p.dial, Gate: w.slow.gate(p), Process: p.name, Log: &heard{w: w, process: p.name}}
+	}
+	return c, err
+}
+
+// heard reads the log of a process: its alarms are what a person sees.
+type heard struct {
+	w       *world
+	process string
+}
+
+var _ io.Writer = (*heard)(nil)
+
+// Write implements io.Writer.
+func (h *heard) Write(line []byte) (int, error) {
+	var l struct {
+		Level, Message, Code string
+		Restored             *struct{ Silent bool }
+	}
+	_ = json.Unmarshal(line, &l)
+	h.w.net.mu.Lock()
+	h.w.net.tracef("LOG %s %s", h.process, bytes.TrimSpace(line))
+	h.w.net.mu.Unlock()
+	switch {
+	case strings.Contains(l.Message, "nothing was lost"):
+		h.w.cover.note("opening", "nothing lost")
+	case l.Restored != nil && l.Restored.Silent:
+		h.w.cover.note("opening", "guarded")
+	case l.Restored != nil:
+		h.w.cover.note("opening", "exact")
+	}
+	if l.Code != "" {
+		h.w.cover.note("alarm", l.Code)
+		h.w.mu.Lock()
+		h.w.alarms[l.Code]++
+		h.w.mu.Unlock()
+	}
+	return len(line), nil
+}
+
+// open starts the servers, and creates and loads the campaigns.
+func (w *world) open(ctx context.Context) (err error) {
+	if w.redis, err = newRedis(w.net, w.plan.Seed); err != nil {
+		return err
+	}
+	w.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092),
+		kfake.SeedTopics(int32(w.plan.Shards), kafkaTopic),
+		kfake.BrokerConfigs(map[string]string{"message.max.bytes": "2000000"}),
+		kfake.ListenFn(func(string, string) (net.Listener, error) {
+			l := newListener(9092)
+			w.net.serve(kafkaAddr, "kafka", func() wire { return &kafkaWire{} }, l.give)
+			return l, nil
+		}))
+	if err != nil {
+		return fmt.Errorf("start kfake: %w", err)
+	}
+	return w.with(ctx, "admin", app.Needs{}, func(a *app.App) error {
+		if _, err := a.Init(ctx); err != nil {
+			return err
+		}
+		if err := a.Ready(ctx, app.Needs{Redis: true, Ledger: true}); err != nil {
+			return err
+		}
+		for _, c := range w.plan.Campaigns {
+			if err := w.create(ctx, a, c); err != nil {
+				return err
+			}
+		}
+		w.first = snapshot(w.redis.Miniredis)
+		return nil
+	})
+}
+
+// price is the mean amount of a packet.
+const price = 10
+
+func (w *world) create(ctx context.Context, a *app.App, c Rain) error {
+	now := time.Now().Truncate(time.Second)
+	total := hongbao.Amount(c.Packets) * price
+	spec := campaign.Complete(hongbao.Campaign{
+		ID: c.ID, Name: "Rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: c.Packets,
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Minute),
+		To: now.Add(24 * time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
+		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: c.Hold}},
+	})
+	if c.Shards > 1 {
+		spec.Shards = c.Shards
+	}
+	if _, err := a.Create(ctx, spec, nil); err != nil {
+		return err
+	}
+	_, err := a.Load(ctx, c.ID)
+	return err
+}
+
+// with opens a deployment as a command does.
+func (w *world) with(ctx context.Context, name string, n app.Needs, do func(*app.App) error) (err error) {
+	cfg, err := w.config(w.net.proc(name))
+	if err != nil {
+		return err
+	}
+	a, err := app.New(cfg, zap.NewNop(), app.Hooks{})
+	if err != nil {
+		return err
+	}
+	defer a.Shut(&err)
+	if err := a.Ready(ctx, n); err != nil {
+		return err
+	}
+	return do(a)
+}
