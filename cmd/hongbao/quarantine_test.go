@@ -109,7 +109,7 @@ func TestPoisonEntriesEndAsDeadLetters(t *testing.T) {
 	d.campaign("rain", 100, 1000)
 	w := d.start("work")
 	require.Equal(t, 50, d.crowdOf("rain", 0, 50))
-	d.plant("rain", "3", "grant rain SEQ 1 1700000000000 CNY") // the grants are missing
+	d.plant("rain", "3", "grant rain SEQ 1 1700000000000 CNY")            // the grants are missing
 	d.plant("rain", "0", "grant rain SEQ 1 1700000000000 CNY\n1 1 u - -") // no such version
 	d.plant("rain", grantEntry("rain", 1, "1e9", "u")...)
 	d.plant("rain", grantEntry("rain", 1, "-5", "u")...)

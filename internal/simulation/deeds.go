@@ -55,7 +55,7 @@ func (w *world) toProcess(ctx context.Context, d *Deed) error {
 	return sleep(ctx, d.For)
 }
 
-// clockAhead sets Redis' clock right after a while. Then a producer begins anew, tells users, and dies together with
+// clockAhead sets Redis' clock right after a while. Then a producer begins again, tells users, and dies together with
 // the last writes.
 func (w *world) clockAhead(ctx context.Context, d *Deed) error {
 	w.redis.setClock(time.Minute)

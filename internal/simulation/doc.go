@@ -12,7 +12,7 @@
 //   - store.valuesSeen, store.usersSeen, producer.waiters, serve.callers: pools of memory. Their timers and channels
 //     belong to a bubble, so two garbage collections empty the pools between histories.
 //   - access.thisProcess: the name of this process in the journal, one for all simulated processes.
-//   - winners.start: the time against which filters measure; virtual time begins before it, in each bubble anew.
+//   - winners.start: the time against which filters measure; virtual time begins before it, in each bubble again.
 //   - redis.SetLogger of go-redis: the last App sets it for all. It only logs.
 //
 // No mutex may be held during a call to a server: a goroutine that waits for a sync.Mutex is not durably blocked, so

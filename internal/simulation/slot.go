@@ -69,7 +69,7 @@ func (s *slot) one(ctx context.Context, p *Proc, cfg *configs.Config) {
 			p.kill()
 		}
 		end()
-		_ = <-done
+		<-done
 	case err := <-done:
 		if err != nil && ctx.Err() == nil {
 			s.w.note("%s ended: %v", p.name, err)

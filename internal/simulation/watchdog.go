@@ -10,7 +10,7 @@ import (
 )
 
 // Watchdog notices in real time that virtual time stands: then a goroutine of the bubble waits for a sync.Mutex that is
-// held during a call to a server, or runs for ever.
+// held during a call to a server, or runs forever.
 type Watchdog struct {
 	beats atomic.Int64
 	stop  chan struct{}

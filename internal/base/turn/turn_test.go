@@ -35,7 +35,7 @@ func TestLockIsExclusive(t *testing.T) {
 	require.Panics(t, l.Unlock)
 }
 
-// A sync.Mutex in place of the lock would stop the bubble's time for ever.
+// A sync.Mutex in place of the lock would stop the bubble's time forever.
 func TestTimeGoesOnWhileAGoroutineWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
