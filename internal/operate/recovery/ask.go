@@ -55,9 +55,10 @@ func (f *facts) lap(step *int64) {
 // wrote returns the time of the last write to the shard before it froze.
 func (f *facts) wrote() time.Time { return time.UnixMilli(f.attempt.Wrote) }
 
-// over reports whether the shard is on another server than the attempt's, or the server was promoted since.
+// over reports whether the shard is on another server than the attempt's, or the server was promoted since, or a process
+// has seen the attempt's epoch or a later one.
 func (f *facts) over(z *store.Frozen) bool {
-	return z.Token != f.attempt.Token || z.History != f.attempt.History
+	return z.Token != f.attempt.Token || z.History != f.attempt.History || z.Seen.Epoch >= f.attempt.Epoch
 }
 
 // known returns the grants after the last event that Redis certainly had, from the ledger, the topic and the

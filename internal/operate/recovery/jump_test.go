@@ -125,3 +125,37 @@ func TestOpenRefusesAnEpochThatWasSeen(t *testing.T) {
 		Last: store.ChunkEvents - 1, Known: 10})
 	require.ErrorContains(t, err, "HBRANGE the opening would begin epoch 2, and a process has seen event 5 of epoch 2")
 }
+
+// A silent process had reported a grant to a user, and its seq lies above all that the opening skipped. Its packet is
+// withheld. The user gets it under a new seq: after the opening, or by the next restore, to which the process reports.
+func TestGrantAboveTheJumpGetsANewSeq(t *testing.T) {
+	t.Parallel()
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprint("another restore: ", again), func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			p, silent := w.process(t), w.process(t)
+			p.wins(t, 10)
+			silent.wins(t, 1)
+			old := w.older(t)
+			p.wins(t, 1)
+			w.settle(t) // so something is known to be lost
+			require.NoError(t, w.rdb.HSet(t.Context(), w.shard().Keys.Meta(), "seq", 10*store.ChunkEvents).Err())
+			won := silent.wins(t, 1)
+			w.restart(t, old)
+			w.restores(t, w.guarded())
+			require.Subset(t, w.withheld(t), packetsOf(won))
+			if again {
+				w.restart(t, "")
+			}
+			silent.watch(t)
+			if again {
+				w.restores(t, w.guarded())
+			}
+			w.keepsPackets(t, won)
+			require.Less(t, w.seq(t), int64(8*store.ChunkEvents))
+			require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
+			w.adds(t)
+		})
+	}
+}
