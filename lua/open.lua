@@ -21,7 +21,7 @@
 
 local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
-local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'opened', 'frozen', 'skipped', 'seen', 'late', 'evidence')
+local m = redis.call('HMGET', KEYS[1], 'seq', 'epoch', 'opened', 'frozen', 'skipped', 'seen', 'late', 'evidence', 'finished')
 redis.call('XLEN', KEYS[2])
 local sinks = tonumber(ARGV[13])
 for i = 3, #KEYS do
@@ -54,7 +54,7 @@ for i = 3 + sinks, #KEYS do
 	end
 end
 if not m[1] then
-	redis.call('HSET', KEYS[1], 'finished', '0', unpack(ARGV, 12 + #KEYS - sinks))
+	redis.call('HSET', KEYS[1], unpack(ARGV, 12 + #KEYS - sinks))
 end
 local skipped = {}
 for from, last, epoch, accepted in string.gmatch(m[5] or '', '(%d+)-(%d+)@(%d+)(%*?)') do
@@ -68,7 +68,7 @@ for from, last, epoch, accepted in string.gmatch(m[5] or '', '(%d+)-(%d+)@(%d+)(
 end
 skipped[#skipped + 1] = first .. '-' .. ARGV[5] .. '@' .. ARGV[4] .. (ARGV[10] == '1' and '*' or '')
 redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1], 'history', ARGV[8],
-	'skipped', table.concat(skipped, ','))
+	'finished', string.format('%.0f', (m[9] or 0) + ARGV[5] - (m[1] or 0)), 'skipped', table.concat(skipped, ','))
 -- replicas is deleted too, because it may be the number of an old primary.
 redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas', 'mend', 'asked', 'evidence')
 if ARGV[11] == '' then
