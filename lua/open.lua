@@ -61,7 +61,7 @@ for from, last, accepted in string.gmatch(m[5] or '', '(%d+)-(%d+)(%*?)') do
 end
 skipped[#skipped + 1] = first .. '-' .. ARGV[5] .. (ARGV[10] == '1' and '*' or '')
 redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1], 'history', ARGV[8],
-	'skipped', table.concat(skipped, ','))
+	'skipped', table.concat(skipped, ','), 'watched', now)
 -- replicas is deleted too, because it may be the number of an old primary.
 redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas', 'mend', 'asked', 'evidence')
 redis.call('UNLINK', KEYS[3])

@@ -156,6 +156,9 @@ func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.S
 // packets that the shard granted in the last Margin before it.
 func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []restore.Known) (n int64, err error) {
 	last := f.wrote()
+	if f.attempt.Wrote == 0 {
+		last = f.before.Newest
+	}
 	for i := range kept {
 		if kept[i].Time.After(last) {
 			last = kept[i].Time
