@@ -171,10 +171,7 @@ func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 			done.Witnesses++
 		}
 	}
-	for _, s := range lostSpans(v, done.First, known) {
-		done.Unknown += s.Seqs.Last - s.Seqs.First + 1
-	}
-	done.Unknown -= int64(len(sources))
+	done.Unknown = unknown(lostSpans(v, done.First, known))
 	return done
 }
 
