@@ -6,9 +6,9 @@
 --         of limits by facts; then 0 or 1 each: 4 all users are distinct, 5 the grabs have traceparents, 6 a user gets
 --         one packet only, 7 the expiry of the counters must be set; 8 the generation, 0 if the campaign has one place
 --         and one generation; 9 0 or 1: users have packets on other places; 10 the backlog is checked once in this
---         number of events, 1 to 255; 11-17 the highest seq that the caller has seen; the terms: 18-23 the window's
---         start in ms, 24-29 the first ms and 30-35 the end of their validity in ms; 36-42 bound of the backlog,
---         events; then for each limit by a fact 7 bytes with its max, a byte with the number of its values, and n bytes
+--         number of events, 1 to 255; the latest event that the caller has seen: 11-17 its epoch, 18-24 its seq; the
+--         terms: 25-30 the window's start in ms, 31-36 the first ms and 37-42 the end of their validity in ms; 43-49
+--         bound of the backlog, events; then for each limit by a fact 7 bytes with its max, a byte with the number of its values, and n bytes
 --         with the position, from 1, of each grab's value among them; then text: for each limit by user "max:start", ms
 --         since the window's start when its period began, "-" for campaign; "|"; for each limit by a fact the time in
 --         ms when its counters expire, 0 for never; all separated by spaces
@@ -37,7 +37,7 @@
 --       "d20778" for a day, "h498672" for an hour
 -- Cost  O(grabs, and receipts of their users): some 20 us for one, 0.4 ms for 128, on one core.
 -- First write XADD: it grows memory, so a lack of memory or a stream of another type fails before any change. The
---       script checks everything else before it. A shard that lacks a seq that the caller has seen is frozen before
+--       script checks everything else before it. A shard that lacks an event that the caller has seen is frozen before
 --       that.
 -- Repeat a grab with a request id gets the same receipt again, unless the campaign is frozen or gone; a grab without
 --       one gets already_granted or limit_reached, or another packet if the limits allow it. A refusal is decided
@@ -53,18 +53,23 @@ local meta = call('HMGET', KEYS[1], 'seq', 'epoch', 'frozen', 'opened')
 local camp = call('HMGET', KEYS[3], 'state', 'revision')
 local clock = call('TIME')
 local now_text = #clock[2] == 6 and clock[1] .. sub(clock[2], 1, 3) or format('%d', clock[1] * 1000 + math.floor(clock[2] / 1000))
-local n, by_user, by_fact, distinct, traced, one_each, expire, generation, away, stride, s1, s2, s3, s4, s5, s6, s7,
-	f1, f2, f3, f4, f5, f6, a1, a2, a3, a4, a5, a6, u1, u2, u3, u4, u5, u6 = byte(ARGV[1], 1, 35)
-local seen = (((((s1 * 256 + s2) * 256 + s3) * 256 + s4) * 256 + s5) * 256 + s6) * 256 + s7 -- see guard.lua
+local n, by_user, by_fact, distinct, traced, one_each, expire, generation, away, stride, e1, e2, e3, e4, e5, e6, e7,
+	s1, s2, s3, s4, s5, s6, s7, f1, f2, f3, f4, f5, f6, a1, a2, a3, a4, a5, a6, u1, u2, u3, u4, u5, u6 = byte(ARGV[1], 1, 42)
+local seen_epoch = (((((e1 * 256 + e2) * 256 + e3) * 256 + e4) * 256 + e5) * 256 + e6) * 256 + e7 -- see guard.lua
+local seen = (((((s1 * 256 + s2) * 256 + s3) * 256 + s4) * 256 + s5) * 256 + s6) * 256 + s7
 
 if not meta[1] or not meta[2] then
 	return redis.error_reply('HBFROZEN Redis has lost the shard, or nobody founded it')
 end
-local seq, now = meta[1] + 0, now_text + 0 -- cheaper than tonumber
-if seen > seq then
-	local known = tonumber(call('HMGET', KEYS[1], 'seen')[1] or 0)
-	call('HSET', KEYS[1], 'frozen', meta[3] or now_text, 'seen', format('%d', math.max(seen, known)))
-	return redis.error_reply('HBFROZEN the shard has come to event ' .. meta[1] .. ', and event ' .. format('%d', seen) .. ' was seen')
+local seq, epoch, now = meta[1] + 0, meta[2] + 0, now_text + 0 -- cheaper than tonumber
+if seen_epoch > epoch or seen > seq and seen_epoch == epoch then
+	local was = call('HGET', KEYS[1], 'seen') or ''
+	local was_epoch, was_seq = string.match(was, '^(%d+) (%d+)$')
+	was_epoch, was_seq = tonumber(was_epoch or 0), tonumber(was_seq or 0)
+	local later = was_epoch > seen_epoch or was_epoch == seen_epoch and was_seq > seen
+	call('HSET', KEYS[1], 'frozen', meta[3] or now_text, 'seen', later and was or format('%d %d', seen_epoch, seen))
+	return redis.error_reply('HBFROZEN the shard has come to event ' .. meta[1] .. ' of epoch ' .. meta[2] .. ', and event ' ..
+		format('%d of epoch %d', seen, seen_epoch) .. ' was seen')
 elseif meta[3] then
 	return redis.error_reply('HBFROZEN the shard waits until what Redis may have lost is known')
 elseif meta[4] ~= OPENED then
@@ -205,7 +210,7 @@ end
 -- another packet.
 local told
 if winners > 0 or held or away == 1 then
-	local begins, bounds = {}, sub(ARGV[1], 43 + by_fact * (8 + n))
+	local begins, bounds = {}, sub(ARGV[1], 50 + by_fact * (8 + n))
 	-- A user's receipts are in ascending order of time. A limit of max is reached if the user has max receipts and
 	-- the earliest of the last max receipts is in the present period. Each receipt on another place in the present
 	-- period lowers max by one.
@@ -259,7 +264,7 @@ end
 local limits
 if by_fact > 0 and not refusal then
 	limits = { false, false } -- allocated for two, which suffices for most campaigns
-	local at = 43
+	local at = 50
 	for k = 1, by_fact do
 		local m1, m2, m3, m4, m5, m6, m7, size = byte(ARGV[1], at, at + 7)
 		local counts = size == 1 and { call('HGET', KEYS[5 + k], ARGV[first + 1]) } or
@@ -273,7 +278,7 @@ end
 -- room is how many events the backlog bound still allows. Most calls do not check it.
 local room = n
 if seq % stride + n >= stride then
-	local b1, b2, b3, b4, b5, b6, b7 = byte(ARGV[1], 36, 42)
+	local b1, b2, b3, b4, b5, b6, b7 = byte(ARGV[1], 43, 49)
 	room = (((((b1 * 256 + b2) * 256 + b3) * 256 + b4) * 256 + b5) * 256 + b6) * 256 + b7 - seq + (call('HGET', KEYS[1], 'finished') or 0)
 end
 
@@ -375,7 +380,7 @@ for k = 1, by_fact do
 	call('HSET', KEYS[5 + k], unpack(fields, 1, filled))
 end
 if expire == 1 then
-	local k, leave = 0, find(ARGV[1], '|', 43 + by_fact * (8 + n), true)
+	local k, leave = 0, find(ARGV[1], '|', 50 + by_fact * (8 + n), true)
 	for at in string.gmatch(sub(ARGV[1], leave + 1), '%d+') do
 		k = k + 1
 		if at ~= '0' then

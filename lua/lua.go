@@ -30,7 +30,7 @@
 //	withhold, grant_withheld, release_withheld  packets that may have been reported to users who are unknown
 //	guard                                 the check before the scripts of a shard
 //	restore, kept                         decisions about campaigns and sinks: from the ledger, and already in it
-//	bits, control, fields, left, marks, parking, stub, withheld   functions that other scripts include
+//	bits, control, fields, left, marks, parking, seen, stub, withheld   functions that other scripts include
 package lua
 
 import "embed"

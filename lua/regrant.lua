@@ -16,7 +16,7 @@
 --       when Redis is out of memory too: a frozen shard frees no memory.
 -- Repeat answers "ok" and changes nothing.
 
-local m = redis.call('HMGET', KEYS[1], 'seq', 'frozen', 'mend', 'skipped')
+local m = redis.call('HMGET', KEYS[1], 'seq', 'frozen', 'mend', 'skipped', 'finished')
 redis.call('XLEN', KEYS[2])
 local epoch = string.match(ARGV[1], '^%d+')
 if not m[1] or not m[2] or m[3] ~= ARGV[1] then
@@ -32,7 +32,7 @@ if #ARGV == 4 then
 	local clock = redis.call('TIME')
 	redis.call('XADD', KEYS[2], '*', '2', 'epoch - ' .. ARGV[2] .. ' ' .. epoch .. ' ' ..
 		string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000)) .. '\n' .. ARGV[3] .. ' ' .. ARGV[3])
-	redis.call('HSET', KEYS[1], 'seq', ARGV[3], 'skipped', (m[4] and m[4] .. ',' or '') .. ARGV[2] .. '-' .. ARGV[3] .. ARGV[4])
+	redis.call('HSET', KEYS[1], 'seq', ARGV[3], 'finished', string.format('%.0f', (m[5] or 0) + ARGV[3] - m[1]), 'skipped', (m[4] and m[4] .. ',' or '') .. ARGV[2] .. '-' .. ARGV[3] .. '@' .. epoch .. ARGV[4])
 	return { 'ok' }
 end
 

@@ -1,6 +1,7 @@
 -- trim: deletes entries that every group has finished, if they are older than the retention or exceed the bound on
--- events. It stores two numbers in meta: finished, the number of events that the slowest declared group has finished,
--- and settled, the event up to which all declared groups have finished all events.
+-- events. It stores two numbers in meta: finished, the last seq less the events that the slowest declared group has not
+-- finished, and settled, the event up to which all declared groups have finished all events. Seqs that openings have
+-- skipped are no events: they are neither unfinished, nor do they count for the bound.
 --
 -- KEYS  1 events  2 meta  3... the done bitmaps of the declared groups, group by group
 -- ARGV  1 retention, ms  2 how many events are kept at most  3 how many entries are deleted at most from the front
@@ -14,27 +15,56 @@
 --       bitmaps, then the number of done events in each; then for every group that exists: name, the event up to
 --       which everything is finished, the event up to which everything was delivered, ms since its oldest unfinished
 --       entry (0 for none)
--- Cost  O(groups + bitmaps + entries deleted or examined), about 40 reads of the stream if it has more events than the
+-- Cost  O(groups + bitmaps + skipped ranges + entries deleted or examined), about 40 reads of the stream if it has more events than the
 --       bound, and for each group at most 10 times ARGV 4 pending entries. A person may have deleted pending entries
 --       from the stream. If a group has more of these rows, the examined entries after the last row read are kept.
 -- First write HSET finished and settled: it may grow memory, by two numbers at most. While a declared group is
 --       missing, the script writes and deletes nothing. It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next entries.
 
-local last = redis.call('HGET', KEYS[2], 'seq')
+local last, skips = unpack(redis.call('HMGET', KEYS[2], 'seq', 'skipped'))
 if not last then
 	return redis.error_reply('HBNOTREADY this shard was never initialised')
 end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- Count the events that each declared group has finished.
+local skipped = {}
+for from, to in string.gmatch(skips or '', '(%d+)%-(%d+)') do
+	skipped[#skipped + 1] = { tonumber(from), tonumber(to) }
+end
+
+-- skipped_from returns how many of the seqs from first on were skipped.
+local function skipped_from(first)
+	local n = 0
+	for i = #skipped, 1, -1 do
+		if skipped[i][2] < first then
+			break
+		end
+		n = n + skipped[i][2] - math.max(first, skipped[i][1]) + 1
+	end
+	return n
+end
+
+-- Count the events that each declared group has finished. A group sets the bits of a skipped range together, when it
+-- comes to the entry of the opening. Until then the range's seqs are added.
 local declared, missing, counts = {}, {}, {}
 for i = 9, 8 + 4 * tonumber(ARGV[8]), 4 do
-	local done = math.max(0, tonumber(ARGV[i + 1]) - 1) + tonumber(ARGV[i + 3])
+	local first, bitmaps, events = tonumber(ARGV[i + 1]), #counts, tonumber(ARGV[7])
+	local done = math.max(0, first - 1) + tonumber(ARGV[i + 3])
 	for _ = 1, tonumber(ARGV[i + 2]) do
 		counts[#counts + 1] = redis.call('BITCOUNT', KEYS[3 + #counts])
 		done = done + counts[#counts]
+	end
+	for r = #skipped, 1, -1 do
+		local to = skipped[r][2]
+		if to < first then
+			break
+		end
+		local at = math.floor((to - first) / events)
+		if at < tonumber(ARGV[i + 2]) and redis.call('GETBIT', KEYS[3 + bitmaps + at], to % events) == 0 then
+			done = done + to - math.max(first, skipped[r][1]) + 1
+		end
 	end
 	declared[ARGV[i]] = math.min(done, tonumber(last))
 end
@@ -92,7 +122,7 @@ for _, info in ipairs(exists and redis.call('XINFO', 'GROUPS', KEYS[1]) or {}) d
 		floor = id
 	end
 	if declared[g.name] then
-		finished = math.min(finished, g.pending > tonumber(ARGV[6]) and mine or declared[g.name])
+		finished = math.min(finished, g.pending > tonumber(ARGV[6]) and mine + skipped_from(mine + 1) or declared[g.name])
 		settled = math.min(settled, mine)
 	end
 	rows[#rows + 1] = g.name
@@ -112,6 +142,12 @@ if #missing == 0 and exists then
 	local cut = string.format('%.0f-0', math.max(0, now - tonumber(ARGV[1])))
 	local oldest = seq_from('-')
 	local wanted = tonumber(last) - tonumber(ARGV[2]) + 1 -- the first event to keep under the bound
+	for i = #skipped, 1, -1 do
+		if skipped[i][2] < wanted then
+			break
+		end
+		wanted = wanted - (skipped[i][2] - skipped[i][1] + 1)
+	end
 	if oldest and oldest < wanted then -- bisection: the last ms before which all events exceed the bound
 		local low = tonumber(string.match(redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1][1], '^%d+'))
 		local high = 1 + string.match(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1], '^%d+')

@@ -294,11 +294,11 @@ func (a *App) cost(ctx context.Context, r *recovery.Recoverer, s *ShardLoss, opt
 // epoch of Redis, which rises only when the shard is opened.
 func (s *ShardLoss) loss() any {
 	return struct {
-		Shard                                          int
-		Redis, Ledger, Topic, Seen, Late, Opened, More int64
-		Campaigns                                      []recovery.Doubt
-		Unpaid                                         []Unpaid
-	}{s.Shard, s.Redis, s.Ledger, s.Topic, s.Seen, s.Late, s.Opening, s.Unknown, s.Campaigns, s.Unpaid}
+		Shard                                                  int
+		Redis, Ledger, Topic, Seen, SeenIn, Late, Opened, More int64
+		Campaigns                                              []recovery.Doubt
+		Unpaid                                                 []Unpaid
+	}{s.Shard, s.Redis, s.Ledger, s.Topic, s.Seen, s.SeenIn, s.Late, s.Opening, s.Unknown, s.Campaigns, s.Unpaid}
 }
 
 // accept opens the shard that a person names, unless its report has changed since.

@@ -184,16 +184,17 @@ func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 	return seq, err
 }
 
-// HighestSeqIn returns the highest seq of a shard within seqs that the ledger has seen; 0 if it has seen none of them.
-func (l *Ledger) HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange) (int64, error) {
+// HighestSeqIn returns the highest seq of a shard within seqs that the ledger has seen; 0 if it has seen none of them. Of
+// grants it also counts a higher seq if its epoch is before this one.
+func (l *Ledger) HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange, before int64) (int64, error) {
 	seq, _, err := rowQuery[int64]{fmt.Sprintf("ask the ledger for seqs %d to %d of shard %d", seqs.First, seqs.Last, shard),
-		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT seq FROM grants WHERE shard = $1 AND seq >= $2 AND seq <= $3
-			UNION ALL SELECT seq FROM quarantine WHERE shard = $1 AND seq >= $2 AND seq <= $3
-			UNION ALL SELECT seq FROM pending WHERE shard = $1 AND seq >= $2 AND seq <= $3
+		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT seq FROM grants WHERE shard = $1 AND seq >= $2 AND (seq <= $3 OR epoch < $4)
+			UNION ALL SELECT seq FROM quarantine WHERE shard = $1 AND seq >= $2 AND (seq <= $3 OR epoch < $4)
+			UNION ALL SELECT seq FROM pending WHERE shard = $1 AND seq >= $2 AND (seq <= $3 OR epoch < $4)
 			UNION ALL SELECT close_seq FROM refund WHERE shard = $1 AND close_seq >= $2 AND close_seq <= $3
 			UNION ALL SELECT close_seq FROM refund_close WHERE shard = $1 AND close_seq >= $2 AND close_seq <= $3
 			UNION ALL SELECT last_seq FROM archive_shard WHERE shard = $1 AND last_seq >= $2 AND last_seq <= $3) AS seen`,
-		[]any{int64(shard), seqs.First, seqs.Last}, number}.one(ctx, l)
+		[]any{int64(shard), seqs.First, seqs.Last, before}, number}.one(ctx, l)
 	return seq, err
 }
 

@@ -174,12 +174,17 @@ func testHighestSeq(t *testing.T, f *fixture) {
 
 	for seqs, want := range map[stream.SeqRange]int64{{First: 1, Last: 1 << 40}: 120, {First: 100, Last: 119}: 0,
 		{First: 2, Last: 3}: 3, {First: 5, Last: 77}: 77, {First: 78, Last: 119}: 99, {First: 120, Last: 120}: 120} {
-		seq, err := f.ledger.HighestSeqIn(t.Context(), 3, seqs)
+		seq, err := f.ledger.HighestSeqIn(t.Context(), 3, seqs, 0)
 		require.NoError(t, err)
 		require.Equal(t, want, seq, "%v", seqs)
-		seq, err = f.ledger.HighestSeqIn(t.Context(), 2, seqs)
+		seq, err = f.ledger.HighestSeqIn(t.Context(), 2, seqs, 0)
 		require.NoError(t, err)
 		require.Zero(t, seq, "another shard has none")
+	}
+	for before, want := range map[int64]int64{asked.Epoch: 3, asked.Epoch + 1: 120} {
+		seq, err := f.ledger.HighestSeqIn(t.Context(), 3, stream.SeqRange{First: 2, Last: 3}, before)
+		require.NoError(t, err)
+		require.Equal(t, want, seq, "grants of epochs before %d", before)
 	}
 }
 

@@ -16,8 +16,8 @@ func Stores(of *Store) (n int) {
 	return n
 }
 
-// Seen returns the highest seq of the shard that this process has seen through the shard's client.
-func Seen(k *Shard) int64 { return k.state.seen.Load() }
+// Seen returns the latest event of the shard that this process has seen through the shard's client.
+func Seen(k *Shard) Sight { return k.state.known() }
 
 // WitnessOf makes this process report to the shard once, as its watch does at the start.
 func WitnessOf(ctx context.Context, k *Shard) error { return k.witness(ctx, true) }
@@ -49,15 +49,14 @@ func Forget(k *Shard, epoch, settled int64, now time.Time) (remembered int, drop
 	return len(w.reported), w.dropped
 }
 
-// LateOf returns an event from before the given epoch that this process has seen or reported and that an opening has
-// skipped; 0 if there is none.
+// LateOf returns the seq of an event that this process has seen or reported and that an opening has lost; 0 if there is
+// none. epoch is the shard's.
 func LateOf(k *Shard, epoch int64, skipped string) int64 {
 	list, err := parseSkipped(skipped)
 	if err != nil {
 		panic(err)
 	}
-	seq, _ := k.state.late(epoch, list)
-	return seq
+	return k.state.late(&Skips{list, epoch}).Seq
 }
 
 // SetNow replaces the clock of the locks.

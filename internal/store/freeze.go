@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	freezeScript = newDrainScript("freeze").with(unguarded)
-	openScript   = newDrainScript("open", "stub").with(unguarded)
+	freezeScript = newDrainScript("freeze", "seen").with(unguarded)
+	openScript   = newDrainScript("open", "seen", "stub").with(unguarded)
 )
 
 // Frozen is the state of a shard after Freeze, which may have left the shard open.
@@ -26,12 +26,17 @@ type Frozen struct {
 	Since  time.Duration // how long ago it froze
 	// Seq is the shard's last event and Epoch its epoch, both -1 if Redis does not have the shard.
 	Seq, Epoch int64
-	// Seen is the seq of the highest event that any process has reported. Late is the seq of an event that was
-	// reported only after an opening had skipped it; 0 for none.
-	Seen, Late int64
+	// Seen is the latest event that any process has reported.
+	Seen Sight
+	// Late shows that a process reported an event only after an opening had lost it; 0 for none. It is a seq of the range
+	// that the opening skipped: the event's seq, or the range's last if that is lower.
+	Late int64
 	// Token is the server's run id, and History its master_replid.
 	Token, History string
 }
+
+// At returns the shard's last event in Redis.
+func (z *Frozen) At() Sight { return Sight{Epoch: z.Epoch, Seq: z.Seq} }
 
 func (z *Frozen) why() string {
 	switch {
@@ -39,8 +44,9 @@ func (z *Frozen) why() string {
 		return "Redis has lost the shard, or it was never founded"
 	case z.Late > 0:
 		return fmt.Sprintf("the shard was opened without event %d, which was seen before", z.Late)
-	case z.Seen > z.Seq:
-		return fmt.Sprintf("Redis went back to event %d, and event %d was seen", z.Seq, z.Seen)
+	case z.Seen.After(z.At()):
+		return fmt.Sprintf("Redis went back to event %d of epoch %d, and event %d of epoch %d was seen", z.Seq, z.Epoch,
+			z.Seen.Seq, z.Seen.Epoch)
 	}
 	return "Redis was restarted, or a server took over; a worker opens the shard once it is sure that nothing was lost"
 }
@@ -49,7 +55,7 @@ func (z *Frozen) why() string {
 type opening struct {
 	there, frozen   bool
 	opened, history string
-	seen            int64 // the highest event that a process reported since the shard froze
+	seen            Sight // the latest event that a process reported since the shard froze
 	skipped         string
 	replicas        int // the highest number of replicas that the primary has had
 }
@@ -62,7 +68,7 @@ func parseOpening(v []any) opening {
 	s.opened, _ = v[4].(string)
 	s.history, _ = v[5].(string) // absent: no history
 	seen, _ := v[6].(string)
-	s.seen, _ = strconv.ParseInt(seen, 10, 64) // absent: 0
+	s.seen = parseSight(seen) // absent: none
 	s.skipped, _ = v[7].(string)
 	replicas, _ := v[8].(string)
 	s.replicas, _ = strconv.Atoi(replicas) // absent: 0
@@ -77,12 +83,12 @@ func (s *opening) openFor(server *Server) bool {
 
 // Freeze freezes the shard if the data on its server may be incomplete: the shard was opened for a different server
 // or run, the server was promoted since, or this process has seen an event that the shard lacks. It stores the
-// highest seq that this process has seen. Freeze returns the state of the shard, frozen or open.
-func (k *Shard) Freeze(ctx context.Context) (Frozen, error) { return k.freeze(ctx, 0, "") }
+// latest event that this process has seen. Freeze returns the state of the shard, frozen or open.
+func (k *Shard) Freeze(ctx context.Context) (Frozen, error) { return k.freeze(ctx, lateEvent{}, "") }
 
-// freeze is Freeze with the seq of a late event: a process had seen it before an opening skipped it; 0 for none.
-// skipped is the field of meta in which the caller found that. late does not count if the field has changed since.
-func (k *Shard) freeze(ctx context.Context, late int64, skipped string) (Frozen, error) {
+// freeze is Freeze with a late event. skipped is the field of meta in which the caller found it. late does not count if
+// the field has changed since.
+func (k *Shard) freeze(ctx context.Context, late lateEvent, skipped string) (Frozen, error) {
 	conn, err := k.pin(ctx)
 	if err != nil {
 		return Frozen{}, err
@@ -95,9 +101,9 @@ func (k *Shard) freeze(ctx context.Context, late int64, skipped string) (Frozen,
 	return freezeOn(ctx, conn, k, &server, late, skipped)
 }
 
-func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server, late int64, skipped string) (
+func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server, late lateEvent, skipped string) (
 	Frozen, error) {
-	args := []any{server.RunID, k.state.seen.Load(), server.promoted(), late, skipped}
+	args := []any{server.RunID, k.state.known().String(), server.promoted(), late.skipped, skipped}
 	reply, err := freezeScript.runPlain(ctx, conn, []string{k.Keys.Meta()}, args)
 	if err != nil {
 		return Frozen{}, err
@@ -111,64 +117,113 @@ func freezeOn(ctx context.Context, conn *redis.Conn, k *Shard, server *Server, l
 			r.err = errors.Join(r.err, err)
 		}
 	}
-	z.Seen, z.Late = r.int64(), r.int64()
+	z.Seen, z.Late = Sight{Epoch: r.int64(), Seq: r.int64()}, r.int64()
 	return z, r.done(freezeScript)
 }
 
 // Skipped returns the seqs that openings of the shard have skipped. The stream has no events with these seqs.
 func (k *Shard) Skipped(ctx context.Context) (runs []stream.SeqRange, err error) {
-	list, err := k.skippedRanges(ctx)
-	for i := range list {
-		runs = append(runs, list[i].SeqRange)
+	s, err := k.Skips(ctx)
+	for i := range s.ranges {
+		runs = append(runs, s.ranges[i].SeqRange)
 	}
 	return runs, err
 }
 
-// GivenUp returns the skipped seqs whose loss an operator has accepted.
-func (k *Shard) GivenUp(ctx context.Context) (runs []stream.SeqRange, err error) {
-	list, err := k.skippedRanges(ctx)
-	for i := range list {
-		if list[i].accepted {
-			runs = append(runs, list[i].SeqRange)
-		}
-	}
-	return runs, err
-}
-
-func (k *Shard) skippedRanges(ctx context.Context) ([]skippedRange, error) {
-	text, err := k.skipped(ctx)
+// Skips returns the ranges that openings of the shard have skipped.
+func (k *Shard) Skips(ctx context.Context) (s Skips, err error) {
+	v, err := k.rdb.HMGet(ctx, k.Keys.Meta(), skippedField, epochField).Result()
 	if err != nil {
-		return nil, err
+		return s, fmt.Errorf("read the skipped seqs of %s: %w", k.Keys.Meta(), Classify(err))
 	}
-	list, err := parseSkipped(text)
-	if err != nil {
-		return nil, hongbao.Errorf(hongbao.ClassBroken, "%s, field %s: %w; someone changed it by hand: put the ranges back",
+	text, _ := v[0].(string)
+	epoch, _ := v[1].(string)
+	s.epoch, _ = strconv.ParseInt(epoch, 10, 64) // absent: 0
+	if s.ranges, err = parseSkipped(text); err != nil {
+		return s, hongbao.Errorf(hongbao.ClassBroken, "%s, field %s: %w; someone changed it by hand: put the ranges back",
 			k.Keys.Meta(), skippedField, err)
 	}
-	return list, nil
+	return s, nil
 }
 
 const skippedField = "skipped"
 
-// skippedRange is a range of seqs that an opening has skipped. accepted means that an operator has accepted the
-// possible loss of events in the range.
+// Skips are the ranges of seqs that the openings of a shard have skipped. It also has the ranges of an attempt to restore
+// the shard, whose epoch is later than the shard's.
+type Skips struct {
+	ranges []skippedRange // in ascending order
+	epoch  int64          // the shard's
+}
+
+// skippedRange is a range of seqs that the opening of an epoch, or an attempt, has skipped. accepted means that an
+// operator has accepted the possible loss of events in the range.
 type skippedRange struct {
 	stream.SeqRange
 
+	epoch    int64
 	accepted bool
 }
 
-// parseSkipped reads "101-65535,65600-131071*": a star marks an accepted range.
+// Accepted reports whether an event of an epoch was skipped, and an operator has accepted that loss.
+func (s *Skips) Accepted(epoch, seq int64) bool {
+	if r, lost := s.lost(epoch, stream.SeqRange{First: seq, Last: seq}); lost {
+		return r.accepted
+	}
+	return slices.ContainsFunc(s.ranges, func(r skippedRange) bool { return r.epoch > s.epoch && r.accepted && r.Has(seq) })
+}
+
+// Place returns the seq that says whether Redis' last event is before or after an event of an epoch. It is the event's
+// seq. But if an opening has lost the event, it is at most the last one that this opening has skipped.
+func (s *Skips) Place(epoch, seq int64) int64 {
+	if r, lost := s.lost(epoch, stream.SeqRange{First: seq, Last: seq}); lost {
+		return min(seq, r.Last)
+	}
+	return seq
+}
+
+// lost returns the range with which an opening has skipped any of these events of an epoch. An opening has lost the
+// events of earlier epochs at and after its first seq, except those that it put back: they lie between its ranges. Those
+// above its ranges count as lost by the last range.
+func (s *Skips) lost(epoch int64, events stream.SeqRange) (r skippedRange, lost bool) {
+	for rest := s.ranges; len(rest) > 0; {
+		opening := rest
+		if next := slices.IndexFunc(rest, func(r skippedRange) bool { return r.epoch != rest[0].epoch }); next > 0 {
+			opening = rest[:next]
+		}
+		rest = rest[len(opening):]
+		if opening[0].epoch <= epoch || opening[0].epoch > s.epoch || events.Last < opening[0].First {
+			continue
+		}
+		for _, r := range opening {
+			if events.First <= r.Last && r.First <= events.Last {
+				return r, true
+			}
+		}
+		last := opening[len(opening)-1]
+		return last, events.Last > last.Last
+	}
+	return r, false
+}
+
+// parseSkipped reads "101-65535@2,65600-131071@3*": an @ precedes the epoch of the opening, and a star marks an accepted
+// range.
 func parseSkipped(text string) (list []skippedRange, err error) {
 	if text == "" {
 		return nil, nil
 	}
-	runs, err := parseRanges(strings.ReplaceAll(text, "*", ""))
-	if err != nil {
-		return nil, err
-	}
-	for i, part := range strings.Split(text, ",") {
-		list = append(list, skippedRange{runs[i], strings.HasSuffix(part, "*")})
+	for part := range strings.SplitSeq(text, ",") {
+		r := skippedRange{}
+		part, r.accepted = strings.CutSuffix(part, "*")
+		seqs, epoch, _ := strings.Cut(part, "@")
+		runs, err := parseRanges(seqs)
+		if err != nil {
+			return nil, err
+		}
+		if r.epoch, err = parseDigits(epoch); err != nil || len(runs) != 1 {
+			return nil, fmt.Errorf("%.80q is no skipped range: want \"first-last@epoch\"", part)
+		}
+		r.SeqRange = runs[0]
+		list = append(list, r)
 	}
 	return list, nil
 }
@@ -241,7 +296,7 @@ func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen, o.Was.History,
+	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen.String(), o.Was.History,
 		o.Was.Late, bit(o.Accepted), unrecorded, o.Evidence, len(o.Sinks)}
 	for _, id := range o.Campaigns {
 		args = append(args, max(o.Places[id], 1))

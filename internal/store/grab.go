@@ -80,7 +80,7 @@ func (k *Shard) Grab(ctx context.Context, call *GrabCall, answers []hongbao.Answ
 		call.Terms = noTerms
 	}
 	for range 3 { // the first try may get new terms, the second one only if a period has just ended
-		args := grabArgs(call, k.state.seen.Load())
+		args := grabArgs(call, k.state.known())
 		reply, err := k.run(ctx, grabScript, grabKeys(k.Keys, call), args)
 		if errors.Is(err, ErrFrozen) {
 			return allFrozen(len(call.Grabs), answers), nil
@@ -150,19 +150,20 @@ func grabKeys(k Keys, call *GrabCall) []string {
 // the bound by at most one part.
 const lookAtBacklog = 1000
 
-// grabArgs returns the ARGV of grab.lua. seen is the highest seq that this process has seen.
-func grabArgs(call *GrabCall, seen int64) []any {
+// grabArgs returns the ARGV of grab.lua. seen is the latest event that this process has seen.
+func grabArgs(call *GrabCall, seen Sight) []any {
 	n, terms := len(call.Grabs), call.Terms
 	distinct, traces := common(call.Grabs)
 	generation := byte(0)
 	if terms.walks() {
 		generation = byte(max(call.Generation, 1))
 	}
-	head := make([]byte, 0, 42+len(terms.byFact)*(8+n)+len(terms.texts))
+	head := make([]byte, 0, 49+len(terms.byFact)*(8+n)+len(terms.texts))
 	head = append(head, byte(n), byte(terms.byUser), byte(len(terms.byFact)),
 		bit(distinct), bit(traces), bit(terms.oneEach), bit(time.Now().UnixNano() >= terms.expiring.Load()),
 		generation, bit(call.Held != nil), byte(min(max(call.MaxBacklog/lookAtBacklog, 1), 255)))
-	head = appendNumber(head, seen, 7)
+	head = appendNumber(head, seen.Epoch, 7)
+	head = appendNumber(head, seen.Seq, 7)
 	for _, ms := range []int64{terms.from, terms.since, terms.until} {
 		head = appendNumber(head, ms, 6)
 	}

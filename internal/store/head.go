@@ -22,6 +22,9 @@ type Head struct {
 	Frozen bool
 }
 
+// at returns the shard's last event.
+func (h *Head) at() Sight { return Sight{Epoch: h.Epoch, Seq: h.Seq} }
+
 // Fields of meta that make a Head.
 const (
 	seqField       = "seq"

@@ -92,22 +92,24 @@ func (k *Shard) late() (epoch int64, grants []hongbao.Grant, err error) {
 	return epoch, grants, nil
 }
 
-// lateReported returns the highest skipped seq that this process had reported to a user in an earlier epoch, and that
-// epoch. It returns 0 if there is none, or if a restore attempt has received this process's evidence.
-func (st *state) lateReported(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
+// lateReported raises late to the event with the highest seq that this process had reported to a user and that an
+// opening has lost, unless a restore attempt has received this process's evidence.
+func (st *state) lateReported(skipped *Skips, late *lateEvent) {
 	w := &st.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if st.least.Load() >= epoch {
-		return 0, 0
+	if st.least.Load() >= skipped.epoch {
+		return
 	}
 	for i := range w.reported {
 		t := &w.reported[i]
-		for _, r := range skipped {
-			if t.epoch < epoch && !r.accepted && t.first <= r.Last && r.First <= t.last && t.last > seq {
-				seq, seenIn = min(t.last, r.Last), t.epoch
+		r, lost := skipped.lost(t.epoch, stream.SeqRange{First: t.first, Last: t.last})
+		if lost && !r.accepted {
+			seq := t.last
+			if t.first <= r.Last {
+				seq = min(seq, r.Last)
 			}
+			late.raise(t.epoch, seq, &r)
 		}
 	}
-	return seq, seenIn
 }

@@ -57,7 +57,7 @@ func TestStateDoesNotGrowWithNodeClients(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 2, store.Stores(st), "one store for each of the test's two clients")
 	}
-	require.Equal(t, last, store.Seen(st.Over(rdb).Shard(places[0].Index())))
+	require.Equal(t, last, store.Seen(st.Over(rdb).Shard(places[0].Index())).Seq)
 }
 
 // Forget removes the process's state about a client, so that closed clients do not leak memory.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // Redis names scripts by SHA-1
 	"encoding/hex"
@@ -30,12 +31,11 @@ var ErrStale = errors.New("the shard was opened again since this batch was taken
 // state is what this process has seen of one shard through one client.
 type state struct {
 	opened atomic.Pointer[texts] // the scripts for the server that the shard was opened for; nil before the first call
-	seen   atomic.Int64          // the highest seq
 	// replicas is how many replicas grabs of durability class replica wait for
 	replicas atomic.Int64
 	frozen   atomic.Int64 // until this Unix time in ns, calls return ErrFrozen without a request to Redis
 
-	last   atomic.Pointer[epochSeen] // what was seen in the newest epoch
+	last   atomic.Pointer[epochSeen] // what was seen in the newest epoch: the latest event, which each script call passes to Redis
 	epochs sync.Map                  // epoch to *epochSeen
 	// least is the epoch of the last restore attempt to which this process has sent its evidence. Replies of earlier
 	// epochs are ignored afterwards, because the attempt may have finished without them. witness.mu protects changes
@@ -60,23 +60,43 @@ type epochSeen struct {
 	seq   atomic.Int64
 }
 
-// saw records the highest seq that this process has seen. Each script call passes it to Redis. saw also records the
-// highest seq of each epoch. Otherwise the higher seqs of a later epoch would hide that an event of an earlier epoch
-// was lost.
+// Sight is an event that a process has seen: the shard's epoch, and its last seq then.
+type Sight struct{ Epoch, Seq int64 }
+
+// After reports whether s is later than o: it has a later epoch, or a higher seq of the same epoch. Seqs of different
+// epochs are not compared, because Redis may have used a lost seq again.
+func (s Sight) After(o Sight) bool {
+	return cmp.Or(cmp.Compare(s.Epoch, o.Epoch), cmp.Compare(s.Seq, o.Seq)) > 0
+}
+
+// String returns the sight in the format of lua/seen.lua.
+func (s Sight) String() string { return fmt.Sprintf("%d %d", s.Epoch, s.Seq) }
+
+// parseSight parses the result of String. Any other text is no sight.
+func parseSight(text string) (s Sight) {
+	if n, err := fmt.Sscanf(text, "%d %d", &s.Epoch, &s.Seq); n != 2 || err != nil {
+		return Sight{}
+	}
+	return s
+}
+
+// saw records the highest seq of each epoch that this process has seen. Otherwise the events of a later epoch would hide
+// that an event of an earlier epoch was lost.
 func (st *state) saw(epoch, seq int64) {
 	if epoch < st.least.Load() {
 		return
 	}
-	raise(&st.seen, seq)
-	e := st.last.Load()
-	if e == nil || e.epoch != epoch {
-		has, _ := st.epochs.LoadOrStore(epoch, &epochSeen{epoch: epoch})
-		e = has.(*epochSeen) //nolint:forcetypeassert // all values are *epochSeen
-		if last := st.last.Load(); last == nil || last.epoch < epoch {
-			st.last.Store(e)
-		}
+	last := st.last.Load()
+	if last != nil && last.epoch == epoch {
+		raise(&last.seq, seq)
+		return
 	}
+	has, _ := st.epochs.LoadOrStore(epoch, &epochSeen{epoch: epoch})
+	e := has.(*epochSeen) //nolint:forcetypeassert // all values are *epochSeen
 	raise(&e.seq, seq)
+	for (last == nil || last.epoch < epoch) && !st.last.CompareAndSwap(last, e) {
+		last = st.last.Load()
+	}
 }
 
 // sawOpening records the seq and epoch in a reply to an HMGET of openingFields. It ignores unreadable values.
@@ -90,13 +110,13 @@ func (st *state) sawOpening(v []any) {
 	}
 }
 
-// known returns the latest seq and epoch that this process has seen, or the zero Head if it has seen none.
-func (st *state) known() Head {
+// known returns the latest event that this process has seen, or the zero Sight if it has seen none.
+func (st *state) known() Sight {
 	e := st.last.Load()
 	if e == nil {
-		return Head{}
+		return Sight{}
 	}
-	return Head{Seq: e.seq.Load(), Epoch: e.epoch}
+	return Sight{Epoch: e.epoch, Seq: e.seq.Load()}
 }
 
 func raise(to *atomic.Int64, n int64) {
@@ -108,32 +128,49 @@ func raise(to *atomic.Int64, n int64) {
 	}
 }
 
-// late returns the highest seq that this process saw in an earlier epoch and that an opening has skipped, or 0. Such
-// a seq shows that the shard was opened although an event was lost. The last seq of a skipped range does not count:
-// it is meta.seq after the opening, and never the seq of an event.
-func (st *state) late(epoch int64, skipped []skippedRange) (seq, seenIn int64) {
+// lateEvent is an event that this process saw before an opening of its shard lost it. skipped is a seq of the range that
+// the opening skipped: the event's, or the range's last if that is lower. The zero value is none.
+type lateEvent struct {
+	Sight
+
+	skipped int64
+}
+
+// late returns an event that this process saw and that an opening has lost, unless an operator has accepted the loss. If there are several, it returns the one with the highest seq. The last seq of a skipped range does
+// not count: it is meta.seq after the opening, and never the seq of an event.
+func (st *state) late(skipped *Skips) (late lateEvent) {
 	st.epochs.Range(func(_, v any) bool {
 		e := v.(*epochSeen) //nolint:forcetypeassert // all values are *epochSeen
 		s := e.seq.Load()
-		for _, r := range skipped {
-			if e.epoch < epoch && !r.accepted && r.First <= s && s < r.Last && s > seq {
-				seq, seenIn = s, e.epoch
-			}
+		r, lost := skipped.lost(e.epoch, stream.SeqRange{First: s, Last: s})
+		if lost && !r.accepted && s != r.Last {
+			late.raise(e.epoch, s, &r)
 		}
 		return true
 	})
-	if s, in := st.lateReported(epoch, skipped); s > seq {
-		seq, seenIn = s, in
+	st.lateReported(skipped, &late)
+	return late
+}
+
+// raise replaces l by an event of an epoch that the opening of r has lost, if the event has a higher seq.
+func (l *lateEvent) raise(epoch, seq int64, r *skippedRange) {
+	if seq > l.Seq {
+		*l = lateEvent{Sight{epoch, seq}, min(seq, r.Last)}
 	}
-	return seq, seenIn
 }
 
 // saw records events that the caller has read from the stream. If the shard's seq is lower later, Redis went back in
-// time. The events are recorded for the epoch of the caller's batch, which is their epoch or a later one.
+// time. The events are recorded for the epoch of the caller's batch, which is their epoch or a later one. Without a batch
+// it is the epoch that this process has last seen; a process that has seen none reads it.
 func (k *Shard) saw(ctx context.Context, events ...stream.SeqRange) {
 	epoch, ok := stream.EpochOf(ctx)
-	if last := k.state.last.Load(); !ok && last != nil {
-		epoch = last.epoch
+	if !ok {
+		if k.state.last.Load() == nil {
+			_, _ = k.Head(ctx) // if this fails, the shard is missing or out of reach, and the caller's script fails too
+		}
+		if epoch = k.state.known().Epoch; epoch == 0 {
+			return
+		}
 	}
 	for _, r := range events {
 		k.state.saw(epoch, r.Last)
@@ -200,8 +237,8 @@ func epochOf(ctx context.Context) string {
 	return ""
 }
 
-// run calls a script of the shard. It adds the arguments of lua/guard.lua: meta, the caller's epoch and the highest
-// seq that the caller has seen. For a script with an inline guard, the caller adds them.
+// run calls a script of the shard. It adds the arguments of lua/guard.lua: meta, the caller's epoch and the latest
+// event that the caller has seen. For a script with an inline guard, the caller adds them.
 func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) ([]string, error) {
 	if s.guard == unguarded {
 		return s.runPlain(ctx, k.rdb, keys, args)
@@ -210,7 +247,8 @@ func (k *Shard) run(ctx context.Context, s *script, keys []string, args []any) (
 		return nil, fmt.Errorf("script %s on %s: %w", s.name, keys[0], frozenError("it was frozen a moment ago"))
 	}
 	if s.guard == guarded {
-		keys, args = append(keys, k.Keys.Meta()), append(args, epochOf(ctx), k.state.seen.Load())
+		seen := k.state.known()
+		keys, args = append(keys, k.Keys.Meta()), append(args, epochOf(ctx), seen.Epoch, seen.Seq)
 	}
 	var cmd *redis.Cmd
 	if t := k.state.opened.Load(); t != nil {
@@ -338,7 +376,7 @@ func (k *Shard) tokenOn(ctx context.Context, conn *redis.Conn) (token, frozen st
 	if opening := parseOpening(m); opening.openFor(&server) {
 		return server.RunID, "", nil
 	}
-	z, err := freezeOn(ctx, conn, k, &server, 0, "")
+	z, err := freezeOn(ctx, conn, k, &server, lateEvent{}, "")
 	if err != nil {
 		return "", "", err
 	}

@@ -73,12 +73,12 @@ func (k *Shard) Recorded(ctx context.Context, text string) error {
 	return err
 }
 
-// FreezeLate freezes an open shard because a process has seen an event that an opening has skipped.
-func (k *Shard) FreezeLate(ctx context.Context, event int64) error {
+// FreezeLate freezes an open shard because an event is known that an opening has lost; see Frozen.Late.
+func (k *Shard) FreezeLate(ctx context.Context, seq int64) error {
 	skipped, err := k.skipped(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = k.freeze(ctx, event, skipped)
+	_, err = k.freeze(ctx, lateEvent{skipped: seq}, skipped)
 	return err
 }

@@ -28,24 +28,21 @@ const (
 // finding is what one check of a server has found.
 type finding struct {
 	server Server
-	// known is the latest seq and epoch of each shard that this process had seen before the check. heads are the
-	// heads of the server's shards. Shards without meta have none.
-	known, heads map[int]Head
+	// known is the latest event of each shard that this process had seen before the check. heads are the heads of the
+	// server's shards. Shards without meta have none.
+	known map[int]Sight
+	heads map[int]Head
 	// missing are the server's shards without meta. notOpen are the shards that are not open for the server's present
 	// run.
 	missing, notOpen []int
-	// late are events that this process saw before an opening skipped them, by shard.
-	late map[int]lateEvent
+	// late are events that this process saw before an opening lost them, by shard, with meta.skipped at the time of the
+	// check.
+	late    map[int]lateEvent
+	skipped map[int]string
 	// replicas is, for each shard, the highest number of replicas that its primary has had.
 	replicas map[int]int
 	// ahead are the shards of which this process has seen events that Redis lacks.
 	ahead []int
-}
-
-// lateEvent is an event that this process saw, in an epoch, before an opening of its shard skipped it.
-type lateEvent struct {
-	seq, epoch int64
-	skipped    string // meta.skipped at the time of the check
 }
 
 // Watch checks every server that has shards at a regular interval. One round trip reads INFO and the heads of the
@@ -171,8 +168,7 @@ func (w *Watch) check(ctx context.Context, node redis.UniversalClient, list []in
 func (w *Watch) freeze(ctx context.Context, now *finding) {
 	for _, shard := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.notOpen, now.ahead)))) {
 		if !now.heads[shard].Frozen || slices.Contains(now.ahead, shard) {
-			late := now.late[shard]
-			z, err := w.Store.Shard(shard).freeze(ctx, late.seq, late.skipped)
+			z, err := w.Store.Shard(shard).freeze(ctx, now.late[shard], now.skipped[shard])
 			if err != nil || !z.Frozen {
 				continue // the next check tries again
 			}
@@ -198,7 +194,7 @@ func (w *Watch) nodes(ctx context.Context) map[redis.UniversalClient][]int {
 func (w *Watch) readServer(ctx context.Context, node redis.UniversalClient, list []int) (*finding, error) {
 	pipe := node.Pipeline()
 	info := pipe.Info(ctx, "server", "replication", "persistence", "memory")
-	heads, known := make([]*redis.SliceCmd, len(list)), map[int]Head{}
+	heads, known := make([]*redis.SliceCmd, len(list)), map[int]Sight{}
 	for i, shard := range list {
 		known[shard] = w.Store.Shard(shard).state.known()
 		heads[i] = pipe.HMGet(ctx, w.Store.Shard(shard).Keys.Meta(), openingFields...)
@@ -207,7 +203,7 @@ func (w *Watch) readServer(ctx context.Context, node redis.UniversalClient, list
 		return nil, fmt.Errorf("look at a Redis server: %w", Classify(err))
 	}
 	s := &finding{server: parseInfo(info.Val()), known: known, heads: map[int]Head{}, late: map[int]lateEvent{},
-		replicas: map[int]int{}}
+		skipped: map[int]string{}, replicas: map[int]int{}}
 	for i, shard := range list {
 		opening := parseOpening(heads[i].Val())
 		if !opening.openFor(&s.server) {
@@ -223,12 +219,12 @@ func (w *Watch) readServer(ctx context.Context, node redis.UniversalClient, list
 			return nil, err
 		}
 		s.heads[shard], s.replicas[shard] = head, opening.replicas
-		if k.state.seen.Load() > max(head.Seq, opening.seen) {
+		if seen := k.state.known(); seen.After(head.at()) && seen.After(opening.seen) {
 			s.ahead = append(s.ahead, shard)
 		}
-		skipped, err := parseSkipped(opening.skipped)
-		if seq, epoch := k.state.late(head.Epoch, skipped); err == nil && seq > 0 { // else an audit reports the field
-			s.late[shard] = lateEvent{seq, epoch, opening.skipped}
+		ranges, err := parseSkipped(opening.skipped)
+		if late := k.state.late(&Skips{ranges, head.Epoch}); err == nil && late.Seq > 0 { // else an audit reports the field
+			s.late[shard], s.skipped[shard] = late, opening.skipped
 			s.ahead = append(s.ahead, shard)
 		}
 	}
@@ -246,11 +242,12 @@ func (w *Watch) judgeLate(lost []LateGrant) {
 		"docs/alarms.md says what to do for these users", l.Shard, len(lost), l.Packet, l.Campaign, l.Seq, l.User, l.Why))
 }
 
-// previousHead returns the head of a shard at the previous check. At the first check it returns what the process had
-// seen, because its grabs may have been answered before the watch began.
-func (w *Watch) previousHead(now *finding, shard int) Head {
+// previous returns the shard's last event at the previous check. At the first check it returns what the process had seen,
+// because its grabs may have been answered before the watch began.
+func (w *Watch) previous(now *finding, shard int) Sight {
 	if before := w.before[shard]; before != nil {
-		return before.heads[shard]
+		head := before.heads[shard]
+		return head.at()
 	}
 	return now.known[shard]
 }
@@ -270,17 +267,17 @@ func (w *Watch) judge(now *finding) {
 			append([]any{shard}, args...)...)
 	}
 	for _, shard := range now.missing {
-		if was := w.previousHead(now, shard); was.Epoch > 0 {
+		if was := w.previous(now, shard); was.Epoch > 0 {
 			lost(shard, "it had come to event %d, and is gone", was.Seq)
 		}
 	}
 	for shard, late := range now.late {
-		if before := w.before[shard]; before == nil || before.late[shard].seq != late.seq {
-			lost(shard, "event %d was seen in epoch %d, and the shard was opened without it", late.seq, late.epoch)
+		if before := w.before[shard]; before == nil || before.late[shard].Sight != late.Sight {
+			lost(shard, "event %d was seen in epoch %d, and the shard was opened without it", late.Seq, late.Epoch)
 		}
 	}
 	for shard, head := range now.heads {
-		if was := w.previousHead(now, shard); head.Seq < was.Seq || head.Epoch < was.Epoch {
+		if was := w.previous(now, shard); was.After(head.at()) {
 			lost(shard, "it had come to event %d of epoch %d, and came back at event %d of epoch %d", was.Seq, was.Epoch,
 				head.Seq, head.Epoch)
 		}

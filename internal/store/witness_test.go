@@ -367,12 +367,27 @@ func TestToldAndPassedOver(t *testing.T) {
 	b.load(t, spec("rain", 10))
 	b.grab(t, "rain", "u1/r1", "u2/r2")
 	b.grab(t, "rain", "u3/r3")
-	for skipped, want := range map[string]int64{"2-2": 2, "1-1": 1, "2-2*": 0, "4-9": 0} {
-		require.Equal(t, want, store.LateOf(b.k, 2, skipped), skipped)
+	for _, c := range []struct {
+		skipped     string
+		epoch, want int64
+	}{
+		{"2-3@2", 2, 3},
+		{"2-2@2", 2, 3}, // above the range, and of an earlier epoch
+		{"1-1@2,4-9@2", 2, 1},
+		{"1-1@2*,4-9@2*", 2, 0},
+		{"2-2@2*", 2, 0},
+		{"4-9@2", 2, 0},
+		{"2-2@1", 2, 0},              // the events are of this epoch
+		{"2-2@3", 2, 0},              // by an attempt that has not opened the shard
+		{"1-2@2*,3-9@3", 3, 0},       // lost by the first opening, which was accepted
+		{"4-9@2,10-12@3", 3, 0},      // no opening lost them
+		{"1-1@2,3-3@2,4-9@3*", 3, 3}, // event 2 was put back
+	} {
+		require.Equal(t, c.want, store.LateOf(b.k, c.epoch, c.skipped), c.skipped)
 	}
 	b.begin(t)
 	require.NoError(t, store.WitnessOf(t.Context(), b.k))
-	require.Zero(t, store.LateOf(b.k, 2, "2-2"), "its evidence was used")
+	require.Zero(t, store.LateOf(b.k, 2, "2-2@2"), "its evidence was used")
 }
 
 // Mark sets the done bits of events, except events in open claims.

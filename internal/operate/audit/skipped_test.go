@@ -16,10 +16,10 @@ func TestSkippedSeqsAreNoGap(t *testing.T) {
 	meta := w.keys("a").Keys.Meta()
 	seq, err := w.rdb.HGet(t.Context(), meta, "seq").Int64()
 	require.NoError(t, err)
-	do(t, w.rdb.HSet(t.Context(), meta, "seq", seq+50, "skipped", fmt.Sprintf("%d-%d", seq+1, seq+50)))
+	do(t, w.rdb.HSet(t.Context(), meta, "seq", seq+50, "skipped", fmt.Sprintf("%d-%d@2", seq+1, seq+50)))
 	r := w.audit(t, audit.Options{})
 	require.Equal(t, audit.Agrees, r.Verdict, "%+v", r.Differences)
-	do(t, w.rdb.HSet(t.Context(), meta, "skipped", fmt.Sprintf("%d-%d", seq+1, seq+49)))
+	do(t, w.rdb.HSet(t.Context(), meta, "skipped", fmt.Sprintf("%d-%d@2", seq+1, seq+49)))
 	r = w.audit(t, audit.Options{})
 	require.EqualValues(t, 1, r.Found[audit.SeqGap])
 }

@@ -30,7 +30,7 @@ type facts struct {
 	high     int64           // highest seq in the topic, if the topic can't be fenced
 	topic    []hongbao.Grant // may include grants that Redis has
 	reported store.Evidence
-	given    []stream.SeqRange // seqs whose loss a person has accepted
+	skips    store.Skips // what openings have skipped
 	steps    Steps
 	lapped   time.Time // when the previous step ended
 }
@@ -55,9 +55,10 @@ func (f *facts) lap(step *int64) {
 // wrote returns the time of the last write to the shard before it froze; the Unix epoch if it is unknown.
 func (f *facts) wrote() time.Time { return time.UnixMilli(f.attempt.Wrote) }
 
-// over reports whether the shard is on another server than the attempt's, or the server was promoted since.
+// over reports whether the shard is on another server than the attempt's, or the server was promoted since, or a process
+// has seen the attempt's epoch or a later one.
 func (f *facts) over(z *store.Frozen) bool {
-	return z.Token != f.attempt.Token || z.History != f.attempt.History
+	return z.Token != f.attempt.Token || z.History != f.attempt.History || z.Seen.Epoch >= f.attempt.Epoch
 }
 
 // known returns the grants after the last event that Redis certainly had, from the ledger, the topic and the
@@ -65,7 +66,7 @@ func (f *facts) over(z *store.Frozen) bool {
 func (f *facts) known() (known []restore.Known) {
 	add := func(from restore.Source, grants []hongbao.Grant) {
 		for i := range grants {
-			if grants[i].Seq > f.attempt.Floor {
+			if f.place(&grants[i]) > f.attempt.Floor {
 				known = append(known, restore.Known{Grant: grants[i], From: from})
 			}
 		}
@@ -75,6 +76,9 @@ func (f *facts) known() (known []restore.Known) {
 	add(restore.Witness, f.reported.Grants)
 	return known
 }
+
+// place returns the seq that says whether Redis' last event is before or after a grant: see Skips.Place.
+func (f *facts) place(g *hongbao.Grant) int64 { return f.skips.Place(g.Epoch, g.Seq) }
 
 func (f *facts) highest() int64 {
 	seq := f.high
@@ -127,7 +131,7 @@ func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 	if f.ledger, err = r.cfg.Ledger.LostEvents(ctx, shard, f.attempt.Floor); err != nil {
 		return nil, err
 	}
-	if f.given, err = k.GivenUp(ctx); err != nil {
+	if f.skips, err = k.Skips(ctx); err != nil {
 		return nil, err
 	}
 	f.reported, err = k.Evidence(ctx)
@@ -145,10 +149,10 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	if err != nil {
 		return has, err
 	}
-	if has.Epoch > 0 && has.Epoch == state.Epoch && has.Token == z.Token && has.History == z.History {
+	if has.Epoch > z.Seen.Epoch && has.Epoch == state.Epoch && has.Token == z.Token && has.History == z.History {
 		return has, nil
 	}
-	a := store.Attempt{Epoch: max(z.Epoch, state.Epoch, has.Epoch) + 1, Floor: z.Seq, Wrote: before.Wrote.UnixMilli(),
+	a := store.Attempt{Epoch: max(z.Epoch, z.Seen.Epoch, state.Epoch, has.Epoch) + 1, Floor: z.Seq, Wrote: before.Wrote.UnixMilli(),
 		Token: z.Token, History: z.History}
 	if !before.OnePromotion {
 		a.Floor = min(a.Floor, before.CertainSeq)

@@ -181,7 +181,7 @@ func TestALossNeedsTheLedger(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *world){
 		"the topic knows more": func(_ *testing.T, w *world) { w.topic.highest = 5 },
 		"a caller has seen more": func(t *testing.T, w *world) {
-			require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Meta(), "seen", 9).Err())
+			require.NoError(t, w.rdb.HSet(t.Context(), w.store.Shard(0).Keys.Meta(), "seen", "1 9").Err())
 		},
 		"Redis is empty": func(t *testing.T, w *world) { w.loses(t, w.store.Shard(0)) },
 	} {

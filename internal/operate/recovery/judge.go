@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/hongbao-project/hongbao"
-	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
@@ -48,7 +47,7 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 		}
 	}
 	kept, lost := restore.Merge(missing, restore.Claims{
-		Intact: v.Redis, Held: held,
+		Passed: func(g *hongbao.Grant) bool { return f.place(g) <= v.Redis }, Held: held,
 		Withheld: func(campaign string, number int64) bool { return v.withheld[campaign][number] },
 		LeftOut:  func(*hongbao.Grant) bool { return false },
 		Limit:    func(id string) int64 { return v.here[id].limit },
@@ -56,7 +55,7 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 	if len(lost) > 0 {
 		return nil, "two grants contradict each other: " + nameOf(&lost[0].Grant), nil
 	}
-	if why := agree(kept, missing, v.Redis); why != "" {
+	if why := agree(kept, missing, func(g *hongbao.Grant) bool { return f.place(g) <= v.Redis }); why != "" {
 		return nil, why, nil
 	}
 	slices.SortFunc(kept, func(a, b restore.Known) int { return cmp.Compare(a.Seq, b.Seq) })
@@ -81,9 +80,10 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 func moveBehind(kept []restore.Known, known int64) []restore.Known {
 	var moved []restore.Known
 	for _, g := range kept {
-		known = max(known, g.Seq)
 		if g.Moved {
 			moved = append(moved, g)
+		} else {
+			known = max(known, g.Seq)
 		}
 	}
 	kept = slices.DeleteFunc(kept, func(g restore.Known) bool { return g.Moved })
@@ -97,9 +97,9 @@ func nameOf(g *hongbao.Grant) string {
 	return fmt.Sprintf("event %d, packet %d of campaign %s", g.Seq, g.Packet, g.Campaign)
 }
 
-// agree returns a contradiction between the reports of a grant; empty if there is none. redis is the last seq that
-// Redis has.
-func agree(kept, all []restore.Known, redis int64) string {
+// agree returns a contradiction between the reports of a grant; empty if there is none. passed reports whether Redis' last
+// event is after a grant.
+func agree(kept, all []restore.Known, passed func(*hongbao.Grant) bool) string {
 	type packet struct {
 		campaign string
 		number   int64
@@ -107,7 +107,7 @@ func agree(kept, all []restore.Known, redis int64) string {
 	is := map[packet]*hongbao.Grant{}
 	for i := range kept {
 		g := &kept[i].Grant
-		if kept[i].Moved && g.Seq > redis {
+		if kept[i].Moved && !passed(g) {
 			return "two grants have one seq: " + nameOf(g)
 		}
 		is[packet{g.Campaign, g.Packet}] = g
@@ -163,20 +163,21 @@ func (r *Recoverer) missing(ctx context.Context, v *Verdict, f *facts) (
 	}
 	for i := range known {
 		g := &known[i].Grant
-		if receipts[g.Campaign] == nil && g.Seq <= v.Redis {
+		passed := f.place(g) <= v.Redis
+		if receipts[g.Campaign] == nil && passed {
 			continue // the campaign was refunded and has left Redis
 		}
 		has := slices.ContainsFunc(receipts[g.Campaign][g.User], func(r hongbao.Receipt) bool {
 			return r.Packet == g.Packet && r.Seq == g.Seq && r.Amount == g.Amount && r.RequestID == g.RequestID
 		})
 		switch {
-		case has && g.Seq > v.Redis:
+		case has && !passed:
 			return nil, nil, "Redis has the receipt without its event: " + nameOf(g), nil
 		case has:
-		case g.Seq <= v.Redis && v.withheld[g.Campaign][g.Packet]:
+		case passed && v.withheld[g.Campaign][g.Packet]:
 			missing = append(missing, known[i]) // reported after an opening had skipped its seq
-		case slices.ContainsFunc(f.given, func(r stream.SeqRange) bool { return r.Has(g.Seq) }):
-		case g.Seq <= v.Redis:
+		case f.skips.Accepted(g.Epoch, g.Seq):
+		case passed:
 			return nil, nil, "Redis has continued without it: " + nameOf(g), nil
 		default:
 			missing = append(missing, known[i])

@@ -40,7 +40,14 @@ func (w *world) saw(t *testing.T, seq int64) {
 	z, err := w.shard().Freeze(t.Context())
 	require.NoError(t, err)
 	require.True(t, z.Frozen)
-	require.NoError(t, w.rdb.HSet(t.Context(), w.shard().Keys.Meta(), "seen", seq).Err())
+	w.sawIn(t, z.Epoch, seq)
+}
+
+// sawIn is saw for an event of another epoch than Redis has.
+func (w *world) sawIn(t *testing.T, epoch, seq int64) {
+	t.Helper()
+	seen := store.Sight{Epoch: epoch, Seq: seq}
+	require.NoError(t, w.rdb.HSet(t.Context(), w.shard().Keys.Meta(), "seen", seen.String()).Err())
 }
 
 func (w *world) seq(t *testing.T) int64 {
@@ -128,7 +135,8 @@ func TestLongGapAfterALostOpening(t *testing.T) {
 		require.Equal(t, next, r.Seq)
 	}
 	w.restart(t, old)
-	w.saw(t, next+75_000)
+	w.saw(t, 0)
+	w.sawIn(t, 2, next+75_000)
 	w.restores(t, w.guarded())
 	require.Greater(t, w.withheldOf(t, burst), 75_000)
 	require.Less(t, w.withheldOf(t, burst), 75_000+100)

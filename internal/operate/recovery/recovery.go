@@ -26,7 +26,7 @@ type Ledger interface {
 	AcceptLoss(ctx context.Context, from int64, token string, decision ledger.AcceptedLoss) error
 	AcceptedLosses(ctx context.Context, limit int) ([]ledger.AcceptedLoss, error)
 	HighestSeq(ctx context.Context, shard int) (int64, error)
-	HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange) (int64, error)
+	HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange, before int64) (int64, error)
 	EventsIn(ctx context.Context, shard int, seqs stream.SeqRange) (ledger.Events, error)
 	Fence(ctx context.Context, f ledger.Fence) error
 	Fences(ctx context.Context, shard int) ([]ledger.FenceRow, error)

@@ -243,7 +243,7 @@ func TestSeenAtTheLastMoment(t *testing.T) {
 	require.False(t, opened)
 	again.Was, err = w.shard().Freeze(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, 11, again.Was.Seen)
+	require.Equal(t, store.Sight{Epoch: 1, Seq: 11}, again.Was.Seen)
 	opened, err = w.shard().Reopen(t.Context(), again)
 	require.NoError(t, err)
 	require.True(t, opened)

@@ -153,7 +153,8 @@ func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 	if begun != nil {
 		done.First, done.Last, done.Silent = begun.First, max(begun.Last, done.Last), begun.Silent || v.guarded
 	}
-	sources, known := map[int64]restore.Source{}, f.known()
+	sources := map[int64]restore.Source{}
+	known := slices.DeleteFunc(f.known(), func(g restore.Known) bool { return f.place(&g.Grant) < done.First })
 	slices.SortFunc(known, func(a, b restore.Known) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, g := range known {
 		if from, has := sources[g.Seq]; g.Seq >= done.First && (!has || g.From < from) {
@@ -239,7 +240,7 @@ func (r *Recoverer) keepTopic(ctx context.Context, v *Verdict) error {
 	if err != nil {
 		return err
 	}
-	if z.Seen <= v.Known() {
+	if !z.Seen.After(v.last()) {
 		v.state.Seen = z.Seen
 	}
 	if f.doubt != "" {
@@ -283,7 +284,7 @@ func (r *Recoverer) freezeAgain(ctx context.Context, v *Verdict, f *facts) error
 	if err != nil {
 		return err
 	}
-	if !z.Frozen || f.over(&z) || z.Seq < v.restored || z.Seen > v.Known() || z.Late != v.Late {
+	if !z.Frozen || f.over(&z) || z.Seq < v.restored || z.Seen.After(v.last()) || z.Late != v.Late {
 		return store.ErrAttemptOver
 	}
 	v.state, v.Redis, v.Campaigns = z, z.Seq, nil
@@ -292,7 +293,6 @@ func (r *Recoverer) freezeAgain(ctx context.Context, v *Verdict, f *facts) error
 			v.dealt[id] = c.dealt
 		}
 	}
-	v.skip = restore.SkipTo(v.Known(), time.Since(f.wrote()))
 	return nil
 }
 

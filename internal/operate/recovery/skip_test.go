@@ -9,8 +9,7 @@ import (
 	"github.com/hongbao-project/hongbao/internal/store"
 )
 
-// An opening skips at least half a chunk after the last known seq. So a seq that a process reports late was skipped,
-// and is not that of a later grant.
+// An opening skips at least half a chunk after the last known seq, and at most two and a half chunks.
 func TestSkipIsWide(t *testing.T) {
 	t.Parallel()
 	for boundary := int64(0); boundary <= 3*chunk; boundary += chunk {
@@ -21,6 +20,7 @@ func TestSkipIsWide(t *testing.T) {
 				require.Zero(t, (v.skipTo()+1)%chunk, "known %d", from)
 				lost := &Verdict{Redis: from, Seen: from + 1}
 				require.Greater(t, lost.skipTo()-lost.Known(), int64(chunk), "known %d", from)
+				require.LessOrEqual(t, lost.skipTo()-lost.Known(), int64(2*chunk+chunk/2), "known %d", from)
 			}
 		}
 	}
@@ -45,4 +45,15 @@ func TestTopicSince(t *testing.T) {
 	} {
 		require.Equal(t, c.want, topicSince(c.wrote, &store.LastWrite{Ahead: c.ahead}, earlier), "%+v", c)
 	}
+}
+
+// 1,000 openings that each lost something keep the seq far below 2^53.
+func TestSeqAfterAThousandOpenings(t *testing.T) {
+	t.Parallel()
+	v := &Verdict{}
+	for range 1000 {
+		v.Ledger = v.Redis + 1000
+		v.Redis = v.skipTo()
+	}
+	require.Less(t, v.Redis, int64(1<<28))
 }

@@ -17,12 +17,12 @@ type lostEpoch struct {
 	owned []int64
 }
 
-// lostSpans returns the seqs that lost events may have had, beginning with from, one span for each epoch. Its holes are
-// the unknown events. known is ordered by seq.
+// lostSpans returns the seqs that lost events may have had, beginning with from, one span for each epoch. Its holes
+// are the unknown events. known is ordered by seq.
 //
 // No event of an epoch lies below the first seq after its opening, so the seqs that the opening skipped are no events.
-// But the ledger notes that seq just before the opening, which need not have happened. So only an event or a sight of the
-// epoch itself ends the epoch before it.
+// But the ledger notes that seq just before the opening, which need not have happened. So it does not end the epoch
+// before it: a grant or a sight of that epoch may have a higher seq.
 func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.Span) {
 	epochs := v.lostEpochs(from, known)
 	known = slices.Clone(known)
@@ -37,7 +37,12 @@ func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.S
 			}
 		}
 	}
-	sawIn(epochs, v.Known())
+	if seq := max(v.Ledger, v.Topic); seq > topOf(epochs) {
+		sawIn(epochs, seq)
+	}
+	if at := slices.IndexFunc(epochs, func(e lostEpoch) bool { return e.epoch == v.SeenIn }); at >= 0 {
+		epochs[at].saw(v.Seen)
+	}
 	for _, n := range v.lostNotes() { // what it noted as lost is of an earlier epoch
 		if n.First > 0 {
 			before := slices.IndexFunc(epochs, func(e lostEpoch) bool { return e.epoch == n.Epoch })
@@ -53,8 +58,8 @@ func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.S
 	return spans
 }
 
-// own adds a known event to the last of the epochs, or to an earlier one: a grant that the epoch's opening put back keeps
-// its seq.
+// own adds a known event to the last of the epochs, or to an earlier one: a grant that the epoch's opening put back
+// keeps its seq.
 func own(epochs []lostEpoch, seq int64) {
 	at := len(epochs) - 1
 	for ; at > 0 && seq < epochs[at].first; at-- {
@@ -75,7 +80,7 @@ func topOf(epochs []lostEpoch) (top int64) {
 	return top
 }
 
-// lostEpochs returns Redis' epoch and the later ones of which there is a note, a known event or a sight, in their order.
+// lostEpochs returns Redis' epoch and the later ones of which there is a note, a known event or a sight, in order.
 func (v *Verdict) lostEpochs(from int64, known []restore.Known) []lostEpoch {
 	epochs := []lostEpoch{{epoch: v.Opening, first: from, noted: true, top: from - 1}}
 	for _, n := range v.lostNotes() {
@@ -91,17 +96,23 @@ func (v *Verdict) lostEpochs(from int64, known []restore.Known) []lostEpoch {
 			add(known[i].Epoch)
 		}
 	}
+	add(v.SeenIn)
 	slices.SortFunc(epochs, func(a, b lostEpoch) int { return cmp.Compare(a.epoch, b.epoch) })
 	return epochs
 }
 
-// sawIn adds a seq that a source knows to the last of the epochs that can have it. The last seq that an opening skipped is
-// already the shard's in its epoch, and no event.
+// sawIn adds a seq that a source knows, of an unknown epoch, to the last of the epochs that can have it.
 func sawIn(epochs []lostEpoch, seq int64) {
 	at := len(epochs) - 1
 	for ; at > 0 && seq+1 < epochs[at].first; at-- {
 	}
-	if e := &epochs[at]; seq >= e.first {
+	epochs[at].saw(seq)
+}
+
+// saw adds a seq that a process saw in the epoch. The last seq that the opening skipped is the shard's seq after it,
+// and no event.
+func (e *lostEpoch) saw(seq int64) {
+	if seq >= e.first {
 		e.top = max(e.top, seq)
 	}
 }

@@ -24,12 +24,15 @@ type Verdict struct {
 	Ledger int64 `json:"ledger"`
 	Topic  int64 `json:"topic"`
 	Seen   int64 `json:"seen"`
-	// Late is the seq of an event that the ledger or a process knows, and that an earlier opening skipped; 0 if there
-	// is none.
+	// SeenIn is the epoch of the event Seen, which is the latest one that a caller has seen. A seq of an earlier epoch than
+	// Redis has says nothing.
+	SeenIn int64 `json:"seen_epoch,omitempty"`
+	// Late shows that the ledger or a process knows an event that an earlier opening has lost; 0 if there is none. It is
+	// the event's seq, or the last one that the opening skipped if that is lower.
 	Late int64 `json:"late,omitempty"`
 	// Refused says why no shard may open on this server with its present settings; empty if shards may open.
 	Refused string `json:"refused,omitempty"`
-	// Epoch is the highest epoch that Redis or the ledger knows. Opening is the shard's epoch in Redis.
+	// Epoch is the highest epoch that Redis, the ledger or a caller knows. Opening is the shard's epoch in Redis.
 	Epoch   int64 `json:"epoch"`
 	Opening int64 `json:"-"`
 	// Campaigns has the campaigns in doubt: Redis has lost them, or another source knows more of them than Redis.
@@ -52,7 +55,6 @@ type Verdict struct {
 	withheld map[string]map[int64]bool
 	counts   *Counts // what the attempt has restored
 	restored int64   // the last seq in Redis after the restore
-	skip     int64   // the least seq up to which the opening has to skip
 	opened   int64   // the epoch of the opening
 	// evidence is the number of witness reports that were judged. If Redis has more reports at the opening, the shard
 	// does not open.
@@ -83,9 +85,26 @@ type Doubt struct {
 }
 
 // Known returns the highest seq that any source knows.
-func (v *Verdict) Known() int64 { return max(v.Redis, v.Ledger, v.Topic, v.Seen, 0) }
+func (v *Verdict) Known() int64 {
+	known := max(v.Redis, v.Ledger, v.Topic, 0)
+	if v.SeenIn >= v.Opening {
+		known = max(known, v.Seen)
+	}
+	return known
+}
 
-func (v *Verdict) lostEvents() bool { return v.Known() > v.Redis || v.Late > 0 }
+func (v *Verdict) lostEvents() bool { return v.Known() > v.Redis || v.lostOpening() || v.Late > 0 }
+
+// lostOpening reports whether a caller has seen a later epoch than Redis has.
+func (v *Verdict) lostOpening() bool { return v.SeenIn > v.Opening && v.Seen > 0 }
+
+// last returns the latest event that the shard may have had before it froze.
+func (v *Verdict) last() store.Sight {
+	if v.lostOpening() {
+		return store.Sight{Epoch: v.SeenIn, Seq: v.Seen}
+	}
+	return store.Sight{Epoch: v.Opening, Seq: v.Known()}
+}
 
 // Lost reports whether Redis has lost events, or a campaign is in doubt.
 func (v *Verdict) Lost() bool { return v.lostEvents() || len(v.Campaigns) > 0 }
@@ -98,8 +117,8 @@ func (r *Recoverer) verdict(ctx context.Context, shard int, f *facts) (*Verdict,
 	if err != nil {
 		return nil, err
 	}
-	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen, Late: z.Late, Topic: -1,
-		Epoch: max(z.Epoch, 0), Opening: z.Epoch, state: z, dealt: map[string]int64{}, silent: map[int]bool{}, here: map[string]here{}}
+	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen.Seq, SeenIn: z.Seen.Epoch, Late: z.Late, Topic: -1,
+		Epoch: max(z.Epoch, z.Seen.Epoch, 0), Opening: z.Epoch, state: z, dealt: map[string]int64{}, silent: map[int]bool{}, here: map[string]here{}}
 	if v.Unrecorded, _, err = k.Unrecorded(ctx); err != nil || !z.Frozen {
 		return v, err
 	}
@@ -168,11 +187,11 @@ func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 		return err
 	}
 	for _, u := range v.Unrecorded { // Redis can lose the removal of a mark, so events after u.Last may be later
-		late, err := r.cfg.Ledger.HighestSeqIn(ctx, v.Shard, stream.SeqRange{First: u.Seq + 1, Last: u.Last})
+		late, err := r.cfg.Ledger.HighestSeqIn(ctx, v.Shard, stream.SeqRange{First: u.Seq + 1, Last: u.Last}, u.Epoch)
 		if err != nil {
 			return err
 		}
-		v.Late = max(v.Late, late)
+		v.Late = max(v.Late, min(late, u.Last))
 	}
 	return nil
 }
@@ -326,8 +345,7 @@ const blindChunks = 16
 const chunk = 1 << 16
 
 // skipTo returns the last seq that the opening skips. The next seq is a boundary after all known seqs, and one
-// boundary further if something was lost. The opening skips at least half a chunk. So if a witness later reports a
-// higher seq from before the opening, no later grant has that seq.
+// boundary further if something was lost. The opening skips at least half a chunk.
 func (v *Verdict) skipTo() int64 {
 	next := nextAfter(v.Known())
 	if v.Lost() {
@@ -336,7 +354,7 @@ func (v *Verdict) skipTo() int64 {
 	if v.Ledger < 0 {
 		next += blindChunks * chunk
 	}
-	return max(next-1, v.skip)
+	return next - 1
 }
 
 // nextAfter returns the lowest first seq of an opening that knows this seq.
@@ -368,5 +386,9 @@ func (v *Verdict) String() string {
 	if v.Late > 0 {
 		late = fmt.Sprintf("; the shard was opened without event %d, which was seen before", v.Late)
 	}
-	return fmt.Sprintf("%s, %s, %s, callers have seen event %d%s%s", redis, ledger, topic, v.Seen, late, in)
+	epoch := ""
+	if v.SeenIn != v.Opening && v.SeenIn > 0 {
+		epoch = fmt.Sprintf(" of epoch %d", v.SeenIn)
+	}
+	return fmt.Sprintf("%s, %s, %s, callers have seen event %d%s%s%s", redis, ledger, topic, v.Seen, epoch, late, in)
 }

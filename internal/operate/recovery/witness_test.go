@@ -75,7 +75,7 @@ func TestIdleProcessReportsWhatItHasSeen(t *testing.T) {
 			z, err := w.shard().Freeze(t.Context())
 			require.NoError(t, err)
 			require.True(t, z.Frozen, "another process freezes it")
-			require.EqualValues(t, 100, z.Seen)
+			require.Equal(t, store.Sight{Epoch: 1, Seq: 100}, z.Seen)
 			idle.watch(t)
 			w.staysFrozen(t)
 			verdicts, err := w.rec.Verdicts(t.Context())

@@ -26,7 +26,7 @@ func (w *world) lose(t *testing.T, n int64) {
 	entry.ID = fmt.Sprintf("%d-%d", deadlettertest.Began+w.Seq[0]/5, w.Seq[0])
 	require.NoError(t, w.Redis.XAdd(t.Context(), entry).Err())
 	require.NoError(t, w.Redis.HSet(t.Context(), k.Keys.Meta(), "epoch", 2, "seq", w.Seq[0], "skipped",
-		fmt.Sprintf("%d-%d", from, w.Seq[0])).Err())
+		fmt.Sprintf("%d-%d@2", from, w.Seq[0])).Err())
 	w.Add(t, 10)
 }
 

@@ -1,6 +1,7 @@
 package restore_test
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -8,6 +9,22 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
+
+// sight is an event that a process has seen: an epoch, and the shard's seq in it.
+type sight struct{ epoch, seq int64 }
+
+// after reports whether s is later than o. Seqs of different epochs are not compared: a server that has lost writes may
+// have used the same seqs again. loose plants a bug.
+func (s sight) after(o sight, loose bool) bool {
+	return loose && s.seq > o.seq || !loose && cmp.Or(cmp.Compare(s.epoch, o.epoch), cmp.Compare(s.seq, o.seq)) > 0
+}
+
+func latest(a, b sight, loose bool) sight {
+	if b.after(a, loose) {
+		return b
+	}
+	return a
+}
 
 // The scripts of a restore. Each call names the attempt, its recoverer, the server, and the attempt's progress.
 
@@ -194,18 +211,18 @@ func (d *data) revise(id string, revision int64) {
 }
 
 // open ends the attempt, and opens the shard.
-func (d *data) open(b by, seen int64) bool {
-	if !d.mine(b) || d.seen > seen {
+func (d *data) open(b by, seen sight) bool {
+	if !d.mine(b) || d.seen.after(seen, d.loose) {
 		return false
 	}
 	d.late, d.proofs = append(slices.Clip(d.late), d.proofs...), nil
-	d.frozen, d.frozenAt, d.seen, d.opened, d.history, d.mend = false, 0, 0, b.token, b.history, mend{}
+	d.frozen, d.frozenAt, d.seen, d.opened, d.history, d.mend = false, 0, sight{}, b.token, b.history, mend{}
 	return true
 }
 
 // hole grants a withheld packet to a user whose grant a witness reports late.
 func (d *data) hole(token string, epoch int64, g hongbao.Grant, limit, ms int64, bug string) string {
-	if no := d.guard(token, epoch, 0); no != "" {
+	if no := d.guard(token, epoch, sight{}); no != "" {
 		return no
 	}
 	c := d.camps[g.Campaign]
@@ -231,7 +248,7 @@ func (d *data) hole(token string, epoch int64, g hongbao.Grant, limit, ms int64,
 
 // claim claims a grant that is not published yet, or takes over the claim of a publisher that has stopped.
 func (d *data) claim(token string, ms int64, pid, pidEpoch, number int) (c claim, taken bool, epoch int64) {
-	if d.guard(token, 0, 0) != "" {
+	if d.guard(token, 0, sight{}) != "" {
 		return c, false, 0
 	}
 	var seqs []int64
@@ -259,7 +276,7 @@ func (d *data) claim(token string, ms int64, pid, pidEpoch, number int) (c claim
 
 // settle ends a claim. Its grant is then done, or can be claimed again.
 func (d *data) settle(token string, epoch int64, c claim, done bool) string {
-	if no := d.guard(token, epoch, c.Seq); no != "" {
+	if no := d.guard(token, epoch, sight{epoch, c.Seq}); no != "" {
 		return no
 	}
 	if d.claims[c.Seq].fence != c.fence {

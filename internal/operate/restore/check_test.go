@@ -2,7 +2,8 @@ package restore_test
 
 import (
 	"cmp"
-	"fmt"
+
+	"github.com/hongbao-project/hongbao"
 )
 
 // check checks the invariants after a step that has changed something.
@@ -51,23 +52,23 @@ func (w *world) checkNode(node *node) {
 	if d.frozen || !d.initialized {
 		return
 	}
-	w.checkSeqs(node, d)
+	owners := map[int64]identity{}
+	for _, g := range d.receipts() {
+		if old, is := owners[g.Seq]; is {
+			w.fail("seq %d of shard %d belongs to %v and to %v", g.Seq, node.shard, old, idOf(&g))
+		}
+		owners[g.Seq] = idOf(&g)
+	}
 }
 
-func (w *world) checkSeqs(n *node, d *data) {
-	for seq, e := range d.log {
-		id := name{idOf(&e.Grant), n.flips > 0}
-		if e.close != nil {
-			id.user = fmt.Sprint("close of epoch ", e.Epoch)
-		}
-		old, is := w.seqs[seqOf{n.shard, seq}]
-		if is && old.identity != id.identity && !old.two && !id.two && !w.twofold(e.Campaign, e.User) {
-			w.fail("seq %d of shard %d belongs to %v and to %v", seq, n.shard, old.identity, id.identity)
-		}
-		if !is || id.two && old.identity != id.identity {
-			w.seqs[seqOf{n.shard, seq}] = id
-		}
+// named records that a grant has left Redis under its seq. No other grant leaves Redis under that seq. A grant that was
+// lost before any source knew it may have had the same seq.
+func (w *world) named(g *hongbao.Grant) {
+	at := seqOf{g.Shard, g.Seq}
+	if old, is := w.seqs[at]; is && old != idOf(g) && !w.twofold(g.Campaign, g.User) && !w.twofold(old.campaign, old.user) {
+		w.fail("seq %d of shard %d is told of %v and of %v", g.Seq, g.Shard, old, idOf(g))
 	}
+	w.seqs[at] = idOf(g)
 }
 
 // checkTopic checks the new records. The topic must not have a grant twice, or a grant of an older epoch after a fence.
@@ -81,6 +82,7 @@ func (w *world) checkTopic() {
 			w.fail("the topic has packet %d of %s for %s twice", c.grant.Packet, c.grant.Campaign, c.grant.User)
 		}
 		w.topical[idOf(&c.grant)] = true
+		w.named(&c.grant)
 		for _, f := range w.floors[c.shard] {
 			if c.epoch < f.epoch && c.grant.Seq > f.floor {
 				w.fail("a session of epoch %d appended seq %d after the fence of epoch %d", c.epoch, c.grant.Seq, f.epoch)
@@ -106,7 +108,9 @@ func (w *world) ended() {
 		}
 	}
 	for _, k := range sorted(w.ledger.grants, compareKeys) {
-		if g := w.ledger.grants[k]; !w.topical[idOf(&g)] {
+		g := w.ledger.grants[k]
+		w.named(&g)
+		if !w.topical[idOf(&g)] {
 			w.fail("packet %d of %s is paid and not announced", g.Packet, g.Campaign)
 		}
 	}

@@ -18,22 +18,24 @@ func since(t time.Time) int64 { return t.Sub(t0).Milliseconds() }
 // data is the data of one shard on one Redis server. Its methods are the scripts. Each script is atomic and depends
 // only on the data and its arguments, so that a replica can run it again.
 type data struct {
-	initialized               bool
-	seq, epoch, seen, settled int64
-	frozen                    bool
-	opened, history           string
-	last, wrote, frozenAt     int64 // in ms: last write, last write before the freeze, when the freeze was noticed
-	log                       map[int64]entry
-	trimmed, trimmedAt        int64
-	skips                     []stream.SeqRange
-	camps                     map[string]*camp
-	bits                      [2]map[int64]bool // done bits, by sink
-	claims                    map[int64]claim
-	fence                     int64
-	lines                     map[int]int64
-	mend                      mend
-	proofs, late              []proof
-	sent                      map[int]string
+	initialized           bool
+	seq, epoch, settled   int64
+	seen                  sight // the latest event that a process has reported since the freeze
+	frozen                bool
+	opened, history       string
+	last, wrote, frozenAt int64 // in ms: last write, last write before the freeze, when the freeze was noticed
+	log                   map[int64]entry
+	trimmed, trimmedAt    int64
+	skips                 []stream.SeqRange
+	camps                 map[string]*camp
+	bits                  [2]map[int64]bool // done bits, by sink
+	claims                map[int64]claim
+	fence                 int64
+	lines                 map[int]int64
+	mend                  mend
+	proofs, late          []proof
+	sent                  map[int]string
+	loose                 bool // plants a bug: seqs are compared without their epochs
 }
 
 const (
@@ -138,15 +140,17 @@ func (d *data) noticed(ms int64) {
 	}
 }
 
+func (d *data) at() sight { return sight{d.epoch, d.seq} }
+
 // guard runs before each script. It returns why the script must not run; empty if it may. epoch is the epoch of the
 // caller's batch, 0 if it has none.
-func (d *data) guard(token string, epoch, seen int64) string {
+func (d *data) guard(token string, epoch int64, seen sight) string {
 	if !d.initialized {
 		return "frozen"
 	}
-	if seen > d.seq || d.opened != token {
+	if seen.after(d.at(), d.loose) || d.opened != token {
 		d.freeze()
-		d.seen = max(d.seen, seen)
+		d.seen = latest(d.seen, seen, d.loose)
 	}
 	if d.frozen {
 		return "frozen"
@@ -159,7 +163,8 @@ func (d *data) guard(token string, epoch, seen int64) string {
 
 type grab struct {
 	token         string
-	now, seen     int64
+	now           int64
+	seen          sight
 	campaign      string
 	user, request string
 	generation    int
@@ -237,7 +242,7 @@ func (c *camp) left() (n int) {
 }
 
 func (d *data) close(token string, now int64, id string) string {
-	if no := d.guard(token, 0, 0); no != "" {
+	if no := d.guard(token, 0, sight{}); no != "" {
 		return no
 	}
 	c := d.camps[id]
@@ -260,7 +265,7 @@ func (d *data) closeNow(now int64, id string) {
 }
 
 func (d *data) announce(token, id string, generation int) string {
-	if no := d.guard(token, 0, 0); no != "" {
+	if no := d.guard(token, 0, sight{}); no != "" {
 		return no
 	}
 	c := d.camps[id]
@@ -275,7 +280,7 @@ func (d *data) announce(token, id string, generation int) string {
 }
 
 func (d *data) deal(token, id string, generation int, packets []int64) string {
-	if no := d.guard(token, 0, 0); no != "" {
+	if no := d.guard(token, 0, sight{}); no != "" {
 		return no
 	}
 	if c := d.camps[id]; c != nil && c.dealt < generation {
@@ -292,7 +297,7 @@ func (c *camp) add(packets []int64) {
 
 // done sets a sink's done bits, like the scripts complete and ack.
 func (d *data) done(token string, epoch int64, sink int, seqs []int64) string {
-	if no := d.guard(token, epoch, slices.Max(seqs)); no != "" {
+	if no := d.guard(token, epoch, sight{epoch, slices.Max(seqs)}); no != "" {
 		return no
 	}
 	for _, seq := range seqs {
@@ -313,7 +318,7 @@ func (d *data) skipped(seq int64) int64 {
 // trim raises settled over all events that both sinks have finished. It removes settled entries that are older than ten
 // seconds.
 func (d *data) trim(token string, now int64) {
-	if d.guard(token, 0, 0) != "" {
+	if d.guard(token, 0, sight{}) != "" {
 		return
 	}
 	for d.settled < d.seq {
@@ -336,32 +341,32 @@ func (d *data) trim(token string, now int64) {
 
 // behind freezes an open shard if the ledger has a later epoch.
 func (d *data) behind(token string, epoch int64) {
-	if d.guard(token, 0, 0) == "" && d.epoch < epoch {
+	if d.guard(token, 0, sight{}) == "" && d.epoch < epoch {
 		d.freeze()
 	}
 }
 
 // view is the state of a shard that a producer's watch reads.
 type view struct {
-	frozen                    bool
-	seq, epoch, settled, seen int64
-	mend                      mend
+	frozen              bool
+	seq, epoch, settled int64
+	mend                mend
 }
 
 // line writes the witness line of a process. It freezes the shard if the server or its history has changed since the
-// opening, or if the process has seen a higher seq.
-func (d *data) line(id int, now int64, token, history string, seen int64) view {
-	if d.initialized && (d.opened != token || d.history != history || seen > d.seq) {
+// opening, or if the process has seen a later event.
+func (d *data) line(id int, now int64, token, history string, seen sight) view {
+	if d.initialized && (d.opened != token || d.history != history || seen.after(d.at(), d.loose)) {
 		d.freeze()
 	}
 	if d.frozen || !d.initialized {
-		d.seen = max(d.seen, seen)
+		d.seen = latest(d.seen, seen, d.loose)
 	} else {
 		d.last = max(d.last, now)
 	}
 	d.lines[id] = now
 	d.noticed(now)
-	return view{d.frozen || !d.initialized, d.seq, d.epoch, d.settled, d.seen, d.mend}
+	return view{d.frozen || !d.initialized, d.seq, d.epoch, d.settled, d.mend}
 }
 
 // evidence appends evidence from a witness. sent reports whether the witness has sent everything with it.
@@ -377,7 +382,7 @@ func (d *data) evidence(id int, attempt string, proofs []proof, sent bool) bool 
 }
 
 func (d *data) lateEvidence(token string, proofs []proof) bool {
-	if d.guard(token, 0, 0) != "" {
+	if d.guard(token, 0, sight{}) != "" {
 		return false
 	}
 	d.late = append(d.late, proofs...)

@@ -9,11 +9,11 @@ import (
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 )
 
-// judge records the truth: which grants were reported to which users, and which event has which seq.
+// judge records the truth: which grants were reported to which users, and which grant has which seq outside of Redis.
 type judge struct {
 	wins     []*win
 	byPacket map[key][]*win
-	seqs     map[seqOf]name
+	seqs     map[seqOf]identity // the grants in the topic and in the ledger
 	reported map[identity]bool
 	dropped  map[identity]bool // a producer forgot the grant before it was settled
 	holes    map[identity]bool // granted late, from withheld packets
@@ -40,11 +40,6 @@ type seqOf struct {
 	seq   int64
 }
 
-type name struct {
-	identity
-	two bool
-}
-
 type emptied struct {
 	generation int
 	at         int64
@@ -52,7 +47,7 @@ type emptied struct {
 
 func (j *judge) init() {
 	*j = judge{
-		byPacket: map[key][]*win{}, seqs: map[seqOf]name{}, reported: map[identity]bool{}, dropped: map[identity]bool{},
+		byPacket: map[key][]*win{}, seqs: map[seqOf]identity{}, reported: map[identity]bool{}, dropped: map[identity]bool{},
 		holes: map[identity]bool{}, snaps: map[string]map[int][]proof{}, emptied: map[key]emptied{},
 		topical: map[identity]bool{}, floors: map[int][]record{},
 	}
@@ -184,7 +179,7 @@ func (w *world) opened(r *recovery) {
 		}
 	}
 	if unnamed := restore.Holes([]stream.SeqRange{{First: d.trimmed + 1, Last: d.seq}},
-		sorted(d.log, cmp.Compare[int64])); !d.named(unnamed) {
+		sorted(d.log, cmp.Compare[int64])); !d.unused(unnamed) {
 		w.fail("shard %d opens, but the seqs %v have no event and were not all skipped", n.shard, unnamed)
 	}
 	for _, k := range sorted(w.ledger.grants, compareKeys) {
@@ -200,8 +195,8 @@ func (d *data) twin(t *win) bool {
 	return is && idOf(&e.Grant) != idOf(&t.Grant)
 }
 
-// named reports whether openings have skipped all seqs of the ranges.
-func (d *data) named(ranges []stream.SeqRange) bool {
+// unused reports whether openings have skipped all seqs of the ranges.
+func (d *data) unused(ranges []stream.SeqRange) bool {
 	for _, r := range ranges {
 		for seq := r.First; seq <= r.Last; seq++ {
 			if seq = d.skipped(seq); seq == 0 {

@@ -9,7 +9,7 @@ func (w *world) lateGrants(a *agent) {
 		a.wait(300)
 		for _, n := range w.nodes {
 			s := n.of(a)
-			for s == n.of(a) && s.data.guard(s.token, 0, 0) == "" && len(s.data.late) > 0 && w.ledger.downUntil <= w.now {
+			for s == n.of(a) && s.data.guard(s.token, 0, sight{}) == "" && len(s.data.late) > 0 && w.ledger.downUntil <= w.now {
 				w.judgeLate(a, n, s, s.data.late[0])
 				if len(s.data.late)%8 == 0 {
 					a.step("late")
@@ -74,7 +74,7 @@ type filter struct {
 func (w *world) full(a *agent, s *spec, shard int) (c *camp, revision, epoch int64) {
 	to := w.nodes[shard].of(a)
 	c = to.data.camps[s.id]
-	if to.data.guard(to.token, 0, 0) != "" || c == nil || c.state != "open" || c.left() > 0 || c.dealt < c.announced {
+	if to.data.guard(to.token, 0, sight{}) != "" || c == nil || c.state != "open" || c.left() > 0 || c.dealt < c.announced {
 		return nil, 0, 0
 	}
 	return c, c.revision, to.data.epoch

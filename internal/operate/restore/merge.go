@@ -28,7 +28,8 @@ type Known struct {
 
 // Claims has what Merge compares each grant with, besides the other grants.
 type Claims struct {
-	Intact int64 // the intact seq
+	// Passed reports whether a grant's seq is not above the intact seq.
+	Passed func(g *hongbao.Grant) bool
 	// Held has the grants that stay in any case: receipts up to the intact seq, and receipts on other places.
 	Held []hongbao.Grant
 	// Withheld reports whether an earlier restore has withheld this packet.
@@ -78,11 +79,11 @@ func Merge(known []Known, c Claims) (kept, lost []Known) {
 		case dealt, k.From != Ledger && (requests[holder{k.Campaign, k.User, k.RequestID}] ||
 			users[holder{k.Campaign, k.User, ""}] >= c.Limit(k.Campaign)):
 			lost = append(lost, k)
-		case k.Seq <= c.Intact && !c.Withheld(k.Campaign, k.Packet), k.From != Ledger && c.LeftOut(&k.Grant):
+		case c.Passed(&k.Grant) && !c.Withheld(k.Campaign, k.Packet), k.From != Ledger && c.LeftOut(&k.Grant):
 			lost = append(lost, k)
 		default:
 			take(&k.Grant)
-			k.Moved = seqs[k.Seq] || k.Seq <= c.Intact
+			k.Moved = seqs[k.Seq] || c.Passed(&k.Grant)
 			seqs[k.Seq] = true
 			kept = append(kept, k)
 		}

@@ -34,9 +34,15 @@ func (n *node) newServer(d *data, before string, promoted bool) *server {
 	return &server{fmt.Sprint("run", n.w.names), fmt.Sprint("history", n.w.names), before, d, promoted}
 }
 
+func (n *node) newData() *data {
+	d := newData()
+	d.loose = n.w.loose()
+	return d
+}
+
 func newNode(w *world, shard int) *node {
 	n := &node{w: w, shard: shard}
-	n.up = n.newServer(newData(), "", true)
+	n.up = n.newServer(n.newData(), "", true)
 	return n
 }
 
@@ -126,7 +132,7 @@ func (n *node) older() {
 // flush simulates FLUSHALL, which changes neither the run nor the history.
 func (n *node) flush() {
 	n.count("flushes", newData())
-	n.up.data = newData()
+	n.up.data = n.newData()
 	n.moved()
 }
 

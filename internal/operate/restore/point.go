@@ -21,9 +21,6 @@ const (
 	// Patience is how long a restore waits for silent witnesses. Any answer to a user that is still in transit arrives
 	// or is discarded within that time.
 	Patience = Young
-
-	chunk  = 1 << 16 // the first seq after an opening is a multiple of it
-	perSec = 500_000 // more grants than a shard can make in a second
 )
 
 // Entry is an entry of the stream, with its last seq and the time when it was written.
@@ -63,13 +60,6 @@ func Intact(f Found) int64 {
 		intact = min(intact, floor)
 	}
 	return intact
-}
-
-// SkipTo returns the last seq that an opening skips. It lies after every known seq, and after all seqs that may have
-// been granted since Redis' last intact write. The next seq is a boundary.
-func SkipTo(known int64, since time.Duration) int64 {
-	known += chunk/2 + int64(since.Seconds()*perSec)
-	return (known/chunk+1)*chunk - 1
 }
 
 // Holes returns the seqs of the spans that no known event has. A span has the seqs of one epoch: from the one after

@@ -25,7 +25,7 @@ type memo struct {
 
 // known is what a producer knows about a shard.
 type known struct {
-	seen      int64
+	seen      sight           // the latest event
 	tops      map[int64]int64 // highest seq that it saw, by epoch
 	line      int64           // time of its last witness line
 	on        *server
@@ -89,6 +89,9 @@ func (p *producer) grab(a *agent, q *request) {
 		}
 		c := grab{s.token, w.now, k.seen, q.spec.id, q.user, q.id, generation, q.spec.limit, elsewhere}
 		r := call(n, s, func(d *data) reply { return d.grab(shard, c) })
+		if newest := k.newest(); r.epoch > 0 && r.epoch < newest {
+			w.fail("shard %d answers in epoch %d, and the caller has seen epoch %d", shard, r.epoch, newest)
+		}
 		two, asked := s == n.cut || n.flips > 0, w.now
 		w.note(a, "asked", q.id, "shard", shard, s.token, r.outcome, "epoch", r.epoch, "two", two)
 		a.step("reply")
@@ -100,7 +103,7 @@ func (p *producer) grab(a *agent, q *request) {
 			a.wait(100) // a recoverer may have decided without this answer, so it is discarded
 			continue
 		}
-		k.saw(r.epoch, r.seq)
+		k.saw(r.epoch, r.seq, w.loose())
 		switch r.outcome {
 		case "granted":
 			p.remember(&r.grant)
@@ -132,11 +135,19 @@ func (p *producer) remember(g *hongbao.Grant) {
 	p.memory = append(p.memory, memo{*g, p.w.now})
 }
 
-func (k *known) saw(epoch, seq int64) {
+func (k *known) saw(epoch, seq int64, loose bool) {
 	if k.tops == nil {
 		k.tops = map[int64]int64{}
 	}
-	k.seen, k.tops[epoch] = max(k.seen, seq), max(k.tops[epoch], seq)
+	k.seen, k.tops[epoch] = latest(k.seen, sight{epoch, seq}, loose), max(k.tops[epoch], seq)
+}
+
+// newest returns the latest epoch that the producer has seen.
+func (k *known) newest() (epoch int64) {
+	for e := range k.tops {
+		epoch = max(epoch, e)
+	}
+	return epoch
 }
 
 // speaks reports whether the producer may answer users: its witness line is young, and every copy of the primary has
@@ -168,7 +179,11 @@ func (p *producer) check(a *agent, i int, n *node) {
 	if w.bug == "founding after FLUSHALL" && !s.data.initialized && s.data.mend.attempt == "" {
 		do(n, s, func(d *data) { w.initialize(d, i, token, history) })
 	}
+	open, newest := s.data.opened == token && s.data.history == history && !s.data.frozen, k.newest()
 	v := call(n, s, func(d *data) view { return d.line(id, now, token, history, seen) })
+	if open && v.frozen && newest < v.epoch {
+		w.fail("shard %d of epoch %d freezes, and the process has seen no epoch later than %d", i, v.epoch, newest)
+	}
 	if k.on != s {
 		k.on, k.write, k.confirmed = s, n.written(), false
 	}
@@ -178,7 +193,7 @@ func (p *producer) check(a *agent, i int, n *node) {
 		p.sendEvidence(a, n, k, v.mend)
 		return
 	case !v.frozen:
-		k.saw(v.epoch, v.seq)
+		k.saw(v.epoch, v.seq, w.loose())
 		if v.epoch != k.late { // not <, because the producer may return from a primary that was left behind
 			p.late(n, k, s, v.epoch)
 		}

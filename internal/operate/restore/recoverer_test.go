@@ -27,13 +27,13 @@ type recovery struct {
 type plan struct {
 	verdict restore.Verdict
 	sent    []int // witnesses that have sent everything
-	seen    int64
+	seen    sight
 	known   []restore.Known
 	kept    map[string]map[int64]restore.Known
 	through map[string]int64 // last packet that a source knows as dealt, by campaign
 	tops    map[int64]int64  // highest seq that any process saw, by epoch
 	last    int64
-	owned   []int64 // seqs of known events that are not restored
+	owned   []sight // known events that are not restored
 	spans   []span
 	steps   map[string][]restore.Step
 	closes  []string
@@ -271,7 +271,7 @@ func (r *recovery) collect() bool {
 	}
 	r.plan.seen = r.s.data.seen
 	r.plan.tops = map[int64]int64{}
-	r.saw(0, r.plan.seen)
+	r.saw(r.plan.seen.epoch, r.plan.seen.seq)
 	r.plan.through = map[string]int64{}
 	if r.bug != "opening before restoring" {
 		r.read()
@@ -288,7 +288,7 @@ func (r *recovery) read() {
 		if from != restore.Ledger && r.ledger.refunded[g.Campaign] {
 			if paid, is := r.ledger.grants[keyOf(g)]; !is || idOf(&paid) != idOf(g) {
 				r.report(g) // no money is left for a grant of a refunded campaign
-				r.plan.owned = append(r.plan.owned, g.Seq)
+				r.plan.owned = append(r.plan.owned, sight{g.Epoch, g.Seq})
 				if g.Seq > r.m.intact {
 					r.plan.through[g.Campaign] = max(r.plan.through[g.Campaign], g.Packet)
 				}
@@ -327,26 +327,33 @@ func (r *recovery) read() {
 	}
 }
 
-// saw notes that a process has seen a seq of an epoch. For epoch 0 it finds the epoch whose span contains the seq. It
-// ignores a seq that a restore gave to a grant of an older epoch, because that restore has recorded what was seen.
+// saw notes that a process has seen a seq of an epoch. It ignores a seq that a restore gave to a grant of an older epoch,
+// because that restore has recorded what was seen.
 func (r *recovery) saw(epoch, seq int64) {
-	rows := r.ledger.rows[r.n.shard]
-	for _, o := range rows {
+	for _, o := range r.ledger.rows[r.n.shard] {
 		if epoch == o.epoch && seq <= o.last {
 			return
-		}
-	}
-	for i := 0; epoch == 0 && i < len(rows); i++ {
-		if o := rows[len(rows)-1-i]; seq > o.last && (o.last > 0 || o.attempt == "") {
-			epoch = o.epoch
 		}
 	}
 	r.plan.tops[epoch] = max(r.plan.tops[epoch], seq)
 }
 
-// spans returns, by epoch, the seqs after the intact seq that may have been granted.
-func (r *recovery) spans(owned []int64) (spans []span) {
-	for _, o := range r.ledger.rows[r.n.shard] {
+// spans returns, by epoch, the seqs after the intact seq that may have been granted. A seq of an epoch has an owner if
+// the event belongs to that epoch, or to a later one whose opening put it back.
+func (r *recovery) spans(events []sight) (spans []span) {
+	rows := r.ledger.rows[r.n.shard]
+	last := map[int64]int64{}
+	for _, o := range rows {
+		last[o.epoch] = o.last
+	}
+	for _, o := range rows {
+		var owned []int64
+		for _, e := range events {
+			if e.epoch == o.epoch || e.epoch > o.epoch && e.seq <= last[e.epoch] {
+				owned = append(owned, e.seq)
+			}
+		}
+		slices.Sort(owned)
 		s := span{Span: restore.Span{
 			Seqs: stream.SeqRange{First: max(o.last, r.m.intact) + 1, Last: r.plan.tops[o.epoch]},
 		}}

@@ -25,13 +25,6 @@ func TestIntact(t *testing.T) {
 	require.Equal(t, int64(10), restore.Intact(restore.Found{Seq: 30, Trimmed: 10, Wrote: at(0)}))
 }
 
-func TestSkipTo(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, int64(1<<16-1), restore.SkipTo(1, 0))
-	require.Equal(t, int64(1<<17-1), restore.SkipTo(1<<15, 0), "an opening skips at least half a chunk")
-	require.Greater(t, restore.SkipTo(1, 10*time.Second), int64(5_000_000))
-}
-
 func TestHoles(t *testing.T) {
 	t.Parallel()
 	spans := []stream.SeqRange{{First: 5, Last: 10}, {First: 100, Last: 102}}
@@ -67,7 +60,7 @@ func grantOf(seq, epoch, packet int64, user, request string) hongbao.Grant {
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	claims := restore.Claims{
-		Intact: 10, Held: []hongbao.Grant{grantOf(9, 1, 1, "u1", "r1")},
+		Passed: func(g *hongbao.Grant) bool { return g.Seq <= 10 }, Held: []hongbao.Grant{grantOf(9, 1, 1, "u1", "r1")},
 		Withheld: func(_ string, packet int64) bool { return packet == 3 },
 		LeftOut:  func(g *hongbao.Grant) bool { return g.User == "gone" },
 		Limit:    func(string) int64 { return 1 },

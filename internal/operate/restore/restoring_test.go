@@ -37,7 +37,7 @@ func (r *recovery) here() (specs []*spec) {
 func (r *recovery) merge() bool {
 	d := r.s.data
 	claims := restore.Claims{
-		Intact:  r.m.intact,
+		Passed:  func(g *hongbao.Grant) bool { return g.Seq <= r.m.intact },
 		LeftOut: r.missed,
 		Limit:   func(id string) int64 { return int64(r.spec(id).limit) },
 		Withheld: func(id string, packet int64) bool {
@@ -59,7 +59,7 @@ func (r *recovery) merge() bool {
 		last = max(last, o.last, r.plan.tops[o.epoch])
 	}
 	for _, k := range slices.Concat(kept, lost) {
-		owned = append(owned, k.Seq)
+		owned = append(owned, sight{k.Epoch, k.Seq})
 	}
 	for _, k := range lost {
 		r.report(&k.Grant)
@@ -68,7 +68,6 @@ func (r *recovery) merge() bool {
 		}
 	}
 	r.number(kept, last)
-	slices.Sort(owned)
 	r.note(r.a, "merge", fmt.Sprintf("%+v", r.m), "verdict", r.plan.verdict, "tops", r.plan.tops, "seen", r.plan.seen,
 		"sent", r.plan.sent, d.lines, d.wrote, d.frozenAt)
 	r.plan.spans = r.spans(owned)
@@ -90,10 +89,7 @@ func (r *recovery) number(kept []restore.Known, known int64) {
 			moved++
 		}
 	}
-	r.plan.last = restore.SkipTo(known+moved, time.Duration(r.now-r.since)*time.Millisecond)
-	if r.bug == "no jump of seq" {
-		r.plan.last = known + moved
-	}
+	r.plan.last = known + moved + r.jumps
 	next := r.plan.last - moved
 	r.plan.kept = map[string]map[int64]restore.Known{}
 	for _, k := range kept {
@@ -113,7 +109,7 @@ func (r *recovery) number(kept []restore.Known, known int64) {
 // closed notes which campaigns have lost their close, and adds the seqs of all closes to the owned seqs.
 func (r *recovery) closed() {
 	own := func(seq, epoch int64) {
-		r.plan.owned = append(r.plan.owned, seq)
+		r.plan.owned = append(r.plan.owned, sight{epoch, seq})
 		r.saw(epoch, seq)
 	}
 	for _, s := range r.here() {

@@ -8,7 +8,7 @@ func (w *world) settler(a *agent) {
 		shard := w.rng.IntN(len(w.nodes))
 		n := w.nodes[shard]
 		s := n.of(a)
-		if s.data.guard(s.token, 0, 0) != "" {
+		if s.data.guard(s.token, 0, sight{}) != "" {
 			continue
 		}
 		epoch, batch := s.data.epoch, w.unsettled(s.data)

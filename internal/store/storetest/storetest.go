@@ -31,9 +31,10 @@ func open(ctx context.Context, rdb redis.UniversalClient, k *store.Shard) error 
 	if err != nil || !z.Frozen {
 		return err
 	}
-	if z.Seen > z.Seq {
+	if z.Seen.After(z.At()) {
+		known := max(z.Seq, z.Seen.Seq)
 		_, err = k.Reopen(ctx, &store.Reopening{
-			Was: z, Epoch: z.Epoch + 1, Known: z.Seen, Last: (z.Seen/store.ChunkEvents+1)*store.ChunkEvents - 1,
+			Was: z, Epoch: max(z.Epoch, z.Seen.Epoch) + 1, Known: known, Last: (known/store.ChunkEvents+1)*store.ChunkEvents - 1,
 		})
 		return err
 	}
