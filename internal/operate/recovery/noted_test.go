@@ -124,3 +124,31 @@ func TestNotedOpeningThatDidNotHappen(t *testing.T) {
 		})
 	}
 }
+
+// Redis has every event that a source knows. The log says that nothing was lost only if every process has reported.
+func TestLogOfAnOpeningWithoutAKnownLoss(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reports bool
+		says    string
+	}{
+		"every process has reported": {true, "nothing was lost"},
+		"a process is silent":        {false, "no loss is known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			p := w.process(t)
+			if c.reports {
+				p.watch(t)
+			}
+			p.wins(t, 5)
+			w.restart(t, "")
+			w.restores(t, w.guarded())
+			opened := w.logs.FilterMessageSnippet("a frozen shard is open again").All()
+			require.Len(t, opened, 1)
+			require.Contains(t, opened[0].Message, c.says)
+			require.Equal(t, c.reports, opened[0].ContextMap()["every process has reported"])
+		})
+	}
+}
