@@ -69,7 +69,8 @@ for from, last, epoch, accepted in string.gmatch(m[5] or '', '(%d+)-(%d+)@(%d+)(
 end
 skipped[#skipped + 1] = first .. '-' .. ARGV[5] .. '@' .. ARGV[4] .. (ARGV[10] == '1' and '*' or '')
 redis.call('HSET', KEYS[1], 'seq', ARGV[5], 'epoch', ARGV[4], 'opened', ARGV[1], 'history', ARGV[8],
-	'finished', string.format('%.0f', (m[9] or 0) + ARGV[5] - (m[1] or 0)), 'skipped', table.concat(skipped, ','))
+	'finished', string.format('%.0f', (m[9] or 0) + ARGV[5] - (m[1] or 0)), 'skipped', table.concat(skipped, ','),
+	'watched', now)
 -- replicas is deleted too, because it may be the number of an old primary.
 redis.call('HDEL', KEYS[1], 'frozen', 'seen', 'late', 'replicas', 'mend', 'asked', 'evidence')
 redis.call('UNLINK', KEYS[3])

@@ -22,7 +22,8 @@ end
 local text = string.format('%.0f', now)
 local sent = line and string.match(line, ' (%d+)$') or '0'
 if ARGV[2] == '1' then
-	local before = line and string.match(line, '^%d+') or '0'
+	-- On a frozen shard a line keeps a time that is ahead: it is compared with that of the last write before the freeze.
+	local before = m[3] and line and string.match(line, '^%d+') or '0'
 	redis.call('HSET', KEYS[2], ARGV[1], (tonumber(before) > now and before or text) .. ' ' .. sent)
 	if not m[3] then
 		redis.call('HSET', KEYS[1], 'watched', text)

@@ -244,9 +244,10 @@ type Before struct {
 	// OnePromotion means that there was exactly one promotion since the shard was last opened, and no restart. Then Redis
 	// can only have lost the latest writes.
 	OnePromotion bool
-	// Wrote is the latest time at which an entry or a witness shows a write to the shard. It is the Unix epoch if the
-	// stream is gone. Frozen is when the shard froze.
-	Wrote, Frozen time.Time
+	LastWrite
+
+	// Frozen is when the shard froze.
+	Frozen time.Time
 	// Attempt is the attempt that is recorded in the shard. Asked is how long ago it began to collect evidence from
 	// witnesses.
 	Attempt Attempt
@@ -268,34 +269,23 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	if err != nil {
 		return b, err
 	}
-	v, err := conn.HMGet(ctx, k.Keys.Meta(), openedField, historyField, "watched", frozenField, mendField, "asked").Result()
+	v, err := conn.HMGet(ctx, k.Keys.Meta(), openedField, historyField, frozenField, mendField, "asked").Result()
 	if err != nil {
 		return b, fmt.Errorf("read %s: %w", k.Keys.Meta(), Classify(err))
 	}
 	opened, _ := v[0].(string)
 	history, _ := v[1].(string)
 	b.OnePromotion = server.RunID != opened && server.promoted() != "" && server.ReplID2 == history
-	b.Wrote, b.Frozen = unixMilli(v[2]), unixMilli(v[3])
-	last, err := k.LastEntry(ctx)
-	if err != nil {
+	b.Frozen = unixMilli(v[2])
+	if b.LastWrite, err = k.lastWriteOn(ctx, conn); err != nil {
 		return b, err
 	}
-	switch {
-	case last.IsZero():
-		b.Wrote = time.UnixMilli(0)
-	case last.After(b.Wrote):
-		b.Wrote = last
-	}
+	mend, _ := v[3].(string)
+	b.Attempt, _ = parseAttempt(mend) // unreadable: the zero Attempt
+	b.Asked = max(0, b.now.Sub(unixMilli(v[4])))
 	// A restarted server can report the history of the file that it loaded. So OnePromotion also requires that the server
 	// was up before the last write.
-	now, err := conn.Time(ctx).Result()
-	if err != nil {
-		return b, fmt.Errorf("ask %s for its time: %w", k.Keys.Meta(), Classify(err))
-	}
-	mend, _ := v[4].(string)
-	b.Attempt, _ = parseAttempt(mend) // unreadable: the zero Attempt
-	b.Asked = now.Sub(unixMilli(v[5]))
-	b.OnePromotion = b.OnePromotion && server.Uptime > now.Sub(b.Wrote)
+	b.OnePromotion = b.OnePromotion && server.Uptime > b.now.Sub(b.Wrote)
 	b.CertainSeq, err = k.LastBefore(ctx, b.Wrote.Add(-overlap))
 	return b, err
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -134,27 +133,6 @@ func Pages(first string, read func(first string, count int) ([]RawEntry, error))
 // Pages returns the shard's entries from first to last, both included, see Range.
 func (k *Shard) Pages(ctx context.Context, first, last string) iter.Seq2[[]RawEntry, error] {
 	return Pages(first, func(first string, count int) ([]RawEntry, error) { return k.Range(ctx, first, last, count) })
-}
-
-// LastEntry returns when the stream's last entry was written, even if that entry was trimmed. It returns the zero
-// time if the stream does not exist or never had an entry.
-func (k *Shard) LastEntry(ctx context.Context) (time.Time, error) {
-	info, err := k.rdb.XInfoStream(ctx, k.Keys.Events()).Result()
-	if err != nil {
-		if err = Classify(err); redis.HasErrorPrefix(err, "no such key") {
-			err = nil
-		}
-		return time.Time{}, err
-	}
-	text, _, _ := strings.Cut(info.LastGeneratedID, "-")
-	ms, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("the last id of %s is %q: %w", k.Keys.Events(), info.LastGeneratedID, err)
-	}
-	if ms == 0 {
-		return time.Time{}, nil
-	}
-	return time.UnixMilli(ms), nil
 }
 
 // LastSeq returns the seq of the shard's last event.

@@ -313,6 +313,29 @@ func TestRegistrationOfTwoProducers(t *testing.T) {
 	}
 }
 
+// Redis' clock was ahead when a process wrote its line. On an open shard the next line has the right time, so that no
+// recoverer waits for the process once it is gone. On a frozen shard the line stays ahead, because it is compared with
+// the last write before the freeze.
+func TestRegistrationAfterTheClockWasAhead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.load(t, spec("rain", 10))
+	b.grab(t, "rain", "u1/r1")
+	written := func() time.Time {
+		process := b.rdb.HKeys(t.Context(), b.k.Keys.Witnesses()).Val()[0]
+		ahead := time.Now().Add(8 * time.Hour).UnixMilli()
+		require.NoError(t, b.rdb.HSet(t.Context(), b.k.Keys.Witnesses(), process, fmt.Sprint(ahead, " 0")).Err())
+		require.NoError(t, store.CheckOnce(t.Context(), b.k))
+		lines, err := b.k.Witnesses(t.Context())
+		require.NoError(t, err)
+		require.Len(t, lines, 1)
+		return lines[0].At
+	}
+	require.WithinDuration(t, time.Now(), written(), time.Minute)
+	b.freeze(t)
+	require.WithinDuration(t, time.Now().Add(8*time.Hour), written(), time.Minute)
+}
+
 // The line of a dead process is old. On a frozen shard it stays, because a recoverer may wait for it. On an open
 // shard it is removed.
 func TestOldRegistrations(t *testing.T) {

@@ -52,7 +52,7 @@ func (f *facts) lap(step *int64) {
 	f.lapped = now
 }
 
-// wrote returns the time of the last write to the shard before it froze.
+// wrote returns the time of the last write to the shard before it froze; the Unix epoch if it is unknown.
 func (f *facts) wrote() time.Time { return time.UnixMilli(f.attempt.Wrote) }
 
 // over reports whether the shard is on another server than the attempt's, or the server was promoted since, or a process
@@ -185,10 +185,7 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 	}
 	began := time.Now()
 	defer func() { f.steps.Topic += time.Since(began).Milliseconds() }()
-	var since time.Time
-	if f.attempt.Wrote > 0 {
-		since = r.cfg.Topic.FenceSince(f.wrote())
-	}
+	since := topicSince(f.wrote(), &f.before.LastWrite, r.cfg.Topic.FenceSince)
 	open, err := k.OpenClaims(ctx, r.cfg.TopicSink)
 	if err != nil {
 		return err

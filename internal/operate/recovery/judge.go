@@ -64,7 +64,7 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 	for _, c := range v.here {
 		walks = walks || c.places > 1 && c.grants
 	}
-	walks = walks && v.Redis+int64(len(kept)) < v.Known()
+	walks = walks && unknown(lostSpans(v, v.Redis+1, kept)) > 0
 	v.guarded = !f.complete || walks
 	switch {
 	case !v.guarded || r.cfg.Margin > 0:

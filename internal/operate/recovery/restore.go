@@ -172,10 +172,7 @@ func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 			done.Witnesses++
 		}
 	}
-	for _, s := range lostSpans(v, done.First, known) {
-		done.Unknown += s.Seqs.Last - s.Seqs.First + 1
-	}
-	done.Unknown -= int64(len(sources))
+	done.Unknown = unknown(lostSpans(v, done.First, known))
 	return done
 }
 
@@ -338,7 +335,11 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (w
 		fields = append(fields, zap.Any("steps", f.steps))
 	}
 	if done == nil {
-		r.cfg.Log.Info("a frozen shard is open again, nothing was lost", fields...)
+		what := "nothing was lost"
+		if f == nil || !f.complete {
+			what = "no loss is known, but a process that has not reported may know of one"
+		}
+		r.cfg.Log.Info("a frozen shard is open again, "+what, fields...)
 		return "", nil
 	}
 	done.Took, done.Planned = f.steps, false

@@ -2,8 +2,11 @@ package recovery
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // An opening skips at least half a chunk after the last known seq, and at most two and a half chunks.
@@ -20,6 +23,27 @@ func TestSkipIsWide(t *testing.T) {
 				require.LessOrEqual(t, lost.skipTo()-lost.Known(), int64(2*chunk+chunk/2), "known %d", from)
 			}
 		}
+	}
+}
+
+// The topic's times come from other clocks than Redis' last write.
+func TestTopicSince(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	earlier := func(at time.Time) time.Time { return at.Add(-time.Minute) }
+	for _, c := range []struct {
+		wrote time.Time
+		ahead time.Duration
+		want  time.Time
+	}{
+		{now.Add(-time.Hour), 0, now.Add(-time.Hour - time.Minute)},
+		{now.Add(8*time.Hour - time.Second), 8 * time.Hour, now.Add(-time.Second - time.Minute)},
+		{now.Add(-time.Hour), -10 * time.Second, now.Add(-time.Hour - time.Minute)}, // this worker's clock may be wrong
+		{now.Add(time.Hour), 0, time.Time{}},
+		{time.UnixMilli(0), 0, time.Time{}},
+		{time.UnixMilli(0), 8 * time.Hour, time.Time{}},
+	} {
+		require.Equal(t, c.want, topicSince(c.wrote, &store.LastWrite{Ahead: c.ahead}, earlier), "%+v", c)
 	}
 }
 

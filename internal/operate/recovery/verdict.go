@@ -196,14 +196,25 @@ func (r *Recoverer) askLedger(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-// LastEntry returns the time from which the topic may have events that Redis has lost. It is a minute before the
-// shard's last entry, even if that entry was trimmed. It is the zero time if the stream is gone or never had an entry.
+// LastEntry returns the time from which the topic may have events that Redis has lost. It is a minute before the last
+// write to the shard, even if its entry was trimmed. It is the zero time if that is unknown.
 func (r *Recoverer) LastEntry(ctx context.Context, shard int) (time.Time, error) {
-	at, err := r.cfg.Store.Shard(shard).LastEntry(ctx)
-	if err != nil || at.IsZero() {
+	last, err := r.cfg.Store.Shard(shard).LastWrite(ctx)
+	if err != nil {
 		return time.Time{}, err
 	}
-	return at.Add(-stream.ClockSkew), nil
+	return topicSince(last.Wrote, &last, func(at time.Time) time.Time { return at.Add(-stream.ClockSkew) }), nil
+}
+
+// topicSince returns the time from which the topic has to be read, if Redis was last written at wrote, by its clock.
+// The topic's times come from other clocks. So if Redis' clock is ahead of this worker's, the difference is taken off.
+// The result is the zero time if wrote is unknown, or still in the future; else earlier moves it back.
+func topicSince(wrote time.Time, last *store.LastWrite, earlier func(time.Time) time.Time) time.Time {
+	at := wrote.Add(-max(0, last.Ahead))
+	if wrote.UnixMilli() == 0 || at.After(time.Now()) {
+		return time.Time{}
+	}
+	return earlier(at)
 }
 
 // askCampaigns compares the ledger's campaigns on this shard with those in Redis.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/operate/restore"
 	"github.com/hongbao-project/hongbao/internal/store"
 )
@@ -65,14 +64,11 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, id string, kept 
 		place.Margin = 0 // the pass that withheld up to `through` has withheld the margin, too
 	}
 	place.Spans = lostSpans(v, max(v.Redis, through)+1, kept)
-	seqs, most := make([]int64, len(kept)), place.Margin // more packets can't have been granted
+	most := place.Margin // more packets can't have been granted
 	for i := range kept {
-		seqs[i] = kept[i].Seq
 		last = max(last, kept[i].Seq)
 	}
-	for i := range place.Spans {
-		s := &place.Spans[i]
-		s.Holes = restore.Holes([]stream.SeqRange{s.Seqs}, seqs)
+	for _, s := range place.Spans {
 		most += s.Seqs.Last - s.Seqs.First + 1
 	}
 	most += int64(len(place.Known)) // packets of known grants may come before those of the first span
@@ -115,47 +111,13 @@ func (r *Recoverer) withholdRest(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-// lostSpans returns the ranges of seqs, beginning with from, that lost events may have had. known is ordered by seq.
-// An opening that Redis has lost begins a new range, because the seqs that it skipped belong to no events. If the
-// ledger has not noted the opening's next seq, the first known grant of its epoch shows that there was an opening.
-func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.Span) {
-	s, openings := stream.SeqRange{First: from, Last: from - 1}, v.lostOpenings()
-	end := func() {
-		if s.Last >= s.First {
-			spans = append(spans, restore.Span{Seqs: s})
-		}
-	}
-	begin := func(at int64) {
-		end()
-		s.First = max(from, at)
-		s.Last = s.First - 1
-	}
-	add := func(seq int64, opened bool) {
-		for ; len(openings) > 0 && seq >= openings[0]; openings = openings[1:] {
-			begin(openings[0])
-		}
-		if next := nextAfter(s.Last); opened && seq >= next {
-			begin(next)
-		}
-		s.Last = max(s.Last, seq)
-	}
-	epoch := v.Opening
-	for i := range known {
-		g := &known[i]
-		if g.Seq >= from {
-			add(g.Seq, g.Epoch > epoch && !g.Moved && !v.notedNext(g.Epoch))
-		}
-		epoch = max(epoch, g.Epoch)
-	}
-	add(v.Known(), false)
-	end()
-	return spans
-}
-
 // margin returns how many packets of a campaign may have been granted after the last known grant. It is the number of
 // packets that the shard granted in the last Margin before it.
 func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []restore.Known) (n int64, err error) {
 	last := f.wrote()
+	if f.attempt.Wrote == 0 {
+		last = f.before.Newest
+	}
 	for i := range kept {
 		if kept[i].Time.After(last) {
 			last = kept[i].Time
@@ -181,31 +143,6 @@ func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []res
 		n -= max(0, min(s.Last, v.Redis)-max(s.First, before+1)+1)
 	}
 	return n, nil
-}
-
-// lostNotes returns the ledger's notes of openings that Redis may have had and has lost, oldest first.
-func (v *Verdict) lostNotes() (lost []*Restored) {
-	for i := range v.noted {
-		if n := &v.noted[i]; n.Epoch > v.Opening && n.Epoch != v.attempt.Epoch && n.opened() {
-			lost = append(lost, n)
-		}
-	}
-	slices.Reverse(lost)
-	return lost
-}
-
-// lostOpenings returns the first seqs after the openings that Redis has lost, as far as the ledger knows them.
-func (v *Verdict) lostOpenings() (seqs []int64) {
-	for _, n := range v.lostNotes() {
-		seqs = append(seqs, n.Next)
-	}
-	slices.Sort(seqs)
-	return seqs
-}
-
-// notedNext reports whether the ledger has the first seq after the opening of this epoch.
-func (v *Verdict) notedNext(epoch int64) bool {
-	return slices.ContainsFunc(v.lostNotes(), func(n *Restored) bool { return n.Epoch == epoch })
 }
 
 // lostWithheld returns why a person has to decide if Redis has lost an opening that withheld packets: no source knows
