@@ -3,10 +3,10 @@
 -- opening has lost. It stores the latest event that any process has seen. It also runs on a shard that is not open.
 --
 -- KEYS  1 meta
--- ARGV  1 run id of the server  2 latest event that the caller has seen, "epoch seq"  3 the server's master_replid if it
---       was ever promoted, else ""  4 a seq of the range skipped by the opening that lost an event which the caller had
---       seen before: the event's seq, or the range's last if that is lower; 0 for none  5 value of meta's field skipped
---       from which the caller computed 4; if the value has changed, 4 is ignored
+-- ARGV  1 run id of the server  2 latest event that the caller has seen, "epoch seq"  3 the server's master_replid if
+--       it was ever promoted, else ""  4 a seq of the range skipped by the opening that lost an event which the caller
+--       had seen before: the event's seq, or the range's last if that is lower; 0 for none  5 value of meta's field
+--       skipped from which the caller computed 4; if the value has changed, 4 is ignored
 -- Reply "open", or "frozen"; ms since the freeze; the shard's seq and epoch, each "" if it is missing; epoch and seq
 --       of the latest event that any process has seen; the highest of the seqs in ARGV 4, or 0
 -- Cost  O(1)

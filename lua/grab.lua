@@ -8,10 +8,10 @@
 --         and one generation; 9 0 or 1: users have packets on other places; 10 the backlog is checked once in this
 --         number of events, 1 to 255; the latest event that the caller has seen: 11-17 its epoch, 18-24 its seq; the
 --         terms: 25-30 the window's start in ms, 31-36 the first ms and 37-42 the end of their validity in ms; 43-49
---         bound of the backlog, events; then for each limit by a fact 7 bytes with its max, a byte with the number of its values, and n bytes
---         with the position, from 1, of each grab's value among them; then text: for each limit by user "max:start", ms
---         since the window's start when its period began, "-" for campaign; "|"; for each limit by a fact the time in
---         ms when its counters expire, 0 for never; all separated by spaces
+--         bound of the backlog, events; then for each limit by a fact 7 bytes with its max, a byte with the number of
+--         its values, and n bytes with the position, from 1, of each grab's value among them; then text: for each limit
+--         by user "max:start", ms since the window's start when its period began, "-" for campaign; "|"; for each limit
+--         by a fact the time in ms when its counters expire, 0 for never; all separated by spaces
 --       2 campaign's id and currency ("-" for none), separated by a space  3 terms: revision
 --       4... n users, n request ids ("" for none), n traceparents ("-" for none) if there are any; if any user has
 --         packets on other places, n texts with their times, ms since the window's start, separated by spaces; then for

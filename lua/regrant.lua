@@ -32,7 +32,8 @@ if #ARGV == 4 then
 	local clock = redis.call('TIME')
 	redis.call('XADD', KEYS[2], '*', '2', 'epoch - ' .. ARGV[2] .. ' ' .. epoch .. ' ' ..
 		string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000)) .. '\n' .. ARGV[3] .. ' ' .. ARGV[3])
-	redis.call('HSET', KEYS[1], 'seq', ARGV[3], 'finished', string.format('%.0f', (m[5] or 0) + ARGV[3] - m[1]), 'skipped', (m[4] and m[4] .. ',' or '') .. ARGV[2] .. '-' .. ARGV[3] .. '@' .. epoch .. ARGV[4])
+	local finished = string.format('%.0f', (m[5] or 0) + ARGV[3] - m[1]) -- the seqs are no backlog
+	redis.call('HSET', KEYS[1], 'seq', ARGV[3], 'finished', finished, 'skipped', (m[4] and m[4] .. ',' or '') .. ARGV[2] .. '-' .. ARGV[3] .. '@' .. epoch .. ARGV[4])
 	return { 'ok' }
 end
 

@@ -15,9 +15,10 @@
 --       bitmaps, then the number of done events in each; then for every group that exists: name, the event up to
 --       which everything is finished, the event up to which everything was delivered, ms since its oldest unfinished
 --       entry (0 for none)
--- Cost  O(groups + bitmaps + skipped ranges + entries deleted or examined), about 40 reads of the stream if it has more events than the
---       bound, and for each group at most 10 times ARGV 4 pending entries. A person may have deleted pending entries
---       from the stream. If a group has more of these rows, the examined entries after the last row read are kept.
+-- Cost  O(groups + bitmaps + skipped ranges + entries deleted or examined), about 40 reads of the stream if it has more
+--       events than the bound, and for each group at most 10 times ARGV 4 pending entries. A person may have deleted
+--       pending entries from the stream. If a group has more of these rows, the examined entries after the last row read
+--       are kept.
 -- First write HSET finished and settled: it may grow memory, by two numbers at most. While a declared group is
 --       missing, the script writes and deletes nothing. It runs when Redis is out of memory too: see newDrainScript.
 -- Repeat deletes the next entries.

@@ -20,6 +20,7 @@ func TestAProducerWithoutALoggerIsAWitness(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, b.admin.HSet(t.Context(), b.k.Keys.Meta(), "frozen", 1, "seq", 1).Err())
-	testkit.Eventually(t, 10*time.Second, func() bool { return b.admin.HGet(t.Context(), b.k.Keys.Meta(), "seen").Val() == "1 3" },
-		"it reports event 3")
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		return b.admin.HGet(t.Context(), b.k.Keys.Meta(), "seen").Val() == "1 3"
+	}, "it reports event 3")
 }

@@ -44,7 +44,8 @@ func lostPaidGrants(t *testing.T, o options) *deployment {
 	}
 	require.NoError(t, d.rdb.XAdd(ctx, &redis.XAddArgs{Stream: k.Keys.Events(), Values: []string{"2",
 		fmt.Sprintf("epoch - 1 2 %d\n65535 6", time.Now().UnixMilli())}}).Err())
-	require.NoError(t, d.rdb.HSet(ctx, k.Keys.Meta(), "epoch", 2, "seq", 65535, "skipped", "1-65535@2", "finished", 0).Err())
+	require.NoError(t, d.rdb.HSet(ctx, k.Keys.Meta(), "epoch", 2, "seq", 65535, "skipped", "1-65535@2",
+		"finished", 0).Err())
 	w = d.start("work")
 	d.quiet()
 	w.stop(syscall.SIGTERM)

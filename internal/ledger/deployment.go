@@ -184,8 +184,8 @@ func (l *Ledger) HighestSeq(ctx context.Context, shard int) (int64, error) {
 	return seq, err
 }
 
-// HighestSeqIn returns the highest seq of a shard within seqs that the ledger has seen; 0 if it has seen none of them. Of
-// grants it also counts a higher seq if its epoch is before this one.
+// HighestSeqIn returns the highest seq of a shard within seqs that the ledger has seen; 0 if it has seen none of them.
+// Of grants it also counts a higher seq if its epoch is before this one.
 func (l *Ledger) HighestSeqIn(ctx context.Context, shard int, seqs stream.SeqRange, before int64) (int64, error) {
 	seq, _, err := rowQuery[int64]{fmt.Sprintf("ask the ledger for seqs %d to %d of shard %d", seqs.First, seqs.Last, shard),
 		`SELECT COALESCE(MAX(seq), 0) FROM (SELECT seq FROM grants WHERE shard = $1 AND seq >= $2 AND (seq <= $3 OR epoch < $4)

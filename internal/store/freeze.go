@@ -148,8 +148,8 @@ func (k *Shard) Skips(ctx context.Context) (s Skips, err error) {
 
 const skippedField = "skipped"
 
-// Skips are the ranges of seqs that the openings of a shard have skipped. It also has the ranges of an attempt to restore
-// the shard, whose epoch is later than the shard's.
+// Skips are the ranges of seqs that the openings of a shard have skipped. It also has the ranges of an attempt to
+// restore the shard, whose epoch is later than the shard's.
 type Skips struct {
 	ranges []skippedRange // in ascending order
 	epoch  int64          // the shard's
@@ -169,7 +169,9 @@ func (s *Skips) Accepted(epoch, seq int64) bool {
 	if r, lost := s.lost(epoch, stream.SeqRange{First: seq, Last: seq}); lost {
 		return r.accepted
 	}
-	return slices.ContainsFunc(s.ranges, func(r skippedRange) bool { return r.epoch > s.epoch && r.accepted && r.Has(seq) })
+	return slices.ContainsFunc(s.ranges, func(r skippedRange) bool {
+		return r.epoch > s.epoch && r.accepted && r.Has(seq)
+	})
 }
 
 // Place returns the seq that says whether Redis' last event is before or after an event of an epoch. It is the event's
@@ -182,8 +184,8 @@ func (s *Skips) Place(epoch, seq int64) int64 {
 }
 
 // lost returns the range with which an opening has skipped any of these events of an epoch. An opening has lost the
-// events of earlier epochs at and after its first seq, except those that it put back: they lie between its ranges. Those
-// above its ranges count as lost by the last range.
+// events of earlier epochs at and after its first seq, except those that it put back: they lie between its ranges.
+// Those above its ranges count as lost by the last range.
 func (s *Skips) lost(epoch int64, events stream.SeqRange) (r skippedRange, lost bool) {
 	for rest := s.ranges; len(rest) > 0; {
 		opening := rest
@@ -205,8 +207,8 @@ func (s *Skips) lost(epoch int64, events stream.SeqRange) (r skippedRange, lost 
 	return r, false
 }
 
-// parseSkipped reads "101-65535@2,65600-131071@3*": an @ precedes the epoch of the opening, and a star marks an accepted
-// range.
+// parseSkipped reads "101-65535@2,65600-131071@3*": an @ precedes the epoch of the opening, and a star marks an
+// accepted range.
 func parseSkipped(text string) (list []skippedRange, err error) {
 	if text == "" {
 		return nil, nil
@@ -296,8 +298,8 @@ func (k *Shard) Reopen(ctx context.Context, o *Reopening) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen.String(), o.Was.History,
-		o.Was.Late, bit(o.Accepted), unrecorded, o.Evidence, len(o.Sinks)}
+	args := []any{o.Was.Token, number(o.Was.Seq), number(o.Was.Epoch), o.Epoch, o.Last, o.Known, o.Was.Seen.String(),
+		o.Was.History, o.Was.Late, bit(o.Accepted), unrecorded, o.Evidence, len(o.Sinks)}
 	for _, id := range o.Campaigns {
 		args = append(args, max(o.Places[id], 1))
 	}

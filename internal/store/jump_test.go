@@ -19,8 +19,8 @@ func (b *bundle) jumps(t *testing.T) stream.SeqRange {
 	z, err := b.k.Freeze(t.Context())
 	require.NoError(t, err)
 	last := (max(z.Seq, 0)/store.ChunkEvents+2)*store.ChunkEvents - 1
-	opened, err := b.k.Reopen(t.Context(), &store.Reopening{Was: z, Epoch: max(z.Epoch, z.Seen.Epoch) + 1, Last: last, Known: z.Seq,
-		Mark: store.Mark{Deployment: "test"}, Evidence: store.AnyEvidence})
+	opened, err := b.k.Reopen(t.Context(), &store.Reopening{Was: z, Epoch: max(z.Epoch, z.Seen.Epoch) + 1, Last: last,
+		Known: z.Seq, Mark: store.Mark{Deployment: "test"}, Evidence: store.AnyEvidence})
 	require.NoError(t, err)
 	require.True(t, opened)
 	return stream.SeqRange{First: max(z.Seq, 0) + 1, Last: last}
@@ -72,7 +72,8 @@ func TestJumpIsNoBacklog(t *testing.T) {
 	}
 	out = b.trim(t, store.Trim{Groups: groups})
 	require.EqualValues(t, 12, out.Seq-out.Finished, "the bits of the skipped seqs do not count twice")
-	_, err := b.k.Ack(t.Context(), "kafka", []stream.SeqRange{{First: 1, Last: 4}, {First: first.Last + 1, Last: second.First - 1}}, nil)
+	_, err := b.k.Ack(t.Context(), "kafka",
+		[]stream.SeqRange{{First: 1, Last: 4}, {First: first.Last + 1, Last: second.First - 1}}, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, second.Last+2-b.trim(t, store.Trim{Groups: groups}).Finished)
 }

@@ -35,7 +35,7 @@ type state struct {
 	replicas atomic.Int64
 	frozen   atomic.Int64 // until this Unix time in ns, calls return ErrFrozen without a request to Redis
 
-	last   atomic.Pointer[epochSeen] // what was seen in the newest epoch: the latest event, which each script call passes to Redis
+	last   atomic.Pointer[epochSeen] // what was seen in the newest epoch; each script call passes it to Redis
 	epochs sync.Map                  // epoch to *epochSeen
 	// least is the epoch of the last restore attempt to which this process has sent its evidence. Replies of earlier
 	// epochs are ignored afterwards, because the attempt may have finished without them. witness.mu protects changes
@@ -80,8 +80,8 @@ func parseSight(text string) (s Sight) {
 	return s
 }
 
-// saw records the highest seq of each epoch that this process has seen. Otherwise the events of a later epoch would hide
-// that an event of an earlier epoch was lost.
+// saw records the highest seq of each epoch that this process has seen. Otherwise the events of a later epoch would
+// hide that an event of an earlier epoch was lost.
 func (st *state) saw(epoch, seq int64) {
 	if epoch < st.least.Load() {
 		return
@@ -128,16 +128,17 @@ func raise(to *atomic.Int64, n int64) {
 	}
 }
 
-// lateEvent is an event that this process saw before an opening of its shard lost it. skipped is a seq of the range that
-// the opening skipped: the event's, or the range's last if that is lower. The zero value is none.
+// lateEvent is an event that this process saw before an opening of its shard lost it. skipped is a seq of the range
+// that the opening skipped: the event's, or the range's last if that is lower. The zero value is none.
 type lateEvent struct {
 	Sight
 
 	skipped int64
 }
 
-// late returns an event that this process saw and that an opening has lost, unless an operator has accepted the loss. If there are several, it returns the one with the highest seq. The last seq of a skipped range does
-// not count: it is meta.seq after the opening, and never the seq of an event.
+// late returns an event that this process saw and that an opening has lost, unless an operator has accepted the loss.
+// If there are several, it returns the one with the highest seq. The last seq of a skipped range does not count: it is
+// meta.seq after the opening, and never the seq of an event.
 func (st *state) late(skipped *Skips) (late lateEvent) {
 	st.epochs.Range(func(_, v any) bool {
 		e := v.(*epochSeen) //nolint:forcetypeassert // all values are *epochSeen
@@ -160,8 +161,8 @@ func (l *lateEvent) raise(epoch, seq int64, r *skippedRange) {
 }
 
 // saw records events that the caller has read from the stream. If the shard's seq is lower later, Redis went back in
-// time. The events are recorded for the epoch of the caller's batch, which is their epoch or a later one. Without a batch
-// it is the epoch that this process has last seen; a process that has seen none reads it.
+// time. The events are recorded for the epoch of the caller's batch, which is their epoch or a later one. Without a
+// batch it is the epoch that this process has last seen; a process that has seen none reads it.
 func (k *Shard) saw(ctx context.Context, events ...stream.SeqRange) {
 	epoch, ok := stream.EpochOf(ctx)
 	if !ok {

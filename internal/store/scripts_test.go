@@ -149,7 +149,8 @@ var (
 
 // included lists the files that other scripts include, with the names of the functions' parameters that are keys.
 var included = map[string][]string{"bits": {"bitmap"}, "control": {"hash", "waiting"}, "fields": {"hash"}, "guard": nil,
-	"left": {"stock", "sums"}, "marks": {"sums"}, "parking": nil, "seen": nil, "stub": {"campaign"}, "withheld": {"campaign", "list"}}
+	"left": {"stock", "sums"}, "marks": {"sums"}, "parking": nil, "seen": nil, "stub": {"campaign"},
+	"withheld": {"campaign", "list"}}
 
 // Every script has a complete head, a case in scriptCases, and accesses keys only by KEYS[i].
 func TestScriptSources(t *testing.T) {

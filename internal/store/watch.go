@@ -242,8 +242,8 @@ func (w *Watch) judgeLate(lost []LateGrant) {
 		"docs/alarms.md says what to do for these users", l.Shard, len(lost), l.Packet, l.Campaign, l.Seq, l.User, l.Why))
 }
 
-// previous returns the shard's last event at the previous check. At the first check it returns what the process had seen,
-// because its grabs may have been answered before the watch began.
+// previous returns the shard's last event at the previous check. At the first check it returns what the process had
+// seen, because its grabs may have been answered before the watch began.
 func (w *Watch) previous(now *finding, shard int) Sight {
 	if before := w.before[shard]; before != nil {
 		head := before.heads[shard]

@@ -55,8 +55,8 @@ func (f *facts) lap(step *int64) {
 // wrote returns the time of the last write to the shard before it froze; the Unix epoch if it is unknown.
 func (f *facts) wrote() time.Time { return time.UnixMilli(f.attempt.Wrote) }
 
-// over reports whether the shard is on another server than the attempt's, or the server was promoted since, or a process
-// has seen the attempt's epoch or a later one.
+// over reports whether the shard is on another server than the attempt's, or the server was promoted since, or a
+// process has seen the attempt's epoch or a later one.
 func (f *facts) over(z *store.Frozen) bool {
 	return z.Token != f.attempt.Token || z.History != f.attempt.History || z.Seen.Epoch >= f.attempt.Epoch
 }
@@ -152,8 +152,8 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	if has.Epoch > z.Seen.Epoch && has.Epoch == state.Epoch && has.Token == z.Token && has.History == z.History {
 		return has, nil
 	}
-	a := store.Attempt{Epoch: max(z.Epoch, z.Seen.Epoch, state.Epoch, has.Epoch) + 1, Floor: z.Seq, Wrote: before.Wrote.UnixMilli(),
-		Token: z.Token, History: z.History}
+	a := store.Attempt{Epoch: max(z.Epoch, z.Seen.Epoch, state.Epoch, has.Epoch) + 1, Floor: z.Seq,
+		Wrote: before.Wrote.UnixMilli(), Token: z.Token, History: z.History}
 	if !before.OnePromotion {
 		a.Floor = min(a.Floor, before.CertainSeq)
 	}

@@ -98,7 +98,8 @@ func (r *Recoverer) KeepOpening(ctx context.Context, shard int) error {
 			return err // the next opening of the frozen shard records it
 		}
 		v := &Verdict{Shard: shard, Redis: z.Seq, Seen: z.Seen.Seq, SeenIn: z.Seen.Epoch, Opening: z.Epoch, Topic: -1,
-			Epoch: max(z.Epoch, 0), Unrecorded: list, state: z, dealt: map[string]int64{}, silent: map[int]bool{}, here: map[string]here{}}
+			Epoch: max(z.Epoch, 0), Unrecorded: list, state: z, dealt: map[string]int64{}, silent: map[int]bool{},
+			here: map[string]here{}}
 		return r.keepOpening(ctx, k, v, text)
 	})
 	return err

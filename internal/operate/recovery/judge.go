@@ -97,8 +97,8 @@ func nameOf(g *hongbao.Grant) string {
 	return fmt.Sprintf("event %d, packet %d of campaign %s", g.Seq, g.Packet, g.Campaign)
 }
 
-// agree returns a contradiction between the reports of a grant; empty if there is none. passed reports whether Redis' last
-// event is after a grant.
+// agree returns a contradiction between the reports of a grant; empty if there is none. passed reports whether Redis'
+// last event is after a grant.
 func agree(kept, all []restore.Known, passed func(*hongbao.Grant) bool) string {
 	type packet struct {
 		campaign string

@@ -72,7 +72,8 @@ func TestSightAboveTheJump(t *testing.T) {
 	w.restart(t, old)
 	w.opens(t)
 	require.Less(t, w.seq(t), int64(5*store.ChunkEvents))
-	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 1}, outcomes(w.grab(t, late.rdb, 1)), "an earlier epoch")
+	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 1}, outcomes(w.grab(t, late.rdb, 1)),
+		"an earlier epoch")
 
 	late.watch(t)
 	w.isFrozen(t)
@@ -87,8 +88,8 @@ func TestSightAboveTheJump(t *testing.T) {
 	require.Less(t, w.seq(t), int64(5*store.ChunkEvents))
 }
 
-// A process has seen a later epoch than Redis has, and a lower seq. Its next call freezes the shard. The shard opens again
-// in an epoch above that.
+// A process has seen a later epoch than Redis has, and a lower seq. Its next call freezes the shard. The shard opens
+// again in an epoch above that.
 func TestSightOfALaterEpoch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

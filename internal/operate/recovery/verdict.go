@@ -24,8 +24,8 @@ type Verdict struct {
 	Ledger int64 `json:"ledger"`
 	Topic  int64 `json:"topic"`
 	Seen   int64 `json:"seen"`
-	// SeenIn is the epoch of the event Seen, which is the latest one that a caller has seen. A seq of an earlier epoch than
-	// Redis has says nothing.
+	// SeenIn is the epoch of the event Seen, which is the latest one that a caller has seen. A seq of an earlier epoch
+	// than Redis has says nothing.
 	SeenIn int64 `json:"seen_epoch,omitempty"`
 	// Late shows that the ledger or a process knows an event that an earlier opening has lost; 0 if there is none. It is
 	// the event's seq, or the last one that the opening skipped if that is lower.
@@ -117,8 +117,9 @@ func (r *Recoverer) verdict(ctx context.Context, shard int, f *facts) (*Verdict,
 	if err != nil {
 		return nil, err
 	}
-	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen.Seq, SeenIn: z.Seen.Epoch, Late: z.Late, Topic: -1,
-		Epoch: max(z.Epoch, z.Seen.Epoch, 0), Opening: z.Epoch, state: z, dealt: map[string]int64{}, silent: map[int]bool{}, here: map[string]here{}}
+	v := &Verdict{Shard: shard, Frozen: z.Frozen, For: z.Since, Redis: z.Seq, Seen: z.Seen.Seq, SeenIn: z.Seen.Epoch,
+		Late: z.Late, Topic: -1, Epoch: max(z.Epoch, z.Seen.Epoch, 0), Opening: z.Epoch, state: z, dealt: map[string]int64{},
+		silent: map[int]bool{}, here: map[string]here{}}
 	if v.Unrecorded, _, err = k.Unrecorded(ctx); err != nil || !z.Frozen {
 		return v, err
 	}

@@ -138,7 +138,8 @@ func TestSkippedSeqsAreNotMissing(t *testing.T) {
 	w.trim(t, 0, 21)
 	require.NoError(t, w.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: k.Keys.Events(),
 		Values: testkit.Entry("grant", "rain", 131, 3, deadlettertest.Began, "500 1 u1 - -")}).Err())
-	require.NoError(t, w.Redis.HSet(t.Context(), k.Keys.Meta(), "seq", 131, "epoch", 3, "skipped", "21-64@2,71-130@3").Err())
+	require.NoError(t, w.Redis.HSet(t.Context(), k.Keys.Meta(), "seq", 131, "epoch", 3,
+		"skipped", "21-64@2,71-130@3").Err())
 	shard := 0
 	report := w.run(t, w.config("copy"), replay.Options{Filter: replay.Filter{Shard: &shard}})
 	require.True(t, report.Finished)

@@ -65,7 +65,8 @@ func (w *world) checkNode(node *node) {
 // lost before any source knew it may have had the same seq.
 func (w *world) named(g *hongbao.Grant) {
 	at := seqOf{g.Shard, g.Seq}
-	if old, is := w.seqs[at]; is && old != idOf(g) && !w.twofold(g.Campaign, g.User) && !w.twofold(old.campaign, old.user) {
+	if old, is := w.seqs[at]; is && old != idOf(g) && !w.twofold(g.Campaign, g.User) &&
+		!w.twofold(old.campaign, old.user) {
 		w.fail("seq %d of shard %d is told of %v and of %v", g.Seq, g.Shard, old, idOf(g))
 	}
 	w.seqs[at] = idOf(g)

@@ -74,7 +74,8 @@ type filter struct {
 func (w *world) full(a *agent, s *spec, shard int) (c *camp, revision, epoch int64) {
 	to := w.nodes[shard].of(a)
 	c = to.data.camps[s.id]
-	if to.data.guard(to.token, 0, sight{}) != "" || c == nil || c.state != "open" || c.left() > 0 || c.dealt < c.announced {
+	if to.data.guard(to.token, 0, sight{}) != "" || c == nil || c.state != "open" || c.left() > 0 ||
+		c.dealt < c.announced {
 		return nil, 0, 0
 	}
 	return c, c.revision, to.data.epoch

@@ -283,7 +283,8 @@ var faults = map[string]int{
 // bugs has the planted bugs. Each of them breaks one rule. The key says whether the bug is planted in a gentle world.
 var bugs = map[bool][]string{
 	false: {
-		"opening before restoring", "seqs compared without their epochs", "done bits for the suffix only", "late evidence ignored",
+		"opening before restoring", "seqs compared without their epochs", "done bits for the suffix only",
+		"late evidence ignored",
 		"late evidence under its old seq", "an old claim sent again", "founding after FLUSHALL", "a sleeping commit",
 		"a second recoverer with an older view", "after an unfinished restore, meta.seq is taken as the intact seq",
 		"two campaigns sharing a hole", "a session from after the fence", "lines that get old", "an old filter",

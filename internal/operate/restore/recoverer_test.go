@@ -327,8 +327,8 @@ func (r *recovery) read() {
 	}
 }
 
-// saw notes that a process has seen a seq of an epoch. It ignores a seq that a restore gave to a grant of an older epoch,
-// because that restore has recorded what was seen.
+// saw notes that a process has seen a seq of an epoch. It ignores a seq that a restore gave to a grant of an older
+// epoch, because that restore has recorded what was seen.
 func (r *recovery) saw(epoch, seq int64) {
 	for _, o := range r.ledger.rows[r.n.shard] {
 		if epoch == o.epoch && seq <= o.last {

@@ -18,7 +18,7 @@ type world struct {
 	names     int
 	gentle    bool
 	margin    time.Duration // margin of a guarded restore
-	jumps     int64         // how many seqs an opening skips above all known ones; so few that events may be lost above them
+	jumps     int64         // how many seqs an opening skips above all known ones: few, so that events are lost above them
 	calm      bool          // whether all faults are over, so that the history can end
 	nodes     []*node
 	specs     []*spec
