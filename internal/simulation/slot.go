@@ -69,7 +69,7 @@ func (s *slot) one(ctx context.Context, p *Proc, cfg *configs.Config) {
 			p.kill()
 		}
 		end()
-		<-done
+		<-done //nolint:errcheck // how it ended is the fault
 	case err := <-done:
 		if err != nil && ctx.Err() == nil {
 			s.w.note("%s ended: %v", p.name, err)

@@ -23,7 +23,7 @@ type Head struct {
 }
 
 // at returns the shard's last event.
-func (h *Head) at() Sight { return Sight{Epoch: h.Epoch, Seq: h.Seq} }
+func (h Head) at() Sight { return Sight{Epoch: h.Epoch, Seq: h.Seq} }
 
 // Fields of meta that make a Head.
 const (

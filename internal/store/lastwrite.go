@@ -42,7 +42,7 @@ func (k *Shard) lastWriteOn(ctx context.Context, conn *redis.Conn) (w LastWrite,
 		return w, fmt.Errorf("ask %s for its last write: %w", k.Keys.Meta(), Classify(err))
 	}
 	w.now, w.Wrote = now.Val(), time.UnixMilli(0)
-	w.Ahead = w.now.Sub(time.Now())
+	w.Ahead = time.Until(w.now)
 	newest, found, err := k.firstEntry(entries)
 	if err != nil {
 		return w, err

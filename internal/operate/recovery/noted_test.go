@@ -80,7 +80,7 @@ func TestTwoQuietRestartsOfAPlace(t *testing.T) {
 	for _, k := range places {
 		list, err := k.Withheld(t.Context(), wide)
 		require.NoError(t, err)
-		require.Empty(t, len(list), "shard %d", k.Index())
+		require.Empty(t, list, "shard %d", k.Index())
 	}
 	require.Equal(t, map[hongbao.Outcome]int{hongbao.OutcomeGranted: 3}, outcomes(w.grabIn(t, w.server.Client(t), wide, 3)))
 }

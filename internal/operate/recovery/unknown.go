@@ -13,7 +13,7 @@ type lostEpoch struct {
 	epoch int64
 	first int64 // no event of the epoch has a lower seq
 	noted bool  // whether the ledger has first; else it is the lowest seq that the epoch's opening can have chosen
-	top   int64 // the highest seq of a known event, and of one that a process saw
+	top   int64 // the highest seq of a known event, and of an event that a process saw
 	owned []int64
 }
 
