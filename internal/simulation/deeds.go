@@ -82,7 +82,7 @@ func (w *world) outage(ctx context.Context, addr string, d time.Duration) error 
 func (w *world) toRedis(ctx context.Context, d *Deed) error {
 	fromCopy := slices.Contains([]string{Failover, TellerDies, OldFile, QuietStart}, d.What)
 	if fromCopy && w.redis.unused() && !w.plan.has(FirstFile) {
-		w.note("left out: a shard has no event yet, as in the known defect of %s", FirstFile)
+		w.note("left out: a shard has no event yet, so the copy may lack the campaigns, as after %s", Flushed)
 		return nil
 	}
 	switch d.What {
