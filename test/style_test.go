@@ -46,8 +46,8 @@ func headSins(name, src string) []string {
 	}
 	want := []string{"KEYS", "ARGV", "Reply", "Cost", "First write", "Repeat"}
 	// these scripts are libraries, which are put before other scripts
-	if name == "bits" || name == "control" || name == "fields" || name == "guard" || name == "left" || name == "parking" || name == "stub" ||
-		name == "withheld" {
+	if name == "bits" || name == "control" || name == "fields" || name == "guard" || name == "left" || name == "marks" || name == "parking" ||
+		name == "seen" || name == "stub" || name == "withheld" {
 		want = nil
 	}
 	for _, field := range want {

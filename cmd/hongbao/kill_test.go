@@ -63,11 +63,11 @@ func killWorkers(t *testing.T, d *deployment) {
 		if wave.Load() < waves {
 			next <- struct{}{}
 		}
-		most := rand.Int64N(4)
+		most, began := rand.Int64N(4), time.Now()
 		testkit.Eventually(t, 20*time.Second, func() bool {
 			pending := d.pendingOf(w)
-			return pending > most || wave.Load() >= waves &&
-				d.idle()
+			// The workers may have finished the whole wave between two looks. Then this kill does not count.
+			return pending > most || (wave.Load() >= waves || time.Since(began) > 5*time.Second) && d.idle()
 		}, "the worker has begun")
 		w.Kill()
 		if pending := d.pendingOf(w); pending > 0 {
