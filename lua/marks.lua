@@ -1,10 +1,25 @@
--- marks: a function on the sums of a stock, included by scripts that take packets out of the middle of a stock. See
+-- marks: functions on the sums of a stock, included by scripts that take packets out of the middle of a stock. See
 -- left.lua for what the sums are.
+
+-- marks_of returns the sums of a stock that is not empty, each "packets amount". It returns nil and an error if one of
+-- them is damaged.
+local function marks_of(sums)
+	local marks = redis.call('LRANGE', sums, 0, -1)
+	if #marks == 0 then
+		return nil, redis.error_reply('HBDAMAGED the list ' .. sums .. ' is empty; nothing was changed now')
+	end
+	for _, mark in ipairs(marks) do
+		if not string.match(mark, '^%d+ %d+$') then
+			return nil, redis.error_reply('HBDAMAGED the list ' .. sums .. ' has an element that is no sum; nothing was changed now')
+		end
+	end
+	return marks
+end
 
 -- shift_marks adapts the sums to packets that left the stock, as if they had been granted before the packets that stay in
 -- front of them. taken has a { place, amount } for each, by ascending place. places count from 0, in the stock of the
 -- given length before the packets left. So two successive sums never get further apart. It runs after all checks: marks
--- are the list's elements, and each must be two numbers.
+-- are from marks_of.
 local function shift_marks(sums, marks, length, taken)
 	local granted = string.match(marks[#marks], '^%d+') - length
 	local last, after, amount, i = taken[#taken], 0, 0, #taken

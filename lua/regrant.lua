@@ -107,13 +107,10 @@ for i = 7, #ARGV, 5 do
 end
 for k, t in pairs(taken) do
 	table.sort(t, function(a, b) return a[1] < b[1] end)
-	t.marks = #t > 0 and redis.call('LRANGE', KEYS[k + 1], 0, -1) or {}
-	if #t > 0 and #t.marks == 0 then
-		return redis.error_reply('HBDAMAGED the list ' .. KEYS[k + 1] .. ' is empty; nothing was changed now')
-	end
-	for _, mark in ipairs(t.marks) do
-		if not string.match(mark, '^%d+ %d+$') then
-			return redis.error_reply('HBDAMAGED the list ' .. KEYS[k + 1] .. ' has an element that is no sum; nothing was changed now')
+	if #t > 0 then
+		t.marks, damage = marks_of(KEYS[k + 1])
+		if not t.marks then
+			return damage
 		end
 	end
 end

@@ -34,14 +34,12 @@ for i = 3 + generations, #ARGV do
 end
 local marks = {}
 for g = 1, generations do
-	marks[g] = ARGV[2 + g] ~= '0' and redis.call('LRANGE', KEYS[3 + 2 * g], 0, -1) or {}
-	if ARGV[2 + g] ~= '0' and #marks[g] == 0 then
-		return redis.error_reply('HBDAMAGED the list ' .. KEYS[3 + 2 * g] .. ' is empty; nothing was changed now')
-	end
-	for _, mark in ipairs(marks[g]) do
-		if not string.match(mark, '^%d+ %d+$') then
-			return redis.error_reply('HBDAMAGED the list ' .. KEYS[3 + 2 * g] .. ' has an element that is no sum; nothing was changed now')
+	if ARGV[2 + g] ~= '0' then
+		local list, damage = marks_of(KEYS[3 + 2 * g])
+		if not list then
+			return damage
 		end
+		marks[g] = list
 	end
 end
 for g = 1, generations do

@@ -81,7 +81,7 @@ type Seams struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Gate is asked around each transaction of the ledger on SQLite.
 	Gate ledger.Gate
-	// Process is the part of the worker's name that tells the processes of a machine apart.
+	// Process is the part of a worker's name that distinguishes the processes of a machine.
 	Process string
 	// Log gets the log of a long-lived process instead of standard error.
 	Log io.Writer

@@ -32,15 +32,16 @@ func (k *Shard) checkLate(ctx context.Context) (lost []LateGrant, err error) {
 	}
 	for i := range grants {
 		g := &grants[i]
-		receipts, inRedis := has[g.Campaign][g.User], has[g.Campaign] != nil
+		if has[g.Campaign] == nil {
+			continue
+		}
+		receipts := has[g.Campaign][g.User]
 		at := slices.IndexFunc(receipts, func(r hongbao.Receipt) bool {
 			return r.Packet == g.Packet && r.RequestID == g.RequestID
 		})
 		if at >= 0 { // a restore put it back, or an earlier call whose reply was lost
 			g.Seq, g.Epoch, g.Time = receipts[at].Seq, epoch, receipts[at].Time
 			k.state.witness.rememberAgain(k.store, g)
-		}
-		if at >= 0 || !inRedis {
 			continue
 		}
 		why, err := k.GrantWithheld(WithEpoch(ctx, epoch), g, Room{Elsewhere: UnknownElsewhere})

@@ -86,8 +86,8 @@ func (w *witness) rememberAgain(s *Store, g *hongbao.Grant) {
 	if !w.repeats(seqOfEpoch{g.Epoch, g.Seq}) {
 		return
 	}
-	entry := fmt.Sprintf("grant %s %d %d %d %s\n%d %d %s %s %s", g.Campaign, g.Seq, g.Epoch, g.Time.UnixMilli(),
-		cmp.Or(g.Currency, "-"), g.Packet, int64(g.Amount), g.User, cmp.Or(g.RequestID, "-"), cmp.Or(g.Trace, "-"))
+	entry := fmt.Sprintf("grant %s %d %d %d %s\n%s", g.Campaign, g.Seq, g.Epoch, g.Time.UnixMilli(),
+		cmp.Or(g.Currency, "-"), GrantLine(g))
 	w.add(s, reported{entry: entry, epoch: g.Epoch, first: g.Seq, last: g.Seq, at: time.Now()})
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // EntryVersion is the newest version of stream entries that this build reads. Each kind of entry has its own version.
-// So a build tells an entry of a newer build, where it stops, from an invalid one, which becomes a dead letter.
+// So a build stops at an entry of a newer build, and makes a dead letter of an invalid one.
 const EntryVersion = 3
 
 // versions has the version of each kind.
