@@ -125,6 +125,13 @@ func writeRestored(w io.Writer, list []recovery.Restored, undecided *int64) erro
 			silent = fmt.Sprintf("; a process did not answer that may have announced more grants to users, and %s "+
 				"%s withheld", plural.Of(r.Withheld, "packet"), plural.Verb(r.Withheld, "was", "were"))
 		}
+		if r.First == 0 {
+			if _, err := fmt.Fprintf(w, "%s: shard %d continued in epoch %d, and no loss was known%s\n",
+				r.At.Format(time.RFC3339), r.Shard, r.Epoch, silent); err != nil {
+				return err
+			}
+			continue
+		}
 		if _, err := fmt.Fprintf(w, "%s: shard %d continued in epoch %d with %s of events %d to %d that Redis had lost: %d "+
 			"known from the ledger, %d from the topic, %d from producers; %s %s unknown to all%s\n", r.At.Format(time.RFC3339),
 			r.Shard, r.Epoch, plural.Of(r.Ledger+r.Topic+r.Witnesses, "grant"), r.First, r.Last, r.Ledger, r.Topic, r.Witnesses,

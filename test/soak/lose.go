@@ -144,7 +144,9 @@ func (s *soak) countRestored(ctx context.Context) error {
 	}
 	for i := range report.Restored {
 		r := &report.Restored[i]
-		s.outcome.RedisLost += r.Last - r.First + 1
+		if r.First > 0 { // else no loss is known
+			s.outcome.RedisLost += r.Last - r.First + 1
+		}
 		s.outcome.Restored += int64(r.Ledger + r.Topic + r.Witnesses)
 		s.say("shard %d, epoch %d: %+v", r.Shard, r.Epoch, r.Counts)
 	}

@@ -31,6 +31,9 @@ func TestRestores(t *testing.T) {
 	require.NotContains(t, page, "did not answer")
 	require.Contains(t, page, "not finished")
 
+	f.fakeSource.restored[0].First, f.fakeSource.restored[0].Last = 0, 0
+	require.Contains(t, f.ask(t, "viewer", "/restores", nil).Body.String(), "none is known")
+
 	f.fakeSource.err = errors.New("the ledger is down")
 	require.Equal(t, http.StatusServiceUnavailable, f.ask(t, "viewer", "/restores", nil).Code)
 }

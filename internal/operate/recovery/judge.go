@@ -60,19 +60,26 @@ func (r *Recoverer) judge(ctx context.Context, v *Verdict, f *facts) (kept []res
 	}
 	slices.SortFunc(kept, func(a, b restore.Known) int { return cmp.Compare(a.Seq, b.Seq) })
 	kept = moveBehind(kept, v.Known())
+	return kept, r.guard(v, f, kept, true), nil
+}
+
+// guard sets v.guarded. It returns why a person has to decide; empty if none has to. lost reports whether a source knows
+// an event that Redis has lost.
+func (r *Recoverer) guard(v *Verdict, f *facts, kept []restore.Known, lost bool) (why string) {
 	walks := false
 	for _, c := range v.here {
 		walks = walks || c.places > 1 && c.grants
 	}
 	walks = walks && unknown(lostSpans(v, v.Redis+1, kept)) > 0
-	v.guarded = !f.complete || walks
+	guard := restore.GuardOf(restore.Doubt{Silent: !f.complete, Walks: walks, Lost: lost, Margin: r.cfg.Margin})
+	v.guarded = guard == restore.Withhold
 	switch {
-	case !v.guarded || r.cfg.Margin > 0:
-		return kept, "", nil
+	case guard != restore.Ask:
+		return ""
 	case walks:
-		return nil, "events are missing, and a campaign over several shards is open: its users may have continued to another", nil
+		return "events are missing, and a campaign over several shards is open: its users may have continued to another"
 	}
-	return nil, "a process that may have reported grants to users is silent, or Redis came back from an old file", nil
+	return "a process that may have reported grants to users is silent, or Redis came back from an old file"
 }
 
 // moveBehind gives new seqs to grants that were reported after an opening had skipped their seqs. The new seqs follow

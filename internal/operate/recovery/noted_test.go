@@ -115,7 +115,7 @@ func TestNotedOpeningThatDidNotHappen(t *testing.T) {
 			old := w.older(t)
 			w.restart(t, "")
 			dies := &changed{Ledger: w.ledger, note: sync.OnceFunc(func() { w.restart(t, old) })}
-			_ = w.guarded(over(dies)).OpenFrozen(t.Context(), 0)
+			_ = w.guarded(small, over(dies)).OpenFrozen(t.Context(), 0)
 			require.NoError(t, w.rdb.Del(t.Context(), w.shard().Keys.Lock("recover")).Err()) // as if the lease had expired
 			fences, err := w.ledger.Fences(t.Context(), 0)
 			require.NoError(t, err)

@@ -29,7 +29,10 @@ type Counts struct {
 	// packets that are withheld for these grants.
 	Silent   bool  `json:"silent,omitempty"`
 	Withheld int64 `json:"withheld,omitempty"`
-	// First and Last are the first and the last seq that Redis lost.
+	// Margin is the number of packets of each campaign that this opening withheld in addition to those for known and
+	// unknown events.
+	Margin int64 `json:"margin,omitempty"`
+	// First and Last are the first and the last seq that Redis lost. They are 0 if no loss is known.
 	First int64 `json:"first_seq"`
 	Last  int64 `json:"last_seq"`
 	// Planned is true if the note was written before the shard was open.
@@ -43,6 +46,9 @@ type Counts struct {
 // opening.
 func (c *Counts) opened() bool { return c.Next > 0 }
 
+// changed reports whether the opening put back or withheld something.
+func (c *Counts) changed() bool { return c.First > 0 || c.Margin > 0 }
+
 // Restored is an opening that restored what Redis had lost.
 type Restored struct {
 	Shard int       `json:"shard"`
@@ -51,7 +57,7 @@ type Restored struct {
 	Counts
 }
 
-// Restored returns the latest openings that restored something, by shard, newest first. Without the ledger it returns
+// Restored returns the latest openings that restored or withheld something, by shard, newest first. Without the ledger it returns
 // none.
 func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 	if r.cfg.Ledger == nil {
@@ -67,7 +73,7 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 			return nil, err
 		}
 		for i := range noted {
-			if noted[i].First > 0 && (!noted[i].Planned || noted[i].Epoch == head.Epoch) {
+			if noted[i].changed() && (!noted[i].Planned || noted[i].Epoch == head.Epoch) {
 				list = append(list, noted[i])
 			}
 		}
@@ -95,13 +101,15 @@ func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err 
 	return list, nil
 }
 
-// restore puts back what Redis has lost. If only a person can decide, it returns why, and has changed nothing, except
-// when Redis refused to put a grant back. begun has the plan that an earlier recoverer noted for this attempt; nil if
-// there is none.
-func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Counts) (done *Counts, why string, err error) {
-	kept, why, err := r.judge(ctx, v, f)
-	if err != nil || why != "" {
-		return nil, why, err
+// restore puts back what Redis has lost, and withholds what a silent process may have reported. If only a person can
+// decide, it returns why, and has changed nothing, except when Redis refused to put a grant back. lost reports whether a
+// loss is known. begun has the plan that an earlier recoverer noted for this attempt; nil if there is none.
+func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, lost bool, begun *Counts) (done *Counts, why string, err error) {
+	var kept []restore.Known
+	if lost {
+		if kept, why, err = r.judge(ctx, v, f); err != nil || why != "" {
+			return nil, why, err
+		}
 	}
 	f.lap(&f.steps.Judge)
 	done = planned(v, f, begun)
@@ -109,12 +117,19 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 		if why := v.lostWithheld(); why != "" {
 			return nil, why, nil
 		}
+		margin, err := r.margin(ctx, v, f, kept)
+		if err != nil {
+			return nil, "", err
+		}
+		done.Margin = max(done.Margin, margin)
 	}
-	if err := r.note(ctx, v, done); err != nil { // before any change, so that another recoverer can continue
-		return nil, "", err
+	if done.changed() { // noted before any change, so that another recoverer can continue
+		if err := r.note(ctx, v, done); err != nil {
+			return nil, "", err
+		}
 	}
 	if v.guarded {
-		if err := r.withhold(ctx, v, f, kept); err != nil {
+		if err := r.withhold(ctx, v, kept, done.Margin); err != nil {
 			return nil, "", err
 		}
 	}
@@ -125,7 +140,7 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 		}
 		return nil, "", err
 	}
-	if v.guarded {
+	if v.guarded && done.Margin+done.Unknown > 0 {
 		if err := r.withholdRest(ctx, v); err != nil {
 			return nil, "", err
 		}
@@ -151,7 +166,10 @@ func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, begun *Co
 func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 	done := &Counts{First: v.Redis + 1, Last: v.Known(), Silent: v.guarded, Planned: true}
 	if begun != nil {
-		done.First, done.Last, done.Silent = begun.First, max(begun.Last, done.Last), begun.Silent || v.guarded
+		done.Silent, done.Margin = begun.Silent || v.guarded, begun.Margin
+		if begun.First > 0 {
+			done.First, done.Last = begun.First, max(begun.Last, done.Last)
+		}
 	}
 	sources := map[int64]restore.Source{}
 	known := slices.DeleteFunc(f.known(), func(g restore.Known) bool { return f.place(&g.Grant) < done.First })
@@ -172,7 +190,13 @@ func planned(v *Verdict, f *facts, begun *Counts) *Counts {
 			done.Witnesses++
 		}
 	}
-	done.Unknown = unknown(lostSpans(v, done.First, known))
+	spans := lostSpans(v, done.First, known)
+	for _, s := range spans {
+		done.Last = max(done.Last, s.Seqs.Last)
+	}
+	if done.Unknown = unknown(spans); done.Last < done.First && !v.Lost() && len(known) == 0 {
+		done.First, done.Last = 0, 0
+	}
 	return done
 }
 
@@ -262,11 +286,11 @@ func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, 
 		return false, nil, "", err
 	}
 	for i := range v.noted {
-		if n := &v.noted[i]; n.Epoch == f.attempt.Epoch && n.First > 0 {
+		if n := &v.noted[i]; n.Epoch == f.attempt.Epoch && (n.First > 0 || n.Silent) {
 			begun = &n.Counts
 		}
 	}
-	if v.Lost() || begun != nil {
+	if v.Lost() || begun != nil && begun.First > 0 {
 		return true, begun, "", nil
 	}
 	if err := r.readWithheld(ctx, v); err != nil {
@@ -274,7 +298,7 @@ func (r *Recoverer) lost(ctx context.Context, v *Verdict, f *facts) (lost bool, 
 	}
 	// A server that was demoted and promoted again may have granted other packets under the same seqs.
 	missing, _, why, err := r.missing(ctx, v, f)
-	return len(missing) > 0, nil, why, err
+	return len(missing) > 0, begun, why, err
 }
 
 // freezeAgain reads the shard's state after a restore. It returns an error if the state is not that of the verdict with
@@ -309,8 +333,11 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (w
 	if err != nil || why != "" {
 		return why, err
 	}
-	if lost {
-		if done, why, err = r.restore(ctx, v, f, begun); err != nil || why != "" {
+	if !lost && f != nil {
+		r.guard(v, f, nil, false)
+	}
+	if lost || v.guarded || begun != nil {
+		if done, why, err = r.restore(ctx, v, f, lost, begun); err != nil || why != "" {
 			return why, err
 		}
 		if err := r.freezeAgain(ctx, v, f); err != nil {
@@ -334,23 +361,37 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (w
 		f.lap(&f.steps.Open)
 		fields = append(fields, zap.Any("steps", f.steps))
 	}
-	if done == nil {
-		what := "nothing was lost"
-		if f == nil || !f.complete {
-			what = "no loss is known, but a process that has not reported may know of one"
-		}
-		r.cfg.Log.Info("a frozen shard is open again, "+what, fields...)
+	r.logOpening(f, done, fields)
+	if done == nil || !done.changed() {
 		return "", nil
 	}
 	done.Took, done.Planned = f.steps, false
-	what := "a frozen shard is open again: what Redis had lost was restored"
-	if done.Withheld > 0 {
-		what += fmt.Sprintf("; packets withheld: %d, see `hongbao hole list`", done.Withheld)
-	}
-	r.cfg.Log.Warn(what, append(fields,
-		zap.String("code", "redis_restored"), zap.Any("restored", done))...)
 	if err := r.note(ctx, v, done); err != nil { // the shard is open even without the note
 		r.cfg.Log.Warn("what was restored could not be noted in the ledger", zap.Int("shard", v.Shard), zap.Error(err))
 	}
 	return "", nil
+}
+
+// logOpening logs what an opening restored and withheld. done is nil if it was nothing.
+func (r *Recoverer) logOpening(f *facts, done *Counts, fields []zap.Field) {
+	what := "a frozen shard is open again"
+	switch {
+	case done != nil && done.First > 0:
+		what += ": what Redis had lost was restored"
+	case f != nil && f.complete:
+		what += ", nothing was lost"
+	default:
+		what += ", no loss is known, but a process that has not reported may know of one"
+	}
+	if done != nil {
+		fields = append(fields, zap.Any("restored", done))
+	}
+	if done == nil || !done.changed() {
+		r.cfg.Log.Info(what, fields...)
+		return
+	}
+	if done.Withheld > 0 {
+		what += fmt.Sprintf("; packets withheld: %d, see `hongbao hole list`", done.Withheld)
+	}
+	r.cfg.Log.Warn(what, append(fields, zap.String("code", "redis_restored"))...)
 }

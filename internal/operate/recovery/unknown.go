@@ -10,11 +10,12 @@ import (
 
 // lostEpoch has the events of an epoch that Redis may have lost.
 type lostEpoch struct {
-	epoch int64
-	first int64 // no event of the epoch has a lower seq
-	noted bool  // whether the ledger has first; else it is the lowest seq that the epoch's opening can have chosen
-	top   int64 // the highest seq of a known event, and of an event that a process saw
-	owned []int64
+	epoch  int64
+	first  int64 // no event of the epoch has a lower seq
+	noted  bool  // whether the ledger has first; else it is the lowest seq that the epoch's opening can have chosen
+	top    int64 // the highest seq of a known event, and of an event that a process saw
+	margin int64 // how many packets of each campaign the epoch's opening withheld as a margin
+	owned  []int64
 }
 
 // lostSpans returns the seqs that lost events may have had, beginning with from, one span for each epoch. Its holes
@@ -52,7 +53,7 @@ func lostSpans(v *Verdict, from int64, known []restore.Known) (spans []restore.S
 	for _, e := range epochs {
 		if s := (stream.SeqRange{First: max(from, e.first), Last: e.top}); s.Last >= s.First {
 			slices.Sort(e.owned)
-			spans = append(spans, restore.Span{Seqs: s, Holes: restore.Holes([]stream.SeqRange{s}, e.owned)})
+			spans = append(spans, restore.Span{Seqs: s, Holes: restore.Holes([]stream.SeqRange{s}, e.owned), Withheld: e.margin})
 		}
 	}
 	return spans
@@ -84,7 +85,7 @@ func topOf(epochs []lostEpoch) (top int64) {
 func (v *Verdict) lostEpochs(from int64, known []restore.Known) []lostEpoch {
 	epochs := []lostEpoch{{epoch: v.Opening, first: from, noted: true, top: from - 1}}
 	for _, n := range v.lostNotes() {
-		epochs = append(epochs, lostEpoch{epoch: n.Epoch, first: n.Next, noted: true})
+		epochs = append(epochs, lostEpoch{epoch: n.Epoch, first: n.Next, noted: true, margin: n.Margin})
 	}
 	add := func(epoch int64) {
 		if epoch > v.Opening && !slices.ContainsFunc(epochs, func(e lostEpoch) bool { return e.epoch == epoch }) {

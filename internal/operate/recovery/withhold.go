@@ -29,11 +29,7 @@ func (r *Recoverer) readWithheld(ctx context.Context, v *Verdict) error {
 // withhold removes from the stocks the packets that a silent process may have reported to users. No source knows which
 // packets these are, so it goes by the order of the stocks. Hence it runs before anything is granted again. Campaigns
 // over several shards follow in withholdRest.
-func (r *Recoverer) withhold(ctx context.Context, v *Verdict, f *facts, kept []restore.Known) error {
-	margin, err := r.margin(ctx, v, f, kept)
-	if err != nil {
-		return err
-	}
+func (r *Recoverer) withhold(ctx context.Context, v *Verdict, kept []restore.Known, margin int64) error {
 	known := map[string]map[int64]restore.Known{}
 	for _, g := range kept {
 		if known[g.Campaign] == nil {
@@ -69,7 +65,7 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, id string, kept 
 		last = max(last, kept[i].Seq)
 	}
 	for _, s := range place.Spans {
-		most += s.Seqs.Last - s.Seqs.First + 1
+		most += s.Seqs.Last - s.Seqs.First + 1 + s.Withheld
 	}
 	most += int64(len(place.Known)) // packets of known grants may come before those of the first span
 	if through >= last || most == 0 {
@@ -146,10 +142,15 @@ func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []res
 }
 
 // lostWithheld returns why a person has to decide if Redis has lost an opening that withheld packets: no source knows
-// which packets these were.
+// which packets these were. If they were only a margin, the recoverer withholds the first packets of the stock again.
+// That is not so for a campaign over several shards: its users may have found the place empty.
 func (v *Verdict) lostWithheld() string {
+	wide := false
+	for _, c := range v.here {
+		wide = wide || c.grants && c.places > 1
+	}
 	for _, n := range v.lostNotes() {
-		if n.Silent {
+		if n.Withheld > 0 && n.Silent && (n.Unknown > 0 || wide) {
 			return fmt.Sprintf("Redis has lost the opening of epoch %d, which withheld packets", n.Epoch)
 		}
 	}

@@ -37,6 +37,43 @@ func Decide(e Evidence) Verdict {
 	return Guarded
 }
 
+// Doubt is what is unknown of the grants that Redis may have lost.
+type Doubt struct {
+	// Silent reports whether a process may have reported grants to users, and has not sent them: Decide returned Guarded.
+	Silent bool
+	// Walks reports whether events without a known grant are missing, and a campaign over several places is open. Its
+	// users may have found the place empty, and walked on to another.
+	Walks bool
+	// Lost reports whether a source knows an event that Redis has lost.
+	Lost bool
+	// Margin is the time whose grants no other source may know. 0 leaves the decision about a loss to a person.
+	Margin time.Duration
+}
+
+// Guard says what happens to the packets that users may have been told of, without a source that knows the grants.
+type Guard int
+
+// The guards.
+const (
+	None     Guard = iota // nothing: no user was told of such a packet, or no loss is known and there is no margin
+	Withhold              // the recoverer withholds them: for each unknown event one, and the margin
+	Ask                   // a person decides
+)
+
+// GuardOf returns the guard for this doubt. A silent process is a reason to withhold the margin even if no loss is
+// known: if no other source has the grants that it reported to users, no loss can be known.
+func GuardOf(d Doubt) Guard {
+	switch {
+	case !d.Silent && !d.Walks:
+		return None
+	case d.Margin > 0:
+		return Withhold
+	case d.Lost:
+		return Ask
+	}
+	return None
+}
+
 // Line is the witness line of a process. At is when it was written. Sent reports whether the process has sent
 // everything to this attempt.
 type Line struct {

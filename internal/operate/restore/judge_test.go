@@ -171,9 +171,10 @@ func (w *world) opened(r *recovery) {
 			w.judgeWin(r, d, t, known)
 		}
 	}
+	w.judgeMargin(r, d)
 	if r.plan.verdict == restore.Guarded {
 		for _, s := range w.specs {
-			if len(s.places) == 1 {
+			if len(s.places) == 1 || r.plan.margin == 0 {
 				delete(w.emptied, key{s.id, int64(n.shard)})
 			}
 		}
@@ -187,6 +188,64 @@ func (w *world) opened(r *recovery) {
 			w.fail("shard %d opens without packet %d of %s, which %s was paid", n.shard, g.Packet, g.Campaign, g.User)
 		}
 	}
+}
+
+// judgeMargin checks how many packets are withheld for a silent process. After the last known grant these are at least as
+// many as were granted in the last known margin. They are exactly as many if nothing else is a reason to withhold some.
+func (w *world) judgeMargin(r *recovery, d *data) {
+	if r.plan.verdict != restore.Guarded {
+		return
+	}
+	last, want := at(d.wrote), int64(0)
+	for _, kept := range r.plan.kept {
+		for _, k := range kept {
+			if k.Time.After(last) {
+				last = k.Time
+			}
+		}
+	}
+	for _, e := range d.log {
+		if e.close == nil && e.Time.After(last.Add(-w.margin)) {
+			want++
+		}
+	}
+	for _, s := range r.here() {
+		c := d.camps[s.id]
+		if c.state != "open" || len(s.places) > 1 {
+			continue
+		}
+		var known, have, withheld int64
+		for packet, k := range r.plan.kept[s.id] {
+			if !k.Moved {
+				known = max(known, packet)
+			}
+		}
+		for packet, epoch := range c.withheld {
+			if epoch == r.m.epoch {
+				withheld++
+				if packet > known {
+					have++
+				}
+			}
+		}
+		for packet := range r.plan.kept[s.id] {
+			if packet > known {
+				have++
+			}
+		}
+		if have < want && c.left() > 0 {
+			w.fail("shard %d opens with %d packets of %s withheld for a silent process, want %d", r.n.shard, have, s.id, want)
+		}
+		if r.onlyMargin(s) && withheld > want {
+			w.fail("shard %d opens with %d packets of %s withheld, want the margin, %d", r.n.shard, withheld, s.id, want)
+		}
+	}
+}
+
+// onlyMargin reports whether nothing but the margin is a reason to withhold packets of the campaign.
+func (r *recovery) onlyMargin(s *spec) bool {
+	return len(r.plan.kept[s.id]) == 0 && r.plan.through[s.id] == 0 &&
+		!slices.ContainsFunc(r.plan.spans, func(p span) bool { return len(p.Holes) > 0 || p.through[s.id] > 0 })
 }
 
 // twin reports whether another grant has the same seq, because a server that was promoted twice used it again.

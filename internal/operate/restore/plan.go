@@ -16,6 +16,9 @@ type Span struct {
 	// Through is the packet up to which the epoch's opening had dealt or withheld the place. It comes from the ledger,
 	// and is 0 if Redis still has that opening.
 	Through int64
+	// Withheld is the number of the place's packets that the epoch's opening withheld as a margin, before it granted any.
+	// It is 0 if Redis still has that opening.
+	Withheld int64
 }
 
 // Place is the place of a campaign on the shard.
@@ -55,7 +58,7 @@ func Plan(p Place) []Step {
 		}
 	}
 	for _, s := range p.Spans {
-		end = max(end, p.through(s.Through))
+		end = max(end+s.Withheld, p.through(s.Through))
 		after := s.Seqs.First - 1
 		for i, packet := range p.Packets {
 			if k, ok := in(s, packet); ok {

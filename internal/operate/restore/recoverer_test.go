@@ -26,6 +26,8 @@ type recovery struct {
 // plan is what a recoverer has read and decided.
 type plan struct {
 	verdict restore.Verdict
+	guard   restore.Guard
+	margin  int64
 	sent    []int // witnesses that have sent everything
 	seen    sight
 	known   []restore.Known

@@ -71,7 +71,64 @@ func (r *recovery) merge() bool {
 	r.note(r.a, "merge", fmt.Sprintf("%+v", r.m), "verdict", r.plan.verdict, "tops", r.plan.tops, "seen", r.plan.seen,
 		"sent", r.plan.sent, d.lines, d.wrote, d.frozenAt)
 	r.plan.spans = r.spans(owned)
+	r.guard()
 	return true
+}
+
+// guard decides whether packets are withheld, and how many in addition to those for unknown events.
+func (r *recovery) guard() {
+	holes, wide := false, false
+	for _, s := range r.plan.spans {
+		holes = holes || len(s.Holes) > 0
+	}
+	for _, s := range r.here() {
+		wide = wide || len(s.places) > 1 && !r.ledger.refunded[s.id]
+	}
+	lost := r.lost()
+	r.plan.guard = restore.GuardOf(restore.Doubt{
+		Silent: r.plan.verdict == restore.Guarded, Walks: holes && wide, Lost: lost, Margin: r.margin,
+	})
+	if r.bug == "a margin only for a known loss" && !lost {
+		r.plan.guard = restore.None
+	}
+	if r.plan.guard == restore.Withhold {
+		r.plan.margin = r.s.data.recent(r.plan.kept, r.m.intact, r.margin)
+	}
+}
+
+// recent counts the grants in the time before the last write of which a source knows.
+func (d *data) recent(kept map[string]map[int64]restore.Known, intact int64, during time.Duration) (n int64) {
+	last, times := at(d.wrote), []time.Time{}
+	for _, packets := range kept {
+		for _, k := range packets {
+			times = append(times, k.Time)
+			if k.Time.After(last) {
+				last = k.Time
+			}
+		}
+	}
+	for _, e := range d.log {
+		if e.Seq <= intact && e.close == nil {
+			times = append(times, e.Time)
+		}
+	}
+	for _, t := range times {
+		if t.After(last.Add(-during)) {
+			n++
+		}
+	}
+	return n
+}
+
+// lost reports whether a source knows a grant or an event that Redis does not have.
+func (r *recovery) lost() bool {
+	d := r.s.data
+	for epoch, seq := range r.plan.tops {
+		if epoch > d.epoch || seq > d.seq {
+			return true
+		}
+	}
+	return slices.ContainsFunc(r.plan.known, func(k restore.Known) bool { return !d.receipt(&k.Grant) })
 }
 
 // missed reports whether an earlier opening left out this grant, which belongs to a campaign with several places.
@@ -188,21 +245,16 @@ func (r *recovery) planned(campaign *spec, share *bool) []restore.Step {
 		}
 	}
 	slices.Sort(p.Packets)
-	guarded := r.plan.verdict == restore.Guarded
-	if guarded && len(campaign.places) > 1 {
+	holes := slices.ContainsFunc(p.Spans, func(s restore.Span) bool { return len(s.Holes) > 0 })
+	guarded := r.plan.guard == restore.Withhold
+	if guarded && len(campaign.places) > 1 && (holes || r.plan.margin > 0) {
 		for g := range c.dealt { // no source knows which users found the place empty
 			dealt := campaign.dealt(campaign.place(r.n.shard), g+1)
 			p.Through = max(p.Through, slices.Max(append(dealt, 0)))
 		}
 	}
 	if guarded && !refunded {
-		var recent int64
-		for _, e := range r.s.data.log {
-			if e.Campaign == campaign.id && e.Seq <= r.m.intact && since(e.Time) > r.since-10_000 {
-				recent++
-			}
-		}
-		p.Margin = restore.Margin(recent, 10*time.Second, r.margin)
+		p.Margin = r.plan.margin
 		r.stats["packets of margins"] += int(p.Margin)
 	}
 	return restore.Plan(p)
