@@ -152,13 +152,11 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	if has.Epoch > z.Seen.Epoch && has.Epoch == state.Epoch && has.Token == z.Token && has.History == z.History {
 		return has, nil
 	}
-	a := store.Attempt{Epoch: max(z.Epoch, z.Seen.Epoch, state.Epoch, has.Epoch) + 1, Floor: z.Seq,
+	a := store.Attempt{Epoch: max(z.Epoch, z.Seen.Epoch, state.Epoch, has.Epoch) + 1,
 		Wrote: before.Wrote.UnixMilli(), Token: z.Token, History: z.History}
-	if !before.OnePromotion {
-		a.Floor = min(a.Floor, before.CertainSeq)
-	}
+	found := restore.Found{Seq: z.Seq, Certain: before.CertainSeq, OnePromotion: before.OnePromotion}
 	if has.Epoch > 0 { // the earlier attempt may have written events above its floor
-		a.Floor, a.Wrote = min(a.Floor, has.Floor), min(a.Wrote, has.Wrote)
+		found.Floors, a.Wrote = append(found.Floors, has.Floor), min(a.Wrote, has.Wrote)
 	}
 	fences, err := r.cfg.Ledger.Fences(ctx, k.Index())
 	if err != nil {
@@ -166,9 +164,10 @@ func (r *Recoverer) begin(ctx context.Context, k *store.Shard, z *store.Frozen, 
 	}
 	for _, f := range fences {
 		if f.Epoch > z.Epoch { // above that fence's floor Redis has a history that the later epoch has replaced
-			a.Floor = min(a.Floor, f.Floor)
+			found.Floors = append(found.Floors, f.Floor)
 		}
 	}
+	a.Floor = restore.Intact(found)
 	err = r.cfg.Ledger.Fence(ctx, ledger.Fence{Shard: k.Index(), From: state.Epoch, Epoch: a.Epoch, Floor: z.Seq,
 		Token: z.Token})
 	if err != nil {
@@ -228,7 +227,6 @@ func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 			said[i] = restore.Line{At: l.At, Sent: l.Sent == f.attempt.Epoch}
 		}
 		e := restore.Evidence{
-			Ledger: true, Topic: true, // if one of them does not answer, the attempt fails anyway
 			Silent: restore.Silent(said, f.wrote()), Patience: r.cfg.Gather, Waited: time.Since(f.began),
 			Lines: f.before.OnePromotion || unseen < maxUnseen,
 		}
@@ -240,7 +238,7 @@ func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 			}
 		case restore.Guarded:
 			return nil
-		case restore.Stay, restore.Wait:
+		case restore.Wait:
 		}
 		if !retry.Pause(ctx, hearEvery) {
 			return ctx.Err()

@@ -7,16 +7,14 @@ type Verdict int
 
 // The verdicts.
 const (
-	Stay    Verdict = iota // keep the shard frozen: the ledger or the topic does not answer
-	Wait                   // keep the shard frozen: witnesses may still report
+	Wait    Verdict = iota // keep the shard frozen: witnesses may still report
 	Exact                  // restore the known grants, which include every grant that was reported to a user
 	Guarded                // restore the known grants, and withhold packets for grants that no source knows
 )
 
-// Evidence says how complete the evidence is.
+// Evidence says how complete the evidence is. The ledger and the topic have answered.
 type Evidence struct {
-	Ledger, Topic bool // whether they have answered; true if the deployment has none
-	Silent        int  // number of processes that have to report and have not
+	Silent int // number of processes that have to report and have not
 	// Lines reports whether no witness line can be missing. Every copy from which Redis can come back has confirmed
 	// each line. Lines is false if Redis came back from a file of unknown age, or is empty.
 	Lines bool
@@ -27,8 +25,6 @@ type Evidence struct {
 // Decide returns the verdict for this evidence.
 func Decide(e Evidence) Verdict {
 	switch {
-	case !e.Ledger || !e.Topic:
-		return Stay
 	case e.Silent == 0 && e.Lines:
 		return Exact
 	case e.Waited < e.Patience:

@@ -1,8 +1,44 @@
 package restore_test
 
-import (
-	"github.com/hongbao-project/hongbao/internal/operate/restore"
+import "github.com/hongbao-project/hongbao"
+
+// lateGrant is a grant that a witness reports after the shard has opened.
+type lateGrant struct {
+	hongbao.Grant
+	Held     []hongbao.Grant // the user's grants in the campaign, on all places
+	Withheld bool            // whether the packet is withheld
+	Open     bool            // whether the campaign is open
+	Places   int             // number of the campaign's places
+	Limit    int64           // maximum number of packets of a user in the campaign
+}
+
+// fate is what happens to a late grant.
+type fate int
+
+// The fates.
+const (
+	has        fate = iota // nothing: the user has this packet
+	granted                // the user gets the withheld packet, under a new seq
+	quarantine             // a person decides
 )
+
+// fateOf decides about a late grant; lua/grant_withheld.lua does so in what is built. If the campaign has several
+// places, a person decides: another place may be granting to the user at the same time, and no script sees both places.
+func fateOf(l lateGrant) fate {
+	request := false
+	for i := range l.Held {
+		if h := &l.Held[i]; h.RequestID == l.RequestID {
+			if h.Packet == l.Packet {
+				return has
+			}
+			request = true
+		}
+	}
+	if !request && l.Withheld && l.Open && l.Places == 1 && int64(len(l.Held)) < l.Limit {
+		return granted
+	}
+	return quarantine
+}
 
 func (w *world) lateGrants(a *agent) {
 	for {
@@ -34,7 +70,7 @@ func (w *world) judgeLate(a *agent, n *node, s *server, p proof) {
 		return
 	}
 	spec := w.spec(g.Campaign)
-	l := restore.Late{
+	l := lateGrant{
 		Grant: g, Withheld: c.has(g.Packet), Open: c.state == "open", Places: len(spec.places),
 		Limit: int64(spec.limit),
 	}
@@ -44,17 +80,17 @@ func (w *world) judgeLate(a *agent, n *node, s *server, p proof) {
 		}
 	}
 	epoch := d.epoch
-	switch restore.Judge(l) {
-	case restore.Has:
+	switch fateOf(l) {
+	case has:
 		done()
-	case restore.Granted:
+	case granted:
 		a.step("grant a hole")
 		ms, limit, bug := w.now, int64(spec.limit), w.bug
 		if call(n, s, func(d *data) string { return d.hole(token, epoch, g, limit, ms, bug) }) == "" {
 			w.holes[idOf(&g)] = true
 			w.stats["late grants"]++
 		}
-	case restore.Quarantine:
+	case quarantine:
 		if paid, is := w.ledger.grants[keyOf(&g)]; !is || idOf(&paid) != idOf(&g) {
 			w.report(&g)
 			w.stats["late grants for a person"]++

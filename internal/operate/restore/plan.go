@@ -2,7 +2,6 @@ package restore
 
 import (
 	"slices"
-	"time"
 
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 )
@@ -25,10 +24,9 @@ type Span struct {
 type Place struct {
 	// Packets has the packets after the intact seq, in the order in which they are dealt. These are the packets in the
 	// lists, those of later grants in Redis, and those withheld by attempts that have not opened the shard.
-	Packets  []int64
-	Withheld []int64         // packets withheld by earlier openings
-	Known    map[int64]Known // by packet
-	Spans    []Span          // ordered by epoch
+	Packets []int64
+	Known   map[int64]Known // by packet
+	Spans   []Span          // ordered by epoch
 	// Margin is the number of extra packets to withhold for grants that no source knows.
 	Margin int64
 	// Through is the packet up to which every packet without a known grant is withheld in any case; 0 if there is none.
@@ -71,20 +69,12 @@ func Plan(p Place) []Step {
 	}
 	end = max(end+p.Margin, p.through(p.Through))
 	var steps []Step
-	add := func(packet int64) {
+	for _, packet := range p.Packets[:min(end, int64(len(p.Packets)))] {
 		step := Step{Packet: packet}
 		if k, ok := p.Known[packet]; ok {
 			step.Grant = &k
 		}
 		steps = append(steps, step)
-	}
-	for _, packet := range p.Withheld {
-		if _, ok := p.Known[packet]; ok {
-			add(packet)
-		}
-	}
-	for _, packet := range p.Packets[:min(end, int64(len(p.Packets)))] {
-		add(packet)
 	}
 	return steps
 }
@@ -96,9 +86,4 @@ func (p *Place) through(packet int64) int64 {
 		n++
 	}
 	return int64(n)
-}
-
-// Margin returns how many packets a campaign deals in the time during, at the rate of granted packets in span.
-func Margin(granted int64, span, during time.Duration) int64 {
-	return (granted*int64(during) + int64(span) - 1) / int64(span)
 }

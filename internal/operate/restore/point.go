@@ -23,19 +23,11 @@ const (
 	Patience = Young
 )
 
-// Entry is an entry of the stream, with its last seq and the time when it was written.
-type Entry struct {
-	Seq  int64
-	Time time.Time
-}
-
 // Found is the state in which a recoverer finds the shard.
 type Found struct {
-	Seq     int64
-	Entries []Entry // entries that the stream still has, ordered by seq
-	Trimmed int64   // last seq that was trimmed from the stream
-	// Wrote is the time of the last entry or witness line before the shard froze.
-	Wrote time.Time
+	Seq int64
+	// Certain is the last seq that was written at least Overlap before Redis' last write before the freeze.
+	Certain int64
 	// OnePromotion reports whether exactly one promotion lies between the shard's opening and this server. Then the shard
 	// was opened in the history that this server followed before.
 	OnePromotion bool
@@ -49,12 +41,7 @@ type Found struct {
 func Intact(f Found) int64 {
 	intact := f.Seq
 	if !f.OnePromotion {
-		intact = f.Trimmed
-		for _, e := range f.Entries {
-			if !e.Time.After(f.Wrote.Add(-Overlap)) {
-				intact = max(intact, e.Seq)
-			}
-		}
+		intact = min(intact, f.Certain)
 	}
 	for _, floor := range f.Floors {
 		intact = min(intact, floor)

@@ -184,7 +184,7 @@ func (p *producer) check(a *agent, i int, n *node) {
 	if open && v.frozen && newest < v.epoch {
 		w.fail("shard %d of epoch %d freezes, and the process has seen no epoch later than %d", i, v.epoch, newest)
 	}
-	if k.on != s {
+	if k.on != s || now-k.line > restore.Young.Milliseconds() { // a copy may have no line, or one that is too old
 		k.on, k.write, k.confirmed = s, n.written(), false
 	}
 	k.line = now

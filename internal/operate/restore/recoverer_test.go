@@ -107,17 +107,11 @@ func (r *recovery) take() bool {
 			direct: s.promoted && s.token != d.opened && d.history != "" && s.before == d.history ||
 				was.direct && s.promoted && s.token != was.token && s.before == was.history,
 		}
-		found := restore.Found{Seq: d.seq, Trimmed: d.trimmed, Wrote: at(d.wrote), OnePromotion: now.direct}
-		if !d.frozen {
-			found.Wrote = at(d.last)
-		}
+		found := restore.Found{Seq: d.seq, Certain: d.certain(), OnePromotion: now.direct}
 		for _, o := range rows {
 			if o.epoch > d.epoch && r.bug != "after an unfinished restore, meta.seq is taken as the intact seq" {
 				found.Floors = append(found.Floors, o.floor)
 			}
-		}
-		for _, seq := range sorted(d.log, cmp.Compare[int64]) {
-			found.Entries = append(found.Entries, restore.Entry{Seq: seq, Time: d.log[seq].Time})
 		}
 		found.OnePromotion = found.OnePromotion || r.bug == "two promotions"
 		now.intact = restore.Intact(found)
@@ -139,6 +133,20 @@ func (r *recovery) take() bool {
 		}
 	}
 	return true
+}
+
+// certain returns the last seq that was written at least Overlap before the last write, as store.LastBefore does.
+func (d *data) certain() int64 {
+	seq, wrote := d.trimmed, d.wrote
+	if !d.frozen {
+		wrote = d.last
+	}
+	for _, e := range d.log {
+		if !e.Time.After(at(wrote).Add(-restore.Overlap)) {
+			seq = max(seq, e.Seq)
+		}
+	}
+	return seq
 }
 
 // gone reports whether another recoverer has taken over the attempt, or Redis has lost it.
@@ -238,8 +246,13 @@ func (r *recovery) collect() bool {
 		if r.gone() {
 			return false
 		}
+		if r.ledger.downUntil > r.now || r.topic.downUntil > r.now {
+			if !r.wait("collect") {
+				return false
+			}
+			continue
+		}
 		e := restore.Evidence{
-			Ledger: r.ledger.downUntil <= r.now, Topic: r.topic.downUntil <= r.now,
 			Patience: restore.Patience, Waited: time.Duration(r.now-d.mend.asked) * time.Millisecond,
 			Lines: r.m.direct || d.wrote > 0 && d.frozenAt-d.wrote < 10_000,
 		}

@@ -13,16 +13,12 @@ import (
 
 func TestIntact(t *testing.T) {
 	t.Parallel()
-	f := restore.Found{
-		Seq: 30, Trimmed: 10, Wrote: at(20_000),
-		Entries: []restore.Entry{{Seq: 20, Time: at(14_000)}, {Seq: 25, Time: at(14_001)}, {Seq: 30, Time: at(20_000)}},
-	}
+	f := restore.Found{Seq: 30, Certain: 20}
 	require.Equal(t, int64(20), restore.Intact(f))
 	f.Floors = []int64{25, 15}
 	require.Equal(t, int64(15), restore.Intact(f), "a later opening has replaced the rest")
 	f.OnePromotion, f.Floors = true, nil
 	require.Equal(t, int64(30), restore.Intact(f))
-	require.Equal(t, int64(10), restore.Intact(restore.Found{Seq: 30, Trimmed: 10, Wrote: at(0)}))
 }
 
 func TestHoles(t *testing.T) {
@@ -35,10 +31,9 @@ func TestHoles(t *testing.T) {
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	all := restore.Evidence{Ledger: true, Topic: true, Lines: true, Patience: restore.Patience}
+	all := restore.Evidence{Lines: true, Patience: restore.Patience}
 	for want, change := range map[restore.Verdict]func(e *restore.Evidence){
 		restore.Exact:   func(*restore.Evidence) {},
-		restore.Stay:    func(e *restore.Evidence) { e.Topic = false },
 		restore.Wait:    func(e *restore.Evidence) { e.Silent, e.Waited = 1, restore.Patience-1 },
 		restore.Guarded: func(e *restore.Evidence) { e.Lines, e.Waited = false, restore.Patience },
 	} {
@@ -92,10 +87,8 @@ func TestMerge(t *testing.T) {
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	p := restore.Place{
-		Packets: []int64{4, 5, 6, 7, 8, 9}, Withheld: []int64{1, 2},
-		Known: map[int64]restore.Known{
-			2: {Grant: grantOf(80, 2, 2, "u1", "r1"), Moved: true}, 5: {Grant: grantOf(21, 1, 5, "u2", "r2")},
-		},
+		Packets: []int64{4, 5, 6, 7, 8, 9},
+		Known:   map[int64]restore.Known{5: {Grant: grantOf(21, 1, 5, "u2", "r2")}},
 		Spans: []restore.Span{{
 			Seqs:  stream.SeqRange{First: 20, Last: 22},
 			Holes: []stream.SeqRange{{First: 20, Last: 20}, {First: 22, Last: 22}},
@@ -112,7 +105,7 @@ func TestPlan(t *testing.T) {
 		return known, withheld
 	}
 	known, withheld := packets(p)
-	require.Equal(t, []int64{2, 5}, known)
+	require.Equal(t, []int64{5}, known)
 	require.Equal(t, []int64{4, 6}, withheld, "one before the known packet, one for the hole after it")
 	p.Known[7] = restore.Known{Grant: grantOf(90, 1, 7, "u3", "r3"), Moved: true}
 	_, withheld = packets(p)
@@ -129,26 +122,28 @@ func TestPlan(t *testing.T) {
 	p.Through = 8
 	_, withheld = packets(p)
 	require.Equal(t, []int64{4, 6, 7, 8}, withheld)
-	require.Equal(t, int64(3), restore.Margin(7, 10*time.Second, 4*time.Second))
+	p.Through, p.Spans[1].Through, p.Spans[1].Withheld = 0, 0, 1
+	_, withheld = packets(p)
+	require.Equal(t, []int64{4, 6, 7, 8, 9}, withheld, "one more that the lost opening of the later epoch withheld")
 }
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	late := restore.Late{Grant: grantOf(5, 1, 7, "u", "r"), Withheld: true, Open: true, Places: 1, Limit: 1}
-	require.Equal(t, restore.Granted, restore.Judge(late))
-	for name, change := range map[string]func(l *restore.Late){
-		"dealt to another": func(l *restore.Late) { l.Withheld = false },
-		"over":             func(l *restore.Late) { l.Open = false },
-		"several places":   func(l *restore.Late) { l.Places = 2 },
-		"limit":            func(l *restore.Late) { l.Held = []hongbao.Grant{grantOf(6, 2, 9, "u", "r2")} },
-		"request": func(l *restore.Late) {
+	late := lateGrant{Grant: grantOf(5, 1, 7, "u", "r"), Withheld: true, Open: true, Places: 1, Limit: 1}
+	require.Equal(t, granted, fateOf(late))
+	for name, change := range map[string]func(l *lateGrant){
+		"dealt to another": func(l *lateGrant) { l.Withheld = false },
+		"over":             func(l *lateGrant) { l.Open = false },
+		"several places":   func(l *lateGrant) { l.Places = 2 },
+		"limit":            func(l *lateGrant) { l.Held = []hongbao.Grant{grantOf(6, 2, 9, "u", "r2")} },
+		"request": func(l *lateGrant) {
 			l.Limit, l.Held = 2, []hongbao.Grant{grantOf(6, 2, 9, "u", "r")}
 		},
 	} {
 		l := late
 		change(&l)
-		require.Equal(t, restore.Quarantine, restore.Judge(l), name)
+		require.Equal(t, quarantine, fateOf(l), name)
 	}
 	late.Held = []hongbao.Grant{grantOf(5, 1, 7, "u", "r")}
-	require.Equal(t, restore.Has, restore.Judge(late))
+	require.Equal(t, has, fateOf(late))
 }

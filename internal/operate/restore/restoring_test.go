@@ -226,14 +226,14 @@ func (r *recovery) planned(campaign *spec, share *bool) []restore.Step {
 		p.Spans = append(p.Spans, s.Span)
 	}
 	*share = true
-	for packet, epoch := range c.withheld {
-		if epoch > r.m.before {
+	var steps []restore.Step // an earlier opening has withheld these packets
+	for _, packet := range sorted(c.withheld, cmp.Compare[int64]) {
+		if c.withheld[packet] > r.m.before {
 			p.Packets = append(p.Packets, packet)
-		} else {
-			p.Withheld = append(p.Withheld, packet)
+		} else if k, is := p.Known[packet]; is {
+			steps = append(steps, restore.Step{Packet: packet, Grant: &k})
 		}
 	}
-	slices.Sort(p.Withheld)
 	for _, stock := range c.stock {
 		p.Packets = append(p.Packets, stock...)
 	}
@@ -257,7 +257,7 @@ func (r *recovery) planned(campaign *spec, share *bool) []restore.Step {
 		p.Margin = r.plan.margin
 		r.stats["packets of margins"] += int(p.Margin)
 	}
-	return restore.Plan(p)
+	return append(steps, restore.Plan(p)...)
 }
 
 // record is step 6: it records the plan in the ledger before any packet is restored.
