@@ -194,10 +194,10 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 		claims[i] = open[i].Claim
 	}
 	fenced, err := r.cfg.Topic.Fence(ctx, stream.TopicFence{Shard: k.Index(), Since: since, Claims: claims})
-	// If the broker refuses a fence and a read works, a shard that has lost nothing can still open. After an outage the
-	// next call fences: without the grants of the topic, lost done bits would stay lost, and grants be published again.
+	// If the broker refuses a fence and a read works, a shard that has lost nothing can still open. Its done bits are
+	// restored from what Fence has read. After an outage the next call fences.
 	if err != nil && ctx.Err() == nil && !hongbao.IsOutage(err) {
-		f.doubt = fmt.Sprintf("it can't be fenced: %v", err)
+		f.doubt, f.topic = fmt.Sprintf("it can't be fenced: %v", err), fenced.Grants
 		f.high, err = r.cfg.Topic.HighestSeq(ctx, k.Index(), since)
 		return err
 	}

@@ -44,7 +44,8 @@ type Ledger interface {
 type Topic interface {
 	// HighestSeq returns the highest seq of the shard among the records sent since this time; 0 if there is none.
 	HighestSeq(ctx context.Context, shard int, since time.Time) (int64, error)
-	// Fence keeps earlier publishers from sending anything more for the shard, and returns the grants in the topic.
+	// Fence keeps earlier publishers from sending anything more for the shard, and returns the grants in the topic. With an
+	// error it returns those that it has read.
 	Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error)
 	// FenceSince returns the time from which Fence must read the topic. last is the time of the shard's last entry.
 	FenceSince(last time.Time) time.Time

@@ -104,7 +104,8 @@ func (r *Recoverer) noted(ctx context.Context, shard int) (list []Restored, err 
 // restore puts back what Redis has lost, and withholds what a silent process may have reported. If only a person can
 // decide, it returns why, and has changed nothing, except when Redis refused to put a grant back. lost reports whether a
 // loss is known. begun has the plan that an earlier recoverer noted for this attempt; nil if there is none.
-func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, lost bool, begun *Counts) (done *Counts, why string, err error) {
+func (r *Recoverer) restore(ctx context.Context, v *Verdict, f *facts, lost bool, begun *Counts) (
+	done *Counts, why string, err error) {
 	var kept []restore.Known
 	if lost {
 		if kept, why, err = r.judge(ctx, v, f); err != nil || why != "" {
@@ -360,6 +361,10 @@ func (r *Recoverer) restoreAndOpen(ctx context.Context, v *Verdict, f *facts) (w
 	if f != nil {
 		f.lap(&f.steps.Open)
 		fields = append(fields, zap.Any("steps", f.steps))
+		if f.doubt != "" { // nothing was lost: else a person decides
+			r.cfg.Log.Warn("a shard opens although the topic can't be trusted; a worker that is cut off may still publish "+
+				"grants again", zap.Int("shard", v.Shard), zap.String("topic", f.doubt))
+		}
 	}
 	r.logOpening(f, done, fields)
 	if done == nil || !done.changed() {

@@ -34,6 +34,8 @@ func (l *Log) FenceSince(last time.Time) time.Time {
 // not end, since live publishers of other shards start new sessions as fast as they are fenced. A fenced live publisher
 // finds its batch in the log, or sends it again.
 //
+// If the broker refuses a fence record, Fence returns the grants in the partition with the error.
+//
 // After an error, call Fence again: the broker drops a second copy of a fence record. Calls for other shards of the
 // partition may run concurrently.
 func (l *Log) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, error) {
@@ -63,7 +65,7 @@ func (l *Log) Fence(ctx context.Context, f stream.TopicFence) (stream.Fenced, er
 		for _, n := range open {
 			at, err := l.fence(ctx, r.partition, n)
 			if err != nil {
-				return stream.Fenced{}, err
+				return r.result(), err
 			}
 			r.fenced[n.producer] = n.epoch
 			r.producers++

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
@@ -275,6 +277,28 @@ func TestKafkaFencedSessionGoesOn(t *testing.T) {
 			require.Zero(t, p.Stats().SentAgain)
 		})
 	}
+}
+
+// The broker refuses the fence record. Fence still returns the grants in the topic, from which a recoverer restores done
+// bits.
+func TestFenceThatIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, _ := b.worker(t)
+	g := b.store.grants(0, 20, decided)
+	require.Nil(t, p.Handle(t.Context(), g))
+	l := b.recoverer(t)
+	w := &wire{inner: l.transport, answer: func(r kafka.Request) error {
+		if _, produces := r.(*rawproduce.Request); produces {
+			return kafka.TopicAuthorizationFailed
+		}
+		return nil
+	}}
+	l.client = newClient(&b.cfg, w)
+	fenced, err := l.Fence(t.Context(), stream.TopicFence{})
+	require.Equal(t, hongbao.ClassBroken, hongbao.ClassOf(err), "%v", err)
+	require.False(t, hongbao.IsOutage(err), "%v", err)
+	require.Len(t, fenced.Grants, 20)
 }
 
 // Fence refuses a compacted topic. In the other cases it reports in Doubt what it is not sure of.
