@@ -66,6 +66,10 @@ func writeHoles(w io.Writer, list []app.Holes) error {
 		for _, p := range h.Packets[:min(len(h.Packets), shownPackets)] {
 			fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", h.Campaign, h.Shard, p.Number, money.Text(p.Amount, h.Currency))
 		}
+		for _, g := range h.Again {
+			fmt.Fprintf(t, "%s\t%d\t%d\t%s granted it to %s, and Redis has lost that: grant it again\n", h.Campaign, h.Shard,
+				g.Packet, g.By, g.User)
+		}
 		fmt.Fprintf(t, "%s\t%d\tall %d\t%s\n", h.Campaign, h.Shard, h.Count, money.Text(h.Amount, h.Currency))
 	}
 	return t.Flush()

@@ -24,6 +24,15 @@ type Holes struct {
 	Count    int            `json:"count"`
 	Amount   hongbao.Amount `json:"amount"`
 	Packets  []store.Packet `json:"packets"`
+	// Again has the packets that a person has granted, and that are withheld again: Redis has lost the grant.
+	Again []HoleAgain `json:"again,omitempty"`
+}
+
+// HoleAgain is a withheld packet that a person had granted to a user.
+type HoleAgain struct {
+	Packet int64  `json:"packet"`
+	User   string `json:"user"`
+	By     string `json:"by"`
 }
 
 // ListHoles lists the withheld packets of one campaign. Without an id it lists those of all campaigns that are not
@@ -72,6 +81,7 @@ func (a *App) addHoles(ctx context.Context, list []Holes, campaign, currency str
 	if err != nil {
 		return nil, err
 	}
+	var granted map[int64]HoleAgain
 	for _, k := range places {
 		packets, err := k.Withheld(ctx, campaign)
 		if err != nil {
@@ -81,8 +91,16 @@ func (a *App) addHoles(ctx context.Context, list []Holes, campaign, currency str
 			continue
 		}
 		holes := Holes{Campaign: campaign, Currency: currency, Shard: k.Index(), Count: len(packets), Packets: packets}
+		if granted == nil {
+			if granted, err = a.grantedBefore(ctx, campaign); err != nil {
+				return nil, err
+			}
+		}
 		for _, p := range packets {
 			holes.Amount += p.Amount
+			if again, is := granted[p.Number]; is {
+				holes.Again = append(holes.Again, again)
+			}
 		}
 		list = append(list, holes)
 	}
@@ -155,29 +173,49 @@ const aboveLimit = "above_limit"
 // grantedAboveLimit returns how many packets of a campaign a person has granted to each user above the campaign's limit,
 // from the journal. A grant whose journal entry is lost counts as soon as the person repeats the command.
 func (a *App) grantedAboveLimit(ctx context.Context, campaign string) (map[string]int64, error) {
-	type granted struct {
-		user   string
-		packet float64 // as the journal's JSON has it
-	}
-	seen, users := map[granted]bool{}, map[string]int64{}
+	seen, users := map[HoleAgain]bool{}, map[string]int64{}
+	err := a.eachGranted(ctx, campaign, func(e *access.Entry, g HoleAgain) {
+		g.By = ""
+		above := e.Details[aboveLimit] == true && (e.Outcome == access.OutcomeDone || e.Outcome == access.OutcomeUnknown)
+		if above && !seen[g] {
+			seen[g] = true
+			users[g.User]++
+		}
+	})
+	return users, err
+}
+
+// grantedBefore returns the withheld packets of a campaign that people have granted, by packet, from the journal.
+func (a *App) grantedBefore(ctx context.Context, campaign string) (map[int64]HoleAgain, error) {
+	granted := map[int64]HoleAgain{}
+	return granted, a.eachGranted(ctx, campaign, func(e *access.Entry, g HoleAgain) {
+		if e.Outcome == access.OutcomeDone {
+			granted[g.Packet] = g
+		}
+	})
+}
+
+// eachGranted calls f for each entry of the journal about a withheld packet of the campaign that a person granted.
+func (a *App) eachGranted(ctx context.Context, campaign string, f func(*access.Entry, HoleAgain)) error {
 	for q := (access.JournalQuery{Campaign: campaign, Limit: access.MaxEntries}); ; {
 		page, err := a.ledger.Journal(ctx, q)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for i := range page.Entries {
 			e := &page.Entries[i]
-			var g granted
-			g.user, _ = e.Details["user"].(string)
-			g.packet, _ = e.Details["packet"].(float64)
-			above := e.Details[aboveLimit] == true && (e.Outcome == access.OutcomeDone || e.Outcome == access.OutcomeUnknown)
-			if e.Action == access.GrantWithheld && above && !seen[g] {
-				seen[g] = true
-				users[g.user]++
+			if e.Action != access.GrantWithheld {
+				continue
 			}
+			var g HoleAgain
+			packet, _ := e.Details["packet"].(float64) // as the journal's JSON has it
+			g.Packet = int64(packet)
+			g.User, _ = e.Details["user"].(string)
+			g.By, _ = e.Details["by"].(string)
+			f(e, g)
 		}
 		if page.Next == "" {
-			return users, nil
+			return nil
 		}
 		q.After = string(page.Next)
 	}
@@ -275,6 +313,13 @@ func refusals(why store.Refusal) string {
 	return "the campaign is " + string(why)
 }
 
+// refused returns why a campaign's packets are not released: another user could get this one.
+func (h *HoleAgain) refused(campaign string) error {
+	return hongbao.Errorf(hongbao.ClassPermanent, "release the withheld packets of campaign %s: %s granted packet %d to user "+
+		"%.200q, and Redis has lost that since; nothing was released: grant the packet again first", campaign, h.By, h.Packet,
+		h.User)
+}
+
 // HoleRelease is the result of ReleaseHoles.
 type HoleRelease struct {
 	Campaign string `json:"campaign"`
@@ -287,6 +332,11 @@ func (a *App) ReleaseHoles(ctx context.Context, campaign string, by stream.Decis
 	err = a.recorded(ctx, about(ctx, access.ReleaseWithheld, campaign), func(ctx context.Context, e *access.Entry) error {
 		defer func() { e.Details = map[string]any{"released": out.Released, "by": by.By, "why": by.Why} }()
 		holes, err := a.ListHoles(ctx, campaign)
+		for i := range holes {
+			if err == nil && len(holes[i].Again) > 0 {
+				err = holes[i].Again[0].refused(campaign)
+			}
+		}
 		for i := 0; err == nil && i < len(holes); i++ {
 			for still := int64(holes[i].Count); still > 0; {
 				left, why, err := a.store.Shard(holes[i].Shard).ReleaseWithheld(ctx, campaign)

@@ -78,3 +78,46 @@ func TestHoleGrantAfterAResume(t *testing.T) {
 		})
 	}
 }
+
+// A person grants a withheld packet, and Redis loses the grant in a second failover. The packet is withheld again. The
+// list says that it was granted, and the packets are not released before it is granted again.
+func TestHoleGrantThatRedisHasLost(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a server")
+	}
+	a := onServers(t, "sqlite", filepath.Join(t.TempDir(), "l.db"), "")
+	ctx, by := t.Context(), stream.Decision{By: "ann", Why: "the app's log"}
+	require.NoError(t, a.store.Initialize(ctx, store.InitializeCall{Deployment: "test"}))
+	a.loads(t, "rain", hongbao.DurabilityFast, 1)
+	a.creates(t, "rain")
+	keys := a.store.Home("rain").Keys
+	packet := a.redis.LPop(ctx, keys.Stock("rain")).Val()
+	withhold := func() {
+		require.NoError(t, a.redis.RPush(ctx, keys.Withheld("rain"), packet).Err())
+		require.NoError(t, a.redis.HSet(ctx, keys.Campaign("rain"), "withheld", "1 10").Err())
+	}
+	withhold()
+	holes, err := a.ListHoles(ctx, "rain")
+	require.NoError(t, err)
+	require.Empty(t, holes[0].Again)
+	grant := HoleGrant{Campaign: "rain", Packet: holes[0].Packets[0].Number, User: "u42", RequestID: "r1", Decision: by}
+	_, err = a.GrantHole(ctx, grant)
+	require.NoError(t, err)
+	require.NoError(t, a.redis.HDel(ctx, keys.Receipts("rain"), "u42").Err())
+	withhold()
+
+	holes, err = a.ListHoles(ctx, "rain")
+	require.NoError(t, err)
+	require.Equal(t, []HoleAgain{{grant.Packet, "u42", "ann"}}, holes[0].Again)
+	_, err = a.ReleaseHoles(ctx, "rain", by)
+	require.ErrorContains(t, err, "nothing was released: grant the packet again first")
+	require.EqualValues(t, 1, a.redis.LLen(ctx, keys.Withheld("rain")).Val())
+	_, err = a.GrantHole(ctx, grant)
+	require.NoError(t, err)
+	holes, err = a.ListHoles(ctx, "rain")
+	require.NoError(t, err)
+	require.Empty(t, holes)
+	_, err = a.ReleaseHoles(ctx, "rain", by)
+	require.NoError(t, err)
+}
