@@ -34,6 +34,7 @@ type redisAt struct {
 	sentinels *testkit.RedisSentinels
 	primaries []*testkit.RedisServer
 	hand      *byHand
+	clock     string // a file that sets the server's clock
 }
 
 // atRedis starts the servers of a Redis with the given program. Each topology has a replica, which class replica needs.
@@ -129,7 +130,7 @@ window: {from: %s, to: %s}
 time_zone: Asia/Shanghai
 sponsor: acme
 durability: %s
-%s`, id, 200*packets, packets, now.Add(-time.Minute).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339),
+%s`, id, 200*packets, packets, now.Add(-time.Minute).Format(time.RFC3339), now.Add(24*time.Hour).Format(time.RFC3339),
 		class, more))
 	s.ok("campaign", "create", file)
 	s.ok("campaign", "load", id)
@@ -208,6 +209,7 @@ type people struct {
 	mu        sync.Mutex
 	granted   map[string]map[int64]hongbao.Receipt // the packets that each user was told of
 	undecided int                                  // undecided answers
+	busy      int                                  // undecided answers with outcome busy
 	failed    error                                // last error that is not an outage
 	last      string                               // last answer without a packet, and its error
 }
@@ -246,6 +248,9 @@ func (c *people) once(ctx context.Context, user string) (final bool) {
 	switch {
 	case err != nil && hongbao.IsOutage(err) || err == nil && !a.Outcome.Final():
 		c.undecided++
+		if a.Outcome == hongbao.OutcomeBusy {
+			c.busy++
+		}
 		return false
 	case err != nil && ctx.Err() != nil:
 		return false
