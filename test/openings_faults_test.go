@@ -2,17 +2,12 @@ package test
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
@@ -99,64 +94,61 @@ func quietRestarts(l *losing) {
 	}
 }
 
-// withClock starts a Redis whose clock the test can set, by libfaketime.
-func withClock(t *testing.T, _ hongbao.Durability) *redisAt {
-	t.Helper()
-	library, err := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
-	require.NoError(t, err)
-	require.NotEmpty(t, library, "run scripts/setup.sh servers")
-	redis, err := exec.LookPath("redis-server")
-	require.NoError(t, err)
-	folder := t.TempDir()
-	clock, program := filepath.Join(folder, "clock"), filepath.Join(folder, "redis-server")
-	require.NoError(t, os.WriteFile(clock, []byte("+0\n"), 0o600))
-	require.NoError(t, os.WriteFile(program, fmt.Appendf(nil, `#!/bin/sh
-export LD_PRELOAD=%s FAKETIME_TIMESTAMP_FILE=%s FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_DONT_RESET=1
-exec %s "$@"
-`, library[0], clock, redis), 0o700)) //nolint:gosec // a program
-	at := redisByHand(t, 0, testkit.RedisOptions{Binary: program, Args: map[string]string{"appendfsync": "always"}})
-	at.clock = clock
-	return at
-}
-
-// setClock sets Redis' clock ahead, and waits until Redis has noticed.
-func (l *losing) setClock(ahead time.Duration) {
-	l.t.Helper()
-	fresh := l.at.clock + ".new"
-	require.NoError(l.t, os.WriteFile(fresh, fmt.Appendf(nil, "+%d\n", int64(ahead.Seconds())), 0o600))
-	require.NoError(l.t, os.Rename(fresh, l.at.clock))
-	testkit.Eventually(l.t, startTime, func() bool {
-		now, err := l.rdb.Time(l.t.Context()).Result()
-		return err == nil && time.Until(now.Add(-ahead)).Abs() < 2*time.Second
-	}, "the fault fired: Redis' clock is ahead by %s", ahead)
-}
-
-// clockAhead returns what sets Redis' clock ahead before the rain.
-func clockAhead(by time.Duration) func(l *losing) {
-	return func(l *losing) { l.setClock(by) }
-}
-
-// clockRight returns a fault: Redis' clock is set right during the rain, and the sinks stand still. A new process
-// registers and answers users. Then it dies, and Redis restarts from a file that is d old and lacks its last grants.
-func clockRight(d time.Duration) func(l *losing) {
+// clockWasAhead returns a fault: Redis' clock was ahead by a duration until now, so the ids of new entries stay ahead, and
+// a dead process has left a registration in the future. The sinks stand still. A new process registers and answers
+// users. Then it dies, and Redis restarts from a file that lacks its last grants.
+func clockWasAhead(by time.Duration) func(l *losing) {
 	return func(l *losing) {
 		server := l.at.hand.servers[0]
-		l.setClock(0)
+		l.leavesTimes(by)
 		pauses("balance", "kafka")(l)
 		p := l.goneProducer()
 		fresh := &callers{people: l.people(p, l.id), first: 6_000_000, kill: p.kill}
 		l.near = append(l.near, fresh)
 		fresh.some(l.t.Context(), 20)
 		l.pours("the rain continues")
-		files, since := l.copyFiles(server), time.Now()
+		files := l.copyFiles(server)
 		fresh.some(l.t.Context(), 20)
 		l.ahead(server)
 		last := l.dies(server)
 		fresh.kill()
-		l.lasts(since, d, "Redis is down")
 		l.replaces(server, files)
 		l.lacks(last, server)
 	}
+}
+
+// leavesTimes leaves in Redis what a clock leaves that was ahead.
+func (l *losing) leavesTimes(by time.Duration) {
+	l.t.Helper()
+	ctx, keys, ahead := l.t.Context(), l.store.Shard(0).Keys, time.Now().Add(by).UnixMilli()
+	id := fmt.Sprintf("%d-0", ahead)
+	require.NoError(l.t, l.rdb.Do(ctx, "XSETID", keys.Events(), id).Err())
+	lines := l.rdb.HGetAll(ctx, keys.Witnesses()).Val()
+	require.NotEmpty(l.t, lines, "processes have registered")
+	for _, line := range lines {
+		_, rest, _ := strings.Cut(line, " ")
+		require.NoError(l.t, l.rdb.HSet(ctx, keys.Witnesses(), "dead", fmt.Sprint(ahead, " ", rest)).Err())
+		break
+	}
+	l.pours("the rain continues")
+	last, err := l.rdb.XRevRangeN(ctx, keys.Events(), "+", "-", 1).Result()
+	require.NoError(l.t, err)
+	require.Len(l.t, last, 1)
+	require.GreaterOrEqual(l.t, last[0].ID, id, "the fault fired: the ids are ahead")
+}
+
+// fileOfTheFuture restarts Redis from a file of 60 s ago, when its clock was ahead by a minute. So the file seems new. The
+// sinks stand still meanwhile.
+func fileOfTheFuture(l *losing) {
+	server := l.at.hand.servers[0]
+	l.leavesTimes(time.Minute)
+	pauses("balance", "kafka")(l)
+	files, since := l.ages(l.copyFiles(server), -time.Minute), time.Now()
+	l.ahead(server)
+	last := l.dies(server)
+	l.lasts(since, time.Minute, "the file gets old")
+	l.replaces(server, files)
+	l.lacks(last, server)
 }
 
 // pauses returns what pauses sinks.

@@ -34,7 +34,6 @@ type redisAt struct {
 	sentinels *testkit.RedisSentinels
 	primaries []*testkit.RedisServer
 	hand      *byHand
-	clock     string // a file that sets the server's clock
 }
 
 // atRedis starts the servers of a Redis with the given program. Each topology has a replica, which class replica needs.
@@ -130,7 +129,7 @@ window: {from: %s, to: %s}
 time_zone: Asia/Shanghai
 sponsor: acme
 durability: %s
-%s`, id, 200*packets, packets, now.Add(-time.Minute).Format(time.RFC3339), now.Add(24*time.Hour).Format(time.RFC3339),
+%s`, id, 200*packets, packets, now.Add(-time.Minute).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339),
 		class, more))
 	s.ok("campaign", "create", file)
 	s.ok("campaign", "load", id)
