@@ -76,6 +76,7 @@ func startsFromFile(l *losing) {
 // quietRestarts lets users grab, and restarts Redis twice from one file that has everything. Nothing may be withheld.
 func quietRestarts(l *losing) {
 	server := l.at.hand.servers[0]
+	l.hire()
 	p := l.goneProducer()
 	c := &callers{people: l.people(p, l.id), first: 7_000_000}
 	c.some(l.t.Context(), 200)

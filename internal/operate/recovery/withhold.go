@@ -60,7 +60,7 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, id string, kept 
 	if err != nil {
 		return err
 	}
-	if through >= v.Redis { // no opening has followed: openings skip more than all known events
+	if through > 0 && through >= v.Redis { // no opening has followed: openings skip more than all known events
 		place.Margin = 0 // the pass that withheld up to `through` has withheld the margin, too
 	}
 	place.Spans = lostSpans(v, max(v.Redis, through)+1, kept)
