@@ -96,26 +96,51 @@ func quietRestarts(l *losing) {
 }
 
 // clockWasAhead returns a fault: Redis' clock was ahead by a duration until now, so the ids of new entries stay ahead, and
-// a dead process has left a registration in the future. The sinks stand still. A new process registers and answers
-// users. Then it dies, and Redis restarts from a file that lacks its last grants.
+// a dead process has left a registration in the future. A new process registers and answers users. Then it dies, and
+// Redis restarts from a file that lacks its last grants. The sinks stand still meanwhile.
 func clockWasAhead(by time.Duration) func(l *losing) {
 	return func(l *losing) {
-		server := l.at.hand.servers[0]
 		l.leavesTimes(by)
 		pauses("balance", "kafka")(l)
-		p := l.goneProducer()
-		fresh := &callers{people: l.people(p, l.id), first: 6_000_000, kill: p.kill}
-		l.near = append(l.near, fresh)
-		fresh.some(l.t.Context(), 20)
+		fresh := l.newcomer()
 		l.pours("the rain continues")
-		files := l.copyFiles(server)
+		files := l.copyFiles(l.at.hand.servers[0])
 		fresh.some(l.t.Context(), 20)
-		l.ahead(server)
-		last := l.dies(server)
-		fresh.kill()
-		l.replaces(server, files)
-		l.lacks(last, server)
+		l.losesWith(fresh, files, time.Now())
 	}
+}
+
+// oldFileAfterTheClock does the same with a file of 60 s ago, which lacks the new process's registration. By the ids of
+// its entries the file is new.
+func oldFileAfterTheClock(l *losing) {
+	l.leavesTimes(time.Minute)
+	pauses("balance", "kafka")(l)
+	files, since := l.copyFiles(l.at.hand.servers[0]), time.Now()
+	fresh := l.newcomer()
+	l.pours("the rain continues")
+	fresh.some(l.t.Context(), 20)
+	l.losesWith(fresh, files, since.Add(time.Minute))
+}
+
+// newcomer starts a process, whose first users grab.
+func (l *losing) newcomer() *callers {
+	p := l.goneProducer()
+	c := &callers{people: l.people(p, l.id), first: 6_000_000, kill: p.kill}
+	l.near = append(l.near, c)
+	c.some(l.t.Context(), 20)
+	return c
+}
+
+// losesWith kills a process and Redis, which restarts at a time from older files.
+func (l *losing) losesWith(c *callers, files string, at time.Time) {
+	l.t.Helper()
+	server := l.at.hand.servers[0]
+	l.ahead(server)
+	last := l.dies(server)
+	c.kill()
+	l.lasts(at, 0, "Redis is down")
+	l.replaces(server, files)
+	l.lacks(last, server)
 }
 
 // leavesTimes leaves in Redis what a clock leaves that was ahead.
@@ -136,20 +161,6 @@ func (l *losing) leavesTimes(by time.Duration) {
 	require.NoError(l.t, err)
 	require.Len(l.t, last, 1)
 	require.GreaterOrEqual(l.t, last[0].ID, id, "the fault fired: the ids are ahead")
-}
-
-// fileOfTheFuture restarts Redis from a file of 60 s ago, when its clock was ahead by a minute. So the file seems new. The
-// sinks stand still meanwhile.
-func fileOfTheFuture(l *losing) {
-	server := l.at.hand.servers[0]
-	l.leavesTimes(time.Minute)
-	pauses("balance", "kafka")(l)
-	files, since := l.ages(l.copyFiles(server), -time.Minute), time.Now()
-	l.ahead(server)
-	last := l.dies(server)
-	l.lasts(since, time.Minute, "the file gets old")
-	l.replaces(server, files)
-	l.lacks(last, server)
 }
 
 // pauses returns what pauses sinks.

@@ -40,8 +40,8 @@ func openings() []opening {
 		{loss: loss{name: "Redis' clock was ahead by 1 min; a process that came after the correction is dead",
 			fault: clockWasAhead(time.Minute), after: resumes}},
 		{loss: loss{name: "the same by 8 h", fault: clockWasAhead(8 * time.Hour), after: resumes}},
-		{loss: loss{name: "Redis' clock was ahead by 1 min, and the file is 60 s old", fault: fileOfTheFuture,
-			after: resumes}},
+		{loss: loss{name: "the same by 1 min, and the file is 60 s old and lacks the process's registration",
+			fault: oldFileAfterTheClock, after: resumes}},
 		{loss: loss{name: "the sink kafka is paused, and the file is 12 s old", before: pauses("kafka"),
 			fault: olderAppendOnlyFile, after: resumes}, reports: true},
 		{loss: loss{name: "both sinks are paused, all processes that answered users are killed",
@@ -89,7 +89,10 @@ func (row *opening) run(t *testing.T) {
 		}
 		writeLine(t, openingsTable, keys, "| "+row.name+" |", line)
 	}
-	require.Zero(t, l.paidTwice+l.copies+l.seqsTwice+l.unreported, "%s", line)
+	require.Zero(t, l.paidTwice+l.copies+l.seqsTwice, "%s", line)
+	if !row.killed {
+		require.Zero(t, l.unreported, "lost without a report: %.500s", fmt.Sprint(l.lostOf))
+	}
 	require.Zero(t, c.shared, "packets that two users saw")
 	require.Zero(t, c.busy, "answers busy after the freeze")
 	if *everyLoss { // alone on its machine
@@ -100,6 +103,8 @@ func (row *opening) run(t *testing.T) {
 		require.Zero(t, l.withheld, "packets withheld")
 	case row.reports:
 		require.Equal(t, c.margin, l.withheld, "the margin is withheld")
+	case !row.killed && !l.person:
+		require.Equal(t, c.margin+l.holes, l.withheld, "the margin and a packet for each unknown event are withheld")
 	case !l.person:
 		require.LessOrEqual(t, int64(l.lost), l.withheld, "a packet is withheld for each one that was told and lost")
 	}
