@@ -138,7 +138,7 @@ func (l *losing) losesWith(c *callers, files string, at time.Time) {
 	l.ahead(server)
 	last := l.dies(server)
 	c.kill()
-	l.lasts(at, 0, "Redis is down")
+	l.lasts(time.Now(), time.Until(at), "Redis is down")
 	l.replaces(server, files)
 	l.lacks(last, server)
 }

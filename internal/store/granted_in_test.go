@@ -13,12 +13,13 @@ func TestGrantedInGoesByTheGrantsTimes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.load(t, spec("rain", 1000))
+	b.grab(t, "rain", "first")
 	now, err := b.rdb.Time(t.Context()).Result()
 	require.NoError(t, err)
 	id := fmt.Sprintf("%d-0", now.Add(time.Hour).UnixMilli())
 	require.NoError(t, b.rdb.Do(t.Context(), "XSETID", b.k.Keys.Events(), id).Err())
 	const early, late = 250, 120
-	for i := range early {
+	for i := range early - 1 {
 		b.grab(t, "rain", fmt.Sprint("early", i))
 	}
 	entries, err := b.k.Entries(t.Context(), "-", "+")
