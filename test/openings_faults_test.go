@@ -122,6 +122,18 @@ func oldFileAfterTheClock(l *losing) {
 	l.losesWith(fresh, files, since.Add(time.Minute))
 }
 
+// fileOfTheFuture does the same with a file of 60 s ago, when Redis' clock was still ahead by as much. So the file seems
+// to be new. Only the lost grants that other processes know are earlier.
+func fileOfTheFuture(l *losing) {
+	l.leavesTimes(time.Minute)
+	pauses("balance", "kafka")(l)
+	files, since := l.ages(l.copyFiles(l.at.hand.servers[0]), -time.Minute), time.Now()
+	fresh := l.newcomer()
+	l.pours("the rain continues")
+	fresh.some(l.t.Context(), 20)
+	l.losesWith(fresh, files, since.Add(time.Minute))
+}
+
 // newcomer starts a process, whose first users grab.
 func (l *losing) newcomer() *callers {
 	p := l.goneProducer()

@@ -42,6 +42,8 @@ func openings() []opening {
 		{loss: loss{name: "the same by 8 h", fault: clockWasAhead(8 * time.Hour), after: resumes}},
 		{loss: loss{name: "the same by 1 min, and the file is 60 s old and lacks the process's registration",
 			fault: oldFileAfterTheClock, after: resumes}},
+		{loss: loss{name: "the same, and the file is from before the correction, so it seems new", fault: fileOfTheFuture,
+			after: resumes}},
 		{loss: loss{name: "the sink kafka is paused, and the file is 12 s old", before: pauses("kafka"),
 			fault: olderAppendOnlyFile, after: resumes}, reports: true},
 		{loss: loss{name: "both sinks are paused, all processes that answered users are killed",
