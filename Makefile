@@ -105,7 +105,7 @@ test-mysql: build ## the ledger on MySQL, a part of test-servers: all tests of M
 
 losses: setup ## Redis loses writes in many ways on real servers, under a rain; writes the table of docs/reliability.md; ROW=03 for one row; some 20 minutes
 	scripts/setup.sh servers
-	go test -vet=off -count=1 -timeout 60m -run '^TestLosses$$$(if $(ROW),/^$(ROW))' -v ./test -args -losses -update
+	go test -vet=off -count=1 -timeout 60m -run '^(TestLosses|TestOpenings)$$$(if $(ROW),/^$(ROW))' -v ./test -args -losses -update
 
 outages: setup ## what callers get while Redis is dead, silent, full, slow, or loses replies; writes its table of docs/reliability.md; ROW=01 for one row; some 6 minutes
 	go test -vet=off -count=1 -timeout 30m -run '^TestOutages$$$(if $(ROW),/^$(ROW))' -v ./test -args -outages -update

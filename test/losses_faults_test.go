@@ -66,13 +66,18 @@ func follow(t *testing.T, replica, primary *testkit.RedisServer) {
 // withReplicas returns a function that starts a Redis with n replicas, to be promoted by a person.
 func withReplicas(n int) func(t *testing.T, _ hongbao.Durability) *redisAt {
 	return func(t *testing.T, _ hongbao.Durability) *redisAt {
-		return redisByHand(t, n, testkit.RedisOptions{Args: map[string]string{"appendfsync": "always"}})
+		return redisByHand(t, n, testkit.RedisOptions{Binary: lossProgram(t), Args: map[string]string{"appendfsync": "always",
+			"slowlog-log-slower-than": "100", "slowlog-max-len": "1024"}})
 	}
 }
 
-func bySentinel(t *testing.T, _ hongbao.Durability) *redisAt { return atRedis(t, configs.Sentinel, "") }
+func bySentinel(t *testing.T, _ hongbao.Durability) *redisAt {
+	return atRedis(t, configs.Sentinel, lossProgram(t))
+}
 
-func byCluster(t *testing.T, _ hongbao.Durability) *redisAt { return atRedis(t, configs.Cluster, "") }
+func byCluster(t *testing.T, _ hongbao.Durability) *redisAt {
+	return atRedis(t, configs.Cluster, lossProgram(t))
+}
 
 // withEverySec starts a Redis with appendfsync everysec and WAITAOF, which reports what is on the disk.
 func withEverySec(t *testing.T, _ hongbao.Durability) *redisAt {

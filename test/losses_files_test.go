@@ -97,14 +97,22 @@ const fileAge = 12 * time.Second
 
 // olderAppendOnlyFile restarts Redis from an older copy of its append-only files.
 func olderAppendOnlyFile(l *losing) {
-	server, old := l.at.hand.servers[0], l.t.TempDir()
-	file, _ := increments(l.t, server.Dir())
-	require.NoError(l.t, os.CopyFS(old, os.DirFS(filepath.Dir(file))))
+	server := l.at.hand.servers[0]
+	old := l.copyFiles(server)
 	l.lasts(time.Now(), fileAge, "the file gets old")
 	l.ahead(server)
 	last := l.dies(server)
 	l.replaces(server, old)
 	l.lacks(last, server)
+}
+
+// copyFiles returns a copy of a server's append-only files.
+func (l *losing) copyFiles(server *testkit.RedisServer) (folder string) {
+	l.t.Helper()
+	file, _ := increments(l.t, server.Dir())
+	folder = l.t.TempDir()
+	require.NoError(l.t, os.CopyFS(folder, os.DirFS(filepath.Dir(file))))
+	return folder
 }
 
 // replaces restarts a server with other append-only files.

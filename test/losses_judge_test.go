@@ -25,6 +25,7 @@ type result struct {
 	answered, lost, twice, paidTwice, copies, seqsTwice int
 	holes                                               int64
 	withheld                                            int64 // packets withheld for processes that did not report
+	lastLost                                            int64 // the highest seq that Redis lost, in a restore with withheld packets
 	frozen                                              time.Duration
 	person                                              bool
 	unreported                                          int // lost grants that are in no report
@@ -116,6 +117,9 @@ func (l *losing) recovery() (r app.Recovery) {
 	return r
 }
 
+// crowds returns the users of all processes.
+func (l *losing) crowds() []*callers { return slices.Concat(l.busy, l.near, []*callers{l.idle}) }
+
 // judge ends the rain. Every user grabs once more through another process. Then judge compares what users were told
 // with the ledger and the topic.
 func (l *losing) judge() {
@@ -123,7 +127,7 @@ func (l *losing) judge() {
 	l.halt()
 	ctx, cancel := context.WithTimeout(l.t.Context(), 90*time.Second)
 	defer cancel()
-	everyone, p := slices.Concat(l.busy, l.near, []*callers{l.idle}), l.producer()
+	everyone, p := l.crowds(), l.producer()
 	for _, c := range everyone {
 		c.p = p
 		c.grab(ctx, c.first, c.first+int(c.asked.Load()), 64)
@@ -134,6 +138,7 @@ func (l *losing) judge() {
 		l.announceMissing()
 	}
 	l.allAgree()
+	l.remembersMemory()
 	for _, w := range l.workers {
 		if !w.Ended() {
 			w.Signal(syscall.SIGTERM)
@@ -144,6 +149,7 @@ func (l *losing) judge() {
 		if r.Epoch > l.epochs[r.Shard] && (r.Unknown > 0 || r.Silent) {
 			l.holes += r.Unknown
 			l.withheld += r.Withheld
+			l.lastLost = max(l.lastLost, r.Last)
 			l.reported[r.Shard] = append(l.reported[r.Shard], stream.SeqRange{First: r.First, Last: r.Last})
 		}
 	}

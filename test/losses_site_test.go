@@ -129,10 +129,15 @@ type losing struct {
 	workers []*testkit.Program
 	idle    *callers // users of a process that is idle during the loss
 	busy    []*callers
-	near    []*callers // users of campaigns on the other shards
-	served  *callers   // the element of busy that uses `hongbao serve`
-	side    *proxy.Proxy
+	near    []*callers   // users of campaigns on the other shards
+	served  *callers     // the element of busy that uses `hongbao serve`
+	side    *proxy.Proxy // between Redis and the first busy process, if that one has its own way
 	halt    func()
+	file    string   // a copy of Redis' files
+	paused  []string // sinks
+
+	busyBefore int // answers busy before the shards were open
+	memoryOf   map[*testkit.Program]int64
 
 	cutAt    int64     // grants on the old primary at the promotion
 	since    time.Time // time of the first answer from a server that lacks writes
@@ -151,6 +156,7 @@ func newLosing(t *testing.T, row *loss, class hongbao.Durability) *losing {
 	t.Helper()
 	l := &losing{loss: row, class: class, packets: lossPackets, reported: map[int][]stream.SeqRange{}}
 	env := append([]string{fmt.Sprintf("HONGBAO_DEPLOYMENT_SHARDS=%d", max(row.shards, 1))}, l.own(t)...)
+	env = append(env, row.env...)
 	l.site = newSite(t, row.redis(t, class), env...)
 	l.ok("init")
 	l.choose()
@@ -160,6 +166,9 @@ func newLosing(t *testing.T, row *loss, class hongbao.Durability) *losing {
 		more = fmt.Sprintf("shards: %d\n", row.shards) + oneEach
 	}
 	l.create(l.id, l.packets, class, more)
+	if row.early != nil {
+		row.early(l)
+	}
 	for range 2 {
 		l.hire()
 	}
@@ -243,7 +252,7 @@ func (l *losing) callers() {
 	}
 	for i := range lossBusy {
 		gone := l.goneProducer
-		if i == 0 && l.loss.two { // the process that continues with the old primary
+		if i == 0 && (l.loss.two || l.loss.aside) {
 			l.side = testkit.NewProxy(l.t, l.at.hand.servers[0].Addr)
 			aside := *l.cfg
 			aside.Redis.Addrs = []string{l.side.Addr}

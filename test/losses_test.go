@@ -12,21 +12,45 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // everyLoss runs all rows of TestLosses; make losses sets it.
 var everyLoss = flag.Bool("losses", false, "run each row of TestLosses, and not only the quick one")
+
+// lossServer is the server of TestLosses and TestOpenings.
+var lossServer = flag.String("server", "", `a server that scripts/setup.sh servers has fetched, "redis-8" or "valkey-9"; `+
+	"empty for the redis-server in PATH")
+
+// lossProgram returns the path of lossServer.
+func lossProgram(t *testing.T) string {
+	t.Helper()
+	if *lossServer == "" {
+		return ""
+	}
+	programs, err := testkit.RedisPrograms(t.Context())
+	require.NoError(t, err)
+	for _, p := range programs {
+		if strings.Contains(p.Path, "/"+*lossServer+"/") {
+			return p.Path
+		}
+	}
+	t.Fatalf("no server %q: run scripts/setup.sh servers", *lossServer)
+	return ""
+}
 
 // loss is a row in the table of docs/reliability.md: a way in which Redis loses writes.
 type loss struct {
 	name    string
 	classes []hongbao.Durability // nil means fast
 	redis   func(t *testing.T, class hongbao.Durability) *redisAt
-	shards  int  // shards of the deployment; 0 means 1
-	wide    bool // the campaign is spread over all shards
-	stops   bool // the row stops the ledger, Kafka or both
+	shards  int      // shards of the deployment; 0 means 1
+	wide    bool     // the campaign is spread over all shards
+	env     []string // more settings
+	stops   bool     // the row stops the ledger, Kafka or both
 	// fault makes Redis lose writes. It returns when a server that lacks them answers.
 	fault  func(l *losing)
+	early  func(l *losing) // runs before the rain; may be nil
 	before func(l *losing) // runs before fault; may be nil
 	// after runs when the shards are open again. If it is nil, users just continue to grab.
 	after    func(l *losing)
@@ -35,6 +59,7 @@ type loss struct {
 	empties bool // no copy of the lost data exists
 	killed  bool // a process that answered users ends
 	two     bool // two servers answer at once
+	aside   bool // the first busy process reaches Redis through l.side
 	quick   bool // part of make test
 }
 
@@ -107,12 +132,24 @@ func TestLosses(t *testing.T) {
 }
 
 func (row *loss) run(t *testing.T, class hongbao.Durability) {
+	l := row.happens(t, class)
+	t.Logf("%s", l.line())
+	if *update && *everyLoss {
+		writeLoss(t, l)
+	}
+	l.require()
+}
+
+// happens lets Redis lose writes under a rain, and compares what users were told with all stores.
+func (row *loss) happens(t *testing.T, class hongbao.Durability) *losing {
+	t.Helper()
 	l := newLosing(t, row, class)
 	if row.before != nil {
 		row.before(l)
 	}
 	row.fault(l)
 	l.opens()
+	l.busyBefore = l.busyAnswers()
 	switch {
 	case row.after != nil:
 		row.after(l)
@@ -120,10 +157,13 @@ func (row *loss) run(t *testing.T, class hongbao.Durability) {
 		l.pours("the rain continues")
 	}
 	l.judge()
-	t.Logf("%s", l.line())
-	if *update && *everyLoss {
-		writeLoss(t, l)
-	}
+	return l
+}
+
+// require demands what the page promises.
+func (l *losing) require() {
+	t, row := l.t, l.loss
+	t.Helper()
 	require.Zero(t, l.paidTwice, "paid twice")
 	require.Zero(t, l.copies, "copies in the topic")
 	if !row.two {
@@ -136,7 +176,7 @@ func (row *loss) run(t *testing.T, class hongbao.Durability) {
 		require.LessOrEqual(t, int64(l.lost), l.holes, "a report names each loss")
 	}
 	switch {
-	case class == replica:
+	case l.class == replica:
 		require.Zero(t, l.lost+l.twice, "a replica has every packet that an answer reported")
 	case !row.two && !row.killed && !row.empties:
 		require.Zero(t, l.lost, "lost, though the processes that answered are running: %.500s", fmt.Sprint(l.lostOf))

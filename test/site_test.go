@@ -208,6 +208,7 @@ type people struct {
 	mu        sync.Mutex
 	granted   map[string]map[int64]hongbao.Receipt // the packets that each user was told of
 	undecided int                                  // undecided answers
+	busy      int                                  // undecided answers with outcome busy
 	failed    error                                // last error that is not an outage
 	last      string                               // last answer without a packet, and its error
 }
@@ -246,6 +247,9 @@ func (c *people) once(ctx context.Context, user string) (final bool) {
 	switch {
 	case err != nil && hongbao.IsOutage(err) || err == nil && !a.Outcome.Final():
 		c.undecided++
+		if a.Outcome == hongbao.OutcomeBusy {
+			c.busy++
+		}
 		return false
 	case err != nil && ctx.Err() != nil:
 		return false

@@ -286,13 +286,35 @@ func (k *Shard) Before(ctx context.Context, overlap time.Duration) (b Before, er
 	// A restarted server can report the history of the file that it loaded. So OnePromotion also requires that the server
 	// was up before the last write.
 	b.OnePromotion = b.OnePromotion && server.Uptime > b.now.Sub(b.Wrote)
-	b.CertainSeq, err = k.LastBefore(ctx, b.Wrote.Add(-overlap))
+	b.CertainSeq, err = k.lastBefore(ctx, b.Wrote.Add(-overlap))
 	return b, err
 }
 
-// LastBefore returns the last event up to a time. If the stream has no event that old, it returns the last trimmed
-// event.
-func (k *Shard) LastBefore(ctx context.Context, at time.Time) (int64, error) {
+// GrantedIn counts the grants after since, up to until, that the stream has. It goes by the entries' own times, because
+// ids stay ahead after Redis' clock was. From the newest entry on it reads back to the first someEntries entries
+// without such a grant.
+func (k *Shard) GrantedIn(ctx context.Context, since, until time.Time) (n int64, err error) {
+	for end := "+"; ; {
+		page, err := k.rdb.XRevRangeN(ctx, k.Keys.Events(), end, "-", someEntries).Result()
+		if err != nil {
+			return 0, fmt.Errorf("read %s: %w", k.Keys.Events(), Classify(err))
+		}
+		was := n
+		for _, m := range page {
+			if e, ok := k.readable(m); ok && e.Kind == stream.EntryGrant && e.Time.After(since) && !e.Time.After(until) {
+				n += int64(len(e.Grants))
+			}
+		}
+		if n == was || len(page) < someEntries {
+			return n, nil
+		}
+		end = "(" + page[len(page)-1].ID
+	}
+}
+
+// lastBefore returns the last event up to a time, by the entries' ids: these are never earlier than the write. If the
+// stream has no event that old, it returns the last trimmed event.
+func (k *Shard) lastBefore(ctx context.Context, at time.Time) (int64, error) {
 	until := strconv.FormatInt(max(at.UnixMilli(), 0), 10)
 	e, found, err := k.firstEntry(k.rdb.XRevRangeN(ctx, k.Keys.Events(), until, "-", someEntries))
 	if err != nil || found {
@@ -305,7 +327,7 @@ func (k *Shard) LastBefore(ctx context.Context, at time.Time) (int64, error) {
 	return e.Seq - 1, err
 }
 
-// someEntries is the limit of entries to read in the search for a readable one.
+// someEntries is how many entries are read at once, and the limit in the search for a readable one.
 const someEntries = 100
 
 // firstEntry returns the first readable entry of the reply.
@@ -315,14 +337,22 @@ func (k *Shard) firstEntry(cmd *redis.XMessageSliceCmd) (e stream.Entry, found b
 		return e, false, fmt.Errorf("read %s: %w", k.Keys.Events(), Classify(err))
 	}
 	for _, m := range messages {
-		for version, value := range m.Values {
-			text, _ := value.(string)
-			if e, err := stream.ParseEntry(k.Index(), m.ID, []string{version, text}); err == nil {
-				return e, true, nil
-			}
+		if e, ok := k.readable(m); ok {
+			return e, true, nil
 		}
 	}
 	return e, false, nil
+}
+
+// readable parses an entry, and reports whether it could.
+func (k *Shard) readable(m redis.XMessage) (e stream.Entry, ok bool) {
+	for version, value := range m.Values {
+		text, _ := value.(string)
+		if e, err := stream.ParseEntry(k.Index(), m.ID, []string{version, text}); err == nil {
+			return e, true
+		}
+	}
+	return e, false
 }
 
 // unixMilli parses a time in ms. It returns the Unix epoch if v is nil.

@@ -21,6 +21,7 @@ type facts struct {
 	attempt store.Attempt
 	began   time.Time
 	before  store.Before
+	redis   store.Sight // Redis' epoch, and its last seq
 	// complete reports whether every process that may have reported a grant to a user is a witness that has sent all
 	// its grants.
 	complete bool
@@ -52,8 +53,18 @@ func (f *facts) lap(step *int64) {
 	f.lapped = now
 }
 
-// wrote returns the time of the last write to the shard before it froze; the Unix epoch if it is unknown.
-func (f *facts) wrote() time.Time { return time.UnixMilli(f.attempt.Wrote) }
+// wrote returns the time of the last write to the shard before it froze; the Unix epoch if it is unknown. If a lost grant
+// is earlier, Redis' clock was ahead at its last write. A grant that a later epoch put back keeps its time and says
+// nothing.
+func (f *facts) wrote() time.Time {
+	at := time.UnixMilli(f.attempt.Wrote)
+	for _, g := range f.known() {
+		if g.Epoch == f.redis.Epoch && g.Seq > f.redis.Seq && g.Time.Before(at) {
+			at = g.Time
+		}
+	}
+	return at
+}
 
 // over reports whether the shard is on another server than the attempt's, or the server was promoted since, or a
 // process has seen the attempt's epoch or a later one.
@@ -119,23 +130,35 @@ func (r *Recoverer) ask(ctx context.Context, shard int) (*facts, error) {
 		}
 		t.facts = f
 	}
-	f.before, f.lapped = before, began
+	f.before, f.redis, f.lapped = before, store.Sight{Epoch: z.Epoch, Seq: z.Seq}, began
 	f.lap(&f.steps.Ledger)
+	for wrote := f.wrote(); ; wrote = f.wrote() {
+		if err := r.collect(ctx, k, f); err != nil {
+			return nil, err
+		}
+		if !f.wrote().Before(wrote) {
+			return f, nil
+		}
+	}
+}
+
+// collect asks the ledger, the topic and the witnesses.
+func (r *Recoverer) collect(ctx context.Context, k *store.Shard, f *facts) (err error) {
 	group, asking := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.fenceTopic(asking, k, f) })
 	group.Go(func() error { return r.hear(asking, k, f) })
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return err
 	}
 	f.lapped = time.Now()
-	if f.ledger, err = r.cfg.Ledger.LostEvents(ctx, shard, f.attempt.Floor); err != nil {
-		return nil, err
+	if f.ledger, err = r.cfg.Ledger.LostEvents(ctx, k.Index(), f.attempt.Floor); err != nil {
+		return err
 	}
 	if f.skips, err = k.Skips(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	f.reported, err = k.Evidence(ctx)
-	return f, err
+	return err
 }
 
 // begin returns the attempt that is under way. If there is none, it notes a new one in the ledger and then in Redis.
@@ -213,7 +236,8 @@ func (r *Recoverer) fenceTopic(ctx context.Context, k *store.Shard, f *facts) er
 func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 	began := time.Now()
 	defer func() { f.steps.Witnesses += time.Since(began).Milliseconds() }()
-	unseen, least := f.before.Frozen.Sub(f.wrote()), r.cfg.Gather
+	wrote := f.wrote()
+	unseen, least := f.before.Frozen.Sub(wrote), r.cfg.Gather
 	if unseen >= 0 && unseen < freshWrite {
 		least = r.cfg.Settle
 	}
@@ -227,7 +251,7 @@ func (r *Recoverer) hear(ctx context.Context, k *store.Shard, f *facts) error {
 			said[i] = restore.Line{At: l.At, Sent: l.Sent == f.attempt.Epoch}
 		}
 		e := restore.Evidence{
-			Silent: restore.Silent(said, f.wrote()), Patience: r.cfg.Gather, Waited: time.Since(f.began),
+			Silent: restore.Silent(said, wrote), Patience: r.cfg.Gather, Waited: time.Since(f.began),
 			Lines: f.before.OnePromotion || unseen < maxUnseen,
 		}
 		switch restore.Decide(e) {

@@ -56,7 +56,7 @@ func (r *Recoverer) withholdOf(ctx context.Context, v *Verdict, id string, kept 
 	if err != nil {
 		return err
 	}
-	if through >= v.Redis { // no opening has followed: openings skip more than all known events
+	if through > 0 && through >= v.Redis { // no opening has followed: openings skip more than all known events
 		place.Margin = 0 // the pass that withheld up to `through` has withheld the margin, too
 	}
 	place.Spans = lostSpans(v, max(v.Redis, through)+1, kept)
@@ -125,20 +125,8 @@ func (r *Recoverer) margin(ctx context.Context, v *Verdict, f *facts, kept []res
 			n++
 		}
 	}
-	k := r.cfg.Store.Shard(v.Shard)
-	before, err := k.LastBefore(ctx, since)
-	if err != nil {
-		return 0, err
-	}
-	skipped, err := k.Skipped(ctx)
-	if err != nil {
-		return 0, err
-	}
-	n += max(0, v.Redis-before)
-	for _, s := range skipped {
-		n -= max(0, min(s.Last, v.Redis)-max(s.First, before+1)+1)
-	}
-	return n, nil
+	has, err := r.cfg.Store.Shard(v.Shard).GrantedIn(ctx, since, last)
+	return n + has, err
 }
 
 // lostWithheld returns why a person has to decide if Redis has lost an opening that withheld packets: no source knows
