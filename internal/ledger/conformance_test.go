@@ -160,6 +160,7 @@ var cases = map[string]func(*testing.T, *fixture){
 	"the journal":                                 testJournal,
 	"the journal with the change it describes":    testJournalTogether,
 	"a shard is fenced":                           testFence,
+	"a shard is fenced 120 times":                 testManyFences,
 	"concurrent fences of a shard":                testFenceTogether,
 	"fenced grants are not settled":               testSettleFenced,
 	"fenced grants do not go to quarantine":       testQuarantineFenced,

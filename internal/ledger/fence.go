@@ -69,13 +69,11 @@ func (f *Fence) isThere(ctx context.Context, t txn) error {
 	return nil
 }
 
-const maxFences = 100
-
-// Fences lists the last fences of a shard, the newest first.
+// Fences lists the fences of a shard, the newest first. There is one for each opening.
 func (l *Ledger) Fences(ctx context.Context, shard int) ([]FenceRow, error) {
 	return rowQuery[FenceRow]{fmt.Sprintf("list the fences of shard %d", shard),
 		`SELECT epoch, floor, token, fenced_at, COALESCE(opened_at, 0), note FROM fence WHERE shard = $1
-			ORDER BY epoch DESC LIMIT $2`, []any{int64(shard), int64(maxFences)},
+			ORDER BY epoch DESC`, []any{int64(shard)},
 		func(s scan) (FenceRow, error) {
 			r := FenceRow{Shard: shard}
 			var fenced, opened int64

@@ -70,6 +70,20 @@ func testFence(t *testing.T, f *fixture) {
 	require.Empty(t, rows)
 }
 
+// A restore needs the notes of all openings, because Redis can come back from a file of before any of them.
+func testManyFences(t *testing.T, f *fixture) {
+	const openings = 120
+	ctx, l := t.Context(), f.ledger
+	f.opened(t, 1)
+	for epoch := int64(1); epoch <= openings; epoch++ {
+		require.NoError(t, l.Fence(ctx, Fence{Shard: 3, From: epoch, Epoch: epoch + 1, Token: "run"}))
+	}
+	rows, err := l.Fences(ctx, 3)
+	require.NoError(t, err)
+	require.Len(t, rows, openings)
+	require.EqualValues(t, 2, rows[openings-1].Epoch)
+}
+
 // Three recoverers fence a shard at once, each with two calls. Both calls of one recoverer succeed; the other four get
 // a Conflict.
 func testFenceTogether(t *testing.T, f *fixture) {

@@ -57,6 +57,10 @@ type Restored struct {
 	Counts
 }
 
+// latest is how many openings of a shard Restored looks at. A restore needs all notes: Redis can come back from a file
+// of before any of them.
+const latest = 100
+
 // Restored returns the latest openings that restored or withheld something, by shard, newest first. Without the ledger it returns
 // none.
 func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
@@ -72,7 +76,7 @@ func (r *Recoverer) Restored(ctx context.Context) (list []Restored, err error) {
 		if err != nil && !errors.Is(err, store.ErrFrozen) {
 			return nil, err
 		}
-		for i := range noted {
+		for i := range noted[:min(len(noted), latest)] {
 			if noted[i].changed() && (!noted[i].Planned || noted[i].Epoch == head.Epoch) {
 				list = append(list, noted[i])
 			}
