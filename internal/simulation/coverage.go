@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -56,8 +57,8 @@ func (t *Total) Add(c *Coverage) {
 // Rare is the number of histories below which something counts as hardly reached.
 const Rare = 10
 
-// Write prints everything that was reached, and then what was hardly reached or not at all. expected has what a group
-// should have.
+// Write prints everything that was reached, and then what was hardly reached or not at all, with the reason. expected
+// has what a group should have.
 func (t *Total) Write(w io.Writer, expected map[string][]string) {
 	rare := map[string][]string{}
 	for _, group := range slices.Sorted(maps.Keys(t.reached)) {
@@ -66,22 +67,31 @@ func (t *Total) Write(w io.Writer, expected map[string][]string) {
 			n := t.reached[group][what]
 			fmt.Fprintf(w, "  %6d %8d  %s\n", n[0], n[1], what)
 			if n[0] < Rare {
-				rare[group] = append(rare[group], fmt.Sprintf("%s (%d)", what, n[0]))
+				rare[group] = append(rare[group], why(group, what, n[0]))
 			}
 		}
 	}
 	for group, list := range expected {
 		for _, what := range list {
 			if !t.has(group, what) {
-				rare[group] = append(rare[group], what+" (0)")
+				rare[group] = append(rare[group], why(group, what, 0))
 			}
 		}
 	}
 	fmt.Fprintf(w, "\nreached by fewer than %d of %d histories:\n", Rare, t.Histories)
 	for _, group := range slices.Sorted(maps.Keys(rare)) {
 		slices.Sort(rare[group])
-		fmt.Fprintf(w, "  %s: %s\n", group, strings.Join(rare[group], ", "))
+		fmt.Fprintf(w, "  %s:\n", group)
+		for _, line := range rare[group] {
+			fmt.Fprintf(w, "    %s\n", line)
+		}
 	}
+}
+
+// why says why something is reached by n histories only: by its whole name, or by the first word of it.
+func why(group, what string, n int) string {
+	first, _, _ := strings.Cut(what, " ")
+	return fmt.Sprintf("%s (%d): %s", what, n, cmp.Or(reasons[group][what], reasons[group][first], "NO REASON IS KNOWN"))
 }
 
 // has reports whether something was reached, or something that begins with it and a space.

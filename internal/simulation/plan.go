@@ -27,6 +27,7 @@ const (
 	RedisDown   = "redis_down"   // Redis breaks all connections and refuses new ones; it keeps everything
 	KafkaDown   = "kafka_down"   // the same of Kafka
 	LongKafka   = "long_kafka"   // Kafka is away for longer than leases and sessions of the publisher
+	Forgotten   = "forgotten"    // Kafka is away until it has forgotten all producers and their sequences
 	Failover    = "failover"     // a copy that lacks the last writes is promoted
 	OldFile     = "old_file"     // Redis restarts from a file of some seconds ago
 	QuietStart  = "quiet_start"  // Redis restarts and has lost nothing
@@ -46,7 +47,7 @@ const (
 
 // Default has the deeds that histories have without a flag. Flushed is not among them: the campaigns are gone, and a
 // person has to end them; no rule judges that yet.
-var Default = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, LongKafka, Failover, TellerDies,
+var Default = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, LongKafka, Forgotten, Failover, TellerDies,
 	OldFile, FirstFile, QuietStart, Full, Stop, ClockAhead, ClockBack, LedgerPause, SlowLedger, SinkPause, CampaignPause,
 	TopUp}
 
@@ -64,7 +65,8 @@ type Plan struct {
 	Faulty    time.Duration `json:"faulty"` // no faults after this time
 	Rates     Rates         `json:"rates"`
 	Deeds     []Deed        `json:"deeds"`
-	Ends      []string      `json:"ends"` // campaigns that are closed and refunded once all is final
+	Ends      []string      `json:"ends"`  // campaigns that are closed and refunded once all is final
+	Holes     bool          `json:"holes"` // a person decides about withheld packets
 	// Faults, if not nil, are the faults of requests. Otherwise they are drawn by the Rates.
 	Faults []Fault `json:"faults"`
 }
@@ -114,12 +116,16 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 			p.Ends = append(p.Ends, c.ID)
 		}
 	}
+	p.Holes = r.IntN(2) == 0
 	return p
 }
 
 // shortLag is less than a process waits with its first answer until the replica knows it: a replica that lags for
 // longer may not know whom to ask.
 const shortLag = 450 * time.Millisecond
+
+// producerLife is after how long Kafka forgets a producer, in histories in which it does.
+const producerLife = 8 * time.Second
 
 // dataDeeds is how many deeds of a history concern Redis' data at most.
 const dataDeeds = 2
@@ -143,6 +149,8 @@ func (p *Plan) drawDeeds(r *rand.Rand, size Size, on []string) {
 			d.Who = []string{"balance", "kafka"}[r.IntN(2)]
 		case LongKafka:
 			d.For += 20 * time.Second
+		case Forgotten:
+			d.For += producerLife
 		case TellerDies:
 			d.Who = fmt.Sprintf("p%d", r.IntN(p.Producers))
 			d.For = time.Duration(r.Int64N(int64(shortLag)))

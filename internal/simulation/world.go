@@ -48,7 +48,11 @@ type world struct {
 	mu       sync.Mutex
 	told     []judge.Win
 	gaveUp   []judge.Win
-	accepted []int // shards whose loss a person has accepted
+	accepted []int             // shards whose loss a person has accepted
+	lost     map[string]bool   // campaigns with a place on such a shard
+	todo     map[string]string // what a person still has to do with campaigns
+	above    map[string]int64  // packets that a person has granted to "campaign user" above the limit
+	decided  bool              // a person has decided about all withheld packets
 	bugs     []string
 	notes    []string
 	alarms   map[string]int // by code
@@ -78,7 +82,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 		"deployment.shards": fmt.Sprint(w.plan.Shards), "redis.addrs": redisAddr, "redis.read_timeout": "900ms",
 		"redis.pool_timeout": "900ms", "ledger.driver": "sqlite", "ledger.dsn": w.dsn, "ledger.conns": "2",
 		"kafka.brokers": kafkaAddr, "kafka.topic": kafkaTopic, "kafka.partitions": fmt.Sprint(w.plan.Shards),
-		"consumer.lease": "3s", "consumer.poll": "200ms", "consumer.block": "200ms", "consumer.batch_grants": "500",
+		"consumer.lease": "3s", "consumer.poll": "300ms", "consumer.block": "300ms", "consumer.batch_grants": "500",
 		"publisher.request_timeout": "1s", "publisher.attempt_time": "2s", "publisher.max_claim_age": "2s",
 		"log.level": "info", "log.format": "json",
 		"unsafe.allow": strings.Join([]string{configs.UnsafeRedis}, ","),
@@ -135,9 +139,13 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.redis, err = newRedis(w.net, w.plan.Seed); err != nil {
 		return err
 	}
+	settings := map[string]string{"message.max.bytes": "2000000"}
+	if w.plan.has(Forgotten) {
+		settings["producer.id.expiration.ms"] = fmt.Sprint(producerLife.Milliseconds())
+	}
 	w.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092),
 		kfake.SeedTopics(int32(w.plan.Shards), kafkaTopic),
-		kfake.BrokerConfigs(map[string]string{"message.max.bytes": "2000000"}),
+		kfake.BrokerConfigs(settings),
 		kfake.ListenFn(func(string, string) (net.Listener, error) {
 			l := newListener(9092)
 			w.net.serve(kafkaAddr, "kafka", func() wire { return &kafkaWire{} }, l.give)
