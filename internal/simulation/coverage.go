@@ -32,7 +32,7 @@ func (c *Coverage) note(group, what string) {
 // Total has the coverage of many histories: for each thing how many histories reached it, and how often in all.
 type Total struct {
 	Histories int
-	reached   map[string]map[string][2]int
+	Reached   map[string]map[string][2]int
 }
 
 // Add adds a history.
@@ -40,16 +40,33 @@ func (t *Total) Add(c *Coverage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t.Histories++
-	if t.reached == nil {
-		t.reached = map[string]map[string][2]int{}
+	if t.Reached == nil {
+		t.Reached = map[string]map[string][2]int{}
 	}
 	for group, counts := range c.counts {
-		if t.reached[group] == nil {
-			t.reached[group] = map[string][2]int{}
+		if t.Reached[group] == nil {
+			t.Reached[group] = map[string][2]int{}
 		}
 		for what, n := range counts {
-			was := t.reached[group][what]
-			t.reached[group][what] = [2]int{was[0] + 1, was[1] + n}
+			was := t.Reached[group][what]
+			t.Reached[group][what] = [2]int{was[0] + 1, was[1] + n}
+		}
+	}
+}
+
+// Join adds other histories.
+func (t *Total) Join(o *Total) {
+	t.Histories += o.Histories
+	if t.Reached == nil {
+		t.Reached = map[string]map[string][2]int{}
+	}
+	for group, counts := range o.Reached {
+		if t.Reached[group] == nil {
+			t.Reached[group] = map[string][2]int{}
+		}
+		for what, n := range counts {
+			was := t.Reached[group][what]
+			t.Reached[group][what] = [2]int{was[0] + n[0], was[1] + n[1]}
 		}
 	}
 }
@@ -61,10 +78,10 @@ const Rare = 10
 // has what a group should have.
 func (t *Total) Write(w io.Writer, expected map[string][]string) {
 	rare := map[string][]string{}
-	for _, group := range slices.Sorted(maps.Keys(t.reached)) {
+	for _, group := range slices.Sorted(maps.Keys(t.Reached)) {
 		fmt.Fprintf(w, "\n%s: histories, times in all\n", group)
-		for _, what := range slices.Sorted(maps.Keys(t.reached[group])) {
-			n := t.reached[group][what]
+		for _, what := range slices.Sorted(maps.Keys(t.Reached[group])) {
+			n := t.Reached[group][what]
 			fmt.Fprintf(w, "  %6d %8d  %s\n", n[0], n[1], what)
 			if n[0] < Rare {
 				rare[group] = append(rare[group], why(group, what, n[0]))
@@ -96,7 +113,7 @@ func why(group, what string, n int) string {
 
 // has reports whether something was reached, or something that begins with it and a space.
 func (t *Total) has(group, what string) bool {
-	for is := range t.reached[group] {
+	for is := range t.Reached[group] {
 		if is == what || strings.HasPrefix(is, what+" ") {
 			return true
 		}

@@ -139,7 +139,7 @@ func (w *world) settle(ctx context.Context, r *Result, plant *judge.Plant) error
 		return err
 	}
 	defer j.Close()
-	if err := w.judge(ctx, j, r); err != nil {
+	if err := errors.Join(w.resumeAgain(ctx), w.judge(ctx, j, r)); err != nil {
 		return err
 	}
 	if plant != nil {
@@ -175,6 +175,8 @@ func (w *world) judge(ctx context.Context, j *judge.Judge, r *Result) error {
 		switch {
 		case len(found.Wrong) > 0:
 			return fmt.Errorf("judge: %s", some(found.Wrong))
+		case len(found.Missing) == 0 && found.Unpaid > w.named && !w.plan.hidesTellers():
+			return fmt.Errorf("%d told packets are not paid, and the accepted reports name %d", found.Unpaid, w.named)
 		case len(found.Missing) == 0:
 			return w.audit(ctx)
 		case time.Now().After(end):

@@ -76,6 +76,29 @@ func (w *world) byOperator(ctx context.Context, d *Deed) error {
 	return nil
 }
 
+// resumeAgain repeats the resumes of the plan. A failover may lose one that Redis has and the ledger not yet; then the
+// alarm sink_paused stays, or a campaign stays paused.
+func (w *world) resumeAgain(ctx context.Context) (err error) {
+	c := w.plan.Campaigns[0].ID
+	for i := range w.plan.Deeds {
+		switch d := &w.plan.Deeds[i]; d.What {
+		case SinkPause:
+			err = errors.Join(err, w.persist(ctx, "sink resume "+d.Who, "", func(ctx context.Context, a *app.App) error {
+				_, err := a.ResumeSink(ctx, d.Who, ann)
+				return err
+			}))
+		case CampaignPause:
+			err = errors.Join(err, w.persist(ctx, "campaign resume", c, func(ctx context.Context, a *app.App) error {
+				return a.Resume(ctx, c, ann.Why)
+			}))
+		}
+	}
+	if errors.Is(err, errGivenUp) {
+		return nil
+	}
+	return err
+}
+
 // topUp adds ten packets. A repeat of the order with the same id changes nothing.
 func (w *world) topUp(ctx context.Context, campaign string, at time.Duration) error {
 	const packets = 10

@@ -8,19 +8,21 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hongbao-project/hongbao"
 	"github.com/hongbao-project/hongbao/internal/app"
 )
 
 // thinking is how long a person reads a report before they decide.
 const thinking = 5 * time.Second
 
-// person does what the alarm redis_went_back names, until ctx ends: they run `hongbao recover`, and then `hongbao
-// recover --accept-loss` with the digest that it has printed. Then they end or load the campaigns that it names.
+// person does what the alarm redis_went_back names, or a worker that does not start, until ctx ends: they run `hongbao
+// recover`, and then `hongbao recover --accept-loss` with the digest that it has printed. Then they end or load the
+// campaigns that it names.
 func (w *world) person(ctx context.Context) {
 	seen := 0
 	for sleep(ctx, thinking) == nil {
 		w.mu.Lock()
-		n, todo := w.alarms["redis_went_back"], slices.Sorted(maps.Keys(w.todo))
+		n, todo := w.alarms["redis_went_back"]+w.unfounded, slices.Sorted(maps.Keys(w.todo))
 		w.mu.Unlock()
 		if n != seen {
 			seen = n
@@ -73,6 +75,9 @@ func (w *world) recover(ctx context.Context, a *app.App) error {
 		}
 		w.accept(a, s)
 	}
+	if hongbao.IsOutage(err) {
+		return err // the report was incomplete, so it has no digest
+	}
 	return nil
 }
 
@@ -83,6 +88,10 @@ func (w *world) accept(a *app.App, s *app.ShardLoss) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.accepted = append(w.accepted, s.Shard)
+	w.named += s.Unknown
+	for i := range s.Unpaid {
+		w.named += s.Unpaid[i].Grants
+	}
 	for _, c := range w.plan.Campaigns {
 		if a.Store().Has(c.ID, c.Shards, s.Shard) {
 			w.lost[c.ID] = true

@@ -17,7 +17,7 @@ type Deed struct {
 	For  time.Duration `json:"for,omitempty"`
 }
 
-// The kinds of deeds. A switch is the name of a deed; Default has the switches that are on without a flag.
+// The kinds of deeds.
 const (
 	Kill        = "kill"         // the process dies without a goodbye, and another one takes its place
 	Stop        = "stop"         // the process ends in order, and another one takes its place
@@ -45,14 +45,10 @@ const (
 	TopUp         = "top_up"         // a person adds packets to the first campaign
 )
 
-// Default has the deeds that histories have without a flag. Flushed is not among them: the campaigns are gone, and a
-// person has to end them; no rule judges that yet.
-var Default = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, LongKafka, Forgotten, Failover, TellerDies,
-	OldFile, FirstFile, QuietStart, Full, Stop, ClockAhead, ClockBack, LedgerPause, SlowLedger, SinkPause, CampaignPause,
-	TopUp}
-
 // All has every deed.
-var All = append(slices.Clone(Default), Flushed)
+var All = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, LongKafka, Forgotten, Failover, TellerDies,
+	OldFile, FirstFile, QuietStart, Full, Stop, ClockAhead, ClockBack, LedgerPause, SlowLedger, SinkPause, CampaignPause,
+	TopUp, Flushed}
 
 // Plan is what a history has. It depends only on the seed and the deeds that are on, or comes from a file.
 type Plan struct {
@@ -175,6 +171,11 @@ func (p *Plan) has(what string) bool {
 // needsPerson reports whether the plan may lose what no process can restore.
 func (p *Plan) needsPerson() bool {
 	return p.has(OldFile) || p.has(FirstFile) || p.has(Flushed) || p.has(ClockAhead)
+}
+
+// hidesTellers reports whether a process that has told users something may be unable to report it.
+func (p *Plan) hidesTellers() bool {
+	return slices.ContainsFunc([]string{Kill, Stop, Pause, PartRedis, TellerDies, ClockAhead, RedisDown}, p.has)
 }
 
 func (p *Plan) someProcess(r *rand.Rand) string {

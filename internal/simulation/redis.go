@@ -180,16 +180,6 @@ func (s *redisServer) goBack(ctx context.Context, to reflect.Value, promoted boo
 	return sleep(ctx, away)
 }
 
-// unused reports whether a shard has no event yet.
-func (s *redisServer) unused() bool {
-	for _, key := range s.Keys() {
-		if strings.HasSuffix(key, "}:meta") && s.HGet(key, "seq") == "0" {
-			return true
-		}
-	}
-	return false
-}
-
 // setClock makes Redis' clock differ from the others'. 0 sets it right.
 func (s *redisServer) setClock(by time.Duration) {
 	s.mu.Lock()

@@ -45,17 +45,19 @@ type world struct {
 
 	ordering turn.Lock
 
-	mu       sync.Mutex
-	told     []judge.Win
-	gaveUp   []judge.Win
-	accepted []int             // shards whose loss a person has accepted
-	lost     map[string]bool   // campaigns with a place on such a shard
-	todo     map[string]string // what a person still has to do with campaigns
-	above    map[string]int64  // packets that a person has granted to "campaign user" above the limit
-	decided  bool              // a person has decided about all withheld packets
-	bugs     []string
-	notes    []string
-	alarms   map[string]int // by code
+	mu        sync.Mutex
+	told      []judge.Win
+	gaveUp    []judge.Win
+	accepted  []int             // shards whose loss a person has accepted
+	lost      map[string]bool   // campaigns with a place on such a shard
+	todo      map[string]string // what a person still has to do with campaigns
+	named     int64             // grants that the accepted reports name as lost
+	above     map[string]int64  // packets that a person has granted to "campaign user" above the limit
+	decided   bool              // a person has decided about all withheld packets
+	bugs      []string
+	notes     []string
+	alarms    map[string]int // by code
+	unfounded int            // workers that did not start because Redis has no deployment
 }
 
 func (w *world) note(format string, args ...any) {

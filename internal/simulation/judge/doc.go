@@ -35,4 +35,5 @@ type Findings struct {
 	Wrong   []string // must never be
 	Missing []string // must not be once everything is final
 	Losses  []string // is missing, and a report names it
+	Unpaid  int64    // told packets that the ledger lacks after an accepted loss
 }

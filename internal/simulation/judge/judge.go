@@ -155,6 +155,9 @@ func (v *verdict) toldRules() {
 			v.Losses = append(v.Losses, fmt.Sprintf("told and withheld: %v", t))
 			continue
 		}
+		if v.lost[t.Campaign] && v.ledger[t.packet()] == nil {
+			v.Unpaid++
+		}
 		v.everywhere("told", t)
 	}
 	gaveUp := map[Win]bool{}
