@@ -105,10 +105,11 @@ func (t *Total) Write(w io.Writer, expected map[string][]string) {
 	}
 }
 
-// why says why something is reached by n histories only: by its whole name, or by the first word of it.
+// why says why something is reached by n histories only: by its whole name, or by its first or its last word.
 func why(group, what string, n int) string {
-	first, _, _ := strings.Cut(what, " ")
-	return fmt.Sprintf("%s (%d): %s", what, n, cmp.Or(reasons[group][what], reasons[group][first], "NO REASON IS KNOWN"))
+	first, rest, _ := strings.Cut(what, " ")
+	return fmt.Sprintf("%s (%d): %s", what, n, cmp.Or(reasons[group][what], reasons[group][first], reasons[group]["* "+rest],
+		"NO REASON IS KNOWN"))
 }
 
 // has reports whether something was reached, or something that begins with it and a space.

@@ -72,7 +72,8 @@ type Rain struct {
 	ID      string `json:"id"`
 	Packets int64  `json:"packets"`
 	Shards  int    `json:"shards"`
-	Hold    int64  `json:"hold"` // the most packets of a user
+	Hold    int64  `json:"hold"`  // the most packets of a user
+	Later   bool   `json:"later"` // its window begins while users grab
 }
 
 // Size limits the plans.
@@ -113,6 +114,7 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 		}
 	}
 	p.Holes = r.IntN(2) == 0
+	p.Campaigns[len(p.Campaigns)-1].Later = r.IntN(6) == 0
 	return p
 }
 

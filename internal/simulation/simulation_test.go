@@ -182,7 +182,8 @@ func expected() map[string][]string {
 }
 
 // included are the files of lua that no call names, because other scripts include them.
-var included = []string{"bits", "control", "fields", "left", "parking", "stub", "withheld", "guard"}
+var included = []string{"bits", "control", "fields", "left", "parking", "stub", "withheld", "guard",
+	"marks", "seen"}
 
 // TestReplay runs the plan of -replay.
 func TestReplay(t *testing.T) {

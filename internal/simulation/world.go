@@ -179,9 +179,13 @@ const price = 10
 func (w *world) create(ctx context.Context, a *app.App, c Rain) error {
 	now := time.Now().Truncate(time.Second)
 	total := hongbao.Amount(c.Packets) * price
+	from := now.Add(-time.Minute)
+	if c.Later {
+		from = now.Add(w.plan.Faulty / 4)
+	}
 	spec := campaign.Complete(hongbao.Campaign{
 		ID: c.ID, Name: "Rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: c.Packets,
-		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Minute),
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: from,
 		To: now.Add(24 * time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: c.Hold}},
 	})
