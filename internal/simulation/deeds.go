@@ -20,6 +20,7 @@ func (w *world) do(ctx context.Context, d *Deed) error {
 	case KafkaDown, LongKafka:
 		return w.outage(ctx, kafkaAddr, d.For)
 	case Forgotten:
+		w.cutBatch(ctx)
 		w.net.down(kafkaAddr, true)
 		defer w.net.down(kafkaAddr, false)
 		defer w.forgetProducers()
@@ -84,6 +85,23 @@ func (w *world) outage(ctx context.Context, addr string, d time.Duration) error 
 	w.net.down(addr, true)
 	defer w.net.down(addr, false)
 	return sleep(ctx, d)
+}
+
+// cutBatch waits a while for the next batch. Kafka stores it, and its answer is lost.
+func (w *world) cutBatch(ctx context.Context) {
+	sent := make(chan struct{})
+	w.net.mu.Lock()
+	w.net.cut = func() { close(sent) }
+	w.net.mu.Unlock()
+	select {
+	case <-sent:
+		_ = sleep(ctx, 10*latency)
+	case <-time.After(3 * time.Second):
+	case <-ctx.Done():
+	}
+	w.net.mu.Lock()
+	defer w.net.mu.Unlock()
+	w.net.cut = nil
 }
 
 // forgetProducers makes kfake forget all producers before the next batch. A broker that does not know a producer accepts
