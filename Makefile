@@ -6,6 +6,7 @@ FUZZTIME ?= 10s
 ROW ?=
 LOSE ?=
 DEEDS ?=
+PROCESSES ?= 1
 ROUNDS ?= 5
 SEED ?= 0
 TIMEOUT ?= 20m
@@ -118,8 +119,8 @@ standbys: setup ## the ledger's server fails over to its standby, on PostgreSQL,
 losstimes: setup ## how soon shards open after a promotion, 20 runs a row; writes the second table of docs/reliability.md; ROW=1 for one row; some 20 minutes
 	go test -vet=off -count=1 -timeout 60m -run '^TestLossTimes$$$(if $(ROW),/^$(ROW))' -v ./test -args -losses -update
 
-simulate: ## seeded histories of a whole deployment in one process under virtual time, for SECONDS=300; SEED=1 for the first one, DEEDS=all with those of known defects; prints what they reached; needs no server
-	go test -vet=off -count=1 -timeout 0 -run '^TestSimulate$$' -v ./internal/simulation -args -seconds $(SECONDS) -seed $(SEED) -deeds '$(DEEDS)'
+simulate: ## seeded histories of a whole deployment in one process under virtual time, for SECONDS=300; SEED=1 for the first one, DEEDS=kill,flushed for these kinds only, PROCESSES=4 side by side; prints what they reached; needs no server
+	go test -vet=off -count=1 -timeout 0 -run '^TestSimulate$$' -v ./internal/simulation -args -seconds $(SECONDS) -seed $(SEED) -deeds '$(DEEDS)' -processes $(PROCESSES)
 
 planted: ## the simulator must catch the planted bugs of internal/simulation/testdata/planted; ROW=NAME for one; some 20 minutes
 	go test -vet=off -count=1 -timeout 0 -run '^TestPlanted$$' -v ./internal/simulation -args -planted -only '$(ROW)'

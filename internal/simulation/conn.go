@@ -123,6 +123,7 @@ func (e *end) Write(b []byte) (int, error) {
 		delay += late
 	} else {
 		if c.fuse {
+			n.tracef("%s < %s CUT", c.proc.name, c.server)
 			c.reset(true)
 			return len(b), nil
 		}
@@ -144,6 +145,11 @@ func (e *end) Write(b []byte) (int, error) {
 func (c *pair) request(b []byte) (late time.Duration, gone bool) {
 	for _, op := range c.wire.request(b) {
 		c.net.tracef("%s > %s %s", c.proc.name, c.server, op)
+		if op == "Produce" && c.net.cut != nil {
+			c.fuse = true
+			c.net.cut()
+			c.net.cut = nil
+		}
 		f, is := c.net.faultAt(c.proc, c.server, op)
 		if !is {
 			continue

@@ -28,6 +28,10 @@ func (w *world) user(ctx context.Context, u int) {
 			w.grab(ctx, r, &g)
 		}
 	}
+	if r.IntN(20) == 0 { // a mistake
+		w.grab(ctx, r, &hongbao.Grab{Campaign: "rain9", User: fmt.Sprintf("u%d", u), RequestID: "r"})
+		w.grab(ctx, r, &hongbao.Grab{Campaign: w.plan.Campaigns[0].ID, User: fmt.Sprintf("u%d\n", u), RequestID: "r"})
+	}
 }
 
 func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
@@ -44,6 +48,9 @@ func (w *world) grab(ctx context.Context, r *rand.Rand, g *hongbao.Grab) {
 			case dead: // the program died before it could answer
 			case err != nil:
 				w.cover.note("grab error", hongbao.ClassOf(err).String())
+				if hongbao.ClassOf(err) == hongbao.ClassPermanent {
+					return // the request itself is wrong
+				}
 			default:
 				w.cover.note("outcome", string(a.Outcome))
 				if a.Outcome.Final() {

@@ -2,8 +2,10 @@ package simulation
 
 import (
 	"context"
-	"slices"
+	"reflect"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // do carries a deed out, and returns once it is over.
@@ -17,6 +19,12 @@ func (w *world) do(ctx context.Context, d *Deed) error {
 		return w.outage(ctx, redisAddr, d.For)
 	case KafkaDown, LongKafka:
 		return w.outage(ctx, kafkaAddr, d.For)
+	case Forgotten:
+		w.cutBatch(ctx)
+		w.net.down(kafkaAddr, true)
+		defer w.net.down(kafkaAddr, false)
+		defer w.forgetProducers()
+		return sleep(ctx, d.For)
 	case LedgerPause:
 		w.slow.set(d.For, 0)
 		return sleep(ctx, d.For)
@@ -79,12 +87,35 @@ func (w *world) outage(ctx context.Context, addr string, d time.Duration) error 
 	return sleep(ctx, d)
 }
 
-func (w *world) toRedis(ctx context.Context, d *Deed) error {
-	fromCopy := slices.Contains([]string{Failover, TellerDies, OldFile, QuietStart}, d.What)
-	if fromCopy && w.redis.unused() && !w.plan.has(FirstFile) {
-		w.note("left out: a shard has no event yet, so the copy may lack the campaigns, as after %s", Flushed)
-		return nil
+// cutBatch waits a while for the next batch. Kafka stores it, and its answer is lost.
+func (w *world) cutBatch(ctx context.Context) {
+	sent := make(chan struct{})
+	w.net.mu.Lock()
+	w.net.cut = func() { close(sent) }
+	w.net.mu.Unlock()
+	select {
+	case <-sent:
+		_ = sleep(ctx, 10*latency)
+	case <-time.After(3 * time.Second):
+	case <-ctx.Done():
 	}
+	w.net.mu.Lock()
+	defer w.net.mu.Unlock()
+	w.net.cut = nil
+}
+
+// forgetProducers makes kfake forget all producers before the next batch. A broker that does not know a producer accepts
+// any sequence of it. The library has no such function, so this writes its private fields.
+func (w *world) forgetProducers() {
+	w.kafka.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		w.kafka.DropControl()
+		ids := reachable(reflect.ValueOf(w.kafka).Elem().FieldByName("pids").FieldByName("ids"))
+		ids.Set(reflect.MakeMap(ids.Type()))
+		return nil, nil, false
+	})
+}
+
+func (w *world) toRedis(ctx context.Context, d *Deed) error {
 	switch d.What {
 	case Failover, TellerDies, OldFile:
 		w.redis.setLags(d.What != OldFile)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,7 +45,8 @@ const settleTime = 180 * time.Second
 func Run(ctx context.Context, plan Plan, o Options) *Result {
 	plan.Campaigns = slices.Clone(plan.Campaigns)
 	w := &world{plan: plan, cover: &Coverage{}, dsn: filepath.Join(o.Dir, fmt.Sprintf("ledger-%d.db", plan.Seed)),
-		slots: map[string]*slot{}, alarms: map[string]int{}}
+		slots: map[string]*slot{}, alarms: map[string]int{}, lost: map[string]bool{}, todo: map[string]string{},
+		above: map[string]int64{}}
 	w.net = newNet(plan.Seed, plan.how(), w.cover, o.Trace)
 	r := &Result{Cover: w.cover}
 	began := time.Now()
@@ -137,13 +139,18 @@ func (w *world) settle(ctx context.Context, r *Result, plant *judge.Plant) error
 		return err
 	}
 	defer j.Close()
-	if err := w.judge(ctx, j, r); err != nil {
+	if err := errors.Join(w.resumeAgain(ctx), w.judge(ctx, j, r)); err != nil {
 		return err
 	}
 	if plant != nil {
 		return w.plant(ctx, j, plant)
 	}
-	if len(w.plan.Ends) == 0 || len(w.accepted) > 0 {
+	if w.plan.Holes && len(r.Losses) > 0 {
+		if err := errors.Join(w.decideHoles(ctx), w.judge(ctx, j, r)); err != nil {
+			return err
+		}
+	}
+	if len(w.plan.Ends) == 0 {
 		return nil
 	}
 	if err := w.end(ctx); err != nil {
@@ -159,12 +166,19 @@ func (w *world) judge(ctx context.Context, j *judge.Judge, r *Result) error {
 		if err != nil {
 			return fmt.Errorf("judge: %w", err)
 		}
+		w.mu.Lock()
+		for id, what := range w.todo {
+			found.Missing = append(found.Missing, "a person could not finish "+what+" "+id)
+		}
+		w.mu.Unlock()
 		r.Losses = found.Losses
 		switch {
 		case len(found.Wrong) > 0:
 			return fmt.Errorf("judge: %s", some(found.Wrong))
+		case len(found.Missing) == 0 && found.Unpaid > w.named && !w.plan.hidesTellers():
+			return fmt.Errorf("%d told packets are not paid, and the accepted reports name %d", found.Unpaid, w.named)
 		case len(found.Missing) == 0:
-			return w.audit(ctx, len(found.Losses) > 0)
+			return w.audit(ctx)
 		case time.Now().After(end):
 			return fmt.Errorf("not final after %s: %s", settleTime, some(found.Missing))
 		}
@@ -174,29 +188,34 @@ func (w *world) judge(ctx context.Context, j *judge.Judge, r *Result) error {
 	}
 }
 
-// facts returns what the users were told, and what a person accepted, up to now.
+// facts returns what the users were told, and of which campaigns a person accepted a loss, up to now.
 func (w *world) facts() *judge.Facts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f := &judge.Facts{Told: slices.Clone(w.told), GaveUp: slices.Clone(w.gaveUp), Accepted: slices.Clone(w.accepted)}
+	f := &judge.Facts{Told: slices.Clone(w.told), GaveUp: slices.Clone(w.gaveUp),
+		Above: maps.Clone(w.above), Decided: w.decided}
 	for _, c := range w.plan.Campaigns {
 		f.Campaigns = append(f.Campaigns, judge.Campaign{ID: c.ID, Packets: c.Packets, Total: c.Packets * price,
-			Hold: c.Hold})
+			Hold: c.Hold, Lost: w.lost[c.ID]})
 	}
 	return f
 }
 
 func some(lines []string) string { return strings.Join(lines[:min(5, len(lines))], "; ") }
 
-// audit runs `hongbao audit`. It must agree once everything is quiet. After a loss that a report names it may name it,
-// too.
-func (w *world) audit(ctx context.Context, loss bool) error {
+// audit runs `hongbao audit`. It must agree once everything is quiet. It may name campaigns of which a person has
+// accepted a loss, and the shards of that loss.
+func (w *world) audit(ctx context.Context) error {
 	report, err := w.auditOnce(ctx)
 	if err != nil {
 		return err
 	}
-	if report.Verdict != audit.Agrees && !loss {
-		return fmt.Errorf("the judge agrees, and the audit says %s, found %v", report.Verdict, report.Found)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range report.Differences {
+		if d := &report.Differences[i]; d.Campaign == "" && len(w.accepted) == 0 || d.Campaign != "" && !w.lost[d.Campaign] {
+			return fmt.Errorf("the judge agrees, and the audit says %s, found %v, for one %+v", report.Verdict, report.Found, *d)
+		}
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ type Net struct {
 	dials   int
 	seen    map[Point]int // N is 0: how many requests there were
 	scripts *scripts
+	cut     func() // called once a batch is on its way to Kafka, whose answer will be lost; nil: nobody waits
 }
 
 type server struct {

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,8 +14,9 @@ import (
 
 var ann = stream.Decision{By: "ann", Why: "the plan says so"}
 
-// persist runs a command again and again until it succeeds, as people do during an outage.
-func (w *world) persist(ctx context.Context, what string, do func(context.Context, *app.App) error) error {
+// persist runs a command again and again until it succeeds, as people do during an outage. They give up if the command
+// concerns a campaign of which somebody has accepted a loss: it may be frozen, or at its end.
+func (w *world) persist(ctx context.Context, what, campaign string, do func(context.Context, *app.App) error) error {
 	var err error
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		err = w.command(ctx, func(ctx context.Context, a *app.App) error {
@@ -27,6 +29,10 @@ func (w *world) persist(ctx context.Context, what string, do func(context.Contex
 			w.note("%s: done", what)
 			return nil
 		}
+		if w.isLost(campaign) && !hongbao.IsOutage(err) && hongbao.ClassOf(err) != hongbao.ClassTransient {
+			w.note("%s: given up: %v", what, err)
+			return errGivenUp
+		}
 		if ended := sleep(ctx, time.Second); ended != nil {
 			return ended
 		}
@@ -35,36 +41,62 @@ func (w *world) persist(ctx context.Context, what string, do func(context.Contex
 	return err
 }
 
+// errGivenUp says that a command can't succeed after an accepted loss.
+var errGivenUp = errors.New("given up after an accepted loss")
+
 // byOperator carries out a deed of a person who looks after the deployment.
 func (w *world) byOperator(ctx context.Context, d *Deed) error {
 	c := w.plan.Campaigns[0].ID
 	switch d.What {
 	case SinkPause:
-		if err := w.persist(ctx, "sink pause "+d.Who, func(ctx context.Context, a *app.App) error {
+		if err := w.persist(ctx, "sink pause "+d.Who, "", func(ctx context.Context, a *app.App) error {
 			_, err := a.PauseSink(ctx, d.Who, ann)
 			return err
 		}); err != nil {
 			return err
 		}
 		_ = sleep(ctx, d.For)
-		return w.persist(ctx, "sink resume "+d.Who, func(ctx context.Context, a *app.App) error {
+		return w.persist(ctx, "sink resume "+d.Who, "", func(ctx context.Context, a *app.App) error {
 			_, err := a.ResumeSink(ctx, d.Who, ann)
 			return err
 		})
 	case CampaignPause:
-		if err := w.persist(ctx, "campaign pause", func(ctx context.Context, a *app.App) error {
+		if err := w.persist(ctx, "campaign pause", c, func(ctx context.Context, a *app.App) error {
 			return a.Pause(ctx, c, ann.Why)
 		}); err != nil {
 			return err
 		}
 		_ = sleep(ctx, d.For)
-		return w.persist(ctx, "campaign resume", func(ctx context.Context, a *app.App) error {
+		return w.persist(ctx, "campaign resume", c, func(ctx context.Context, a *app.App) error {
 			return a.Resume(ctx, c, ann.Why)
 		})
 	case TopUp:
 		return w.topUp(ctx, c, d.At)
 	}
 	return nil
+}
+
+// resumeAgain repeats the resumes of the plan. A failover may lose one that Redis has and the ledger not yet; then the
+// alarm sink_paused stays, or a campaign stays paused.
+func (w *world) resumeAgain(ctx context.Context) (err error) {
+	c := w.plan.Campaigns[0].ID
+	for i := range w.plan.Deeds {
+		switch d := &w.plan.Deeds[i]; d.What {
+		case SinkPause:
+			err = errors.Join(err, w.persist(ctx, "sink resume "+d.Who, "", func(ctx context.Context, a *app.App) error {
+				_, err := a.ResumeSink(ctx, d.Who, ann)
+				return err
+			}))
+		case CampaignPause:
+			err = errors.Join(err, w.persist(ctx, "campaign resume", c, func(ctx context.Context, a *app.App) error {
+				return a.Resume(ctx, c, ann.Why)
+			}))
+		}
+	}
+	if errors.Is(err, errGivenUp) {
+		return nil
+	}
+	return err
 }
 
 // topUp adds ten packets. A repeat of the order with the same id changes nothing.
@@ -78,13 +110,15 @@ func (w *world) topUp(ctx context.Context, campaign string, at time.Duration) er
 	w.mu.Unlock()
 	order := app.TopUpOrder{Campaign: campaign, ID: fmt.Sprintf("order-%d", at), Packets: packets, Total: packets * price,
 		Expect: expect, Decision: ann}
-	err := w.persist(ctx, "top-up", func(ctx context.Context, a *app.App) error {
-		_, err := a.TopUp(ctx, order)
+	ordered := false
+	err := w.persist(ctx, "top-up", campaign, func(ctx context.Context, a *app.App) error {
+		out, err := a.TopUp(ctx, order)
+		ordered = ordered || out != nil
 		return err
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err == nil {
+	if ordered {
 		c.Packets += packets
 	}
 	return err
@@ -93,14 +127,17 @@ func (w *world) topUp(ctx context.Context, campaign string, at time.Duration) er
 // end closes and refunds the campaigns that the plan ends.
 func (w *world) end(ctx context.Context) error {
 	for _, id := range w.plan.Ends {
-		err := w.persist(ctx, "campaign close "+id, func(ctx context.Context, a *app.App) error {
+		err := w.persist(ctx, "campaign close "+id, id, func(ctx context.Context, a *app.App) error {
 			_, err := a.Close(ctx, id, true)
 			return err
 		})
+		if errors.Is(err, errGivenUp) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		err = w.persist(ctx, "campaign refund "+id, func(ctx context.Context, a *app.App) error {
+		err = w.persist(ctx, "campaign refund "+id, id, func(ctx context.Context, a *app.App) error {
 			p, err := a.EndProgress(ctx, id)
 			if err != nil {
 				return err

@@ -17,7 +17,7 @@ type Deed struct {
 	For  time.Duration `json:"for,omitempty"`
 }
 
-// The kinds of deeds. A switch is the name of a deed; Default has the switches that are on without a flag.
+// The kinds of deeds.
 const (
 	Kill        = "kill"         // the process dies without a goodbye, and another one takes its place
 	Stop        = "stop"         // the process ends in order, and another one takes its place
@@ -27,6 +27,7 @@ const (
 	RedisDown   = "redis_down"   // Redis breaks all connections and refuses new ones; it keeps everything
 	KafkaDown   = "kafka_down"   // the same of Kafka
 	LongKafka   = "long_kafka"   // Kafka is away for longer than leases and sessions of the publisher
+	Forgotten   = "forgotten"    // Kafka is away until it has forgotten all producers and their sequences
 	Failover    = "failover"     // a copy that lacks the last writes is promoted
 	OldFile     = "old_file"     // Redis restarts from a file of some seconds ago
 	QuietStart  = "quiet_start"  // Redis restarts and has lost nothing
@@ -44,14 +45,10 @@ const (
 	TopUp         = "top_up"         // a person adds packets to the first campaign
 )
 
-// Default has the deeds that histories have without a flag. Flushed is not among them: the campaigns are gone, and a
-// person has to end them; no rule judges that yet.
-var Default = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, LongKafka, Failover, TellerDies,
-	OldFile, FirstFile, QuietStart, Full, Stop, ClockAhead, ClockBack, LedgerPause, SlowLedger, SinkPause, CampaignPause,
-	TopUp}
-
 // All has every deed.
-var All = append(slices.Clone(Default), Flushed)
+var All = []string{Kill, Pause, PartRedis, PartKafka, RedisDown, KafkaDown, LongKafka, Forgotten, Failover, TellerDies,
+	OldFile, FirstFile, QuietStart, Full, Stop, ClockAhead, ClockBack, LedgerPause, SlowLedger, SinkPause, CampaignPause,
+	TopUp, Flushed}
 
 // Plan is what a history has. It depends only on the seed and the deeds that are on, or comes from a file.
 type Plan struct {
@@ -64,7 +61,8 @@ type Plan struct {
 	Faulty    time.Duration `json:"faulty"` // no faults after this time
 	Rates     Rates         `json:"rates"`
 	Deeds     []Deed        `json:"deeds"`
-	Ends      []string      `json:"ends"` // campaigns that are closed and refunded once all is final
+	Ends      []string      `json:"ends"`  // campaigns that are closed and refunded once all is final
+	Holes     bool          `json:"holes"` // a person decides about withheld packets
 	// Faults, if not nil, are the faults of requests. Otherwise they are drawn by the Rates.
 	Faults []Fault `json:"faults"`
 }
@@ -74,7 +72,8 @@ type Rain struct {
 	ID      string `json:"id"`
 	Packets int64  `json:"packets"`
 	Shards  int    `json:"shards"`
-	Hold    int64  `json:"hold"` // the most packets of a user
+	Hold    int64  `json:"hold"`  // the most packets of a user
+	Later   bool   `json:"later"` // its window begins while users grab
 }
 
 // Size limits the plans.
@@ -114,12 +113,17 @@ func PlanOf(seed uint64, size Size, on []string) Plan {
 			p.Ends = append(p.Ends, c.ID)
 		}
 	}
+	p.Holes = r.IntN(2) == 0
+	p.Campaigns[len(p.Campaigns)-1].Later = r.IntN(6) == 0
 	return p
 }
 
 // shortLag is less than a process waits with its first answer until the replica knows it: a replica that lags for
 // longer may not know whom to ask.
 const shortLag = 450 * time.Millisecond
+
+// producerLife is after how long Kafka forgets a producer, in histories in which it does.
+const producerLife = 8 * time.Second
 
 // dataDeeds is how many deeds of a history concern Redis' data at most.
 const dataDeeds = 2
@@ -143,6 +147,8 @@ func (p *Plan) drawDeeds(r *rand.Rand, size Size, on []string) {
 			d.Who = []string{"balance", "kafka"}[r.IntN(2)]
 		case LongKafka:
 			d.For += 20 * time.Second
+		case Forgotten:
+			d.For += producerLife
 		case TellerDies:
 			d.Who = fmt.Sprintf("p%d", r.IntN(p.Producers))
 			d.For = time.Duration(r.Int64N(int64(shortLag)))
@@ -167,6 +173,11 @@ func (p *Plan) has(what string) bool {
 // needsPerson reports whether the plan may lose what no process can restore.
 func (p *Plan) needsPerson() bool {
 	return p.has(OldFile) || p.has(FirstFile) || p.has(Flushed) || p.has(ClockAhead)
+}
+
+// hidesTellers reports whether a process that has told users something may be unable to report it.
+func (p *Plan) hidesTellers() bool {
+	return slices.ContainsFunc([]string{Kill, Stop, Pause, PartRedis, TellerDies, ClockAhead, RedisDown}, p.has)
 }
 
 func (p *Plan) someProcess(r *rand.Rand) string {

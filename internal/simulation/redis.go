@@ -21,11 +21,12 @@ type redisServer struct {
 
 	mu       sync.Mutex
 	runs     int
-	run      string          // run_id
-	before   string          // master_replid2: the server that this one was promoted from
-	flagged  map[string]bool // SHA-1s of scripts with flags that this run has
+	run      string            // run_id
+	before   string            // master_replid2: the server that this one was promoted from
+	flagged  map[string]string // from the SHA-1 of a script with flags that this run has, to that of the text without
 	full     bool
-	lags     bool // the replica gets nothing, since a snapshot that will be promoted
+	multi    map[*mini.Peer]bool // clients between MULTI and EXEC
+	lags     bool                // the replica gets nothing, since a snapshot that will be promoted
 	endClock func()
 }
 
@@ -33,7 +34,7 @@ type redisServer struct {
 const outOfMemory = "OOM command not allowed when used memory > 'maxmemory'."
 
 func newRedis(n *Net, seed uint64) (*redisServer, error) {
-	s := &redisServer{Miniredis: miniredis.NewMiniRedis(), net: n, before: "0", endClock: func() {}}
+	s := &redisServer{Miniredis: miniredis.NewMiniRedis(), net: n, before: "0", multi: map[*mini.Peer]bool{}, endClock: func() {}}
 	s.ClockTTL(true)
 	s.Seed(int(seed))
 	first, err := s.Dial() // starts it without a listener
@@ -57,12 +58,11 @@ func (s *redisServer) begin(promoted bool) {
 		s.before = s.run
 	}
 	s.run = fmt.Sprintf("%040x", uint64(s.runs)<<32+1)
-	s.flagged = map[string]bool{}
+	s.flagged = map[string]string{}
 	s.mu.Unlock()
 	s.Lock()
 	defer s.Unlock()
-	scripts := reachable(reflect.ValueOf(s.Miniredis).Elem().FieldByName("scripts"))
-	scripts.Set(reflect.MakeMap(scripts.Type()))
+	s.texts().Set(reflect.MakeMap(s.texts().Type()))
 }
 
 // hook answers what miniredis does not know: INFO as a real server, scripts with flags, and a lack of memory.
@@ -74,20 +74,24 @@ func (s *redisServer) hook(c *mini.Peer, cmd string, args ...string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case cmd == "MULTI":
+		s.multi[c] = true
+	case cmd == "EXEC", cmd == "DISCARD":
+		delete(s.multi, c)
+	case cmd == "INFO" && s.multi[c]: // a script is queued as INFO is
+		return s.dispatch(c, "EVAL", "return ARGV[1]", "0", s.info())
 	case cmd == "INFO":
 		c.WriteBulk(s.info())
 		return true
 	case cmd == "EVAL" && strings.HasPrefix(args[0], flags):
-		sha := digest(args[0])
-		s.flagged[sha] = true
-		return s.unflagged(c, sha, args)
+		return s.dispatch(c, append([]string{"EVALSHA", s.load(digest(args[0]))}, args[1:]...)...)
 	case cmd == "SCRIPT" && len(args) > 1 && strings.HasPrefix(args[1], flags):
 		sha := digest(args[1])
-		s.flagged[sha] = true
+		s.load(sha)
 		c.WriteBulk(sha)
 		return true
-	case cmd == "EVALSHA" && s.flagged[strings.ToLower(args[0])]:
-		return s.unflagged(c, strings.ToLower(args[0]), args)
+	case cmd == "EVALSHA" && s.flagged[args[0]] != "":
+		return s.dispatch(c, append([]string{"EVALSHA", s.flagged[args[0]]}, args[1:]...)...)
 	case s.full && (cmd == "EVAL" || cmd == "EVALSHA") && !s.net.scripts.drains(append([]string{cmd}, args...)):
 		c.WriteError(outOfMemory)
 		return true
@@ -95,15 +99,33 @@ func (s *redisServer) hook(c *mini.Peer, cmd string, args ...string) bool {
 	return false
 }
 
-// unflagged runs a script with flags as the same script without. The caller holds mu.
-func (s *redisServer) unflagged(c *mini.Peer, sha string, args []string) bool {
+// load gives miniredis a script with flags as the same script without, which it names by another SHA-1. The caller holds
+// mu.
+func (s *redisServer) load(sha string) string {
 	text, has := s.net.scripts.plain(sha)
 	if !has {
-		return false
+		return sha
 	}
-	s.mu.Unlock() // the script's own commands come through the hook
+	plain := digest(text)
+	s.flagged[sha] = plain
+	s.mu.Unlock() // a script that runs has miniredis' lock, and its commands come through the hook
 	defer s.mu.Lock()
-	s.Server().Dispatch(c, append([]string{"EVAL", text}, args[1:]...))
+	s.Lock()
+	defer s.Unlock()
+	s.texts().SetMapIndex(reflect.ValueOf(plain), reflect.ValueOf(text))
+	return plain
+}
+
+// texts has miniredis' scripts, by their SHA-1.
+func (s *redisServer) texts() reflect.Value {
+	return reachable(reflect.ValueOf(s.Miniredis).Elem().FieldByName("scripts"))
+}
+
+// dispatch carries out a command in place of another one. The caller holds mu.
+func (s *redisServer) dispatch(c *mini.Peer, args ...string) bool {
+	s.mu.Unlock() // the command, and those of a script, come through the hook
+	defer s.mu.Lock()
+	s.Server().Dispatch(c, args)
 	return true
 }
 
@@ -156,16 +178,6 @@ func (s *redisServer) goBack(ctx context.Context, to reflect.Value, promoted boo
 	}
 	s.begin(promoted)
 	return sleep(ctx, away)
-}
-
-// unused reports whether a shard has no event yet.
-func (s *redisServer) unused() bool {
-	for _, key := range s.Keys() {
-		if strings.HasSuffix(key, "}:meta") && s.HGet(key, "seq") == "0" {
-			return true
-		}
-	}
-	return false
 }
 
 // setClock makes Redis' clock differ from the others'. 0 sets it right.

@@ -13,6 +13,7 @@ import (
 type scripts struct {
 	mu     sync.Mutex
 	source map[string]string // from a script's own text to its name
+	known  map[string]bool   // all names
 	names  map[string]string // from the SHA-1 of a whole text to the name
 	texts  map[string]string // from the SHA-1 of a text with flags to the text without
 	drain  map[string]bool   // the names of scripts that run when Redis is out of memory
@@ -24,13 +25,13 @@ const flags = "#!lua flags=allow-oom\n"
 const luaFolder = "../../lua"
 
 func newScripts() *scripts {
-	s := &scripts{source: map[string]string{}, names: map[string]string{}, texts: map[string]string{},
-		drain: map[string]bool{}}
+	s := &scripts{source: map[string]string{}, known: map[string]bool{}, names: map[string]string{},
+		texts: map[string]string{}, drain: map[string]bool{}}
 	files, _ := filepath.Glob(filepath.Join(luaFolder, "*.lua"))
 	for _, f := range files {
 		if text, err := os.ReadFile(f); err == nil {
 			name := strings.TrimSuffix(filepath.Base(f), ".lua")
-			s.source[string(text)] = name
+			s.source[string(text)], s.known[name] = name, true
 			if _, body, has := strings.Cut(string(text), "\n\n"); has && name == "touch" { // it is sent without its head
 				s.source[body] = name
 			}
@@ -45,14 +46,7 @@ func digest(text string) string {
 }
 
 // named reports whether a name is that of a script.
-func (s *scripts) named(op string) bool {
-	for _, name := range s.source {
-		if name == op {
-			return true
-		}
-	}
-	return false
-}
+func (s *scripts) named(op string) bool { return s.known[op] }
 
 // op names a command: a script by its name, another command by its own.
 func (s *scripts) op(args []string) string {

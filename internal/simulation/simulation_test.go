@@ -1,7 +1,6 @@
 package simulation_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"flag"
@@ -30,7 +29,7 @@ var (
 	seed    = flag.Uint64("seed", 0, "TestSimulate: the first seed; 0 for one by the clock")
 	most    = flag.Int("histories", 0, "TestSimulate: run at most so many; 0 for no limit")
 	stop    = flag.Bool("stop", false, "TestSimulate: stop at the first failure, without shrinking it")
-	deeds   = flag.String("deeds", "", "TestSimulate: the kinds of deeds, comma-separated, or all")
+	deeds   = flag.String("deeds", "", "TestSimulate: the kinds of deeds, comma-separated; by default all")
 	replay  = flag.String("replay", "", "TestReplay: the file of a plan")
 	runs    = flag.Int("runs", 5, "how often a replayed or shrunk plan runs; it fails if one run fails")
 	keep    = flag.String("keep", "", "the folder for the plans and traces of failures; by default bin/simulation")
@@ -137,11 +136,8 @@ func (b *bench) seed(seed uint64, on []string) (ok bool) {
 	return false
 }
 
-func switches() []string {
-	switch *deeds {
-	case "":
-		return simulation.Default
-	case "all":
+func kinds() []string {
+	if *deeds == "" {
 		return simulation.All
 	}
 	return strings.Split(*deeds, ",")
@@ -160,37 +156,9 @@ func TestFixedSeeds(t *testing.T) {
 	b := newBench(t)
 	start := time.Now()
 	for s := uint64(1); s <= fixedSeeds && time.Since(start) < fixedTime; s++ {
-		b.seed(s, simulation.Default)
+		b.seed(s, simulation.All)
 	}
 	require.Positive(t, b.total.Histories)
-}
-
-// TestSimulate runs seeds for -seconds; `make simulate` calls it.
-func TestSimulate(t *testing.T) {
-	if *seconds == 0 {
-		return
-	}
-	b := newBench(t)
-	first, start, failures := *seed, time.Now(), 0
-	if first == 0 {
-		first = uint64(start.UnixNano())
-	}
-	fmt.Printf("from seed %d on\n", first)
-	n := 0
-	for ; time.Since(start) < time.Duration(*seconds)*time.Second && (*most == 0 || n < *most); n++ {
-		if !b.seed(first+uint64(n), switches()) {
-			failures++
-			if *stop {
-				n++
-				break
-			}
-		}
-	}
-	out := bufio.NewWriter(os.Stdout)
-	fmt.Fprintf(out, "%d histories, %d failed, in %.0f s: %.1f a minute, %.0f virtual s\n", n, failures,
-		time.Since(start).Seconds(), float64(n)/time.Since(start).Minutes(), b.spent.Seconds())
-	b.total.Write(out, expected())
-	require.NoError(t, out.Flush())
 }
 
 // expected is what histories should reach: each way of opening a shard, each outcome, each error class, each deed.
@@ -214,7 +182,8 @@ func expected() map[string][]string {
 }
 
 // included are the files of lua that no call names, because other scripts include them.
-var included = []string{"bits", "control", "fields", "left", "parking", "stub", "withheld", "guard"}
+var included = []string{"bits", "control", "fields", "left", "parking", "stub", "withheld", "guard",
+	"marks", "seen"}
 
 // TestReplay runs the plan of -replay.
 func TestReplay(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -72,12 +73,22 @@ func (s *slot) one(ctx context.Context, p *Proc, cfg *configs.Config) {
 		<-done //nolint:errcheck // how it ended is the fault
 	case err := <-done:
 		if err != nil && ctx.Err() == nil {
-			s.w.note("%s ended: %v", p.name, err)
+			s.w.ended(p.name, err)
 		}
 	case <-ctx.Done():
 		if err := <-done; err != nil {
 			s.w.note("%s ended: %v", p.name, err)
 		}
+	}
+}
+
+// ended notes why a process has ended. Its message may tell a person to run `hongbao recover`.
+func (w *world) ended(process string, err error) {
+	w.note("%s ended: %v", process, err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if strings.Contains(err.Error(), "run `hongbao recover`") {
+		w.unfounded++
 	}
 }
 

@@ -136,7 +136,10 @@ func reply(b []byte) (word string, rest []byte, ok bool) {
 
 // wordOf returns the first word of a text. All numbers are one word, and so are texts that begin with one.
 func wordOf(text string) string {
-	word, _, _ := strings.Cut(strings.NewReplacer("\t", " ", "\r\n", " ", "\n", " ", "-", " ").Replace(text), " ")
+	word := text
+	if end := strings.IndexAny(text, " \t\r\n-"); end >= 0 {
+		word = text[:end]
+	}
 	switch {
 	case word == "":
 		return "empty"

@@ -45,13 +45,19 @@ type world struct {
 
 	ordering turn.Lock
 
-	mu       sync.Mutex
-	told     []judge.Win
-	gaveUp   []judge.Win
-	accepted []int // shards whose loss a person has accepted
-	bugs     []string
-	notes    []string
-	alarms   map[string]int // by code
+	mu        sync.Mutex
+	told      []judge.Win
+	gaveUp    []judge.Win
+	accepted  []int             // shards whose loss a person has accepted
+	lost      map[string]bool   // campaigns with a place on such a shard
+	todo      map[string]string // what a person still has to do with campaigns
+	named     int64             // grants that the accepted reports name as lost
+	above     map[string]int64  // packets that a person has granted to "campaign user" above the limit
+	decided   bool              // a person has decided about all withheld packets
+	bugs      []string
+	notes     []string
+	alarms    map[string]int // by code
+	unfounded int            // workers that did not start because Redis has no deployment
 }
 
 func (w *world) note(format string, args ...any) {
@@ -78,7 +84,7 @@ func (w *world) config(p *Proc) (*configs.Config, error) {
 		"deployment.shards": fmt.Sprint(w.plan.Shards), "redis.addrs": redisAddr, "redis.read_timeout": "900ms",
 		"redis.pool_timeout": "900ms", "ledger.driver": "sqlite", "ledger.dsn": w.dsn, "ledger.conns": "2",
 		"kafka.brokers": kafkaAddr, "kafka.topic": kafkaTopic, "kafka.partitions": fmt.Sprint(w.plan.Shards),
-		"consumer.lease": "3s", "consumer.poll": "200ms", "consumer.block": "200ms", "consumer.batch_grants": "500",
+		"consumer.lease": "3s", "consumer.poll": "300ms", "consumer.block": "300ms", "consumer.batch_grants": "500",
 		"publisher.request_timeout": "1s", "publisher.attempt_time": "2s", "publisher.max_claim_age": "2s",
 		"log.level": "info", "log.format": "json",
 		"unsafe.allow": strings.Join([]string{configs.UnsafeRedis}, ","),
@@ -135,9 +141,13 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.redis, err = newRedis(w.net, w.plan.Seed); err != nil {
 		return err
 	}
+	settings := map[string]string{"message.max.bytes": "2000000"}
+	if w.plan.has(Forgotten) {
+		settings["producer.id.expiration.ms"] = fmt.Sprint(producerLife.Milliseconds())
+	}
 	w.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092),
 		kfake.SeedTopics(int32(w.plan.Shards), kafkaTopic),
-		kfake.BrokerConfigs(map[string]string{"message.max.bytes": "2000000"}),
+		kfake.BrokerConfigs(settings),
 		kfake.ListenFn(func(string, string) (net.Listener, error) {
 			l := newListener(9092)
 			w.net.serve(kafkaAddr, "kafka", func() wire { return &kafkaWire{} }, l.give)
@@ -169,9 +179,13 @@ const price = 10
 func (w *world) create(ctx context.Context, a *app.App, c Rain) error {
 	now := time.Now().Truncate(time.Second)
 	total := hongbao.Amount(c.Packets) * price
+	from := now.Add(-time.Minute)
+	if c.Later {
+		from = now.Add(w.plan.Faulty / 4)
+	}
 	spec := campaign.Complete(hongbao.Campaign{
 		ID: c.ID, Name: "Rain", Kind: hongbao.KindRedPacket, Currency: "CNY", Total: total, Packets: c.Packets,
-		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: now.Add(-time.Minute),
+		Split: hongbao.Split{Mode: hongbao.SplitRandom, Min: 1, Max: total}, From: from,
 		To: now.Add(24 * time.Hour), TimeZone: "Asia/Shanghai", Sponsor: "acme", Durability: hongbao.DurabilityFast,
 		Limits: []hongbao.Limit{{By: hongbao.ByUser, Per: hongbao.PerCampaign, Max: c.Hold}},
 	})

@@ -16,6 +16,7 @@ type Campaign struct {
 	ID             string
 	Packets, Total int64
 	Hold           int64 // the most packets of a user
+	Lost           bool  // a person has accepted the loss of a shard with packets of it
 }
 
 // Facts are what happened outside of the stores.
@@ -23,7 +24,10 @@ type Facts struct {
 	Campaigns []Campaign
 	Told      []Win
 	GaveUp    []Win // without a packet: requests whose users gave up before a final answer
-	Accepted  []int // shards whose loss a person has accepted
+	// Above has the packets that a person has granted above a campaign's limit, by "campaign user". Decided says that a
+	// person has decided about all withheld packets, so none of them was told to a user.
+	Above   map[string]int64
+	Decided bool
 }
 
 // Findings are what the judge finds.
@@ -31,4 +35,5 @@ type Findings struct {
 	Wrong   []string // must never be
 	Missing []string // must not be once everything is final
 	Losses  []string // is missing, and a report names it
+	Unpaid  int64    // told packets that the ledger lacks after an accepted loss
 }

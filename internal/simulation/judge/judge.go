@@ -9,6 +9,8 @@ import (
 // mostSeq is a bound that no history comes near, unless a shard opened far ahead.
 const mostSeq = 1_000_000_000
 
+const theTopic = "the topic"
+
 // packet is the name of a packet in all stores.
 type packet struct {
 	campaign string
@@ -32,6 +34,7 @@ type verdict struct {
 	Findings
 
 	facts  *Facts
+	lost   map[string]bool // campaigns of which a person has accepted a loss
 	ledger map[packet]*grant
 	topic  map[packet]*grant
 	redis  map[packet]*grant
@@ -39,18 +42,14 @@ type verdict struct {
 	money  map[string]*money
 }
 
-// wrong notes what must never be. After a person has accepted a loss it may be: the report named what is lost.
+// wrong notes what must never be.
 func (v *verdict) wrong(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); len(v.facts.Accepted) > 0 {
-		v.Losses = append(v.Losses, text)
-	} else {
-		v.Wrong = append(v.Wrong, text)
-	}
+	v.Wrong = append(v.Wrong, fmt.Sprintf(format, args...))
 }
 
-// missing notes what must come, unless a person has accepted a loss.
-func (v *verdict) missing(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); len(v.facts.Accepted) > 0 {
+// missing notes what must come, unless a person has accepted a loss of the campaign.
+func (v *verdict) missing(campaign, format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); v.lost[campaign] {
 		v.Losses = append(v.Losses, text)
 	} else {
 		v.Missing = append(v.Missing, text)
@@ -59,8 +58,11 @@ func (v *verdict) missing(format string, args ...any) {
 
 // Judge compares the stores with what users were told.
 func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
-	v := &verdict{facts: facts, ledger: map[packet]*grant{}, topic: map[packet]*grant{}, redis: map[packet]*grant{},
+	v := &verdict{facts: facts, lost: map[string]bool{}, ledger: map[packet]*grant{}, topic: map[packet]*grant{}, redis: map[packet]*grant{},
 		held: map[string]*held{}}
+	for _, c := range facts.Campaigns {
+		v.lost[c.ID] = c.Lost
+	}
 	grants, campaigns, err := j.readLedger(ctx)
 	if err != nil {
 		return nil, err
@@ -80,11 +82,11 @@ func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
 	}
 	for key, seq := range seqs {
 		if seq > mostSeq {
-			v.Wrong = append(v.Wrong, fmt.Sprintf("%s: the last seq is %d", key, seq))
+			v.wrong("%s: the last seq is %d", key, seq)
 		}
 	}
 	v.once("the ledger", grants, v.ledger)
-	v.once("the topic", j.records(), v.topic)
+	v.once(theTopic, j.records(), v.topic)
 	for _, c := range facts.Campaigns {
 		v.once("Redis", v.held[c.ID].receipts, v.redis)
 	}
@@ -111,15 +113,19 @@ func (j *Judge) records() []grant {
 	return list
 }
 
-// once demands that a place has each packet once.
+// once demands that a place has each packet once. After an accepted loss the topic may have the same grant again:
+// Redis no longer knows that it was published. Subscribers drop the copy.
 func (v *verdict) once(place string, grants []grant, to map[packet]*grant) {
 	for i := range grants {
 		g := &grants[i]
-		if was := to[g.packet()]; was != nil {
+		switch was := to[g.packet()]; {
+		case was == nil:
+			to[g.packet()] = g
+		case place == theTopic && v.lost[g.Campaign] && same(was, g):
+			v.missing(g.Campaign, "%s has it twice: %v", place, g)
+		default:
 			v.wrong("%s has %v, and also %v", place, was, g)
-			continue
 		}
-		to[g.packet()] = g
 	}
 }
 
@@ -145,9 +151,12 @@ func (v *verdict) toldRules() {
 			continue
 		}
 		told[t.packet()] = true
-		if _, withheld := v.held[t.Campaign].withheld[t.Packet]; withheld && v.ledger[t.packet()] == nil {
+		if _, withheld := v.held[t.Campaign].withheld[t.Packet]; withheld && v.ledger[t.packet()] == nil && !v.facts.Decided {
 			v.Losses = append(v.Losses, fmt.Sprintf("told and withheld: %v", t))
 			continue
+		}
+		if v.lost[t.Campaign] && v.ledger[t.packet()] == nil {
+			v.Unpaid++
 		}
 		v.everywhere("told", t)
 	}
@@ -157,7 +166,7 @@ func (v *verdict) toldRules() {
 	}
 	for p, g := range v.ledger {
 		if !told[p] && !gaveUp[Win{Campaign: g.Campaign, User: g.User, Request: g.Request}] {
-			v.missing("the ledger has %v, and nobody was told", g)
+			v.missing(g.Campaign, "the ledger has %v, and nobody was told", g)
 		}
 	}
 }
@@ -179,13 +188,13 @@ func (v *verdict) everywhere(why string, g *grant) {
 	for _, place := range []struct {
 		name   string
 		grants map[packet]*grant
-	}{{"the ledger", v.ledger}, {"the topic", v.topic}, {"Redis", v.redis}} {
+	}{{"the ledger", v.ledger}, {theTopic, v.topic}, {"Redis", v.redis}} {
 		if place.name == "Redis" && v.money[g.Campaign].ended() {
 			continue // the campaign leaves Redis
 		}
 		switch has := place.grants[g.packet()]; {
 		case has == nil:
-			v.missing("%s, and not in %s: %v", why, place.name, g)
+			v.missing(g.Campaign, "%s, and not in %s: %v", why, place.name, g)
 		case !same(has, g):
 			v.wrong("%s: %v; %s has %v", why, g, place.name, has)
 		}
@@ -201,7 +210,7 @@ func (v *verdict) limit(c Campaign, grants []grant) {
 		}
 	}
 	for user, has := range n {
-		if has > c.Hold {
+		if has > c.Hold+v.facts.Above[c.ID+" "+user] {
 			v.wrong("%s has %d packets of %s, at most %d are allowed", user, has, c.ID, c.Hold)
 		}
 	}
@@ -229,12 +238,12 @@ func (v *verdict) sums(c Campaign, m *money, grants []grant) {
 		for number, amount := range part {
 			packets, all = packets+1, all+amount
 			if g := v.ledger[packet{c.ID, number}]; g != nil {
-				v.missing("Redis still has a packet that is paid: %v", g)
+				v.missing(c.ID, "Redis still has a packet that is paid: %v", g)
 			}
 		}
 	}
 	if packets != c.Packets || all != c.Total {
-		v.missing("%s has %d packets with %d, and granted, stock, withheld and refunded are %d with %d", c.ID,
+		v.missing(c.ID, "%s has %d packets with %d, and granted, stock, withheld and refunded are %d with %d", c.ID,
 			c.Packets, c.Total, packets, all)
 	}
 }

@@ -1,0 +1,96 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/app"
+	"github.com/hongbao-project/hongbao/internal/ledger"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
+)
+
+// What a person still has to do with a campaign after an accepted loss.
+const (
+	refundLost = "hongbao campaign refund-lost" // Redis has lost a part of it
+	load       = "hongbao campaign load"        // Redis has lost it, and no one was granted anything
+)
+
+// finish does the next step for a campaign that `hongbao recover` has named.
+func (w *world) finish(ctx context.Context, a *app.App, id string) error {
+	if err := a.Ready(ctx, app.Needs{Redis: true, Ledger: true}); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	what := w.todo[id]
+	w.mu.Unlock()
+	if what == load {
+		if _, err := a.Load(ctx, id); err != nil {
+			return err
+		}
+		w.finished(id, "loaded again")
+		return nil
+	}
+	shown, err := a.LostProgress(ctx, id)
+	switch {
+	case hongbao.ClassOf(err) == hongbao.ClassPermanent && err != nil:
+		w.finished(id, err.Error()) // Redis went back again, and another report will name the campaign
+		return nil
+	case err != nil:
+		return err
+	case shown.Refunded != nil && shown.Next == "":
+		w.finished(id, "ended")
+		return nil
+	}
+	if err := w.unsettled(ctx, a, id, shown); err != nil {
+		return err
+	}
+	amount := shown.LeftAmount
+	if shown.Refund != nil {
+		amount = shown.Refund.Amount
+	}
+	_, err = a.RefundLost(ctx, ledger.LostRefund{Campaign: id, Amount: amount, Decision: ann}, shown.Digest)
+	if err == nil {
+		w.cover.note("person", refundLost)
+	}
+	return err
+}
+
+func (w *world) finished(id, how string) {
+	w.note("campaign %s: %s", id, how)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.todo, id)
+}
+
+// unsettled takes the steps that `hongbao campaign refund-lost` names, and returns an error while some are left.
+func (w *world) unsettled(ctx context.Context, a *app.App, id string, shown *app.LostEnding) error {
+	still := shown.Settled()
+	if shown.Refund != nil || still == nil {
+		return nil
+	}
+	if shown.Waiting.Open > 0 {
+		w.cover.note("person", "hongbao campaign close --early")
+		_, _ = a.Close(ctx, id, true) // closes the intact shards, and fails for the others
+	}
+	if shown.Waiting.Receipts > 0 {
+		w.cover.note("person", "hongbao replay --to balance")
+		_, err := a.Replay(ctx, app.Replay{Name: fmt.Sprintf("%s-%d", id, time.Since(epoch)), To: "balance",
+			Filter: replay.Filter{Campaign: id}})
+		still = errors.Join(still, err)
+	}
+	if shown.Waiting.Quarantine == 0 {
+		return still
+	}
+	page, err := a.ListQuarantine(ctx, app.QuarantineList{Limit: 100})
+	for i := range page.Grants {
+		if page.Grants[i].Campaign == id {
+			w.cover.note("person", "hongbao quarantine resolve")
+			_, failed := a.Decide(ctx, ledger.Resolution{ID: page.Grants[i].ID, Decision: ann})
+			err = errors.Join(err, failed)
+		}
+	}
+	return errors.Join(still, err)
+}

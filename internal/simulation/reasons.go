@@ -1,0 +1,29 @@
+package simulation
+
+// reasons says why few histories reach something: from the group and the item of the coverage, or the item's first
+// word, or "* " and what follows its first word, to the reason.
+var reasons = map[string]map[string]string{
+	"answer": {
+		"codes":            "no campaign has codes: TestCodes of producer",
+		"dead_letter":      "no delivery fails for good, the sinks only have outages: the tests of internal/operate/deadletter",
+		"resolve_letter":   "there are no dead letters",
+		"expire_letters":   "there are no dead letters",
+		"once":             "no history uses package dedup: its tests",
+		"purge_campaign":   "a campaign leaves Redis 24 h after its refund",
+		"raise_done_floor": "events stay in the stream for longer than a history",
+		"rate":             "no sink has a rate limit",
+		"replay":           "a person replays only if receipts have no entry in the stream after an accepted loss",
+		"replayed":         "a person replays only if receipts have no entry in the stream after an accepted loss",
+		"* -NOSCRIPT":      "only the first call of a process after another server has the shard",
+		"* -OOM":           "only while Redis is full, for scripts that then don't run",
+		"* frozen":         "only a call that is under way while the shard freezes",
+	},
+	"outcome": {
+		"busy":      "the backlog of 60 users is below its limit: TestGrabAgainstModel",
+		"refilling": "only between the announcement of a top-up and its packets, some milliseconds: TestGrabAgainstModel",
+	},
+	"grab error": {
+		"broken":   "no key of a campaign is damaged: the tests of internal/store",
+		"conflict": "no grab ends with it",
+	},
+}
