@@ -39,6 +39,16 @@ func AgeRegistration(k *Shard, by time.Duration) {
 	w.registration.at = w.registration.at.Add(-by)
 }
 
+// Guarded returns the names of the scripts that lua/guard.lua precedes.
+func Guarded() (names []string) {
+	for _, s := range scripts {
+		if s.guard == guarded {
+			names = append(names, s.name)
+		}
+	}
+	return names
+}
+
 // Forget drops the remembered calls that the process no longer needs. It returns how many calls remain, and the
 // highest seq among the dropped grants.
 func Forget(k *Shard, epoch, settled int64, now time.Time) (remembered int, dropped int64) {
