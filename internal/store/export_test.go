@@ -36,7 +36,7 @@ func AgeRegistration(k *Shard, by time.Duration) {
 	w := &k.state.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.registration.at = w.registration.at.Add(-by)
+	w.registration.at, w.wrote = w.registration.at.Add(-by), w.wrote.Add(-by)
 }
 
 // Forget drops the remembered calls that the process no longer needs. It returns how many calls remain, and the
