@@ -12,6 +12,8 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/audit"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/testkit"
 )
 
 // claimed writes an open claim for events 1 and 2 of shard 0. The batch was sent at the time sent, and the owner's
@@ -100,4 +102,34 @@ func TestUnreadableClaimIsListedAndSettled(t *testing.T) {
 	settle := []string{"claim", "settle", "kafka/0/w9.1", "--by", "ann", "--why", "not in the topic", "--as", "unpublished"}
 	require.Contains(t, d.ok(settle...), "its 2 grants are unpublished")
 	require.Len(t, d.records(), 2)
+}
+
+// A killed replay to another topic leaves a claim. A person can list and settle it like one of a worker: its grants then
+// count as delivered for this replay, and the topic gets no copy.
+func TestClaimOfAReplay(t *testing.T) {
+	t.Parallel()
+	d := setup(t, options{kafka: true})
+	d.campaign("rain", 10, 1000)
+	d.ok("grab", "rain", "u1")
+	d.ok("grab", "rain", "u2")
+	other := testkit.Kafka(t).Topic(t, 2,
+		map[string]string{"retention.ms": "-1", "unclean.leader.election.enable": "false"})
+	copies := []string{"replay", "copy", "--to", "topic:" + other, "--json"}
+	d.ok(copies...)
+	keys := d.store.Shard(0).Keys
+	sink := replay.DoneSink("copy")
+	require.NoError(t, d.rdb.Del(t.Context(), keys.Done(sink, 0)).Err())
+	d.claimed(time.Now().Add(-25*time.Hour), time.Now().Add(-time.Hour))
+	require.NoError(t, d.rdb.Rename(t.Context(), keys.Claims(configs.SinkKafka), keys.Claims(sink)).Err())
+
+	id := sink + "/0/w9.1"
+	list := decided[struct{ Claims []app.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims
+	require.Len(t, list, 1)
+	require.Equal(t, id, list[0].ID)
+	settle := []string{"claim", "settle", id, "--by", "ann", "--why", "looked at the topic", "--as", "published"}
+	require.Contains(t, d.ok(settle...), "its 2 grants are published")
+	require.Empty(t, decided[struct{ Claims []app.OpenClaim }](t, d.ok("claim", "list", "--json")).Claims)
+	d.refused(1, settle, "is not open")
+	report := decided[struct{ Delivered, Before int64 }](t, d.ok(copies...))
+	require.EqualValues(t, []int64{0, 2}, []int64{report.Delivered, report.Before})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hongbao-project/hongbao/internal/app"
 	"github.com/hongbao-project/hongbao/internal/base/access"
+	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
 	"github.com/hongbao-project/hongbao/internal/ops"
 	"github.com/hongbao-project/hongbao/internal/run"
@@ -190,7 +191,7 @@ func offerLetters(cmd *cobra.Command, _ string) (ids []string, err error) {
 
 func offerClaims(cmd *cobra.Command, _ string) (ids []string, err error) {
 	err = with(cmd, app.Needs{}, func(a *app.App) error {
-		list, err := a.ListClaims(cmd.Context())
+		list, err := a.ListClaimsOf(cmd.Context(), configs.SinkKafka) // without a scan for replays
 		for i := range list {
 			ids = append(ids, fmt.Sprintf("%s\t%d grants of %s", list[i].ID, list[i].Grants, list[i].Owner))
 		}

@@ -17,7 +17,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/deadletter"
+	"github.com/hongbao-project/hongbao/internal/operate/replay"
 	"github.com/hongbao-project/hongbao/internal/sink/publish"
+	"github.com/hongbao-project/hongbao/internal/store"
 )
 
 // OpenClaim is an unfinished claim of a batch for the topic. The topic may or may not have the batch.
@@ -40,6 +42,7 @@ type OpenClaim struct {
 	SettleFrom *time.Time `json:"settle_from"`
 
 	claim stream.Claim
+	sink  string
 	shard int
 }
 
@@ -50,8 +53,25 @@ func (c *OpenClaim) sentAt() time.Time {
 	return *c.Sent
 }
 
-// ListClaims returns the open claims of sink kafka: unreadable ones first, then the oldest.
+// ListClaims returns the open claims of sink kafka and of replays to other topics: unreadable ones first, then the
+// oldest. It scans all keys for replays.
 func (a *App) ListClaims(ctx context.Context) ([]OpenClaim, error) {
+	if err := a.openRedis(ctx); err != nil {
+		return nil, err
+	}
+	replays, err := a.store.FindReplays(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sinks := []string{configs.SinkKafka}
+	for name := range replays {
+		sinks = append(sinks, replay.DoneSink(name))
+	}
+	return a.ListClaimsOf(ctx, sinks...)
+}
+
+// ListClaimsOf returns the open claims of these sinks. A replay to another topic has a sink of its own: replay-NAME.
+func (a *App) ListClaimsOf(ctx context.Context, sinks ...string) ([]OpenClaim, error) {
 	if err := a.CheckSinks("claims are those of", configs.SinkKafka); err != nil {
 		return nil, err
 	}
@@ -60,29 +80,35 @@ func (a *App) ListClaims(ctx context.Context) ([]OpenClaim, error) {
 	}
 	list := []OpenClaim{}
 	for i := range a.store.Len() {
-		open, err := a.store.Shard(i).OpenClaims(ctx, configs.SinkKafka)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range open {
-			out := OpenClaim{ID: configs.SinkKafka + "/" + strconv.Itoa(i) + "/" + c.ID, Owner: c.Owner, Until: c.Until,
-				claim: c.Claim, shard: i}
-			if batch, err := publish.ReadPayload(c.Payload); err == nil { // else the claim is listed without these fields
-				from := batch.Sent.Add(a.Config.Publisher.ProducerExpiration)
-				out.Topic, out.Partition, out.Offset = answers.Text(batch.Topic), &batch.Partition, &batch.Offset
-				out.Sent, out.SettleFrom = &batch.Sent, &from
+		for _, sink := range sinks {
+			open, err := a.store.Shard(i).OpenClaims(ctx, sink)
+			if err != nil {
+				return nil, err
 			}
-			for _, r := range c.Events {
-				out.Events = append(out.Events, fmt.Sprintf("%d-%d", r.First, r.Last))
-				out.Grants += r.Len()
+			for _, c := range open {
+				list = append(list, a.openClaim(sink, i, &c))
 			}
-			list = append(list, out)
 		}
 	}
 	slices.SortFunc(list, func(a, b OpenClaim) int {
 		return cmp.Or(a.sentAt().Compare(b.sentAt()), strings.Compare(a.ID, b.ID))
 	})
 	return list, nil
+}
+
+func (a *App) openClaim(sink string, shard int, c *store.OpenClaim) OpenClaim {
+	out := OpenClaim{ID: sink + "/" + strconv.Itoa(shard) + "/" + c.ID, Owner: c.Owner, Until: c.Until, claim: c.Claim,
+		sink: sink, shard: shard}
+	if batch, err := publish.ReadPayload(c.Payload); err == nil { // else the claim is listed without these fields
+		from := batch.Sent.Add(a.Config.Publisher.ProducerExpiration)
+		out.Topic, out.Partition, out.Offset = answers.Text(batch.Topic), &batch.Partition, &batch.Offset
+		out.Sent, out.SettleFrom = &batch.Sent, &from
+	}
+	for _, r := range c.Events {
+		out.Events = append(out.Events, fmt.Sprintf("%d-%d", r.First, r.Last))
+		out.Grants += r.Len()
+	}
+	return out
 }
 
 // ClaimDecision is a person's decision about a claim.
@@ -122,7 +148,7 @@ func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledCla
 			c.ID, a.Config.Publisher.ProducerExpiration, c.SettleFrom.Format(time.RFC3339))
 	}
 	e := about(ctx, access.SettleClaim, "")
-	e.Sink = configs.SinkKafka
+	e.Sink = c.sink
 	e.Details = map[string]any{"claim": c.ID, "published": o.Published, "events": c.Events, "by": o.By,
 		"why": o.Why}
 	err = a.recorded(ctx, e, func(ctx context.Context, _ *access.Entry) error {
@@ -130,7 +156,9 @@ func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledCla
 			return err
 		}
 		out = &SettledClaim{Claim: c.ID, Published: o.Published, Grants: c.Grants}
-		out.Letters, err = a.requeueEvents(ctx, c, &o)
+		if c.sink == configs.SinkKafka { // else the next run of the replay sends what is not published
+			out.Letters, err = a.requeueEvents(ctx, c, &o)
+		}
 		if err != nil {
 			err = fmt.Errorf("the claim is settled, but its dead letters are not requeued: %w; run `hongbao dead requeue`", err)
 		}
@@ -140,7 +168,11 @@ func (a *App) SettleClaim(ctx context.Context, o ClaimDecision) (out *SettledCla
 }
 
 func (a *App) findClaim(ctx context.Context, id string) (*OpenClaim, error) {
-	list, err := a.ListClaims(ctx)
+	sink, _, _ := strings.Cut(id, "/")
+	if err := hongbao.CheckCampaignID(sink); err != nil {
+		sink = configs.SinkKafka
+	}
+	list, err := a.ListClaimsOf(ctx, sink)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +187,12 @@ func (a *App) findClaim(ctx context.Context, id string) (*OpenClaim, error) {
 // endClaim takes the claim over from its owner, and completes or releases it.
 func (a *App) endClaim(ctx context.Context, c *OpenClaim, published bool) error {
 	cfg := a.Config.ClaimsConfig()
-	cfg.Owner, cfg.TakeLive, cfg.Done = workerName(a.Config), false, deadletter.RequeueSink(cfg.Sink)
+	if c.sink == configs.SinkKafka {
+		cfg.Done = deadletter.RequeueSink(cfg.Sink)
+	} else {
+		cfg = replayClaims(cfg, c.sink)
+	}
+	cfg.Owner, cfg.TakeLive = workerName(a.Config), false
 	all, err := a.store.Claims(cfg)
 	if err != nil {
 		return err

@@ -11,6 +11,9 @@ import (
 	"github.com/hongbao-project/hongbao/internal/base/access"
 	"github.com/hongbao-project/hongbao/internal/configs"
 	"github.com/hongbao-project/hongbao/internal/operate/replay"
+	"github.com/hongbao-project/hongbao/internal/sink/publish"
+	"github.com/hongbao-project/hongbao/internal/store"
+	"github.com/hongbao-project/hongbao/topic"
 )
 
 // Replay is a request to deliver grants again.
@@ -146,7 +149,7 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 			return Usage("--to topic:%s is this deployment's own topic: use --to kafka, so that no event gets a second copy",
 				topic)
 		}
-		topic, claims.Sink, claims.Requeues, claims.Trimmed = other, cfg.DoneSink, "", false
+		topic, claims = other, replayClaims(claims, cfg.DoneSink)
 	} else if o.Missing {
 		cfg.Target += ", what is missing there"
 		claims.Done = cfg.DoneSink
@@ -166,10 +169,34 @@ func (a *App) replayTo(ctx context.Context, cfg *replay.Config, o *Replay) error
 		return err
 	}
 	cfg.Handler, cfg.Marks = p, true
+	if cfg.DoneSink != configs.SinkKafka && !o.Missing {
+		cfg.Read = func(ctx context.Context, since time.Time, has func(*hongbao.Grant)) error {
+			return readTopic(ctx, p.Log, since, has)
+		}
+	}
 	if o.Missing {
 		return compareTopic(ctx, lost, p.Log, a.store.Len())
 	}
 	return nil
+}
+
+// readTopic calls has for each grant of this deployment that the topic has got since a time.
+func readTopic(ctx context.Context, l *publish.Log, since time.Time, has func(*hongbao.Grant)) error {
+	from, _, err := l.Offsets(ctx, since)
+	if err != nil {
+		return err
+	}
+	_, err = l.Scan(ctx, from, func(_ int, _ int64, e topic.Event) error {
+		has(&e.Grant)
+		return nil
+	})
+	return err
+}
+
+// replayClaims returns the configuration of the claims of a replay to another topic.
+func replayClaims(c store.ClaimsConfig, sink string) store.ClaimsConfig {
+	c.Sink, c.Requeues, c.Trimmed = sink, "", false
+	return c
 }
 
 // balanceAgain returns the handler for a replay to sink balance.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hongbao-project/hongbao"
+	"github.com/hongbao-project/hongbao/internal/base/stream"
 	"github.com/hongbao-project/hongbao/internal/store"
 	"github.com/hongbao-project/hongbao/internal/testkit"
 )
@@ -115,6 +116,10 @@ func TestFirstAnswerWaitsForReplicas(t *testing.T) {
 		start = time.Now()
 		b.grab(t, "rain", "u2/r2")
 		require.Less(t, time.Since(start), store.CopyTime, "only the first answer waits")
+		store.AgeRegistration(b.k, stream.WitnessAge)
+		start = time.Now()
+		b.grab(t, "rain", "u3/r3")
+		require.Greater(t, time.Since(start), store.CopyTime-10*time.Millisecond, "so does the first one after a pause")
 		require.NoError(t, replica.Cont())
 	})
 }

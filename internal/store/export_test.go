@@ -36,7 +36,7 @@ func AgeRegistration(k *Shard, by time.Duration) {
 	w := &k.state.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.registration.at = w.registration.at.Add(-by)
+	w.registration.at, w.wrote = w.registration.at.Add(-by), w.wrote.Add(-by)
 }
 
 // Guarded returns the names of the scripts that lua/guard.lua precedes.

@@ -18,10 +18,12 @@ type Replay struct {
 	Covers string
 	Last   int64 // seq
 	Next   int64 // the seq where the next run continues; 0 for the first seq
-	// Ended means that a run reached the end without failures. The next run then starts at the first seq again. Begun
-	// is when the first run began. Only LookUpReplay sets these two fields.
-	Ended bool
+	// Begun is when the first run began, and Epoch is the shard's epoch then.
 	Begun time.Time
+	Epoch int64
+	// Ended means that a run reached the end without failures. The next run then starts at the first seq again. Only
+	// LookUpReplay sets it.
+	Ended bool
 }
 
 // BeginReplay begins a named replay on a shard. It covers events up to seq last; 0 means the shard's present last
@@ -32,7 +34,7 @@ func (k *Shard) BeginReplay(ctx context.Context, name, covers string, last int64
 		return Replay{}, err
 	}
 	r := replyReader{rest: reply}
-	out := Replay{Covers: r.string(), Last: r.int64(), Next: r.int64()}
+	out := Replay{Covers: r.string(), Last: r.int64(), Next: r.int64(), Begun: time.UnixMilli(r.int64()).UTC(), Epoch: r.int64()}
 	return out, r.done(replayScript)
 }
 
@@ -50,7 +52,7 @@ func (k *Shard) Replayed(ctx context.Context, name string, next int64) error {
 // LookUpReplay returns the state of a named replay on a shard, or false if the replay does not exist there. It writes
 // nothing.
 func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, error) {
-	v, err := k.rdb.HMGet(ctx, k.Keys.Replay(name), "covers", "last", "next", "begun").Result()
+	v, err := k.rdb.HMGet(ctx, k.Keys.Replay(name), "covers", "last", "next", "begun", "epoch").Result()
 	if err != nil {
 		return Replay{}, false, fmt.Errorf("read %s: %w", k.Keys.Replay(name), Classify(err))
 	}
@@ -64,8 +66,9 @@ func (k *Shard) LookUpReplay(ctx context.Context, name string) (Replay, bool, er
 		next = "0"
 	}
 	begun, _ := v[3].(string)
-	r := replyReader{rest: []string{last, next, begun}}
-	out := Replay{Covers: covers, Last: r.int64(), Next: r.int64(), Begun: time.UnixMilli(r.int64()).UTC()}
+	epoch, _ := v[4].(string)
+	r := replyReader{rest: []string{last, next, begun, epoch}}
+	out := Replay{Covers: covers, Last: r.int64(), Next: r.int64(), Begun: time.UnixMilli(r.int64()).UTC(), Epoch: r.int64()}
 	out.Ended = noted && out.Next == 0
 	return out, true, r.err
 }

@@ -40,7 +40,8 @@ type witness struct {
 	// dropped is the highest seq of a grant that was forgotten before it was settled.
 	dropped      int64
 	registration ownRegistration
-	copied       bool // the replicas have this process's first registration
+	wrote        time.Time // when this process last wrote its registration, also on a frozen shard
+	copied       bool      // the replicas have its first registration since it had none, or an old one
 	// sent is the epoch of the last restore attempt to which this process sent all its grants. checkedLate is the last
 	// epoch in which checkLate ran.
 	sent, checkedLate int64
@@ -127,7 +128,8 @@ func (k *Shard) refuseAnswer(epoch int64) error {
 // registration.
 const copyTime = 500 * time.Millisecond
 
-// copyRegistration waits until the replicas have the first registration of this process. If any of them is promoted, a
+// copyRegistration waits until the replicas have the first registration of this process, or the first one after a pause
+// in which the previous one got old. If any of them is promoted, a
 // recoverer then waits for this process.
 func (k *Shard) copyRegistration(ctx context.Context) error {
 	w := &k.state.witness
@@ -191,6 +193,11 @@ func (k *Shard) witness(ctx context.Context, answers bool) error {
 	}
 	w.mu.Lock()
 	w.replicas, w.sent = replicas, sent
+	if answers {
+		// A replica may only have the old registration. If it is promoted, its recoverer does not wait for this process.
+		w.copied = w.copied && stream.Age(now, w.wrote) < stream.WitnessAge
+		w.wrote = now
+	}
 	if open {
 		if answers { // otherwise no registration was written
 			w.registration = ownRegistration{at: now, epoch: epoch}

@@ -72,9 +72,19 @@ func (w *run) batch(ctx context.Context, shard int, grants []hongbao.Grant) erro
 		return err
 	}
 	left := make([]hongbao.Grant, 0, len(grants))
+	var has []hongbao.Grant // Redis has lost their done bits
 	for i := range grants {
-		if !done.Has(grants[i].Seq) {
+		switch {
+		case done.Has(grants[i].Seq):
+		case w.target != nil && w.target.has(&grants[i]):
+			has = append(has, grants[i])
+		default:
 			left = append(left, grants[i])
+		}
+	}
+	if !w.opts.DryRun {
+		if err := mark(ctx, k, w.DoneSink, has); err != nil {
+			return err
 		}
 	}
 	there, err := w.there(ctx, shard, left)

@@ -1,7 +1,9 @@
 package replay_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,4 +53,42 @@ func TestReplayOfAnotherEpoch(t *testing.T) {
 	for event := range w.events(all) {
 		require.Positive(t, w.Target.Copies[event])
 	}
+}
+
+// A failover loses the last done bits of a replay, and its position. The next run reads the target, and delivers only
+// what it lacks.
+func TestReplayAfterLostDoneBits(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.Add(t, 100)
+	cfg := w.config("copy")
+	reads := 0
+	cfg.Read = func(_ context.Context, since time.Time, has func(*hongbao.Grant)) error {
+		reads++
+		require.WithinDuration(t, time.Now().Add(-stream.ClockSkew), since, time.Minute)
+		for shard := range deadlettertest.Shards {
+			for seq := int64(1); seq <= w.Seq[shard]; seq++ {
+				if g := deadlettertest.Grant(shard, seq); w.Target.Copies[g.EventID()] > 0 {
+					has(&g)
+				}
+			}
+		}
+		return nil
+	}
+	require.True(t, w.run(t, cfg, replay.Options{Filter: replay.Filter{}}).Finished)
+	require.Zero(t, reads)
+	for shard := range deadlettertest.Shards {
+		keys := w.Store.Shard(shard).Keys
+		require.NoError(t, w.Redis.Del(t.Context(), keys.Done(replay.DoneSink("copy"), 0)).Err())
+		require.NoError(t, w.Redis.HDel(t.Context(), keys.Replay("copy"), "next").Err())
+		require.NoError(t, w.Redis.HSet(t.Context(), keys.Meta(), "epoch", 2).Err())
+	}
+	report := w.run(t, cfg, replay.Options{})
+	require.True(t, report.Finished)
+	require.Equal(t, 1, reads)
+	require.Zero(t, report.Delivered)
+	require.Equal(t, w.events(all), w.Target.Copies)
+	done, err := w.Store.Shard(0).Done(t.Context(), replay.DoneSink("copy"), stream.SeqRange{First: 1, Last: 1})
+	require.NoError(t, err)
+	require.True(t, done.Has(1), "the done bits are back")
 }

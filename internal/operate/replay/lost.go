@@ -36,14 +36,21 @@ type lostShard struct {
 	since   time.Time        // events decided earlier may have expired from the sink
 }
 
+func newLost(shards int) *Lost {
+	l := &Lost{shards: make([]lostShard, shards), packets: map[string]map[int64]uint64{}}
+	for i := range l.shards {
+		l.shards[i].seen = map[int64]uint64{}
+	}
+	return l
+}
+
 // FindLost returns a Lost with the events that the sink has finished now. Later events and dead letters are never lost.
 // Call it before you read the sink, or events that are delivered in between seem to be lost.
 func FindLost(ctx context.Context, st *store.Store, sink string) (*Lost, error) {
-	l := &Lost{shards: make([]lostShard, st.Len()), packets: map[string]map[int64]uint64{}}
+	l := newLost(st.Len())
 	letters := deadletter.New(st)
 	for i := range l.shards {
 		k, at := st.Shard(i), &l.shards[i]
-		at.seen = map[int64]uint64{}
 		var err error
 		if at.last, err = k.LastSeq(ctx); err != nil {
 			return nil, fmt.Errorf("find what %s has lost: %w", sink, err)

@@ -41,6 +41,9 @@ type Config struct {
 	// this sink had finished them. It reads such grants from the receipts, and marks them as done for the sink. It
 	// omits the sink's dead letters, waiting and dropped ones: a person decides about them.
 	Sink string
+	// Read, if not nil, calls has for each grant that the target has got since a time, concurrently. If a shard was opened
+	// again since the first run began, Redis may have lost done bits. The replay then does not deliver what the target has.
+	Read func(ctx context.Context, since time.Time, has func(*hongbao.Grant)) error
 	// Only, if not nil, selects from the grants that the filter matches. It must be safe for concurrent use.
 	Only func(g *hongbao.Grant) bool
 	// Parallel is the number of shards that are processed concurrently, 1 to 64.
@@ -147,6 +150,7 @@ type run struct {
 	source  source
 	to      *delivery.Deliverer
 	letters *deadletter.Letters
+	target  *Lost // the grants that the target has, if Redis may have lost their done bits; else nil
 
 	shard []shardRun
 
@@ -168,6 +172,7 @@ func (w *run) begin(ctx context.Context) error {
 	if err != nil {
 		return hongbao.Errorf(hongbao.ClassPermanent, "encode what the replay covers: %w", err)
 	}
+	var since time.Time // when the oldest run began on a shard that was opened again
 	for shard := range w.Store.Len() {
 		if !w.opts.Filter.onShard(shard) {
 			continue
@@ -187,6 +192,9 @@ func (w *run) begin(ctx context.Context) error {
 				ErrOtherReplay, has.Covers, text)
 		}
 		w.report.Last[shard] = has.Last
+		if has.Epoch < head.Epoch && !has.Begun.IsZero() && (since.IsZero() || has.Begun.Before(since)) {
+			since = has.Begun
+		}
 		if w.opts.Dead == "" {
 			if err := w.plan(ctx, shard, &has); err != nil {
 				return err
@@ -199,7 +207,11 @@ func (w *run) begin(ctx context.Context) error {
 		}
 		w.report.Events += n
 	}
-	return nil
+	if w.Read == nil || since.IsZero() {
+		return nil
+	}
+	w.target = newLost(w.Store.Len())
+	return w.Read(ctx, since.Add(-stream.ClockSkew), w.target.Has)
 }
 
 // plan sets which seqs of a shard this run processes: the seqs in the filter's ranges of seqs and time, from where the
