@@ -56,13 +56,18 @@ func (v *verdict) missing(campaign, format string, args ...any) {
 	}
 }
 
-// Judge compares the stores with what users were told.
-func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
-	v := &verdict{facts: facts, lost: map[string]bool{}, ledger: map[packet]*grant{}, topic: map[packet]*grant{}, redis: map[packet]*grant{},
-		held: map[string]*held{}}
+func newVerdict(facts *Facts) *verdict {
+	v := &verdict{facts: facts, lost: map[string]bool{}, ledger: map[packet]*grant{}, topic: map[packet]*grant{},
+		redis: map[packet]*grant{}, held: map[string]*held{}}
 	for _, c := range facts.Campaigns {
 		v.lost[c.ID] = c.Lost
 	}
+	return v
+}
+
+// Judge compares the stores with what users were told.
+func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
+	v := newVerdict(facts)
 	grants, campaigns, err := j.readLedger(ctx)
 	if err != nil {
 		return nil, err
