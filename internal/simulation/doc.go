@@ -13,6 +13,7 @@
 //     belong to a bubble, so two garbage collections empty the pools between histories.
 //   - access.thisProcess: the name of this process in the journal, one for all simulated processes.
 //   - winners.start: the time against which filters measure; virtual time begins before it, in each bubble again.
+//   - parsedScripts of miniredis: from a script's text to its code.
 //   - redis.SetLogger of go-redis: the last App sets it for all. It only logs.
 //
 // No mutex may be held during a call to a server: a goroutine that waits for a sync.Mutex is not durably blocked, so

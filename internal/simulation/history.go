@@ -145,7 +145,10 @@ func (w *world) settle(ctx context.Context, r *Result, plant *judge.Plant) error
 	if plant != nil {
 		return w.plant(ctx, j, plant)
 	}
-	if w.plan.Holes && len(r.Losses) > 0 {
+	w.mu.Lock()
+	restored := w.alarms["redis_restored"] > 0
+	w.mu.Unlock()
+	if w.plan.Holes && restored {
 		if err := errors.Join(w.decideHoles(ctx), w.judge(ctx, j, r)); err != nil {
 			return err
 		}

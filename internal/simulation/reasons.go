@@ -17,6 +17,9 @@ var reasons = map[string]map[string]string{
 		"* -NOSCRIPT":      "only the first call of a process after another server has the shard",
 		"* -OOM":           "only while Redis is full, for scripts that then don't run",
 		"* frozen":         "only a call that is under way while the shard freezes",
+		"* -HBFROZEN":      "only a call that is under way while the shard freezes",
+		"* -HBEPOCH":       "only a call that is under way while the shard opens again",
+		"* changed":        "only if Redis loses writes again while a worker restores it",
 	},
 	"outcome": {
 		"busy":      "the backlog of 60 users is below its limit: TestGrabAgainstModel",

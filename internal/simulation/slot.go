@@ -53,6 +53,7 @@ func (s *slot) run(ctx context.Context) {
 		s.proc = p
 		s.mu.Unlock()
 		s.one(ctx, p, cfg)
+		p.end()
 		_ = sleep(ctx, restartAfter)
 	}
 }

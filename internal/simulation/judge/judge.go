@@ -56,13 +56,18 @@ func (v *verdict) missing(campaign, format string, args ...any) {
 	}
 }
 
-// Judge compares the stores with what users were told.
-func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
-	v := &verdict{facts: facts, lost: map[string]bool{}, ledger: map[packet]*grant{}, topic: map[packet]*grant{}, redis: map[packet]*grant{},
-		held: map[string]*held{}}
+func newVerdict(facts *Facts) *verdict {
+	v := &verdict{facts: facts, lost: map[string]bool{}, ledger: map[packet]*grant{}, topic: map[packet]*grant{},
+		redis: map[packet]*grant{}, held: map[string]*held{}}
 	for _, c := range facts.Campaigns {
 		v.lost[c.ID] = c.Lost
 	}
+	return v
+}
+
+// Judge compares the stores with what users were told.
+func (j *Judge) Judge(ctx context.Context, facts *Facts) (*Findings, error) {
+	v := newVerdict(facts)
 	grants, campaigns, err := j.readLedger(ctx)
 	if err != nil {
 		return nil, err
@@ -136,6 +141,10 @@ func (v *verdict) toldRules() {
 	told := map[packet]bool{}
 	for i := range v.facts.Told {
 		w := &v.facts.Told[i]
+		if w.Forgotten {
+			v.Losses = append(v.Losses, fmt.Sprintf("told by a process that could not report: packet %d of %s", w.Packet, w.Campaign))
+			continue
+		}
 		t := &grant{Campaign: w.Campaign, User: w.User, Request: w.Request, Packet: w.Packet, Amount: w.Amount,
 			Shard: w.Shard, Seq: w.Seq}
 		if user, has := owner[t.packet()]; has && user != t.User {
