@@ -395,7 +395,7 @@ func (r *Recoverer) logOpening(f *facts, done *Counts, fields []zap.Field) {
 	if done != nil {
 		fields = append(fields, zap.Any("restored", done))
 	}
-	if done == nil || !done.changed() {
+	if done == nil || done.First == 0 && done.Withheld == 0 {
 		r.cfg.Log.Info(what, fields...)
 		return
 	}

@@ -47,6 +47,32 @@ func TestSilentProcessAndNoKnownLoss(t *testing.T) {
 	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
 }
 
+// Redis loses an opening that withheld a margin, and later grants of its epoch. A process saw these, and nobody knows
+// them. The next opening withholds first what the lost one withheld: the later grants are behind it.
+func TestGrantsBehindALostMargin(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	silent := w.process(t)
+	silent.wins(t, 11)
+	old := w.older(t)
+	unreported := packetsOf(silent.wins(t, 5))
+	w.restart(t, old)
+	w.restores(t, w.guarded())
+	require.Len(t, w.withheld(t), 11)
+	next := w.seq(t) + 1
+	for number, amount := range packetsOf(silent.wins(t, 3)) {
+		unreported[number] = amount
+	}
+	w.restart(t, old)
+	w.saw(t, 0)
+	w.sawIn(t, 2, next+2)
+	w.restores(t, w.guarded())
+	require.Subset(t, w.withheld(t), unreported)
+	require.Len(t, w.withheld(t), 11+3+11, "the lost margin, three unknown events, and the margin")
+	require.Zero(t, w.logs.FilterMessageSnippet("ALARM").Len())
+	w.adds(t)
+}
+
 // Redis restarts from its complete file at night, and a process that may have answered users is silent. No packet was
 // granted for longer than the margin, so none is withheld: not in a campaign over several shards either.
 func TestQuietRestartAtNight(t *testing.T) {
